@@ -1,0 +1,94 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are the pumps' metrics, labelled by sink. A nil *Metrics counts
+// nothing.
+type Metrics struct {
+	delivered, bytes, attempts, failures, retries, rejected *prometheus.CounterVec
+
+	seconds          *prometheus.HistogramVec
+	retrying, newest *prometheus.GaugeVec
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	label := []string{"sink"}
+	counter := func(name, help string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "auditrelay_sink_" + name, Help: help}, label)
+		reg.MustRegister(c)
+		return c
+	}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "auditrelay_sink_" + name, Help: help}, label)
+		reg.MustRegister(g)
+		return g
+	}
+	m := &Metrics{
+		delivered: counter("delivered_events_total", "Events that the sink acknowledged."),
+		bytes:     counter("delivered_bytes_total", "Bytes of the bodies that the sink acknowledged."),
+		attempts:  counter("attempts_total", "Deliveries attempted."),
+		failures:  counter("failures_total", "Deliveries that the sink did not acknowledge whole."),
+		retries:   counter("retries_total", "Waits before a further attempt."),
+		rejected:  counter("rejected_events_total", "Events that the sink refused for good; they are in the dead letters."),
+		retrying:  gauge("failing", "1 while deliveries fail and are tried again."),
+		newest:    gauge("last_delivered_received_timestamp_seconds", "When the relay received the event delivered last."),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "auditrelay_sink_delivery_seconds", Help: "Time of one attempt.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
+		}, label),
+	}
+	reg.MustRegister(m.seconds)
+	return m
+}
+
+func (m *Metrics) attempt(sink string, took time.Duration, err error) {
+	if m == nil {
+		return
+	}
+	m.attempts.WithLabelValues(sink).Inc()
+	m.seconds.WithLabelValues(sink).Observe(took.Seconds())
+	if err != nil {
+		m.failures.WithLabelValues(sink).Inc()
+	}
+}
+
+func (m *Metrics) deliver(sink string, events []Event) {
+	if m == nil || len(events) == 0 {
+		return
+	}
+	size := 0
+	for i := range events {
+		size += len(events[i].Body)
+	}
+	m.delivered.WithLabelValues(sink).Add(float64(len(events)))
+	m.bytes.WithLabelValues(sink).Add(float64(size))
+	m.newest.WithLabelValues(sink).Set(float64(events[len(events)-1].Received.UnixMilli()) / 1e3)
+}
+
+func (m *Metrics) retry(sink string) {
+	if m != nil {
+		m.retries.WithLabelValues(sink).Inc()
+	}
+}
+
+func (m *Metrics) reject(sink string, events int) {
+	if m != nil {
+		m.rejected.WithLabelValues(sink).Add(float64(events))
+	}
+}
+
+func (m *Metrics) failing(sink string, yes bool) {
+	if m == nil {
+		return
+	}
+	value := 0.0
+	if yes {
+		value = 1
+	}
+	m.retrying.WithLabelValues(sink).Set(value)
+}

@@ -1,0 +1,238 @@
+// Package relaytest has the contract suite that every sink passes, and fakes
+// with faults for testing what stands around a sink.
+//
+// [Run] holds a sink to the promises that [relay.Sink] makes, against a real
+// destination. [Sink], [Source] and [DeadLetters] are in memory, for tests of
+// a relay.Pump. [Events] makes realistic events.
+package relaytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Harness brings a kind of sink to [Run].
+type Harness struct {
+	// New makes a fresh, empty destination and a sink that delivers to it. It
+	// registers with t what ends them; the sink's Close may by then have been
+	// called. It is called once a subtest, and subtests run in parallel.
+	New func(t *testing.T) Destination
+	// Attributes names the CloudEvents attributes that arrive at the
+	// destination. Left out: all that relay.Event.Attributes yields, and
+	// datacontenttype.
+	Attributes []string
+	// MaxBody is the largest body that the destination takes, in bytes, where
+	// that is less than 256 KiB.
+	MaxBody int
+}
+
+// Destination is a sink, a look at what it delivered, and optional hooks that
+// make the destination misbehave; a nil hook skips the subtests that need it.
+type Destination struct {
+	Sink relay.Sink
+	// Arrived reads back from the destination all that has arrived since it
+	// was made, in its order.
+	Arrived func() []Arrival
+	// Secrets are what the sink authenticates with: no error may name one.
+	Secrets []string
+	// Down makes the destination unreachable and Up makes it reachable again,
+	// with all that had arrived. Both are needed.
+	Down, Up func()
+	// Stall makes the destination take what is sent and never answer, for the
+	// rest of the subtest.
+	Stall func()
+	// Refuse makes e an event that the destination refuses for good, by
+	// changing e or by telling the destination about it.
+	Refuse func(e *relay.Event)
+}
+
+// Arrival is one event as it stands at the destination.
+type Arrival struct {
+	ID   string
+	Body []byte
+	// Attributes are the CloudEvents attributes by name, without a binding's
+	// prefix, and decoded from what the binding escapes.
+	Attributes map[string]string
+}
+
+// Run holds the sinks of h to the contract of [relay.Sink].
+func Run(t *testing.T, h Harness) {
+	for name, check := range map[string]func(*testing.T, *subject){
+		"acknowledged events are there": testAcknowledged,
+		"order is kept":                 testOrder,
+		"odd events arrive as they are": testOddEvents,
+		"a redelivery carries the ids":  testRedelivery,
+		"a cancelled context":           testCancelled,
+		"cancelled on the way":          testCancelledOnTheWay,
+		"closed":                        testClosed,
+		"destination down":              testDown,
+		"nothing sent late":             testNothingLate,
+		"destination stalled":           testStalled,
+		"close while stalled":           testCloseWhileStalled,
+		"an event refused":              testRefused,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, newSubject(t, h))
+		})
+	}
+}
+
+// subject is a sink under test.
+type subject struct {
+	Destination
+	harness Harness
+}
+
+func newSubject(t *testing.T, h Harness) *subject {
+	if h.MaxBody == 0 {
+		h.MaxBody = 256 << 10
+	}
+	if h.Attributes == nil {
+		h.Attributes = []string{
+			"specversion", "id", "source", "type", "subject", "time",
+			"project", "environment", "receivedtime", "datacontenttype",
+		}
+	}
+	return &subject{Destination: h.New(t), harness: h}
+}
+
+// patience bounds what the contract calls soon.
+const patience = 5 * time.Second
+
+// deliver delivers once, and checks what holds of every delivery: the events
+// stay as they were, and the error names no secret.
+func (s *subject) deliver(ctx context.Context, t *testing.T, events []relay.Event) error {
+	t.Helper()
+	before := deepCopy(events)
+	err := s.Sink.Deliver(ctx, events)
+	assert.True(t, slices.EqualFunc(before, events, equalEvents), "the sink changed the events it was given")
+	s.checkError(t, err)
+	return err
+}
+
+// mustDeliver delivers where nothing should go wrong.
+func (s *subject) mustDeliver(t *testing.T, events []relay.Event) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	require.NoError(t, s.deliver(ctx, t, events))
+}
+
+// deliverUntilDone tries again as a pump does, until the destination is back.
+func (s *subject) deliverUntilDone(t *testing.T, events []relay.Event) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		err := s.deliver(ctx, t, events)
+		return err == nil
+	}, 30*time.Second, 20*time.Millisecond, "the sink did not recover")
+}
+
+func (s *subject) checkError(t *testing.T, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	text := fmt.Sprintf("%v %+v %#v", err, err, err)
+	var partial *relay.PartialError
+	if errors.As(err, &partial) {
+		checkFailures(t, partial)
+		for _, f := range partial.Failures {
+			text += f.Err.Error()
+		}
+	}
+	for _, secret := range s.Secrets {
+		assert.False(t, strings.Contains(text, secret), "an error of the sink names a secret")
+	}
+}
+
+func checkFailures(t *testing.T, partial *relay.PartialError) {
+	t.Helper()
+	assert.NotEmpty(t, partial.Failures, "a partial error names no failure")
+	last := -1
+	for _, f := range partial.Failures {
+		assert.Greater(t, f.Index, last, "failures are in ascending order, each once")
+		assert.Error(t, f.Err)
+		last = f.Index
+	}
+}
+
+// requireArrived checks that exactly the events want arrived, each once, in
+// order within each source.
+func (s *subject) requireArrived(t *testing.T, want []relay.Event) {
+	t.Helper()
+	got := map[string][]Arrival{}
+	for _, a := range s.Arrived() {
+		got[a.Attributes["source"]] = append(got[a.Attributes["source"]], a)
+	}
+	expected := map[string][]*relay.Event{}
+	for i := range want {
+		expected[want[i].Source] = append(expected[want[i].Source], &want[i])
+	}
+	for source, arrivals := range got {
+		require.Contains(t, expected, source, "something arrived that was not sent, first %q", arrivals[0].ID)
+	}
+	for source, events := range expected {
+		require.Equal(t, idsOf(events), arrivedIDs(got[source]), "ids arrived from %s", source)
+		for i, e := range events {
+			s.requireSame(t, e, got[source][i])
+		}
+	}
+}
+
+func (s *subject) requireSame(t *testing.T, e *relay.Event, a Arrival) {
+	t.Helper()
+	require.Equal(t, len(e.Body), len(a.Body), "length of the body of %s", e.ID)
+	require.True(t, string(e.Body) == string(a.Body), "the body of %s is not as it was given", e.ID)
+	want := map[string]string{"datacontenttype": e.ContentType}
+	for name, value := range e.Attributes {
+		want[name] = value
+	}
+	for _, name := range s.harness.Attributes {
+		require.Equal(t, want[name], a.Attributes[name], "attribute %s of %s", name, e.ID)
+	}
+}
+
+func idsOf(events []*relay.Event) []string {
+	ids := make([]string, len(events))
+	for i, e := range events {
+		ids[i] = e.ID
+	}
+	return ids
+}
+
+func arrivedIDs(arrivals []Arrival) []string {
+	ids := make([]string, len(arrivals))
+	for i, a := range arrivals {
+		ids[i] = a.ID
+	}
+	return ids
+}
+
+func deepCopy(events []relay.Event) []relay.Event {
+	c := slices.Clone(events)
+	for i := range c {
+		c[i].Body = slices.Clone(c[i].Body)
+		c[i].Labels = slices.Clone(c[i].Labels)
+	}
+	return c
+}
+
+func equalEvents(a, b relay.Event) bool {
+	return a.ID == b.ID && a.Source == b.Source && a.Type == b.Type && a.Subject == b.Subject &&
+		a.Time.Equal(b.Time) && a.Received.Equal(b.Received) && a.ContentType == b.ContentType &&
+		a.Project == b.Project && a.Environment == b.Environment &&
+		slices.Equal(a.Labels, b.Labels) && string(a.Body) == string(b.Body)
+}

@@ -1,0 +1,62 @@
+package relay
+
+import "context"
+
+// Sink is one destination.
+//
+// A Pump calls Deliver from one goroutine at a time; Close may be called while
+// a Deliver is under way, which must then return soon with an error.
+type Sink interface {
+	// Deliver hands events, oldest first, to the destination, and returns once
+	// it has acknowledged them.
+	//
+	// nil means that every event is acknowledged: it will survive whatever the
+	// destination promises to survive. Any other answer is a classification,
+	// never a retry of the sink's own: see [Permanent], [RetryAfter] and
+	// [PartialError]; an error of no class is tried again with backoff. An
+	// event that may or may not have arrived counts as not acknowledged.
+	//
+	// When ctx ends, Deliver returns soon, and nothing that it was given is
+	// sent after that. It must not change the events. Its errors name no secret.
+	Deliver(ctx context.Context, events []Event) error
+
+	// Close releases the connections. It is called once.
+	Close() error
+}
+
+// Source yields events in order to one Pump, which uses it from one goroutine.
+type Source interface {
+	// Next waits for events and returns a batch of at least one, in order
+	// behind the batch that it returned before. It returns an error when ctx
+	// ends, or when the source is closed.
+	Next(ctx context.Context) (Batch, error)
+
+	// Ack records that the batch at p and all before it need not be read
+	// again. It may be recorded lazily: after a crash the position may be
+	// older than the last Ack, never newer.
+	Ack(ctx context.Context, p Position) error
+}
+
+// Batch is a run of consecutive events.
+type Batch struct {
+	Events []Event
+	// Position stands behind the last event of the batch.
+	Position Position
+}
+
+// Position is a place in a Source; a later place is greater.
+type Position uint64
+
+// DeadLetters keeps the events that a sink refused for good.
+type DeadLetters interface {
+	// Reject returns once the rejections are durable. On an error the caller
+	// tries again: nothing may go on before they are kept.
+	Reject(ctx context.Context, sink string, rejections []Rejection) error
+}
+
+// Rejection is an event that one sink refused, and why.
+type Rejection struct {
+	Event    Event
+	Reason   string // names the cause, and no secret
+	Attempts int    // how often it was tried
+}
