@@ -1,0 +1,212 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A checker collects what is wrong in a decoded configuration.
+type checker struct {
+	marks    map[string]mark // where the fields stand; nil when built by a program
+	broken   []Problem       // what could not be decoded, and is not complained of twice
+	errors   []Problem
+	warnings []Problem
+}
+
+// problem makes one about the field at path. value is shown unless nil; it is
+// never a secret. What the file says goes before it, lest ${NAME} come out.
+func (k *checker) problem(path string, value any, reason string) Problem {
+	p := Problem{Line: k.line(path), Field: path, Reason: reason}
+	if value == nil {
+		return p
+	}
+	p.Value = fmt.Sprint(value)
+	m, given := k.marks[path]
+	if given && m.text != "" {
+		p.Value = m.text
+	}
+	p.Value = shown(p.Value)
+	p.Default = !given && k.marks != nil
+	return p
+}
+
+func (k *checker) fail(path string, value any, reason string) {
+	for _, b := range k.broken {
+		if within(path, b.Field) || within(b.Field, path) {
+			return
+		}
+	}
+	k.errors = append(k.errors, k.problem(path, value, reason))
+}
+
+func (k *checker) warn(path string, reason string) {
+	k.warnings = append(k.warnings, k.problem(path, nil, reason))
+}
+
+// line finds the field's line, or that of the nearest section around it.
+func (k *checker) line(path string) int {
+	for path != "" {
+		if m, ok := k.marks[path]; ok {
+			return m.line
+		}
+		path = path[:max(0, strings.LastIndexAny(path, ".["))]
+	}
+	return 0
+}
+
+// within reports whether path is section or lies in it.
+func within(path, section string) bool {
+	rest, ok := strings.CutPrefix(path, section)
+	return ok && (section == "" || rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+func (k *checker) required(path, value string) bool {
+	switch {
+	case value != "":
+		return true
+	case k.marks[path].text != "":
+		k.fail(path, value, "is required, and what its variable holds is empty")
+	default:
+		k.fail(path, nil, "is required")
+	}
+	return false
+}
+
+func (k *checker) oneOf(path, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		k.fail(path, value, "must be one of "+strings.Join(allowed, ", "))
+	}
+}
+
+func (k *checker) positive(path string, value time.Duration) {
+	if value < 0 {
+		k.fail(path, value, "must be positive")
+	}
+}
+
+// number is what bounds are checked on.
+type number interface{ ~int | ~int64 | ~float64 }
+
+func between[T number](k *checker, path string, value, low, high T) {
+	if inside := value >= low && value <= high; !inside { // so asked for NaN
+		k.fail(path, value, fmt.Sprintf("must be between %v and %v", low, high))
+	}
+}
+
+// listenAddress checks HOST:PORT, HOST empty for all interfaces, and returns
+// whether it is loopback. A wrong address counts as loopback: one error is enough.
+func (k *checker) listenAddress(path, value string) (loopback bool) {
+	host, ok := splitHostPort(value, 0)
+	if !ok || host != "" && host != "localhost" && net.ParseIP(host) == nil {
+		k.fail(path, value, "must be IP:PORT, localhost:PORT or :PORT")
+		return true
+	}
+	return isLoopback(host)
+}
+
+// hostname checks a name that the provider pushes to.
+func (k *checker) hostname(path, value string) {
+	if !k.required(path, value) {
+		return
+	}
+	host, port := value, false
+	if h, ok := splitHostPort(value, 1); ok {
+		host, port = h, true
+	}
+	switch {
+	case !isHost(host):
+		k.fail(path, value, "must be a host name alone, such as relay.example.com: no scheme, no path")
+	case port && !isLoopback(host):
+		k.fail(path, value, "must have no port (pushes go to 443); a port is for tests on loopback")
+	}
+}
+
+// splitHostPort splits HOST:PORT with a port of at least low.
+func splitHostPort(value string, low int) (host string, ok bool) {
+	host, port, err := net.SplitHostPort(value)
+	if err != nil {
+		return "", false
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return host, err == nil && int(n) >= low
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// isHost reports whether host is an IP address or has the form of a host name.
+func isHost(host string) bool {
+	if net.ParseIP(host) != nil {
+		return true
+	}
+	for label := range strings.SplitSeq(strings.TrimSuffix(host, "."), ".") {
+		if label == "" || len(label) > 63 || !all(label, isWord) {
+			return false
+		}
+	}
+	return len(host) <= 253
+}
+
+// isWord reports whether r is a letter or digit of ASCII, "-" or "_".
+func isWord(r rune) bool {
+	return r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+}
+
+// all reports whether every rune of s is allowed.
+func all(s string, allowed func(rune) bool) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return !allowed(r) })
+}
+
+// name checks an identifier of at most 64 letters, digits, "-" and "_".
+func (k *checker) name(path, value string) bool {
+	if !k.required(path, value) {
+		return false
+	}
+	if len(value) > 64 || !all(value, isWord) {
+		k.fail(path, value, `must be 1 to 64 letters, digits, "-" and "_"`)
+		return false
+	}
+	return true
+}
+
+// natsURLs checks addresses joined with commas.
+func (k *checker) natsURLs(path, value string) {
+	for address := range strings.SplitSeq(value, ",") {
+		u, err := url.Parse(strings.TrimSpace(address))
+		switch {
+		case err == nil && u.User != nil, err != nil && strings.Contains(value, "@"):
+			k.fail(path, nil, "must hold no user and password: an address is shown in logs; use the fields for credentials")
+			return
+		case err != nil || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) || !isHost(u.Hostname()):
+			k.fail(path, value, "must be nats://HOST:PORT or tls://HOST:PORT, several joined with commas")
+			return
+		}
+	}
+}
+
+// template checks a text with placeholders.
+func (k *checker) template(path, value string, allowed ...string) bool {
+	for rest := value; ; {
+		before, after, open := strings.Cut(rest, "{")
+		if strings.Contains(before, "}") {
+			k.fail(path, value, "holds a } without a {")
+			return false
+		}
+		if !open {
+			return true
+		}
+		name, next, closed := strings.Cut(after, "}")
+		if !closed || !slices.Contains(allowed, name) {
+			k.fail(path, value, "may hold no other placeholders than {"+strings.Join(allowed, "}, {")+"}")
+			return false
+		}
+		rest = next
+	}
+}

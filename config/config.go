@@ -1,0 +1,330 @@
+// Package config holds the configuration: plain data, loaded strictly and
+// validated whole. Its structs are the manual: the comments here are what
+// `auditrelay config init` explains.
+//
+// In the YAML form any value may hold ${NAME}, an environment variable, and
+// $${ for a literal ${. A secret may also be file:PATH, the content of a file
+// without its last line break. A zero value stands for the default.
+package config
+
+import (
+	"time"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// Config is one relay.
+type Config struct {
+	// DataDir is the folder that the relay keeps its state in. One relay owns
+	// it at a time. It must exist or be creatable, and be on a local disk.
+	DataDir string `yaml:"data_dir"`
+	// Workspace is the Workspace Management API. Without it the relay only
+	// ingests and delivers: no streaming is configured and no settings watched.
+	Workspace *Workspace `yaml:"workspace"`
+	// Environments are what the relay looks after, at least one.
+	Environments []Environment `yaml:"environments"`
+	// Ingest is the listener that the event log is pushed to.
+	Ingest Ingest `yaml:"ingest"`
+	// Journal is where acknowledged events are kept.
+	Journal Journal `yaml:"journal"`
+	// Streaming watches and mends the environments' streaming config.
+	Streaming Streaming `yaml:"streaming"`
+	// Settings watches the workspace's settings.
+	Settings Settings `yaml:"settings"`
+	// Audit is the trail of changes.
+	Audit Audit `yaml:"audit"`
+	// Admin is the private listener: /healthz, /readyz, /metrics.
+	Admin Admin `yaml:"admin"`
+	// Log is what the relay prints on standard error.
+	Log Log `yaml:"log"`
+	// ShutdownTimeout bounds the whole shutdown. Default 30s.
+	ShutdownTimeout time.Duration `yaml:"shutdown_timeout"`
+	// Sinks are the destinations, each with its own pace. None is allowed:
+	// events are then only kept.
+	Sinks []Sink `yaml:"sinks"`
+}
+
+// Workspace says how the Workspace Management API is reached.
+type Workspace struct {
+	// BaseURL is the address that the API's paths are appended to. https,
+	// but for loopback.
+	BaseURL string `yaml:"base_url"`
+	// KeyID and Secret are a workspace management key.
+	KeyID  string      `yaml:"key_id"`
+	Secret secret.Text `yaml:"secret"`
+	// RequestsPerSecond bounds the calls; the API's own limit is not
+	// documented. Default 5.
+	RequestsPerSecond float64 `yaml:"requests_per_second"`
+	// Timeout bounds one attempt of one call. Default 30s.
+	Timeout time.Duration `yaml:"timeout"`
+	// RBACPrefix is the prefix of the four RBAC policy fields that carry the
+	// maker's brand on the wire. Default "service".
+	RBACPrefix string `yaml:"rbac_prefix"`
+}
+
+// Environment is one environment of a project.
+type Environment struct {
+	// Project and Environment are the slugs that the API addresses it by.
+	Project     string `yaml:"project"`
+	Environment string `yaml:"environment"`
+	// Stream is where the environment's event log is to be streamed. Left out,
+	// its streaming config is left as it is.
+	Stream *Stream `yaml:"stream"`
+	// Credentials are further credentials that may push to the environment,
+	// beside the one that the relay generates for it.
+	Credentials []Credential `yaml:"credentials"`
+	// SkipSettings leaves the environment out of the settings' snapshots.
+	SkipSettings bool `yaml:"skip_settings"`
+}
+
+// Stream is a desired streaming config: exactly one of the fields is set.
+type Stream struct {
+	// Relay points the environment at this relay, as GRAFANA_LOKI, with a
+	// credential that the relay generates and keeps only as a hash.
+	Relay *StreamRelay `yaml:"relay"`
+	// Datadog and GrafanaLoki point it elsewhere.
+	Datadog     *StreamDatadog     `yaml:"datadog"`
+	GrafanaLoki *StreamGrafanaLoki `yaml:"grafana_loki"`
+}
+
+// StreamRelay points an environment at this relay.
+type StreamRelay struct {
+	// Hostname is the name that the provider reaches the ingest listener by:
+	// no scheme and no path. A port is for tests on loopback.
+	Hostname string `yaml:"hostname"`
+}
+
+// StreamDatadog is the API's datadog destination.
+type StreamDatadog struct {
+	APIKey secret.Text `yaml:"api_key"`
+	// Site is US, US3, US5, EU, AP1 or another that the API takes.
+	Site string `yaml:"site"`
+}
+
+// StreamGrafanaLoki is the API's grafana_loki destination.
+type StreamGrafanaLoki struct {
+	Hostname string      `yaml:"hostname"`
+	Username string      `yaml:"username"`
+	Password secret.Text `yaml:"password"`
+}
+
+// Credential may push: either Username and Password (Basic), or APIKey
+// (Datadog's DD-API-KEY).
+type Credential struct {
+	Username string      `yaml:"username"`
+	Password secret.Text `yaml:"password"`
+	APIKey   secret.Text `yaml:"api_key"`
+}
+
+// Ingest is the push listener.
+type Ingest struct {
+	// Listen is HOST:PORT. Default 127.0.0.1:3100.
+	Listen string `yaml:"listen"`
+	// TLS is required where Listen is not loopback, unless BehindProxy is set.
+	TLS *TLSServer `yaml:"tls"`
+	// BehindProxy says that TLS ends at a proxy in front of the relay.
+	BehindProxy bool `yaml:"behind_proxy"`
+	// Anonymous, "PROJECT/ENVIRONMENT", takes pushes without a credential for
+	// that environment. Loopback listeners only.
+	Anonymous string `yaml:"anonymous"`
+	// Limits bound what one push may cost.
+	Limits IngestLimits `yaml:"limits"`
+}
+
+// IngestLimits bound what one push may cost.
+type IngestLimits struct {
+	// BodyBytes bounds a body as sent. Default 10MiB.
+	BodyBytes Size `yaml:"body_bytes"`
+	// DecompressedBytes bounds a body after decompression. Default 64MiB.
+	DecompressedBytes Size `yaml:"decompressed_bytes"`
+	// Entries bounds the events of one push. Default 100000.
+	Entries int `yaml:"entries"`
+	// LineBytes bounds one event's body: at most 900KiB where Journal.URL is
+	// set, so that it fits an external cluster's payload, else 7MiB. Default
+	// 256KiB, as Loki's.
+	LineBytes Size `yaml:"line_bytes"`
+	// Concurrent bounds the pushes handled at once; a further one waits, and
+	// gets 429 where the wait is too long. Default 256.
+	Concurrent int `yaml:"concurrent"`
+	// InFlightBytes bounds the memory that bodies take together, measured by
+	// what they may decompress to. Default 256MiB.
+	InFlightBytes Size `yaml:"in_flight_bytes"`
+	// ReadTimeout bounds how long a client may take to send a push. Default 30s.
+	ReadTimeout time.Duration `yaml:"read_timeout"`
+}
+
+// TLSServer is a certificate to serve with. The files are read again when they change.
+type TLSServer struct {
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+}
+
+// TLSClient says how a peer's certificate is checked, and what is shown to it.
+type TLSClient struct {
+	// CAFile replaces the system's roots.
+	CAFile string `yaml:"ca_file"`
+	// CertFile and KeyFile are a client certificate (mTLS).
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+	// ServerName replaces the name that is checked.
+	ServerName string `yaml:"server_name"`
+}
+
+// Journal is the durable log of events.
+type Journal struct {
+	// URL is an external NATS cluster with JetStream, nats://HOST:PORT[,…].
+	// Left out, a server is embedded, and keeps its files under DataDir.
+	URL string `yaml:"url"`
+	// CredentialsFile is a NATS .creds file for URL.
+	CredentialsFile string `yaml:"credentials_file"`
+	// TLS is for URL.
+	TLS *TLSClient `yaml:"tls"`
+	// Replicas of the streams on an external cluster. Default 3; 1 when embedded.
+	Replicas int `yaml:"replicas"`
+	// StreamPrefix begins the names of the relay's streams, so that several
+	// relays can share a cluster. Default AUDITRELAY.
+	StreamPrefix string `yaml:"stream_prefix"`
+	// MaxBytes is the disk budget of the event log. When it is spent, pushes
+	// are refused with 503; nothing old is thrown away. Default 10GiB.
+	MaxBytes Size `yaml:"max_bytes"`
+	// ReplayWindow is how long events are kept after every sink has them.
+	// Default 72h.
+	ReplayWindow time.Duration `yaml:"replay_window"`
+	// DuplicateWindow is how long an event that is pushed again, with the same
+	// id and body, is recognised, and answered with success without being
+	// stored again. At most the newest 1,000,000 events are known, in 26 MiB of memory.
+	// Default 10m; a negative value stores whatever is pushed.
+	DuplicateWindow time.Duration `yaml:"duplicate_window"`
+}
+
+// Streaming watches the streaming config.
+type Streaming struct {
+	// Interval between two looks. Default 60s.
+	Interval time.Duration `yaml:"interval"`
+	// DryRun looks and reports, and changes nothing.
+	DryRun bool `yaml:"dry_run"`
+	// RotationOverlap is how long a replaced credential is still accepted.
+	// Default 15m.
+	RotationOverlap time.Duration `yaml:"rotation_overlap"`
+}
+
+// Settings watches the settings.
+type Settings struct {
+	// Interval between two snapshots. Default 5m.
+	Interval time.Duration `yaml:"interval"`
+	// Disabled takes no snapshots.
+	Disabled bool `yaml:"disabled"`
+}
+
+// Audit is the trail of changes.
+type Audit struct {
+	// Origin names the trail in its signed checkpoints, as a domain and path
+	// that you own (C2SP tlog-checkpoint). It goes into the key that is generated,
+	// and from then on the key's own counts. Default auditrelay.local/HOSTNAME.
+	Origin string `yaml:"origin"`
+	// KeyFile holds the checkpoint signing key (golang.org/x/mod/sumdb/note
+	// form). Default DATA_DIR/audit.key, generated at the first start.
+	KeyFile string `yaml:"key_file"`
+}
+
+// Admin is the private listener.
+type Admin struct {
+	// Listen is HOST:PORT; keep it private. Default 127.0.0.1:9100.
+	Listen string `yaml:"listen"`
+}
+
+// Log is what the relay prints.
+type Log struct {
+	// Level is debug, info, warn or error. Default info.
+	Level string `yaml:"level"`
+	// Format is text or json. Default text.
+	Format string `yaml:"format"`
+}
+
+// Sink is one destination: a name, and exactly one of the destinations.
+type Sink struct {
+	// Name is unique, and stays: the sink's position in the journal goes by
+	// it. Letters, digits, "-" and "_".
+	Name string `yaml:"name"`
+	// BatchEvents and BatchBytes bound one delivery. Defaults 5000 and 4MiB.
+	BatchEvents int  `yaml:"batch_events"`
+	BatchBytes  Size `yaml:"batch_bytes"`
+	// Timeout bounds one attempt of one delivery. Default 30s.
+	Timeout time.Duration `yaml:"timeout"`
+
+	Kafka *Kafka `yaml:"kafka"`
+	NATS  *NATS  `yaml:"nats"`
+	File  *File  `yaml:"file"`
+}
+
+// Kafka delivers to Kafka.
+type Kafka struct {
+	// Brokers are HOST:PORT, at least one.
+	Brokers []string `yaml:"brokers"`
+	// Topic may hold {type}, {project} and {environment}. Default auditrelay.events.
+	Topic string `yaml:"topic"`
+	// Key is what a record is partitioned by: environment (default), subject,
+	// id, or none (round-robin).
+	Key string `yaml:"key"`
+	// Partitioner is murmur2 (as Java's, the default), crc32 (as librdkafka's)
+	// or round-robin.
+	Partitioner string `yaml:"partitioner"`
+	// Compression is zstd, lz4, snappy (default), gzip or none.
+	Compression string `yaml:"compression"`
+	// CreateTopic makes a topic that does not exist, with Partitions and
+	// ReplicationFactor (default -1: as the broker has it).
+	CreateTopic       bool       `yaml:"create_topic"`
+	Partitions        int        `yaml:"partitions"`
+	ReplicationFactor int        `yaml:"replication_factor"`
+	TLS               *TLSClient `yaml:"tls"`
+	SASL              *KafkaSASL `yaml:"sasl"`
+}
+
+// KafkaSASL authenticates to Kafka.
+type KafkaSASL struct {
+	// Mechanism is plain, scram-sha-256 or scram-sha-512.
+	Mechanism string      `yaml:"mechanism"`
+	Username  string      `yaml:"username"`
+	Password  secret.Text `yaml:"password"`
+}
+
+// NATS delivers to NATS.
+type NATS struct {
+	// URL is nats://HOST:PORT, several joined with commas.
+	URL string `yaml:"url"`
+	// Subject may hold {type}, {project} and {environment}, each as one token
+	// with what a token may not hold escaped. Default auditrelay.{project}.{environment}.{type}.
+	Subject string `yaml:"subject"`
+	// Mode is jetstream (acknowledged, the default) or core (at most once:
+	// NATS does not acknowledge, and what nobody is subscribed to is gone).
+	Mode string `yaml:"mode"`
+	// CreateStream, a name, makes that stream over Subject's space where it is
+	// missing.
+	CreateStream string `yaml:"create_stream"`
+	// CredentialsFile is a .creds file; NKeyFile a seed file; Token a token;
+	// Username and Password a pair. At most one of the four.
+	CredentialsFile string      `yaml:"credentials_file"`
+	NKeyFile        string      `yaml:"nkey_file"`
+	Token           secret.Text `yaml:"token"`
+	Username        string      `yaml:"username"`
+	Password        secret.Text `yaml:"password"`
+	TLS             *TLSClient  `yaml:"tls"`
+}
+
+// File writes JSON lines, one CloudEvents JSON object each.
+type File struct {
+	// Path is the file that is written; rotated ones stand beside it.
+	Path string `yaml:"path"`
+	// RotateBytes and RotateEvery start a new file. Defaults 128MiB and 24h;
+	// 0 uses the default, a negative value never rotates.
+	RotateBytes Size          `yaml:"rotate_bytes"`
+	RotateEvery time.Duration `yaml:"rotate_every"`
+	// Keep is how many rotated files are kept. Default 0: all.
+	Keep int `yaml:"keep"`
+	// NoSync acknowledges before the file is synced to disk.
+	NoSync bool `yaml:"no_sync"`
+}
+
+// Size is a number of bytes; in YAML a whole number, alone or with kB, MB, GB,
+// TB, KiB, MiB, GiB or TiB.
+type Size int64

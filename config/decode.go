@@ -1,0 +1,184 @@
+package config
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// A decoder fills a Config from a YAML tree. It is our own, and not the YAML
+// library's, for three reasons: it finds every error and not only the first,
+// it knows where each field stands, and it never shows a line of the source,
+// which may hold a secret.
+type decoder struct {
+	env      func(string) (string, bool)
+	anchors  map[string]ast.Node
+	visited  int
+	marks    map[string]mark
+	errors   []Problem
+	warnings []Problem
+}
+
+// A mark is where a field stands, and, of a scalar that is no secret, its text
+// as it is written.
+type mark struct {
+	line int
+	text string
+}
+
+func (d *decoder) fail(line int, path, value, reason string) {
+	d.errors = append(d.errors, Problem{Line: line, Field: path, Value: shown(value), Reason: reason})
+}
+
+// value decodes one node into v, which stands at path. A null leaves v as it
+// is, as if the field were not there.
+func (d *decoder) value(node ast.Node, path string, v reflect.Value) {
+	line := node.GetToken().Position.Line
+	node, ok := d.resolve(node, path)
+	if !ok || node.Type() == ast.NullType {
+		return
+	}
+	switch {
+	case v.Type() == reflect.TypeFor[secret.Text]():
+		d.secret(node, line, path, v)
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		d.value(node, path, v.Elem())
+	case v.Kind() == reflect.Struct:
+		d.mapping(node, line, path, v)
+	case v.Kind() == reflect.Slice:
+		d.sequence(node, line, path, v)
+	default:
+		d.scalar(node, line, path, v)
+	}
+}
+
+func (d *decoder) mapping(node ast.Node, line int, path string, v reflect.Value) {
+	m, ok := node.(*ast.MappingNode)
+	if !ok {
+		d.fail(line, path, "", "must hold fields (NAME: VALUE), not "+kindOf(node))
+		return
+	}
+	fields, seen := fieldsOf(v.Type()), map[string]bool{}
+	for _, entry := range m.Values {
+		name := entry.Key.GetToken().Value
+		at := join(path, printable(name, entry.Value.Type() == ast.NullType))
+		line := entry.Key.GetToken().Position.Line
+		i, known := fields[name]
+		switch {
+		case entry.Key.IsMergeKey():
+			d.fail(line, path, "", "merge keys (<<) are not supported; give a whole section an &anchor and repeat it with *anchor")
+		case !known:
+			d.fail(line, at, "", "unknown field"+suggest(name, fields))
+		case seen[name]:
+			d.fail(line, at, "", "is given twice; remove one")
+		default:
+			seen[name] = true
+			d.marks[at] = mark{line: line}
+			d.value(entry.Value, at, v.Field(i))
+		}
+	}
+}
+
+func (d *decoder) sequence(node ast.Node, line int, path string, v reflect.Value) {
+	s, ok := node.(*ast.SequenceNode)
+	if !ok {
+		d.fail(line, path, "", "must be a list (one \"- \" an item), not "+kindOf(node))
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(s.Values), len(s.Values)))
+	for i, item := range s.Values {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		d.marks[at] = mark{line: item.GetToken().Position.Line}
+		d.value(item, at, v.Index(i))
+	}
+}
+
+func (d *decoder) scalar(node ast.Node, line int, path string, v reflect.Value) {
+	raw, ok := scalarText(node)
+	if !ok {
+		d.fail(line, path, "", notSingle(node))
+		return
+	}
+	d.marks[path] = mark{line: line, text: raw}
+	text, err := expand(raw, d.env)
+	if err == nil {
+		err = setScalar(v, text)
+	}
+	if err != nil {
+		d.fail(line, path, raw, err.Error())
+	}
+}
+
+func (d *decoder) secret(node ast.Node, line int, path string, v reflect.Value) {
+	raw, ok := scalarText(node)
+	if !ok {
+		d.fail(line, path, "", notSingle(node))
+		return
+	}
+	text, plain, err := readSecret(raw, d.env)
+	if err != nil {
+		d.fail(line, path, "", err.Error())
+		return
+	}
+	if plain {
+		d.warnings = append(d.warnings, Problem{
+			Line: line, Field: path,
+			Reason: "the secret stands in the file; better write ${NAME} for an environment variable, or file:PATH",
+		})
+	}
+	v.Set(reflect.ValueOf(secret.New(text)))
+}
+
+// notSingle says that a node is not the single value that it should be.
+func notSingle(node ast.Node) string {
+	if kind := kindOf(node); kind != "fields" {
+		return "must be a single value, not " + kind
+	}
+	return `must be a single value, not fields; put a value that holds a ":" in quotes`
+}
+
+// setScalar gives v the value that text stands for.
+func setScalar(v reflect.Value, text string) error {
+	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		return u.UnmarshalText([]byte(text))
+	}
+	if v.Type() == reflect.TypeFor[time.Duration]() {
+		t, err := time.ParseDuration(text)
+		if err != nil {
+			return errors.New("not a duration: write a number with a unit, such as 500ms, 30s, 5m or 72h")
+		}
+		v.SetInt(int64(t))
+		return nil
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		if text != "true" && text != "false" {
+			return errors.New("not a switch: write true or false")
+		}
+		v.SetBool(text == "true")
+	case reflect.Int:
+		n, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, 0)
+		if err != nil {
+			return errors.New("not a whole number, or too large")
+		}
+		v.SetInt(n)
+	case reflect.Float64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return errors.New("not a number")
+		}
+		v.SetFloat(f)
+	default: // a string; the structs have no other kind, as a test holds
+		v.SetString(text)
+	}
+	return nil
+}

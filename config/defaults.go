@@ -1,0 +1,98 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// setDefault fills in a field that has no value.
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// SetDefaults fills in every field that has a default and no value. [Parse]
+// does so; a Go program that fills in a Config itself calls it before Validate.
+func (c *Config) SetDefaults() {
+	setDefault(&c.ShutdownTimeout, 30*time.Second)
+	if w := c.Workspace; w != nil {
+		setDefault(&w.RequestsPerSecond, 5)
+		setDefault(&w.Timeout, 30*time.Second)
+		setDefault(&w.RBACPrefix, "service")
+	}
+	setDefault(&c.Ingest.Listen, "127.0.0.1:3100")
+	c.Ingest.Limits.setDefaults()
+	c.Journal.setDefaults()
+	setDefault(&c.Streaming.Interval, time.Minute)
+	setDefault(&c.Streaming.RotationOverlap, 15*time.Minute)
+	setDefault(&c.Settings.Interval, 5*time.Minute)
+	setDefault(&c.Audit.Origin, "auditrelay.local/"+hostname())
+	setDefault(&c.Audit.KeyFile, filepath.Join(c.DataDir, "audit.key"))
+	setDefault(&c.Admin.Listen, "127.0.0.1:9100")
+	setDefault(&c.Log.Level, "info")
+	setDefault(&c.Log.Format, "text")
+	for i := range c.Sinks {
+		c.Sinks[i].setDefaults()
+	}
+}
+
+func (l *IngestLimits) setDefaults() {
+	setDefault(&l.BodyBytes, 10<<20)
+	setDefault(&l.DecompressedBytes, 64<<20)
+	setDefault(&l.Entries, 100_000)
+	setDefault(&l.LineBytes, 256<<10)
+	setDefault(&l.Concurrent, 256)
+	setDefault(&l.InFlightBytes, 256<<20)
+	setDefault(&l.ReadTimeout, 30*time.Second)
+}
+
+func (j *Journal) setDefaults() {
+	if j.URL == "" {
+		setDefault(&j.Replicas, 1)
+	}
+	setDefault(&j.Replicas, 3)
+	setDefault(&j.StreamPrefix, "AUDITRELAY")
+	setDefault(&j.MaxBytes, 10<<30)
+	setDefault(&j.ReplayWindow, 72*time.Hour)
+	setDefault(&j.DuplicateWindow, 10*time.Minute)
+}
+
+func (s *Sink) setDefaults() {
+	setDefault(&s.BatchEvents, 5000)
+	setDefault(&s.BatchBytes, 4<<20)
+	setDefault(&s.Timeout, 30*time.Second)
+	if k := s.Kafka; k != nil {
+		setDefault(&k.Topic, "auditrelay.events")
+		setDefault(&k.Key, "environment")
+		setDefault(&k.Partitioner, "murmur2")
+		setDefault(&k.Compression, "snappy")
+		setDefault(&k.Partitions, -1)
+		setDefault(&k.ReplicationFactor, -1)
+	}
+	if n := s.NATS; n != nil {
+		setDefault(&n.Subject, "auditrelay.{project}.{environment}.{type}")
+		setDefault(&n.Mode, "jetstream")
+	}
+	if f := s.File; f != nil {
+		setDefault(&f.RotateBytes, 128<<20)
+		setDefault(&f.RotateEvery, 24*time.Hour)
+	}
+}
+
+// hostname gives the host's name as far as a trail's origin may hold it.
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' || r == '+' {
+			return '-'
+		}
+		return r
+	}, name)
+}

@@ -1,0 +1,55 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestNoSecretInErrors spoils a configuration at every place, and looks for the
+// secrets in it in whatever is said about it.
+func TestNoSecretInErrors(t *testing.T) {
+	t.Parallel()
+	const marker = "HUNTER2"
+	source := `data_dir: /tmp/relay
+workspace:
+  base_url: https://management.example.com
+  key_id: a
+  secret: HUNTER2-a
+environments:
+  - project: shop
+    environment: live
+    stream:
+      grafana_loki: {hostname: loki.example.com, username: u, password: HUNTER2-b}
+    credentials:
+      - username: push
+        password: "HUNTER2-c"
+      - {api_key: '${KEY}'}
+sinks:
+  - name: one
+    kafka:
+      brokers: [127.0.0.1:9092]
+      sasl: {mechanism: plain, username: u, password: HUNTER2-d}
+`
+	env := environment(map[string]string{"KEY": "HUNTER2-e"})
+	_, warnings, err := Parse("x", []byte(source), env)
+	require.NoError(t, err)
+	require.Len(t, warnings, 4)
+
+	inserts := []string{" ", "\n", "\t", ":", ": ", "- ", "\"", "'", "{", "}", "[", "]", ",", "#", "&", "*", "!", "|", "%", "@", "\\", "${", "\x00", "é"}
+	for at := range len(source) {
+		spoilt := []string{source[:at], source[:at] + source[at+1:]}
+		for _, s := range inserts {
+			spoilt = append(spoilt, source[:at]+s+source[at:])
+		}
+		for _, text := range spoilt {
+			_, warnings, err := Parse("x", []byte(text), env)
+			said := fmt.Sprint(err, warnings)
+			if i := strings.Index(said, marker); i >= 0 {
+				require.Failf(t, "a secret is in an error", "%s\n\nof\n%s", said, text)
+			}
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// environment gives a lookup of variables in vars.
+func environment(vars map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, ok := vars[name]
+		return value, ok
+	}
+}
+
+// minimal is a configuration that loads without a warning, given KEY.
+const minimal = `
+data_dir: /tmp/relay
+environments:
+  - {project: shop, environment: live, credentials: [{api_key: "${KEY}"}]}
+`
+
+func parse(t *testing.T, text string) (*Config, []Problem, error) {
+	t.Helper()
+	return Parse("relay.yaml", []byte(text), environment(map[string]string{
+		"KEY": "hunter2", "PORT": "4100", "SPACED": "a: b\nc: d", "EMPTY": "",
+	}))
+}
+
+func TestMinimalHasDefaults(t *testing.T) {
+	t.Parallel()
+	cfg, warnings, err := parse(t, minimal)
+	require.NoError(t, err)
+	assert.Empty(t, warnings)
+	assert.Nil(t, cfg.Workspace)
+	assert.Equal(t, "hunter2", cfg.Environments[0].Credentials[0].APIKey.Reveal())
+	assert.Equal(t, "127.0.0.1:3100", cfg.Ingest.Listen)
+	assert.Equal(t, IngestLimits{
+		BodyBytes: 10 << 20, DecompressedBytes: 64 << 20, Entries: 100_000, LineBytes: 256 << 10,
+		Concurrent: 256, InFlightBytes: 256 << 20, ReadTimeout: 30 * time.Second,
+	}, cfg.Ingest.Limits)
+	assert.Equal(t, Journal{Replicas: 1, StreamPrefix: "AUDITRELAY", MaxBytes: 10 << 30, ReplayWindow: 72 * time.Hour, DuplicateWindow: 10 * time.Minute}, cfg.Journal)
+	assert.Equal(t, Streaming{Interval: time.Minute, RotationOverlap: 15 * time.Minute}, cfg.Streaming)
+	assert.Equal(t, 5*time.Minute, cfg.Settings.Interval)
+	assert.Regexp(t, `^auditrelay\.local/.+`, cfg.Audit.Origin)
+	assert.Equal(t, "/tmp/relay/audit.key", cfg.Audit.KeyFile)
+	assert.Equal(t, "127.0.0.1:9100", cfg.Admin.Listen)
+	assert.Equal(t, Log{Level: "info", Format: "text"}, cfg.Log)
+	assert.Equal(t, 30*time.Second, cfg.ShutdownTimeout)
+}
+
+func TestDefaultsOfDestinations(t *testing.T) {
+	t.Parallel()
+	cfg, _, err := parse(t, minimal+`
+journal: {url: "nats://a:4222, tls://b:4222"}
+sinks:
+  - {name: k, kafka: {brokers: ["127.0.0.1:9092"]}}
+  - {name: n, nats: {url: nats://127.0.0.1:4222}}
+  - {name: f, file: {path: x, rotate_bytes: -1, rotate_every: -1s}}
+`)
+	require.NoError(t, err)
+	assert.Equal(t, 3, cfg.Journal.Replicas)
+	assert.Equal(t, 5000, cfg.Sinks[0].BatchEvents)
+	assert.Equal(t, Size(4<<20), cfg.Sinks[0].BatchBytes)
+	assert.Equal(t, 30*time.Second, cfg.Sinks[0].Timeout)
+	assert.Equal(t, &Kafka{
+		Brokers: []string{"127.0.0.1:9092"}, Topic: "auditrelay.events", Key: "environment", Partitioner: "murmur2",
+		Compression: "snappy", Partitions: -1, ReplicationFactor: -1,
+	}, cfg.Sinks[0].Kafka)
+	assert.Equal(t, &NATS{
+		URL: "nats://127.0.0.1:4222", Subject: "auditrelay.{project}.{environment}.{type}", Mode: "jetstream",
+	}, cfg.Sinks[1].NATS)
+	assert.Equal(t, &File{Path: "x", RotateBytes: -1, RotateEvery: -time.Second}, cfg.Sinks[2].File)
+}
+
+func TestValuesAsWritten(t *testing.T) {
+	t.Parallel()
+	cfg, _, err := parse(t, minimal+`
+ingest:
+  listen: "127.0.0.1:${PORT}"      # a variable inside a value
+  limits: {entries: 50_000, concurrent: 010, body_bytes: 5 MB}
+journal: {stream_prefix: 0123}      # text, though YAML would make it a number
+settings: {disabled: true}
+audit:                              # a section of which nothing is given
+sinks:
+  - name: f
+    file: {path: "$${PORT} ${SPACED}"} # an escape; and what a variable holds adds no fields
+  - name: k
+    kafka: &kafka
+      brokers:
+        - 127.0.0.1:9092
+      topic: |-
+        audit
+  - {name: again, kafka: *kafka}
+`)
+	require.NoError(t, err)
+	assert.Equal(t, "127.0.0.1:4100", cfg.Ingest.Listen)
+	assert.Equal(t, 50_000, cfg.Ingest.Limits.Entries)
+	assert.Equal(t, 10, cfg.Ingest.Limits.Concurrent)
+	assert.Equal(t, Size(5e6), cfg.Ingest.Limits.BodyBytes)
+	assert.Equal(t, "0123", cfg.Journal.StreamPrefix)
+	assert.True(t, cfg.Settings.Disabled)
+	assert.Equal(t, "${PORT} a: b\nc: d", cfg.Sinks[0].File.Path)
+	assert.Equal(t, "audit", cfg.Sinks[1].Kafka.Topic)
+	assert.Equal(t, cfg.Sinks[1].Kafka, cfg.Sinks[2].Kafka)
+}
+
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "key")
+	for _, c := range []struct {
+		name, content, value, want string
+		warned                     bool
+	}{
+		{"variable", "", `"${KEY}"`, "hunter2", false},
+		{"within a text", "", `"a-${KEY}"`, "a-hunter2", false},
+		{"plain", "", `plain-hunter2`, "plain-hunter2", true},
+		{"plain with an escape", "", `"$${KEY}"`, "${KEY}", true},
+		{"plain with spaces kept", "", `" a "`, " a ", true},
+		{"file", "hunter2\n", "file:" + file, "hunter2", false},
+		{"file of Windows", "hunter2\r\n", "file:" + file, "hunter2", false},
+		{"file without a line break", " hunter2 ", "file:" + file, " hunter2 ", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.NoError(t, os.WriteFile(file, []byte(c.content), 0o600))
+			cfg, warnings, err := parse(t, strings.Replace(minimal, `"${KEY}"`, c.value, 1))
+			require.NoError(t, err)
+			assert.Equal(t, c.want, cfg.Environments[0].Credentials[0].APIKey.Reveal())
+			assert.Equal(t, c.warned, len(warnings) == 1)
+			if c.warned {
+				assert.Equal(t, "environments[0].credentials[0].api_key", warnings[0].Field)
+				assert.NotContains(t, warnings[0].String(), c.want)
+			}
+		})
+	}
+}
+
+func TestSecretFilesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ content, want string }{
+		"empty":     {"\n", "is empty"},
+		"two lines": {"hunter2\nhunter3\n", "line break"},
+		"too large": {strings.Repeat("x", maxSecret+1), "is larger than 65536 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "key")
+			require.NoError(t, os.WriteFile(file, []byte(c.content), 0o600))
+			_, _, err := parse(t, strings.Replace(minimal, `"${KEY}"`, "file:"+file, 1))
+			require.ErrorContains(t, err, c.want)
+			assert.NotContains(t, err.Error(), "hunter")
+		})
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	_, warnings, err := parse(t, `
+data_dir: /tmp/relay
+workspace: {base_url: https://management.example.com, key_id: a, secret: "${KEY}"}
+environments:
+  - {project: shop, environment: live, stream: {relay: {hostname: relay.example.com}}}
+  - {project: shop, environment: test, skip_settings: true}
+sinks:
+  - name: k
+    kafka: {brokers: ["kafka:9092"], partitions: 3, sasl: {mechanism: plain, username: u, password: "${KEY}"}}
+`)
+	require.NoError(t, err)
+	var got []string
+	for _, w := range warnings {
+		got = append(got, w.Field)
+	}
+	assert.Equal(t, []string{
+		"environments[0].stream.relay.hostname", "environments[1]", "sinks[0].kafka.partitions", "sinks[0].kafka.sasl.mechanism",
+	}, got)
+}
+
+func TestLoad(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "relay.yaml")
+	_, _, err := Load(file)
+	require.ErrorIs(t, err, os.ErrNotExist)
+
+	t.Setenv("KEY", "hunter2")
+	require.NoError(t, os.WriteFile(file, []byte(minimal), 0o600))
+	cfg, _, err := Load(file)
+	require.NoError(t, err)
+	assert.Equal(t, "/tmp/relay", cfg.DataDir)
+
+	require.NoError(t, os.WriteFile(file, make([]byte, maxFile+1), 0o600))
+	_, _, err = Load(file)
+	require.ErrorContains(t, err, "is larger than")
+}
+
+func TestValidateWithoutAFile(t *testing.T) {
+	t.Parallel()
+	cfg := &Config{
+		DataDir: "/tmp/relay",
+		Environments: []Environment{{
+			Project: "shop", Environment: "live", Credentials: []Credential{{APIKey: secret.New("hunter2")}},
+		}},
+	}
+	cfg.SetDefaults()
+	require.NoError(t, cfg.Validate())
+
+	cfg.Log.Level = "loud"
+	var found Errors
+	require.True(t, errors.As(cfg.Validate(), &found))
+	assert.Equal(t, Errors{{Field: "log.level", Value: "loud", Reason: "must be one of debug, info, warn, error"}}, found)
+}
+
+// TestHostileDocuments holds that none costs much time: the test's own time
+// limit would be met by any of them in the bare YAML library.
+func TestHostileDocuments(t *testing.T) {
+	t.Parallel()
+	manyAliases := "environments:\n  - &e {project: a, environment: b, credentials: &c [" +
+		strings.Repeat("{username: a},", 2000) + "]}\n" + strings.Repeat("  - *e\n", 2000)
+	for name, c := range map[string]struct{ text, want string }{
+		"brackets":    {strings.Repeat("[", 40_000), "nested more than"},
+		"braces":      {strings.Repeat("{a: ", 250_000), "YAML tokens"},
+		"dashes":      {strings.Repeat("- ", 20_000), "nested more than"},
+		"keys":        {strings.Repeat("? ", 20_000), "nested more than"},
+		"anchors":     {"a: " + strings.Repeat("&a ", 20_000), "nested more than"},
+		"documents":   {strings.Repeat("---\na\n", 5_000), "more than one YAML document"},
+		"fields":      {strings.Repeat("a: b\n", 15_000), "unknown field"},
+		"blank lines": {"a: |" + strings.Repeat("\n  ", 300_000), "more than 20000 lines"},
+		"aliases":     {manyAliases, "aliases expand to too much"},
+		"a circle":    {"environments: &a [*a]", "must hold fields"},
+		"a self":      {"data_dir: &a *a", "not valid YAML"},
+		"size":        {strings.Repeat("#", maxFile+1), "larger than"},
+		"bytes":       {"data_dir: \xff", "not valid UTF-8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			start := time.Now()
+			_, _, err := parse(t, c.text)
+			require.ErrorContains(t, err, c.want)
+			assert.Less(t, time.Since(start), 10*time.Second)
+		})
+	}
+}
+
+// Commands that look for a running relay have not what its secrets come from.
+func TestDataDirAlone(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "relay.yaml")
+	write := func(text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
+	write("data_dir: /d\nworkspace: {secret: \"${NOT_SET_HERE}\", key_id: \"file:/not/there\"}\n")
+	dir, err := DataDir(path)
+	require.NoError(t, err)
+	assert.Equal(t, "/d", dir)
+	for text, want := range map[string]string{
+		"log: {level: info}\n":          "data_dir is not set",
+		"data_dir: ${NOT_SET_HERE}/d\n": "the environment variable NOT_SET_HERE is not set",
+		"data_dir: [\n":                 path,
+		"":                              path,
+	} {
+		write(text)
+		_, err := DataDir(path)
+		require.ErrorContains(t, err, want, text)
+	}
+}

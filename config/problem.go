@@ -1,0 +1,89 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Problem is one thing that is wrong in a configuration, or, as a warning,
+// unwise. It never holds a secret, nor a line of the file.
+type Problem struct {
+	// File is the name that the configuration was loaded by; may be empty.
+	File string `json:"file,omitempty"`
+	// Line counts from 1; 0 where it is not known. A field that is missing has
+	// the line of the section that it is missing from.
+	Line int `json:"line,omitempty"`
+	// Field is a path such as "sinks[1].kafka.brokers", indices from 0; empty
+	// for what concerns the whole file.
+	Field string `json:"field,omitempty"`
+	// Value is the value as it is written in the file, before ${NAME} is
+	// replaced; empty where there is none, or it is a secret.
+	Value string `json:"value,omitempty"`
+	// Default says that Value is not written, but the field's default.
+	Default bool `json:"default,omitempty"`
+	// Reason says what is wrong, and what to do.
+	Reason string `json:"reason"`
+}
+
+// String gives "FIELD: VALUE: REASON", without the place.
+func (p Problem) String() string {
+	var b strings.Builder
+	if p.Field != "" {
+		b.WriteString(p.Field + ": ")
+	}
+	if p.Value != "" {
+		b.WriteString(strconv.Quote(p.Value))
+		if p.Default {
+			b.WriteString(" (the default)")
+		}
+		b.WriteString(": ")
+	}
+	return b.String() + p.Reason
+}
+
+// Errors is everything that is wrong in one configuration, by appearance.
+type Errors []Problem
+
+// Error has one line a problem below a heading line.
+func (e Errors) Error() string {
+	var b strings.Builder
+	if len(e) > 0 && e[0].File != "" {
+		fmt.Fprintf(&b, "%s: ", e[0].File)
+	}
+	if len(e) == 1 {
+		b.WriteString("1 error in the configuration")
+	} else {
+		fmt.Fprintf(&b, "%d errors in the configuration", len(e))
+	}
+	for _, p := range e {
+		b.WriteString("\n  ")
+		if p.Line > 0 {
+			fmt.Fprintf(&b, "line %d: ", p.Line)
+		}
+		b.WriteString(p.String())
+	}
+	return b.String()
+}
+
+// shown gives a value as far as a problem may show it: not much of it, and none
+// that took in a secret's field, as a comma left out does ("user password: …").
+func shown(value string) string {
+	for _, field := range []string{"password", "secret", "api_key", "token"} {
+		if strings.Contains(value, field) {
+			return ""
+		}
+	}
+	const most = 100
+	if len(value) > most {
+		return strings.ToValidUTF8(value[:most], "") + "…"
+	}
+	return value
+}
+
+// inOrder sorts by line; within a line the order of discovery stays.
+func inOrder(problems []Problem) []Problem {
+	slices.SortStableFunc(problems, func(a, b Problem) int { return a.Line - b.Line })
+	return problems
+}

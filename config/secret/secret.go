@@ -1,0 +1,88 @@
+// Package secret has the one type that keys, passwords and tokens are kept in.
+package secret
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"log/slog"
+	"unique"
+)
+
+// Redacted is what a [Text] prints as.
+const Redacted = "[redacted]"
+
+// Text is a secret. It prints as [Redacted] by every road (fmt with any verb,
+// slog, JSON, YAML and other text encodings); only Reveal gives the value. The zero value
+// is the empty secret, and prints as the empty string where it is encoded.
+//
+// Two Texts are == where their values are, so it can be a map's key; that
+// comparison takes no constant time, unlike Equal.
+type Text struct {
+	// A handle keeps the value behind a pointer. fmt does not follow it, also
+	// where it calls no method of ours: on unexported fields of structs, and for
+	// the verbs %p and %w. The zero handle is the empty secret.
+	handle unique.Handle[string]
+}
+
+// New wraps value.
+func New(value string) Text {
+	if value == "" {
+		return Text{}
+	}
+	return Text{unique.Make(value)}
+}
+
+// Reveal returns the secret itself: call it where it goes on the wire, and
+// nowhere else.
+func (t Text) Reveal() string {
+	if t.Empty() {
+		return ""
+	}
+	return t.handle.Value()
+}
+
+// Empty reports whether there is no secret.
+func (t Text) Empty() bool { return t == Text{} }
+
+// Equal compares in a time that depends on neither value.
+func (t Text) Equal(other string) bool {
+	a, b := sha256.Sum256([]byte(t.Reveal())), sha256.Sum256([]byte(other))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// LastFour returns the last four characters, as the Workspace Management API
+// shows them on read ("password_last_four"), or nothing of a secret that is
+// too short to give four characters away.
+func (t Text) LastFour() string {
+	value := t.Reveal()
+	if len(value) < 12 {
+		return ""
+	}
+	return value[len(value)-4:]
+}
+
+func (t Text) String() string {
+	if t.Empty() {
+		return ""
+	}
+	return Redacted
+}
+
+// Format implements fmt.Formatter for every verb.
+func (t Text) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, t.String()) }
+
+// GoString implements fmt.GoStringer.
+func (t Text) GoString() string { return t.String() }
+
+// LogValue implements slog.LogValuer.
+func (t Text) LogValue() slog.Value { return slog.StringValue(t.String()) }
+
+// MarshalText implements encoding.TextMarshaler; encoding/json uses it too.
+func (t Text) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *Text) UnmarshalText(b []byte) error {
+	*t = New(string(b))
+	return nil
+}

@@ -1,0 +1,133 @@
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// ClientConfig returns what a TLS client dials with, at TLS 1.2 or later. The
+// client certificate is read again when its files change; the CA file is read
+// once, here. A nil t gives nil: the caller's default. Errors name the file.
+func (t *TLSClient) ClientConfig() (*tls.Config, error) {
+	if t == nil {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CAFile != "" {
+		roots, err := readRoots(t.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		c.RootCAs = roots
+	}
+	if t.CertFile == "" && t.KeyFile == "" {
+		return c, nil
+	}
+	pair, err := newKeyPair(t.CertFile, t.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		return pair.certificate(), nil
+	}
+	return c, nil
+}
+
+// ServerConfig returns what a TLS server listens with, at TLS 1.2 or later.
+// The certificate is read again when its files change. A nil t gives nil: no
+// TLS. Errors name the file.
+func (t *TLSServer) ServerConfig() (*tls.Config, error) {
+	if t == nil {
+		return nil, nil
+	}
+	pair, err := newKeyPair(t.CertFile, t.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return pair.certificate(), nil
+		},
+	}, nil
+}
+
+func readRoots(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read CA file: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("read CA file %s: it holds no PEM certificate", file)
+	}
+	return roots, nil
+}
+
+// keyPair is a certificate and its key, in files that may be replaced.
+type keyPair struct {
+	certFile, keyFile string
+
+	mu      sync.Mutex
+	current *tls.Certificate // under mu; never nil after newKeyPair
+	seen    [2]fileState     // under mu; the files that current was read from, or that failed to load since
+}
+
+// fileState tells whether a file was replaced.
+type fileState struct {
+	modified time.Time
+	size     int64
+}
+
+func newKeyPair(certFile, keyFile string) (*keyPair, error) {
+	if certFile == "" || keyFile == "" {
+		return nil, errors.New("a certificate needs both cert_file and key_file")
+	}
+	p := &keyPair{certFile: certFile, keyFile: keyFile}
+	seen, err := p.states()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.load(seen); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// certificate returns the newest pair that loads. Two files cannot be replaced
+// in one step, so a pair that does not match is taken for a replacement under
+// way: the one before it serves on.
+func (p *keyPair) certificate() *tls.Certificate {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if seen, err := p.states(); err == nil && seen != p.seen {
+		_ = p.load(seen)
+	}
+	return p.current
+}
+
+func (p *keyPair) states() (states [2]fileState, err error) {
+	for i, file := range []string{p.certFile, p.keyFile} {
+		info, err := os.Stat(file)
+		if err != nil {
+			return states, fmt.Errorf("look at certificate: %w", err)
+		}
+		states[i] = fileState{info.ModTime(), info.Size()}
+	}
+	return states, nil
+}
+
+func (p *keyPair) load(seen [2]fileState) error {
+	p.seen = seen
+	cert, err := tls.LoadX509KeyPair(p.certFile, p.keyFile)
+	if err != nil {
+		return fmt.Errorf("load certificate %s with key %s: %w", p.certFile, p.keyFile, err)
+	}
+	p.current = &cert
+	return nil
+}

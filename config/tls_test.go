@@ -1,0 +1,153 @@
+package config
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// writePair writes a self-signed certificate for 127.0.0.1 and its key to
+// DIR/tls.crt and DIR/tls.key, and dates them.
+func writePair(t *testing.T, dir string, serial int64, modified time.Time) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true, IsCA: true,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	for file, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: cert},
+		keyFile:  {Type: "PRIVATE KEY", Bytes: private},
+	} {
+		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
+		require.NoError(t, os.Chtimes(file, modified, modified))
+	}
+	return certFile, keyFile
+}
+
+// handshake connects a client to a server and returns the serial numbers that
+// the client saw, and that the server saw (0 for none).
+func handshake(t *testing.T, server, client *tls.Config) (ofServer, ofClient int64) {
+	t.Helper()
+	near, far := net.Pipe()
+	s := tls.Server(near, server)
+	c := tls.Client(far, client)
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	// Both ends of a pipe may be writing when one refuses the other.
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	served := make(chan error, 1)
+	go func() { served <- s.HandshakeContext(ctx) }()
+	require.NoError(t, c.HandshakeContext(ctx))
+	require.NoError(t, <-served)
+	if peers := s.ConnectionState().PeerCertificates; len(peers) > 0 {
+		ofClient = peers[0].SerialNumber.Int64()
+	}
+	return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64(), ofClient
+}
+
+func TestTLSIsReadAgainWhenItChanges(t *testing.T) {
+	t.Parallel()
+	serverDir, clientDir := t.TempDir(), t.TempDir()
+	long := time.Now().Add(-time.Hour)
+	serverCert, serverKey := writePair(t, serverDir, 1, long)
+	clientCert, clientKey := writePair(t, clientDir, 2, long)
+	server, err := (&TLSServer{CertFile: serverCert, KeyFile: serverKey}).ServerConfig()
+	require.NoError(t, err)
+	server.ClientAuth = tls.RequireAnyClientCert
+	connect := func() (int64, int64) {
+		client, err := (&TLSClient{
+			CAFile: serverCert, CertFile: clientCert, KeyFile: clientKey, ServerName: "127.0.0.1",
+		}).ClientConfig()
+		require.NoError(t, err)
+		return handshake(t, server, client)
+	}
+	client, err := (&TLSClient{CAFile: serverCert, CertFile: clientCert, KeyFile: clientKey, ServerName: "127.0.0.1"}).ClientConfig()
+	require.NoError(t, err)
+	ofServer, ofClient := handshake(t, server, client)
+	assert.Equal(t, []int64{1, 2}, []int64{ofServer, ofClient})
+
+	writePair(t, clientDir, 3, time.Now())
+	_, ofClient = handshake(t, server, client)
+	assert.EqualValues(t, 3, ofClient, "the client's new certificate is not shown")
+
+	writePair(t, serverDir, 4, time.Now())
+	ofServer, _ = connect()
+	assert.EqualValues(t, 4, ofServer, "the server's new certificate is not shown")
+
+	// Half of a replacement: the pair before it serves on.
+	require.NoError(t, os.WriteFile(serverKey, []byte("half a key"), 0o600))
+	ofServer, _ = connect()
+	assert.EqualValues(t, 4, ofServer)
+	require.NoError(t, os.Remove(serverKey))
+	ofServer, _ = connect()
+	assert.EqualValues(t, 4, ofServer)
+}
+
+func TestTLSVersions(t *testing.T) {
+	t.Parallel()
+	certFile, keyFile := writePair(t, t.TempDir(), 1, time.Now())
+	server, err := (&TLSServer{CertFile: certFile, KeyFile: keyFile}).ServerConfig()
+	require.NoError(t, err)
+	client, err := (&TLSClient{CAFile: certFile}).ClientConfig()
+	require.NoError(t, err)
+	assert.EqualValues(t, tls.VersionTLS12, server.MinVersion)
+	assert.EqualValues(t, tls.VersionTLS12, client.MinVersion)
+	assert.Nil(t, client.GetClientCertificate)
+}
+
+func TestTLSNotGiven(t *testing.T) {
+	t.Parallel()
+	client, err := (*TLSClient)(nil).ClientConfig()
+	require.NoError(t, err)
+	assert.Nil(t, client)
+	server, err := (*TLSServer)(nil).ServerConfig()
+	require.NoError(t, err)
+	assert.Nil(t, server)
+}
+
+func TestTLSErrorsNameTheFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	certFile, keyFile := writePair(t, dir, 1, time.Now())
+	missing, junk := filepath.Join(dir, "missing"), filepath.Join(dir, "junk")
+	require.NoError(t, os.WriteFile(junk, []byte("junk"), 0o600))
+	for name, c := range map[string]struct {
+		client TLSClient
+		want   string
+	}{
+		"missing CA":          {TLSClient{CAFile: missing}, missing},
+		"CA of no PEM":        {TLSClient{CAFile: junk}, junk},
+		"missing key":         {TLSClient{CertFile: certFile, KeyFile: missing}, missing},
+		"missing certificate": {TLSClient{CertFile: missing, KeyFile: keyFile}, missing},
+		"junk":                {TLSClient{CertFile: certFile, KeyFile: junk}, junk},
+		"half":                {TLSClient{CertFile: certFile}, "key_file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := c.client.ClientConfig()
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	_, err := (&TLSServer{CertFile: missing, KeyFile: keyFile}).ServerConfig()
+	require.ErrorContains(t, err, missing)
+}

@@ -1,0 +1,171 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// The longest event that fits a record of the journal, whatever its labels and
+// however badly it compresses: an external cluster's payload is 1 MiB unless it
+// was raised, the embedded server's is 8 MiB.
+const (
+	maxLineExternal Size = 900 << 10
+	maxLineEmbedded Size = 7 << 20
+)
+
+func (k *checker) config(c *Config) {
+	k.required("data_dir", c.DataDir)
+	k.workspace(c.Workspace)
+	k.environments(c)
+	k.ingest(c)
+	k.limits(c.Ingest.Limits, c.Journal)
+	k.journal(c.Journal, c.Ingest.Limits)
+	k.positive("streaming.interval", c.Streaming.Interval)
+	k.positive("streaming.rotation_overlap", c.Streaming.RotationOverlap)
+	k.positive("settings.interval", c.Settings.Interval)
+	if strings.ContainsFunc(c.Audit.Origin, func(r rune) bool { return r <= ' ' || r > '~' || r == '+' }) {
+		k.fail("audit.origin", c.Audit.Origin, `must hold no spaces, no "+" and nothing but ASCII`)
+	}
+	k.admin(c)
+	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	k.oneOf("log.format", c.Log.Format, "text", "json")
+	k.positive("shutdown_timeout", c.ShutdownTimeout)
+	k.sinks(c.Sinks)
+}
+
+func (k *checker) workspace(w *Workspace) {
+	if w == nil {
+		return
+	}
+	k.baseURL("workspace.base_url", w.BaseURL)
+	if k.required("workspace.key_id", w.KeyID) && strings.Contains(w.KeyID, ":") {
+		k.fail("workspace.key_id", w.KeyID, `must hold no ":", which ends a user name of Basic authentication`)
+	}
+	k.secret("workspace.secret", w.Secret)
+	between(k, "workspace.requests_per_second", w.RequestsPerSecond, 0.01, 1000)
+	k.positive("workspace.timeout", w.Timeout)
+	k.name("workspace.rbac_prefix", w.RBACPrefix)
+}
+
+func (k *checker) baseURL(path, value string) {
+	if !k.required(path, value) {
+		return
+	}
+	u, err := url.Parse(value)
+	switch {
+	case err == nil && u.User != nil, err != nil && strings.Contains(value, "@"):
+		k.fail(path, nil, "must hold no user and password; use key_id and secret")
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || !isHost(u.Hostname()) || u.RawQuery != "" || u.Fragment != "":
+		k.fail(path, value, "must be an address such as https://management.example.com, without ? and #")
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		k.fail(path, value, "must be https, for the key goes along with each call; http is for loopback only")
+	}
+}
+
+func (k *checker) secret(path string, value secret.Text) {
+	if value.Empty() {
+		k.fail(path, nil, "is required; write ${NAME} for an environment variable, or file:PATH")
+	}
+}
+
+func (k *checker) ingest(c *Config) {
+	in := c.Ingest
+	loopback := k.listenAddress("ingest.listen", in.Listen)
+	k.tlsServer("ingest.tls", in.TLS)
+	if !loopback && in.TLS == nil && !in.BehindProxy {
+		k.fail("ingest.listen", in.Listen,
+			"is reachable from outside without TLS; set ingest.tls, or behind_proxy: true where TLS ends at a proxy, or listen on 127.0.0.1")
+	}
+	if in.Anonymous == "" {
+		return
+	}
+	if !loopback {
+		k.fail("ingest.anonymous", in.Anonymous, "is for loopback listeners only; remove it, or listen on 127.0.0.1")
+	}
+	for _, e := range c.Environments {
+		if in.Anonymous == e.Project+"/"+e.Environment {
+			return
+		}
+	}
+	k.fail("ingest.anonymous", in.Anonymous, "must be PROJECT/ENVIRONMENT of one of the environments")
+}
+
+func (k *checker) limits(l IngestLimits, j Journal) {
+	const at = "ingest.limits."
+	between(k, at+"body_bytes", l.BodyBytes, 1<<10, 1<<30)
+	between(k, at+"decompressed_bytes", l.DecompressedBytes, 1<<10, 4<<30)
+	between(k, at+"entries", l.Entries, 1, 10_000_000)
+	between(k, at+"concurrent", l.Concurrent, 1, 100_000)
+	between(k, at+"in_flight_bytes", l.InFlightBytes, 1<<10, 1<<40)
+	k.positive(at+"read_timeout", l.ReadTimeout)
+	longest, why := maxLineEmbedded, "what the embedded journal keeps in one record"
+	if j.URL != "" {
+		longest, why = maxLineExternal, "what fits the 1 MiB payload of an external cluster"
+	}
+	switch {
+	case l.LineBytes < 1<<10:
+		k.fail(at+"line_bytes", l.LineBytes, "must be at least 1KiB")
+	case l.LineBytes > longest:
+		k.fail(at+"line_bytes", l.LineBytes, fmt.Sprintf("must be at most %v, %s", longest, why))
+	case l.LineBytes > l.DecompressedBytes:
+		k.fail(at+"line_bytes", l.LineBytes, fmt.Sprintf("must be at most decompressed_bytes, %v", l.DecompressedBytes))
+	}
+	if l.BodyBytes > l.DecompressedBytes {
+		k.fail(at+"body_bytes", l.BodyBytes, fmt.Sprintf("must be at most decompressed_bytes, %v", l.DecompressedBytes))
+	}
+	if l.InFlightBytes < l.DecompressedBytes {
+		k.fail(at+"in_flight_bytes", l.InFlightBytes,
+			fmt.Sprintf("must be at least decompressed_bytes, %v, or the largest push would never be let in", l.DecompressedBytes))
+	}
+}
+
+func (k *checker) journal(j Journal, l IngestLimits) {
+	if j.URL != "" {
+		k.natsURLs("journal.url", j.URL)
+		between(k, "journal.replicas", j.Replicas, 1, 5)
+	} else {
+		if j.Replicas != 1 {
+			k.fail("journal.replicas", j.Replicas, "must be 1 for the embedded journal; more needs journal.url")
+		}
+		if j.CredentialsFile != "" {
+			k.fail("journal.credentials_file", j.CredentialsFile, "is for journal.url, which is not set; set it, or remove this")
+		}
+		if j.TLS != nil {
+			k.fail("journal.tls", nil, "is for journal.url, which is not set; set it, or remove this")
+		}
+	}
+	k.tlsClient("journal.tls", j.TLS)
+	k.name("journal.stream_prefix", j.StreamPrefix)
+	if j.MaxBytes < max(1<<20, l.BodyBytes) {
+		k.fail("journal.max_bytes", j.MaxBytes,
+			fmt.Sprintf("must be at least 1MiB and ingest.limits.body_bytes, %v, or the largest push would never fit", l.BodyBytes))
+	}
+	k.positive("journal.replay_window", j.ReplayWindow)
+	if w := j.DuplicateWindow; w > 0 && w < time.Second || w > 24*time.Hour {
+		k.fail("journal.duplicate_window", w, "must be between 1s and 24h, or negative to store whatever is pushed")
+	}
+}
+
+func (k *checker) admin(c *Config) {
+	k.listenAddress("admin.listen", c.Admin.Listen)
+	if _, port, _ := strings.Cut(c.Admin.Listen, ":"); c.Admin.Listen == c.Ingest.Listen && port != "0" {
+		k.fail("admin.listen", c.Admin.Listen, "must differ from ingest.listen: the one is private, the other is pushed to")
+	}
+}
+
+func (k *checker) tlsServer(path string, t *TLSServer) {
+	if t != nil {
+		k.required(path+".cert_file", t.CertFile)
+		k.required(path+".key_file", t.KeyFile)
+	}
+}
+
+func (k *checker) tlsClient(path string, t *TLSClient) {
+	if t != nil && (t.CertFile == "") != (t.KeyFile == "") {
+		k.fail(path, nil, "must have both cert_file and key_file, or neither")
+	}
+}

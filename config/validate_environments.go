@@ -1,0 +1,137 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+func (k *checker) environments(c *Config) {
+	if len(c.Environments) == 0 {
+		k.fail("environments", nil, "is required: at least one environment, with its project and environment slugs")
+	}
+	first := map[string]string{} // an environment, where it was seen first
+	seen := credentials{names: map[string]string{}, keys: map[secret.Text]string{}}
+	for i, e := range c.Environments {
+		at := fmt.Sprintf("environments[%d]", i)
+		slug := k.slug(at+".project", e.Project)
+		if k.slug(at+".environment", e.Environment) && slug {
+			id := e.Project + "/" + e.Environment
+			if before, twice := first[id]; twice {
+				k.fail(at, nil, id+" is given at "+before+" already; keep one")
+			} else {
+				first[id] = at
+			}
+		}
+		if e.Stream != nil {
+			k.stream(at+".stream", e.Stream, c)
+		}
+		for n, credential := range e.Credentials {
+			k.credential(fmt.Sprintf("%s.credentials[%d]", at, n), credential, seen)
+		}
+		k.silent(at, e, c)
+	}
+}
+
+// silent warns of an environment that nothing can be seen of.
+func (k *checker) silent(at string, e Environment, c *Config) {
+	watched := c.Workspace != nil && !c.Settings.Disabled && !e.SkipSettings
+	pushed := e.Stream != nil || len(e.Credentials) > 0 || c.Ingest.Anonymous == e.Project+"/"+e.Environment
+	if !watched && !pushed {
+		k.warn(at, "nothing can push to this environment and its settings are not watched; give it a stream, or credentials")
+	}
+}
+
+// slug checks a part of the API's paths. The API says not what it may hold, so
+// only what would break a path or a CloudEvents source is refused.
+func (k *checker) slug(path, value string) bool {
+	if !k.required(path, value) {
+		return false
+	}
+	if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '/' }) || strings.Trim(value, ".") == "" {
+		k.fail(path, value, `must be a slug: no "/", no spaces, no dots alone`)
+		return false
+	}
+	return true
+}
+
+func (k *checker) stream(at string, s *Stream, c *Config) {
+	count := 0
+	if s.Relay != nil {
+		count++
+		k.hostname(at+".relay.hostname", s.Relay.Hostname)
+		k.reachable(at+".relay.hostname", s.Relay.Hostname, c.Ingest)
+	}
+	if s.Datadog != nil {
+		count++
+		k.secret(at+".datadog.api_key", s.Datadog.APIKey)
+		k.required(at+".datadog.site", s.Datadog.Site)
+	}
+	if s.GrafanaLoki != nil {
+		count++
+		k.hostname(at+".grafana_loki.hostname", s.GrafanaLoki.Hostname)
+		k.username(at+".grafana_loki.username", s.GrafanaLoki.Username)
+		k.secret(at+".grafana_loki.password", s.GrafanaLoki.Password)
+	}
+	if count != 1 {
+		k.fail(at, nil, "must have exactly one of relay, datadog and grafana_loki: the API streams an environment to one place")
+	}
+	if c.Workspace == nil {
+		k.fail(at, nil, "needs the workspace section, through which streaming is configured")
+	}
+}
+
+// reachable warns where the provider is sent to a listener that it cannot see.
+func (k *checker) reachable(path, value string, in Ingest) {
+	host, ok := splitHostPort(value, 1)
+	if !ok {
+		host = value
+	}
+	listen, ok := splitHostPort(in.Listen, 0)
+	if ok && isLoopback(listen) && !isLoopback(host) && !in.BehindProxy {
+		k.warn(path, "the provider cannot reach a listener on loopback; set ingest.listen, or ingest.behind_proxy: true where a proxy forwards to it")
+	}
+}
+
+// credentials are those seen so far, with where.
+type credentials struct {
+	names map[string]string
+	keys  map[secret.Text]string
+}
+
+func (k *checker) credential(at string, c Credential, seen credentials) {
+	if !c.APIKey.Empty() {
+		if c.Username != "" || !c.Password.Empty() {
+			k.fail(at, nil, "must be either username and password, or api_key, not both")
+		}
+		if before, twice := seen.keys[c.APIKey]; twice {
+			k.fail(at+".api_key", nil, "is given at "+before+" already; a key must belong to one environment")
+		}
+		seen.keys[c.APIKey] = at
+		return
+	}
+	if c.Username == "" && c.Password.Empty() {
+		k.fail(at, nil, "must have username and password, or api_key")
+		return
+	}
+	k.secret(at+".password", c.Password)
+	if !k.username(at+".username", c.Username) {
+		return
+	}
+	if before, twice := seen.names[c.Username]; twice {
+		k.fail(at+".username", c.Username, "is given at "+before+" already; a user name must belong to one credential")
+	}
+	seen.names[c.Username] = at
+}
+
+func (k *checker) username(path, value string) bool {
+	if !k.required(path, value) {
+		return false
+	}
+	if strings.Contains(value, ":") || strings.ContainsFunc(value, isControl) {
+		k.fail(path, value, `must hold no ":" and no control characters, as Basic authentication has it`)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,197 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/scanner"
+	"github.com/goccy/go-yaml/token"
+)
+
+// What a document may hold. The YAML parser takes time that grows with the
+// square of some of these, and stack with the depth; what aliases expand to
+// counts as if it were written out.
+const (
+	maxLines   = 20_000
+	maxTokens  = 50_000
+	maxVisited = 100_000
+	maxDepth   = 32
+)
+
+// document decodes a whole document; nil where it cannot even be parsed.
+func (d *decoder) document(data []byte) *Config {
+	root, err := parseYAML(data)
+	if err != nil {
+		line := 0
+		var syntax yaml.Error
+		if errors.As(err, &syntax) && syntax.GetToken() != nil {
+			line = syntax.GetToken().Position.Line
+			err = errors.New("not valid YAML: " + withoutSource(syntax.GetMessage()))
+		}
+		d.fail(line, "", "", err.Error())
+		return nil
+	}
+	cfg := new(Config)
+	d.anchors = map[string]ast.Node{}
+	d.value(root, "", reflect.ValueOf(cfg).Elem())
+	return cfg
+}
+
+func parseYAML(data []byte) (ast.Node, error) {
+	switch {
+	case len(data) > maxFile:
+		return nil, fmt.Errorf("the file is larger than %d bytes", maxFile)
+	case !utf8.Valid(data):
+		return nil, errors.New("the file is not valid UTF-8")
+	case bytes.Count(data, []byte{'\n'})+bytes.Count(data, []byte{'\r'}) > maxLines:
+		return nil, fmt.Errorf("the file has more than %d lines", maxLines)
+	}
+	tokens, err := tokenize(string(data))
+	if err != nil {
+		return nil, err
+	}
+	// Repeated keys are allowed here and found by the decoder, as errors of
+	// their own beside the others.
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		return nil, err
+	}
+	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
+		return nil, errors.New("the file is empty; `auditrelay config init` prints an example")
+	}
+	if len(file.Docs) > 1 {
+		return nil, errors.New("the file holds more than one YAML document; keep one")
+	}
+	return file.Docs[0].Body, nil
+}
+
+// tokenize splits source, and refuses what would cost the parser too much.
+func tokenize(source string) (token.Tokens, error) {
+	var s scanner.Scanner
+	s.Init(source)
+	var tokens token.Tokens
+	for {
+		next, err := s.Scan()
+		tokens.Add(next...)
+		if errors.Is(err, io.EOF) {
+			return tokens, checkTokens(tokens)
+		}
+		if err != nil || len(tokens) > maxTokens {
+			// The parser finds the invalid token and says where it is.
+			return tokens, checkTokens(tokens)
+		}
+	}
+}
+
+func checkTokens(tokens token.Tokens) error {
+	if len(tokens) > maxTokens {
+		return fmt.Errorf("the file has more than %d YAML tokens", maxTokens)
+	}
+	brackets, onLine, line, documents := 0, 0, 0, 0
+	for _, t := range tokens {
+		if t.Position.Line != line {
+			line, onLine = t.Position.Line, 0
+		}
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			brackets++
+		case token.SequenceEndType, token.MappingEndType:
+			brackets--
+		case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType:
+			onLine++
+		case token.DocumentHeaderType:
+			documents++
+		}
+		if brackets > maxDepth || onLine > maxDepth {
+			return fmt.Errorf("line %d is nested more than %d deep", line, maxDepth)
+		}
+		if documents > 1 {
+			return errors.New("the file holds more than one YAML document; keep one")
+		}
+	}
+	return nil
+}
+
+// withoutSource cuts what a parser's message quotes from the file, which may
+// be a piece of a secret.
+func withoutSource(message string) string {
+	for _, m := range []string{
+		"invalid header option", "found unknown escape character", "found invalid tag character",
+		"cannot assign default value", "unknown YAML version", "mapping key",
+	} {
+		if strings.HasPrefix(message, m) {
+			return m
+		}
+	}
+	switch {
+	case strings.HasSuffix(message, "is a reserved character"):
+		return "a value that starts with @ or ` must be quoted"
+	case strings.HasSuffix(message, "cannot start any token"):
+		return "a tab cannot indent; use spaces"
+	}
+	return message
+}
+
+// resolve follows anchors and aliases to the node that they stand for.
+func (d *decoder) resolve(node ast.Node, path string) (ast.Node, bool) {
+	line := node.GetToken().Position.Line
+	if d.visited++; d.visited > maxVisited {
+		if d.visited == maxVisited+1 {
+			d.fail(line, path, "", "the file's aliases expand to too much; write it out shorter")
+		}
+		return nil, false
+	}
+	switch n := node.(type) {
+	case *ast.AnchorNode:
+		target, ok := d.resolve(n.Value, path)
+		if ok {
+			d.anchors[n.Name.GetToken().Value] = target
+		}
+		return target, ok
+	case *ast.AliasNode:
+		target, ok := d.anchors[n.Value.GetToken().Value]
+		if !ok {
+			d.fail(line, path, "", "the alias (*NAME) stands for no anchor (&NAME) before it")
+		}
+		return target, ok
+	case *ast.TagNode:
+		d.fail(line, path, "", "YAML tags (!…) are not supported; remove it, or quote the value")
+		return nil, false
+	case *ast.MappingValueNode:
+		return &ast.MappingNode{BaseNode: n.BaseNode, Start: n.Start, Values: []*ast.MappingValueNode{n}}, true
+	}
+	return node, true
+}
+
+// scalarText gives a scalar as it is written, without its quotes.
+func scalarText(node ast.Node) (string, bool) {
+	switch n := node.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		return n.GetToken().Value, true
+	}
+	return "", false
+}
+
+// kindOf names a node for a person, without its content.
+func kindOf(node ast.Node) string {
+	switch node.Type() {
+	case ast.MappingType, ast.MappingValueType:
+		return "fields"
+	case ast.SequenceType:
+		return "a list"
+	default:
+		return "a single value"
+	}
+}
