@@ -1,0 +1,77 @@
+package management
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// Receipt is what every success answer carries.
+type Receipt struct {
+	RequestID  string
+	StatusCode int // the HTTP status
+}
+
+// Answer is a success answer that holds a resource.
+type Answer[T any] struct {
+	Receipt
+	Value T
+	// Raw is the resource's JSON as received, but for secrets.
+	Raw json.RawMessage
+}
+
+// fetch makes the call and decodes the resource that the answer has under
+// field. An error after a 2xx comes with the receipt, and with Raw where only
+// the typed value could not be decoded: a write has then had its effect.
+func fetch[T any](ctx context.Context, c *Client, k call, field string, decode func(json.RawMessage, *T) error) (Answer[T], error) {
+	k.scrub = cmp.Or(k.scrub, c.scrub)
+	r, err := c.send(ctx, k)
+	if err != nil {
+		return Answer[T]{}, err
+	}
+	members, receipt, err := r.members()
+	if err != nil {
+		return Answer[T]{Receipt: receipt}, fmt.Errorf("%s: %w", k.operation, err)
+	}
+	raw, ok := members[field]
+	if !ok {
+		return Answer[T]{Receipt: receipt}, fmt.Errorf("%s: %w: %s", k.operation, ErrNoResource, field)
+	}
+	a := Answer[T]{Receipt: receipt, Raw: k.scrub.cleanRaw(raw)}
+	if err := decode(raw, &a.Value); err != nil {
+		return a, fmt.Errorf("%s: decode %s: %w", k.operation, field, k.scrub.cleanError(err))
+	}
+	return a, nil
+}
+
+// receive makes a call whose answer holds nothing but the receipt.
+func (c *Client) receive(ctx context.Context, k call) (Receipt, error) {
+	r, err := c.send(ctx, k)
+	if err != nil {
+		return Receipt{}, err
+	}
+	_, receipt, err := r.members()
+	if err != nil {
+		return receipt, fmt.Errorf("%s: %w", k.operation, err)
+	}
+	return receipt, nil
+}
+
+// members splits the answer's object. An empty body is an empty object: any
+// 2xx is a success, 204 too.
+func (r reply) members() (map[string]json.RawMessage, Receipt, error) {
+	receipt := Receipt{StatusCode: r.status}
+	if len(r.body) == 0 {
+		return nil, receipt, nil
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(r.body, &members); err != nil {
+		return nil, receipt, fmt.Errorf("decode the answer: %w", err)
+	}
+	receipt.RequestID = errorBody(members).text("request_id")
+	return members, receipt, nil
+}
+
+// plain decodes a value by its JSON tags.
+func plain[T any](raw json.RawMessage, v *T) error { return json.Unmarshal(raw, v) }

@@ -1,0 +1,178 @@
+package management
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// call is one operation with its parameters.
+type call struct {
+	operation string // a verb phrase: the errors' prefix, and the metrics' label
+	method    string
+	path      string // as the document writes it, parameters as :name
+	params    []string
+	query     url.Values
+	body      []byte    // JSON, or nil
+	scrub     *scrubber // nil: the client's own
+}
+
+// reply is a 2xx answer.
+type reply struct {
+	status int
+	body   []byte
+}
+
+const (
+	backoffFirst = 500 * time.Millisecond
+	backoffMost  = 30 * time.Second
+	// patience is the longest wait that the client takes on itself. A server
+	// that asks for more gets its error handed to the caller, with RetryAfter.
+	patience = 2 * time.Minute
+	// errorBytes is how much of an error's body is read.
+	errorBytes = 64 << 10
+)
+
+// send makes the call, and repeats it where that is safe and promises success.
+func (c *Client) send(ctx context.Context, k call) (reply, error) {
+	k.scrub = cmp.Or(k.scrub, c.scrub)
+	path, err := k.expand()
+	if err != nil {
+		return reply{}, fmt.Errorf("%s: %w", k.operation, err)
+	}
+	for attempt := 1; ; attempt++ {
+		if err := c.limiter.Wait(ctx); err != nil {
+			return reply{}, fmt.Errorf("%s: wait for the rate limit: %w", k.operation, err)
+		}
+		r, err := c.attempt(ctx, k, path)
+		if err == nil {
+			return r, nil
+		}
+		wait, again := c.again(ctx, k, attempt, err)
+		if !again {
+			return reply{}, fmt.Errorf("%s: %w", k.operation, err)
+		}
+		c.metrics.retries.WithLabelValues(k.label()).Inc()
+		if !sleep(ctx, wait) {
+			return reply{}, fmt.Errorf("%s: %w, after: %w", k.operation, ctx.Err(), err)
+		}
+	}
+}
+
+// attempt sends one request and reads its answer.
+func (c *Client) attempt(ctx context.Context, k call, path string) (r reply, err error) {
+	start := time.Now()
+	defer func() { c.metrics.attempt(k.label(), r.status, err, time.Since(start)) }()
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	req, err := c.request(ctx, k, path)
+	if err != nil {
+		return reply{}, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return reply{}, k.scrub.cleanError(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		// What cannot be read of an error's body only makes its message shorter.
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, errorBytes))
+		return reply{}, newAPIError(resp, body, k.scrub)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, c.maxAnswerBytes+1))
+	if err != nil {
+		return reply{}, fmt.Errorf("read the answer: %w", k.scrub.cleanError(err))
+	}
+	if int64(len(body)) > c.maxAnswerBytes {
+		return reply{}, fmt.Errorf("%w: more than %d bytes", ErrAnswerTooLarge, c.maxAnswerBytes)
+	}
+	return reply{status: resp.StatusCode, body: body}, nil
+}
+
+func (c *Client) request(ctx context.Context, k call, path string) (*http.Request, error) {
+	target := c.base + path
+	if len(k.query) > 0 {
+		target += "?" + k.query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, k.method, target, bytes.NewReader(k.body))
+	if err != nil {
+		return nil, err
+	}
+	req.SetBasicAuth(c.keyID, c.secret.Reveal())
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "auditrelay")
+	if k.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return req, nil
+}
+
+// again says whether a failed attempt is followed by another, and after what
+// wait. A POST is never repeated: its first attempt may have had its effect.
+func (c *Client) again(ctx context.Context, k call, attempt int, err error) (time.Duration, bool) {
+	if ctx.Err() != nil || k.method == http.MethodPost || attempt >= c.maxAttempts || errors.Is(err, ErrAnswerTooLarge) {
+		return 0, false
+	}
+	wait := backoff(attempt)
+	var api *APIError
+	if errors.As(err, &api) {
+		if api.Status != http.StatusTooManyRequests && api.Status < 500 {
+			return 0, false
+		}
+		// The jitter goes on top, so that many clients do not return at once.
+		if api.RetryAfter > 0 {
+			wait = api.RetryAfter + wait/4
+		}
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
+		return 0, false
+	}
+	return wait, wait <= patience
+}
+
+// backoff doubles with each attempt, and spreads over its upper half.
+func backoff(attempt int) time.Duration {
+	d := min(backoffFirst<<min(attempt-1, 10), backoffMost)
+	return d/2 + rand.N(d/2)
+}
+
+// sleep waits, and reports whether ctx let it.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// expand puts the parameters into the path, each as exactly one segment.
+// Dot segments are refused even though they could be escaped: an intermediary
+// may resolve "%2E%2E", and the call would hit another resource.
+func (k call) expand() (string, error) {
+	segments, next := strings.Split(k.path, "/"), 0
+	for i, s := range segments {
+		if !strings.HasPrefix(s, ":") {
+			continue
+		}
+		value := k.params[next]
+		if value == "" || value == "." || value == ".." {
+			return "", fmt.Errorf("%s %q cannot be part of a path", s[1:], value)
+		}
+		segments[i] = url.PathEscape(value)
+		next++
+	}
+	return strings.Join(segments, "/"), nil
+}
+
+func (k call) label() string { return strings.ReplaceAll(k.operation, " ", "_") }

@@ -1,0 +1,146 @@
+// Package management is a typed client of the Workspace Management API: its
+// fourteen operations, and the creation of a project.
+//
+// Every answer carries the typed value and the resource's JSON, so that a
+// field that this client does not know is not lost; enum values are strings,
+// and unknown ones pass through. No secret leaves the package: answers that
+// carry one are redacted, and errors are scrubbed of those that a request sent.
+package management
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// Options say how the API is reached. Zero values take the defaults.
+type Options struct {
+	// BaseURL is what the paths are appended to: https, but for loopback.
+	BaseURL string
+	// KeyID and Secret are a workspace management key (HTTP Basic).
+	KeyID  string
+	Secret secret.Text
+	// RequestsPerSecond bounds the attempts of all calls together. Default 5.
+	RequestsPerSecond float64
+	// Timeout bounds one attempt of one call. Default 30s.
+	Timeout time.Duration
+	// MaxAttempts bounds how often a call that may be repeated is tried.
+	// Default 5.
+	MaxAttempts int
+	// MaxAnswerBytes bounds an answer's body after decompression. Default 16MiB.
+	MaxAnswerBytes int64
+	// RBACPrefix is the prefix of the four RBAC policy fields that carry the
+	// maker's brand on the wire. Default "service".
+	RBACPrefix string
+	// HTTPClient replaces the client that requests go through. Its redirect
+	// policy is not used: see [New].
+	HTTPClient *http.Client
+	// Registerer takes the client's metrics; nil keeps them unregistered.
+	Registerer prometheus.Registerer
+}
+
+// Client calls the API. It may be used by many goroutines.
+type Client struct {
+	base           string
+	keyID          string
+	secret         secret.Text
+	timeout        time.Duration
+	maxAttempts    int
+	maxAnswerBytes int64
+	rbacPrefix     string
+	http           *http.Client
+	limiter        *rate.Limiter
+	metrics        *metrics
+	scrub          *scrubber // knows the client's own secret
+}
+
+// New checks the options and returns a client; nothing is sent yet.
+//
+// Redirects are followed for GET only, and only to the same scheme and host:
+// credentials and bodies go nowhere else, and a PUT never turns into a GET.
+func New(o Options) (*Client, error) {
+	base, err := parseBase(o.BaseURL)
+	if err != nil {
+		return nil, err
+	}
+	if o.KeyID == "" || o.Secret.Empty() || strings.Contains(o.KeyID, ":") {
+		return nil, errors.New("a management key needs an id without a colon, and a secret")
+	}
+	if o.RequestsPerSecond < 0 || o.Timeout < 0 || o.MaxAttempts < 0 || o.MaxAnswerBytes < 0 {
+		return nil, errors.New("limits of the management client must not be negative")
+	}
+	m, err := newMetrics(o.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("register the management client's metrics: %w", err)
+	}
+	rps := cmp.Or(o.RequestsPerSecond, 5)
+	return &Client{
+		base:           base,
+		keyID:          o.KeyID,
+		secret:         o.Secret,
+		timeout:        cmp.Or(o.Timeout, 30*time.Second),
+		maxAttempts:    cmp.Or(o.MaxAttempts, 5),
+		maxAnswerBytes: cmp.Or(o.MaxAnswerBytes, 16<<20),
+		rbacPrefix:     cmp.Or(o.RBACPrefix, "service"),
+		http:           httpClient(o.HTTPClient),
+		limiter:        rate.NewLimiter(rate.Limit(rps), max(1, int(math.Ceil(rps)))),
+		metrics:        m,
+		scrub:          newScrubber(ownSecrets(o.KeyID, o.Secret)...),
+	}, nil
+}
+
+// parseBase checks the base address. Its errors do not show it, since a
+// mistaken one may hold a password.
+func parseBase(s string) (string, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Host == "" || u.Opaque != "":
+		return "", errors.New("base_url is not an absolute address")
+	case u.User != nil:
+		return "", errors.New("base_url must not carry credentials")
+	case u.RawQuery != "" || u.Fragment != "":
+		return "", errors.New("base_url must not have a query or a fragment")
+	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
+		return strings.TrimRight(u.String(), "/"), nil
+	}
+	return "", fmt.Errorf("base_url has scheme %q: https is required, but for loopback", u.Scheme)
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// httpClient copies the given client, so that its redirect policy can be set.
+func httpClient(given *http.Client) *http.Client {
+	var c http.Client
+	if given != nil {
+		c = *given
+	} else if t, ok := http.DefaultTransport.(*http.Transport); ok {
+		c.Transport = t.Clone()
+	}
+	c.CheckRedirect = sameHostOnly
+	return &c
+}
+
+// sameHostOnly gives up by returning the redirect itself, which the caller sees
+// as an [APIError] with its 3xx status.
+func sameHostOnly(req *http.Request, via []*http.Request) error {
+	from := via[0]
+	if from.Method != http.MethodGet || len(via) > 3 ||
+		req.URL.Scheme != from.URL.Scheme || req.URL.Host != from.URL.Host {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}

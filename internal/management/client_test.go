@@ -1,0 +1,260 @@
+package management
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+const (
+	testKey    = "workspace-key-1"
+	testSecret = "ws-secret-0123456789"
+)
+
+func options(base string) Options {
+	return Options{BaseURL: base, KeyID: testKey, Secret: secret.New(testSecret), RequestsPerSecond: 10000}
+}
+
+// serve starts a server and gives a client of it.
+func serve(t *testing.T, h http.HandlerFunc) *Client {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	c, err := New(options(srv.URL))
+	require.NoError(t, err)
+	return c
+}
+
+func answer(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body)
+}
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Options){
+		"no address":       func(o *Options) { o.BaseURL = "" },
+		"relative":         func(o *Options) { o.BaseURL = "/pwa" },
+		"plain http":       func(o *Options) { o.BaseURL = "http://management.example.com" },
+		"lookalike":        func(o *Options) { o.BaseURL = "http://localhost.example.com" },
+		"other scheme":     func(o *Options) { o.BaseURL = "ftp://127.0.0.1" },
+		"credentials":      func(o *Options) { o.BaseURL = "https://user:hunter2hunter2@example.com" },
+		"query":            func(o *Options) { o.BaseURL = "https://example.com/?a=hunter2hunter2" },
+		"no key":           func(o *Options) { o.KeyID = "" },
+		"colon in key":     func(o *Options) { o.KeyID = "a:b" },
+		"no secret":        func(o *Options) { o.Secret = secret.Text{} },
+		"negative timeout": func(o *Options) { o.Timeout = -1 },
+		"negative rate":    func(o *Options) { o.RequestsPerSecond = -1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := options("https://example.com")
+			change(&o)
+			_, err := New(o)
+			require.Error(t, err)
+			assert.NotContains(t, err.Error(), "hunter2")
+		})
+	}
+}
+
+func TestNewTakes(t *testing.T) {
+	t.Parallel()
+	for _, base := range []string{
+		"https://example.com", "https://example.com/base/", "http://localhost:1", "http://127.8.0.1:2", "http://[::1]:3",
+	} {
+		_, err := New(options(base))
+		assert.NoError(t, err, base)
+	}
+}
+
+func TestNewRegistersOnce(t *testing.T) {
+	t.Parallel()
+	o := options("https://example.com")
+	o.Registerer = prometheus.NewRegistry()
+	_, err := New(o)
+	require.NoError(t, err)
+	_, err = New(o)
+	require.Error(t, err, "a second client of one registry is a mistake in the wiring")
+}
+
+func TestRequestCarriesBasicAuthAndJSON(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		user, password, ok := r.BasicAuth()
+		assert.True(t, ok && user == testKey && password == testSecret)
+		assert.Equal(t, "application/json", r.Header.Get("Content-Type"))
+		body, _ := io.ReadAll(r.Body)
+		assert.JSONEq(t, `{"name":"New"}`, string(body))
+		answer(w, 201, `{"request_id":"r1","status_code":201,"project":{"project_slug":"p","name":"New","vertical":"MOON","x":1}}`)
+	})
+	a, err := c.UpdateProject(t.Context(), "p", ProjectUpdate{Name: "New"})
+	require.NoError(t, err)
+	assert.Equal(t, Receipt{RequestID: "r1", StatusCode: 201}, a.Receipt)
+	assert.Equal(t, Project{Slug: "p", Name: "New", Vertical: "MOON"}, a.Value)
+	assert.JSONEq(t, `{"project_slug":"p","name":"New","vertical":"MOON","x":1}`, string(a.Raw))
+}
+
+func TestPathParametersStayOneSegment(t *testing.T) {
+	t.Parallel()
+	var got string
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got = r.RequestURI
+		answer(w, 200, `{"project":{}}`)
+	})
+	for slug, want := range map[string]string{
+		"a/b":        "a%2Fb",
+		"../secrets": "..%2Fsecrets",
+		"a?b#c":      "a%3Fb%23c",
+		"100%":       "100%25",
+		"ä b":        "%C3%A4%20b",
+		"%2e%2e":     "%252e%252e",
+	} {
+		_, err := c.Project(t.Context(), slug)
+		require.NoError(t, err)
+		assert.Equal(t, "/pwa/v3/projects/"+want, got)
+	}
+	got = ""
+	for _, slug := range []string{"", ".", ".."} {
+		_, err := c.Project(t.Context(), slug)
+		require.ErrorContains(t, err, "project_slug")
+	}
+	assert.Empty(t, got, "nothing was sent")
+}
+
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("another host was called, authorization %q", r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(other.Close)
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/pwa/v3/projects/away":
+			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+		case r.Method == http.MethodGet && r.URL.Path == "/pwa/v3/projects/here":
+			http.Redirect(w, r, "/pwa/v3/projects/there", http.StatusFound)
+		case r.Method == http.MethodPatch:
+			http.Redirect(w, r, "/pwa/v3/projects/there", http.StatusFound)
+		default:
+			answer(w, 200, `{"project":{"name":"there"}}`)
+		}
+	})
+	_, err := c.Project(t.Context(), "away")
+	var api *APIError
+	require.ErrorAs(t, err, &api)
+	assert.Equal(t, 307, api.Status)
+	a, err := c.Project(t.Context(), "here")
+	require.NoError(t, err)
+	assert.Equal(t, "there", a.Value.Name)
+	_, err = c.UpdateProject(t.Context(), "here", ProjectUpdate{Name: "x"})
+	require.ErrorAs(t, err, &api, "a write must not turn into a read that succeeds")
+}
+
+func TestAnswerSizeIsBounded(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls++
+		answer(w, 200, `{"project":{"name":"`+string(make([]byte, 4096))+`"}}`)
+	}))
+	t.Cleanup(srv.Close)
+	o := options(srv.URL)
+	o.MaxAnswerBytes = 1024
+	c, err := New(o)
+	require.NoError(t, err)
+	_, err = c.Project(t.Context(), "p")
+	require.ErrorIs(t, err, ErrAnswerTooLarge)
+	assert.Equal(t, 1, calls, "it would be as large the next time")
+}
+
+func TestAnswersThatAreNone(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"html": "<html>", "list": "[]", "cut": `{"project":{`, "other type": `{"project":[]}`, "missing": `{}`, "empty": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := serve(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, body) })
+			_, err := c.Project(t.Context(), "p")
+			require.ErrorContains(t, err, "read project: ")
+		})
+	}
+}
+
+func TestRawSurvivesAShapeThatIsNotKnown(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, 200, `{"project":{"name":{"en":"x"}}}`)
+	})
+	a, err := c.Project(t.Context(), "p")
+	require.Error(t, err)
+	assert.JSONEq(t, `{"name":{"en":"x"}}`, string(a.Raw))
+}
+
+func TestDeleteTakesAny2xx(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, http.MethodDelete, r.Method)
+		w.WriteHeader(http.StatusNoContent)
+	})
+	receipt, err := c.DeleteSecret(t.Context(), "p", "e", "secret-1")
+	require.NoError(t, err)
+	assert.Equal(t, 204, receipt.StatusCode)
+}
+
+func TestRBACPrefix(t *testing.T) {
+	t.Parallel()
+	const wire = `{"acme_resources":[{"resource_id":"acme.member","available_actions":["create"]}],"custom_roles":[],
+		"acme_admin":{"permissions":[{"resource_id":"r","actions":["*"]}]},"acme_other":1}`
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, 200, `{"policy":`+wire+`}`)
+	}))
+	t.Cleanup(srv.Close)
+	o := options(srv.URL)
+	o.RBACPrefix = "acme"
+	c, err := New(o)
+	require.NoError(t, err)
+	a, err := c.RBACPolicy(t.Context(), "p", "e")
+	require.NoError(t, err)
+	assert.Equal(t, "acme.member", a.Value.ServiceResources[0].ResourceID)
+	assert.Equal(t, []string{"*"}, a.Value.ServiceAdmin.Permissions[0].Actions)
+	assert.Equal(t, wire, string(a.Raw), "raw stays as received")
+}
+
+func TestAttributeMappingStringOrObject(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, 200, `{"profiles":[{"attribute_mapping":"a"},{"attribute_mapping":{"b":"c"}},{"attribute_mapping":null}]}`)
+	})
+	a, err := c.TrustedTokenProfiles(t.Context(), "p", "e")
+	require.NoError(t, err)
+	require.Len(t, a.Value, 3)
+	assert.Equal(t, json.RawMessage(`{"b":"c"}`), a.Value[1].AttributeMapping)
+}
+
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, `{"project":{}}`) }))
+	t.Cleanup(srv.Close)
+	o := options(srv.URL)
+	o.RequestsPerSecond = 0.001
+	c, err := New(o)
+	require.NoError(t, err)
+	_, err = c.Project(t.Context(), "p")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = c.Project(ctx, "p")
+	require.ErrorContains(t, err, "rate limit", "the next turn lies behind the deadline")
+}

@@ -1,0 +1,51 @@
+package management
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	requests *prometheus.CounterVec   // by operation and code
+	retries  *prometheus.CounterVec   // by operation
+	seconds  *prometheus.HistogramVec // by operation, one attempt each
+}
+
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	const space, room = "auditrelay", "management"
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: space, Subsystem: room, Name: "requests_total",
+			Help: "Attempts at calls of the management API, by operation and HTTP status (error: no answer).",
+		}, []string{"operation", "code"}),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: space, Subsystem: room, Name: "retries_total",
+			Help: "Attempts that followed a failed one of the same call.",
+		}, []string{"operation"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: space, Subsystem: room, Name: "request_duration_seconds",
+			Help:    "How long one attempt took, its answer read.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 10),
+		}, []string{"operation"}),
+	}
+	if r == nil {
+		return m, nil
+	}
+	return m, errors.Join(r.Register(m.requests), r.Register(m.retries), r.Register(m.seconds))
+}
+
+// attempt counts one attempt; err is what it failed with, if it did.
+func (m *metrics) attempt(operation string, status int, err error, took time.Duration) {
+	code := strconv.Itoa(status)
+	var api *APIError
+	if errors.As(err, &api) {
+		code = strconv.Itoa(api.Status)
+	} else if err != nil {
+		code = "error"
+	}
+	m.requests.WithLabelValues(operation, code).Inc()
+	m.seconds.WithLabelValues(operation).Observe(took.Seconds())
+}

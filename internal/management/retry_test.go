@@ -1,0 +1,170 @@
+package management
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// script answers request after request from a list, without a network, so
+// that time can be faked; the last step repeats.
+type script struct {
+	steps []step
+	times []time.Time
+}
+
+type step struct {
+	status     int
+	retryAfter func() string
+	err        error
+	hang       bool
+}
+
+func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
+	st := s.steps[min(len(s.times), len(s.steps)-1)]
+	s.times = append(s.times, time.Now())
+	if st.hang {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	if st.err != nil {
+		return nil, st.err
+	}
+	h := http.Header{}
+	if st.retryAfter != nil {
+		h.Set("Retry-After", st.retryAfter())
+	}
+	return &http.Response{
+		StatusCode: st.status, Header: h, Request: r,
+		Body: io.NopCloser(strings.NewReader(`{"project":{"name":"x"},"error_type":"t"}`)),
+	}, nil
+}
+
+func (s *script) client(t *testing.T) *Client {
+	t.Helper()
+	o := options("https://example.com")
+	o.HTTPClient = &http.Client{Transport: s}
+	c, err := New(o)
+	require.NoError(t, err)
+	return c
+}
+
+func after(s string) func() string { return func() string { return s } }
+
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	read := func(ctx context.Context, c *Client) error { _, err := c.Project(ctx, "p"); return err }
+	create := func(ctx context.Context, c *Client) error {
+		_, err := c.CreateProject(ctx, NewProject{Name: "n"})
+		return err
+	}
+	remove := func(ctx context.Context, c *Client) error { _, err := c.DeleteSecret(ctx, "p", "e", "s"); return err }
+	date := func() string { return time.Now().Add(40 * time.Second).UTC().Format(http.TimeFormat) }
+	ok := step{status: 200}
+	for name, tc := range map[string]struct {
+		steps    []step
+		do       func(context.Context, *Client) error
+		attempts int
+		fails    bool
+		least    time.Duration // all waits together
+		most     time.Duration
+	}{
+		"success":                  {steps: []step{ok}, do: read, attempts: 1},
+		"500 then well":            {steps: []step{{status: 500}, ok}, do: read, attempts: 2, least: 250 * time.Millisecond, most: 500 * time.Millisecond},
+		"503 of a delete":          {steps: []step{{status: 503}, ok}, do: remove, attempts: 2, least: 250 * time.Millisecond, most: 500 * time.Millisecond},
+		"network then well":        {steps: []step{{err: io.ErrUnexpectedEOF}, ok}, do: read, attempts: 2, least: 250 * time.Millisecond, most: 500 * time.Millisecond},
+		"hangs, then well":         {steps: []step{{hang: true}, ok}, do: read, attempts: 2, least: 30 * time.Second, most: 31 * time.Second},
+		"429 with seconds":         {steps: []step{{status: 429, retryAfter: after("20")}, ok}, do: read, attempts: 2, least: 20 * time.Second, most: 21 * time.Second},
+		"429 with a date":          {steps: []step{{status: 429, retryAfter: date}, ok}, do: read, attempts: 2, least: 39 * time.Second, most: 41 * time.Second},
+		"429 with nonsense":        {steps: []step{{status: 429, retryAfter: after("soon")}, ok}, do: read, attempts: 2, most: time.Second},
+		"429 beyond patience":      {steps: []step{{status: 429, retryAfter: after("3600")}}, do: read, attempts: 1, fails: true},
+		"never well":               {steps: []step{{status: 500}}, do: read, attempts: 5, fails: true, least: 3750 * time.Millisecond, most: 7500 * time.Millisecond},
+		"400 is final":             {steps: []step{{status: 400}}, do: read, attempts: 1, fails: true},
+		"401 is final":             {steps: []step{{status: 401}}, do: read, attempts: 1, fails: true},
+		"POST never: 500":          {steps: []step{{status: 500}, ok}, do: create, attempts: 1, fails: true},
+		"POST never: 429":          {steps: []step{{status: 429}, ok}, do: create, attempts: 1, fails: true},
+		"POST never: network":      {steps: []step{{err: io.ErrUnexpectedEOF}, ok}, do: create, attempts: 1, fails: true},
+		"redirect without address": {steps: []step{{status: 304}}, do: read, attempts: 1, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{steps: tc.steps}
+				start := time.Now()
+				err := tc.do(t.Context(), s.client(t))
+				assert.Equal(t, tc.fails, err != nil, "%v", err)
+				assert.Len(t, s.times, tc.attempts)
+				took := time.Since(start)
+				assert.True(t, took >= tc.least && took <= tc.most, "waited %v", took)
+			})
+		})
+	}
+}
+
+func TestRetryEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{steps: []step{{status: 429, retryAfter: after("60")}}}
+		c := s.client(t)
+
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := c.Project(ctx, "p")
+		var api *APIError
+		require.ErrorAs(t, err, &api)
+		assert.Equal(t, time.Minute, api.RetryAfter)
+		assert.Zero(t, time.Since(start), "a wait that the deadline cuts off is not begun")
+
+		ctx, stop := context.WithCancel(t.Context())
+		time.AfterFunc(5*time.Second, stop)
+		_, err = c.Project(ctx, "p")
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorAs(t, err, &api, "and what was waited for is told")
+		assert.Equal(t, 5*time.Second, time.Since(start))
+	})
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for header, want := range map[string]time.Duration{
+		"":                              0,
+		"7":                             7 * time.Second,
+		" 7 ":                           7 * time.Second,
+		"-1":                            0,
+		"99999999999999":                24 * time.Hour,
+		"999999999999999999999999":      0,
+		"1.5":                           0,
+		"Fri, 02 Jan 2026 03:04:25 GMT": 20 * time.Second,
+		"Fri, 02 Jan 2026 03:04:00 GMT": 0,
+	} {
+		assert.Equal(t, want, retryAfter(header, now), "%q", header)
+	}
+}
+
+func TestBackoffGrowsToItsCeiling(t *testing.T) {
+	t.Parallel()
+	for attempt := 1; attempt < 200; attempt++ {
+		d := backoff(attempt)
+		assert.True(t, d >= backoffFirst/2 && d <= backoffMost, "%d: %v", attempt, d)
+	}
+	assert.GreaterOrEqual(t, backoff(100), backoffMost/2)
+}
+
+func TestNetworkErrorsKeepTheirChain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		gone := errors.New("gone")
+		_, err := (&script{steps: []step{{err: gone}}}).client(t).Project(t.Context(), "p")
+		require.ErrorIs(t, err, gone)
+	})
+}

@@ -1,0 +1,76 @@
+package management
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// A scrubber takes known secrets out of what the API sends: it may echo one
+// of ours in a message, as it came or encoded.
+type scrubber struct {
+	text *strings.Replacer
+	raw  *strings.Replacer
+}
+
+// rawMinimum is the length from which a secret is looked for in JSON that is
+// otherwise kept as received. A shorter one is likely to be found in a place
+// where it is an ordinary word.
+const rawMinimum = 8
+
+func newScrubber(secrets ...secret.Text) *scrubber {
+	var text, raw []string
+	for _, form := range forms(secrets) {
+		text = append(text, form, secret.Redacted)
+		if len(form) >= rawMinimum {
+			raw = append(raw, form, secret.Redacted)
+		}
+	}
+	return &scrubber{text: strings.NewReplacer(text...), raw: strings.NewReplacer(raw...)}
+}
+
+// forms lists each secret as it may be echoed, the longest first, so that no
+// form leaves a rest of another behind.
+func forms(secrets []secret.Text) []string {
+	var all []string
+	for _, s := range secrets {
+		v := s.Reveal()
+		if v == "" {
+			continue
+		}
+		quoted, _ := json.Marshal(v) // a string always marshals
+		all = append(all, v, url.QueryEscape(v), url.PathEscape(v), string(quoted[1:len(quoted)-1]),
+			base64.StdEncoding.EncodeToString([]byte(v)))
+	}
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	return slices.Compact(all)
+}
+
+// ownSecrets are the client's: the secret, and the Authorization header's value.
+func ownSecrets(keyID string, s secret.Text) []secret.Text {
+	return []secret.Text{s, secret.New(base64.StdEncoding.EncodeToString([]byte(keyID + ":" + s.Reveal())))}
+}
+
+func (s *scrubber) clean(text string) string { return s.text.Replace(text) }
+
+func (s *scrubber) cleanRaw(raw json.RawMessage) json.RawMessage {
+	if raw == nil {
+		return nil
+	}
+	return json.RawMessage(s.raw.Replace(string(raw)))
+}
+
+// cleanError returns err, or where its text shows a secret, one without it and
+// without the chain that still would.
+func (s *scrubber) cleanError(err error) error {
+	text := err.Error()
+	if cleaned := s.clean(text); cleaned != text {
+		return errors.New(cleaned)
+	}
+	return err
+}

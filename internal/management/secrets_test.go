@@ -1,0 +1,196 @@
+package management
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+const lokiPassword = `pä"ss/word+0123456789`
+
+func lokiDestination() DestinationConfig {
+	return DestinationConfig{GrafanaLoki: &GrafanaLokiDestination{
+		Hostname: "relay.example.com", Username: "u", Password: secret.New(lokiPassword),
+	}}
+}
+
+func TestWriteSendsTheSecretAndShowsItNowhere(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		var body struct {
+			Config map[string]map[string]string `json:"destination_config"`
+		}
+		assert.NoError(t, json.NewDecoder(r.Body).Decode(&body))
+		assert.Equal(t, map[string]map[string]string{
+			"grafana_loki": {"hostname": "relay.example.com", "username": "u", "password": lokiPassword},
+		}, body.Config)
+		echo, _ := json.Marshal(map[string]any{"event_log_streaming_config": map[string]any{
+			"destination_type": "GRAFANA_LOKI", "streaming_status": "WARMING_UP", "note": "set to " + lokiPassword, "Api-Key": 123456789,
+			"destination_config": body.Config,
+		}})
+		answer(w, 200, string(echo))
+	})
+	a, err := c.SetEventLogStreaming(t.Context(), "p", "e", GrafanaLoki, lokiDestination())
+	require.NoError(t, err)
+	assert.Equal(t, StreamingStatus("WARMING_UP"), a.Value.Status)
+	assert.True(t, a.Value.DestinationConfig.GrafanaLoki.Password.Equal(lokiPassword))
+	assert.JSONEq(t, `{"destination_type":"GRAFANA_LOKI","streaming_status":"WARMING_UP","note":"set to [redacted]","Api-Key":"[redacted]",
+		"destination_config":{"grafana_loki":{"hostname":"relay.example.com","username":"u","password":"[redacted]"}}}`, string(a.Raw))
+	typed, err := json.Marshal(a)
+	require.NoError(t, err)
+	for _, shown := range []string{fmt.Sprintf("%v %+v %#v", a, a, a), string(typed)} {
+		assert.NotContains(t, shown, "word+0123456789")
+	}
+}
+
+func TestReadIsRedactedToo(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, 200, `{"event_log_streaming_config":{"destination_type":"DATADOG","destination_config":{"datadog":
+			{"api_key":"unmasked-0123","api_key_last_four":"0123","site":"MARS"}},"streaming_status":"ACTIVE"}}`)
+	})
+	a, err := c.EventLogStreaming(t.Context(), "p", "e", Datadog)
+	require.NoError(t, err)
+	assert.NotContains(t, string(a.Raw), "unmasked")
+	assert.Contains(t, string(a.Raw), `"api_key_last_four":"0123"`)
+	assert.Equal(t, "MARS", a.Value.DestinationConfig.Datadog.Site)
+}
+
+func TestWriteRefusesWhatDoesNotMatch(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("sent") })
+	both := lokiDestination()
+	both.Datadog = &DatadogDestination{}
+	for _, d := range []DestinationConfig{{}, lokiDestination(), both} {
+		_, err := c.SetEventLogStreaming(t.Context(), "p", "e", Datadog, d)
+		require.Error(t, err)
+	}
+}
+
+func TestErrorsAreScrubbed(t *testing.T) {
+	t.Parallel()
+	basic := base64.StdEncoding.EncodeToString([]byte(testKey + ":" + testSecret))
+	quoted, _ := json.Marshal(lokiPassword)
+	for name, body := range map[string]string{
+		"documented": `{"status_code":400,"request_id":"r-` + testSecret + `","error_type":"bad","error_message":"bad password ` +
+			strings.Trim(string(quoted), `"`) + `","error_url":"https://x/?k=` + testSecret + `"}`,
+		"text":   "invalid Authorization: Basic " + basic + " and " + lokiPassword,
+		"html":   "<p>" + strings.Repeat("x", 480) + lokiPassword,
+		"quoted": `oops {"password":` + string(quoted),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := serve(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 400, body) })
+			_, err := c.SetEventLogStreaming(t.Context(), "p", "e", GrafanaLoki, lokiDestination())
+			var api *APIError
+			require.ErrorAs(t, err, &api)
+			shown := fmt.Sprintf("%v %+v", err, *api)
+			for _, s := range []string{testSecret, lokiPassword, "0123456789", basic, `p\u00e4`} {
+				assert.NotContains(t, shown, s)
+			}
+			assert.LessOrEqual(t, len(api.Message), 510)
+		})
+	}
+}
+
+func TestTransportErrorsAreScrubbed(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if !assert.NoError(t, err) {
+			return
+		}
+		_, _ = io.WriteString(conn, "nonsense "+testSecret+"\r\n\r\n")
+		_ = conn.Close()
+	})
+	c.maxAttempts = 1
+	_, err := c.Project(t.Context(), "p")
+	require.ErrorContains(t, err, "malformed")
+	assert.NotContains(t, err.Error(), testSecret)
+}
+
+func TestAPIError(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		status int
+		body   string
+		want   APIError
+	}{
+		"documented": {
+			401, `{"status_code":401,"request_id":"r1","error_type":"unauthorized_credentials","error_message":"Unauthorized credentials.","error_url":"https://docs/api/errors/401"}`,
+			APIError{Status: 401, RequestID: "r1", Type: "unauthorized_credentials", Message: "Unauthorized credentials.", URL: "https://docs/api/errors/401"},
+		},
+		"wrong types": {404, `{"error_message":["a"],"request_id":7,"error_type":"x"}`, APIError{Status: 404, Type: "x", Message: "Not Found"}},
+		"text":        {418, "no\r\n\x00 coffee \xff", APIError{Status: 418, Message: "no coffee"}},
+		"empty":       {404, "", APIError{Status: 404, Message: "Not Found"}},
+		"array":       {400, "[1]", APIError{Status: 400, Message: "[1]"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := serve(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, tc.status, tc.body) })
+			_, err := c.Project(t.Context(), "p")
+			var api *APIError
+			require.ErrorAs(t, err, &api)
+			assert.Equal(t, tc.want, *api)
+			assert.Equal(t, tc.status == 404, IsNotFound(err))
+		})
+	}
+}
+
+func TestCreateProjectShowsNoSecret(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		assert.JSONEq(t, `{"project_name":"n","vertical":"B2B"}`, string(body))
+		assert.Equal(t, "/v1/projects", r.URL.Path)
+		answer(w, 201, `{"request_id":"r","project_slug":"n-1","secret":"fresh-0123","live":{"project_secret":["fresh-0123"]},"public_token":"pub"}`)
+	})
+	a, err := c.CreateProject(t.Context(), NewProject{Name: "n", Vertical: VerticalB2B})
+	require.NoError(t, err)
+	assert.Equal(t, "n-1", a.Value.Slug)
+	assert.NotContains(t, string(a.Raw), "fresh")
+	assert.Contains(t, string(a.Raw), `"public_token":"pub"`)
+}
+
+func FuzzRedact(f *testing.F) {
+	f.Add(`{"a":1e400,"password":{"x":"SECRET"},"b":[true,null,"<&>"]}`)
+	f.Add(`{"apiKey":"SECRET","api_key_last_four":"CRET","password":1,"password":"SECRET"}`)
+	f.Add(`[[[]],{}]`)
+	f.Add(`"x"`)
+	f.Fuzz(func(t *testing.T, in string) {
+		out, err := redact(json.RawMessage(in))
+		require.Equal(t, json.Valid([]byte(in)), err == nil)
+		if err != nil {
+			return
+		}
+		require.True(t, json.Valid(out))
+		again, err := redact(out)
+		require.NoError(t, err)
+		require.Equal(t, string(out), string(again))
+	})
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(`{"request_id":"r","event_log_streaming_config":{"destination_config":{"grafana_loki":{"password":"x"}}}}`))
+	f.Add([]byte(`{"event_log_streaming_config":null}`))
+	f.Add([]byte(`{"error_message":1}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		members, _, err := reply{status: 200, body: body}.members()
+		if err != nil {
+			return
+		}
+		var v EventLogStreaming
+		_ = plain(members["event_log_streaming_config"], &v)
+		e := newAPIError(&http.Response{StatusCode: 500}, body, newScrubber(secret.New(testSecret)))
+		require.NotEmpty(t, e.Error())
+	})
+}

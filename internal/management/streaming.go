@@ -1,0 +1,124 @@
+package management
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// DestinationType is where an environment's event log is streamed to.
+type DestinationType string
+
+// The documented destination types.
+const (
+	Datadog     DestinationType = "DATADOG"
+	GrafanaLoki DestinationType = "GRAFANA_LOKI"
+)
+
+// StreamingStatus is what the API declares about a stream. Only ACTIVE is
+// documented; others pass through.
+type StreamingStatus string
+
+// The statuses that are known.
+const (
+	StatusActive   StreamingStatus = "ACTIVE"
+	StatusDisabled StreamingStatus = "DISABLED"
+	StatusPending  StreamingStatus = "PENDING"
+)
+
+// EventLogStreaming is the event log streaming config of an environment.
+type EventLogStreaming struct {
+	DestinationType   DestinationType   `json:"destination_type"`
+	DestinationConfig DestinationConfig `json:"destination_config"`
+	Status            StreamingStatus   `json:"streaming_status"`
+}
+
+// DestinationConfig has the key that matches the destination type. On read
+// the secrets are empty and their last four characters are given; in the
+// answer of a write it is the other way round.
+type DestinationConfig struct {
+	Datadog     *DatadogDestination     `json:"datadog,omitempty"`
+	GrafanaLoki *GrafanaLokiDestination `json:"grafana_loki,omitempty"`
+}
+
+// DatadogDestination is Datadog's log intake.
+type DatadogDestination struct {
+	APIKey         secret.Text `json:"api_key,omitzero"`
+	APIKeyLastFour string      `json:"api_key_last_four,omitempty"`
+	Site           string      `json:"site"` // US is documented; US3, US5, EU, AP1 are seen
+}
+
+// GrafanaLokiDestination is anything that takes Loki's push.
+type GrafanaLokiDestination struct {
+	Hostname         string      `json:"hostname"` // no scheme, no path
+	Username         string      `json:"username"`
+	Password         secret.Text `json:"password,omitzero"`
+	PasswordLastFour string      `json:"password_last_four,omitempty"`
+}
+
+const streamingPath = environmentPath + "/event_log_streaming/:destination_type"
+
+// EventLogStreaming reads the config for a destination type (operation 13).
+// An environment has one destination: reading another type may answer 404
+// ([IsNotFound]), [ErrNoResource], or a config without a destination.
+func (c *Client) EventLogStreaming(ctx context.Context, project, environment string, t DestinationType) (Answer[EventLogStreaming], error) {
+	return c.fetchStreaming(ctx, call{
+		operation: "read event log streaming", method: http.MethodGet,
+		path: streamingPath, params: []string{project, environment, string(t)},
+	})
+}
+
+// SetEventLogStreaming sets the config for a destination type (operation 14).
+// d must have exactly the key that matches the type, with its secret. The API
+// answers with the secrets in full; Raw has them redacted.
+func (c *Client) SetEventLogStreaming(ctx context.Context, project, environment string, t DestinationType, d DestinationConfig) (Answer[EventLogStreaming], error) {
+	body, secrets, err := writeShape(t, d)
+	if err != nil {
+		return Answer[EventLogStreaming]{}, fmt.Errorf("set event log streaming: %w", err)
+	}
+	known := slices.Concat(ownSecrets(c.keyID, c.secret), secrets)
+	return c.fetchStreaming(ctx, call{
+		operation: "set event log streaming", method: http.MethodPut,
+		path: streamingPath, params: []string{project, environment, string(t)},
+		body: body, scrub: newScrubber(known...),
+	})
+}
+
+// fetchStreaming redacts reads too: a server that forgets to mask must not
+// bring a secret into the trail.
+func (c *Client) fetchStreaming(ctx context.Context, k call) (Answer[EventLogStreaming], error) {
+	a, err := fetch(ctx, c, k, "event_log_streaming_config", plain[EventLogStreaming])
+	if a.Raw == nil {
+		return a, err
+	}
+	var redactErr error
+	a.Raw, redactErr = redact(a.Raw)
+	return a, errors.Join(err, redactErr)
+}
+
+// writeShape is the one place where the secrets of a destination are revealed:
+// the request's body. (Marshalled as they are, they would be sent redacted.)
+func writeShape(t DestinationType, d DestinationConfig) ([]byte, []secret.Text, error) {
+	var key string
+	var fields map[string]string
+	var given secret.Text
+	switch {
+	case t == Datadog && d.Datadog != nil && d.GrafanaLoki == nil:
+		key, given = "datadog", d.Datadog.APIKey
+		fields = map[string]string{"api_key": given.Reveal(), "site": d.Datadog.Site}
+	case t == GrafanaLoki && d.GrafanaLoki != nil && d.Datadog == nil:
+		key, given = "grafana_loki", d.GrafanaLoki.Password
+		fields = map[string]string{
+			"hostname": d.GrafanaLoki.Hostname, "username": d.GrafanaLoki.Username, "password": given.Reveal(),
+		}
+	default:
+		return nil, nil, fmt.Errorf("the destination config does not match destination type %q", t)
+	}
+	body, err := json.Marshal(map[string]any{"destination_config": map[string]any{key: fields}})
+	return body, []secret.Text{given}, err
+}
