@@ -1,0 +1,226 @@
+// Package blockfile reads the files in which nats-server keeps a stream, while
+// no server has them open.
+//
+// It exists because the server cannot be asked about damage: when it rebuilds a
+// block (after every crash) it cuts the file off at the first record whose
+// checksum fails, and all the good records behind it are gone. So the files are
+// looked at, and mended, before a server opens them.
+//
+// The format is that of nats-server's filestore.go (2.2 to 2.15, neither
+// compressed nor encrypted): a directory of N.blk, each a run of
+//
+//	length(4, the top bit set where there are headers) sequence(8) time(8) subjectLength(2)
+//	subject [headerLength(4) header] message checksum(8)
+//
+// little endian, the checksum HighwayHash-64 of sequence, time, subject, header and
+// message, keyed by the stream's name and N.
+package blockfile
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/minio/highwayhash"
+)
+
+const (
+	headerSize   = 22
+	checksumSize = 8
+	minFrame     = headerSize + checksumSize
+	maxFrame     = 32 << 20 // nats-server's rlBadThresh
+	headersBit   = 1 << 31
+	erasedBit    = 1 << 63
+	tombstoneBit = 1 << 62
+)
+
+// ErrForm marks a block that is compressed, encrypted or of another format.
+var ErrForm = errors.New("block is not in the plain form")
+
+// Kind says what a frame holds.
+type Kind int
+
+// The kinds of frames.
+const (
+	Message   Kind = iota // a message
+	Erased                // the place of a message that was deleted
+	Tombstone             // a note that an earlier message was deleted
+	Damaged               // bytes that are no frame
+)
+
+// Frame is one record of a block, or a run of damaged bytes between two.
+type Frame struct {
+	Offset, Size int
+	Kind         Kind
+	Seq          uint64 // zero where Damaged
+	Time         time.Time
+	Subject      string
+	Header, Data []byte // parts of the block
+}
+
+// Block is one file, as it was read.
+type Block struct {
+	Path  string
+	Index uint32
+	Bytes []byte
+	key   [32]byte
+}
+
+// List names the blocks of a stream's directory, oldest first. A directory
+// that is not there has none.
+func List(streamDir string) ([]string, error) {
+	names, err := filepath.Glob(filepath.Join(streamDir, "msgs", "*.blk"))
+	if err != nil {
+		return nil, fmt.Errorf("list blocks: %w", err)
+	}
+	names = slices.DeleteFunc(names, func(n string) bool { _, err := IndexOf(n); return err != nil })
+	slices.SortFunc(names, func(a, b string) int {
+		i, _ := IndexOf(a)
+		j, _ := IndexOf(b)
+		return int(int64(i) - int64(j))
+	})
+	return names, nil
+}
+
+// IndexOf is the number in a block's name.
+func IndexOf(path string) (uint32, error) {
+	n, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), ".blk"), 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("read the number of block %s: %w", path, err)
+	}
+	return uint32(n), nil
+}
+
+// Read reads a block of the stream.
+func Read(stream, path string) (*Block, error) {
+	index, err := IndexOf(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read block: %w", err)
+	}
+	if strings.HasPrefix(string(data), "cmp") {
+		return nil, fmt.Errorf("%w: %s is compressed", ErrForm, path)
+	}
+	return New(stream, path, index, data), nil
+}
+
+// New is a block in memory.
+func New(stream, path string, index uint32, data []byte) *Block {
+	return &Block{Path: path, Index: index, Bytes: data, key: sha256.Sum256(fmt.Appendf(nil, "%s-%d", stream, index))}
+}
+
+// Frames gives all frames of the block, so that their sizes add up to the
+// file's. after is the newest sequence of the blocks before it.
+//
+// Behind damage it searches for the next place where a whole frame with a good
+// checksum and a later sequence begins.
+func (b *Block) Frames(after uint64) []Frame {
+	var frames []Frame
+	sum := b.hash()
+	for at := 0; at < len(b.Bytes); {
+		f, ok := b.frame(at, sum)
+		if !ok {
+			next := b.resync(at+1, after, sum)
+			f = Frame{Offset: at, Size: next - at, Kind: Damaged}
+		}
+		if f.Kind == Message || f.Kind == Erased {
+			after = max(after, f.Seq)
+		}
+		frames = append(frames, f)
+		at += f.Size
+	}
+	return frames
+}
+
+func (b *Block) hash() hash.Hash64 {
+	h, _ := highwayhash.New64(b.key[:]) // fails only for a key of another size
+	return h
+}
+
+// resync finds where the frames go on, or the file's end.
+func (b *Block) resync(from int, after uint64, sum hash.Hash64) int {
+	const reach = 1 << 24 // no more messages than that in one block
+	for at := from; at+minFrame <= len(b.Bytes); at++ {
+		seq := binary.LittleEndian.Uint64(b.Bytes[at+4:]) &^ (erasedBit | tombstoneBit)
+		if seq <= after || seq > after+reach {
+			continue // cheap, and true of nearly every place
+		}
+		if _, ok := b.frame(at, sum); ok {
+			return at
+		}
+	}
+	return len(b.Bytes)
+}
+
+// frame reads the frame at a place, if there is a whole one.
+func (b *Block) frame(at int, sum hash.Hash64) (Frame, bool) {
+	rest := b.Bytes[at:]
+	if len(rest) < minFrame {
+		return Frame{}, false
+	}
+	length := binary.LittleEndian.Uint32(rest)
+	size := int(length &^ headersBit)
+	if size < minFrame || size > len(rest) || size > maxFrame {
+		return Frame{}, false
+	}
+	seq, nano := binary.LittleEndian.Uint64(rest[4:]), int64(binary.LittleEndian.Uint64(rest[12:]))
+	data := rest[headerSize : size-checksumSize]
+	subject := int(binary.LittleEndian.Uint16(rest[20:]))
+	if subject > len(data) {
+		return Frame{}, false
+	}
+	f := Frame{Offset: at, Size: size, Seq: seq &^ (erasedBit | tombstoneBit), Time: time.Unix(0, nano).UTC(), Subject: string(data[:subject])}
+	f.Data = data[subject:]
+	if length&headersBit != 0 {
+		if len(f.Data) < 4 {
+			return Frame{}, false
+		}
+		n := binary.LittleEndian.Uint32(f.Data)
+		if uint64(n) > uint64(len(f.Data)-4) {
+			return Frame{}, false
+		}
+		f.Header, f.Data = f.Data[4:4+n], f.Data[4+n:]
+	}
+	switch {
+	case seq&tombstoneBit != 0:
+		f.Kind = Tombstone
+	case seq&erasedBit != 0 || seq == 0:
+		f.Kind = Erased
+	}
+	sum.Reset()
+	_, _ = sum.Write(rest[4:20])
+	_, _ = sum.Write(data[:subject])
+	_, _ = sum.Write(f.Header)
+	_, _ = sum.Write(f.Data)
+	return f, sum.Sum64() == binary.LittleEndian.Uint64(rest[size-checksumSize:size])
+}
+
+// TombstoneFrame is a frame which tells the server that sequences up to seq
+// were used. It writes the same when its own state runs ahead of its blocks.
+func (b *Block) TombstoneFrame(seq uint64, at time.Time) []byte {
+	out := make([]byte, minFrame)
+	binary.LittleEndian.PutUint32(out, minFrame)
+	binary.LittleEndian.PutUint64(out[4:], seq|tombstoneBit)
+	binary.LittleEndian.PutUint64(out[12:], uint64(at.UnixNano()))
+	b.sign(out)
+	return out
+}
+
+// sign sets the checksum of a frame without headers.
+func (b *Block) sign(frame []byte) {
+	sum := b.hash()
+	_, _ = sum.Write(frame[4:20])
+	_, _ = sum.Write(frame[headerSize : len(frame)-checksumSize])
+	binary.LittleEndian.PutUint64(frame[len(frame)-checksumSize:], sum.Sum64())
+}

@@ -1,0 +1,157 @@
+package blockfile
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/minio/highwayhash"
+)
+
+// Index is what the server wrote about a stream when it last stopped or paused.
+type Index struct {
+	First, Last uint64 // sequences
+	// Trusted says that the server will go by it, and not read the blocks.
+	Trusted bool
+}
+
+// ReadIndex reads a stream's index.db. One that is not there, or is damaged, is
+// the zero Index.
+func ReadIndex(stream, streamDir string) (Index, error) {
+	data, err := os.ReadFile(filepath.Join(streamDir, "msgs", "index.db"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Index{}, nil
+	}
+	if err != nil {
+		return Index{}, fmt.Errorf("read index: %w", err)
+	}
+	key := sha256.Sum256([]byte(stream))
+	if len(data) < 32 || highwayhash.Sum64(data[:len(data)-8], key[:]) != binary.LittleEndian.Uint64(data[len(data)-8:]) {
+		return Index{}, nil
+	}
+	r := reader{data[2 : len(data)-8]}
+	r.uvarint() // messages
+	r.uvarint() // bytes
+	x := Index{First: r.uvarint()}
+	r.uvarint() // first time
+	x.Last = r.uvarint()
+	if r.rest == nil {
+		return Index{}, nil
+	}
+	x.Trusted, err = endsWith(streamDir, data[len(data)-16:len(data)-8])
+	return x, err
+}
+
+// endsWith reports whether the newest block's last checksum is the given one.
+func endsWith(streamDir string, checksum []byte) (bool, error) {
+	paths, err := List(streamDir)
+	if err != nil || len(paths) == 0 {
+		return false, err
+	}
+	f, err := os.Open(paths[len(paths)-1])
+	if err != nil {
+		return false, fmt.Errorf("open newest block: %w", err)
+	}
+	defer func() { _ = f.Close() }() // only read
+	info, err := f.Stat()
+	if err != nil {
+		return false, fmt.Errorf("open newest block: %w", err)
+	}
+	var last [checksumSize]byte
+	if info.Size() >= checksumSize {
+		if _, err := f.ReadAt(last[:], info.Size()-checksumSize); err != nil {
+			return false, fmt.Errorf("read newest block: %w", err)
+		}
+	}
+	return string(last[:]) == string(checksum), nil
+}
+
+// Position is a consumer's, as the server wrote it last.
+type Position struct{ Acknowledged, Delivered uint64 }
+
+// ErrPosition marks a consumer's state that cannot be read. The server keeps no
+// checksum of it, so damage often looks like another position instead.
+var ErrPosition = errors.New("consumer state is damaged")
+
+// ReadPosition reads a consumer's o.dat; without one it is the zero Position.
+func ReadPosition(streamDir, consumer string) (Position, error) {
+	data, err := os.ReadFile(filepath.Join(streamDir, "obs", consumer, "o.dat"))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
+		return Position{}, nil
+	}
+	if err != nil {
+		return Position{}, fmt.Errorf("read consumer state: %w", err)
+	}
+	const magic, version = 22, 2
+	if len(data) < 2 || data[0] != magic || data[1] != version {
+		return Position{}, fmt.Errorf("%w: its header is unknown", ErrPosition)
+	}
+	r := reader{data[2:]}
+	acknowledged := r.uvarint() // counted in deliveries
+	p := Position{Acknowledged: r.uvarint()}
+	deliveries := r.uvarint()
+	p.Delivered = r.uvarint()
+	pending := r.uvarint()
+	// The server makes room for as many as it reads here, and trusts the rest.
+	if r.rest == nil || p.Acknowledged > p.Delivered || acknowledged > deliveries ||
+		pending > p.Delivered-p.Acknowledged || pending > uint64(len(r.rest)) {
+		return Position{}, fmt.Errorf("%w: its numbers contradict each other", ErrPosition)
+	}
+	return p, nil
+}
+
+// Consumers names the consumers of a stream.
+func Consumers(streamDir string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(streamDir, "obs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list consumers: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// reader reads varints; rest is nil once they run out.
+type reader struct{ rest []byte }
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 {
+		r.rest = nil
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+// Described reports whether the description (meta.inf) of a stream or a consumer
+// in dir is what its checksum (meta.sum) was made of. The key is the stream's
+// name, or for a consumer the stream's, a slash, and the consumer's.
+func Described(key, dir string) (bool, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "meta.inf"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read description: %w", err)
+	}
+	sum, err := os.ReadFile(filepath.Join(dir, "meta.sum"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("read description's checksum: %w", err)
+	}
+	hashKey := sha256.Sum256([]byte(key))
+	want := binary.LittleEndian.AppendUint64(nil, highwayhash.Sum64(text, hashKey[:]))
+	return hex.EncodeToString(want) == string(sum), nil
+}

@@ -1,0 +1,288 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+const (
+	// commitsInFlight is how many records may be on their way to the disk at
+	// once: while one is being synced the next is compressed and handed over.
+	// More would only make groups smaller.
+	commitsInFlight = 2
+	// commitTimeout bounds how long an append waits for the server, retries
+	// included. Beyond it the sender is told to push again.
+	commitTimeout = 15 * time.Second
+	// attemptTimeout bounds one try; a leader's change takes some seconds.
+	attemptTimeout = 5 * time.Second
+	retryPause     = 200 * time.Millisecond
+)
+
+// committer does the group commit: one goroutine takes whatever has been
+// appended while the commits in flight were syncing, up to target bytes, and
+// publishes it as one record. On an idle journal an append is committed at
+// once; under load the groups grow by themselves. There is no timer.
+type committer struct {
+	js      jetstream.JetStream
+	life    func() *life // of the server
+	subject string
+	target  int // a group takes no further segment beyond this many bytes
+	limit   int // the largest segment that a record can hold
+	metrics *metrics
+	// patience is how long an append waits for the server, retries included.
+	patience time.Duration
+	marks    *marks
+
+	slots chan struct{}  // holds a token for each commit in flight
+	wg    sync.WaitGroup // the loop and the commits in flight
+
+	mu     sync.Mutex
+	filled *sync.Cond // signalled when queue gets its first segment, and at close
+	queue  []segment  // guarded by mu
+	closed bool       // guarded by mu
+	given  given      // guarded by mu
+	broken error      // set once positions are given out twice; guarded by mu
+	failed func(error)
+}
+
+// segment is a part of an append that goes into one record whole.
+type segment struct {
+	data   []byte
+	events int
+	whole  *pending
+}
+
+// pending is an append that waits. It is told by each of its segments.
+type pending struct {
+	mu   sync.Mutex
+	left int   // segments not committed yet; guarded by mu
+	err  error // the first; guarded by mu
+	done chan struct{}
+}
+
+func (p *pending) settle(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.err = err
+	}
+	if p.left--; p.left == 0 {
+		close(p.done)
+	}
+}
+
+func newCommitter(conn *Conn, subject string, m *metrics, failed func(error)) *committer {
+	limit := conn.MaxPayload - payloadSlack
+	c := &committer{
+		js: conn.JetStream, life: conn.life, subject: subject, target: min(recordTarget, limit), limit: limit,
+		metrics: m, marks: conn.marks, failed: failed, patience: commitTimeout, slots: make(chan struct{}, commitsInFlight),
+	}
+	c.filled = sync.NewCond(&c.mu)
+	c.wg.Add(1)
+	go c.loop()
+	return c
+}
+
+// append queues b and waits until it is committed. It waits even when the
+// caller's context ends, as b's memory is in use; commitTimeout bounds that.
+func (c *committer) append(b *Batch) error {
+	p := &pending{left: len(b.cuts), done: make(chan struct{})}
+	for i := range b.cuts {
+		if n := len(b.segment(i)); n > c.limit {
+			return fmt.Errorf("%w: %d bytes, a record holds %d", ErrTooLarge, n, c.limit)
+		}
+	}
+	if err := c.life().ended(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	c.mu.Lock()
+	if c.closed || c.broken != nil {
+		defer c.mu.Unlock()
+		return cmp.Or(c.broken, ErrClosed)
+	}
+	for i, cut := range b.cuts {
+		c.queue = append(c.queue, segment{data: b.segment(i), events: cut.events, whole: p})
+	}
+	c.mu.Unlock()
+	c.filled.Signal()
+	<-p.done
+	return p.err
+}
+
+func (c *committer) loop() {
+	defer c.wg.Done()
+	var raw []byte
+	for {
+		c.slots <- struct{}{} // first, so that what arrives meanwhile joins the group
+		group := c.take()
+		if group == nil {
+			return
+		}
+		raw = raw[:0]
+		events := 0
+		for _, s := range group {
+			raw = append(raw, s.data...)
+			events += s.events
+		}
+		c.publish(group, raw, events)
+	}
+}
+
+// take waits for segments and takes as many as fit into a record, in order.
+// It returns nil when the committer is closed and all is taken.
+func (c *committer) take() []segment {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.queue) == 0 {
+		if c.closed {
+			return nil
+		}
+		c.filled.Wait()
+	}
+	n, size := 0, 0
+	for n < len(c.queue) && (n == 0 || size+len(c.queue[n].data) <= c.target) {
+		size += len(c.queue[n].data)
+		n++
+	}
+	group := append([]segment(nil), c.queue[:n]...)
+	rest := copy(c.queue, c.queue[n:])
+	clear(c.queue[rest:])
+	c.queue = c.queue[:rest]
+	return group
+}
+
+// publish hands the record to the server before it returns, so that records
+// keep the order of their appends, and settles the group when the answer comes.
+func (c *committer) publish(group []segment, raw []byte, events int) {
+	start := time.Now()
+	msg := &nats.Msg{Subject: c.subject, Header: nats.Header{}, Data: appendRecord(nil, raw, events)}
+	// A retry after a lost answer is recognised by the id and kept once.
+	msg.Header.Set(jetstream.MsgIDHeader, nuid.Next())
+	size := len(raw)
+	life := c.life()
+	first, err := c.js.PublishMsgAsync(msg)
+	c.wg.Add(1)
+	go func() {
+		defer c.wg.Done()
+		var ack *jetstream.PubAck
+		if err == nil {
+			ack, err = await(first, life)
+		}
+		ack, err = c.retry(msg, ack, err, life, start.Add(c.patience))
+		if err == nil {
+			err = c.accept(ack)
+		}
+		<-c.slots
+		c.metrics.commit(start, events, size, len(msg.Data), err)
+		for _, s := range group {
+			s.whole.settle(err)
+		}
+	}()
+}
+
+// accept notes the position of a record before anybody is told that it is
+// kept: at the next start the stream must reach this far. A position that was
+// given out before is refused, as sinks may have acknowledged it.
+func (c *committer) accept(ack *jetstream.PubAck) error {
+	c.mu.Lock()
+	if !ack.Duplicate && !c.given.take(ack.Sequence) && c.broken == nil {
+		c.broken = fmt.Errorf("%w: the server gave out position %d again: it has lost the end of the stream, which the next start of the relay sets right", ErrUnavailable, ack.Sequence)
+		if c.failed != nil {
+			go c.failed(c.broken)
+		}
+	}
+	err := c.broken
+	c.mu.Unlock()
+	if err == nil {
+		c.marks.raise(markAcknowledged, ack.Sequence)
+	}
+	return err
+}
+
+// given is which positions were given out lately.
+type given struct {
+	newest uint64
+	recent [4 * commitsInFlight]uint64
+}
+
+// take reports whether a position is new. Answers may come in another order
+// than the positions, but by no more than the commits in flight.
+func (g *given) take(seq uint64) bool {
+	at := &g.recent[seq%uint64(len(g.recent))]
+	if *at == seq || seq+uint64(len(g.recent)) <= g.newest {
+		return false
+	}
+	*at, g.newest = seq, max(g.newest, seq)
+	return true
+}
+
+// await waits for the server's answer. The connection's async timeout is
+// attemptTimeout, so an answer always comes.
+func await(ack jetstream.PubAckFuture, life *life) (*jetstream.PubAck, error) {
+	select {
+	case got := <-ack.Ok():
+		return got, nil
+	case err := <-ack.Err():
+		return nil, err
+	case <-life.over:
+		return nil, life.err
+	}
+}
+
+// retry publishes again, with the same id, while that may help. The record
+// then stands behind those that were committed meanwhile.
+//
+// It never goes on in another life: the next server may know the id from a
+// record whose fsync failed, and would acknowledge it as a duplicate.
+func (c *committer) retry(msg *nats.Msg, ack *jetstream.PubAck, err error, life *life, deadline time.Time) (*jetstream.PubAck, error) {
+	for err != nil && !isFull(err) && life.ended() == nil && time.Now().Add(retryPause).Before(deadline) {
+		time.Sleep(retryPause)
+		ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+		ack, err = c.js.PublishMsg(ctx, msg)
+		cancel()
+	}
+	switch ended := life.ended(); {
+	case err == nil:
+		return ack, nil
+	case ended != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, ended)
+	case isFull(err):
+		return nil, fmt.Errorf("%w: %w", ErrFull, err)
+	default:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+}
+
+// isFull recognises the server's refusals for want of space: the stream's
+// MaxBytes, an account's limit, or the server's.
+func isFull(err error) bool {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		return false
+	}
+	const storeFailed, accountLimit, noResources = 10077, 10002, 10023
+	switch api.ErrorCode {
+	case storeFailed:
+		return strings.Contains(api.Description, "maximum bytes") || strings.Contains(api.Description, "no space")
+	case accountLimit, noResources:
+		return true
+	}
+	return false
+}
+
+func (c *committer) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.filled.Signal()
+	c.wg.Wait()
+}

@@ -1,0 +1,213 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Headers of a dead letter's message; its payload is a record of one event.
+const (
+	headerSink     = "Auditrelay-Sink"
+	headerReason   = "Auditrelay-Reason"
+	headerAttempts = "Auditrelay-Attempts"
+	headerEvent    = "Auditrelay-Event-Id"
+)
+
+// Reject implements relay.DeadLetters: one message for each event, so that each can
+// be looked at, delivered again and discarded by itself. A crash on the way
+// leaves some of them there; the delivery is then tried again, and they stand
+// twice, never not at all.
+func (j *Journal) Reject(ctx context.Context, sink string, rejections []relay.Rejection) error {
+	for i := range rejections {
+		r := &rejections[i]
+		m := nats.NewMsg(j.names.deadSubject + "." + sink)
+		m.Header.Set(headerSink, sink)
+		m.Header.Set(headerReason, headerText(r.Reason))
+		m.Header.Set(headerAttempts, strconv.Itoa(r.Attempts))
+		m.Header.Set(headerEvent, headerText(r.Event.ID))
+		var b Batch
+		b.AddEvent(&r.Event)
+		m.Data = appendRecord(nil, b.buf, b.events)
+		if _, err := j.conn.JetStream.PublishMsg(ctx, m); err != nil {
+			return fmt.Errorf("keep the dead letter of event %s: %w", r.Event.ID, err)
+		}
+	}
+	return nil
+}
+
+// headerText makes a text fit for a header: one line of bounded length.
+func headerText(s string) string {
+	const limit = 1 << 10
+	line := strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(line) > limit {
+		line = strings.ToValidUTF8(line[:limit], "") + "…"
+	}
+	return line
+}
+
+// DeadLetter is an event that a sink refused for good.
+type DeadLetter struct {
+	Sequence uint64 // in the dead letters
+	Sink     string
+	Reason   string
+	Attempts int
+	Time     time.Time // when it was refused
+	Event    relay.Event
+	// Damage says why the event cannot be read; only its ID is set then.
+	Damage string
+}
+
+// DeadLetters calls yield with each dead letter, oldest first, until it
+// returns false.
+func (j *Journal) DeadLetters(ctx context.Context, yield func(DeadLetter) bool) error {
+	return j.FindDeadLetters(ctx, LetterFilter{}, yield)
+}
+
+// LetterFilter says which dead letters are meant; a zero field means any.
+type LetterFilter struct {
+	Sink        string    `json:"sink,omitempty"`
+	Since       time.Time `json:"since,omitzero"`   // refused at or after
+	Until       time.Time `json:"until,omitzero"`   // refused before
+	Reason      string    `json:"reason,omitempty"` // a part of it, in any case
+	ID          string    `json:"id,omitempty"`     // the event's
+	Project     string    `json:"project,omitempty"`
+	Environment string    `json:"environment,omitempty"`
+	Sequence    uint64    `json:"sequence,omitempty"` // just this one
+	Through     uint64    `json:"through,omitempty"`  // none that came after this one
+	Limit       int       `json:"limit,omitempty"`    // no more than this many, the oldest
+}
+
+// matches reports whether d is meant. Limit and Through are the caller's.
+func (f *LetterFilter) matches(d *DeadLetter) bool {
+	is := func(want, have string) bool { return want == "" || want == have }
+	return is(f.Sink, d.Sink) && is(f.ID, d.Event.ID) &&
+		is(f.Project, d.Event.Project) && is(f.Environment, d.Event.Environment) &&
+		(f.Sequence == 0 || f.Sequence == d.Sequence) &&
+		(f.Since.IsZero() || !d.Time.Before(f.Since)) &&
+		(f.Until.IsZero() || d.Time.Before(f.Until)) &&
+		strings.Contains(strings.ToLower(d.Reason), strings.ToLower(f.Reason))
+}
+
+// subject is what the letters' messages stand under, as far as it is known.
+func (f *LetterFilter) subject(n names) string {
+	if f.Sink != "" {
+		return n.deadSubject + "." + f.Sink
+	}
+	return n.deadSubject + ".>"
+}
+
+// FindDeadLetters calls yield with each dead letter that filter means, oldest
+// first, until it returns false. Those that come while it runs are left out.
+func (j *Journal) FindDeadLetters(ctx context.Context, filter LetterFilter, yield func(DeadLetter) bool) error {
+	stream, err := j.conn.JetStream.Stream(ctx, j.names.dead)
+	if err != nil {
+		return fmt.Errorf("open the dead letters: %w", err)
+	}
+	last := stream.CachedInfo().State.LastSeq
+	if filter.Through > 0 {
+		last = min(last, filter.Through)
+	}
+	if filter.Sequence > 0 {
+		last = min(last, filter.Sequence)
+	}
+	next := jetstream.WithGetMsgSubject(filter.subject(j.names))
+	for seq, found := max(1, filter.Sequence), 0; seq <= last; seq++ {
+		msg, err := stream.GetMsg(ctx, seq, next)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read dead letter %d: %w", seq, err)
+		}
+		if seq = msg.Sequence; seq > last {
+			return nil
+		}
+		letter := letterOf(msg)
+		if !filter.matches(&letter) {
+			continue
+		}
+		if found++; !yield(letter) || found == filter.Limit {
+			return nil
+		}
+	}
+	return nil
+}
+
+// letterOf reads a dead letter. One that cannot be read is not held back: its
+// headers still say whose it is.
+func letterOf(msg *jetstream.RawStreamMsg) DeadLetter {
+	attempts, _ := strconv.Atoi(msg.Header.Get(headerAttempts))
+	d := DeadLetter{
+		Sequence: msg.Sequence, Sink: msg.Header.Get(headerSink), Reason: msg.Header.Get(headerReason),
+		Attempts: attempts, Time: msg.Time,
+	}
+	events, err := decodeRecord(nil, msg.Data)
+	switch {
+	case err != nil:
+		d.Damage = err.Error()
+	case len(events) != 1:
+		d.Damage = fmt.Sprintf("it holds %d events", len(events))
+	default:
+		d.Event = events[0]
+		return d
+	}
+	d.Event.ID = msg.Header.Get(headerEvent)
+	return d
+}
+
+// DeadLetter reads one dead letter; ok says whether it is there.
+func (j *Journal) DeadLetter(ctx context.Context, sequence uint64) (d DeadLetter, ok bool, err error) {
+	err = j.FindDeadLetters(ctx, LetterFilter{Sequence: sequence}, func(found DeadLetter) bool {
+		d, ok = found, true
+		return false
+	})
+	return d, ok, err
+}
+
+// RemoveDeadLetter takes a letter away, for good; one that is gone already is
+// no error. A crash may bring it back, until the server has synced.
+func (j *Journal) RemoveDeadLetter(ctx context.Context, sequence uint64) error {
+	stream, err := j.conn.JetStream.Stream(ctx, j.names.dead)
+	if err != nil {
+		return fmt.Errorf("open the dead letters: %w", err)
+	}
+	err = stream.DeleteMsg(ctx, sequence)
+	if err == nil || errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	if _, ok, readErr := j.DeadLetter(ctx, sequence); readErr == nil && !ok {
+		return nil // the server has several words for a letter that is gone
+	}
+	return fmt.Errorf("remove dead letter %d: %w", sequence, err)
+}
+
+// CountDeadLetters counts the dead letters of each sink.
+func (j *Journal) CountDeadLetters(ctx context.Context) (map[string]uint64, error) {
+	stream, err := j.conn.JetStream.Stream(ctx, j.names.dead)
+	if err != nil {
+		return nil, fmt.Errorf("open the dead letters: %w", err)
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(j.names.deadSubject+".>"))
+	if err != nil {
+		return nil, fmt.Errorf("count the dead letters: %w", err)
+	}
+	out := make(map[string]uint64, len(info.State.Subjects))
+	for subject, n := range info.State.Subjects {
+		out[strings.TrimPrefix(subject, j.names.deadSubject+".")] = n
+	}
+	return out, nil
+}

@@ -1,0 +1,95 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/blockfile"
+)
+
+// mendDescriptions sees to the description of a stream and of its consumers.
+// The server passes over a stream whose description is damaged, consumers and
+// all; so the newest sound one is kept beside the marks, and put back.
+func (s *store) mendDescriptions(stream string, dry bool) ([]Mending, error) {
+	dir := s.streamDir(stream)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	consumers, err := blockfile.Consumers(dir)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.mendDescription(stream, stream, dir, dry)
+	for _, name := range consumers {
+		if err != nil {
+			return all, err
+		}
+		var done []Mending
+		done, err = s.mendDescription(stream, stream+"/"+name, filepath.Join(dir, "obs", name), dry)
+		all = append(all, done...)
+	}
+	return all, err
+}
+
+func (s *store) mendDescription(stream, key, dir string, dry bool) ([]Mending, error) {
+	backup := filepath.Join(s.dataDir, "marks", "descriptions", filepath.FromSlash(key))
+	sound, err := blockfile.Described(key, dir)
+	if err != nil {
+		return nil, err
+	}
+	if sound {
+		if dry {
+			return nil, nil
+		}
+		return nil, copyDescription(dir, backup)
+	}
+	m := Mending{Stream: stream, File: s.relative(filepath.Join(dir, "meta.inf")), From: 1, Problem: "the description is damaged"}
+	restorable, err := blockfile.Described(key, backup)
+	if err != nil || dry {
+		return []Mending{m}, err
+	}
+	m.Kept = filepath.Join(SalvageDir, fmt.Sprintf("description-%d", time.Now().UnixNano()))
+	if err := copyDescription(dir, filepath.Join(s.dataDir, m.Kept)); err != nil {
+		return nil, err
+	}
+	if restorable {
+		m.Problem += "; the newest copy of it was put back"
+		return []Mending{m}, copyDescription(backup, dir)
+	}
+	m.Problem += "; it is made again"
+	for _, name := range descriptionFiles() {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("take away damaged description: %w", err)
+		}
+	}
+	return []Mending{m}, nil
+}
+
+// descriptionFiles are in the order in which they are written: after a crash
+// between the two the checksum is that of another text, and both come again.
+func descriptionFiles() []string { return []string{"meta.inf", "meta.sum"} }
+
+// copyDescription copies what is there and differs.
+func copyDescription(from, to string) error {
+	for _, name := range descriptionFiles() {
+		data, err := os.ReadFile(filepath.Join(from, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("copy description: %w", err)
+		}
+		if old, err := os.ReadFile(filepath.Join(to, name)); err == nil && bytes.Equal(old, data) {
+			continue
+		}
+		if err := writeDurably(filepath.Join(to, name), data); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package journal
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// breakWrites makes writes to the open files of this process that lie under
+// dir fail: as on a full disk, or, with a device that takes them, at the fsync.
+func breakWrites(t *testing.T, dir, device string) {
+	t.Helper()
+	bad, err := os.OpenFile(device, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, bad.Close()) }()
+	fds, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	broken := 0
+	for _, fd := range fds {
+		target, err := os.Readlink("/proc/self/fd/" + fd.Name())
+		if err == nil && strings.HasPrefix(target, dir) && strings.HasSuffix(target, ".blk") {
+			n := 0
+			for _, digit := range fd.Name() {
+				n = 10*n + int(digit-'0')
+			}
+			require.NoError(t, unix.Dup3(int(bad.Fd()), n, unix.O_CLOEXEC))
+			broken++
+		}
+	}
+	require.Positive(t, broken, "no file of the journal is open")
+}
+
+// After a failed write or fsync nothing is acknowledged, appends are refused
+// at once, and the journal comes back by itself with all that it had.
+func TestAFailedWriteIsMended(t *testing.T) {
+	for _, c := range []struct{ name, device string }{
+		{"no space", "/dev/full"},
+		{"fsync fails", "/dev/null"}, // takes writes, cannot be synced
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			j := open(t, dir, testConfig)
+			defer j.shut(t)
+			one := func(id string) []relay.Event { return []relay.Event{{ID: id, Time: time.Now(), Received: time.Now()}} }
+			j.push(t, one("before"))
+			s := j.source(t, "s")
+			defer s.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			b, err := s.Next(ctx)
+			require.NoError(t, err)
+			require.Equal(t, []string{"before"}, ids(b.Events))
+
+			newest := filepath.Join(dir, "jetstream", "jetstream", "$G", "streams", "TEST_EVENTS", "msgs", "1.blk")
+			written, err := os.Stat(newest)
+			require.NoError(t, err)
+			breakWrites(t, dir, c.device)
+			start := time.Now()
+			err = j.Append(ctx, batchOf(one("refused")))
+			require.ErrorIs(t, err, ErrUnavailable)
+			require.ErrorContains(t, err, "write error")
+			assert.Less(t, time.Since(start), attemptTimeout/2, "a sender waits for nothing")
+
+			require.Eventually(t, func() bool { return j.conn.Err() == nil }, 30*time.Second, 5*time.Millisecond)
+			renewed, err := os.Stat(newest)
+			require.NoError(t, err)
+			require.False(t, os.SameFile(written, renewed), "what can be read there may not be on disk")
+			require.NoError(t, s.Ack(ctx, b.Position), "also where the server is another one")
+			j.push(t, one("after"))
+			for got := ""; got != "after"; {
+				b, err := s.Next(ctx)
+				require.NoError(t, err)
+				require.NoError(t, s.Ack(ctx, b.Position))
+				got = b.Events[len(b.Events)-1].ID
+				require.NotEqual(t, "before", got, "was given out already")
+			}
+			require.Eventually(t, func() bool {
+				delivered, err := j.delivered(ctx)
+				return err == nil && delivered >= 2
+			}, ackWait/2, 5*time.Millisecond, "the position goes on")
+		})
+	}
+}
+
+// An acknowledgement that meets no server counts: it is made up for when the
+// record is offered again.
+func TestAnAcknowledgementWaitsForTheServer(t *testing.T) {
+	t.Parallel()
+	j := open(t, t.TempDir(), testConfig)
+	defer j.shut(t)
+	j.push(t, []relay.Event{{ID: "a", Time: time.Now(), Received: time.Now()}})
+	s := j.source(t, "s")
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	b, err := s.Next(ctx)
+	require.NoError(t, err)
+	srv, life := j.conn.embedded.current()
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	require.Eventually(t, func() bool { return !j.conn.nc.IsConnected() || life.ended() != nil }, 20*time.Second, time.Millisecond)
+	require.NoError(t, s.Ack(ctx, b.Position))
+	require.Eventually(t, func() bool {
+		_, err := j.stream.ResetConsumer(ctx, consumerPrefix+"s") // offers it again before ackWait
+		return err == nil
+	}, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool {
+		delivered, err := j.delivered(ctx)
+		return err == nil && delivered == 1
+	}, ackWait/2, 5*time.Millisecond)
+}
+
+func TestTheNewestBlockIsRenewed(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "jetstream", "$G", "streams", "S", "msgs")
+	require.NoError(t, os.MkdirAll(folder, 0o700))
+	for _, name := range []string{"9.blk", "10.blk", "index.db", "x.blk"} {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(name), 0o600))
+	}
+	before, err := os.Stat(filepath.Join(folder, "10.blk"))
+	require.NoError(t, err)
+	older, err := os.Stat(filepath.Join(folder, "9.blk"))
+	require.NoError(t, err)
+	require.NoError(t, renewNewestBlocks(strings.TrimSuffix(folder, "/jetstream/$G/streams/S/msgs")))
+	now, err := os.Stat(filepath.Join(folder, "10.blk"))
+	require.NoError(t, err)
+	assert.False(t, os.SameFile(before, now), "the newest file was not written anew")
+	assert.Equal(t, before.Mode(), now.Mode())
+	same, err := os.Stat(filepath.Join(folder, "9.blk"))
+	require.NoError(t, err)
+	assert.True(t, os.SameFile(older, same))
+	text, err := os.ReadFile(filepath.Join(folder, "10.blk"))
+	require.NoError(t, err)
+	assert.Equal(t, "10.blk", string(text))
+	left, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	assert.Len(t, left, 4, "nothing is left over")
+}
+
+func TestADiskWithoutSpaceIsFound(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, tryDisk(dir))
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	require.Error(t, tryDisk(filepath.Join(dir, "missing")))
+}

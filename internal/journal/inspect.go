@@ -1,0 +1,224 @@
+package journal
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sys/unix"
+
+	"github.com/auditrelay/auditrelay/internal/blockfile"
+)
+
+// Offline is the journal of a data directory on which no relay runs. It reads
+// the files themselves, as a server that opened them would change them.
+type Offline struct {
+	store
+	lock *os.File
+}
+
+// OpenOffline takes the directory's lock; streamPrefix is as in the configuration.
+func OpenOffline(dataDir, streamPrefix string) (*Offline, error) {
+	if _, err := os.Stat(filepath.Join(dataDir, "jetstream")); err != nil {
+		return nil, fmt.Errorf("%s holds no journal: %w", dataDir, err)
+	}
+	lock, err := lockDir(dataDir)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("a relay is running on %s: stop it first, or ask it (/status, /metrics); nothing was read", dataDir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := &marks{dir: filepath.Join(dataDir, "marks")} // only read
+	return &Offline{store{dataDir, namesFor(streamPrefix), m}, lock}, nil
+}
+
+// Close lets go of the directory.
+func (o *Offline) Close() error { return o.lock.Close() }
+
+// Inspection is what a journal holds.
+type Inspection struct {
+	DataDir    string            `json:"data_dir"`
+	Streams    []StreamSummary   `json:"streams"`
+	Sinks      []PositionSummary `json:"sinks"`
+	Quarantine []Quarantined     `json:"quarantine"`
+}
+
+// StreamSummary is one stream. First and Last are positions, Bytes are on disk.
+type StreamSummary struct {
+	Name    string    `json:"name"`
+	Holds   string    `json:"holds"`
+	Records uint64    `json:"records"`
+	Events  uint64    `json:"events"`
+	Bytes   uint64    `json:"bytes"`
+	First   uint64    `json:"first"`
+	Last    uint64    `json:"last"`
+	Oldest  time.Time `json:"oldest,omitzero"`
+	Newest  time.Time `json:"newest,omitzero"`
+}
+
+// PositionSummary is a sink's position: the newest record that it has
+// acknowledged, as written last, and how many records and events are behind it.
+type PositionSummary struct {
+	Sink       string `json:"sink"`
+	Position   uint64 `json:"position"`
+	LagRecords uint64 `json:"lag_records"`
+	LagEvents  uint64 `json:"lag_events"`
+}
+
+// Inspect sums up the journal. progress may be nil.
+func (o *Offline) Inspect(ctx context.Context, progress func(done, total int64)) (*Inspection, error) {
+	in := &Inspection{DataDir: o.dataDir, Quarantine: []Quarantined{}, Sinks: []PositionSummary{}}
+	positions, err := o.positions()
+	if err != nil {
+		return nil, err
+	}
+	meter := o.meter(progress)
+	for _, holds := range []struct{ stream, what string }{
+		{o.names.events, "acknowledged events"}, {o.names.dead, "dead letters"}, {o.names.quarantine, "quarantine"},
+	} {
+		sum := StreamSummary{Name: holds.stream, Holds: holds.what}
+		v, err := o.walk(ctx, holds.stream, meter, func(f *blockfile.Frame) {
+			sum.count(f)
+			switch holds.stream {
+			case o.names.events:
+				for i := range positions {
+					positions[i].behind(f)
+				}
+			case o.names.quarantine:
+				if header, err := nats.DecodeHeadersMsg(f.Header); err == nil {
+					in.Quarantine = append(in.Quarantine, quarantinedOf(header, len(f.Data), f.Time))
+				}
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		sum.First, sum.Last, sum.Bytes = v.first, v.last, v.bytes
+		in.Streams = append(in.Streams, sum)
+	}
+	in.Sinks = append(in.Sinks, positions...)
+	return in, nil
+}
+
+func (s *StreamSummary) count(f *blockfile.Frame) {
+	s.Records++
+	s.Events += eventCount(f.Data)
+	if s.Oldest.IsZero() {
+		s.Oldest = f.Time
+	}
+	s.Newest = f.Time
+}
+
+// eventCount is what the record's header says.
+func eventCount(rec []byte) uint64 {
+	if len(rec) < recordHeader || string(rec[:4]) != recordMagic {
+		return 0
+	}
+	return uint64(binary.LittleEndian.Uint32(rec[8:]))
+}
+
+func (p *PositionSummary) behind(f *blockfile.Frame) {
+	if f.Seq > p.Position {
+		p.LagRecords++
+		p.LagEvents += eventCount(f.Data)
+	}
+}
+
+// positions reads those that can be read.
+func (o *Offline) positions() ([]PositionSummary, error) {
+	dir := o.streamDir(o.names.events)
+	consumers, err := blockfile.Consumers(dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []PositionSummary
+	for _, name := range consumers {
+		sink, ok := strings.CutPrefix(name, consumerPrefix)
+		if !ok {
+			continue
+		}
+		at, err := blockfile.ReadPosition(dir, name)
+		if err != nil && !errors.Is(err, blockfile.ErrPosition) {
+			return nil, err
+		}
+		all = append(all, PositionSummary{Sink: sink, Position: at.Acknowledged})
+	}
+	return all, nil
+}
+
+// walk surveys a stream, without the messages that were deleted.
+func (o *Offline) walk(ctx context.Context, stream string, m *meter, each func(f *blockfile.Frame)) (*survey, error) {
+	index, err := blockfile.ReadIndex(stream, o.streamDir(stream))
+	if err != nil {
+		return nil, err
+	}
+	gone, err := o.deleted(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	v, err := o.survey(stream, func(f *blockfile.Frame) {
+		m.add(f.Size)
+		if ctx.Err() == nil && f.Seq >= index.First && !gone[f.Seq] {
+			each(f)
+		}
+	})
+	return v, errors.Join(err, ctx.Err())
+}
+
+// deleted are the messages that a tombstone was written for: dead letters that
+// were discarded. Nothing deletes single messages of the other streams.
+func (o *Offline) deleted(ctx context.Context, stream string) (map[uint64]bool, error) {
+	if stream != o.names.dead {
+		return nil, nil
+	}
+	paths, err := blockfile.List(o.streamDir(stream))
+	if err != nil {
+		return nil, err
+	}
+	gone := map[uint64]bool{}
+	for _, path := range paths {
+		b, err := blockfile.Read(stream, path)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range b.Frames(0) {
+			if f.Kind == blockfile.Tombstone {
+				gone[f.Seq] = true
+			}
+		}
+	}
+	return gone, ctx.Err()
+}
+
+// meter counts bytes that were read.
+type meter struct {
+	done, total int64
+	tell        func(done, total int64) // may be nil
+}
+
+func (o *Offline) meter(tell func(done, total int64)) *meter {
+	m := &meter{tell: tell}
+	for _, stream := range []string{o.names.events, o.names.dead, o.names.quarantine} {
+		paths, _ := blockfile.List(o.streamDir(stream)) // told when they are read
+		for _, path := range paths {
+			if info, err := os.Stat(path); err == nil {
+				m.total += info.Size()
+			}
+		}
+	}
+	return m
+}
+
+func (m *meter) add(n int) {
+	m.done += int64(n)
+	if m.tell != nil {
+		m.tell(m.done, m.total)
+	}
+}

@@ -1,0 +1,187 @@
+// Package journal is the durable log of events, kept in NATS JetStream: in a
+// server inside the process, or in an external cluster.
+//
+// [Journal.Append] returns once a push is on disk; a [Source] reads the log for
+// one sink and keeps that sink's position. What no sink needs any more and the
+// replay window has passed is trimmed; nothing else is ever thrown away.
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/config"
+)
+
+// ErrFull says that the disk budget is spent: nothing was kept. Space returns
+// when sinks take what they are owed, or the budget is raised.
+var ErrFull = errors.New("journal is full")
+
+// ErrUnavailable says that the journal could not confirm that the push is on
+// disk. It may be there all the same; a sender that pushes again may cause
+// duplicates, and must push again to be sure.
+var ErrUnavailable = errors.New("journal is unavailable")
+
+// ErrTooLarge says that an event with its labels is larger than the server takes.
+var ErrTooLarge = errors.New("event is too large for the journal")
+
+// ErrClosed says that the journal is shutting down.
+var ErrClosed = errors.New("journal is closed")
+
+const (
+	// recordTarget bounds a record before compression, but for a single large
+	// event, and unless the server takes less. Larger records share an fsync
+	// among more events, and take longer to write.
+	recordTarget = 1 << 20
+	// payloadSlack is left for a record's header and for NATS's own.
+	payloadSlack = 16 << 10
+)
+
+// Journal is safe for concurrent use.
+type Journal struct {
+	conn    *Conn
+	cfg     config.Journal
+	log     *slog.Logger
+	stream  jetstream.Stream
+	names   names
+	commits *committer
+	decoded *decodedCache
+	metrics *metrics
+	stop    context.CancelFunc // ends the trimmer
+	done    chan struct{}      // closed when the trimmer has ended
+}
+
+// names are those of the relay's streams and subjects.
+type names struct {
+	events, eventsSubject         string
+	dead, deadSubject             string
+	quarantine, quarantineSubject string
+}
+
+func namesFor(prefix string) names {
+	subject := strings.ToLower(prefix)
+	return names{
+		events: prefix + "_EVENTS", eventsSubject: subject + ".events",
+		dead: prefix + "_DEADLETTERS", deadSubject: subject + ".deadletters",
+		quarantine: prefix + "_QUARANTINE", quarantineSubject: subject + ".quarantine",
+	}
+}
+
+// Options are what a Journal needs beside its configuration.
+type Options struct {
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	// Failed, where set, is called once when nothing can be appended any more
+	// until the journal is opened again on a new connection.
+	Failed func(error)
+}
+
+// Open makes or opens the journal's streams on conn and starts to trim them.
+// cfg must have its defaults. The conn stays the caller's to close.
+func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*Journal, error) {
+	j := &Journal{
+		conn: conn, cfg: cfg, log: opts.Logger,
+		names:   namesFor(cfg.StreamPrefix),
+		decoded: newDecodedCache(),
+		metrics: newMetrics(opts.Registerer),
+		done:    make(chan struct{}),
+	}
+	if err := j.makeStreams(ctx); err != nil {
+		return nil, err
+	}
+	// Before anything is appended or read.
+	if err := j.reportLosses(ctx); err != nil {
+		return nil, err
+	}
+	j.commits = newCommitter(conn, j.names.eventsSubject, j.metrics, opts.Failed)
+	opts.Registerer.MustRegister(&usageCollector{j})
+	trimming, stop := context.WithCancel(context.Background())
+	j.stop = stop
+	go j.trimLoop(trimming)
+	return j, nil
+}
+
+func (j *Journal) makeStreams(ctx context.Context) error {
+	base := jetstream.StreamConfig{
+		Storage:     jetstream.FileStorage,
+		Retention:   jetstream.LimitsPolicy,
+		Replicas:    max(1, j.cfg.Replicas),
+		AllowDirect: true,
+	}
+	events := base
+	events.Name, events.Subjects = j.names.events, []string{j.names.eventsSubject}
+	events.Description = "auditrelay: acknowledged events, many to a message"
+	// At the budget new messages are refused; old ones stay (promise 5).
+	events.MaxBytes, events.Discard = int64(j.cfg.MaxBytes), jetstream.DiscardNew
+	events.Duplicates = 2 * commitTimeout
+
+	dead := base
+	dead.Name, dead.Subjects = j.names.dead, []string{j.names.deadSubject + ".>"}
+	dead.Description = "auditrelay: events that a sink refused for good, one to a message"
+
+	quarantine := base
+	quarantine.Name, quarantine.Subjects = j.names.quarantine, []string{j.names.quarantineSubject, j.names.quarantineSubject + ".>"}
+	quarantine.Description = "auditrelay: records that could not be read, and positions whose records are lost"
+
+	for _, cfg := range []jetstream.StreamConfig{events, dead, quarantine} {
+		stream, err := j.conn.JetStream.CreateOrUpdateStream(ctx, cfg)
+		if err != nil {
+			return fmt.Errorf("open stream %s: %w", cfg.Name, err)
+		}
+		if cfg.Name == j.names.events {
+			j.stream = stream
+		}
+	}
+	return nil
+}
+
+// Append returns nil once the events of b are on disk: fsynced by the embedded
+// server, or acknowledged by a quorum of the external one. On an error nothing
+// may be acknowledged to the sender, though some of it may be on disk:
+// ErrFull, ErrUnavailable, ErrTooLarge, ErrClosed or ctx's. b must not be changed before
+// Append returns, and is not referred to after.
+//
+// Concurrent calls share commits: see committer.
+func (j *Journal) Append(ctx context.Context, b *Batch) error {
+	if b.Len() == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return j.commits.append(b)
+}
+
+// Close stops trimming, and returns when all appends under way have ended.
+// Later ones get ErrClosed.
+func (j *Journal) Close() {
+	j.commits.close()
+	j.stop()
+	<-j.done
+}
+
+// Usage is how much of the disk budget is spent.
+type Usage struct {
+	Bytes, MaxBytes int64 // of the events' stream
+	Records         uint64
+	Oldest, Newest  time.Time // when the records were committed; zero without any
+}
+
+// Usage asks the server.
+func (j *Journal) Usage(ctx context.Context) (Usage, error) {
+	info, err := j.stream.Info(ctx)
+	if err != nil {
+		return Usage{}, fmt.Errorf("read the journal's state: %w", err)
+	}
+	return Usage{
+		Bytes: int64(info.State.Bytes), MaxBytes: info.Config.MaxBytes,
+		Records: info.State.Msgs, Oldest: info.State.FirstTime, Newest: info.State.LastTime,
+	}, nil
+}

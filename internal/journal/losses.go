@@ -1,0 +1,223 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// reportLosses puts into the quarantine what it does not name yet: damaged
+// pieces in the salvage folder, and positions of the events' stream that have
+// no record though nothing let it go. It can be repeated at any time.
+func (j *Journal) reportLosses(ctx context.Context) error {
+	known, err := j.Quarantine(ctx)
+	if err != nil {
+		return err
+	}
+	j.metrics.lost.Set(total(known)) // what follows adds to it
+	if err := j.reportSalvage(ctx, known); err != nil {
+		return err
+	}
+	gaps, err := j.gaps(ctx)
+	if err != nil || len(gaps) == 0 {
+		return err
+	}
+	if known, err = j.Quarantine(ctx); err != nil {
+		return err
+	}
+	for _, gap := range uncovered(gaps, known, j.names.events) {
+		q := Quarantined{Stream: j.names.events, From: gap.from, To: gap.to, Reason: "the stream has no record there: it was lost on disk"}
+		if err := j.setAside(ctx, q, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// total is how many positions they name.
+func total(all []Quarantined) (n float64) {
+	for _, q := range all {
+		n += float64(q.To - q.From + 1)
+	}
+	return n
+}
+
+// reportSalvage names the pieces that were taken out of damaged blocks.
+func (j *Journal) reportSalvage(ctx context.Context, known []Quarantined) error {
+	if j.conn.dataDir == "" {
+		return nil
+	}
+	paths, err := filepath.Glob(filepath.Join(j.conn.dataDir, SalvageDir, "*.bin"))
+	if err != nil {
+		return fmt.Errorf("list the salvage folder: %w", err)
+	}
+	for _, path := range paths {
+		q, ok := salvageOf(filepath.Base(path))
+		named := slices.ContainsFunc(known, func(k Quarantined) bool { return k.Kept == q.Kept })
+		if !ok || named || q.To < q.From {
+			continue // told already, or nothing that was acknowledged
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("read salvaged bytes: %w", err)
+		}
+		if err := j.setAside(ctx, q, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// salvageOf reads the name of a file that takeOut has written.
+func salvageOf(base string) (Quarantined, bool) {
+	parts := strings.Split(strings.TrimSuffix(base, ".bin"), "-")
+	if len(parts) < 5 {
+		return Quarantined{}, false
+	}
+	n := len(parts) - 4
+	q := Quarantined{Stream: strings.Join(parts[:n], "-"), Kept: filepath.Join(SalvageDir, base)}
+	var block, offset uint64
+	_, err := fmt.Sscanf(strings.Join(parts[n:], " "), "%d %d %d %d", &q.From, &q.To, &block, &offset)
+	q.Reason = fmt.Sprintf("damaged on disk, in block %d at offset %d", block, offset)
+	return q, err == nil
+}
+
+// gaps are the positions of the events' stream that should have a record and
+// have none.
+func (j *Journal) gaps(ctx context.Context) ([]span, error) {
+	info, err := j.stream.Info(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the journal's state: %w", err)
+	}
+	var found []span
+	if front, err := j.frontGap(ctx, info.State); err != nil {
+		return nil, err
+	} else if front.from <= front.to {
+		found = append(found, front)
+	}
+	if info.State.NumDeleted == 0 {
+		return found, nil
+	}
+	// Nothing deletes single records of this stream, and trimming moves its
+	// start: so each of these was lost.
+	if info, err = j.stream.Info(ctx, jetstream.WithDeletedDetails(true)); err != nil {
+		return nil, fmt.Errorf("read the journal's state: %w", err)
+	}
+	slices.Sort(info.State.Deleted)
+	for _, seq := range info.State.Deleted {
+		if n := len(found); n > 0 && found[n-1].to+1 == seq {
+			found[n-1].to = seq
+			continue
+		}
+		found = append(found, span{seq, seq})
+	}
+	// The server does not list those behind the last record.
+	state := info.State
+	if missing, listed := state.LastSeq+1-state.FirstSeq-state.Msgs, uint64(len(state.Deleted)); missing > listed {
+		found = append(found, span{state.LastSeq + 1 - (missing - listed), state.LastSeq})
+	}
+	return found, nil
+}
+
+// frontGap is what is missing before the stream's first record: trimming never
+// passes the sink that is farthest behind.
+func (j *Journal) frontGap(ctx context.Context, state jetstream.StreamState) (span, error) {
+	none := span{1, 0}
+	behind, err := j.delivered(ctx)
+	if err != nil || behind == ^uint64(0) {
+		return none, err
+	}
+	trimmed, _ := j.conn.marks.read(markTrimmed)
+	from := max(behind, trimmed) + 1
+	if from >= state.FirstSeq {
+		return none, nil
+	}
+	return span{from, state.FirstSeq - 1}, nil
+}
+
+// uncovered is what of the gaps no entry of the quarantine names.
+func uncovered(gaps []span, known []Quarantined, stream string) []span {
+	var left []span
+	for _, gap := range gaps {
+		rest := []span{gap}
+		for _, q := range known {
+			if q.Stream == stream {
+				rest = without(rest, span{q.From, q.To})
+			}
+		}
+		left = append(left, rest...)
+	}
+	return left
+}
+
+func without(spans []span, taken span) []span {
+	var left []span
+	for _, s := range spans {
+		if taken.to < s.from || s.to < taken.from {
+			left = append(left, s)
+			continue
+		}
+		if s.from < taken.from {
+			left = append(left, span{s.from, taken.from - 1})
+		}
+		if taken.to < s.to {
+			left = append(left, span{taken.to + 1, s.to})
+		}
+	}
+	return left
+}
+
+// checkPosition sets a sink's position back where it cannot be right: beyond
+// the newest record (the stream lost its end, and what is appended next would
+// pass for acknowledged), or beyond what the sink has acknowledged (the server
+// keeps no checksum of it). Being set back means duplicates; not being set back
+// would mean loss.
+func (s *Source) checkPosition(ctx context.Context) error {
+	info, err := s.consumer.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("read the position of %s: %w", s.name, err)
+	}
+	stream, err := s.j.stream.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("read the journal's state: %w", err)
+	}
+	at := info.AckFloor.Stream
+	right, cause := min(at, stream.State.LastSeq), "it was beyond the newest record"
+	if mark, ok := s.j.conn.marks.read(s.name); ok && max(mark, stream.State.FirstSeq-1) < right {
+		right, cause = max(mark, stream.State.FirstSeq-1), "it was beyond what the sink has acknowledged"
+	}
+	if right == at {
+		return nil
+	}
+	if _, err := s.j.stream.ResetConsumerToSequence(ctx, s.name, right+1); err != nil {
+		return fmt.Errorf("set the position of %s back from %d to %d: %w", s.name, at, right, err)
+	}
+	s.j.log.Error("a sink's position was damaged and was set back; the sink may get duplicates",
+		"consumer", s.name, "position", at, "set_to", right, "cause", cause)
+	return nil
+}
+
+// nameSkipped puts the positions in [from, to) into the quarantine, but for
+// those that stand there. The server gave none of them to the sink: it passes
+// in silence over records whose checksum fails, and over those it has lost.
+func (s *Source) nameSkipped(ctx context.Context, from, to uint64) error {
+	if from >= to {
+		return nil
+	}
+	known, err := s.j.Quarantine(ctx)
+	if err != nil {
+		return err
+	}
+	for _, gap := range uncovered([]span{{from, to - 1}}, known, s.j.names.events) {
+		q := Quarantined{Stream: s.j.names.events, From: gap.from, To: gap.to, Reason: "the server passed over it: it is damaged or lost on disk"}
+		if err := s.j.setAside(ctx, q, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package journal
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	commitSeconds                 prometheus.Histogram
+	commits, failures             prometheus.Counter
+	events, rawBytes, storedBytes prometheus.Counter
+	quarantined                   prometheus.Counter
+	lost                          prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "auditrelay_journal_" + name, Help: help})
+		reg.MustRegister(c)
+		return c
+	}
+	m := &metrics{
+		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "auditrelay_journal_commit_seconds",
+			Help:    "Time from handing a record to the server until it is on disk.",
+			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16),
+		}),
+		commits:     counter("commits_total", "Records committed."),
+		failures:    counter("commit_failures_total", "Records that could not be committed; their pushes were refused."),
+		events:      counter("events_total", "Events committed."),
+		rawBytes:    counter("raw_bytes_total", "Bytes committed, before compression."),
+		storedBytes: counter("stored_bytes_total", "Bytes committed, after compression."),
+		quarantined: counter("quarantined_records_total", "Records that could not be read and were set aside."),
+	}
+	m.lost = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "auditrelay_journal_lost_records",
+		Help: "Records that were damaged or lost on disk, over the journal's life; the quarantine names their positions.",
+	})
+	reg.MustRegister(m.commitSeconds, m.lost)
+	return m
+}
+
+func (m *metrics) commit(start time.Time, events, raw, stored int, err error) {
+	if err != nil {
+		m.failures.Inc()
+		return
+	}
+	m.commitSeconds.Observe(time.Since(start).Seconds())
+	m.commits.Inc()
+	m.events.Add(float64(events))
+	m.rawBytes.Add(float64(raw))
+	m.storedBytes.Add(float64(stored))
+}
+
+var (
+	usedDesc   = prometheus.NewDesc("auditrelay_journal_used_bytes", "Disk that the events' stream takes.", nil, nil)
+	budgetDesc = prometheus.NewDesc("auditrelay_journal_budget_bytes", "Disk that the events' stream may take.", nil, nil)
+)
+
+// usageCollector asks for the usage when it is scraped.
+type usageCollector struct{ j *Journal }
+
+func (c *usageCollector) Describe(ch chan<- *prometheus.Desc) { ch <- usedDesc; ch <- budgetDesc }
+
+func (c *usageCollector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	u, err := c.j.Usage(ctx)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(usedDesc, err)
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, float64(u.Bytes))
+	ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, float64(u.MaxBytes))
+}

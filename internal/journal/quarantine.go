@@ -1,0 +1,157 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Headers of a quarantined record's message; its payload is what is left of
+// the record, if anything.
+const (
+	headerStream     = "Auditrelay-Stream"
+	headerPosition   = "Auditrelay-Position"
+	headerPositionTo = "Auditrelay-Position-To"
+	headerKept       = "Auditrelay-Kept"
+)
+
+// Quarantined is a run of positions whose records cannot be read. Each is named
+// once, however many sinks meet it and however often the relay starts.
+type Quarantined struct {
+	Stream string `json:"stream"`
+	// From and To are the first and the last position, in Stream.
+	From   uint64 `json:"from"`
+	To     uint64 `json:"to"`
+	Reason string `json:"reason"`
+	// Kept is the file, relative to the data directory, that holds the damaged
+	// bytes; empty where none are left, or the quarantine itself holds them.
+	Kept string    `json:"kept,omitempty"`
+	Time time.Time `json:"time"` // when it was found
+	// Bytes of the record that the quarantine holds.
+	Bytes int `json:"bytes"`
+}
+
+// setAside names a run of positions in the quarantine, and returns when it is
+// there. The subject is the first position, and takes one message: so whoever
+// comes second, be it another sink or the same after a crash, changes nothing.
+func (j *Journal) setAside(ctx context.Context, q Quarantined, data []byte) error {
+	m := nats.NewMsg(fmt.Sprintf("%s.%s.%d", j.names.quarantineSubject, q.Stream, q.From))
+	m.Header.Set(headerStream, q.Stream)
+	m.Header.Set(headerPosition, strconv.FormatUint(q.From, 10))
+	m.Header.Set(headerPositionTo, strconv.FormatUint(q.To, 10))
+	m.Header.Set(headerReason, headerText(q.Reason))
+	if q.Kept != "" {
+		m.Header.Set(headerKept, headerText(q.Kept))
+	}
+	if len(data) <= j.conn.MaxPayload-payloadSlack { // a longer one stands in the file that Kept names
+		m.Data = data
+	}
+	_, err := j.conn.JetStream.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(0))
+	if isWrongLast(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("set positions %d to %d of %s aside: %w", q.From, q.To, q.Stream, err)
+	}
+	j.metrics.quarantined.Inc()
+	j.metrics.lost.Add(float64(q.To - q.From + 1))
+	j.log.Error("records of the journal cannot be read and were set aside", "stream", q.Stream,
+		"first_position", q.From, "last_position", q.To, "reason", q.Reason, "kept", q.Kept, "quarantine", j.names.quarantine)
+	return nil
+}
+
+func isWrongLast(err error) bool {
+	const wrongLastSequence = 10071
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.ErrorCode == wrongLastSequence
+}
+
+// quarantinedOf reads the headers of a quarantine's message.
+func quarantinedOf(header nats.Header, size int, at time.Time) Quarantined {
+	q := Quarantined{
+		Stream: header.Get(headerStream), Reason: header.Get(headerReason), Kept: header.Get(headerKept),
+		Time: at.UTC(), Bytes: size,
+	}
+	q.From, _ = strconv.ParseUint(header.Get(headerPosition), 10, 64)
+	q.To, _ = strconv.ParseUint(header.Get(headerPositionTo), 10, 64)
+	q.To = max(q.From, q.To)
+	return q
+}
+
+// Quarantine returns what stands in the quarantine, oldest first.
+func (j *Journal) Quarantine(ctx context.Context) ([]Quarantined, error) {
+	stream, err := j.conn.JetStream.Stream(ctx, j.names.quarantine)
+	if err != nil {
+		return nil, fmt.Errorf("open the quarantine: %w", err)
+	}
+	state := stream.CachedInfo().State
+	var all []Quarantined
+	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
+		msg, err := stream.GetMsg(ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the quarantine: %w", err)
+		}
+		all = append(all, quarantinedOf(msg.Header, len(msg.Data), msg.Time))
+	}
+	return all, nil
+}
+
+// FollowQuarantine calls handle for what stands in the quarantine and for what
+// comes to it, in order and at least once, until ctx ends. Where handle fails
+// it is called again, for as long as it takes. The position is kept over
+// restarts, so what was set aside before a crash is told after it.
+func (j *Journal) FollowQuarantine(ctx context.Context, handle func(context.Context, Quarantined) error) error {
+	consumer, err := j.conn.JetStream.CreateOrUpdateConsumer(ctx, j.names.quarantine, jetstream.ConsumerConfig{
+		Durable: "audit", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
+		DeliverPolicy: jetstream.DeliverAllPolicy, MaxAckPending: 1,
+	})
+	if err != nil {
+		return fmt.Errorf("follow the quarantine: %w", err)
+	}
+	it, err := consumer.Messages(jetstream.PullMaxMessages(1))
+	if err != nil {
+		return fmt.Errorf("follow the quarantine: %w", err)
+	}
+	defer it.Stop()
+	for {
+		msg, err := it.Next(jetstream.NextContext(ctx))
+		if errors.Is(err, jetstream.ErrNoHeartbeat) {
+			continue // a reconnect: the iterator asks again
+		}
+		if err != nil {
+			return fmt.Errorf("follow the quarantine: %w", err)
+		}
+		if err := j.tell(ctx, msg, handle); err != nil {
+			return err
+		}
+	}
+}
+
+func (j *Journal) tell(ctx context.Context, msg jetstream.Msg, handle func(context.Context, Quarantined) error) error {
+	var at time.Time
+	if meta, err := msg.Metadata(); err == nil {
+		at = meta.Timestamp
+	}
+	q := quarantinedOf(msg.Headers(), len(msg.Data()), at)
+	for failed := false; ; failed = true {
+		err := handle(ctx, q)
+		if err == nil {
+			return msg.Ack() // a lost one tells it again
+		}
+		if !failed {
+			j.log.Warn("telling of a quarantined record failed; it is tried again", "position", q.From, "error", err)
+		}
+		_ = msg.InProgress() // else it is offered again, which does no harm
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+// readBack gives the ids of the events, a slice for each record.
+func readBack(t *testing.T, o *opened, since time.Time, most int) (records [][]string) {
+	t.Helper()
+	require.NoError(t, o.ReadBack(t.Context(), since, func(events []relay.Event) bool {
+		records = append(records, ids(events))
+		return len(records) < most
+	}))
+	return records
+}
+
+func TestReadBackGivesTheNewestFirst(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := open(t, dir, testConfig)
+	assert.Empty(t, readBack(t, o, time.Time{}, 1000), "an empty journal")
+	events := relaytest.Events(300)
+	var want [][]string
+	for i := 0; i < len(events); i += 3 {
+		o.push(t, events[i:i+3])
+		want = append([][]string{ids(events[i : i+3])}, want...)
+	}
+	assert.Equal(t, want, readBack(t, o, time.Time{}, 1000))
+	assert.Equal(t, want[:30], readBack(t, o, time.Time{}, 30))
+	assert.Empty(t, readBack(t, o, time.Now().Add(time.Hour), 1000))
+
+	middle, err := o.stream.GetMsg(t.Context(), 60)
+	require.NoError(t, err)
+	assert.Equal(t, want[:41], readBack(t, o, middle.Time, 1000), "from the time of a record on")
+
+	o.shut(t)
+	o = open(t, dir, testConfig)
+	defer o.shut(t)
+	assert.Equal(t, want, readBack(t, o, time.Time{}, 1000), "after a restart")
+
+	// Records that are gone: at the start, in the middle and at the end.
+	require.NoError(t, o.stream.Purge(t.Context()))
+	assert.Empty(t, readBack(t, o, time.Time{}, 1000))
+	for i := range 9 {
+		o.push(t, events[i:i+1])
+	}
+	for _, seq := range []uint64{101, 104, 105, 109} {
+		require.NoError(t, o.stream.DeleteMsg(t.Context(), seq))
+	}
+	assert.Equal(t, [][]string{{events[7].ID}, {events[6].ID}, {events[5].ID}, {events[2].ID}, {events[1].ID}}, readBack(t, o, time.Time{}, 1000))
+}
+
+func TestReadBackHoldsLittle(t *testing.T) {
+	t.Parallel()
+	o := open(t, t.TempDir(), testConfig)
+	defer o.shut(t)
+	rng := rand.New(rand.NewPCG(1, 1))
+	var want []string
+	for i := range 60 { // records that do not compress, 60 MB in all
+		body := make([]byte, 1_000_000)
+		for n := range body {
+			body[n] = byte(rng.Uint64())
+		}
+		e := relaytest.Events(1)
+		e[0].ID, e[0].Body = fmt.Sprint(i), body
+		o.push(t, e)
+		want = append([]string{e[0].ID}, want...)
+	}
+	held, whole, err := o.readRange(t.Context(), 1, 61)
+	require.NoError(t, err)
+	assert.False(t, whole)
+	assert.Len(t, held, 16)
+	assert.Equal(t, uint64(60), held[15].seq)
+	var got []string
+	for _, r := range readBack(t, o, time.Time{}, 1000) {
+		got = append(got, r...)
+	}
+	assert.Equal(t, want, got)
+}
+
+func TestReadBackPassesOverWhatIsCorrupt(t *testing.T) {
+	t.Parallel()
+	o := open(t, t.TempDir(), testConfig)
+	defer o.shut(t)
+	events := relaytest.Events(2)
+	o.push(t, events[:1])
+	_, err := o.conn.JetStream.Publish(t.Context(), o.names.eventsSubject, []byte("ARJ1 that is no record"))
+	require.NoError(t, err)
+	o.push(t, events[1:])
+	assert.Equal(t, [][]string{{events[1].ID}, {events[0].ID}}, readBack(t, o, time.Time{}, 1000))
+}
+
+func TestReadBackEndsInTime(t *testing.T) {
+	t.Parallel()
+	o := open(t, t.TempDir(), testConfig)
+	defer o.shut(t)
+	for _, e := range relaytest.Events(40) {
+		o.push(t, []relay.Event{e})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 0
+	err := o.ReadBack(ctx, time.Time{}, func([]relay.Event) bool { n++; cancel(); return true })
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Less(t, n, 40)
+}
+
+// BenchmarkReadBack reads back what a start reads, for records of several sizes.
+func BenchmarkReadBack(b *testing.B) {
+	for _, c := range []struct{ records, events int }{{10_000, 1}, {10_000, 10}, {500, 1000}} {
+		b.Run(fmt.Sprintf("events=%d", c.events), func(b *testing.B) {
+			log := slog.New(slog.DiscardHandler)
+			conn, err := Connect(b.Context(), b.TempDir(), testConfig, log)
+			require.NoError(b, err)
+			j, err := Open(b.Context(), conn, testConfig, Options{Logger: log, Registerer: prometheus.NewRegistry()})
+			require.NoError(b, err)
+			batch := batchOf(relaytest.Events(c.events))
+			record := appendRecord(nil, batch.buf, c.events)
+			for range c.records {
+				_, err := conn.JetStream.Publish(b.Context(), j.names.eventsSubject, record)
+				require.NoError(b, err)
+			}
+			n := 0
+			for b.Loop() {
+				require.NoError(b, j.ReadBack(b.Context(), time.Time{}, func(events []relay.Event) bool {
+					n += len(events)
+					return true
+				}))
+			}
+			require.Equal(b, c.records*c.events*b.N, n)
+			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "events/s")
+			j.Close()
+			require.NoError(b, conn.Close())
+		})
+	}
+}

@@ -1,0 +1,213 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/klauspost/compress/s2"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// A record is one JetStream message that holds many events:
+//
+//	offset size
+//	0      4    "ARJ1": the magic, with the version as its last byte
+//	4      1    codec of the payload: 1 is S2 (a block, not a stream)
+//	5      3    zero
+//	8      4    number of events, uint32 LE
+//	12     4    size of the batch before compression, uint32 LE
+//	16     8    xxHash64 of bytes 0 to 15 and the payload, uint64 LE
+//	24     …    the payload: a batch (see Batch), compressed
+const (
+	recordMagic  = "ARJ1"
+	recordHeader = 24
+	codecS2      = 1
+)
+
+// maxRecordRaw bounds what decodeRecord allocates for whatever it is given.
+const maxRecordRaw = 64 << 20
+
+// ErrCorrupt is wrapped by the error of every record that cannot be read whole.
+var ErrCorrupt = errors.New("corrupt record")
+
+// appendRecord appends the record that holds the batch raw with its events.
+func appendRecord(dst, raw []byte, events int) []byte {
+	start := len(dst)
+	dst = append(dst, recordMagic...)
+	dst = append(dst, codecS2, 0, 0, 0)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(events))
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(raw)))
+	dst = append(dst, 0, 0, 0, 0, 0, 0, 0, 0)
+	room := s2.MaxEncodedLen(len(raw))
+	if cap(dst)-len(dst) < room {
+		dst = append(make([]byte, 0, len(dst)+room), dst...)
+	}
+	payload := s2.Encode(dst[len(dst):len(dst)+room], raw)
+	dst = dst[:len(dst)+len(payload)]
+	binary.LittleEndian.PutUint64(dst[start+16:], recordSum(dst[start:]))
+	return dst
+}
+
+func recordSum(rec []byte) uint64 {
+	var d xxhash.Digest
+	d.Reset()
+	_, _ = d.Write(rec[:16])
+	_, _ = d.Write(rec[recordHeader:])
+	return d.Sum64()
+}
+
+// decodeRecord appends the events of a record to dst. The events point into
+// memory of their own that is never changed or reused. An error wraps
+// ErrCorrupt, and then dst comes back as it was.
+func decodeRecord(dst []relay.Event, rec []byte) ([]relay.Event, error) {
+	raw, events, err := openRecord(rec)
+	if err != nil {
+		return dst, err
+	}
+	d := decoder{rest: raw}
+	out := dst
+	if cap(out)-len(out) < events {
+		out = append(make([]relay.Event, 0, len(out)+events), out...)
+	}
+	for len(d.rest) > 0 && d.err == nil {
+		out = d.group(out)
+	}
+	if d.err != nil {
+		return dst, d.err
+	}
+	if got := len(out) - len(dst); got != events {
+		return dst, fmt.Errorf("%w: holds %d events, its header says %d", ErrCorrupt, got, events)
+	}
+	return out, nil
+}
+
+// openRecord checks a record and returns its batch, decompressed.
+func openRecord(rec []byte) (raw string, events int, err error) {
+	switch {
+	case len(rec) < recordHeader:
+		return "", 0, fmt.Errorf("%w: %d bytes are too short for a header", ErrCorrupt, len(rec))
+	case string(rec[:4]) != recordMagic:
+		return "", 0, fmt.Errorf("%w: starts with %q, not %q", ErrCorrupt, rec[:4], recordMagic)
+	case binary.LittleEndian.Uint64(rec[16:]) != recordSum(rec):
+		return "", 0, fmt.Errorf("%w: checksum differs", ErrCorrupt)
+	case rec[4] != codecS2:
+		return "", 0, fmt.Errorf("%w: unknown codec %d", ErrCorrupt, rec[4])
+	}
+	size := int(binary.LittleEndian.Uint32(rec[12:]))
+	events = int(binary.LittleEndian.Uint32(rec[8:]))
+	if n, err := s2.DecodedLen(rec[recordHeader:]); err != nil || n != size || n > maxRecordRaw || events > n {
+		return "", 0, fmt.Errorf("%w: sizes contradict each other", ErrCorrupt)
+	}
+	buf, err := s2.Decode(nil, rec[recordHeader:])
+	if err != nil {
+		return "", 0, fmt.Errorf("%w: decompress: %w", ErrCorrupt, err)
+	}
+	// Nothing writes to buf from here on, so that it can serve as the text
+	// that all strings and bodies of the events are parts of.
+	return unsafe.String(unsafe.SliceData(buf), len(buf)), events, nil
+}
+
+// decoder reads a batch. It keeps the first error and then reads nothing.
+type decoder struct {
+	rest string
+	err  error
+}
+
+func (d *decoder) group(dst []relay.Event) []relay.Event {
+	common := relay.Event{
+		Source:      d.text(),
+		Project:     d.text(),
+		Environment: d.text(),
+		ContentType: d.text(),
+		Received:    d.time(),
+	}
+	labels := d.labels(nil)
+	n := int(d.uint32())
+	for ; n > 0 && d.err == nil; n-- {
+		e := common
+		e.ID, e.Type, e.Subject, e.Time = d.text(), d.text(), d.text(), d.time()
+		e.Labels = d.labels(labels)
+		e.Body = bytesOf(d.text())
+		dst = append(dst, e)
+	}
+	return dst
+}
+
+// labels returns common and the labels that come next; without any, it is
+// common itself.
+func (d *decoder) labels(common []relay.Label) []relay.Label {
+	n := d.uvarint()
+	if n == 0 {
+		return common
+	}
+	if n > uint64(len(d.rest)) { // each takes two bytes at least
+		d.fail("label count")
+		return nil
+	}
+	out := make([]relay.Label, 0, len(common)+int(n))
+	out = append(out, common...)
+	for ; n > 0 && d.err == nil; n-- {
+		out = append(out, relay.Label{Name: d.text(), Value: d.text()})
+	}
+	return out
+}
+
+func (d *decoder) text() string {
+	n := d.uvarint()
+	if n > uint64(len(d.rest)) {
+		d.fail("length of a text")
+		return ""
+	}
+	s := d.rest[:n]
+	d.rest = d.rest[n:]
+	return s
+}
+
+func (d *decoder) uvarint() uint64 {
+	var v uint64
+	for i := 0; i < len(d.rest) && i < binary.MaxVarintLen64; i++ {
+		c := d.rest[i]
+		v |= uint64(c&0x7f) << (7 * i)
+		if c < 0x80 {
+			d.rest = d.rest[i+1:]
+			return v
+		}
+	}
+	d.fail("varint")
+	return 0
+}
+
+func (d *decoder) time() time.Time {
+	if len(d.rest) < 8 {
+		d.fail("time")
+		return time.Time{}
+	}
+	ns := binary.LittleEndian.Uint64(bytesOf(d.rest[:8]))
+	d.rest = d.rest[8:]
+	return time.Unix(0, int64(ns)).UTC()
+}
+
+func (d *decoder) uint32() uint32 {
+	if len(d.rest) < 4 {
+		d.fail("count")
+		return 0
+	}
+	n := binary.LittleEndian.Uint32(bytesOf(d.rest[:4]))
+	d.rest = d.rest[4:]
+	return n
+}
+
+func (d *decoder) fail(what string) {
+	if d.err == nil {
+		d.err = fmt.Errorf("%w: %s does not fit", ErrCorrupt, what)
+	}
+	d.rest = ""
+}
+
+// bytesOf gives s as bytes without a copy; they must not be written to.
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

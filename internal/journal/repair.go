@@ -1,0 +1,125 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/config"
+)
+
+// Repairs is what [Repair] did.
+type Repairs struct {
+	Mended []Mending `json:"mended"`
+	// SetAside are the positions that came to the quarantine.
+	SetAside []Quarantined `json:"set_aside"`
+	// Positions are the sinks whose position was looked at, and set back where
+	// that was needed.
+	Positions []string `json:"positions"`
+}
+
+// Repair sets a data directory right while no relay runs on it. Damaged bytes
+// are taken out of the files, after they were copied to the salvage folder; records
+// that cannot be decoded and positions without a record are named in the
+// quarantine; sinks' positions that cannot be right are set back. It can be
+// ended and begun again at any moment.
+func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (_ *Repairs, err error) {
+	conn, err := Connect(ctx, dataDir, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	before, err := (&Journal{conn: conn, names: namesFor(cfg.StreamPrefix)}).Quarantine(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, err
+	}
+	j, err := Open(ctx, conn, cfg, Options{Logger: log, Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		return nil, err
+	}
+	defer j.Close()
+	if err := j.setAsideUnreadable(ctx); err != nil {
+		return nil, err
+	}
+	r := &Repairs{Mended: append([]Mending{}, conn.Mended...), Positions: []string{}}
+	if r.Positions, err = j.checkPositions(ctx); err != nil {
+		return nil, err
+	}
+	after, err := j.Quarantine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.SetAside = append([]Quarantined{}, after[len(before):]...)
+	return r, nil
+}
+
+// setAsideUnreadable reads every record, and sets aside those that cannot be
+// decoded, with a copy of their bytes in the salvage folder.
+func (j *Journal) setAsideUnreadable(ctx context.Context) error {
+	for _, name := range []string{j.names.events, j.names.dead} {
+		stream, err := j.conn.JetStream.Stream(ctx, name)
+		if err != nil {
+			return fmt.Errorf("open stream %s: %w", name, err)
+		}
+		state := stream.CachedInfo().State
+		for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
+			msg, err := stream.GetMsg(ctx, seq)
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				continue // the gaps were named when the journal was opened
+			}
+			if err != nil {
+				return fmt.Errorf("read position %d of %s: %w", seq, name, err)
+			}
+			if err := j.setAsideIfCorrupt(ctx, name, msg); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (j *Journal) setAsideIfCorrupt(ctx context.Context, stream string, msg *jetstream.RawStreamMsg) error {
+	_, corrupt := decodeRecord(nil, msg.Data)
+	if corrupt == nil {
+		return nil
+	}
+	q := Quarantined{
+		Stream: stream, From: msg.Sequence, To: msg.Sequence, Reason: corrupt.Error(),
+		Kept: filepath.Join(SalvageDir, fmt.Sprintf("record-%s-%d.raw", stream, msg.Sequence)),
+	}
+	if err := writeDurably(filepath.Join(j.conn.dataDir, q.Kept), msg.Data); err != nil {
+		return err
+	}
+	return j.setAside(ctx, q, msg.Data)
+}
+
+// checkPositions sets the sinks' positions right, and returns their names.
+func (j *Journal) checkPositions(ctx context.Context) ([]string, error) {
+	list := j.stream.ListConsumers(ctx)
+	names := []string{}
+	for c := range list.Info() {
+		if strings.HasPrefix(c.Name, consumerPrefix) {
+			names = append(names, c.Name)
+		}
+	}
+	if err := list.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
+		return nil, fmt.Errorf("list the sinks' positions: %w", err)
+	}
+	for i, name := range names {
+		consumer, err := j.stream.Consumer(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("open the position of %s: %w", name, err)
+		}
+		if err := (&Source{j: j, name: name, consumer: consumer}).checkPosition(ctx); err != nil {
+			return nil, err
+		}
+		names[i] = strings.TrimPrefix(name, consumerPrefix)
+	}
+	return names, nil
+}

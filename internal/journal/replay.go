@@ -1,0 +1,143 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// ErrSpanEnd is what a span's Next returns behind its last record.
+var ErrSpanEnd = errors.New("end of the span")
+
+// spanTries bounds how often one record is asked for, retryPause apart: longer
+// than a leader's change takes, and than a replica lags.
+const spanTries = 50
+
+// Span reads the records that were committed in a stretch of time, once, and
+// keeps no position in the journal: it holds nothing up, and what is trimmed
+// while it reads is passed over and counted. It has relay.Source's methods, but
+// a batch may be empty where the filter lets nothing through, and ErrSpanEnd
+// ends it.
+type Span struct {
+	j     *Journal
+	limit Limit
+	keep  func(*relay.Event) bool
+
+	first, next, end uint64 // records [next, end) are still to be read; owned by Next
+
+	// Oldest is when the oldest record that is kept was committed, and Cut says
+	// that the span begins before it, where records have been trimmed already.
+	Oldest time.Time
+	Cut    bool
+
+	// These grow with Next, and are for the goroutine that calls it.
+	Events  uint64 // that were kept by the filter
+	Missing uint64 // records that were trimmed before they could be read
+	Corrupt uint64 // records that could not be read; live delivery sets them aside
+}
+
+// Span opens the records committed at or after since and before until, as the
+// server's clock has it; a zero until means now. Only events for which keep
+// returns true are given out; a nil keep means all.
+func (j *Journal) Span(ctx context.Context, since, until time.Time, limit Limit, keep func(*relay.Event) bool) (*Span, error) {
+	info, err := j.stream.Info(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the journal's state: %w", err)
+	}
+	s := &Span{j: j, limit: limit, keep: keep}
+	state := info.State
+	if state.Msgs == 0 {
+		s.Cut = state.LastSeq > 0
+		return s, nil
+	}
+	s.Oldest = state.FirstTime
+	s.Cut = state.FirstSeq > 1 && since.Before(state.FirstTime)
+	s.first, s.end = state.FirstSeq, state.LastSeq+1
+	if !until.IsZero() {
+		if s.end, err = j.firstSince(ctx, s.first, s.end, until); err != nil {
+			return nil, err
+		}
+	}
+	if s.first, err = j.firstSince(ctx, s.first, s.end, since); err != nil {
+		return nil, err
+	}
+	s.next = s.first
+	return s, nil
+}
+
+// Records returns how many of the span's records have been read, and how many
+// it has.
+func (s *Span) Records() (read, all uint64) { return s.next - s.first, s.end - s.first }
+
+// Next gives the next events that keep lets through, in order. After some bytes
+// of others it returns an empty batch, so that its caller can tell how it gets on.
+func (s *Span) Next(ctx context.Context) (relay.Batch, error) {
+	var events []relay.Event
+	for bytes := 0; s.next < s.end && len(events) < s.limit.Events && bytes < s.limit.Bytes; {
+		msg, err := s.read(ctx)
+		if err != nil {
+			return relay.Batch{}, err
+		}
+		if msg == nil { // nothing is left of it
+			s.Missing += s.end - s.next
+			s.next = s.end
+			break
+		}
+		s.Missing += min(msg.Sequence, s.end) - s.next
+		s.next = min(msg.Sequence+1, s.end)
+		if msg.Sequence >= s.end {
+			break
+		}
+		bytes += len(msg.Data)
+		events = s.take(events, msg)
+	}
+	if len(events) == 0 && s.next == s.end {
+		return relay.Batch{}, ErrSpanEnd
+	}
+	return relay.Batch{Events: events, Position: relay.Position(s.next - 1)}, nil
+}
+
+func (s *Span) take(events []relay.Event, msg *jetstream.RawStreamMsg) []relay.Event {
+	decoded, err := decodeRecord(nil, msg.Data)
+	if err != nil {
+		s.Corrupt++
+		return events
+	}
+	for i := range decoded {
+		if s.keep == nil || s.keep(&decoded[i]) {
+			s.Events++
+			events = append(events, decoded[i])
+		}
+	}
+	return events
+}
+
+// read gets the first record at or behind next. nil means that there is none.
+// A replica may lag, and a leader may change, so one answer is not believed.
+func (s *Span) read(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+	for try := 1; ; try++ {
+		msg, err := s.j.stream.GetMsg(ctx, s.next, jetstream.WithGetMsgSubject(s.j.names.eventsSubject))
+		if err == nil {
+			return msg, nil
+		}
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			info, infoErr := s.j.stream.Info(ctx)
+			if try == spanTries || infoErr == nil && (info.State.Msgs == 0 || info.State.FirstSeq >= s.end) {
+				return nil, nil //nolint:nilnil // there is no such record, which is no error
+			}
+		} else if try == spanTries {
+			return nil, fmt.Errorf("read record %d: %w", s.next, err)
+		}
+		if err := pause(ctx, retryPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Ack does nothing: a span has no position to keep.
+func (s *Span) Ack(context.Context, relay.Position) error { return nil }

@@ -1,0 +1,201 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sys/unix"
+
+	"github.com/auditrelay/auditrelay/config"
+)
+
+const (
+	// embeddedPayload is the greatest message of the embedded server.
+	embeddedPayload = 8 << 20
+	// startTimeout bounds the embedded server's start. It reads back all that
+	// it holds, so a large journal after a crash takes its time.
+	startTimeout = 5 * time.Minute
+)
+
+// Conn is the relay's connection to JetStream: to a server of its own in the
+// process, or to an external cluster.
+type Conn struct {
+	// JetStream is safe for concurrent use.
+	JetStream jetstream.JetStream
+	// MaxPayload is the greatest message that the server takes, in bytes.
+	MaxPayload int
+
+	// Mended is what was set right in the embedded server's files before it
+	// first read them.
+	Mended []Mending
+
+	nc       *nats.Conn
+	embedded *embedded // nil when external
+	lock     *os.File  // on the data directory; nil when external
+	dataDir  string    // empty when external
+	marks    *marks    // nil when external
+}
+
+// Connect starts the embedded server on dataDir, or dials cfg.URL where it is
+// set. ctx bounds the connecting only.
+func Connect(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (*Conn, error) {
+	if cfg.URL != "" {
+		return dial(ctx, cfg, log)
+	}
+	return embed(ctx, dataDir, namesFor(cfg.StreamPrefix), log)
+}
+
+func embed(ctx context.Context, dataDir string, names names, log *slog.Logger) (*Conn, error) {
+	dir := filepath.Join(dataDir, "jetstream")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make journal directory: %w", err)
+	}
+	lock, err := lockDir(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{lock: lock, dataDir: dataDir}
+	if c.marks, err = openMarks(dataDir); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	files := &store{dataDir, names, c.marks}
+	server, mended, err := startEmbedded(ctx, files, log)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	c.embedded, c.Mended = server, mended
+	if err := c.open(
+		nats.InProcessServer(server), nats.Name("auditrelay"),
+		// When the server is started anew: see embedded.
+		nats.MaxReconnects(-1), nats.ReconnectWait(retryPause), nats.ReconnectBufSize(-1),
+	); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// lockDir keeps a second process off the directory: two servers on the same
+// files would corrupt them. The kernel frees the lock when the process dies.
+func lockDir(dir string) (*os.File, error) {
+	path := filepath.Join(dir, "lock")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock file: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: another process uses this data directory: %w", path, err), f.Close())
+	}
+	return f, nil
+}
+
+func serverOptions(dir string) *server.Options {
+	return &server.Options{
+		ServerName: "auditrelay",
+		DontListen: true,
+		NoSigs:     true,
+		JetStream:  true,
+		StoreDir:   dir,
+		// Promise 1 rests on this: a publish is acknowledged after its fsync.
+		SyncAlways: true,
+		MaxPayload: embeddedPayload,
+		// The budget is the stream's own. The server's default is a share of
+		// what is free at the start, and refuses to recover on a full disk.
+		JetStreamMaxStore:  math.MaxInt64 / 2,
+		JetStreamMaxMemory: 64 << 20,
+	}
+}
+
+func dial(ctx context.Context, cfg config.Journal, log *slog.Logger) (*Conn, error) {
+	opts := []nats.Option{
+		nats.Name("auditrelay"),
+		nats.MaxReconnects(-1),
+		nats.ReconnectBufSize(-1), // a publish fails while disconnected; ours is retried
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("journal disconnected", "error", err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Debug("journal connection", "error", err) }),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("journal reconnected") }),
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		opts = append(opts, nats.Timeout(time.Until(deadline)))
+	}
+	if cfg.CredentialsFile != "" {
+		opts = append(opts, nats.UserCredentials(cfg.CredentialsFile))
+	}
+	if cfg.TLS != nil {
+		tlsConfig, err := cfg.TLS.ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("journal: %w", err)
+		}
+		opts = append(opts, nats.Secure(tlsConfig))
+	}
+	c := &Conn{}
+	if err := c.open(append(opts, serverURL(cfg.URL))...); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func serverURL(urls string) nats.Option {
+	return func(o *nats.Options) error {
+		o.Servers = strings.Split(urls, ",")
+		return nil
+	}
+}
+
+func (c *Conn) open(opts ...nats.Option) error {
+	nc, err := nats.Connect("", opts...)
+	if err != nil {
+		return fmt.Errorf("connect to the journal's NATS: %w", err)
+	}
+	c.nc, c.MaxPayload = nc, int(nc.MaxPayload())
+	c.JetStream, err = jetstream.New(nc, jetstream.WithPublishAsyncTimeout(attemptTimeout))
+	if err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	return nil
+}
+
+// Err says why nothing can be kept at present: the server is not reached, or
+// the embedded one's disk fails. It is nil while all is well.
+func (c *Conn) Err() error {
+	if err := c.life().ended(); err != nil {
+		return err
+	}
+	if !c.nc.IsConnected() {
+		return errors.New("not connected")
+	}
+	return nil
+}
+
+// life is that of the server; an external one's does not end.
+func (c *Conn) life() *life {
+	if c.embedded == nil {
+		return &life{}
+	}
+	_, life := c.embedded.current()
+	return life
+}
+
+// Close disconnects, and stops an embedded server.
+func (c *Conn) Close() error {
+	if c.nc != nil {
+		c.nc.Close()
+	}
+	if c.embedded != nil {
+		c.embedded.close()
+	}
+	err := c.marks.close()
+	if c.lock != nil {
+		err = errors.Join(err, c.lock.Close())
+	}
+	return err
+}

@@ -1,0 +1,324 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+const (
+	// consumerPrefix marks the consumers that are a sink's position.
+	consumerPrefix = "sink_"
+	// fetchRecords bounds the records that the client buffers for one sink, and
+	// fetchBytes, beside the largest record that there may be, what it asks for
+	// at once, as stored.
+	fetchRecords = 32
+	fetchBytes   = 1 << 20
+	// decodedAhead bounds the records that are decoded before they are asked for.
+	decodedAhead = 4
+	// ackWait is after how long the server offers a record again that is not
+	// acknowledged. A source knows what it has read and passes over it, so this
+	// matters only for a record that got lost on the way.
+	ackWait = 30 * time.Second
+	// idleCheck is how long a source waits before it asks what it may have missed.
+	idleCheck = 2 * time.Second
+	// maxAckPending bounds the records that are read and not acknowledged.
+	maxAckPending = 20_000
+)
+
+// Source reads the journal for one sink. It implements relay.Source.
+//
+// The sink's position is a durable JetStream consumer whose acknowledgement
+// covers all before it. One process at a time may read for a sink: a second
+// would take records away from the first.
+type Source struct {
+	j        *Journal
+	name     string
+	consumer jetstream.Consumer
+	limit    Limit
+
+	decoded chan record // filled by the reading goroutine
+	cancel  context.CancelFunc
+	failed  error // why reading ended; valid once decoded is closed
+
+	last   jetstream.Msg // the newest that was given out: acknowledged by Ack
+	lastAt relay.Position
+	spare  *record // read from decoded, but did not fit into the batch
+
+	acked atomic.Uint64 // the newest position given to Ack
+}
+
+// Limit bounds the batches of a source. A batch holds whole records, so it may
+// exceed them by one record.
+type Limit struct{ Events, Bytes int }
+
+// record is one that was read.
+type record struct {
+	msg    jetstream.Msg
+	seq    uint64
+	size   int // bytes as stored
+	events []relay.Event
+}
+
+// Source opens the position of a sink, at the journal's start where it has
+// none yet, and begins to read. Close it when done.
+func (j *Journal) Source(ctx context.Context, sink string, limit Limit) (*Source, error) {
+	name := consumerPrefix + sink
+	consumer, err := j.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
+		Durable:       name,
+		Description:   "auditrelay: how far sink " + sink + " has come",
+		AckPolicy:     jetstream.AckAllPolicy,
+		AckWait:       ackWait,
+		DeliverPolicy: jetstream.DeliverAllPolicy,
+		MaxAckPending: maxAckPending,
+		MaxDeliver:    -1,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the position of sink %s: %w", sink, err)
+	}
+	s := &Source{j: j, name: name, consumer: consumer, limit: limit, decoded: make(chan record, decodedAhead)}
+	if err := s.checkPosition(ctx); err != nil {
+		return nil, err
+	}
+	start, _, err := s.rewind(ctx)
+	if err != nil {
+		return nil, err
+	}
+	reading, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	go s.read(reading, start.Delivered.Consumer, start.AckFloor.Stream)
+	return s, nil
+}
+
+// rewind makes the server give again all that is not acknowledged, in order.
+// Without it, what an earlier process had read would come again only after
+// ackWait and out of order, and an acknowledgement of what comes before it
+// would cover it too: it would be lost. It returns where that is, and the
+// newest record that there is.
+func (s *Source) rewind(ctx context.Context) (at *jetstream.ConsumerResetResponse, newest uint64, err error) {
+	at, err = s.j.stream.ResetConsumer(ctx, s.name)
+	if err != nil {
+		return nil, 0, fmt.Errorf("rewind to the last acknowledged position of %s: %w", s.name, err)
+	}
+	info, err := s.j.stream.Info(ctx)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the journal's state: %w", err)
+	}
+	return at, info.State.LastSeq, nil
+}
+
+// read fetches and decodes ahead of Next until ctx ends, from behind the
+// record after and the given count of deliveries.
+func (s *Source) read(ctx context.Context, delivered, after uint64) {
+	defer close(s.decoded)
+	s.failed = ErrClosed
+	for {
+		err := s.readFrom(ctx, delivered, &after)
+		if ctx.Err() != nil {
+			return
+		}
+		s.j.log.Warn("reading the journal was interrupted", "consumer", s.name, "error", err)
+		for again := false; !again; {
+			if pause(ctx, retryPause) != nil {
+				return
+			}
+			start, newest, err := s.rewind(ctx)
+			// A server that lost its newest records, which must not be, gives
+			// their numbers to others: those are not to be passed over.
+			if again = err == nil; again {
+				delivered, after = start.Delivered.Consumer, min(after, newest)
+			}
+		}
+	}
+}
+
+// errGap says that a record was given to somebody, but not to us.
+var errGap = errors.New("records were delivered elsewhere")
+
+// readFrom passes on the records behind after, the first of which must be the
+// delivery after the given count: a jump of that count means that a record
+// went elsewhere, and to acknowledge what comes behind it would lose it.
+func (s *Source) readFrom(ctx context.Context, delivered uint64, after *uint64) error {
+	it, err := s.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(fetchRecords, s.j.conn.MaxPayload+fetchBytes))
+	if err != nil {
+		return fmt.Errorf("read records: %w", err)
+	}
+	defer it.Stop()
+	defer context.AfterFunc(ctx, it.Stop)()
+	for {
+		msg, err := s.fetch(ctx, it, delivered)
+		if err != nil {
+			return err
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return fmt.Errorf("read a record's metadata: %w", err)
+		}
+		if delivered++; meta.Sequence.Consumer != delivered {
+			return errGap
+		}
+		if meta.Sequence.Stream <= *after {
+			s.offeredAgain(msg, meta.Sequence.Stream)
+			continue
+		}
+		if err := s.nameSkipped(ctx, *after+1, meta.Sequence.Stream); err != nil {
+			return err
+		}
+		if err := s.pass(ctx, msg, meta.Sequence.Stream); err != nil {
+			return err
+		}
+		*after = meta.Sequence.Stream
+	}
+}
+
+// fetch waits for the next record. While none comes it asks now and then
+// whether one was delivered elsewhere: to a request of an earlier source that
+// still stands with the server, or into a connection that broke.
+func (s *Source) fetch(ctx context.Context, it jetstream.MessagesContext, delivered uint64) (jetstream.Msg, error) {
+	gap := false
+	for {
+		msg, err := it.Next(jetstream.NextMaxWait(idleCheck))
+		switch {
+		case err == nil:
+			return msg, nil
+		case errors.Is(err, jetstream.ErrNoHeartbeat):
+			continue // a reconnect: the iterator asks again
+		case !errors.Is(err, nats.ErrTimeout):
+			return nil, fmt.Errorf("read a record: %w", err)
+		case gap:
+			return nil, errGap // and it did not come meanwhile
+		}
+		info, err := s.consumer.Info(ctx)
+		if err != nil {
+			continue // the server is away; the iterator comes back with it
+		}
+		gap = info.Delivered.Consumer > delivered
+	}
+}
+
+// offeredAgain looks at a record that was read before and not acknowledged in
+// time, as the server sees it. If it is acknowledged here, that got lost.
+func (s *Source) offeredAgain(msg jetstream.Msg, seq uint64) {
+	if seq <= s.acked.Load() {
+		_ = msg.Ack() // if this is lost too, it is offered once more
+	}
+}
+
+// pass decodes a record and hands it to Next.
+func (s *Source) pass(ctx context.Context, msg jetstream.Msg, seq uint64) error {
+	events, err := s.j.decoded.decode(seq, msg.Data())
+	if err != nil {
+		q := Quarantined{Stream: s.j.names.events, From: seq, To: seq, Reason: err.Error()}
+		if err := s.j.setAside(ctx, q, msg.Data()); err != nil {
+			return err
+		}
+	}
+	select {
+	case s.decoded <- record{msg: msg, seq: seq, size: len(msg.Data()), events: events}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Next implements relay.Source.
+func (s *Source) Next(ctx context.Context) (relay.Batch, error) {
+	for {
+		first, err := s.wait(ctx)
+		if err != nil {
+			return relay.Batch{}, err
+		}
+		batch := s.gather(first)
+		if len(batch.Events) > 0 {
+			return batch, nil
+		}
+		// Only records that were set aside: nothing to deliver, but passed.
+		if err := s.Ack(ctx, batch.Position); err != nil {
+			return relay.Batch{}, err
+		}
+	}
+}
+
+func (s *Source) wait(ctx context.Context) (record, error) {
+	if s.spare != nil {
+		r := *s.spare
+		s.spare = nil
+		return r, nil
+	}
+	select {
+	case r, ok := <-s.decoded:
+		if !ok {
+			return record{}, s.failed
+		}
+		return r, nil
+	case <-ctx.Done():
+		return record{}, ctx.Err()
+	}
+}
+
+// gather adds the records that are there already, without waiting for more.
+func (s *Source) gather(first record) relay.Batch {
+	events, bytes := slices.Clip(first.events), first.size // other sources may have them too
+	s.take(first)
+	for {
+		select {
+		case r, ok := <-s.decoded:
+			if !ok {
+				return relay.Batch{Events: events, Position: s.lastAt}
+			}
+			if len(events)+len(r.events) > s.limit.Events || bytes+r.size > s.limit.Bytes {
+				s.spare = &r
+				return relay.Batch{Events: events, Position: s.lastAt}
+			}
+			events, bytes = append(events, r.events...), bytes+r.size
+			s.take(r)
+		default:
+			return relay.Batch{Events: events, Position: s.lastAt}
+		}
+	}
+}
+
+func (s *Source) take(r record) { s.last, s.lastAt = r.msg, relay.Position(r.seq) }
+
+// Ack implements relay.Source. Only the newest batch's position can be
+// acknowledged, which covers all before it. The server writes it to disk in
+// its own time. An acknowledgement that cannot be sent is no failure: the next
+// one covers it, or the server offers the record again.
+func (s *Source) Ack(_ context.Context, p relay.Position) error {
+	if s.last == nil || p != s.lastAt {
+		return fmt.Errorf("acknowledge position %d: the newest batch ends at %d", p, s.lastAt)
+	}
+	s.acked.Store(uint64(p))
+	if err := s.last.Ack(); err != nil {
+		s.j.log.Debug("a position was not recorded yet", "consumer", s.name, "position", p, "error", err)
+	}
+	s.j.conn.marks.raise(s.name, uint64(p))
+	return nil
+}
+
+// Close ends the reading; the position stays.
+func (s *Source) Close() {
+	s.cancel()
+	for range s.decoded { //nolint:revive // drained until the reading goroutine has ended
+	}
+}
+
+// pause waits for d, or returns ctx's error when that ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

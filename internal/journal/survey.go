@@ -1,0 +1,128 @@
+package journal
+
+import (
+	"github.com/auditrelay/auditrelay/internal/blockfile"
+)
+
+// survey is what the block files of one stream hold.
+type survey struct {
+	first, last     uint64 // sequences of messages and of what stands for them
+	messages, bytes uint64
+	blocks          int
+	damages         []Mending
+	damaged         map[string]*damagedBlock // by file, as in damages
+	torn            bool                     // the newest of damages is the end of the newest block
+	gaps            []span                   // positions without a record, between first and last
+}
+
+// span is a run of positions.
+type span struct{ from, to uint64 }
+
+// damagedBlock is a block, and what is left of it without the damage.
+type damagedBlock struct {
+	*blockfile.Block
+	sound      []byte
+	lastDamage int // its offset
+}
+
+// survey reads the stream's blocks, one at a time, and calls each with the messages.
+func (s *store) survey(stream string, each func(f *blockfile.Frame)) (*survey, error) {
+	paths, err := blockfile.List(s.streamDir(stream))
+	if err != nil {
+		return nil, err
+	}
+	v := &survey{blocks: len(paths), damaged: map[string]*damagedBlock{}}
+	for _, path := range paths {
+		b, err := blockfile.Read(stream, path)
+		if err != nil {
+			return nil, err
+		}
+		frames := b.Frames(v.last)
+		v.torn = false
+		for i := range frames {
+			v.add(stream, s.relative(path), b, &frames[i], i == len(frames)-1)
+			if f := &frames[i]; each != nil && f.Kind == blockfile.Message {
+				each(f)
+			}
+		}
+	}
+	return v, nil
+}
+
+// add takes a frame into account.
+func (v *survey) add(stream, file string, b *blockfile.Block, f *blockfile.Frame, final bool) {
+	v.bytes += uint64(f.Size)
+	switch f.Kind {
+	case blockfile.Damaged:
+		v.damages = append(v.damages, Mending{
+			Stream: stream, File: file, Offset: f.Offset, Bytes: f.Size, From: v.last + 1,
+			Problem: "bytes that are no record",
+		})
+		if final {
+			v.torn = true
+		}
+		d := v.damaged[file]
+		if d == nil {
+			d = &damagedBlock{Block: b, sound: append([]byte(nil), b.Bytes[:f.Offset]...)}
+			v.damaged[file] = d
+		}
+		d.lastDamage = f.Offset
+		return
+	case blockfile.Message, blockfile.Erased:
+		v.place(f.Seq)
+		if f.Kind == blockfile.Message {
+			v.messages++
+		}
+	case blockfile.Tombstone:
+		// In a block of its own it says where the stream ends.
+		if v.last < f.Seq {
+			v.place(f.Seq + 1)
+			v.last = f.Seq
+		}
+	}
+	if d := v.damaged[file]; d != nil {
+		d.sound = append(d.sound, b.Bytes[f.Offset:f.Offset+f.Size]...)
+	}
+}
+
+// place moves the end to seq, and gives the damage before it its last position.
+func (v *survey) place(seq uint64) {
+	if seq <= v.last {
+		return
+	}
+	if v.first == 0 {
+		v.first = seq
+	} else if seq > v.last+1 {
+		v.gaps = append(v.gaps, span{v.last + 1, seq - 1})
+	}
+	for i := len(v.damages) - 1; i >= 0 && v.damages[i].To == 0; i-- {
+		v.damages[i].To = seq - 1
+	}
+	v.last = seq
+}
+
+// end is the newest sequence that the server will know of by itself.
+func (v *survey) end(index blockfile.Index) uint64 {
+	if index.Trusted && len(v.damages) == 0 {
+		return max(v.last, index.Last)
+	}
+	return v.last
+}
+
+// damage returns the damaged stretches, where the stream should reach to last.
+func (v *survey) damage(last uint64) []Mending {
+	for i := range v.damages {
+		d := &v.damages[i]
+		if d.To == 0 && last >= d.From {
+			d.To = last
+		}
+		if i == len(v.damages)-1 && v.torn {
+			d.Problem = "the end of the newest block is torn"
+			if last < d.From {
+				d.To = d.From - 1
+				d.Problem += "; as far as is known it was not acknowledged"
+			}
+		}
+	}
+	return v.damages
+}
