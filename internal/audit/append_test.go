@@ -1,0 +1,135 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+)
+
+// lossyServer gives connections that break, when armed, just before they would
+// hand over an acknowledgement of the named stream.
+type lossyServer struct {
+	*server.Server
+	armed  atomic.Int32 // acknowledgements to lose
+	marker []byte
+}
+
+func (s *lossyServer) InProcessConn() (net.Conn, error) {
+	conn, err := s.Server.InProcessConn()
+	return &lossyConn{conn, s}, err
+}
+
+type lossyConn struct {
+	net.Conn
+	server *lossyServer
+}
+
+func (c *lossyConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err == nil && c.server.armed.Load() > 0 && bytes.Contains(p[:n], c.server.marker) {
+		c.server.armed.Add(-1)
+		return 0, errors.Join(io.EOF, c.Close())
+	}
+	return n, err
+}
+
+func startLossy(t *testing.T, stream string) (jetstream.JetStream, *lossyServer) {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
+		DontListen: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, NoSigs: true, NoLog: true,
+	})
+	require.NoError(t, err)
+	s.Start()
+	t.Cleanup(s.WaitForShutdown)
+	t.Cleanup(s.Shutdown)
+	require.True(t, s.ReadyForConnections(10*time.Second))
+	lossy := &lossyServer{Server: s, marker: []byte(`{"stream":"` + stream + `",`)}
+	nc, err := nats.Connect("", nats.InProcessServer(lossy), nats.ReconnectWait(time.Millisecond), nats.MaxReconnects(-1))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	return js, lossy
+}
+
+func TestLostAcknowledgement(t *testing.T) {
+	t.Parallel()
+	js, lossy := startLossy(t, "TEST_AUDIT")
+	trail := openTrail(t, js, testOptions(t))
+	appendEntries(t, trail, 0, 3)
+	lossy.armed.Store(1)
+	index, err := trail.Append(t.Context(), testEntry(3)) // stored, unheard, sent again
+	require.NoError(t, err)
+	require.Zero(t, lossy.armed.Load(), "no acknowledgement was lost")
+	require.EqualValues(t, 3, index)
+	appendEntries(t, trail, 4, 6)
+	requireWhole(t, trail, 6)
+}
+
+// TestLostAcknowledgementAndGivenUp: the caller's context ends before the
+// answer; what it does next must not add the change again.
+func TestLostAcknowledgementAndGivenUp(t *testing.T) {
+	t.Parallel()
+	js, lossy := startLossy(t, "TEST_AUDIT")
+	trail := openTrail(t, js, testOptions(t))
+	lossy.armed.Store(1)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	_, err := trail.AppendIf(ctx, testEntry(0), -1)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = trail.AppendIf(t.Context(), testEntry(0), -1)
+	require.ErrorIs(t, err, ErrConflict)
+	index, err := trail.AppendIf(t.Context(), testEntry(3), 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, index)
+	requireWhole(t, trail, 2)
+}
+
+func TestLostCheckpointAcknowledgement(t *testing.T) {
+	t.Parallel()
+	js, lossy := startLossy(t, "TEST_CHECKPOINTS")
+	trail := openTrail(t, js, testOptions(t))
+	lossy.armed.Store(1)
+	appendEntries(t, trail, 0, 1)
+	waitSigned(t, trail, 1)
+	require.Zero(t, lossy.armed.Load(), "no acknowledgement was lost")
+	appendEntries(t, trail, 1, 2)
+	waitSigned(t, trail, 2)
+	requireWhole(t, trail, 2)
+}
+
+// TestAnotherKeyEndsSigning: two relays that share the streams but not the key.
+func TestAnotherKeyEndsSigning(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	one, other := testOptions(t), testOptions(t)
+	other.SignEvery = time.Hour
+	a, b := openTrail(t, js, one), openTrail(t, js, other)
+	appendEntries(t, a, 0, 2)
+	waitSigned(t, a, 2)
+	_, err := b.Append(t.Context(), testEntry(2))
+	require.NoError(t, err) // it has not looked at the checkpoints yet
+	require.ErrorIs(t, b.Close(t.Context()), ErrDamaged)
+	_, err = Open(t.Context(), js, other)
+	require.ErrorContains(t, err, "check signature")
+}
+
+func TestAppendWithoutServer(t *testing.T) {
+	t.Parallel()
+	js, stop := startServer(t, filepath.Join(t.TempDir(), "store"))
+	trail := openTrail(t, js, testOptions(t))
+	stop()
+	_, err := trail.Append(t.Context(), testEntry(0))
+	require.Error(t, err)
+}

@@ -1,0 +1,128 @@
+package audit
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// maxLeaves bounds the leaf hashes kept with one checkpoint: 350 KB of JSON.
+const maxLeaves = 8192
+
+// keptCheckpoint is one message of the checkpoints' stream.
+type keptCheckpoint struct {
+	// Note is the signed note, verbatim: C2SP tlog-checkpoint.
+	Note string `json:"checkpoint"`
+	// Leaves are the leaf hashes that the tree has more than at the
+	// checkpoint before, joined. The signed root vouches for them, so they
+	// tell which entry was altered, and not only between which checkpoints.
+	Leaves []byte `json:"leaves"`
+	// Edge is the right edge of the tree before Leaves. With it a checkpoint
+	// proves its own entries even where those before it cannot be proven.
+	Edge []byte `json:"edge"`
+}
+
+// checkpoint is a keptCheckpoint whose signature is good.
+type checkpoint struct {
+	seq    uint64 // in the checkpoints' stream
+	size   int64
+	root   tlog.Hash
+	leaves []tlog.Hash // of entries [size-len(leaves), size)
+	edge   []tlog.Hash // of the tree before leaves
+}
+
+// from is the index of the first entry that leaves speaks of.
+func (c *checkpoint) from() int64 { return c.size - int64(len(c.leaves)) }
+
+// alone is the tree that c's own hashes give, and whether its root is signed.
+func (c *checkpoint) alone() (tree, bool) {
+	if len(c.edge) != bits.OnesCount64(uint64(c.from())) {
+		return tree{}, false
+	}
+	t := tree{n: c.from(), edge: c.edge}.grown(c.leaves...)
+	return t, t.root() == c.root
+}
+
+// signCheckpoint gives the signed note of t.
+func signCheckpoint(key keyPair, t tree) ([]byte, error) {
+	root := t.root()
+	text := fmt.Sprintf("%s\n%d\n%s\n", key.Name(), t.n, base64.StdEncoding.EncodeToString(root[:]))
+	signed, err := note.Sign(&note.Note{Text: text}, key)
+	if err != nil {
+		return nil, fmt.Errorf("sign checkpoint: %w", err)
+	}
+	return signed, nil
+}
+
+// openCheckpoint checks the signature of a note, and reads it.
+func openCheckpoint(key keyPair, signed []byte) (checkpoint, error) {
+	n, err := note.Open(signed, note.VerifierList(key.verifier))
+	if err != nil {
+		return checkpoint{}, fmt.Errorf("check signature: %w", err)
+	}
+	lines := strings.SplitN(n.Text, "\n", 4) // further lines are extensions
+	if len(lines) < 4 || lines[0] != key.Name() {
+		return checkpoint{}, fmt.Errorf("checkpoint is not of the origin %q", key.Name())
+	}
+	size, err := strconv.ParseInt(lines[1], 10, 64)
+	if err != nil || size < 0 || strconv.FormatInt(size, 10) != lines[1] {
+		return checkpoint{}, fmt.Errorf("checkpoint has no valid size: %q", lines[1])
+	}
+	c := checkpoint{size: size}
+	root, err := base64.StdEncoding.DecodeString(lines[2])
+	if err != nil || copy(c.root[:], root) != tlog.HashSize || len(root) != tlog.HashSize {
+		return checkpoint{}, fmt.Errorf("checkpoint has no valid root: %q", lines[2])
+	}
+	return c, nil
+}
+
+// encodeKept makes a message of the checkpoints' stream: signed is the note of
+// before with leaves appended.
+func encodeKept(signed []byte, before tree, leaves []tlog.Hash) ([]byte, error) {
+	data, err := json.Marshal(keptCheckpoint{Note: string(signed), Leaves: join(leaves), Edge: join(before.edge)})
+	if err != nil {
+		return nil, fmt.Errorf("encode checkpoint: %w", err)
+	}
+	return data, nil
+}
+
+// decodeKept reads what encodeKept wrote. Hashes that make no sense are left
+// out: they are help for naming, and no part of what is signed.
+func decodeKept(key keyPair, data []byte, seq uint64) (checkpoint, error) {
+	kept := keptCheckpoint{}
+	if err := json.Unmarshal(data, &kept); err != nil {
+		return checkpoint{}, fmt.Errorf("decode checkpoint: %w", err)
+	}
+	c, err := openCheckpoint(key, []byte(kept.Note))
+	if err != nil {
+		return checkpoint{}, err
+	}
+	c.seq = seq
+	if leaves := split(kept.Leaves); int64(len(leaves)) <= c.size {
+		c.leaves, c.edge = leaves, split(kept.Edge)
+	}
+	return c, nil
+}
+
+func join(hashes []tlog.Hash) []byte {
+	joined := make([]byte, 0, len(hashes)*tlog.HashSize)
+	for _, h := range hashes {
+		joined = append(joined, h[:]...)
+	}
+	return joined
+}
+
+// split undoes join; a rest of less than a hash is left out.
+func split(joined []byte) []tlog.Hash {
+	var hashes []tlog.Hash
+	for ; len(joined) >= tlog.HashSize; joined = joined[tlog.HashSize:] {
+		hashes = append(hashes, tlog.Hash(joined[:tlog.HashSize]))
+	}
+	return hashes
+}

@@ -1,0 +1,74 @@
+package audit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Entry is one entry of the trail: something that changed, or was checked.
+type Entry struct {
+	// Type says what happened: "settings.baseline", "settings.changed",
+	// "streaming.changed" and the like. It becomes the CloudEvents type.
+	Type string `json:"type"`
+	// Project and Environment are slugs; Environment is empty for what
+	// concerns a whole project.
+	Project     string `json:"project"`
+	Environment string `json:"environment,omitempty"`
+	// Subject is the resource: "rbac_policy", "event_log_streaming" and the like.
+	Subject string `json:"subject"`
+	// Time is when the entry was made, by the relay's clock.
+	Time time.Time `json:"time"`
+	// Window is when the change happened: after the last look that did not
+	// show it, and no later than the one that did. Nil where it is not known.
+	Window *Window `json:"window,omitempty"`
+	// Before and After are the resource's JSON on either side, secrets
+	// redacted; nil where there is none.
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+	// Detail is what else a reader should know, by Type.
+	Detail json.RawMessage `json:"detail,omitempty"`
+
+	// Index is the entry's place in the trail, from 0. It is set on what is
+	// read, ignored by Append, and no part of the record.
+	Index int64 `json:"-"`
+}
+
+// Window is a span of time, its start not included.
+type Window struct {
+	After time.Time `json:"after"`
+	Until time.Time `json:"until"`
+}
+
+var (
+	// ErrConflict is AppendIf's answer when the resource has a newer entry
+	// than the caller knew of.
+	ErrConflict = errors.New("the resource has a newer entry")
+	// ErrTooLarge marks an entry that does not fit in one record.
+	ErrTooLarge = errors.New("the entry is too large for the trail")
+	// ErrSecret marks an entry that was refused because it holds a secret.
+	ErrSecret = errors.New("the entry holds a secret")
+	// ErrDamaged marks a trail whose entries are not those that were signed.
+	ErrDamaged = errors.New("the trail is damaged")
+)
+
+// check refuses what could not be found again, or must not be kept.
+func (e *Entry) check() error {
+	switch {
+	case e.Type == "":
+		return errors.New("entry has no type")
+	case e.Project == "":
+		return errors.New("entry has no project")
+	case e.Subject == "":
+		return errors.New("entry has no subject")
+	case e.Time.IsZero():
+		return errors.New("entry has no time")
+	}
+	for name, part := range map[string]json.RawMessage{"before": e.Before, "after": e.After, "detail": e.Detail} {
+		if err := checkNoSecret(part); err != nil {
+			return fmt.Errorf("%s of %s: %w", name, e.Subject, err)
+		}
+	}
+	return nil
+}

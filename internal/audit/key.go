@@ -1,0 +1,111 @@
+package audit
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// keyPair signs checkpoints and checks them.
+type keyPair struct {
+	note.Signer
+	verifier note.Verifier
+	public   string
+}
+
+// loadKey reads the signing key. It gives fs.ErrNotExist where there is none.
+func loadKey(file string) (keyPair, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return keyPair{}, fmt.Errorf("read signing key: %w", err)
+	}
+	return parseKey(strings.TrimSpace(string(text)))
+}
+
+func parseKey(text string) (keyPair, error) {
+	signer, err := note.NewSigner(text)
+	if err != nil {
+		return keyPair{}, errors.New("parse signing key: not in the note form PRIVATE+KEY+NAME+HASH+KEY")
+	}
+	public, err := publicKey(text)
+	if err != nil {
+		return keyPair{}, err
+	}
+	verifier, err := note.NewVerifier(public)
+	if err != nil {
+		return keyPair{}, fmt.Errorf("derive public key: %w", err)
+	}
+	return keyPair{signer, verifier, public}, nil
+}
+
+// publicKey gives the verifier key, NAME+HASH+KEY, of a valid signing key.
+func publicKey(text string) (string, error) {
+	parts := strings.SplitN(text, "+", 5) // PRIVATE+KEY+NAME+HASH+KEY; base64 has pluses of its own
+	seed, err := base64.StdEncoding.DecodeString(parts[4])
+	if err != nil || len(seed) != 1+ed25519.SeedSize {
+		return "", errors.New("parse signing key: not an Ed25519 key")
+	}
+	public, _ := ed25519.NewKeyFromSeed(seed[1:]).Public().(ed25519.PublicKey)
+	key, err := note.NewEd25519VerifierKey(parts[2], public)
+	if err != nil {
+		return "", fmt.Errorf("derive public key: %w", err)
+	}
+	return key, nil
+}
+
+// generateKey makes a key named origin and keeps it in file, which must not
+// exist yet. A crash before the rename leaves no key, one behind it a whole
+// one; nothing is signed before this returns.
+func generateKey(file, origin string) (keyPair, error) {
+	text, _, err := note.GenerateKey(rand.Reader, origin)
+	if err != nil {
+		return keyPair{}, fmt.Errorf("generate signing key: %w", err)
+	}
+	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
+		return keyPair{}, fmt.Errorf("keep signing key: %s exists", file)
+	}
+	if err := writeFile(file, []byte(text+"\n")); err != nil {
+		return keyPair{}, fmt.Errorf("keep signing key: %w", err)
+	}
+	return parseKey(text)
+}
+
+// writeFile replaces file by data, whole or not at all, readable by its owner
+// only; when it returns, a power loss does not undo it.
+func writeFile(file string, data []byte) error {
+	dir := filepath.Dir(file)
+	temp, err := os.CreateTemp(dir, filepath.Base(file)+".tmp-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(temp.Name()) }() // gone already where all went well
+	if _, err := temp.Write(data); err != nil {
+		return errors.Join(err, temp.Close())
+	}
+	if err := temp.Sync(); err != nil {
+		return errors.Join(err, temp.Close())
+	}
+	if err := temp.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(temp.Name(), file); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,128 @@
+package audit
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// TestTreeIsTheStandardOne holds the edge against tlog's own stored hashes.
+func TestTreeIsTheStandardOne(t *testing.T) {
+	t.Parallel()
+	var (
+		stored []tlog.Hash
+		grown  tree
+	)
+	reader := tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
+		hashes := make([]tlog.Hash, len(indexes))
+		for i, index := range indexes {
+			hashes[i] = stored[index]
+		}
+		return hashes, nil
+	})
+	for n := range int64(300) {
+		want, err := tlog.TreeHash(n, reader)
+		require.NoError(t, err)
+		require.Equal(t, want, grown.root(), "size %d", n)
+		record := []byte{byte(n), byte(n >> 8)}
+		hashes, err := tlog.StoredHashes(n, record, reader)
+		require.NoError(t, err)
+		stored = append(stored, hashes...)
+		before, root := grown, grown.root()
+		grown = grown.grown(tlog.RecordHash(record))
+		require.Equal(t, root, before.root(), "grown changed what it was called on")
+	}
+}
+
+func TestCanonical(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{"b":1.0,"a":[ 1e2 , -0 ]}`:              `{"a":[100,0],"b":1}`,
+		`9007199254740993`:                        `"9007199254740993"`,
+		`[9007199254740992,0.1,1e21]`:             `[9007199254740992,0.1,1e+21]`,
+		`{"9007199254740993":"9007199254740993"}`: `{"9007199254740993":"9007199254740993"}`,
+		`"a\"9007199254740993"`:                   `"a\"9007199254740993"`,
+		`[1e400,1e-400,0.30000000000000000001]`:   `["1e400","1e-400","0.30000000000000000001"]`,
+		`1e99999999999999999999`:                  `"1e99999999999999999999"`,
+	} {
+		got, err := Canonical([]byte(in))
+		require.NoError(t, err, in)
+		require.Equal(t, want, string(got))
+	}
+	for _, bad := range []string{``, `{`, `{"a":1,"a":1}`, `"\ud800"`, "\"\xff\"", `1e`, `01`, `1 2`, `tru9007199254740993`} {
+		_, err := Canonical([]byte(bad))
+		require.Error(t, err, bad)
+	}
+}
+
+func TestLargeRecordsFitTheTilesLayout(t *testing.T) {
+	t.Parallel()
+	record := make([]byte, maxLeaf+1)
+	require.NotEqual(t, tlog.RecordHash(record), leafHash(record))
+	require.Equal(t, tlog.RecordHash(record[1:]), leafHash(record[1:]))
+}
+
+func FuzzCanonical(f *testing.F) {
+	for _, seed := range []string{`{"a":[1,2.50,"x",null,true]}`, `9007199254740993`, `"\u00e9\ud83d\ude00"`, `[[[[]]]]`, `{"a":-1e-7}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		once, err := Canonical(raw)
+		if err != nil {
+			return
+		}
+		require.True(t, json.Valid(once), "%q", once)
+		twice, err := Canonical(once)
+		require.NoError(t, err)
+		require.Equal(t, string(once), string(twice))
+	})
+}
+
+// FuzzDecodeRecord: whatever stands in a stream, reading it gives an error or
+// an entry, and no panic.
+func FuzzDecodeRecord(f *testing.F) {
+	c, err := newCodec()
+	require.NoError(f, err)
+	record, err := encodeRecord(testEntry(1))
+	require.NoError(f, err)
+	f.Add(record, false)
+	f.Add(c.enc.EncodeAll(record, nil), true)
+	f.Add([]byte(`{"window":{}}`), false)
+	f.Fuzz(func(t *testing.T, data []byte, compressed bool) {
+		header := nats.Header{}
+		if compressed {
+			header.Set(encodingHeader, encodingZstd)
+		}
+		got, err := c.unpack(header, data)
+		if err != nil {
+			return
+		}
+		if e, err := decodeRecord(got, 7); err == nil {
+			require.EqualValues(t, 7, e.Index)
+		}
+	})
+}
+
+// FuzzDecodeKept: only what the key has signed is taken for a checkpoint.
+func FuzzDecodeKept(f *testing.F) {
+	key, err := generateKey(f.TempDir()+"/key", "example.com/trail")
+	require.NoError(f, err)
+	signedTree := tree{}.grown(tlog.Hash{1}, tlog.Hash{2})
+	text, err := signCheckpoint(key, signedTree)
+	require.NoError(f, err)
+	data, err := encodeKept(text, tree{}, []tlog.Hash{{1}, {2}})
+	require.NoError(f, err)
+	f.Add(data)
+	f.Add([]byte(`{"checkpoint":"example.com/trail\n1\n\n\n— x"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := decodeKept(key, data, 1)
+		if err == nil {
+			require.EqualValues(t, 2, c.size)
+			require.Equal(t, signedTree.root(), c.root)
+			c.alone()
+		}
+	})
+}

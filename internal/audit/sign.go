@@ -1,0 +1,131 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// signLoop signs a checkpoint when the tree has grown, and then not again for
+// the time of every. It ends with ctx.
+func (t *Trail) signLoop(ctx context.Context, every time.Duration) {
+	defer close(t.done)
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.grew:
+		}
+		err := t.sign(ctx)
+		if err != nil && ctx.Err() == nil && !failing {
+			t.log.Error("signing the audit trail failed; it is tried again", "error", err)
+		}
+		if failing && err == nil {
+			t.log.Info("the audit trail is signed again")
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(every):
+		}
+	}
+}
+
+// sign signs the tree as it is, where it is larger than the newest checkpoint.
+func (t *Trail) sign(ctx context.Context) error {
+	if err := t.lock(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
+	for silent := 0; t.signed.n < t.tree.n; {
+		if t.broken != nil {
+			return t.broken
+		}
+		before := t.signed.n
+		err := t.signNext(ctx)
+		if err != nil {
+			silent++
+		}
+		if t.signed.n == before && (silent == publishAttempts || ctx.Err() != nil) {
+			t.grown() // so that the loop tries again
+			return fmt.Errorf("keep checkpoint: %w", err)
+		}
+	}
+	return nil
+}
+
+// signNext signs and keeps one checkpoint. It is kept behind the newest one
+// that is known, or refused; then what came between is read and adopted. A
+// crash before it is kept leaves the entries unsigned until the next start; one
+// behind it leaves an older pin, which the kept history still contains.
+func (t *Trail) signNext(ctx context.Context) error {
+	leaves := t.pending[:min(len(t.pending), maxLeaves)]
+	next := t.signed.grown(leaves...)
+	text, err := signCheckpoint(t.key, next)
+	if err != nil {
+		return err
+	}
+	data, err := encodeKept(text, t.signed, leaves)
+	if err != nil {
+		return err
+	}
+	msg := nats.NewMsg(t.checkpointSubject())
+	msg.Data = data
+	ack, err := t.send(ctx, msg, nuid.Next(), t.keptSeq)
+	if isWrongSequence(err) {
+		return t.adopt(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("publish checkpoint: %w", err)
+	}
+	t.signedUpTo(next, ack.Sequence)
+	if err := writeFile(t.pinFile, text); err != nil {
+		return fmt.Errorf("keep newest checkpoint beside the key: %w", err)
+	}
+	return nil
+}
+
+// signedUpTo makes next the newest checkpoint's tree.
+func (t *Trail) signedUpTo(next tree, seq uint64) {
+	t.pending = t.pending[next.n-t.signed.n:]
+	t.signed, t.keptSeq = next, seq
+	t.metrics.checkpoints.Inc()
+	t.metrics.signed.Set(float64(next.n))
+}
+
+// adopt takes up the checkpoints that were kept since: by another relay, or by
+// this one where the acknowledgement was lost. One that contradicts the
+// entries, or has another key, ends all signing and appending.
+func (t *Trail) adopt(ctx context.Context) error {
+	for {
+		msg, err := t.checkpoints.GetMsg(ctx, t.keptSeq+1)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read checkpoint: %w", err)
+		}
+		c, err := decodeKept(t.key, msg.Data, msg.Sequence)
+		if err != nil {
+			t.broken = fmt.Errorf("%w: checkpoint %d: %w", ErrDamaged, msg.Sequence, err)
+			return t.broken
+		}
+		if c.size > t.tree.n {
+			if _, err := t.catchUp(ctx, nil); err != nil {
+				return err
+			}
+		}
+		if c.size > t.tree.n || c.size < t.signed.n || t.signed.grown(t.pending[:c.size-t.signed.n]...).root() != c.root {
+			t.broken = fmt.Errorf("%w: checkpoint %d, of size %d, is of other entries", ErrDamaged, c.seq, c.size)
+			return t.broken
+		}
+		t.signedUpTo(t.signed.grown(t.pending[:c.size-t.signed.n]...), c.seq)
+	}
+}

@@ -1,0 +1,337 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/note"
+)
+
+// startServer runs a server on dir, and returns how to stop it early.
+func startServer(t *testing.T, dir string) (jetstream.JetStream, func()) {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
+		DontListen: true, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true, NoLog: true,
+	})
+	require.NoError(t, err)
+	s.Start()
+	require.True(t, s.ReadyForConnections(10*time.Second))
+	nc, err := nats.Connect("", nats.InProcessServer(s))
+	require.NoError(t, err)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	stop := sync.OnceFunc(func() {
+		nc.Close()
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	t.Cleanup(stop)
+	return js, stop
+}
+
+func testOptions(t *testing.T) Options {
+	t.Helper()
+	return Options{
+		StreamPrefix: "TEST", Origin: "example.com/trail", SignEvery: time.Millisecond,
+		KeyFile: filepath.Join(t.TempDir(), "audit.key"),
+	}
+}
+
+func openTrail(t *testing.T, js jetstream.JetStream, o Options) *Trail {
+	t.Helper()
+	trail, err := Open(t.Context(), js, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = trail.Close(context.WithoutCancel(t.Context())) })
+	return trail
+}
+
+var testTime = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+
+// testEntry is entry i: of one of three resources, each unlike the others.
+func testEntry(i int) Entry {
+	return Entry{
+		Type: "settings.changed", Project: "acme", Environment: "live",
+		Subject: fmt.Sprintf("resource.%d", i%3), Time: testTime.Add(time.Duration(i) * time.Second),
+		After: json.RawMessage(fmt.Sprintf(`{"value":%d}`, i)),
+	}
+}
+
+func appendEntries(t *testing.T, trail *Trail, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		index, err := trail.Append(t.Context(), testEntry(i))
+		require.NoError(t, err)
+		require.EqualValues(t, i, index)
+	}
+}
+
+// waitSigned waits until a checkpoint covers n entries.
+func waitSigned(t *testing.T, trail *Trail, n int64) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		require.NoError(t, trail.lock(t.Context()))
+		defer trail.unlock()
+		return trail.signed.n >= n
+	}, 10*time.Second, time.Millisecond)
+}
+
+func requireWhole(t *testing.T, trail *Trail, entries int64) {
+	t.Helper()
+	report, err := trail.Verify(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, report.Err())
+	require.Equal(t, entries, report.Entries)
+}
+
+func TestAppendAndRead(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	trail := openTrail(t, js, testOptions(t))
+
+	_, found, err := trail.Last(t.Context(), "acme", "live", "resource.0")
+	require.NoError(t, err)
+	require.False(t, found)
+	appendEntries(t, trail, 0, 10)
+	require.EqualValues(t, 10, trail.Size())
+
+	last, found, err := trail.Last(t.Context(), "acme", "live", "resource.1")
+	require.NoError(t, err)
+	require.True(t, found)
+	want := testEntry(7)
+	want.Index = 7
+	require.Equal(t, want, last)
+
+	entries, err := trail.Read(t.Context(), 8, 100)
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	require.EqualValues(t, 8, entries[0].Index)
+	none, err := trail.Read(t.Context(), 10, 100)
+	require.NoError(t, err)
+	require.Empty(t, none)
+	requireWhole(t, trail, 10)
+}
+
+func TestResourcesDoNotMix(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	trail := openTrail(t, js, testOptions(t))
+	names := [][3]string{
+		{"a", "", "s"},
+		{"a", "%", "s"},
+		{"a", "-", "s"},
+		{"a.b", "c", "s"},
+		{"a", "b.c", "s"},
+		{"*", ">", "s"},
+		{"ä b", "\t", "s"},
+		{"a", "b", "c s"},
+	}
+	for i, n := range names {
+		e := testEntry(i)
+		e.Project, e.Environment, e.Subject = n[0], n[1], n[2]
+		_, err := trail.Append(t.Context(), e)
+		require.NoError(t, err)
+	}
+	for i, n := range names {
+		e, found, err := trail.Last(t.Context(), n[0], n[1], n[2])
+		require.NoError(t, err)
+		require.True(t, found)
+		assert.EqualValues(t, i, e.Index, "%q", n)
+	}
+}
+
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	dir, o := t.TempDir(), testOptions(t)
+	for round := range 4 {
+		js, stop := startServer(t, dir)
+		trail, err := Open(t.Context(), js, o)
+		require.NoError(t, err)
+		require.EqualValues(t, round*5, trail.Size())
+		appendEntries(t, trail, round*5, round*5+5)
+		if round%2 == 0 { // else as after a crash: what is not signed yet stays so
+			require.NoError(t, trail.Close(t.Context()))
+		} else {
+			trail.stop()
+			<-trail.done
+		}
+		stop()
+	}
+	js, _ := startServer(t, dir)
+	trail := openTrail(t, js, o)
+	requireWhole(t, trail, 20)
+	info, err := os.Stat(o.KeyFile)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+}
+
+func TestConcurrentAppends(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o := testOptions(t)
+	trails := []*Trail{openTrail(t, js, o), openTrail(t, js, o)} // two relays, one trail
+	const each = 25
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		seen = map[int64]bool{}
+	)
+	for w := range 4 {
+		wg.Go(func() {
+			for i := range each {
+				index, err := trails[w%2].Append(t.Context(), testEntry(w*each+i))
+				assert.NoError(t, err)
+				mu.Lock()
+				assert.False(t, seen[index], "index %d twice", index)
+				seen[index] = true
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	for _, trail := range trails {
+		requireWhole(t, trail, 4*each)
+		require.NoError(t, trail.Close(t.Context()))
+	}
+	// Both have signed: the histories must be one.
+	report, err := trails[0].Verify(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, report.Err())
+	require.EqualValues(t, 4*each, report.Signed)
+}
+
+func TestAppendIf(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o := testOptions(t)
+	one, other := openTrail(t, js, o), openTrail(t, js, o)
+	ctx := t.Context()
+
+	_, err := one.AppendIf(ctx, testEntry(0), 5)
+	require.ErrorIs(t, err, ErrConflict)
+	index, err := one.AppendIf(ctx, testEntry(0), -1)
+	require.NoError(t, err)
+	require.EqualValues(t, 0, index)
+	_, err = other.AppendIf(ctx, testEntry(3), -1) // it has not seen entry 0 yet
+	require.ErrorIs(t, err, ErrConflict)
+	index, err = other.AppendIf(ctx, testEntry(1), -1) // another resource
+	require.NoError(t, err)
+	require.EqualValues(t, 1, index)
+	index, err = one.AppendIf(ctx, testEntry(3), 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, index)
+	_, err = other.AppendIf(ctx, testEntry(3), 0)
+	require.ErrorIs(t, err, ErrConflict)
+	requireWhole(t, one, 3)
+}
+
+func TestCheckpointsAreSignedNotes(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o := testOptions(t)
+	trail := openTrail(t, js, o)
+	appendEntries(t, trail, 0, 7)
+	require.NoError(t, trail.Close(t.Context()))
+
+	pinned, err := os.ReadFile(trail.pinFile)
+	require.NoError(t, err)
+	verifier, err := note.NewVerifier(trail.PublicKey())
+	require.NoError(t, err)
+	n, err := note.Open(pinned, note.VerifierList(verifier))
+	require.NoError(t, err)
+	root := trail.tree.root()
+	require.Equal(t, fmt.Sprintf("example.com/trail\n7\n%s\n", root), n.Text)
+}
+
+func TestKeyGone(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o := testOptions(t)
+	trail := openTrail(t, js, o)
+	appendEntries(t, trail, 0, 1)
+	require.NoError(t, trail.Close(t.Context()))
+	require.NoError(t, os.Remove(o.KeyFile))
+	_, err := Open(t.Context(), js, o)
+	require.ErrorContains(t, err, "its key is gone")
+	require.NoFileExists(t, o.KeyFile)
+}
+
+func TestStreamThatForgetsIsRefused(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "TEST_AUDIT", Subjects: []string{"TEST.audit.>"}, MaxMsgs: 10})
+	require.NoError(t, err)
+	_, err = Open(t.Context(), js, testOptions(t))
+	require.ErrorContains(t, err, "not append-only")
+}
+
+func TestRefusedEntries(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	trail := openTrail(t, js, testOptions(t))
+	secretEntry := func(raw string) Entry {
+		e := testEntry(0)
+		e.After = json.RawMessage(raw)
+		return e
+	}
+	for name, tc := range map[string]struct {
+		entry Entry
+		want  error
+	}{
+		"api_key":  {secretEntry(`{"a":[{"api_key":"hunter22"}]}`), ErrSecret},
+		"password": {secretEntry(`{"password":"hunter22"}`), ErrSecret},
+		"escaped":  {secretEntry(`{"sec\u0072et":"hunter22"}`), ErrSecret},
+		"redacted": {secretEntry(`{"secret":"[redacted]","password_strength_config":"x","password":{"min":8},"kind":"RESET_PASSWORD"}`), nil},
+	} {
+		_, err := trail.Append(t.Context(), tc.entry)
+		if tc.want == nil {
+			require.NoError(t, err, name)
+			continue
+		}
+		require.ErrorIs(t, err, tc.want, name)
+		require.NotContains(t, err.Error(), "hunter22", name)
+	}
+	for _, e := range []Entry{{}, {Type: "x"}, {Type: "x", Project: "p", Subject: "s"}} {
+		_, err := trail.Append(t.Context(), e)
+		require.Error(t, err)
+	}
+	require.EqualValues(t, 1, trail.Size())
+}
+
+func TestLargeEntries(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir()) // max_payload 1 MiB
+	trail := openTrail(t, js, testOptions(t))
+	html := make([]byte, 3<<20)
+	for i := range html {
+		html[i] = "<p>style</p>"[i%12]
+	}
+	e := testEntry(0)
+	e.After, _ = json.Marshal(map[string]string{"html_content": string(html)})
+	_, err := trail.Append(t.Context(), e)
+	require.NoError(t, err)
+	last, _, err := trail.Last(t.Context(), e.Project, e.Environment, e.Subject)
+	require.NoError(t, err)
+	require.JSONEq(t, string(e.After), string(last.After))
+
+	x := uint64(1)
+	for i := range html { // what no compressor makes smaller
+		x = x*6364136223846793005 + 1442695040888963407
+		html[i] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"[x>>58]
+	}
+	e.After, _ = json.Marshal(map[string]string{"html_content": string(html)})
+	_, err = trail.Append(t.Context(), e)
+	require.ErrorIs(t, err, ErrTooLarge)
+	require.ErrorContains(t, err, "resource.0 of acme/live")
+	requireWhole(t, trail, 1)
+}
