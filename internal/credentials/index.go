@@ -1,0 +1,101 @@
+package credentials
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config"
+)
+
+// index finds an environment by its credential. It is immutable once it is
+// published.
+//
+// The name and the secret are looked up as one: the map's key is a hash of
+// both. So an unknown name and a wrong password are the same miss, and no
+// branch or comparison depends on how much of a guess was right: a guess that
+// differs in one character has an unrelated key. The hash is keyed with bytes
+// that are drawn at each start, so that what the map's own comparisons take
+// says nothing about a key that someone computed beforehand.
+type index struct {
+	key    digest
+	grants map[digest]grant
+}
+
+// grant says what a credential is good for, and until when (zero: for good).
+type grant struct {
+	environment Environment
+	until       time.Time
+}
+
+// The kinds keep a Datadog key from being taken for a Basic credential.
+const (
+	kindBasic  = 'b'
+	kindAPIKey = 'k'
+)
+
+func newIndex() *index {
+	ix := &index{grants: map[digest]grant{}}
+	_, _ = rand.Read(ix.key[:]) // never fails, see crypto/rand
+	return ix
+}
+
+// id is the map's key. It allocates nothing.
+func (ix *index) id(kind byte, name, password digest) digest {
+	var b [1 + 3*sha256.Size]byte
+	b[0] = kind
+	copy(b[1:], ix.key[:])
+	copy(b[1+sha256.Size:], name[:])
+	copy(b[1+2*sha256.Size:], password[:])
+	return sha256.Sum256(b[:])
+}
+
+// find looks a credential up at a moment.
+func (ix *index) find(id digest, now time.Time) (Environment, bool) {
+	g, ok := ix.grants[id]
+	if !ok || !g.until.IsZero() && !now.Before(g.until) {
+		return Environment{}, false
+	}
+	return g.environment, true
+}
+
+// addStatic takes the credentials of the config. One that stands for two
+// environments is refused: the events would be taken for the wrong one's.
+func (ix *index) addStatic(environments []config.Environment) error {
+	for _, e := range environments {
+		env := Environment{e.Project, e.Environment}
+		for i, c := range e.Credentials {
+			id := ix.staticID(c)
+			if other, taken := ix.grants[id]; taken && other.environment != env {
+				return fmt.Errorf("credential %d of %s is one of %s too", i+1, env, other.environment)
+			}
+			ix.grants[id] = grant{environment: env}
+		}
+	}
+	return nil
+}
+
+func (ix *index) staticID(c config.Credential) digest {
+	if !c.APIKey.Empty() {
+		return ix.id(kindAPIKey, digest{}, sum(c.APIKey.Reveal()))
+	}
+	return ix.id(kindBasic, sum(c.Username), sum(c.Password.Reveal()))
+}
+
+// addRecord takes an environment's generated credentials.
+func (ix *index) addRecord(env Environment, r *record) {
+	name := sum(env.Username())
+	for h := range r.all {
+		ix.grants[ix.id(kindBasic, name, h.Hash)] = grant{env, h.Until}
+	}
+}
+
+// sum hashes a text without copying it to the heap, if it is not overlong.
+func sum(text string) digest {
+	var b [128]byte
+	if len(text) > len(b) {
+		return sha256.Sum256([]byte(text))
+	}
+	return sha256.Sum256(b[:copy(b[:], text)])
+}

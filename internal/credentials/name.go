@@ -1,0 +1,37 @@
+package credentials
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// Environment is what a credential stands for.
+type Environment struct{ Project, Environment string }
+
+// Username is the name that the environment's generated credential has: its
+// slugs, readable, and a hash of both, so that no two environments share one
+// ("a.b"/"c" and "a"/"b.c", or slugs that differ behind the cut). It is the
+// same at every start, and holds letters, digits, "-", "_" and ".", which are
+// safe in Basic auth (no colon), in a NATS key and in a log.
+func (e Environment) Username() string {
+	// Quoted, so that moving a character between the slugs is another input.
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", e.Project, e.Environment))
+	return readable(e.Project) + "." + readable(e.Environment) + "." + hex.EncodeToString(sum[:6])
+}
+
+func (e Environment) String() string { return e.Project + "/" + e.Environment }
+
+// readable keeps what is harmless of a slug, up to 40 bytes.
+func readable(slug string) string {
+	keep := func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
+			return r
+		}
+		return '_'
+	}
+	name := strings.Map(keep, slug)
+	return name[:min(len(name), 40)]
+}

@@ -1,0 +1,128 @@
+package credentials
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// record is what the bucket keeps of one environment, as JSON.
+type record struct {
+	Version     int     `json:"version"`
+	Environment string  `json:"environment"`
+	Project     string  `json:"project"`
+	Current     *hashed `json:"current,omitempty"`
+	Pending     *hashed `json:"pending,omitempty"`
+	// Replaced ones have Until set; the newest is first.
+	Replaced []hashed `json:"replaced,omitempty"`
+}
+
+const (
+	recordVersion = 1
+	// maxReplaced bounds a record, whatever goes wrong with rotations.
+	maxReplaced = 16
+)
+
+// hashed is a generated password that was handed out once.
+//
+// The hash is a plain SHA-256, which is right for these passwords and would
+// be wrong for a person's: each has 256 random bits, so that there is nothing
+// to guess, and a slow hash would only make every push cost milliseconds.
+type hashed struct {
+	Hash     digest    `json:"hash"`
+	LastFour string    `json:"last_four"`
+	Created  time.Time `json:"created"`
+	Until    time.Time `json:"until,omitzero"` // accepted before then; zero: for good
+}
+
+// digest is a SHA-256, in hex where it is encoded.
+type digest [sha256.Size]byte
+
+// MarshalText implements encoding.TextMarshaler.
+func (d digest) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, d[:]), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *digest) UnmarshalText(b []byte) error {
+	if len(b) != hex.EncodedLen(len(d)) {
+		return errors.New("a hash has the wrong length")
+	}
+	_, err := hex.Decode(d[:], b)
+	return err
+}
+
+// decodeRecord reads what the bucket has under the key of env.
+func decodeRecord(value []byte) (record, error) {
+	var r record
+	if err := json.Unmarshal(value, &r); err != nil {
+		return record{}, fmt.Errorf("decode a credential record: %w", err)
+	}
+	if r.Version != recordVersion {
+		return record{}, fmt.Errorf("decode a credential record: version %d is not known", r.Version)
+	}
+	return r, nil
+}
+
+// all yields every password of the record that may still be accepted.
+func (r *record) all(yield func(hashed) bool) {
+	if r.Current != nil && !yield(*r.Current) || r.Pending != nil && !yield(*r.Pending) {
+		return
+	}
+	for _, h := range r.Replaced {
+		if !yield(h) {
+			return
+		}
+	}
+}
+
+// knows reports whether a password of the record shows as lastFour.
+func (r *record) knows(lastFour string) bool {
+	for h := range r.all {
+		if h.LastFour == lastFour {
+			return true
+		}
+	}
+	return false
+}
+
+// retire keeps h accepted until then, and no longer.
+func (r *record) retire(h *hashed, until time.Time) {
+	if h == nil {
+		return
+	}
+	old := *h
+	old.Until = until
+	r.Replaced = slices.Insert(slices.Clone(r.Replaced), 0, old)
+}
+
+// prune forgets what has expired.
+func (r *record) prune(now time.Time) {
+	r.Replaced = slices.DeleteFunc(slices.Clone(r.Replaced), func(h hashed) bool { return !now.Before(h.Until) })
+	r.Replaced = r.Replaced[:min(len(r.Replaced), maxReplaced)]
+}
+
+// promote makes the password that shows as lastFour the current one, and
+// reports whether there is such a one.
+func (r *record) promote(lastFour string, until time.Time) bool {
+	switch {
+	case r.Current != nil && r.Current.LastFour == lastFour:
+		return true
+	case r.Pending != nil && r.Pending.LastFour == lastFour:
+		r.retire(r.Current, until)
+		r.Current, r.Pending = r.Pending, nil
+		return true
+	}
+	i := slices.IndexFunc(r.Replaced, func(h hashed) bool { return h.LastFour == lastFour })
+	if i < 0 {
+		return false
+	}
+	back := r.Replaced[i]
+	back.Until = time.Time{}
+	r.Replaced = slices.Delete(slices.Clone(r.Replaced), i, i+1)
+	r.retire(r.Current, until)
+	r.Current = &back
+	return true
+}

@@ -1,0 +1,336 @@
+package credentials
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+var (
+	live = Environment{"shop", "live"}
+	test = Environment{"shop", "test"}
+)
+
+// connect starts a server of the test's own.
+func connect(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir()})
+	require.NoError(t, err)
+	srv.Start()
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	require.True(t, srv.ReadyForConnections(10*time.Second))
+	nc, err := nats.Connect("", nats.InProcessServer(srv))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	return js
+}
+
+func open(t *testing.T, js jetstream.JetStream, change ...func(*Options)) *Store {
+	t.Helper()
+	o := Options{Environments: []config.Environment{
+		{Project: live.Project, Environment: live.Environment},
+		{Project: test.Project, Environment: test.Environment},
+	}}
+	for _, c := range change {
+		c(&o)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	s, err := Open(ctx, js, o)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func accepts(s *Store, i Issued) bool {
+	env, ok := s.Basic(i.Username, i.Password.Reveal())
+	return ok && env == live
+}
+
+func state(t *testing.T, s *Store) State {
+	t.Helper()
+	st, err := s.State(live)
+	require.NoError(t, err)
+	return st
+}
+
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := open(t, connect(t))
+	assert.Equal(t, State{Username: live.Username()}, state(t, s))
+
+	first, err := s.Prepare(ctx, live)
+	require.NoError(t, err)
+	assert.True(t, accepts(s, first), "a push may come before the mark")
+	assert.Equal(t, first.LastFour, state(t, s).Pending)
+	assert.True(t, strings.HasSuffix(first.Password.Reveal(), first.LastFour))
+	assert.Len(t, first.Password.Reveal(), 43)
+
+	require.NoError(t, s.Promote(ctx, live, first.LastFour))
+	require.NoError(t, s.Promote(ctx, live, first.LastFour), "twice is no harm")
+	assert.Equal(t, State{Username: live.Username(), Current: first.LastFour}, state(t, s))
+
+	second, err := s.Prepare(ctx, live)
+	require.NoError(t, err)
+	assert.True(t, accepts(s, first) && accepts(s, second))
+	require.NoError(t, s.Promote(ctx, live, second.LastFour))
+	assert.True(t, accepts(s, first), "the overlap")
+	assert.Equal(t, State{Username: live.Username(), Current: second.LastFour, Replaced: []string{first.LastFour}}, state(t, s))
+
+	require.NoError(t, s.Promote(ctx, live, first.LastFour), "the API may show the replaced one after all")
+	assert.Equal(t, first.LastFour, state(t, s).Current)
+	assert.Equal(t, []string{second.LastFour}, state(t, s).Replaced)
+	require.ErrorIs(t, s.Promote(ctx, live, "????"), ErrUnknown)
+}
+
+func TestPreparingAgainKeepsWhatMayHaveReachedTheAPI(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := open(t, connect(t))
+	lost, err := s.Prepare(ctx, live)
+	require.NoError(t, err)
+	next, err := s.Prepare(ctx, live)
+	require.NoError(t, err)
+	assert.True(t, accepts(s, lost) && accepts(s, next))
+	require.NoError(t, s.Promote(ctx, live, lost.LastFour))
+	assert.Equal(t, next.LastFour, state(t, s).Pending)
+
+	require.NoError(t, s.Drop(ctx, live, "????"))
+	assert.Equal(t, next.LastFour, state(t, s).Pending, "that was another")
+	require.NoError(t, s.Drop(ctx, live, next.LastFour))
+	assert.Empty(t, state(t, s).Pending)
+	assert.True(t, accepts(s, next), "its PUT may be on its way")
+}
+
+func TestExpiryGoesByTheClock(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := open(t, connect(t), func(o *Options) { o.Overlap = 150 * time.Millisecond })
+	first, err := s.Prepare(ctx, live)
+	require.NoError(t, err)
+	require.NoError(t, s.Promote(ctx, live, first.LastFour))
+	second, err := s.Prepare(ctx, live)
+	require.NoError(t, err)
+	require.NoError(t, s.Promote(ctx, live, second.LastFour))
+	require.Eventually(t, func() bool { return !accepts(s, first) }, 5*time.Second, 5*time.Millisecond)
+	assert.True(t, accepts(s, second))
+	assert.Empty(t, state(t, s).Replaced)
+	require.ErrorIs(t, s.Promote(ctx, live, first.LastFour), ErrUnknown, "an expired one does not come back")
+	require.NoError(t, s.Drop(ctx, live, ""))
+	third, err := s.Prepare(ctx, live)
+	require.NoError(t, err)
+	require.NotEqual(t, second.LastFour, third.LastFour)
+	r, err := s.known(live)
+	require.NoError(t, err)
+	assert.Empty(t, r.Replaced, "pruned")
+}
+
+func TestOnlyHashesAreKept(t *testing.T) {
+	t.Parallel()
+	js := connect(t)
+	s := open(t, js)
+	issued, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	kv, err := js.KeyValue(t.Context(), "AUDITRELAY_credentials")
+	require.NoError(t, err)
+	entry, err := kv.Get(t.Context(), live.Username())
+	require.NoError(t, err)
+	assert.NotContains(t, string(entry.Value()), issued.Password.Reveal()[:38])
+	assert.NotContains(t, fmt.Sprintf("%v %+v %#v", issued, issued, issued), issued.Password.Reveal())
+}
+
+func TestRestartAndNeighbours(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	js := connect(t)
+	a := open(t, js)
+	before, err := a.Prepare(ctx, live)
+	require.NoError(t, err)
+
+	b := open(t, js)
+	assert.True(t, accepts(b, before), "known when Open returns")
+	after, err := a.Prepare(ctx, live)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return accepts(b, after) }, 5*time.Second, time.Millisecond)
+
+	other := open(t, js, func(o *Options) { o.Environments = o.Environments[1:] })
+	assert.False(t, accepts(other, after), "an environment taken out of the config is refused")
+	_, err = other.Prepare(ctx, live)
+	require.ErrorIs(t, err, ErrNotConfigured)
+}
+
+func TestConcurrentRelaysLoseNothing(t *testing.T) {
+	t.Parallel()
+	js := connect(t)
+	stores := []*Store{open(t, js), open(t, js), open(t, js)}
+	issued := make([]Issued, 9)
+	var wg sync.WaitGroup
+	for i := range issued {
+		wg.Go(func() {
+			var err error
+			issued[i], err = stores[i%3].Prepare(t.Context(), live)
+			assert.NoError(t, err)
+		})
+	}
+	wg.Wait()
+	for _, s := range stores {
+		for _, i := range issued {
+			require.Eventually(t, func() bool { return accepts(s, i) }, 5*time.Second, time.Millisecond)
+		}
+	}
+}
+
+func TestAnOlderRevisionChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := open(t, connect(t))
+	_, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	older, err := s.known(live)
+	require.NoError(t, err)
+	newest, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	s.apply(live.Username(), older) // the watch is behind our own update
+	assert.True(t, accepts(s, newest))
+}
+
+func TestDamagedRecordIsWrittenOver(t *testing.T) {
+	t.Parallel()
+	js := connect(t)
+	s := open(t, js)
+	kv, err := js.KeyValue(t.Context(), "AUDITRELAY_credentials")
+	require.NoError(t, err)
+	_, err = kv.Put(t.Context(), live.Username(), []byte("{"))
+	require.NoError(t, err)
+	issued, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	assert.True(t, accepts(s, issued))
+	assert.True(t, accepts(open(t, js), issued))
+}
+
+func TestStaticCredentials(t *testing.T) {
+	t.Parallel()
+	s := open(t, connect(t), func(o *Options) {
+		o.Environments[0].Credentials = []config.Credential{
+			{Username: "u", Password: secret.New("p")}, {APIKey: secret.New("k")}, {Username: "u", Password: secret.New("p2")},
+		}
+		o.Environments[1].Credentials = []config.Credential{{Username: "u2", Password: secret.New("p")}}
+	})
+	for _, tc := range []struct {
+		user, password string
+		want           Environment
+	}{
+		{"u", "p", live},
+		{"u", "p2", live},
+		{"u2", "p", test},
+		{"u", "p3", Environment{}},
+		{"u", "", Environment{}},
+		{"", "", Environment{}},
+		{"", "k", Environment{}},
+		{"up", "", Environment{}},
+		{strings.Repeat("u", 1000), strings.Repeat("p", 1000), Environment{}},
+	} {
+		env, ok := s.Basic(tc.user, tc.password)
+		assert.Equal(t, tc.want, env, "%q %q", tc.user, tc.password)
+		assert.Equal(t, tc.want != Environment{}, ok)
+	}
+	env, ok := s.APIKey("k")
+	assert.True(t, ok && env == live)
+	for _, key := range []string{"", "p", "k "} {
+		_, ok = s.APIKey(key)
+		assert.False(t, ok, "%q", key)
+	}
+}
+
+func TestStaticCredentialOfTwoEnvironmentsIsRefused(t *testing.T) {
+	t.Parallel()
+	same := []config.Credential{{APIKey: secret.New("shared-key-0123")}}
+	_, err := Open(t.Context(), nil, Options{Environments: []config.Environment{
+		{Project: "a", Environment: "x", Credentials: same}, {Project: "b", Environment: "y", Credentials: same},
+	}})
+	require.ErrorContains(t, err, "b/y is one of a/x too")
+	assert.NotContains(t, err.Error(), "shared")
+}
+
+func TestUsernamesNeverCollide(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 50)
+	seen := map[string]Environment{}
+	for _, env := range []Environment{
+		{"a.b", "c"},
+		{"a", "b.c"},
+		{"a_b", "c"},
+		{"a", "b"},
+		{"ab", ""},
+		{"", "ab"},
+		{"a b", "c"},
+		{long, "c"},
+		{long + "y", "c"},
+		{"ä", "c"},
+		{"A", "B"},
+		{`a" "b`, "c"},
+		{"a", `b" "c`},
+	} {
+		name := env.Username()
+		other, taken := seen[name]
+		assert.False(t, taken, "%v and %v", env, other)
+		seen[name] = env
+		assert.Regexp(t, `^[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*\.[0-9a-f]{12}$`, name)
+		assert.LessOrEqual(t, len(name), 100)
+	}
+	assert.Equal(t, "shop.live.", live.Username()[:10], "readable")
+}
+
+func TestChecksAllocateNothing(t *testing.T) {
+	s := open(t, connect(t), func(o *Options) {
+		o.Environments[0].Credentials = []config.Credential{{APIKey: secret.New("k")}}
+	})
+	issued, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	password := issued.Password.Reveal()
+	assert.Zero(t, testing.AllocsPerRun(100, func() { s.Basic(issued.Username, password) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { s.APIKey("k") }))
+}
+
+func BenchmarkBasic(b *testing.B) {
+	ix := newIndex()
+	ix.grants[ix.id(kindBasic, sum("user"), sum("password"))] = grant{environment: live}
+	b.ReportAllocs()
+	for b.Loop() {
+		ix.find(ix.id(kindBasic, sum("user"), sum("password")), time.Now())
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	f.Add([]byte(`{"version":1,"project":"p","environment":"e","current":{"hash":"` + strings.Repeat("ab", 32) + `","last_four":"abcd"}}`))
+	f.Add([]byte(`{"version":2}`))
+	f.Add([]byte(`{"version":1,"replaced":[{"hash":"00"}]}`))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		r, err := decodeRecord(value)
+		if err != nil {
+			return
+		}
+		r.prune(time.Now())
+		require.LessOrEqual(t, len(r.Replaced), maxReplaced)
+		newIndex().addRecord(live, &r)
+		for h := range r.all {
+			require.True(t, r.promote(h.LastFour, time.Now()))
+			require.Equal(t, h.LastFour, r.Current.LastFour)
+			break
+		}
+	})
+}

@@ -1,0 +1,97 @@
+package credentials
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// start watches the bucket, and returns when all that it holds was seen.
+func (s *Store) start(ctx context.Context) error {
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	w, err := s.kv.WatchAll(watching)
+	if err != nil {
+		stop()
+		return fmt.Errorf("watch the credentials bucket: %w", err)
+	}
+	if err := s.readAll(ctx, w); err != nil {
+		stop()
+		return fmt.Errorf("read the credentials bucket: %w", err)
+	}
+	go s.follow(watching, w)
+	return nil
+}
+
+// readAll takes what the bucket holds; the watcher marks its end with nil.
+func (s *Store) readAll(ctx context.Context, w jetstream.KeyWatcher) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case entry, ok := <-w.Updates():
+			if !ok {
+				return jetstream.ErrConsumerDeleted
+			}
+			if entry == nil {
+				return nil
+			}
+			s.take(entry)
+		}
+	}
+}
+
+// follow applies what other relays change, until ctx ends. Where the watcher
+// gives up, as it may when the server lost its consumer, a new one begins with
+// the whole bucket; what is known is served meanwhile.
+func (s *Store) follow(ctx context.Context, w jetstream.KeyWatcher) {
+	defer close(s.done)
+	for {
+		for entry := range untilDone(ctx, w) {
+			s.take(entry)
+		}
+		for w = nil; w == nil; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Second):
+			}
+			// An error here is that of a server which is away: it is the
+			// connection's owner that reports it.
+			w, _ = s.kv.WatchAll(ctx)
+		}
+	}
+}
+
+// untilDone yields the watcher's entries until it is closed, or ctx ends.
+func untilDone(ctx context.Context, w jetstream.KeyWatcher) func(func(jetstream.KeyValueEntry) bool) {
+	return func(yield func(jetstream.KeyValueEntry) bool) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case entry, ok := <-w.Updates():
+				if !ok || entry != nil && !yield(entry) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// take applies one entry. One that cannot be read is left out: the environment
+// keeps what is known of it, and the next Prepare writes over it.
+func (s *Store) take(entry jetstream.KeyValueEntry) {
+	if entry.Operation() != jetstream.KeyValuePut {
+		s.apply(entry.Key(), stored{revision: entry.Revision()})
+		return
+	}
+	r, err := decodeRecord(entry.Value())
+	if err != nil {
+		s.log.Error("credential record left out", "key", entry.Key(), "revision", entry.Revision(), "error", err)
+		return
+	}
+	s.apply(entry.Key(), stored{r, entry.Revision()})
+}

@@ -1,0 +1,156 @@
+package ingest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/recent"
+	"github.com/auditrelay/auditrelay/internal/wire/datadog"
+	"github.com/auditrelay/auditrelay/internal/wire/loki"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// benchLine is an event of 617 bytes, much as the comparison rig makes them.
+func benchLine(i int, id string) []byte {
+	return fmt.Appendf(nil, `{"%s":"evt-abcdef-%010d","ts":"2025-06-01T00:00:00.000Z","tenant":"t-042","realm":"prod-eu-3","type":"LOGIN","actor":{"user_id":"u-012345","username":"user012345@example.test","session":"0123456789abcdef0123456789abcdef"},"src":{"ip":"10.1.2.3","port":43210,"ua":"Mozilla/5.0 (Macintosh; Intel Mac OS X 14_5) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Safari/605.1.15","geo":"DE"},"auth":{"method":"password+totp","client_id":"mobile-android","result":"ok","reason":""},"req":{"id":"0123456789abcdef","path":"/realms/prod-eu-3/protocol/openid-connect/token","status":200,"ms":123},"host":"idp-3.internal"}`, id, i)
+}
+
+func benchBodies(tb testing.TB, n int) map[string][]byte {
+	streams := make([]loki.Stream, 2)
+	noID := make([]loki.Stream, 2)
+	var logs []datadog.Log
+	for i := range n {
+		s := i % 2
+		streams[s].Labels = []relay.Label{label("app", "idp"), label("env", "prod"), label("job", "auth-events"), label("host", "idp-1")}
+		streams[s].Entries = append(streams[s].Entries, loki.Entry{Time: 1750000000000000000, Line: benchLine(i, "event_id")})
+		noID[s].Entries = append(noID[s].Entries, loki.Entry{Time: 1750000000000000000, Line: benchLine(i, "event_no")})
+		logs = append(logs, datadog.Log{Time: 1750000000000000000, Source: "idp", Tags: "env:prod,job:auth-events", Hostname: "idp-1", Service: "idp", Status: "info", Message: benchLine(i, "event_id")})
+	}
+	asJSON, err := loki.AppendJSON(nil, streams)
+	require.NoError(tb, err)
+	hashed, err := loki.AppendJSON(nil, noID)
+	require.NoError(tb, err)
+	asLogs, err := datadog.AppendJSON(nil, logs)
+	require.NoError(tb, err)
+	return map[string][]byte{"json": asJSON, "hashed": hashed, "proto": protoOf(streams...), "datadog": asLogs}
+}
+
+// nullWriter is a response writer that costs next to nothing.
+type nullWriter struct {
+	header http.Header
+	status int
+}
+
+func (w *nullWriter) Header() http.Header         { return w.header }
+func (w *nullWriter) Write(b []byte) (int, error) { return len(b), nil }
+func (w *nullWriter) WriteHeader(status int)      { w.status = status }
+
+type nullBody struct{ bytes.Reader }
+
+func (*nullBody) Close() error { return nil }
+
+// newToIt makes each push's events new ones, though their bodies are the same.
+type newToIt struct {
+	*recent.Set
+	pushes uint64
+}
+
+func (n *newToIt) Key(source string, id, body []byte) recent.Key {
+	k := n.Set.Key(source, id, body)
+	k[0] += n.pushes * 0x9e3779b97f4a7c15
+	return k
+}
+
+func (n *newToIt) Add(keys []recent.Key) {
+	n.Set.Add(keys)
+	n.pushes++
+}
+
+// fullSet has as many events as it takes.
+func fullSet() *recent.Set {
+	s := recent.New(time.Hour, recent.DefaultEvents)
+	var keys []recent.Key
+	for i := range uint64(2 * recent.DefaultEvents) {
+		keys = append(keys, recent.Key{i * 0x9e3779b97f4a7c15, i * 0xd1342543de82ef95})
+	}
+	s.Add(keys)
+	return s
+}
+
+// BenchmarkPush runs the handler alone, without net/http, on a journal that
+// does nothing. "+recent" is with a full set of what became durable lately, to
+// which all is new, "+again" with one to which nothing is.
+func BenchmarkPush(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		n    int
+	}{{"json", 1}, {"json", 100}, {"json", 1000}, {"hashed", 100}, {"proto", 1}, {"proto", 100}, {"datadog", 1}, {"datadog", 100}, {"json+recent", 1}, {"json+recent", 100}, {"json+again", 100}, {"proto+recent", 100}} {
+		b.Run(fmt.Sprintf("%s/%d", c.name, c.n), func(b *testing.B) {
+			form, known, _ := strings.Cut(c.name, "+")
+			body := benchBodies(b, c.n)[form]
+			o := Options{
+				Credentials: fakeCredentials{}, Journal: &fakeJournal{}, Limits: testLimits(), Anonymous: testEnv,
+				Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+			}
+			switch known {
+			case "recent":
+				o.Recent = &newToIt{Set: fullSet()}
+			case "again":
+				o.Recent = fullSet()
+			}
+			h, err := New(o)
+			require.NoError(b, err)
+			reader := &nullBody{}
+			req := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/loki/api/v1/push"}, Header: http.Header{"Content-Type": {"application/json"}}, Body: reader, ContentLength: int64(len(body))}
+			switch form {
+			case "proto":
+				req.Header.Set("Content-Type", "application/x-protobuf")
+			case "datadog":
+				req.URL.Path = "/api/v2/logs"
+			}
+			w := &nullWriter{header: http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				reader.Reset(body)
+				h.ServeHTTP(w, req)
+			}
+			require.Less(b, w.status, 300)
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*c.n), "ns/event")
+		})
+	}
+}
+
+// TestNoAllocationPerEvent holds the hot path to what a push costs, whatever
+// its number of events.
+func TestNoAllocationPerEvent(t *testing.T) {
+	for name, path := range map[string]string{"json": "/loki/api/v1/push", "hashed": "/loki/api/v1/push", "proto": "/loki/api/v1/push", "datadog": "/api/v2/logs"} {
+		body := benchBodies(t, 500)[name]
+		h, err := New(Options{
+			Credentials: fakeCredentials{}, Journal: &fakeJournal{}, Limits: testLimits(), Anonymous: testEnv,
+			Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Recent: &newToIt{Set: fullSet()},
+		})
+		require.NoError(t, err)
+		contentType := "application/json"
+		if name == "proto" {
+			contentType = "application/x-protobuf"
+		}
+		reader := bytes.NewReader(nil)
+		req := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(reader), ContentLength: int64(len(body))}
+		w := &nullWriter{header: http.Header{}}
+		require.Less(t, testing.AllocsPerRun(20, func() {
+			reader.Reset(body)
+			h.ServeHTTP(w, req)
+		}), 40.0, name)
+		require.Less(t, w.status, 300, name)
+	}
+}

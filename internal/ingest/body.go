@@ -1,0 +1,146 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+// headBytes is how much of a body is read before a push gets its buffers: what
+// thousands of clients that send a byte a second cost each.
+const headBytes = 4 << 10
+
+// A client must have sent minRate bytes a second on average, but for a grace
+// at the start, a sixth of the whole time that it has.
+const (
+	minRate    = 1 << 10
+	graceShare = 6
+)
+
+// pace gives a client time to send: as long as it is not too slow, and the
+// whole is not too long. net/http lifts the deadline when the body has ended, so
+// that it does not hit the request while the journal is at work.
+type pace struct {
+	conn       *http.ResponseController
+	start, end time.Time
+	grace      time.Duration
+	until      time.Time // the deadline that is set
+}
+
+func newPace(w http.ResponseWriter, whole time.Duration) *pace {
+	start := time.Now()
+	p := &pace{conn: http.NewResponseController(w), start: start, end: start.Add(whole), grace: whole / graceShare}
+	p.moved(0)
+	return p
+}
+
+// moved extends the deadline for a client that has sent n bytes so far.
+func (p *pace) moved(n int) {
+	until := p.start.Add(p.grace + time.Duration(n)*time.Second/minRate)
+	if until.After(p.end) {
+		until = p.end
+	}
+	if until.Sub(p.until) < p.grace/8 {
+		return // too little to be worth a call
+	}
+	p.until = until
+	// A writer that has no deadlines is a test's; then there is none.
+	_ = p.conn.SetReadDeadline(until)
+}
+
+// read reads the body into a push, which the caller must release.
+func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*push, error) {
+	limit := int64(h.limits.BodyBytes)
+	if r.ContentLength > limit {
+		return nil, tooLarge("the body has %d bytes, at most %d are taken", r.ContentLength, limit)
+	}
+	head, _ := h.heads.Get().(*[headBytes]byte)
+	defer h.heads.Put(head)
+	pace := newPace(w, h.limits.ReadTimeout)
+	n, err := readFull(r.Body, head[:], 0, pace)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, readRefusal(err)
+	}
+	p, _ := h.pushes.Get().(*push)
+	p.lease.from = &h.memory
+	if e := p.lease.grow(p.size()); e != nil {
+		h.release(p)
+		return nil, e
+	}
+	p.raw = append(p.raw[:0], head[:n]...)
+	if err == nil {
+		err = p.readRest(r, limit, pace)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		h.release(p)
+		return nil, readRefusal(err)
+	}
+	return p, nil
+}
+
+// readRest reads what is behind the head.
+func (p *push) readRest(r *http.Request, limit int64, pace *pace) error {
+	room := min(max(r.ContentLength+1, 2*headBytes), 1<<20) // one byte more, to see the end
+	for {
+		if err := p.reserve(&p.raw, room); err != nil {
+			return err
+		}
+		n, err := readFull(r.Body, p.raw[len(p.raw):cap(p.raw)], len(p.raw), pace)
+		p.raw = p.raw[:len(p.raw)+n]
+		if int64(len(p.raw)) > limit {
+			return tooLarge("the body has more than the %d bytes that are taken", limit)
+		}
+		if err != nil {
+			return err
+		}
+		room = min(2*int64(cap(p.raw)), limit+1)
+	}
+}
+
+// readFull fills buf, or reads to the end, which is io.EOF. The client has sent
+// before bytes so far.
+func readFull(body io.Reader, buf []byte, before int, pace *pace) (int, error) {
+	n := 0
+	for n < len(buf) {
+		m, err := body.Read(buf[n:])
+		n += m
+		if err != nil {
+			return n, err
+		}
+		pace.moved(before + n)
+	}
+	return n, nil
+}
+
+func readRefusal(err error) error {
+	var r *refusal
+	switch {
+	case errors.As(err, &r):
+		return r
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &refusal{status: http.StatusRequestTimeout, reason: "slow", hangUp: true, text: "the body comes too slowly"}
+	}
+	return errGone
+}
+
+func tooLarge(text string, args ...any) *refusal {
+	return &refusal{status: http.StatusRequestEntityTooLarge, reason: "too_large", hangUp: true, text: fmt.Sprintf(text, args...)}
+}
+
+// reserve makes *buf hold n bytes in all, as far as the budget goes.
+func (p *push) reserve(buf *[]byte, n int64) error {
+	if n <= int64(cap(*buf)) {
+		return nil
+	}
+	// The old one lives until it is copied.
+	if err := p.lease.grow(p.size() + n); err != nil {
+		return err
+	}
+	grown := make([]byte, len(*buf), n)
+	copy(grown, *buf)
+	*buf = grown
+	return nil
+}

@@ -1,0 +1,181 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/auditrelay/auditrelay/internal/wire/loki"
+)
+
+// A zstd frame asks for a window to look back in: at most maxWindow. A decoder
+// for windows above keptWindow is not used again, for its memory.
+const (
+	maxWindow  = 8 << 20
+	keptWindow = 1 << 20
+)
+
+// inflaters keep decompressors, which are dear to make.
+type inflaters struct{ gzip, zlib, flate, zstd sync.Pool }
+
+// expand decompresses a push, so that its body stands in p.body.
+func (h *Handler) expand(p *push, f form) error {
+	p.body = p.raw
+	limit := int64(h.limits.DecompressedBytes)
+	if f.encoding != identity {
+		if err := h.inflate.run(p, f.encoding, limit); err != nil {
+			return err
+		}
+		p.body = p.plain
+	}
+	if f.format != lokiProto {
+		return nil
+	}
+	n, err := loki.UnsnappyLen(p.body)
+	if err != nil {
+		return err
+	}
+	if int64(n) > limit {
+		return tooLarge("the body has %d bytes when decompressed, at most %d are taken", n, limit)
+	}
+	if f.encoding != identity {
+		p.raw, p.plain = p.plain, p.raw
+	}
+	p.plain = p.plain[:0]
+	if err := p.reserve(&p.plain, int64(n)); err != nil {
+		return err
+	}
+	p.body, err = loki.Unsnappy(p.plain, p.body)
+	return err
+}
+
+// run decompresses p.raw into p.plain.
+func (in *inflaters) run(p *push, e encoding, limit int64) error {
+	p.source.Reset(p.raw)
+	switch e {
+	case gzipped:
+		r, ok := in.gzip.Get().(*gzip.Reader)
+		if !ok {
+			r = new(gzip.Reader)
+		}
+		defer in.gzip.Put(r)
+		return p.inflate("gzip", r, r.Reset(&p.source), limit)
+	case deflated:
+		return in.deflated(p, limit)
+	default:
+		return in.zstandard(p, limit)
+	}
+}
+
+// deflated takes zlib's form, which HTTP means by deflate, and raw deflate,
+// which Loki takes. A zlib header is one that its check bits bear out.
+func (in *inflaters) deflated(p *push, limit int64) error {
+	if b := p.raw; len(b) >= 2 && b[0]&15 == 8 && (int(b[0])<<8|int(b[1]))%31 == 0 {
+		r, ok := in.zlib.Get().(zlibReader)
+		var err error
+		if ok {
+			err = r.Reset(&p.source, nil)
+		} else if fresh, e := zlib.NewReader(&p.source); e == nil {
+			r, _ = fresh.(zlibReader)
+		} else {
+			return p.inflate("deflate", nil, e, limit)
+		}
+		defer in.zlib.Put(r)
+		return p.inflate("deflate", r, err, limit)
+	}
+	r, ok := in.flate.Get().(flateReader)
+	if !ok {
+		r, _ = flate.NewReader(&p.source).(flateReader)
+	}
+	defer in.flate.Put(r)
+	return p.inflate("deflate", r, r.Reset(&p.source, nil), limit)
+}
+
+type zlibReader interface {
+	io.Reader
+	zlib.Resetter
+}
+
+type flateReader interface {
+	io.Reader
+	flate.Resetter
+}
+
+// zstandard has decoders for small windows in the pool. One for large windows
+// is made for the push, and its memory counted.
+func (in *inflaters) zstandard(p *push, limit int64) error {
+	var header zstd.Header
+	if err := header.Decode(p.raw); err != nil {
+		return p.inflate("zstd", nil, err, limit)
+	}
+	if header.WindowSize > keptWindow {
+		p.extra = maxWindow + keptWindow
+		if err := p.lease.grow(p.size()); err != nil {
+			return err
+		}
+		d, err := newZstd(maxWindow)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return p.inflate("zstd", d, d.Reset(&p.source), limit)
+	}
+	d, ok := in.zstd.Get().(*zstd.Decoder)
+	if !ok {
+		var err error
+		if d, err = newZstd(keptWindow); err != nil {
+			return err
+		}
+	}
+	err := p.inflate("zstd", d, d.Reset(&p.source), limit)
+	if d.Reset(nil) == nil {
+		in.zstd.Put(d)
+	}
+	return err
+}
+
+// newZstd makes a decoder that works in the caller's goroutine: none is left
+// behind in a pool.
+func newZstd(window uint64) (*zstd.Decoder, error) {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
+	if err != nil {
+		return nil, fmt.Errorf("make a zstd decoder: %w", err)
+	}
+	return d, nil
+}
+
+// inflate reads r to its end into p.plain. ready is an error of making r ready.
+func (p *push) inflate(name string, r io.Reader, ready error, limit int64) error {
+	p.plain = p.plain[:0]
+	err := ready
+	for err == nil {
+		// Text that compresses well does so eight times or so.
+		room := max(int64(8*len(p.raw)), 2*int64(cap(p.plain)), headBytes)
+		if len(p.plain) < cap(p.plain) {
+			room = int64(cap(p.plain))
+		}
+		if err := p.reserve(&p.plain, min(room, limit+1)); err != nil {
+			return err
+		}
+		var n int
+		n, err = r.Read(p.plain[len(p.plain):cap(p.plain)])
+		p.plain = p.plain[:len(p.plain)+n]
+		if int64(len(p.plain)) > limit {
+			return tooLarge("the body has more than the %d bytes that are taken when decompressed", limit)
+		}
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		return tooLarge("the body's zstd window is larger than the %d bytes that are given", maxWindow)
+	}
+	return &refusal{status: http.StatusBadRequest, reason: "malformed", text: fmt.Sprintf("the body is no %s: %v", name, err)}
+}

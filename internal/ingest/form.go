@@ -1,0 +1,74 @@
+package ingest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// format is what a body is written in, once it is decompressed.
+type format int
+
+const (
+	lokiJSON format = iota
+	lokiProto
+	datadogJSON
+)
+
+// encoding is how a body is compressed.
+type encoding int
+
+const (
+	identity encoding = iota
+	gzipped
+	deflated // zlib or raw deflate
+	zstandard
+)
+
+// form is how a push is written.
+type form struct {
+	format   format
+	encoding encoding
+}
+
+// formOf reads Content-Type and Content-Encoding.
+func formOf(r *http.Request, e endpoint) (f form, err error) {
+	contentType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	contentType = strings.ToLower(strings.TrimSpace(contentType))
+	switch {
+	case e == lokiPush && contentType == "application/json":
+		f.format = lokiJSON
+	case e == lokiPush && (contentType == "application/x-protobuf" || contentType == "application/protobuf"):
+		f.format = lokiProto
+	case e == lokiPush:
+		return f, unsupported("Content-Type %q is not supported: application/json or application/x-protobuf", contentType)
+	case contentType == "" || contentType == "application/json" || contentType == "application/x-ndjson":
+		f.format = datadogJSON
+	default:
+		return f, unsupported("Content-Type %q is not supported: application/json", contentType)
+	}
+	name := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
+	switch name {
+	case "", "identity":
+	case "gzip", "x-gzip":
+		f.encoding = gzipped
+	case "deflate":
+		f.encoding = deflated
+	case "zstd":
+		f.encoding = zstandard
+	default:
+		// Protobuf is snappy anyway; clients may say so, as they may to Loki.
+		if name != "snappy" || f.format != lokiProto {
+			return f, unsupported("Content-Encoding %q is not supported: gzip, deflate, zstd or none", name)
+		}
+	}
+	return f, nil
+}
+
+// unsupported is a 415. The header's value is shown shortened.
+func unsupported(text, value string) *refusal {
+	if len(value) > 64 {
+		value = value[:64]
+	}
+	return &refusal{status: http.StatusUnsupportedMediaType, reason: "unsupported", hangUp: true, text: fmt.Sprintf(text, value)}
+}

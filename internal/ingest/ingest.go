@@ -1,0 +1,145 @@
+// Package ingest takes what environments push over HTTP, as a Loki or a
+// Datadog intake would, and hands it to the journal.
+//
+// It answers 2xx only after the journal has all of a push. Whatever it
+// does not take it refuses aloud: with a 4xx that names the cause, or with 429
+// or 503 and Retry-After where trying again helps. Where single entries of a
+// push are bad, the good ones are kept, and a 400 tells how many were not.
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/recent"
+)
+
+// Journal keeps events.
+type Journal interface {
+	// Append returns nil once the batch is durable. Any error means that it may
+	// not be; journal.ErrFull that the disk budget is spent. It may be called
+	// concurrently, and does not refer to the batch after it returned.
+	Append(ctx context.Context, b *journal.Batch) error
+}
+
+// Credentials tells which environment a credential belongs to, in a time that
+// tells nothing of the credential. Its methods may be called concurrently.
+type Credentials interface {
+	Basic(username, password string) (credentials.Environment, bool)
+	APIKey(key string) (credentials.Environment, bool)
+}
+
+// Recent knows the events that became durable a short while ago. Its methods
+// may be called concurrently.
+type Recent interface {
+	// Key stands for the event with this source, ID and body, and no other.
+	Key(source string, id, body []byte) recent.Key
+	// Has reports whether the key was added, and not too long ago.
+	Has(k recent.Key) bool
+	// Add adds the keys of events that are durable. It does not keep the slice.
+	Add(keys []recent.Key)
+}
+
+// Options are what a Handler is made of.
+type Options struct {
+	Credentials Credentials
+	Journal     Journal
+	// Recent recognises what is pushed again; nil stores it again.
+	Recent Recent
+	Limits config.IngestLimits // each above zero
+	// Anonymous is the environment of pushes without a credential; they are
+	// refused where it is zero.
+	Anonymous  credentials.Environment
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	Now        func() time.Time // nil for time.Now
+}
+
+// Handler serves the push endpoints. It is safe for concurrent use.
+type Handler struct {
+	credentials Credentials
+	journal     Journal
+	recent      Recent
+	limits      config.IngestLimits
+	anonymous   credentials.Environment
+	logger      *slog.Logger
+	now         func() time.Time
+
+	metrics  *metrics
+	activity activity
+	refusals refusalLog
+	memory   budget
+	slots    chan struct{} // one element for each push that is worked on
+	pushes   sync.Pool     // of *push
+	heads    sync.Pool     // of *[headBytes]byte
+	inflate  inflaters
+}
+
+// New makes a Handler.
+func New(o Options) (*Handler, error) {
+	if err := checkLimits(o.Limits); err != nil {
+		return nil, err
+	}
+	if o.Credentials == nil || o.Journal == nil || o.Logger == nil || o.Registerer == nil {
+		return nil, errors.New("ingest needs credentials, a journal, a logger and a registerer")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	h := &Handler{
+		credentials: o.Credentials, journal: o.Journal, recent: o.Recent, limits: o.Limits, anonymous: o.Anonymous,
+		logger: o.Logger, now: o.Now,
+		memory: budget{limit: int64(o.Limits.InFlightBytes)},
+		slots:  make(chan struct{}, o.Limits.Concurrent),
+		pushes: sync.Pool{New: func() any { return newPush() }},
+		heads:  sync.Pool{New: func() any { return new([headBytes]byte) }},
+	}
+	h.refusals.logger, h.refusals.now = o.Logger, o.Now
+	h.metrics = newMetrics(o.Registerer, &h.memory)
+	return h, nil
+}
+
+func checkLimits(l config.IngestLimits) error {
+	var errs []error
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"body_bytes", int64(l.BodyBytes)},
+		{"decompressed_bytes", int64(l.DecompressedBytes)},
+		{"entries", int64(l.Entries)},
+		{"line_bytes", int64(l.LineBytes)},
+		{"concurrent", int64(l.Concurrent)},
+		{"in_flight_bytes", int64(l.InFlightBytes)},
+		{"read_timeout", int64(l.ReadTimeout)},
+	} {
+		if f.value <= 0 {
+			errs = append(errs, fmt.Errorf("ingest limit %s is %d, it must be above 0", f.name, f.value))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Server gives an HTTP server for h, with what keeps slow and greedy clients
+// off before a request reaches h. Its address, TLS and lifecycle are the
+// caller's.
+func (h *Handler) Server() *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		// Such as failed TLS handshakes of strangers.
+		ErrorLog: slog.NewLogLogger(h.logger.Handler(), slog.LevelDebug),
+	}
+}

@@ -1,0 +1,181 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/recent"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// recently makes a handler that knows what became durable.
+func recently(o *Options) { o.Recent = recent.New(time.Hour, 1000) }
+
+// lokiPushOf is a push of lines, a nanosecond apart.
+func lokiPushOf(lines ...string) string {
+	var values []string
+	for i, line := range lines {
+		values = append(values, fmt.Sprintf(`["%d",%q]`, 1750000000000000000+i, line))
+	}
+	return `{"streams":[{"stream":{"app":"idp"},"values":[` + strings.Join(values, ",") + `]}]}`
+}
+
+func (r *rig) duplicates() float64 {
+	return testutil.ToFloat64(r.handler.metrics.duplicates.WithLabelValues(testEnv.Project, testEnv.Environment))
+}
+
+func (r *rig) stored() float64 {
+	return testutil.ToFloat64(r.handler.metrics.events.WithLabelValues(testEnv.Project, testEnv.Environment))
+}
+
+func TestAPushThatComesAgainIsStoredOnce(t *testing.T) {
+	t.Parallel()
+	j, source := realJournal(t)
+	r := start(t, func(o *Options) { o.Journal = j; recently(o) })
+	const a, b, c = `{"event_id":"a","n":1}`, `{"event_id":"b","n":1}`, `{"event_id":"c","n":1}`
+	bodies := func(n int) (out []string) {
+		for _, e := range next(t, source, n) {
+			out = append(out, string(e.Body))
+		}
+		return out
+	}
+	for range 3 {
+		require.Equal(t, http.StatusNoContent, r.push(t, lokiPushOf(a, "text")).status)
+	}
+	assert.Equal(t, []string{a, "text"}, bodies(2))
+	assert.Equal(t, []float64{2, 4}, []float64{r.stored(), r.duplicates()})
+
+	// Some of it is new; what is new keeps its order and its group.
+	require.Equal(t, http.StatusNoContent, r.push(t, lokiPushOf(a, b, "text", c)).status)
+	assert.Equal(t, []string{b, "text", c}, bodies(3), "the text stands at another time, and has no id of its own")
+
+	// As Datadog's form: the ids and bodies are the same.
+	require.Equal(t, http.StatusAccepted, r.send(t, http.MethodPost, "/api/v2/logs", asJSON, []byte("["+a+"]")).status)
+	// The same id with another body is another event.
+	const other = `{"event_id":"a","n":2}`
+	require.Equal(t, http.StatusNoContent, r.push(t, lokiPushOf(other, a)).status)
+	assert.Equal(t, []string{other}, bodies(1))
+	assert.Equal(t, []float64{6, 7}, []float64{r.stored(), r.duplicates()})
+	assert.Zero(t, r.handler.memory.used.Load(), "all memory is given back")
+}
+
+func TestAnotherEnvironmentsEventIsAnother(t *testing.T) {
+	t.Parallel()
+	known := recent.New(time.Hour, 1000)
+	a := start(t, func(o *Options) { o.Recent = known })
+	b := start(t, func(o *Options) {
+		o.Recent, o.Anonymous = known, credentials.Environment{Project: "acme", Environment: "test"}
+	})
+	push := lokiPushOf(`{"event_id":"a"}`)
+	require.Equal(t, http.StatusNoContent, a.push(t, push).status)
+	require.Equal(t, http.StatusNoContent, b.send(t, http.MethodPost, "/loki/api/v1/push", asJSON.with("Authorization", ""), []byte(push)).status)
+	assert.Equal(t, 1, b.journal.taken())
+}
+
+func TestBadEntriesBesideKnownOnes(t *testing.T) {
+	t.Parallel()
+	r := start(t, recently)
+	push := `{"streams":[{"stream":{},"values":[["1","one"],["x","bad"],["2","two"]]}]}`
+	first := r.push(t, push)
+	require.Equal(t, http.StatusBadRequest, first.status)
+	require.Contains(t, first.body, "2 entries were taken, 1 were not")
+	second := r.push(t, push)
+	assert.Equal(t, first.status, second.status)
+	assert.Equal(t, first.body, second.body)
+	assert.Equal(t, 2, r.journal.taken())
+	assert.Equal(t, 2.0, r.duplicates())
+}
+
+func TestAFailedAppendIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	r := start(t, recently)
+	for _, err := range []error{journal.ErrFull, journal.ErrUnavailable, errors.New("broken")} {
+		r.journal.err = err
+		require.Equal(t, http.StatusServiceUnavailable, r.push(t, lokiPushOf("one", "two")).status)
+	}
+	r.journal.err = nil
+	require.Equal(t, http.StatusNoContent, r.push(t, lokiPushOf("one", "two")).status)
+	assert.Equal(t, 2, r.journal.taken())
+	r.journal.err = journal.ErrFull
+	assert.Equal(t, http.StatusNoContent, r.push(t, lokiPushOf("one", "two")).status, "it is durable, and needs no room")
+	assert.Equal(t, http.StatusServiceUnavailable, r.push(t, lokiPushOf("one", "two", "three")).status)
+	assert.Equal(t, 2.0, r.duplicates(), "of pushes that were acknowledged")
+}
+
+// Whatever memory a push gets of a failed one, it does not remember for it.
+func TestAFailedAppendIsNotRememberedByAnotherPush(t *testing.T) {
+	t.Parallel()
+	r := start(t, recently)
+	for i := range 30 {
+		failed, other := lokiPushOf(fmt.Sprint("failed ", i)), lokiPushOf(fmt.Sprint("other ", i))
+		r.journal.err = journal.ErrFull
+		require.Equal(t, http.StatusServiceUnavailable, r.push(t, failed).status)
+		r.journal.err = nil
+		require.Equal(t, http.StatusNoContent, r.push(t, other).status)
+		require.Equal(t, http.StatusNoContent, r.push(t, failed).status)
+		require.Equal(t, 2*(i+1), r.journal.taken(), "an event was acknowledged that is nowhere")
+	}
+}
+
+// While the first of two equal pushes is being committed, nothing is
+// acknowledged: neither of them, as the commit may fail.
+func TestTwoEqualPushesAtOnceAreBothDurable(t *testing.T) {
+	t.Parallel()
+	r := start(t, recently)
+	r.journal.hold = make(chan struct{})
+	statuses := make(chan int, 2)
+	var pushes sync.WaitGroup
+	for range 2 {
+		pushes.Go(func() { statuses <- r.push(t, lokiPushOf("one")).status })
+	}
+	require.Eventually(t, func() bool { return r.journal.came.Load() == 2 }, 10*time.Second, time.Millisecond)
+	assert.Empty(t, statuses, "acknowledged before it is durable")
+	close(r.journal.hold)
+	pushes.Wait()
+	assert.Equal(t, []int{http.StatusNoContent, http.StatusNoContent}, []int{<-statuses, <-statuses})
+	assert.Equal(t, 2, r.journal.taken(), "stored twice")
+	assert.Equal(t, http.StatusNoContent, r.push(t, lokiPushOf("one")).status)
+	assert.Equal(t, 2, r.journal.taken())
+}
+
+// A process that ends takes its memory along: the next one reads the journal.
+func TestAPushThatComesAgainAfterARestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1}
+	log := slog.New(slog.DiscardHandler)
+	lines := []string{`{"event_id":"a"}`, "text", `{"event_id":"b","action":"LOGIN"}`}
+	for round := range 3 {
+		conn, err := journal.Connect(t.Context(), dir, cfg, log)
+		require.NoError(t, err)
+		j, err := journal.Open(t.Context(), conn, cfg, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})
+		require.NoError(t, err)
+		known := recent.New(time.Hour, 1000)
+		require.NoError(t, j.ReadBack(t.Context(), time.Now().Add(-time.Hour), known.Restore))
+		r := start(t, func(o *Options) { o.Journal, o.Recent = j, known })
+		more := append(lines, fmt.Sprintf(`{"event_id":"a","round":%d}`, round))
+		for range 2 {
+			require.Equal(t, http.StatusNoContent, r.push(t, lokiPushOf(more...)).status)
+		}
+		var n int
+		require.NoError(t, j.ReadBack(t.Context(), time.Time{}, func(events []relay.Event) bool { n += len(events); return true }))
+		assert.Equal(t, len(lines)+round+1, n)
+		r.Close()
+		j.Close()
+		require.NoError(t, conn.Close())
+	}
+}

@@ -1,0 +1,139 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+)
+
+// refusal is why a push was not taken, or not as a whole. Its text goes to the
+// sender: it holds neither events nor secrets.
+type refusal struct {
+	status     int
+	reason     string // of a fixed set, for metrics and logs
+	text       string
+	cause      error         // for the log only; may be nil
+	retryAfter time.Duration // 0 for none
+	hangUp     bool          // the rest of the body is not worth reading
+}
+
+func (r *refusal) Error() string { return r.text }
+func (r *refusal) Unwrap() error { return r.cause }
+
+// errGone is for a sender that does not wait for the answer.
+var errGone = &refusal{status: http.StatusBadRequest, reason: "aborted", hangUp: true, text: "the body ended early"}
+
+// asRefusal finds the refusal in err. Any other error is a decoder's.
+func asRefusal(err error) *refusal {
+	var r *refusal
+	if errors.As(err, &r) {
+		return r
+	}
+	return &refusal{status: http.StatusBadRequest, reason: "malformed", text: err.Error()}
+}
+
+// answer writes the answer of the imitated server, and returns its status.
+func (h *Handler) answer(w http.ResponseWriter, e endpoint, err error) int {
+	if err == nil {
+		if e == lokiPush {
+			w.WriteHeader(http.StatusNoContent)
+			return http.StatusNoContent
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = w.Write([]byte("{}"))
+		return http.StatusAccepted
+	}
+	r := asRefusal(err)
+	header := w.Header()
+	if r.retryAfter > 0 {
+		header.Set("Retry-After", strconv.Itoa(int(r.retryAfter/time.Second)))
+	}
+	if r.hangUp {
+		header.Set("Connection", "close")
+	}
+	if r.status == http.StatusUnauthorized {
+		header.Set("WWW-Authenticate", `Basic realm="auditrelay"`)
+	}
+	h.metrics.rejected.WithLabelValues(r.reason).Add(1)
+	contentType, body := errorBody(e, r)
+	header.Set("Content-Type", contentType)
+	header.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(r.status)
+	_, _ = w.Write(body)
+	return r.status
+}
+
+// errorBody shapes a refusal: Loki answers plain text, Datadog's intakes JSON.
+func errorBody(e endpoint, r *refusal) (contentType string, body []byte) {
+	text, err := jsonscan.AppendString(nil, r.text)
+	if err != nil {
+		text = []byte(`""`)
+	}
+	switch e {
+	case datadogLogs:
+		return "application/json", fmt.Appendf(nil, `{"errors":[{"status":"%d","title":"%s","detail":%s}]}`, r.status, http.StatusText(r.status), text)
+	case datadogInput:
+		return "application/json", fmt.Appendf(nil, `{"code":%d,"message":%s}`, r.status, text)
+	}
+	return "text/plain; charset=utf-8", []byte(r.text + "\n")
+}
+
+// refusalLog logs a repeated refusal once a minute.
+type refusalLog struct {
+	logger *slog.Logger
+	now    func() time.Time
+
+	mu   sync.Mutex
+	seen map[refusalKey]*refusalCount // guarded by mu; as many as environments times reasons
+}
+
+type refusalKey struct {
+	env    credentials.Environment
+	reason string
+}
+
+type refusalCount struct {
+	logged time.Time
+	since  int // refusals since then that were not logged
+}
+
+const refusalLogEvery = time.Minute
+
+// note counts a refusal, and logs it if its like was not logged for a minute.
+func (l *refusalLog) note(env credentials.Environment, r *refusal) {
+	key, now := refusalKey{env, r.reason}, l.now()
+	l.mu.Lock()
+	c := l.seen[key]
+	if c == nil {
+		if l.seen == nil {
+			l.seen = map[refusalKey]*refusalCount{}
+		}
+		c = &refusalCount{}
+		l.seen[key] = c
+	}
+	if !c.logged.IsZero() && now.Sub(c.logged) < refusalLogEvery {
+		c.since++
+		l.mu.Unlock()
+		return
+	}
+	before := c.since
+	c.logged, c.since = now, 0
+	l.mu.Unlock()
+	attrs := []any{
+		slog.String("project", env.Project), slog.String("environment", env.Environment),
+		slog.String("reason", r.reason), slog.Int("status", r.status), slog.String("error", r.text),
+		slog.Int("unlogged_before", before),
+	}
+	if r.cause != nil {
+		attrs = append(attrs, slog.String("cause", r.cause.Error()))
+	}
+	l.logger.Warn("push refused", attrs...)
+}

@@ -1,0 +1,168 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/journal"
+)
+
+// endpoint is one of the imitated intakes.
+type endpoint int
+
+const (
+	unknownEndpoint endpoint = iota
+	lokiPush
+	datadogLogs  // /api/v2/logs
+	datadogInput // /v1/input, the older one
+)
+
+// String is the endpoint's name in metrics.
+func (e endpoint) String() string {
+	return [...]string{"unknown", "loki_push", "datadog_v2_logs", "datadog_v1_input"}[e]
+}
+
+// route finds the endpoint of a path, and the API key that may stand in it.
+func route(path string) (endpoint, string) {
+	switch path {
+	case "/loki/api/v1/push":
+		return lokiPush, ""
+	case "/api/v2/logs":
+		return datadogLogs, ""
+	case "/v1/input", "/v1/input/":
+		return datadogInput, ""
+	}
+	if key, ok := strings.CutPrefix(path, "/v1/input/"); ok && !strings.Contains(key, "/") {
+		return datadogInput, key
+	}
+	return unknownEndpoint, ""
+}
+
+var errUnknownPath = &refusal{
+	status: http.StatusNotFound, reason: "path",
+	text: "there is nothing here; push to /loki/api/v1/push, /api/v2/logs or /v1/input",
+}
+
+var errMethod = &refusal{status: http.StatusMethodNotAllowed, reason: "method", text: "push with POST"}
+
+// ServeHTTP takes one push.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	h.metrics.inFlight.Inc()
+	defer h.metrics.inFlight.Dec()
+	e, key := route(r.URL.Path)
+	var env credentials.Environment
+	var err error
+	switch {
+	case e == unknownEndpoint:
+		err = errUnknownPath
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", http.MethodPost)
+		err = errMethod
+	default:
+		if env, err = h.authenticate(r, e, key); err == nil {
+			err = h.take(w, r, e, env)
+		}
+	}
+	status := h.answer(w, e, err)
+	if err != nil {
+		h.refusals.note(env, asRefusal(err))
+	}
+	h.metrics.done(e, status, time.Since(start))
+}
+
+// take takes a push of env. nil means that all of it is durable.
+func (h *Handler) take(w http.ResponseWriter, r *http.Request, e endpoint, env credentials.Environment) error {
+	f, err := formOf(r, e)
+	if err != nil {
+		return err
+	}
+	p, err := h.read(w, r)
+	if err != nil {
+		return err
+	}
+	defer h.release(p)
+	// From here on the client cannot hold anything up.
+	if err := h.enter(r.Context()); err != nil {
+		return err
+	}
+	defer func() { <-h.slots }()
+	if err := h.expand(p, f); err != nil {
+		return err
+	}
+	p.start(h.now(), env, h)
+	if f.format == datadogJSON {
+		p.queryLabels(r)
+	}
+	if err := p.decode(f); err != nil {
+		return err
+	}
+	return h.keep(r.Context(), p, env)
+}
+
+// How long a push waits for others to be done, and when it may be tried again.
+const (
+	slotWait       = 2 * time.Second
+	retryOverload  = time.Second
+	retryFull      = 30 * time.Second
+	retryUnableNow = 5 * time.Second
+)
+
+var errBusy = &refusal{status: http.StatusTooManyRequests, reason: "overload", retryAfter: retryOverload, text: "too many pushes at once"}
+
+// enter waits for a slot.
+func (h *Handler) enter(ctx context.Context) error {
+	select {
+	case h.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(slotWait)
+	defer timer.Stop()
+	select {
+	case h.slots <- struct{}{}:
+		return nil
+	case <-timer.C:
+		return errBusy
+	case <-ctx.Done():
+		return errGone
+	}
+}
+
+// keep makes the good entries durable, and then tells of the bad ones.
+//
+// If the process dies before Append returned, nothing was acknowledged, and the
+// sender pushes again; if it dies behind it, the sender may push again what is
+// kept already, and what the next process reads back of the journal tells.
+func (h *Handler) keep(ctx context.Context, p *push, env credentials.Environment) error {
+	if p.batch.Len() > 0 {
+		if err := h.journal.Append(ctx, &p.batch); err != nil {
+			return journalRefusal(err)
+		}
+		if h.recent != nil {
+			h.recent.Add(p.keys) // not before: see known
+		}
+	}
+	if p.taken() > 0 {
+		h.metrics.took(h.activity.of(env), p, h.now())
+	}
+	if p.problems > 0 {
+		h.metrics.rejected.WithLabelValues("entry").Add(float64(p.refused))
+		return p.partial()
+	}
+	return nil
+}
+
+func journalRefusal(err error) error {
+	switch {
+	case errors.Is(err, journal.ErrFull):
+		return &refusal{status: http.StatusServiceUnavailable, reason: "journal_full", retryAfter: retryFull, text: "the journal is full", cause: err}
+	case errors.Is(err, journal.ErrTooLarge): // by its labels: lines are bounded
+		return &refusal{status: http.StatusRequestEntityTooLarge, reason: "too_large", text: err.Error(), cause: err}
+	}
+	return &refusal{status: http.StatusServiceUnavailable, reason: "journal", retryAfter: retryUnableNow, text: "the journal is unavailable", cause: err}
+}

@@ -1,0 +1,113 @@
+package recent
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// A table is a set of keys by open addressing. Keys are only ever added, by one
+// goroutine at a time; others look them up meanwhile, without a lock.
+//
+// Eight slots make a group, which has a word of eight tags: a byte for each
+// slot, 0 where it is empty, and else a part of the key. So a key that is not
+// there is told from the tags alone, nearly always from a single word, and the
+// words of a million keys fit into a processor's cache. A key is written before
+// its tag, and never again: whoever sees the tag sees the whole key.
+type table struct {
+	tags  []atomic.Uint64 // as many as a power of two
+	keys  []Key           // groupSlots for each of tags
+	count int             // of keys; read and written by who adds
+}
+
+const groupSlots = 8
+
+// minGroups is the size of an empty table, about 1 KiB.
+const minGroups = 8
+
+// newTable makes a table with room for n keys.
+func newTable(n int) *table {
+	groups := minGroups
+	for n > room(groups) {
+		groups *= 2
+	}
+	return tableOf(groups)
+}
+
+func tableOf(groups int) *table {
+	return &table{tags: make([]atomic.Uint64, groups), keys: make([]Key, groups*groupSlots)}
+}
+
+// room is how many keys a table takes: three quarters of its slots, so that
+// hardly a group is full.
+func room(groups int) int { return groups * groupSlots * 3 / 4 }
+
+func (t *table) full() bool { return t.count >= room(len(t.tags)) }
+
+// has reports whether k is in the table.
+func (t *table) has(k Key) bool {
+	last := uint64(len(t.tags) - 1)
+	for g := k[0] & last; ; g = (g + 1) & last {
+		tags := t.tags[g].Load()
+		if t.inGroup(g, tags, k) {
+			return true
+		}
+		if zeroBytes(tags) != 0 {
+			return false
+		}
+	}
+}
+
+func (t *table) inGroup(g, tags uint64, k Key) bool {
+	for found := zeroBytes(tags ^ everyByte*tagOf(k)); found != 0; found &= found - 1 {
+		if t.keys[g*groupSlots+firstByte(found)] == k {
+			return true
+		}
+	}
+	return false
+}
+
+// put adds k, unless it is there. The table must not be full.
+func (t *table) put(k Key) {
+	last := uint64(len(t.tags) - 1)
+	for g := k[0] & last; ; g = (g + 1) & last {
+		tags := t.tags[g].Load()
+		if t.inGroup(g, tags, k) {
+			return
+		}
+		if empty := zeroBytes(tags); empty != 0 {
+			i := firstByte(empty) % groupSlots
+			t.keys[g*groupSlots+i] = k
+			t.tags[g].Store(tags | tagOf(k)<<(8*i))
+			t.count++
+			return
+		}
+	}
+}
+
+// grown gives a table of twice the size with the same keys.
+func (t *table) grown() *table {
+	g := tableOf(2 * len(t.tags))
+	for i := range t.tags {
+		tags := t.tags[i].Load()
+		for slot := range groupSlots {
+			if tags>>(8*slot)&0xff != 0 {
+				g.put(t.keys[i*groupSlots+slot])
+			}
+		}
+	}
+	return g
+}
+
+// tagOf is never 0, and shares no bits with what chooses the group.
+func tagOf(k Key) uint64 { return max(1, k[1]&0xff) }
+
+const everyByte = 0x0101010101010101
+
+// zeroBytes gives the highest bit of each byte of w that is 0, and no other.
+func zeroBytes(w uint64) uint64 {
+	const low = 0x7f * everyByte
+	return ^((w&low + low) | w | low)
+}
+
+// firstByte is the lowest byte of a result of zeroBytes, 8 if there is none.
+func firstByte(found uint64) uint64 { return uint64(bits.TrailingZeros64(found)) / 8 }

@@ -1,0 +1,212 @@
+package datadog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+type collector struct {
+	entries  []Entry
+	problems []string
+	fail     error
+}
+
+func (c *collector) Entry(_ int, e *Entry) error {
+	kept := Entry{Time: e.Time, Timed: e.Timed, Body: []byte(string(e.Body))}
+	for _, l := range e.Labels {
+		kept.Labels = append(kept.Labels, relay.Label{Name: strings.Clone(l.Name), Value: strings.Clone(l.Value)})
+	}
+	c.entries = append(c.entries, kept)
+	return c.fail
+}
+
+func (c *collector) Refuse(p Problem) error { c.problems = append(c.problems, p.Error()); return nil }
+
+func labels(pairs ...string) []relay.Label {
+	var out []relay.Label
+	for p := range slices.Chunk(pairs, 2) {
+		out = append(out, relay.Label{Name: p[0], Value: p[1]})
+	}
+	return out
+}
+
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	const ms = int64(1_000_000)
+	for name, c := range map[string]struct {
+		body string
+		want []Entry
+	}{
+		"an event in the message": {
+			`[{"ddsource":"idp","ddtags":"env:prod, job:auth,solo","hostname":"h\u002d1","service":"s","status":"info","timestamp":1750000000123,"message":"{\"event_id\":\"e1\",\"n\":\"caf\u00e9\"}","extra":"a\nb","nested":{"x":[1,"y"]},"n":null}]`,
+			[]Entry{{1750000000123 * ms, true, labels("ddsource", "idp", "env", "prod", "job", "auth", "solo", "", "hostname", "h-1", "service", "s", "status", "info", "extra", "a\nb", "nested", `{"x":[1,"y"]}`, "n", "null"), []byte(`{"event_id":"e1","n":"café"}`)}},
+		},
+		"a plain message": {
+			`[{"message":"hello \"you\"","service":"s","date":"2025-06-15T15:06:40.5Z"}]`,
+			[]Entry{{1750000000500 * ms, true, labels("service", "s"), []byte(`{"message":"hello \"you\"","service":"s","date":"2025-06-15T15:06:40.5Z"}`)}},
+		},
+		"one object":           {`{"event_id":"e","x":1}`, []Entry{{Body: []byte(`{"event_id":"e","x":1}`)}}},
+		"lines":                {"{\"a\":1}\n{\"b\":2}\r\n{\"c\":3}\n", []Entry{{Body: []byte(`{"a":1}`)}, {Body: []byte(`{"b":2}`)}, {Body: []byte(`{"c":3}`)}}},
+		"empty array":          {` [ ] `, nil},
+		"message without id":   {`[{"message":"{\"x\":{\"event_id\":\"in\"}}"}]`, []Entry{{Body: []byte(`{"message":"{\"x\":{\"event_id\":\"in\"}}"}`)}}},
+		"message with end cut": {`[{"message":"{\"event_id\":\"e\""}]`, []Entry{{Body: []byte(`{"message":"{\"event_id\":\"e\""}`)}}},
+		"message is an object": {`[{"message":{"event_id":"e"}}]`, []Entry{{Body: []byte(`{"message":{"event_id":"e"}}`)}}},
+		"two messages":         {`[{"message":"{\"event_id\":\"e\"}","message":"x"}]`, []Entry{{Body: []byte(`{"message":"{\"event_id\":\"e\"}","message":"x"}`)}}},
+		"half a surrogate":     {`[{"message":"{\"event_id\":\"e\",\"x\":\"\ud800\"}"}]`, []Entry{{Body: []byte(`{"message":"{\"event_id\":\"e\",\"x\":\"\ud800\"}"}`)}}},
+		"times not understood": {`[{"timestamp":"soon"},{"timestamp":1.5},{"timestamp":99999999999999999},{"timestamp":[1],"date":7}]`, []Entry{
+			{Body: []byte(`{"timestamp":"soon"}`)},
+			{Body: []byte(`{"timestamp":1.5}`)},
+			{Body: []byte(`{"timestamp":99999999999999999}`)},
+			{Time: 7 * ms, Timed: true, Body: []byte(`{"timestamp":[1],"date":7}`)},
+		}},
+		"escaped key": {`[{"\u006dessage":"{\"event_id\":\"e\"}","serv\u0069ce":"s"}]`, []Entry{{Labels: labels("service", "s"), Body: []byte(`{"event_id":"e"}`)}}},
+		"odd types":   {`[{"ddtags":["a"],"service":5,"message":"{\"event_id\":\"e\"}"}]`, []Entry{{Labels: labels("ddtags", `["a"]`, "service", "5"), Body: []byte(`{"event_id":"e"}`)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got collector
+			require.NoError(t, Decode([]byte(c.body), &got))
+			assert.Empty(t, got.problems)
+			for i := range got.entries {
+				got.entries[i].Time *= map[bool]int64{true: 1}[got.entries[i].Timed]
+			}
+			assert.Equal(t, c.want, got.entries)
+		})
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	t.Parallel()
+	for bad, problem := range map[string]string{
+		`"text"`:                  "entry 2: it is a string, not an object",
+		`null`:                    "entry 2: it is null, not an object",
+		`[{}]`:                    "entry 2: it is an array, not an object",
+		"{\"message\":\"\xff\"}":  "entry 2: text is not valid UTF-8",
+		"{\"a\":{\"\xc3\":1}}":    "entry 2: text is not valid UTF-8",
+		`{"hostname":"\udc00 x"}`: "entry 2: text escapes half of a surrogate pair",
+		`{"ddtags":"a:\ud800\""}`: "entry 2: text escapes half of a surrogate pair",
+	} {
+		var got collector
+		require.NoError(t, Decode([]byte(`[{"a":1},`+bad+`,{"b":2}]`), &got), bad)
+		assert.Equal(t, []string{problem}, got.problems, bad)
+		assert.Len(t, got.entries, 2, bad)
+	}
+}
+
+func TestDecodeFails(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		``:                           ErrEmpty.Error(),
+		" \n":                        ErrEmpty.Error(),
+		"\x00":                       `invalid JSON at byte 0`,
+		`hello`:                      `invalid JSON at byte 0: 'h' stands where { is needed`,
+		`{"a":1}` + "\nhello":        `entry 1: invalid JSON at byte 8: 'h' stands where nothing is needed`,
+		`[{"a":1},{"b":`:             `entry 2: invalid JSON at byte 14: it ends where a value is needed`,
+		`[{"a":1}`:                   `entry 1: invalid JSON at byte 8`,
+		`[{"a":1}] {}`:               `entry 1: invalid JSON at byte 10`,
+		`{"a":"b` + "\n" + `"}`:      `entry 1: invalid JSON at byte 7`,
+		strings.Repeat("[", 100_000): `nested deeper than 512`,
+		strings.Repeat(`{"a":`, 1e5): `nested deeper than 512`,
+	} {
+		var got collector
+		err := Decode([]byte(body), &got)
+		if strings.HasPrefix(body, "[[") {
+			assert.ErrorContains(t, err, want)
+			continue
+		}
+		assert.ErrorContains(t, err, want, "%.50s", body)
+	}
+	stop := errors.New("stop")
+	assert.Equal(t, stop, Decode([]byte(`[{}]`), &collector{fail: stop}))
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`[{"ddsource":"idp","ddtags":"env:prod","timestamp":1750000000123,"message":"{\"event_id\":\"e1\"}","x":{"y":1}}]`))
+	f.Add([]byte("{\"a\":1}\n{\"b\":2}"))
+	f.Add([]byte(`[{"date":"2025-06-15T15:06:40.5Z","message":"\ud83d\ude00"},7]`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		before := string(body)
+		var got collector
+		err := Decode(body, &got)
+		require.Equal(t, before, string(body), "it must not be written to")
+		for _, e := range got.entries {
+			require.True(t, utf8.Valid(e.Body))
+		}
+		if err != nil || !strings.HasPrefix(strings.TrimSpace(before), "[") {
+			return
+		}
+		// Compare with encoding/json: as many elements, and each body is one of
+		// them, or its message.
+		var elements []json.RawMessage
+		require.NoError(t, json.Unmarshal(body, &elements))
+		require.Len(t, elements, len(got.entries)+len(got.problems))
+		i := 0
+		for _, e := range got.entries {
+			for ; ; i++ {
+				require.Less(t, i, len(elements))
+				var o struct{ Message any }
+				_ = json.Unmarshal(elements[i], &o)
+				if text, ok := o.Message.(string); string(elements[i]) == string(e.Body) || ok && text == string(e.Body) {
+					break
+				}
+			}
+			i++
+		}
+	})
+}
+
+func benchBody(tb testing.TB, n int) []byte {
+	var logs []Log
+	for i := range n {
+		line := fmt.Sprintf(`{"event_id":"evt-abcdef-%010d","ts":"2025-06-01T00:00:00.000Z","tenant":"t-042","realm":"prod-eu-3","type":"LOGIN","actor":{"user_id":"u-012345","username":"user012345@example.test","session":"0123456789abcdef0123456789abcdef"},"src":{"ip":"10.1.2.3","port":43210,"ua":"Mozilla/5.0 (Macintosh; Intel Mac OS X 14_5) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Safari/605.1.15","geo":"DE"},"auth":{"method":"password+totp","client_id":"mobile-android","result":"ok","reason":""},"req":{"id":"0123456789abcdef","path":"/realms/prod-eu-3/protocol/openid-connect/token","status":200,"ms":123},"host":"idp-3.internal"}`, i)
+		logs = append(logs, Log{Time: 1750000000000000000, Source: "idp", Tags: "env:prod,job:auth-events", Hostname: "idp-1", Service: "idp", Status: "info", Message: []byte(line)})
+	}
+	body, err := AppendJSON(nil, logs)
+	require.NoError(tb, err)
+	return body
+}
+
+type nullHandler struct{ bytes int }
+
+func (h *nullHandler) Entry(_ int, e *Entry) error { h.bytes += len(e.Body); return nil }
+func (h *nullHandler) Refuse(Problem) error        { return nil }
+
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	var got collector
+	require.NoError(t, Decode(benchBody(t, 3), &got))
+	require.Len(t, got.entries, 3)
+	assert.Equal(t, int64(1750000000000000000), got.entries[2].Time)
+	assert.Contains(t, string(got.entries[2].Body), `{"event_id":"evt-abcdef-0000000002"`)
+	assert.Equal(t, labels("ddsource", "idp", "env", "prod", "job", "auth-events", "hostname", "idp-1", "service", "idp", "status", "info"), got.entries[0].Labels)
+	_, err := AppendJSON(nil, []Log{{}, {Message: []byte{0xff}}})
+	require.EqualError(t, err, "entry 2: text is not valid UTF-8")
+}
+
+func TestDecodeDoesNotAllocatePerEntry(t *testing.T) {
+	body := benchBody(t, 1000)
+	var h nullHandler
+	assert.Less(t, testing.AllocsPerRun(20, func() { _ = Decode(body, &h) }), 10.0)
+}
+
+func BenchmarkDecode(b *testing.B) {
+	body := benchBody(b, 100)
+	var h nullHandler
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := Decode(body, &h); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*100), "ns/event")
+}

@@ -1,0 +1,250 @@
+package datadog
+
+import (
+	"fmt"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Decode decodes an array of objects, one object, or objects one after the
+// other, a line each. It does not write into body.
+//
+// What is wrong with one entry is told to the handler. An error means that the
+// body must not be used, whatever the handler was given before: it is ErrEmpty,
+// one of the handler, or one that names the entry and the byte.
+func Decode(body []byte, h Handler) error {
+	d, _ := decoders.Get().(*decoder)
+	d.scan.Reset(body)
+	d.body, d.h = body, h
+	err := d.push()
+	if err != nil && d.at > 0 && !d.handlerFailed {
+		err = fmt.Errorf("entry %d: %w", d.at, err)
+	}
+	d.release()
+	return err
+}
+
+// decoders keeps decoders for their memory.
+var decoders = sync.Pool{New: func() any { return new(decoder) }}
+
+// What a decoder in the pool holds at most.
+const (
+	maxKeptLabels  = 256
+	maxKeptScratch = 1 << 20
+)
+
+type decoder struct {
+	scan          jsonscan.Scanner
+	body          []byte
+	h             Handler
+	handlerFailed bool
+	at            int
+
+	// Of the entry that is being read.
+	entry    Entry
+	labels   []relay.Label
+	others   []other
+	scratch  []byte // texts that had to be unescaped
+	message  jsonscan.Raw
+	messages int // how many members are called "message"; only one is understood
+	bad      error
+}
+
+// other is an attribute that is a label only where the body is the message.
+type other struct{ name, value jsonscan.Raw }
+
+func (d *decoder) release() {
+	labels, others, scratch := d.labels, d.others, d.scratch
+	*d = decoder{}
+	clear(labels)
+	clear(others)
+	if cap(labels) <= maxKeptLabels && cap(others) <= maxKeptLabels && cap(scratch) <= maxKeptScratch {
+		d.labels, d.others, d.scratch = labels[:0], others[:0], scratch[:0]
+	}
+	decoders.Put(d)
+}
+
+func (d *decoder) push() error {
+	switch d.scan.Peek() {
+	case 0:
+		if err := d.scan.End(); err != nil {
+			return err
+		}
+		return ErrEmpty
+	case '[':
+		if err := d.array(); err != nil {
+			return err
+		}
+	case '{':
+		for d.scan.Peek() == '{' {
+			if err := d.element(); err != nil {
+				return err
+			}
+		}
+	default:
+		return d.scan.Open('{')
+	}
+	return d.scan.End()
+}
+
+func (d *decoder) array() error {
+	_ = d.scan.Open('[')
+	for n := 0; ; n++ {
+		more, err := d.scan.More(']', n)
+		if err != nil || !more {
+			return err
+		}
+		if err := d.element(); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *decoder) element() error {
+	d.at++
+	if c := d.scan.Peek(); c != '{' {
+		if err := d.refuse(fmt.Errorf("it is %s, not an object", jsonscan.Kind(c))); err != nil {
+			return err
+		}
+		return d.scan.Skip()
+	}
+	d.entry = Entry{}
+	d.labels, d.others, d.scratch = d.labels[:0], d.others[:0], d.scratch[:0]
+	d.message, d.messages, d.bad = jsonscan.Raw{}, 0, nil
+	start := d.scan.Pos()
+	if err := d.members(); err != nil {
+		return err
+	}
+	d.finish(d.body[start:d.scan.Pos():d.scan.Pos()])
+	if d.bad != nil {
+		return d.refuse(d.bad)
+	}
+	err := d.h.Entry(d.at, &d.entry)
+	d.handlerFailed = err != nil
+	return err
+}
+
+func (d *decoder) refuse(why error) error {
+	err := d.h.Refuse(Problem{Entry: d.at, Err: why})
+	d.handlerFailed = err != nil
+	return err
+}
+
+func (d *decoder) members() error {
+	_ = d.scan.Open('{')
+	for n := 0; ; n++ {
+		more, err := d.scan.More('}', n)
+		if err != nil || !more {
+			return err
+		}
+		name, err := d.scan.RawKey()
+		if err != nil {
+			return err
+		}
+		value, isText, err := d.value()
+		if err != nil {
+			return err
+		}
+		d.member(name, value, isText)
+	}
+}
+
+// value reads any value: a string without its quotes, others as they stand.
+func (d *decoder) value() (value jsonscan.Raw, isText bool, err error) {
+	if d.scan.Peek() == '"' {
+		value, err = d.scan.String()
+		return value, true, err
+	}
+	start := d.scan.Pos()
+	err = d.scan.Skip()
+	return jsonscan.Raw{Bytes: d.body[start:d.scan.Pos()], ASCII: true}, false, err
+}
+
+// member takes one attribute. A reserved one whose value is not understood is
+// like any other.
+func (d *decoder) member(name, value jsonscan.Raw, isText bool) {
+	key := name.Bytes
+	if name.Escaped {
+		key = []byte(d.text(name))
+	}
+	switch string(key) {
+	case "message":
+		d.messages++
+		if isText {
+			d.message = value
+			return
+		}
+	case "timestamp", "date":
+		if d.entry.Timed {
+			break
+		}
+		if d.entry.Time, d.entry.Timed = parseTime(value.Bytes, isText); d.entry.Timed {
+			return
+		}
+	case "ddtags":
+		if isText {
+			d.labels = AppendTags(d.labels, d.text(value))
+			return
+		}
+	case "ddsource", "hostname", "service", "status":
+		if isText {
+			d.labels = append(d.labels, relay.Label{Name: d.text(name), Value: d.text(value)})
+			return
+		}
+	}
+	d.others = append(d.others, other{name, value})
+}
+
+// text gives a string's text, and notes where it has none that is exact.
+func (d *decoder) text(raw jsonscan.Raw) string {
+	if !raw.Escaped {
+		return view(raw.Bytes)
+	}
+	start := len(d.scratch)
+	grown, err := raw.AppendText(d.scratch)
+	if err != nil {
+		d.bad = err
+		return ""
+	}
+	d.scratch = grown
+	return view(grown[start:])
+}
+
+// finish makes the entry that stands as object in the push.
+func (d *decoder) finish(object []byte) {
+	if !utf8.Valid(object) {
+		d.bad = jsonscan.ErrUTF8
+		return
+	}
+	d.entry.Body = object
+	if d.takeMessage() {
+		for _, o := range d.others {
+			d.labels = append(d.labels, relay.Label{Name: d.text(o.name), Value: d.text(o.value)})
+		}
+	}
+	d.entry.Labels = d.labels
+}
+
+// takeMessage makes the message the body if it is an event of its own.
+func (d *decoder) takeMessage() bool {
+	if d.messages != 1 || len(d.message.Bytes) == 0 || d.message.Bytes[0] != '{' {
+		return false
+	}
+	start := len(d.scratch)
+	grown, err := d.message.AppendText(d.scratch)
+	if err != nil {
+		return false
+	}
+	d.scratch = grown
+	text := grown[start:]
+	wanted := [1]jsonscan.Wanted{{Quoted: `"event_id"`}}
+	jsonscan.Lookup(text, wanted[:])
+	if id := wanted[0].Value.Bytes; len(id) == 0 || len(id) > MaxEventID || text[len(text)-1] != '}' {
+		return false
+	}
+	d.entry.Body = text
+	return true
+}

@@ -1,0 +1,90 @@
+package jsonscan
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// Raw is a string as it stands between its quotes.
+type Raw struct {
+	Bytes   []byte
+	Escaped bool // there is a backslash in it
+	ASCII   bool
+}
+
+// Is reports whether the string is text, which must be ASCII.
+func (r Raw) Is(text string) bool {
+	if !r.Escaped {
+		return string(r.Bytes) == text
+	}
+	var room [128]byte
+	if len(r.Bytes) > len(room) {
+		return false
+	}
+	got, err := r.AppendText(room[:0])
+	return err == nil && string(got) == text
+}
+
+// AppendText appends the string's text. Its error is ErrUTF8 or ErrSurrogate,
+// and dst is then returned as it was.
+func (r Raw) AppendText(dst []byte) ([]byte, error) {
+	start := len(dst)
+	dst = append(dst, r.Bytes...)
+	if !r.Escaped && r.ASCII {
+		return dst, nil
+	}
+	dst = append(dst, '"') // what unescapeFrom stops at
+	text := Scanner{buf: dst[start:]}
+	got, err := text.unescapeFrom(0)
+	if err != nil {
+		return dst[:start], err
+	}
+	return dst[:start+len(got)], nil
+}
+
+// String reads a string and leaves it as it stands. Its grammar is checked, its
+// content is not.
+func (s *Scanner) String() (Raw, error) {
+	if s.Peek() != '"' {
+		return Raw{}, s.unexpected("a string")
+	}
+	buf, start := s.buf, s.pos+1
+	raw := Raw{}
+	var seen uint64
+	for r := start; ; {
+		if r+8 <= len(buf) {
+			word := binary.LittleEndian.Uint64(buf[r:])
+			k := bits.TrailingZeros64(special(word)) >> 3 // 8 for no mark
+			r += k
+			if k == 8 {
+				seen |= word
+				continue
+			}
+			seen |= word & (1<<(8*k) - 1)
+		}
+		s.pos = r
+		if r >= len(buf) {
+			return Raw{}, s.unexpected("the end of the string")
+		}
+		switch c := buf[r]; {
+		case c == '"':
+			s.pos = r + 1
+			raw.Bytes, raw.ASCII = buf[start:r:r], seen&high == 0
+			return raw, nil
+		case c == '\\':
+			raw.Escaped = true
+			if r+1 < len(buf) && escapes[buf[r+1]] != 0 {
+				r += 2
+			} else if _, ok := hex4(buf[r:]); ok {
+				r += 6
+			} else {
+				return Raw{}, s.fail("invalid escape in a string")
+			}
+		case c < ' ':
+			return Raw{}, s.unexpected("a character that needs no escape")
+		default: // among the last seven bytes
+			seen |= uint64(c)
+			r++
+		}
+	}
+}

@@ -1,0 +1,152 @@
+// Package jsonscan reads JSON (RFC 8259) in one pass over the bytes, without
+// allocating, for the push bodies that are too many for encoding/json. It is a
+// scanner, not a decoder: what a text means is its callers' business.
+//
+// It is as strict as encoding/json about the grammar, and stricter about text:
+// a string that is no valid UTF-8, or that escapes half of a surrogate pair,
+// is reported, where encoding/json would put U+FFFD in its place.
+package jsonscan
+
+import (
+	"errors"
+	"fmt"
+)
+
+// MaxDepth is how deep arrays and objects may nest in a value that is skipped.
+const MaxDepth = 512
+
+// Errors of a string's content. The scanner stands behind such a string, so a
+// caller can go on.
+var (
+	ErrUTF8      = errors.New("text is not valid UTF-8")
+	ErrSurrogate = errors.New("text escapes half of a surrogate pair")
+)
+
+// SyntaxError says that the text is no JSON. Nothing behind Offset was read.
+type SyntaxError struct {
+	Offset int // bytes before the place
+	Reason string
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("invalid JSON at byte %d: %s", e.Offset, e.Reason)
+}
+
+// IsContent reports whether err is one of the errors of a string's content,
+// behind which the scanner can go on.
+func IsContent(err error) bool {
+	return errors.Is(err, ErrUTF8) || errors.Is(err, ErrSurrogate)
+}
+
+// Scanner reads a JSON text from the start to the end. The zero value reads
+// the empty text.
+type Scanner struct {
+	buf []byte
+	pos int
+}
+
+// Reset makes s read buf from its start. Some methods write into buf.
+func (s *Scanner) Reset(buf []byte) { s.buf, s.pos = buf, 0 }
+
+// Pos is the offset of the next byte.
+func (s *Scanner) Pos() int { return s.pos }
+
+// Seek goes to an offset that Pos returned. What was unescaped in place since
+// then cannot be read again.
+func (s *Scanner) Seek(pos int) { s.pos = pos }
+
+// Peek skips white space, and returns the byte behind it without reading it,
+// or 0 at the end.
+func (s *Scanner) Peek() byte {
+	for ; s.pos < len(s.buf); s.pos++ {
+		switch c := s.buf[s.pos]; c {
+		case ' ', '\t', '\n', '\r':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// Open reads the bracket c, '[' or '{'.
+func (s *Scanner) Open(c byte) error {
+	if s.Peek() != c {
+		return s.unexpected(string(c))
+	}
+	s.pos++
+	return nil
+}
+
+// More goes to the next element of an array or member of an object, n of which
+// were read, and reports whether there is one; if not, it has read the bracket
+// end.
+func (s *Scanner) More(end byte, n int) (bool, error) {
+	c := s.Peek()
+	if c == end {
+		s.pos++
+		return false, nil
+	}
+	if n == 0 {
+		return true, nil
+	}
+	if c != ',' {
+		return false, s.unexpected(`"," or "` + string(end) + `"`)
+	}
+	s.pos++
+	if s.Peek() == end {
+		return false, s.unexpected("a value behind the comma")
+	}
+	return true, nil
+}
+
+// Key reads an object's key, unescaped in place, and the colon behind it. With
+// an error of the key's content, the colon is read too.
+func (s *Scanner) Key() ([]byte, error) {
+	key, err := s.Unescape()
+	if err != nil && !IsContent(err) {
+		return nil, err
+	}
+	if e := s.colon(); e != nil {
+		return nil, e
+	}
+	return key, err
+}
+
+// RawKey reads an object's key as it stands, and the colon behind it.
+func (s *Scanner) RawKey() (Raw, error) {
+	key, err := s.String()
+	if err != nil {
+		return Raw{}, err
+	}
+	return key, s.colon()
+}
+
+func (s *Scanner) colon() error {
+	if s.Peek() != ':' {
+		return s.unexpected(`":"`)
+	}
+	s.pos++
+	return nil
+}
+
+// End checks that nothing but white space is left.
+func (s *Scanner) End() error {
+	s.Peek()
+	if s.pos != len(s.buf) {
+		return s.unexpected("nothing")
+	}
+	return nil
+}
+
+// unexpected tells what stands at the position where want was needed. It shows
+// one byte at most: errors must not carry a body's content.
+func (s *Scanner) unexpected(want string) error {
+	if s.pos >= len(s.buf) {
+		return s.fail("it ends where " + want + " is needed")
+	}
+	return s.fail(fmt.Sprintf("%q stands where %s is needed", s.buf[s.pos], want))
+}
+
+func (s *Scanner) fail(reason string) error {
+	return &SyntaxError{Offset: s.pos, Reason: reason}
+}

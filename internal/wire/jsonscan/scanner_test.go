@@ -1,0 +1,200 @@
+package jsonscan
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var seeds = []string{
+	``, ` `, `null`, `true`, `false`, `truth`, `nul`, `0`, `-0`, `01`, `-`, `1.`, `1.5e+10`, `1e`, `.5`, `+1`,
+	`""`, `"a`, `"a\"b\\c\/d\b\f\n\r\t"`, `"\u00e9\u20ac"`, `"\ud83d\ude00 pair"`, `"\ud83d half"`, `"\ude00"`, `"\ud83d\u0041"`,
+	`"\x"`, `"\u12"`, `"\u12g4"`, "\"tab\there\"", "\"\x00\"", "\"é plain €\"", "\"\xff\xfe\"", "\"\xc3\\u00a9\"",
+	`"aaaaaaaaaaaaaaaa\"bbbbbbbbbbbbbbbbbbbbbbb\"cccccccccccccccccccccccccccc\n"`,
+	`{}`, `[]`, `[1,]`, `[,1]`, `[1 2]`, `{"a":1,}`, `{"a" 1}`, `{a:1}`, `{"a":[{"b":[]}],"c":"}"}`, `[[[[]]]]`, `[}`, `{]`, "\ufeff{}",
+	`{"a":1} x`, `[1]]`, `{"\u0061":"b"}`, "{\"\xff\":1}",
+}
+
+func FuzzSkip(f *testing.F) {
+	for _, s := range seeds {
+		f.Add([]byte(s))
+	}
+	f.Add([]byte(strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth)))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		before := string(text)
+		var s Scanner
+		s.Reset(text)
+		err := s.Skip()
+		if err == nil {
+			err = s.End()
+		}
+		require.Equal(t, before, string(text), "skipping must not write")
+		if err != nil && strings.Contains(err.Error(), "nested deeper") {
+			return
+		}
+		require.Equal(t, json.Valid(text), err == nil, "%q: %v", text, err)
+	})
+}
+
+func FuzzUnescape(f *testing.F) {
+	for _, s := range seeds {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var want string
+		wantErr := json.Unmarshal(text, &want)
+		if wantErr == nil && strings.TrimSpace(string(text)) == "null" {
+			return
+		}
+		var raw Scanner
+		raw.Reset(append([]byte(nil), text...))
+		kept, rawErr := raw.String()
+		if rawErr == nil {
+			rawErr = raw.End()
+		}
+		var s Scanner
+		s.Reset(text)
+		got, err := s.Unescape()
+		if endErr := s.End(); err == nil || IsContent(err) && endErr != nil {
+			if err == nil {
+				err = endErr
+			} else {
+				err = endErr
+			}
+		}
+		require.Equal(t, wantErr == nil, err == nil || IsContent(err), "%q: %v, %v", text, wantErr, err)
+		require.Equal(t, wantErr == nil, rawErr == nil, "%q: %v, %v", text, wantErr, rawErr)
+		if wantErr != nil {
+			return
+		}
+		appended, appendErr := kept.AppendText([]byte("x"))
+		if err != nil {
+			require.Contains(t, want, "\ufffd", "the reference must have replaced something")
+			require.ErrorIs(t, appendErr, err)
+			require.Equal(t, "x", string(appended))
+			return
+		}
+		require.Equal(t, want, string(got))
+		require.True(t, utf8.Valid(got))
+		require.NoError(t, appendErr)
+		require.Equal(t, "x"+want, string(appended))
+	})
+}
+
+func FuzzAppendString(f *testing.F) {
+	for _, s := range seeds {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		out, err := AppendString(nil, text)
+		if !utf8.ValidString(text) {
+			require.ErrorIs(t, err, ErrUTF8)
+			require.Empty(t, out)
+			return
+		}
+		require.NoError(t, err)
+		var back string
+		require.NoError(t, json.Unmarshal(out, &back))
+		require.Equal(t, text, back)
+	})
+}
+
+// FuzzLookup compares with encoding/json where the text is valid: a key that
+// stands there once must be found.
+func FuzzLookup(f *testing.F) {
+	for _, s := range seeds {
+		f.Add([]byte(s))
+	}
+	f.Add([]byte(`{"x":{"event_id":"no"},"event_id":"yes","action":7}`))
+	f.Add([]byte(`{"\u0065vent_id":"y\u0065s"}`))
+	f.Add([]byte(`{"event_id":null,"event_id":"second"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		wanted := []Wanted{{Quoted: `"event_id"`}, {Quoted: `"action"`}}
+		Lookup(text, wanted)
+		var ref map[string]json.RawMessage
+		if json.Unmarshal(text, &ref) != nil || strings.Count(string(text), "event_id") > 1 || strings.Contains(string(text), `\`) {
+			return
+		}
+		raw, there := ref["event_id"]
+		if strings.Contains(string(text), strings.Repeat("[", MaxDepth)) {
+			return
+		}
+		require.Equal(t, there, wanted[0].Found)
+		var want string
+		if there && raw[0] == '"' && json.Unmarshal(raw, &want) == nil {
+			got, err := wanted[0].Value.AppendText(nil)
+			if err == nil {
+				require.Equal(t, want, string(got))
+			}
+		} else {
+			require.Empty(t, wanted[0].Value.Bytes)
+		}
+	})
+}
+
+func TestSkipDepth(t *testing.T) {
+	t.Parallel()
+	for _, open := range []string{"[", `{"a":`} {
+		var s Scanner
+		s.Reset([]byte(strings.Repeat(open, MaxDepth+1)))
+		require.ErrorContains(t, s.Skip(), "nested deeper than 512")
+	}
+	var s Scanner
+	s.Reset([]byte(strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth)))
+	require.NoError(t, s.Skip())
+	require.NoError(t, s.End())
+}
+
+func TestLookup(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]string{
+		`{"event_id":"e1","action":"login"}`:                            {"e1", "login"},
+		`{"action":"login","n":{"event_id":"in"},"event_id":"out"}`:     {"out", "login"},
+		`{"event_id":"first","event_id":"second"}`:                      {"first", ""},
+		`{"event_id":7,"event_id":"second","action":"a"}`:               {"", "a"},
+		`{"\u0065vent_id":"e\u0031","a":1}`:                             {"e1", ""},
+		`{"note":"\"event_id\":\"x\"","list":["event_id"],"action":[]}`: {"", ""},
+		`["event_id"]`:                        {"", ""},
+		`plain text with "event_id":"x"`:      {"", ""},
+		`{"event_id":"e1", broken "action":1`: {"e1", ""},
+	} {
+		wanted := []Wanted{{Quoted: `"event_id"`}, {Quoted: `"action"`}}
+		Lookup([]byte(text), wanted)
+		for i, w := range wanted {
+			got, err := w.Value.AppendText(nil)
+			require.NoError(t, err)
+			assert.Equal(t, want[i], string(got), text)
+		}
+	}
+}
+
+func TestErrorsShowNoContent(t *testing.T) {
+	t.Parallel()
+	var s Scanner
+	s.Reset([]byte(`{"password":"hunter2" "x"}`))
+	err := s.Skip()
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "hunter2")
+	assert.Contains(t, err.Error(), "byte 22")
+}
+
+const escapedLine = `"{\"event_id\":\"evt-abcdef-0000000001\",\"ts\":\"2025-06-01T00:00:00.000Z\",\"tenant\":\"t-001\",\"realm\":\"prod-eu-1\",\"actor\":{\"user_id\":\"u-000001\",\"username\":\"user000001@example.test\"},\"src\":{\"ip\":\"10.1.2.3\",\"port\":1024}}"`
+
+func BenchmarkUnescape(b *testing.B) {
+	text := []byte(escapedLine)
+	buf := make([]byte, len(text))
+	var s Scanner
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		copy(buf, text)
+		s.Reset(buf)
+		if _, err := s.Unescape(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package loki
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// AppendJSON appends streams as a push body. It fails where text is no valid
+// UTF-8, which JSON cannot carry; the error names the stream and the entry.
+func AppendJSON(dst []byte, streams []Stream) ([]byte, error) {
+	var err error
+	dst = append(dst, `{"streams":[`...)
+	for i, s := range streams {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, `{"stream":`...)
+		if dst, err = appendPairs(dst, s.Labels); err != nil {
+			return dst, fmt.Errorf("%v: %w", Place{Stream: i + 1}, err)
+		}
+		dst = append(dst, `,"values":[`...)
+		for j := range s.Entries {
+			if j > 0 {
+				dst = append(dst, ',')
+			}
+			if dst, err = appendEntry(dst, &s.Entries[j]); err != nil {
+				return dst, fmt.Errorf("%v: %w", Place{Stream: i + 1, Entry: j + 1}, err)
+			}
+		}
+		dst = append(dst, `]}`...)
+	}
+	return append(dst, `]}`...), nil
+}
+
+func appendEntry(dst []byte, e *Entry) ([]byte, error) {
+	dst = append(dst, '[', '"')
+	dst = strconv.AppendInt(dst, e.Time, 10)
+	dst = append(dst, '"', ',')
+	dst, err := jsonscan.AppendString(dst, e.Line)
+	if err != nil {
+		return dst, err
+	}
+	if len(e.Meta) > 0 {
+		if dst, err = appendPairs(append(dst, ','), e.Meta); err != nil {
+			return dst, err
+		}
+	}
+	return append(dst, ']'), nil
+}
+
+func appendPairs(dst []byte, labels []relay.Label) ([]byte, error) {
+	var err error
+	dst = append(dst, '{')
+	for i, l := range labels {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if dst, err = jsonscan.AppendString(dst, l.Name); err != nil {
+			return dst, err
+		}
+		if dst, err = jsonscan.AppendString(append(dst, ':'), l.Value); err != nil {
+			return dst, err
+		}
+	}
+	return append(dst, '}'), nil
+}
+
+// AppendProto appends streams as a logproto.PushRequest, not yet compressed.
+func AppendProto(dst []byte, streams []Stream) []byte {
+	var labels []byte
+	for _, s := range streams {
+		labels = appendLabelText(labels[:0], s.Labels)
+		size := protowire.SizeTag(fieldLabels) + protowire.SizeBytes(len(labels))
+		for i := range s.Entries {
+			size += protowire.SizeTag(fieldEntries) + protowire.SizeBytes(protoEntrySize(&s.Entries[i]))
+		}
+		dst = appendLen(dst, fieldStreams, size)
+		dst = appendLen(dst, fieldLabels, len(labels))
+		dst = append(dst, labels...)
+		for i := range s.Entries {
+			dst = appendProtoEntry(dst, &s.Entries[i])
+		}
+	}
+	return dst
+}
+
+// appendLabelText appends labels in Prometheus' text form.
+func appendLabelText(dst []byte, labels []relay.Label) []byte {
+	dst = append(dst, '{')
+	for i, l := range labels {
+		if i > 0 {
+			dst = append(dst, ',', ' ')
+		}
+		if l.Name == "" || strings.ContainsAny(l.Name, nameEnds) {
+			dst = strconv.AppendQuote(dst, l.Name)
+		} else {
+			dst = append(dst, l.Name...)
+		}
+		dst = strconv.AppendQuote(append(dst, '='), l.Value)
+	}
+	return append(dst, '}')
+}
+
+func appendLen(dst []byte, number protowire.Number, size int) []byte {
+	dst = protowire.AppendTag(dst, number, protowire.BytesType)
+	return protowire.AppendVarint(dst, uint64(size)) //nolint:gosec // a length
+}
+
+func protoTimeSize(seconds, nanos uint64) int {
+	return protowire.SizeTag(fieldSeconds) + protowire.SizeVarint(seconds) + protowire.SizeTag(fieldNanos) + protowire.SizeVarint(nanos)
+}
+
+func protoPairSize(l relay.Label) int {
+	return protowire.SizeTag(fieldName) + protowire.SizeBytes(len(l.Name)) + protowire.SizeTag(fieldValue) + protowire.SizeBytes(len(l.Value))
+}
+
+func protoEntrySize(e *Entry) int {
+	size := protowire.SizeTag(fieldTimestamp) + protowire.SizeBytes(protoTimeSize(splitTime(e.Time)))
+	size += protowire.SizeTag(fieldLine) + protowire.SizeBytes(len(e.Line))
+	for _, l := range e.Meta {
+		size += protowire.SizeTag(fieldMeta) + protowire.SizeBytes(protoPairSize(l))
+	}
+	return size
+}
+
+// splitTime gives a google.protobuf.Timestamp's fields: nanos count forward.
+func splitTime(t int64) (seconds, nanos uint64) {
+	s, n := t/1e9, t%1e9
+	if n < 0 {
+		s, n = s-1, n+1e9
+	}
+	return uint64(s), uint64(n) //nolint:gosec // two's complement, as protobuf's int64
+}
+
+func appendProtoEntry(dst []byte, e *Entry) []byte {
+	seconds, nanos := splitTime(e.Time)
+	dst = appendLen(dst, fieldEntries, protoEntrySize(e))
+	dst = appendLen(dst, fieldTimestamp, protoTimeSize(seconds, nanos))
+	dst = protowire.AppendTag(dst, fieldSeconds, protowire.VarintType)
+	dst = protowire.AppendVarint(dst, seconds)
+	dst = protowire.AppendTag(dst, fieldNanos, protowire.VarintType)
+	dst = protowire.AppendVarint(dst, nanos)
+	dst = appendLen(dst, fieldLine, len(e.Line))
+	dst = append(dst, e.Line...)
+	for _, l := range e.Meta {
+		dst = appendLen(dst, fieldMeta, protoPairSize(l))
+		dst = appendLen(dst, fieldName, len(l.Name))
+		dst = append(dst, l.Name...)
+		dst = appendLen(dst, fieldValue, len(l.Value))
+		dst = append(dst, l.Value...)
+	}
+	return dst
+}

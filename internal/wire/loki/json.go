@@ -1,0 +1,238 @@
+package loki
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// DecodeJSON decodes {"streams":[{"stream":{LABELS},"values":[[TIME,LINE,META]…]}…]}.
+// Keys may come in any order, unknown ones and further elements of an entry are
+// skipped. It overwrites body, where strings are unescaped in place.
+//
+// An error means that the body must not be used, whatever the handler was given
+// before: it is ErrNoStreams, one of the handler, or one that names the
+// stream, the entry and the byte.
+func DecodeJSON(body []byte, h Handler) error {
+	d, _ := jsonDecoders.Get().(*jsonDecoder)
+	d.scan.Reset(body)
+	d.h = h
+	d.at = Place{}
+	err := d.push()
+	if err != nil && d.at.Stream > 0 && !d.handlerFailed {
+		err = fmt.Errorf("%v: %w", d.at, err)
+	}
+	if err == nil && d.at.Stream == 0 {
+		err = ErrNoStreams
+	}
+	d.release()
+	return err
+}
+
+// jsonDecoders keeps decoders for their labels' memory.
+var jsonDecoders = sync.Pool{New: func() any { return new(jsonDecoder) }}
+
+type jsonDecoder struct {
+	scan          jsonscan.Scanner
+	h             Handler
+	handlerFailed bool
+	at            Place
+	labels, meta  []relay.Label
+	entry         Entry
+	// late is where the values stand of a stream whose labels come behind them.
+	late int
+	// refused is why the whole stream is left out.
+	refused error
+}
+
+// maxKeptLabels bounds what a decoder in the pool holds.
+const maxKeptLabels = 256
+
+func (d *jsonDecoder) release() {
+	labels, meta := d.labels, d.meta
+	*d = jsonDecoder{}
+	clear(labels)
+	clear(meta)
+	if cap(labels) <= maxKeptLabels && cap(meta) <= maxKeptLabels {
+		d.labels, d.meta = labels[:0], meta[:0]
+	}
+	jsonDecoders.Put(d)
+}
+
+// call passes on what a handler returned.
+func (d *jsonDecoder) call(err error) error {
+	d.handlerFailed = err != nil
+	return err
+}
+
+func (d *jsonDecoder) refuse(p Problem) error { return d.call(d.h.Refuse(p)) }
+
+// skipRefused refuses what stands next.
+func (d *jsonDecoder) skipRefused(p Problem) error {
+	if err := d.refuse(p); err != nil {
+		return err
+	}
+	return d.scan.Skip()
+}
+
+func (d *jsonDecoder) push() error {
+	err := d.object(func(key []byte) error {
+		if string(key) == "streams" {
+			return d.streams()
+		}
+		return d.scan.Skip()
+	})
+	if err != nil {
+		return err
+	}
+	d.at = Place{Stream: d.at.Stream}
+	return d.scan.End()
+}
+
+// object reads an object's members; member reads the value of one. A key whose
+// text is broken comes as nil.
+func (d *jsonDecoder) object(member func(key []byte) error) error {
+	if err := d.scan.Open('{'); err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		more, err := d.scan.More('}', n)
+		if err != nil || !more {
+			return err
+		}
+		key, err := d.scan.Key()
+		if err != nil && !jsonscan.IsContent(err) {
+			return err
+		}
+		if err := member(key); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *jsonDecoder) streams() error {
+	switch c := d.scan.Peek(); c {
+	case '[':
+	case 'n':
+		return d.scan.Skip()
+	default:
+		return fmt.Errorf("streams is %s, not an array", jsonscan.Kind(c))
+	}
+	_ = d.scan.Open('[')
+	for n := 0; ; n++ {
+		more, err := d.scan.More(']', n)
+		if err != nil || !more {
+			return err
+		}
+		d.at = Place{Stream: d.at.Stream + 1}
+		if err := d.stream(); err != nil {
+			return err
+		}
+	}
+}
+
+// errRepeated says that a stream has a key twice; which one is meant is unknown.
+var errRepeated = errors.New(`"stream" or "values" stands twice`)
+
+// errNoValues is for a stream in another form, such as Loki's legacy one: its
+// entries must not be lost in silence.
+var errNoValues = errors.New(`there is no "values"`)
+
+func (d *jsonDecoder) stream() error {
+	if c := d.scan.Peek(); c != '{' {
+		return d.skipRefused(Problem{Place: d.at, Err: fmt.Errorf("it is %s, not an object", jsonscan.Kind(c))})
+	}
+	d.refused, d.late, d.labels = nil, 0, d.labels[:0]
+	var labels, values bool
+	err := d.object(func(key []byte) error {
+		switch {
+		case string(key) == "stream" && !labels:
+			labels = true
+			return d.streamLabels()
+		case string(key) == "values" && !values:
+			values = true
+			if !labels { // look at them when the labels are known
+				d.late = d.scan.Pos()
+				return d.scan.Skip()
+			}
+			return d.values()
+		case string(key) == "stream":
+			return d.skipRefused(Problem{Place: d.at, Err: errRepeated})
+		case string(key) == "values" && d.scan.Peek() == '[':
+			return d.refuseValues(errRepeated)
+		}
+		return d.scan.Skip()
+	})
+	if err == nil && !values {
+		err = d.refuse(Problem{Place: d.at, Err: errNoValues})
+	}
+	if err != nil || d.late == 0 {
+		return err
+	}
+	end := d.scan.Pos()
+	d.scan.Seek(d.late)
+	if err := d.values(); err != nil {
+		return err
+	}
+	d.scan.Seek(end)
+	return nil
+}
+
+func (d *jsonDecoder) streamLabels() error {
+	c := d.scan.Peek()
+	if c != '{' {
+		d.refused = fmt.Errorf("its labels are %s, not an object", jsonscan.Kind(c))
+		return d.scan.Skip()
+	}
+	labels, bad, err := d.pairs(d.labels[:0])
+	d.labels = labels
+	if bad != nil {
+		d.refused = fmt.Errorf("label %w", bad)
+	}
+	return err
+}
+
+// pairs reads an object of strings. bad is what is wrong with a pair.
+func (d *jsonDecoder) pairs(dst []relay.Label) (_ []relay.Label, bad, err error) {
+	if err := d.scan.Open('{'); err != nil {
+		return dst, nil, err
+	}
+	for n := 0; ; n++ {
+		more, err := d.scan.More('}', n)
+		if err != nil || !more {
+			return dst, bad, err
+		}
+		name, err := d.scan.Key()
+		if err != nil && !jsonscan.IsContent(err) {
+			return dst, bad, err
+		}
+		wrongName := err
+		value, wrong, err := d.text()
+		if err != nil {
+			return dst, bad, err
+		}
+		if wrong = errors.Join(wrongName, wrong); wrong != nil && bad == nil {
+			bad = fmt.Errorf("%d: %w", n+1, wrong)
+		}
+		dst = append(dst, relay.Label{Name: view(name), Value: view(value)})
+	}
+}
+
+// text reads a string. bad is what is wrong with it where the structure is
+// whole.
+func (d *jsonDecoder) text() (s []byte, bad, err error) {
+	if c := d.scan.Peek(); c != '"' {
+		if err := d.scan.Skip(); err != nil {
+			return nil, nil, err
+		}
+		return nil, fmt.Errorf("it is %s, not a string", jsonscan.Kind(c)), nil
+	}
+	s, err = d.scan.Unescape()
+	if jsonscan.IsContent(err) {
+		return nil, err, nil
+	}
+	return s, nil, err
+}

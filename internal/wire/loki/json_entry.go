@@ -1,0 +1,151 @@
+package loki
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+)
+
+// values reads a stream's entries.
+func (d *jsonDecoder) values() error {
+	switch c := d.scan.Peek(); c {
+	case '[':
+	case 'n':
+		return d.scan.Skip()
+	default:
+		return d.skipRefused(Problem{Place: d.at, Err: fmt.Errorf("values is %s, not an array", jsonscan.Kind(c))})
+	}
+	if d.refused != nil {
+		return d.refuseValues(d.refused)
+	}
+	if err := d.call(d.h.Stream(d.labels)); err != nil {
+		return err
+	}
+	_ = d.scan.Open('[')
+	for n := 0; ; n++ {
+		more, err := d.scan.More(']', n)
+		if err != nil || !more {
+			d.at.Entry = 0
+			return err
+		}
+		d.at.Entry = n + 1
+		if err := d.oneEntry(); err != nil {
+			return err
+		}
+	}
+}
+
+// refuseValues counts the entries that are left out together.
+func (d *jsonDecoder) refuseValues(why error) error {
+	_ = d.scan.Open('[')
+	for n := 0; ; n++ {
+		more, err := d.scan.More(']', n)
+		if err != nil {
+			return err
+		}
+		if !more {
+			return d.refuse(Problem{Place: d.at, Entries: n, Err: why})
+		}
+		if err := d.scan.Skip(); err != nil {
+			return err
+		}
+	}
+}
+
+// oneEntry reads an entry. A null is none, as to Loki.
+func (d *jsonDecoder) oneEntry() error {
+	switch c := d.scan.Peek(); c {
+	case '[':
+	case 'n':
+		return d.scan.Skip()
+	default:
+		return d.skipRefused(Problem{Place: d.at, Entries: 1, Err: fmt.Errorf("it is %s, not an array", jsonscan.Kind(c))})
+	}
+	_ = d.scan.Open('[')
+	d.entry.Meta = nil
+	var bad error
+	n := 0
+	for ; ; n++ {
+		more, err := d.scan.More(']', n)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		wrong, err := d.element(n)
+		if err != nil {
+			return err
+		}
+		if bad == nil {
+			bad = wrong
+		}
+	}
+	if bad == nil && n < 2 {
+		bad = errors.New("it has no timestamp and line")
+	}
+	if bad != nil {
+		return d.refuse(Problem{Place: d.at, Entries: 1, Err: bad})
+	}
+	return d.call(d.h.Entry(d.at, &d.entry))
+}
+
+// element reads element n of an entry.
+func (d *jsonDecoder) element(n int) (bad, err error) {
+	switch n {
+	case 0:
+		var s []byte
+		if s, bad, err = d.text(); bad == nil && err == nil {
+			d.entry.Time, bad = parseTime(s)
+		}
+		return within("timestamp", bad), err
+	case 1:
+		d.entry.Line, bad, err = d.text()
+		return within("line", bad), err
+	case 2:
+		if c := d.scan.Peek(); c != '{' {
+			return fmt.Errorf("structured metadata is %s, not an object", jsonscan.Kind(c)), d.scan.Skip()
+		}
+		d.meta, bad, err = d.pairs(d.meta[:0])
+		d.entry.Meta = d.meta
+		return within("structured metadata", bad), err
+	}
+	return nil, d.scan.Skip()
+}
+
+func within(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+var errTime = errors.New("it is no count of nanoseconds since 1970, in decimal, within 64 bits")
+
+// parseTime reads a decimal int64.
+func parseTime(s []byte) (int64, error) {
+	digits, limit := s, uint64(math.MaxInt64)
+	negative := len(s) > 0 && s[0] == '-'
+	if negative {
+		digits, limit = s[1:], limit+1
+	}
+	if len(digits) == 0 || len(digits) > 19 {
+		return 0, errTime
+	}
+	var v uint64 // 19 digits cannot overflow it
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, errTime
+		}
+		v = v*10 + uint64(c-'0')
+	}
+	if v > limit {
+		return 0, errTime
+	}
+	if negative {
+		return -int64(v), nil //nolint:gosec // wraps to the least int64, as it must
+	}
+	return int64(v), nil
+}

@@ -1,0 +1,108 @@
+package loki
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+var errLabels = errors.New(`they are not of the form {name="value", …}`)
+
+// nameEnds cannot stand in a label's name without quotes.
+const nameEnds = "= \t\n\v\f\r,{}\"'`\u0085\u00a0"
+
+// parseLabels appends the labels of Prometheus' text form, {a="b", c="d"}. No
+// text at all is no labels. Values may stand in any of Go's quotes; names in
+// double quotes too.
+func parseLabels(dst []relay.Label, raw []byte) ([]relay.Label, error) {
+	if !utf8.Valid(raw) {
+		return dst, jsonscan.ErrUTF8
+	}
+	text := strings.TrimSpace(view(raw))
+	if text == "" {
+		return dst, nil
+	}
+	inner, ok := strings.CutPrefix(text, "{")
+	if !ok {
+		return dst, errLabels
+	}
+	for {
+		inner = strings.TrimSpace(inner)
+		if inner == "}" {
+			return dst, nil
+		}
+		var l relay.Label
+		var err error
+		if l, inner, err = parseLabel(inner); err != nil {
+			return dst, err
+		}
+		dst = append(dst, l)
+		inner = strings.TrimSpace(inner)
+		if rest, more := strings.CutPrefix(inner, ","); more {
+			inner = rest
+		} else if inner != "}" {
+			return dst, errLabels
+		}
+	}
+}
+
+// parseLabel reads name="value" at the start of text.
+func parseLabel(text string) (l relay.Label, rest string, err error) {
+	if strings.HasPrefix(text, `"`) {
+		l.Name, text, err = parseQuoted(text)
+	} else {
+		end := strings.IndexAny(text, nameEnds)
+		if end <= 0 {
+			return l, "", errLabels
+		}
+		l.Name, text = text[:end], text[end:]
+	}
+	if err != nil {
+		return l, "", err
+	}
+	text, ok := strings.CutPrefix(strings.TrimSpace(text), "=")
+	if !ok {
+		return l, "", errLabels
+	}
+	l.Value, rest, err = parseQuoted(strings.TrimSpace(text))
+	return l, rest, err
+}
+
+// parseQuoted reads a quoted string at the start of text. Only one with
+// escapes is copied.
+func parseQuoted(text string) (value, rest string, err error) {
+	if text == "" || !strings.Contains("\"'`", text[:1]) {
+		return "", "", errLabels
+	}
+	quote := text[0]
+	text = text[1:]
+	end := strings.IndexByte(text, quote)
+	if end >= 0 && (quote == '`' || strings.IndexByte(text[:end], '\\') < 0) {
+		return text[:end], text[end+1:], nil
+	}
+	var b strings.Builder
+	for text != "" && text[0] != quote {
+		r, multibyte, tail, err := strconv.UnquoteChar(text, quote)
+		if err != nil {
+			return "", "", fmt.Errorf("a value has an invalid escape: %w", err)
+		}
+		if multibyte || r < utf8.RuneSelf {
+			b.WriteRune(r)
+		} else {
+			b.WriteByte(byte(r)) // \xff and the like
+		}
+		text = tail
+	}
+	if text == "" || quote == '`' {
+		return "", "", errLabels
+	}
+	if !utf8.ValidString(b.String()) {
+		return "", "", jsonscan.ErrUTF8
+	}
+	return b.String(), text[1:], nil
+}

@@ -1,0 +1,268 @@
+package loki
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// collector keeps copies of all that a decoder finds.
+type collector struct {
+	streams  []Stream
+	problems []string
+	refused  int
+	fail     error
+}
+
+func (c *collector) Stream(labels []relay.Label) error {
+	c.streams = append(c.streams, Stream{Labels: cloneLabels(labels)})
+	return nil
+}
+
+func (c *collector) Entry(_ Place, e *Entry) error {
+	if c.fail != nil {
+		return c.fail
+	}
+	s := &c.streams[len(c.streams)-1]
+	s.Entries = append(s.Entries, Entry{Time: e.Time, Line: []byte(string(e.Line)), Meta: cloneLabels(e.Meta)})
+	return nil
+}
+
+func (c *collector) Refuse(p Problem) error {
+	c.problems = append(c.problems, p.Error())
+	c.refused += p.Entries
+	return nil
+}
+
+func cloneLabels(labels []relay.Label) []relay.Label {
+	var out []relay.Label
+	for _, l := range labels {
+		out = append(out, relay.Label{Name: strings.Clone(l.Name), Value: strings.Clone(l.Value)})
+	}
+	return out
+}
+
+func labels(pairs ...string) []relay.Label {
+	var out []relay.Label
+	for p := range slices.Chunk(pairs, 2) {
+		out = append(out, relay.Label{Name: p[0], Value: p[1]})
+	}
+	return out
+}
+
+func entry(t int64, line string, meta ...string) Entry {
+	return Entry{Time: t, Line: []byte(line), Meta: labels(meta...)}
+}
+
+func TestDecodeJSON(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		body string
+		want []Stream
+	}{
+		"two streams": {
+			`{"streams":[{"stream":{"a":"b","c":"d"},"values":[["1","x"],["2","y",{"m":"n"}]]},{"stream":{"a":"e"},"values":[["-3",""]]}]}`,
+			[]Stream{{labels("a", "b", "c", "d"), []Entry{entry(1, "x"), entry(2, "y", "m", "n")}}, {labels("a", "e"), []Entry{entry(-3, "")}}},
+		},
+		"values before stream": {
+			`{"x":[1,{"y":2}],"streams":[{"values":[["1","a\"b\\"]],"z":null,"stream":{"a":"\u00e9"}}],"w":"q"}`,
+			[]Stream{{labels("a", "é"), []Entry{entry(1, `a"b\`)}}},
+		},
+		"escapes everywhere": {
+			`{"\u0073treams":[{"str\u0065am":{"\u0061":"b\n"},"values":[["1","{\"event_id\":\"e\",\"u\":\"\ud83d\ude00\"}",{"k\t":"v\/"}]]}]}`,
+			[]Stream{{labels("a", "b\n"), []Entry{entry(1, `{"event_id":"e","u":"😀"}`, "k\t", "v/")}}},
+		},
+		"white space":    {" {\n\"streams\" : [ { \"stream\" : { } , \"values\" : [ [ \"1\" , \"x\" , { } , 7 ] ] } ] } \n", []Stream{{nil, []Entry{entry(1, "x")}}}},
+		"no entries":     {`{"streams":[{"stream":{"a":"b"},"values":[]}]}`, []Stream{{labels("a", "b"), nil}}},
+		"null values":    {`{"streams":[{"stream":{"a":"b"},"values":null}]}`, nil},
+		"null entry":     {`{"streams":[{"stream":{},"values":[null,["9223372036854775807","x"],["-9223372036854775808","y"]]}]}`, []Stream{{nil, []Entry{entry(9223372036854775807, "x"), entry(-9223372036854775808, "y")}}}},
+		"no labels":      {`{"streams":[{"values":[["1","x"]]}]}`, []Stream{{nil, []Entry{entry(1, "x")}}}},
+		"streams twice":  {`{"streams":[{"stream":{},"values":[["1","x"]]}],"streams":[{"stream":{},"values":[["2","y"]]}]}`, []Stream{{nil, []Entry{entry(1, "x")}}, {nil, []Entry{entry(2, "y")}}}},
+		"repeated label": {`{"streams":[{"stream":{"a":"1","a":"2"},"values":[]}]}`, []Stream{{labels("a", "1", "a", "2"), nil}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got collector
+			require.NoError(t, DecodeJSON([]byte(c.body), &got))
+			assert.Equal(t, c.want, got.streams)
+			assert.Empty(t, got.problems)
+		})
+	}
+}
+
+// TestDecodeJSONRefuses has a good entry beside each bad one.
+func TestDecodeJSONRefuses(t *testing.T) {
+	t.Parallel()
+	values := func(bad string) string {
+		return `{"streams":[{"stream":{"a":"b"},"values":[["1","good"],` + bad + `,["2","too"]]}]}`
+	}
+	good := []Stream{{labels("a", "b"), []Entry{entry(1, "good"), entry(2, "too")}}}
+	after := []Stream{{nil, []Entry{entry(1, "good")}}}
+	for _, c := range []struct {
+		body    string
+		problem string
+		refused int
+		want    []Stream
+	}{
+		{values(`[1,"x"]`), "stream 1, entry 2: timestamp: it is a number, not a string", 1, good},
+		{values(`["1.5","x"]`), "stream 1, entry 2: timestamp: it is no count of nanoseconds", 1, good},
+		{values(`["","x"]`), "stream 1, entry 2: timestamp: it is no count", 1, good},
+		{values(`["9223372036854775808","x"]`), "stream 1, entry 2: timestamp: it is no count", 1, good},
+		{values(`["1",{"x":["y"]}]`), "stream 1, entry 2: line: it is an object, not a string", 1, good},
+		{values(`["1",null]`), "stream 1, entry 2: line: it is null, not a string", 1, good},
+		{values(`["1"]`), "stream 1, entry 2: it has no timestamp and line", 1, good},
+		{values(`[]`), "stream 1, entry 2: it has no timestamp and line", 1, good},
+		{values(`"x"`), "stream 1, entry 2: it is a string, not an array", 1, good},
+		{values(`{"ts":"1"}`), "stream 1, entry 2: it is an object, not an array", 1, good},
+		{values(`["1","x","y"]`), "stream 1, entry 2: structured metadata is a string, not an object", 1, good},
+		{values(`["1","x",{"a":1,"b":2}]`), "stream 1, entry 2: structured metadata: 1: it is a number, not a string", 1, good},
+		{values("[\"1\",\"\xff\xfe\"]"), "stream 1, entry 2: line: text is not valid UTF-8", 1, good},
+		{values(`["1","\ud800 x"]`), "stream 1, entry 2: line: text escapes half of a surrogate pair", 1, good},
+		{values(`["1","x",{"` + "\xff" + `":"y"}]`), "stream 1, entry 2: structured metadata: 1: text is not valid UTF-8", 1, good},
+		{`{"streams":[7,{"stream":{},"values":[["1","good"]]}]}`, "stream 1: it is a number, not an object", 0, after},
+		{`{"streams":[{"stream":{"a":1},"values":[["1","x"],["2","y"]]},{"values":[["1","good"]]}]}`, "stream 1: label 1: it is a number, not a string", 2, after},
+		{`{"streams":[{"values":[["1","x"]],"stream":["a"]},{"values":[["1","good"]]}]}`, "stream 1: its labels are an array, not an object", 1, after},
+		{`{"streams":[{"stream":{},"values":{}},{"values":[["1","good"]]}]}`, "stream 1: values is an object, not an array", 0, after},
+		{`{"streams":[{"labels":"{a=\"b\"}","entries":[{"ts":"x","line":"y"}]},{"values":[["1","good"]]}]}`, `stream 1: there is no "values"`, 0, after},
+		{`{"streams":[{"stream":{},"values":[["1","good"]],"values":[["2","x"],["3","y"]]}]}`, `stream 1: "stream" or "values" stands twice`, 2, after},
+	} {
+		var got collector
+		require.NoError(t, DecodeJSON([]byte(c.body), &got), c.body)
+		if assert.Len(t, got.problems, 1, c.body) {
+			assert.Contains(t, got.problems[0], c.problem, c.body)
+		}
+		assert.Equal(t, c.refused, got.refused, c.body)
+		assert.Equal(t, c.want, got.streams, c.body)
+	}
+}
+
+func TestDecodeJSONFails(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		``:                   `invalid JSON at byte 0: it ends where { is needed`,
+		`[]`:                 `invalid JSON at byte 0: '[' stands where { is needed`,
+		`{}`:                 ErrNoStreams.Error(),
+		`{"streams":null}`:   ErrNoStreams.Error(),
+		`{"streams":{}}`:     `streams is an object, not an array`,
+		`{"streams":[{}]} x`: `invalid JSON at byte 17: 'x' stands where nothing is needed`,
+		`{"streams":[{"stream":{"a":"b"},"values":[["1","x"],["2","y`:              `stream 1, entry 2: invalid JSON at byte 59: it ends where the end of the string is needed`,
+		`{"streams":[{"values":[["1","x` + "\n" + `"]]}]}`:                         `stream 1: invalid JSON at byte 30: '\n' stands where a character that needs no escape is needed`,
+		`{"streams":[{"stream":{},"values":[["1","x\z"]]}]}`:                       `stream 1, entry 1: invalid JSON at byte 42: invalid escape in a string`,
+		`{"streams":[{"stream":{"a" "b"}}]}`:                                       `stream 1: invalid JSON at byte 27: '"' stands where ":" is needed`,
+		`{"streams":` + strings.Repeat("[", 100_000):                               `stream 1: invalid JSON at byte 524: it is nested deeper than 512`,
+		`{"x":` + strings.Repeat("[", 100_000):                                     `nested deeper than 512`,
+		`{"streams":[{"values":[["1","x",{"a":` + strings.Repeat(`{"a":`, 100_000): `nested deeper than 512`,
+	} {
+		var got collector
+		assert.ErrorContains(t, DecodeJSON([]byte(body), &got), want, "%.80s", body)
+	}
+}
+
+func TestHandlerErrorEndsDecoding(t *testing.T) {
+	t.Parallel()
+	stop := errors.New("stop")
+	streams := []Stream{{labels("a", "b"), []Entry{entry(1, "x"), entry(2, "y")}}}
+	body, err := AppendJSON(nil, streams)
+	require.NoError(t, err)
+	assert.Equal(t, stop, DecodeJSON(body, &collector{fail: stop}))
+	assert.Equal(t, stop, DecodeProto(AppendProto(nil, streams), &collector{fail: stop}))
+}
+
+// TestCorpus decodes each file of testdata/push; the name tells what is to come.
+func TestCorpus(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/push/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, name := range files {
+		body, err := os.ReadFile(name)
+		require.NoError(t, err)
+		var got collector
+		require.NoError(t, DecodeJSON(body, &got), name)
+		assert.Empty(t, got.problems, name)
+		again, err := AppendJSON(nil, got.streams)
+		require.NoError(t, err)
+		var back collector
+		require.NoError(t, DecodeJSON(again, &back))
+		assert.Equal(t, got.streams, back.streams, name)
+	}
+}
+
+func benchStreams(n int) []Stream {
+	streams := []Stream{{Labels: labels("app", "idp", "env", "prod", "host", "idp-1")}, {Labels: labels("app", "idp", "realm", "prod-eu-1")}}
+	for i := range n {
+		s := &streams[i%2]
+		s.Entries = append(s.Entries, entry(1750000000000000000+int64(i), benchLine(i)))
+	}
+	return streams
+}
+
+// benchLine is an event of 617 bytes, as the comparison rig makes them.
+func benchLine(i int) string {
+	line := fmt.Sprintf(`{"event_id":"evt-abcdef-%010d","ts":"2025-06-01T00:00:00.000Z","tenant":"t-042","realm":"prod-eu-3","type":"LOGIN","actor":{"user_id":"u-012345","username":"user012345@example.test","session":"0123456789abcdef0123456789abcdef"},"src":{"ip":"10.1.2.3","port":43210,"ua":"Mozilla/5.0 (Macintosh; Intel Mac OS X 14_5) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Safari/605.1.15","geo":"DE"},"auth":{"method":"password+totp","client_id":"mobile-android","result":"ok","reason":""},"req":{"id":"0123456789abcdef","path":"/realms/prod-eu-3/protocol/openid-connect/token","status":200,"ms":123},"host":"idp-3.internal"}`, i)
+	return line
+}
+
+type nullHandler struct{ entries, bytes int }
+
+func (h *nullHandler) Stream([]relay.Label) error { return nil }
+func (h *nullHandler) Entry(_ Place, e *Entry) error {
+	h.entries++
+	h.bytes += len(e.Line)
+	return nil
+}
+func (h *nullHandler) Refuse(Problem) error { return nil }
+
+func BenchmarkDecodeJSON(b *testing.B) {
+	for _, n := range []int{1, 100} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			body, err := AppendJSON(nil, benchStreams(n))
+			require.NoError(b, err)
+			buf := make([]byte, len(body))
+			var h nullHandler
+			b.ReportAllocs()
+			for b.Loop() {
+				copy(buf, body)
+				if err := DecodeJSON(buf, &h); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/event")
+		})
+	}
+}
+
+func BenchmarkDecodeProto(b *testing.B) {
+	body := AppendProto(nil, benchStreams(100))
+	var h nullHandler
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := DecodeProto(body, &h); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*100), "ns/event")
+}
+
+func TestDecodersDoNotAllocatePerEntry(t *testing.T) {
+	streams := benchStreams(1000)
+	body, err := AppendJSON(nil, streams)
+	require.NoError(t, err)
+	buf := make([]byte, len(body))
+	raw := AppendProto(nil, streams)
+	var h nullHandler
+	assert.Less(t, testing.AllocsPerRun(20, func() {
+		copy(buf, body)
+		_ = DecodeJSON(buf, &h)
+	}), 10.0)
+	assert.Less(t, testing.AllocsPerRun(20, func() { _ = DecodeProto(raw, &h) }), 10.0)
+}

@@ -1,0 +1,292 @@
+package loki
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Field numbers of logproto.PushRequest and what it holds.
+const (
+	fieldStreams = 1 // PushRequest
+
+	fieldLabels  = 1 // StreamAdapter
+	fieldEntries = 2
+
+	fieldTimestamp = 1 // EntryAdapter
+	fieldLine      = 2
+	fieldMeta      = 3
+
+	fieldSeconds = 1 // google.protobuf.Timestamp
+	fieldNanos   = 2
+
+	fieldName  = 1 // LabelPairAdapter
+	fieldValue = 2
+)
+
+// errWireType is for a known field that is encoded as another type.
+var errWireType = errors.New("a field has the wrong wire type")
+
+// DecodeProto decodes a logproto.PushRequest, which came snappy-compressed (see
+// [Unsnappy]). Unknown fields are skipped. It does not write into raw.
+//
+// An error means what it means for [DecodeJSON].
+func DecodeProto(raw []byte, h Handler) error {
+	d, _ := protoDecoders.Get().(*protoDecoder)
+	d.h, d.at = h, Place{}
+	err := d.push(raw)
+	if err != nil && d.at.Stream > 0 && !d.handlerFailed {
+		err = fmt.Errorf("%v: %w", d.at, err)
+	}
+	if err == nil && d.at.Stream == 0 {
+		err = ErrNoStreams
+	}
+	d.release()
+	return err
+}
+
+var protoDecoders = sync.Pool{New: func() any { return new(protoDecoder) }}
+
+type protoDecoder struct {
+	h             Handler
+	handlerFailed bool
+	at            Place
+	labels, meta  []relay.Label
+	entry         Entry
+}
+
+func (d *protoDecoder) release() {
+	labels, meta := d.labels, d.meta
+	*d = protoDecoder{}
+	clear(labels)
+	clear(meta)
+	if cap(labels) <= maxKeptLabels && cap(meta) <= maxKeptLabels {
+		d.labels, d.meta = labels[:0], meta[:0]
+	}
+	protoDecoders.Put(d)
+}
+
+func (d *protoDecoder) call(err error) error {
+	d.handlerFailed = err != nil
+	return err
+}
+
+// field is one field of a message. data is set for a length-delimited one,
+// value for a varint.
+type field struct {
+	number protowire.Number
+	typ    protowire.Type
+	data   []byte
+	value  uint64
+}
+
+// nextField reads the field at the start of b, and returns what is behind it.
+func nextField(b []byte) (f field, rest []byte, err error) {
+	number, typ, n := protowire.ConsumeTag(b)
+	if n < 0 {
+		return f, nil, fmt.Errorf("invalid protobuf: %w", protowire.ParseError(n))
+	}
+	b = b[n:]
+	f.number, f.typ = number, typ
+	switch typ {
+	case protowire.BytesType:
+		f.data, n = protowire.ConsumeBytes(b)
+	case protowire.VarintType:
+		f.value, n = protowire.ConsumeVarint(b)
+	default:
+		n = protowire.ConsumeFieldValue(number, typ, b)
+	}
+	if n < 0 {
+		return f, nil, fmt.Errorf("invalid protobuf: %w", protowire.ParseError(n))
+	}
+	return f, b[n:], nil
+}
+
+func (d *protoDecoder) push(raw []byte) error {
+	for len(raw) > 0 {
+		f, rest, err := nextField(raw)
+		if err != nil {
+			return err
+		}
+		raw = rest
+		if f.number != fieldStreams {
+			continue
+		}
+		d.at = Place{Stream: d.at.Stream + 1}
+		if f.typ != protowire.BytesType {
+			return errWireType
+		}
+		if err := d.stream(f.data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stream reads a stream twice: for its labels, which may stand anywhere, and
+// for the entries. The first time only hops from field to field.
+func (d *protoDecoder) stream(raw []byte) error {
+	text, entries, err := scanStream(raw)
+	if err != nil {
+		return err
+	}
+	d.labels, err = parseLabels(d.labels[:0], text)
+	if err != nil {
+		return d.call(d.h.Refuse(Problem{Place: d.at, Entries: entries, Err: fmt.Errorf("labels: %w", err)}))
+	}
+	if err := d.call(d.h.Stream(d.labels)); err != nil {
+		return err
+	}
+	for len(raw) > 0 {
+		f, rest, err := nextField(raw)
+		if err != nil {
+			return err
+		}
+		raw = rest
+		if f.number != fieldEntries {
+			continue
+		}
+		d.at.Entry++
+		if bad := d.readEntry(f.data); bad != nil {
+			err = d.h.Refuse(Problem{Place: d.at, Entries: 1, Err: bad})
+		} else {
+			err = d.h.Entry(d.at, &d.entry)
+		}
+		if d.call(err) != nil {
+			return err
+		}
+	}
+	d.at.Entry = 0
+	return nil
+}
+
+// scanStream finds a stream's labels, the last where there are several, as
+// protobuf has it, and counts its entries.
+func scanStream(raw []byte) (labels []byte, entries int, err error) {
+	for len(raw) > 0 {
+		f, rest, err := nextField(raw)
+		if err != nil {
+			return nil, 0, err
+		}
+		raw = rest
+		if f.number != fieldLabels && f.number != fieldEntries {
+			continue
+		}
+		if f.typ != protowire.BytesType {
+			return nil, 0, errWireType
+		}
+		if f.number == fieldLabels {
+			labels = f.data
+		} else {
+			entries++
+		}
+	}
+	return labels, entries, nil
+}
+
+func (d *protoDecoder) readEntry(raw []byte) error {
+	d.entry = Entry{}
+	d.meta = d.meta[:0]
+	timed := false
+	for len(raw) > 0 {
+		f, rest, err := nextField(raw)
+		if err != nil {
+			return err
+		}
+		raw = rest
+		if f.number > fieldMeta {
+			continue
+		}
+		if f.typ != protowire.BytesType {
+			return errWireType
+		}
+		switch f.number {
+		case fieldTimestamp:
+			timed = true
+			d.entry.Time, err = readTime(f.data)
+			err = within("timestamp", err)
+		case fieldLine:
+			d.entry.Line = f.data
+			err = within("line", checkUTF8(f.data))
+		case fieldMeta:
+			err = within("structured metadata", d.readMeta(f.data))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !timed {
+		return errors.New("it has no timestamp")
+	}
+	d.entry.Meta = d.meta
+	return nil
+}
+
+func (d *protoDecoder) readMeta(raw []byte) error {
+	var l relay.Label
+	for len(raw) > 0 {
+		f, rest, err := nextField(raw)
+		if err != nil {
+			return err
+		}
+		raw = rest
+		if f.number != fieldName && f.number != fieldValue {
+			continue
+		}
+		if f.typ != protowire.BytesType {
+			return errWireType
+		}
+		if err := checkUTF8(f.data); err != nil {
+			return err
+		}
+		if f.number == fieldName {
+			l.Name = view(f.data)
+		} else {
+			l.Value = view(f.data)
+		}
+	}
+	d.meta = append(d.meta, l)
+	return nil
+}
+
+func checkUTF8(b []byte) error {
+	if !utf8.Valid(b) {
+		return jsonscan.ErrUTF8
+	}
+	return nil
+}
+
+// readTime reads a google.protobuf.Timestamp as Unix nanoseconds.
+func readTime(raw []byte) (int64, error) {
+	var seconds, nanos int64
+	for len(raw) > 0 {
+		f, rest, err := nextField(raw)
+		if err != nil {
+			return 0, err
+		}
+		raw = rest
+		if f.number != fieldSeconds && f.number != fieldNanos {
+			continue
+		}
+		if f.typ != protowire.VarintType {
+			return 0, errWireType
+		}
+		if f.number == fieldSeconds {
+			seconds = int64(f.value) //nolint:gosec // two's complement, as protobuf's int64
+		} else {
+			nanos = int64(int32(f.value)) //nolint:gosec // as protobuf's int32
+		}
+	}
+	const most = math.MaxInt64 / int64(1e9)
+	if nanos < 0 || nanos >= 1e9 || seconds < -most || seconds >= most {
+		return 0, errors.New("it is out of range")
+	}
+	return seconds*1e9 + nanos, nil
+}
