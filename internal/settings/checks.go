@@ -1,0 +1,135 @@
+package settings
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+)
+
+// checksSubject is a subject of its own, so that a check never becomes the
+// newest entry of a setting.
+const checksSubject = "settings_checks"
+
+// tally counts looks since the last check.
+type tally struct {
+	looks, failures int
+	from            time.Time // the start of the first look
+	last            time.Time // the start of the last look
+	until           time.Time // its end
+}
+
+func (t *tally) add(started, ended time.Time) {
+	if t.looks == 0 {
+		t.from = started
+	}
+	t.looks++
+	t.last, t.until = started, ended
+}
+
+// check is the Detail of "settings.checked": between From and Until there were
+// Looks rounds. Looks of a process that crashed before it attested them are
+// not counted anywhere.
+type check struct {
+	From      time.Time              `json:"from"`
+	Until     time.Time              `json:"until"`
+	Looks     int                    `json:"looks"`
+	Resources map[Kind]checkResource `json:"resources"`
+}
+
+// checkResource says how often a setting was read, how often that failed, and
+// what the last good look agreed with: the hash of the canonical JSON that is
+// the After of the setting's newest entry.
+type checkResource struct {
+	Looks    int       `json:"looks"`
+	Failures int       `json:"failures,omitempty"`
+	LastLook time.Time `json:"last_look,omitzero"`
+	SHA256   string    `json:"sha256,omitempty"`
+}
+
+func checkOf(e audit.Entry) check {
+	var c check
+	if json.Unmarshal(e.Detail, &c) != nil {
+		return check{}
+	}
+	return c
+}
+
+// attestIfDue enters a check where the last one is old enough. The first is
+// due a whole period after the first look, and a restart puts none off.
+func (w *Watcher) attestIfDue(ctx context.Context, g *group) error {
+	err := w.attestIfOlder(ctx, g, w.checkEvery)
+	if err != nil && !g.failing && ctx.Err() == nil {
+		w.log.Warn("attesting the looks at settings failed", "project", g.project, "environment", g.environment, "error", err)
+	}
+	g.failing = err != nil
+	return err
+}
+
+func (w *Watcher) attestIfOlder(ctx context.Context, g *group, age time.Duration) error {
+	if g.lastCheck.IsZero() {
+		g.lastCheck = g.tally.from
+		last, found, err := w.trail.Last(ctx, g.project, g.environment, checksSubject)
+		if err != nil {
+			g.lastCheck = time.Time{}
+			return fmt.Errorf("read the last check: %w", err)
+		}
+		if found {
+			g.lastCheck = last.Time
+		}
+	}
+	if g.tally.looks == 0 || time.Since(g.lastCheck) < age {
+		return nil
+	}
+	return w.attest(ctx, g)
+}
+
+// attest enters what was looked at since the last check. Where that fails, or
+// its outcome is not known, the looks stay counted and the next check covers
+// them, perhaps again: it says from when.
+func (w *Watcher) attest(ctx context.Context, g *group) error {
+	last, found, err := w.trail.Last(ctx, g.project, g.environment, checksSubject)
+	if err != nil {
+		return fmt.Errorf("read the last check: %w", err)
+	}
+	if !found {
+		last.Index = -1
+	}
+	e := audit.Entry{
+		Type: "settings.checked", Project: g.project, Environment: g.environment, Subject: checksSubject,
+		Time: time.Now(), Detail: encode(g.check()),
+	}
+	if _, err := w.trail.AppendIf(ctx, e, last.Index); err != nil {
+		return fmt.Errorf("enter a check of %s/%s: %w", g.project, g.environment, err)
+	}
+	g.lastCheck, g.tally = e.Time, tally{}
+	for _, x := range g.watches {
+		x.tally = tally{}
+	}
+	return nil
+}
+
+func (g *group) check() check {
+	c := check{From: g.tally.from, Until: g.tally.until, Looks: g.tally.looks, Resources: map[Kind]checkResource{}}
+	for _, x := range g.watches {
+		c.Resources[x.resource.Kind] = checkResource{
+			Looks: x.tally.looks, Failures: x.tally.failures, LastLook: x.tally.last, SHA256: x.hash,
+		}
+	}
+	return c
+}
+
+// attestLast attests what no check covers yet, at the end of Run.
+func (w *Watcher) attestLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	w.round.Lock()
+	defer w.round.Unlock()
+	for _, g := range w.groups {
+		if err := w.attestIfOlder(ctx, g, 0); err != nil {
+			w.log.Warn("attesting the looks at settings failed", "project", g.project, "environment", g.environment, "error", err)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package settings
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+)
+
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	const policy = `{"custom_roles":[{"role_id":"a","description":"x","permissions":[{"resource_id":"d","actions":["r","w"]}]},{"role_id":"b"}],
+		"brand_admin":{"permissions":[{"resource_id":"d","actions":["r","w"]},{"resource_id":"e","actions":[]}]},
+		"brand_resources":[{"resource_id":"d","available_actions":["r","w"]},{"resource_id":"e"}],
+		"custom_scopes":[],"custom_resources":[]}`
+	for name, tc := range map[string]struct {
+		kind          Kind
+		before, after string
+		want          []string
+	}{
+		"same":          {RBACPolicy, policy, policy, nil},
+		"spelling":      {Project, `{"a":1.0,"b":"é"}`, ` {"b":"\u00e9","a":1}`, nil},
+		"member":        {Project, `{"name":"a","x":1}`, `{"name":"b","y":null}`, []string{`/name: "a" → "b"`, `/x: - 1`, `/y: + null`}},
+		"type":          {Project, `{"x":1}`, `{"x":"1"}`, []string{`/x: 1 → "1"`}},
+		"object to set": {Project, `{"x":{}}`, `{"x":[]}`, []string{`/x: {} → []`}},
+		"wide numbers":  {Project, `{"x":9007199254740993}`, `{"x":9007199254740992}`, []string{`/x: "9007199254740993" → 9007199254740992`}},
+		"roles reordered": {RBACPolicy, policy, strings.NewReplacer(`["r","w"]`, `["w","r"]`,
+			`{"resource_id":"e","actions":[]}]`, `{"actions":[],"resource_id":"e"}]`).Replace(policy), nil},
+		"whole lists reordered": {
+			RBACPolicy,
+			`{"custom_roles":[{"role_id":"a"},{"role_id":"b"}],"brand_user":{"permissions":[{"resource_id":"a"},{"resource_id":"b"}]}}`,
+			`{"brand_user":{"permissions":[{"resource_id":"b"},{"resource_id":"a"}]},"custom_roles":[{"role_id":"b"},{"role_id":"a"}]}`, nil,
+		},
+		"action granted": {
+			RBACPolicy, policy, strings.Replace(policy, `["r","w"]`, `["w","x","r"]`, 1),
+			[]string{`/custom_roles/role_id=a/permissions/resource_id=d/actions: + "x"`},
+		},
+		"role renamed": {
+			RBACPolicy, policy, strings.Replace(policy, `"role_id":"b"`, `"role_id":"c/d"`, 1),
+			[]string{`/custom_roles/role_id=b: - {"role_id":"b"}`, `/custom_roles/role_id=c~1d: + {"role_id":"c/d"}`},
+		},
+		"countries":        {SMSCountryCodes, `["DE","US"]`, `["FR","DE"]`, []string{`/: + "FR"`, `/: - "US"`}},
+		"country twice":    {SMSCountryCodes, `["DE","DE"]`, `["DE"]`, []string{`/: - "DE"`}},
+		"keys twice":       {EmailTemplates, `[{"template_id":"a"},{"template_id":"a","n":1}]`, `[{"template_id":"a","n":1},{"template_id":"a"}]`, []string{`/0/n: + 1`, `/1/n: - 1`}},
+		"unknown array":    {PasswordStrength, `{"x":[1,2]}`, `{"x":[2,1]}`, []string{`/x/0: 1 → 2`, `/x/1: 2 → 1`}},
+		"unknown actions":  {PasswordStrength, `{"actions":[1,2]}`, `{"actions":[2,1]}`, []string{`/actions/0: 1 → 2`, `/actions/1: 2 → 1`}},
+		"array grew":       {PasswordStrength, `{"x":[1]}`, `{"x":[1,[]]}`, []string{`/x/1: + []`}},
+		"pem files":        {TrustedTokenProfiles, `[{"profile_id":"p","pem_files":[{"pem_file_id":"1"},{"pem_file_id":"2"}]}]`, `[{"profile_id":"p","pem_files":[{"pem_file_id":"2"},{"pem_file_id":"1"}]}]`, nil},
+		"default template": {DefaultEmailTemplates, `{"LOGIN":null}`, `{"LOGIN":"t1"}`, []string{`/LOGIN: null → "t1"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			changes, err := Compare(tc.kind, json.RawMessage(tc.before), json.RawMessage(tc.after))
+			require.NoError(t, err)
+			var got []string
+			for _, c := range changes {
+				got = append(got, c.String())
+			}
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
+
+func TestCompareDeep(t *testing.T) {
+	t.Parallel()
+	deep := func(n int) json.RawMessage {
+		return json.RawMessage(strings.Repeat(`[`, n) + strings.Repeat(`]`, n))
+	}
+	changes, err := Compare(Project, deep(900), deep(901))
+	require.NoError(t, err)
+	require.Len(t, changes, 1)
+	_, err = Compare(Project, deep(100_000), deep(100_000))
+	require.Error(t, err)
+}
+
+// shuffle reorders what the schema says has no order.
+func shuffle(s *schema, v any, r *rand.Rand) any {
+	switch x := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for name, member := range x {
+			out[name] = shuffle(s.member(name), member, r)
+		}
+		return out
+	case []any:
+		out := make([]any, len(x))
+		for i, element := range x {
+			out[i] = shuffle(s.element(), element, r)
+		}
+		free := s != nil && s.set
+		if s != nil && s.key != "" {
+			_, free = byKey(x, s.key)
+		}
+		if free {
+			r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+		}
+		return out
+	}
+	return v
+}
+
+// normal sorts what shuffle reorders, so that equal meaning is equal JSON.
+func normal(s *schema, v any) any {
+	sorted := shuffle(s, v, rand.New(rand.NewPCG(1, 1)))
+	switch x := sorted.(type) {
+	case map[string]any:
+		for name, member := range x {
+			x[name] = normal(s.member(name), member)
+		}
+	case []any:
+		for i, element := range x {
+			x[i] = normal(s.element(), element)
+		}
+		free := s != nil && s.set
+		if s != nil && s.key != "" {
+			_, free = byKey(x, s.key)
+		}
+		if free {
+			slices.SortFunc(x, func(a, b any) int { return strings.Compare(string(encode(a)), string(encode(b))) })
+		}
+	}
+	return sorted
+}
+
+func FuzzCompare(f *testing.F) {
+	f.Add([]byte(`["DE","US"]`), []byte(`["US","DE","DE"]`), uint64(1))
+	f.Add([]byte(`{"custom_roles":[{"role_id":"a","permissions":[{"resource_id":"d","actions":["r","w"]}]},{"role_id":"b"}]}`),
+		[]byte(`{"custom_roles":[{"role_id":"b"},{"role_id":"a"}],"x_admin":{"permissions":[]}}`), uint64(2))
+	f.Add([]byte(`[{"template_id":"a"},{"template_id":"a"}]`), []byte(`[[[1.50]],{"~/":null}]`), uint64(3))
+	f.Add([]byte(`[{"profile_id":"a","pem_files":[{"pem_file_id":"x"},{"pem_file_id":"y"}]}]`), []byte(`9007199254740993`), uint64(4))
+	f.Fuzz(func(t *testing.T, a, b []byte, seed uint64) {
+		for _, kind := range append(projectKinds(), environmentKinds()...) {
+			changes, err := Compare(kind, a, b)
+			x, errA := decode(a)
+			y, errB := decode(b)
+			require.Equal(t, errA != nil || errB != nil, err != nil)
+			if err != nil {
+				return
+			}
+			s := schemas[kind]
+			same := string(encode(normal(s, x))) == string(encode(normal(s, y)))
+			require.Equal(t, same, len(changes) == 0, "%s: %v", kind, changes)
+			self, err := Compare(kind, a, encode(shuffle(s, x, rand.New(rand.NewPCG(seed, 0)))))
+			require.NoError(t, err)
+			require.Empty(t, self, "%s reordered", kind)
+			raw := detail{}.with(changes).encode()
+			_, err = audit.Canonical(raw)
+			require.NoError(t, err)
+		}
+	})
+}
+
+func FuzzPlausible(f *testing.F) {
+	for _, seed := range []string{`{"project_slug":"a","name":"b"}`, `[]`, `["DE"]`, `[{}]`, `{"validation_policy":"LUDS"}`, `null`, `{`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		for _, kind := range append(projectKinds(), environmentKinds()...) {
+			if kind == DefaultEmailTemplates {
+				continue
+			}
+			if state, err := canonical(raw); err == nil && plausible(kind, state) == nil {
+				require.True(t, json.Valid(state))
+				require.NotEqual(t, "null", string(state))
+			}
+		}
+	})
+}

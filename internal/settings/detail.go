@@ -1,0 +1,64 @@
+package settings
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+)
+
+const (
+	maxChanges = 500 // listed in one entry
+	maxShown   = 512 // bytes of a value shown in a change
+)
+
+// detail is the Detail of "settings.baseline" and "settings.changed".
+type detail struct {
+	// Changes are for reading: long values are cut, since before and after
+	// have them whole. Omitted counts those beyond 500.
+	Changes []Change `json:"changes,omitempty"`
+	Omitted int      `json:"omitted,omitempty"`
+	// Look is when the look began and ended.
+	Look audit.Window `json:"look"`
+}
+
+func (d detail) with(changes []Change) detail {
+	d.Omitted = max(0, len(changes)-maxChanges)
+	for _, c := range changes[:len(changes)-d.Omitted] {
+		d.Changes = append(d.Changes, Change{Path: c.Path, Old: shorten(c.Old), New: shorten(c.New)})
+	}
+	return d
+}
+
+func (d detail) encode() json.RawMessage { return encode(d) }
+
+// shorten cuts a value that is too long to be read at a glance: a string to
+// its beginning, another to its size.
+func shorten(raw json.RawMessage) json.RawMessage {
+	if len(raw) <= maxShown {
+		return raw
+	}
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return encode(fmt.Sprintf("(%d bytes of JSON)", len(raw)))
+	}
+	cut := maxShown / 2
+	if len(s) <= cut {
+		return encode(s)
+	}
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return encode(fmt.Sprintf("%s… (%d bytes)", s[:cut], len(s)))
+}
+
+// lookOf is when the look behind an entry began.
+func lookOf(e audit.Entry) time.Time {
+	var d detail
+	if json.Unmarshal(e.Detail, &d) != nil || d.Look.After.IsZero() {
+		return e.Time
+	}
+	return d.Look.After
+}

@@ -1,0 +1,117 @@
+package settings
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/management"
+)
+
+// openTrail opens a real trail on a server that keeps its files in dir.
+func openTrail(t *testing.T, dir string) (*audit.Trail, func()) {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
+		DontListen: true, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true, NoLog: true,
+	})
+	require.NoError(t, err)
+	s.Start()
+	require.True(t, s.ReadyForConnections(10*time.Second))
+	nc, err := nats.Connect("", nats.InProcessServer(s))
+	require.NoError(t, err)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	trail, err := audit.Open(t.Context(), js, audit.Options{
+		StreamPrefix: "TEST", Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"),
+	})
+	require.NoError(t, err)
+	return trail, func() {
+		require.NoError(t, trail.Close(context.WithoutCancel(t.Context())))
+		nc.Close()
+		s.Shutdown()
+		s.WaitForShutdown()
+	}
+}
+
+func TestWithTheRealTrail(t *testing.T) {
+	t.Parallel()
+	dir, space := t.TempDir(), newWorkspace()
+	trail, closeTrail := openTrail(t, dir)
+	require.NoError(t, newWatcher(space, trail).Snapshot(t.Context()))
+	require.EqualValues(t, 11, trail.Size())
+	page := strings.Repeat("<p>Dear {{name}}, we are pleased &amp; sorry</p>\n", 20_000) // 1 MB, over max_payload with its before
+	space.set(Resource{Kind: EmailTemplates, Project: "p"}, fmt.Sprintf(`[{"template_id":"t1","custom_html_customization":{"html_content":%q}}]`, page))
+	require.NoError(t, newWatcher(space, trail).Snapshot(t.Context()))
+	closeTrail()
+
+	trail, closeTrail = openTrail(t, dir)
+	defer closeTrail()
+	w := newWatcher(space, trail)
+	require.NoError(t, w.Snapshot(t.Context()))
+	require.EqualValues(t, 12, trail.Size(), "nothing new after the restart")
+	space.set(Resource{Kind: EmailTemplates, Project: "p"}, fmt.Sprintf(`[{"template_id":"t1","custom_html_customization":{"html_content":%q}}]`, page+"!"))
+	require.NoError(t, w.Snapshot(t.Context()))
+	last, _, err := trail.Last(t.Context(), "p", "", string(EmailTemplates))
+	require.NoError(t, err)
+	require.Equal(t, "settings.changed", last.Type)
+	require.Greater(t, len(last.Before), 1_000_000)
+	require.Contains(t, string(last.Detail), "/template_id=t1/custom_html_customization/html_content")
+	report, err := trail.Verify(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, report.Err())
+}
+
+// TestWithTheClient reads by the real client: the envelope is no part of a
+// state, and a 404 is told from other failures.
+func TestWithTheClient(t *testing.T) {
+	t.Parallel()
+	const project, env = "/pwa/v3/projects/p", "/pwa/v3/projects/p/environments/live"
+	answers := map[string]string{
+		project:                      `"project":{"project_slug":"p","name":"Acme","new_field":[1]}`,
+		project + "/email_templates": `"email_templates":[{"template_id":"t1","sender_information":7}]`,
+		project + "/default_email_templates/LOGIN": `"template_id":"t1"`,
+		env + "/rbac_policy":                       `"policy":{"custom_roles":[],"custom_resources":[],"custom_scopes":[]}`,
+		env + "/trusted_token_profiles":            `"profiles":[{"profile_id":"x","attribute_mapping":{"a":"b"}}]`,
+		env + "/password_strength_config":          `"password_strength_config":{"validation_policy":"LUDS"}`,
+		env + "/allowed_country_codes/sms":         `"country_codes":["DE"]`,
+	}
+	calls := 0
+	api := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		calls++
+		answer, ok := answers[r.URL.Path]
+		if !ok {
+			rw.WriteHeader(http.StatusNotFound)
+			answer = `"error_type":"not_found"`
+		}
+		_, _ = fmt.Fprintf(rw, `{"request_id":"req-%d","status_code":200,%s}`, calls, answer)
+	}))
+	defer api.Close()
+	client, err := management.New(management.Options{BaseURL: api.URL, KeyID: "key", Secret: secret.New("s3cret-s3cret"), RequestsPerSecond: 1000})
+	require.NoError(t, err)
+	trail := &memoryTrail{}
+	w := New(Options{Reader: NewReader(client), Trail: trail, Targets: []Target{{"p", "live"}}})
+	for range 3 {
+		require.NoError(t, w.Snapshot(t.Context()))
+	}
+	require.Len(t, trail.entries, 7)
+	require.JSONEq(t, `{"project_slug":"p","name":"Acme","new_field":[1]}`, string(trail.entries[0].After))
+	require.Contains(t, string(trail.entries[2].After), `"LOGIN":"t1"`)
+	require.JSONEq(t, `[{"profile_id":"x","attribute_mapping":{"a":"b"}}]`, string(trail.entries[4].After))
+
+	delete(answers, env+"/rbac_policy")
+	err = w.Snapshot(t.Context())
+	require.ErrorIs(t, err, ErrNotFound)
+	require.Len(t, trail.entries, 7)
+}

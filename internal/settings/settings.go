@@ -1,0 +1,70 @@
+// Package settings watches the workspace's settings: it reads each at an
+// interval, compares it with the state that the audit trail holds, and enters
+// what changed into the trail.
+//
+// The trail is the only state. What a look finds is compared with the After of
+// the resource's newest entry, and a change is appended behind that entry or
+// not at all, so a change that stands at a look enters once: whatever crashed
+// before, and whoever else is looking.
+//
+// States are kept raw, in canonical form (RFC 8785), but compared by meaning:
+// see [Compare]. Answers' envelopes (request_id, status_code) are no part of a
+// state.
+package settings
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+)
+
+// Kind is a kind of setting; it is the Subject of its entries in the trail.
+type Kind string
+
+// The settings that the Workspace Management API lets one read. The first
+// three belong to a project, the others to an environment.
+const (
+	Project               Kind = "project"                  // operation 1
+	EmailTemplates        Kind = "email_templates"          // operation 5
+	DefaultEmailTemplates Kind = "default_email_templates"  // operation 6, each type
+	RBACPolicy            Kind = "rbac_policy"              // operation 4
+	TrustedTokenProfiles  Kind = "trusted_token_profiles"   // operation 8
+	PasswordStrength      Kind = "password_strength_config" // operation 9
+	SMSCountryCodes       Kind = "sms_country_codes"        // operation 10
+)
+
+// projectKinds are read in this order: the project itself comes first, since
+// a 404 for a default template proves something only where the project exists.
+func projectKinds() []Kind { return []Kind{Project, EmailTemplates, DefaultEmailTemplates} }
+
+func environmentKinds() []Kind {
+	return []Kind{RBACPolicy, TrustedTokenProfiles, PasswordStrength, SMSCountryCodes}
+}
+
+// templateTypes are the values that operation 6 takes.
+func templateTypes() []string {
+	return []string{
+		"LOGIN", "SIGNUP", "INVITE", "RESET_PASSWORD", "ONE_TIME_PASSCODE", "ONE_TIME_PASSCODE_SIGNUP",
+		"VERIFY_EMAIL_PASSWORD_RESET", "UNLOCK", "PREBUILT",
+	}
+}
+
+// Resource is one thing that can be read.
+type Resource struct {
+	Kind        Kind
+	Project     string
+	Environment string // empty for a project's
+	// TemplateType is set for DefaultEmailTemplates, which is read by type.
+	TemplateType string
+}
+
+// Reader reads a resource's JSON, without the answer's envelope: an object or
+// an array, for DefaultEmailTemplates a template's id. Secrets are redacted.
+// What the API says does not exist is an error that wraps ErrNotFound. Retries
+// are the reader's business.
+type Reader interface {
+	Read(ctx context.Context, r Resource) (json.RawMessage, error)
+}
+
+// ErrNotFound says that the API knows no such resource.
+var ErrNotFound = errors.New("the resource does not exist")

@@ -1,0 +1,82 @@
+package settings
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Status is how it stands with one setting, since this process started.
+type Status struct {
+	Project     string `json:"project"`
+	Environment string `json:"environment,omitempty"`
+	Subject     Kind   `json:"subject"`
+	// LastLook is when the last good look ended; zero where there was none.
+	LastLook time.Time `json:"last_look,omitzero"`
+	// Changes that were entered, and when the last of them was seen.
+	Changes    int       `json:"changes"`
+	LastChange time.Time `json:"last_change,omitzero"`
+	// Error is why the last look failed; empty where it did not.
+	Error       string    `json:"error,omitempty"`
+	LastFailure time.Time `json:"last_failure,omitzero"`
+}
+
+// Status returns the settings' status, ordered by project, environment and
+// subject.
+func (w *Watcher) Status() []Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := make([]Status, 0, len(w.status))
+	for _, s := range w.status {
+		all = append(all, *s)
+	}
+	slices.SortFunc(all, func(a, b Status) int {
+		return slices.CompareFunc(a.names(), b.names(), strings.Compare)
+	})
+	return all
+}
+
+func (s Status) names() []string { return []string{s.Project, s.Environment, string(s.Subject)} }
+
+func (w *Watcher) note(r Resource, change func(*Status)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(w.status[r])
+}
+
+type metrics struct {
+	looks, failures, changes *prometheus.CounterVec
+	lastLook                 *prometheus.GaugeVec
+}
+
+// newMetrics registers with r, which may be nil.
+func newMetrics(r prometheus.Registerer) *metrics {
+	labels := []string{"project", "environment", "subject"}
+	counter := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "auditrelay_settings_" + name, Help: help}, labels)
+	}
+	m := &metrics{
+		looks:    counter("looks_total", "Looks at a setting that were read and held against the trail."),
+		failures: counter("failures_total", "Looks at a setting that failed."),
+		changes:  counter("changes_total", "Changes of a setting that were entered into the trail."),
+		lastLook: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "auditrelay_settings_last_look_timestamp_seconds", Help: "When the last good look at a setting ended.",
+		}, labels),
+	}
+	if r != nil {
+		r.MustRegister(m.looks, m.failures, m.changes, m.lastLook)
+	}
+	return m
+}
+
+func labelsOf(r Resource) []string { return []string{r.Project, r.Environment, string(r.Kind)} }
+
+func (m *metrics) looked(r Resource, at time.Time) {
+	m.looks.WithLabelValues(labelsOf(r)...).Inc()
+	m.lastLook.WithLabelValues(labelsOf(r)...).Set(float64(at.UnixNano()) / 1e9)
+}
+
+func (m *metrics) failed(r Resource)  { m.failures.WithLabelValues(labelsOf(r)...).Inc() }
+func (m *metrics) changed(r Resource) { m.changes.WithLabelValues(labelsOf(r)...).Inc() }

@@ -1,0 +1,144 @@
+package settings
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+)
+
+// Trail is what the watcher needs of the audit trail; see [audit.Trail].
+type Trail interface {
+	Last(ctx context.Context, project, environment, subject string) (audit.Entry, bool, error)
+	AppendIf(ctx context.Context, e audit.Entry, newest int64) (int64, error)
+}
+
+// Options say what is watched.
+type Options struct {
+	Reader  Reader
+	Trail   Trail
+	Targets []Target
+	// Interval between the ends and starts of two rounds. Default 5m.
+	Interval time.Duration
+	// CheckEvery is how often the looks that found nothing are attested, by a
+	// "settings.checked" entry for each project and environment. Default 24h.
+	CheckEvery time.Duration
+	// Logger and Registerer may be nil.
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Target is an environment whose settings, and whose project's, are watched.
+type Target struct{ Project, Environment string }
+
+// Watcher looks at settings. Its methods may be called concurrently.
+type Watcher struct {
+	reader     Reader
+	trail      Trail
+	interval   time.Duration
+	checkEvery time.Duration
+	log        *slog.Logger
+	metrics    *metrics
+
+	round  sync.Mutex // held over a round; guards what groups hold
+	groups []*group
+
+	mu     sync.Mutex // guards status
+	status map[Resource]*Status
+}
+
+// group is a project, or one of its environments: what one check attests.
+type group struct {
+	project, environment string
+
+	watches   []*watch
+	tally     tally     // of rounds
+	lastCheck time.Time // of the newest check in the trail; zero: not known yet
+	failing   bool      // a check that failed was logged
+}
+
+// watch is one resource, and what is known of it beside the trail. All of it
+// may be lost: a later look then has a wider window, and nothing else.
+type watch struct {
+	resource Resource
+	lastLook time.Time // the start of the last look that agreed with the trail
+	seen     bool      // the last look could be read
+	failing  bool      // a failure was logged
+	tally    tally
+	hash     string // of the trail's state that lastLook agreed with, SHA-256 in hex
+}
+
+// New makes a watcher; nothing is read yet. A project is watched once however
+// many of its environments are.
+func New(o Options) *Watcher {
+	w := &Watcher{
+		reader: o.Reader, trail: o.Trail,
+		interval: cmp.Or(o.Interval, 5*time.Minute), checkEvery: cmp.Or(o.CheckEvery, 24*time.Hour),
+		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
+		status: map[Resource]*Status{},
+	}
+	for _, target := range o.Targets {
+		w.watch(target.Project, "", projectKinds())
+		w.watch(target.Project, target.Environment, environmentKinds())
+	}
+	return w
+}
+
+func (w *Watcher) watch(project, environment string, kinds []Kind) {
+	same := func(g *group) bool { return g.project == project && g.environment == environment }
+	if slices.ContainsFunc(w.groups, same) {
+		return
+	}
+	g := &group{project: project, environment: environment}
+	for _, kind := range kinds {
+		r := Resource{Kind: kind, Project: project, Environment: environment}
+		g.watches = append(g.watches, &watch{resource: r})
+		w.status[r] = &Status{Project: project, Environment: environment, Subject: kind}
+	}
+	w.groups = append(w.groups, g)
+}
+
+// Run takes a snapshot now and at every interval until ctx ends; then it
+// attests the looks that no check covers yet. Failures are logged and counted.
+func (w *Watcher) Run(ctx context.Context) {
+	for {
+		_ = w.Snapshot(ctx) // each failure was logged, once
+		select {
+		case <-ctx.Done():
+			w.attestLast(ctx)
+			return
+		case <-time.After(w.interval):
+		}
+	}
+}
+
+// Snapshot looks at every setting once. Its error joins what could not be read
+// or entered; the other settings are done all the same.
+func (w *Watcher) Snapshot(ctx context.Context) error {
+	w.round.Lock()
+	defer w.round.Unlock()
+	var errs []error
+	for _, g := range w.groups {
+		started := time.Now()
+		for _, x := range g.watches {
+			if err := w.look(ctx, g, x); err != nil {
+				errs = append(errs, err)
+			}
+			if ctx.Err() != nil {
+				return errors.Join(append(errs, ctx.Err())...)
+			}
+		}
+		g.tally.add(started, time.Now())
+		if err := w.attestIfDue(ctx, g); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

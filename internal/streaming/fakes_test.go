@@ -1,0 +1,246 @@
+package streaming
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/management"
+)
+
+// api speaks operations 13 and 14, with faults.
+type api struct {
+	mu      sync.Mutex
+	kind    string // the destination's type; empty: none
+	fields  map[string]string
+	status  string
+	puts    int
+	secrets []string // every secret that was ever put
+
+	rewrite  func(fields map[string]string) // what a proxy does on the way in
+	lose     bool                           // a PUT has its effect, and its answer is lost
+	garble   bool                           // and its answer is no JSON
+	failPut  int                            // status of every PUT
+	failRead int                            // status of every GET
+}
+
+func (a *api) set(change func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change()
+}
+
+func (a *api) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.puts
+}
+
+func (a *api) field(name string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.fields[name]
+}
+
+func (a *api) sent() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.secrets)
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	kind := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	if r.Method == http.MethodPut {
+		a.put(w, r, kind)
+		return
+	}
+	switch {
+	case a.failRead != 0:
+		reply(w, a.failRead, map[string]any{"error_type": "fault"})
+	case a.kind == "" || a.kind != kind:
+		reply(w, 404, map[string]any{"error_type": "not_found"})
+	default:
+		reply(w, 200, map[string]any{"event_log_streaming_config": a.config(mask(a.fields))})
+	}
+}
+
+func (a *api) put(w http.ResponseWriter, r *http.Request, kind string) {
+	a.puts++
+	var body struct {
+		Config map[string]map[string]string `json:"destination_config"`
+	}
+	if a.failPut != 0 || json.NewDecoder(r.Body).Decode(&body) != nil {
+		reply(w, max(a.failPut, 400), map[string]any{"error_type": "fault"})
+		return
+	}
+	a.kind, a.fields, a.status = kind, body.Config[strings.ToLower(kind)], "ACTIVE"
+	a.secrets = append(a.secrets, a.fields["password"]+a.fields["api_key"])
+	if a.rewrite != nil {
+		a.rewrite(a.fields)
+	}
+	if a.lose {
+		conn, _, _ := w.(http.Hijacker).Hijack()
+		_ = conn.Close()
+		return
+	}
+	if a.garble {
+		_, _ = w.Write([]byte("<html>"))
+		return
+	}
+	reply(w, 200, map[string]any{"event_log_streaming_config": a.config(a.fields)})
+}
+
+func (a *api) config(fields map[string]string) map[string]any {
+	return map[string]any{
+		"destination_type": a.kind, "streaming_status": a.status, "later_field": 1,
+		"destination_config": map[string]any{strings.ToLower(a.kind): fields},
+	}
+}
+
+func mask(fields map[string]string) map[string]string {
+	masked := map[string]string{}
+	for name, v := range fields {
+		if name == "password" || name == "api_key" {
+			name, v = name+"_last_four", v[max(0, len(v)-4):]
+		}
+		masked[name] = v
+	}
+	return masked
+}
+
+func reply(w http.ResponseWriter, status int, body map[string]any) {
+	body["request_id"], body["status_code"] = "r", status
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+var _ Recorder = (*audit.Trail)(nil)
+
+// trail keeps entries in memory, as the audit trail does on disk.
+type trail struct {
+	mu      sync.Mutex
+	entries []audit.Entry
+	broken  error  // every append fails
+	race    func() // comes before the next append
+}
+
+func (tr *trail) Last(_ context.Context, project, environment, subject string) (audit.Entry, bool, error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	for _, e := range slices.Backward(tr.entries) {
+		if e.Project == project && e.Environment == environment && e.Subject == subject {
+			return e, true, nil
+		}
+	}
+	return audit.Entry{}, false, nil
+}
+
+func (tr *trail) AppendIf(ctx context.Context, e audit.Entry, newest int64) (int64, error) {
+	if race := tr.race; race != nil {
+		tr.race = nil
+		race()
+	}
+	last, found, _ := tr.Last(ctx, e.Project, e.Environment, e.Subject)
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if tr.broken != nil {
+		return 0, tr.broken
+	}
+	if found && last.Index != newest || !found && newest != -1 {
+		return 0, audit.ErrConflict
+	}
+	e.Index = int64(len(tr.entries))
+	tr.entries = append(tr.entries, e)
+	return e.Index, nil
+}
+
+func (tr *trail) types() []string {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	var types []string
+	for _, e := range tr.entries {
+		types = append(types, strings.TrimPrefix(e.Type, "streaming."))
+	}
+	return types
+}
+
+func (tr *trail) newest() (audit.Entry, detail) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	e := tr.entries[len(tr.entries)-1]
+	var d detail
+	_ = json.Unmarshal(e.Detail, &d)
+	return e, d
+}
+
+// rig is an API, a trail and a bucket; reconcilers come and go.
+type rig struct {
+	t     *testing.T
+	api   *api
+	url   string
+	trail *trail
+	js    jetstream.JetStream
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir()})
+	require.NoError(t, err)
+	srv.Start()
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	require.True(t, srv.ReadyForConnections(10*time.Second))
+	nc, err := nats.Connect("", nats.InProcessServer(srv))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	a := &api{}
+	web := httptest.NewServer(a)
+	t.Cleanup(web.Close)
+	return &rig{t, a, web.URL, &trail{}, js}
+}
+
+func environments(s ...*config.Stream) []config.Environment {
+	var all []config.Environment
+	for i, stream := range s {
+		all = append(all, config.Environment{Project: "shop", Environment: string(rune('a' + i)), Stream: stream})
+	}
+	return all
+}
+
+// start makes a reconciler, as a process does that starts.
+func (g *rig) start(change func(*Options), streams ...*config.Stream) (*Reconciler, *credentials.Store) {
+	g.t.Helper()
+	envs := environments(streams...)
+	store, err := credentials.Open(g.t.Context(), g.js, credentials.Options{Environments: envs})
+	require.NoError(g.t, err)
+	g.t.Cleanup(store.Close)
+	client, err := management.New(management.Options{
+		BaseURL: g.url, KeyID: "k", Secret: secret.New("management-secret"), RequestsPerSecond: 1000, MaxAttempts: 1,
+	})
+	require.NoError(g.t, err)
+	o := Options{Environments: envs, Client: client, Credentials: store, Recorder: g.trail, Interval: time.Hour}
+	if change != nil {
+		change(&o)
+	}
+	r, err := New(o)
+	require.NoError(g.t, err)
+	return r, store
+}

@@ -1,0 +1,103 @@
+package streaming
+
+import (
+	"slices"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/management"
+)
+
+// Finding is what is not as it should be although the API answers.
+type Finding string
+
+// The findings.
+const (
+	// FindingNone: it is as desired, and declared ACTIVE.
+	FindingNone Finding = ""
+	// FindingNotActive: it is as desired, but not declared ACTIVE.
+	FindingNotActive Finding = "not_active"
+	// FindingDiffers: it is not as desired, and this is a dry run, or it has
+	// just been seen.
+	FindingDiffers Finding = "differs"
+	// FindingNotTaken: it was set, and the API shows something else. It is set
+	// again, at ever longer intervals.
+	FindingNotTaken Finding = "not_taken"
+)
+
+// Health is the state of one environment's streaming config.
+type Health struct {
+	Project, Environment string
+	// Status is the streaming_status that the API declared last; unknown ones
+	// pass through. Empty: it declared none yet.
+	Status management.StreamingStatus
+	// Finding is what is wrong, and Differs the fields that it is about.
+	Finding Finding
+	Differs []string
+	// LastLook is when the API was last read, LastChange when a change was last
+	// recorded; zero: not in this run.
+	LastLook, LastChange time.Time
+	// LastError is what the last look failed with; empty: it did not.
+	LastError string
+}
+
+// OK reports whether the environment was seen, and nothing is wrong.
+func (h Health) OK() bool {
+	return h.Finding == FindingNone && h.LastError == "" && !h.LastLook.IsZero()
+}
+
+// Health returns the state of each environment that has a desired streaming
+// config, in the order of the configuration.
+func (r *Reconciler) Health() []Health {
+	all := make([]Health, 0, len(r.watchers))
+	for _, w := range r.watchers {
+		w.mu.Lock()
+		h := w.health
+		w.mu.Unlock()
+		h.Differs = slices.Clone(h.Differs)
+		all = append(all, h)
+	}
+	return all
+}
+
+// saw notes a look that succeeded.
+func (w *watcher) saw(o observation, f Finding, differs []string) {
+	w.lastLook = o.at
+	w.mu.Lock()
+	before := w.health.Finding
+	w.health.LastLook, w.health.Status = o.at, o.status
+	w.health.Finding, w.health.Differs = f, differs
+	w.mu.Unlock()
+	w.metrics.saw(w.env, o, f)
+	if f != before && f != FindingNone {
+		w.log.Warn("streaming config is not as it should be", "finding", f, "fields", differs, "status", o.status)
+	}
+}
+
+// changed notes an entry in the trail.
+func (w *watcher) changed(e *audit.Entry) {
+	w.mu.Lock()
+	w.health.LastChange = e.Time
+	w.mu.Unlock()
+	w.metrics.changes.WithLabelValues(e.Type).Inc()
+	w.log.Info("streaming recorded in the trail", "type", e.Type, "detail", string(e.Detail))
+}
+
+// ended notes how a look ended; the same failure is logged once.
+func (w *watcher) ended(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	w.mu.Lock()
+	before := w.health.LastError
+	w.health.LastError = text
+	w.mu.Unlock()
+	w.metrics.looked(err)
+	switch {
+	case err != nil && before == "":
+		w.log.Error("look at the streaming config failed", "error", err)
+	case err == nil && before != "":
+		w.log.Info("look at the streaming config succeeds again")
+	}
+}

@@ -1,0 +1,182 @@
+package streaming
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/management"
+)
+
+// The causes of a change, in an entry's detail.
+const (
+	causeRelay   = "relay"
+	causeOutside = "outside"
+)
+
+// maxPutWait is the longest that a config which is not taken waits for its
+// next attempt.
+const maxPutWait = time.Hour
+
+// look reads, records, and mends. What was found goes into the trail before it
+// is replaced: while the trail cannot be written, nothing is changed.
+func (w *watcher) look(ctx context.Context) error {
+	seen, err := w.observe(ctx)
+	if err != nil {
+		return err
+	}
+	action, err := w.plan(seen)
+	if err != nil {
+		return err
+	}
+	cause := causeOutside
+	if action.Promote != "" {
+		// The API shows a credential of ours that was not marked: a PUT of this
+		// relay, which ended before its answer was known, has had its effect.
+		cause = causeRelay
+	}
+	if err := w.record(ctx, seen, detail{Cause: cause}); err != nil {
+		return err
+	}
+	w.saw(seen, w.finding(seen, action), action.Differs)
+	if w.dryRun {
+		return nil
+	}
+	if err := w.settle(ctx, action); err != nil {
+		return err
+	}
+	if len(action.Differs) == 0 {
+		w.taken()
+		return nil
+	}
+	if time.Now().Before(w.nextPut) {
+		return w.putErr
+	}
+	return w.put(ctx, action.Differs)
+}
+
+func (w *watcher) plan(seen observation) (Action, error) {
+	var own credentials.State
+	if w.env.Stream.Relay != nil {
+		var err error
+		if own, err = w.store.State(w.environment()); err != nil {
+			return Action{}, err
+		}
+	}
+	return Plan(desired(w.env.Stream, own), seen.shape), nil
+}
+
+func (w *watcher) environment() credentials.Environment {
+	return credentials.Environment{Project: w.env.Project, Environment: w.env.Environment}
+}
+
+// finding says what is wrong with what was seen.
+func (w *watcher) finding(seen observation, a Action) Finding {
+	switch {
+	case len(a.Differs) > 0 && w.puts > 0:
+		return FindingNotTaken
+	case len(a.Differs) > 0:
+		return FindingDiffers
+	case seen.status != management.StatusActive:
+		return FindingNotActive
+	}
+	return FindingNone
+}
+
+// settle marks the own credentials as the API shows them.
+func (w *watcher) settle(ctx context.Context, a Action) error {
+	if a.Promote != "" {
+		return w.store.Promote(ctx, w.environment(), a.Promote)
+	}
+	if a.Drop != "" {
+		return w.store.Drop(ctx, w.environment(), a.Drop)
+	}
+	return nil
+}
+
+// taken notes that the config is as desired.
+func (w *watcher) taken() { w.puts, w.nextPut, w.putErr = 0, time.Time{}, nil }
+
+// put sets what is desired, and looks again at what came of it.
+func (w *watcher) put(ctx context.Context, reason []string) error {
+	// Counted first, so that failures are spaced out as well.
+	w.puts++
+	w.nextPut = time.Now().Add(putWait(w.interval, w.puts))
+	w.putErr = w.set(ctx, reason)
+	return w.putErr
+}
+
+func (w *watcher) set(ctx context.Context, reason []string) error {
+	t, d, err := w.destination(ctx)
+	if err != nil {
+		return err
+	}
+	// A crash, or a lost answer, from here on: the API may hold the new config
+	// while nothing here says so. The prepared credential is accepted already;
+	// the next look finds it shown, promotes it, and records the change.
+	answer, err := w.client.SetEventLogStreaming(ctx, w.env.Project, w.env.Environment, t, d)
+	if answer.StatusCode != 0 {
+		err = nil // a 2xx that cannot be read is one all the same
+	}
+	w.metrics.wasPut(err)
+	if err != nil {
+		return err
+	}
+	w.log.Info("streaming config set", "reason", reason)
+	if d.GrafanaLoki != nil && w.env.Stream.Relay != nil {
+		if err := w.store.Promote(ctx, w.environment(), d.GrafanaLoki.Password.LastFour()); err != nil {
+			return err
+		}
+	}
+	return w.check(ctx, reason)
+}
+
+// check reads back what was set, and records it.
+func (w *watcher) check(ctx context.Context, reason []string) error {
+	seen, err := w.observe(ctx)
+	if err != nil {
+		return fmt.Errorf("read back the config that was set: %w", err)
+	}
+	if err := w.record(ctx, seen, detail{Cause: causeRelay, Reason: reason}); err != nil {
+		return err
+	}
+	action, err := w.plan(seen)
+	if err != nil {
+		return err
+	}
+	w.saw(seen, w.finding(seen, action), action.Differs)
+	if len(action.Differs) == 0 {
+		w.taken()
+	}
+	return nil
+}
+
+// destination is the write shape of what is desired. For the relay itself it
+// has a credential made for this one PUT: of older ones only hashes are kept.
+func (w *watcher) destination(ctx context.Context) (management.DestinationType, management.DestinationConfig, error) {
+	s := w.env.Stream
+	switch {
+	case s.Datadog != nil:
+		return management.Datadog, management.DestinationConfig{
+			Datadog: &management.DatadogDestination{APIKey: s.Datadog.APIKey, Site: s.Datadog.Site},
+		}, nil
+	case s.GrafanaLoki != nil:
+		return management.GrafanaLoki, management.DestinationConfig{GrafanaLoki: &management.GrafanaLokiDestination{
+			Hostname: s.GrafanaLoki.Hostname, Username: s.GrafanaLoki.Username, Password: s.GrafanaLoki.Password,
+		}}, nil
+	}
+	issued, err := w.store.Prepare(ctx, w.environment())
+	if err != nil {
+		return "", management.DestinationConfig{}, err
+	}
+	return management.GrafanaLoki, management.DestinationConfig{GrafanaLoki: &management.GrafanaLokiDestination{
+		Hostname: s.Relay.Hostname, Username: issued.Username, Password: issued.Password,
+	}}, nil
+}
+
+// putWait is how long the n-th PUT in a row is left to work: so that the next
+// look may try again, then every second, every fourth, and so on.
+func putWait(interval time.Duration, n int) time.Duration {
+	return min(interval<<min(n-1, 10), max(maxPutWait, interval)) / 2
+}

@@ -1,0 +1,107 @@
+package streaming
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/management"
+)
+
+// Shape is a destination as the API shows it on read (operation 13). Of its
+// secret it has the last four characters, or nothing where they are not known.
+type Shape struct {
+	Type     management.DestinationType
+	Hostname string // GRAFANA_LOKI
+	Username string // GRAFANA_LOKI
+	Site     string // DATADOG
+	LastFour string
+}
+
+// Desired is where an environment is to stream to.
+type Desired struct {
+	Shape
+	// Generated is what is known of the relay's own credential, where the
+	// destination is the relay; LastFour is empty then. Else it is nil.
+	Generated *credentials.State
+}
+
+// Action is what brings an environment to what is desired.
+type Action struct {
+	// Differs names the fields for which a PUT is due; none: nothing is.
+	Differs []string
+	// Promote is the last four characters of an own credential that the API
+	// shows and that is not marked as the current one yet.
+	Promote string
+	// Drop is that of a prepared one that the API does not show.
+	Drop string
+}
+
+// Plan compares what is desired with what the API shows, nil for no
+// destination at all. It is pure.
+//
+// A secret is compared by its last four characters, so one that ends like the
+// old one is not told from it; where they are not known, the secret is taken
+// to be right. Host names are compared without case, as DNS does.
+func Plan(d Desired, actual *Shape) Action {
+	if actual == nil || actual.Type != d.Type {
+		return Action{Differs: []string{"destination_type"}}
+	}
+	var a Action
+	differ := func(field string, yes bool) {
+		if yes {
+			a.Differs = append(a.Differs, field)
+		}
+	}
+	differ("hostname", !strings.EqualFold(d.Hostname, actual.Hostname))
+	differ("username", d.Username != actual.Username)
+	differ("site", d.Site != actual.Site)
+	if d.Generated == nil {
+		known := d.LastFour != "" && actual.LastFour != ""
+		differ("secret", known && d.LastFour != actual.LastFour)
+		return a
+	}
+	if d.Username == actual.Username {
+		ours := planGenerated(*d.Generated, actual.LastFour, &a)
+		differ("secret", !ours)
+	}
+	return a
+}
+
+// planGenerated decides about the own credential, and reports whether it is
+// the one that the API shows. It is promoted even where other fields differ:
+// the environment pushes with it.
+func planGenerated(s credentials.State, shown string, a *Action) bool {
+	switch {
+	case shown == "" && s.Current != "":
+		return true
+	case shown == "":
+		return false
+	case shown == s.Current:
+		a.Drop = s.Pending
+		return true
+	case shown == s.Pending || slices.Contains(s.Replaced, shown):
+		a.Promote = shown
+		return true
+	}
+	return false
+}
+
+// desired gives the shape that a config asks for; own is what is known of the
+// relay's credential of the environment.
+func desired(s *config.Stream, own credentials.State) Desired {
+	switch {
+	case s.Datadog != nil:
+		return Desired{Shape: Shape{Type: management.Datadog, Site: s.Datadog.Site, LastFour: s.Datadog.APIKey.LastFour()}}
+	case s.GrafanaLoki != nil:
+		l := s.GrafanaLoki
+		return Desired{Shape: Shape{
+			Type: management.GrafanaLoki, Hostname: l.Hostname, Username: l.Username, LastFour: l.Password.LastFour(),
+		}}
+	}
+	return Desired{
+		Shape:     Shape{Type: management.GrafanaLoki, Hostname: s.Relay.Hostname, Username: own.Username},
+		Generated: &own,
+	}
+}

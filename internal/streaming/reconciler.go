@@ -1,0 +1,150 @@
+// Package streaming keeps the environments' event log streaming config as it
+// is desired, and watches what the API declares about it.
+//
+// Each environment is looked at again and again: its config is read
+// (operation 13), what changed since the trail's newest entry is recorded,
+// and where it differs from what is desired it is set (operation 14). What is
+// done follows from what is seen at each look, never from a memory of the last
+// one, so a crash at any line costs a look and nothing else.
+package streaming
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/management"
+)
+
+// Options are what a reconciler works with.
+type Options struct {
+	// Environments are the relay's; those without a Stream are left alone.
+	Environments []config.Environment
+	// Interval between two looks at one environment. Default 60s.
+	Interval time.Duration
+	// DryRun looks, records and reports, and changes nothing.
+	DryRun bool
+
+	Client      *management.Client
+	Credentials *credentials.Store
+	Recorder    Recorder
+
+	Logger     *slog.Logger          // default: nowhere
+	Registerer prometheus.Registerer // nil keeps the metrics unregistered
+}
+
+// Reconciler looks after the streaming config of all environments.
+type Reconciler struct{ watchers []*watcher }
+
+// watcher looks after one environment.
+type watcher struct {
+	env      config.Environment
+	interval time.Duration
+	dryRun   bool
+	client   *management.Client
+	store    *credentials.Store
+	recorder Recorder
+	log      *slog.Logger
+	metrics  *metrics
+
+	turn chan struct{} // holds one token: a look or a rotation is under way
+	// Of whoever has the turn:
+	lastLook time.Time
+	puts     int       // since it was last seen as desired
+	nextPut  time.Time // not before then
+	putErr   error     // what the last one failed with
+
+	mu     sync.Mutex // guards health
+	health Health
+}
+
+// New returns a reconciler; [Reconciler.Run] starts it.
+func New(o Options) (*Reconciler, error) {
+	m, err := newMetrics(o.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("register the streaming metrics: %w", err)
+	}
+	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	r := &Reconciler{}
+	for _, e := range o.Environments {
+		if e.Stream == nil {
+			continue
+		}
+		r.watchers = append(r.watchers, &watcher{
+			env: e, interval: cmp.Or(o.Interval, time.Minute), dryRun: o.DryRun,
+			client: o.Client, store: o.Credentials, recorder: o.Recorder, metrics: m,
+			log:    log.With("project", e.Project, "environment", e.Environment),
+			turn:   make(chan struct{}, 1),
+			health: Health{Project: e.Project, Environment: e.Environment},
+		})
+	}
+	return r, nil
+}
+
+// Run looks after all environments, each at its own pace, until ctx ends.
+func (r *Reconciler) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, w := range r.watchers {
+		all.Go(func() { w.run(ctx) })
+	}
+	all.Wait()
+}
+
+func (w *watcher) run(ctx context.Context) {
+	for {
+		err := w.inTurn(ctx, w.look)
+		if ctx.Err() != nil {
+			return // what the end of ctx broke off is no failure
+		}
+		w.ended(err)
+		// A tenth of jitter, so that many environments spread out by themselves.
+		t := time.NewTimer(w.interval - rand.N(w.interval/10+1))
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-t.C:
+		}
+	}
+}
+
+var (
+	// ErrNotGenerated says that an environment has no credential of the relay's.
+	ErrNotGenerated = errors.New("the environment is not streamed to this relay")
+	// ErrDryRun says that nothing may be changed.
+	ErrDryRun = errors.New("this is a dry run")
+)
+
+// Rotate replaces an environment's generated credential. The old one is
+// accepted for the overlap.
+func (r *Reconciler) Rotate(ctx context.Context, project, environment string) error {
+	for _, w := range r.watchers {
+		if w.env.Project != project || w.env.Environment != environment || w.env.Stream.Relay == nil {
+			continue
+		}
+		if w.dryRun {
+			return ErrDryRun
+		}
+		return w.inTurn(ctx, func(ctx context.Context) error { return w.put(ctx, []string{"rotation"}) })
+	}
+	return fmt.Errorf("rotate the credential of %s/%s: %w", project, environment, ErrNotGenerated)
+}
+
+func (w *watcher) inTurn(ctx context.Context, do func(context.Context) error) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case w.turn <- struct{}{}:
+	}
+	defer func() { <-w.turn }()
+	return do(ctx)
+}

@@ -1,0 +1,387 @@
+package streaming
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/management"
+)
+
+var toRelay = &config.Stream{Relay: &config.StreamRelay{Hostname: "relay.example.com"}}
+
+// look is one turn of the first environment's loop.
+func look(t *testing.T, r *Reconciler) error {
+	t.Helper()
+	w := r.watchers[0]
+	err := w.inTurn(t.Context(), w.look)
+	w.ended(err)
+	return err
+}
+
+func TestPointsAnEnvironmentAtTheRelay(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, store := g.start(nil, toRelay)
+	require.NoError(t, look(t, r))
+	assert.Equal(t, "relay.example.com", g.api.field("hostname"))
+	env, ok := store.Basic(g.api.field("username"), g.api.field("password"))
+	assert.True(t, ok && env.Environment == "a")
+	assert.Equal(t, []string{"baseline", "changed"}, g.trail.types())
+	e, d := g.trail.newest()
+	assert.Nil(t, e.Before)
+	assert.Contains(t, string(e.After), `"later_field":1`, "what is not known is kept")
+	assert.Equal(t, detail{Cause: "relay", Reason: []string{"destination_type"}, Fields: []string{
+		"destination_config", "destination_type", "later_field", "streaming_status",
+	}}, withoutPaths(d))
+	h := r.Health()[0]
+	assert.True(t, h.OK(), "%+v", h)
+	assert.Equal(t, management.StatusActive, h.Status)
+	assert.False(t, h.LastChange.IsZero())
+
+	for range 3 {
+		require.NoError(t, look(t, r))
+	}
+	again, _ := g.start(nil, toRelay)
+	require.NoError(t, look(t, again))
+	assert.Len(t, g.trail.types(), 2, "an unchanged config adds nothing, after a restart either")
+	assert.Equal(t, 1, g.api.count())
+}
+
+// withoutPaths keeps the top of each field's path.
+func withoutPaths(d detail) detail {
+	var fields []string
+	for _, f := range d.Fields {
+		top, _, _ := bytes.Cut([]byte(f), []byte("."))
+		if len(fields) == 0 || fields[len(fields)-1] != string(top) {
+			fields = append(fields, string(top))
+		}
+	}
+	d.Fields = fields
+	return d
+}
+
+func TestMendsDriftAndRecordsBoth(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(nil, toRelay)
+	require.NoError(t, look(t, r))
+	before := time.Now()
+	g.api.set(func() { g.api.fields["hostname"] = "elsewhere.example.com" })
+	require.NoError(t, look(t, r))
+	assert.Equal(t, []string{"baseline", "changed", "changed", "changed"}, g.trail.types())
+	drift := g.trail.entries[2]
+	assert.JSONEq(t, `{"cause":"outside","fields":["destination_config.grafana_loki.hostname"]}`, string(drift.Detail))
+	assert.Contains(t, string(drift.After), "elsewhere")
+	assert.True(t, drift.Window.After.Before(before) && drift.Window.Until.After(before), "the change lies in its window")
+	e, d := g.trail.newest()
+	assert.Equal(t, drift.After, e.Before)
+	assert.Equal(t, []string{"hostname"}, d.Reason)
+	assert.Equal(t, "relay.example.com", g.api.field("hostname"))
+}
+
+func TestStatusIsAFindingAndAnEntry(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(nil, toRelay)
+	require.NoError(t, look(t, r))
+	g.api.set(func() { g.api.status = "HIBERNATING" })
+	require.NoError(t, look(t, r))
+	h := r.Health()[0]
+	assert.Equal(t, FindingNotActive, h.Finding)
+	assert.Equal(t, management.StreamingStatus("HIBERNATING"), h.Status)
+	assert.False(t, h.OK())
+	assert.Equal(t, []string{"baseline", "changed", "status_changed"}, g.trail.types())
+	e, _ := g.trail.newest()
+	assert.Contains(t, string(e.Before), "ACTIVE")
+	assert.JSONEq(t, `{"fields":["streaming_status"]}`, string(e.Detail))
+	assert.Equal(t, 1, g.api.count(), "a status is nothing that a PUT mends")
+}
+
+func TestDryRunChangesNothing(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, store := g.start(func(o *Options) { o.DryRun = true }, toRelay)
+	require.NoError(t, look(t, r))
+	assert.Zero(t, g.api.count())
+	assert.Equal(t, FindingDiffers, r.Health()[0].Finding)
+	st, err := store.State(r.watchers[0].environment())
+	require.NoError(t, err)
+	assert.Empty(t, st.Pending)
+	require.ErrorIs(t, r.Rotate(t.Context(), "shop", "a"), ErrDryRun)
+}
+
+// A PUT whose answer is lost is the same to what comes after as a crash
+// between the PUT and all that follows it.
+func TestCrashAfterThePut(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(nil, toRelay)
+	g.api.set(func() { g.api.lose = true })
+	require.Error(t, look(t, r))
+	assert.Equal(t, []string{"baseline"}, g.trail.types())
+
+	again, store := g.start(nil, toRelay)
+	_, ok := store.Basic(g.api.field("username"), g.api.field("password"))
+	assert.True(t, ok, "accepted before it is promoted")
+	require.NoError(t, look(t, again))
+	assert.Equal(t, 1, g.api.count(), "what arrived is not set again")
+	assert.Equal(t, []string{"baseline", "changed"}, g.trail.types())
+	_, d := g.trail.newest()
+	assert.Equal(t, "relay", d.Cause)
+	st, err := store.State(again.watchers[0].environment())
+	require.NoError(t, err)
+	assert.Equal(t, g.api.field("password")[39:], st.Current)
+	assert.Empty(t, st.Pending)
+}
+
+func TestCrashBeforeThePut(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, store := g.start(nil, toRelay)
+	require.NoError(t, look(t, r))
+	_, err := store.Prepare(t.Context(), r.watchers[0].environment())
+	require.NoError(t, err)
+
+	again, store := g.start(nil, toRelay)
+	require.NoError(t, look(t, again))
+	st, err := store.State(again.watchers[0].environment())
+	require.NoError(t, err)
+	assert.Empty(t, st.Pending, "what the API does not show is dropped")
+	assert.Equal(t, g.api.field("password")[39:], st.Current)
+	assert.Equal(t, 1, g.api.count())
+}
+
+func TestNothingIsSetWhileTheTrailIsDown(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.trail.broken = errors.New("disk full")
+	r, _ := g.start(nil, toRelay)
+	require.ErrorContains(t, look(t, r), "disk full")
+	assert.Zero(t, g.api.count())
+	assert.Contains(t, r.Health()[0].LastError, "disk full")
+	g.trail.broken = nil
+	require.NoError(t, look(t, r))
+	assert.Equal(t, []string{"baseline", "changed"}, g.trail.types())
+}
+
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, store := g.start(nil, toRelay, &config.Stream{Datadog: &config.StreamDatadog{Site: "US"}})
+	require.NoError(t, look(t, r))
+	user, old := g.api.field("username"), g.api.field("password")
+	require.NoError(t, r.Rotate(t.Context(), "shop", "a"))
+	assert.NotEqual(t, old, g.api.field("password"))
+	for _, password := range []string{old, g.api.field("password")} {
+		_, ok := store.Basic(user, password)
+		assert.True(t, ok)
+	}
+	e, d := g.trail.newest()
+	assert.Equal(t, TypeChanged, e.Type)
+	assert.Equal(t, detail{
+		Cause: "relay", Reason: []string{"rotation"}, Fields: []string{"destination_config.grafana_loki.password_last_four"},
+	}, d)
+	require.NoError(t, look(t, r))
+	assert.Equal(t, 2, g.api.count())
+	assert.True(t, r.Health()[0].OK())
+	require.ErrorIs(t, r.Rotate(t.Context(), "shop", "b"), ErrNotGenerated)
+	require.ErrorIs(t, r.Rotate(t.Context(), "shop", "c"), ErrNotGenerated)
+}
+
+func TestWhatIsNeverTakenIsNotSetAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.api.rewrite = func(fields map[string]string) { fields["hostname"] = "proxy.example.com" }
+	r, store := g.start(nil, toRelay)
+	for range 10 {
+		require.NoError(t, look(t, r))
+	}
+	assert.Equal(t, 1, g.api.count())
+	h := r.Health()[0]
+	assert.Equal(t, FindingNotTaken, h.Finding)
+	assert.Equal(t, []string{"hostname"}, h.Differs)
+	assert.Equal(t, []string{"baseline", "changed"}, g.trail.types())
+	st, err := store.State(r.watchers[0].environment())
+	require.NoError(t, err)
+	assert.Equal(t, g.api.field("password")[39:], st.Current, "the credential that it pushes with is marked all the same")
+
+	r.watchers[0].nextPut = time.Time{}
+	require.NoError(t, look(t, r))
+	assert.Equal(t, 2, g.api.count())
+	assert.Equal(t, 2, r.watchers[0].puts, "the next wait is longer")
+
+	g.api.set(func() { g.api.fields["hostname"] = "relay.example.com" })
+	require.NoError(t, look(t, r))
+	assert.True(t, r.Health()[0].OK())
+	assert.Zero(t, r.watchers[0].puts)
+}
+
+func TestA2xxThatCannotBeReadIsOne(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.api.garble = true
+	r, _ := g.start(nil, toRelay)
+	require.NoError(t, look(t, r))
+	assert.True(t, r.Health()[0].OK())
+	assert.Equal(t, []string{"baseline", "changed"}, g.trail.types())
+}
+
+func TestARefusedPutIsSpacedOutAndStaysVisible(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.api.failPut = 400
+	r, _ := g.start(nil, toRelay)
+	for range 5 {
+		require.ErrorContains(t, look(t, r), "400")
+	}
+	assert.Equal(t, 1, g.api.count())
+	assert.Contains(t, r.Health()[0].LastError, "400")
+}
+
+func TestGivenDestinations(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]*config.Stream{
+		"datadog": {Datadog: &config.StreamDatadog{Site: "EU", APIKey: secret.New("datadog-key-0001")}},
+		"loki":    {GrafanaLoki: &config.StreamGrafanaLoki{Hostname: "loki.example.com", Username: "u", Password: secret.New("loki-password-0001")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newRig(t)
+			r, _ := g.start(nil, toRelay)
+			require.NoError(t, look(t, r))
+			r, _ = g.start(nil, s)
+			require.NoError(t, look(t, r))
+			require.NoError(t, look(t, r))
+			assert.Equal(t, 2, g.api.count())
+			e, _ := g.trail.newest()
+			assert.Contains(t, string(e.Before), "relay.example.com", "what was replaced, of whatever type")
+			assert.Contains(t, string(e.After), "0001")
+			assert.True(t, r.Health()[0].OK())
+		})
+	}
+}
+
+func TestSecretsAreNowhere(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	var logs bytes.Buffer
+	registry := prometheus.NewRegistry()
+	r, _ := g.start(func(o *Options) {
+		o.Logger = slog.New(slog.NewJSONHandler(&logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		o.Registerer = registry
+	}, toRelay)
+	require.NoError(t, look(t, r))
+	g.api.set(func() { g.api.failRead = 500 })
+	require.Error(t, look(t, r))
+	g.api.set(func() { g.api.failRead = 0 })
+	require.NoError(t, r.Rotate(t.Context(), "shop", "a"))
+	entries, err := json.Marshal(g.trail.entries)
+	require.NoError(t, err)
+	sent := g.api.sent()
+	require.Len(t, sent, 2)
+	for _, s := range append(sent, "management-secret") {
+		assert.NotContains(t, string(entries), s)
+		assert.NotContains(t, logs.String(), s)
+	}
+	n, err := testutil.GatherAndCount(registry)
+	require.NoError(t, err)
+	assert.Positive(t, n)
+}
+
+// lockedBuffer is a log that several goroutines write.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func TestRunGoesOnThroughFailures(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.api.failRead = 500
+	var logs lockedBuffer
+	r, _ := g.start(func(o *Options) {
+		o.Interval = 2 * time.Millisecond
+		o.Logger = slog.New(slog.NewTextHandler(&logs, nil))
+	}, toRelay, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { r.Run(ctx); close(done) }()
+	is := func(cond func(Health) bool) {
+		t.Helper()
+		require.Eventually(t, func() bool { return cond(r.Health()[0]) }, 10*time.Second, time.Millisecond)
+	}
+	is(func(h Health) bool { return h.LastError != "" })
+	looks := func(result string) float64 {
+		return testutil.ToFloat64(r.watchers[0].metrics.looks.WithLabelValues(result))
+	}
+	require.Eventually(t, func() bool { return looks("error") > 5 }, 10*time.Second, time.Millisecond)
+	g.api.set(func() { g.api.failRead = 0 })
+	is(Health.OK)
+	g.api.set(func() { g.api.status = "DISABLED" })
+	is(func(h Health) bool { return h.Finding == FindingNotActive })
+	stop()
+	<-done
+	assert.Equal(t, 1, bytes.Count(logs.b.Bytes(), []byte("look at the streaming config failed")), "logged once")
+	assert.Len(t, r.Health(), 1, "an environment without a stream is left alone")
+}
+
+func TestOneEnvironmentDoesNotStopAnother(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(nil, toRelay, toRelay)
+	r.watchers[0].turn <- struct{}{} // a look that never ends
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { r.Run(ctx); close(done) }()
+	require.Eventually(t, func() bool { return !r.Health()[1].LastLook.IsZero() }, 10*time.Second, time.Millisecond)
+	assert.True(t, r.Health()[0].LastLook.IsZero())
+	stop()
+	<-done
+}
+
+func TestTwoRelaysRecordAChangeOnce(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	a, _ := g.start(nil, toRelay)
+	require.NoError(t, look(t, a))
+	b, _ := g.start(nil, toRelay)
+	require.NoError(t, look(t, b))
+	g.api.set(func() { g.api.status = "PENDING" })
+	g.trail.race = func() { require.NoError(t, look(t, b)) }
+	require.NoError(t, look(t, a))
+	assert.Equal(t, []string{"baseline", "changed", "status_changed"}, g.trail.types())
+}
+
+func TestChangedFields(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		before, after string
+		want          []string
+	}{
+		{`{"a":1}`, `{"a":1}`, nil},
+		{`{"a":{"b":1,"c":[1,2]}}`, `{"a":{"b":1,"c":[2,1]},"d":null}`, []string{"a.c"}},
+		{``, `{"a":{"b":1}}`, []string{"a.b"}},
+		{`{"a":{"b":1}}`, `{"a":2}`, []string{"a.b"}},
+	} {
+		assert.Equal(t, tc.want, changedFields(json.RawMessage(tc.before), json.RawMessage(tc.after)), "%v", tc)
+	}
+}
