@@ -1,0 +1,155 @@
+package file
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+// A file that a crash left torn at any byte of its last line is whole again
+// after the next delivery.
+func TestTornLineIsCutOff(t *testing.T) {
+	t.Parallel()
+	events := relaytest.Events(4)
+	last := appendLine(nil, &events[2])
+	for _, torn := range []int{1, 5, len(lineStart), len(lineStart) + 3, len(last) / 2, len(last) - 1} {
+		path := filepath.Join(t.TempDir(), "events.jsonl")
+		whole := appendLine(appendLine(nil, &events[0]), &events[1])
+		require.NoError(t, os.WriteFile(path, append(whole, last[:torn]...), 0o600))
+		s := newSink(t, config.File{Path: path})
+		require.NoError(t, s.Deliver(t.Context(), events[2:]))
+		requireIDs(t, events, path)
+	}
+}
+
+func TestTornZerosAreCutOff(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	events := relaytest.Events(2)
+	content := append(appendLine(nil, &events[0]), make([]byte, 200_000)...)
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	s := newSink(t, config.File{Path: path})
+	require.NoError(t, s.Deliver(t.Context(), events[1:]))
+	requireIDs(t, events, path)
+}
+
+// A path that names somebody else's file must not cost them their last line.
+func TestForeignFileIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "notes.txt")
+	require.NoError(t, os.WriteFile(path, []byte("dear diary"), 0o600))
+	s := newSink(t, config.File{Path: path})
+	err := s.Deliver(t.Context(), relaytest.Events(1))
+	require.ErrorContains(t, err, "not of this sink's making")
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, "dear diary", string(content))
+}
+
+// The disk is full in the middle of a write, or fails to sync: the error can
+// be retried, and the file holds each event once.
+func TestFailedWriteLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for name, broken := range map[string]disk{
+		"write": {write: func(f *os.File, b []byte) (int, error) {
+			n, _ := f.Write(b[:len(b)/2+1])
+			return n, syscall.ENOSPC
+		}, sync: (*os.File).Sync},
+		"sync": {write: (*os.File).Write, sync: func(*os.File) error { return syscall.ENOSPC }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "events.jsonl")
+			s := newSink(t, config.File{Path: path})
+			events := relaytest.Events(30)
+			require.NoError(t, s.Deliver(t.Context(), events[:10]))
+			whole := s.disk
+			s.disk = broken
+			for range 2 {
+				err := s.Deliver(t.Context(), events[10:20])
+				require.ErrorIs(t, err, syscall.ENOSPC)
+				require.False(t, relay.IsPermanent(err))
+				requireIDs(t, events[:10], path)
+			}
+			s.disk = whole
+			require.NoError(t, s.Deliver(t.Context(), events[10:]))
+			requireIDs(t, events, path)
+		})
+	}
+}
+
+const childPath = "AUDITRELAY_FILE_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(childPath); path != "" {
+		deliverForever(path)
+	}
+	os.Exit(m.Run())
+}
+
+// deliverForever prints how many events are acknowledged, until it is killed.
+func deliverForever(path string) {
+	s, err := New(config.File{Path: path, RotateBytes: 300_000}, Options{})
+	for n := 0; err == nil; n += 100 {
+		fmt.Println(n)
+		err = s.Deliver(context.Background(), relaytest.Events(100, relaytest.From(n)))
+	}
+	fmt.Println(err)
+	os.Exit(1)
+}
+
+// kill -9 while writing: whatever was acknowledged is there, in whole lines.
+func TestKilledWriterLosesNothing(t *testing.T) {
+	t.Parallel()
+	for round := range 5 {
+		path := filepath.Join(t.TempDir(), "events.jsonl")
+		acknowledged := killAfter(t, path, 300+round*700)
+		s := newSink(t, config.File{Path: path})
+		marker := relaytest.Events(1, relaytest.From(10_000_000))
+		require.NoError(t, s.Deliver(t.Context(), marker))
+		got := arrived(t, path)
+		require.GreaterOrEqual(t, len(got), acknowledged+1)
+		for i, e := range relaytest.Events(acknowledged) {
+			require.Equal(t, e.ID, got[i].ID)
+		}
+		require.Equal(t, marker[0].ID, got[len(got)-1].ID)
+	}
+}
+
+// killAfter runs deliverForever in a process of its own until n events are
+// acknowledged, and returns how many were when it died.
+func killAfter(t *testing.T, path string, n int) (acknowledged int) {
+	t.Helper()
+	child := exec.CommandContext(t.Context(), os.Args[0])
+	child.Env = append(os.Environ(), childPath+"="+path)
+	out, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	killed := false
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		_, err := fmt.Sscan(lines.Text(), &acknowledged)
+		require.NoError(t, err, lines.Text())
+		if acknowledged >= n && !killed {
+			killed = true
+			require.NoError(t, child.Process.Kill())
+		}
+	}
+	err = child.Wait()
+	var exit *exec.ExitError
+	require.True(t, errors.As(err, &exit) && strings.Contains(exit.String(), "killed"), "%v", err)
+	return acknowledged
+}

@@ -1,0 +1,125 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// follow makes sure that s.file is what stands at s.path.
+func (s *Sink) follow() error {
+	if s.file != nil {
+		held, heldErr := s.file.Stat()
+		found, err := os.Stat(s.path)
+		if err == nil && heldErr == nil && os.SameFile(held, found) && found.Size() == s.size {
+			return nil
+		}
+		s.logger.Warn("file was changed by something else and is opened again", "path", s.path)
+		s.release()
+	}
+	return s.open()
+}
+
+// open opens the file, or makes it, and cuts off a torn last line.
+func (s *Sink) open() error {
+	if err := makeDir(filepath.Dir(s.path)); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("open file: %w", err)
+	}
+	if err := s.adopt(f); err != nil {
+		_ = f.Close()
+		return err
+	}
+	return nil
+}
+
+func (s *Sink) adopt(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("open file: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("open file: %s is not a regular file", s.path)
+	}
+	size, err := s.repair(f, info.Size())
+	if err != nil {
+		return err
+	}
+	// The name must be on disk before anything in the file is acknowledged.
+	if err := syncDir(filepath.Dir(s.path)); err != nil {
+		return err
+	}
+	s.file, s.size, s.period = f, size, s.periodOf(info.ModTime())
+	return nil
+}
+
+// repair cuts off a last line without its newline, and returns the length
+// left. Such a line was never acknowledged: a crash fell into its write, and
+// the event is delivered again.
+func (s *Sink) repair(f *os.File, size int64) (int64, error) {
+	whole, err := wholeLines(f, size)
+	if err != nil || whole == size {
+		return whole, err
+	}
+	torn := make([]byte, min(size-whole, int64(len(lineStart))))
+	if _, err := f.ReadAt(torn, whole); err != nil {
+		return 0, fmt.Errorf("read %s: %w", s.path, err)
+	}
+	// After a power cut, blocks that never reached the disk may read as zeros.
+	torn = bytes.TrimRight(torn, "\x00")
+	if !bytes.HasPrefix([]byte(lineStart), torn) {
+		return 0, fmt.Errorf("%s ends in the middle of a line that is not of this sink's making: move it away", s.path)
+	}
+	if err := f.Truncate(whole); err != nil {
+		return 0, fmt.Errorf("cut off a torn line: %w", err)
+	}
+	s.logger.Warn("torn last line cut off", "path", s.path, "bytes", size-whole)
+	return whole, nil
+}
+
+// wholeLines returns the length up to and with the last newline.
+func wholeLines(f io.ReaderAt, size int64) (int64, error) {
+	buf := make([]byte, 64<<10)
+	for end := size; end > 0; {
+		start := max(0, end-int64(len(buf)))
+		chunk := buf[:end-start]
+		if _, err := f.ReadAt(chunk, start); err != nil {
+			return 0, fmt.Errorf("look for the last line: %w", err)
+		}
+		if i := bytes.LastIndexByte(chunk, '\n'); i >= 0 {
+			return start + int64(i) + 1, nil
+		}
+		end = start
+	}
+	return 0, nil
+}
+
+func makeDir(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return nil // it is there, or opening the file tells what is wrong
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	return syncDir(filepath.Dir(dir))
+}
+
+// syncDir makes the names in dir durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync directory: %w", err)
+	}
+	defer func() { _ = d.Close() }()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("sync directory: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package file
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+)
+
+// Record is an event as it stands in a file.
+type Record struct {
+	// Attributes are the CloudEvents attributes by name, datacontenttype too.
+	Attributes map[string]string
+	// Body is the event's body, byte for byte as it was delivered.
+	Body []byte
+}
+
+// ID is the event's CloudEvents id.
+func (r *Record) ID() string { return r.Attributes["id"] }
+
+// Read yields all records that a [Sink] with that path has written, in order:
+// the rotated files, oldest first, and then the file itself. A last line that
+// has no newline is left out, as it may be in the middle of being written. A
+// line that is no event is yielded as an error that names its file and number,
+// and reading goes on behind it. Files must not be rotated meanwhile.
+func Read(path string) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		path = filepath.Clean(path)
+		names, err := rotated(path)
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		for _, name := range append(names, path) {
+			if !readFile(name, yield) {
+				return
+			}
+		}
+	}
+}
+
+func readFile(name string, yield func(Record, error) bool) bool {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true // just rotated, or nothing written yet
+	}
+	if err != nil {
+		return yield(Record{}, fmt.Errorf("read events: %w", err))
+	}
+	defer func() { _ = f.Close() }()
+	r := bufio.NewReaderSize(f, 256<<10)
+	for number := 1; ; number++ {
+		line, err := r.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return true
+		}
+		if err != nil {
+			return yield(Record{}, fmt.Errorf("read events: %w", err))
+		}
+		record, err := parseLine(line)
+		if err != nil {
+			err = fmt.Errorf("read %s, line %d: %w", name, number, err)
+		}
+		if !yield(record, err) {
+			return false
+		}
+	}
+}
+
+// parseLine undoes appendLine.
+func parseLine(line []byte) (Record, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(line, &members); err != nil {
+		return Record{}, fmt.Errorf("parse event: %w", err)
+	}
+	if members == nil {
+		return Record{}, errors.New("parse event: it is null")
+	}
+	r := Record{Attributes: make(map[string]string, len(members))}
+	for name, raw := range members {
+		if name == "data" || name == "data_base64" {
+			continue
+		}
+		var value string
+		if err := json.Unmarshal(raw, &value); err != nil {
+			return Record{}, fmt.Errorf("parse attribute %q: %w", name, err)
+		}
+		r.Attributes[name] = value
+	}
+	var err error
+	r.Body, err = parseBody(members, r.Attributes["datacontenttype"])
+	return r, err
+}
+
+func parseBody(members map[string]json.RawMessage, contentType string) ([]byte, error) {
+	if raw, ok := members["data_base64"]; ok {
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return nil, fmt.Errorf("parse data_base64: %w", err)
+		}
+		body, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, fmt.Errorf("parse data_base64: %w", err)
+		}
+		return body, nil
+	}
+	raw, ok := members["data"]
+	if !ok || declaresJSON(contentType) {
+		return raw, nil
+	}
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return nil, fmt.Errorf("parse data: %w", err)
+	}
+	return []byte(text), nil
+}

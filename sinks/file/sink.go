@@ -1,0 +1,203 @@
+// Package file delivers events to a file of JSON lines, each a CloudEvent in
+// the JSON event format 1.0.2, and starts a new file by size and by time.
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Sink appends to a file. It implements relay.Sink.
+//
+// A delivery is one write and one fsync; nil says that both are done (without
+// the fsync where the configuration says so). What a delivery wrote before it
+// failed is cut off again, and a line that a crash left torn is cut off when
+// the file is next opened, so every line that a reader sees with its newline
+// is whole. An event stands twice only where an error or a crash fell between
+// the write and the acknowledgement; its id and source are the same.
+//
+// A line's "data" holds the body byte for byte where that is possible on one
+// line: JSON without line breaks and without space around it. The body of an
+// event that is not JSON by its content type is a JSON string in "data", if it
+// is valid UTF-8. Every other body is in "data_base64".
+//
+// The file is RotateBytes long at most, unless one delivery alone is longer.
+// It is also rotated where a period of RotateEvery ends, the periods counted in
+// UTC, so that 24h ends at midnight. If something else moves or removes the
+// file, the next delivery starts a new one.
+//
+// Deliver heeds its context before it writes; a write or an fsync that hangs
+// in the system cannot be given up.
+type Sink struct {
+	path        string
+	rotateBytes int64         // 0: never
+	rotateEvery time.Duration // 0: never
+	keep        int           // rotated files; 0: all
+	noSync      bool
+	logger      *slog.Logger
+	disk        disk
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	file   *os.File  // nil where it has to be opened
+	size   int64     // of what is acknowledged, and of the file between deliveries
+	period time.Time // of the last write, its start
+	buf    []byte
+}
+
+// disk is what a test lets fail.
+type disk struct {
+	write func(*os.File, []byte) (int, error)
+	sync  func(*os.File) error
+}
+
+// Options are what New needs beside the configuration; all may be left out.
+type Options struct {
+	// Logger is told of rotations and repairs.
+	Logger *slog.Logger
+}
+
+const (
+	defaultRotateBytes = 128 << 20
+	defaultRotateEvery = 24 * time.Hour
+	// keptBuffer is the largest buffer kept from one delivery to the next.
+	keptBuffer = 16 << 20
+)
+
+var errClosed = errors.New("the sink is closed")
+
+// New makes a sink. The file is opened at the first delivery: where that
+// fails, it is an error of Deliver.
+func New(cfg config.File, opts Options) (*Sink, error) {
+	if cfg.Path == "" {
+		return nil, errors.New("path is not set")
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Sink{
+		path:        filepath.Clean(cfg.Path),
+		rotateBytes: orDefault(int64(cfg.RotateBytes), defaultRotateBytes),
+		rotateEvery: orDefault(cfg.RotateEvery, defaultRotateEvery),
+		keep:        cfg.Keep,
+		noSync:      cfg.NoSync,
+		logger:      opts.Logger,
+		disk:        disk{write: (*os.File).Write, sync: (*os.File).Sync},
+	}, nil
+}
+
+// orDefault reads a setting: 0 is the default, less is never, which is 0.
+func orDefault[T ~int64](value, otherwise T) T {
+	if value == 0 {
+		return otherwise
+	}
+	return max(value, 0)
+}
+
+// Deliver implements relay.Sink. No error of a file is permanent: space and
+// permissions come back.
+func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.buf = s.buf[:0]
+	for i := range events {
+		s.buf = appendLine(s.buf, &events[i])
+	}
+	defer s.shrink()
+	if err := s.ready(int64(len(s.buf))); err != nil {
+		return err
+	}
+	return s.append(s.buf)
+}
+
+// ready opens the file, or a new one, for n more bytes.
+func (s *Sink) ready(n int64) error {
+	if err := s.follow(); err != nil {
+		return err
+	}
+	period := s.periodOf(time.Now())
+	full := s.rotateBytes > 0 && s.size+n > s.rotateBytes
+	if s.size > 0 && (full || period.After(s.period)) {
+		if err := s.rotate(); err != nil {
+			return err
+		}
+	}
+	s.period = period
+	return nil
+}
+
+func (s *Sink) periodOf(t time.Time) time.Time {
+	if s.rotateEvery <= 0 {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(s.rotateEvery)
+}
+
+// append writes b and syncs it, or leaves the file as it was.
+//
+// A crash within leaves some of b's lines, and maybe a torn one, behind what is
+// acknowledged: open cuts the torn one, and the pump delivers all of b again.
+func (s *Sink) append(b []byte) error {
+	_, err := s.disk.write(s.file, b)
+	if err == nil && !s.noSync {
+		err = s.disk.sync(s.file)
+	}
+	if err == nil {
+		s.size += int64(len(b))
+		return nil
+	}
+	// After a failed fsync the system may take its unwritten pages for written:
+	// only bytes that are written again can be trusted. So they go, and the
+	// file is opened afresh.
+	if cut := s.file.Truncate(s.size); cut != nil {
+		err = errors.Join(err, fmt.Errorf("cut off what was written of it: %w", cut))
+	}
+	s.release()
+	return fmt.Errorf("append %d bytes: %w", len(b), err)
+}
+
+// shrink lets go of the buffer that an outsized delivery has left.
+func (s *Sink) shrink() {
+	if cap(s.buf) > keptBuffer {
+		s.buf = nil
+	}
+}
+
+// release closes the file, to be opened again at the next delivery.
+func (s *Sink) release() {
+	if s.file != nil {
+		_ = s.file.Close() // all that matters is synced, or was reported as failed
+		s.file = nil
+	}
+}
+
+// Close implements relay.Sink. It waits for a delivery under way.
+func (s *Sink) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.file == nil {
+		return nil
+	}
+	err := s.disk.sync(s.file)
+	s.release()
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", s.path, err)
+	}
+	return nil
+}

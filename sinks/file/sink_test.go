@@ -1,0 +1,109 @@
+package file
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	for name, rotateBytes := range map[string]config.Size{"one file": -1, "many files": 64 << 10} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			relaytest.Run(t, relaytest.Harness{New: func(t *testing.T) relaytest.Destination {
+				// Nothing within the suite needs more than the write itself.
+				return destination(t, config.File{RotateBytes: rotateBytes, NoSync: true})
+			}})
+		})
+	}
+}
+
+func destination(t *testing.T, cfg config.File) relaytest.Destination {
+	dir := filepath.Join(t.TempDir(), "events")
+	away := dir + ".away"
+	cfg.Path = filepath.Join(dir, "events.jsonl")
+	return relaytest.Destination{
+		Sink:    newSink(t, cfg),
+		Arrived: func() []relaytest.Arrival { return arrived(t, cfg.Path) },
+		Down: func() { // a file stands where the directory should be
+			if _, err := os.Stat(dir); err == nil {
+				require.NoError(t, os.Rename(dir, away))
+			}
+			require.NoError(t, os.WriteFile(dir, nil, 0o600))
+		},
+		Up: func() {
+			require.NoError(t, os.Remove(dir))
+			if _, err := os.Stat(away); err == nil {
+				require.NoError(t, os.Rename(away, dir))
+			}
+		},
+	}
+}
+
+func newSink(t *testing.T, cfg config.File) *Sink {
+	t.Helper()
+	s, err := New(cfg, Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func arrived(t *testing.T, path string) []relaytest.Arrival {
+	t.Helper()
+	var out []relaytest.Arrival
+	for r, err := range Read(path) {
+		require.NoError(t, err)
+		out = append(out, relaytest.Arrival{ID: r.ID(), Body: r.Body, Attributes: r.Attributes})
+	}
+	return out
+}
+
+func requireIDs(t *testing.T, want []relay.Event, path string) {
+	t.Helper()
+	got := arrived(t, path)
+	require.Len(t, got, len(want))
+	for i := range want {
+		require.Equal(t, want[i].ID, got[i].ID)
+		require.Equal(t, string(want[i].Body), string(got[i].Body))
+	}
+}
+
+func TestFilesAreForTheirOwnerOnly(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a", "b", "events.jsonl")
+	s := newSink(t, config.File{Path: path})
+	require.NoError(t, s.Deliver(t.Context(), relaytest.Events(3)))
+	for name, mode := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700, filepath.Dir(filepath.Dir(path)): 0o700} {
+		info, err := os.Stat(name)
+		require.NoError(t, err)
+		assert.Equal(t, mode, info.Mode().Perm(), name)
+	}
+}
+
+// What log rotation does from outside: the file is moved, and must not be
+// written on.
+func TestMovedFileIsLeft(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	s := newSink(t, config.File{Path: path})
+	events := relaytest.Events(20)
+	require.NoError(t, s.Deliver(t.Context(), events[:10]))
+	require.NoError(t, os.Rename(path, path+".1"))
+	require.NoError(t, s.Deliver(t.Context(), events[10:]))
+	requireIDs(t, events[:10], path+".1")
+	requireIDs(t, events[10:], path)
+}
+
+func TestNewNamesTheSetting(t *testing.T) {
+	t.Parallel()
+	_, err := New(config.File{}, Options{})
+	require.ErrorContains(t, err, "path")
+}

@@ -1,0 +1,84 @@
+package kafka
+
+import (
+	"crypto/rand"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	for name, partitions := range map[string]int32{"one partition": 1, "seven partitions": 7} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			relaytest.Run(t, relaytest.Harness{New: func(t *testing.T) relaytest.Destination {
+				return destination(t, partitions)
+			}})
+		})
+	}
+}
+
+func destination(t *testing.T, partitions int32) relaytest.Destination {
+	t.Helper()
+	const password = "kafka-pass-5x9q"
+	c := newCluster(t, kfake.SeedTopics(partitions, testTopic),
+		kfake.EnableSASL(), kfake.Superuser("PLAIN", "relay", password))
+	s, err := New(config.Kafka{
+		Brokers: c.ListenAddrs(), Topic: testTopic,
+		SASL: &config.KafkaSASL{Mechanism: "plain", Username: "relay", Password: secret.New(password)},
+	}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	login := kgo.SASL(plain.Auth{User: "relay", Pass: password}.AsMechanism())
+	return relaytest.Destination{
+		Sink:    s,
+		Secrets: []string{password},
+		Arrived: func() []relaytest.Arrival { return arrivals(t, c.records(t, testTopic, login)) },
+		Down:    c.gate.close,
+		Up:      c.gate.open,
+		Stall:   func() { stall(c) },
+		Refuse: func(e *relay.Event) {
+			e.Body = make([]byte, 2<<20)
+			_, _ = rand.Read(e.Body)
+		},
+	}
+}
+
+// stall makes the cluster take produce requests and never answer them.
+func stall(c *cluster) {
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		return nil, nil, true
+	})
+}
+
+func arrivals(t *testing.T, records []*kgo.Record) []relaytest.Arrival {
+	t.Helper()
+	list := make([]relaytest.Arrival, len(records))
+	for i, r := range records {
+		a := relaytest.Arrival{ID: header(t, r, "ce_id"), Body: r.Value, Attributes: map[string]string{}}
+		for _, h := range r.Headers {
+			name := h.Key
+			if name == "content-type" {
+				name = "datacontenttype"
+			}
+			if len(name) > 3 && name[:3] == "ce_" {
+				name = name[3:]
+			}
+			a.Attributes[name] = string(h.Value)
+		}
+		list[i] = a
+	}
+	return list
+}

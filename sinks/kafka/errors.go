@@ -1,0 +1,89 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// class is what is to be done about an error of a produce request.
+type class int
+
+const (
+	// retryable is all that may pass, also where an operator has to mend
+	// something first: a revoked permission must not cost a single event.
+	retryable class = iota
+	// refused says that the records of the request cannot be taken as they
+	// are: smaller runs of them, or all but some, may be.
+	refused
+	// permanent says that no record of the request will ever be taken.
+	permanent
+)
+
+func classify(err error) class {
+	var code kafka.Error
+	if !errors.As(err, &code) {
+		return retryable
+	}
+	switch code {
+	case kafka.MessageSizeTooLarge, kafka.RecordListTooLarge, kafka.InvalidMessageSize,
+		kafka.InvalidTimestamp, kafka.InvalidRecord:
+		return refused
+	case kafka.InvalidTopic:
+		return permanent
+	default:
+		return retryable
+	}
+}
+
+// tooLarge reports whether a refused run was too large, rather than wrong.
+func tooLarge(err error) bool {
+	return errors.Is(err, kafka.MessageSizeTooLarge) || errors.Is(err, kafka.RecordListTooLarge) ||
+		errors.Is(err, kafka.InvalidMessageSize)
+}
+
+// advise adds what an operator can do about err, where that is known.
+func advise(err error) error {
+	var code kafka.Error
+	if !errors.As(err, &code) {
+		return err
+	}
+	if advice := adviceFor(code); advice != "" {
+		return fmt.Errorf("%w (%s)", err, advice)
+	}
+	return err
+}
+
+func adviceFor(code kafka.Error) string {
+	switch code {
+	case kafka.TopicAuthorizationFailed:
+		return "grant the sink's principal Describe and Write on the topic, and Create where create_topic is set"
+	case kafka.ClusterAuthorizationFailed:
+		return "grant the sink's principal Create on the cluster or the topic, or unset create_topic"
+	case kafka.SASLAuthenticationFailed:
+		return "check sasl.username and sasl.password"
+	case kafka.UnsupportedSASLMechanism:
+		return "the broker does not offer sasl.mechanism"
+	case kafka.IllegalSASLState:
+		return "check that the broker's listener expects SASL"
+	case kafka.UnknownTopicOrPartition:
+		return "create the topic, or set create_topic"
+	case kafka.UnsupportedCompressionType:
+		return "set compression to one that the brokers know"
+	case kafka.NotEnoughReplicas, kafka.NotEnoughReplicasAfterAppend:
+		return "fewer replicas are in sync than the topic's min.insync.replicas"
+	case kafka.InvalidReplicationFactor:
+		return "set replication_factor to no more than the number of brokers"
+	default:
+		return ""
+	}
+}
+
+// bare takes off kafka-go's own prefix, "kafka.(*Client).Produce: ".
+func bare(err error) error {
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner
+	}
+	return err
+}

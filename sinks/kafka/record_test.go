@@ -1,0 +1,113 @@
+package kafka
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+// The headers are those of relay.Event.Attributes, whatever is empty.
+func TestHeadersFollowAttributes(t *testing.T) {
+	t.Parallel()
+	full := relaytest.Events(1)[0]
+	full.Subject = "user-1"
+	bare := relay.Event{ID: "1", Source: "/projects/p", Type: "settings.changed"}
+	for _, e := range []relay.Event{full, bare} {
+		var want []kafka.Header
+		for name, value := range e.Attributes {
+			want = append(want, kafka.Header{Key: "ce_" + name, Value: []byte(value)})
+		}
+		if e.ContentType != "" {
+			want = append(want, kafka.Header{Key: "content-type", Value: []byte(e.ContentType)})
+		}
+		r := recordReader{}
+		r.read([]relay.Event{e}, []int32{0}, environmentKey)
+		record, err := r.ReadRecord()
+		require.NoError(t, err)
+		assert.Equal(t, want, record.Headers)
+		_, err = r.ReadRecord()
+		assert.Equal(t, io.EOF, err)
+	}
+}
+
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	events := relaytest.Events(3)
+	events[1].Body = nil
+	r := recordReader{}
+	r.read(events, []int32{2, 1}, environmentKey)
+	record, err := r.ReadRecord()
+	require.NoError(t, err)
+	value, err := kafka.ReadAll(record.Value)
+	require.NoError(t, err)
+	assert.Equal(t, events[2].Body, value)
+	key, err := kafka.ReadAll(record.Key)
+	require.NoError(t, err)
+	assert.Equal(t, "acme/production", string(key))
+	assert.Equal(t, events[2].Time, record.Time)
+
+	record, err = r.ReadRecord()
+	require.NoError(t, err)
+	require.NotNil(t, record.Value, "an empty body must not be a tombstone")
+	assert.Zero(t, record.Value.Len())
+}
+
+func TestRecordTime(t *testing.T) {
+	t.Parallel()
+	received := time.Date(2026, 11, 3, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct{ at, want time.Time }{
+		"a year late":    {received.AddDate(-1, 0, 0), received.AddDate(-1, 0, 0)},
+		"a little ahead": {received.Add(time.Minute), received.Add(time.Minute)},
+		"far ahead":      {received.Add(2 * time.Hour), received},
+		"the epoch":      {time.Unix(0, 0), received},
+		"before it":      {time.Date(1800, 1, 1, 0, 0, 0, 0, time.UTC), received},
+		"none":           {time.Time{}, received},
+	} {
+		assert.Equal(t, c.want, recordTime(&relay.Event{Time: c.at, Received: received}), name)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	e := relay.Event{ID: "i", Subject: "s", Project: "p", Environment: "e"}
+	for name, want := range map[string]string{"": "p/e", "environment": "p/e", "subject": "s", "id": "i"} {
+		key, err := keyNamed(name)
+		require.NoError(t, err)
+		assert.Equal(t, want, string(key(nil, &e)))
+		assert.Nil(t, key(nil, &relay.Event{}), "no key is nil, not empty")
+	}
+	none, err := keyNamed("none")
+	require.NoError(t, err)
+	assert.Nil(t, none(nil, &e))
+	project := relay.Event{Project: "p"}
+	assert.Equal(t, "p", string(environmentKey(nil, &project)))
+}
+
+func TestValidTopic(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"a", "a.b_c-9", strings.Repeat("a", 249), "..."} {
+		assert.True(t, validTopic(name), name)
+	}
+	for _, name := range []string{"", ".", "..", "a b", "a/b", "ä", strings.Repeat("a", 250), "a\x00"} {
+		assert.False(t, validTopic(name), name)
+	}
+}
+
+func FuzzTopicValue(f *testing.F) {
+	for _, s := range []string{"", "event_log.Login", "a/b c", "\xff", "..", "é"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		got := topicValue([]byte("t."), value)
+		assert.Len(t, got, len(value)+2)
+		assert.True(t, len(got) > 249 || validTopic(string(got)), "%q", got)
+	})
+}

@@ -1,0 +1,59 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
+	"github.com/segmentio/kafka-go/protocol/saslhandshake"
+	"github.com/segmentio/kafka-go/sasl"
+)
+
+// authenticate runs a SASL exchange. Of what the broker says about a failure
+// only the code is passed on: its message could quote what it was sent.
+func (c *conn) authenticate(ctx context.Context, mechanism sasl.Mechanism) error {
+	m, err := c.roundTrip(ctx, &saslhandshake.Request{Mechanism: mechanism.Name()})
+	if err != nil {
+		return fmt.Errorf("sasl handshake: %w", err)
+	}
+	if res, ok := m.(*saslhandshake.Response); ok && res.ErrorCode != 0 {
+		return fmt.Errorf("sasl handshake for %s: %w", mechanism.Name(), kafka.Error(res.ErrorCode))
+	}
+	session, message, err := mechanism.Start(ctx)
+	if err != nil {
+		return errors.New("sasl: the mechanism did not start")
+	}
+	for done := false; !done; {
+		challenge, err := c.exchange(ctx, message)
+		if err != nil {
+			return fmt.Errorf("sasl authentication by %s: %w", mechanism.Name(), err)
+		}
+		if done, message, err = session.Next(ctx, challenge); err != nil {
+			return fmt.Errorf("sasl authentication by %s: the broker's proof is wrong: %w",
+				mechanism.Name(), kafka.SASLAuthenticationFailed)
+		}
+	}
+	return nil
+}
+
+func (c *conn) exchange(ctx context.Context, message []byte) ([]byte, error) {
+	m, err := c.roundTrip(ctx, &saslauthenticate.Request{AuthBytes: message})
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		// Some brokers refuse by hanging up.
+		return nil, kafka.SASLAuthenticationFailed
+	}
+	if err != nil {
+		return nil, err
+	}
+	res, ok := m.(*saslauthenticate.Response)
+	if !ok {
+		return nil, errors.New("unexpected answer")
+	}
+	if res.ErrorCode != 0 {
+		return nil, kafka.Error(res.ErrorCode)
+	}
+	return res.AuthBytes, nil
+}

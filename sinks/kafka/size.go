@@ -1,0 +1,56 @@
+package kafka
+
+import "github.com/segmentio/kafka-go"
+
+// Brokers bound a request's records as they are sent, compressed
+// (message.max.bytes, by default 1 MiB and 12 bytes); what they compress to is
+// not known before. So the bound here is on the records before compression: a
+// guess at first, halved when a broker refuses, widened slowly afterwards.
+const (
+	uncompressedLimit = 1_000_000
+	compressedLimit   = 4 << 20
+	leastLimit        = 16 << 10
+	widening          = 1024 // a full request that went well widens the limit by 1/1024
+)
+
+func firstLimit(c kafka.Compression) int64 {
+	if c == 0 {
+		return uncompressedLimit
+	}
+	return compressedLimit
+}
+
+// fit returns how many events from the start of rest go into one request, at
+// least one.
+func (p *producer) fit(rest []int32) int {
+	limit := p.sink.limit.Load()
+	var size int64
+	for n, i := range rest {
+		if size += recordSize(&p.events[i]); size > limit && n > 0 {
+			return n
+		}
+	}
+	return len(rest)
+}
+
+// narrow learns that a run was too much for one request, unless that may be
+// one record's doing: then it says nothing of the others.
+func (p *producer) narrow(run []int32) {
+	var size, largest int64
+	for _, i := range run {
+		n := recordSize(&p.events[i])
+		size += n
+		largest = max(largest, n)
+	}
+	if largest > size/2 {
+		return
+	}
+	s := p.sink
+	s.limit.Store(max(leastLimit, min(s.limit.Load(), size/2)))
+}
+
+// widen learns that a full request went well.
+func (s *Sink) widen() {
+	limit := s.limit.Load()
+	s.limit.Store(min(4*firstLimit(s.compression), limit+limit/widening))
+}

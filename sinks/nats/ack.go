@@ -1,0 +1,64 @@
+package nats
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// errNoStream is JetStream's silence: nobody listens to the subject.
+var errNoStream = errors.New("no stream takes the subject, or JetStream is not available")
+
+// JetStream's error codes for what no retry cures (nats-server errors.json).
+const (
+	codeMessageTooLarge jetstream.ErrorCode = 10054
+	codeHeadersTooLarge jetstream.ErrorCode = 10097
+)
+
+// ackError reads a stream's answer to a publish: nil where it is stored, or
+// was already.
+func ackError(m *natsgo.Msg) error {
+	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
+		return errNoStream
+	}
+	// What a server sends for a stored message, a hundred thousand times a second.
+	if bytes.HasPrefix(m.Data, []byte(`{"stream":"`)) && !bytes.Contains(m.Data, []byte(`"error"`)) {
+		return nil
+	}
+	var ack struct {
+		Stream string              `json:"stream"`
+		Error  *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(m.Data, &ack); err != nil {
+		return fmt.Errorf("read acknowledgement: %w", err)
+	}
+	if ack.Error != nil {
+		return apiError(ack.Error)
+	}
+	if ack.Stream == "" {
+		return errors.New("read acknowledgement: it names no stream")
+	}
+	return nil
+}
+
+func apiError(e *jetstream.APIError) error {
+	err := fmt.Errorf("stream refuses the event: %s (error %d)", e.Description, e.ErrorCode)
+	if e.ErrorCode == codeMessageTooLarge || e.ErrorCode == codeHeadersTooLarge {
+		return relay.Permanent(err)
+	}
+	return err
+}
+
+// sizeError makes permanent what the client refuses to send.
+func sizeError(err error, m *natsgo.Msg, nc *natsgo.Conn) error {
+	if !errors.Is(err, natsgo.ErrMaxPayload) {
+		return err
+	}
+	return relay.Permanent(fmt.Errorf("the event takes %d bytes with its headers, the server at most %d", m.Size(), nc.MaxPayload()))
+}

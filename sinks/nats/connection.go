@@ -1,0 +1,170 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/auditrelay/auditrelay/config"
+)
+
+// connection is how to connect. It is immutable.
+type connection struct {
+	urls    string // may hold credentials: never in an error
+	servers string // the hosts alone, for errors
+	options []natsgo.Option
+}
+
+// handshakeTimeout bounds one server's greeting. The context of a delivery
+// bounds the whole.
+const handshakeTimeout = 5 * time.Second
+
+func newConnection(cfg config.NATS, name string) (connection, error) {
+	servers, err := hosts(cfg.URL)
+	if err != nil {
+		return connection{}, err
+	}
+	auth, err := authentication(cfg)
+	if err != nil {
+		return connection{}, err
+	}
+	options := append(auth,
+		natsgo.Name(name),
+		// The pump is the one that tries again. The client's own reconnecting
+		// would send what it has buffered after a delivery was given up.
+		natsgo.NoReconnect(),
+		natsgo.Timeout(handshakeTimeout),
+		natsgo.SkipHostLookup(), // our dialer does, and minds the context
+		natsgo.SkipSubjectValidation(),
+		natsgo.WriteBufferSize(64<<10),
+		natsgo.PingInterval(20*time.Second),
+	)
+	tlsConfig, err := cfg.TLS.ClientConfig()
+	if err != nil {
+		return connection{}, fmt.Errorf("tls: %w", err)
+	}
+	if tlsConfig != nil {
+		options = append(options, natsgo.Secure(tlsConfig))
+	}
+	return connection{urls: cfg.URL, servers: servers, options: options}, nil
+}
+
+// hosts checks the URLs and returns them without what may be secret. Errors
+// of net/url quote their input, so they are not passed on.
+func hosts(urls string) (string, error) {
+	var out []string
+	for i, text := range strings.Split(urls, ",") {
+		text = strings.TrimSpace(text)
+		if !strings.Contains(text, "://") {
+			text = "nats://" + text
+		}
+		u, err := url.Parse(text)
+		if err != nil || u.Hostname() == "" {
+			return "", fmt.Errorf("url: address %d is not of the form nats://HOST:PORT", i+1)
+		}
+		out = append(out, u.Host)
+	}
+	return strings.Join(out, ","), nil
+}
+
+func authentication(cfg config.NATS) ([]natsgo.Option, error) {
+	var options []natsgo.Option
+	if cfg.CredentialsFile != "" {
+		if _, err := os.Stat(cfg.CredentialsFile); err != nil {
+			return nil, fmt.Errorf("credentials_file: %w", err)
+		}
+		options = append(options, natsgo.UserCredentials(cfg.CredentialsFile))
+	}
+	if cfg.NKeyFile != "" {
+		option, err := natsgo.NkeyOptionFromSeed(cfg.NKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("nkey_file %s: %w", cfg.NKeyFile, err)
+		}
+		options = append(options, option)
+	}
+	if !cfg.Token.Empty() {
+		options = append(options, natsgo.Token(cfg.Token.Reveal()))
+	}
+	if cfg.Username != "" {
+		options = append(options, natsgo.UserInfo(cfg.Username, cfg.Password.Reveal()))
+	}
+	if len(options) > 1 {
+		return nil, errors.New("at most one of credentials_file, nkey_file, token and username may be set")
+	}
+	return options, nil
+}
+
+// open connects; ctx bounds only the connecting.
+func (c connection) open(ctx context.Context, core bool) (*session, error) {
+	s := newSession()
+	wire := &wire{ctx: ctx}
+	s.wire = wire
+	defer context.AfterFunc(ctx, wire.cut)()
+	options := append(c.options[:len(c.options):len(c.options)],
+		natsgo.SetCustomDialer(wire),
+		natsgo.ClosedHandler(func(*natsgo.Conn) { close(s.lost) }),
+		natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) { s.complain(err) }),
+	)
+	nc, err := natsgo.Connect(c.urls, options...)
+	if err == nil {
+		s.nc = nc
+		err = s.listen(core)
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("connect to NATS at %s: %w", c.servers, err)
+	}
+	return s, nil
+}
+
+// wire dials, and can cut what it dialled.
+type wire struct {
+	ctx context.Context // of the connecting
+
+	mu    sync.Mutex // guards what follows
+	conns []net.Conn
+	isCut bool
+}
+
+// Dial implements natsgo.CustomDialer.
+func (w *wire) Dial(network, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: handshakeTimeout}
+	conn, err := dialer.DialContext(w.ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isCut {
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	w.conns = append(w.conns, conn)
+	return conn, nil
+}
+
+// cut ends the connections at once. What the system has not yet sent is
+// thrown away: a plain close would go on sending it. Whoever is blocked in a
+// read or a write is released.
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isCut = true
+	for _, conn := range w.conns {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		_ = conn.Close()
+	}
+}

@@ -1,0 +1,107 @@
+package nats
+
+import (
+	"fmt"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/sinks/template"
+)
+
+// maxSubject bounds a subject, in bytes. A server closes the connection when
+// the line that names it is longer than 4 KiB (max_control_line).
+const maxSubject = 1024
+
+// maxSubjects bounds the subjects remembered.
+const maxSubjects = 1024
+
+// builder makes messages, one at a time: a message is good until the next.
+type builder struct {
+	template *template.Template
+	msg      natsgo.Msg
+	slots    map[string]*slot // by attribute
+	id       slot             // Nats-Msg-Id
+	subjects map[string]string
+	buf      []byte
+	reply    []byte // for the caller's use
+}
+
+// slot is a header that is filled again and again.
+type slot struct {
+	name   string
+	values [1]string
+}
+
+func newBuilder(t *template.Template) *builder {
+	return &builder{
+		template: t,
+		msg:      natsgo.Msg{Header: natsgo.Header{}},
+		slots:    map[string]*slot{},
+		id:       slot{name: natsgo.MsgIdHdr},
+		subjects: map[string]string{},
+	}
+}
+
+// message makes the message for e.
+func (b *builder) message(e *relay.Event, reply string) (*natsgo.Msg, error) {
+	subject, err := b.subject(e)
+	if err != nil {
+		return nil, err
+	}
+	clear(b.msg.Header)
+	for name, value := range e.Attributes {
+		b.attribute(name, value)
+	}
+	if e.ContentType != "" {
+		b.attribute("datacontenttype", e.ContentType)
+	}
+	if reply != "" {
+		b.fill(&b.id, b.messageID(e))
+	}
+	b.msg.Subject, b.msg.Reply, b.msg.Data = subject, reply, e.Body
+	return &b.msg, nil
+}
+
+func (b *builder) attribute(name, value string) {
+	s := b.slots[name]
+	if s == nil {
+		s = &slot{name: "ce-" + name}
+		b.slots[name] = s
+	}
+	if needsEscape(value) {
+		value = string(appendHeaderEscaped(nil, value))
+	}
+	b.fill(s, value)
+}
+
+func (b *builder) fill(s *slot, value string) {
+	s.values[0] = value
+	b.msg.Header[s.name] = s.values[:]
+}
+
+// messageID is source and id with a space between, which neither can hold
+// once it is encoded: no two events share it that do not share both.
+func (b *builder) messageID(e *relay.Event) string {
+	b.buf = appendHeaderEscaped(b.buf[:0], e.Source)
+	b.buf = append(b.buf, ' ')
+	b.buf = appendHeaderEscaped(b.buf, e.ID)
+	return string(b.buf)
+}
+
+// subject is the template's, from memory where it was seen before.
+func (b *builder) subject(e *relay.Event) (string, error) {
+	b.buf = b.template.Append(b.buf[:0], e, appendToken)
+	if subject, ok := b.subjects[string(b.buf)]; ok {
+		return subject, nil
+	}
+	if len(b.buf) > maxSubject {
+		return "", relay.Permanent(fmt.Errorf("the event's subject would take %d bytes, at most %d are sent", len(b.buf), maxSubject))
+	}
+	if len(b.subjects) >= maxSubjects {
+		clear(b.subjects)
+	}
+	subject := string(b.buf)
+	b.subjects[subject] = subject
+	return subject, nil
+}

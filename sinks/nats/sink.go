@@ -1,0 +1,160 @@
+// Package nats delivers events to NATS, through JetStream (acknowledged) or
+// core NATS (at most once).
+//
+// A message is a CloudEvent in binary content mode, by the NATS protocol
+// binding 1.0.3: the attributes in headers "ce-NAME", percent-encoded, the
+// event's body untouched as payload. See [Sink] for what is promised.
+package nats
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/sinks/template"
+)
+
+// Sink delivers to NATS. It implements relay.Sink.
+//
+// With JetStream each event is published with an acknowledgement awaited from
+// the stream that takes its subject, many in flight at once. The header
+// Nats-Msg-Id is the event's source and id, each percent-encoded, with a space
+// between them (an id is unique only within its source): a redelivery inside
+// the stream's duplicate window is stored once.
+//
+// Order is kept as long as all is acknowledged. When an event fails to be
+// stored for now, no further one is published; those in flight behind it may
+// have been stored by then, and so stand before it once it is tried again. It
+// is the failed ones alone that are named in a relay.PartialError.
+//
+// In core mode nil says that the server has read the events, not that anyone
+// received them: NATS does not acknowledge, and has none of it afterwards.
+//
+// A connection is made when it is first needed, and anew after it broke or a
+// delivery was given up: what was not sent by then is not sent later.
+type Sink struct {
+	connection connection
+	core       bool
+	stream     string // to create where it is missing; "" for none
+	subject    *template.Template
+	subjects   string // the subject with wildcards in place of the template's names
+	logger     *slog.Logger
+	closing    context.Context // ends at Close
+	startClose context.CancelFunc
+	builder    *builder   // under mu
+	mu         sync.Mutex // held by Deliver all along
+	session    *session   // under mu; nil when there is none
+	announced  bool       // under mu; the connection was logged, and not failed to be made since
+}
+
+// Options are what New needs beside the configuration; all may be left out.
+type Options struct {
+	// Name is what the server shows the connection as. Default auditrelay.
+	Name string
+	// Logger is told of connections made. Failures are Deliver's to tell.
+	Logger *slog.Logger
+}
+
+var errClosed = errors.New("the sink is closed")
+
+// New makes a sink without connecting: a server that is down is an error of
+// Deliver. Errors name the setting and no secret.
+func New(cfg config.NATS, opts Options) (*Sink, error) {
+	if opts.Name == "" {
+		opts.Name = "auditrelay"
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	core, err := parseMode(cfg.Mode)
+	if err != nil {
+		return nil, err
+	}
+	subject, subjects, err := parseSubject(cfg.Subject)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := newConnection(cfg, opts.Name)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sink{
+		connection: conn, core: core, stream: cfg.CreateStream,
+		subject: subject, subjects: subjects, logger: opts.Logger, builder: newBuilder(subject),
+	}
+	s.closing, s.startClose = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Deliver implements relay.Sink. What is larger than the server or the stream
+// takes is refused for good, by name; anything else is worth another try.
+func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.closing, func() { cancel(errClosed) })()
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	err := s.session.deliver(ctx, events, s.builder)
+	if s.session.broken() {
+		s.drop()
+	}
+	return err
+}
+
+// connect makes sure of a session, or says why there is none.
+func (s *Sink) connect(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if s.session != nil && s.session.nc.IsConnected() {
+		return nil
+	}
+	s.drop()
+	session, err := s.open(ctx)
+	if err != nil {
+		s.announced = false
+		return err
+	}
+	if !s.announced {
+		s.logger.Info("nats connected", "server", session.nc.ConnectedAddr())
+	}
+	s.session, s.announced = session, true
+	return nil
+}
+
+func (s *Sink) open(ctx context.Context) (*session, error) {
+	session, err := s.connection.open(ctx, s.core)
+	if err != nil {
+		return nil, err
+	}
+	if s.stream == "" || s.core {
+		return session, nil
+	}
+	if err := createStream(ctx, session.nc, s.stream, s.subjects); err != nil {
+		session.close()
+		return nil, err
+	}
+	return session, nil
+}
+
+func (s *Sink) drop() {
+	if s.session != nil {
+		s.session.close()
+		s.session = nil
+	}
+}
+
+// Close implements relay.Sink. A Deliver under way ends with an error first.
+func (s *Sink) Close() error {
+	s.startClose()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+	return nil
+}

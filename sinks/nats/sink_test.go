@@ -1,0 +1,80 @@
+package nats
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+func TestContractJetStream(t *testing.T) {
+	t.Parallel()
+	relaytest.Run(t, relaytest.Harness{New: func(t *testing.T) relaytest.Destination {
+		srv := startServer(t, nil)
+		stream := createTestStream(t, dial(t, srv), nil)
+		p := newProxy(t, srv.Addr().String())
+		return destination(newSink(t, p.address, nil), p, func() []relaytest.Arrival { return arrived(t, stream) })
+	}})
+}
+
+func TestContractCore(t *testing.T) {
+	t.Parallel()
+	relaytest.Run(t, relaytest.Harness{New: func(t *testing.T) relaytest.Destination {
+		srv := startServer(t, func(o *server.Options) { o.JetStream = false })
+		read := subscribe(t, dial(t, srv))
+		p := newProxy(t, srv.Addr().String())
+		sink := newSink(t, p.address, func(c *config.NATS) { c.Mode = "core" })
+		return destination(sink, p, read)
+	}})
+}
+
+func destination(s *Sink, p *proxy, arrived func() []relaytest.Arrival) relaytest.Destination {
+	return relaytest.Destination{
+		Sink: s, Arrived: arrived, Secrets: []string{testPassword},
+		Down: p.down, Up: p.up, Stall: p.stall,
+		Refuse: func(e *relay.Event) { e.Body = []byte(strings.Repeat("x", 1<<20)) },
+	}
+}
+
+// subscribe receives all that is published from now on.
+func subscribe(t *testing.T, nc *natsgo.Conn) func() []relaytest.Arrival {
+	sub, err := nc.SubscribeSync("auditrelay.>")
+	require.NoError(t, err)
+	require.NoError(t, sub.SetPendingLimits(-1, -1))
+	require.NoError(t, nc.Flush())
+	var out []relaytest.Arrival
+	return func() []relaytest.Arrival {
+		require.NoError(t, nc.Flush()) // the server has sent us what it has
+		for pending, _, _ := sub.Pending(); pending > 0; pending-- {
+			m, err := sub.NextMsgWithContext(t.Context())
+			require.NoError(t, err)
+			out = append(out, arrival(t, m.Header, m.Data))
+		}
+		return out
+	}
+}
+
+func TestTokensAreReversible(t *testing.T) {
+	t.Parallel()
+	values := []string{"", "_", "a", "a.b", "%", "%2E", ".", "*", ">", "$JS", " ", "\x00", "é日本", "a_b", "__"}
+	seen := map[string]string{}
+	for _, v := range values {
+		token := string(appendToken(nil, v))
+		require.NotContains(t, seen, token, "%q and %q are the same token", v, seen[token])
+		seen[token] = v
+		require.NotEmpty(t, token)
+		require.False(t, strings.ContainsAny(token, " .*>$\x00"))
+		if v != "" {
+			back, err := url.PathUnescape(token)
+			require.NoError(t, err)
+			require.Equal(t, v, back)
+		}
+	}
+}

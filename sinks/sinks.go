@@ -1,0 +1,71 @@
+// Package sinks makes the sink that a section of the configuration describes.
+package sinks
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/sinks/file"
+	"github.com/auditrelay/auditrelay/sinks/kafka"
+	"github.com/auditrelay/auditrelay/sinks/nats"
+)
+
+// Deps are what sinks take from the program around them.
+type Deps struct {
+	// Logger gets what sinks do of their own accord, with the attribute "sink".
+	// Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Open makes the sink that s describes. It connects to nothing and fails only
+// where s is wrong or names a file that cannot be used; errors name the sink.
+// What s says of batches and time limits is for the pump in front of the sink.
+func Open(s config.Sink, d Deps) (relay.Sink, error) {
+	sink, err := open(s, d.logger(s.Name))
+	if err != nil {
+		return nil, fmt.Errorf("open sink %q: %w", s.Name, err)
+	}
+	return sink, nil
+}
+
+func open(s config.Sink, log *slog.Logger) (relay.Sink, error) {
+	if n := destinations(s); n != 1 {
+		return nil, fmt.Errorf("it has %d of the destinations kafka, nats and file, and needs exactly one", n)
+	}
+	switch {
+	case s.Kafka != nil:
+		return orError(kafka.New(*s.Kafka, kafka.Options{Logger: log}))
+	case s.NATS != nil:
+		return orError(nats.New(*s.NATS, nats.Options{Logger: log}))
+	case s.File != nil:
+		return orError(file.New(*s.File, file.Options{Logger: log}))
+	}
+	return nil, errors.New("its destination is not known")
+}
+
+// orError keeps a nil pointer beside an error from becoming a sink that is not nil.
+func orError[S relay.Sink](sink S, err error) (relay.Sink, error) {
+	if err != nil {
+		return nil, err
+	}
+	return sink, nil
+}
+
+func destinations(s config.Sink) (n int) {
+	for _, set := range []bool{s.Kafka != nil, s.NATS != nil, s.File != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+func (d Deps) logger(sink string) *slog.Logger {
+	if d.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return d.Logger.With("sink", sink)
+}

@@ -1,0 +1,81 @@
+package template
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+var event = relay.Event{Type: "event_log.Login", Project: "shop", Environment: "live"}
+
+func TestAppend(t *testing.T) {
+	t.Parallel()
+	upper := func(dst []byte, value string) []byte { return append(dst, strings.ToUpper(value)...) }
+	for _, c := range []struct {
+		text, want, escaped, mapped string
+		constant                    bool
+	}{
+		{"", "", "", "", true},
+		{"events", "events", "events", "events", true},
+		{"{type}", "event_log.Login", "EVENT_LOG.LOGIN", "*", false},
+		{"a.{project}.{environment}.{type}.b", "a.shop.live.event_log.Login.b", "a.SHOP.LIVE.EVENT_LOG.LOGIN.b", "a.*.*.*.b", false},
+		{"{project}{project}", "shopshop", "SHOPSHOP", "**", false},
+	} {
+		tmpl, err := Parse(c.text)
+		require.NoError(t, err, c.text)
+		assert.Equal(t, "x"+c.want, string(tmpl.Append([]byte("x"), &event, nil)))
+		assert.Equal(t, c.escaped, string(tmpl.Append(nil, &event, upper)))
+		assert.Equal(t, c.mapped, tmpl.Map("*"))
+		assert.Equal(t, c.text, tmpl.Text())
+		assert.Equal(t, c.constant, tmpl.Constant(), c.text)
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"a.{kind}":      `column 3: unknown name "kind"`,
+		"é.{Type}":      `column 3: unknown name "Type"`,
+		"{}":            `column 1: unknown name ""`,
+		"{type":         "column 1: a { without a }",
+		"{{type}}":      "column 1: a { without a }",
+		"{type}}":       "column 7: a } without a {",
+		"a}":            "column 2: a } without a {",
+		"{type}{ type}": `column 7: unknown name " type"`,
+	} {
+		_, err := Parse(text)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "only {type}, {project} and {environment} are allowed")
+	}
+}
+
+func TestAppendAllocatesNothing(t *testing.T) {
+	tmpl, err := Parse("a.{project}.{environment}.{type}")
+	require.NoError(t, err)
+	buf := make([]byte, 0, 128)
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		buf = tmpl.Append(buf[:0], &event, func(dst []byte, value string) []byte { return append(dst, value...) })
+	}))
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"", "a", "{type}", "a.{project}.{environment}.{type}", "{", "}", "{}", "{{type}}", "\xff{type}"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		tmpl, err := Parse(text)
+		if err != nil {
+			return
+		}
+		// What parses is made of nothing but its names and literal text.
+		want := strings.NewReplacer("{type}", "T", "{project}", "P", "{environment}", "E").Replace(text)
+		e := relay.Event{Type: "T", Project: "P", Environment: "E"}
+		assert.Equal(t, want, string(tmpl.Append(nil, &e, nil)))
+		assert.NotContains(t, tmpl.Map(""), "{")
+		assert.Equal(t, tmpl.Constant(), tmpl.Map("x") == tmpl.Map("y"))
+	})
+}
