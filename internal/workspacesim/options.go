@@ -1,0 +1,137 @@
+package workspacesim
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// The demo credentials, for when [Options] names none.
+const (
+	DemoKeyID  = "workspace-key-demo-7d1f0c52"
+	DemoSecret = "workspace-secret-demo-R2n8vQ5kXw"
+)
+
+// maxProjects bounds what POST /v1/projects can make.
+const maxProjects = 100
+
+// Options are a simulator's settings. The zero value is usable.
+type Options struct {
+	// Seed is what all data and events follow from.
+	Seed uint64
+	// Run is the part of the event ids that tells this run from others:
+	// letters and digits. Default: Seed in decimal.
+	Run string
+	// KeyID and Secret are the management key. Default: the demo pair.
+	KeyID  string
+	Secret secret.Text
+	// Projects is how many projects there are at first. Default 3.
+	Projects int
+	// RBACPrefix is the prefix of four RBAC field names. Default "service".
+	RBACPrefix string
+	// DocsURL begins the error_url of errors. Default https://docs.workspace.example.
+	DocsURL string
+	// RateLimit is the API's limit in requests a second, 0 for none.
+	RateLimit float64
+	// NewConfigStatus is the streaming_status after operation 14. Default ACTIVE.
+	NewConfigStatus string
+
+	// Rate is the events a second that each environment generates, at first.
+	Rate float64
+	// EventBytes is the least size of an event's JSON. Default 600; what an
+	// event says takes 480 to 660.
+	EventBytes int
+	// PushEvents is the most events that one push holds. Default 500.
+	PushEvents int
+	// PushEvery is how often what was generated is handed to the pushers.
+	// Default 50ms.
+	PushEvery time.Duration
+	// PushesInFlight is how many pushes an environment has under way at once.
+	// Default 8.
+	PushesInFlight int
+	// QueueEvents bounds the events of an environment that wait or are under
+	// way; what is generated beyond is dropped, and counted. Default 500000.
+	QueueEvents int
+	// GzipShare and RepushShare are the shares, 0 to 1, of pushes that are
+	// compressed, and of those that are pushed once more though they were
+	// acknowledged. Defaults 0.1 and 0; a negative GzipShare is none.
+	GzipShare, RepushShare float64
+	// PushTimeout bounds one attempt of a push. Default 10s.
+	PushTimeout time.Duration
+	// RetryMin and RetryMax bound the backoff between attempts. Defaults
+	// 100ms and 5s.
+	RetryMin, RetryMax time.Duration
+	// DatadogSites maps a site to the address that its logs are pushed to,
+	// as http://127.0.0.1:8126. A site that is missing cannot be reached.
+	DatadogSites map[string]string
+	// LocalHosts are host names that are pushed to over plain HTTP, with a
+	// port if one is given, as loopback addresses are.
+	LocalHosts []string
+	// TLS is for pushes over HTTPS. Default: the system's roots.
+	TLS *tls.Config
+
+	// Logger says what the simulator does. Default: nothing.
+	Logger *slog.Logger
+	// Now is the clock of what is generated. Default time.Now.
+	Now func() time.Time
+}
+
+// complete fills in the defaults and says what is wrong.
+func (o *Options) complete() error {
+	if o.KeyID == "" && o.Secret.Empty() {
+		o.KeyID, o.Secret = DemoKeyID, secret.New(DemoSecret)
+	}
+	setDefault(&o.Run, strconv.FormatUint(o.Seed, 10))
+	setDefault(&o.Projects, 3)
+	setDefault(&o.RBACPrefix, "service")
+	setDefault(&o.DocsURL, "https://docs.workspace.example")
+	setDefault(&o.NewConfigStatus, StatusActive)
+	setDefault(&o.EventBytes, 600)
+	setDefault(&o.PushEvents, 500)
+	setDefault(&o.PushEvery, 50*time.Millisecond)
+	setDefault(&o.PushesInFlight, 8)
+	setDefault(&o.QueueEvents, 500_000)
+	setDefault(&o.GzipShare, 0.1)
+	setDefault(&o.PushTimeout, 10*time.Second)
+	setDefault(&o.RetryMin, 100*time.Millisecond)
+	setDefault(&o.RetryMax, max(5*time.Second, o.RetryMin))
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return errors.Join(o.check()...)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (o *Options) check() (errs []error) {
+	fail := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	fail(o.KeyID == "" || o.Secret.Empty(), "key id and secret are given together or not at all")
+	fail(strings.Contains(o.KeyID, ":"), "key id must not hold a colon (HTTP Basic)")
+	fail(o.Projects < 0 || o.Projects > maxProjects, "projects: %d is not in 0 to %d", o.Projects, maxProjects)
+	fail(strings.Trim(strings.ToLower(o.Run), "abcdefghijklmnopqrstuvwxyz0123456789") != "", "run %q holds more than letters and digits", o.Run)
+	fail(!isRate(o.Rate), "rate: %v is not in 0 to %d", o.Rate, maxRate)
+	fail(!(o.RateLimit >= 0), "rate limit: %v is negative", o.RateLimit)
+	fail(o.EventBytes < 0 || o.EventBytes > maxEventBytes, "event bytes: %d is not in 0 to %d", o.EventBytes, maxEventBytes)
+	fail(o.PushEvents < 0 || o.PushesInFlight < 0 || o.QueueEvents < 0, "counts must not be negative")
+	fail(o.PushEvery < 0 || o.PushTimeout < 0 || o.RetryMin < 0 || o.RetryMax < o.RetryMin, "durations must not be negative, nor retry max below retry min")
+	fail(o.GzipShare > 1 || !isShare(o.RepushShare), "shares must be in 0 to 1")
+	return errs
+}

@@ -1,0 +1,419 @@
+package workspacesim
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// destination is a Loki and a Datadog intake in one, that counts event ids.
+type destination struct {
+	*httptest.Server
+	t *testing.T
+
+	mu      sync.Mutex // guards what follows
+	fault   func(push int) int
+	pushes  int
+	gzipped int
+	most    int            // events in a push
+	ids     map[string]int // how often each was taken
+}
+
+func newDestination(t *testing.T) *destination {
+	d := &destination{t: t, ids: map[string]int{}}
+	d.Server = httptest.NewServer(d)
+	t.Cleanup(d.Close)
+	return d
+}
+
+func (d *destination) host() string { return strings.TrimPrefix(d.URL, "http://") }
+
+func (d *destination) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler) // the simulator stopped, or this server did
+	}
+	lines, err := d.lines(r, bytes.NewReader(body))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !assert.NoError(d.t, err) {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	d.pushes++
+	if d.fault != nil {
+		if status := d.fault(d.pushes); status != 0 {
+			w.WriteHeader(status)
+			return
+		}
+	}
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		d.gzipped++
+	}
+	d.most = max(d.most, len(lines))
+	for _, line := range lines {
+		var e struct {
+			ID string `json:"event_id"`
+		}
+		assert.NoError(d.t, json.Unmarshal([]byte(line), &e))
+		d.ids[e.ID]++
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// lines checks a push and returns the events in it.
+func (d *destination) lines(r *http.Request, body io.Reader) ([]string, error) {
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			return nil, err
+		}
+		body = z
+	}
+	in := json.NewDecoder(body)
+	in.DisallowUnknownFields()
+	switch r.URL.Path {
+	case "/loki/api/v1/push":
+		if user, password, _ := r.BasicAuth(); user != "push-user" || password != "push-pass" {
+			return nil, fmt.Errorf("credentials %q %q", user, password)
+		}
+		return lokiLines(in)
+	case "/api/v2/logs":
+		if key := r.Header.Get("DD-API-KEY"); key != "0123456789abcdef" {
+			return nil, fmt.Errorf("api key %q", key)
+		}
+		return datadogLines(in)
+	}
+	return nil, fmt.Errorf("path %s", r.URL.Path)
+}
+
+func lokiLines(in *json.Decoder) (lines []string, err error) {
+	var push struct {
+		Streams []struct {
+			Stream map[string]string `json:"stream"`
+			Values [][2]string       `json:"values"`
+		} `json:"streams"`
+	}
+	err = in.Decode(&push)
+	for _, s := range push.Streams {
+		for _, v := range s.Values {
+			lines = append(lines, v[1])
+		}
+	}
+	return lines, err
+}
+
+func datadogLines(in *json.Decoder) (lines []string, err error) {
+	var push []struct {
+		Source   string `json:"ddsource"`
+		Tags     string `json:"ddtags"`
+		Hostname string `json:"hostname"`
+		Service  string `json:"service"`
+		Message  string `json:"message"`
+	}
+	err = in.Decode(&push)
+	for _, e := range push {
+		lines = append(lines, e.Message)
+	}
+	return lines, err
+}
+
+func (d *destination) setFault(f func(push int) int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fault = f
+}
+
+// taken returns how many ids there are, and how many came more than once.
+func (d *destination) taken() (unique, repeated int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, n := range d.ids {
+		if n > 1 {
+			repeated++
+		}
+	}
+	return len(d.ids), repeated
+}
+
+// fast are options for tests that stream.
+func fast(o Options) Options {
+	o.PushEvery, o.RetryMin, o.RetryMax = 5*time.Millisecond, time.Millisecond, 4*time.Millisecond
+	if o.Rate == 0 {
+		o.Rate = 20_000
+	}
+	if o.PushEvents == 0 {
+		o.PushEvents = 50
+	}
+	o.Projects = 1
+	return o
+}
+
+func (a *api) streamTo(d *destination, environment string) {
+	a.t.Helper()
+	body := `{"destination_config":{"grafana_loki":{"hostname":"` + d.host() + `","username":"push-user","password":"push-pass"}}}`
+	r := a.call("PUT", proj+"/environments/"+environment+"/event_log_streaming/GRAFANA_LOKI", body)
+	require.Equal(a.t, 200, r.status, "%v", r.body)
+}
+
+// settle pauses, and waits until nothing is in flight.
+func (a *api) settle() Counts {
+	a.t.Helper()
+	a.sim.Pause()
+	ctx, cancel := context.WithTimeout(a.t.Context(), 10*time.Second)
+	defer cancel()
+	require.NoError(a.t, a.sim.Wait(ctx))
+	c := a.sim.Counts()
+	assert.Zero(a.t, c.InFlight)
+	assert.Equal(a.t, c.Generated, c.Acknowledged+c.Dropped)
+	return c
+}
+
+func (a *api) generated(n uint64) {
+	a.t.Helper()
+	require.Eventually(a.t, func() bool { return a.sim.Counts().Generated >= n }, 10*time.Second, time.Millisecond)
+}
+
+// acknowledgedIDs are the ids that the ledgers say were acknowledged.
+func (a *api) acknowledgedIDs() map[string]bool {
+	ids := map[string]bool{}
+	for _, l := range a.sim.Ledgers() {
+		for _, r := range l.Acknowledged {
+			for seq := r.From; seq < r.To; seq++ {
+				ids[EventID(l.Prefix, seq)] = true
+			}
+		}
+	}
+	return ids
+}
+
+// sameIDs asserts that d took exactly what was acknowledged.
+func (a *api) sameIDs(ds ...*destination) {
+	a.t.Helper()
+	want, got := a.acknowledgedIDs(), map[string]bool{}
+	for _, d := range ds {
+		d.mu.Lock()
+		for id := range d.ids {
+			got[id] = true
+		}
+		d.mu.Unlock()
+	}
+	assert.Equal(a.t, len(want), len(got))
+	for id := range want {
+		if !got[id] {
+			require.Fail(a.t, "acknowledged, and not there", id)
+		}
+	}
+}
+
+func TestStreamsToLoki(t *testing.T) {
+	t.Parallel()
+	a, d := newAPI(t, fast(Options{GzipShare: 0.3})), newDestination(t)
+	a.streamTo(d, "production")
+	a.streamTo(d, "test")
+	a.sim.Start(t.Context())
+	a.generated(5000)
+	c := a.settle()
+	assert.Zero(t, c.Dropped)
+	a.sameIDs(d)
+	unique, repeated := d.taken()
+	assert.EqualValues(t, c.Acknowledged, unique)
+	assert.Zero(t, repeated)
+	assert.InDelta(t, 0.3*float64(d.pushes), d.gzipped, 0.25*float64(d.pushes)+5)
+	assert.Positive(t, d.gzipped)
+	assert.LessOrEqual(t, d.most, 50)
+	before := a.sim.Counts().Generated
+	a.sim.Resume()
+	a.generated(before + 1)
+}
+
+func TestStreamsToDatadog(t *testing.T) {
+	t.Parallel()
+	d := newDestination(t)
+	a := newAPI(t, fast(Options{DatadogSites: map[string]string{"US": d.URL + "/"}}))
+	require.Equal(t, 200, a.call("PUT", env+"/event_log_streaming/DATADOG", datadogBody).status)
+	a.sim.Start(t.Context())
+	a.generated(2000)
+	c := a.settle()
+	assert.Zero(t, c.Dropped)
+	assert.Positive(t, c.Unstreamed, "the test environment streams nowhere")
+	a.sameIDs(d)
+}
+
+func TestRetriesUntilAcknowledged(t *testing.T) {
+	t.Parallel()
+	a, d := newAPI(t, fast(Options{RepushShare: 0.2})), newDestination(t)
+	d.setFault(func(push int) int { return []int{0, 429, 500, 0, 503, 408, 302}[push%7] })
+	a.streamTo(d, "production")
+	a.sim.Start(t.Context())
+	a.generated(3000)
+	c := a.settle()
+	assert.Zero(t, c.Dropped)
+	assert.Positive(t, c.Retries)
+	a.sameIDs(d)
+	_, repeated := d.taken()
+	assert.Positive(t, c.Repushed)
+	assert.Positive(t, repeated)
+}
+
+func TestSurvivesAnOutage(t *testing.T) {
+	t.Parallel()
+	a, d := newAPI(t, fast(Options{})), newDestination(t)
+	a.streamTo(d, "production")
+	d.setFault(func(int) int { panic(http.ErrAbortHandler) })
+	a.sim.Start(t.Context())
+	a.generated(2000)
+	assert.Zero(t, a.sim.Counts().Acknowledged)
+	assert.Empty(t, a.acknowledgedIDs())
+	d.setFault(nil)
+	assert.Zero(t, a.settle().Dropped)
+	a.sameIDs(d)
+}
+
+func TestRefusedAndOverflowingEventsAreCounted(t *testing.T) {
+	t.Parallel()
+	a, d := newAPI(t, fast(Options{QueueEvents: 1000})), newDestination(t)
+	d.setFault(func(push int) int { return []int{0, 400}[push%2] })
+	a.streamTo(d, "production")
+	a.sim.Start(t.Context())
+	a.generated(2000)
+	d.setFault(func(int) int { return 503 })
+	before := a.sim.Counts().Generated
+	a.generated(before + 3000)
+	assert.LessOrEqual(t, a.sim.Counts().InFlight, uint64(1000))
+	d.setFault(nil)
+	c := a.settle()
+	assert.Greater(t, c.Dropped, uint64(2000))
+	a.sameIDs(d)
+	var dropped uint64
+	for _, l := range a.sim.Ledgers() {
+		for _, r := range l.Dropped {
+			dropped += r.To - r.From
+		}
+	}
+	assert.Equal(t, c.Dropped, dropped)
+}
+
+func TestNewDestinationTakesEffectAtOnce(t *testing.T) {
+	t.Parallel()
+	a, old, next := newAPI(t, fast(Options{})), newDestination(t), newDestination(t)
+	a.streamTo(old, "production")
+	a.sim.Start(t.Context())
+	a.generated(1000)
+	old.setFault(func(int) int { return 503 })
+	a.generated(a.sim.Counts().Generated + 1000)
+	a.streamTo(next, "production")
+	assert.Zero(t, a.settle().Dropped)
+	oldIDs, _ := old.taken()
+	nextIDs, _ := next.taken()
+	assert.Positive(t, oldIDs)
+	assert.GreaterOrEqual(t, nextIDs, 1000)
+	a.sameIDs(old, next)
+}
+
+func TestNothingIsBackfilled(t *testing.T) {
+	t.Parallel()
+	a, d := newAPI(t, fast(Options{})), newDestination(t)
+	a.sim.Start(t.Context())
+	unstreamed := func(n uint64) {
+		require.Eventually(t, func() bool { return a.sim.Counts().Unstreamed >= n }, 5*time.Second, time.Millisecond)
+	}
+	unstreamed(500)
+	assert.Zero(t, a.sim.Counts().Generated)
+	a.streamTo(d, "production")
+	a.generated(500)
+	require.NoError(t, a.sim.SetStreamingStatus("acme-portal", "production", "DISABLED"))
+	a.settle()
+	before := a.sim.Counts()
+	a.sim.Resume()
+	unstreamed(before.Unstreamed + 500)
+	assert.Equal(t, before.Generated, a.sim.Counts().Generated)
+	a.sameIDs(d)
+}
+
+func TestStopAndStartGoOn(t *testing.T) {
+	t.Parallel()
+	a, d := newAPI(t, fast(Options{})), newDestination(t)
+	a.streamTo(d, "production")
+	d.setFault(func(int) int { return 503 })
+	a.sim.Start(t.Context())
+	a.generated(500)
+	a.sim.Stop()
+	stopped := a.sim.Counts()
+	assert.Equal(t, stopped.Generated, stopped.InFlight)
+	d.setFault(nil)
+	a.sim.Start(t.Context())
+	assert.Zero(t, a.settle().Dropped)
+	a.sameIDs(d)
+}
+
+func TestPushesOverTLS(t *testing.T) {
+	t.Parallel()
+	sim, err := New(Options{})
+	require.NoError(t, err)
+	for hostname, want := range map[string]string{
+		"logs.example.com": "https://logs.example.com/loki/api/v1/push",
+		"10.1.2.3":         "https://10.1.2.3/loki/api/v1/push",
+		"localhost:3100":   "http://localhost:3100/loki/api/v1/push",
+		"127.0.0.1":        "http://127.0.0.1/loki/api/v1/push",
+		"[::1]:3100":       "http://[::1]:3100/loki/api/v1/push",
+		"::1":              "http://[::1]/loki/api/v1/push",
+	} {
+		assert.True(t, sim.validHostname(hostname), hostname)
+		target := sim.targetOf(&streamingConfig{destinationType: typeLoki, status: StatusActive, hostname: hostname})
+		assert.Equal(t, want, target.url)
+	}
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	a, d := newAPI(t, fast(Options{})), newDestination(t)
+	d.setFault(func(int) int { return 503 })
+	a.streamTo(d, "production")
+	a.sim.Start(t.Context())
+	a.generated(10)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, a.sim.Wait(ctx), context.DeadlineExceeded)
+}
+
+func TestSetRate(t *testing.T) {
+	t.Parallel()
+	a, d := newAPI(t, fast(Options{})), newDestination(t)
+	a.streamTo(d, "production")
+	require.NoError(t, a.sim.SetRate("", "", 0))
+	a.sim.Start(t.Context())
+	require.NoError(t, a.sim.SetRate("acme-portal", "production", 50_000))
+	a.generated(1000)
+	a.settle()
+	assert.Zero(t, a.sim.Ledgers()[1].Unstreamed)
+	require.Error(t, a.sim.SetRate("acme-portal", "nowhere", 1))
+	require.Error(t, a.sim.SetRate("", "", -1))
+}
+
+// A push that waits to be tried again does not wait out a former destination.
+func TestNewDestinationEndsTheBackoff(t *testing.T) {
+	t.Parallel()
+	o := fast(Options{})
+	o.RetryMin, o.RetryMax = time.Hour, time.Hour
+	a, old, next := newAPI(t, o), newDestination(t), newDestination(t)
+	old.setFault(func(int) int { return 503 })
+	a.streamTo(old, "production")
+	a.sim.Start(t.Context())
+	require.Eventually(t, func() bool { return a.sim.Counts().Pushes >= 8 }, 5*time.Second, time.Millisecond)
+	a.streamTo(next, "production")
+	assert.Zero(t, a.settle().Dropped)
+	a.sameIDs(next)
+}
