@@ -1,0 +1,188 @@
+// Package app wires the rooms together from the configuration, starts them,
+// and stops them in order. It has no logic of its own.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/admin"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/recent"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Options are what a relay needs beside its configuration.
+type Options struct {
+	Logger  *slog.Logger
+	Version string
+	// Started, where set, is called once with the addresses that the relay
+	// listens on, when it takes pushes.
+	Started func(Addresses)
+}
+
+// Addresses are HOST:PORT.
+type Addresses struct{ Ingest, Admin string }
+
+// Run runs a relay until ctx ends, which is a clean shutdown within the
+// configured deadline, or until a part of it fails for good. cfg must have been
+// validated.
+func Run(ctx context.Context, cfg *config.Config, opts Options) error {
+	r := &process{
+		cfg: cfg, log: opts.Logger, reg: prometheus.NewRegistry(),
+		stack:  stack{log: opts.Logger},
+		failed: make(chan error, 1),
+		live:   map[string]relay.Sink{},
+	}
+	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(opts.Version))
+	err := r.start(ctx)
+	if err == nil {
+		r.log.Info("relay is running", "version", opts.Version, "ingest", r.addresses.Ingest, "admin", r.addresses.Admin,
+			"environments", len(cfg.Environments), "sinks", len(cfg.Sinks))
+		if opts.Started != nil {
+			opts.Started(r.addresses)
+		}
+		select {
+		case <-ctx.Done():
+			r.log.Info("shutting down", "within", cfg.ShutdownTimeout)
+		case err = <-r.failed:
+		}
+	} else if ctx.Err() != nil {
+		err = nil // told to stop while starting
+	}
+	if r.admin != nil {
+		r.admin.SetStarted(false)
+	}
+	stopping, cancel := context.WithTimeout(context.Background(), cfg.ShutdownTimeout)
+	defer cancel()
+	return errors.Join(err, r.stack.unwind(stopping))
+}
+
+// process is one running relay.
+type process struct {
+	cfg       *config.Config
+	log       *slog.Logger
+	reg       *prometheus.Registry
+	stack     stack
+	failed    chan error // takes the first failure that ends the relay
+	addresses Addresses
+
+	admin       *admin.Handler
+	conn        *journal.Conn
+	journal     *journal.Journal
+	trail       *audit.Trail
+	credentials *credentials.Store
+	recent      *recent.Set           // nil where what is pushed again is stored again
+	live        map[string]relay.Sink // by name; not changed once the sinks are started
+}
+
+// fail ends the relay. Only the first failure counts.
+func (r *process) fail(err error) {
+	select {
+	case r.failed <- err:
+	default:
+	}
+}
+
+// start starts the parts, each of which stands on those before it: so pushes
+// are taken before the provider is told to send them, and the stop order is
+// the reverse.
+func (r *process) start(ctx context.Context) error {
+	if err := os.MkdirAll(r.cfg.DataDir, 0o700); err != nil {
+		return fmt.Errorf("make data_dir: %w", err)
+	}
+	for _, part := range []func(context.Context) error{
+		r.startAdmin, r.startJournal, r.startTrail, r.startCredentials,
+		r.startSinks, r.startConsole, r.startForwarding, r.startQuarantineWatch, r.startRecent, r.startIngest, r.startControl,
+	} {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	r.admin.SetStarted(true)
+	return nil
+}
+
+func (r *process) startJournal(ctx context.Context) (err error) {
+	started := background(r.refuse)
+	defer func() { err = errors.Join(err, started(context.WithoutCancel(ctx))) }()
+	r.conn, err = journal.Connect(ctx, r.cfg.DataDir, r.cfg.Journal, r.log)
+	if err != nil {
+		return err
+	}
+	r.stack.push("journal connection", func(context.Context) error { return r.conn.Close() })
+	r.journal, err = journal.Open(ctx, r.conn, r.cfg.Journal, journal.Options{Logger: r.log, Registerer: r.reg, Failed: r.fail})
+	if err != nil {
+		return err
+	}
+	r.stack.push("journal", func(context.Context) error { r.journal.Close(); return nil })
+	r.admin.AddCheck(admin.Check{Name: "journal", Probe: r.journalReady})
+	r.admin.AddStatus("journal", func(ctx context.Context) (any, error) { return r.journal.Usage(ctx) })
+	return nil
+}
+
+// warnShare is the share of the disk budget from which readiness warns.
+const warnShare = 0.8
+
+func (r *process) journalReady(ctx context.Context) (string, error) {
+	if err := r.conn.Err(); err != nil {
+		return "", err
+	}
+	u, err := r.journal.Usage(ctx)
+	if err != nil {
+		return "", err
+	}
+	share := float64(u.Bytes) / float64(u.MaxBytes)
+	switch remark := fmt.Sprintf("%.1f%% of the disk budget is spent", 100*share); {
+	case share >= 1:
+		return "", errors.New(remark)
+	case share >= warnShare:
+		return "warning: " + remark + "; at 100% pushes are refused", nil
+	default:
+		return remark, nil
+	}
+}
+
+func (r *process) startTrail(ctx context.Context) (err error) {
+	r.trail, err = audit.Open(ctx, r.conn.JetStream, audit.Options{
+		StreamPrefix: r.cfg.Journal.StreamPrefix, Replicas: r.cfg.Journal.Replicas,
+		Origin: r.cfg.Audit.Origin, KeyFile: r.cfg.Audit.KeyFile,
+		Logger: r.log, Registerer: r.reg,
+	})
+	if err != nil {
+		return fmt.Errorf("open the audit trail: %w", err)
+	}
+	r.stack.push("audit trail", r.trail.Close)
+	r.admin.AddStatus("trail", func(context.Context) (any, error) {
+		return map[string]any{"entries": r.trail.Size(), "public_key": r.trail.PublicKey()}, nil
+	})
+	return nil
+}
+
+func (r *process) startCredentials(ctx context.Context) (err error) {
+	r.credentials, err = credentials.Open(ctx, r.conn.JetStream, credentials.Options{
+		Prefix: r.cfg.Journal.StreamPrefix, Replicas: r.cfg.Journal.Replicas,
+		Environments: r.cfg.Environments, Overlap: r.cfg.Streaming.RotationOverlap, Logger: r.log,
+	})
+	if err != nil {
+		return fmt.Errorf("open the push credentials: %w", err)
+	}
+	r.stack.push("credentials", func(context.Context) error { r.credentials.Close(); return nil })
+	return nil
+}
+
+func buildInfo(version string) prometheus.Collector {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "auditrelay_build_info", Help: "1, labelled by version."}, []string{"version", "go_version"})
+	g.WithLabelValues(version, runtime.Version()).Set(1)
+	return g
+}

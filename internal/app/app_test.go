@@ -1,0 +1,307 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/sinks/file"
+)
+
+// running is a relay in this process.
+type running struct {
+	Addresses
+	t    *testing.T
+	path string // of the file sink
+	stop func() error
+}
+
+func testConfig(dir string, sinks ...config.Sink) *config.Config {
+	cfg := &config.Config{
+		DataDir: filepath.Join(dir, "data"),
+		Environments: []config.Environment{{
+			Project: "acme", Environment: "live",
+			Credentials: []config.Credential{
+				{Username: "u", Password: secret.New("a-long-password")},
+				{APIKey: secret.New("0123456789abcdef0123456789abcdef")},
+			},
+		}},
+		Ingest: config.Ingest{Listen: "127.0.0.1:0"},
+		Admin:  config.Admin{Listen: "127.0.0.1:0"},
+		Sinks:  append([]config.Sink{{Name: "file", File: &config.File{Path: filepath.Join(dir, "out", "events.jsonl")}}}, sinks...),
+	}
+	cfg.SetDefaults()
+	return cfg
+}
+
+func start(t *testing.T, cfg *config.Config) *running {
+	t.Helper()
+	require.NoError(t, cfg.Validate())
+	ctx, cancel := context.WithCancel(context.Background())
+	started, ended := make(chan Addresses, 1), make(chan error, 1)
+	go func() {
+		ended <- Run(ctx, cfg, Options{Logger: slog.New(slog.DiscardHandler), Started: func(a Addresses) { started <- a }})
+	}()
+	r := &running{t: t, path: cfg.Sinks[0].File.Path}
+	r.stop = func() error { cancel(); return <-ended }
+	select {
+	case r.Addresses = <-started:
+	case err := <-ended:
+		require.NoError(t, err)
+		t.Fatal("the relay ended at once")
+	}
+	return r
+}
+
+func (r *running) push(ids ...string) (int, string) {
+	r.t.Helper()
+	var values []string
+	for i, id := range ids {
+		line, err := json.Marshal(fmt.Sprintf(`{"event_id":%q,"action":"LOGIN"}`, id))
+		require.NoError(r.t, err)
+		values = append(values, fmt.Sprintf(`["%d",%s]`, time.Now().UnixNano()+int64(i), line))
+	}
+	body := `{"streams":[{"stream":{"app":"idp"},"values":[` + strings.Join(values, ",") + `]}]}`
+	req, err := http.NewRequest(http.MethodPost, "http://"+r.Ingest+"/loki/api/v1/push", strings.NewReader(body))
+	require.NoError(r.t, err)
+	req.SetBasicAuth("u", "a-long-password")
+	req.Header.Set("Content-Type", "application/json")
+	return r.do(req)
+}
+
+func (r *running) do(req *http.Request) (int, string) {
+	r.t.Helper()
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(r.t, err)
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(r.t, err)
+	return resp.StatusCode, string(text)
+}
+
+func (r *running) get(path string) (int, string) {
+	r.t.Helper()
+	req, err := http.NewRequest(http.MethodGet, "http://"+r.Admin+path, nil)
+	require.NoError(r.t, err)
+	return r.do(req)
+}
+
+// metric reads one value of /metrics.
+func (r *running) metric(name string) string {
+	r.t.Helper()
+	_, body := r.get("/metrics")
+	for line := range strings.Lines(body) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "no such metric"
+}
+
+// arrived waits until the file sink has the ids, and returns all it has.
+func (r *running) arrived(ids ...string) map[string]file.Record {
+	r.t.Helper()
+	got := map[string]file.Record{}
+	require.Eventually(r.t, func() bool {
+		for rec, err := range file.Read(r.path) {
+			if err == nil {
+				got[rec.ID()] = rec
+			}
+		}
+		for _, id := range ids {
+			if _, ok := got[id]; !ok {
+				return false
+			}
+		}
+		return true
+	}, 20*time.Second, 5*time.Millisecond, "events are missing at the file")
+	return got
+}
+
+func TestPushedEventsArriveAsTheyWere(t *testing.T) {
+	t.Parallel()
+	r := start(t, testConfig(t.TempDir()))
+	code, body := r.push("a", "b")
+	require.Equal(t, http.StatusNoContent, code, body)
+	req, err := http.NewRequest(http.MethodPost, "http://"+r.Ingest+"/api/v2/logs", strings.NewReader(`[{"event_id":"c","message":"hello","ddtags":"env:x"}]`))
+	require.NoError(t, err)
+	req.Header.Set("DD-API-KEY", "0123456789abcdef0123456789abcdef")
+	req.Header.Set("Content-Type", "application/json")
+	code, body = r.do(req)
+	require.Equal(t, http.StatusAccepted, code, body)
+
+	got := r.arrived("a", "b", "c")
+	assert.Equal(t, `{"event_id":"a","action":"LOGIN"}`, string(got["a"].Body))
+	assert.Equal(t, "event_log.LOGIN", got["a"].Attributes["type"])
+	assert.Equal(t, "/projects/acme/environments/live", got["a"].Attributes["source"])
+
+	code, body = r.get("/readyz")
+	assert.Equal(t, 200, code, body)
+	code, body = r.get("/status")
+	assert.Equal(t, 200, code)
+	assert.Contains(t, body, "public_key")
+	assert.Eventually(t, func() bool { return r.metric(`auditrelay_sink_delivered_events_total{sink="file"}`) == "3" },
+		5*time.Second, 5*time.Millisecond)
+	assert.Equal(t, "1.073741824e+10", r.metric("auditrelay_journal_budget_bytes"))
+	require.NoError(t, r.stop())
+}
+
+// A record that is lost on disk is told of once by an audit event.
+func TestALostRecordIsToldOfByAnAuditEvent(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	r := start(t, cfg)
+	code, body := r.push("a")
+	require.Equal(t, http.StatusNoContent, code, body)
+	r.arrived("a")
+	code, body = r.push("b")
+	require.Equal(t, http.StatusNoContent, code, body)
+	r.arrived("b")
+	require.NoError(t, r.stop())
+	block := filepath.Join(cfg.DataDir, "jetstream/jetstream/$G/streams/AUDITRELAY_EVENTS/msgs/1.blk")
+	data, err := os.ReadFile(block)
+	require.NoError(t, err)
+	data[60] ^= 1
+	require.NoError(t, os.WriteFile(block, data, 0o600))
+
+	told := func() (n int) {
+		for rec, err := range file.Read(r.path) {
+			if err == nil && rec.Attributes["type"] == "journal.quarantined" {
+				assert.Contains(t, string(rec.Body), `"from":1`)
+				n++
+			}
+		}
+		return n
+	}
+	for range 2 {
+		r = start(t, cfg)
+		require.Eventually(t, func() bool { return told() > 0 }, 10*time.Second, 5*time.Millisecond)
+		assert.Equal(t, "1", r.metric("auditrelay_journal_lost_records"))
+		require.NoError(t, r.stop())
+	}
+	assert.Equal(t, 1, told())
+}
+
+func TestOneDeadSinkDoesNotHoldUpTheOthers(t *testing.T) {
+	t.Parallel()
+	dead := config.Sink{Name: "dead", Kafka: &config.Kafka{Brokers: []string{"127.0.0.1:1"}, Topic: "t"}}
+	r := start(t, testConfig(t.TempDir(), dead))
+	var ids []string
+	for i := range 50 {
+		ids = append(ids, fmt.Sprintf("e%d", i))
+		code, body := r.push(ids[i])
+		require.Equal(t, http.StatusNoContent, code, body)
+	}
+	r.arrived(ids...)
+	assert.Equal(t, "1", r.metric(`auditrelay_sink_failing{sink="dead"}`))
+	assert.Equal(t, "0", r.metric(`auditrelay_sink_failing{sink="file"}`))
+	start := time.Now()
+	require.NoError(t, r.stop())
+	assert.Less(t, time.Since(start), 10*time.Second, "a dead sink holds up the shutdown")
+}
+
+func TestASpentBudgetRefusesAloud(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.Journal.MaxBytes, cfg.Ingest.Limits.BodyBytes = 1<<20, 1<<20
+	r := start(t, cfg)
+	defer func() { require.NoError(t, r.stop()) }()
+	var code int
+	var body string
+	for i := 0; code != http.StatusServiceUnavailable; i++ {
+		require.Less(t, i, 100_000)
+		id := fmt.Sprintf("%d-%x", i, strings.Repeat("x", 200))
+		code, body = r.push(id[:min(len(id), 200)])
+	}
+	assert.Contains(t, body, "full")
+}
+
+func TestAPartThatCannotStartEndsTheRelay(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	r := start(t, cfg)
+	defer func() { require.NoError(t, r.stop()) }()
+	err := Run(t.Context(), cfg, Options{Logger: slog.New(slog.DiscardHandler)})
+	require.ErrorContains(t, err, "another process uses this data directory")
+
+	other := testConfig(t.TempDir())
+	other.Ingest.Listen = r.Ingest
+	err = Run(t.Context(), other, Options{Logger: slog.New(slog.DiscardHandler)})
+	require.ErrorContains(t, err, "address already in use")
+}
+
+func TestAuditEntriesBecomeEvents(t *testing.T) {
+	t.Parallel()
+	e := audit.Entry{
+		Type: "settings.changed", Project: "p", Environment: "e", Subject: "rbac_policy", Time: time.Unix(1, 0).UTC(),
+		Before: json.RawMessage(`{"b": 1, "a": 2}`), After: json.RawMessage(`{}`),
+	}
+	event, err := eventOf("origin+1234", 7, e)
+	require.NoError(t, err)
+	assert.Equal(t, "origin+1234@7", event.ID)
+	assert.Equal(t, "/projects/p/environments/e", event.Source)
+	assert.Contains(t, string(event.Body), `"before":{"a":2,"b":1}`, "canonical, as in the trail")
+
+	e.After = json.RawMessage(`"` + strings.Repeat("x", maxAuditEvent) + `"`)
+	event, err = eventOf("origin+1234", 8, e)
+	require.NoError(t, err)
+	assert.Less(t, len(event.Body), 1000)
+	assert.Contains(t, string(event.Body), "omitted")
+	assert.Contains(t, string(event.Body), "rbac_policy")
+}
+
+func TestTheStackUnwindsInOrderAndKeepsGoing(t *testing.T) {
+	t.Parallel()
+	var stopped []string
+	s := stack{log: slog.New(slog.DiscardHandler)}
+	for _, name := range []string{"a", "b", "c"} {
+		s.push(name, func(context.Context) error {
+			stopped = append(stopped, name)
+			if name == "b" {
+				return errors.New("stuck")
+			}
+			return nil
+		})
+	}
+	require.EqualError(t, s.unwind(t.Context()), "stop b: stuck")
+	assert.Equal(t, []string{"c", "b", "a"}, stopped)
+}
+
+func TestPushesAreRefusedAloudWhileAStartTakesLong(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	cfg.Ingest.Listen = listener.Addr().String()
+	require.NoError(t, listener.Close())
+	p := &process{cfg: cfg, log: slog.New(slog.DiscardHandler)}
+	stop := background(p.refuse)
+	r := &running{t: t, Addresses: Addresses{Ingest: cfg.Ingest.Listen}}
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("tcp", r.Ingest)
+		return err == nil && c.Close() == nil
+	}, 20*time.Second, 5*time.Millisecond)
+	code, body := r.push("a")
+	assert.Equal(t, http.StatusServiceUnavailable, code)
+	assert.Contains(t, body, "starting")
+	require.NoError(t, stop(t.Context()))
+	listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", cfg.Ingest.Listen)
+	require.NoError(t, err, "the address is free for ingest itself")
+	require.NoError(t, listener.Close())
+}

@@ -1,0 +1,59 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/sinks"
+)
+
+// startConsole serves what the command line asks. It is stopped before the
+// sinks and the journal are.
+func (r *process) startConsole(ctx context.Context) error {
+	server, err := console.Listen(ctx, r.cfg.DataDir, console.Options{
+		Journal: r.journal, Sinks: r.cfg.Sinks, Open: r.openForReplay, Record: r.recordLoss, Logger: r.log,
+	}, r.fail)
+	if err != nil {
+		return err
+	}
+	r.stack.push("console", server.Close)
+	return nil
+}
+
+// recordLoss makes an entry of the trail, and so an event at every sink.
+func (r *process) recordLoss(ctx context.Context, loss console.Loss) error {
+	detail, err := json.Marshal(loss.Detail)
+	if err != nil {
+		return fmt.Errorf("encode the audit entry: %w", err)
+	}
+	_, err = r.trail.Append(ctx, audit.Entry{
+		Type: loss.Type, Project: cmp.Or(loss.Project, noProject), Environment: loss.Environment,
+		Subject: "sinks/" + loss.Sink, Time: time.Now(), Detail: detail,
+	})
+	return err
+}
+
+// noProject stands in the trail for what is of no single project; no slug is so.
+const noProject = "-"
+
+// openForReplay gives a sink beside the live one. A file is the exception: two
+// writers would cut off each other's lines as torn ones, so the live sink
+// serves both; it takes one delivery at a time.
+func (r *process) openForReplay(cfg config.Sink) (relay.Sink, error) {
+	if cfg.File != nil {
+		return lent{r.live[cfg.Name]}, nil
+	}
+	return sinks.Open(cfg, sinks.Deps{Logger: r.log})
+}
+
+// lent is a sink that somebody else closes.
+type lent struct{ relay.Sink }
+
+func (lent) Close() error { return nil }

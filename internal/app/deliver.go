@@ -1,0 +1,118 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/sinks"
+)
+
+// startSinks opens each sink and its position, and then starts the pumps.
+func (r *process) startSinks(ctx context.Context) error {
+	metrics := relay.NewMetrics(r.reg)
+	var pumps []*relay.Pump
+	for _, cfg := range r.cfg.Sinks {
+		pump, err := r.openSink(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		pump.Metrics = metrics
+		pumps = append(pumps, pump)
+	}
+	r.stack.push("pumps", background(func(ctx context.Context) {
+		var running sync.WaitGroup
+		for _, pump := range pumps {
+			running.Go(func() {
+				if err := pump.Run(ctx); ctx.Err() == nil {
+					r.fail(err)
+				}
+			})
+		}
+		running.Wait()
+	}))
+	return nil
+}
+
+func (r *process) openSink(ctx context.Context, cfg config.Sink) (*relay.Pump, error) {
+	sink, err := sinks.Open(cfg, sinks.Deps{Logger: r.log})
+	if err != nil {
+		return nil, err
+	}
+	r.live[cfg.Name] = sink
+	r.stack.push("sink "+cfg.Name, func(context.Context) error { return sink.Close() })
+	limit := relay.BatchLimit{Events: cfg.BatchEvents, Bytes: int(cfg.BatchBytes)}
+	source, err := r.journal.Source(ctx, cfg.Name, journal.Limit(limit))
+	if err != nil {
+		return nil, err
+	}
+	r.stack.push("position of sink "+cfg.Name, func(context.Context) error { source.Close(); return nil })
+	return &relay.Pump{
+		Name: cfg.Name, Source: source, Sink: sink, DeadLetters: r.journal,
+		Limit: limit, Timeout: cfg.Timeout, Logger: r.log,
+	}, nil
+}
+
+// startForwarding puts each entry of the audit trail into the journal, so that
+// every sink gets it too. A crash between the two is harmless: the trail's
+// follower asks again, and the event has the same id.
+func (r *process) startForwarding(context.Context) error {
+	// "ORIGIN+HASH" of the key's name tells trails apart that share an origin.
+	key := r.trail.PublicKey()
+	name := key[:strings.LastIndex(key, "+")]
+	forward := func(ctx context.Context, index int64, e audit.Entry) error {
+		event, err := eventOf(name, index, e)
+		if err != nil {
+			return err
+		}
+		var b journal.Batch
+		b.AddEvent(&event)
+		return r.journal.Append(ctx, &b)
+	}
+	r.stack.push("audit events", background(func(ctx context.Context) {
+		if err := r.trail.Follow(ctx, "journal", forward); ctx.Err() == nil {
+			r.fail(err)
+		}
+	}))
+	return nil
+}
+
+// maxAuditEvent bounds the body of an audit event, in bytes: brokers take 1 MB
+// in all by default, and the trail holds larger entries than that.
+const maxAuditEvent = 512 << 10
+
+// withoutBodies gives a large entry in short: that it happened, and where the
+// whole of it stands.
+func withoutBodies(e audit.Entry, size int) audit.Entry {
+	e.Before, e.After = nil, nil
+	e.Detail = fmt.Appendf(nil, `{"omitted":"before, after and detail: the entry has %d bytes; the trail holds it whole"}`, size)
+	return e
+}
+
+// eventOf makes an entry of the trail an event. Its body is the trail's own
+// record, so that whoever receives it can find its hash in the trail.
+func eventOf(trail string, index int64, e audit.Entry) (relay.Event, error) {
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return relay.Event{}, fmt.Errorf("encode audit entry %d: %w", index, err)
+	}
+	body, err := audit.Canonical(raw)
+	if err != nil {
+		return relay.Event{}, fmt.Errorf("encode audit entry %d: %w", index, err)
+	}
+	if len(body) > maxAuditEvent {
+		return eventOf(trail, index, withoutBodies(e, len(body)))
+	}
+	return relay.Event{
+		ID: fmt.Sprintf("%s@%d", trail, index), Type: e.Type, Subject: e.Subject,
+		Source: relay.SourceOf(e.Project, e.Environment), Project: e.Project, Environment: e.Environment,
+		Time: e.Time, Received: time.Now(), ContentType: "application/json", Body: body,
+	}, nil
+}

@@ -1,0 +1,122 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/admin"
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/ingest"
+)
+
+// startAdmin serves the private endpoints first of all, so that a long start
+// can be watched.
+func (r *process) startAdmin(ctx context.Context) error {
+	r.admin = admin.New(r.reg)
+	server := &http.Server{Handler: r.admin, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 2 * time.Minute}
+	address, err := r.serve(ctx, "admin", r.cfg.Admin.Listen, nil, server)
+	r.addresses.Admin = address
+	return err
+}
+
+// refuseAfter is how long a start takes before pushes are told to wait.
+const refuseAfter = time.Second
+
+// refuse answers pushes with 503 until ctx ends, where the start takes long:
+// while the journal waits for its disk, or reads back what it holds.
+func (r *process) refuse(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(refuseAfter):
+	}
+	server := &http.Server{
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "5")
+			w.Header().Set("Connection", "close")
+			http.Error(w, "the relay is starting", http.StatusServiceUnavailable)
+		}),
+	}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", r.cfg.Ingest.Listen)
+	if err != nil {
+		return // startIngest meets and reports it
+	}
+	defer func() { _ = listener.Close() }()
+	if tlsConfig, err := r.cfg.Ingest.TLS.ServerConfig(); err == nil && tlsConfig != nil {
+		listener = tls.NewListener(listener, tlsConfig)
+	}
+	_ = server.Serve(listener) // until Close
+}
+
+// startIngest begins to take pushes.
+func (r *process) startIngest(ctx context.Context) error {
+	options := ingest.Options{
+		Credentials: r.credentials, Journal: r.journal, Limits: r.cfg.Ingest.Limits,
+		Anonymous: anonymous(r.cfg.Ingest), Logger: r.log, Registerer: r.reg,
+	}
+	if r.recent != nil {
+		options.Recent = r.recent
+	}
+	handler, err := ingest.New(options)
+	if err != nil {
+		return err
+	}
+	tlsConfig, err := r.cfg.Ingest.TLS.ServerConfig()
+	if err != nil {
+		return fmt.Errorf("ingest: %w", err)
+	}
+	r.addresses.Ingest, err = r.serve(ctx, "ingest", r.cfg.Ingest.Listen, tlsConfig, handler.Server())
+	return err
+}
+
+func anonymous(cfg config.Ingest) credentials.Environment {
+	project, environment, _ := strings.Cut(cfg.Anonymous, "/")
+	return credentials.Environment{Project: project, Environment: environment}
+}
+
+// serve listens, and serves until the stack is unwound. Requests under way are
+// then given a part of the time that is left.
+func (r *process) serve(ctx context.Context, name, address string, tlsConfig *tls.Config, server *http.Server) (string, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	bound := listener.Addr().String()
+	server.TLSConfig = tlsConfig
+	accept := func() error { return server.Serve(listener) }
+	if tlsConfig != nil { // its certificates come from the config itself
+		accept = func() error { return server.ServeTLS(listener, "", "") }
+	}
+	go func() {
+		if err := accept(); !errors.Is(err, http.ErrServerClosed) {
+			r.fail(fmt.Errorf("%s listener on %s: %w", name, bound, err))
+		}
+	}()
+	r.stack.push(name+" listener", func(ctx context.Context) error {
+		polite, cancel := portion(ctx, 3)
+		defer cancel()
+		if server.Shutdown(polite) == nil {
+			return nil
+		}
+		return server.Close() // cuts off who is slow; nothing was acknowledged to them
+	})
+	return bound, nil
+}
+
+// portion gives the n-th part of the time that ctx leaves.
+func portion(ctx context.Context, n int) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(n))
+}

@@ -1,0 +1,160 @@
+package console
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"syscall"
+)
+
+// Client asks the relay that runs on a data directory. It is safe for
+// concurrent use.
+type Client struct {
+	dir  string
+	http *http.Client
+}
+
+// NewClient makes a client; it connects at each call.
+func NewClient(dataDir string) *Client {
+	connect := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, dataDir) }
+	return &Client{dir: dataDir, http: &http.Client{Transport: &http.Transport{DialContext: connect, DisableKeepAlives: true}}}
+}
+
+// Sinks lists the sinks.
+func (c *Client) Sinks(ctx context.Context) (list []Sink, err error) {
+	return list, c.ask(ctx, http.MethodGet, "/v1/sinks", &list)
+}
+
+// Retire removes the position of a sink, and returns what it was.
+func (c *Client) Retire(ctx context.Context, name string) (was Sink, err error) {
+	return was, c.ask(ctx, http.MethodPost, "/v1/sinks/"+url.PathEscape(name)+"/retire", &was)
+}
+
+// Letters calls yield with each dead letter that req means, oldest first. Its
+// error ends the listing.
+func (c *Client) Letters(ctx context.Context, req ListLetters, yield func(*Letter) error) error {
+	return c.stream(ctx, "/v1/deadletters", req, func(f *frame) error {
+		if f.Letter == nil {
+			return nil
+		}
+		return yield(f.Letter)
+	})
+}
+
+// ReplayLetters hands dead letters to their sink again. report is told now and
+// then how it gets on, and at the end.
+func (c *Client) ReplayLetters(ctx context.Context, req ReplayLetters, report func(*Progress)) error {
+	return c.work(ctx, "/v1/deadletters/replay", req, report)
+}
+
+// DiscardLetters removes dead letters.
+func (c *Client) DiscardLetters(ctx context.Context, req DiscardLetters, report func(*Progress)) error {
+	return c.work(ctx, "/v1/deadletters/discard", req, report)
+}
+
+// ReplaySpan hands a span of the journal to a sink again. It ends when ctx does.
+func (c *Client) ReplaySpan(ctx context.Context, req ReplaySpan, report func(*Progress)) error {
+	return c.work(ctx, "/v1/replay", req, report)
+}
+
+func (c *Client) work(ctx context.Context, path string, req any, report func(*Progress)) error {
+	return c.stream(ctx, path, req, func(f *frame) error {
+		if f.Progress != nil {
+			report(f.Progress)
+		}
+		return nil
+	})
+}
+
+func (c *Client) ask(ctx context.Context, method, path string, answer any) error {
+	body, err := c.send(ctx, method, path, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }()
+	if err := json.NewDecoder(body).Decode(answer); err != nil {
+		return fmt.Errorf("read the relay's answer: %w", err)
+	}
+	return nil
+}
+
+// stream reads an answer line by line, and makes sure that it came to its end.
+func (c *Client) stream(ctx context.Context, path string, req any, yield func(*frame) error) error {
+	body, err := c.send(ctx, http.MethodPost, path, req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }()
+	for d := json.NewDecoder(bufio.NewReaderSize(body, 64<<10)); ; {
+		var f frame
+		if err := d.Decode(&f); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fmt.Errorf("the relay broke off before it had finished: %w", err)
+		}
+		if err := yield(&f); err != nil {
+			return err
+		}
+		if f.Error != "" {
+			return errors.New(f.Error)
+		}
+		if f.Finished {
+			return nil
+		}
+	}
+}
+
+// send makes a call and returns the body of its answer, where that is 200.
+func (c *Client) send(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
+	var payload bytes.Buffer
+	if body != nil {
+		if err := json.NewEncoder(&payload).Encode(body); err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://relay"+path, &payload)
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // for the message only
+	var answer answerError
+	if json.Unmarshal(text, &answer) != nil || answer.Error == "" {
+		answer.Error = fmt.Sprintf("the relay answered %s; is it of another version than this command?", resp.Status)
+	}
+	return nil, errors.New(answer.Error)
+}
+
+// unreachable says what to do where no relay answers.
+func (c *Client) unreachable(ctx context.Context, err error) error {
+	_, noDir := os.Stat(c.dir)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(noDir, fs.ErrNotExist):
+		return fmt.Errorf("there is no data directory %s: name the one that the relay runs on, by --data-dir or --config", c.dir)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("no relay runs on the data directory %s, or it is still starting: "+
+			"start it by 'auditrelay run --config FILE', on this machine and in this container, and try again", c.dir)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("the relay's socket in %s is its user's alone: run this command as the user that the relay runs as: %w", c.dir, err)
+	}
+	return fmt.Errorf("ask the relay on %s: %w", c.dir, err)
+}

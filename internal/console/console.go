@@ -1,0 +1,173 @@
+// Package console is what the command line asks a running relay: an HTTP API
+// over a socket in its data directory, and the client of it.
+//
+//	GET  /v1/sinks               the sinks' positions in the journal
+//	POST /v1/sinks/{name}/retire forget the position of a sink that is configured no more
+//	POST /v1/deadletters         list them
+//	POST /v1/deadletters/replay  hand them to a sink again
+//	POST /v1/deadletters/discard remove them
+//	POST /v1/replay              hand a span of the journal to a sink again
+//
+// Bodies are JSON. Where an answer may take long it is a stream of JSON values,
+// one a line, the last of which says that it has finished or why it failed: a
+// stream without such an end was cut off. Whoever can open the socket may do all
+// of it: it is its owner's alone.
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Options are what a console works on.
+type Options struct {
+	Journal *journal.Journal
+	// Sinks are the configured ones, with their defaults.
+	Sinks []config.Sink
+	// Open gives a sink for a replay, beside the one that live delivery uses.
+	// The console closes it.
+	Open func(config.Sink) (relay.Sink, error)
+	// Record puts into the audit trail what somebody is about to give up, and
+	// returns when it is durable.
+	Record func(context.Context, Loss) error
+	Logger *slog.Logger
+}
+
+// Loss is that events will not reach a sink because somebody says so: promise
+// 2 wants them accounted for all the same.
+type Loss struct {
+	Type                 string // "deadletters.discarded", "sink.retired"
+	Project, Environment string // of the events; empty where they are of several
+	Sink                 string
+	Detail               any // encoded as JSON
+}
+
+// Server serves a console.
+type Server struct {
+	opts   Options
+	http   *http.Server
+	socket *socket
+	stop   context.CancelFunc // ends the work under way
+
+	// lettersTurn holds a token while the dead letters are being changed: two
+	// replays at once would deliver each letter twice.
+	lettersTurn chan struct{}
+}
+
+// Listen begins to serve at dataDir's socket. failed is told when serving ends
+// of itself.
+func Listen(ctx context.Context, dataDir string, opts Options, failed func(error)) (*Server, error) {
+	socket, err := listen(ctx, dataDir)
+	if err != nil {
+		return nil, fmt.Errorf("open the console: %w", err)
+	}
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s := &Server{opts: opts, socket: socket, stop: stop, lettersTurn: make(chan struct{}, 1)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/sinks", s.listSinks)
+	mux.HandleFunc("POST /v1/sinks/{name}/retire", s.retireSink)
+	mux.HandleFunc("POST /v1/deadletters", s.listLetters)
+	mux.HandleFunc("POST /v1/deadletters/replay", s.replayLetters)
+	mux.HandleFunc("POST /v1/deadletters/discard", s.discardLetters)
+	mux.HandleFunc("POST /v1/replay", s.replaySpan)
+	s.http = &http.Server{
+		Handler: mux, ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:    slog.NewLogLogger(opts.Logger.Handler(), slog.LevelWarn),
+		BaseContext: func(net.Listener) context.Context { return working },
+	}
+	go func() {
+		if err := s.http.Serve(socket.listener); !errors.Is(err, http.ErrServerClosed) {
+			failed(fmt.Errorf("console at %s: %w", socket.path, err))
+		}
+	}()
+	return s, nil
+}
+
+// Close ends the work under way, each piece at a place where nothing is lost,
+// and tells its clients. ctx bounds the wait.
+func (s *Server) Close(ctx context.Context) error {
+	s.stop()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.http.Close())
+	}
+	return errors.Join(err, s.socket.close())
+}
+
+// sink finds a configured sink.
+func (s *Server) sink(name string) (config.Sink, error) {
+	i := slices.IndexFunc(s.opts.Sinks, func(c config.Sink) bool { return c.Name == name })
+	if i < 0 {
+		return config.Sink{}, refuse(http.StatusNotFound, "there is no sink %q in the running configuration; it has %s", name, s.sinkNames())
+	}
+	return s.opts.Sinks[i], nil
+}
+
+func (s *Server) sinkNames() string {
+	if len(s.opts.Sinks) == 0 {
+		return "none"
+	}
+	text := ""
+	for i, c := range s.opts.Sinks {
+		if i > 0 {
+			text += ", "
+		}
+		text += c.Name
+	}
+	return text
+}
+
+// refusal is an error that the client has caused.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+func refuse(status int, format string, args ...any) error {
+	return &refusal{status, fmt.Sprintf(format, args...)}
+}
+
+// answerError is the body of an answer that is not 200.
+type answerError struct {
+	Error string `json:"error"`
+}
+
+func (s *Server) fail(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	var r *refusal
+	if errors.As(err, &r) {
+		status = r.status
+	}
+	writeJSON(w, status, answerError{err.Error()})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client has gone, or sees a cut answer
+}
+
+// readJSON reads a request's body strictly, so that a field that an older relay
+// does not know is not passed over.
+func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
+	const limit = 1 << 20
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return refuse(http.StatusBadRequest, "read the request: %v", err)
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/journal"
+)
+
+func (s *Server) listLetters(w http.ResponseWriter, r *http.Request) {
+	var req ListLetters
+	if err := readJSON(w, r, &req); err != nil {
+		s.fail(w, err)
+		return
+	}
+	out := newStream(w)
+	var gone error
+	err := s.opts.Journal.FindDeadLetters(r.Context(), req.Filter, func(d journal.DeadLetter) bool {
+		gone = out.send(frame{Letter: letterOf(&d, req.Bodies)})
+		return gone == nil
+	})
+	if gone == nil {
+		out.end(r.Context(), nil, err)
+	}
+}
+
+// selection is the dead letters that a request means, as they stood when it
+// came: what is refused again while it runs is not among them.
+type selection struct {
+	bySink map[string][]chosen // ascending
+}
+
+// chosen is one of them.
+type chosen struct {
+	sequence                 uint64
+	project, environment, id string
+}
+
+func (s *Server) choose(ctx context.Context, filter journal.LetterFilter, j *job) (selection, error) {
+	selected := selection{bySink: map[string][]chosen{}}
+	err := s.opts.Journal.FindDeadLetters(ctx, filter, func(d journal.DeadLetter) bool {
+		// Cloned, as they are parts of the whole letter's memory.
+		selected.bySink[d.Sink] = append(selected.bySink[d.Sink], chosen{
+			d.Sequence, strings.Clone(d.Event.Project), strings.Clone(d.Event.Environment), strings.Clone(d.Event.ID),
+		})
+		j.update(func(p *Progress) {
+			if p.Sinks == nil {
+				p.Sinks = map[string]uint64{}
+			}
+			p.Sinks[d.Sink]++
+			p.Total++
+			p.Matched++
+			p.Last = max(p.Last, d.Sequence)
+			if d.Damage != "" {
+				p.Damaged++
+			}
+		})
+		return true
+	})
+	return selected, err
+}
+
+// changeLetters runs work on the dead letters, unless other work changes them.
+func (s *Server) changeLetters(w http.ResponseWriter, r *http.Request, j *job, work func(ctx context.Context) error) {
+	select {
+	case s.lettersTurn <- struct{}{}:
+	default:
+		s.fail(w, refuse(http.StatusConflict, "the dead letters are being replayed or discarded already: wait until that has ended, or end it with Ctrl-C"))
+		return
+	}
+	defer func() { <-s.lettersTurn }()
+	s.run(w, r, j, work)
+}
+
+func (s *Server) discardLetters(w http.ResponseWriter, r *http.Request) {
+	var req DiscardLetters
+	if err := readJSON(w, r, &req); err != nil {
+		s.fail(w, err)
+		return
+	}
+	j := &job{p: Progress{Unit: "dead letters"}}
+	s.changeLetters(w, r, j, func(ctx context.Context) error {
+		selected, err := s.choose(ctx, req.Filter, j)
+		if err != nil || req.DryRun {
+			return err
+		}
+		defer func() {
+			s.opts.Logger.Warn("dead letters were discarded by command", "letters", j.snapshot().Removed, "of", j.snapshot().Total)
+		}()
+		return s.discard(ctx, selected, j)
+	})
+}
+
+// discardedAtOnce bounds the event ids that one entry of the trail names.
+const discardedAtOnce = 500
+
+// discard removes letters, in runs that are of one sink and environment. Each
+// run stands in the trail before it is removed: a crash between leaves letters
+// that the trail says were discarded; discarded again, they stand there twice.
+func (s *Server) discard(ctx context.Context, selected selection, j *job) error {
+	for sink, letters := range selected.bySink {
+		for len(letters) > 0 {
+			n := 1
+			for n < min(len(letters), discardedAtOnce) && letters[n].project == letters[0].project && letters[n].environment == letters[0].environment {
+				n++
+			}
+			if err := s.discardRun(ctx, sink, letters[:n], j); err != nil {
+				return err
+			}
+			letters = letters[n:]
+		}
+	}
+	return nil
+}
+
+func (s *Server) discardRun(ctx context.Context, sink string, run []chosen, j *job) error {
+	ids := make([]string, len(run))
+	for i, c := range run {
+		ids[i] = c.id
+	}
+	loss := Loss{
+		Type: "deadletters.discarded", Project: run[0].project, Environment: run[0].environment, Sink: sink,
+		Detail: map[string]any{"sink": sink, "event_ids": ids},
+	}
+	if err := s.opts.Record(ctx, loss); err != nil {
+		return err
+	}
+	for _, c := range run {
+		if err := s.opts.Journal.RemoveDeadLetter(ctx, c.sequence); err != nil {
+			return err
+		}
+		j.update(func(p *Progress) { p.Done++; p.Removed++ })
+	}
+	return nil
+}

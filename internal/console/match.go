@@ -1,0 +1,85 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Match says which events are meant: those that satisfy every term.
+type Match []term
+
+type term struct {
+	key   string
+	parts []string // of the value, between its asterisks
+}
+
+// matchKeys are the attributes that a match knows.
+func matchKeys() []string { return []string{"type", "project", "environment", "id", "subject"} }
+
+// ParseMatch reads terms KEY=VALUE, joined with commas. KEY is type, project,
+// environment, id or subject; in VALUE each * stands for any text. An empty
+// expression matches everything.
+func ParseMatch(expr string) (Match, error) {
+	if strings.TrimSpace(expr) == "" {
+		return nil, nil
+	}
+	var m Match
+	for text := range strings.SplitSeq(expr, ",") {
+		key, value, ok := strings.Cut(strings.TrimSpace(text), "=")
+		if key = strings.TrimSpace(key); !ok || !slices.Contains(matchKeys(), key) {
+			return nil, fmt.Errorf("match %q: write KEY=VALUE, where KEY is one of %s and VALUE may hold *",
+				strings.TrimSpace(text), strings.Join(matchKeys(), ", "))
+		}
+		m = append(m, term{key, strings.Split(strings.TrimSpace(value), "*")})
+	}
+	return m, nil
+}
+
+// Keeps reports whether e is meant.
+func (m Match) Keeps(e *relay.Event) bool {
+	for _, t := range m {
+		if !wild(t.parts, attribute(e, t.key)) {
+			return false
+		}
+	}
+	return true
+}
+
+func attribute(e *relay.Event, key string) string {
+	switch key {
+	case "type":
+		return e.Type
+	case "project":
+		return e.Project
+	case "environment":
+		return e.Environment
+	case "id":
+		return e.ID
+	default:
+		return e.Subject
+	}
+}
+
+// wild reports whether text consists of the parts with any text between them.
+func wild(parts []string, text string) bool {
+	first, last := parts[0], parts[len(parts)-1]
+	if len(parts) == 1 {
+		return text == first
+	}
+	rest, ok := strings.CutPrefix(text, first)
+	if !ok || !strings.HasSuffix(rest, last) {
+		return false
+	}
+	rest = rest[:len(rest)-len(last)]
+	for _, part := range parts[1 : len(parts)-1] {
+		_, behind, found := strings.Cut(rest, part)
+		if !found {
+			return false
+		}
+		rest = behind
+	}
+	return true
+}

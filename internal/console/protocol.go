@@ -1,0 +1,137 @@
+package console
+
+import (
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Sink is what is known of a sink that is configured, or has a position.
+type Sink struct {
+	Name string `json:"name"`
+	// Configured says that the running relay delivers to it.
+	Configured bool `json:"configured"`
+	// DeadLetters is how many it has.
+	DeadLetters uint64 `json:"dead_letters"`
+	// Position is nil where it has none.
+	Position *journal.SinkPosition `json:"position,omitempty"`
+}
+
+// Letter is a dead letter.
+type Letter struct {
+	Sequence uint64    `json:"sequence"`
+	Sink     string    `json:"sink"`
+	Reason   string    `json:"reason"` // as the sink said
+	Attempts int       `json:"attempts"`
+	Refused  time.Time `json:"refused"`
+	Damage   string    `json:"damage,omitempty"` // why the event cannot be read
+
+	ID          string    `json:"id"`
+	Source      string    `json:"source,omitempty"`
+	Type        string    `json:"type,omitempty"`
+	Subject     string    `json:"subject,omitempty"`
+	Time        time.Time `json:"time,omitzero"`
+	Received    time.Time `json:"received,omitzero"`
+	ContentType string    `json:"content_type,omitempty"`
+	Project     string    `json:"project,omitempty"`
+	Environment string    `json:"environment,omitempty"`
+	Labels      []Label   `json:"labels,omitempty"`
+	BodyBytes   int       `json:"body_bytes"`
+	// Body is left out of lists: it may hold what is personal.
+	Body []byte `json:"body_base64,omitempty"`
+}
+
+// Label is a relay.Label.
+type Label struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+func letterOf(d *journal.DeadLetter, withBody bool) *Letter {
+	e := &d.Event
+	l := &Letter{
+		Sequence: d.Sequence, Sink: d.Sink, Reason: d.Reason, Attempts: d.Attempts, Refused: d.Time, Damage: d.Damage,
+		ID: e.ID, Source: e.Source, Type: e.Type, Subject: e.Subject, Time: e.Time, Received: e.Received,
+		ContentType: e.ContentType, Project: e.Project, Environment: e.Environment, BodyBytes: len(e.Body),
+	}
+	for _, label := range e.Labels {
+		l.Labels = append(l.Labels, Label(label))
+	}
+	if withBody {
+		l.Body = e.Body
+	}
+	return l
+}
+
+// Event gives back the event of a letter that came with its body.
+func (l *Letter) Event() relay.Event {
+	e := relay.Event{
+		ID: l.ID, Source: l.Source, Type: l.Type, Subject: l.Subject, Time: l.Time, Received: l.Received,
+		ContentType: l.ContentType, Project: l.Project, Environment: l.Environment, Body: l.Body,
+	}
+	for _, label := range l.Labels {
+		e.Labels = append(e.Labels, relay.Label(label))
+	}
+	return e
+}
+
+// ListLetters asks for dead letters.
+type ListLetters struct {
+	Filter journal.LetterFilter `json:"filter"`
+	Bodies bool                 `json:"bodies,omitempty"`
+}
+
+// ReplayLetters asks to hand dead letters to their sink again, or to To.
+type ReplayLetters struct {
+	Filter journal.LetterFilter `json:"filter"`
+	To     string               `json:"to,omitempty"`
+	DryRun bool                 `json:"dry_run,omitempty"`
+}
+
+// DiscardLetters asks to remove dead letters.
+type DiscardLetters struct {
+	Filter journal.LetterFilter `json:"filter"`
+	DryRun bool                 `json:"dry_run,omitempty"`
+}
+
+// ReplaySpan asks to hand the events that were kept from Since until Until to a
+// sink again. A zero Until means now.
+type ReplaySpan struct {
+	Sink   string    `json:"sink"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until,omitzero"`
+	Match  string    `json:"match,omitempty"` // see ParseMatch
+	DryRun bool      `json:"dry_run,omitempty"`
+}
+
+// Progress is how far a piece of work has come.
+type Progress struct {
+	Done  uint64 `json:"done"`
+	Total uint64 `json:"total"`
+	Unit  string `json:"unit"` // of both: "records" or "dead letters"
+
+	Matched   uint64 `json:"matched"`           // events that are meant, as far as was looked
+	Delivered uint64 `json:"delivered"`         // that the sink has acknowledged
+	Refused   uint64 `json:"refused"`           // that it refused for good; they are in the dead letters
+	Removed   uint64 `json:"removed,omitempty"` // dead letters that were taken away
+	Damaged   uint64 `json:"damaged,omitempty"` // of Unit: could not be read
+	Missing   uint64 `json:"missing,omitempty"` // of Unit: were gone before they could be read
+
+	// Sinks counts what is meant by sink.
+	Sinks map[string]uint64 `json:"sinks,omitempty"`
+	// Last is the newest dead letter that is meant.
+	Last uint64 `json:"last,omitempty"`
+	// Failing is the error that is being retried; empty while it works.
+	Failing string `json:"failing,omitempty"`
+	// Notes are what a person should know.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// frame is one line of a stream.
+type frame struct {
+	Letter   *Letter   `json:"letter,omitempty"`
+	Progress *Progress `json:"progress,omitempty"`
+	Finished bool      `json:"finished,omitempty"` // the last line, all is well
+	Error    string    `json:"error,omitempty"`    // the last line, it is not
+}

@@ -1,0 +1,95 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/journal"
+)
+
+func (s *Server) listSinks(w http.ResponseWriter, r *http.Request) {
+	list, err := s.sinks(r.Context())
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, list)
+}
+
+// sinks brings together the configured sinks, those that have a position, and
+// those that have dead letters.
+func (s *Server) sinks(ctx context.Context) ([]Sink, error) {
+	positions, err := s.opts.Journal.Positions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	letters, err := s.opts.Journal.CountDeadLetters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	byName := map[string]*Sink{}
+	named := func(name string) *Sink {
+		if byName[name] == nil {
+			byName[name] = &Sink{Name: name}
+		}
+		return byName[name]
+	}
+	for _, c := range s.opts.Sinks {
+		named(c.Name).Configured = true
+	}
+	for i := range positions {
+		named(positions[i].Sink).Position = &positions[i]
+	}
+	for name, n := range letters {
+		named(name).DeadLetters = n
+	}
+	list := make([]Sink, 0, len(byName))
+	for _, sink := range byName {
+		list = append(list, *sink)
+	}
+	slices.SortFunc(list, func(a, b Sink) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+func (s *Server) retireSink(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	sink, err := s.retire(r.Context(), name)
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	s.opts.Logger.Warn("sink is retired; the journal keeps nothing for it any more",
+		"sink", name, "pending_records", sink.Position.Pending, "dead_letters", sink.DeadLetters)
+	writeJSON(w, http.StatusOK, sink)
+}
+
+// retire removes a position, and returns what it was.
+func (s *Server) retire(ctx context.Context, name string) (Sink, error) {
+	if _, err := s.sink(name); err == nil {
+		return Sink{}, refuse(http.StatusConflict, "sink %q is in the running configuration: remove it from the config first, and restart the relay", name)
+	}
+	list, err := s.sinks(ctx)
+	if err != nil {
+		return Sink{}, err
+	}
+	i := slices.IndexFunc(list, func(k Sink) bool { return k.Name == name })
+	if i < 0 || list[i].Position == nil {
+		return Sink{}, refuse(http.StatusNotFound, "the journal keeps no position of a sink %q; 'auditrelay sinks list' shows those that it has", name)
+	}
+	if list[i].Position.Reading {
+		return Sink{}, refuse(http.StatusConflict, "another relay reads the journal for sink %q right now: stop it first", name)
+	}
+	// A crash between the two leaves an entry of what was meant; the command,
+	// given again, makes another.
+	if err := s.opts.Record(ctx, Loss{Type: "sink.retired", Sink: name, Detail: list[i]}); err != nil {
+		return Sink{}, err
+	}
+	err = s.opts.Journal.RemovePosition(ctx, name)
+	if errors.Is(err, journal.ErrNoPosition) {
+		err = nil // somebody else was as quick
+	}
+	return list[i], err
+}

@@ -1,0 +1,98 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// progressInterval is how often a client is told how its work gets on.
+const progressInterval = 200 * time.Millisecond
+
+// stream writes an answer line by line.
+type stream struct {
+	enc   *json.Encoder
+	flush func() error
+}
+
+func newStream(w http.ResponseWriter) *stream {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	return &stream{enc: json.NewEncoder(w), flush: http.NewResponseController(w).Flush}
+}
+
+func (s *stream) send(f frame) error {
+	if err := s.enc.Encode(f); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// end writes the last line.
+func (s *stream) end(ctx context.Context, p *Progress, err error) {
+	f := frame{Progress: p, Finished: err == nil}
+	switch {
+	case err == nil:
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		f.Error = "the relay is shutting down; run the command again when it is back"
+	default:
+		f.Error = err.Error()
+	}
+	_ = s.send(f) // the client has gone, or sees a stream without its end
+}
+
+// job is a piece of long work.
+type job struct {
+	mu sync.Mutex
+	p  Progress // guarded by mu
+}
+
+func (j *job) update(change func(p *Progress)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	change(&j.p)
+}
+
+func (j *job) snapshot() *Progress {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	p := j.p
+	p.Notes, p.Sinks = slices.Clone(p.Notes), maps.Clone(p.Sinks)
+	return &p
+}
+
+// logEnd logs how work for a command has ended.
+func (s *Server) logEnd(what string, err error, fields ...any) {
+	if err != nil {
+		s.opts.Logger.Warn(what+" ended early", append(fields, "error", err)...)
+		return
+	}
+	s.opts.Logger.Info(what+" has ended", fields...)
+}
+
+// run does work and streams its progress. When the client goes away, or the
+// console is closed, work's context ends, and run waits for it.
+func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job, work func(ctx context.Context) error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	out := newStream(w)
+	ended := make(chan error, 1)
+	go func() { ended <- work(ctx) }()
+	tick := time.NewTicker(progressInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			out.end(r.Context(), j.snapshot(), err)
+			return
+		case <-tick.C:
+			if out.send(frame{Progress: j.snapshot()}) != nil {
+				cancel()
+			}
+		}
+	}
+}
