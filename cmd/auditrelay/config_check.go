@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
+)
+
+func newConfigCheck() *cobra.Command {
+	var file string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a configuration, and name all that is wrong with it",
+		Long: `Checks a configuration file as 'auditrelay run' does, and names all errors and
+warnings at once, each with its line, field, value and reason. No secret is
+printed. Environment variables and secret files that it names must be there.
+
+Exit codes: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.`,
+		Example: `  auditrelay config check relay.yaml
+  auditrelay config check --config relay.yaml --json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || (len(args) == 1) == (file != "") {
+				return errors.New("give one configuration, as FILE or with --config")
+			}
+			return nil
+		},
+		RunE: runs(func(cmd *cobra.Command, args []string) error {
+			path := file
+			if len(args) == 1 {
+				path = args[0]
+			}
+			return check(cmd.OutOrStdout(), path, asJSON)
+		}),
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", "", "the configuration `FILE`")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: {\"ok\", \"errors\", \"warnings\"}")
+	return cmd
+}
+
+// checked is what `config check --json` prints.
+type checked struct {
+	OK       bool             `json:"ok"`
+	Errors   []config.Problem `json:"errors"`
+	Warnings []config.Problem `json:"warnings"`
+}
+
+func check(w io.Writer, path string, asJSON bool) error {
+	cfg, warnings, err := config.Load(path)
+	var found config.Errors
+	if err != nil && !errors.As(err, &found) {
+		return err
+	}
+	text := problemTable(path, found, warnings)
+	if cfg != nil {
+		text += fmt.Sprintf("%s: ok; environments: %d, sinks: %d\n", path, len(cfg.Environments), len(cfg.Sinks))
+	}
+	if asJSON {
+		text = problemJSON(found, warnings)
+	}
+	if _, err := io.WriteString(w, text); err != nil {
+		return fmt.Errorf("print result: %w", err)
+	}
+	if err != nil {
+		return errReported
+	}
+	return nil
+}
+
+func problemJSON(found, warnings []config.Problem) string {
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	_ = encoder.Encode(checked{ // cannot fail: strings and numbers, into memory
+		OK: len(found) == 0, Errors: append([]config.Problem{}, found...), Warnings: append([]config.Problem{}, warnings...),
+	})
+	return b.String()
+}
+
+func problemTable(path string, found, warnings []config.Problem) string {
+	if len(found)+len(warnings) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: errors: %d, warnings: %d\n", path, len(found), len(warnings))
+	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	row := func(cells ...string) {
+		_, _ = io.WriteString(table, strings.Join(cells, "\t")+"\n") // into memory
+	}
+	problem := func(kind string, p config.Problem) {
+		line, field := "-", "-"
+		if p.Line > 0 {
+			line = strconv.Itoa(p.Line)
+		}
+		if p.Field != "" {
+			field, p.Field = p.Field, ""
+		}
+		row(kind, line, field, p.String())
+	}
+	row("", "LINE", "FIELD", "PROBLEM")
+	for _, p := range found {
+		problem("error", p)
+	}
+	for _, p := range warnings {
+		problem("warning", p)
+	}
+	_ = table.Flush() // into memory
+	return b.String()
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/console"
+)
+
+// relayFlags say which running relay a command asks.
+type relayFlags struct{ config, dataDir string }
+
+const whichRelay = `
+It asks the relay that runs on this machine, through the socket in its data
+directory: name that by --data-dir, or by --config the relay's configuration.`
+
+func (f *relayFlags) addTo(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&f.config, "config", "c", "", "the running relay's configuration `FILE`; only data_dir is read")
+	flags.StringVar(&f.dataDir, "data-dir", "", "the running relay's data `DIR`")
+	cmd.MarkFlagsOneRequired("config", "data-dir")
+	cmd.MarkFlagsMutuallyExclusive("config", "data-dir")
+}
+
+func (f *relayFlags) client() (*console.Client, error) {
+	dir := f.dataDir
+	if f.config != "" {
+		var err error
+		if dir, err = config.DataDir(f.config); err != nil {
+			return nil, err
+		}
+	}
+	return console.NewClient(dir), nil
+}

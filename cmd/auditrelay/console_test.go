@@ -1,0 +1,321 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/readback"
+	"github.com/auditrelay/auditrelay/internal/workspacesim"
+)
+
+// An event that Kafka finds too large is found among the dead letters, and
+// arrives once the topic takes it.
+func TestDeadLettersFromTheCommandLine(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, 20_000)
+	relay := s.start(t)
+	large := incompressible(30_000)
+	s.push(t, map[string]string{"small-1": "a", "large": large, "small-2": "b"})
+	s.eventually(t, 1)
+
+	table := s.run(t, exitOK, "deadletters", "list", "--sink", "kafka", "--reason", "TOO LARGE")
+	assert.Contains(t, table, "NUMBER")
+	assert.Contains(t, table, "acme/live")
+	assert.NotContains(t, table, large[:20], "a list shows no bodies")
+	assert.Equal(t, "no dead letters\n", s.run(t, exitOK, "deadletters", "list", "--until", "2h ago"))
+	letter := s.letters(t)[0]
+	assert.Equal(t, []any{"large", "kafka", ""}, []any{letter.ID, letter.Sink, string(letter.Body)})
+	number := fmt.Sprint(letter.Sequence)
+	assert.Contains(t, s.run(t, exitOK, "deadletters", "show", number), large)
+	line := s.run(t, exitOK, "deadletters", "export")
+	line, _, _ = strings.Cut(line, "\n")
+	assert.True(t, json.Valid([]byte(line)), line)
+	assert.Contains(t, line, large)
+	assert.Contains(t, line, `"specversion":"1.0"`)
+
+	assert.Contains(t, s.run(t, exitOK, "deadletters", "replay", "--dry-run"), "1 dead letters would be replayed\n  kafka: 1")
+	assert.Contains(t, s.run(t, exitFailure, "deadletters", "replay"), "0 delivered, 1 refused again")
+	again := s.letters(t)[0]
+	assert.Greater(t, again.Attempts, letter.Attempts)
+	assert.Contains(t, s.run(t, exitFailure, "deadletters", "show", number), "there is no dead letter "+number)
+	assert.Contains(t, s.run(t, exitFailure, "deadletters", "discard"), "give --yes")
+
+	s.limitMessages(t, 1<<20)
+	assert.Contains(t, s.run(t, exitOK, "deadletters", "replay", "--id", "large"), "1 dead letters: 1 delivered, 0 refused again")
+	assert.Equal(t, "no dead letters\n", s.run(t, exitOK, "deadletters", "list"))
+	assert.Equal(t, map[string]int{"small-1": 1, "small-2": 1, "large": 1}, s.arrived(t))
+	assert.Contains(t, s.run(t, exitOK, "deadletters", "discard", "--yes"), "0 dead letters would be discarded")
+	s.end(t, relay)
+	assert.Contains(t, s.run(t, exitFailure, "deadletters", "list"), "no relay runs on the data directory")
+}
+
+// The relay is killed while it replays dead letters: each event is still a
+// letter, or at the sink.
+func TestKilledWhileDeadLettersAreReplayed(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	const events = 600
+	s := newStand(t, 100) // no record fits
+	relay := s.start(t)
+	bodies := map[string]string{}
+	for i := range events {
+		bodies[fmt.Sprintf("event-%03d", i)] = incompressible(500)
+	}
+	s.push(t, bodies)
+	s.eventually(t, events)
+	s.limitMessages(t, 1<<20)
+	for round := range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		command := exec.CommandContext(ctx, "auditrelay", "deadletters", "replay", "--config", s.config)
+		require.NoError(t, command.Start())
+		time.Sleep(time.Duration(30+rng.IntN(250)) * time.Millisecond) // the moment is random
+		require.NoError(t, relay.Process.Kill())
+		_ = relay.Wait()   // it was killed
+		_ = command.Wait() // it may have been as quick
+		cancel()
+		relay = s.start(t)
+		s.ready(t)
+		arrived, left := s.arrived(t), s.letters(t)
+		for _, l := range left {
+			arrived[l.ID]++
+		}
+		assert.Len(t, arrived, events, "round %d: an event is neither a letter nor at the sink", round)
+		t.Logf("round %d: %d letters are left", round, len(left))
+	}
+	s.run(t, exitOK, "deadletters", "replay")
+	assert.Len(t, s.arrived(t), events)
+	assert.Empty(t, s.letters(t))
+	s.end(t, relay)
+}
+
+// A span is delivered again, with the same ids, while events stream in.
+func TestReplayBesideLiveDelivery(t *testing.T) {
+	s := newScene(t, 2000)
+	relay := s.start(t)
+	s.waitAcknowledged(t, 4000)
+	ledgers := s.sim.Ledgers() // acknowledged, so committed, before until
+	until := time.Now().UTC().Format(time.RFC3339Nano)
+	command := func(args ...string) string {
+		args = append([]string{"replay", "--config", s.config, "--sink", "kafka", "--since", "1h", "--until", until}, args...)
+		out, err := exec.CommandContext(t.Context(), "auditrelay", args...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	assert.Contains(t, command("--dry-run"), "events would be delivered")
+	before := s.sim.Counts().Acknowledged
+	out := command("--match", "type=event_log.*")
+	t.Logf("%d events came in meanwhile; %s", s.sim.Counts().Acknowledged-before, out)
+	assert.Contains(t, out, " 0 refused")
+
+	s.sim.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, s.sim.Wait(ctx))
+	for _, d := range s.destinations {
+		require.Eventually(t, func() bool {
+			var once, twice workspacesim.Tally
+			seen := map[string]bool{}
+			err := d.Read(ctx, func(id string, _ []byte) {
+				if once.Add(id); seen[id] {
+					twice.Add(id)
+				}
+				seen[id] = true
+			})
+			again := d.Name() != "kafka" || twice.Missing(ledgers) == 0
+			return err == nil && once.Missing(s.sim.Ledgers()) == 0 && again
+		}, time.Minute, 100*time.Millisecond, "%s: events are missing", d.Name())
+	}
+	require.NoError(t, relay.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, relay.Wait())
+}
+
+// A sink that was taken out of the configuration holds the journal until it is
+// retired.
+func TestASinkIsRetired(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, 20_000)
+	relay := s.start(t)
+	s.push(t, map[string]string{"a": "a"})
+	s.ready(t)
+	assert.Contains(t, s.run(t, exitFailure, "sinks", "retire", "kafka", "--yes"), "remove it from the config first")
+	s.end(t, relay)
+	text, err := os.ReadFile(s.config)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(s.config, bytes.ReplaceAll(text, []byte("name: kafka"), []byte("name: other")), 0o600))
+	relay = s.start(t)
+	s.ready(t)
+	assert.Regexp(t, `kafka +no `, s.run(t, exitOK, "sinks", "list"))
+	assert.Contains(t, s.run(t, exitFailure, "sinks", "retire", "kafka"), "give --yes")
+	assert.Contains(t, s.run(t, exitOK, "sinks", "retire", "kafka", "--yes"), "sink kafka is retired")
+	assert.NotContains(t, s.run(t, exitOK, "sinks", "list"), "kafka")
+	require.Eventually(t, func() bool { // the trail's entry is an event too
+		found := false
+		err := s.kafka.Read(t.Context(), func(_ string, body []byte) { found = found || bytes.Contains(body, []byte("sink.retired")) })
+		return err == nil && found
+	}, 20*time.Second, 50*time.Millisecond)
+	s.end(t, relay)
+}
+
+// stand is a relay process that takes pushes without a credential, and a topic
+// whose message size is limited.
+type stand struct {
+	config, ingest, admin string
+	kafka                 *readback.Kafka
+	client                *kadm.Client
+	output                bytes.Buffer
+}
+
+func newStand(t *testing.T, maxMessage int) *stand {
+	t.Helper()
+	dir := t.TempDir()
+	kafka, err := readback.StartKafka("", "events")
+	require.NoError(t, err)
+	t.Cleanup(kafka.Close)
+	client, err := kgo.NewClient(kgo.SeedBrokers(kafka.Brokers...))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	s := &stand{
+		config: filepath.Join(dir, "relay.yaml"), ingest: freeAddress(t), admin: freeAddress(t),
+		kafka: kafka, client: kadm.NewClient(client),
+	}
+	_, err = s.client.CreateTopic(t.Context(), 1, 1, nil, "events")
+	require.NoError(t, err)
+	s.limitMessages(t, maxMessage)
+	text := fmt.Sprintf(`data_dir: %s
+ingest: {listen: "%s", anonymous: acme/live}
+admin: {listen: "%s"}
+environments: [{project: acme, environment: live}]
+sinks:
+  - {name: kafka, batch_events: 50, kafka: {brokers: ["%s"], topic: events}}
+`, filepath.Join(dir, "data"), s.ingest, s.admin, kafka.Brokers[0])
+	require.NoError(t, os.WriteFile(s.config, []byte(text), 0o600))
+	return s
+}
+
+// limitMessages sets how large a batch the topic takes.
+func (s *stand) limitMessages(t *testing.T, n int) {
+	t.Helper()
+	value := fmt.Sprint(n)
+	answers, err := s.client.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &value}}, "events")
+	require.NoError(t, err)
+	for _, a := range answers {
+		require.NoError(t, a.Err)
+	}
+}
+
+func (s *stand) start(t *testing.T) *exec.Cmd {
+	t.Helper()
+	s.output.Reset()
+	cmd := exec.Command("auditrelay", "run", "--config", s.config)
+	cmd.Stdout, cmd.Stderr = &s.output, &s.output
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd
+}
+
+func (s *stand) end(t *testing.T, relay *exec.Cmd) {
+	t.Helper()
+	require.NoError(t, relay.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, relay.Wait(), "%s", s.output.String())
+}
+
+func (s *stand) ready(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return healthcheck(t.Context(), "http://"+s.admin+"/readyz") == nil },
+		30*time.Second, 10*time.Millisecond, "it does not start")
+}
+
+// push sends events by their ids, each with a note.
+func (s *stand) push(t *testing.T, notes map[string]string) {
+	t.Helper()
+	s.ready(t)
+	type streams struct {
+		Stream map[string]string `json:"stream"`
+		Values [][2]string       `json:"values"`
+	}
+	body := streams{Stream: map[string]string{"app": "idp"}}
+	for id, note := range notes {
+		line, err := json.Marshal(map[string]string{"event_id": id, "action": "LOGIN", "note": note})
+		require.NoError(t, err)
+		body.Values = append(body.Values, [2]string{fmt.Sprint(time.Now().UnixNano()), string(line)})
+	}
+	text, err := json.Marshal(map[string]any{"streams": []streams{body}})
+	require.NoError(t, err)
+	resp, err := http.Post("http://"+s.ingest+"/loki/api/v1/push", "application/json", bytes.NewReader(text))
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusNoContent, resp.StatusCode)
+}
+
+// run runs a command against the relay, and returns all that it prints.
+func (s *stand) run(t *testing.T, code int, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "auditrelay", append(args, "--config", s.config)...).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		require.NoError(t, err)
+		require.Equal(t, code, exitOK, "%s", out)
+		return string(out)
+	}
+	require.Equal(t, code, exit.ExitCode(), "%s", out)
+	return string(out)
+}
+
+func (s *stand) letters(t *testing.T) (list []console.Letter) {
+	t.Helper()
+	out := s.run(t, exitOK, "deadletters", "list", "--json")
+	for line := range strings.Lines(out) {
+		var l console.Letter
+		require.NoError(t, json.Unmarshal([]byte(line), &l), line)
+		list = append(list, l)
+	}
+	return list
+}
+
+// eventually waits until there are n dead letters.
+func (s *stand) eventually(t *testing.T, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(s.letters(t)) == n }, time.Minute, 100*time.Millisecond, "there are not %d dead letters", n)
+}
+
+// arrived counts the events at Kafka by their ids.
+func (s *stand) arrived(t *testing.T) map[string]int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	got := map[string]int{}
+	require.NoError(t, s.kafka.Read(ctx, func(id string, _ []byte) { got[id]++ }))
+	return got
+}
+
+// incompressible is random text of n bytes.
+func incompressible(n int) string {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = letters[rand.IntN(len(letters))]
+	}
+	return string(b)
+}

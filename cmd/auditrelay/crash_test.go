@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/readback"
+	"github.com/auditrelay/auditrelay/internal/workspacesim"
+)
+
+// Processes are killed without warning while events stream in and settings
+// change. What was acknowledged must stand at every sink, and every change in
+// the audit events, whatever line the process died on.
+func TestKilledUnderLoadNothingIsLost(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	s := newScene(t, 3000)
+	relay := s.start(t)
+	for round := range 6 {
+		// Somewhere in the next few hundred milliseconds: in a commit, between
+		// two, in a delivery, or while it starts.
+		s.waitAcknowledged(t, s.sim.Counts().Acknowledged+rng.Uint64N(1500)+1)
+		require.NoError(t, relay.Process.Kill())
+		_ = relay.Wait() // it was killed
+		t.Logf("round %d: killed with %d events acknowledged", round, s.sim.Counts().Acknowledged)
+		relay = s.start(t)
+	}
+	s.sim.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	require.NoError(t, s.sim.Wait(ctx))
+	ledgers := s.sim.Ledgers()
+	acknowledged := s.sim.Counts().Acknowledged
+	require.Positive(t, acknowledged)
+	for _, d := range s.destinations {
+		var tally workspacesim.Tally
+		require.Eventually(t, func() bool {
+			tally = workspacesim.Tally{}
+			err := d.Read(ctx, func(id string, _ []byte) { tally.Add(id) })
+			return err == nil && tally.Missing(ledgers) == 0
+		}, 90*time.Second, 250*time.Millisecond, "%s: events are missing", d.Name())
+		t.Logf("%s: acknowledged %d, unique %d, duplicates %d, lost %d", d.Name(), acknowledged, tally.Unique, tally.Duplicates, tally.Missing(ledgers))
+	}
+	assert.NoError(t, relay.Process.Signal(syscall.SIGTERM))
+	assert.NoError(t, relay.Wait(), "a clean shutdown exits with 0: %s", s.output.String())
+}
+
+// A shutdown under load ends within its deadline with exit code 0, and what was
+// acknowledged is delivered after the next start.
+func TestShutdownUnderLoad(t *testing.T) {
+	s := newScene(t, 5000)
+	relay := s.start(t)
+	s.waitAcknowledged(t, 3000)
+	start := time.Now()
+	require.NoError(t, relay.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, relay.Wait(), "%s", s.output.String())
+	assert.Less(t, time.Since(start), 20*time.Second)
+	s.sim.Pause()
+	relay = s.start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, s.sim.Wait(ctx))
+	for _, d := range s.destinations {
+		require.Eventually(t, func() bool {
+			var tally workspacesim.Tally
+			err := d.Read(ctx, func(id string, _ []byte) { tally.Add(id) })
+			return err == nil && tally.Missing(s.sim.Ledgers()) == 0
+		}, time.Minute, 100*time.Millisecond, "%s: events are missing", d.Name())
+	}
+	require.NoError(t, relay.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, relay.Wait())
+}
+
+// scene is what stands around a relay process: the simulated workspace and
+// three destinations, which live through the relay's crashes.
+type scene struct {
+	sim          *workspacesim.Simulator
+	destinations []readback.Destination
+	config       string // path
+	admin        string // HOST:PORT
+	output       bytes.Buffer
+}
+
+func newScene(t *testing.T, rate float64) *scene {
+	t.Helper()
+	return newSceneOf(t, rate, workspacesim.Options{Projects: 1, RetryMax: 200 * time.Millisecond})
+}
+
+func newSceneOf(t *testing.T, rate float64, options workspacesim.Options) *scene {
+	t.Helper()
+	dir := t.TempDir()
+	sim, err := workspacesim.New(options)
+	require.NoError(t, err)
+	environments := sim.Environments()
+	require.NoError(t, sim.SetRate("", "", rate/float64(len(environments))))
+	api := httptest.NewServer(sim.Handler())
+	t.Cleanup(api.Close)
+	kafka, err := readback.StartKafka("", "events")
+	require.NoError(t, err)
+	t.Cleanup(kafka.Close)
+	nats, err := readback.StartNATS(filepath.Join(dir, "nats"), "EVENTS")
+	require.NoError(t, err)
+	t.Cleanup(nats.Close)
+	file := &readback.File{Path: filepath.Join(dir, "events.jsonl")}
+	s := &scene{
+		sim: sim, destinations: []readback.Destination{kafka, nats, file},
+		config: filepath.Join(dir, "relay.yaml"), admin: freeAddress(t),
+	}
+	listen := freeAddress(t)
+	text := fmt.Sprintf(`data_dir: %s
+workspace: {base_url: "%s", key_id: %s, secret: "${SIM_SECRET}", requests_per_second: 1000}
+ingest: {listen: "%s"}
+admin: {listen: "%s"}
+settings: {interval: 500ms}
+sinks:
+  - {name: kafka, kafka: {brokers: ["%s"], topic: events, create_topic: true}}
+  - {name: nats, nats: {url: "%s", create_stream: EVENTS}}
+  - {name: file, file: {path: %s, rotate_bytes: -1}}
+environments:
+`, filepath.Join(dir, "data"), api.URL, workspacesim.DemoKeyID, listen, s.admin, kafka.Brokers[0], nats.URL, file.Path)
+	for _, e := range environments {
+		text += fmt.Sprintf("  - {project: %s, environment: %s, stream: {relay: {hostname: %q}}}\n", e.Project, e.Environment, listen)
+	}
+	require.NoError(t, os.WriteFile(s.config, []byte(text), 0o600))
+	sim.Start(t.Context())
+	t.Cleanup(sim.Stop)
+	return s
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	return l.Addr().String()
+}
+
+// start starts `auditrelay run`; it does not wait until that is ready.
+func (s *scene) start(t *testing.T) *exec.Cmd {
+	t.Helper()
+	s.output.Reset()
+	cmd := exec.Command("auditrelay", "run", "--config", s.config)
+	cmd.Env = append(os.Environ(), "SIM_SECRET="+workspacesim.DemoSecret)
+	cmd.Stdout, cmd.Stderr = &s.output, &s.output
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd
+}
+
+func (s *scene) waitAcknowledged(t *testing.T, n uint64) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); s.sim.Counts().Acknowledged < n; {
+		if time.Now().After(deadline) {
+			require.Fail(t, "the relay acknowledges nothing", "it printed:\n%s", s.output.String())
+		}
+		time.Sleep(time.Millisecond) // as Eventually does
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/auditrelay/auditrelay"
+
+// floors is the house: a package imports only from floors below its own. It is
+// what ARCHITECTURE.md draws; a new package stands in both.
+func floors() map[string]int {
+	return map[string]int{
+		"cmd/auditrelay":         5,
+		"cmd/bench":              5,
+		"cmd/demo":               5,
+		"cmd/torture":            5,
+		"cmd/workspacesim":       5,
+		"internal/app":           4,
+		"sinks":                  3,
+		"internal/console":       3,
+		"internal/admin":         3,
+		"internal/readback":      3,
+		"sinks/kafka":            2,
+		"sinks/nats":             2,
+		"sinks/loki":             2,
+		"sinks/datadog":          2,
+		"sinks/file":             2,
+		"internal/ingest":        2,
+		"internal/streaming":     2,
+		"internal/settings":      2,
+		"internal/journal":       1,
+		"internal/audit":         1,
+		"internal/credentials":   1,
+		"internal/recent":        1,
+		"internal/wire/loki":     1,
+		"internal/wire/datadog":  1,
+		"internal/workspacesim":  1,
+		"relay/relaytest":        1,
+		"sinks/template":         1,
+		"internal/wire/jsonscan": 0,
+		"internal/blockfile":     0,
+		"internal/management":    0,
+		"relay":                  0,
+		"config":                 0,
+		"config/secret":          0,
+	}
+}
+
+// sideways are the arrows within a floor that are allowed.
+func sideways() map[string]string {
+	return map[string]string{
+		"config -> config/secret":                        "the type that a configuration keeps secrets in",
+		"internal/management -> config/secret":           "the type that a client keeps its key in",
+		"internal/workspacesim -> internal/wire/loki":    "the simulator pushes in the codec that ingest reads",
+		"internal/workspacesim -> internal/wire/datadog": "as above",
+	}
+}
+
+func TestArrowsGoDownOnly(t *testing.T) {
+	t.Parallel()
+	floors, sideways := floors(), sideways()
+	for _, line := range goList(t, "-e", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
+		paths := strings.Fields(line)
+		from := strings.TrimPrefix(paths[0], module+"/")
+		floor, known := floors[from]
+		if !assert.Truef(t, known, "%s is on no floor: put it into floors() in cmd/auditrelay/house_test.go, "+
+			"on the lowest floor above all that it imports, and into ARCHITECTURE.md", from) {
+			continue
+		}
+		for _, path := range paths[1:] {
+			to, ours := strings.CutPrefix(path, module+"/")
+			if !ours || sideways[from+" -> "+to] != "" {
+				continue
+			}
+			assert.Greaterf(t, floor, floors[to], "%s (floor %d) imports %s (floor %d): arrows go down only; "+
+				"move the shared part down, or let the caller pass it in", from, floor, to, floors[to])
+		}
+	}
+}
+
+func TestWhatIsNotLinked(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, path string
+		refused    []string // prefixes
+	}{
+		{"the product has no simulator, no stand-in broker and no test help", "./cmd/auditrelay", []string{
+			module + "/internal/workspacesim", module + "/internal/readback", module + "/internal/readback", module + "/relay/relaytest",
+			"github.com/twmb/franz-go", "github.com/stretchr/testify", "net/http/httptest", "testing",
+		}},
+		{"the vocabulary knows neither NATS nor the configuration", "./relay", []string{
+			"github.com/nats-io", module + "/config", module + "/internal", module + "/sinks",
+		}},
+		{"the configuration knows no room", "./config", []string{
+			"github.com/nats-io", module + "/relay", module + "/internal", module + "/sinks",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for _, dep := range goList(t, "-deps", c.path) {
+				for _, refused := range c.refused {
+					assert.Falsef(t, dep == refused || strings.HasPrefix(dep, refused+"/"), "%s links %s", c.path, dep)
+				}
+			}
+		})
+	}
+}
+
+// goList runs `go list` over the module and returns its lines.
+func goList(t *testing.T, args ...string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...)
+	cmd.Dir = "../.."
+	cmd.Stderr = t.Output()
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/auditrelay/auditrelay/config"
+)
+
+func newJournal() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "journal",
+		Short: "Inspect, verify or repair the event log of a stopped relay",
+		Long: `Looks after the event log in a data directory, while no relay runs on it. A
+running relay says the same at /status and /metrics, and repairs at its start.`,
+		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay
+  auditrelay journal verify --config /etc/auditrelay/relay.yaml
+  auditrelay journal repair --config /etc/auditrelay/relay.yaml --dry-run`,
+		Args: cobra.NoArgs,
+		RunE: showHelp,
+	}
+	cmd.AddCommand(newJournalInspect(), newJournalVerify(), newJournalRepair())
+	return cmd
+}
+
+// journalFlags say which journal.
+type journalFlags struct {
+	file, dataDir, prefix string
+	asJSON                bool
+}
+
+func (f *journalFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.file, "config", "c", "", "the relay's configuration `FILE`")
+	cmd.Flags().StringVar(&f.dataDir, "data-dir", "", "the relay's data `DIR`, instead of --config")
+	cmd.Flags().StringVar(&f.prefix, "stream-prefix", "AUDITRELAY", "journal.stream_prefix, with --data-dir")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
+	cmd.MarkFlagsOneRequired("config", "data-dir")
+	cmd.MarkFlagsMutuallyExclusive("config", "data-dir")
+}
+
+// load returns the data directory and the journal's configuration.
+func (f *journalFlags) load() (string, config.Journal, error) {
+	if f.dataDir != "" {
+		cfg := &config.Config{DataDir: f.dataDir, Journal: config.Journal{StreamPrefix: f.prefix}}
+		cfg.SetDefaults()
+		return f.dataDir, cfg.Journal, nil
+	}
+	cfg, _, err := config.Load(f.file)
+	if err != nil {
+		return "", config.Journal{}, err
+	}
+	if cfg.Journal.URL != "" {
+		return "", config.Journal{}, errors.New("journal.url is set: the events are kept by an external cluster, so look after them there ('nats stream info', 'nats stream report')")
+	}
+	return cfg.DataDir, cfg.Journal, nil
+}
+
+// print writes v as JSON, or else what text makes of it.
+func (f *journalFlags) print(w io.Writer, v any, text func() string) error {
+	out := ""
+	if f.asJSON {
+		data, err := json.MarshalIndent(v, "", "  ")
+		if err != nil {
+			return fmt.Errorf("encode result: %w", err)
+		}
+		out = string(data) + "\n"
+	} else {
+		out = text()
+	}
+	if _, err := io.WriteString(w, out); err != nil {
+		return fmt.Errorf("print result: %w", err)
+	}
+	return nil
+}
+
+// progressTo shows how far a reading has come, where w is a terminal.
+func progressTo(w io.Writer) func(done, total int64) {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	var shown time.Time
+	return func(done, total int64) {
+		if now := time.Now(); done >= total || now.Sub(shown) > 200*time.Millisecond {
+			shown = now
+			_, _ = fmt.Fprintf(f, "\rread %d of %d MB\033[K", done>>20, total>>20)
+		}
+		if done >= total {
+			_, _ = fmt.Fprint(f, "\r\033[K")
+		}
+	}
+}
+
+// positions writes a run of positions.
+func positions(from, to uint64) string {
+	switch {
+	case from == 0 || to < from:
+		return "-"
+	case from == to:
+		return fmt.Sprint(from)
+	default:
+		return fmt.Sprintf("%d-%d", from, to)
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/journal"
+)
+
+func newJournalRepair() *cobra.Command {
+	var flags journalFlags
+	var yes, dryRun bool
+	cmd := &cobra.Command{
+		Use:   "repair",
+		Short: "Set a stopped relay's event log right, and keep all that is taken out",
+		Long: `Sets right what 'auditrelay journal verify' finds. Damaged bytes are taken out of
+the files after they were copied to the folder "salvage" in the data directory,
+lost and unreadable positions are named in the quarantine, positions of sinks that
+cannot be right are set back. Nothing is removed of which there is no copy. It
+can be ended and begun again at any moment. The relay must be stopped.
+
+Take a copy of the data directory before.
+
+Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 2 wrong usage.`,
+		Example: `  auditrelay journal repair --config relay.yaml --dry-run
+  cp -a /var/lib/auditrelay /var/lib/auditrelay.copy
+  auditrelay journal repair --config relay.yaml --yes`,
+		Args: cobra.NoArgs,
+		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+			dir, cfg, err := flags.load()
+			if err != nil {
+				return err
+			}
+			v, err := verifyJournal(cmd, dir, cfg.StreamPrefix)
+			if err != nil {
+				return err
+			}
+			if dryRun || v.Open() == 0 {
+				return flags.print(cmd.OutOrStdout(), v, func() string { return verificationText(v) + "nothing was changed\n" })
+			}
+			if !yes {
+				_, _ = io.WriteString(cmd.ErrOrStderr(), verificationText(v))
+			}
+			question := fmt.Sprintf("Take a copy of %s first, for instance: cp -a %s %s.copy\nRepair now?", dir, dir, dir)
+			if err := confirm(cmd, yes, question); err != nil {
+				return err
+			}
+			return repairJournal(cmd, dir, cfg, &flags)
+		}),
+	}
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be repaired")
+	return cmd
+}
+
+func repairJournal(cmd *cobra.Command, dir string, cfg config.Journal, flags *journalFlags) error {
+	log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
+	done, err := journal.Repair(cmd.Context(), dir, cfg, log)
+	if err != nil {
+		return err
+	}
+	return flags.print(cmd.OutOrStdout(), done, func() string {
+		var b strings.Builder
+		for _, m := range done.Mended {
+			fmt.Fprintf(&b, "mended      %s, position %s: %s", m.File, positions(m.From, m.To), m.Problem)
+			if m.Kept != "" {
+				fmt.Fprintf(&b, "; the bytes are in %s", m.Kept)
+			}
+			b.WriteString("\n")
+		}
+		for _, q := range done.SetAside {
+			fmt.Fprintf(&b, "set aside   %s, position %s: %s\n", q.Stream, positions(q.From, q.To), q.Reason)
+		}
+		fmt.Fprintf(&b, "repaired: %d pieces mended, %d runs of positions set aside, positions checked: %s\n",
+			len(done.Mended), len(done.SetAside), strings.Join(done.Positions, ", "))
+		return b.String()
+	})
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/workspacesim"
+	vocabulary "github.com/auditrelay/auditrelay/relay"
+)
+
+// A sender that pushes a third of everything again, as it does when an answer
+// is lost, causes no duplicate anywhere, across clean restarts too.
+func TestWhatIsPushedAgainArrivesOnce(t *testing.T) {
+	s := newSceneOf(t, 3000, workspacesim.Options{Projects: 1, RetryMax: 200 * time.Millisecond, RepushShare: 0.3})
+	relay := s.start(t)
+	recognised := 0.0
+	for range 3 {
+		s.waitAcknowledged(t, s.sim.Counts().Acknowledged+3000)
+		recognised += s.metric(t, "auditrelay_ingest_duplicate_events_total")
+		require.NoError(t, relay.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, relay.Wait(), "%s", s.output.String())
+		relay = s.start(t)
+	}
+	s.sim.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, s.sim.Wait(ctx))
+	require.Positive(t, s.sim.Counts().Repushed)
+	assert.Positive(t, recognised)
+	for _, d := range s.destinations {
+		var tally workspacesim.Tally
+		require.Eventually(t, func() bool {
+			tally = workspacesim.Tally{}
+			err := d.Read(ctx, func(id string, _ []byte) { tally.Add(id) })
+			return err == nil && tally.Missing(s.sim.Ledgers()) == 0
+		}, time.Minute, 100*time.Millisecond, "%s: events are missing", d.Name())
+		t.Logf("%s: unique %d, duplicates %d, of %d pushes %d came again; recognised %v events before restarts",
+			d.Name(), tally.Unique, tally.Duplicates, s.sim.Counts().Pushes, s.sim.Counts().Repushed, recognised)
+		assert.Zero(t, tally.Duplicates, d.Name())
+	}
+	require.NoError(t, relay.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, relay.Wait())
+}
+
+// Killed at any moment, the relay stores no event twice: what it had committed
+// and not acknowledged comes again, and the next process knows it. What the
+// sinks get twice are redeliveries.
+func TestWhatIsPushedAgainAfterAKillIsStoredOnce(t *testing.T) {
+	s := newSceneOf(t, 3000, workspacesim.Options{Projects: 1, RetryMax: 200 * time.Millisecond, RepushShare: 0.3})
+	relay := s.start(t)
+	for range 6 {
+		s.waitAcknowledged(t, s.sim.Counts().Acknowledged+rand.Uint64N(1500)+1)
+		require.NoError(t, relay.Process.Kill())
+		_ = relay.Wait() // it was killed
+		relay = s.start(t)
+	}
+	s.waitAcknowledged(t, s.sim.Counts().Acknowledged+1) // so that it listens to signals
+	s.sim.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, s.sim.Wait(ctx))
+	require.NoError(t, relay.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, relay.Wait(), "%s", s.output.String())
+
+	tally := s.journalled(t)
+	t.Logf("acknowledged %d, in the journal %d, twice %d; %d pushes came again", s.sim.Counts().Acknowledged, tally.Unique, tally.Duplicates, s.sim.Counts().Repushed)
+	assert.Zero(t, tally.Missing(s.sim.Ledgers()))
+	assert.Zero(t, tally.Duplicates)
+}
+
+// journalled counts what is in the journal of a relay that has ended.
+func (s *scene) journalled(t *testing.T) (tally workspacesim.Tally) {
+	t.Helper()
+	t.Setenv("SIM_SECRET", workspacesim.DemoSecret)
+	cfg, _, err := config.Load(s.config)
+	require.NoError(t, err)
+	log := slog.New(slog.DiscardHandler)
+	conn, err := journal.Connect(t.Context(), cfg.DataDir, cfg.Journal, log)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	j, err := journal.Open(t.Context(), conn, cfg.Journal, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})
+	require.NoError(t, err)
+	defer j.Close()
+	require.NoError(t, j.ReadBack(t.Context(), time.Time{}, func(events []vocabulary.Event) bool {
+		for i := range events {
+			tally.Add(events[i].ID)
+		}
+		return true
+	}))
+	return tally
+}
+
+// metric sums a metric of the running relay over its labels.
+func (s *scene) metric(t *testing.T, name string) (sum float64) {
+	t.Helper()
+	resp, err := http.Get("http://" + s.admin + "/metrics")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, resp.Body.Close()) }()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, name+"{") {
+			var v float64
+			_, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &v)
+			require.NoError(t, err)
+			sum += v
+		}
+	}
+	return sum
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/app"
+)
+
+func newRun() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "run --config FILE",
+		Short: "Run the relay",
+		Long: `Runs the relay in the foreground until SIGINT or SIGTERM, which end it cleanly
+within the configured shutdown_timeout; a second signal ends it at once. It logs
+on standard error.
+
+Exit codes: 0 ended cleanly, 1 failed, 2 wrong usage.`,
+		Example: "  auditrelay run --config /etc/auditrelay/relay.yaml",
+		Args:    cobra.NoArgs,
+		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+			cfg, warnings, err := config.Load(file)
+			if err != nil {
+				return err
+			}
+			log := newLogger(cmd.ErrOrStderr(), cfg.Log)
+			for _, w := range warnings {
+				log.Warn("the configuration has a weakness", "line", w.Line, "field", w.Field, "reason", w.Reason)
+			}
+			return app.Run(cmd.Context(), cfg, app.Options{Logger: log, Version: thisBuild().Version})
+		}),
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", "", "the configuration `FILE` (see 'auditrelay config init')")
+	_ = cmd.MarkFlagRequired("config") // fails only for a flag that is not there
+	return cmd
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// watch plays the scene until ctx ends, and shows it: redrawn in place in a
+// terminal, a line every two seconds elsewhere.
+func watch(ctx context.Context, s *stage, out *os.File) {
+	s.sim.Start(context.WithoutCancel(ctx))
+	var changing sync.WaitGroup
+	changing.Go(func() { s.changeSettings(ctx) })
+	defer changing.Wait()
+	v := &view{stage: s, out: out, start: time.Now()}
+	every := 2 * time.Second
+	if term.IsTerminal(int(out.Fd())) {
+		v.terminal, every = true, 500*time.Millisecond
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			v.show(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+type view struct {
+	stage    *stage
+	out      *os.File
+	terminal bool
+	start    time.Time
+	drawn    int // lines on the terminal that the next drawing replaces
+}
+
+func (v *view) show(ctx context.Context) {
+	counts := v.stage.sim.Counts()
+	var sinks []string
+	for _, d := range v.stage.destinations() {
+		n, err := d.Count(ctx)
+		if err != nil {
+			continue // ctx has ended, or the next look will tell
+		}
+		sinks = append(sinks, fmt.Sprintf("%s %d (behind %d)", d.Name(), n, max(0, int64(counts.Acknowledged)-n)))
+	}
+	elapsed := time.Since(v.start)
+	if !v.terminal {
+		fmt.Fprintf(v.out, "%4.0fs  generated %d  acknowledged %d  %s  changes %d\n", elapsed.Seconds(),
+			counts.Generated, counts.Acknowledged, strings.Join(sinks, "  "), len(v.stage.sim.Changes()))
+		return
+	}
+	lines := []string{
+		fmt.Sprintf("%.0f s   generated %d   acknowledged %d   (%.0f/s)", elapsed.Seconds(), counts.Generated, counts.Acknowledged,
+			float64(counts.Acknowledged)/elapsed.Seconds()),
+		"delivered   " + strings.Join(sinks, "   "),
+		"",
+		"latest changes of settings",
+	}
+	v.redraw(append(lines, v.changes()...))
+}
+
+// changes are the latest, as they came out of NATS.
+func (v *view) changes() (lines []string) {
+	for _, e := range v.stage.changes.newest() {
+		lines = append(lines, fmt.Sprintf("  %s %s %s", e.Time.Local().Format(time.TimeOnly), strings.TrimSuffix(e.Project+"/"+e.Environment, "/"), e.Subject))
+		for _, c := range e.Detail.Changes[:min(2, len(e.Detail.Changes))] {
+			lines = append(lines, "    "+clip(c.Path, 110), fmt.Sprintf("      before %s   after %s", clip(orNone(c.Old), 50), clip(orNone(c.New), 50)))
+		}
+	}
+	return lines
+}
+
+func orNone(raw json.RawMessage) string {
+	if len(raw) == 0 {
+		return "none"
+	}
+	return string(raw)
+}
+
+// clip keeps the first width bytes.
+func clip(s string, width int) string {
+	if len(s) > width {
+		return strings.ToValidUTF8(s[:width], "") + "…"
+	}
+	return s
+}
+
+// redraw replaces what was drawn last.
+func (v *view) redraw(lines []string) {
+	var b strings.Builder
+	if v.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", v.drawn)
+	}
+	for _, l := range lines {
+		b.WriteString("\x1b[2K" + l + "\n")
+	}
+	b.WriteString("\x1b[J")
+	v.drawn = len(lines)
+	fmt.Fprint(v.out, b.String())
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/auditrelay/auditrelay/internal/workspacesim"
+)
+
+// push pushes one event that is in no ledger, and gives the status and the
+// Retry-After of the answer; 0 stands for no answer.
+func (s *scene) push(ctx context.Context) (code int, retryAfter string) {
+	line := fmt.Sprintf(`{"streams":[{"stream":{"a":"b"},"values":[["%d","{\"event_id\":\"probe-%d\"}"]]}]}`, time.Now().UnixNano(), time.Now().UnixNano())
+	return s.pushBody(ctx, strings.NewReader(line), int64(len(line)))
+}
+
+func (s *scene) pushBody(ctx context.Context, body io.Reader, size int64) (code int, retryAfter string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.ingest+"/loki/api/v1/push", body)
+	if err != nil {
+		return 0, ""
+	}
+	req.ContentLength = size
+	req.SetBasicAuth(pushUser, pushPassword)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, ""
+	}
+	defer func() { _ = resp.Body.Close() }()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, resp.Header.Get("Retry-After")
+}
+
+// slowClients holds thousands of connections that hardly send anything.
+func slowClients(ctx context.Context, t *trial) error {
+	const clients, lasts, mostMemory = 10_000, 20 * time.Second, 768
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	if limit.Max < clients+1000 {
+		return &skip{fmt.Sprintf("the limit of open files is %d, %d are needed (ulimit -n)", limit.Max, clients+1000)}
+	}
+	s, err := t.running(ctx, setting{})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := s.steady(ctx); err != nil {
+		return err
+	}
+	slow, stop := context.WithTimeout(ctx, lasts+10*time.Second)
+	defer stop()
+	var open, made atomic.Int64
+	var all sync.WaitGroup
+	for range clients {
+		all.Go(func() { drip(slow, s.ingest, &open, &made) })
+	}
+	if err := s.until(ctx, 20*time.Second, "the slow clients are connected", func() bool { return open.Load() > clients*9/10 }); err != nil {
+		return err
+	}
+	during, err := s.rates(ctx, lasts)
+	if err != nil {
+		return err
+	}
+	memory := s.relay.peakMemory()
+	t.row.rounds = 1
+	t.remark("%d connections at the end, %d made in all; meanwhile %.0f events/s acknowledged to others; peak RSS %d MiB", open.Load(), made.Load(), during.acknowledged, memory)
+	stop()
+	all.Wait()
+	if during.acknowledged < t.rate/2 {
+		return fmt.Errorf("slow clients keep others out: %.0f of %.0f events/s", during.acknowledged, t.rate)
+	}
+	if memory > mostMemory {
+		return fmt.Errorf("the slow clients cost %d MiB, more than %d", memory, mostMemory)
+	}
+	return s.settle(ctx)
+}
+
+// drip sends a push a byte a second, and starts anew when it is cut off.
+func drip(ctx context.Context, address string, open, made *atomic.Int64) {
+	dialer := net.Dialer{Timeout: 10 * time.Second}
+	for ctx.Err() == nil {
+		c, err := dialer.DialContext(ctx, "tcp", address)
+		if err != nil {
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		open.Add(1)
+		made.Add(1)
+		_, err = fmt.Fprintf(c, "POST /loki/api/v1/push HTTP/1.1\r\nHost: x\r\nAuthorization: Basic dG9ydHVyZTp0b3J0dXJlLWhhcy1hLXBhc3N3b3Jk\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n")
+		for err == nil && ctx.Err() == nil {
+			_, err = c.Write([]byte{' '})
+			time.Sleep(time.Second)
+		}
+		_ = c.Close()
+		open.Add(-1)
+	}
+}
+
+// giants pushes bodies of the greatest size, all at once. A refusal by 429 or
+// 503 is no fault; what was acknowledged must arrive.
+func giants(ctx context.Context, t *trial) error {
+	const clients, mostMemory = 200, 1536
+	s, err := t.running(ctx, setting{rate: 100})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ledgers := make([]workspacesim.Ledger, clients)
+	codes := make([]int, clients)
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() {
+			body, size, ledger := giant(i)
+			codes[i], _ = s.pushBody(ctx, body, size)
+			if codes[i]/100 == 2 {
+				ledgers[i] = ledger
+			}
+		})
+	}
+	all.Wait()
+	tally := map[int]int{}
+	for i, code := range codes {
+		tally[code]++
+		if ledgers[i].Prefix != "" {
+			s.ledgers = append(s.ledgers, ledgers[i])
+		}
+	}
+	memory := s.relay.peakMemory()
+	t.row.rounds = 1
+	t.remark("answers by status (0: cut off): %v; peak RSS %d MiB", tally, memory)
+	if tally[http.StatusNoContent] == 0 {
+		return fmt.Errorf("none of the pushes was taken: %v", tally)
+	}
+	if memory > mostMemory {
+		return fmt.Errorf("the pushes cost %d MiB, more than %d", memory, mostMemory)
+	}
+	return s.settle(ctx)
+}
+
+// giant is a push of just under 10 MiB, generated as it is read.
+func giant(client int) (body io.Reader, size int64, ledger workspacesim.Ledger) {
+	const events, line = 40, 255 << 10
+	prefix := fmt.Sprintf("event-log-giant%d-", client)
+	filler := strings.Repeat("x", line)
+	var parts []io.Reader
+	add := func(text string) {
+		parts = append(parts, strings.NewReader(text))
+		size += int64(len(text))
+	}
+	for n := range uint64(events) {
+		head := `"],`
+		if n == 0 {
+			head = `{"streams":[{"stream":{"a":"b"},"values":[`
+		}
+		add(fmt.Sprintf(`%s["%d","{\"event_id\":\"%s\",\"x\":\"`, head, time.Now().UnixNano(), workspacesim.EventID(prefix, n)))
+		add(filler)
+		add(`\"}`)
+	}
+	add(`"]]}]}`)
+	ledger = workspacesim.Ledger{Prefix: prefix, Acknowledged: []workspacesim.Range{{From: 0, To: events}}}
+	ledger.Counts.Acknowledged = events
+	return io.MultiReader(parts...), size, ledger
+}
+
+// clockJumps cannot be played: a Go program reads the clock without a system
+// call, and libfaketime needs a dynamic one.
+func clockJumps(context.Context, *trial) error {
+	return &skip{"the clock of one process cannot be moved here: Go reads it from the vDSO. Waits and timeouts go by the " +
+		"monotonic clock; what goes by the wall clock is tested in the rooms, with clocks of their own"}
+}

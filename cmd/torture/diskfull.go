@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// diskFull fills the disk under the relay's data: while events are taken, while
+// a backlog is delivered, and before a start.
+func diskFull(ctx context.Context, t *trial) error {
+	small, err := mountDisk(filepath.Join(t.dir, "disk"))
+	if err != nil {
+		return &skip{"a small file system cannot be mounted (it takes root): " + err.Error()}
+	}
+	defer small.unmount()
+	s, err := t.running(ctx, setting{dataDir: filepath.Join(small.path, "data")})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := s.steady(ctx); err != nil {
+		return err
+	}
+	for _, phase := range []func(context.Context, *scene, *disk) error{fullInIngest, fullInDelivery, fullAtStart} {
+		if err := phase(ctx, s, small); err != nil {
+			return err
+		}
+		t.row.rounds++
+	}
+	return s.settle(ctx)
+}
+
+// fullInIngest fills the disk under load. The load writes what is left of it.
+func fullInIngest(ctx context.Context, s *scene, d *disk) error {
+	if err := s.fillAndWatch(ctx, d); err != nil {
+		return fmt.Errorf("full during ingest: %w", err)
+	}
+	took, err := s.makeRoom(ctx, d)
+	if err != nil {
+		return fmt.Errorf("full during ingest: %w", err)
+	}
+	s.t.remark("ingest: took pushes %s after space was back", took)
+	return nil
+}
+
+// fillAndWatch fills the disk, and holds the relay to what it shall do then.
+func (s *scene) fillAndWatch(ctx context.Context, d *disk) error {
+	if err := d.fill(); err != nil {
+		return err
+	}
+	if err := s.until(ctx, recovery, "pushes are refused", func() bool {
+		code, _ := s.push(ctx)
+		return code == http.StatusServiceUnavailable
+	}); err != nil {
+		return err
+	}
+	start := time.Now()
+	if code, retry := s.push(ctx); code != http.StatusServiceUnavailable || retry == "" {
+		return fmt.Errorf("a push on the full disk was answered with %d, Retry-After %q", code, retry)
+	}
+	if took := time.Since(start); took > 3*time.Second {
+		return fmt.Errorf("a push on the full disk was answered after %s", took)
+	}
+	if code, text := s.ask(ctx, "/readyz"); code != http.StatusServiceUnavailable {
+		return fmt.Errorf("/readyz answers %d on the full disk: %s", code, text)
+	}
+	before := s.sim.Counts().Acknowledged
+	if err := s.hold(ctx, 2*time.Second); err != nil {
+		return err
+	}
+	if n := s.sim.Counts().Acknowledged - before; n > 0 {
+		return fmt.Errorf("%d events were acknowledged on the full disk", n)
+	}
+	return nil
+}
+
+// makeRoom removes the ballast, and waits until events are acknowledged again.
+func (s *scene) makeRoom(ctx context.Context, d *disk) (time.Duration, error) {
+	before := s.sim.Counts().Acknowledged
+	start := time.Now()
+	if err := d.free(); err != nil {
+		return 0, err
+	}
+	err := s.waitAcknowledged(ctx, before+1)
+	return time.Since(start).Round(10 * time.Millisecond), err
+}
+
+// fullInDelivery lets Kafka's backlog grow, fills the disk, and brings Kafka
+// back: it must get all that was acknowledged while the disk is still full.
+func fullInDelivery(ctx context.Context, s *scene, d *disk) error {
+	s.kafkaProxy.set(fault{refuse: true})
+	if err := s.waitAcknowledged(ctx, s.sim.Counts().Acknowledged+uint64(2*s.t.rate)); err != nil {
+		return err
+	}
+	if err := s.fillAndWatch(ctx, d); err != nil {
+		return fmt.Errorf("full during delivery: %w", err)
+	}
+	s.kafkaProxy.set(fault{})
+	want := int64(s.sim.Counts().Acknowledged)
+	if err := s.until(ctx, 60*time.Second, "Kafka gets the backlog while the disk is full", func() bool {
+		n, err := s.kafka.Count(ctx)
+		return err == nil && n >= want
+	}); err != nil {
+		return err
+	}
+	took, err := s.makeRoom(ctx, d)
+	if err != nil {
+		return fmt.Errorf("full during delivery: %w", err)
+	}
+	s.t.remark("delivery: went on while full, pushes after %s", took)
+	return nil
+}
+
+// fullAtStart kills the relay on the full disk and starts it there.
+func fullAtStart(ctx context.Context, s *scene, d *disk) error {
+	if err := s.fillAndWatch(ctx, d); err != nil {
+		return fmt.Errorf("full before the start: %w", err)
+	}
+	s.relay.kill()
+	if err := s.start(); err != nil {
+		return err
+	}
+	if err := s.until(ctx, recovery, "pushes are refused at the start", func() bool {
+		code, _ := s.push(ctx)
+		return code == http.StatusServiceUnavailable
+	}); err != nil {
+		return fmt.Errorf("full at the start: %w", err)
+	}
+	if err := s.hold(ctx, 2*time.Second); err != nil {
+		return fmt.Errorf("full at the start: %w", err)
+	}
+	took, err := s.makeRoom(ctx, d)
+	if err != nil {
+		return fmt.Errorf("full at the start: %w", err)
+	}
+	s.t.remark("start: pushes after %s", took)
+	return nil
+}
+
+// disk is a small file system.
+type disk struct{ path, ballast string }
+
+const diskBytes = 192 << 20
+
+func mountDisk(path string) (*disk, error) {
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return nil, err
+	}
+	if err := unix.Mount("torture", path, "tmpfs", 0, fmt.Sprintf("size=%d", diskBytes)); err != nil {
+		return nil, errors.Join(err, os.Remove(path))
+	}
+	return &disk{path: path, ballast: filepath.Join(path, "ballast")}, nil
+}
+
+func (d *disk) unmount() {
+	_ = unix.Unmount(d.path, unix.MNT_DETACH) // goes when the last file is closed
+}
+
+// fill writes until there is no space left.
+func (d *disk) fill() error {
+	f, err := os.Create(d.ballast)
+	if err != nil {
+		return err
+	}
+	for piece := make([]byte, 1<<20); err == nil; {
+		_, err = f.Write(piece)
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		return errors.Join(fmt.Errorf("fill the disk: %w", err), f.Close())
+	}
+	return f.Close()
+}
+
+func (d *disk) free() error { return os.Remove(d.ballast) }

@@ -1,0 +1,144 @@
+// Command torture drives the real relay, as processes, under load and faults:
+// kills, outages of sinks, full and failing disks, hostile clients. It counts by
+// event id what the relay acknowledged against what can be read back at the
+// sinks, and prints what it found in a table.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// flags are the command's.
+type flags struct {
+	binary string
+	only   []string
+	rounds int
+	seed   uint64
+	total  time.Duration
+	long   bool
+	rate   float64
+	keep   bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	if err := newCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "torture:", err)
+		if errors.Is(err, errFound) {
+			os.Exit(1)
+		}
+		os.Exit(2)
+	}
+}
+
+func newCommand() *cobra.Command {
+	f := flags{seed: uint64(time.Now().UnixNano())}
+	var names []string
+	for _, s := range scenarios() {
+		names = append(names, s.name)
+	}
+	cmd := &cobra.Command{
+		Use:   "torture",
+		Short: "Kill, starve and cut off the relay, and count what is lost",
+		Long: `Runs the relay's binary as processes under load and faults, reads the sinks back,
+and counts by event id what was acknowledged and did not arrive. What cannot be
+done on this machine is skipped, and said so.
+
+Scenarios: ` + strings.Join(names, ", ") + `.
+
+Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage.`,
+		Example: `  torture
+  torture --only kill9 --rounds 20 --seed 42
+  torture --only outage --long`,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f, os.Stdout) },
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&f.binary, "binary", "bin/auditrelay", "the relay's `file`")
+	fs.StringSliceVar(&f.only, "only", nil, "run only the scenarios with these `names`")
+	fs.IntVar(&f.rounds, "rounds", 100, "how `often` the relay is killed; other scenarios have a share of it")
+	fs.Uint64Var(&f.seed, "seed", f.seed, "what the moments of the faults follow from (default: the time)")
+	fs.DurationVar(&f.total, "for", 9*time.Minute+30*time.Second, "start no scenario after this `time`, and end those that run")
+	fs.BoolVar(&f.long, "long", false, "outages of five minutes instead of half a minute")
+	fs.Float64Var(&f.rate, "rate", 4000, "`events` a second, all environments together")
+	fs.BoolVar(&f.keep, "keep", false, "keep the folder with the relay's logs")
+	return cmd
+}
+
+// errFound says that something was lost, or did not behave.
+var errFound = errors.New("something was lost or did not behave, see the table")
+
+func run(ctx context.Context, f flags, out *os.File) error {
+	binary, err := filepath.Abs(f.binary)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(binary); err != nil {
+		return fmt.Errorf("find the relay: %w; build it with 'make build', or name it with --binary", err)
+	}
+	f.binary = binary
+	chosen, err := choose(f.only)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "auditrelay-torture-")
+	if err != nil {
+		return err
+	}
+	if f.keep {
+		fmt.Fprintln(out, "The relay's logs are in", dir)
+	} else {
+		defer func() { _ = os.RemoveAll(dir) }()
+	}
+	fmt.Fprintf(out, "seed %d: 'torture --seed %d' draws the same moments again\n", f.seed, f.seed)
+	timed, cancel := context.WithTimeout(ctx, f.total)
+	defer cancel()
+	var rows []row
+	for _, s := range chosen {
+		rows = append(rows, play(timed, f, dir, s, out))
+	}
+	fmt.Fprint(out, table(rows))
+	if found(rows) {
+		return errFound
+	}
+	return ctx.Err()
+}
+
+// play runs one scenario.
+func play(ctx context.Context, f flags, dir string, s scenario, out *os.File) row {
+	if ctx.Err() != nil {
+		return row{name: s.name, skipped: "no time left: see --for"}
+	}
+	fmt.Fprintf(out, "%s: %s …\n", s.name, s.about)
+	start := time.Now()
+	t := &trial{flags: f, dir: filepath.Join(dir, s.name), out: out, row: row{name: s.name}}
+	err := os.Mkdir(t.dir, 0o700)
+	if err == nil {
+		err = s.run(ctx, t)
+	}
+	var skipped *skip
+	switch {
+	case errors.As(err, &skipped):
+		t.row.skipped = skipped.reason
+		fmt.Fprintf(out, "SKIPPED %s: %s\n", s.name, skipped.reason)
+	case err != nil && ctx.Err() != nil:
+		t.row.skipped = "cut off: no time left, see --for"
+	case err != nil:
+		t.row.wrong = append(t.row.wrong, err.Error())
+		fmt.Fprintf(out, "WRONG %s: %v\n", s.name, err)
+	}
+	t.row.took = time.Since(start)
+	return t.row
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/readback"
+	"github.com/auditrelay/auditrelay/internal/workspacesim"
+)
+
+// scene is what stands around a relay process, and lives through its crashes:
+// the simulated workspace, and three destinations, two of them behind proxies.
+type scene struct {
+	t            *trial
+	sim          *workspacesim.Simulator
+	kafkaProxy   *proxy
+	natsProxy    *proxy
+	kafka        *readback.Kafka
+	nats         *readback.NATS
+	file         *readback.File
+	ingest       string // HOST:PORT of the relay's push listener
+	admin        string // HOST:PORT of the relay's private listener
+	environments []workspacesim.Environment
+	dataDir      string
+	config       string // the file
+	relay        *process
+	ledgers      []workspacesim.Ledger // of clients beside the simulator
+	closers      []func()
+}
+
+// setting is what a scenario sets differently.
+type setting struct {
+	dataDir     string        // default: under the trial's folder
+	rate        float64       // default: --rate
+	sinkTimeout time.Duration // default 5s
+	more        string        // YAML to append at the top level
+}
+
+// newScene sets everything up but the relay.
+func (t *trial) newScene(ctx context.Context, o setting) (s *scene, err error) {
+	s = &scene{t: t, dataDir: o.dataDir, config: filepath.Join(t.dir, "relay.yaml")}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if s.dataDir == "" {
+		s.dataDir = filepath.Join(t.dir, "data")
+	}
+	if o.rate == 0 {
+		o.rate = t.rate
+	}
+	if o.sinkTimeout == 0 {
+		o.sinkTimeout = 5 * time.Second
+	}
+	if err := s.startDestinations(); err != nil {
+		return nil, err
+	}
+	api, err := s.startWorkspace(ctx, o.rate)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.writeConfig(api, o)
+}
+
+func (s *scene) startDestinations() (err error) {
+	for _, p := range []**proxy{&s.kafkaProxy, &s.natsProxy} {
+		if *p, err = newProxy(); err != nil {
+			return err
+		}
+		s.closers = append(s.closers, (*p).close)
+	}
+	if s.kafka, err = readback.StandInForKafka("events", s.kafkaProxy.listen); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.kafka.Close)
+	if s.nats, err = readback.StartNATS(filepath.Join(s.t.dir, "nats"), "EVENTS"); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.nats.Close)
+	u, err := url.Parse(s.nats.URL)
+	if err != nil {
+		return err
+	}
+	s.natsProxy.aim(u.Host)
+	s.file = &readback.File{Path: filepath.Join(s.t.dir, "events.jsonl")}
+	return nil
+}
+
+func (s *scene) startWorkspace(ctx context.Context, rate float64) (api string, err error) {
+	s.sim, err = workspacesim.New(workspacesim.Options{
+		Seed: s.t.seed, Projects: 1, RetryMax: 200 * time.Millisecond, PushEvents: 100, QueueEvents: 5_000_000,
+	})
+	if err != nil {
+		return "", err
+	}
+	s.environments = s.sim.Environments()
+	if err := s.sim.SetRate("", "", rate/float64(len(s.environments))); err != nil {
+		return "", err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	server := &http.Server{Handler: s.sim.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = server.Serve(listener) }() // ends at Close
+	s.sim.Start(context.WithoutCancel(ctx))
+	s.closers = append(s.closers, func() { s.sim.Stop(); _ = server.Close() })
+	return "http://" + listener.Addr().String(), nil
+}
+
+// pushUser and pushPassword are a credential of the config's own, for clients
+// beside the simulator.
+const pushUser, pushPassword = "torture", "torture-has-a-password"
+
+func (s *scene) writeConfig(api string, o setting) (err error) {
+	for _, address := range []*string{&s.ingest, &s.admin} {
+		if *address, err = freeAddress(); err != nil {
+			return err
+		}
+	}
+	text := fmt.Sprintf(`data_dir: %s
+workspace: {base_url: "%s", key_id: %s, secret: "${SIM_SECRET}", requests_per_second: 1000}
+ingest: {listen: "%s"}
+admin: {listen: "%s"}
+settings: {interval: 1s}
+streaming: {interval: 1s}
+sinks:
+  - {name: kafka, timeout: %s, kafka: {brokers: ["%s"], topic: events, create_topic: true}}
+  - {name: nats, timeout: %s, nats: {url: "nats://%s", create_stream: EVENTS}}
+  - {name: file, file: {path: %s, rotate_bytes: -1}}
+%s
+environments:
+`, s.dataDir, api, workspacesim.DemoKeyID, s.ingest, s.admin, o.sinkTimeout, s.kafkaProxy.address(), o.sinkTimeout, s.natsProxy.address(), s.file.Path, o.more)
+	for i, e := range s.environments {
+		own := ""
+		if i == 0 {
+			own = fmt.Sprintf(", credentials: [{username: %s, password: %s}]", pushUser, pushPassword)
+		}
+		text += fmt.Sprintf("  - {project: %s, environment: %s, stream: {relay: {hostname: %q}}%s}\n", e.Project, e.Environment, s.ingest, own)
+	}
+	return os.WriteFile(s.config, []byte(text), 0o600)
+}
+
+func freeAddress() (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+func (s *scene) destinations() []readback.Destination {
+	return []readback.Destination{s.kafka, s.nats, s.file}
+}
+
+// close ends what still runs, the newest first.
+func (s *scene) close() {
+	if s.relay != nil {
+		s.relay.kill()
+	}
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		s.closers[i]()
+	}
+}
+
+// recovery is how soon a relay must take pushes, after a start and once what
+// kept it from doing so is over.
+const recovery = 30 * time.Second
+
+// waitAcknowledged waits until so many events were acknowledged in all.
+func (s *scene) waitAcknowledged(ctx context.Context, n uint64) error {
+	return s.until(ctx, recovery, fmt.Sprintf("the relay acknowledges %d events", n), func() bool {
+		return s.sim.Counts().Acknowledged >= n
+	})
+}
+
+// until waits for a condition, as long as the relay lives.
+func (s *scene) until(ctx context.Context, within time.Duration, what string, met func() bool) error {
+	deadline := time.Now().Add(within)
+	for !met() {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case s.relay != nil && s.relay.ended():
+			return fmt.Errorf("wait until %s: the relay has ended: %s", what, s.relay.tail())
+		case time.Now().After(deadline):
+			return fmt.Errorf("wait until %s: not within %s; the relay said: %s", what, within, s.relay.tail())
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return nil
+}
+
+// settle lets the simulator push what is left, waits until it stands at every
+// destination, counts, and stops the relay, which must end cleanly.
+func (s *scene) settle(ctx context.Context) error {
+	s.sim.Pause()
+	waiting, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	if err := s.sim.Wait(waiting); err != nil {
+		return fmt.Errorf("%w; the relay said: %s", err, s.relay.tail())
+	}
+	ledgers := append(s.sim.Ledgers(), s.ledgers...)
+	for _, l := range ledgers {
+		s.t.row.acknowledged += l.Counts.Acknowledged
+	}
+	fewest := int64(-1)
+	for _, d := range s.destinations() {
+		tally, err := arrived(waiting, d, ledgers)
+		if err != nil {
+			return fmt.Errorf("read %s back: %w", d.Name(), err)
+		}
+		if lost := tally.Missing(ledgers); lost > 0 {
+			s.t.row.lost += lost
+			s.t.remark("%d lost at %s", lost, d.Name())
+		}
+		s.t.row.duplicates += tally.Duplicates
+		if fewest < 0 || tally.Unique < fewest {
+			fewest = tally.Unique
+		}
+	}
+	s.t.row.delivered += fewest
+	return s.relay.stop(30 * time.Second)
+}
+
+// patience is how long a destination may take after the last push.
+const patience = 90 * time.Second
+
+// arrived reads a destination until nothing that was acknowledged is missing,
+// or patience is over: then the tally says what is.
+func arrived(ctx context.Context, d readback.Destination, ledgers []workspacesim.Ledger) (tally workspacesim.Tally, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		last := tally
+		tally = workspacesim.Tally{}
+		err := d.Read(ctx, func(id string, _ []byte) { tally.Add(id) })
+		if ctx.Err() != nil {
+			return last, nil
+		}
+		if err == nil && tally.Missing(ledgers) == 0 {
+			return tally, nil
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !strings.Contains(err.Error(), "unknown topic") {
+			return tally, err
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+}
