@@ -1,0 +1,24 @@
+# syntax=docker/dockerfile:1
+# Build:  docker build --build-arg VERSION=$(git describe --tags --always) -t auditrelay .
+# Run:    docker run -v auditrelay:/var/lib/auditrelay -v ./auditrelay.yaml:/etc/auditrelay/config.yaml:ro auditrelay
+FROM golang:1.26 AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN --mount=type=cache,target=/go/pkg/mod go mod download
+COPY . .
+ARG VERSION=dev
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /out/auditrelay ./cmd/auditrelay \
+ && mkdir -p /out/data
+
+# Static, without a shell, as an unprivileged user.
+FROM gcr.io/distroless/static-debian12:nonroot
+COPY --from=build /out/auditrelay /usr/local/bin/auditrelay
+COPY --from=build --chown=nonroot:nonroot /out/data /var/lib/auditrelay
+USER nonroot:nonroot
+VOLUME /var/lib/auditrelay
+EXPOSE 3100 9100
+HEALTHCHECK --interval=15s --timeout=5s --start-period=60s \
+    CMD ["/usr/local/bin/auditrelay", "healthcheck", "--url", "http://127.0.0.1:9100/healthz"]
+ENTRYPOINT ["/usr/local/bin/auditrelay"]
+CMD ["run", "--config", "/etc/auditrelay/config.yaml"]

@@ -1,0 +1,68 @@
+# `make help` lists what there is.
+GO            ?= go
+GOLANGCI      := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOVULNCHECK   := golang.org/x/vuln/cmd/govulncheck@v1.8.0
+FUZZTIME      ?= 20s
+TOOLS         := $(CURDIR)/bin/tools
+VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS       := -s -w -X main.version=$(VERSION)
+
+.PHONY: help build demo test torture lint vuln fmt fuzz bench benchmarks cover clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+build: ## build the binaries into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+demo: ## run simulator, relay and sinks on loopback, with a live view (Ctrl-C ends it)
+	$(GO) run ./cmd/demo $(DEMO)
+
+test: ## run all tests with the race detector
+	$(GO) test -race -timeout 15m ./...
+
+torture: build ## kill, starve and cut off the real binary, and count what is lost
+	bin/torture $(TORTURE)
+
+lint: $(TOOLS)/golangci-lint ## vet, staticcheck, the floors of the house, formatting, known vulnerabilities
+	$(TOOLS)/golangci-lint run ./...
+	@$(MAKE) --no-print-directory vuln
+
+# The vulnerability database is on the network. Where it cannot be reached,
+# that is said aloud and is no failure of this code.
+vuln: $(TOOLS)/govulncheck ## look for known vulnerabilities in what is linked
+	@out=$$($(TOOLS)/govulncheck ./... 2>&1); code=$$?; \
+	if [ $$code -ne 0 ] && echo "$$out" | grep -q -e 'vuln.go.dev' -e 'fetching vulnerabilities'; then \
+	  echo "SKIPPED govulncheck: the vulnerability database cannot be reached from here"; \
+	else echo "$$out" | tail -n 20; exit $$code; fi
+
+fmt: $(TOOLS)/golangci-lint ## format the code
+	$(TOOLS)/golangci-lint fmt ./...
+
+fuzz: ## run each fuzz target for FUZZTIME (20s)
+	@for pkg in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+	    echo "$$pkg $$target"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	  done; \
+	done
+
+bench: build ## measure the real binary over HTTP: throughput, latency, cost
+	bin/bench $(BENCH)
+
+benchmarks: ## run the Go benchmarks of the data path
+	$(GO) test -run '^$$' -bench . -benchmem ./internal/wire/... ./internal/ingest ./internal/journal ./sinks/...
+
+cover: ## print the test coverage by package, and write cover.html
+	$(GO) test -timeout 15m -coverprofile=cover.out ./...
+	$(GO) tool cover -html=cover.out -o cover.html
+	$(GO) tool cover -func=cover.out | tail -n 1
+
+clean: ## remove what was built
+	rm -rf bin cover.out cover.html
+
+$(TOOLS)/golangci-lint:
+	GOBIN=$(TOOLS) $(GO) install $(GOLANGCI)
+
+$(TOOLS)/govulncheck:
+	GOBIN=$(TOOLS) $(GO) install $(GOVULNCHECK)
