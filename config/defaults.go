@@ -65,7 +65,9 @@ func (s *Sink) setDefaults() {
 	setDefault(&s.BatchEvents, 5000)
 	setDefault(&s.BatchBytes, 4<<20)
 	setDefault(&s.Timeout, 30*time.Second)
+	setDefault(&s.Parallel, 1)
 	if k := s.Kafka; k != nil {
+		setDefault(&k.Mode, "binary")
 		setDefault(&k.Topic, "auditrelay.events")
 		setDefault(&k.Key, "environment")
 		setDefault(&k.Partitioner, "murmur2")
@@ -76,6 +78,15 @@ func (s *Sink) setDefaults() {
 	if n := s.NATS; n != nil {
 		setDefault(&n.Subject, "auditrelay.{project}.{environment}.{type}")
 		setDefault(&n.Mode, "jetstream")
+	}
+	if s.Loki != nil {
+		s.Loki.setDefaults()
+	}
+	if s.Datadog != nil {
+		s.Datadog.setDefaults()
+	}
+	if s.Webhook != nil {
+		s.Webhook.setDefaults()
 	}
 	if f := s.File; f != nil {
 		setDefault(&f.RotateBytes, 128<<20)

@@ -22,6 +22,13 @@ func (k *checker) sinks(sinks []Sink) {
 		between(k, at+".batch_events", s.BatchEvents, 1, 1_000_000)
 		between(k, at+".batch_bytes", s.BatchBytes, 1<<10, 1<<30)
 		k.positive(at+".timeout", s.Timeout)
+		between(k, at+".parallel", s.Parallel, 1, 64)
+		if s.Match != nil {
+			k.match(at+".match", s.Match)
+		}
+		if s.Redact != nil {
+			k.redact(at+".redact", s.Redact)
+		}
 		k.destination(at, s)
 		if s.File == nil || s.File.Path == "" {
 			continue
@@ -44,12 +51,24 @@ func (k *checker) destination(at string, s Sink) {
 		count++
 		k.nats(at+".nats", s.NATS)
 	}
+	if s.Loki != nil {
+		count++
+		k.loki(at+".loki", s.Loki)
+	}
+	if s.Datadog != nil {
+		count++
+		k.datadog(at+".datadog", s.Datadog)
+	}
+	if s.Webhook != nil {
+		count++
+		k.webhook(at+".webhook", s.Webhook)
+	}
 	if s.File != nil {
 		count++
 		k.file(at+".file", s.File)
 	}
 	if count != 1 {
-		k.fail(at, nil, "must have exactly one destination: kafka, nats or file; make a sink of each")
+		k.fail(at, nil, "must have exactly one destination: kafka, nats, loki, datadog, webhook or file; make a sink of each")
 	}
 }
 

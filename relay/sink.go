@@ -24,6 +24,17 @@ type Sink interface {
 	Close() error
 }
 
+// Checker is what a Sink also is where it can tell beforehand whether a
+// delivery could work.
+type Checker interface {
+	// Check resolves, connects and authenticates as a delivery would, asks for
+	// the destination's limits, and writes nothing. It calls report with each
+	// finding as it is made: what was looked at, and what was found, neither
+	// with a secret. It returns the first error that a delivery would meet as
+	// well, saying what to do about it.
+	Check(ctx context.Context, report func(what, found string)) error
+}
+
 // Source yields events in order to one Pump, which uses it from one goroutine.
 type Source interface {
 	// Next waits for events and returns a batch of at least one, in order
