@@ -2,6 +2,7 @@ package jsonscan
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -180,6 +181,32 @@ func TestErrorsShowNoContent(t *testing.T) {
 	require.Error(t, err)
 	assert.NotContains(t, err.Error(), "hunter2")
 	assert.Contains(t, err.Error(), "byte 22")
+}
+
+// TestUnescapeKeepsToItsString reads strings of all lengths, with what is behind
+// them in the buffer: text is moved many bytes at a time.
+func TestUnescapeKeepsToItsString(t *testing.T) {
+	t.Parallel()
+	pieces := []string{`\"`, `\\`, `\n`, `\u00e9`, `\ud83d\ude00`, "é", "a", "two", "and twenty-three letters", strings.Repeat("x", 70)}
+	const behind = `,"\"behind\\\" and more of it, so that the string does not end with the buffer: 0123456789 0123456789 0123456789"`
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 5000 {
+		text := `"`
+		for range random.IntN(40) {
+			text += pieces[random.IntN(len(pieces))]
+		}
+		text += `"`
+		var want string
+		require.NoError(t, json.Unmarshal([]byte(text), &want))
+		buf := []byte(text + behind[:random.IntN(len(behind)+1)])
+		left := string(buf[len(text):])
+		var s Scanner
+		s.Reset(buf)
+		got, err := s.Unescape()
+		require.NoError(t, err, text)
+		require.Equal(t, want, string(got), text)
+		require.Equal(t, left, string(buf[len(text):]), text)
+	}
 }
 
 const escapedLine = `"{\"event_id\":\"evt-abcdef-0000000001\",\"ts\":\"2025-06-01T00:00:00.000Z\",\"tenant\":\"t-001\",\"realm\":\"prod-eu-1\",\"actor\":{\"user_id\":\"u-000001\",\"username\":\"user000001@example.test\"},\"src\":{\"ip\":\"10.1.2.3\",\"port\":1024}}"`

@@ -38,29 +38,16 @@ func (s *Scanner) Unescape() ([]byte, error) {
 // unescapeFrom does it for the string whose text begins at start.
 func (s *Scanner) unescapeFrom(start int) ([]byte, error) {
 	buf, r, w := s.buf, start, start // read and write offsets, w ≤ r
-	var seen uint64                  // all plain bytes or'ed, for those that are not ASCII
+	var seen uint64                  // the plain bytes or'ed, for those that are not ASCII
 	var bad error
 	for {
-		if r+8 <= len(buf) {
-			word := binary.LittleEndian.Uint64(buf[r:])
-			k := bits.TrailingZeros64(special(word)) >> 3 // 8 for no mark
-			if k < 8 {
-				word &= 1<<(8*k) - 1
-			}
-			seen |= word
-			moveWord(buf, w, r, k, word)
-			w, r = w+k, r+k
-			if k == 8 {
-				continue
-			}
-		} else if r >= len(buf) {
+		r, w, seen = moveBlocks(buf, r, w, seen)
+		r, w, seen = moveWords(buf, r, w, seen)
+		if r >= len(buf) {
 			s.pos = r
 			return nil, s.unexpected("the end of the string")
 		}
 		switch c := buf[r]; {
-		case c == '\\' && r+1 < len(buf) && escapes[buf[r+1]] != 0:
-			buf[w] = escapes[buf[r+1]]
-			w, r = w+1, r+2
 		case c == '\\':
 			var err error
 			if w, r, err = s.unescapeRune(w, r); IsContent(err) {
@@ -74,7 +61,7 @@ func (s *Scanner) unescapeFrom(start int) ([]byte, error) {
 		case c < ' ':
 			s.pos = r
 			return nil, s.unexpected("a character that needs no escape")
-		default: // among the last seven bytes
+		default: // among the last nine bytes
 			seen |= uint64(c)
 			buf[w] = c
 			w, r = w+1, r+1
@@ -82,20 +69,99 @@ func (s *Scanner) unescapeFrom(start int) ([]byte, error) {
 	}
 }
 
-// moveWord writes the first k bytes of word, which were read at r, to w. A
-// whole word may be written only where that does not touch what is still to be
-// read: everything from r+k on.
-func moveWord(buf []byte, w, r, k int, word uint64) {
-	switch {
-	case w == r:
-	case k == 8 || r-w >= 8:
-		binary.LittleEndian.PutUint64(buf[w:], word)
-	default:
-		for i := range k {
-			buf[w+i] = byte(word)
-			word >>= 8
+// moveBlocks moves plain characters, and one-letter escapes as what they stand
+// for, from r to w. It stops before anything else, and where less than a block
+// and an escape is left.
+//
+// Much of the time that a push takes is spent here: a log line is full of escaped
+// quotes, a few bytes apart. To find them one by one would wait for each before
+// the search for the next can begin; so all of a block are found first, which
+// waits for nothing.
+func moveBlocks(buf []byte, r, w int, seen uint64) (int, int, uint64) {
+	for r+blockSize+maxRun <= len(buf) { // so that a run may be read beyond the block's end
+		end := r + blockSize
+		marks, all := blockMarks((*[blockSize]byte)(buf[r:end]))
+		seen |= all // also what is behind the string: at worst, text is looked at once more
+		for base := r; marks != 0; {
+			at := base + bits.TrailingZeros64(marks)
+			moveRun(buf, w, r, at-r)
+			w, r = w+at-r, at
+			c := escapes[buf[r+1]]
+			if buf[r] != '\\' || c == 0 {
+				return r, w, seen
+			}
+			buf[w] = c
+			w, r = w+1, r+2
+			marks &= marks - 1
+			marks &^= 1 << (r - 1 - base) // the escaped character; may stand in the next block
+		}
+		if r < end {
+			moveRun(buf, w, r, end-r)
+			w, r = w+end-r, end
 		}
 	}
+	return r, w, seen
+}
+
+// blockSize is as many bytes as a word has bits.
+const blockSize = 64
+
+// maxRun is how long a run may be that is moved as two words.
+const maxRun = 16
+
+// blockMarks has a bit for each byte of b that is a quote, a backslash or a
+// control character, the first in the lowest bit; all is the block's words or'ed.
+func blockMarks(b *[blockSize]byte) (marks, all uint64) {
+	for i := 0; i < blockSize; i += 8 {
+		word := binary.LittleEndian.Uint64(b[i : i+8])
+		all |= word
+		// The top bit of each byte: of seven bits, no sum runs into the next byte.
+		ascii := word &^ high
+		plain := (ascii ^ ones*'"') + ones*0x7f // unless it is a quote
+		plain &= (ascii ^ ones*'\\') + ones*0x7f
+		plain &= ascii + ones*(0x80-' ')
+		plain |= word // not ASCII
+		marks |= (^plain & high >> 7 * 0x0102040810204080 >> 56) << i
+	}
+	return marks, all
+}
+
+// moveRun moves n bytes from r to w. Behind w+n it may write up to r+n.
+func moveRun(buf []byte, w, r, n int) {
+	if n > maxRun || r-w < maxRun {
+		copy(buf[w:w+n], buf[r:r+n])
+		return
+	}
+	from, to := buf[r:r+maxRun], buf[w:w+maxRun] // most runs are short; two words cost less than to count
+	first, second := binary.LittleEndian.Uint64(from), binary.LittleEndian.Uint64(from[8:])
+	binary.LittleEndian.PutUint64(to, first)
+	binary.LittleEndian.PutUint64(to[8:], second)
+}
+
+// moveWords is moveBlocks for what is shorter than a block.
+func moveWords(buf []byte, r, w int, seen uint64) (int, int, uint64) {
+	for r+10 <= len(buf) {
+		word := binary.LittleEndian.Uint64(buf[r:])
+		mark := special(word)
+		seen |= word
+		if mark == 0 {
+			binary.LittleEndian.PutUint64(buf[w:], word)
+			w, r = w+8, r+8
+			continue
+		}
+		k := bits.TrailingZeros64(mark) >> 3
+		plain := uint64(1)<<(8*k) - 1 // what is behind w+k may be still to be read
+		to := buf[w : w+8]
+		binary.LittleEndian.PutUint64(to, binary.LittleEndian.Uint64(to)&^plain|word&plain)
+		w, r = w+k, r+k
+		c := escapes[buf[r+1]]
+		if buf[r] != '\\' || c == 0 {
+			break
+		}
+		buf[w] = c
+		w, r = w+1, r+2
+	}
+	return r, w, seen
 }
 
 func checkText(text []byte, seen uint64, bad error) ([]byte, error) {
@@ -108,9 +174,13 @@ func checkText(text []byte, seen uint64, bad error) ([]byte, error) {
 	return text, nil
 }
 
-// unescapeRune writes the rune that is escaped at r, with \u, to w. It returns
-// the offsets behind both.
+// unescapeRune writes the rune that is escaped at r to w. It returns the offsets
+// behind both.
 func (s *Scanner) unescapeRune(w, r int) (_, _ int, _ error) {
+	if r+1 < len(s.buf) && escapes[s.buf[r+1]] != 0 {
+		s.buf[w] = escapes[s.buf[r+1]]
+		return w + 1, r + 2, nil
+	}
 	c, n, ok := runeAt(s.buf[r:])
 	if !ok {
 		s.pos = r
