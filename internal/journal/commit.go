@@ -43,6 +43,7 @@ type committer struct {
 	marks    *marks
 
 	slots chan struct{}  // holds a token for each commit in flight
+	spare chan []byte    // memory for records
 	wg    sync.WaitGroup // the loop and the commits in flight
 
 	mu     sync.Mutex
@@ -85,6 +86,7 @@ func newCommitter(conn *Conn, subject string, m *metrics, failed func(error)) *c
 	c := &committer{
 		js: conn.JetStream, life: conn.life, subject: subject, target: min(recordTarget, limit), limit: limit,
 		metrics: m, marks: conn.marks, failed: failed, patience: commitTimeout, slots: make(chan struct{}, commitsInFlight),
+		spare: make(chan []byte, commitsInFlight),
 	}
 	c.filled = sync.NewCond(&c.mu)
 	c.wg.Add(1)
@@ -164,7 +166,7 @@ func (c *committer) take() []segment {
 // keep the order of their appends, and settles the group when the answer comes.
 func (c *committer) publish(group []segment, raw []byte, events int) {
 	start := time.Now()
-	msg := &nats.Msg{Subject: c.subject, Header: nats.Header{}, Data: appendRecord(nil, raw, events)}
+	msg := &nats.Msg{Subject: c.subject, Header: nats.Header{}, Data: appendRecord(c.memory(), raw, events)}
 	// A retry after a lost answer is recognised by the id and kept once.
 	msg.Header.Set(jetstream.MsgIDHeader, nuid.Next())
 	size := len(raw)
@@ -175,7 +177,10 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 		defer c.wg.Done()
 		var ack *jetstream.PubAck
 		if err == nil {
-			ack, err = await(first, life)
+			if ack, err = await(first, life); err == nil {
+				// Only now: a client that has no answer may send the record again.
+				defer c.keep(msg.Data)
+			}
 		}
 		ack, err = c.retry(msg, ack, err, life, start.Add(c.patience))
 		if err == nil {
@@ -187,6 +192,24 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 			s.whole.settle(err)
 		}
 	}()
+}
+
+// memory gives memory for a record, empty.
+func (c *committer) memory() []byte {
+	select {
+	case b := <-c.spare:
+		return b[:0]
+	default:
+		return nil
+	}
+}
+
+// keep keeps the memory of a record that nobody uses any more.
+func (c *committer) keep(b []byte) {
+	select {
+	case c.spare <- b:
+	default:
+	}
 }
 
 // accept notes the position of a record before anybody is told that it is

@@ -24,6 +24,8 @@ const (
 	fetchBytes   = 1 << 20
 	// decodedAhead bounds the records that are decoded before they are asked for.
 	decodedAhead = 4
+	// goodBatch is how many events cost a sink hardly less each in a larger batch.
+	goodBatch = 1000
 	// ackWait is after how long the server offers a record again that is not
 	// acknowledged. A source knows what it has read and passes over it, so this
 	// matters only for a record that got lost on the way.
@@ -264,11 +266,13 @@ func (s *Source) wait(ctx context.Context) (record, error) {
 	}
 }
 
-// gather adds the records that are there already, without waiting for more.
+// gather adds the records that are there already, without waiting for more. A
+// record that makes a good batch by itself is one: to join it to others would
+// copy its events.
 func (s *Source) gather(first record) relay.Batch {
 	events, bytes := slices.Clip(first.events), first.size // other sources may have them too
 	s.take(first)
-	for {
+	for len(first.events) < goodBatch {
 		select {
 		case r, ok := <-s.decoded:
 			if !ok {
@@ -284,6 +288,7 @@ func (s *Source) gather(first record) relay.Batch {
 			return relay.Batch{Events: events, Position: s.lastAt}
 		}
 	}
+	return relay.Batch{Events: events, Position: s.lastAt}
 }
 
 func (s *Source) take(r record) { s.last, s.lastAt = r.msg, relay.Position(r.seq) }
