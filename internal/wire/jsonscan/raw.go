@@ -9,7 +9,7 @@ import (
 type Raw struct {
 	Bytes   []byte
 	Escaped bool // there is a backslash in it
-	ASCII   bool
+	ASCII   bool // surely; may be unset for one with a backslash
 }
 
 // Is reports whether the string is text, which must be ASCII.
@@ -74,7 +74,7 @@ func (s *Scanner) String() (Raw, error) {
 		case c == '\\':
 			raw.Escaped = true
 			if r+1 < len(buf) && escapes[buf[r+1]] != 0 {
-				r += 2
+				r, seen = skipBlocks(buf, r+2, seen) // where one escape is, there are more
 			} else if _, ok := hex4(buf[r:]); ok {
 				r += 6
 			} else {
@@ -87,4 +87,26 @@ func (s *Scanner) String() (Raw, error) {
 			r++
 		}
 	}
+}
+
+// skipBlocks passes over plain characters and one-letter escapes. It stops
+// before anything else, and where less than a block and an escape is left. See
+// moveBlocks.
+func skipBlocks(buf []byte, r int, seen uint64) (int, uint64) {
+	for r+blockSize+2 <= len(buf) {
+		base := r
+		marks, all := blockMarks((*[blockSize]byte)(buf[base : base+blockSize]))
+		seen |= all
+		r += blockSize
+		for marks != 0 {
+			at := base + bits.TrailingZeros64(marks)
+			if buf[at] != '\\' || escapes[buf[at+1]] == 0 {
+				return at, seen
+			}
+			r = max(r, at+2)
+			marks &= marks - 1
+			marks &^= 1 << (at + 1 - base) // the escaped character; may stand in the next block
+		}
+	}
+	return r, seen
 }

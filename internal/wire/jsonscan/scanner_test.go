@@ -202,6 +202,11 @@ func TestUnescapeKeepsToItsString(t *testing.T) {
 		left := string(buf[len(text):])
 		var s Scanner
 		s.Reset(buf)
+		raw, err := s.String()
+		require.NoError(t, err, text)
+		require.Equal(t, text[1:len(text)-1], string(raw.Bytes))
+		require.False(t, raw.ASCII && strings.ContainsRune(want, 'é') && !raw.Escaped)
+		s.Reset(buf)
 		got, err := s.Unescape()
 		require.NoError(t, err, text)
 		require.Equal(t, want, string(got), text)
