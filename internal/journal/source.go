@@ -24,8 +24,6 @@ const (
 	fetchBytes   = 1 << 20
 	// decodedAhead bounds the records that are decoded before they are asked for.
 	decodedAhead = 4
-	// goodBatch is how many events cost a sink hardly less each in a larger batch.
-	goodBatch = 1000
 	// ackWait is after how long the server offers a record again that is not
 	// acknowledged. A source knows what it has read and passes over it, so this
 	// matters only for a record that got lost on the way.
@@ -54,6 +52,8 @@ type Source struct {
 	last   jetstream.Msg // the newest that was given out: acknowledged by Ack
 	lastAt relay.Position
 	spare  *record // read from decoded, but did not fit into the batch
+
+	gathered []record // memory for the records of a batch
 
 	acked atomic.Uint64 // the newest position given to Ack
 }
@@ -266,32 +266,43 @@ func (s *Source) wait(ctx context.Context) (record, error) {
 	}
 }
 
-// gather adds the records that are there already, without waiting for more. A
-// record that makes a good batch by itself is one: to join it to others would
-// copy its events.
+// gather adds the records that are there already, without waiting for more.
 func (s *Source) gather(first record) relay.Batch {
-	events, bytes := slices.Clip(first.events), first.size // other sources may have them too
-	s.take(first)
-	for len(first.events) < goodBatch {
+	records, events, size := append(s.gathered[:0], first), len(first.events), first.size
+	for s.spare == nil {
 		select {
 		case r, ok := <-s.decoded:
 			if !ok {
-				return relay.Batch{Events: events, Position: s.lastAt}
+				return s.batch(records, events)
 			}
-			if len(events)+len(r.events) > s.limit.Events || bytes+r.size > s.limit.Bytes {
+			if events+len(r.events) > s.limit.Events || size+r.size > s.limit.Bytes {
 				s.spare = &r
-				return relay.Batch{Events: events, Position: s.lastAt}
+				break
 			}
-			events, bytes = append(events, r.events...), bytes+r.size
-			s.take(r)
+			records, events, size = append(records, r), events+len(r.events), size+r.size
 		default:
-			return relay.Batch{Events: events, Position: s.lastAt}
+			return s.batch(records, events)
 		}
 	}
-	return relay.Batch{Events: events, Position: s.lastAt}
+	return s.batch(records, events)
 }
 
-func (s *Source) take(r record) { s.last, s.lastAt = r.msg, relay.Position(r.seq) }
+// batch joins records. Other sources may have them too, so that nothing may be
+// appended to what they hold.
+func (s *Source) batch(records []record, events int) relay.Batch {
+	last := records[len(records)-1]
+	s.last, s.lastAt = last.msg, relay.Position(last.seq)
+	joined := slices.Clip(records[0].events)
+	if len(records) > 1 {
+		joined = make([]relay.Event, 0, events)
+		for _, r := range records {
+			joined = append(joined, r.events...)
+		}
+	}
+	clear(records)
+	s.gathered = records
+	return relay.Batch{Events: joined, Position: s.lastAt}
+}
 
 // Ack implements relay.Source. Only the newest batch's position can be
 // acknowledged, which covers all before it. The server writes it to disk in

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -66,7 +68,7 @@ func (s *Sink) produceAll(ctx context.Context, events []relay.Event) {
 	for w := range min(inFlight, len(s.work)) {
 		group.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(s.work); i = int(next.Add(1)) - 1 {
-				run := producer{sink: s, job: s.work[i], events: events, records: &s.readers[w]}
+				run := producer{sink: s, job: s.work[i], events: events, lane: &s.lanes[w]}
 				run.produce(ctx)
 			}
 		})
@@ -101,30 +103,46 @@ func (s *Sink) allAlike() bool {
 type producer struct {
 	job
 
-	sink    *Sink
-	events  []relay.Event
-	records *recordReader
+	sink   *Sink
+	events []relay.Event
+	lane   *lane
 }
 
 // produce sends the events in order, in as many requests as their size asks
-// for. At the first error that may pass it stops, so that nothing overtakes
-// what is tried again.
+// for, each after the one before is acknowledged; meanwhile the next is encoded.
+// At the first error that may pass it stops, so that nothing overtakes what is
+// tried again.
 func (p *producer) produce(ctx context.Context) {
 	if p.partition.leader == nil {
 		p.topic.stale.Store(true)
 		p.fail(p.partition.events, p.named(kafka.LeaderNotAvailable))
 		return
 	}
-	for rest := p.partition.events; len(rest) > 0; {
-		n := p.fit(rest)
-		if err := p.send(ctx, rest[:n]); err != nil {
-			p.fail(rest[n:], err)
+	rest := p.partition.events
+	current := &p.lane.turns[0]
+	n := p.fit(rest)
+	p.encode(current, rest[:n])
+	for at := 1; ; at++ {
+		rest = rest[n:]
+		if len(rest) == 0 {
+			_ = p.send(ctx, current) // which notes the failures
 			return
 		}
-		if n < len(rest) {
-			p.sink.widen()
+		next := &p.lane.turns[at%len(p.lane.turns)]
+		n = p.fit(rest)
+		encoded := make(chan struct{})
+		go func() {
+			defer close(encoded)
+			p.encode(next, rest[:n])
+		}()
+		err := p.send(ctx, current)
+		<-encoded // it reads rest and the events
+		if err != nil {
+			p.fail(rest, err)
+			return
 		}
-		rest = rest[n:]
+		p.sink.widen()
+		current = next
 	}
 }
 
@@ -132,11 +150,12 @@ func (p *producer) produce(ctx context.Context) {
 // one after the other, down to the very records that cannot be taken. An error
 // is one that may pass: the failures from there on are noted, and nothing of
 // what follows may be sent.
-func (p *producer) send(ctx context.Context, run []int32) error {
-	err := p.request(ctx, run)
+func (p *producer) send(ctx context.Context, body *body) error {
+	err := p.request(ctx, body)
 	if err == nil {
 		return nil
 	}
+	run := body.run
 	switch classify(err) {
 	case permanent:
 		p.fail(run, relay.Permanent(p.named(err)))
@@ -160,24 +179,30 @@ func (p *producer) halves(ctx context.Context, run []int32, refusal error) error
 		p.narrow(run)
 	}
 	half := len(run) / 2
-	if err := p.send(ctx, run[:half]); err != nil {
+	if err := p.sendHalf(ctx, run[:half]); err != nil {
 		p.fail(run[half:], err)
 		return err
 	}
-	return p.send(ctx, run[half:])
+	return p.sendHalf(ctx, run[half:])
+}
+
+func (p *producer) sendHalf(ctx context.Context, run []int32) error {
+	p.encode(&p.lane.half, run)
+	return p.send(ctx, &p.lane.half)
 }
 
 // request sends one produce request, and returns once all replicas in sync
 // have it.
-func (p *producer) request(ctx context.Context, run []int32) error {
-	p.records.read(p.events, run, p.sink.key)
-	res, err := p.sink.client.Produce(ctx, &kafka.ProduceRequest{
+func (p *producer) request(ctx context.Context, b *body) error {
+	if b.err != nil {
+		return b.err
+	}
+	res, err := p.sink.client.RawProduce(ctx, &kafka.RawProduceRequest{
 		Addr:         p.partition.leader,
 		Topic:        p.topic.name,
 		Partition:    p.partition.id,
 		RequiredAcks: kafka.RequireAll,
-		Records:      p.records,
-		Compression:  p.sink.compression,
+		RawRecords:   protocol.RawRecordSet{Reader: bytes.NewReader(b.set.Bytes())},
 	})
 	if err != nil {
 		return bare(err)

@@ -8,7 +8,7 @@ import "github.com/segmentio/kafka-go"
 // guess at first, halved when a broker refuses, widened slowly afterwards.
 const (
 	uncompressedLimit = 1_000_000
-	compressedLimit   = 4 << 20
+	compressedLimit   = 1 << 20 // not more, as the next request is encoded while this one is on its way
 	leastLimit        = 16 << 10
 	widening          = 1024 // a full request that went well widens the limit by 1/1024
 )
@@ -52,5 +52,5 @@ func (p *producer) narrow(run []int32) {
 // widen learns that a full request went well.
 func (s *Sink) widen() {
 	limit := s.limit.Load()
-	s.limit.Store(min(4*firstLimit(s.compression), limit+limit/widening))
+	s.limit.Store(min(firstLimit(s.compression), limit+limit/widening))
 }
