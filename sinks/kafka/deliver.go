@@ -46,7 +46,7 @@ func (s *Sink) assign(events []relay.Event) {
 			s.failed = append(s.failed, relay.Failure{Index: i, Err: t.err})
 			continue
 		}
-		key := s.key(s.keyBuf[:0], &events[i])
+		key := s.form.key(s.keyBuf[:0], &events[i])
 		if key != nil {
 			s.keyBuf = key
 		}
@@ -170,7 +170,7 @@ func (p *producer) halves(ctx context.Context, run []int32, refusal error) error
 // request sends one produce request, and returns once all replicas in sync
 // have it.
 func (p *producer) request(ctx context.Context, run []int32) error {
-	p.records.read(p.events, run, p.sink.key)
+	p.records.read(p.events, run, p.sink.form)
 	res, err := p.sink.client.Produce(ctx, &kafka.ProduceRequest{
 		Addr:         p.partition.leader,
 		Topic:        p.topic.name,
