@@ -43,7 +43,9 @@ type Kafka struct {
 	Topic string `yaml:"topic"`
 	// Key is what a record is partitioned by: environment (default), subject,
 	// id, none (round-robin), or a JSON pointer into the body (RFC 6901), such
-	// as /user/id; a body without that value has no key.
+	// as /user/id. The key is the value's text: a string unescaped, a number,
+	// true or false as written. A body without that value, or with one that is
+	// empty, null, an object or an array, has no key, and goes round-robin.
 	Key string `yaml:"key"`
 	// Partitioner is murmur2 (as Java's, the default), crc32 (as librdkafka's)
 	// or round-robin.
@@ -51,7 +53,8 @@ type Kafka struct {
 	// Compression is zstd, lz4, snappy (default), gzip or none.
 	Compression string `yaml:"compression"`
 	// Mode is how CloudEvents are carried: binary (attributes as headers, the
-	// body untouched, the default) or structured (one JSON object).
+	// body untouched, the default) or structured (one JSON object, with the
+	// header content-type: application/cloudevents+json).
 	Mode string `yaml:"mode"`
 	// CreateTopic makes a topic that does not exist, with Partitions and
 	// ReplicationFactor (default -1: as the broker has it).

@@ -3,7 +3,10 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/jsonpointer"
 )
 
 // placeholders are what a topic or a subject may hold.
@@ -85,7 +88,8 @@ func (k *checker) kafka(at string, c *Kafka) {
 	if k.template(at+".topic", c.Topic, placeholders()...) && (len(c.Topic) > 249 || !all(c.Topic, plain)) {
 		k.fail(at+".topic", c.Topic, `must be at most 249 letters, digits, ".", "-" and "_", and placeholders`)
 	}
-	k.oneOf(at+".key", c.Key, "environment", "subject", "id", "none")
+	k.kafkaKey(at+".key", c.Key)
+	k.oneOf(at+".mode", c.Mode, "binary", "structured")
 	k.oneOf(at+".partitioner", c.Partitioner, "murmur2", "crc32", "round-robin")
 	k.oneOf(at+".compression", c.Compression, "zstd", "lz4", "snappy", "gzip", "none")
 	k.created(at+".partitions", c.Partitions, 100_000, c.CreateTopic)
@@ -93,6 +97,19 @@ func (k *checker) kafka(at string, c *Kafka) {
 	k.tlsClient(at+".tls", c.TLS)
 	if c.SASL != nil {
 		k.sasl(at, c)
+	}
+}
+
+// kafkaKey checks the name of an attribute, or a JSON pointer.
+func (k *checker) kafkaKey(path, value string) {
+	if !strings.HasPrefix(value, "/") {
+		if !slices.Contains([]string{"environment", "subject", "id", "none"}, value) {
+			k.fail(path, value, "must be one of environment, subject, id, none, or a JSON pointer into the body, such as /user/id")
+		}
+		return
+	}
+	if _, err := jsonpointer.Parse(value); err != nil {
+		k.fail(path, value, "is no JSON pointer (RFC 6901): "+err.Error())
 	}
 }
 

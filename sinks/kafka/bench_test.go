@@ -44,7 +44,7 @@ func BenchmarkRecords(b *testing.B) {
 	r := recordReader{}
 	b.ReportAllocs()
 	for b.Loop() {
-		r.read(events, run, environmentKey)
+		r.read(events, run, form{key: environmentKey})
 		for range run {
 			if _, err := r.ReadRecord(); err != nil {
 				b.Fatal(err)

@@ -41,7 +41,7 @@ const recordFormat = 2
 // encode makes b the body of a run.
 func (p *producer) encode(b *body, run []int32) {
 	b.run = run
-	b.records.read(p.events, run, p.sink.key)
+	b.records.read(p.events, run, p.sink.form)
 	b.set.Reset()
 	_, b.err = (&protocol.RecordSet{
 		Version:    recordFormat,

@@ -3,6 +3,7 @@ package kafka
 import (
 	"crypto/rand"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -11,29 +12,33 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/cloudevents"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	for name, partitions := range map[string]int32{"one partition": 1, "seven partitions": 7} {
+	for name, c := range map[string]struct {
+		partitions int32
+		mode       string
+	}{"one partition": {1, ""}, "seven partitions": {7, "binary"}, "structured": {3, "structured"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			relaytest.Run(t, relaytest.Harness{New: func(t *testing.T) relaytest.Destination {
-				return destination(t, partitions)
+				return destination(t, c.partitions, c.mode)
 			}})
 		})
 	}
 }
 
-func destination(t *testing.T, partitions int32) relaytest.Destination {
+func destination(t *testing.T, partitions int32, mode string) relaytest.Destination {
 	t.Helper()
 	const password = "kafka-pass-5x9q"
 	c := newCluster(t, kfake.SeedTopics(partitions, testTopic),
 		kfake.EnableSASL(), kfake.Superuser("PLAIN", "relay", password))
 	s, err := New(config.Kafka{
-		Brokers: c.ListenAddrs(), Topic: testTopic,
+		Brokers: c.ListenAddrs(), Topic: testTopic, Mode: mode,
 		SASL: &config.KafkaSASL{Mechanism: "plain", Username: "relay", Password: secret.New(password)},
 	}, Options{})
 	if err != nil {
@@ -67,6 +72,10 @@ func arrivals(t *testing.T, records []*kgo.Record) []relaytest.Arrival {
 	t.Helper()
 	list := make([]relaytest.Arrival, len(records))
 	for i, r := range records {
+		if header(t, r, "content-type") == cloudevents.MediaType {
+			list[i] = structuredArrival(t, r)
+			continue
+		}
 		a := relaytest.Arrival{ID: header(t, r, "ce_id"), Body: r.Value, Attributes: map[string]string{}}
 		for _, h := range r.Headers {
 			name := h.Key
@@ -81,4 +90,20 @@ func arrivals(t *testing.T, records []*kgo.Record) []relaytest.Arrival {
 		list[i] = a
 	}
 	return list
+}
+
+func structuredArrival(t *testing.T, r *kgo.Record) relaytest.Arrival {
+	t.Helper()
+	e := understood(t, r)
+	a := relaytest.Arrival{ID: e.ID(), Body: e.Data(), Attributes: map[string]string{
+		"specversion": e.SpecVersion(), "id": e.ID(), "source": e.Source(), "type": e.Type(),
+		"time": e.Time().UTC().Format(time.RFC3339Nano), "datacontenttype": e.DataContentType(),
+	}}
+	for name, value := range e.Extensions() {
+		a.Attributes[name] = value.(string)
+	}
+	if e.Subject() != "" {
+		a.Attributes["subject"] = e.Subject()
+	}
+	return a
 }

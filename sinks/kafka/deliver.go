@@ -48,7 +48,7 @@ func (s *Sink) assign(events []relay.Event) {
 			s.failed = append(s.failed, relay.Failure{Index: i, Err: t.err})
 			continue
 		}
-		key := s.key(s.keyBuf[:0], &events[i])
+		key := s.form.key(s.keyBuf[:0], &events[i])
 		if key != nil {
 			s.keyBuf = key
 		}

@@ -23,7 +23,7 @@ import (
 
 func TestRecordsAtTheBroker(t *testing.T) {
 	t.Parallel()
-	for _, compression := range []string{"", "zstd", "lz4", "gzip", "none"} {
+	for _, compression := range []string{"", "snappy", "zstd", "lz4", "gzip", "none"} {
 		t.Run("compression "+compression, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t)

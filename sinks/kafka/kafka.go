@@ -3,12 +3,14 @@
 // Each event becomes a record in CloudEvents 1.0 binary mode: the value is the
 // event's body, byte for byte; the headers are content-type and ce_specversion,
 // ce_id, ce_source, ce_type, ce_subject, ce_time, ce_project, ce_environment
-// and ce_receivedtime. An event's labels are not sent: a header for each would
-// be too dear at a log's rates, and what they say stands in the body as a rule.
+// and ce_receivedtime. In structured mode the value is one JSON object with all
+// of them, and the one header content-type is application/cloudevents+json. An
+// event's labels are not sent: a header for each would be too dear at a log's
+// rates, and what they say stands in the body as a rule.
 //
 // A record is acknowledged once all in-sync replicas have it. There is no
 // idempotent producer in kafka-go, so an event whose acknowledgement was lost
-// stands twice in the topic; ce_source and ce_id tell. Records of one key keep
+// stands twice in the topic; its source and id tell. Records of one key keep
 // their order, also when a delivery is tried again in part.
 package kafka
 
@@ -46,7 +48,7 @@ type Sink struct {
 	log       *slog.Logger
 
 	topic       *template.Template
-	key         keyFunc
+	form        form
 	spread      spread
 	compression kafka.Compression
 	create      *kafka.TopicConfig // nil: topics are not created

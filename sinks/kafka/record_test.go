@@ -29,7 +29,7 @@ func TestHeadersFollowAttributes(t *testing.T) {
 			want = append(want, kafka.Header{Key: "content-type", Value: []byte(e.ContentType)})
 		}
 		r := recordReader{}
-		r.read([]relay.Event{e}, []int32{0}, environmentKey)
+		r.read([]relay.Event{e}, []int32{0}, form{key: environmentKey})
 		record, err := r.ReadRecord()
 		require.NoError(t, err)
 		assert.Equal(t, want, record.Headers)
@@ -43,7 +43,7 @@ func TestRecord(t *testing.T) {
 	events := relaytest.Events(3)
 	events[1].Body = nil
 	r := recordReader{}
-	r.read(events, []int32{2, 1}, environmentKey)
+	r.read(events, []int32{2, 1}, form{key: environmentKey})
 	record, err := r.ReadRecord()
 	require.NoError(t, err)
 	value, err := kafka.ReadAll(record.Value)
@@ -83,6 +83,18 @@ func TestKeys(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, string(key(nil, &e)))
 		assert.Nil(t, key(nil, &relay.Event{}), "no key is nil, not empty")
+	}
+	e.Body = []byte(`{"user":{"id":"u-\u00e9"},"n":12.50,"t":true,"empty":"","null":null,"list":[{"x":"last"}]}`)
+	for name, want := range map[string]string{"/user/id": "u-é", "/n": "12.50", "/t": "true", "/list/0/x": "last"} {
+		key, err := keyNamed(name)
+		require.NoError(t, err)
+		assert.Equal(t, want, string(key(nil, &e)))
+	}
+	for _, name := range []string{"/nowhere", "/user", "/list", "/null", "/empty"} {
+		key, err := keyNamed(name)
+		require.NoError(t, err)
+		assert.Nil(t, key(nil, &e), name)
+		assert.Nil(t, key(make([]byte, 0, 9), &e), name)
 	}
 	none, err := keyNamed("none")
 	require.NoError(t, err)

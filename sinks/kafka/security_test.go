@@ -199,6 +199,8 @@ func TestNewErrors(t *testing.T) {
 		`"nohost" is not HOST:PORT`: func(c *config.Kafka) { c.Brokers = []string{"nohost"} },
 		"topic: template":           func(c *config.Kafka) { c.Topic = "a{b}" },
 		`topic: "a b"`:              func(c *config.Kafka) { c.Topic = "a b" },
+		`key: "/a~": column 3`:      func(c *config.Kafka) { c.Key = "/a~" },
+		`mode: "x" is not one of`:   func(c *config.Kafka) { c.Mode = "x" },
 		`key: "x" is not one of`:    func(c *config.Kafka) { c.Key = "x" },
 		`partitioner: "x" is not`:   func(c *config.Kafka) { c.Partitioner = "x" },
 		`compression: "x" is not`:   func(c *config.Kafka) { c.Compression = "x" },

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
@@ -11,6 +12,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/jsonpointer"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks/template"
 )
@@ -37,7 +39,7 @@ func (s *Sink) configure(cfg config.Kafka) (err error) {
 	if s.topic.Constant() && !validTopic(cfg.Topic) {
 		return fmt.Errorf("topic: %q: %w", cfg.Topic, errTopicName)
 	}
-	if s.key, err = keyNamed(cfg.Key); err != nil {
+	if s.form, err = formOf(cfg); err != nil {
 		return err
 	}
 	if s.spread.balancer, err = balancerNamed(cfg.Partitioner); err != nil {
@@ -53,6 +55,20 @@ func (s *Sink) configure(cfg config.Kafka) (err error) {
 		}
 	}
 	return nil
+}
+
+func formOf(cfg config.Kafka) (form, error) {
+	key, err := keyNamed(cfg.Key)
+	if err != nil {
+		return form{}, err
+	}
+	switch cfg.Mode {
+	case "", "binary":
+		return form{key: key}, nil
+	case "structured":
+		return form{key: key, structured: true}, nil
+	}
+	return form{}, fmt.Errorf("mode: %q is not one of binary, structured", cfg.Mode)
 }
 
 func orBrokersDefault(n int) int {
@@ -77,7 +93,30 @@ func keyNamed(name string) (keyFunc, error) {
 	case "none":
 		return func([]byte, *relay.Event) []byte { return nil }, nil
 	}
-	return nil, fmt.Errorf("key: %q is not one of environment, subject, id, none", name)
+	if !strings.HasPrefix(name, "/") {
+		return nil, fmt.Errorf("key: %q is not one of environment, subject, id, none, and no JSON pointer such as /user/id", name)
+	}
+	pointer, err := jsonpointer.Parse(name)
+	if err != nil {
+		return nil, fmt.Errorf("key: %q: %w", name, err)
+	}
+	return bodyKey(pointer), nil
+}
+
+// bodyKey is the text of the value that pointer names in the body. A value that
+// is empty, or null, an object or an array, is no key.
+func bodyKey(pointer jsonpointer.Pointer) keyFunc {
+	return func(dst []byte, e *relay.Event) []byte {
+		raw, ok := pointer.Find(e.Body)
+		if !ok {
+			return nil
+		}
+		key, ok := jsonpointer.AppendText(dst, raw)
+		if !ok || len(key) == len(dst) {
+			return nil
+		}
+		return key
+	}
 }
 
 // environmentKey is "project/environment", or "project" for what concerns a
