@@ -39,6 +39,7 @@ func floors() map[string]int {
 		"internal/recent":        1,
 		"internal/wire/loki":     1,
 		"internal/wire/datadog":  1,
+		"internal/cloudevents":   1,
 		"internal/workspacesim":  1,
 		"relay/relaytest":        1,
 		"sinks/template":         1,

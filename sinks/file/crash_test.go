@@ -25,10 +25,10 @@ import (
 func TestTornLineIsCutOff(t *testing.T) {
 	t.Parallel()
 	events := relaytest.Events(4)
-	last := appendLine(nil, &events[2])
+	last := AppendLine(nil, &events[2])
 	for _, torn := range []int{1, 5, len(lineStart), len(lineStart) + 3, len(last) / 2, len(last) - 1} {
 		path := filepath.Join(t.TempDir(), "events.jsonl")
-		whole := appendLine(appendLine(nil, &events[0]), &events[1])
+		whole := AppendLine(AppendLine(nil, &events[0]), &events[1])
 		require.NoError(t, os.WriteFile(path, append(whole, last[:torn]...), 0o600))
 		s := newSink(t, config.File{Path: path})
 		require.NoError(t, s.Deliver(t.Context(), events[2:]))
@@ -40,7 +40,7 @@ func TestTornZerosAreCutOff(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	events := relaytest.Events(2)
-	content := append(appendLine(nil, &events[0]), make([]byte, 200_000)...)
+	content := append(AppendLine(nil, &events[0]), make([]byte, 200_000)...)
 	require.NoError(t, os.WriteFile(path, content, 0o600))
 	s := newSink(t, config.File{Path: path})
 	require.NoError(t, s.Deliver(t.Context(), events[1:]))

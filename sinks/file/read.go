@@ -11,6 +11,8 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+
+	"github.com/auditrelay/auditrelay/internal/cloudevents"
 )
 
 // Record is an event as it stands in a file.
@@ -73,7 +75,7 @@ func readFile(name string, yield func(Record, error) bool) bool {
 	}
 }
 
-// parseLine undoes appendLine.
+// parseLine undoes AppendLine.
 func parseLine(line []byte) (Record, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(line, &members); err != nil {
@@ -111,7 +113,7 @@ func parseBody(members map[string]json.RawMessage, contentType string) ([]byte, 
 		return body, nil
 	}
 	raw, ok := members["data"]
-	if !ok || declaresJSON(contentType) {
+	if !ok || cloudevents.DeclaresJSON(contentType) {
 		return raw, nil
 	}
 	var text string

@@ -116,7 +116,7 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	}
 	s.buf = s.buf[:0]
 	for i := range events {
-		s.buf = appendLine(s.buf, &events[i])
+		s.buf = AppendLine(s.buf, &events[i])
 	}
 	defer s.shrink()
 	if err := s.ready(int64(len(s.buf))); err != nil {

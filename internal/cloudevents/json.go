@@ -1,0 +1,127 @@
+// Package cloudevents writes events in the JSON event format of CloudEvents 1.0.2
+// ("structured" content mode), the one encoder that all sinks share.
+package cloudevents
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// MediaType is the content type of one event in this format.
+const MediaType = "application/cloudevents+json"
+
+// Start is how what [AppendJSON] appends always begins.
+const Start = `{"specversion":"` + relay.SpecVersion + `","id":"`
+
+// AppendJSON appends e as one JSON object that holds no line end, so that many
+// can stand in a file of lines. A body that is JSON stands in data as it is,
+// text in data as a JSON string; where neither would give it back byte for
+// byte, data_base64 has it.
+func AppendJSON(dst []byte, e *relay.Event) []byte {
+	separator := byte('{')
+	member := func(name, value string) bool {
+		dst = append(dst, separator, '"')
+		dst = append(dst, name...)
+		dst = append(dst, `":`...)
+		dst = appendString(dst, value)
+		separator = ','
+		return true
+	}
+	e.Attributes(member)
+	if e.ContentType != "" {
+		member("datacontenttype", e.ContentType)
+	}
+	dst = appendBody(dst, e)
+	return append(dst, '}')
+}
+
+// appendBody appends the body in the first form that gives it back byte for
+// byte: JSON, a JSON string, base64. An empty body is no member at all.
+func appendBody(dst []byte, e *relay.Event) []byte {
+	isJSON := DeclaresJSON(e.ContentType)
+	switch {
+	case len(e.Body) == 0:
+		return dst
+	case isJSON && embeddable(e.Body):
+		dst = append(dst, `,"data":`...)
+		return append(dst, e.Body...)
+	case !isJSON && utf8.Valid(e.Body):
+		dst = append(dst, `,"data":`...)
+		return appendString(dst, e.Body)
+	}
+	dst = append(dst, `,"data_base64":"`...)
+	dst = base64.StdEncoding.AppendEncode(dst, e.Body)
+	return append(dst, '"')
+}
+
+// embeddable reports whether body can stand within a line as it is.
+func embeddable(body []byte) bool {
+	first, last := body[0], body[len(body)-1]
+	if first == ' ' || first == '\t' || last == ' ' || last == '\t' {
+		return false // a reader would take it for space around the value
+	}
+	return bytes.IndexByte(body, '\n') < 0 && bytes.IndexByte(body, '\r') < 0 &&
+		utf8.Valid(body) && json.Valid(body)
+}
+
+// DeclaresJSON reports whether data of that type is JSON, by CloudEvents' JSON
+// format, 3.1: a media type whose subtype is json or ends in +json; none at all
+// stands for JSON.
+func DeclaresJSON(contentType string) bool {
+	mediaType, _, _ := strings.Cut(contentType, ";")
+	mediaType = strings.TrimSpace(mediaType)
+	if mediaType == "" || strings.EqualFold(mediaType, "application/json") {
+		return true
+	}
+	_, subtype, _ := strings.Cut(mediaType, "/")
+	subtype = strings.ToLower(subtype)
+	return subtype == "json" || strings.HasSuffix(subtype, "+json")
+}
+
+const hex = "0123456789abcdef"
+
+// appendString appends s as a JSON string. Control characters are escaped, and
+// what some readers of lines take for line ends; what is not UTF-8 becomes
+// U+FFFD, as JSON has no way to say it.
+func appendString[S ~string | ~[]byte](dst []byte, s S) []byte {
+	dst = append(dst, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
+			dst = appendRune(dst, r)
+			i += size
+			continue
+		}
+		switch {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c == '\n':
+			dst = append(dst, `\n`...)
+		case c < ' ' || c == 0x7f:
+			dst = append(dst, `\u00`...)
+			dst = append(dst, hex[c>>4], hex[c&15])
+		default:
+			dst = append(dst, c)
+		}
+		i++
+	}
+	return append(dst, '"')
+}
+
+func appendRune(dst []byte, r rune) []byte {
+	switch r {
+	case 0x85:
+		return append(dst, `\u0085`...)
+	case 0x2028:
+		return append(dst, `\u2028`...)
+	case 0x2029:
+		return append(dst, `\u2029`...)
+	}
+	return utf8.AppendRune(dst, r)
+}

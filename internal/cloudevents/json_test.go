@@ -1,0 +1,66 @@
+package cloudevents
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+func TestBodyForms(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ contentType, body, want string }{
+		{"application/json", `{"a":1.0}`, `"data":{"a":1.0}`},
+		{"application/json", `"é\u0041"`, `"data":"é\u0041"`},
+		{"application/vnd.x+JSON; charset=utf-8", `[]`, `"data":[]`},
+		{"", `[]`, `"data":[]`},
+		{"application/json", ` {}`, `"data_base64":"IHt9"`},
+		{"application/json", "{}\n", `"data_base64":"e30K"`},
+		{"application/json", "{", `"data_base64":"ew=="`},
+		{"application/json", "\"\xff\"", `"data_base64":"Iv8i"`},
+		{"text/plain", "a\r\nb\u2028\"", `"data":"a\u000d\nb\u2028\""`},
+		{"text/plain", "\xff", `"data_base64":"/w=="`},
+	} {
+		e := relaytest.Events(1)[0]
+		e.ContentType, e.Body = c.contentType, []byte(c.body)
+		line := string(AppendJSON(nil, &e))
+		assert.True(t, strings.HasSuffix(line, ","+c.want+"}"), "%q: %s", c.body, line)
+		assert.True(t, strings.HasPrefix(line, Start), line)
+	}
+	e := relay.Event{ID: "1", Body: []byte{}}
+	assert.NotContains(t, string(AppendJSON(nil, &e)), "data")
+	assert.True(t, bytes.HasPrefix(AppendJSON(nil, &relay.Event{}), []byte(Start)))
+}
+
+// CloudEvents' own SDK for Go reads what is written, and finds it valid.
+func TestTheSDKReadsIt(t *testing.T) {
+	t.Parallel()
+	for contentType, body := range map[string]string{
+		"application/json": `{"a": 1.0, "é": "\u00e9", "deep": [1, {"b": null}]}`, "application/x+json": " {}\n",
+		"text/plain": "two\nlines \u2028 \"é\"", "application/octet-stream": "\xff\x00", "": "[]",
+	} {
+		e := relaytest.Events(1)[0]
+		e.Subject, e.ContentType, e.Body = "user \"1\"", contentType, []byte(body)
+		var got event.Event
+		require.NoError(t, got.UnmarshalJSON(AppendJSON(nil, &e)), contentType)
+		require.NoError(t, got.Validate(), contentType)
+		assert.Equal(t, []string{e.ID, e.Source, e.Type, e.Subject}, []string{got.ID(), got.Source(), got.Type(), got.Subject()})
+		assert.True(t, e.Time.Equal(got.Time()))
+		assert.Equal(t, e.ContentType, got.DataContentType())
+		assert.Equal(t, e.Project, got.Extensions()["project"])
+		assert.Equal(t, e.Environment, got.Extensions()["environment"])
+		if contentType == "text/plain" {
+			var text string
+			require.NoError(t, got.DataAs(&text))
+			assert.Equal(t, body, text)
+			continue
+		}
+		assert.Equal(t, body, string(got.Data()), contentType)
+	}
+}
