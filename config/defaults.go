@@ -62,6 +62,9 @@ func (j *Journal) setDefaults() {
 }
 
 func (s *Sink) setDefaults() {
+	if s.Webhook != nil { // before the general ones, as it wants smaller batches
+		s.setWebhookDefaults()
+	}
 	setDefault(&s.BatchEvents, 5000)
 	setDefault(&s.BatchBytes, 4<<20)
 	setDefault(&s.Timeout, 30*time.Second)
@@ -84,9 +87,6 @@ func (s *Sink) setDefaults() {
 	}
 	if s.Datadog != nil {
 		s.Datadog.setDefaults()
-	}
-	if s.Webhook != nil {
-		s.Webhook.setDefaults()
 	}
 	if f := s.File; f != nil {
 		setDefault(&f.RotateBytes, 128<<20)

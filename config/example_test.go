@@ -136,6 +136,9 @@ func TestFieldKinds(t *testing.T) {
 			return
 		}
 		switch kind.Kind() {
+		case reflect.Map:
+			assert.Equal(t, reflect.String, kind.Key().Kind())
+			walk(kind.Elem())
 		case reflect.Pointer, reflect.Slice:
 			walk(kind.Elem())
 		case reflect.Struct:

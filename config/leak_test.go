@@ -32,11 +32,22 @@ sinks:
     kafka:
       brokers: [127.0.0.1:9092]
       sasl: {mechanism: plain, username: u, password: HUNTER2-d}
+  - name: two
+    webhook:
+      url: https://hooks.example.com/HUNTER2-f
+      secret: whsec_SFVOVEVSMi1nLUhVTlRFUjItZy1IVU5URVIyLWc=
+      headers: {X-Token: HUNTER2-h, Authorization: 'Bearer HUNTER2-i'}
+  - name: three
+    webhook:
+      url: https://hooks.example.com/HUNTER2-f
+      headers:
+        X-Token: HUNTER2-j
+        Authorization: Bearer ${KEY}
 `
 	env := environment(map[string]string{"KEY": "HUNTER2-e"})
 	_, warnings, err := Parse("x", []byte(source), env)
 	require.NoError(t, err)
-	require.Len(t, warnings, 4)
+	require.Len(t, warnings, 8, "an address gives none")
 
 	inserts := []string{" ", "\n", "\t", ":", ": ", "- ", "\"", "'", "{", "}", "[", "]", ",", "#", "&", "*", "!", "|", "%", "@", "\\", "${", "\x00", "é"}
 	for at := range len(source) {

@@ -1,18 +1,102 @@
 package config
 
-import "github.com/auditrelay/auditrelay/config/secret"
+import (
+	"encoding/base64"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 
-// Webhook delivers JSON batches by HTTPS POST.
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// Webhook delivers by HTTPS POST: each request holds a batch of events, in the
+// JSON batch format of CloudEvents 1.0.2 (application/cloudevents-batch+json).
+//
+// The sink's BatchEvents and BatchBytes default to 100 and 512KiB, as receivers
+// of webhooks often take no more than 1 MiB.
 type Webhook struct {
-	// URL is what is posted to. https, but for loopback.
-	URL string `yaml:"url"`
-	// Secret keys the HMAC-SHA256 signature of each request.
+	// URL is what is posted to: https, but for loopback. It is kept as a secret,
+	// since many receivers have a credential in its path: errors and logs show
+	// its host alone.
+	URL secret.Text `yaml:"url"`
+	// Secret keys the HMAC-SHA256 signature of each request, by Standard Webhooks
+	// 1.0.0 (webhook-id, webhook-timestamp, webhook-signature): whsec_ and the
+	// key in base64, or the key itself. Default: requests are not signed.
 	Secret secret.Text `yaml:"secret"`
-	// Headers go along with each request.
+	// Headers go along with each request, such as Authorization. Content-Type
+	// and User-Agent replace the relay's own.
 	Headers map[string]secret.Text `yaml:"headers"`
 	TLS     *TLSClient             `yaml:"tls"`
 }
 
-func (c *Webhook) setDefaults() {}
+func (s *Sink) setWebhookDefaults() {
+	setDefault(&s.BatchEvents, 100)
+	setDefault(&s.BatchBytes, 512<<10)
+}
 
-func (k *checker) webhook(string, *Webhook) {}
+func (k *checker) webhook(at string, c *Webhook) {
+	if c.URL.Empty() {
+		k.fail(at+".url", nil, "is required")
+	} else {
+		k.webhookURL(at+".url", c.URL.Reveal())
+	}
+	if !c.Secret.Empty() {
+		k.webhookSecret(at+".secret", c.Secret.Reveal())
+	}
+	canonical := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		path := join(at+".headers", printable(name, false))
+		k.webhookHeader(path, name, c.Headers[name])
+		if canonical[http.CanonicalHeaderKey(name)] {
+			k.fail(path, nil, "is given twice, as letters' case makes no difference; remove one")
+		}
+		canonical[http.CanonicalHeaderKey(name)] = true
+	}
+	k.tlsClient(at+".tls", c.TLS)
+}
+
+func (k *checker) webhookURL(path, value string) {
+	u, err := url.Parse(value)
+	switch {
+	case err == nil && u.User != nil, err != nil && strings.Contains(value, "@"):
+		k.fail(path, nil, "must hold no user and password; send them in headers, as Authorization")
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || !isHost(u.Hostname()) || u.Fragment != "":
+		k.fail(path, nil, "must be an address such as https://soar.example.com/hooks/auditrelay, without #")
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		k.fail(path, nil, "must be https, for the events and the headers go along; http is for loopback only")
+	}
+}
+
+func (k *checker) webhookSecret(path, value string) {
+	encoded, standard := strings.CutPrefix(value, "whsec_")
+	if !standard {
+		if len(value) < 24 {
+			k.warn(path, "is shorter than 24 bytes; generate one, as by: echo whsec_$(openssl rand -base64 32)")
+		}
+		return
+	}
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || len(key) < 24 || len(key) > 64 {
+		k.fail(path, nil, "must have 24 to 64 bytes in base64 behind whsec_, as by: echo whsec_$(openssl rand -base64 32)")
+	}
+}
+
+// webhookHeader knows the names that the request is made with already.
+func (k *checker) webhookHeader(path, name string, value secret.Text) {
+	isToken := func(r rune) bool { return isWord(r) || strings.ContainsRune("!#$%&'*+.^`|~", r) }
+	switch http.CanonicalHeaderKey(name) {
+	case "Webhook-Id", "Webhook-Timestamp", "Webhook-Signature":
+		k.fail(path, nil, "is set by the relay on each request; remove it")
+	case "Host", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection", "Te", "Trailer", "Upgrade", "Expect":
+		k.fail(path, nil, "belongs to the connection and cannot be set; remove it")
+	default:
+		if name == "" || !all(name, isToken) {
+			k.fail(path, nil, "is not the name of a header")
+		}
+	}
+	if value.Empty() {
+		k.fail(path, nil, "has no value; write ${NAME} for an environment variable, or file:PATH, or remove it")
+	}
+}

@@ -11,7 +11,8 @@ type Sink struct {
 	// Name is unique, and stays: the sink's position in the journal goes by
 	// it. Letters, digits, "-" and "_".
 	Name string `yaml:"name"`
-	// BatchEvents and BatchBytes bound one delivery. Defaults 5000 and 4MiB.
+	// BatchEvents and BatchBytes bound one delivery. Defaults 5000 and 4MiB; 100
+	// and 512KiB for a webhook.
 	BatchEvents int  `yaml:"batch_events"`
 	BatchBytes  Size `yaml:"batch_bytes"`
 	// Timeout bounds one attempt of one delivery. Default 30s.

@@ -8,10 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 	"github.com/auditrelay/auditrelay/sinks/file"
 	"github.com/auditrelay/auditrelay/sinks/kafka"
 	"github.com/auditrelay/auditrelay/sinks/nats"
+	"github.com/auditrelay/auditrelay/sinks/webhook"
 )
 
 // Each section makes its sink, with nothing to connect to.
@@ -19,9 +21,10 @@ func TestOpen(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	for want, s := range map[any]config.Sink{
-		&kafka.Sink{}: {Name: "k", Kafka: &config.Kafka{Brokers: []string{"127.0.0.1:1"}}},
-		&nats.Sink{}:  {Name: "n", NATS: &config.NATS{URL: "nats://127.0.0.1:1"}},
-		&file.Sink{}:  {Name: "f", File: &config.File{Path: path}},
+		&kafka.Sink{}:   {Name: "k", Kafka: &config.Kafka{Brokers: []string{"127.0.0.1:1"}}},
+		&nats.Sink{}:    {Name: "n", NATS: &config.NATS{URL: "nats://127.0.0.1:1"}},
+		&webhook.Sink{}: {Name: "w", Webhook: &config.Webhook{URL: secret.New("https://127.0.0.1:1/hook")}},
+		&file.Sink{}:    {Name: "f", File: &config.File{Path: path}},
 	} {
 		sink, err := Open(s, Deps{})
 		require.NoError(t, err, s.Name)
@@ -41,6 +44,7 @@ func TestOpenErrors(t *testing.T) {
 		`open sink "b": it has 2 of the destinations`: {Name: "b", Kafka: &config.Kafka{}, File: &config.File{}},
 		`open sink "c": brokers: at least one`:        {Name: "c", Kafka: &config.Kafka{}},
 		`open sink "d": path is not set`:              {Name: "d", File: &config.File{}},
+		`open sink "f": url is not set`:               {Name: "f", Webhook: &config.Webhook{}},
 		`open sink "e": `:                             {Name: "e", NATS: &config.NATS{Mode: "x"}},
 	} {
 		sink, err := Open(s, Deps{})

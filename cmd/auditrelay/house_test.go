@@ -30,6 +30,7 @@ func floors() map[string]int {
 		"sinks/nats":             2,
 		"sinks/loki":             2,
 		"sinks/datadog":          2,
+		"sinks/webhook":          2,
 		"sinks/file":             2,
 		"internal/ingest":        2,
 		"internal/streaming":     2,

@@ -5,24 +5,42 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
-// File is the file sink's one file, which it never rotates.
+// File is what the file sink writes: one file, and the rotated ones beside it,
+// compressed or not. Counting is cheap only while there is none of those.
 type File struct {
 	Path  string // the sink's
-	lines int64  // counted so far; used by one goroutine
+	lines int64  // counted so far in the one file; used by one goroutine
 	at    int64  // up to this offset
 }
 
 // Name implements [Destination].
 func (d *File) Name() string { return "file" }
 
-// Count implements [Destination]; it counts the lines that were added since the last call.
-func (d *File) Count(context.Context) (int64, error) {
+// Count implements [Destination].
+func (d *File) Count(ctx context.Context) (int64, error) {
+	names, err := file.Files(d.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case len(names) == 1:
+		return d.countAdded()
+	}
+	var n int64
+	err = d.Read(ctx, func(string, []byte) { n++ })
+	return n, err
+}
+
+// countAdded counts the lines that were added since the last call.
+func (d *File) countAdded() (int64, error) {
 	f, err := os.Open(d.Path)
 	if os.IsNotExist(err) {
 		return 0, nil

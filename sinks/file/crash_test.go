@@ -64,12 +64,14 @@ func TestForeignFileIsLeftAlone(t *testing.T) {
 // be retried, and the file holds each event once.
 func TestFailedWriteLeavesNothing(t *testing.T) {
 	t.Parallel()
-	for name, broken := range map[string]disk{
-		"write": {write: func(f *os.File, b []byte) (int, error) {
-			n, _ := f.Write(b[:len(b)/2+1])
-			return n, syscall.ENOSPC
-		}, sync: (*os.File).Sync},
-		"sync": {write: (*os.File).Write, sync: func(*os.File) error { return syscall.ENOSPC }},
+	for name, fail := range map[string]func(*disk){
+		"write": func(d *disk) {
+			d.write = func(f *os.File, b []byte) (int, error) {
+				n, _ := f.Write(b[:len(b)/2+1])
+				return n, syscall.ENOSPC
+			}
+		},
+		"sync": func(d *disk) { d.sync = func(*os.File) error { return syscall.ENOSPC } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +80,7 @@ func TestFailedWriteLeavesNothing(t *testing.T) {
 			events := relaytest.Events(30)
 			require.NoError(t, s.Deliver(t.Context(), events[:10]))
 			whole := s.disk
-			s.disk = broken
+			fail(&s.disk)
 			for range 2 {
 				err := s.Deliver(t.Context(), events[10:20])
 				require.ErrorIs(t, err, syscall.ENOSPC)
@@ -103,7 +105,7 @@ func TestMain(m *testing.M) {
 
 // deliverForever prints how many events are acknowledged, until it is killed.
 func deliverForever(path string) {
-	s, err := New(config.File{Path: path, RotateBytes: 300_000}, Options{})
+	s, err := New(config.File{Path: path, RotateBytes: 300_000, Gzip: strings.Contains(path, "packed")}, Options{})
 	for n := 0; err == nil; n += 100 {
 		fmt.Println(n)
 		err = s.Deliver(context.Background(), relaytest.Events(100, relaytest.From(n)))
@@ -115,8 +117,8 @@ func deliverForever(path string) {
 // kill -9 while writing: whatever was acknowledged is there, in whole lines.
 func TestKilledWriterLosesNothing(t *testing.T) {
 	t.Parallel()
-	for round := range 5 {
-		path := filepath.Join(t.TempDir(), "events.jsonl")
+	for round := range 6 {
+		path := filepath.Join(t.TempDir(), []string{"plain.jsonl", "packed.jsonl"}[round%2])
 		acknowledged := killAfter(t, path, 300+round*700)
 		s := newSink(t, config.File{Path: path})
 		marker := relaytest.Events(1, relaytest.From(10_000_000))

@@ -29,6 +29,15 @@ func (s *Sink) open() error {
 	if err := makeDir(filepath.Dir(s.path)); err != nil {
 		return err
 	}
+	if !s.swept {
+		if err := s.sweep(); err != nil {
+			return err
+		}
+		s.swept = true
+	}
+	if s.compressor != nil { // an earlier run, or the rotation before this, may have left work
+		s.compressor.wake()
+	}
 	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("open file: %w", err)
@@ -53,7 +62,7 @@ func (s *Sink) adopt(f *os.File) error {
 		return err
 	}
 	// The name must be on disk before anything in the file is acknowledged.
-	if err := syncDir(filepath.Dir(s.path)); err != nil {
+	if err := s.disk.syncDir(filepath.Dir(s.path)); err != nil {
 		return err
 	}
 	s.file, s.size, s.period = f, size, s.periodOf(info.ModTime())

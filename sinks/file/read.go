@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/klauspost/compress/gzip"
+
 	"github.com/auditrelay/auditrelay/internal/cloudevents"
 )
 
@@ -27,19 +29,18 @@ type Record struct {
 func (r *Record) ID() string { return r.Attributes["id"] }
 
 // Read yields all records that a [Sink] with that path has written, in order:
-// the rotated files, oldest first, and then the file itself. A last line that
-// has no newline is left out, as it may be in the middle of being written. A
-// line that is no event is yielded as an error that names its file and number,
-// and reading goes on behind it. Files must not be rotated meanwhile.
+// the rotated files, compressed or not, oldest first, and then the file itself. A
+// last line that has no newline is left out, as it may be in the middle of being
+// written. A line that is no event is yielded as an error that names its file and
+// number, and reading goes on behind it. Files must not be rotated meanwhile.
 func Read(path string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		path = filepath.Clean(path)
-		names, err := rotated(path)
+		names, err := Files(path)
 		if err != nil {
 			yield(Record{}, err)
 			return
 		}
-		for _, name := range append(names, path) {
+		for _, name := range names {
 			if !readFile(name, yield) {
 				return
 			}
@@ -47,8 +48,51 @@ func Read(path string) iter.Seq2[Record, error] {
 	}
 }
 
-func readFile(name string, yield func(Record, error) bool) bool {
+// Files names the files that a [Sink] with that path has written, oldest first:
+// the rotated ones, which may be compressed when they are opened (NAME.gz in
+// the place of NAME), and path itself, which may not be there.
+func Files(path string) ([]string, error) {
+	path = filepath.Clean(path)
+	found, err := archives(path)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, a := range found {
+		if a.plain || a.packed {
+			names = append(names, a.name)
+		}
+	}
+	return append(names, path), nil
+}
+
+// openFile opens a file in the form that it is in. The plain form comes first,
+// as the compressed one is made before it goes.
+func openFile(name string) (io.ReadCloser, error) {
 	f, err := os.Open(name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return f, err
+	}
+	packed, err := os.Open(name + packedExt)
+	if err != nil {
+		return nil, err
+	}
+	unpacker, err := gzip.NewReader(packed)
+	if err != nil {
+		_ = packed.Close() // was only read
+		return nil, fmt.Errorf("%s: %w", packed.Name(), err)
+	}
+	return unpacked{unpacker, packed}, nil
+}
+
+// unpacked is a compressed file, read.
+type unpacked struct {
+	io.Reader
+	io.Closer
+}
+
+func readFile(name string, yield func(Record, error) bool) bool {
+	f, err := openFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true // just rotated, or nothing written yet
 	}
@@ -63,7 +107,7 @@ func readFile(name string, yield func(Record, error) bool) bool {
 			return true
 		}
 		if err != nil {
-			return yield(Record{}, fmt.Errorf("read events: %w", err))
+			return yield(Record{}, fmt.Errorf("read %s: %w", name, err))
 		}
 		record, err := parseLine(line)
 		if err != nil {

@@ -13,6 +13,24 @@ import (
 // names sort by age.
 const stamp = "20060102T150405.000000000Z"
 
+// What a rotated file's name ends with beside its own extension.
+const (
+	packedExt  = ".gz"
+	partialExt = ".gz.tmp"
+)
+
+// An archive is a rotated file in any of its forms. Where a crash has left both,
+// the plain one is the original.
+type archive struct {
+	name    string // of the plain form
+	plain   bool   // the plain form is there
+	packed  bool   // the compressed form is there, and whole
+	partial bool   // a compression was cut off
+}
+
+func (a archive) packedName() string  { return a.name + packedExt }
+func (a archive) partialName() string { return a.name + partialExt }
+
 // rotate gives the file its name for good and opens an empty one.
 //
 // A crash behind the rename leaves no file at s.path: the next open makes it.
@@ -21,32 +39,36 @@ func (s *Sink) rotate() error {
 	if err := s.disk.sync(s.file); err != nil { // NoSync may have left something
 		return fmt.Errorf("sync before rotation: %w", err)
 	}
-	old, err := rotated(s.path)
+	old, err := archives(s.path)
 	if err != nil {
 		return err
 	}
 	s.release()
 	name := rotatedName(s.path, nextStamp(s.path, old, time.Now()))
-	if err := os.Rename(s.path, name); err != nil {
+	if err := s.disk.rename(s.path, name); err != nil {
 		return fmt.Errorf("rotate: %w", err)
 	}
 	s.logger.Info("file rotated", "path", name, "bytes", s.size)
 	if err := s.open(); err != nil {
 		return err
 	}
-	s.removeOld(append(old, name))
+	s.removeOld(append(old, archive{name: name, plain: true}))
 	return nil
 }
 
-// removeOld keeps the newest files. One that cannot be removed now is tried
+// removeOld keeps the newest archives. One that cannot be removed now is tried
 // again at the next rotation.
-func (s *Sink) removeOld(names []string) {
-	if s.keep <= 0 || len(names) <= s.keep {
+func (s *Sink) removeOld(all []archive) {
+	if s.keep <= 0 || len(all) <= s.keep {
 		return
 	}
-	for _, name := range names[:len(names)-s.keep] {
-		if err := os.Remove(name); err != nil {
-			s.logger.Warn("old file could not be removed", "path", name, "err", err)
+	s.names.Lock() // so that none comes back by being compressed
+	defer s.names.Unlock()
+	for _, a := range all[:len(all)-s.keep] {
+		for _, name := range []string{a.partialName(), a.packedName(), a.name} {
+			if err := s.disk.remove(name); err != nil && !os.IsNotExist(err) {
+				s.logger.Warn("old file could not be removed", "path", name, "err", err)
+			}
 		}
 	}
 }
@@ -60,11 +82,11 @@ func rotatedName(path string, at time.Time) string {
 
 // nextStamp is now, or just behind the newest of old where the clock was set
 // back: the names must stay in the order of the events.
-func nextStamp(path string, old []string, now time.Time) time.Time {
+func nextStamp(path string, old []archive, now time.Time) time.Time {
 	if len(old) == 0 {
 		return now
 	}
-	if last, ok := stampOf(path, old[len(old)-1]); ok && !now.After(last) {
+	if last, ok := stampOf(path, old[len(old)-1].name); ok && !now.After(last) {
 		return last.Add(1)
 	}
 	return now
@@ -81,20 +103,35 @@ func stampOf(path, name string) (time.Time, bool) {
 	return at, ok && err == nil
 }
 
-// rotated lists the rotated files of path, oldest first.
-func rotated(path string) ([]string, error) {
+// archives lists the rotated files of path, oldest first.
+func archives(path string) ([]archive, error) {
 	dir := filepath.Dir(path)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("list rotated files: %w", err)
 	}
-	var names []string
+	found := map[string]archive{}
 	for _, entry := range entries {
-		name := filepath.Join(dir, entry.Name())
-		if _, ok := stampOf(path, name); ok && entry.Type().IsRegular() {
-			names = append(names, name)
+		if !entry.Type().IsRegular() {
+			continue
+		}
+		// The plain form first: the extension of path may be .gz by itself.
+		for _, ext := range []string{"", packedExt, partialExt} {
+			name, ok := strings.CutSuffix(filepath.Join(dir, entry.Name()), ext)
+			if _, isStamp := stampOf(path, name); !ok || !isStamp {
+				continue
+			}
+			a := found[name]
+			a.name = name
+			a.plain, a.packed, a.partial = a.plain || ext == "", a.packed || ext == packedExt, a.partial || ext == partialExt
+			found[name] = a
+			break
 		}
 	}
-	slices.Sort(names)
-	return names, nil
+	var all []archive
+	for _, a := range found {
+		all = append(all, a)
+	}
+	slices.SortFunc(all, func(a, b archive) int { return strings.Compare(a.name, b.name) })
+	return all, nil
 }

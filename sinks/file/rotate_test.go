@@ -14,6 +14,12 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
+// rotated names the rotated files, oldest first.
+func rotated(path string) ([]string, error) {
+	names, err := Files(path)
+	return names[:max(0, len(names)-1)], err
+}
+
 func TestRotationBySize(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -87,9 +93,9 @@ func TestOldFilesAreRemoved(t *testing.T) {
 func TestNamesStayInOrder(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 3, 8, 30, 0, 5, time.UTC)
-	old := []string{rotatedName("/d/e.jsonl", now.Add(time.Hour))}
+	old := []archive{{name: rotatedName("/d/e.jsonl", now.Add(time.Hour))}}
 	name := rotatedName("/d/e.jsonl", nextStamp("/d/e.jsonl", old, now))
-	assert.Greater(t, name, old[0])
+	assert.Greater(t, name, old[0].name)
 	assert.Equal(t, "/d/e-20261103T093000.000000006Z.jsonl", name)
 	assert.Equal(t, now, nextStamp("/d/e.jsonl", nil, now))
 }

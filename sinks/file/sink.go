@@ -35,6 +35,9 @@ import (
 // UTC, so that 24h ends at midnight. If something else moves or removes the
 // file, the next delivery starts a new one.
 //
+// With Gzip, a rotated file is compressed beside the deliveries, one at a time;
+// it is never missing meanwhile, and where that fails it stays as it is.
+//
 // Deliver heeds its context before it writes; a write or an fsync that hangs
 // in the system cannot be given up.
 type Sink struct {
@@ -45,9 +48,13 @@ type Sink struct {
 	noSync      bool
 	logger      *slog.Logger
 	disk        disk
+	compressor  *compressor // nil: rotated files stay as they are
+
+	names sync.Mutex // held where archives come to their names or lose them; after mu
 
 	mu     sync.Mutex // guards what follows
 	closed bool
+	swept  bool      // what earlier compressions left is removed
 	file   *os.File  // nil where it has to be opened
 	size   int64     // of what is acknowledged, and of the file between deliveries
 	period time.Time // of the last write, its start
@@ -56,8 +63,15 @@ type Sink struct {
 
 // disk is what a test lets fail.
 type disk struct {
-	write func(*os.File, []byte) (int, error)
-	sync  func(*os.File) error
+	write   func(*os.File, []byte) (int, error)
+	sync    func(*os.File) error
+	rename  func(from, to string) error
+	remove  func(name string) error
+	syncDir func(dir string) error
+}
+
+func realDisk() disk {
+	return disk{write: (*os.File).Write, sync: (*os.File).Sync, rename: os.Rename, remove: os.Remove, syncDir: syncDir}
 }
 
 // Options are what New needs beside the configuration; all may be left out.
@@ -84,15 +98,19 @@ func New(cfg config.File, opts Options) (*Sink, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Sink{
+	s := &Sink{
 		path:        filepath.Clean(cfg.Path),
 		rotateBytes: orDefault(int64(cfg.RotateBytes), defaultRotateBytes),
 		rotateEvery: orDefault(cfg.RotateEvery, defaultRotateEvery),
 		keep:        cfg.Keep,
 		noSync:      cfg.NoSync,
 		logger:      opts.Logger,
-		disk:        disk{write: (*os.File).Write, sync: (*os.File).Sync},
-	}, nil
+		disk:        realDisk(),
+	}
+	if cfg.Gzip {
+		s.compressor = newCompressor(s)
+	}
+	return s, nil
 }
 
 // orDefault reads a setting: 0 is the default, less is never, which is 0.
@@ -186,8 +204,17 @@ func (s *Sink) release() {
 	}
 }
 
-// Close implements relay.Sink. It waits for a delivery under way.
+// Close implements relay.Sink. It waits for a delivery under way, and gives up
+// a compression, which the next start does again.
 func (s *Sink) Close() error {
+	err := s.closeFile()
+	if s.compressor != nil {
+		s.compressor.close()
+	}
+	return err
+}
+
+func (s *Sink) closeFile() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true

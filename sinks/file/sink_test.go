@@ -15,12 +15,17 @@ import (
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	for name, rotateBytes := range map[string]config.Size{"one file": -1, "many files": 64 << 10} {
+	for name, cfg := range map[string]config.File{
+		"one file":   {RotateBytes: -1},
+		"many files": {RotateBytes: 64 << 10},
+		"compressed": {RotateBytes: 64 << 10, Gzip: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			relaytest.Run(t, relaytest.Harness{New: func(t *testing.T) relaytest.Destination {
 				// Nothing within the suite needs more than the write itself.
-				return destination(t, config.File{RotateBytes: rotateBytes, NoSync: true})
+				cfg.NoSync = true
+				return destination(t, cfg)
 			}})
 		})
 	}

@@ -1,0 +1,62 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+func TestWebhookLoads(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte("from-a-file\n"), 0o600))
+	cfg, warnings, err := parse(t, minimal+`
+sinks:
+  - name: w
+    webhook:
+      url: https://soar.example.com/hooks/${KEY}?a=b
+      secret: ${KEY}-and-enough-of-it-to-be-long
+      headers: {Authorization: "Bearer ${KEY}", X-File: "file:`+file+`", X-Plain: plain}
+      tls: {}
+  - {name: local, batch_events: 7, batch_bytes: 1MiB, webhook: {url: "http://127.0.0.1:8080", secret: "${KEY}"}}
+`)
+	require.NoError(t, err)
+	require.Len(t, warnings, 2)
+	assert.Equal(t, "sinks[0].webhook.headers.X-Plain", warnings[0].Field)
+	assert.Equal(t, "sinks[1].webhook.secret", warnings[1].Field)
+	assert.Contains(t, warnings[1].Reason, "shorter than 24 bytes")
+
+	w := cfg.Sinks[0].Webhook
+	assert.Equal(t, "https://soar.example.com/hooks/hunter2?a=b", w.URL.Reveal())
+	assert.Equal(t, map[string]secret.Text{
+		"Authorization": secret.New("Bearer hunter2"), "X-File": secret.New("from-a-file"), "X-Plain": secret.New("plain"),
+	}, w.Headers)
+	for _, form := range []string{"%v", "%+v", "%#v"} {
+		assert.NotContains(t, fmt.Sprintf(form, *w), "hunter2")
+	}
+	assert.Equal(t, 100, cfg.Sinks[0].BatchEvents)
+	assert.Equal(t, Size(512<<10), cfg.Sinks[0].BatchBytes)
+	assert.Equal(t, 7, cfg.Sinks[1].BatchEvents)
+	assert.Equal(t, Size(1<<20), cfg.Sinks[1].BatchBytes)
+}
+
+func TestMapsOfStrings(t *testing.T) {
+	t.Parallel()
+	d := &decoder{env: environment(map[string]string{"KEY": "hunter2"}), marks: map[string]mark{}}
+	cfg := d.document([]byte(`
+sinks:
+  - loki: {labels: {a: "${KEY}", b.c: "{type}"}}
+  - loki: {labels: {}}
+  - loki: {labels: }
+`))
+	require.Empty(t, d.errors)
+	assert.Equal(t, map[string]string{"a": "hunter2", "b.c": "{type}"}, cfg.Sinks[0].Loki.Labels)
+	assert.Empty(t, cfg.Sinks[1].Loki.Labels)
+	assert.Nil(t, cfg.Sinks[2].Loki.Labels)
+}

@@ -1,0 +1,221 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// A compressor turns rotated files into .gz, one at a time, in a goroutine of
+// its own, so that no delivery waits for it.
+//
+// Whatever line a crash hits, each event stands in the plain form or in the
+// compressed one, or in both, of which a reader takes the plain one:
+//
+//   - while NAME.gz.tmp is written, NAME is untouched; the next start removes
+//     the rest and compresses NAME again;
+//   - NAME.gz.tmp becomes NAME.gz when it is whole, was read back, and is synced,
+//     so whatever has that name is whole;
+//   - NAME goes when the name NAME.gz is synced; before, or where its removal
+//     was lost in a crash, both are there, and NAME is compressed again.
+type compressor struct {
+	path   string
+	logger *slog.Logger
+	disk   disk        // set before the first call of wake
+	names  *sync.Mutex // held where archives come to their names or lose them
+
+	due   chan struct{} // holds one reminder
+	ctx   context.Context
+	end   context.CancelFunc
+	ended chan struct{}
+}
+
+func newCompressor(s *Sink) *compressor {
+	c := &compressor{
+		path: s.path, logger: s.logger, disk: s.disk, names: &s.names,
+		due: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
+	c.ctx, c.end = context.WithCancel(context.Background())
+	go c.run()
+	return c
+}
+
+// wake says that there may be something to compress.
+func (c *compressor) wake() {
+	select {
+	case c.due <- struct{}{}:
+	default: // it is reminded already
+	}
+}
+
+// close ends what is under way; the next start does it again.
+func (c *compressor) close() {
+	c.end()
+	<-c.ended
+}
+
+func (c *compressor) run() {
+	defer close(c.ended)
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-c.due:
+			c.all()
+		}
+	}
+}
+
+// all compresses what is plain, the oldest first. What fails stays as it is, and
+// is tried again after the next rotation.
+func (c *compressor) all() {
+	found, err := archives(c.path)
+	if err != nil {
+		c.logger.Warn("rotated files cannot be compressed", "path", c.path, "err", err)
+		return
+	}
+	for _, a := range found {
+		if !a.plain {
+			continue
+		}
+		err := c.compress(a)
+		if c.ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			c.logger.Warn("rotated file could not be compressed, and stays as it is", "path", a.name, "err", err)
+		}
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			return // there is none for the others either
+		}
+	}
+}
+
+func (c *compressor) compress(a archive) error {
+	err := c.pack(a)
+	if err == nil {
+		err = c.replace(a)
+	}
+	if err != nil {
+		_ = c.disk.remove(a.partialName()) // a rest does no harm, and goes at the next start
+	}
+	return err
+}
+
+// pack writes the compressed form under its passing name, and makes sure of it.
+func (c *compressor) pack(a archive) error {
+	in, err := os.Open(a.name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // was only read
+	out, err := os.OpenFile(a.partialName(), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = out.Close() }() // is synced, or not used
+	packer := gzip.NewWriter(writer{c.disk, out})
+	size, err := io.Copy(packer, reader{c.ctx, in})
+	if err == nil {
+		err = packer.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("compress: %w", err)
+	}
+	if err := c.disk.sync(out); err != nil {
+		return fmt.Errorf("sync %s: %w", a.partialName(), err)
+	}
+	return c.readBack(out, size)
+}
+
+// readBack checks length and checksum: the plain form is about to go, and is the
+// only one.
+func (c *compressor) readBack(f *os.File, size int64) error {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	unpacker, err := gzip.NewReader(reader{c.ctx, f})
+	if err != nil {
+		return fmt.Errorf("read back: %w", err)
+	}
+	n, err := io.Copy(io.Discard, unpacker)
+	if err == nil && n != size {
+		err = fmt.Errorf("%d bytes of %d", n, size)
+	}
+	if err != nil {
+		return fmt.Errorf("read back: %w", err)
+	}
+	return nil
+}
+
+// replace puts the compressed form in the place of the plain one.
+func (c *compressor) replace(a archive) error {
+	c.names.Lock()
+	defer c.names.Unlock()
+	if _, err := os.Lstat(a.name); errors.Is(err, fs.ErrNotExist) {
+		return c.disk.remove(a.partialName()) // it was too old to be kept
+	}
+	// A crash before the rename leaves a rest beside the plain form, and one
+	// behind it both forms, whole.
+	if err := c.disk.rename(a.partialName(), a.packedName()); err != nil {
+		return err
+	}
+	// Without this the plain form's removal could reach the disk before the
+	// compressed form's name.
+	if err := c.disk.syncDir(filepath.Dir(a.name)); err != nil {
+		return err
+	}
+	if err := c.disk.remove(a.name); err != nil {
+		return err
+	}
+	c.logger.Info("rotated file compressed", "path", a.packedName())
+	return nil
+}
+
+// sweep removes what compressions that were cut off have left. None may be
+// under way.
+func (s *Sink) sweep() error {
+	found, err := archives(s.path)
+	if err != nil {
+		return err
+	}
+	for _, a := range found {
+		if !a.partial {
+			continue
+		}
+		if err := s.disk.remove(a.partialName()); err != nil {
+			s.logger.Warn("rest of a compression could not be removed", "path", a.partialName(), "err", err)
+		}
+	}
+	return nil
+}
+
+// writer writes to a file by way of the disk that a test lets fail.
+type writer struct {
+	disk disk
+	file *os.File
+}
+
+func (w writer) Write(b []byte) (int, error) { return w.disk.write(w.file, b) }
+
+// reader reads until a context ends.
+type reader struct {
+	ctx context.Context
+	in  io.Reader
+}
+
+func (r reader) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.in.Read(b)
+}

@@ -1,0 +1,341 @@
+package file
+
+import (
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+// deliverEach delivers one event at a time.
+func deliverEach(t *testing.T, s *Sink, events []relay.Event) {
+	t.Helper()
+	for i := range events {
+		require.NoError(t, s.Deliver(t.Context(), events[i:i+1]))
+	}
+}
+
+// settled waits until n archives are compressed, and nothing is left to do.
+func settled(t *testing.T, path string, n int) []archive {
+	t.Helper()
+	var all []archive
+	require.Eventually(t, func() bool {
+		var err error
+		all, err = archives(path)
+		require.NoError(t, err)
+		for _, a := range all {
+			if a.plain || a.partial || !a.packed {
+				return false
+			}
+		}
+		return len(all) == n
+	}, 20*time.Second, time.Millisecond, "the archives are not all compressed")
+	return all
+}
+
+func TestRotatedFilesAreCompressed(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	s := newSink(t, config.File{Path: path, RotateBytes: 20_000, Gzip: true})
+	events := relaytest.Events(200)
+	for i := 0; i < len(events); i += 5 {
+		require.NoError(t, s.Deliver(t.Context(), events[i:i+5]))
+		requireIDs(t, events[:i+5], path) // while some are being compressed
+	}
+	names, err := Files(path)
+	require.NoError(t, err)
+	all := settled(t, path, len(names)-1)
+	require.Greater(t, len(all), 5)
+	requireIDs(t, events, path)
+
+	f, err := os.Open(all[0].packedName())
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	unpacker, err := gzip.NewReader(f) // another implementation than wrote it
+	require.NoError(t, err)
+	plain, err := io.ReadAll(unpacker)
+	require.NoError(t, err)
+	var want []byte
+	for i := range 20 {
+		want = AppendLine(want, &events[i])
+	}
+	assert.Equal(t, string(want), string(plain))
+	packed, err := f.Stat()
+	require.NoError(t, err)
+	assert.Less(t, packed.Size(), int64(len(plain)/2))
+	assert.Equal(t, os.FileMode(0o600), packed.Mode().Perm())
+}
+
+func TestKeepCountsBothForms(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	events := relaytest.Events(12)
+	s := newSink(t, config.File{Path: path, RotateBytes: 1})
+	deliverEach(t, s, events[:4]) // plain ones, from before gzip was switched on
+	require.NoError(t, s.Close())
+	s = newSink(t, config.File{Path: path, RotateBytes: 1, Gzip: true, Keep: 5})
+	deliverEach(t, s, events[4:])
+	settled(t, path, 5)
+	requireIDs(t, events[6:], path)
+	entries, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	assert.Len(t, entries, 6)
+}
+
+var errCrash = errors.New("the machine is off")
+
+// crashing gives a disk that does n more things, and then half of the next one
+// and nothing after it.
+func crashing(n int) (disk, func() bool) {
+	d, crashed := realDisk(), false
+	off := func() bool {
+		n--
+		crashed = crashed || n < 0
+		return n < 0
+	}
+	whole := d
+	d.write = func(f *os.File, b []byte) (int, error) {
+		if off() {
+			if n == -1 {
+				_, _ = f.Write(b[:len(b)/2])
+			}
+			return 0, errCrash
+		}
+		return whole.write(f, b)
+	}
+	d.sync = func(f *os.File) error {
+		if off() {
+			return errCrash
+		}
+		return whole.sync(f)
+	}
+	d.rename = func(from, to string) error {
+		if off() {
+			return errCrash
+		}
+		return whole.rename(from, to)
+	}
+	d.remove = func(name string) error {
+		if off() {
+			return errCrash
+		}
+		return whole.remove(name)
+	}
+	d.syncDir = func(dir string) error {
+		if off() {
+			return errCrash
+		}
+		return whole.syncDir(dir)
+	}
+	return d, func() bool { return crashed }
+}
+
+// A crash at each step of a compression leaves every event readable, once, and
+// the next start finishes what was begun, whether it compresses or not.
+func TestCrashAtEachStepOfACompression(t *testing.T) {
+	t.Parallel()
+	events := relaytest.Events(300)
+	for n := 0; ; n++ {
+		path := filepath.Join(t.TempDir(), "events.jsonl")
+		s := newSink(t, config.File{Path: path, Gzip: true})
+		c := s.compressor
+		d, crashed := crashing(n)
+		c.disk = d
+		require.NoError(t, s.Deliver(t.Context(), events[:200]))
+		name := rotatedName(path, time.Now())
+		require.NoError(t, os.Rename(path, name))
+		c.all()
+		requireIDs(t, events[:200], path)
+		require.NoError(t, s.Close())
+
+		s = newSink(t, config.File{Path: path, Gzip: n%2 == 0})
+		require.NoError(t, s.Deliver(t.Context(), events[200:]))
+		requireIDs(t, events, path)
+		if n%2 == 0 {
+			settled(t, path, 1)
+			requireIDs(t, events, path)
+		}
+		assert.NoFileExists(t, name+partialExt)
+		if !crashed() {
+			require.Greater(t, n, 5, "it took fewer steps than there are")
+			return
+		}
+	}
+}
+
+// The compression finds no space: the file stays, deliveries go on, and it is
+// compressed when there is space again.
+func TestFullDiskOnCompression(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	s := newSink(t, config.File{Path: path, RotateBytes: 1, Gzip: true})
+	events := relaytest.Events(10)
+	full := make(chan struct{}, 100)
+	s.compressor.disk.write = func(f *os.File, b []byte) (int, error) {
+		n, _ := f.Write(b[:len(b)/2])
+		full <- struct{}{}
+		return n, syscall.ENOSPC
+	}
+	deliverEach(t, s, events[:5])
+	<-full
+	require.NoError(t, s.Close())
+	requireIDs(t, events[:5], path)
+	all, err := archives(path)
+	require.NoError(t, err)
+	require.Len(t, all, 4)
+	for _, a := range all {
+		assert.Equal(t, archive{name: a.name, plain: true}, a)
+	}
+	s = newSink(t, config.File{Path: path, RotateBytes: 1, Gzip: true})
+	deliverEach(t, s, events[5:])
+	settled(t, path, 9)
+	requireIDs(t, events, path)
+}
+
+// stuck makes the compressor's syncs wait until release is closed, and says when
+// the first has begun.
+func stuck(s *Sink) (begun <-chan struct{}, release chan struct{}) {
+	start, release := make(chan struct{}, 100), make(chan struct{})
+	s.compressor.disk.sync = func(f *os.File) error {
+		start <- struct{}{}
+		<-release
+		return f.Sync()
+	}
+	return start, release
+}
+
+func TestDeliveryDoesNotWaitForACompression(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	s := newSink(t, config.File{Path: path, RotateBytes: 1, Gzip: true})
+	events := relaytest.Events(20)
+	begun, release := stuck(s)
+	deliverEach(t, s, events[:2])
+	<-begun
+	deliverEach(t, s, events[2:])
+	requireIDs(t, events, path)
+	all, err := archives(path)
+	require.NoError(t, err)
+	require.Len(t, all, 19)
+	partial := 0
+	for _, a := range all {
+		assert.True(t, a.plain)
+		if a.partial {
+			partial++
+		}
+	}
+	assert.Equal(t, 1, partial, "one at a time")
+	close(release)
+	settled(t, path, 19)
+	requireIDs(t, events, path)
+}
+
+func TestCloseGivesACompressionUp(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	s := newSink(t, config.File{Path: path, RotateBytes: 1, Gzip: true})
+	events := relaytest.Events(5)
+	begun, release := stuck(s)
+	deliverEach(t, s, events)
+	<-begun
+	closed := make(chan error)
+	go func() { closed <- s.Close() }()
+	<-s.compressor.ctx.Done()
+	close(release)
+	require.NoError(t, <-closed)
+	all, err := archives(path)
+	require.NoError(t, err)
+	for _, a := range all {
+		assert.Equal(t, archive{name: a.name, plain: true}, a)
+	}
+	requireIDs(t, events, path)
+}
+
+// An archive that is too old to be kept does not come back by being compressed.
+func TestRemovedWhileCompressed(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	s := newSink(t, config.File{Path: path, RotateBytes: 1, Gzip: true, Keep: 2})
+	events := relaytest.Events(8)
+	begun, release := stuck(s)
+	deliverEach(t, s, events[:2])
+	<-begun
+	deliverEach(t, s, events[2:])
+	close(release)
+	settled(t, path, 2)
+	requireIDs(t, events[5:], path)
+}
+
+// What was written wrongly does not take the place of the only good copy.
+func TestCompressedFormIsReadBack(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(b []byte) []byte{
+		"a flipped bit": func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
+		"nothing":       func(b []byte) []byte { return b[:0] },
+	} {
+		path := filepath.Join(t.TempDir(), "events.jsonl")
+		s := newSink(t, config.File{Path: path, Gzip: true})
+		s.compressor.disk.write = func(f *os.File, b []byte) (int, error) {
+			_, err := f.Write(damage(append([]byte(nil), b...)))
+			return len(b), err
+		}
+		events := relaytest.Events(100)
+		require.NoError(t, s.Deliver(t.Context(), events))
+		require.NoError(t, os.Rename(path, rotatedName(path, time.Now())))
+		s.compressor.all()
+		all, err := archives(path)
+		require.NoError(t, err)
+		require.Equal(t, []archive{{name: all[0].name, plain: true}}, all, name)
+		requireIDs(t, events, path)
+	}
+}
+
+func TestArchivesAreRecognised(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 3, 8, 30, 0, 0, time.UTC)
+	for _, base := range []string{"events.jsonl", "events", "events.gz", "e.v.jsonl.gz"} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, base)
+		first, second := rotatedName(path, at), rotatedName(path, at.Add(time.Hour))
+		for _, name := range []string{
+			first + packedExt, second, second + packedExt, second + partialExt,
+			filepath.Join(dir, "other-20261103T083000.000000000Z.jsonl.gz"), path + ".gz", path + "-now.gz", first + ".gz.bak",
+		} {
+			require.NoError(t, os.WriteFile(name, nil, 0o600))
+		}
+		require.NoError(t, os.Mkdir(rotatedName(path, at.Add(2*time.Hour)), 0o700))
+		all, err := archives(path)
+		require.NoError(t, err)
+		assert.Equal(t, []archive{{name: first, packed: true}, {name: second, plain: true, packed: true, partial: true}}, all, base)
+	}
+}
+
+func TestReadNamesADamagedArchive(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	s := newSink(t, config.File{Path: path, RotateBytes: 1, Gzip: true})
+	deliverEach(t, s, relaytest.Events(2))
+	name := settled(t, path, 1)[0].packedName()
+	require.NoError(t, os.Truncate(name, 100))
+	for _, err := range Read(path) {
+		require.ErrorContains(t, err, strings.TrimSuffix(name, packedExt))
+		break
+	}
+	require.NoError(t, os.WriteFile(name, []byte("not gzip at all"), 0o600))
+	for _, err := range Read(path) {
+		require.ErrorContains(t, err, name)
+		break
+	}
+}

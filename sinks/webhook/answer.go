@@ -1,0 +1,166 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+const (
+	// maxAnswer bounds what is read of an answer's body, and maxExcerpt what is
+	// shown of it. Far more is read than shown, so that a secret that is echoed
+	// is seen as a whole and taken out.
+	maxAnswer   = 64 << 10
+	excerptFrom = 4 << 10
+	maxExcerpt  = 200
+	// answerTime bounds the wait for an answer's body: the status is known by then.
+	answerTime = time.Second
+	// maxWait bounds what Retry-After may ask for: a receiver's wrong date must
+	// not silence the sink for days.
+	maxWait = time.Hour
+)
+
+// answered classifies an answer.
+func (s *Sink) answered(resp *http.Response) error {
+	text := readSome(resp.Body)
+	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
+		return nil
+	}
+	message := fmt.Sprintf("%s answered %d", s.target.Host, resp.StatusCode)
+	if name := http.StatusText(resp.StatusCode); name != "" {
+		message += " " + name
+	}
+	if advice := advise(resp); advice != "" {
+		message += ": " + advice
+	}
+	if excerpt := s.clean.excerpt(text); excerpt != "" {
+		message += ": " + strconv.Quote(excerpt)
+	}
+	err := errors.New(message)
+	switch resp.StatusCode {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		return relay.Permanent(err)
+	}
+	if wait := retryAfter(resp.Header.Get("Retry-After"), time.Now()); wait > 0 {
+		return relay.RetryAfter(err, wait)
+	}
+	return err
+}
+
+// advise says what to do about a status that does not pass by itself.
+func advise(resp *http.Response) string {
+	switch status := resp.StatusCode; {
+	case status >= 300 && status < 400:
+		where := ""
+		if to, err := resp.Location(); err == nil {
+			where = " to " + to.Scheme + "://" + to.Host // no more: the rest may be a credential
+		}
+		return "it redirects" + where + ", which is not followed, as the events and credentials would go along; set url to where the receiver is"
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return "check the secret and the headers"
+	case status == http.StatusNotFound || status == http.StatusGone || status == http.StatusMethodNotAllowed:
+		return "check the url"
+	case status == http.StatusUnsupportedMediaType:
+		return "it does not take " + ContentType + "; headers may set another Content-Type"
+	}
+	return ""
+}
+
+// readSome reads the beginning of an answer's body, and of a short one its
+// end, which lets the connection be used again.
+func readSome(body io.ReadCloser) string {
+	defer time.AfterFunc(answerTime, func() { _ = body.Close() }).Stop()
+	text, _ := io.ReadAll(io.LimitReader(body, maxAnswer)) // what was read before an error is good enough to be shown
+	return string(text)
+}
+
+// retryAfter reads a Retry-After header (RFC 9110, 10.2.3): seconds, or an
+// HTTP date. What cannot be read, or lies in the past, is zero.
+func retryAfter(header string, now time.Time) time.Duration {
+	header = strings.TrimSpace(header)
+	if seconds, err := strconv.ParseInt(header, 10, 64); err == nil {
+		return time.Duration(min(max(seconds, 0), int64(maxWait/time.Second))) * time.Second
+	}
+	at, err := http.ParseTime(header)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), maxWait)
+}
+
+// A cleaner takes the sink's secrets out of what a receiver says: it may echo
+// a header, or the address.
+type cleaner struct{ replacer *strings.Replacer }
+
+// The lengths from which a text is looked for. A shorter one is an everyday
+// word, above all among the parts of an address, "/hooks/events".
+const (
+	shortestSecret  = 4
+	shortestSegment = 16
+)
+
+func newCleaner(cfg config.Webhook, target *url.URL) cleaner {
+	var forms []string
+	add := func(shortest int, texts ...string) {
+		for _, text := range texts {
+			if len(text) >= shortest {
+				forms = append(forms, text)
+			}
+		}
+	}
+	add(shortestSecret, cfg.Secret.Reveal(), strings.TrimPrefix(cfg.Secret.Reveal(), "whsec_"))
+	for _, value := range cfg.Headers {
+		add(shortestSecret, value.Reveal())
+		add(shortestSecret, strings.Fields(value.Reveal())...) // "Bearer" and the token
+	}
+	add(shortestSecret, target.String(), target.RequestURI(), target.EscapedPath(), target.Path)
+	add(shortestSegment, strings.Split(target.Path, "/")...)
+	for _, values := range target.Query() {
+		add(shortestSecret, values...)
+	}
+	// The longest first, so that none leaves a rest of another behind.
+	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, form := range forms {
+		pairs = append(pairs, form, secret.Redacted)
+	}
+	return cleaner{strings.NewReplacer(pairs...)}
+}
+
+// error returns err, or where its text shows a secret, one without it and
+// without the chain that still would.
+func (c cleaner) error(err error) error {
+	text := err.Error()
+	if cleaned := c.replacer.Replace(text); cleaned != text {
+		return errors.New(cleaned)
+	}
+	return err
+}
+
+// excerpt makes one short line of a text that a stranger wrote.
+func (c cleaner) excerpt(text string) string {
+	text = c.replacer.Replace(text)
+	text = strings.ToValidUTF8(text[:min(len(text), excerptFrom)], "")
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxExcerpt {
+		text = strings.ToValidUTF8(text[:maxExcerpt], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,201 @@
+package webhook
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+func TestAnswersAreClassified(t *testing.T) {
+	t.Parallel()
+	const acknowledged, retry, permanent, later = "acknowledged", "retry", "permanent", "later"
+	r := newReceiver(t, false)
+	s := newSink(t, r.config(t))
+	for _, c := range []struct {
+		status     int
+		retryAfter string
+		want       string
+		says       string
+	}{
+		{200, "", acknowledged, ""},
+		{201, "", acknowledged, ""},
+		{202, "", acknowledged, ""},
+		{204, "", acknowledged, ""},
+		{299, "", acknowledged, ""},
+		{301, "", retry, "set url to where the receiver is"},
+		{304, "", retry, "redirects"},
+		{308, "", retry, "to https://elsewhere.example.com, which"},
+		{400, "", permanent, "Bad Request"},
+		{401, "", retry, "check the secret and the headers"},
+		{403, "", retry, "check the secret and the headers"},
+		{404, "", retry, "check the url"},
+		{405, "", retry, "check the url"},
+		{408, "", retry, "Request Timeout"},
+		{409, "", retry, "Conflict"},
+		{410, "", retry, "check the url"},
+		{413, "", permanent, "Too Large"},
+		{415, "", permanent, "another Content-Type"},
+		{422, "7", permanent, "Unprocessable"},
+		{425, "", retry, "Too Early"},
+		{429, "", retry, "Too Many"},
+		{429, "7", later, "Too Many"},
+		{429, "soon", retry, "Too Many"},
+		{500, "", retry, "Internal"},
+		{502, "", retry, "Bad Gateway"},
+		{503, "", retry, "Unavailable"},
+		{503, "7", later, "Unavailable"},
+		{599, "", retry, "answered 599"},
+	} {
+		r.respond(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", c.retryAfter)
+			w.Header().Set("Location", "https://elsewhere.example.com/hunter2/path")
+			w.WriteHeader(c.status)
+		})
+		err := s.Deliver(t.Context(), relaytest.Events(3))
+		wait, isLater := relay.RetryDelay(err)
+		got := retry
+		switch {
+		case err == nil:
+			got = acknowledged
+		case relay.IsPermanent(err):
+			got = permanent
+		case isLater:
+			got = later
+			assert.Equal(t, 7*time.Second, wait)
+		}
+		assert.Equal(t, c.want, got, "%d: %v", c.status, err)
+		if err != nil {
+			require.ErrorContains(t, err, c.says)
+			require.ErrorContains(t, err, fmt.Sprintf("%s answered %d", r.address, c.status))
+			assert.NotContains(t, err.Error(), "hunter2")
+		}
+	}
+}
+
+// A redirect is not followed, not even to the same host.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	r, other := newReceiver(t, false), newReceiver(t, false)
+	s := newSink(t, r.config(t))
+	for _, host := range []string{r.address, other.address} {
+		r.respond(func(w http.ResponseWriter, req *http.Request) {
+			http.Redirect(w, req, "http://"+host+path, http.StatusTemporaryRedirect)
+		})
+		require.Error(t, s.Deliver(t.Context(), relaytest.Events(1)))
+	}
+	assert.Len(t, r.requests, 2)
+	assert.Empty(t, other.requests)
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 3, 8, 30, 0, 0, time.UTC)
+	for header, want := range map[string]time.Duration{
+		"": 0, "x": 0, "0": 0, "-5": 0, " 90 ": 90 * time.Second, "1.5": 0,
+		"3600": time.Hour, "3601": time.Hour, "9223372036854775807": time.Hour, "99999999999999999999": 0,
+		"Tue, 03 Nov 2026 08:31:00 GMT": time.Minute, "Tue, 03 Nov 2026 08:29:00 GMT": 0,
+		"Tuesday, 03-Nov-26 08:31:00 GMT": time.Minute, "Tue, 03 Nov 2099 08:31:00 GMT": time.Hour,
+	} {
+		assert.Equal(t, want, retryAfter(header, now), header)
+	}
+}
+
+// A receiver may echo whatever it was sent, at any length.
+func TestErrorsAreShortAndClean(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t, false)
+	cfg := r.config(t)
+	cfg.URL = secret.New(cfg.URL.Reveal() + "?key=hunter2-in-the-query")
+	s := newSink(t, cfg)
+	for name, body := range map[string]string{
+		"headers":    "you sent Authorization: " + token + " and " + strings.TrimPrefix(token, "Bearer ") + ".",
+		"the secret": `{"secret":"` + key + `","raw":"` + key[len("whsec_"):] + `"}`,
+		"address":    "Cannot POST " + path + "?key=hunter2-in-the-query, neither " + strings.TrimPrefix(path, "/hooks/") + " nor hunter2-in-the-query",
+		"controls":   "a\x00b\x1b[31m\r\nc\u202ed\xff\xfe",
+		"long":       strings.Repeat("é", 10_000) + token,
+		"cut within": strings.Repeat(" ", excerptFrom-len(token)/2) + token,
+		"endless":    strings.Repeat("x", 10<<20),
+	} {
+		r.respond(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = w.Write([]byte(body))
+		})
+		err := s.Deliver(t.Context(), relaytest.Events(1))
+		require.ErrorContains(t, err, "500", name)
+		text := fmt.Sprintf("%v %+v", err, err)
+		assert.Less(t, len(err.Error()), 100+4*maxExcerpt, name)
+		assert.NotContains(t, text, "hunter2", name)
+		assert.NotContains(t, text, "MfKQ9r8GKYqr", name)
+		assert.NotRegexp(t, `[\x00-\x1f\x7f\x{202e}\x{fffd}]|\\x`, text, name)
+	}
+	r.respond(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such tenant", http.StatusConflict) })
+	require.ErrorContains(t, s.Deliver(t.Context(), relaytest.Events(1)), `409 Conflict: "no such tenant"`)
+}
+
+// A status is an answer, though its body never comes.
+func TestBodyThatNeverEnds(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t, false)
+	s := newSink(t, r.config(t))
+	for status, acknowledged := range map[int]bool{200: true, 500: false} {
+		r.respond(func(w http.ResponseWriter, req *http.Request) {
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte("and then "))
+			_ = http.NewResponseController(w).Flush()
+			<-req.Context().Done()
+		})
+		start := time.Now()
+		err := s.Deliver(t.Context(), relaytest.Events(1))
+		assert.Equal(t, acknowledged, err == nil, "%v", err)
+		assert.Less(t, time.Since(start), 5*time.Second)
+	}
+}
+
+// Answers that are read to their end let the connection be used again.
+func TestConnectionIsKept(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t, false)
+	r.respond(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(strings.Repeat("ok", 5000))) })
+	s := newSink(t, r.config(t))
+	for range 5 {
+		require.NoError(t, s.Deliver(t.Context(), relaytest.Events(1)))
+	}
+	for _, req := range r.requests {
+		assert.Equal(t, r.requests[0].RemoteAddr, req.RemoteAddr)
+	}
+}
+
+func TestErrorsOfTheNetworkHideTheAddress(t *testing.T) {
+	t.Parallel()
+	s := newSink(t, config.Webhook{URL: secret.New("http://127.0.0.1:1" + path)})
+	err := s.Deliver(t.Context(), relaytest.Events(1))
+	require.ErrorContains(t, err, "post to 127.0.0.1:1: dial tcp 127.0.0.1:1")
+	assert.NotContains(t, err.Error(), "hunter2")
+	assert.False(t, relay.IsPermanent(err))
+}
+
+func TestNewNamesTheSetting(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]config.Webhook{
+		"url is not set":                         {},
+		"url must be https":                      {URL: secret.New("http://hooks.example.com/hunter2")},
+		"url must be https://HOST/PATH, without": {URL: secret.New("https://a:hunter2@hooks.example.com")},
+		"url must be https://HOST/PATH":          {URL: secret.New("https://%zzhunter2")},
+		"secret: what follows whsec_ is not":     {URL: secret.New("https://a"), Secret: secret.New("whsec_hunter2!")},
+		"tls: read CA file":                      {URL: secret.New("https://a"), TLS: &config.TLSClient{CAFile: "nowhere"}},
+	} {
+		_, err := New(c)
+		require.ErrorContains(t, err, want)
+		assert.NotContains(t, err.Error(), "hunter2")
+	}
+}

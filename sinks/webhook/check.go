@@ -1,0 +1,109 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+const (
+	// renewal is how long before its end a certificate is pointed at.
+	renewal = 21 * 24 * time.Hour
+	// refusalTime is the wait for a receiver that refuses our certificate: in
+	// TLS 1.3 it says so only after the handshake has succeeded on this side.
+	refusalTime = 300 * time.Millisecond
+)
+
+// Check implements relay.Checker. It resolves, connects and shakes hands; it
+// makes no request, as a receiver may take any request for an event. So the
+// address's path, the headers and the secret are first tried by a delivery.
+func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: s.target})
+	if err != nil {
+		return errors.New("the proxy in HTTPS_PROXY or HTTP_PROXY is not an address")
+	}
+	if proxy != nil {
+		report("proxy", proxy.Host+"; the receiver behind it was not looked at")
+		conn, err := s.connect(ctx, proxy, report)
+		if err == nil {
+			_ = conn.Close() // nothing was written
+		}
+		return err
+	}
+	conn, err := s.connect(ctx, s.target, report)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // nothing was written
+	if s.target.Scheme == "https" {
+		if err := s.shakeHands(ctx, conn, report); err != nil {
+			return err
+		}
+	}
+	report("path, headers and secret", "not tried, as that takes a request; the first delivery does")
+	return nil
+}
+
+func (s *Sink) connect(ctx context.Context, to *url.URL, report func(what, found string)) (net.Conn, error) {
+	addresses, err := net.DefaultResolver.LookupHost(ctx, to.Hostname())
+	if err != nil {
+		return nil, fmt.Errorf("resolve %s: %w; check the host in url", to.Hostname(), err)
+	}
+	report("addresses of "+to.Hostname(), strings.Join(addresses, ", "))
+	port := to.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[to.Scheme]
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(to.Hostname(), port))
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w; check url, and what stands between, as a firewall", err)
+	}
+	report("connection", "to "+conn.RemoteAddr().String())
+	return conn, nil
+}
+
+func (s *Sink) shakeHands(ctx context.Context, conn net.Conn, report func(what, found string)) error {
+	client := tls.Client(conn, s.tlsConfig())
+	if err := client.HandshakeContext(ctx); err != nil {
+		return fmt.Errorf("shake hands with %s: %w; check tls.ca_file and tls.server_name", s.target.Host, err)
+	}
+	state := client.ConnectionState()
+	report("encryption", tls.VersionName(state.Version))
+	leaf := state.PeerCertificates[0]
+	found := fmt.Sprintf("for %s, valid until %s", s.serverName(), leaf.NotAfter.UTC().Format(time.DateOnly))
+	if left := time.Until(leaf.NotAfter); left < renewal {
+		found += fmt.Sprintf(": it ends in %d days, have it renewed", int(left.Hours()/24))
+	}
+	report("certificate", found)
+
+	_ = client.SetReadDeadline(time.Now().Add(refusalTime)) // Read tells as well
+	if _, err := client.Read(make([]byte, 1)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%s closed the connection after the handshake: %w; check tls.cert_file and tls.key_file", s.target.Host, err)
+	}
+	return nil
+}
+
+// tlsConfig is what the transport dials with.
+func (s *Sink) tlsConfig() *tls.Config {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.tls != nil {
+		c = s.tls.Clone()
+	}
+	c.ServerName = s.serverName()
+	c.NextProtos = []string{"h2", "http/1.1"}
+	return c
+}
+
+func (s *Sink) serverName() string {
+	if s.tls != nil && s.tls.ServerName != "" {
+		return s.tls.ServerName
+	}
+	return s.target.Hostname()
+}

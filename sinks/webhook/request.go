@@ -1,0 +1,77 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/cloudevents"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// ContentType is the media type of a request's body, where the configuration's
+// headers name no other.
+const ContentType = "application/cloudevents-batch+json"
+
+func (s *Sink) request(ctx context.Context, events []relay.Event, now time.Time) (*http.Request, error) {
+	// Not kept from one delivery to the next: the transport may still read from
+	// it after an early answer.
+	body := appendBatch(nil, events)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.target.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header = s.headers.Clone()
+	id, timestamp := batchID(events), strconv.FormatInt(now.Unix(), 10)
+	req.Header.Set(headerID, id)
+	req.Header.Set(headerTimestamp, timestamp)
+	if s.key != nil {
+		req.Header.Set(headerSignature, sign(s.key, id, timestamp, body))
+	}
+	return req, nil
+}
+
+func headersOf(configured map[string]secret.Text) http.Header {
+	h := http.Header{}
+	h.Set("Content-Type", ContentType)
+	h.Set("User-Agent", "auditrelay")
+	for name, value := range configured {
+		h.Set(name, value.Reveal())
+	}
+	return h
+}
+
+// appendBatch appends events in the JSON batch format of CloudEvents 1.0.2, 4:
+// an array of events in the JSON event format.
+func appendBatch(dst []byte, events []relay.Event) []byte {
+	separator := byte('[')
+	for i := range events {
+		dst = append(dst, separator)
+		dst = cloudevents.AppendJSON(dst, &events[i])
+		separator = ','
+	}
+	return append(dst, ']')
+}
+
+// batchID is made from sources, ids and bodies alone: an event that was pushed
+// again has another time of receipt, and one that came under an old id with
+// another body must not be taken for the old one. It holds no ".", as it is signed.
+func batchID(events []relay.Event) string {
+	h := sha256.New()
+	part := func(b []byte) {
+		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b))))
+		_, _ = h.Write(b)
+	}
+	for i := range events {
+		part([]byte(events[i].Source))
+		part([]byte(events[i].ID))
+		part(events[i].Body)
+	}
+	return "batch_" + base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,95 @@
+package webhook
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// The headers of Standard Webhooks 1.0.0.
+const (
+	headerID        = "Webhook-Id"
+	headerTimestamp = "Webhook-Timestamp"
+	headerSignature = "Webhook-Signature"
+)
+
+var (
+	// ErrSignature says that a request was not signed with the secret, or was
+	// changed since.
+	ErrSignature = errors.New("the request's signature is not valid")
+	// ErrTimestamp says that a request was signed too long ago, or by a clock
+	// that is ahead: it may be an old one, played again.
+	ErrTimestamp = errors.New("the request's timestamp is outside the tolerance")
+)
+
+// Verify checks that a request was signed with key by whoever sent it, and that
+// it is of the time now, give or take tolerance; 5 minutes is usual. body is
+// the whole body as received: bound it before reading it. Errors are, or wrap,
+// [ErrSignature] or [ErrTimestamp], and anything else where key is no secret.
+//
+// It implements the symmetric scheme (v1) of Standard Webhooks 1.0.0. key is in
+// that document's form, whsec_ and base64, or else the key's own bytes. The
+// comparison takes a time that does not depend on the signature. After it,
+// the header webhook-id is authentic, and may serve to recognise a redelivery.
+func Verify(header http.Header, body []byte, key secret.Text, tolerance time.Duration, now time.Time) error {
+	raw, err := keyOf(key)
+	if err != nil {
+		return err
+	}
+	if raw == nil {
+		return errors.New("verify a request: the secret is empty")
+	}
+	id, timestamp := header.Get(headerID), header.Get(headerTimestamp)
+	// With a "." in it, an id could swallow what was signed as the timestamp.
+	if id == "" || strings.Contains(id, ".") {
+		return fmt.Errorf("%w: the header webhook-id is missing, or holds a dot", ErrSignature)
+	}
+	want := []byte(sign(raw, id, timestamp, body))
+	matches := false
+	for given := range strings.FieldsSeq(header.Get(headerSignature)) {
+		matches = hmac.Equal([]byte(given), want) || matches
+	}
+	if !matches {
+		return ErrSignature
+	}
+	seconds, err := strconv.ParseInt(timestamp, 10, 64)
+	if err != nil {
+		return fmt.Errorf("%w: it is not a number of seconds", ErrTimestamp)
+	}
+	if age := now.Sub(time.Unix(seconds, 0)); age > tolerance || age < -tolerance {
+		return fmt.Errorf("%w: it is %v old", ErrTimestamp, age)
+	}
+	return nil
+}
+
+// sign gives one signature as it stands in the header.
+func sign(key []byte, id, timestamp string, body []byte) string {
+	mac := hmac.New(sha256.New, key)
+	_, _ = mac.Write([]byte(id + "." + timestamp + "."))
+	_, _ = mac.Write(body)
+	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// keyOf gives the bytes that key a signature; nil where there is no secret.
+func keyOf(s secret.Text) ([]byte, error) {
+	if s.Empty() {
+		return nil, nil
+	}
+	encoded, standard := strings.CutPrefix(s.Reveal(), "whsec_")
+	if !standard {
+		return []byte(s.Reveal()), nil
+	}
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || len(key) == 0 {
+		return nil, errors.New("secret: what follows whsec_ is not base64") // err would show some of it
+	}
+	return key, nil
+}

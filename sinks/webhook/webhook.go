@@ -1,0 +1,157 @@
+// Package webhook delivers events by HTTPS POST. Each request holds a batch in
+// the JSON batch format of CloudEvents 1.0.2, and is signed as Standard Webhooks
+// 1.0.0 says; [Verify] is for receivers written in Go.
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Sink posts to one address. It implements relay.Sink and relay.Checker; its
+// methods may be called concurrently.
+//
+// Any 2xx acknowledges the whole batch, whatever its body says. 400, 413, 415
+// and 422 are permanent, so the pump finds the very events that the receiver
+// cannot take; a batch that is only too large arrives in smaller ones. All else is
+// tried again, after Retry-After where the answer has one: so are 401, 403,
+// 404 and 410, which mending the configuration or the receiver cures, and
+// redirects, which are not followed.
+//
+// The header webhook-id is made from the events' sources, ids and bodies: an
+// equal batch has an equal one, so that a receiver can recognise a redelivery.
+// After a restart events may come again in other batches; each event's own
+// source and id are the last word.
+type Sink struct {
+	target  *url.URL
+	key     []byte      // nil: requests are not signed
+	headers http.Header // go along with each request
+	client  *http.Client
+	tls     *tls.Config // nil: the default
+	clean   cleaner
+
+	ended context.Context // ends at Close
+	end   context.CancelFunc
+}
+
+// The header's own limits keep a receiver from filling the memory.
+const (
+	maxAnswerHeader = 64 << 10
+	idleTimeout     = 90 * time.Second
+)
+
+var errClosed = errors.New("the sink is closed")
+
+// New makes a sink. It connects to nothing; its errors name the setting that is
+// wrong, and no secret.
+func New(cfg config.Webhook) (*Sink, error) {
+	target, err := parseTarget(cfg.URL.Reveal())
+	if err != nil {
+		return nil, err
+	}
+	key, err := keyOf(cfg.Secret)
+	if err != nil {
+		return nil, err
+	}
+	tlsConfig, err := cfg.TLS.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	if _, err := http.ProxyFromEnvironment(&http.Request{URL: target}); err != nil {
+		return nil, errors.New("the proxy in HTTPS_PROXY or HTTP_PROXY is not an address") // it may hold a password
+	}
+	s := &Sink{
+		target:  target,
+		key:     key,
+		headers: headersOf(cfg.Headers),
+		tls:     tlsConfig,
+		clean:   newCleaner(cfg, target),
+		client: &http.Client{
+			// A redirect's target would get the events and the credentials.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			Transport: &http.Transport{
+				Proxy:                  http.ProxyFromEnvironment,
+				TLSClientConfig:        tlsConfig.Clone(), // to which it adds its protocols
+				ForceAttemptHTTP2:      true,
+				DisableCompression:     true, // no answer grows in the unpacking
+				MaxResponseHeaderBytes: maxAnswerHeader,
+				IdleConnTimeout:        idleTimeout,
+			},
+		},
+	}
+	s.ended, s.end = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// parseTarget holds the address to what config checks as well.
+func parseTarget(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	switch {
+	case address == "":
+		return nil, errors.New("url is not set")
+	case err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http":
+		return nil, errors.New("url must be https://HOST/PATH, without user and password") // it may be a credential
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		return nil, errors.New("url must be https; http is for loopback only")
+	}
+	return u, nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Deliver implements relay.Sink.
+func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
+	if s.ended.Err() != nil {
+		return errClosed
+	}
+	if err := ctx.Err(); err != nil || len(events) == 0 {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ended, cancel)()
+	// The transport sends a request again only where none of it was read by the
+	// receiver, as on a connection that had been closed while idle.
+	req, err := s.request(ctx, events, time.Now())
+	if err != nil {
+		return fmt.Errorf("make the request: %w", s.clean.error(err))
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return s.unanswered(err)
+	}
+	defer func() { _ = resp.Body.Close() }() // was only read
+	return s.answered(resp)
+}
+
+// unanswered is what becomes of a delivery without an answer: it may have
+// arrived, and is tried again.
+func (s *Sink) unanswered(err error) error {
+	if s.ended.Err() != nil {
+		return errClosed
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err // without the address
+	}
+	return fmt.Errorf("post to %s: %w", s.target.Host, s.clean.error(err))
+}
+
+// Close implements relay.Sink. A delivery under way ends with an error.
+func (s *Sink) Close() error {
+	s.end()
+	s.client.CloseIdleConnections()
+	return nil
+}
