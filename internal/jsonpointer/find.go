@@ -1,0 +1,126 @@
+package jsonpointer
+
+import "github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+
+// Find returns the value that p names, as it stands in body: a part of body, to
+// which nothing can be appended in place.
+//
+// ok is false where there is no such value; where body is no JSON, to its very
+// end; and where body nests deeper than jsonscan.MaxDepth below a value that p
+// does not lead through. Of members that repeat a name the last counts, as with
+// encoding/json, whatever the earlier ones hold. Names are compared by their
+// text, escaped or not; one that is no valid text equals none.
+//
+// Body is read once and not written to. Nothing is allocated where body is
+// JSON, but for names of more than 256 bytes with escapes in them.
+func (p Pointer) Find(body []byte) (raw []byte, ok bool) {
+	f := finder{body: body}
+	f.Reset(body)
+	raw, err := f.find(p.tokens)
+	if err != nil || f.End() != nil {
+		return nil, false
+	}
+	return raw, raw != nil
+}
+
+// finder walks through a body. Its methods return nil for what is not there,
+// and an error only where the body is no JSON.
+type finder struct {
+	jsonscan.Scanner
+
+	body []byte
+}
+
+// find reads one value to its end, and returns what tokens lead to from there.
+func (f *finder) find(tokens []token) ([]byte, error) {
+	switch c := f.Peek(); {
+	case len(tokens) == 0:
+		start := f.Pos()
+		err := f.Skip()
+		return f.body[start:f.Pos():f.Pos()], err
+	case c == '{':
+		return f.member(tokens)
+	case c == '[' && tokens[0].index >= 0:
+		return f.element(tokens)
+	}
+	return nil, f.Skip()
+}
+
+// member reads an object to its end: a later member may repeat the name.
+func (f *finder) member(tokens []token) (found []byte, err error) {
+	if err := f.Open('{'); err != nil {
+		return nil, err
+	}
+	for n := 0; ; n++ {
+		if more, err := f.More('}', n); err != nil || !more {
+			return found, err
+		}
+		key, err := f.RawKey()
+		if err == nil && same(key, tokens[0].name) {
+			found, err = f.find(tokens[1:])
+		} else if err == nil {
+			err = f.Skip()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (f *finder) element(tokens []token) (found []byte, err error) {
+	if err := f.Open('['); err != nil {
+		return nil, err
+	}
+	for n := 0; ; n++ {
+		if more, err := f.More(']', n); err != nil || !more {
+			return found, err
+		}
+		if n == tokens[0].index {
+			found, err = f.find(tokens[1:])
+		} else {
+			err = f.Skip()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// same reports whether key is name, of which a byte is escaped by six at most.
+func same(key jsonscan.Raw, name string) bool {
+	if !key.Escaped {
+		return string(key.Bytes) == name
+	}
+	if len(key.Bytes) > 6*len(name) {
+		return false
+	}
+	var room [257]byte // one more: AppendText needs it
+	text, err := key.AppendText(room[:0])
+	return err == nil && string(text) == name
+}
+
+// AppendText appends the value in raw, which [Pointer.Find] returned, as text:
+// a string unescaped, a number, true or false as written.
+//
+// ok is false, and dst is returned as it was, for what has no text: null, which
+// says that there is no value; objects and arrays, which can be written in many
+// ways; and strings that are no valid text, because they hold invalid UTF-8 or
+// half of a surrogate pair.
+func AppendText(dst, raw []byte) (_ []byte, ok bool) {
+	if len(raw) == 0 {
+		return dst, false
+	}
+	switch raw[0] {
+	case '{', '[', 'n':
+		return dst, false
+	case '"':
+		var s jsonscan.Scanner
+		s.Reset(raw)
+		text, err := s.String()
+		if err == nil {
+			dst, err = text.AppendText(dst)
+		}
+		return dst, err == nil
+	}
+	return append(dst, raw...), true
+}

@@ -1,0 +1,81 @@
+// Package jsonpointer finds a value in a JSON body by a JSON pointer (RFC 6901),
+// in one pass over the bytes and without decoding what is not asked for.
+package jsonpointer
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Pointer names a value in a JSON text. The zero value is the pointer "", which
+// names the whole. It is not changed once made, and may be used by several
+// goroutines.
+type Pointer struct {
+	text   string
+	tokens []token
+}
+
+// token is one step of a pointer, into an object or an array.
+type token struct {
+	name  string // unescaped
+	index int    // -1 where the name is no index of an array
+}
+
+// Parse reads a pointer such as /user/id or /groups/0. "~1" stands for "/" in a
+// name, and "~0" for "~". The error names the column, which counts characters
+// from 1.
+func Parse(text string) (Pointer, error) {
+	p := Pointer{text: text}
+	if text == "" {
+		return p, nil
+	}
+	if text[0] != '/' {
+		return Pointer{}, fmt.Errorf(`column 1: a JSON pointer begins with "/", as in /user/id; this begins with %q`, first(text))
+	}
+	if at, err := misspelt(text); err != nil {
+		return Pointer{}, fmt.Errorf("column %d: %w", utf8.RuneCountInString(text[:at])+1, err)
+	}
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for name := range strings.SplitSeq(text[1:], "/") {
+		name = unescape.Replace(name)
+		p.tokens = append(p.tokens, token{name: name, index: indexOf(name)})
+	}
+	return p, nil
+}
+
+// String is the pointer as it was parsed.
+func (p Pointer) String() string { return p.text }
+
+func first(text string) rune {
+	r, _ := utf8.DecodeRuneInString(text)
+	return r
+}
+
+// misspelt returns the first byte of text that cannot stand there.
+func misspelt(text string) (at int, _ error) {
+	for i, r := range text {
+		switch {
+		case r == '~' && !strings.HasPrefix(text[i:], "~0") && !strings.HasPrefix(text[i:], "~1"):
+			return i, errors.New(`"~" must be followed by 0, for a "~" in a name, or by 1, for a "/"`)
+		case r == utf8.RuneError && !strings.HasPrefix(text[i:], "\ufffd"):
+			return i, errors.New("it is not valid UTF-8")
+		}
+	}
+	return 0, nil
+}
+
+// indexOf reads an array index: digits without a leading zero. "-", the place
+// behind the last element, is none, as there is never a value there.
+func indexOf(name string) int {
+	if name == "" || len(name) > 1 && name[0] == '0' || strings.Trim(name, "0123456789") != "" {
+		return -1
+	}
+	n, err := strconv.Atoi(name)
+	if err != nil {
+		return -1 // no array is that long
+	}
+	return n
+}
