@@ -32,11 +32,16 @@ sinks:
     kafka:
       brokers: [127.0.0.1:9092]
       sasl: {mechanism: plain, username: u, password: HUNTER2-d}
+    redact:
+      remove: [/user/phone]
+      hash:
+        - /user/email
+      hash_key: HUNTER2-f-0123456789
 `
 	env := environment(map[string]string{"KEY": "HUNTER2-e"})
 	_, warnings, err := Parse("x", []byte(source), env)
 	require.NoError(t, err)
-	require.Len(t, warnings, 4)
+	require.Len(t, warnings, 5)
 
 	inserts := []string{" ", "\n", "\t", ":", ": ", "- ", "\"", "'", "{", "}", "[", "]", ",", "#", "&", "*", "!", "|", "%", "@", "\\", "${", "\x00", "é"}
 	for at := range len(source) {
