@@ -32,6 +32,11 @@ sinks:
     kafka:
       brokers: [127.0.0.1:9092]
       sasl: {mechanism: plain, username: u, password: HUNTER2-d}
+    redact:
+      remove: [/user/phone]
+      hash:
+        - /user/email
+      hash_key: HUNTER2-f-0123456789
   - name: two
     webhook:
       url: https://hooks.example.com/HUNTER2-f
@@ -47,7 +52,7 @@ sinks:
 	env := environment(map[string]string{"KEY": "HUNTER2-e"})
 	_, warnings, err := Parse("x", []byte(source), env)
 	require.NoError(t, err)
-	require.Len(t, warnings, 8, "an address gives none")
+	require.Len(t, warnings, 9, "an address gives none")
 
 	inserts := []string{" ", "\n", "\t", ":", ": ", "- ", "\"", "'", "{", "}", "[", "]", ",", "#", "&", "*", "!", "|", "%", "@", "\\", "${", "\x00", "é"}
 	for at := range len(source) {

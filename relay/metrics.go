@@ -29,8 +29,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return g
 	}
 	m := &Metrics{
-		delivered: counter("delivered_events_total", "Events that the sink acknowledged."),
-		bytes:     counter("delivered_bytes_total", "Bytes of the bodies that the sink acknowledged."),
+		delivered: counter("delivered_events_total", "Events that the sink acknowledged, or that its match left out."),
+		bytes:     counter("delivered_bytes_total", "Bytes of the bodies of delivered events, as they were received."),
 		attempts:  counter("attempts_total", "Deliveries attempted."),
 		failures:  counter("failures_total", "Deliveries that the sink did not acknowledge whole."),
 		retries:   counter("retries_total", "Waits before a further attempt."),

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/routing"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks/file"
 	"github.com/auditrelay/auditrelay/sinks/kafka"
@@ -19,17 +22,38 @@ type Deps struct {
 	// Logger gets what sinks do of their own accord, with the attribute "sink".
 	// Default: nothing is logged.
 	Logger *slog.Logger
+	// Registerer takes the metrics of sinks with a match; those of all sinks are
+	// the same, labelled by sink. Default: nothing is counted.
+	Registerer prometheus.Registerer
 }
 
 // Open makes the sink that s describes. It connects to nothing and fails only
 // where s is wrong or names a file that cannot be used; errors name the sink.
-// What s says of batches and time limits is for the pump in front of the sink.
+// What s says of batches and time limits is for the pump in front of the sink;
+// what it says of match and redact is done by the sink that is returned, for
+// live events, replays and dead letters alike.
 func Open(s config.Sink, d Deps) (relay.Sink, error) {
+	route, err := d.route(s)
+	if err != nil {
+		return nil, fmt.Errorf("open sink %q: %w", s.Name, err)
+	}
 	sink, err := open(s, d.logger(s.Name))
 	if err != nil {
 		return nil, fmt.Errorf("open sink %q: %w", s.Name, err)
 	}
-	return sink, nil
+	return route.Wrap(sink), nil
+}
+
+func (d Deps) route(s config.Sink) (*routing.Route, error) {
+	opts := routing.Options{Sink: s.Name, Logger: d.logger(s.Name)}
+	if d.Registerer != nil && s.Match != nil {
+		metrics, err := routing.NewMetrics(d.Registerer)
+		if err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+		opts.Metrics = metrics
+	}
+	return routing.New(s.Match, s.Redact, opts)
 }
 
 func open(s config.Sink, log *slog.Logger) (relay.Sink, error) {

@@ -2,8 +2,11 @@ package sinks
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -51,4 +54,63 @@ func TestOpenErrors(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		assert.Nil(t, sink)
 	}
+}
+
+func TestOpenErrorsOfRouting(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	for want, s := range map[string]config.Sink{
+		`open sink "a": match.cel: column 1: undeclared reference to 'typ'`: {Name: "a", Match: &config.Match{CEL: "typ == ''"}},
+		`open sink "b": redact: pointer "email": column 1`:                  {Name: "b", Redact: &config.Redact{Remove: []string{"email"}}},
+		`open sink "c": redact: a key is required to hash with`:             {Name: "c", Redact: &config.Redact{Hash: []string{"/email"}}},
+	} {
+		s.File = &config.File{Path: path}
+		sink, err := Open(s, Deps{})
+		require.ErrorContains(t, err, want)
+		assert.Nil(t, sink)
+		assert.NoFileExists(t, path, "nothing is opened for what cannot be used")
+	}
+}
+
+// Two sinks of one configuration get the same events, each its own part of them.
+func TestOpenRoutes(t *testing.T) {
+	t.Parallel()
+	dir, reg := t.TempDir(), prometheus.NewRegistry()
+	events := relaytest.Events(100)
+	all := config.Sink{Name: "all", File: &config.File{Path: filepath.Join(dir, "all.jsonl")}}
+	failed := config.Sink{
+		Name: "failed", File: &config.File{Path: filepath.Join(dir, "failed.jsonl")},
+		Match:  &config.Match{Types: []string{"event_log.*"}, CEL: `body.status == "error"`},
+		Redact: &config.Redact{Remove: []string{"/ip_address"}, Hash: []string{"/user_id"}, HashKey: secret.New("0123456789abcdef")},
+	}
+	got := map[string]map[string]string{}
+	for _, s := range []config.Sink{all, failed} {
+		sink, err := Open(s, Deps{Registerer: reg})
+		require.NoError(t, err)
+		require.NoError(t, sink.Deliver(t.Context(), events))
+		require.NoError(t, sink.Close())
+		got[s.Name] = map[string]string{}
+		for rec, err := range file.Read(s.File.Path) {
+			require.NoError(t, err)
+			got[s.Name][rec.ID()] = string(rec.Body)
+		}
+	}
+	require.Len(t, got["all"], 100)
+	failures := 0
+	for i := range events {
+		body := string(events[i].Body)
+		assert.Equal(t, body, got["all"][events[i].ID])
+		redacted, there := got["failed"][events[i].ID]
+		require.Equal(t, strings.Contains(body, `"status":"error"`), there)
+		if !there {
+			continue
+		}
+		failures++
+		assert.NotContains(t, redacted, "ip_address")
+		assert.Regexp(t, `"user_id":"hmac-sha256:[0-9a-f]{64}","session_id":"session-live-`, redacted)
+	}
+	assert.InDelta(t, 20, failures, 15)
+	unmatched, err := testutil.GatherAndCount(reg, "auditrelay_sink_unmatched_events_total")
+	require.NoError(t, err)
+	assert.Equal(t, 1, unmatched)
 }

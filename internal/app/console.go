@@ -50,7 +50,7 @@ func (r *process) openForReplay(cfg config.Sink) (relay.Sink, error) {
 	if cfg.File != nil {
 		return lent{r.live[cfg.Name]}, nil
 	}
-	return sinks.Open(cfg, sinks.Deps{Logger: r.log})
+	return sinks.Open(cfg, sinks.Deps{Logger: r.log, Registerer: r.reg})
 }
 
 // lent is a sink that somebody else closes.

@@ -42,7 +42,7 @@ func (r *process) startSinks(ctx context.Context) error {
 }
 
 func (r *process) openSink(ctx context.Context, cfg config.Sink) (*relay.Pump, error) {
-	sink, err := sinks.Open(cfg, sinks.Deps{Logger: r.log})
+	sink, err := sinks.Open(cfg, sinks.Deps{Logger: r.log, Registerer: r.reg})
 	if err != nil {
 		return nil, err
 	}

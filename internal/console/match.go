@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/auditrelay/auditrelay/internal/wildcard"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -13,7 +14,7 @@ type Match []term
 
 type term struct {
 	key   string
-	parts []string // of the value, between its asterisks
+	value wildcard.Pattern
 }
 
 // matchKeys are the attributes that a match knows.
@@ -33,7 +34,7 @@ func ParseMatch(expr string) (Match, error) {
 			return nil, fmt.Errorf("match %q: write KEY=VALUE, where KEY is one of %s and VALUE may hold *",
 				strings.TrimSpace(text), strings.Join(matchKeys(), ", "))
 		}
-		m = append(m, term{key, strings.Split(strings.TrimSpace(value), "*")})
+		m = append(m, term{key, wildcard.Parse(strings.TrimSpace(value))})
 	}
 	return m, nil
 }
@@ -41,7 +42,7 @@ func ParseMatch(expr string) (Match, error) {
 // Keeps reports whether e is meant.
 func (m Match) Keeps(e *relay.Event) bool {
 	for _, t := range m {
-		if !wild(t.parts, attribute(e, t.key)) {
+		if !t.value.Matches(attribute(e, t.key)) {
 			return false
 		}
 	}
@@ -61,25 +62,4 @@ func attribute(e *relay.Event, key string) string {
 	default:
 		return e.Subject
 	}
-}
-
-// wild reports whether text consists of the parts with any text between them.
-func wild(parts []string, text string) bool {
-	first, last := parts[0], parts[len(parts)-1]
-	if len(parts) == 1 {
-		return text == first
-	}
-	rest, ok := strings.CutPrefix(text, first)
-	if !ok || !strings.HasSuffix(rest, last) {
-		return false
-	}
-	rest = rest[:len(rest)-len(last)]
-	for _, part := range parts[1 : len(parts)-1] {
-		_, behind, found := strings.Cut(rest, part)
-		if !found {
-			return false
-		}
-		rest = behind
-	}
-	return true
 }

@@ -1,0 +1,103 @@
+package redact
+
+import "github.com/auditrelay/auditrelay/internal/jsonpointer"
+
+// What becomes of a value, the more of it taken the lower.
+const (
+	actionRemove uint8 = iota
+	actionHash
+)
+
+// node is a place that pointers lead to or by.
+type node struct {
+	ends     bool
+	action   uint8            // where ends
+	members  map[string]*node // by name
+	elements map[int]*node    // those of members that are an index
+	every    *node            // "*"
+}
+
+func (n *node) add(p jsonpointer.Pointer, action uint8) {
+	for name, index := range p.Tokens {
+		n = n.step(name, index)
+	}
+	n.end(action)
+}
+
+func (n *node) end(action uint8) {
+	if !n.ends || action < n.action {
+		n.ends, n.action = true, action
+	}
+}
+
+// step gives the node behind one step, which is made where it is missing.
+func (n *node) step(name string, index int) *node {
+	if name == "*" {
+		if n.every == nil {
+			n.every = &node{}
+		}
+		return n.every
+	}
+	next := n.members[name]
+	if next == nil {
+		if n.members == nil {
+			n.members, n.elements = map[string]*node{}, map[int]*node{}
+		}
+		next = &node{}
+		n.members[name] = next
+	}
+	if index >= 0 {
+		n.elements[index] = next
+	}
+	return next
+}
+
+// spread adds to each named place what "*" says of it, so that a value has one
+// node, and no branches are followed side by side.
+func (n *node) spread() {
+	for _, next := range n.members {
+		next.merge(n.every)
+		next.spread()
+	}
+	if n.every != nil {
+		n.every.spread()
+	}
+}
+
+func (n *node) merge(from *node) {
+	if from == nil {
+		return
+	}
+	if from.ends {
+		n.end(from.action)
+	}
+	if from.every != nil {
+		n.step("*", -1).merge(from.every)
+	}
+	for name, next := range from.members {
+		to := n.step(name, -1)
+		for index, same := range from.elements {
+			if same == next {
+				n.elements[index] = to
+			}
+		}
+		to.merge(next)
+	}
+}
+
+func (n *node) element(index int) *node {
+	if next := n.elements[index]; next != nil {
+		return next
+	}
+	return n.every
+}
+
+func (n *node) member(name []byte) *node {
+	if next := n.members[string(name)]; next != nil {
+		return next
+	}
+	return n.every
+}
+
+// doomed is what is removed, as opposed to hashed or looked into.
+func (n *node) doomed() bool { return n != nil && n.ends && n.action == actionRemove }

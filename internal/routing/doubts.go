@@ -1,0 +1,34 @@
+package routing
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// quiet is how long nothing more is logged of doubts.
+const quiet = 10 * time.Minute
+
+// doubts logs that an expression fails: the first time, and then seldom.
+type doubts struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	last time.Time // under mu
+}
+
+func (d *doubts) tell(e *relay.Event, err error) {
+	d.mu.Lock()
+	now := time.Now()
+	due := d.last.IsZero() || now.Sub(d.last) >= quiet
+	if due {
+		d.last = now
+	}
+	d.mu.Unlock()
+	if due {
+		d.log.Warn("match.cel cannot be told for an event, which is delivered; more of the kind are counted, and not logged for a while",
+			"event", e.ID, "type", e.Type, "error", err)
+	}
+}

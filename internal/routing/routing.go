@@ -1,0 +1,91 @@
+// Package routing stands between a pump and a sink: it hands on the events that
+// the sink's configuration chooses, without what that takes out of their bodies.
+// The journal and the dead letters have the events as they came, so what is
+// changed in the configuration counts for all that is delivered or replayed later.
+package routing
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/condition"
+	"github.com/auditrelay/auditrelay/internal/redact"
+	"github.com/auditrelay/auditrelay/internal/wildcard"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Options are what a route needs beside its configuration.
+type Options struct {
+	// Sink is the sink's name, for the metrics.
+	Sink    string
+	Logger  *slog.Logger // required
+	Metrics *Metrics     // nil counts nothing
+}
+
+// Route is what a sink's configuration says of the events that it gets.
+type Route struct {
+	types, projects, environments []wildcard.Pattern
+
+	when   *condition.Condition // nil: always
+	redact *redact.Rules        // nil: nothing
+	counts counts
+	views  sync.Pool // of *view
+	doubts doubts
+}
+
+// New reads what the sections say; both may be nil. Errors name the field.
+func New(m *config.Match, r *config.Redact, opts Options) (*Route, error) {
+	route := &Route{counts: opts.Metrics.of(opts.Sink), doubts: doubts{log: opts.Logger}}
+	route.views.New = func() any { return &view{} }
+	if m != nil {
+		route.types, route.projects, route.environments = patterns(m.Types), patterns(m.Projects), patterns(m.Environments)
+	}
+	if m != nil && m.CEL != "" {
+		when, err := condition.Compile(m.CEL)
+		if err != nil {
+			return nil, fmt.Errorf("match.cel: %w", err)
+		}
+		route.when = when
+	}
+	if r != nil && len(r.Remove)+len(r.Hash) > 0 {
+		rules, err := redact.New(r.Remove, r.Hash, r.HashKey.Reveal())
+		if err != nil {
+			return nil, fmt.Errorf("redact: %w", err)
+		}
+		route.redact = rules
+	}
+	return route, nil
+}
+
+func patterns(texts []string) []wildcard.Pattern {
+	all := make([]wildcard.Pattern, len(texts))
+	for i, text := range texts {
+		all[i] = wildcard.Parse(text)
+	}
+	return all
+}
+
+// Wrap puts the route in front of sink, or returns sink itself where the route
+// changes nothing. Closing the result closes sink.
+func (r *Route) Wrap(sink relay.Sink) relay.Sink {
+	if len(r.types)+len(r.projects)+len(r.environments) == 0 && r.when == nil && r.redact == nil {
+		return sink
+	}
+	return &Sink{route: r, inner: sink}
+}
+
+// named reports whether e has a type, a project and an environment that are asked for.
+func (r *Route) named(e *relay.Event) bool {
+	return fits(r.types, e.Type) && fits(r.projects, e.Project) && fits(r.environments, e.Environment)
+}
+
+func fits(patterns []wildcard.Pattern, name string) bool {
+	for _, p := range patterns {
+		if p.Matches(name) {
+			return true
+		}
+	}
+	return len(patterns) == 0
+}

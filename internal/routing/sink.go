@@ -1,0 +1,88 @@
+package routing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Sink is a sink behind a [Route]. Several deliveries may run at once where the
+// sink behind it allows that.
+type Sink struct {
+	route *Route
+	inner relay.Sink
+}
+
+// Deliver implements [relay.Sink]. It acknowledges what the route does not
+// choose. An event that cannot be redacted is refused for good: withholding it
+// is better than giving away what should have been taken out.
+func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
+	chosen, err := s.route.choose(ctx, events)
+	if err != nil {
+		return err
+	}
+	if len(chosen.events) > 0 {
+		err = s.inner.Deliver(ctx, chosen.events)
+	}
+	err, settled := chosen.settle(err)
+	if settled { // else they are counted at the next attempt
+		s.route.counts.add(chosen.unmatched, chosen.doubtful)
+	}
+	return err
+}
+
+// Close implements [relay.Sink].
+func (s *Sink) Close() error { return s.inner.Close() }
+
+// Check implements [relay.Checker]. It reports the route, and then checks the
+// sink where that can be checked.
+func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
+	if s.route.when != nil {
+		report("match.cel", "compiles: "+s.route.when.String())
+	}
+	checker, ok := s.inner.(relay.Checker)
+	if !ok {
+		return nil
+	}
+	return checker.Check(ctx, report)
+}
+
+// settle says with the indexes of the events that were given what the sink's
+// error says of those that were chosen. settled is false where the delivery is
+// tried again as a whole, or in halves.
+func (c *choice) settle(err error) (_ error, settled bool) {
+	var partial *relay.PartialError
+	switch {
+	case err == nil && len(c.withheld) == 0:
+		return nil, true
+	case err == nil:
+		return &relay.PartialError{Failures: c.withheld}, true
+	case c.index == nil: // all were chosen, as they are
+		return err, errors.As(err, &partial)
+	case errors.As(err, &partial):
+		return c.translate(partial)
+	case relay.IsPermanent(err) && len(c.events) == 1:
+		return c.translate(&relay.PartialError{Failures: []relay.Failure{{Index: 0, Err: err}}})
+	}
+	return err, false
+}
+
+func (c *choice) translate(partial *relay.PartialError) (_ error, settled bool) {
+	failures, last := slices.Clone(c.withheld), -1
+	for _, f := range partial.Failures {
+		if f.Index <= last || f.Index >= len(c.index) || f.Err == nil {
+			// Nothing that it says of an event is to be believed.
+			return fmt.Errorf("the sink names events that it was not given, or not in order: %v", partial), false //nolint:errorlint // its class is hidden on purpose
+		}
+		last = f.Index
+		failures = append(failures, relay.Failure{Index: c.index[f.Index], Err: f.Err})
+	}
+	if last < 0 {
+		return fmt.Errorf("the sink failed in part, and does not say which: %v", partial), false //nolint:errorlint // as above
+	}
+	slices.SortFunc(failures, func(a, b relay.Failure) int { return a.Index - b.Index })
+	return &relay.PartialError{Failures: failures}, true
+}
