@@ -25,6 +25,7 @@ func floors() map[string]int {
 		"internal/console":       3,
 		"internal/admin":         3,
 		"internal/readback":      3,
+		"internal/realservers":   3,
 		"sinks/kafka":            2,
 		"sinks/nats":             2,
 		"sinks/loki":             2,
@@ -42,6 +43,7 @@ func floors() map[string]int {
 		"internal/workspacesim":  1,
 		"relay/relaytest":        1,
 		"sinks/template":         1,
+		"sinks/datadog/entry":    1,
 		"internal/wire/jsonscan": 0,
 		"internal/blockfile":     0,
 		"internal/management":    0,
@@ -58,6 +60,7 @@ func sideways() map[string]string {
 		"internal/management -> config/secret":           "the type that a client keeps its key in",
 		"internal/workspacesim -> internal/wire/loki":    "the simulator pushes in the codec that ingest reads",
 		"internal/workspacesim -> internal/wire/datadog": "as above",
+		"sinks/datadog/entry -> sinks/template":          "entries have templates; apart from the sink as that takes minutes to compile",
 	}
 }
 
