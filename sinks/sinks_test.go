@@ -8,7 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
+	"github.com/auditrelay/auditrelay/sinks/datadog"
 	"github.com/auditrelay/auditrelay/sinks/file"
 	"github.com/auditrelay/auditrelay/sinks/kafka"
 	"github.com/auditrelay/auditrelay/sinks/nats"
@@ -19,9 +21,10 @@ func TestOpen(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	for want, s := range map[any]config.Sink{
-		&kafka.Sink{}: {Name: "k", Kafka: &config.Kafka{Brokers: []string{"127.0.0.1:1"}}},
-		&nats.Sink{}:  {Name: "n", NATS: &config.NATS{URL: "nats://127.0.0.1:1"}},
-		&file.Sink{}:  {Name: "f", File: &config.File{Path: path}},
+		&kafka.Sink{}:   {Name: "k", Kafka: &config.Kafka{Brokers: []string{"127.0.0.1:1"}}},
+		&nats.Sink{}:    {Name: "n", NATS: &config.NATS{URL: "nats://127.0.0.1:1"}},
+		&datadog.Sink{}: {Name: "d", Datadog: &config.Datadog{APIKey: secret.New("key")}},
+		&file.Sink{}:    {Name: "f", File: &config.File{Path: path}},
 	} {
 		sink, err := Open(s, Deps{})
 		require.NoError(t, err, s.Name)
@@ -41,6 +44,7 @@ func TestOpenErrors(t *testing.T) {
 		`open sink "b": it has 2 of the destinations`: {Name: "b", Kafka: &config.Kafka{}, File: &config.File{}},
 		`open sink "c": brokers: at least one`:        {Name: "c", Kafka: &config.Kafka{}},
 		`open sink "d": path is not set`:              {Name: "d", File: &config.File{}},
+		`open sink "f": api_key: `:                    {Name: "f", Datadog: &config.Datadog{}},
 		`open sink "e": `:                             {Name: "e", NATS: &config.NATS{Mode: "x"}},
 	} {
 		sink, err := Open(s, Deps{})
