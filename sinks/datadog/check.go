@@ -20,13 +20,13 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 	ctx, cancel := s.until(ctx)
 	defer cancel()
 	t := &tracer{report: report}
-	res, err := s.get(httptrace.WithClientTrace(ctx, t.hooks()), s.target.scheme+"://"+s.target.host+"/")
+	status, err := s.get(httptrace.WithClientTrace(ctx, t.hooks()), s.target.scheme+"://"+s.target.host+"/")
 	t.stop()
 	if err != nil {
 		return fmt.Errorf("reach the intake: %w; check site or url, the network, and the proxy in the environment", err)
 	}
-	if res.StatusCode >= 500 {
-		return fmt.Errorf("reach the intake: %s answered %s", s.target.host, statusText(res.StatusCode))
+	if status >= 500 {
+		return fmt.Errorf("reach the intake: %s answered %s", s.target.host, statusText(status))
 	}
 	report("intake", s.target.host+" answers")
 	report("limits", fmt.Sprintf("%d entries and %d bytes a request, %d bytes an entry, %v old or %v ahead",
@@ -35,35 +35,35 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 		report("api key", "not checked: only Datadog's own sites can be asked without writing")
 		return nil
 	}
-	if res, err = s.get(ctx, s.target.api+"/api/v1/validate"); err != nil {
+	if status, err = s.get(ctx, s.target.api+"/api/v1/validate"); err != nil {
 		return fmt.Errorf("validate the API key: %w", err)
 	}
-	switch res.StatusCode {
+	switch status {
 	case http.StatusOK:
 		report("api key", "valid")
 		return nil
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fmt.Errorf("validate the API key: %s answered %s: check api_key, and that it is a key of this site",
-			s.target.api, statusText(res.StatusCode))
+			s.target.api, statusText(status))
 	default:
-		return fmt.Errorf("validate the API key: %s answered %s", s.target.api, statusText(res.StatusCode))
+		return fmt.Errorf("validate the API key: %s answered %s", s.target.api, statusText(status))
 	}
 }
 
-// get asks for an address with the key, and drops the answer's body.
-func (s *Sink) get(ctx context.Context, address string) (*http.Response, error) {
+// get asks for an address with the key, and returns the answer's status.
+func (s *Sink) get(ctx context.Context, address string) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	req.Header.Set("User-Agent", userAgent)
 	req.Header.Set("DD-API-KEY", s.key)
 	res, err := s.client.Do(req)
 	if err != nil {
-		return nil, s.transportError(ctx, err)
+		return 0, s.transportError(ctx, err)
 	}
 	_, _ = io.Copy(io.Discard, res.Body)
-	return res, res.Body.Close()
+	return res.StatusCode, res.Body.Close()
 }
 
 // tracer reports what a connection is made of. Its hooks may be called from

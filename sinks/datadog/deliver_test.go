@@ -2,6 +2,8 @@ package datadog
 
 import (
 	"encoding/json"
+	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -227,4 +229,45 @@ func TestConcurrentDeliveries(t *testing.T) {
 	}
 	group.Wait()
 	assert.Len(t, d.IDs(), 1200)
+}
+
+// The whole way: what the intake does not take stands in the dead letters, each
+// event by name; all others arrive once, through an outage.
+func TestThroughAPump(t *testing.T) {
+	t.Parallel()
+	d := newIntake(t)
+	events := relaytest.Events(2500)
+	events[7].Time = sentAt().Add(-20 * time.Hour)
+	events[2400].Body = []byte(strings.Repeat("x", 2_000_000))
+	d.Respond(func(n int, ids []string) *realservers.DatadogAnswer {
+		switch {
+		case n == 1:
+			return &realservers.DatadogAnswer{Status: 503}
+		case slices.Contains(ids, events[1200].ID):
+			return &realservers.DatadogAnswer{Status: 400}
+		}
+		return nil
+	})
+	source, letters := relaytest.NewSource(events), &relaytest.DeadLetters{}
+	pump := relay.Pump{
+		Name: "datadog", Source: source, Sink: newSink(t, d.URL, nil), DeadLetters: letters,
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	source.Close()
+	require.ErrorIs(t, pump.Run(t.Context()), relaytest.ErrClosed)
+	assert.Equal(t, relay.Position(len(events)), source.Acked())
+	reasons := map[string]string{}
+	for _, r := range letters.Kept("datadog") {
+		reasons[r.Event.ID] = r.Reason
+	}
+	require.Len(t, reasons, 3)
+	assert.Contains(t, reasons[events[7].ID], "older than the intake's 18 h")
+	assert.Contains(t, reasons[events[2400].ID], "larger than the intake's 1 MB")
+	assert.Contains(t, reasons[events[1200].ID], "400 Bad Request")
+	ids := d.IDs()
+	assert.Len(t, ids, 2497)
+	for id, n := range ids {
+		assert.Equal(t, 1, n, id)
+	}
+	assert.Empty(t, d.Violations())
 }

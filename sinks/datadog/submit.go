@@ -32,6 +32,7 @@ func (s *Sink) submit(ctx context.Context, items []datadogV2.HTTPLogItem) error 
 	if res == nil {
 		return fmt.Errorf("submit logs: %w", s.transportError(ctx, err))
 	}
+	defer func() { _ = res.Body.Close() }() // the client has read it
 	if s.acknowledges(res.StatusCode, err) {
 		return nil
 	}

@@ -219,7 +219,9 @@ func TestWindow(t *testing.T) {
 		age  time.Duration
 		want string
 	}{
-		{0, ""}, {MaxAge, ""}, {-MaxAhead, ""},
+		{0, ""},
+		{MaxAge, ""},
+		{-MaxAhead, ""},
 		{MaxAge + time.Second, "older than the intake's 18 h"},
 		{18 * time.Hour, "older than"},
 		{50 * 365 * 24 * time.Hour, "older than"},
