@@ -1,28 +1,126 @@
 package config
 
-import "github.com/auditrelay/auditrelay/config/secret"
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
 
 // Datadog delivers to Datadog's logs intake.
 type Datadog struct {
+	// APIKey is an API key of the organisation; an application key is not needed.
 	APIKey secret.Text `yaml:"api_key"`
-	// Site is the Datadog site, such as datadoghq.com (the default) or
-	// datadoghq.eu; URL is instead of it, for a proxy or another intake.
+	// Site is the Datadog site, such as datadoghq.com (the default), us3.datadoghq.com
+	// or datadoghq.eu. URL, such as https://intake.example.com, is instead of it:
+	// the address of a proxy or another intake, to which /api/v2/logs is appended.
+	// https, but for loopback.
 	Site string `yaml:"site"`
 	URL  string `yaml:"url"`
-	// Source, Service, Hostname and Tags are the entries' ddsource, service,
-	// hostname and ddtags; they may hold {type}, {project} and {environment}.
-	Source   string   `yaml:"source"`
-	Service  string   `yaml:"service"`
-	Hostname string   `yaml:"hostname"`
-	Tags     []string `yaml:"tags"`
+	// Source, Service and Hostname are the entries' ddsource, service and
+	// hostname; they may hold {type}, {project} and {environment}. Defaults
+	// auditrelay, auditrelay and none.
+	Source   string `yaml:"source"`
+	Service  string `yaml:"service"`
+	Hostname string `yaml:"hostname"`
+	// Tags are the entries' ddtags, which may hold the same; one whose values
+	// are empty is left out. Default env:{environment} and project:{project}.
+	Tags []string `yaml:"tags"`
+	// Attributes is where a JSON body's fields stand beside the message, which
+	// is the body itself: merged (as @action, the default; beneath event, as
+	// @event.status, where Datadog uses the name itself), nested (all beneath
+	// event), or none, which halves the bytes that are sent.
+	Attributes string `yaml:"attributes"`
 	// Oversize is what becomes of an entry over the intake's 1 MB: reject (to
 	// the dead letters, the default) or truncate (cut, and marked as such).
 	Oversize string `yaml:"oversize"`
+	// OutsideWindow is what becomes of an event that is more than 18 h old, or
+	// 2 h ahead, which the intake would drop without a word: reject (to the dead
+	// letters, the default) or restamp (sent with the time of sending; its own
+	// time is in @ce.time, and @auditrelay.restamped is true).
+	OutsideWindow string `yaml:"outside_window"`
 	// Compression is gzip (default), deflate or none.
 	Compression string     `yaml:"compression"`
 	TLS         *TLSClient `yaml:"tls"`
 }
 
-func (c *Datadog) setDefaults() {}
+// datadogSites are the sites that there were in November 2026.
+func datadogSites() []string {
+	return []string{
+		"datadoghq.com", "us3.datadoghq.com", "us5.datadoghq.com", "ap1.datadoghq.com", "ap2.datadoghq.com",
+		"uk1.datadoghq.com", "datadoghq.eu", "ddog-gov.com", "us2.ddog-gov.com",
+	}
+}
 
-func (k *checker) datadog(string, *Datadog) {}
+func (c *Datadog) setDefaults() {
+	if c.URL == "" {
+		setDefault(&c.Site, "datadoghq.com")
+	}
+	setDefault(&c.Source, "auditrelay")
+	setDefault(&c.Service, "auditrelay")
+	if c.Tags == nil {
+		c.Tags = []string{"env:{environment}", "project:{project}"}
+	}
+	setDefault(&c.Attributes, "merged")
+	setDefault(&c.Oversize, "reject")
+	setDefault(&c.OutsideWindow, "reject")
+	setDefault(&c.Compression, "gzip")
+}
+
+func (k *checker) datadog(at string, c *Datadog) {
+	k.secret(at+".api_key", c.APIKey)
+	switch {
+	case c.URL == "":
+		k.datadogSite(at+".site", c.Site)
+	case c.Site != "":
+		k.fail(at+".url", nil, "is instead of site, which is set too; remove one of them")
+	default:
+		k.datadogURL(at+".url", c.URL)
+	}
+	k.template(at+".source", c.Source, placeholders()...)
+	k.template(at+".service", c.Service, placeholders()...)
+	k.template(at+".hostname", c.Hostname, placeholders()...)
+	for i, tag := range c.Tags {
+		path := fmt.Sprintf("%s.tags[%d]", at, i)
+		if k.template(path, tag, placeholders()...) && (tag == "" || strings.Contains(tag, ",")) {
+			k.fail(path, tag, "must be one tag, such as team:iam; give each tag an item of its own")
+		}
+	}
+	k.oneOf(at+".attributes", c.Attributes, "merged", "nested", "none")
+	k.oneOf(at+".oversize", c.Oversize, "reject", "truncate")
+	k.oneOf(at+".outside_window", c.OutsideWindow, "reject", "restamp")
+	k.oneOf(at+".compression", c.Compression, "gzip", "deflate", "none")
+	k.tlsClient(at+".tls", c.TLS)
+	if c.TLS != nil && strings.HasPrefix(c.URL, "http:") {
+		k.fail(at+".tls", nil, "is for https, and url is http; remove one of them")
+	}
+}
+
+// datadogSite lets names pass that are not known, as there will be new sites.
+func (k *checker) datadogSite(path, site string) {
+	switch {
+	case slices.Contains(datadogSites(), site):
+	case !isHost(site) || !strings.Contains(site, "."):
+		k.fail(path, site, "must be a site's name alone, such as datadoghq.eu or us3.datadoghq.com: no scheme, no path, no app. before it")
+	case strings.HasPrefix(site, "app."), strings.HasPrefix(site, "api."), strings.HasPrefix(site, "http-intake."):
+		k.fail(path, site, "must be the site alone, such as datadoghq.eu or us3.datadoghq.com, without app., api. or http-intake.logs. before it")
+	default:
+		k.warn(path, "is none of the sites that are known ("+strings.Join(datadogSites(), ", ")+"); check the name, unless it is a new one")
+	}
+}
+
+func (k *checker) datadogURL(path, value string) {
+	u, err := url.Parse(value)
+	switch {
+	case err == nil && u.User != nil, err != nil && strings.Contains(value, "@"):
+		k.fail(path, nil, "must hold no user and password: an address is shown in logs; use api_key")
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || !isHost(u.Hostname()) || u.RawQuery != "" || u.Fragment != "":
+		k.fail(path, value, "must be an address such as https://intake.example.com, without ? and #")
+	case u.Path != "" && u.Path != "/":
+		k.fail(path, value, "must have no path: /api/v2/logs is appended to it")
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		k.fail(path, value, "must be https, for the key goes along with each request; http is for loopback only")
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/routing"
 	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/sinks/datadog"
 	"github.com/auditrelay/auditrelay/sinks/file"
 	"github.com/auditrelay/auditrelay/sinks/kafka"
 	"github.com/auditrelay/auditrelay/sinks/nats"
@@ -58,13 +59,15 @@ func (d Deps) route(s config.Sink) (*routing.Route, error) {
 
 func open(s config.Sink, log *slog.Logger) (relay.Sink, error) {
 	if n := destinations(s); n != 1 {
-		return nil, fmt.Errorf("it has %d of the destinations kafka, nats, webhook and file, and needs exactly one", n)
+		return nil, fmt.Errorf("it has %d of the destinations kafka, nats, loki, datadog, webhook and file, and needs exactly one", n)
 	}
 	switch {
 	case s.Kafka != nil:
 		return orError(kafka.New(*s.Kafka, kafka.Options{Logger: log}))
 	case s.NATS != nil:
 		return orError(nats.New(*s.NATS, nats.Options{Logger: log}))
+	case s.Datadog != nil:
+		return orError(datadog.New(*s.Datadog, datadog.Options{}))
 	case s.Webhook != nil:
 		return orError(webhook.New(*s.Webhook))
 	case s.File != nil:
@@ -82,7 +85,7 @@ func orError[S relay.Sink](sink S, err error) (relay.Sink, error) {
 }
 
 func destinations(s config.Sink) (n int) {
-	for _, set := range []bool{s.Kafka != nil, s.NATS != nil, s.Webhook != nil, s.File != nil} {
+	for _, set := range []bool{s.Kafka != nil, s.NATS != nil, s.Loki != nil, s.Datadog != nil, s.Webhook != nil, s.File != nil} {
 		if set {
 			n++
 		}

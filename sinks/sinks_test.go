@@ -13,6 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
+	"github.com/auditrelay/auditrelay/sinks/datadog"
 	"github.com/auditrelay/auditrelay/sinks/file"
 	"github.com/auditrelay/auditrelay/sinks/kafka"
 	"github.com/auditrelay/auditrelay/sinks/nats"
@@ -27,6 +28,7 @@ func TestOpen(t *testing.T) {
 		&kafka.Sink{}:   {Name: "k", Kafka: &config.Kafka{Brokers: []string{"127.0.0.1:1"}}},
 		&nats.Sink{}:    {Name: "n", NATS: &config.NATS{URL: "nats://127.0.0.1:1"}},
 		&webhook.Sink{}: {Name: "w", Webhook: &config.Webhook{URL: secret.New("https://127.0.0.1:1/hook")}},
+		&datadog.Sink{}: {Name: "d", Datadog: &config.Datadog{APIKey: secret.New("key")}},
 		&file.Sink{}:    {Name: "f", File: &config.File{Path: path}},
 	} {
 		sink, err := Open(s, Deps{})
@@ -48,6 +50,7 @@ func TestOpenErrors(t *testing.T) {
 		`open sink "c": brokers: at least one`:        {Name: "c", Kafka: &config.Kafka{}},
 		`open sink "d": path is not set`:              {Name: "d", File: &config.File{}},
 		`open sink "f": url is not set`:               {Name: "f", Webhook: &config.Webhook{}},
+		`open sink "g": api_key: `:                    {Name: "f", Datadog: &config.Datadog{}},
 		`open sink "e": `:                             {Name: "e", NATS: &config.NATS{Mode: "x"}},
 	} {
 		sink, err := Open(s, Deps{})

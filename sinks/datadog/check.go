@@ -1,0 +1,116 @@
+package datadog
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+
+	"github.com/auditrelay/auditrelay/sinks/datadog/entry"
+)
+
+// Check implements relay.Checker. It asks the intake for its page, which writes
+// nothing, by the way that deliveries take, proxy and all, and of a Datadog site
+// whether the key is valid.
+func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
+	ctx, cancel := s.until(ctx)
+	defer cancel()
+	t := &tracer{report: report}
+	status, err := s.get(httptrace.WithClientTrace(ctx, t.hooks()), s.target.scheme+"://"+s.target.host+"/")
+	t.stop()
+	if err != nil {
+		return fmt.Errorf("reach the intake: %w; check site or url, the network, and the proxy in the environment", err)
+	}
+	if status >= 500 {
+		return fmt.Errorf("reach the intake: %s answered %s", s.target.host, statusText(status))
+	}
+	report("intake", s.target.host+" answers")
+	report("limits", fmt.Sprintf("%d entries and %d bytes a request, %d bytes an entry, %v old or %v ahead",
+		entry.MaxEntries, entry.MaxRequestBytes, entry.MaxBytes, entry.MaxAge, entry.MaxAhead))
+	if s.target.api == "" {
+		report("api key", "not checked: only Datadog's own sites can be asked without writing")
+		return nil
+	}
+	if status, err = s.get(ctx, s.target.api+"/api/v1/validate"); err != nil {
+		return fmt.Errorf("validate the API key: %w", err)
+	}
+	switch status {
+	case http.StatusOK:
+		report("api key", "valid")
+		return nil
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fmt.Errorf("validate the API key: %s answered %s: check api_key, and that it is a key of this site",
+			s.target.api, statusText(status))
+	default:
+		return fmt.Errorf("validate the API key: %s answered %s", s.target.api, statusText(status))
+	}
+}
+
+// get asks for an address with the key, and returns the answer's status.
+func (s *Sink) get(ctx context.Context, address string) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("User-Agent", userAgent)
+	req.Header.Set("DD-API-KEY", s.key)
+	res, err := s.client.Do(req)
+	if err != nil {
+		return 0, s.transportError(ctx, err)
+	}
+	_, _ = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, res.Body.Close()
+}
+
+// tracer reports what a connection is made of. Its hooks may be called from
+// several goroutines, and after the request has ended.
+type tracer struct {
+	report func(what, found string)
+
+	mu      sync.Mutex // held while it reports
+	stopped bool       // under mu
+}
+
+func (t *tracer) hooks() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		DNSDone: func(i httptrace.DNSDoneInfo) {
+			if i.Err != nil {
+				return
+			}
+			addresses := make([]string, len(i.Addrs))
+			for n, a := range i.Addrs {
+				addresses[n] = a.String()
+			}
+			t.found("dns", strings.Join(addresses, ", "))
+		},
+		ConnectDone: func(_, address string, err error) {
+			if err == nil {
+				t.found("connect", address)
+			}
+		},
+		TLSHandshakeDone: func(c tls.ConnectionState, err error) {
+			if err == nil && len(c.PeerCertificates) > 0 {
+				leaf := c.PeerCertificates[0]
+				t.found("tls", fmt.Sprintf("%s, certificate until %s", tls.VersionName(c.Version), leaf.NotAfter.UTC().Format("2006-01-02")))
+			}
+		},
+	}
+}
+
+func (t *tracer) found(what, found string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.stopped {
+		t.report(what, found)
+	}
+}
+
+func (t *tracer) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stopped = true
+}

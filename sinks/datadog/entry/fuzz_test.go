@@ -1,0 +1,82 @@
+package entry
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+)
+
+// FuzzMake holds, of any body: the entry can be encoded, is no larger than it
+// says, gives the body back byte for byte, and keeps its reserved attributes.
+func FuzzMake(f *testing.F) {
+	for _, body := range []string{
+		"", "{}", `{"a":1}`, `{"message":1,"timestamp":2,"ce":3,"event":4,"status":"x"}`, `{"a":"\ud83d\ude00<>&"}`,
+		`{"a":"\ud800"}`, `{"\"":"\\ud800"}`, "\xff", "\u2028", `{"a":1,"a":2}`, `{"a.b":[{"c":1e400}],"":{}}`, ` {"a" : [ 1 , 2 ] } `,
+	} {
+		f.Add([]byte(body), "subject")
+	}
+	makers := map[string]*Maker{}
+	for _, where := range []string{"merged", "nested", "none"} {
+		makers[where] = newMaker(f, config.Datadog{Attributes: where, Hostname: "{type}"})
+	}
+	f.Fuzz(func(t *testing.T, body []byte, subject string) {
+		for _, m := range makers {
+			e := eventOf(string(body))
+			e.Subject, e.Type = subject, subject
+			entry, err := m.Make(e, sentAt)
+			if err != nil {
+				require.Greater(t, len(body)+3*len(subject), MaxBytes/8, "refused: %v", err)
+				continue
+			}
+			text := encode(t, entry)
+			require.LessOrEqual(t, len(text), entry.Size)
+			var got struct {
+				Message    string            `json:"message"`
+				Timestamp  int64             `json:"timestamp"`
+				CE         map[string]string `json:"ce"`
+				Auditrelay Marks             `json:"auditrelay"`
+			}
+			require.NoError(t, json.Unmarshal(text, &got))
+			message := []byte(got.Message)
+			if got.Auditrelay.Encoding == "base64" {
+				message, err = base64.StdEncoding.DecodeString(got.Message)
+				require.NoError(t, err)
+			}
+			require.Equal(t, string(body), string(message))
+			require.Equal(t, e.Time.UnixMilli(), got.Timestamp)
+			require.Equal(t, e.ID, got.CE["id"])
+		}
+	})
+}
+
+// FuzzCut holds that a text is cut no later than there is room, and no earlier
+// than it must be.
+func FuzzCut(f *testing.F) {
+	for _, s := range []string{"", "abc", "é", "<\x01\"\u2028😀", "\u2029\u2030"} {
+		f.Add(s, 5)
+	}
+	f.Fuzz(func(t *testing.T, s string, room int) {
+		e := eventOf(s)
+		if room < 0 || room > 1000 || !utf8.Valid(e.Body) {
+			return
+		}
+		head := cut(s, room)
+		require.Equal(t, s[:len(head)], head)
+		size := func(s string) int {
+			text, err := json.Marshal(s)
+			require.NoError(t, err)
+			require.Equal(t, len(text), stringSize(s))
+			return len(text) - 2
+		}
+		require.LessOrEqual(t, size(head), room)
+		if len(head) < len(s) {
+			next := []rune(s[len(head):])[0]
+			require.Greater(t, size(head+string(next)), room)
+		}
+	})
+}

@@ -1,0 +1,140 @@
+package datadog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/DataDog/datadog-api-client-go/v2/api/datadog"
+	"github.com/DataDog/datadog-api-client-go/v2/api/datadogV2"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// refusal says that the intake does not take a request for what is in it: fewer
+// entries, or others, it may take.
+type refusal struct{ text string }
+
+func (r *refusal) Error() string { return r.text }
+
+// submit sends one request. nil means that all items are acknowledged.
+func (s *Sink) submit(ctx context.Context, items []datadogV2.HTTPLogItem) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("submit logs: %w", context.Cause(ctx))
+	}
+	_, res, err := s.api.SubmitLog(ctx, items, s.encoding)
+	if res == nil {
+		return fmt.Errorf("submit logs: %w", s.transportError(ctx, err))
+	}
+	defer func() { _ = res.Body.Close() }() // the client has read it
+	if s.acknowledges(res.StatusCode, err) {
+		return nil
+	}
+	return s.classify(res, s.detailOf(err))
+}
+
+// acknowledges reports whether an answer says that the intake has the entries.
+// Datadog's answers 202; others that speak its protocol may answer 200, as may
+// any web server, so that counts only of an intake that was named in the
+// configuration, and with an answer that can be read.
+func (s *Sink) acknowledges(status int, err error) bool {
+	return status == http.StatusAccepted || status == http.StatusOK && s.target.api == "" && err == nil
+}
+
+// classify says what an answer that is no acknowledgement means. What is not
+// known to be about the entries is tried again: a wrong address or a proxy's
+// page must not send everything to the dead letters.
+func (s *Sink) classify(res *http.Response, detail string) error {
+	text := fmt.Sprintf("submit logs: %s answered %s%s", s.target.host, statusText(res.StatusCode), detail)
+	switch status := res.StatusCode; {
+	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge:
+		return &refusal{text}
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return errors.New(text + ": the API key is not accepted; check api_key, and that it is a key of this site")
+	case status == http.StatusTooManyRequests:
+		return relay.RetryAfter(errors.New(text), retryAfter(res.Header, s.now(), defaultRetryAfter))
+	case status >= 500:
+		if d := retryAfter(res.Header, s.now(), 0); d > 0 {
+			return relay.RetryAfter(errors.New(text), d)
+		}
+		return errors.New(text)
+	case status == http.StatusRequestTimeout:
+		return errors.New(text)
+	case status < 300:
+		return errors.New(text + ", which is no acknowledgement (202); check that it is a Datadog logs intake")
+	default:
+		return errors.New(text + "; check site or url, and whatever stands between")
+	}
+}
+
+// The wait after a 429 that names none, and the longest that is believed.
+const (
+	defaultRetryAfter = 10 * time.Second
+	maxRetryAfter     = time.Hour
+)
+
+// retryAfter reads how long to wait: the seconds of X-RateLimit-Reset, else
+// Retry-After, in seconds or as a date.
+func retryAfter(h http.Header, now time.Time, otherwise time.Duration) time.Duration {
+	for _, name := range []string{"X-RateLimit-Reset", "Retry-After"} {
+		value := h.Get(name)
+		if seconds, err := strconv.ParseInt(value, 10, 64); err == nil && seconds >= 0 {
+			return time.Duration(min(seconds, int64(maxRetryAfter/time.Second))) * time.Second
+		}
+		if at, err := http.ParseTime(value); err == nil {
+			return min(max(at.Sub(now), 0), maxRetryAfter)
+		}
+	}
+	return otherwise
+}
+
+func statusText(status int) string {
+	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
+}
+
+// maxDetail is how much is shown of what the intake says about an error.
+const maxDetail = 300
+
+// detailOf is what the intake's structured answer says, or nothing: other
+// answers may be anything.
+func (s *Sink) detailOf(err error) string {
+	var answer datadog.GenericOpenAPIError
+	if !errors.As(err, &answer) {
+		return ""
+	}
+	model, ok := answer.ErrorModel.(datadogV2.HTTPLogErrors)
+	if !ok || len(model.Errors) == 0 {
+		return ""
+	}
+	first := model.Errors[0]
+	text := cmp.Or(first.GetDetail(), first.GetTitle())
+	if text == "" {
+		return ""
+	}
+	return fmt.Sprintf(": %.*q", maxDetail, s.scrub(text))
+}
+
+// transportError is an error without an answer. The cause of an end, such as
+// the sink being closed, stands for what the client makes of it.
+func (s *Sink) transportError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var wrapped *url.Error // POST and the address; the host is said, and no more is needed
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	if strings.Contains(err.Error(), s.key) {
+		return errors.New(s.scrub(err.Error()))
+	}
+	return fmt.Errorf("%s: %w", s.target.host, err)
+}
+
+// scrub takes the key out of a text that came from outside.
+func (s *Sink) scrub(text string) string { return strings.ReplaceAll(text, s.key, "[redacted]") }

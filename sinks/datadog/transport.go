@@ -1,0 +1,61 @@
+package datadog
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// What a request may take, beside what the context of a delivery says.
+const (
+	requestTimeout   = time.Minute
+	connectTimeout   = 10 * time.Second
+	handshakeTimeout = 10 * time.Second
+	idleTimeout      = 90 * time.Second
+	pingAfter        = 15 * time.Second // of silence on an HTTP/2 connection
+	pingTimeout      = 10 * time.Second
+)
+
+// What is read of an answer; the client reads all that it gets.
+const (
+	maxAnswer  = 64 << 10
+	maxHeaders = 64 << 10
+)
+
+// newHTTPClient makes a client that follows no redirect: the key would go along
+// to whatever host the answer names. The proxy is the environment's.
+func newHTTPClient(config *tls.Config) *http.Client {
+	return &http.Client{
+		Timeout:       requestTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: bounded{&http.Transport{
+			Proxy:                  http.ProxyFromEnvironment,
+			DialContext:            (&net.Dialer{Timeout: connectTimeout}).DialContext,
+			TLSClientConfig:        config,
+			TLSHandshakeTimeout:    handshakeTimeout,
+			ForceAttemptHTTP2:      true,
+			HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+			IdleConnTimeout:        idleTimeout,
+			MaxIdleConnsPerHost:    8,
+			MaxResponseHeaderBytes: maxHeaders,
+		}},
+	}
+}
+
+// bounded cuts answers off at maxAnswer.
+type bounded struct{ *http.Transport }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := b.Transport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(res.Body, maxAnswer), res.Body}
+	return res, nil
+}
