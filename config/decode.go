@@ -56,10 +56,14 @@ func (d *decoder) value(node ast.Node, path string, v reflect.Value) {
 		d.mapping(node, line, path, v)
 	case v.Kind() == reflect.Slice:
 		d.sequence(node, line, path, v)
+	case v.Kind() == reflect.Map:
+		d.named(node, line, path, v)
 	default:
 		d.scalar(node, line, path, v)
 	}
 }
+
+const noMergeKeys = "merge keys (<<) are not supported; give a whole section an &anchor and repeat it with *anchor"
 
 func (d *decoder) mapping(node ast.Node, line int, path string, v reflect.Value) {
 	m, ok := node.(*ast.MappingNode)
@@ -75,7 +79,7 @@ func (d *decoder) mapping(node ast.Node, line int, path string, v reflect.Value)
 		i, known := fields[name]
 		switch {
 		case entry.Key.IsMergeKey():
-			d.fail(line, path, "", "merge keys (<<) are not supported; give a whole section an &anchor and repeat it with *anchor")
+			d.fail(line, path, "", noMergeKeys)
 		case !known:
 			d.fail(line, at, "", "unknown field"+suggest(name, fields))
 		case seen[name]:
@@ -84,6 +88,39 @@ func (d *decoder) mapping(node ast.Node, line int, path string, v reflect.Value)
 			seen[name] = true
 			d.marks[at] = mark{line: line}
 			d.value(entry.Value, at, v.Field(i))
+		}
+	}
+}
+
+// named decodes values under names of the user's own. What is wrong is not in
+// the map, and so complained of once.
+func (d *decoder) named(node ast.Node, line int, path string, v reflect.Value) {
+	m, ok := node.(*ast.MappingNode)
+	if !ok {
+		d.fail(line, path, "", "must hold names with values (NAME: VALUE), not "+kindOf(node))
+		return
+	}
+	v.Set(reflect.MakeMapWithSize(v.Type(), len(m.Values)))
+	seen := map[string]bool{}
+	for _, entry := range m.Values {
+		name, alone := entry.Key.GetToken().Value, entry.Value.Type() == ast.NullType
+		at := join(path, printable(name, alone))
+		line := entry.Key.GetToken().Position.Line
+		switch {
+		case entry.Key.IsMergeKey():
+			d.fail(line, path, "", noMergeKeys)
+		case seen[name]:
+			d.fail(line, at, "", "is given twice; remove one")
+		case alone:
+			d.fail(line, at, "", "has no value; write one, or remove it")
+		default:
+			seen[name] = true
+			d.marks[at] = mark{line: line}
+			value, before := reflect.New(v.Type().Elem()).Elem(), len(d.errors)
+			d.value(entry.Value, at, value)
+			if len(d.errors) == before {
+				v.SetMapIndex(reflect.ValueOf(name), value)
+			}
 		}
 	}
 }
