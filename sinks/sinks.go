@@ -10,6 +10,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks/file"
 	"github.com/auditrelay/auditrelay/sinks/kafka"
+	"github.com/auditrelay/auditrelay/sinks/loki"
 	"github.com/auditrelay/auditrelay/sinks/nats"
 )
 
@@ -33,13 +34,15 @@ func Open(s config.Sink, d Deps) (relay.Sink, error) {
 
 func open(s config.Sink, log *slog.Logger) (relay.Sink, error) {
 	if n := destinations(s); n != 1 {
-		return nil, fmt.Errorf("it has %d of the destinations kafka, nats and file, and needs exactly one", n)
+		return nil, fmt.Errorf("it has %d of the destinations kafka, nats, loki and file, and needs exactly one", n)
 	}
 	switch {
 	case s.Kafka != nil:
 		return orError(kafka.New(*s.Kafka, kafka.Options{Logger: log}))
 	case s.NATS != nil:
 		return orError(nats.New(*s.NATS, nats.Options{Logger: log}))
+	case s.Loki != nil:
+		return orError(loki.New(*s.Loki, loki.Options{Logger: log}))
 	case s.File != nil:
 		return orError(file.New(*s.File, file.Options{Logger: log}))
 	}
@@ -55,7 +58,7 @@ func orError[S relay.Sink](sink S, err error) (relay.Sink, error) {
 }
 
 func destinations(s config.Sink) (n int) {
-	for _, set := range []bool{s.Kafka != nil, s.NATS != nil, s.File != nil} {
+	for _, set := range []bool{s.Kafka != nil, s.NATS != nil, s.Loki != nil, s.File != nil} {
 		if set {
 			n++
 		}

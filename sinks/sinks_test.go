@@ -11,6 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 	"github.com/auditrelay/auditrelay/sinks/file"
 	"github.com/auditrelay/auditrelay/sinks/kafka"
+	"github.com/auditrelay/auditrelay/sinks/loki"
 	"github.com/auditrelay/auditrelay/sinks/nats"
 )
 
@@ -21,6 +22,7 @@ func TestOpen(t *testing.T) {
 	for want, s := range map[any]config.Sink{
 		&kafka.Sink{}: {Name: "k", Kafka: &config.Kafka{Brokers: []string{"127.0.0.1:1"}}},
 		&nats.Sink{}:  {Name: "n", NATS: &config.NATS{URL: "nats://127.0.0.1:1"}},
+		&loki.Sink{}:  {Name: "l", Loki: &config.Loki{URL: "http://127.0.0.1:1/loki/api/v1/push"}},
 		&file.Sink{}:  {Name: "f", File: &config.File{Path: path}},
 	} {
 		sink, err := Open(s, Deps{})
@@ -41,6 +43,7 @@ func TestOpenErrors(t *testing.T) {
 		`open sink "b": it has 2 of the destinations`: {Name: "b", Kafka: &config.Kafka{}, File: &config.File{}},
 		`open sink "c": brokers: at least one`:        {Name: "c", Kafka: &config.Kafka{}},
 		`open sink "d": path is not set`:              {Name: "d", File: &config.File{}},
+		`open sink "f": url: it must be`:              {Name: "f", Loki: &config.Loki{}},
 		`open sink "e": `:                             {Name: "e", NATS: &config.NATS{Mode: "x"}},
 	} {
 		sink, err := Open(s, Deps{})

@@ -25,6 +25,7 @@ func floors() map[string]int {
 		"internal/console":       3,
 		"internal/admin":         3,
 		"internal/readback":      3,
+		"internal/realservers":   3,
 		"sinks/kafka":            2,
 		"sinks/nats":             2,
 		"sinks/loki":             2,
@@ -90,7 +91,7 @@ func TestWhatIsNotLinked(t *testing.T) {
 		refused    []string // prefixes
 	}{
 		{"the product has no simulator, no stand-in broker and no test help", "./cmd/auditrelay", []string{
-			module + "/internal/workspacesim", module + "/internal/readback", module + "/internal/readback", module + "/relay/relaytest",
+			module + "/internal/workspacesim", module + "/internal/readback", module + "/internal/realservers", module + "/relay/relaytest",
 			"github.com/twmb/franz-go", "github.com/stretchr/testify", "net/http/httptest", "testing",
 		}},
 		{"the vocabulary knows neither NATS nor the configuration", "./relay", []string{
