@@ -3,7 +3,6 @@ package loki
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -68,14 +67,22 @@ func outcome(failed []relay.Failure, n int) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	first := failed[0].Err
-	other := func(f relay.Failure) bool { return !errors.Is(f.Err, first) }
-	if len(failed) == n && !relay.IsPermanent(first) && !slices.ContainsFunc(failed, other) {
-		return first
+	forGood := func(f relay.Failure) bool { return relay.IsPermanent(f.Err) }
+	if len(failed) == n && !slices.ContainsFunc(failed, forGood) {
+		return longest(failed)
 	}
 	failures := slices.Clone(failed)
 	slices.SortFunc(failures, func(a, b relay.Failure) int { return cmp.Compare(a.Index, b.Index) })
 	return &relay.PartialError{Failures: failures}
+}
+
+// longest is the error that asks for the longest wait.
+func longest(failed []relay.Failure) error {
+	return slices.MaxFunc(failed, func(a, b relay.Failure) int {
+		wait, _ := relay.RetryDelay(a.Err)
+		other, _ := relay.RetryDelay(b.Err)
+		return cmp.Compare(wait, other)
+	}).Err
 }
 
 // deliver pushes a run, which is in order of time, to a stream, and what is too

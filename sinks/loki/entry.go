@@ -79,8 +79,11 @@ func (c *encoder) encode(labels string, events []relay.Event, run []int32) ([]by
 	return c.packed, nil
 }
 
-// reset lets go of the events, and keeps the memory.
+// reset lets go of the events, and keeps the memory that a push usually takes.
 func (c *encoder) reset() {
+	if cap(c.plain) > 2*firstLimit {
+		c.plain, c.packed = nil, nil
+	}
 	clear(c.entries[:cap(c.entries)])
 	clear(c.meta[:cap(c.meta)])
 	clear(c.request.Streams)

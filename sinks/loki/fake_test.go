@@ -43,6 +43,7 @@ type fake struct {
 	highest map[string]time.Time
 	pushes  []received
 	answer  func(*http.Request) *canned // in place of Loki's; nil, or nil from it, for Loki's
+	whole   func(ids []string) *canned  // an answer to a push of these events; nil for Loki's
 	shut    bool
 	conns   map[net.Conn]http.ConnState
 	stall   chan struct{}
@@ -205,6 +206,15 @@ func (f *fake) take(r *http.Request, body []byte) *canned {
 	f.inspect(&request)
 	s := request.Streams[0]
 	f.pushes = append(f.pushes, received{tenant, s.Labels, len(s.Entries)})
+	if f.whole != nil {
+		var ids []string
+		for _, e := range s.Entries {
+			ids = append(ids, (&stored{Entry: e}).meta()["id"])
+		}
+		if a := f.whole(ids); a != nil {
+			return a
+		}
+	}
 	return f.distribute(tenant, s)
 }
 
@@ -243,17 +253,18 @@ func (f *fake) distribute(tenant string, s push.Stream) *canned {
 		}
 		valid = append(valid, e)
 	}
-	for shard := range max(1, f.shards) {
+	shards := min(max(1, f.shards), max(1, len(valid)))
+	for shard := range shards {
 		labels := s.Labels
-		if f.shards > 1 {
+		if shards > 1 {
 			labels = strings.TrimSuffix(labels, "}") + fmt.Sprintf(`, __stream_shard__="%d"}`, shard)
 		}
 		var part []push.Entry
-		for i := shard; i < len(valid); i += max(1, f.shards) {
+		for i := shard; i < len(valid); i += shards {
 			part = append(part, valid[i])
 		}
 		// Of several, the answer is the last one's; and it hides what was invalid.
-		if a := f.ingest(tenant, labels, part); a != nil && shard == max(1, f.shards)-1 {
+		if a := f.ingest(tenant, labels, part); a != nil && shard == shards-1 {
 			return a
 		}
 	}
