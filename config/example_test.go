@@ -97,7 +97,7 @@ func TestExampleExplainsEveryField(t *testing.T) {
 func TestExampleShowsTheDefaults(t *testing.T) {
 	t.Parallel()
 	got, _ := decodeAll(t)
-	want := &Config{DataDir: got.DataDir, Workspace: &Workspace{}, Sinks: []Sink{{File: &File{}}, {Kafka: &Kafka{}}, {NATS: &NATS{}}}}
+	want := &Config{DataDir: got.DataDir, Workspace: &Workspace{}, Sinks: []Sink{{File: &File{}}, {Kafka: &Kafka{}}, {NATS: &NATS{}}, {Loki: &Loki{}}}}
 	want.SetDefaults()
 
 	assert.Equal(t, want.Workspace.RequestsPerSecond, got.Workspace.RequestsPerSecond)
@@ -124,6 +124,11 @@ func TestExampleShowsTheDefaults(t *testing.T) {
 	assert.Equal(t, want.Sinks[1].Kafka.Compression, got.Sinks[1].Kafka.Compression)
 	assert.Equal(t, want.Sinks[2].NATS.Subject, got.Sinks[2].NATS.Subject)
 	assert.Equal(t, want.Sinks[2].NATS.Mode, got.Sinks[2].NATS.Mode)
+	assert.Equal(t, want.Sinks[3].Loki.Labels, got.Sinks[3].Loki.Labels)
+	assert.Equal(t, want.Sinks[3].Loki.LineBytes, got.Sinks[3].Loki.LineBytes)
+	assert.Equal(t, want.Sinks[3].Loki.MetadataBytes, got.Sinks[3].Loki.MetadataBytes)
+	assert.Equal(t, want.Sinks[3].Loki.MetadataEntries, got.Sinks[3].Loki.MetadataEntries)
+	assert.Equal(t, want.Sinks[3].Loki.LateAfter, got.Sinks[3].Loki.LateAfter)
 }
 
 // TestFieldKinds holds that setScalar knows every kind that the structs have.

@@ -1,22 +1,40 @@
 package config
 
-import "github.com/auditrelay/auditrelay/config/secret"
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
 
-// Loki delivers to a Loki, by its push API.
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// Loki delivers to a Loki, by its push API. A body becomes a line, byte for byte.
 type Loki struct {
 	// URL is the push endpoint, such as https://loki.example.com/loki/api/v1/push.
+	// https, but for loopback.
 	URL string `yaml:"url"`
-	// Tenant is sent as X-Scope-OrgID. It may hold {project} and {environment}.
-	// Default: none is sent.
+	// Tenant is sent as X-Scope-OrgID. It may hold {type}, {project} and
+	// {environment}. Default: none is sent.
 	Tenant string `yaml:"tenant"`
 	// Labels are the streams' labels; values may hold {type}, {project} and
 	// {environment}. Keep their number of values low. What is not a label goes
-	// along as structured metadata. Default: service_name "auditrelay", project
-	// and environment.
+	// along as structured metadata. A label that is empty for an event is left
+	// out of its stream. Default: service_name "auditrelay", project and
+	// environment.
 	Labels map[string]string `yaml:"labels"`
-	// LineBytes and the like are Loki's own limits, checked before sending.
-	// LineBytes is max_line_size, default 256KiB.
-	LineBytes Size `yaml:"line_bytes"`
+	// LineBytes, MetadataBytes and MetadataEntries are Loki's own limits,
+	// checked before sending: max_line_size, max_structured_metadata_size and
+	// max_structured_metadata_entries_count. Defaults 256KiB, 64KiB and 128.
+	LineBytes       Size `yaml:"line_bytes"`
+	MetadataBytes   Size `yaml:"metadata_bytes"`
+	MetadataEntries int  `yaml:"metadata_entries"`
+	// LateAfter is how far behind the newest event of its stream Loki takes an
+	// event: half of its max_chunk_age. What is older goes into a stream of its
+	// own, with the label late. Default 1h.
+	LateAfter time.Duration `yaml:"late_after"`
 	// Username and Password are Basic authentication; BearerToken is instead of them.
 	Username    string      `yaml:"username"`
 	Password    secret.Text `yaml:"password"`
@@ -24,6 +42,92 @@ type Loki struct {
 	TLS         *TLSClient  `yaml:"tls"`
 }
 
-func (c *Loki) setDefaults() {}
+func (c *Loki) setDefaults() {
+	if len(c.Labels) == 0 {
+		c.Labels = map[string]string{
+			"service_name": "auditrelay", "project": "{project}", "environment": "{environment}",
+		}
+	}
+	setDefault(&c.LineBytes, 256<<10)
+	setDefault(&c.MetadataBytes, 64<<10)
+	setDefault(&c.MetadataEntries, 128)
+	setDefault(&c.LateAfter, time.Hour)
+}
 
-func (k *checker) loki(string, *Loki) {}
+// Loki's own limits of labels, which are seldom changed. One name is kept for
+// the label late.
+const (
+	maxLokiLabels     = 14
+	maxLokiLabelName  = 1024
+	maxLokiLabelValue = 2048
+)
+
+func (k *checker) loki(at string, c *Loki) {
+	k.lokiURL(at+".url", c.URL)
+	if k.template(at+".tenant", c.Tenant, placeholders()...) && !all(c.Tenant, isTenant) {
+		k.fail(at+".tenant", c.Tenant, `must be letters, digits and !-_.*'(), and placeholders`)
+	}
+	if n := len(c.Labels); n > maxLokiLabels {
+		k.fail(at+".labels", nil, fmt.Sprintf("must be at most %d labels, and has %d", maxLokiLabels, n))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Labels)) {
+		k.lokiLabel(at+".labels."+name, name, c.Labels[name])
+	}
+	between(k, at+".line_bytes", c.LineBytes, 1<<10, 64<<20)
+	between(k, at+".metadata_bytes", c.MetadataBytes, 1<<10, 16<<20)
+	between(k, at+".metadata_entries", c.MetadataEntries, 16, 10_000)
+	between(k, at+".late_after", c.LateAfter, time.Minute, 30*24*time.Hour)
+	if pair := c.Username != "" || !c.Password.Empty(); pair {
+		k.required(at+".username", c.Username)
+		k.secret(at+".password", c.Password)
+		if !c.BearerToken.Empty() {
+			k.fail(at, nil, "must have at most one of bearer_token, and username with password")
+		}
+	}
+	k.tlsClient(at+".tls", c.TLS)
+}
+
+func (k *checker) lokiURL(path, value string) {
+	if !k.required(path, value) {
+		return
+	}
+	u, err := url.Parse(value)
+	switch {
+	case err == nil && u.User != nil, err != nil && strings.Contains(value, "@"):
+		k.fail(path, nil, "must hold no user and password: an address is shown in logs; use username and password")
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || !isHost(u.Hostname()) || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") == "":
+		k.fail(path, value, "must be the push endpoint, such as https://loki.example.com/loki/api/v1/push, without ? and #")
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		k.fail(path, value, "must be https, for events and credentials go along; http is for loopback only")
+	}
+}
+
+func isTenant(r rune) bool {
+	return isWord(r) || strings.ContainsRune("!.*'(){}", r)
+}
+
+// lokiLabel checks one label. The names that the structured metadata has are
+// taken: one name with two values could not be asked for.
+func (k *checker) lokiLabel(path, name, value string) {
+	switch {
+	case !isLokiName(name):
+		k.fail(path, nil, `must be named with letters, digits and "_", with no digit and no "__" at the start`)
+	case name == "late":
+		k.fail(path, nil, "is the label of what comes late; choose another name")
+	case slices.Contains([]string{"id", "source", "subject", "receivedtime", "datacontenttype"}, name):
+		k.fail(path, nil, "is the name of an attribute, which goes along as structured metadata; choose another name")
+	case slices.Contains(placeholders(), name) && value != "{"+name+"}":
+		k.fail(path, value, "must be {"+name+"}: it is the name of that attribute; choose another name for anything else")
+	case value == "":
+		k.fail(path, nil, "is required; remove the label, or give it a value")
+	case len(value) > maxLokiLabelValue || len(name) > maxLokiLabelName:
+		k.fail(path, nil, fmt.Sprintf("must have a name of at most %d bytes and a value of at most %d", maxLokiLabelName, maxLokiLabelValue))
+	default:
+		k.template(path, value, placeholders()...)
+	}
+}
+
+func isLokiName(name string) bool {
+	plain := func(r rune) bool { return isWord(r) && r != '-' }
+	return name != "" && !strings.HasPrefix(name, "__") && (name[0] < '0' || name[0] > '9') && all(name, plain)
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/datadog"
 	"github.com/auditrelay/auditrelay/sinks/file"
 	"github.com/auditrelay/auditrelay/sinks/kafka"
+	"github.com/auditrelay/auditrelay/sinks/loki"
 	"github.com/auditrelay/auditrelay/sinks/nats"
 	"github.com/auditrelay/auditrelay/sinks/webhook"
 )
@@ -66,6 +67,8 @@ func open(s config.Sink, log *slog.Logger) (relay.Sink, error) {
 		return orError(kafka.New(*s.Kafka, kafka.Options{Logger: log}))
 	case s.NATS != nil:
 		return orError(nats.New(*s.NATS, nats.Options{Logger: log}))
+	case s.Loki != nil:
+		return orError(loki.New(*s.Loki, loki.Options{Logger: log}))
 	case s.Datadog != nil:
 		return orError(datadog.New(*s.Datadog, datadog.Options{}))
 	case s.Webhook != nil:

@@ -16,6 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/datadog"
 	"github.com/auditrelay/auditrelay/sinks/file"
 	"github.com/auditrelay/auditrelay/sinks/kafka"
+	"github.com/auditrelay/auditrelay/sinks/loki"
 	"github.com/auditrelay/auditrelay/sinks/nats"
 	"github.com/auditrelay/auditrelay/sinks/webhook"
 )
@@ -30,6 +31,7 @@ func TestOpen(t *testing.T) {
 		&webhook.Sink{}: {Name: "w", Webhook: &config.Webhook{URL: secret.New("https://127.0.0.1:1/hook")}},
 		&datadog.Sink{}: {Name: "d", Datadog: &config.Datadog{APIKey: secret.New("key")}},
 		&file.Sink{}:    {Name: "f", File: &config.File{Path: path}},
+		&loki.Sink{}:    {Name: "l", Loki: &config.Loki{URL: "http://127.0.0.1:1/loki/api/v1/push"}},
 	} {
 		sink, err := Open(s, Deps{})
 		require.NoError(t, err, s.Name)
@@ -50,7 +52,8 @@ func TestOpenErrors(t *testing.T) {
 		`open sink "c": brokers: at least one`:        {Name: "c", Kafka: &config.Kafka{}},
 		`open sink "d": path is not set`:              {Name: "d", File: &config.File{}},
 		`open sink "f": url is not set`:               {Name: "f", Webhook: &config.Webhook{}},
-		`open sink "g": api_key: `:                    {Name: "f", Datadog: &config.Datadog{}},
+		`open sink "g": api_key: `:                    {Name: "g", Datadog: &config.Datadog{}},
+		`open sink "h": url: it must be`:              {Name: "h", Loki: &config.Loki{}},
 		`open sink "e": `:                             {Name: "e", NATS: &config.NATS{Mode: "x"}},
 	} {
 		sink, err := Open(s, Deps{})

@@ -1,0 +1,274 @@
+package loki
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/grafana/loki/pkg/push"
+)
+
+// refusal is what a 400 says. Loki looks at a push twice: the distributor
+// leaves out what breaks a limit, and says so as "K errors like: …; …", and the
+// ingester leaves out what is too far behind, and says so with the first ten,
+// and how many of how many. Where both do, only the second is told.
+//
+// Source of the texts: Loki 3.7.8, pkg/validation/validate.go,
+// pkg/util/errors.go, pkg/ingester/stream.go, pkg/chunkenc/interface.go.
+type refusal struct {
+	behind, of int       // told by the ingester
+	oldest     time.Time // acceptable to the ingester, to the second; zero where it was not told
+
+	old, young, long, fat, many    kind   // told by the distributor
+	mend                           string // what the configuration lacks, of the sink or of Loki
+	labels                         string // what is wrong with the stream's labels for good
+	doubt                          bool   // there is more that is not understood
+	longLimit, fatLimit, manyLimit int    // bytes, bytes, entries
+}
+
+// kind is one kind of refusal: how many there are, and the first one's text.
+type kind struct {
+	count int
+	text  string
+}
+
+func (k *kind) add(count int, text string) {
+	if k.count == 0 {
+		k.text = text
+	}
+	k.count += count
+}
+
+// readRefusal reads the text of a 400 to a push of the stream with these
+// labels. Labels are an event's and could say anything, so they are taken out
+// first.
+func readRefusal(text, labels string) refusal {
+	text = strings.ReplaceAll(strings.TrimSpace(text), labels, "{}")
+	if r, ok := readBehind(text); ok {
+		return r
+	}
+	var r refusal
+	for rest := text; rest != ""; {
+		var message string
+		count := 1
+		if n, after, ok := cutCount(rest); ok {
+			count, rest = n, after
+		}
+		message, rest = cutMessage(rest)
+		r.read(count, message)
+	}
+	return r
+}
+
+// readBehind reads what the ingester says.
+func readBehind(text string) (refusal, bool) {
+	const total, oldest = "total ignored: ", "oldest acceptable timestamp is: "
+	at := strings.LastIndex(text, total)
+	if at < 0 || !strings.Contains(text, "entry too far behind") && !strings.Contains(text, "entry out of order") {
+		return refusal{}, false
+	}
+	behind, rest, ok := cutNumber(text[at+len(total):])
+	rest, ok2 := strings.CutPrefix(rest, " out of ")
+	of, _, ok3 := cutNumber(rest)
+	if !ok || !ok2 || !ok3 || behind > of {
+		return refusal{}, false
+	}
+	r := refusal{behind: behind, of: of}
+	if _, after, told := strings.Cut(text, oldest); told {
+		stamp, _, _ := strings.Cut(after, "'")
+		r.oldest, _ = time.Parse(time.RFC3339, stamp)
+	}
+	return r, true
+}
+
+const errorsLike = " errors like: "
+
+// cutCount reads "K errors like: ".
+func cutCount(text string) (count int, rest string, ok bool) {
+	count, rest, ok = cutNumber(text)
+	if !ok {
+		return 0, text, false
+	}
+	rest, ok = strings.CutPrefix(rest, errorsLike)
+	return count, rest, ok
+}
+
+// cutMessage reads up to the next "; K errors like: ".
+func cutMessage(text string) (message, rest string) {
+	for at := 0; ; {
+		next := strings.Index(text[at:], "; ")
+		if next < 0 {
+			return text, ""
+		}
+		at += next + len("; ")
+		if _, _, ok := cutCount(text[at:]); ok {
+			return text[:at-len("; ")], text[at:]
+		}
+	}
+}
+
+// cutNumber reads a number of at most nine digits.
+func cutNumber(text string) (n int, rest string, ok bool) {
+	end := 0
+	for end < len(text) && end < 10 && text[end] >= '0' && text[end] <= '9' {
+		end++
+	}
+	if end == 0 || end == 10 {
+		return 0, text, false
+	}
+	n, err := strconv.Atoi(text[:end])
+	return n, text[end:], err == nil
+}
+
+// read reads one message of the distributor's.
+func (r *refusal) read(count int, m string) {
+	has := func(part string) bool { return strings.Contains(m, part) }
+	switch {
+	case has(" has timestamp too old: "):
+		r.old.add(count, m)
+	case has(" has timestamp too new: "):
+		r.young.add(count, m)
+	case has("max entry size '"):
+		r.long.add(count, m)
+		r.longLimit = r.limit(m, "max entry size '")
+	case has("structured metadata too large: '"):
+		r.fat.add(count, m)
+		r.fatLimit = r.limit(m, "limit: '")
+	case has("too many structured metadata labels: '"):
+		r.many.add(count, m)
+		r.manyLimit = r.limit(m, "limit: '")
+	case has("this feature is disallowed"), has("missing required labels"), has(" label names; limit "):
+		r.mend = m
+	case has("label name too long"), has("label value too long"), has("has duplicate label name"), has("error parsing labels"), has("couldn't parse labels"):
+		r.labels = m
+	default:
+		r.doubt = true
+	}
+}
+
+func (r *refusal) limit(message, before string) int {
+	_, after, _ := strings.Cut(message, before)
+	n, _, ok := cutNumber(after)
+	if !ok {
+		r.doubt = true
+	}
+	return n
+}
+
+// fate is what became of one entry of a push that was refused in part.
+type fate struct {
+	verdict
+	why string // where it is bad
+}
+
+type verdict uint8
+
+const (
+	taken verdict = iota
+	behind
+	bad
+	unsure // to be pushed again
+)
+
+// fates tells what became of each entry of the push, which are in order of
+// time. It returns nil where the text does not tell; what it returns settles at
+// least one entry.
+func (r *refusal) fates(entries []push.Entry) []fate {
+	switch {
+	case r.doubt:
+		return nil
+	case r.labels != "":
+		all := make([]fate, len(entries))
+		for i := range all {
+			all[i] = fate{bad, r.labels}
+		}
+		return all
+	case r.of > 0:
+		return r.fatesBehind(entries)
+	default:
+		return r.fatesInvalid(entries)
+	}
+}
+
+// fatesBehind goes by what the ingester says. The newest entry that it has sets
+// the bound, so of those that are sent in order the first are left out.
+func (r *refusal) fatesBehind(entries []push.Entry) []fate {
+	all := make([]fate, len(entries))
+	before := func(i int, t time.Time) bool { return entries[i].Timestamp.Before(t) }
+	told := !r.oldest.IsZero()
+	if r.of == len(entries) {
+		// The bound is told to the second; the true one is up to a second later.
+		n := r.behind
+		if n == 0 || told && (!before(n-1, r.oldest.Add(time.Second)) || n < len(entries) && before(n, r.oldest)) {
+			return nil
+		}
+		for i := range n {
+			all[i].verdict = behind
+		}
+		return all
+	}
+	// The ingester did not get all of it: the distributor left some out, which
+	// it does not tell, or gave the rest to other shards of the stream.
+	for i := range all {
+		all[i].verdict = unsure
+		if told && before(i, r.oldest) {
+			all[i].verdict = behind
+		}
+	}
+	if len(all) == 0 || all[0].verdict != behind {
+		return nil
+	}
+	return all
+}
+
+// fatesInvalid goes by what the distributor says. It looks at an entry's age
+// first, so what is too old comes first, and what is too new last; the rest is
+// told by its size. Counts that do not fit leave a doubt.
+func (r *refusal) fatesInvalid(entries []push.Entry) []fate {
+	if r.old.count+r.young.count+r.long.count+r.fat.count+r.many.count == 0 || r.old.count+r.young.count > len(entries) {
+		return nil
+	}
+	all := make([]fate, len(entries))
+	first, end := r.old.count, len(entries)-r.young.count
+	for i := range all[:first] {
+		all[i] = fate{bad, r.old.text}
+	}
+	for i := range all[end:] {
+		all[end+i] = fate{bad, r.young.text}
+	}
+	long, fat, many := r.long.count, r.fat.count, r.many.count
+	for i := first; i < end; i++ {
+		size, count := metadataSize(entries[i].StructuredMetadata)
+		switch {
+		case r.long.count > 0 && len(entries[i].Line) > r.longLimit:
+			all[i], long = fate{bad, r.long.text}, long-1
+		case r.fat.count > 0 && size > r.fatLimit:
+			all[i], fat = fate{bad, r.fat.text}, fat-1
+		case r.many.count > 0 && count > r.manyLimit:
+			all[i], many = fate{bad, r.many.text}, many-1
+		}
+	}
+	if long != 0 || fat != 0 || many != 0 {
+		return nil
+	}
+	return all
+}
+
+func metadataSize(pairs push.LabelsAdapter) (size, count int) {
+	for _, p := range pairs {
+		size += len(p.Name) + len(p.Value)
+	}
+	return size, len(pairs)
+}
+
+// errMend is for what the configuration lacks.
+func (r *refusal) errMend() error {
+	return fmt.Errorf("Loki refuses every event: %s (mend labels, or Loki's limits; nothing is lost meanwhile)", cut(r.mend))
+}
+
+// errRefused is why one event is refused.
+func errRefused(why string) error {
+	return errors.New("Loki refuses it: " + cut(strings.Join(strings.Fields(why), " ")))
+}

@@ -1,0 +1,129 @@
+package loki
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// class is what an answer means for a push.
+type class int
+
+const (
+	// retryable is all that may pass, also where an operator has to mend
+	// something first.
+	retryable class = iota
+	acknowledged
+	refused  // Loki looked at the entries, and left some of them out
+	tooLarge // smaller pushes may be taken
+)
+
+func (a *answer) class() class {
+	switch a.status {
+	case http.StatusOK, http.StatusNoContent:
+		return acknowledged
+	case http.StatusBadRequest:
+		// A proxy answers in HTML where it does not like the request; Loki
+		// never does.
+		if !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") {
+			return refused
+		}
+	case http.StatusRequestEntityTooLarge:
+		return tooLarge
+	case http.StatusInternalServerError:
+		// From between Loki's own processes: grpc_server_max_recv_msg_size.
+		if strings.Contains(a.text, "received message larger than max") {
+			return tooLarge
+		}
+	}
+	return retryable
+}
+
+// Delays for answers that name none, and the longest that is believed.
+const (
+	rateDelay = time.Second
+	maxDelay  = 10 * time.Minute
+)
+
+// err is a retryable answer as an error.
+func (a *answer) err() error {
+	err := fmt.Errorf("Loki answers %d%s", a.status, a.quote())
+	if advice := a.advice(); advice != "" {
+		err = fmt.Errorf("%w (%s)", err, advice)
+	}
+	delay, told := retryAfter(a.header.Get("Retry-After"))
+	if !told && a.status == http.StatusTooManyRequests {
+		delay, told = rateDelay, true
+	}
+	if told {
+		return relay.RetryAfter(err, delay)
+	}
+	return err
+}
+
+// quote is the beginning of what was said, for a message.
+func (a *answer) quote() string {
+	text := strings.Join(strings.Fields(a.text), " ")
+	if text == "" {
+		return ""
+	}
+	return ": " + cut(text)
+}
+
+// cut bounds what is shown of a text.
+func cut(text string) string {
+	const most = 300
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+func retryAfter(value string) (time.Duration, bool) {
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+		return min(time.Duration(seconds)*time.Second, maxDelay), true
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return min(max(time.Until(at), 0), maxDelay), true
+	}
+	return 0, false
+}
+
+// concernsAll reports whether every other push would get the same answer.
+func (a *answer) concernsAll() bool {
+	return !strings.HasPrefix(a.text, "Per stream rate limit exceeded") &&
+		!strings.Contains(a.text, "reason: 'Per stream rate limit exceeded") &&
+		!strings.HasPrefix(a.text, "maximum active stream limit exceeded")
+}
+
+func (a *answer) advice() string {
+	switch {
+	case a.status == http.StatusUnauthorized:
+		return "check username and password or bearer_token, and tenant"
+	case a.status == http.StatusForbidden:
+		return "let the credential write to this tenant"
+	case a.status == http.StatusNotFound, a.status == http.StatusMethodNotAllowed:
+		return "check url: it must be the push endpoint, which ends in /loki/api/v1/push"
+	case a.status/100 == 3:
+		return "set url to the address that it redirects to"
+	case a.status == http.StatusBadRequest:
+		return "this is no answer of Loki's: check url, and what stands before Loki"
+	case a.status/100 == 2:
+		return "this is no acknowledgement: see whether ingestion is blocked for the tenant"
+	}
+	return ""
+}
+
+// errTooLarge is for one event that does not fit a push by itself.
+func (a *answer) errTooLarge(size int) error {
+	return fmt.Errorf("a push of this event alone, %d bytes, is too large: Loki answers %d%s", size, a.status, a.quote())
+}
+
+// errTooLate is for an event that is behind in the stream of its hour too.
+var errTooLate = errors.New("its time is too far behind, even in a stream for late events of its hour: " +
+	"set late_after to no more than half of Loki's max_chunk_age")

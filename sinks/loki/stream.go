@@ -1,0 +1,171 @@
+package loki
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// maxStreams bounds what is remembered of streams. What is forgotten costs one
+// more push when it is met again.
+const maxStreams = 10_000
+
+// stream is one of Loki's: a tenant and labels.
+type stream struct {
+	tenant string
+	labels model.LabelSet
+	text   string  // labels as Loki takes them, sorted by name
+	run    []int32 // its events of the delivery, as indexes, oldest first
+	behind []int32 // those of them that are too late for it
+
+	// newest is the timestamp, in Unix nanoseconds, of the newest entry that
+	// Loki is known to have: what is older than it by more than lateAfter is
+	// late. Meaningless unless known.
+	newest int64
+	known  bool
+
+	level int
+	late  *stream // made when it is wanted; nil from byHour on
+}
+
+// Levels of streams: what is too late for one goes to the next.
+const (
+	inTime = iota
+	lateStream
+	byHour
+)
+
+// next returns the stream that takes what is too late for st, at the hour of t
+// where it is one of many. There is none behind the last.
+func (st *stream) next(t time.Time) *stream {
+	switch st.level {
+	case inTime:
+		if st.late == nil {
+			st.late = st.marked("true")
+		}
+		return st.late
+	case lateStream:
+		return st.marked(hour(t))
+	default:
+		return nil
+	}
+}
+
+func hour(t time.Time) string { return t.UTC().Format("2006-01-02T15Z") }
+
+// marked is a stream with st's labels and another label late.
+func (st *stream) marked(value string) *stream {
+	labels := maps.Clone(st.labels)
+	labels[lateLabel] = model.LabelValue(value)
+	return &stream{tenant: st.tenant, labels: labels, text: labels.String(), level: st.level + 1}
+}
+
+// reach notes that Loki has an entry of that time.
+func (st *stream) reach(t int64) {
+	if !st.known || t > st.newest {
+		st.newest, st.known = t, true
+	}
+}
+
+// lateBefore is the time before which an entry is too late for the stream.
+func (st *stream) lateBefore(window time.Duration) int64 {
+	if !st.known || st.newest < math.MinInt64+int64(window) {
+		return math.MinInt64
+	}
+	return st.newest - int64(window)
+}
+
+// assign gives each event to the stream that it goes to, and refuses what Loki
+// would not take.
+func (s *Sink) assign(events []relay.Event) {
+	for i := range events {
+		st, err := s.streamOf(&events[i])
+		if err == nil {
+			err = s.check(&events[i])
+		}
+		if err != nil {
+			s.failed = append(s.failed, relay.Failure{Index: i, Err: relay.Permanent(err)})
+			continue
+		}
+		if len(st.run) == 0 {
+			s.work = append(s.work, st)
+		}
+		st.run = append(st.run, int32(i))
+	}
+	for _, st := range s.work {
+		slices.SortStableFunc(st.run, func(a, b int32) int { return events[a].Time.Compare(events[b].Time) })
+	}
+}
+
+// streamOf finds the stream of e by what varies in it: the tenant and the
+// labels' values. Nothing is allocated for one that is known.
+func (s *Sink) streamOf(e *relay.Event) (*stream, error) {
+	key := s.key[:0]
+	if s.tenant != nil {
+		key = s.tenant.Append(key, e, nil)
+	}
+	tenant := len(key)
+	for i := range s.labels {
+		key = append(key, 0)
+		key = s.labels[i].value.Append(key, e, nil)
+	}
+	s.key = key
+	if st := s.streams[string(key)]; st != nil {
+		return st, nil
+	}
+	st := &stream{tenant: string(key[:tenant])}
+	if s.tenant != nil {
+		if err := checkTenant(st.tenant); err != nil {
+			return nil, fmt.Errorf("tenant %q: %w", cut(st.tenant), err)
+		}
+	}
+	labels, err := s.labelSet(e)
+	if err != nil {
+		return nil, err
+	}
+	st.labels, st.text = labels, labels.String()
+	s.streams[string(key)] = st
+	return st, nil
+}
+
+func checkTenant(tenant string) error {
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!-_.*'()", r)
+	}
+	switch {
+	case tenant == "":
+		return errors.New("it is empty for this event, and Loki would not know whose it is")
+	case len(tenant) > maxTenant:
+		return fmt.Errorf("it is longer than Loki's %d bytes", maxTenant)
+	case tenant == "." || tenant == ".." || strings.ContainsFunc(tenant, odd):
+		return errors.New("Loki takes letters, digits and !-_.*'() only")
+	}
+	return nil
+}
+
+// labelSet is the labels of e.
+func (s *Sink) labelSet(e *relay.Event) (model.LabelSet, error) {
+	set := make(model.LabelSet, len(s.labels))
+	for _, l := range s.labels {
+		value := l.value.Append(nil, e, nil)
+		if len(value) > maxLabelValue {
+			return nil, fmt.Errorf("label %s has %d bytes, and Loki takes %d", l.name, len(value), maxLabelValue)
+		}
+		if len(value) > 0 { // to Loki, an empty label is none
+			set[model.LabelName(l.name)] = model.LabelValue(bytes.ToValidUTF8(value, []byte("?")))
+		}
+	}
+	if len(set) == 0 {
+		set[serviceName] = service
+	}
+	return set, nil
+}
