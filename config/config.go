@@ -140,8 +140,9 @@ type IngestLimits struct {
 	// Entries bounds the events of one push. Default 100000.
 	Entries int `yaml:"entries"`
 	// LineBytes bounds one event's body: at most 900KiB where Journal.URL is
-	// set, so that it fits an external cluster's payload, else 7MiB. Default
-	// 256KiB, as Loki's.
+	// set, so that it fits an external cluster's payload, else 7MiB. Where that
+	// cluster's max_payload is less than usual, it counts. Default 256KiB, as
+	// Loki's.
 	LineBytes Size `yaml:"line_bytes"`
 	// Concurrent bounds the pushes handled at once; a further one waits, and
 	// gets 429 where the wait is too long. Default 256.

@@ -23,9 +23,10 @@ type Sink struct {
 	// Redact takes fields out of the bodies before this sink sees them; the
 	// journal keeps the events as they came.
 	Redact *Redact `yaml:"redact"`
-	// Parallel is how many deliveries may be under way at once. 1, the default,
-	// keeps each environment's order; more are faster where the destination is
-	// far away, and give that order up.
+	// Parallel is how many deliveries may be under way at once, at most 64. 1,
+	// the default, keeps each environment's order; more are faster where the
+	// destination is far away, and give that order up. Each has connections of
+	// its own. A file takes 1 only.
 	Parallel int `yaml:"parallel"`
 
 	Kafka   *Kafka   `yaml:"kafka"`

@@ -33,6 +33,9 @@ func (k *checker) sinks(sinks []Sink) {
 			k.redact(at+".redact", s.Redact)
 		}
 		k.destination(at, s)
+		if s.File != nil && s.Parallel > 1 {
+			k.fail(at+".parallel", s.Parallel, "must be 1 with file: a file has one writer")
+		}
 		if s.File == nil || s.File.Path == "" {
 			continue
 		}

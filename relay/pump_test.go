@@ -75,6 +75,40 @@ func TestPumpDeliversInOrderAndAcknowledges(t *testing.T) {
 	})
 }
 
+// lockstep is a source that gives a batch only when those before are acknowledged.
+type lockstep struct {
+	*relaytest.Source
+	t     *testing.T
+	given relay.Position
+}
+
+func (s *lockstep) Next(ctx context.Context) (relay.Batch, error) {
+	assert.Equal(s.t, s.given, s.Acked(), "read on before it acknowledged")
+	b, err := s.Source.Next(ctx)
+	s.given = max(s.given, b.Position)
+	return b, err
+}
+
+func TestPumpWithOneSinkAcknowledgesBeforeItReadsOn(t *testing.T) {
+	events := relaytest.Events(10)
+	synctest.Test(t, func(t *testing.T) {
+		source := &lockstep{Source: relaytest.NewSource(events[:4], events[4:7], events[7:]), t: t}
+		sink := &relaytest.Sink{Respond: relaytest.Script(relaytest.Outcome{Latency: time.Second}, relaytest.Outcome{Latency: time.Second})}
+		pump := &relay.Pump{
+			Name: "test", Source: source, Sink: sink, DeadLetters: &relaytest.DeadLetters{},
+			Limit: relay.BatchLimit{Events: 2, Bytes: 1 << 20}, Logger: slog.New(slog.DiscardHandler),
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- pump.Run(ctx) }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, ids(events), ids(sink.Arrived()))
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	})
+}
+
 func TestPumpRetriesForDays(t *testing.T) {
 	events := relaytest.Events(10)
 	start := time.Time{}

@@ -4,8 +4,9 @@ import "context"
 
 // Sink is one destination.
 //
-// A Pump calls Deliver from one goroutine at a time; Close may be called while
-// a Deliver is under way, which must then return soon with an error.
+// A Pump calls Deliver from one goroutine at a time; where it makes several
+// deliveries at once, each goes to an instance of its own. Close may be called
+// while a Deliver is under way, which must then return soon with an error.
 type Sink interface {
 	// Deliver hands events, oldest first, to the destination, and returns once
 	// it has acknowledged them.
@@ -35,7 +36,10 @@ type Checker interface {
 	Check(ctx context.Context, report func(what, found string)) error
 }
 
-// Source yields events in order to one Pump, which uses it from one goroutine.
+// Source yields events in order to one Pump. A Pump with one sink acknowledges
+// each batch before it asks for the next. One with several calls Ack while a
+// Next is under way, and for batches older than the newest; it calls neither of
+// the two from more than one goroutine at a time.
 type Source interface {
 	// Next waits for events and returns a batch of at least one, in order
 	// behind the batch that it returned before. It returns an error when ctx
@@ -43,7 +47,8 @@ type Source interface {
 	Next(ctx context.Context) (Batch, error)
 
 	// Ack records that the batch at p and all before it need not be read
-	// again. It may be recorded lazily: after a crash the position may be
+	// again. p is the position of a batch that Next has returned, and greater
+	// at each call. It may be recorded lazily: after a crash the position may be
 	// older than the last Ack, never newer.
 	Ack(ctx context.Context, p Position) error
 }
@@ -58,7 +63,8 @@ type Batch struct {
 // Position is a place in a Source; a later place is greater.
 type Position uint64
 
-// DeadLetters keeps the events that a sink refused for good.
+// DeadLetters keeps the events that a sink refused for good. A Pump with several
+// sinks calls Reject from as many goroutines.
 type DeadLetters interface {
 	// Reject returns once the rejections are durable. On an error the caller
 	// tries again: nothing may go on before they are kept.

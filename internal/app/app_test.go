@@ -252,14 +252,14 @@ func TestAuditEntriesBecomeEvents(t *testing.T) {
 		Type: "settings.changed", Project: "p", Environment: "e", Subject: "rbac_policy", Time: time.Unix(1, 0).UTC(),
 		Before: json.RawMessage(`{"b": 1, "a": 2}`), After: json.RawMessage(`{}`),
 	}
-	event, err := eventOf("origin+1234", 7, e)
+	event, err := eventOf("origin+1234", 7, e, maxAuditEvent)
 	require.NoError(t, err)
 	assert.Equal(t, "origin+1234@7", event.ID)
 	assert.Equal(t, "/projects/p/environments/e", event.Source)
 	assert.Contains(t, string(event.Body), `"before":{"a":2,"b":1}`, "canonical, as in the trail")
 
 	e.After = json.RawMessage(`"` + strings.Repeat("x", maxAuditEvent) + `"`)
-	event, err = eventOf("origin+1234", 8, e)
+	event, err = eventOf("origin+1234", 8, e, maxAuditEvent)
 	require.NoError(t, err)
 	assert.Less(t, len(event.Body), 1000)
 	assert.Contains(t, string(event.Body), "omitted")

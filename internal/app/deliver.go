@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -42,12 +43,16 @@ func (r *process) startSinks(ctx context.Context) error {
 }
 
 func (r *process) openSink(ctx context.Context, cfg config.Sink) (*relay.Pump, error) {
-	sink, err := sinks.Open(cfg, sinks.Deps{Logger: r.log, Registerer: r.reg})
-	if err != nil {
-		return nil, err
+	var instances []relay.Sink
+	for range max(1, cfg.Parallel) {
+		sink, err := sinks.Open(cfg, sinks.Deps{Logger: r.log, Registerer: r.reg})
+		if err != nil {
+			return nil, err
+		}
+		r.stack.push("sink "+cfg.Name, func(context.Context) error { return sink.Close() })
+		instances = append(instances, sink)
 	}
-	r.live[cfg.Name] = sink
-	r.stack.push("sink "+cfg.Name, func(context.Context) error { return sink.Close() })
+	r.live[cfg.Name] = instances[0]
 	limit := relay.BatchLimit{Events: cfg.BatchEvents, Bytes: int(cfg.BatchBytes)}
 	source, err := r.journal.Source(ctx, cfg.Name, journal.Limit(limit))
 	if err != nil {
@@ -55,7 +60,7 @@ func (r *process) openSink(ctx context.Context, cfg config.Sink) (*relay.Pump, e
 	}
 	r.stack.push("position of sink "+cfg.Name, func(context.Context) error { source.Close(); return nil })
 	return &relay.Pump{
-		Name: cfg.Name, Source: source, Sink: sink, DeadLetters: r.journal,
+		Name: cfg.Name, Source: source, Sink: instances[0], Parallel: instances[1:], DeadLetters: r.journal,
 		Limit: limit, Timeout: cfg.Timeout, Logger: r.log,
 	}, nil
 }
@@ -68,7 +73,7 @@ func (r *process) startForwarding(context.Context) error {
 	key := r.trail.PublicKey()
 	name := key[:strings.LastIndex(key, "+")]
 	forward := func(ctx context.Context, index int64, e audit.Entry) error {
-		event, err := eventOf(name, index, e)
+		event, err := eventOf(name, index, e, min(maxAuditEvent, r.journal.MaxEvent()-attributesRoom))
 		if err != nil {
 			return err
 		}
@@ -84,9 +89,14 @@ func (r *process) startForwarding(context.Context) error {
 	return nil
 }
 
-// maxAuditEvent bounds the body of an audit event, in bytes: brokers take 1 MB
-// in all by default, and the trail holds larger entries than that.
-const maxAuditEvent = 512 << 10
+const (
+	// maxAuditEvent bounds the body of an audit event, in bytes: brokers take 1 MB
+	// in all by default, and the trail holds larger entries than that.
+	maxAuditEvent = 512 << 10
+	// attributesRoom is left for an event's attributes and labels, where an
+	// external server takes small messages only.
+	attributesRoom = 4 << 10
+)
 
 // withoutBodies gives a large entry in short: that it happened, and where the
 // whole of it stands.
@@ -97,8 +107,9 @@ func withoutBodies(e audit.Entry, size int) audit.Entry {
 }
 
 // eventOf makes an entry of the trail an event. Its body is the trail's own
-// record, so that whoever receives it can find its hash in the trail.
-func eventOf(trail string, index int64, e audit.Entry) (relay.Event, error) {
+// record, so that whoever receives it can find its hash in the trail; one that
+// is longer than limit is given in short.
+func eventOf(trail string, index int64, e audit.Entry, limit int) (relay.Event, error) {
 	raw, err := json.Marshal(e)
 	if err != nil {
 		return relay.Event{}, fmt.Errorf("encode audit entry %d: %w", index, err)
@@ -107,8 +118,8 @@ func eventOf(trail string, index int64, e audit.Entry) (relay.Event, error) {
 	if err != nil {
 		return relay.Event{}, fmt.Errorf("encode audit entry %d: %w", index, err)
 	}
-	if len(body) > maxAuditEvent {
-		return eventOf(trail, index, withoutBodies(e, len(body)))
+	if len(body) > limit {
+		return eventOf(trail, index, withoutBodies(e, len(body)), math.MaxInt)
 	}
 	return relay.Event{
 		ID: fmt.Sprintf("%s@%d", trail, index), Type: e.Type, Subject: e.Subject,

@@ -60,7 +60,7 @@ func (r *process) refuse(ctx context.Context) {
 // startIngest begins to take pushes.
 func (r *process) startIngest(ctx context.Context) error {
 	options := ingest.Options{
-		Credentials: r.credentials, Journal: r.journal, Limits: r.cfg.Ingest.Limits,
+		Credentials: r.credentials, Journal: r.journal, Limits: r.ingestLimits(),
 		Anonymous: anonymous(r.cfg.Ingest), Logger: r.log, Registerer: r.reg,
 	}
 	if r.recent != nil {
@@ -119,4 +119,17 @@ func portion(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(n))
+}
+
+// ingestLimits are those of the configuration, but for lines that the journal's
+// server would not take: so such a line is refused by itself, and what was
+// pushed beside it is kept.
+func (r *process) ingestLimits() config.IngestLimits {
+	limits := r.cfg.Ingest.Limits
+	if most := config.Size(r.journal.MaxEvent() - attributesRoom); limits.LineBytes > most {
+		r.log.Warn("the journal's NATS takes smaller messages than ingest.limits.line_bytes allows; longer lines are refused",
+			"line_bytes", limits.LineBytes, "longest", most)
+		limits.LineBytes = most
+	}
+	return limits
 }

@@ -15,6 +15,7 @@ import (
 const (
 	publishTimeout  = 5 * time.Second
 	publishAttempts = 4 // without an answer; refusals do not count
+	noLeaderPause   = 250 * time.Millisecond
 )
 
 // anyEntry lets appended entries follow whatever there is.
@@ -108,7 +109,9 @@ func (t *Trail) publish(ctx context.Context, p *publication) (int64, error) {
 func (t *Trail) send(ctx context.Context, msg *nats.Msg, id string, last uint64) (*jetstream.PubAck, error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	return t.js.PublishMsg(ctx, msg, jetstream.WithMsgID(id), jetstream.WithExpectLastSequence(last))
+	return t.js.PublishMsg(ctx, msg, jetstream.WithMsgID(id), jetstream.WithExpectLastSequence(last),
+		// While a replicated stream has no leader the server says so at once.
+		jetstream.WithRetryWait(noLeaderPause), jetstream.WithRetryAttempts(int(publishTimeout/noLeaderPause)))
 }
 
 // isWrongSequence tells a refusal by the expected sequence; a replicated stream

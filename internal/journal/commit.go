@@ -34,11 +34,11 @@ const (
 type committer struct {
 	js      jetstream.JetStream
 	life    func() *life // of the server
+	limit   func() int   // the largest segment that a record can hold at present
 	subject string
-	target  int // a group takes no further segment beyond this many bytes
-	limit   int // the largest segment that a record can hold
 	metrics *metrics
-	// patience is how long an append waits for the server, retries included.
+	// patience is after how long an append is not tried again. One attempt may be
+	// under way then, which takes attemptTimeout at the most.
 	patience time.Duration
 	marks    *marks
 
@@ -64,10 +64,12 @@ type segment struct {
 
 // pending is an append that waits. It is told by each of its segments.
 type pending struct {
+	since time.Time // when it was appended
+	done  chan struct{}
+
 	mu   sync.Mutex
 	left int   // segments not committed yet; guarded by mu
 	err  error // the first; guarded by mu
-	done chan struct{}
 }
 
 func (p *pending) settle(err error) {
@@ -82,9 +84,8 @@ func (p *pending) settle(err error) {
 }
 
 func newCommitter(conn *Conn, subject string, m *metrics, failed func(error)) *committer {
-	limit := conn.MaxPayload - payloadSlack
 	c := &committer{
-		js: conn.JetStream, life: conn.life, subject: subject, target: min(recordTarget, limit), limit: limit,
+		js: conn.JetStream, life: conn.life, limit: conn.recordLimit, subject: subject,
 		metrics: m, marks: conn.marks, failed: failed, patience: commitTimeout, slots: make(chan struct{}, commitsInFlight),
 		spare: make(chan []byte, commitsInFlight),
 	}
@@ -95,17 +96,16 @@ func newCommitter(conn *Conn, subject string, m *metrics, failed func(error)) *c
 }
 
 // append queues b and waits until it is committed. It waits even when the
-// caller's context ends, as b's memory is in use; commitTimeout bounds that.
+// caller's context ends, as b's memory is in use; patience bounds that.
 func (c *committer) append(b *Batch) error {
-	p := &pending{left: len(b.cuts), done: make(chan struct{})}
-	for i := range b.cuts {
-		if n := len(b.segment(i)); n > c.limit {
-			return fmt.Errorf("%w: %d bytes, a record holds %d", ErrTooLarge, n, c.limit)
-		}
+	b, err := fitting(b, c.limit())
+	if err != nil {
+		return err
 	}
 	if err := c.life().ended(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	p := &pending{since: time.Now(), left: len(b.cuts), done: make(chan struct{})}
 	c.mu.Lock()
 	if c.closed || c.broken != nil {
 		defer c.mu.Unlock()
@@ -144,17 +144,37 @@ func (c *committer) loop() {
 func (c *committer) take() []segment {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.queue) == 0 {
+	for c.dropLate(); len(c.queue) == 0; c.dropLate() {
 		if c.closed {
 			return nil
 		}
 		c.filled.Wait()
 	}
-	n, size := 0, 0
-	for n < len(c.queue) && (n == 0 || size+len(c.queue[n].data) <= c.target) {
+	n, size, target := 0, 0, min(recordTarget, c.limit())
+	for n < len(c.queue) && (n == 0 || size+len(c.queue[n].data) <= target) {
 		size += len(c.queue[n].data)
 		n++
 	}
+	return c.shift(n)
+}
+
+// errLate says that the commits before an append took all its time.
+var errLate = fmt.Errorf("%w: the server does not answer in time", ErrUnavailable)
+
+// dropLate refuses what has waited for too long behind the commits in flight:
+// without it a server that is away would keep senders waiting for as many
+// times patience as there are groups before theirs. mu is held.
+func (c *committer) dropLate() {
+	n := 0
+	for n < len(c.queue) && time.Since(c.queue[n].whole.since) > c.patience {
+		c.queue[n].whole.settle(errLate)
+		n++
+	}
+	c.shift(n)
+}
+
+// shift takes the first n segments out of the queue. mu is held.
+func (c *committer) shift(n int) []segment {
 	group := append([]segment(nil), c.queue[:n]...)
 	rest := copy(c.queue, c.queue[n:])
 	clear(c.queue[rest:])
@@ -169,7 +189,7 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 	msg := &nats.Msg{Subject: c.subject, Header: nats.Header{}, Data: appendRecord(c.memory(), raw, events)}
 	// A retry after a lost answer is recognised by the id and kept once.
 	msg.Header.Set(jetstream.MsgIDHeader, nuid.Next())
-	size := len(raw)
+	size, deadline := len(raw), group[0].whole.since.Add(c.patience)
 	life := c.life()
 	first, err := c.js.PublishMsgAsync(msg)
 	c.wg.Add(1)
@@ -182,7 +202,7 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 				defer c.keep(msg.Data)
 			}
 		}
-		ack, err = c.retry(msg, ack, err, life, start.Add(c.patience))
+		ack, err = c.retry(context.Background(), msg, ack, err, life, deadline)
 		if err == nil {
 			err = c.accept(ack)
 		}
@@ -234,11 +254,12 @@ func (c *committer) accept(ack *jetstream.PubAck) error {
 // given is which positions were given out lately.
 type given struct {
 	newest uint64
-	recent [4 * commitsInFlight]uint64
+	recent [512]uint64
 }
 
 // take reports whether a position is new. Answers may come in another order
-// than the positions, but by no more than the commits in flight.
+// than the positions: where an old leader's answer is held up on its way, a new
+// one may have given out some hundred meanwhile.
 func (g *given) take(seq uint64) bool {
 	at := &g.recent[seq%uint64(len(g.recent))]
 	if *at == seq || seq+uint64(len(g.recent)) <= g.newest {
@@ -264,13 +285,20 @@ func await(ack jetstream.PubAckFuture, life *life) (*jetstream.PubAck, error) {
 // retry publishes again, with the same id, while that may help. The record
 // then stands behind those that were committed meanwhile.
 //
+// The server knows an id for the stream's duplicate window, which is longer
+// than commitTimeout and a last attempt together. After an outage that is longer
+// the sender is told to push again, and that push has another id: if the record
+// was kept, its events stand twice, with the same event ids.
+//
 // It never goes on in another life: the next server may know the id from a
 // record whose fsync failed, and would acknowledge it as a duplicate.
-func (c *committer) retry(msg *nats.Msg, ack *jetstream.PubAck, err error, life *life, deadline time.Time) (*jetstream.PubAck, error) {
-	for err != nil && !isFull(err) && life.ended() == nil && time.Now().Add(retryPause).Before(deadline) {
-		time.Sleep(retryPause)
-		ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
-		ack, err = c.js.PublishMsg(ctx, msg)
+func (c *committer) retry(ctx context.Context, msg *nats.Msg, ack *jetstream.PubAck, err error, life *life, deadline time.Time) (*jetstream.PubAck, error) {
+	for err != nil && mayPass(err) && life.ended() == nil && time.Now().Add(retryPause).Before(deadline) {
+		if pause(ctx, retryPause) != nil {
+			break
+		}
+		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+		ack, err = c.js.PublishMsg(attempt, msg)
 		cancel()
 	}
 	switch ended := life.ended(); {
@@ -284,6 +312,11 @@ func (c *committer) retry(msg *nats.Msg, ack *jetstream.PubAck, err error, life 
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 }
+
+// mayPass says whether to publish the same again may help. A record that is too
+// large now, for another server than it was made for, is made anew when its
+// events are pushed again.
+func mayPass(err error) bool { return !isFull(err) && !errors.Is(err, nats.ErrMaxPayload) }
 
 // isFull recognises the server's refusals for want of space: the stream's
 // MaxBytes, an account's limit, or the server's.

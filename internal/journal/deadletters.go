@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -37,11 +38,24 @@ func (j *Journal) Reject(ctx context.Context, sink string, rejections []relay.Re
 		var b Batch
 		b.AddEvent(&r.Event)
 		m.Data = appendRecord(nil, b.buf, b.events)
-		if _, err := j.conn.JetStream.PublishMsg(ctx, m); err != nil {
+		if err := j.keepLetter(ctx, m); err != nil {
 			return fmt.Errorf("keep the dead letter of event %s: %w", r.Event.ID, err)
 		}
 	}
 	return nil
+}
+
+// keepLetter publishes until the server has answered, as an append does: with
+// one id, so that the letter stands there once. The id is of this very call: the
+// same event may be refused again after its letter was removed.
+func (j *Journal) keepLetter(ctx context.Context, m *nats.Msg) error {
+	m.Header.Set(jetstream.MsgIDHeader, nuid.Next())
+	life, deadline := j.conn.life(), time.Now().Add(commitTimeout)
+	attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+	ack, err := j.conn.JetStream.PublishMsg(attempt, m)
+	cancel()
+	_, err = j.commits.retry(ctx, m, ack, err, life, deadline)
+	return err
 }
 
 // headerText makes a text fit for a header: one line of bounded length.

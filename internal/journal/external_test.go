@@ -18,14 +18,18 @@ import (
 
 // startExternal starts a server with JetStream on dir that listens on port, or
 // on one of its own choosing where that is 0.
-func startExternal(t *testing.T, dir string, port int) *server.Server {
+func startExternal(t *testing.T, dir string, port int, changes ...func(*server.Options)) *server.Server {
 	t.Helper()
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
-	srv, err := server.NewServer(&server.Options{
+	options := &server.Options{
 		Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir, SyncAlways: true,
-	})
+	}
+	for _, change := range changes {
+		change(options)
+	}
+	srv, err := server.NewServer(options)
 	require.NoError(t, err)
 	srv.Start()
 	require.True(t, srv.ReadyForConnections(10*time.Second))
@@ -41,7 +45,7 @@ func TestExternalServer(t *testing.T) {
 	cfg.URL = srv.ClientURL()
 	j := open(t, t.TempDir(), cfg)
 	defer j.shut(t)
-	assert.Equal(t, 1<<20, j.conn.MaxPayload)
+	assert.Equal(t, 1<<20, j.conn.maxPayload())
 	s := j.source(t, "k")
 	defer s.Close()
 

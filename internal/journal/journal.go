@@ -40,7 +40,8 @@ const (
 	// event, and unless the server takes less. Larger records share an fsync
 	// among more events, and take longer to write.
 	recordTarget = 1 << 20
-	// payloadSlack is left for a record's header and for NATS's own.
+	// payloadSlack is left for a record's header and for NATS's own, of which a
+	// dead letter's reason is the largest; of a small payload a quarter is.
 	payloadSlack = 16 << 10
 )
 
@@ -110,17 +111,20 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 
 func (j *Journal) makeStreams(ctx context.Context) error {
 	base := jetstream.StreamConfig{
-		Storage:     jetstream.FileStorage,
-		Retention:   jetstream.LimitsPolicy,
-		Replicas:    max(1, j.cfg.Replicas),
-		AllowDirect: true,
+		Storage:   jetstream.FileStorage,
+		Retention: jetstream.LimitsPolicy,
+		Replicas:  max(1, j.cfg.Replicas),
 	}
 	events := base
 	events.Name, events.Subjects = j.names.events, []string{j.names.eventsSubject}
 	events.Description = "auditrelay: acknowledged events, many to a message"
 	// At the budget new messages are refused; old ones stay (promise 5).
 	events.MaxBytes, events.Discard = int64(j.cfg.MaxBytes), jetstream.DiscardNew
+	// Longer than an append is retried, so that no retry is stored twice.
 	events.Duplicates = 2 * commitTimeout
+	// Any replica may answer for a record; who reads so knows that one may lag.
+	// Of the other streams only the leader speaks: what it has is there.
+	events.AllowDirect = true
 
 	dead := base
 	dead.Name, dead.Subjects = j.names.dead, []string{j.names.deadSubject + ".>"}
@@ -158,6 +162,10 @@ func (j *Journal) Append(ctx context.Context, b *Batch) error {
 	}
 	return j.commits.append(b)
 }
+
+// MaxEvent is the most that an event may take with its attributes and labels, in
+// bytes, by what the server takes at present. A larger one is ErrTooLarge.
+func (j *Journal) MaxEvent() int { return j.conn.recordLimit() }
 
 // Close stops trimming, and returns when all appends under way have ended.
 // Later ones get ErrClosed.

@@ -48,7 +48,7 @@ func (j *Journal) setAside(ctx context.Context, q Quarantined, data []byte) erro
 	if q.Kept != "" {
 		m.Header.Set(headerKept, headerText(q.Kept))
 	}
-	if len(data) <= j.conn.MaxPayload-payloadSlack { // a longer one stands in the file that Kept names
+	if len(data) <= j.conn.recordLimit() { // a longer one stands in the file that Kept names
 		m.Data = data
 	}
 	_, err := j.conn.JetStream.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(0))

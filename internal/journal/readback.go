@@ -76,7 +76,7 @@ func (j *Journal) readRange(ctx context.Context, from, end uint64) (held []store
 	if consumer.CachedInfo().NumPending == 0 {
 		return nil, whole, nil
 	}
-	it, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(lookAhead, j.conn.MaxPayload+fetchBytes))
+	it, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(lookAhead, j.conn.readLimit()))
 	if err != nil {
 		return nil, false, err
 	}

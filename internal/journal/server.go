@@ -25,6 +25,10 @@ const (
 	// startTimeout bounds the embedded server's start. It reads back all that
 	// it holds, so a large journal after a crash takes its time.
 	startTimeout = 5 * time.Minute
+	// pingInterval is how often an external server is asked whether it is there.
+	pingInterval = 2 * time.Second
+	// reconnectWait is the wait between two rounds of all external servers.
+	reconnectWait = 500 * time.Millisecond
 )
 
 // Conn is the relay's connection to JetStream: to a server of its own in the
@@ -32,9 +36,6 @@ const (
 type Conn struct {
 	// JetStream is safe for concurrent use.
 	JetStream jetstream.JetStream
-	// MaxPayload is the greatest message that the server takes, in bytes.
-	MaxPayload int
-
 	// Mended is what was set right in the embedded server's files before it
 	// first read them.
 	Mended []Mending
@@ -118,8 +119,11 @@ func serverOptions(dir string) *server.Options {
 func dial(ctx context.Context, cfg config.Journal, log *slog.Logger) (*Conn, error) {
 	opts := []nats.Option{
 		nats.Name("auditrelay"),
-		nats.MaxReconnects(-1),
+		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
 		nats.ReconnectBufSize(-1), // a publish fails while disconnected; ours is retried
+		// A server that is frozen, or behind a broken route, is left for another
+		// within three intervals, so that an append's retries still reach that.
+		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("journal disconnected", "error", err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Debug("journal connection", "error", err) }),
 		nats.ReconnectHandler(func(*nats.Conn) { log.Info("journal reconnected") }),
@@ -156,12 +160,29 @@ func (c *Conn) open(opts ...nats.Option) error {
 	if err != nil {
 		return fmt.Errorf("connect to the journal's NATS: %w", err)
 	}
-	c.nc, c.MaxPayload = nc, int(nc.MaxPayload())
+	c.nc = nc
 	c.JetStream, err = jetstream.New(nc, jetstream.WithPublishAsyncTimeout(attemptTimeout))
 	if err != nil {
 		return fmt.Errorf("use JetStream: %w", err)
 	}
 	return nil
+}
+
+// maxPayload is the greatest message that the server takes at present, in
+// bytes, its headers included. An external one may be replaced by another that
+// takes less.
+func (c *Conn) maxPayload() int { return int(c.nc.MaxPayload()) }
+
+// recordLimit is the most that a record may hold before compression, in bytes.
+func (c *Conn) recordLimit() int {
+	payload := c.maxPayload()
+	return payload - min(payloadSlack, payload/4)
+}
+
+// readLimit bounds what is asked for at once, in bytes: some records, or one of
+// the largest. Those may be from when the server took more than it does now.
+func (c *Conn) readLimit() int {
+	return max(c.maxPayload(), recordTarget+payloadSlack) + fetchBytes
 }
 
 // Err says why nothing can be kept at present: the server is not reached, or

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,13 +50,22 @@ type Source struct {
 	cancel  context.CancelFunc
 	failed  error // why reading ended; valid once decoded is closed
 
-	last   jetstream.Msg // the newest that was given out: acknowledged by Ack
-	lastAt relay.Position
-	spare  *record // read from decoded, but did not fit into the batch
+	spare *record // read from decoded, but did not fit into the batch; Next's own
 
-	gathered []record // memory for the records of a batch
+	mu    sync.Mutex
+	given []ending // of the batches that are not acknowledged, oldest first; guarded by mu
+
+	gathered []record // memory for the records of a batch; Next's own
 
 	acked atomic.Uint64 // the newest position given to Ack
+}
+
+// ending is how a batch is acknowledged, and all before it. It holds none of
+// the batch's events and bytes.
+type ending struct {
+	position uint64 // of the batch
+	last     uint64 // the record that is acknowledged: the batch's last, or one behind it without events
+	reply    string // the subject that acknowledges it
 }
 
 // Limit bounds the batches of a source. A batch holds whole records, so it may
@@ -142,14 +152,14 @@ func (s *Source) read(ctx context.Context, delivered, after uint64) {
 	}
 }
 
-// errGap says that a record was given to somebody, but not to us.
-var errGap = errors.New("records were delivered elsewhere")
+// errGap says that there is a record which did not come to us.
+var errGap = errors.New("records were delivered elsewhere, or not at all")
 
 // readFrom passes on the records behind after, the first of which must be the
 // delivery after the given count: a jump of that count means that a record
 // went elsewhere, and to acknowledge what comes behind it would lose it.
 func (s *Source) readFrom(ctx context.Context, delivered uint64, after *uint64) error {
-	it, err := s.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(fetchRecords, s.j.conn.MaxPayload+fetchBytes))
+	it, err := s.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(fetchRecords, s.j.conn.readLimit()))
 	if err != nil {
 		return fmt.Errorf("read records: %w", err)
 	}
@@ -182,10 +192,11 @@ func (s *Source) readFrom(ctx context.Context, delivered uint64, after *uint64) 
 }
 
 // fetch waits for the next record. While none comes it asks now and then
-// whether one was delivered elsewhere: to a request of an earlier source that
-// still stands with the server, or into a connection that broke.
+// whether one should have: it was delivered to a request of an earlier source
+// that still stands with the server, or into a connection that broke; or our
+// request is gone, with the server that led the consumer.
 func (s *Source) fetch(ctx context.Context, it jetstream.MessagesContext, delivered uint64) (jetstream.Msg, error) {
-	gap := false
+	missing := false
 	for {
 		msg, err := it.Next(jetstream.NextMaxWait(idleCheck))
 		switch {
@@ -195,14 +206,14 @@ func (s *Source) fetch(ctx context.Context, it jetstream.MessagesContext, delive
 			continue // a reconnect: the iterator asks again
 		case !errors.Is(err, nats.ErrTimeout):
 			return nil, fmt.Errorf("read a record: %w", err)
-		case gap:
+		case missing:
 			return nil, errGap // and it did not come meanwhile
 		}
 		info, err := s.consumer.Info(ctx)
 		if err != nil {
 			continue // the server is away; the iterator comes back with it
 		}
-		gap = info.Delivered.Consumer > delivered
+		missing = info.Delivered.Consumer > delivered || info.NumPending > 0 && info.NumAckPending < maxAckPending
 	}
 }
 
@@ -238,13 +249,10 @@ func (s *Source) Next(ctx context.Context) (relay.Batch, error) {
 		if err != nil {
 			return relay.Batch{}, err
 		}
-		batch := s.gather(first)
-		if len(batch.Events) > 0 {
-			return batch, nil
-		}
-		// Only records that were set aside: nothing to deliver, but passed.
-		if err := s.Ack(ctx, batch.Position); err != nil {
-			return relay.Batch{}, err
+		events, last := s.gather(first)
+		s.give(last, len(events) > 0)
+		if len(events) > 0 {
+			return relay.Batch{Events: events, Position: relay.Position(last.seq)}, nil
 		}
 	}
 }
@@ -266,58 +274,83 @@ func (s *Source) wait(ctx context.Context) (record, error) {
 	}
 }
 
-// gather adds the records that are there already, without waiting for more.
-func (s *Source) gather(first record) relay.Batch {
-	records, events, size := append(s.gathered[:0], first), len(first.events), first.size
+// gather adds the records that are there already, without waiting for more, and
+// returns the last of them too.
+func (s *Source) gather(first record) (events []relay.Event, last record) {
+	records, n, size := append(s.gathered[:0], first), len(first.events), first.size
 	for s.spare == nil {
 		select {
 		case r, ok := <-s.decoded:
 			if !ok {
-				return s.batch(records, events)
+				return s.join(records, n)
 			}
-			if events+len(r.events) > s.limit.Events || size+r.size > s.limit.Bytes {
+			if n+len(r.events) > s.limit.Events || size+r.size > s.limit.Bytes {
 				s.spare = &r
 				break
 			}
-			records, events, size = append(records, r), events+len(r.events), size+r.size
+			records, n, size = append(records, r), n+len(r.events), size+r.size
 		default:
-			return s.batch(records, events)
+			return s.join(records, n)
 		}
 	}
-	return s.batch(records, events)
+	return s.join(records, n)
 }
 
-// batch joins records. Other sources may have them too, so that nothing may be
-// appended to what they hold.
-func (s *Source) batch(records []record, events int) relay.Batch {
-	last := records[len(records)-1]
-	s.last, s.lastAt = last.msg, relay.Position(last.seq)
-	joined := slices.Clip(records[0].events)
+// join gives the n events of records, and the last record. Other sources may
+// have them too, so that nothing may be appended to what they hold.
+func (s *Source) join(records []record, n int) (events []relay.Event, last record) {
+	last = records[len(records)-1]
+	events = slices.Clip(records[0].events)
 	if len(records) > 1 {
-		joined = make([]relay.Event, 0, events)
+		events = make([]relay.Event, 0, n)
 		for _, r := range records {
-			joined = append(joined, r.events...)
+			events = append(events, r.events...)
 		}
 	}
 	clear(records)
 	s.gathered = records
-	return relay.Batch{Events: joined, Position: s.lastAt}
+	return events, last
 }
 
-// Ack implements relay.Source. Only the newest batch's position can be
-// acknowledged, which covers all before it. The server writes it to disk in
-// its own time. An acknowledgement that cannot be sent is no failure: the next
-// one covers it, or the server offers the record again.
+// give notes how what ends with last is acknowledged. Records that were all set
+// aside make no batch: they are acknowledged with the batch before them.
+func (s *Source) give(last record, isBatch bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := ending{last.seq, last.seq, last.msg.Reply()}
+	switch newest := len(s.given) - 1; {
+	case isBatch:
+		s.given = append(s.given, e)
+	case newest >= 0:
+		e.position = s.given[newest].position
+		s.given[newest] = e
+	default: // all before it is acknowledged
+		s.acknowledge(e)
+	}
+}
+
+// Ack implements relay.Source.
 func (s *Source) Ack(_ context.Context, p relay.Position) error {
-	if s.last == nil || p != s.lastAt {
-		return fmt.Errorf("acknowledge position %d: the newest batch ends at %d", p, s.lastAt)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.given, func(e ending) bool { return e.position == uint64(p) })
+	if i < 0 {
+		return fmt.Errorf("acknowledge position %d: no batch that waits for it ends there", p)
 	}
-	s.acked.Store(uint64(p))
-	if err := s.last.Ack(); err != nil {
-		s.j.log.Debug("a position was not recorded yet", "consumer", s.name, "position", p, "error", err)
-	}
-	s.j.conn.marks.raise(s.name, uint64(p))
+	s.acknowledge(s.given[i])
+	s.given = append(s.given[:0], s.given[i+1:]...)
 	return nil
+}
+
+// acknowledge tells the server, which writes the position to disk in its own
+// time. What cannot be sent is no failure: the next acknowledgement covers it,
+// or the server offers the record again. mu is held.
+func (s *Source) acknowledge(e ending) {
+	s.acked.Store(e.last)
+	if err := s.j.conn.nc.Publish(e.reply, []byte("+ACK")); err != nil {
+		s.j.log.Debug("a position was not recorded yet", "consumer", s.name, "position", e.last, "error", err)
+	}
+	s.j.conn.marks.raise(s.name, e.last)
 }
 
 // Close ends the reading; the position stays.

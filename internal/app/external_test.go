@@ -1,0 +1,44 @@
+package app
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// An external server takes smaller messages than the limits of ingest allow: the
+// line that cannot be kept is refused by itself, with the reason.
+func TestALineThatTheJournalsServerDoesNotTakeIsRefused(t *testing.T) {
+	t.Parallel()
+	srv, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), MaxPayload: 64 << 10,
+	})
+	require.NoError(t, err)
+	srv.Start()
+	require.True(t, srv.ReadyForConnections(10*time.Second))
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	cfg := testConfig(t.TempDir())
+	cfg.Journal.URL, cfg.Journal.Replicas, cfg.Journal.MaxBytes = srv.ClientURL(), 1, 64<<20
+	r := start(t, cfg)
+
+	line := func(id string, size int) string {
+		return fmt.Sprintf(`["%d","{\"event_id\":\"%s\",\"pad\":\"%s\"}"]`, time.Now().UnixNano(), id, strings.Repeat("x", size))
+	}
+	body := `{"streams":[{"stream":{"app":"idp"},"values":[` + line("small", 10) + "," + line("large", 60<<10) + "," + line("fits", 43<<10) + `]}]}`
+	req, err := http.NewRequest(http.MethodPost, "http://"+r.Ingest+"/loki/api/v1/push", strings.NewReader(body))
+	require.NoError(t, err)
+	req.SetBasicAuth("u", "a-long-password")
+	req.Header.Set("Content-Type", "application/json")
+	code, text := r.do(req)
+	assert.Equal(t, http.StatusBadRequest, code)
+	assert.Contains(t, text, "2 entries were taken, 1 were not")
+	assert.Contains(t, text, "at most 45056 are taken")
+	assert.NotContains(t, r.arrived("small", "fits"), "large")
+	require.NoError(t, r.stop())
+}

@@ -1,0 +1,125 @@
+package journal
+
+import (
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+// line is a route to a server that can lose the server's answers.
+type line struct {
+	to    string
+	l     net.Listener
+	deaf  atomic.Bool
+	mu    sync.Mutex
+	conns []net.Conn // guarded by mu
+}
+
+func newLine(t *testing.T, to string) *line {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &line{to: to, l: l}
+	t.Cleanup(func() { _ = l.Close(); p.cut() })
+	go func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.serve(from)
+		}
+	}()
+	return p
+}
+
+func (p *line) serve(from net.Conn) {
+	to, err := net.Dial("tcp", p.to)
+	if err != nil {
+		_ = from.Close()
+		return
+	}
+	p.mu.Lock()
+	p.conns = append(p.conns, from, to)
+	p.mu.Unlock()
+	go func() { _, _ = io.Copy(to, from); _ = to.Close() }()
+	go func() { _, _ = io.Copy(hearing{from, p}, to); _ = from.Close() }()
+}
+
+// hearing passes on what a line that is not deaf gets.
+type hearing struct {
+	net.Conn
+	line *line
+}
+
+func (h hearing) Write(b []byte) (int, error) {
+	if h.line.deaf.Load() {
+		return len(b), nil
+	}
+	return h.Conn.Write(b)
+}
+
+// cut ends the connections; what comes next is heard.
+func (p *line) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deaf.Store(false)
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
+}
+
+// The server keeps a record, or a dead letter, and its answer is lost with the
+// connection. What is published again is recognised.
+func TestALostAnswerLeavesOneRecord(t *testing.T) {
+	t.Parallel()
+	srv := startExternal(t, t.TempDir(), 0)
+	nc, err := nats.Connect(srv.ClientURL())
+	require.NoError(t, err)
+	defer nc.Close()
+	beside, err := jetstream.New(nc)
+	require.NoError(t, err)
+	p := newLine(t, srv.Addr().String())
+	cfg := testConfig
+	cfg.URL = "nats://" + p.l.Addr().String()
+	j := open(t, t.TempDir(), cfg)
+	defer j.shut(t)
+	messages := func(stream string) uint64 {
+		s, err := beside.Stream(t.Context(), stream)
+		require.NoError(t, err)
+		return s.CachedInfo().State.Msgs
+	}
+	for stream, keep := range map[string]func() error{
+		j.names.events: func() error { return j.Append(t.Context(), batchOf(relaytest.Events(1))) },
+		j.names.dead: func() error {
+			return j.Reject(t.Context(), "k", []relay.Rejection{{Event: relaytest.Events(1)[0], Reason: "x"}})
+		},
+	} {
+		for n := range uint64(2) {
+			p.deaf.Store(true)
+			kept := make(chan error, 1)
+			go func() { kept <- keep() }()
+			require.Eventually(t, func() bool { return messages(stream) == n+1 }, 10*time.Second, time.Millisecond)
+			select {
+			case err := <-kept:
+				require.Fail(t, "it did not wait for the answer", "%v", err)
+			default:
+			}
+			p.cut()
+			require.NoError(t, <-kept)
+			assert.Equal(t, n+1, messages(stream), stream)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package journal
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+var testConfig = config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1}
+
+// opened is a journal on an embedded server.
+type opened struct {
+	*Journal
+	conn *Conn
+}
+
+func open(t *testing.T, dir string, cfg config.Journal) *opened {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	conn, err := Connect(t.Context(), dir, cfg, log)
+	require.NoError(t, err)
+	j, err := Open(t.Context(), conn, cfg, Options{Logger: log, Registerer: prometheus.NewRegistry()})
+	require.NoError(t, err)
+	return &opened{j, conn}
+}
+
+func (o *opened) shut(t *testing.T) {
+	t.Helper()
+	o.Close()
+	require.NoError(t, o.conn.Close())
+}
+
+func (o *opened) push(t *testing.T, events []relay.Event) {
+	t.Helper()
+	require.NoError(t, o.Append(t.Context(), batchOf(events)))
+}
+
+func batchOf(events []relay.Event) *Batch {
+	var b Batch
+	for i := range events {
+		b.AddEvent(&events[i])
+	}
+	return &b
+}
+
+func (o *opened) source(t *testing.T, name string) *Source {
+	t.Helper()
+	s, err := o.Source(t.Context(), name, Limit{Events: 1000, Bytes: 1 << 20})
+	require.NoError(t, err)
+	return s
+}
+
+// read takes n events from s, and acknowledges them where ack is set.
+func read(t *testing.T, s *Source, n int, ack bool) []relay.Event {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var got []relay.Event
+	for len(got) < n {
+		b, err := s.Next(ctx)
+		require.NoError(t, err, "after %d of %d events", len(got), n)
+		got = append(got, b.Events...)
+		if ack {
+			require.NoError(t, s.Ack(ctx, b.Position))
+		}
+	}
+	return got
+}
+
+func ids(events []relay.Event) []string {
+	out := make([]string, len(events))
+	for i := range events {
+		out[i] = events[i].ID
+	}
+	return out
+}

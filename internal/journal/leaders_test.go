@@ -1,0 +1,267 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+// load is what senders, a sink, its dead letters and the trail do all the while.
+type load struct {
+	t       *testing.T
+	j       *opened
+	trail   *audit.Trail
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	reading sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	kept    [4][]string
+	slowest time.Duration // of a push, until it is acknowledged
+	seen    []string
+	letters int
+	entries int
+}
+
+func startLoad(t *testing.T, j *opened) *load {
+	t.Helper()
+	l := &load{t: t, j: j}
+	dir := t.TempDir()
+	var err error
+	l.trail, err = audit.Open(t.Context(), j.conn.JetStream, audit.Options{
+		StreamPrefix: j.cfg.StreamPrefix, Replicas: 3, Origin: "example.com/test", KeyFile: filepath.Join(dir, "audit.key"),
+		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	})
+	require.NoError(t, err)
+	source := j.source(t, "k")
+	ctx, cancel := context.WithCancel(t.Context())
+	l.cancel = cancel
+	for p := range l.kept {
+		l.running.Go(func() { l.push(ctx, p) })
+	}
+	l.running.Go(func() { l.reject(ctx) })
+	l.running.Go(func() { l.enter(ctx) })
+	l.reading.Go(func() { l.read(source) })
+	t.Cleanup(func() { cancel(); l.running.Wait(); source.Close(); l.reading.Wait() })
+	return l
+}
+
+// push sends events one by one, each until it is acknowledged.
+func (l *load) push(ctx context.Context, p int) {
+	for i := 0; ctx.Err() == nil; i++ {
+		e := relaytest.Events(1, relaytest.From(p*1_000_000+i))
+		start := time.Now()
+		for l.j.Append(context.Background(), batchOf(e)) != nil { //nolint:revive // it is pushed again
+		}
+		l.mu.Lock()
+		l.kept[p] = append(l.kept[p], e[0].ID)
+		l.slowest = max(l.slowest, time.Since(start))
+		l.mu.Unlock()
+	}
+}
+
+func (l *load) reject(ctx context.Context) {
+	for i := 0; ctx.Err() == nil; i++ {
+		r := []relay.Rejection{{Event: relaytest.Events(1, relaytest.From(i))[0], Reason: "test", Attempts: 1}}
+		if !assert.NoError(l.t, l.j.Reject(context.Background(), "k", r)) {
+			return
+		}
+		l.mu.Lock()
+		l.letters++
+		l.mu.Unlock()
+	}
+}
+
+func (l *load) enter(ctx context.Context) {
+	for i := 0; ctx.Err() == nil; i++ {
+		e := audit.Entry{Type: "test", Project: "p", Environment: "e", Subject: fmt.Sprintf("s%d", i), Time: time.Now()}
+		if _, err := l.trail.Append(context.Background(), e); !assert.NoError(l.t, err) {
+			return
+		}
+		l.mu.Lock()
+		l.entries++
+		l.mu.Unlock()
+	}
+}
+
+func (l *load) read(source *Source) {
+	for {
+		b, err := source.Next(context.Background())
+		if err != nil {
+			return // it is closed
+		}
+		l.mu.Lock()
+		l.seen = append(l.seen, ids(b.Events)...)
+		l.mu.Unlock()
+		assert.NoError(l.t, source.Ack(context.Background(), b.Position))
+	}
+}
+
+// goesOn waits until every part of it has got on.
+func (l *load) goesOn(within time.Duration) {
+	l.t.Helper()
+	count := func() [7]int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		n := [7]int{4: l.letters, 5: l.entries, 6: len(l.seen)}
+		for p := range l.kept {
+			n[p] = len(l.kept[p])
+		}
+		return n
+	}
+	before := count()
+	require.Eventually(l.t, func() bool {
+		for i, n := range count() {
+			if n < before[i]+5 {
+				return false
+			}
+		}
+		return true
+	}, within, 10*time.Millisecond, "something stands still: pushes, dead letters, trail, source")
+}
+
+// end stops it, and counts.
+func (l *load) end() {
+	t := l.t
+	t.Helper()
+	l.cancel()
+	l.running.Wait()
+	require.Eventually(t, func() bool { return l.missing() == 0 }, 15*time.Second, 100*time.Millisecond, "what was acknowledged never comes")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	order := firsts(l.seen)
+	t.Logf("read %d, of which once %d, slowest push %v, letters %d, entries %d", len(l.seen), len(order), l.slowest, l.letters, l.entries)
+	for p, want := range l.kept {
+		sent := map[string]bool{}
+		for _, id := range want {
+			sent[id] = true
+		}
+		got := slices.DeleteFunc(slices.Clone(order), func(id string) bool { return !sent[id] })
+		assert.True(t, slices.Equal(want, got), "sender %d's order", p)
+	}
+	counts, err := l.j.CountDeadLetters(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, l.letters, counts["k"], "each dead letter stands once")
+	assert.EqualValues(t, l.entries, l.trail.Size())
+	lost, err := l.j.Quarantine(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, lost, "nothing was lost, so nothing is to be named")
+}
+
+// missing counts what was acknowledged and not read yet.
+func (l *load) missing() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen := map[string]bool{}
+	for _, id := range l.seen {
+		seen[id] = true
+	}
+	for _, id := range slices.Concat(l.kept[:]...) {
+		if !seen[id] {
+			n++
+		}
+	}
+	return n
+}
+
+// firsts leaves out what comes again.
+func firsts(ids []string) []string {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+		again := seen[id]
+		seen[id] = true
+		return again
+	})
+}
+
+// Whatever of a cluster changes or goes away, as long as a quorum is left,
+// everything goes on within seconds, and nothing that was acknowledged is lost.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+
+	t.Run("leaders step down", func(t *testing.T) {
+		j := c.open(t, "STEP")
+		defer j.shut(t)
+		l := startLoad(t, j)
+		l.goesOn(10 * time.Second)
+		for range 2 {
+			for _, what := range []string{
+				"STREAM.LEADER.STEPDOWN." + j.names.events, "CONSUMER.LEADER.STEPDOWN." + j.names.events + "." + consumerPrefix + "k",
+				"STREAM.LEADER.STEPDOWN." + j.names.dead, "STREAM.LEADER.STEPDOWN.STEP_AUDIT",
+			} {
+				stepDown(t, j, what)
+				l.goesOn(10 * time.Second)
+			}
+		}
+		l.end()
+		assert.Less(t, l.slowest, 10*time.Second)
+	})
+
+	t.Run("the leader is killed", func(t *testing.T) {
+		j := c.open(t, "KILL")
+		defer j.shut(t)
+		l := startLoad(t, j)
+		l.goesOn(10 * time.Second)
+		leader := c.leader(t, j, j.names.events)
+		leader.kill(t)
+		l.goesOn(20 * time.Second)
+		leader.start(t)
+		l.goesOn(20 * time.Second)
+		l.end()
+		assert.Less(t, l.slowest, 15*time.Second)
+	})
+
+	t.Run("a node is frozen", func(t *testing.T) {
+		j := c.open(t, "FREEZE")
+		defer j.shut(t)
+		l := startLoad(t, j)
+		l.goesOn(10 * time.Second)
+		frozen := c.named(t, j.conn.nc.ConnectedServerName())
+		frozen.signal(t, syscall.SIGSTOP)
+		defer frozen.signal(t, syscall.SIGCONT)
+		l.goesOn(25 * time.Second)
+		assert.NotEqual(t, frozen.Name, j.conn.nc.ConnectedServerName())
+		frozen.signal(t, syscall.SIGCONT)
+		l.goesOn(20 * time.Second)
+		l.end()
+	})
+
+	t.Run("without a quorum", func(t *testing.T) {
+		j := c.open(t, "QUORUM")
+		defer j.shut(t)
+		j.commits.patience = time.Second
+		j.push(t, relaytest.Events(1))
+		c[1].kill(t)
+		c[2].kill(t)
+		start := time.Now()
+		var waiting sync.WaitGroup
+		for i := range 20 {
+			waiting.Go(func() {
+				assert.ErrorIs(t, j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.From(100+i)))), ErrUnavailable)
+			})
+		}
+		waiting.Wait()
+		assert.Less(t, time.Since(start), time.Second+attemptTimeout+2*time.Second, "later pushes wait for those before them")
+		c[1].start(t)
+		require.Eventually(t, func() bool {
+			return j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.From(1000)))) == nil
+		}, 30*time.Second, 10*time.Millisecond, "it does not resume")
+		c[2].start(t)
+		require.Contains(t, ids(read(t, j.source(t, "k"), 2, true)), relaytest.Events(1)[0].ID)
+	})
+}

@@ -1,0 +1,164 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/blockfile"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+func TestTheQuarantineIsToldUntilItIsHeard(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := open(t, dir, testConfig)
+	defer j.shut(t)
+	for _, from := range []uint64{7, 9, 7} {
+		q := Quarantined{Stream: j.names.events, From: from, To: from + 1, Reason: "a\nb"}
+		require.NoError(t, j.setAside(t.Context(), q, []byte("raw")))
+	}
+	var told []uint64
+	failures := 1
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	err := j.FollowQuarantine(ctx, func(_ context.Context, q Quarantined) error {
+		if failures--; failures >= 0 {
+			return assert.AnError
+		}
+		assert.Equal(t, Quarantined{Stream: j.names.events, From: q.From, To: q.From + 1, Reason: "a b", Time: q.Time, Bytes: 3}, q)
+		if told = append(told, q.From); len(told) == 2 {
+			cancel()
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, []uint64{7, 9}, told)
+	assert.InDelta(t, 2, testutil.ToFloat64(j.metrics.quarantined), 0)
+}
+
+// A sound journal is read as it is, and nothing is mended or named, whatever
+// was trimmed.
+func TestASoundJournalIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	for _, crashed := range []bool{false, true} {
+		for _, trimTo := range []uint64{0, 20, 40} {
+			w := newWreck(t, 40, 40)
+			j := open(t, w.dir, w.cfg)
+			if trimTo > 0 {
+				require.NoError(t, j.stream.Purge(t.Context(), jetstream.WithPurgeSequence(trimTo+1)))
+			}
+			late := relaytest.Events(1)
+			late[0].ID = "late"
+			j.push(t, late)
+			readUntil(t, j, "new", "late") // begins behind what was trimmed
+			j.shut(t)
+			if crashed {
+				w.dropIndex(t)
+			}
+			var log bytes.Buffer
+			conn, err := Connect(t.Context(), w.dir, w.cfg, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
+			require.NoError(t, err)
+			assert.Empty(t, conn.Mended)
+			again, err := Open(t.Context(), conn, w.cfg, Options{Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+			require.NoError(t, err)
+			q, err := again.Quarantine(t.Context())
+			require.NoError(t, err)
+			assert.Empty(t, q)
+			again.Close()
+			require.NoError(t, conn.Close())
+			assert.NotContains(t, log.String(), "level=ERROR")
+		}
+	}
+}
+
+// What repair takes out is kept, and what the relay's own checksum refuses is
+// exported.
+func TestRepairKeepsWhatItTakesOut(t *testing.T) {
+	t.Parallel()
+	w := newWreck(t, 30, 30)
+	j := open(t, w.dir, w.cfg)
+	rec := appendRecord(nil, batchOf(relaytest.Events(2)).buf, 2)
+	rec[len(rec)/2] ^= 1
+	_, err := j.conn.JetStream.Publish(t.Context(), j.names.eventsSubject, rec)
+	require.NoError(t, err)
+	j.shut(t)
+	path := w.blocks(t)[3]
+	b, err := blockfile.Read(w.names.events, path)
+	require.NoError(t, err)
+	frame := b.Frames(0)[1]
+	flip(t, path, frame.Offset+frame.Size/2, 3)
+	damaged, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, 2, w.verify(t).Open())
+
+	_, err = Repair(t.Context(), w.dir, w.cfg, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	again, err := Repair(t.Context(), w.dir, w.cfg, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	assert.Empty(t, again.Mended)
+	assert.Empty(t, again.SetAside)
+	assert.Equal(t, []string{"k"}, again.Positions)
+	kept, err := filepath.Glob(filepath.Join(w.dir, SalvageDir, "*"))
+	require.NoError(t, err)
+	require.Len(t, kept, 2)
+	raw, err := os.ReadFile(kept[0])
+	require.NoError(t, err)
+	assert.Equal(t, damaged[frame.Offset:frame.Offset+frame.Size], raw)
+	raw, err = os.ReadFile(kept[1])
+	require.NoError(t, err)
+	assert.Equal(t, rec, raw)
+	v := w.verify(t)
+	assert.Zero(t, v.Open(), "%v", v.Problems)
+	assert.Len(t, v.Problems, 3)
+}
+
+// The relay dies after the files were mended and before anything was told of it.
+func TestWhatWasMendedIsToldAfterACrash(t *testing.T) {
+	t.Parallel()
+	w := newWreck(t, 30, 10)
+	path := w.blocks(t)[2]
+	b, err := blockfile.Read(w.names.events, path)
+	require.NoError(t, err)
+	frame := b.Frames(0)[1]
+	flip(t, path, frame.Offset+frame.Size/2, 3)
+	conn, err := Connect(t.Context(), w.dir, w.cfg, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	require.Len(t, conn.Mended, 1)
+	require.NoError(t, conn.Close())
+	assert.Equal(t, []uint64{frame.Seq}, w.account(t))
+	j := open(t, w.dir, w.cfg)
+	defer j.shut(t)
+	q, err := j.Quarantine(t.Context())
+	require.NoError(t, err)
+	require.Len(t, q, 1)
+	assert.Equal(t, conn.Mended[0].Kept, q[0].Kept)
+	assert.Equal(t, frame.Size, q[0].Bytes, "the quarantine holds the bytes, too")
+}
+
+func TestInspectShowsWhatThereIs(t *testing.T) {
+	t.Parallel()
+	w := newWreck(t, 30, 10)
+	o, err := OpenOffline(w.dir, w.cfg.StreamPrefix)
+	require.NoError(t, err)
+	_, err = OpenOffline(w.dir, w.cfg.StreamPrefix)
+	require.ErrorContains(t, err, "stop it first")
+	in, err := o.Inspect(t.Context(), nil)
+	require.NoError(t, err)
+	require.NoError(t, o.Close())
+	events := in.Streams[0]
+	assert.Equal(t, []uint64{30, 90, 1, 30}, []uint64{events.Records, events.Events, events.First, events.Last})
+	assert.Equal(t, []PositionSummary{{Sink: "k", Position: 10, LagRecords: 20, LagEvents: 60}}, in.Sinks)
+	_, err = OpenOffline(t.TempDir(), "X")
+	require.ErrorContains(t, err, "holds no journal")
+}

@@ -1,0 +1,89 @@
+package journal
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+// Where several batches are under way, each can be acknowledged while later
+// ones are not, and those come again.
+func TestAnOlderBatchIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	j := open(t, t.TempDir(), testConfig)
+	defer j.shut(t)
+	events := relaytest.Events(5)
+	for i := range events {
+		j.push(t, events[i:i+1])
+	}
+	one := Limit{Events: 1, Bytes: 1 << 20}
+	s, err := j.Source(t.Context(), "k", one)
+	require.NoError(t, err)
+	var given []relay.Batch
+	for range 4 {
+		b, err := s.Next(t.Context())
+		require.NoError(t, err)
+		given = append(given, b)
+	}
+	require.NoError(t, s.Ack(t.Context(), given[1].Position))
+	require.Error(t, s.Ack(t.Context(), given[0].Position), "it is covered already")
+	require.Error(t, s.Ack(t.Context(), 5), "it was not given out")
+	require.NoError(t, s.Ack(t.Context(), given[2].Position))
+	require.Eventually(t, func() bool {
+		n, err := j.delivered(t.Context())
+		return err == nil && n == 3
+	}, 5*time.Second, time.Millisecond)
+	s.Close()
+	s = j.source(t, "k")
+	defer s.Close()
+	assert.Equal(t, ids(events[3:]), ids(read(t, s, 2, true)))
+}
+
+// Records that were set aside make no batch. To pass over them must not
+// acknowledge a batch before them that is still under way.
+func TestWhatIsSetAsideDoesNotCoverWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	j := open(t, t.TempDir(), testConfig)
+	defer j.shut(t)
+	events := relaytest.Events(2)
+	damaged := func() {
+		_, err := j.conn.JetStream.Publish(t.Context(), j.names.eventsSubject, []byte("damaged"))
+		require.NoError(t, err)
+	}
+	acked := func(n uint64) func() bool {
+		return func() bool {
+			at, err := j.delivered(t.Context())
+			return err == nil && at == n
+		}
+	}
+	s := j.source(t, "k")
+	defer s.Close()
+	j.push(t, events[:1])
+	first, err := s.Next(t.Context())
+	require.NoError(t, err)
+	damaged()
+	passed := func() bool {
+		waiting, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := s.Next(waiting)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		return s.given[0].last == 2
+	}
+	require.Eventually(t, passed, 5*time.Second, time.Millisecond)
+	require.True(t, acked(0)(), "the first batch is under way")
+	require.NoError(t, s.Ack(t.Context(), first.Position))
+	require.Eventually(t, acked(2), 5*time.Second, time.Millisecond, "the damaged record goes with it")
+
+	damaged()
+	waiting, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = s.Next(waiting)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Eventually(t, acked(3), 5*time.Second, time.Millisecond, "nothing before it is under way")
+}

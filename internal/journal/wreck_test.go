@@ -1,0 +1,201 @@
+package journal
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/blockfile"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+// wreck is a data directory whose journal was closed, to be damaged.
+type wreck struct {
+	*store
+	dir   string
+	cfg   config.Journal
+	acked uint64              // what sink k has acknowledged
+	holds map[uint64][]string // the ids of each position's events
+}
+
+// newWreck makes a journal of n records with some kilobytes each, four to
+// a block; sink k has acknowledged the first acked of them.
+func newWreck(t *testing.T, n int, acked uint64) *wreck {
+	t.Helper()
+	cfg := testConfig
+	small := cfg
+	small.MaxBytes = 100_000 // for which the server makes blocks of 32 KB, and keeps to that when it is raised
+	w := &wreck{dir: t.TempDir(), cfg: cfg, holds: map[uint64][]string{}}
+	j := open(t, w.dir, small)
+	j.Close()
+	large, err := Open(t.Context(), j.conn, cfg, Options{Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	require.NoError(t, err)
+	j.Journal = large
+	random := rand.NewChaCha8([32]byte{7})
+	for i := range n {
+		events := relaytest.Events(3, relaytest.From(3*i))
+		for k := range events {
+			events[k].Body = make([]byte, 3000)
+			_, _ = random.Read(events[k].Body) // does not compress
+		}
+		j.push(t, events)
+		w.holds[uint64(i+1)] = ids(events)
+	}
+	s, err := j.Source(t.Context(), "k", Limit{Events: 3, Bytes: 1})
+	require.NoError(t, err)
+	for p := uint64(0); p < acked; {
+		b, err := s.Next(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, s.Ack(t.Context(), b.Position))
+		p = uint64(b.Position)
+	}
+	require.Eventually(t, func() bool {
+		at, err := j.delivered(t.Context())
+		return err == nil && at >= acked
+	}, 10*time.Second, time.Millisecond)
+	s.Close()
+	j.shut(t)
+	w.acked = acked
+	w.store = &store{dataDir: w.dir, names: namesFor(cfg.StreamPrefix), marks: &marks{dir: filepath.Join(w.dir, "marks")}}
+	return w
+}
+
+func (w *wreck) blocks(t *testing.T) []string {
+	t.Helper()
+	paths, err := blockfile.List(w.streamDir(w.names.events))
+	require.NoError(t, err)
+	require.NotEmpty(t, paths, "the server keeps its files elsewhere")
+	return paths
+}
+
+// flip changes a bit of a file.
+func flip(t *testing.T, path string, at int, bit uint) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	data[at] ^= 1 << bit
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+}
+
+func (w *wreck) dropIndex(t *testing.T) {
+	t.Helper()
+	require.NoError(t, os.RemoveAll(filepath.Join(w.streamDir(w.names.events), "msgs", "index.db")))
+}
+
+// account opens the journal again and reads all of it for a new sink: each
+// position is delivered or stands in the quarantine, and a push afterwards
+// arrives at the old sink and the new one. It returns the positions that were lost.
+func (w *wreck) account(t *testing.T) []uint64 {
+	t.Helper()
+	j := open(t, w.dir, w.cfg)
+	defer j.shut(t)
+	late := relaytest.Events(1, relaytest.From(1_000_000))
+	late[0].ID = "late"
+	j.push(t, late)
+	all := readUntil(t, j, "fresh", "late")
+	quarantine, err := j.Quarantine(t.Context())
+	require.NoError(t, err)
+	named := map[uint64]bool{}
+	for _, q := range quarantine {
+		for p := q.From; p <= q.To; p++ {
+			assert.False(t, named[p] && q.Stream == w.names.events, "position %d is named twice", p)
+			named[p] = true
+		}
+	}
+	var lost []uint64
+	for _, p := range slices.Sorted(maps.Keys(w.holds)) {
+		for _, id := range w.holds[p] {
+			if all[id] == 0 {
+				assert.True(t, named[p], "position %d is neither delivered nor named", p)
+				lost = append(lost, p)
+				break
+			}
+			assert.False(t, named[p], "position %d is delivered and named", p)
+		}
+	}
+	assert.Len(t, named, len(lost), "%v are named, %v are lost", named, lost)
+	assert.InDelta(t, float64(len(lost)), testutil.ToFloat64(j.metrics.lost), 0)
+	old := readUntil(t, j, "k", "late")
+	for p, ids := range w.holds {
+		if p > w.acked && !named[p] {
+			assert.NotZero(t, old[ids[0]], "position %d never comes to the sink that was not done with it", p)
+		}
+	}
+	w.acked = uint64(len(w.holds)) // and more
+	return lost
+}
+
+func readUntil(t *testing.T, j *opened, sink, id string) map[string]int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	s := j.source(t, sink)
+	defer s.Close()
+	got := map[string]int{}
+	for got[id] == 0 {
+		b, err := s.Next(ctx)
+		require.NoError(t, err, "sink %s after %d events", sink, len(got))
+		for i := range b.Events {
+			got[b.Events[i].ID]++
+		}
+		require.NoError(t, s.Ack(ctx, b.Position))
+	}
+	return got
+}
+
+// snapshot is each file's content.
+func snapshot(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		files[path] = string(data)
+		return err
+	}))
+	return files
+}
+
+func (w *wreck) anywhere(t *testing.T, rng *rand.Rand) (string, int) {
+	t.Helper()
+	paths := w.blocks(t)
+	path := paths[rng.IntN(len(paths))]
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	return path, rng.IntN(int(info.Size()))
+}
+
+// again accounts once more, with a sink that has not read yet.
+func (w *wreck) again(t *testing.T) []uint64 {
+	t.Helper()
+	j := open(t, w.dir, w.cfg)
+	require.NoError(t, j.stream.DeleteConsumer(t.Context(), consumerPrefix+"fresh"))
+	require.NoError(t, j.conn.marks.forget(consumerPrefix+"fresh"))
+	j.shut(t)
+	return w.account(t)
+}
+
+func (w *wreck) verify(t *testing.T) *Verification {
+	t.Helper()
+	o, err := OpenOffline(w.dir, w.cfg.StreamPrefix)
+	require.NoError(t, err)
+	v, err := o.Verify(t.Context(), nil)
+	require.NoError(t, err)
+	require.NoError(t, o.Close())
+	return v
+}

@@ -1,0 +1,59 @@
+package relay
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// outage is what the deliveries of one pump are being retried for. It logs each
+// error when the first of them meets it, and not again while any is retried for it.
+type outage struct {
+	sink    string
+	log     *slog.Logger
+	metrics *Metrics
+
+	mu      sync.Mutex
+	failing map[string]int // deliveries that are retried, by their error; guarded by mu
+	since   time.Time      // when the first of them was; guarded by mu
+}
+
+// retry notes that a delivery is retried for the error text, after it was for
+// before; that is empty for one that was not.
+func (o *outage) retry(before, text string, events int) {
+	o.metrics.retry(o.sink)
+	if text == before {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.failing) == 0 {
+		o.since = time.Now()
+		o.metrics.failing(o.sink, true)
+	}
+	if o.failing[text]++; o.failing[text] == 1 {
+		o.log.Warn("delivery failed; it is tried again until it succeeds", "sink", o.sink, "events", events, "error", text)
+	}
+	o.leave(before)
+}
+
+// recover notes that a delivery which was retried for before got through.
+func (o *outage) recover(before string) {
+	if before == "" {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.leave(before)
+	if len(o.failing) == 0 {
+		o.log.Info("delivery works again", "sink", o.sink, "after", time.Since(o.since).Round(time.Millisecond))
+		o.metrics.failing(o.sink, false)
+	}
+}
+
+// leave counts one delivery less for an error. mu is held.
+func (o *outage) leave(text string) {
+	if o.failing[text]--; o.failing[text] <= 0 {
+		delete(o.failing, text)
+	}
+}

@@ -1,0 +1,66 @@
+package relay
+
+import (
+	"errors"
+	"time"
+)
+
+// verdict is what an error means for the events of a delivery.
+type verdict struct {
+	delivered []Event       // were acknowledged in spite of the error
+	refused   []Failure     // go to the dead letters
+	again     []Event       // are tried again, in their order
+	split     bool          // some event among them is refused, but which is not known
+	after     time.Duration // wait at least this long
+	cause     error         // why they are tried again
+}
+
+// judge classifies an error. It is the one place that does.
+func judge(events []Event, err error) verdict {
+	var partial *PartialError
+	if errors.As(err, &partial) && plausible(partial, len(events)) {
+		return judgePartial(events, partial)
+	}
+	if !IsPermanent(err) {
+		after, _ := RetryDelay(err)
+		return verdict{again: events, after: after, cause: err}
+	}
+	if len(events) == 1 {
+		return verdict{refused: []Failure{{Index: 0, Err: err}}}
+	}
+	return verdict{split: true}
+}
+
+func judgePartial(events []Event, partial *PartialError) verdict {
+	var v verdict
+	next := 0
+	for _, f := range partial.Failures {
+		v.delivered = append(v.delivered, events[next:f.Index]...)
+		next = f.Index + 1
+		if IsPermanent(f.Err) {
+			v.refused = append(v.refused, f)
+			continue
+		}
+		after, _ := RetryDelay(f.Err)
+		v.again, v.after = append(v.again, events[f.Index]), max(v.after, after)
+		if v.cause == nil {
+			v.cause = f.Err
+		}
+	}
+	v.delivered = append(v.delivered, events[next:]...)
+	return v
+}
+
+// plausible reports whether the error names events of the delivery, in order.
+// A sink that names none, or others, is not to be believed: everything is
+// delivered again.
+func plausible(partial *PartialError, n int) bool {
+	last := -1
+	for _, f := range partial.Failures {
+		if f.Index <= last || f.Index >= n || f.Err == nil {
+			return false
+		}
+		last = f.Index
+	}
+	return last >= 0
+}

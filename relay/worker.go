@@ -1,0 +1,143 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// worker makes a pump's deliveries to one instance of its sink, one at a time.
+type worker struct {
+	*Pump
+	sink    Sink
+	outage  *outage
+	failing string // what the delivery under way is retried for, if it is
+}
+
+// run makes deliveries until work is closed. After ctx's end it makes none, and
+// what it did not settle stays in the window.
+func (w *worker) run(ctx context.Context, pending *window, work <-chan delivery) {
+	for d := range work {
+		if err := w.settle(ctx, d.events, 0); err == nil {
+			pending.settle(d.of)
+		}
+	}
+}
+
+// The wait between attempts grows from firstWait to maxWait, each drawn from
+// its upper half so that many relays do not come back at once.
+const (
+	firstWait = 100 * time.Millisecond
+	maxWait   = 30 * time.Second
+)
+
+// settle returns when each event is delivered or stands in the dead letters.
+// attempts is how often they were tried before. Its only errors are ctx's.
+func (w *worker) settle(ctx context.Context, events []Event, attempts int) error {
+	wait := firstWait
+	for {
+		err := w.deliver(ctx, events)
+		attempts++
+		if err == nil {
+			w.recovered()
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		verdict := judge(events, err)
+		w.Metrics.deliver(w.Name, verdict.delivered)
+		if len(verdict.refused) > 0 {
+			if err := w.reject(ctx, events, verdict.refused, attempts); err != nil {
+				return err
+			}
+		}
+		if verdict.split { // which of them it is shows when they are halved
+			half := len(events) / 2
+			if err := w.settle(ctx, events[:half], attempts); err != nil {
+				return err
+			}
+			return w.settle(ctx, events[half:], attempts)
+		}
+		if len(verdict.again) == 0 {
+			w.recovered()
+			return nil
+		}
+		if len(verdict.again) < len(events) {
+			wait = firstWait // it gets on
+		}
+		events = verdict.again
+		w.retrying(verdict.cause, len(events))
+		if err := sleep(ctx, max(jitter(wait), verdict.after)); err != nil {
+			return err
+		}
+		wait = min(2*wait, maxWait)
+	}
+}
+
+// deliver makes one attempt.
+func (w *worker) deliver(ctx context.Context, events []Event) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.Timeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = sleep(attempt, w.Grace); cancel() })()
+	start := time.Now()
+	err := w.sink.Deliver(attempt, events)
+	w.Metrics.attempt(w.Name, time.Since(start), err)
+	if err == nil {
+		w.Metrics.deliver(w.Name, events)
+	}
+	return err
+}
+
+// reject puts events into the dead letters, and tries until they are there:
+// until then nothing behind them may be acknowledged.
+func (w *worker) reject(ctx context.Context, events []Event, refused []Failure, attempts int) error {
+	rejections := make([]Rejection, len(refused))
+	for i, f := range refused {
+		rejections[i] = Rejection{Event: events[f.Index], Reason: f.Err.Error(), Attempts: attempts}
+	}
+	for wait := firstWait; ; wait = min(2*wait, maxWait) {
+		err := w.DeadLetters.Reject(ctx, w.Name, rejections)
+		if err == nil {
+			break
+		}
+		w.retrying(fmt.Errorf("keep dead letters: %w", err), len(rejections))
+		if err := sleep(ctx, jitter(wait)); err != nil {
+			return err
+		}
+	}
+	w.Metrics.reject(w.Name, len(rejections))
+	w.Logger.Warn("sink refused events; they are in the dead letters",
+		"sink", w.Name, "events", len(rejections), "first_event", rejections[0].Event.ID, "reason", rejections[0].Reason)
+	return nil
+}
+
+// retrying logs an error when it is first met, and not again while it lasts.
+func (w *worker) retrying(err error, events int) {
+	text := err.Error()
+	w.outage.retry(w.failing, text, events)
+	w.failing = text
+}
+
+func (w *worker) recovered() {
+	w.outage.recover(w.failing)
+	w.failing = ""
+}
+
+// jitter draws from the upper half of d.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
