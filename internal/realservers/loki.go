@@ -28,14 +28,15 @@ type Loki struct {
 	URL string
 
 	command *exec.Cmd
-	exited  chan error
+	exited  chan struct{} // closed when the process has ended
+	err     error         // why, from then on
 }
 
-// StartLoki starts the Loki at binary (cmd/integration/build-loki.sh builds one)
-// with its defaults, but that it finds what it has taken at once, however old
-// it is; with its configuration, log and state in dir, and
-// returns once it takes pushes. Limits are lines of its limits_config that
-// differ, such as "max_line_size: 1KB". It ends with ctx, or by Stop.
+// StartLoki starts the Loki at binary (cmd/integration/build-loki.sh builds
+// one), with its configuration, log and state in dir, and returns once it takes
+// pushes. Its settings are the defaults; limits are lines of its limits_config
+// that differ, such as "max_line_size: 1KB". It ends with ctx, or by Stop, and
+// not by itself when this process is killed.
 func StartLoki(ctx context.Context, binary, dir string, limits ...string) (*Loki, error) {
 	ports, err := lokiPorts(ctx, 2)
 	if err != nil {
@@ -55,8 +56,8 @@ func StartLoki(ctx context.Context, binary, dir string, limits ...string) (*Loki
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("start Loki: %w", err)
 	}
-	l := &Loki{URL: "http://127.0.0.1:" + strconv.Itoa(ports[0]), command: command, exited: make(chan error, 1)}
-	go func() { l.exited <- command.Wait() }()
+	l := &Loki{URL: "http://127.0.0.1:" + strconv.Itoa(ports[0]), command: command, exited: make(chan struct{})}
+	go func() { l.err = command.Wait(); close(l.exited) }()
 	if err := l.ready(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("wait for Loki, whose log is %s: %w", log.Name(), err), l.Stop())
 	}
@@ -76,7 +77,6 @@ schema_config:
   configs: [{from: "2020-01-01", store: tsdb, object_store: filesystem, schema: v13, index: {prefix: index_, period: 24h}}]
 analytics: {reporting_enabled: false}
 ingester: {lifecycler: {min_ready_duration: 0s}}
-querier: {query_ingesters_within: 0s}
 limits_config:
   max_query_length: 0s
 `, ports[0], ports[1], filepath.Join(dir, "data"), filepath.Join(dir, "rules"))
@@ -115,9 +115,8 @@ func (l *Loki) ready(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case err := <-l.exited:
-			l.exited <- err
-			return fmt.Errorf("it ended: %w", err)
+		case <-l.exited:
+			return fmt.Errorf("it ended: %w", l.err)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
@@ -125,7 +124,7 @@ func (l *Loki) ready(ctx context.Context) error {
 	}
 }
 
-// Stop ends Loki, and waits for it.
+// Stop kills Loki, and waits for its end. It may be called again.
 func (l *Loki) Stop() error {
 	if err := l.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("end Loki: %w", err)
@@ -138,11 +137,11 @@ func (l *Loki) Stop() error {
 const lokiAnswer = 256 << 20
 
 func (l *Loki) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
-	address := l.URL + path
-	if query != nil {
-		address += "?" + query.Encode()
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	return l.ask(ctx, http.MethodGet, path+"?"+query.Encode())
+}
+
+func (l *Loki) ask(ctx context.Context, method, path string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, l.URL+path, nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask Loki: %w", err)
 	}
@@ -155,7 +154,7 @@ func (l *Loki) get(ctx context.Context, path string, query url.Values) ([]byte, 
 	if err != nil {
 		return nil, fmt.Errorf("read Loki's answer: %w", err)
 	}
-	if res.StatusCode != http.StatusOK {
+	if res.StatusCode/100 != 2 {
 		return nil, fmt.Errorf("ask Loki for %s: it answers %d: %.300s", path, res.StatusCode, body)
 	}
 	return body, nil
@@ -185,6 +184,10 @@ const lokiPage = 1000
 // from now, oldest first. It fails where more than a page of them have one and
 // the same timestamp.
 func (l *Loki) Each(ctx context.Context, selector string, since time.Time, found func(LokiEntry)) error {
+	// What is some hours old is not found before it is flushed.
+	if _, err := l.ask(ctx, http.MethodPost, "/flush"); err != nil {
+		return err
+	}
 	from, end := since.UnixNano(), time.Now().Add(time.Hour).UnixNano()
 	last := map[string]bool{} // those of the timestamp from that were found already
 	for {

@@ -88,10 +88,10 @@ func (s *Sink) checkLimits(ctx context.Context, tenant string, report func(what,
 func (s *Sink) judgeSettings(found *settings) error {
 	l := found.Limits
 	if l.Metadata != nil && !*l.Metadata {
-		return errors.New("Loki takes no structured metadata: set allow_structured_metadata in its limits_config")
+		return errors.New("loki takes no structured metadata: set allow_structured_metadata in its limits_config")
 	}
 	if size, ok := readSize(l.MaxLineSize); ok && l.Truncate && size > 0 && size < s.lineBytes {
-		return fmt.Errorf("Loki cuts lines at max_line_size, %s, and acknowledges them: set line_bytes to at most %d, or max_line_size_truncate to false",
+		return fmt.Errorf("loki cuts lines at max_line_size, %s, and acknowledges them: set line_bytes to at most %d, or max_line_size_truncate to false",
 			l.MaxLineSize, size)
 	}
 	if age, err := time.ParseDuration(found.Ingester.MaxChunkAge); err == nil && age/2 < s.lateAfter {

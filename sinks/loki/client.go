@@ -13,7 +13,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/grafana/loki-client-go/loki"
+	"github.com/grafana/loki-client-go/pkg/urlutil"
 	promconfig "github.com/prometheus/common/config"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -23,39 +23,40 @@ import (
 // each kind of refusal, which for a full push is some 700 kB.
 const maxAnswer = 1 << 20
 
-// connect makes the client. It dials nothing. Of loki-client-go it takes the
-// configuration and the client that this describes; its Client would give up
-// on entries, or wait for them without an end.
+// connect makes the client. It dials nothing. It is the one that loki-client-go
+// makes of its configuration. Its package loki is not imported: its Client
+// drops entries or waits for them without an end, and it links the package
+// testing, and metrics of its own, into whatever imports it.
 func (s *Sink) connect(cfg config.Loki) error {
-	c, err := loki.NewDefaultConfig(cfg.URL)
-	if err != nil || c.URL.URL == nil || c.URL.Hostname() == "" || c.URL.User != nil {
+	var u urlutil.URLValue
+	if err := u.Set(cfg.URL); err != nil || u.Hostname() == "" || u.User != nil {
 		return errors.New("url: it must be the push endpoint, such as https://loki.example.com/loki/api/v1/push, without user and password")
 	}
-	if c.URL.Scheme != "https" && (c.URL.Scheme != "http" || !isLoopback(c.URL.Hostname())) {
-		return fmt.Errorf("url: %s must be https; http is for loopback only", c.URL.Redacted())
+	if u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())) {
+		return fmt.Errorf("url: %s must be https; http is for loopback only", u.Redacted())
 	}
-	s.url = c.URL.URL
-	c.Client.ProxyFromEnvironment = true
-	c.Client.FollowRedirects = false // they could take the events elsewhere
+	s.url = u.URL
+	// Redirects are not followed: they could take the events elsewhere.
+	c := promconfig.HTTPClientConfig{ProxyConfig: promconfig.ProxyConfig{ProxyFromEnvironment: true}}
 	if cfg.Username != "" {
-		c.Client.BasicAuth = &promconfig.BasicAuth{Username: cfg.Username, Password: promconfig.Secret(cfg.Password.Reveal())}
+		c.BasicAuth = &promconfig.BasicAuth{Username: cfg.Username, Password: promconfig.Secret(cfg.Password.Reveal())}
 	}
 	if !cfg.BearerToken.Empty() {
-		c.Client.Authorization = &promconfig.Authorization{Type: "Bearer", Credentials: promconfig.Secret(cfg.BearerToken.Reveal())}
+		c.Authorization = &promconfig.Authorization{Type: "Bearer", Credentials: promconfig.Secret(cfg.BearerToken.Reveal())}
 	}
-	if err := c.Client.Validate(); err != nil {
+	if err := c.Validate(); err != nil {
 		return fmt.Errorf("username, password and bearer_token: %w", err)
 	}
 	security := func(context.Context, *promconfig.TLSConfig, ...promconfig.TLSConfigOption) (*tls.Config, error) {
 		return cfg.TLS.ClientConfig()
 	}
 	// Over HTTP/1, what is cancelled is not sent any further.
-	s.client, err = promconfig.NewClientFromConfig(c.Client, "auditrelay",
+	client, err := promconfig.NewClientFromConfig(c, "auditrelay",
 		promconfig.WithHTTP2Disabled(), promconfig.WithUserAgent("auditrelay"), promconfig.WithNewTLSConfigFunc(security))
 	if err != nil {
 		return fmt.Errorf("tls: %w", err)
 	}
-	s.hide = hiding(cfg)
+	s.client, s.hide = client, hiding(cfg)
 	return nil
 }
 
@@ -83,7 +84,8 @@ type answer struct {
 	status int
 	header http.Header
 	text   string
-	cut    bool // there was more
+	cut    bool              // there was more
+	hide   *strings.Replacer // takes credentials out of what is shown
 }
 
 // push posts a body to the push endpoint.
@@ -109,8 +111,8 @@ func (s *Sink) do(r *http.Request, tenant string) (*answer, error) {
 	if err != nil && res.StatusCode/100 != 2 {
 		return nil, s.unreachable(r.Context(), err)
 	}
-	a := &answer{status: res.StatusCode, header: res.Header, cut: len(text) > maxAnswer}
-	a.text = s.hide.Replace(strings.ToValidUTF8(string(text[:min(len(text), maxAnswer)]), "?"))
+	a := &answer{status: res.StatusCode, header: res.Header, cut: len(text) > maxAnswer, hide: s.hide}
+	a.text = strings.ToValidUTF8(string(text[:min(len(text), maxAnswer)]), "?")
 	return a, nil
 }
 

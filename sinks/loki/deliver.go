@@ -253,13 +253,13 @@ func (c *courier) halves(ctx context.Context, st *stream, piece []int32) error {
 func (c *courier) refused(ctx context.Context, st *stream, piece []int32, a *answer) error {
 	r := readRefusal(a.text, st.text)
 	if r.mend != "" {
-		return c.halt(piece, r.errMend())
+		return c.halt(piece, a.errMend(r.mend))
 	}
 	r.doubt = r.doubt || a.cut
 	fates := r.fates(c.entries)
 	if fates == nil {
 		if len(piece) == 1 {
-			c.fail(piece, relay.Permanent(errRefused(a.text)))
+			c.fail(piece, relay.Permanent(a.errRefused(a.text)))
 			return nil
 		}
 		return c.halves(ctx, st, piece)
@@ -273,7 +273,7 @@ func (c *courier) refused(ctx context.Context, st *stream, piece []int32, a *ans
 		case behind:
 			st.behind = append(st.behind, i)
 		case bad:
-			c.fail(piece[n:n+1], relay.Permanent(errRefused(f.why)))
+			c.fail(piece[n:n+1], relay.Permanent(a.errRefused(f.why)))
 		case unsure:
 			again = append(again, i)
 		}

@@ -18,8 +18,9 @@
 // many, and Loki refuses by age: with the entries sent in order of time, the
 // refused ones are the first, or the last (see refusal). Where the text leaves a
 // doubt, smaller pieces are pushed until none is left. That pushes again what
-// Loki has already taken; it recognises the same timestamp, line and metadata in
-// a stream, at the latest when it is asked for them.
+// Loki has already taken. It recognises the same timestamp, line and metadata as
+// long as they are in the open block of their stream; later they stand twice,
+// with the same id.
 //
 // # What comes late
 //

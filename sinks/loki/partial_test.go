@@ -222,7 +222,7 @@ func TestUnknownRefusal(t *testing.T) {
 	f.refuseIDs(bad, "the moon is full; nothing can be done")
 	failures := permanent(t, s.Deliver(t.Context(), events[1:]))
 	require.Len(t, failures, 2)
-	assert.EqualError(t, failures[16], "Loki refuses it: the moon is full; nothing can be done")
+	assert.EqualError(t, failures[16], "loki refuses it: the moon is full; nothing can be done")
 	assert.Contains(t, failures, 63)
 	assert.Len(t, f.byID(), 98)
 }

@@ -3,6 +3,7 @@ package loki
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -100,8 +101,11 @@ func testRealPlain(t *testing.T, r *real) {
 	assert.Empty(t, carryPatiently(t, s, all[:3000]))
 	assert.Empty(t, carryPatiently(t, s, all[3000:]))
 	requireOnce(t, r.ids(t, ""), all)
-	assert.Empty(t, carryPatiently(t, s, all[2990:3010]), "again")
-	requireOnce(t, r.ids(t, ""), all)
+	// What is pushed again can stand twice, once Loki has closed the block that it is in.
+	assert.Empty(t, carryPatiently(t, s, all[2990:3010]))
+	for id, n := range r.ids(t, "") {
+		require.LessOrEqual(t, n, 2, id)
+	}
 
 	byID := map[string]*relay.Event{}
 	for i := range all {
@@ -248,7 +252,7 @@ func carryPatiently(t *testing.T, s *Sink, events []relay.Event) map[string]erro
 	require.ErrorIs(t, pump.Run(t.Context()), relaytest.ErrClosed)
 	refused := map[string]error{}
 	for _, k := range dead.Kept("loki") {
-		refused[k.Event.ID] = errRefused(k.Reason)
+		refused[k.Event.ID] = errors.New(k.Reason)
 	}
 	return refused
 }

@@ -1,8 +1,6 @@
 package loki
 
 import (
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -261,14 +259,4 @@ func metadataSize(pairs push.LabelsAdapter) (size, count int) {
 		size += len(p.Name) + len(p.Value)
 	}
 	return size, len(pairs)
-}
-
-// errMend is for what the configuration lacks.
-func (r *refusal) errMend() error {
-	return fmt.Errorf("Loki refuses every event: %s (mend labels, or Loki's limits; nothing is lost meanwhile)", cut(r.mend))
-}
-
-// errRefused is why one event is refused.
-func errRefused(why string) error {
-	return errors.New("Loki refuses it: " + cut(strings.Join(strings.Fields(why), " ")))
 }

@@ -30,8 +30,12 @@ func TestLabelsAndMetadata(t *testing.T) {
 	e := relaytest.Events(1)[0]
 	e.Subject = "user-1"
 	e.Labels = []relay.Label{
-		{Name: "job", Value: "event_log"}, {Name: "environment", Value: "their own"}, {Name: "k8s.io/app", Value: "a"},
-		{Name: "k8s_io_app", Value: "b"}, {Name: "empty"}, {Name: "odd", Value: "a\xffb"},
+		{Name: "job", Value: "event_log"},
+		{Name: "environment", Value: "their own"},
+		{Name: "k8s.io/app", Value: "a"},
+		{Name: "k8s_io_app", Value: "b"},
+		{Name: "empty"},
+		{Name: "odd", Value: "a\xffb"},
 	}
 	project := relaytest.Events(1, relaytest.From(1))[0]
 	project.Environment, project.Type, project.Labels = "", "settings.changed", nil
@@ -84,7 +88,7 @@ func TestTenants(t *testing.T) {
 	events[4].Project = strings.Repeat("x", 200)
 	err := s.Deliver(t.Context(), events)
 	failures := permanent(t, err)
-	assert.ErrorContains(t, failures[3], `tenant "a|b-live": Loki takes letters`)
+	assert.ErrorContains(t, failures[3], `tenant "a|b-live": it may hold letters`)
 	assert.ErrorContains(t, failures[4], "longer than Loki's 150 bytes")
 	assert.Len(t, failures, 2)
 	tenants := map[string]int{}
@@ -168,10 +172,24 @@ func TestCredentials(t *testing.T) {
 	s := f.sink(t, func(c *config.Loki) { c.BearerToken = secret.New("hunter2-token") })
 	err := s.Deliver(t.Context(), relaytest.Events(2))
 	require.Equal(t, "Bearer hunter2-token", header)
-	assert.ErrorContains(t, err, "Loki answers 401: who is Bearer ***, ***")
+	assert.ErrorContains(t, err, "loki answers 401: who is Bearer ***, ***")
 	assert.NotContains(t, err.Error(), "hunter2-token")
 	assert.False(t, relay.IsPermanent(err), "a credential can be mended")
 
+	f.set(func() {
+		f.answer = func(r *http.Request) *canned {
+			return refuse(http.StatusBadRequest, "the moon says hunter2-token, %s", r.Header.Get("Authorization"))
+		}
+	})
+	err = permanent(t, s.Deliver(t.Context(), relaytest.Events(1)))[0]
+	assert.EqualError(t, err, "loki refuses it: the moon says ***, Bearer ***")
+
+	f.set(func() {
+		f.answer = func(r *http.Request) *canned {
+			header = r.Header.Get("Authorization")
+			return refuse(http.StatusForbidden, "%s hunter2-pass", header)
+		}
+	})
 	s = f.sink(t, func(c *config.Loki) { c.Username, c.Password = "me", secret.New("hunter2-pass") })
 	err = s.Deliver(t.Context(), relaytest.Events(2))
 	require.Equal(t, "Basic bWU6aHVudGVyMi1wYXNz", header)
@@ -229,18 +247,18 @@ func TestStatuses(t *testing.T) {
 	}{
 		{canned: canned{status: 204}},
 		{canned: canned{status: 200}},
-		{canned{status: 202}, "Loki answers 202 (this is no acknowledgement", 0},
-		{canned{status: 260, text: "ingestion blocked for user 'fake'"}, "Loki answers 260: ingestion blocked", 0},
+		{canned{status: 202}, "loki answers 202 (this is no acknowledgement", 0},
+		{canned{status: 260, text: "ingestion blocked for user 'fake'"}, "loki answers 260: ingestion blocked", 0},
 		{canned{status: 301, header: http.Header{"Location": {"/elsewhere"}}}, "set url to the address that it redirects to", 0},
 		{canned{status: 401}, "check username and password or bearer_token, and tenant", 0},
 		{canned{status: 403}, "let the credential write to this tenant", 0},
 		{canned{status: 404}, "check url: it must be the push endpoint", 0},
 		{canned{status: 400, header: http.Header{"Content-Type": {"text/html"}}}, "this is no answer of Loki's", 0},
-		{canned{status: 429, text: "ingestion rate limit exceeded for user fake"}, "Loki answers 429: ingestion rate limit", time.Second},
-		{canned{status: 429, header: later}, "Loki answers 429", 7 * time.Second},
-		{canned{status: 429, header: http.Header{"Retry-After": {"999999"}}}, "Loki answers 429", 10 * time.Minute},
-		{canned{status: 503, header: later}, "Loki answers 503", 7 * time.Second},
-		{canned{status: 500, text: "boom"}, "Loki answers 500: boom", 0},
+		{canned{status: 429, text: "ingestion rate limit exceeded for user fake"}, "loki answers 429: ingestion rate limit", time.Second},
+		{canned{status: 429, header: later}, "loki answers 429", 7 * time.Second},
+		{canned{status: 429, header: http.Header{"Retry-After": {"999999"}}}, "loki answers 429", 10 * time.Minute},
+		{canned{status: 503, header: later}, "loki answers 503", 7 * time.Second},
+		{canned{status: 500, text: "boom"}, "loki answers 500: boom", 0},
 		{canned{status: 400, text: "1 errors like: stream '{}' includes structured metadata, but this feature is disallowed."}, "mend labels, or Loki's limits", 0},
 		{canned{status: 400, text: "missing required labels 'team' for user 'fake' for stream '{}' (policy: '')"}, "mend labels, or Loki's limits", 0},
 	} {
@@ -300,14 +318,17 @@ func TestOneStreamIsLimited(t *testing.T) {
 	assert.Len(t, f.entries(), 30)
 }
 
-// loki-client-go and prometheus/common register metrics with the default
-// registry, which the relay does not serve. Two sinks do not get in each
-// other's way there.
+// What prometheus/common's client registers goes to the default registry, which
+// the relay does not serve. Two sinks do not get in each other's way there, and
+// nothing of promtail's is there.
 func TestMetricsOfTheLibraries(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	f.sink(t, nil)
 	f.sink(t, nil)
-	_, err := prometheus.DefaultGatherer.Gather()
+	families, err := prometheus.DefaultGatherer.Gather()
 	require.NoError(t, err)
+	for _, family := range families {
+		assert.NotContains(t, family.GetName(), "promtail")
+	}
 }

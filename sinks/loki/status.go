@@ -52,7 +52,7 @@ const (
 
 // err is a retryable answer as an error.
 func (a *answer) err() error {
-	err := fmt.Errorf("Loki answers %d%s", a.status, a.quote())
+	err := fmt.Errorf("loki answers %d%s", a.status, a.quote())
 	if advice := a.advice(); advice != "" {
 		err = fmt.Errorf("%w (%s)", err, advice)
 	}
@@ -68,11 +68,25 @@ func (a *answer) err() error {
 
 // quote is the beginning of what was said, for a message.
 func (a *answer) quote() string {
-	text := strings.Join(strings.Fields(a.text), " ")
-	if text == "" {
-		return ""
+	if text := a.show(a.text); text != "" {
+		return ": " + text
 	}
-	return ": " + cut(text)
+	return ""
+}
+
+// show is the beginning of a part of what was said, in one line.
+func (a *answer) show(text string) string {
+	return cut(a.hide.Replace(strings.Join(strings.Fields(text), " ")))
+}
+
+// errRefused is why one event is refused.
+func (a *answer) errRefused(why string) error {
+	return errors.New("loki refuses it: " + a.show(why))
+}
+
+// errMend is for what the configuration lacks.
+func (a *answer) errMend(what string) error {
+	return fmt.Errorf("loki refuses every event: %s (mend labels, or Loki's limits; nothing is lost meanwhile)", a.show(what))
 }
 
 // cut bounds what is shown of a text.
@@ -121,7 +135,7 @@ func (a *answer) advice() string {
 
 // errTooLarge is for one event that does not fit a push by itself.
 func (a *answer) errTooLarge(size int) error {
-	return fmt.Errorf("a push of this event alone, %d bytes, is too large: Loki answers %d%s", size, a.status, a.quote())
+	return fmt.Errorf("a push of this event alone, %d bytes, is too large: it answers %d%s", size, a.status, a.quote())
 }
 
 // errTooLate is for an event that is behind in the stream of its hour too.

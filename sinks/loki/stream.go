@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/grafana/loki-client-go/pkg/labelutil"
 	"github.com/prometheus/common/model"
 
 	"github.com/auditrelay/auditrelay/relay"
@@ -22,7 +23,7 @@ const maxStreams = 10_000
 // stream is one of Loki's: a tenant and labels.
 type stream struct {
 	tenant string
-	labels model.LabelSet
+	labels labelutil.LabelSet
 	text   string  // labels as Loki takes them, sorted by name
 	run    []int32 // its events of the delivery, as indexes, oldest first
 	behind []int32 // those of them that are too late for it
@@ -64,9 +65,9 @@ func hour(t time.Time) string { return t.UTC().Format("2006-01-02T15Z") }
 
 // marked is a stream with st's labels and another label late.
 func (st *stream) marked(value string) *stream {
-	labels := maps.Clone(st.labels)
-	labels[lateLabel] = model.LabelValue(value)
-	return &stream{tenant: st.tenant, labels: labels, text: labels.String(), level: st.level + 1}
+	labels := labelutil.LabelSet{LabelSet: maps.Clone(st.labels.LabelSet)}
+	labels.LabelSet[lateLabel] = model.LabelValue(value)
+	return &stream{tenant: st.tenant, labels: labels, text: labels.LabelSet.String(), level: st.level + 1}
 }
 
 // reach notes that Loki has an entry of that time.
@@ -132,7 +133,7 @@ func (s *Sink) streamOf(e *relay.Event) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	st.labels, st.text = labels, labels.String()
+	st.labels, st.text = labels, labels.LabelSet.String()
 	s.streams[string(key)] = st
 	return st, nil
 }
@@ -143,22 +144,22 @@ func checkTenant(tenant string) error {
 	}
 	switch {
 	case tenant == "":
-		return errors.New("it is empty for this event, and Loki would not know whose it is")
+		return errors.New("it is empty for this event, and Loki would not know whose event it is")
 	case len(tenant) > maxTenant:
 		return fmt.Errorf("it is longer than Loki's %d bytes", maxTenant)
 	case tenant == "." || tenant == ".." || strings.ContainsFunc(tenant, odd):
-		return errors.New("Loki takes letters, digits and !-_.*'() only")
+		return errors.New("it may hold letters, digits and !-_.*'() only")
 	}
 	return nil
 }
 
 // labelSet is the labels of e.
-func (s *Sink) labelSet(e *relay.Event) (model.LabelSet, error) {
+func (s *Sink) labelSet(e *relay.Event) (labelutil.LabelSet, error) {
 	set := make(model.LabelSet, len(s.labels))
 	for _, l := range s.labels {
 		value := l.value.Append(nil, e, nil)
 		if len(value) > maxLabelValue {
-			return nil, fmt.Errorf("label %s has %d bytes, and Loki takes %d", l.name, len(value), maxLabelValue)
+			return labelutil.LabelSet{}, fmt.Errorf("label %s has %d bytes, and Loki takes %d", l.name, len(value), maxLabelValue)
 		}
 		if len(value) > 0 { // to Loki, an empty label is none
 			set[model.LabelName(l.name)] = model.LabelValue(bytes.ToValidUTF8(value, []byte("?")))
@@ -167,5 +168,5 @@ func (s *Sink) labelSet(e *relay.Event) (model.LabelSet, error) {
 	if len(set) == 0 {
 		set[serviceName] = service
 	}
-	return set, nil
+	return labelutil.LabelSet{LabelSet: set}, nil
 }
