@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 	"github.com/auditrelay/auditrelay/sinks/file"
 	"github.com/auditrelay/auditrelay/sinks/kafka"
@@ -26,6 +27,7 @@ func TestOpen(t *testing.T) {
 		sink, err := Open(s, Deps{})
 		require.NoError(t, err, s.Name)
 		assert.IsType(t, want, sink)
+		assert.Implements(t, (*relay.Checker)(nil), sink)
 		if s.File != nil {
 			require.NoError(t, sink.Deliver(t.Context(), relaytest.Events(1)))
 			require.FileExists(t, path)
@@ -47,4 +49,17 @@ func TestOpenErrors(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		assert.Nil(t, sink)
 	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	found := map[string]string{}
+	report := func(what, text string) { found[what] = text }
+	require.NoError(t, Check(t.Context(), config.Sink{Name: "f", File: &config.File{Path: path}}, report))
+	assert.Contains(t, found["file "+path], "will be made")
+	assert.NoFileExists(t, path)
+
+	require.ErrorContains(t, Check(t.Context(), config.Sink{Name: "d", File: &config.File{}}, report), `open sink "d": path is not set`)
+	require.ErrorIs(t, check(t.Context(), &relaytest.Sink{}, report), ErrNoCheck)
 }

@@ -58,6 +58,7 @@ type Sink struct {
 type disk struct {
 	write func(*os.File, []byte) (int, error)
 	sync  func(*os.File) error
+	free  func(dir string) (uint64, error) // bytes
 }
 
 // Options are what New needs beside the configuration; all may be left out.
@@ -91,7 +92,7 @@ func New(cfg config.File, opts Options) (*Sink, error) {
 		keep:        cfg.Keep,
 		noSync:      cfg.NoSync,
 		logger:      opts.Logger,
-		disk:        disk{write: (*os.File).Write, sync: (*os.File).Sync},
+		disk:        disk{write: (*os.File).Write, sync: (*os.File).Sync, free: freeSpace},
 	}, nil
 }
 
