@@ -2,6 +2,7 @@
 package sinks
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -64,7 +65,7 @@ func open(s config.Sink, log *slog.Logger) (relay.Sink, error) {
 	}
 	switch {
 	case s.Kafka != nil:
-		return orError(kafka.New(*s.Kafka, kafka.Options{Logger: log}))
+		return orError(kafka.New(*s.Kafka, kafka.Options{Logger: log, BatchBytes: int64(s.BatchBytes)}))
 	case s.NATS != nil:
 		return orError(nats.New(*s.NATS, nats.Options{Logger: log}))
 	case s.Loki != nil:
@@ -77,6 +78,28 @@ func open(s config.Sink, log *slog.Logger) (relay.Sink, error) {
 		return orError(file.New(*s.File, file.Options{Logger: log}))
 	}
 	return nil, errors.New("its destination is not known")
+}
+
+// ErrNoCheck is what [Check] returns for a sink that cannot be checked.
+var ErrNoCheck = errors.New("this kind of sink cannot be checked without a delivery")
+
+// Check makes the sink that s describes, and has it looked at its destination
+// as relay.Checker says: it delivers nothing. It works beside a running relay.
+func Check(ctx context.Context, s config.Sink, report func(what, found string)) error {
+	sink, err := Open(s, Deps{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sink.Close() }() // nothing was delivered
+	return check(ctx, sink, report)
+}
+
+func check(ctx context.Context, sink relay.Sink, report func(what, found string)) error {
+	checker, can := sink.(relay.Checker)
+	if !can {
+		return ErrNoCheck
+	}
+	return checker.Check(ctx, report)
 }
 
 // orError keeps a nil pointer beside an error from becoming a sink that is not nil.

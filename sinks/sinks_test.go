@@ -12,6 +12,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 	"github.com/auditrelay/auditrelay/sinks/datadog"
 	"github.com/auditrelay/auditrelay/sinks/file"
@@ -36,6 +37,7 @@ func TestOpen(t *testing.T) {
 		sink, err := Open(s, Deps{})
 		require.NoError(t, err, s.Name)
 		assert.IsType(t, want, sink)
+		assert.Implements(t, (*relay.Checker)(nil), sink)
 		if s.File != nil {
 			require.NoError(t, sink.Deliver(t.Context(), relaytest.Events(1)))
 			require.FileExists(t, path)
@@ -119,4 +121,17 @@ func TestOpenRoutes(t *testing.T) {
 	unmatched, err := testutil.GatherAndCount(reg, "auditrelay_sink_unmatched_events_total")
 	require.NoError(t, err)
 	assert.Equal(t, 1, unmatched)
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	found := map[string]string{}
+	report := func(what, text string) { found[what] = text }
+	require.NoError(t, Check(t.Context(), config.Sink{Name: "f", File: &config.File{Path: path}}, report))
+	assert.Contains(t, found["file "+path], "will be made")
+	assert.NoFileExists(t, path)
+
+	require.ErrorContains(t, Check(t.Context(), config.Sink{Name: "d", File: &config.File{}}, report), `open sink "d": path is not set`)
+	require.ErrorIs(t, check(t.Context(), &relaytest.Sink{}, report), ErrNoCheck)
 }

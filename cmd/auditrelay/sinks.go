@@ -5,10 +5,10 @@ import "github.com/spf13/cobra"
 func newSinks() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sinks",
-		Short: "See how far each sink has come, or retire one",
+		Short: "Check the sinks, see how far each has come, or retire one",
 		Args:  cobra.NoArgs,
 		RunE:  showHelp,
 	}
-	cmd.AddCommand(newSinksList(), newSinksRetire())
+	cmd.AddCommand(newSinksCheck(), newSinksList(), newSinksRetire())
 	return cmd
 }

@@ -100,6 +100,9 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(childPath); path != "" {
 		deliverForever(path)
 	}
+	if path := os.Getenv(checkPath); path != "" {
+		check(path)
+	}
 	os.Exit(m.Run())
 }
 

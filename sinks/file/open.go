@@ -73,6 +73,20 @@ func (s *Sink) adopt(f *os.File) error {
 // left. Such a line was never acknowledged: a crash fell into its write, and
 // the event is delivered again.
 func (s *Sink) repair(f *os.File, size int64) (int64, error) {
+	whole, err := s.whole(f, size)
+	if err != nil || whole == size {
+		return whole, err
+	}
+	if err := f.Truncate(whole); err != nil {
+		return 0, fmt.Errorf("cut off a torn line: %w", err)
+	}
+	s.logger.Warn("torn last line cut off", "path", s.path, "bytes", size-whole)
+	return whole, nil
+}
+
+// whole returns the length of f without a torn last line, which must be of this
+// sink's making.
+func (s *Sink) whole(f io.ReaderAt, size int64) (int64, error) {
 	whole, err := wholeLines(f, size)
 	if err != nil || whole == size {
 		return whole, err
@@ -86,10 +100,6 @@ func (s *Sink) repair(f *os.File, size int64) (int64, error) {
 	if !bytes.HasPrefix([]byte(lineStart), torn) {
 		return 0, fmt.Errorf("%s ends in the middle of a line that is not of this sink's making: move it away", s.path)
 	}
-	if err := f.Truncate(whole); err != nil {
-		return 0, fmt.Errorf("cut off a torn line: %w", err)
-	}
-	s.logger.Warn("torn last line cut off", "path", s.path, "bytes", size-whole)
 	return whole, nil
 }
 

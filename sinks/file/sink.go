@@ -68,10 +68,11 @@ type disk struct {
 	rename  func(from, to string) error
 	remove  func(name string) error
 	syncDir func(dir string) error
+	free    func(dir string) (uint64, error) // bytes
 }
 
 func realDisk() disk {
-	return disk{write: (*os.File).Write, sync: (*os.File).Sync, rename: os.Rename, remove: os.Remove, syncDir: syncDir}
+	return disk{write: (*os.File).Write, sync: (*os.File).Sync, rename: os.Rename, remove: os.Remove, syncDir: syncDir, free: freeSpace}
 }
 
 // Options are what New needs beside the configuration; all may be left out.

@@ -39,6 +39,9 @@ type Options struct {
 	// ClientID is what the sink calls itself in its requests; brokers show it in
 	// their logs and can set quotas by it. Default auditrelay.
 	ClientID string
+	// BatchBytes is how large a delivery may be, in bytes of its bodies: what
+	// Check holds the brokers' limits against. Default 0: it does not.
+	BatchBytes int64
 }
 
 // Sink is a relay.Sink over one Kafka cluster.
@@ -54,6 +57,7 @@ type Sink struct {
 	create      *kafka.TopicConfig // nil: topics are not created
 	maxAge      time.Duration      // of metadata
 	brokers     []string           // as configured
+	batchBytes  int64              // Options.BatchBytes
 
 	// limit is how large the records of one request may be, before
 	// compression, in bytes; learned from what brokers refuse. Used by the
@@ -79,9 +83,10 @@ type Sink struct {
 func New(cfg config.Kafka, opts Options) (*Sink, error) {
 	useFasterSnappy()
 	s := &Sink{
-		log:    opts.Logger,
-		maxAge: metadataMaxAge,
-		topics: map[string]*topic{},
+		log:        opts.Logger,
+		maxAge:     metadataMaxAge,
+		batchBytes: opts.BatchBytes,
+		topics:     map[string]*topic{},
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

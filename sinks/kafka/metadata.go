@@ -221,9 +221,8 @@ func (t *topic) learn(r *kafka.Topic) {
 
 func address(b kafka.Broker) string { return net.JoinHostPort(b.Host, strconv.Itoa(b.Port)) }
 
-// createTopics asks for topics to be made, and returns those that exist then.
-// That one is refused is that topic's error.
-func (s *Sink) createTopics(ctx context.Context, topics []*topic, controller kafka.Broker) ([]*topic, error) {
+// creation is the request that makes topics.
+func (s *Sink) creation(topics []*topic, controller kafka.Broker) *kafka.CreateTopicsRequest {
 	req := &kafka.CreateTopicsRequest{Addr: kafka.TCP(s.brokers[0])}
 	if controller.Host != "" {
 		req.Addr = kafka.TCP(address(controller))
@@ -233,7 +232,13 @@ func (s *Sink) createTopics(ctx context.Context, topics []*topic, controller kaf
 		c.Topic = t.name
 		req.Topics = append(req.Topics, c)
 	}
-	res, err := s.client.CreateTopics(ctx, req)
+	return req
+}
+
+// createTopics asks for topics to be made, and returns those that exist then.
+// That one is refused is that topic's error.
+func (s *Sink) createTopics(ctx context.Context, topics []*topic, controller kafka.Broker) ([]*topic, error) {
+	res, err := s.client.CreateTopics(ctx, s.creation(topics, controller))
 	if err != nil {
 		return nil, fmt.Errorf("create topics: %w", advise(bare(err)))
 	}

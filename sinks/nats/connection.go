@@ -118,6 +118,9 @@ func (c connection) open(ctx context.Context, core bool) (*session, error) {
 		s.nc = nc
 		err = s.listen(core)
 	}
+	if failure := wire.failure(); failure != nil && errors.Is(err, natsgo.ErrNoServers) {
+		err = fmt.Errorf("%w: %w", err, failure)
+	}
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
@@ -135,23 +138,32 @@ type wire struct {
 	mu    sync.Mutex // guards what follows
 	conns []net.Conn
 	isCut bool
+	err   error // of the last dialling; the client keeps it to itself
 }
 
 // Dial implements natsgo.CustomDialer.
 func (w *wire) Dial(network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: handshakeTimeout}
 	conn, err := dialer.DialContext(w.ctx, network, address)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.err = err
 	if err != nil {
 		return nil, err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.isCut {
 		_ = conn.Close()
 		return nil, net.ErrClosed
 	}
 	w.conns = append(w.conns, conn)
 	return conn, nil
+}
+
+// failure is why the last address that was tried could not be dialled, or nil.
+func (w *wire) failure() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
 }
 
 // cut ends the connections at once. What the system has not yet sent is

@@ -1,0 +1,203 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// Check implements relay.Checker. It asks every broker, those of the
+// configuration and those that the cluster names, for metadata, over a
+// connection that is secured and authenticated as a delivery's is. The topic
+// that does not exist and would be created is proposed to the cluster, which
+// says whether it would make it. It may be called beside Deliver.
+func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
+	c := checkup{sink: s, report: report}
+	res := c.bootstrap(ctx)
+	if res == nil {
+		return c.err
+	}
+	c.cluster(ctx, res)
+	if ctx.Err() == nil {
+		c.topic(ctx, res)
+	}
+	if c.err == nil {
+		c.err = ctx.Err()
+	}
+	return c.err
+}
+
+// checkup is one call of Check.
+type checkup struct {
+	sink   *Sink
+	report func(what, found string)
+	asked  []string // addresses of brokers that answered
+	err    error    // the first
+}
+
+// fail reports what a delivery would fail with.
+func (c *checkup) fail(what string, err error) {
+	c.report(what, err.Error())
+	if c.err == nil {
+		c.err = fmt.Errorf("%s: %w", what, err)
+	}
+}
+
+// names are the topics to ask for: none, rather than all, where they depend on
+// the events.
+func (c *checkup) names() []string {
+	if !c.sink.topic.Constant() {
+		return []string{}
+	}
+	return []string{c.sink.topic.Text()}
+}
+
+// bootstrap asks the brokers of the configuration. One that is down is no
+// failure as long as another answers.
+func (c *checkup) bootstrap(ctx context.Context) (res *kafka.MetadataResponse) {
+	var first error
+	for _, broker := range c.sink.brokers {
+		what := "broker " + broker
+		c.resolve(ctx, broker)
+		answer, err := c.sink.ask(ctx, broker, c.names())
+		if err != nil {
+			err = advise(bare(err))
+			c.report(what, err.Error())
+			if first == nil {
+				first = fmt.Errorf("%s: %w", what, err)
+			}
+			continue
+		}
+		c.report(what, "answers"+c.secured())
+		c.asked = append(c.asked, broker)
+		if res == nil {
+			res = answer
+		}
+	}
+	if res == nil {
+		c.err = fmt.Errorf("none of %d brokers answers, the first: %w", len(c.sink.brokers), first)
+	}
+	return res
+}
+
+// resolve reports what a name stands for; that there is no such name is for
+// the connecting to say.
+func (c *checkup) resolve(ctx context.Context, broker string) {
+	host, _, err := net.SplitHostPort(broker)
+	if err != nil || net.ParseIP(host) != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if addresses, err := net.DefaultResolver.LookupHost(ctx, host); err == nil {
+		c.report("name "+host, "resolves to "+strings.Join(addresses, ", "))
+	}
+}
+
+func (c *checkup) secured() string {
+	var how []string
+	if c.sink.transport.tls != nil {
+		how = append(how, "over TLS")
+	}
+	if m := c.sink.transport.sasl; m != nil {
+		how = append(how, "authenticated by "+m.Name())
+	}
+	if how == nil {
+		return ", in the clear and without authentication"
+	}
+	return ", " + strings.Join(how, ", ")
+}
+
+// cluster asks the brokers that the cluster names: those are what deliveries
+// go to, by the addresses that the brokers advertise.
+func (c *checkup) cluster(ctx context.Context, res *kafka.MetadataResponse) {
+	c.report("cluster", fmt.Sprintf("%d brokers, id %q", len(res.Brokers), res.ClusterID))
+	for _, b := range res.Brokers {
+		at := address(b)
+		if slices.Contains(c.asked, at) {
+			continue
+		}
+		what := fmt.Sprintf("broker %d at %s", b.ID, at)
+		if _, err := c.sink.ask(ctx, at, []string{}); err != nil {
+			c.fail(what, fmt.Errorf("the cluster names it, and it does not answer here: %w (check its advertised.listeners)", advise(bare(err))))
+			continue
+		}
+		c.report(what, "answers")
+	}
+}
+
+// topic looks at the topic, where that does not depend on the events.
+func (c *checkup) topic(ctx context.Context, res *kafka.MetadataResponse) {
+	names := c.names()
+	if len(names) == 0 {
+		c.report("topic", "its name depends on each event: no topic is looked at")
+		c.limits(ctx, res, nil)
+		return
+	}
+	what := "topic " + names[0]
+	i := slices.IndexFunc(res.Topics, func(t kafka.Topic) bool { return t.Name == names[0] })
+	if i < 0 {
+		c.fail(what, errors.New("the broker's metadata leaves it out"))
+		return
+	}
+	found, known := &res.Topics[i], topic{name: names[0]}
+	known.learn(found)
+	switch {
+	case errors.Is(known.err, kafka.UnknownTopicOrPartition) && c.sink.create != nil:
+		c.creation(ctx, &known, res.Controller)
+		c.limits(ctx, res, nil)
+	case known.err != nil:
+		c.fail(what, bare(known.err))
+	default:
+		c.partitions(what, &known, found)
+		c.limits(ctx, res, found)
+	}
+}
+
+// creation asks the cluster whether it would make the topic, which it does not.
+func (c *checkup) creation(ctx context.Context, t *topic, controller kafka.Broker) {
+	what := "topic " + t.name
+	req := c.sink.creation([]*topic{t}, controller)
+	req.ValidateOnly = true
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	res, err := c.sink.client.CreateTopics(ctx, req)
+	if err != nil {
+		c.fail(what, fmt.Errorf("it does not exist, and whether it would be created cannot be asked: %w", advise(bare(err))))
+		return
+	}
+	if err := res.Errors[t.name]; err != nil {
+		c.fail(what, fmt.Errorf("it does not exist, and would not be created: %w", advise(err)))
+		return
+	}
+	c.report(what, fmt.Sprintf("does not exist, and would be created with %s partitions and %s replicas",
+		orDefaultText(c.sink.create.NumPartitions), orDefaultText(c.sink.create.ReplicationFactor)))
+}
+
+func orDefaultText(n int) string {
+	if n < 0 {
+		return "the broker's default of"
+	}
+	return fmt.Sprint(n)
+}
+
+// partitions reports the topic's partitions; one without a leader takes nothing.
+func (c *checkup) partitions(what string, t *topic, found *kafka.Topic) {
+	replicas := len(found.Partitions[0].Replicas)
+	var headless []int
+	for i, p := range t.partitions {
+		replicas = min(replicas, len(found.Partitions[i].Replicas))
+		if p.leader == nil {
+			headless = append(headless, p.id)
+		}
+	}
+	c.report(what, fmt.Sprintf("%d partitions, %d replicas each", len(t.partitions), replicas))
+	if headless != nil {
+		c.fail(what, fmt.Errorf("partitions %v: %w", headless, kafka.LeaderNotAvailable))
+	}
+}

@@ -1,0 +1,191 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// apiTimeout bounds one question to JetStream's API.
+const apiTimeout = 3 * time.Second
+
+// Check implements relay.Checker, over a connection of its own. JetStream's
+// API is asked for the streams that take the subjects; a principal that may not
+// ask it can deliver nevertheless, unless a stream is to be created.
+func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.closing, func() { cancel(errClosed) })()
+	session, err := s.connection.open(ctx, s.core)
+	if err != nil {
+		report("server", err.Error())
+		return err
+	}
+	defer session.close()
+	defer context.AfterFunc(ctx, session.wire.cut)()
+	c := checkup{sink: s, session: session, report: report}
+	c.server()
+	if s.core {
+		report("mode", "core: no stream is asked to keep what is delivered")
+	} else {
+		c.jetStream(ctx)
+	}
+	if cause := context.Cause(ctx); cause != nil && c.err == nil {
+		c.err = cause
+	}
+	return c.err
+}
+
+// checkup is one call of Check.
+type checkup struct {
+	sink    *Sink
+	session *session
+	report  func(what, found string)
+	err     error // the first
+}
+
+// fail reports what a delivery would fail with.
+func (c *checkup) fail(what string, err error) {
+	c.report(what, err.Error())
+	if c.err == nil {
+		c.err = fmt.Errorf("%s: %w", what, err)
+	}
+}
+
+func (c *checkup) server() {
+	nc := c.session.nc
+	how := ", in the clear"
+	if _, err := nc.TLSConnectionState(); err == nil {
+		how = ", over TLS"
+	}
+	c.report("server", fmt.Sprintf("%s takes the connection%s, version %s", nc.ConnectedAddr(), how, nc.ConnectedServerVersion()))
+	c.report("max_payload", fmt.Sprintf("%d bytes for an event with its headers; a larger one goes to the dead letters", nc.MaxPayload()))
+}
+
+func (c *checkup) jetStream(ctx context.Context) {
+	js, err := jetstream.New(c.session.nc)
+	if err != nil {
+		c.fail("jetstream", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 4*apiTimeout)
+	defer cancel()
+	infos, err := c.streams(ctx, js)
+	switch {
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, natsgo.ErrNoResponders):
+		c.fail("jetstream", errors.New("it is not enabled for this account: enable it, or set mode: core"))
+	case err != nil && c.sink.stream != "":
+		c.fail("jetstream", fmt.Errorf("create_stream asks its API, which does not answer: %w", c.reason(err)))
+	case err != nil:
+		c.report("jetstream", fmt.Sprintf("its API may not be asked, so the streams are not known: %v", c.reason(err)))
+	default:
+		c.report("jetstream", "answers")
+		c.take(infos)
+	}
+}
+
+// reason prefers what the server complained of to the answer that did not come.
+func (c *checkup) reason(err error) error {
+	if refusal := c.session.refusal.Load(); refusal != nil {
+		return *refusal
+	}
+	return err
+}
+
+// streams asks for those that take any of the sink's subjects, and for the one
+// that it would create.
+func (c *checkup) streams(ctx context.Context, js jetstream.JetStream) ([]*jetstream.StreamInfo, error) {
+	asking, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	if _, err := js.AccountInfo(asking); err != nil {
+		return nil, err
+	}
+	lister := js.ListStreams(ctx, jetstream.WithStreamListSubject(c.sink.subjects))
+	var infos []*jetstream.StreamInfo
+	for info := range lister.Info() {
+		infos = append(infos, info)
+	}
+	return infos, lister.Err()
+}
+
+// take looks at the streams that deliveries would go to.
+func (c *checkup) take(infos []*jetstream.StreamInfo) {
+	wanted, whole := c.sink.subjects, false
+	named := c.sink.stream == ""
+	for _, info := range infos {
+		c.stream(info)
+		named = named || info.Config.Name == c.sink.stream
+		for _, subjects := range info.Config.Subjects {
+			whole = whole || covers(subjects, wanted)
+		}
+	}
+	switch {
+	case len(infos) == 0 && c.sink.stream != "":
+		c.report("stream "+c.sink.stream, "would be created over "+wanted+", where there is none of that name")
+	case len(infos) == 0:
+		c.fail("subject "+wanted, errors.New("no stream takes it: make one, or set create_stream"))
+	case !named:
+		c.fail("stream "+c.sink.stream, fmt.Errorf("it cannot be created over %s, as stream %s holds a part of that: unset create_stream", wanted, infos[0].Config.Name))
+	case !whole:
+		c.report("subject "+wanted, "no one stream takes all of it: an event outside is tried again until one does")
+	}
+}
+
+// stream reports what a stream is and does, and what keeps it from storing.
+func (c *checkup) stream(info *jetstream.StreamInfo) {
+	what, cfg, state := "stream "+info.Config.Name, &info.Config, &info.State
+	c.report(what, fmt.Sprintf("takes %s; %d replicas in %s storage", strings.Join(cfg.Subjects, ", "), cfg.Replicas, strings.ToLower(cfg.Storage.String())))
+	c.report(what, limits(cfg))
+	c.report(what, fmt.Sprintf("stores a redelivery within %v once", cfg.Duplicates))
+	full := cfg.MaxBytes > 0 && state.Bytes >= uint64(cfg.MaxBytes) || cfg.MaxMsgs > 0 && state.Msgs >= uint64(cfg.MaxMsgs)
+	switch {
+	case cfg.NoAck:
+		c.fail(what, errors.New("it acknowledges nothing: set no_ack to false"))
+	case cfg.Sealed:
+		c.fail(what, errors.New("it is sealed and takes nothing more"))
+	case full && cfg.Discard == jetstream.DiscardNew:
+		c.fail(what, errors.New("it is full, and refuses what is new: raise its limits"))
+	}
+}
+
+// limits says what a stream does not take, and what it does when it is full.
+func limits(cfg *jetstream.StreamConfig) string {
+	var parts []string
+	limit := func(set bool, text string) {
+		if set {
+			parts = append(parts, text)
+		}
+	}
+	limit(cfg.MaxMsgSize > 0, fmt.Sprintf("max message size %d bytes", cfg.MaxMsgSize))
+	limit(cfg.MaxBytes > 0, fmt.Sprintf("max bytes %d", cfg.MaxBytes))
+	limit(cfg.MaxMsgs > 0, fmt.Sprintf("max messages %d", cfg.MaxMsgs))
+	limit(cfg.MaxAge > 0, fmt.Sprintf("max age %v", cfg.MaxAge))
+	if parts == nil {
+		return "has no limits"
+	}
+	when := "drops the oldest when it is full"
+	if cfg.Discard == jetstream.DiscardNew {
+		when = "refuses the new when it is full, which is then tried again"
+	}
+	return strings.Join(parts, ", ") + "; " + when
+}
+
+// covers reports whether filter, which may hold the wildcards * and >, takes
+// all that subject, which may hold *, stands for.
+func covers(filter, subject string) bool {
+	f, s := strings.Split(filter, "."), strings.Split(subject, ".")
+	for i, token := range f {
+		if token == ">" {
+			return i < len(s)
+		}
+		if i == len(s) || token != "*" && token != s[i] {
+			return false
+		}
+	}
+	return len(f) == len(s)
+}
