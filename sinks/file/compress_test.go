@@ -1,12 +1,15 @@
 package file
 
 import (
+	"bytes"
 	"compress/gzip"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -67,11 +70,12 @@ func TestRotatedFilesAreCompressed(t *testing.T) {
 	require.NoError(t, err)
 	plain, err := io.ReadAll(unpacker)
 	require.NoError(t, err)
-	var want []byte
-	for i := range 20 {
-		want = AppendLine(want, &events[i])
+	var whole []byte
+	for i := range events {
+		whole = AppendLine(whole, &events[i])
 	}
-	assert.Equal(t, string(want), string(plain))
+	assert.Greater(t, len(plain), 10_000)
+	assert.True(t, bytes.HasPrefix(whole, plain))
 	packed, err := f.Stat()
 	require.NoError(t, err)
 	assert.Less(t, packed.Size(), int64(len(plain)/2))
@@ -92,6 +96,13 @@ func TestKeepCountsBothForms(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
 	assert.Len(t, entries, 6)
+}
+
+// compressNow compresses without a goroutine.
+func compressNow(t *testing.T, path string, d disk) {
+	t.Helper()
+	c := compressor{path: path, logger: slog.New(slog.DiscardHandler), disk: d, names: new(sync.Mutex), ctx: t.Context()}
+	c.all()
 }
 
 var errCrash = errors.New("the machine is off")
@@ -149,14 +160,12 @@ func TestCrashAtEachStepOfACompression(t *testing.T) {
 	events := relaytest.Events(300)
 	for n := 0; ; n++ {
 		path := filepath.Join(t.TempDir(), "events.jsonl")
-		s := newSink(t, config.File{Path: path, Gzip: true})
-		c := s.compressor
-		d, crashed := crashing(n)
-		c.disk = d
+		s := newSink(t, config.File{Path: path})
 		require.NoError(t, s.Deliver(t.Context(), events[:200]))
 		name := rotatedName(path, time.Now())
 		require.NoError(t, os.Rename(path, name))
-		c.all()
+		d, crashed := crashing(n)
+		compressNow(t, path, d)
 		requireIDs(t, events[:200], path)
 		require.NoError(t, s.Close())
 
@@ -286,15 +295,15 @@ func TestCompressedFormIsReadBack(t *testing.T) {
 		"nothing":       func(b []byte) []byte { return b[:0] },
 	} {
 		path := filepath.Join(t.TempDir(), "events.jsonl")
-		s := newSink(t, config.File{Path: path, Gzip: true})
-		s.compressor.disk.write = func(f *os.File, b []byte) (int, error) {
+		d := realDisk()
+		d.write = func(f *os.File, b []byte) (int, error) {
 			_, err := f.Write(damage(append([]byte(nil), b...)))
 			return len(b), err
 		}
 		events := relaytest.Events(100)
-		require.NoError(t, s.Deliver(t.Context(), events))
+		require.NoError(t, newSink(t, config.File{Path: path}).Deliver(t.Context(), events))
 		require.NoError(t, os.Rename(path, rotatedName(path, time.Now())))
-		s.compressor.all()
+		compressNow(t, path, d)
 		all, err := archives(path)
 		require.NoError(t, err)
 		require.Equal(t, []archive{{name: all[0].name, plain: true}}, all, name)
