@@ -348,3 +348,19 @@ func TestReadNamesADamagedArchive(t *testing.T) {
 		break
 	}
 }
+
+// One file from its plain form to its compressed one, syncs and all.
+func BenchmarkCompress(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "events.jsonl")
+	var plain []byte
+	for _, e := range relaytest.Events(32_000) {
+		plain = AppendLine(plain, &e)
+	}
+	b.SetBytes(int64(len(plain)))
+	for at := time.Unix(0, 0); b.Loop(); at = at.Add(1) {
+		a := archive{name: rotatedName(path, at)}
+		require.NoError(b, os.WriteFile(a.name, plain, 0o600))
+		c := compressor{path: path, logger: slog.New(slog.DiscardHandler), disk: realDisk(), names: new(sync.Mutex), ctx: b.Context()}
+		require.NoError(b, c.compress(a))
+	}
+}
