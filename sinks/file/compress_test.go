@@ -90,7 +90,10 @@ func TestKeepCountsBothForms(t *testing.T) {
 	deliverEach(t, s, events[:4]) // plain ones, from before gzip was switched on
 	require.NoError(t, s.Close())
 	s = newSink(t, config.File{Path: path, RotateBytes: 1, Gzip: true, Keep: 5})
-	deliverEach(t, s, events[4:])
+	deliverEach(t, s, events[4:8])
+	settled(t, path, 5)
+	requireIDs(t, events[2:8], path)
+	deliverEach(t, s, events[8:])
 	settled(t, path, 5)
 	requireIDs(t, events[6:], path)
 	entries, err := os.ReadDir(filepath.Dir(path))
@@ -287,10 +290,40 @@ func TestRemovedWhileCompressed(t *testing.T) {
 	requireIDs(t, events[5:], path)
 }
 
+// Nor does one that was removed before there was anything of its compression.
+func TestRemovedBeforeItIsCompressed(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	name := rotatedName(path, time.Now())
+	require.NoError(t, os.WriteFile(name, []byte("{}\n"), 0o600))
+	d := realDisk()
+	d.sync = func(f *os.File) error { return errors.Join(os.Remove(name), f.Sync()) }
+	compressNow(t, path, d)
+	entries, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	assert.Empty(t, entries)
+}
+
+// The rest of an earlier attempt, which could not be removed, is written over.
+func TestRestOfACompressionIsWrittenOver(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	name := rotatedName(path, time.Now())
+	require.NoError(t, os.WriteFile(name, []byte("{}\n"), 0o600))
+	require.NoError(t, os.WriteFile(name+partialExt, make([]byte, 10_000), 0o600))
+	compressNow(t, path, realDisk())
+	settled(t, path, 1)
+}
+
 // What was written wrongly does not take the place of the only good copy.
 func TestCompressedFormIsReadBack(t *testing.T) {
 	t.Parallel()
+	var other bytes.Buffer
+	packer := gzip.NewWriter(&other)
+	_, err := packer.Write([]byte("{}\n"))
+	require.NoError(t, errors.Join(err, packer.Close()))
 	for name, damage := range map[string]func(b []byte) []byte{
+		"another file":  func([]byte) []byte { return other.Next(other.Len()) }, // once
 		"a flipped bit": func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
 		"nothing":       func(b []byte) []byte { return b[:0] },
 	} {
