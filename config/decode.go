@@ -92,8 +92,7 @@ func (d *decoder) mapping(node ast.Node, line int, path string, v reflect.Value)
 	}
 }
 
-// named decodes values under names of the user's own. What is wrong is not in
-// the map, and so complained of once.
+// named decodes values under names of the user's own.
 func (d *decoder) named(node ast.Node, line int, path string, v reflect.Value) {
 	m, ok := node.(*ast.MappingNode)
 	if !ok {
@@ -116,11 +115,9 @@ func (d *decoder) named(node ast.Node, line int, path string, v reflect.Value) {
 		default:
 			seen[name] = true
 			d.marks[at] = mark{line: line}
-			value, before := reflect.New(v.Type().Elem()).Elem(), len(d.errors)
+			value := reflect.New(v.Type().Elem()).Elem()
 			d.value(entry.Value, at, value)
-			if len(d.errors) == before {
-				v.SetMapIndex(reflect.ValueOf(name), value)
-			}
+			v.SetMapIndex(reflect.ValueOf(name), value)
 		}
 	}
 }

@@ -105,8 +105,12 @@ func (c *compressor) compress(a archive) error {
 	if err == nil {
 		err = c.replace(a)
 	}
-	if err != nil {
-		_ = c.disk.remove(a.partialName()) // a rest does no harm, and goes at the next start
+	if err == nil {
+		return nil
+	}
+	_ = c.disk.remove(a.partialName()) // a rest does no harm, and goes at the next start
+	if _, gone := os.Lstat(a.name); errors.Is(gone, fs.ErrNotExist) {
+		return nil // it was too old to be kept
 	}
 	return err
 }
@@ -161,8 +165,8 @@ func (c *compressor) readBack(f *os.File, size int64) error {
 func (c *compressor) replace(a archive) error {
 	c.names.Lock()
 	defer c.names.Unlock()
-	if _, err := os.Lstat(a.name); errors.Is(err, fs.ErrNotExist) {
-		return c.disk.remove(a.partialName()) // it was too old to be kept
+	if _, err := os.Lstat(a.name); err != nil {
+		return err // nothing may come back that was removed meanwhile
 	}
 	// A crash before the rename leaves a rest beside the plain form, and one
 	// behind it both forms, whole.

@@ -35,9 +35,6 @@ func (s *Sink) open() error {
 		}
 		s.swept = true
 	}
-	if s.compressor != nil { // an earlier run, or the rotation before this, may have left work
-		s.compressor.wake()
-	}
 	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("open file: %w", err)
@@ -45,6 +42,9 @@ func (s *Sink) open() error {
 	if err := s.adopt(f); err != nil {
 		_ = f.Close()
 		return err
+	}
+	if s.compressor != nil { // the rotation before this, or an earlier run, may have left work
+		s.compressor.wake()
 	}
 	return nil
 }

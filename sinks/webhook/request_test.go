@@ -130,3 +130,27 @@ func TestTheSDKReadsARequest(t *testing.T) {
 	}
 	assert.Equal(t, string(events[0].Body), string(got[0].Data()))
 }
+
+func TestClosedSinkPostsNothing(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t, false)
+	s := newSink(t, r.config(t))
+	require.NoError(t, s.Close())
+	for range 200 {
+		require.ErrorIs(t, s.Deliver(t.Context(), relaytest.Events(1)), errClosed)
+	}
+	r.down() // waits for what is under way
+	assert.Empty(t, r.requests)
+}
+
+// What a delivery costs before it is sent: encoding, webhook-id and signature.
+func BenchmarkRequest(b *testing.B) {
+	s, err := New(config.Webhook{URL: secret.New("https://hooks.example.com/"), Secret: secret.New(key)})
+	require.NoError(b, err)
+	events := relaytest.Events(100)
+	b.ReportAllocs()
+	for b.Loop() {
+		_, err := s.request(b.Context(), events, time.Unix(1, 0))
+		require.NoError(b, err)
+	}
+}
