@@ -198,13 +198,15 @@ func TestNoErrorNamesTheKey(t *testing.T) {
 			_, _ = fmt.Fprintf(w, `{"errors":[{"detail":"key %s is unknown"}]}`, r.Header.Get("DD-API-KEY"))
 		},
 		"in a broken answer": func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
 			conn, _, err := http.NewResponseController(w).Hijack()
 			if err == nil {
-				_, _ = fmt.Fprintf(conn, "what is %s\r\n\r\n", r.Header.Get("DD-API-KEY"))
+				_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\n\r\n", r.Header.Get("DD-API-KEY"))
 				_ = conn.Close()
 			}
 		},
 		"in a status": func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
 			conn, _, err := http.NewResponseController(w).Hijack()
 			if err == nil {
 				_, _ = fmt.Fprintf(conn, "HTTP/1.1 500 %s\r\nContent-Length: 0\r\n\r\n", r.Header.Get("DD-API-KEY"))
