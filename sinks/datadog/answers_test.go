@@ -106,13 +106,15 @@ func TestRefusedEntriesAreFound(t *testing.T) {
 	for _, i := range []int{0, 500, 999, 1000} {
 		refuse(&events[i])
 	}
+	events[700].Time = sentAt().Add(-24 * time.Hour)
 	named := failed(t, newSink(t, d.URL, nil).Deliver(t.Context(), events))
-	require.Len(t, named, 4)
+	require.Len(t, named, 5)
 	for _, i := range []int{0, 500, 999, 1000} {
 		assert.True(t, relay.IsPermanent(named[i]))
 		assert.ErrorContains(t, named[i], "unprocessable entry")
 	}
-	assert.Len(t, d.IDs(), 1196)
+	assert.ErrorContains(t, named[700], "older than", "found before the request was sent, and named in its place")
+	assert.Len(t, d.IDs(), 1195)
 	assert.Less(t, len(d.Requests()), 100)
 }
 
@@ -121,11 +123,14 @@ func TestRefusedEntriesAreFound(t *testing.T) {
 func TestRefusalThenOutage(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)
+	answers := []*realservers.DatadogAnswer{{Status: 413}, {Status: 413}, {Status: 400}, nil, {Status: 502}}
 	d.Respond(func(n int, _ []string) *realservers.DatadogAnswer {
-		return []*realservers.DatadogAnswer{{Status: 413}, {Status: 413}, {Status: 400}, nil, {Status: 502}}[n]
+		if n < len(answers) {
+			return answers[n]
+		}
+		return nil
 	})
-	// 8 entries: all, 0-3, 0-1 ... refused: 413 8, 413 4, 400 2, ok 1, 502
-	events := relaytest.Events(8)
+	events := relaytest.Events(8) // sent as 0-7, 0-3, 0-1, 0, 1
 	named := failed(t, newSink(t, d.URL, nil).Deliver(t.Context(), events))
 	assert.Equal(t, idsOf(events[:1]), d.taken())
 	require.Len(t, named, 7)
@@ -193,13 +198,15 @@ func TestNoErrorNamesTheKey(t *testing.T) {
 			_, _ = fmt.Fprintf(w, `{"errors":[{"detail":"key %s is unknown"}]}`, r.Header.Get("DD-API-KEY"))
 		},
 		"in a broken answer": func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
 			conn, _, err := http.NewResponseController(w).Hijack()
 			if err == nil {
-				_, _ = fmt.Fprintf(conn, "what is %s\r\n\r\n", r.Header.Get("DD-API-KEY"))
+				_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\n\r\n", r.Header.Get("DD-API-KEY"))
 				_ = conn.Close()
 			}
 		},
 		"in a status": func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
 			conn, _, err := http.NewResponseController(w).Hijack()
 			if err == nil {
 				_, _ = fmt.Fprintf(conn, "HTTP/1.1 500 %s\r\nContent-Length: 0\r\n\r\n", r.Header.Get("DD-API-KEY"))

@@ -1,6 +1,7 @@
 package datadog
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"slices"
@@ -254,7 +255,9 @@ func TestThroughAPump(t *testing.T) {
 		Logger: slog.New(slog.DiscardHandler),
 	}
 	source.Close()
-	require.ErrorIs(t, pump.Run(t.Context()), relaytest.ErrClosed)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	require.ErrorIs(t, pump.Run(ctx), relaytest.ErrClosed)
 	assert.Equal(t, relay.Position(len(events)), source.Acked())
 	reasons := map[string]string{}
 	for _, r := range letters.Kept("datadog") {

@@ -49,7 +49,7 @@ func added(s string, by *escapes) int {
 
 // separator reports whether s starts with U+2028 or U+2029, which are escaped.
 func separator(s string) bool {
-	return len(s) >= 3 && s[1] == 0x80 && s[2]&^1 == 0xa8
+	return len(s) >= 3 && s[0] == 0xe2 && s[1] == 0x80 && s[2]&^1 == 0xa8
 }
 
 // cut returns the longest start of s, which is valid UTF-8, that is at most room
