@@ -53,7 +53,7 @@ func startKafka(ctx context.Context, s *session) (*place, error) {
 func kafkaTarget(cluster *realservers.Kafka) target {
 	return target{
 		name: "kafka RF 3", sink: "kafka",
-		section: fmt.Sprintf("kafka: {brokers: [%s], topic: %s}", strings.Join(cluster.Brokers, ", "), kafkaTopic),
+		section: fmt.Sprintf("kafka: {brokers: [\"%s\"], topic: %s}", strings.Join(cluster.Brokers, `", "`), kafkaTopic),
 		read: func(ctx context.Context, add func(id string)) error {
 			d, err := readback.ConnectKafka(cluster.Brokers, kafkaTopic)
 			if err != nil {
@@ -132,6 +132,6 @@ func (s *session) kafkaJars(ctx context.Context) (string, error) {
 		if err := os.WriteFile(pom, kafkaPOM, 0o600); err != nil {
 			return err
 		}
-		return s.build(ctx, into, maven, "-B", "-f", pom, "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+into)
+		return s.build(ctx, into, maven, "-B", "-Dstyle.color=never", "-f", pom, "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+into)
 	})
 }

@@ -209,15 +209,14 @@ func (p *playing) fault(place *place, err error) {
 func (p *playing) drain(ctx context.Context) error {
 	p.workspace.Pause()
 	start, said := time.Now(), time.Now()
-	err := rig.Until(ctx, p.patience, "all pushes are acknowledged", func() bool {
+	if err := rig.Until(ctx, p.patience, "all pushes are acknowledged", func() bool {
 		if time.Since(said) > report {
 			said = time.Now()
 			p.progress()
 		}
 		return p.workspace.Counts().InFlight == 0
-	}, p.relay.Process())
-	if err != nil {
-		return fmt.Errorf("%w; the relay said: %s", err, p.relay.Process().Tail())
+	}, p.relay.Process()); err != nil {
+		return err
 	}
 	p.say("  %d events acknowledged, the last after %.0fs; reading back …", p.workspace.Counts().Acknowledged, time.Since(start).Seconds())
 	return nil

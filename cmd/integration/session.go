@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/realservers"
@@ -46,17 +47,22 @@ func (s *session) playAll(ctx context.Context, chosen []destination) {
 	}
 	// All sinks have one relay: a node that is gone at one must not cost
 	// another anything. A journal is a relay's own.
-	for _, kills := range []int{0, s.kills} {
-		if len(sinks) > 0 && ctx.Err() == nil {
-			s.rows = append(s.rows, s.play(ctx, sinks, kills)...)
-		}
-	}
+	s.playTwice(ctx, sinks)
 	for _, p := range journals {
-		for _, kills := range []int{0, s.kills} {
-			if ctx.Err() == nil {
-				s.rows = append(s.rows, s.play(ctx, []*place{p}, kills)...)
-			}
-		}
+		s.playTwice(ctx, []*place{p})
+	}
+}
+
+// playTwice plays the places while all goes well, and then with kills where
+// one of them has nodes.
+func (s *session) playTwice(ctx context.Context, places []*place) {
+	if len(places) == 0 || ctx.Err() != nil {
+		return
+	}
+	s.rows = append(s.rows, s.play(ctx, places, 0)...)
+	mortal := slices.ContainsFunc(places, func(p *place) bool { return p.outage != nil })
+	if s.kills > 0 && mortal && ctx.Err() == nil {
+		s.rows = append(s.rows, s.play(ctx, places, s.kills)...)
 	}
 }
 

@@ -51,7 +51,11 @@ func table(rows []row) string {
 
 // firstLine is what fits into a table: the rest was printed when it happened.
 func firstLine(text string) string {
+	const most = 200
 	line, _, _ := strings.Cut(text, "\n")
+	if len(line) > most {
+		line = strings.ToValidUTF8(line[:most], "") + "…"
+	}
 	return line
 }
 

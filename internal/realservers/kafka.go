@@ -79,7 +79,7 @@ func StartKafka(ctx context.Context, o KafkaOptions) (k *Kafka, err error) {
 		return err == nil && len(brokers) == o.Brokers
 	}, k.alive()...)
 	if err != nil {
-		return nil, fmt.Errorf("start kafka: %w; the brokers said:\n%s", err, k.Tails())
+		return nil, fmt.Errorf("start kafka: %w", err)
 	}
 	return k, nil
 }

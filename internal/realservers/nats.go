@@ -85,7 +85,7 @@ func StartNATS(ctx context.Context, o NATSOptions) (n *NATS, err error) {
 		return err == nil
 	}, n.alive()...)
 	if err != nil {
-		return nil, fmt.Errorf("start nats: %w; the servers said:\n%s", err, n.Tails())
+		return nil, fmt.Errorf("start nats: %w", err)
 	}
 	return n, nil
 }

@@ -50,10 +50,7 @@ func (r *Relay) Start(ctx context.Context, config string, within time.Duration, 
 	if r.process, err = command.Start(); err != nil {
 		return err
 	}
-	if err := Until(ctx, within, "the relay is ready", func() bool { return r.Ready(ctx) }, r.process); err != nil {
-		return fmt.Errorf("%w; it said: %s", err, r.process.Tail())
-	}
-	return nil
+	return Until(ctx, within, "the relay is ready", func() bool { return r.Ready(ctx) }, r.process)
 }
 
 // Process is the relay's last life, nil before the first.

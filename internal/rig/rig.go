@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 )
 
@@ -40,13 +41,22 @@ func Until(ctx context.Context, within time.Duration, what string, met func() bo
 			}
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("wait until %s: not within %s", what, within)
+			return fmt.Errorf("wait until %s: not within %s%s", what, within, said(alive))
 		}
 		if err := Pause(ctx, pace); err != nil {
 			return fmt.Errorf("wait until %s: %w", what, err)
 		}
 	}
 	return nil
+}
+
+// said are the ends of the processes' logs.
+func said(processes []*Process) string {
+	var b strings.Builder
+	for _, p := range processes {
+		fmt.Fprintf(&b, "; %s said: %s", p.name, p.Tail())
+	}
+	return b.String()
 }
 
 // Pause lets time pass; it returns ctx's error where that ends first.
