@@ -18,6 +18,7 @@ func floors() map[string]int {
 		"cmd/auditrelay":         5,
 		"cmd/bench":              5,
 		"cmd/demo":               5,
+		"cmd/integration":        5,
 		"cmd/torture":            5,
 		"cmd/workspacesim":       5,
 		"internal/app":           4,
@@ -25,12 +26,14 @@ func floors() map[string]int {
 		"internal/console":       3,
 		"internal/admin":         3,
 		"internal/readback":      3,
+		"internal/realservers":   3,
 		"sinks/kafka":            2,
 		"sinks/nats":             2,
 		"sinks/loki":             2,
 		"sinks/datadog":          2,
 		"sinks/file":             2,
 		"internal/ingest":        2,
+		"internal/rig":           2,
 		"internal/streaming":     2,
 		"internal/settings":      2,
 		"internal/journal":       1,
@@ -90,7 +93,7 @@ func TestWhatIsNotLinked(t *testing.T) {
 		refused    []string // prefixes
 	}{
 		{"the product has no simulator, no stand-in broker and no test help", "./cmd/auditrelay", []string{
-			module + "/internal/workspacesim", module + "/internal/readback", module + "/internal/readback", module + "/relay/relaytest",
+			module + "/internal/workspacesim", module + "/internal/readback", module + "/internal/realservers", module + "/internal/rig", module + "/relay/relaytest",
 			"github.com/twmb/franz-go", "github.com/stretchr/testify", "net/http/httptest", "testing",
 		}},
 		{"the vocabulary knows neither NATS nor the configuration", "./relay", []string{

@@ -20,6 +20,9 @@ func destinations() []destination {
 		{"file", "a file on this machine", startFile},
 		{"kafka", "Apache Kafka, three brokers that are controllers too", startKafka},
 		{"nats", "three nats-servers, JetStream with three copies", startNATS},
+		{"loki", "Grafana Loki, built from its module", startLoki},
+		{"datadog", "a strict fake of Datadog's logs intake", startDatadog},
+		{"webhook", "an HTTP server that checks signatures", startWebhook},
 		{"journal", "the relay's own journal on three nats-servers", startJournal},
 	}
 }
@@ -44,6 +47,8 @@ type target struct {
 	section string // what the sink is, in YAML: kafka: {…}
 	// read gives the id of each event that has arrived, from the start.
 	read func(ctx context.Context, add func(id string)) error
+	// faults gives what the server found wrong with what it was sent. It may be nil.
+	faults func() []string
 }
 
 // outage takes one node of a place away.

@@ -132,6 +132,6 @@ func (s *session) kafkaJars(ctx context.Context) (string, error) {
 		if err := os.WriteFile(pom, kafkaPOM, 0o600); err != nil {
 			return err
 		}
-		return s.build(ctx, into, maven, "-B", "-Dstyle.color=never", "-f", pom, "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+into)
+		return s.build(ctx, "mvn", maven, "-B", "-Dstyle.color=never", "-f", pom, "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+into)
 	})
 }

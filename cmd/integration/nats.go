@@ -78,8 +78,9 @@ func natsTarget(ctx context.Context, cluster *realservers.NATS, stream, subjects
 // healing bounds how long a node may take to catch up.
 const healing = 2 * time.Minute
 
-// outageOf kills the server that leads the first stream; it leads the others
-// as well by then.
+// outageOf kills the server that leads the first stream; by then it leads the
+// others as well, and the consumers of all: what those had promised a client
+// ends without a word. It reads streams anew each time.
 func outageOf(cluster *realservers.NATS, streams ...string) *outage {
 	var down int
 	return &outage{
@@ -88,7 +89,7 @@ func outageOf(cluster *realservers.NATS, streams ...string) *outage {
 			if err != nil {
 				return "", err
 			}
-			for _, stream := range streams[1:] {
+			for _, stream := range streams {
 				if err := cluster.Lead(ctx, stream, leader); err != nil {
 					return "", err
 				}

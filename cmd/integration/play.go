@@ -235,6 +235,9 @@ func (p *playing) readBack(ctx context.Context) (rows []row) {
 				r.wrong = append(r.wrong, fmt.Sprintf("read it back: %v", err))
 			}
 			r.count(tally, ledgers)
+			if t.faults != nil {
+				r.wrong = append(r.wrong, t.faults()...)
+			}
 			if r.lost > 0 {
 				p.say("LOST %d events at %s; the relay said: %s", r.lost, t.name, p.relay.Process().Tail())
 				if place.tails != nil {

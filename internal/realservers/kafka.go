@@ -108,7 +108,7 @@ func (k *Kafka) configure(ctx context.Context, o KafkaOptions) error {
 	for i, broker := range k.Brokers {
 		dir := filepath.Join(o.Dir, fmt.Sprintf("kafka-%d", i+1))
 		text := kafkaProperties(i+1, broker, controllers[i], strings.Join(voters, ","), filepath.Join(dir, "data"), o.Brokers)
-		if err := k.addBroker(fmt.Sprintf("kafka broker %d", i+1), broker, dir, text, id, java); err != nil {
+		if err := k.addBroker(ctx, fmt.Sprintf("kafka broker %d", i+1), broker, dir, text, id, java); err != nil {
 			return err
 		}
 	}
@@ -117,7 +117,7 @@ func (k *Kafka) configure(ctx context.Context, o KafkaOptions) error {
 
 // addBroker formats a broker's storage. That is the Java program's own, which
 // takes a second or two.
-func (k *Kafka) addBroker(name, address, dir, properties, cluster string, java []string) error {
+func (k *Kafka) addBroker(ctx context.Context, name, address, dir, properties, cluster string, java []string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make a folder for kafka: %w", err)
 	}
@@ -127,7 +127,7 @@ func (k *Kafka) addBroker(name, address, dir, properties, cluster string, java [
 	}
 	log := filepath.Join(dir, "broker.log")
 	format := append(java[:len(java):len(java)], "kafka.tools.StorageTool", "format", "-t", cluster, "-c", file)
-	if err := (rig.Command{Name: "formatting the storage of " + name, Dir: dir, Log: log, Args: format}).Run(); err != nil {
+	if err := (rig.Command{Name: "formatting the storage of " + name, Dir: dir, Log: log, Args: format}).Run(ctx, nil); err != nil {
 		return err
 	}
 	k.add(address, rig.Command{Name: name, Dir: dir, Log: log, Args: append(java[:len(java):len(java)], "kafka.Kafka", file)})

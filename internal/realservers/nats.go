@@ -179,35 +179,60 @@ func (n *NATS) Leader(ctx context.Context, stream string) (int, error) {
 	return 0, fmt.Errorf("look for the leader of the nats stream %s: it has none", stream)
 }
 
-// Lead has a server lead a stream, so that one kill takes the leaders of several.
+// Lead has a server lead a stream and all of its consumers, so that one kill
+// takes them all.
 func (n *NATS) Lead(ctx context.Context, stream string, i int) error {
-	request, err := json.Marshal(map[string]any{"placement": map[string]string{"preferred": natsName(i)}})
-	if err != nil {
-		return fmt.Errorf("ask for another leader of %s: %w", stream, err)
-	}
-	led := func() bool {
-		leader, err := n.Leader(ctx, stream)
-		return err == nil && leader == i
-	}
-	if led() {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, natsStart)
 	defer cancel()
-	answer, err := n.conn.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, request)
+	err := n.lead(ctx, stream, i, func() (*jetstream.ClusterInfo, error) { return n.info(ctx, stream) })
 	if err != nil {
-		return fmt.Errorf("ask for another leader of %s: %w", stream, err)
+		return err
 	}
-	var said struct {
-		Error *struct{ Description string }
+	s, err := n.js.Stream(ctx, stream)
+	if err != nil {
+		return fmt.Errorf("describe the nats stream %s: %w", stream, err)
 	}
-	if err := json.Unmarshal(answer.Data, &said); err != nil {
-		return fmt.Errorf("ask for another leader of %s: %w", stream, err)
+	consumers := s.ListConsumers(ctx)
+	for c := range consumers.Info() {
+		err := n.lead(ctx, stream+"."+c.Name, i, func() (*jetstream.ClusterInfo, error) {
+			consumer, err := s.Consumer(ctx, c.Name)
+			if err != nil {
+				return nil, err
+			}
+			return consumer.CachedInfo().Cluster, nil
+		})
+		if err != nil {
+			return err
+		}
 	}
-	if said.Error != nil {
-		return fmt.Errorf("ask for another leader of %s: %s", stream, said.Error.Description)
+	return consumers.Err()
+}
+
+// lead has a server lead a stream, STREAM, or a consumer, STREAM.CONSUMER.
+// What has one copy only stays where it is.
+func (n *NATS) lead(ctx context.Context, what string, i int, info func() (*jetstream.ClusterInfo, error)) error {
+	kind := "STREAM"
+	if strings.Contains(what, ".") {
+		kind = "CONSUMER"
 	}
-	return rig.Until(ctx, natsStart, natsName(i)+" leads "+stream, led)
+	request, err := json.Marshal(map[string]any{"placement": map[string]string{"preferred": natsName(i)}})
+	if err != nil {
+		return fmt.Errorf("ask for another leader of %s: %w", what, err)
+	}
+	return rig.Until(ctx, natsStart, natsName(i)+" leads "+what, func() bool {
+		cluster, err := info()
+		if err != nil || cluster == nil {
+			return false
+		}
+		if cluster.Leader == natsName(i) || len(cluster.Replicas) == 0 {
+			return true
+		}
+		asking, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		// Its answer says nothing that the next look does not.
+		_, _ = n.conn.RequestWithContext(asking, "$JS.API."+kind+".LEADER.STEPDOWN."+what, request)
+		return false
+	})
 }
 
 // WaitInSync waits until every copy of a stream is current, so that the next

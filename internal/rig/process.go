@@ -2,12 +2,14 @@ package rig
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -26,7 +28,9 @@ type Command struct {
 	Log string
 }
 
-// Process is one life of a command. It is killed when this process dies.
+// Process is one life of a command. It is killed when this process dies, on
+// Linux, and has a process group of its own, so that a Ctrl-C at the terminal is
+// not meant for it.
 type Process struct {
 	name   string
 	log    string
@@ -66,17 +70,39 @@ func (c Command) Start() (*Process, error) {
 	return p, nil
 }
 
-// Run runs the command to its end, which must be a success.
-func (c Command) Run() error {
+// Run runs the command to its end, which must be a success; it is stopped when
+// ctx ends first. Once in a while it shows the last line that it printed, where
+// show is not nil.
+func (c Command) Run(ctx context.Context, show func(line string)) error {
 	p, err := c.Start()
 	if err != nil {
 		return err
 	}
-	<-p.exited
-	if p.err != nil {
-		return fmt.Errorf("%s failed (%w): %s", c.Name, p.err, p.Tail())
+	const often = 10 * time.Second
+	tick := time.NewTicker(often)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.exited:
+			if p.err != nil {
+				return fmt.Errorf("%s failed (%w): %s", c.Name, p.err, p.Tail())
+			}
+			return nil
+		case <-ctx.Done():
+			_ = p.Stop(often) // that it was cut off is its error anyway
+			return fmt.Errorf("%s was cut off: %w", c.Name, ctx.Err())
+		case <-tick.C:
+			if show != nil {
+				show(p.lastLine())
+			}
+		}
 	}
-	return nil
+}
+
+// lastLine is the last thing that the process has printed.
+func (p *Process) lastLine() string {
+	text := p.Tail()
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // PID is the process's id.
@@ -107,8 +133,16 @@ func (p *Process) Unexpected() error {
 // Kill ends the process as a power cut does, but for the page cache, and waits
 // until it is gone.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.signal(syscall.SIGKILL) // it may have ended
 	<-p.exited
+}
+
+// signal reaches the process and those that it has started.
+func (p *Process) signal(s syscall.Signal) error {
+	if p.Ended() {
+		return os.ErrProcessDone
+	}
+	return syscall.Kill(-p.PID(), s)
 }
 
 // Stop ends the process as an operator does, by SIGTERM. An error says that it
@@ -118,7 +152,7 @@ func (p *Process) Stop(within time.Duration) error {
 	if p.Ended() {
 		return p.Unexpected()
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := p.signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop %s: %w", p.name, err)
 	}
 	select {

@@ -6,4 +6,4 @@ import "syscall"
 
 // endsWithParent leaves children to their owners: only Linux ends them with
 // their parent.
-func endsWithParent() *syscall.SysProcAttr { return nil }
+func endsWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,0 +1,246 @@
+// Package realservers starts real servers for sinks to deliver to, and reads
+// back what arrived.
+package realservers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Loki is a Loki of one process, with its state in a folder.
+type Loki struct {
+	// URL is http://127.0.0.1:PORT, without a path; pushes go to
+	// /loki/api/v1/push below it.
+	URL string
+
+	command *exec.Cmd
+	exited  chan error
+}
+
+// StartLoki starts the Loki at binary (cmd/integration/build-loki.sh builds one)
+// with its defaults, and with its configuration, log and state in dir, and
+// returns once it takes pushes. Limits are lines of its limits_config that
+// differ, such as "max_line_size: 1KB". It ends with ctx, or by Stop.
+func StartLoki(ctx context.Context, binary, dir string, limits ...string) (*Loki, error) {
+	ports, err := lokiPorts(ctx, 2)
+	if err != nil {
+		return nil, fmt.Errorf("find ports for Loki: %w", err)
+	}
+	file := filepath.Join(dir, "loki.yaml")
+	if err := os.WriteFile(file, []byte(lokiConfig(dir, ports, limits)), 0o600); err != nil {
+		return nil, fmt.Errorf("write Loki's configuration: %w", err)
+	}
+	log, err := os.Create(filepath.Join(dir, "loki.log"))
+	if err != nil {
+		return nil, fmt.Errorf("make Loki's log: %w", err)
+	}
+	defer log.Close() // the process has its own
+	command := exec.CommandContext(ctx, binary, "-config.file="+file)
+	command.Stdout, command.Stderr, command.Dir = log, log, dir
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("start Loki: %w", err)
+	}
+	l := &Loki{URL: "http://127.0.0.1:" + strconv.Itoa(ports[0]), command: command, exited: make(chan error, 1)}
+	go func() { l.exited <- command.Wait() }()
+	if err := l.ready(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("wait for Loki, whose log is %s: %w", log.Name(), err), l.Stop())
+	}
+	return l, nil
+}
+
+func lokiConfig(dir string, ports []int, limits []string) string {
+	config := fmt.Sprintf(`auth_enabled: false
+server: {http_listen_address: 127.0.0.1, http_listen_port: %d, grpc_listen_address: 127.0.0.1, grpc_listen_port: %d, log_level: warn}
+common:
+  instance_addr: 127.0.0.1
+  path_prefix: %[3]q
+  replication_factor: 1
+  ring: {kvstore: {store: inmemory}}
+  storage: {filesystem: {chunks_directory: %[3]q, rules_directory: %[4]q}}
+schema_config:
+  configs: [{from: "2020-01-01", store: tsdb, object_store: filesystem, schema: v13, index: {prefix: index_, period: 24h}}]
+analytics: {reporting_enabled: false}
+ingester: {lifecycler: {min_ready_duration: 0s}}
+limits_config:
+  max_query_length: 0s
+`, ports[0], ports[1], filepath.Join(dir, "data"), filepath.Join(dir, "rules"))
+	for _, line := range limits {
+		config += "  " + line + "\n"
+	}
+	return config
+}
+
+// lokiPorts finds ports of loopback that nobody listens on. Another process
+// may take one before Loki does; then Loki does not start.
+func lokiPorts(ctx context.Context, n int) ([]int, error) {
+	ports := make([]int, n)
+	for i := range ports {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("listen: %w", err)
+		}
+		defer l.Close()
+		ports[i], err = strconv.Atoi(l.Addr().String()[strings.LastIndexByte(l.Addr().String(), ':')+1:])
+		if err != nil {
+			return nil, fmt.Errorf("read the port: %w", err)
+		}
+	}
+	return ports, nil
+}
+
+// ready waits until Loki says that it is, which takes it some seconds.
+func (l *Loki) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := l.get(ctx, "/ready", nil); err == nil {
+			return nil
+		}
+		select {
+		case err := <-l.exited:
+			l.exited <- err
+			return fmt.Errorf("it ended: %w", err)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// Stop ends Loki, and waits for it.
+func (l *Loki) Stop() error {
+	if err := l.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("end Loki: %w", err)
+	}
+	<-l.exited
+	return nil
+}
+
+// lokiAnswer bounds an answer of Loki's, in bytes.
+const lokiAnswer = 256 << 20
+
+func (l *Loki) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	address := l.URL + path
+	if query != nil {
+		address += "?" + query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask Loki: %w", err)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("ask Loki: %w", err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, lokiAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("read Loki's answer: %w", err)
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ask Loki for %s: it answers %d: %.300s", path, res.StatusCode, body)
+	}
+	return body, nil
+}
+
+// LokiEntry is one entry as Loki gives it back.
+type LokiEntry struct {
+	Time int64 // Unix nanoseconds
+	Line string
+	// Labels are the stream's labels and the entry's structured metadata, and
+	// what Loki adds, such as detected_level.
+	Labels map[string]string
+}
+
+// IDs counts the entries that selector, such as {service_name="auditrelay"},
+// finds from since on, by their structured metadata id.
+func (l *Loki) IDs(ctx context.Context, selector string, since time.Time) (map[string]int, error) {
+	ids := map[string]int{}
+	err := l.Each(ctx, selector, since, func(e LokiEntry) { ids[e.Labels["id"]]++ })
+	return ids, err
+}
+
+// lokiPage is what is read at once: what Loki allows by default.
+const lokiPage = 5000
+
+// Each calls found for every entry that selector finds from since to an hour
+// from now, oldest first. It fails where more than a page of them have one and
+// the same timestamp.
+func (l *Loki) Each(ctx context.Context, selector string, since time.Time, found func(LokiEntry)) error {
+	from, end := since.UnixNano(), time.Now().Add(time.Hour).UnixNano()
+	last := map[string]bool{} // those of the timestamp from that were found already
+	for {
+		entries, err := l.page(ctx, selector, from, end)
+		if err != nil {
+			return err
+		}
+		fresh := 0
+		for _, e := range entries {
+			key := fmt.Sprint(e.Labels, e.Line) // maps print in order
+			if e.Time == from && last[key] {
+				continue
+			}
+			if e.Time != from {
+				from, last = e.Time, map[string]bool{}
+			}
+			last[key] = true
+			fresh++
+			found(e)
+		}
+		if len(entries) < lokiPage {
+			return nil
+		}
+		if fresh == 0 {
+			return fmt.Errorf("read Loki: more than %d entries have the timestamp %d", lokiPage, from)
+		}
+	}
+}
+
+func (l *Loki) page(ctx context.Context, selector string, from, end int64) ([]LokiEntry, error) {
+	body, err := l.get(ctx, "/loki/api/v1/query_range", url.Values{
+		"query": {selector}, "limit": {strconv.Itoa(lokiPage)}, "direction": {"forward"},
+		"start": {strconv.FormatInt(from, 10)}, "end": {strconv.FormatInt(end, 10)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Data struct {
+			Result []struct {
+				Stream map[string]string `json:"stream"`
+				Values [][2]string       `json:"values"`
+			} `json:"result"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, fmt.Errorf("decode Loki's answer: %w", err)
+	}
+	var entries []LokiEntry
+	for _, r := range answer.Data.Result {
+		for _, v := range r.Values {
+			t, err := strconv.ParseInt(v[0], 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("decode Loki's timestamp: %w", err)
+			}
+			entries = append(entries, LokiEntry{Time: t, Line: v[1], Labels: r.Stream})
+		}
+	}
+	slices.SortStableFunc(entries, func(a, b LokiEntry) int { return cmp.Compare(a.Time, b.Time) })
+	return entries, nil
+}
