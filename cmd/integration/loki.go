@@ -47,7 +47,14 @@ func startLoki(ctx context.Context, s *session) (*place, error) {
 				return err
 			},
 		}},
-		close: func() { _ = loki.Stop() },
+		// There is one process only: nobody takes over, and what it had in memory
+		// comes back from its write-ahead log.
+		outage: &outage{
+			kill: func(context.Context) (string, error) { loki.Kill(); return "loki", nil },
+			heal: loki.Restart,
+		},
+		tails: loki.Tail,
+		close: loki.Kill,
 	}, nil
 }
 

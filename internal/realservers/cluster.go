@@ -1,7 +1,6 @@
-// Package realservers starts the servers that sinks deliver to: real ones, as
-// processes that can be killed and started again. All of them listen on
-// loopback, keep their files in a folder of the caller's, and end with this
-// process.
+// Package realservers starts what sinks deliver to, and reads it back: real
+// servers, as processes that can be killed and started again, and fakes that are
+// as strict. All of them listen on loopback, and end with this process.
 package realservers
 
 import (

@@ -1,70 +1,83 @@
-// Package realservers starts real servers for sinks to deliver to, and reads
-// back what arrived.
 package realservers
 
 import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/auditrelay/auditrelay/internal/rig"
 )
 
-// Loki is a Loki of one process, with its state in a folder.
+// Loki is a Loki of one process, with its state in a folder. Kill and Restart
+// are for one goroutine at a time.
 type Loki struct {
 	// URL is http://127.0.0.1:PORT, without a path; pushes go to
 	// /loki/api/v1/push below it.
 	URL string
 
-	command *exec.Cmd
-	exited  chan error
+	command rig.Command
+	process *rig.Process
 }
 
 // StartLoki starts the Loki at binary (cmd/integration/build-loki.sh builds one)
 // with its defaults, and with its configuration, log and state in dir, and
 // returns once it takes pushes. Limits are lines of its limits_config that
-// differ, such as "max_line_size: 1KB". It ends with ctx, or by Stop.
+// differ, such as "max_line_size: 1KB". It ends by Stop, or with this
+// process.
 func StartLoki(ctx context.Context, binary, dir string, limits ...string) (*Loki, error) {
-	ports, err := lokiPorts(ctx, 2)
+	free, err := rig.FreeAddresses(ctx, 2)
 	if err != nil {
-		return nil, fmt.Errorf("find ports for Loki: %w", err)
+		return nil, err
 	}
 	file := filepath.Join(dir, "loki.yaml")
-	if err := os.WriteFile(file, []byte(lokiConfig(dir, ports, limits)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(lokiConfig(dir, free, limits)), 0o600); err != nil {
 		return nil, fmt.Errorf("write Loki's configuration: %w", err)
 	}
-	log, err := os.Create(filepath.Join(dir, "loki.log"))
-	if err != nil {
-		return nil, fmt.Errorf("make Loki's log: %w", err)
+	l := &Loki{
+		URL:     "http://" + free[0],
+		command: rig.Command{Name: "loki", Args: []string{binary, "-config.file=" + file}, Dir: dir, Log: filepath.Join(dir, "loki.log")},
 	}
-	defer log.Close() // the process has its own
-	command := exec.CommandContext(ctx, binary, "-config.file="+file)
-	command.Stdout, command.Stderr, command.Dir = log, log, dir
-	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("start Loki: %w", err)
-	}
-	l := &Loki{URL: "http://127.0.0.1:" + strconv.Itoa(ports[0]), command: command, exited: make(chan error, 1)}
-	go func() { l.exited <- command.Wait() }()
-	if err := l.ready(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("wait for Loki, whose log is %s: %w", log.Name(), err), l.Stop())
+	if err := l.Restart(ctx); err != nil {
+		return nil, err
 	}
 	return l, nil
 }
 
-func lokiConfig(dir string, ports []int, limits []string) string {
+// Restart starts a Loki that was killed, on the same port and files, and
+// returns once it takes pushes.
+func (l *Loki) Restart(ctx context.Context) (err error) {
+	if l.process, err = l.command.Start(); err != nil {
+		return err
+	}
+	err = rig.Until(ctx, 2*time.Minute, "loki is ready", func() bool {
+		_, err := l.get(ctx, "/ready", nil)
+		return err == nil
+	}, l.process)
+	if err != nil {
+		l.Kill()
+	}
+	return err
+}
+
+// Kill ends Loki as a power cut does, but for the page cache.
+func (l *Loki) Kill() { l.process.Kill() }
+
+// Tail gives the end of Loki's log.
+func (l *Loki) Tail() string { return l.process.Tail() }
+
+func lokiConfig(dir string, addresses, limits []string) string {
 	config := fmt.Sprintf(`auth_enabled: false
-server: {http_listen_address: 127.0.0.1, http_listen_port: %d, grpc_listen_address: 127.0.0.1, grpc_listen_port: %d, log_level: warn}
+server: {http_listen_address: 127.0.0.1, http_listen_port: %s, grpc_listen_address: 127.0.0.1, grpc_listen_port: %s, log_level: warn}
 common:
   instance_addr: 127.0.0.1
   path_prefix: %[3]q
@@ -77,58 +90,19 @@ analytics: {reporting_enabled: false}
 ingester: {lifecycler: {min_ready_duration: 0s}}
 limits_config:
   max_query_length: 0s
-`, ports[0], ports[1], filepath.Join(dir, "data"), filepath.Join(dir, "rules"))
+`, port(addresses[0]), port(addresses[1]), filepath.Join(dir, "data"), filepath.Join(dir, "rules"))
 	for _, line := range limits {
 		config += "  " + line + "\n"
 	}
 	return config
 }
 
-// lokiPorts finds ports of loopback that nobody listens on. Another process
-// may take one before Loki does; then Loki does not start.
-func lokiPorts(ctx context.Context, n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("listen: %w", err)
-		}
-		defer l.Close()
-		ports[i], err = strconv.Atoi(l.Addr().String()[strings.LastIndexByte(l.Addr().String(), ':')+1:])
-		if err != nil {
-			return nil, fmt.Errorf("read the port: %w", err)
-		}
-	}
-	return ports, nil
-}
-
-// ready waits until Loki says that it is, which takes it some seconds.
-func (l *Loki) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if _, err := l.get(ctx, "/ready", nil); err == nil {
-			return nil
-		}
-		select {
-		case err := <-l.exited:
-			l.exited <- err
-			return fmt.Errorf("it ended: %w", err)
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-}
+// port is what stands behind the last colon of HOST:PORT.
+func port(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
 
 // Stop ends Loki, and waits for it.
 func (l *Loki) Stop() error {
-	if err := l.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("end Loki: %w", err)
-	}
-	<-l.exited
+	l.Kill()
 	return nil
 }
 
