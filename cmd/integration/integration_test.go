@@ -114,8 +114,15 @@ func TestExitCodes(t *testing.T) {
 	assert.Equal(t, 1, exitCode(errFound))
 	assert.Equal(t, 1, exitCode(fmt.Errorf("cut off: %w", context.Canceled)))
 	for _, args := range [][]string{
-		{"--only", "earthquake"}, {"--rate", "0"}, {"--rate", "many"}, {"--load", "1ms"}, {"--kills", "-1"},
-		{"--patience", "0s"}, {"--binary", "/no/such/relay"}, {"--no-such-flag"}, {"argument"},
+		{"--only", "earthquake"},
+		{"--rate", "0"},
+		{"--rate", "many"},
+		{"--load", "1ms"},
+		{"--kills", "-1"},
+		{"--patience", "0s"},
+		{"--binary", "/no/such/relay"},
+		{"--no-such-flag"},
+		{"argument"},
 	} {
 		cmd := newCommand()
 		cmd.SetArgs(args)

@@ -189,7 +189,7 @@ func (p *playing) strike(ctx context.Context) error {
 		if err := place.outage.heal(ctx); err != nil {
 			p.fault(place, err)
 		} else {
-			p.say("  it is back at %.0fs", time.Since(p.start).Seconds())
+			p.say("  %s is whole again at %.0fs", place.targets[0].name, time.Since(p.start).Seconds())
 		}
 	}
 	return ctx.Err()
