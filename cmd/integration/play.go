@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/rig"
@@ -45,7 +46,10 @@ func (s *session) play(ctx context.Context, places []*place, kills int) []row {
 	s.say("%s, %s: %.0f events/s for %s …", strings.Join(p.sinkNames(), ", "), p.name, s.rate, s.load)
 	start := time.Now()
 	rows, err := p.run(ctx)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		rows = append(rows, row{name: p.sinkNames()[0] + ", " + p.name, skipped: "cut off"})
+	case err != nil:
 		s.say("WRONG %s: %v", p.name, err)
 		rows = append(rows, row{name: "relay of " + p.sinkNames()[0], run: p.name, wrong: []string{err.Error()}, took: time.Since(start)})
 	}
@@ -164,7 +168,7 @@ func (p *playing) progress() {
 // strike kills a node of each place that has one, all at once, and starts them
 // again. What fails there is the place's own fault, and ends nothing.
 func (p *playing) strike(ctx context.Context) error {
-	down := map[*place]bool{}
+	var down []*place
 	for _, place := range p.places {
 		if place.outage == nil {
 			continue
@@ -174,7 +178,7 @@ func (p *playing) strike(ctx context.Context) error {
 			p.fault(place, err)
 			continue
 		}
-		down[place] = true
+		down = append(down, place)
 		remark := fmt.Sprintf("%s killed at %.0fs for %s", what, time.Since(p.start).Seconds(), p.down)
 		p.remarks[place] = append(p.remarks[place], remark)
 		p.say("  %s", remark)
@@ -182,17 +186,26 @@ func (p *playing) strike(ctx context.Context) error {
 	if err := p.hold(ctx, time.Since(p.start)+p.down); err != nil {
 		return err
 	}
-	for _, place := range p.places {
-		if !down[place] {
-			continue
-		}
-		if err := place.outage.heal(ctx); err != nil {
-			p.fault(place, err)
-		} else {
-			p.say("  %s is whole again at %.0fs", place.targets[0].name, time.Since(p.start).Seconds())
+	p.heal(ctx, down)
+	return ctx.Err()
+}
+
+// heal starts what is down again, all at once, as each takes its time.
+func (p *playing) heal(ctx context.Context, down []*place) {
+	errs := make([]error, len(down))
+	var healing sync.WaitGroup
+	for i, place := range down {
+		healing.Go(func() { errs[i] = place.outage.heal(ctx) })
+	}
+	healing.Wait()
+	for i, place := range down {
+		if errs[i] != nil && ctx.Err() == nil {
+			p.fault(place, errs[i])
 		}
 	}
-	return ctx.Err()
+	if len(down) > 0 {
+		p.say("  all are whole again at %.0fs", time.Since(p.start).Seconds())
+	}
 }
 
 // fault notes what a place did wrong, with the end of its logs.
@@ -232,7 +245,9 @@ func (p *playing) readBack(ctx context.Context) (rows []row) {
 			tally, err := p.arrived(ctx, t, ledgers, deadline)
 			r.took = time.Since(p.start)
 			if err != nil {
-				r.wrong = append(r.wrong, fmt.Sprintf("read it back: %v", err))
+				p.fault(place, fmt.Errorf("it cannot be read back: %w", err))
+				rows = append(rows, row{name: t.name, run: p.name, wrong: p.wrong[place], took: r.took})
+				continue // what is missing is not known to be lost
 			}
 			r.count(tally, ledgers)
 			if t.faults != nil {

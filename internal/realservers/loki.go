@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -77,7 +78,8 @@ func (l *Loki) Tail() string { return l.process.Tail() }
 
 func lokiConfig(dir string, addresses, limits []string) string {
 	config := fmt.Sprintf(`auth_enabled: false
-server: {http_listen_address: 127.0.0.1, http_listen_port: %s, grpc_listen_address: 127.0.0.1, grpc_listen_port: %s, log_level: warn}
+server: {http_listen_address: 127.0.0.1, http_listen_port: %s, grpc_listen_address: 127.0.0.1, grpc_listen_port: %s, log_level: warn,
+  grpc_server_max_recv_msg_size: 104857600, grpc_server_max_send_msg_size: 104857600} # a page of entries that is read back
 common:
   instance_addr: 127.0.0.1
   path_prefix: %[3]q
@@ -120,7 +122,10 @@ func (l *Loki) get(ctx context.Context, path string, query url.Values) ([]byte, 
 	}
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("ask Loki: %w", err)
+		if u := (*url.Error)(nil); errors.As(err, &u) {
+			err = u.Err // without the query
+		}
+		return nil, fmt.Errorf("ask Loki for %s: %w", path, err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, lokiAnswer))
