@@ -7,10 +7,10 @@ TOOLS         := $(CURDIR)/bin/tools
 VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS       := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build demo test torture lint vuln fmt fuzz bench benchmarks cover clean
+.PHONY: help build demo test torture integration lint vuln fmt fuzz bench benchmarks cover clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 build: ## build the binaries into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -23,6 +23,9 @@ test: ## run all tests with the race detector
 
 torture: build ## kill, starve and cut off the real binary, and count what is lost
 	bin/torture $(TORTURE)
+
+integration: build ## run the binary against real servers (Kafka, NATS, Loki), kill nodes, and count what is lost
+	bin/integration $(INTEGRATION)
 
 lint: $(TOOLS)/golangci-lint ## vet, staticcheck, the floors of the house, formatting, known vulnerabilities
 	$(TOOLS)/golangci-lint run ./...

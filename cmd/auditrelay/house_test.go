@@ -19,6 +19,7 @@ func floors() map[string]int {
 		"cmd/auditrelay":         5,
 		"cmd/bench":              5,
 		"cmd/demo":               5,
+		"cmd/integration":        5,
 		"cmd/torture":            5,
 		"cmd/workspacesim":       5,
 		"internal/app":           4,
@@ -35,6 +36,7 @@ func floors() map[string]int {
 		"sinks/file":             2,
 		"internal/ingest":        2,
 		"internal/routing":       2,
+		"internal/rig":           2,
 		"internal/streaming":     2,
 		"internal/settings":      2,
 		"internal/journal":       1,
@@ -105,7 +107,7 @@ func TestWhatIsNotLinked(t *testing.T) {
 		but        []string // what is linked nevertheless
 	}{
 		{"the product has no simulator, no stand-in broker and no test help", "./cmd/auditrelay", []string{
-			module + "/internal/workspacesim", module + "/internal/readback", module + "/internal/realservers", module + "/relay/relaytest",
+			module + "/internal/workspacesim", module + "/internal/readback", module + "/internal/realservers", module + "/internal/rig", module + "/relay/relaytest",
 			"github.com/twmb/franz-go", "github.com/stretchr/testify", "net/http/httptest", "testing",
 		}, nil},
 		{"the vocabulary knows neither NATS nor the configuration", "./relay", []string{

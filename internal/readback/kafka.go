@@ -29,7 +29,12 @@ func StartKafka(address, topic string) (*Kafka, error) {
 	if address == "" {
 		return StandInForKafka(topic, net.Listen) //nolint:noctx // it ends with Close
 	}
-	d := &Kafka{Brokers: []string{address}, Topic: topic}
+	return ConnectKafka([]string{address}, topic)
+}
+
+// ConnectKafka connects to real brokers; the first that answers is enough.
+func ConnectKafka(brokers []string, topic string) (*Kafka, error) {
+	d := &Kafka{Brokers: brokers, Topic: topic}
 	return d, d.connect()
 }
 

@@ -11,13 +11,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// NATS is an embedded nats-server that listens on loopback.
+// NATS is a stream: on a nats-server that is embedded and listens on loopback,
+// or on one elsewhere.
 type NATS struct {
 	// URL is where clients connect.
 	URL string
 
 	stream string
-	server *server.Server
+	server *server.Server // nil: it is not ours
 	conn   *nats.Conn
 	js     jetstream.JetStream
 }
@@ -37,23 +38,35 @@ func StartNATS(dir, stream string) (*NATS, error) {
 		return nil, errors.New("start nats-server: it does not answer")
 	}
 	d := &NATS{server: srv, URL: srv.ClientURL(), stream: stream}
+	return d, d.connect()
+}
+
+// ConnectNATS connects to servers that run, several addresses joined with commas.
+func ConnectNATS(url, stream string) (*NATS, error) {
+	d := &NATS{URL: url, stream: stream}
+	return d, d.connect()
+}
+
+func (d *NATS) connect() (err error) {
 	if d.conn, err = nats.Connect(d.URL); err == nil {
 		d.js, err = jetstream.New(d.conn)
 	}
 	if err != nil {
 		d.Close()
-		return nil, fmt.Errorf("connect to nats-server: %w", err)
+		return fmt.Errorf("connect to nats-server: %w", err)
 	}
-	return d, nil
+	return nil
 }
 
-// Close stops the server.
+// Close disconnects, and stops an embedded server.
 func (d *NATS) Close() {
 	if d.conn != nil {
 		d.conn.Close()
 	}
-	d.server.Shutdown()
-	d.server.WaitForShutdown()
+	if d.server != nil {
+		d.server.Shutdown()
+		d.server.WaitForShutdown()
+	}
 }
 
 // Name implements [Destination].

@@ -1,5 +1,3 @@
-// Package realservers starts what the sinks deliver to, for tests and for the
-// programs that count what arrives: real servers, or fakes that are as strict.
 package realservers
 
 import (

@@ -1,5 +1,3 @@
-// Package realservers starts real servers for sinks to deliver to, and reads
-// back what arrived.
 package realservers
 
 import (
@@ -9,64 +7,79 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/auditrelay/auditrelay/internal/rig"
 )
 
-// Loki is a Loki of one process, with its state in a folder.
+// Loki is a Loki of one process, with its state in a folder. Kill and Restart
+// are for one goroutine at a time.
 type Loki struct {
 	// URL is http://127.0.0.1:PORT, without a path; pushes go to
 	// /loki/api/v1/push below it.
 	URL string
 
-	command *exec.Cmd
-	exited  chan struct{} // closed when the process has ended
-	err     error         // why, from then on
+	command rig.Command
+	process *rig.Process
 }
 
-// StartLoki starts the Loki at binary (cmd/integration/build-loki.sh builds
-// one), with its configuration, log and state in dir, and returns once it takes
-// pushes. Its settings are the defaults; limits are lines of its limits_config
-// that differ, such as "max_line_size: 1KB". It ends with ctx, or by Stop, and
-// not by itself when this process is killed.
+// StartLoki starts the Loki at binary (cmd/integration/build-loki.sh builds one)
+// with its defaults, and with its configuration, log and state in dir, and
+// returns once it takes pushes. Limits are lines of its limits_config that
+// differ, such as "max_line_size: 1KB". It ends by Stop, or with this
+// process.
 func StartLoki(ctx context.Context, binary, dir string, limits ...string) (*Loki, error) {
-	ports, err := lokiPorts(ctx, 2)
+	free, err := rig.FreeAddresses(ctx, 2)
 	if err != nil {
-		return nil, fmt.Errorf("find ports for Loki: %w", err)
+		return nil, err
 	}
 	file := filepath.Join(dir, "loki.yaml")
-	if err := os.WriteFile(file, []byte(lokiConfig(dir, ports, limits)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(lokiConfig(dir, free, limits)), 0o600); err != nil {
 		return nil, fmt.Errorf("write Loki's configuration: %w", err)
 	}
-	log, err := os.Create(filepath.Join(dir, "loki.log"))
-	if err != nil {
-		return nil, fmt.Errorf("make Loki's log: %w", err)
+	l := &Loki{
+		URL:     "http://" + free[0],
+		command: rig.Command{Name: "loki", Args: []string{binary, "-config.file=" + file}, Dir: dir, Log: filepath.Join(dir, "loki.log")},
 	}
-	defer log.Close() // the process has its own
-	command := exec.CommandContext(ctx, binary, "-config.file="+file)
-	command.Stdout, command.Stderr, command.Dir = log, log, dir
-	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("start Loki: %w", err)
-	}
-	l := &Loki{URL: "http://127.0.0.1:" + strconv.Itoa(ports[0]), command: command, exited: make(chan struct{})}
-	go func() { l.err = command.Wait(); close(l.exited) }()
-	if err := l.ready(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("wait for Loki, whose log is %s: %w", log.Name(), err), l.Stop())
+	if err := l.Restart(ctx); err != nil {
+		return nil, err
 	}
 	return l, nil
 }
 
-func lokiConfig(dir string, ports []int, limits []string) string {
+// Restart starts a Loki that was killed, on the same port and files, and
+// returns once it takes pushes.
+func (l *Loki) Restart(ctx context.Context) (err error) {
+	if l.process, err = l.command.Start(); err != nil {
+		return err
+	}
+	err = rig.Until(ctx, 2*time.Minute, "loki is ready", func() bool {
+		_, err := l.get(ctx, "/ready", nil)
+		return err == nil
+	}, l.process)
+	if err != nil {
+		l.Kill()
+	}
+	return err
+}
+
+// Kill ends Loki as a power cut does, but for the page cache.
+func (l *Loki) Kill() { l.process.Kill() }
+
+// Tail gives the end of Loki's log.
+func (l *Loki) Tail() string { return l.process.Tail() }
+
+func lokiConfig(dir string, addresses, limits []string) string {
 	config := fmt.Sprintf(`auth_enabled: false
-server: {http_listen_address: 127.0.0.1, http_listen_port: %d, grpc_listen_address: 127.0.0.1, grpc_listen_port: %d, log_level: warn}
+server: {http_listen_address: 127.0.0.1, http_listen_port: %s, grpc_listen_address: 127.0.0.1, grpc_listen_port: %s, log_level: warn,
+  grpc_server_max_recv_msg_size: 104857600, grpc_server_max_send_msg_size: 104857600} # a page of entries that is read back
 common:
   instance_addr: 127.0.0.1
   path_prefix: %[3]q
@@ -79,57 +92,19 @@ analytics: {reporting_enabled: false}
 ingester: {lifecycler: {min_ready_duration: 0s}}
 limits_config:
   max_query_length: 0s
-`, ports[0], ports[1], filepath.Join(dir, "data"), filepath.Join(dir, "rules"))
+`, port(addresses[0]), port(addresses[1]), filepath.Join(dir, "data"), filepath.Join(dir, "rules"))
 	for _, line := range limits {
 		config += "  " + line + "\n"
 	}
 	return config
 }
 
-// lokiPorts finds ports of loopback that nobody listens on. Another process
-// may take one before Loki does; then Loki does not start.
-func lokiPorts(ctx context.Context, n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("listen: %w", err)
-		}
-		defer l.Close()
-		ports[i], err = strconv.Atoi(l.Addr().String()[strings.LastIndexByte(l.Addr().String(), ':')+1:])
-		if err != nil {
-			return nil, fmt.Errorf("read the port: %w", err)
-		}
-	}
-	return ports, nil
-}
+// port is what stands behind the last colon of HOST:PORT.
+func port(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
 
-// ready waits until Loki says that it is, which takes it some seconds.
-func (l *Loki) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if _, err := l.get(ctx, "/ready", nil); err == nil {
-			return nil
-		}
-		select {
-		case <-l.exited:
-			return fmt.Errorf("it ended: %w", l.err)
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-}
-
-// Stop kills Loki, and waits for its end. It may be called again.
+// Stop ends Loki, and waits for it.
 func (l *Loki) Stop() error {
-	if err := l.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("end Loki: %w", err)
-	}
-	<-l.exited
+	l.Kill()
 	return nil
 }
 
@@ -137,24 +112,27 @@ func (l *Loki) Stop() error {
 const lokiAnswer = 256 << 20
 
 func (l *Loki) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
-	return l.ask(ctx, http.MethodGet, path+"?"+query.Encode())
-}
-
-func (l *Loki) ask(ctx context.Context, method, path string) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, method, l.URL+path, nil)
+	address := l.URL + path
+	if query != nil {
+		address += "?" + query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask Loki: %w", err)
 	}
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("ask Loki: %w", err)
+		if u := (*url.Error)(nil); errors.As(err, &u) {
+			err = u.Err // without the query
+		}
+		return nil, fmt.Errorf("ask Loki for %s: %w", path, err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, lokiAnswer))
 	if err != nil {
 		return nil, fmt.Errorf("read Loki's answer: %w", err)
 	}
-	if res.StatusCode/100 != 2 {
+	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("ask Loki for %s: it answers %d: %.300s", path, res.StatusCode, body)
 	}
 	return body, nil
@@ -170,24 +148,20 @@ type LokiEntry struct {
 }
 
 // IDs counts the entries that selector, such as {service_name="auditrelay"},
-// finds from since on, by their structured metadata id. The lines are not read.
+// finds from since on, by their structured metadata id.
 func (l *Loki) IDs(ctx context.Context, selector string, since time.Time) (map[string]int, error) {
 	ids := map[string]int{}
-	err := l.Each(ctx, selector+` | line_format "-"`, since, func(e LokiEntry) { ids[e.Labels["id"]]++ })
+	err := l.Each(ctx, selector, since, func(e LokiEntry) { ids[e.Labels["id"]]++ })
 	return ids, err
 }
 
-// lokiPage is what is read at once: Loki's processes take 4 MiB from each other.
-const lokiPage = 1000
+// lokiPage is what is read at once: what Loki allows by default.
+const lokiPage = 5000
 
 // Each calls found for every entry that selector finds from since to an hour
 // from now, oldest first. It fails where more than a page of them have one and
 // the same timestamp.
 func (l *Loki) Each(ctx context.Context, selector string, since time.Time, found func(LokiEntry)) error {
-	// What is some hours old is not found before it is flushed.
-	if _, err := l.ask(ctx, http.MethodPost, "/flush"); err != nil {
-		return err
-	}
 	from, end := since.UnixNano(), time.Now().Add(time.Hour).UnixNano()
 	last := map[string]bool{} // those of the timestamp from that were found already
 	for {

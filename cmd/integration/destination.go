@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// destination is a kind of server that events are delivered to.
+type destination struct {
+	name  string
+	about string
+	// start starts it. A *skip says what this machine lacks.
+	start func(ctx context.Context, s *session) (*place, error)
+}
+
+// destinations are all, in the order of the table.
+func destinations() []destination {
+	return []destination{
+		{"file", "a file on this machine", startFile},
+		{"kafka", "Apache Kafka, three brokers that are controllers too", startKafka},
+		{"nats", "three nats-servers, JetStream with three copies", startNATS},
+		{"loki", "Grafana Loki, built from its module", startLoki},
+		{"datadog", "a strict fake of Datadog's logs intake", startDatadog},
+		{"webhook", "an HTTP server that checks signatures", startWebhook},
+		{"journal", "the relay's own journal on three nats-servers", startJournal},
+	}
+}
+
+// place is a destination that runs.
+type place struct {
+	targets []target
+	// journal gives the relay's journal section, in YAML, for a place that the
+	// relay keeps its journal at; such a place has a relay of its own. tag is
+	// another for each run. Else nil.
+	journal func(tag string) string
+	outage  *outage // nil: it has no node to kill
+	// tails gives the end of its logs; nil where it has none.
+	tails func() string
+	close func()
+}
+
+// target is a sink of the relay's, and what stands in the table for it.
+type target struct {
+	name    string // of the row
+	sink    string // of the sink, in the relay's configuration
+	section string // what the sink is, in YAML: kafka: {…}
+	// read gives the id of each event that has arrived, from the start.
+	read func(ctx context.Context, add func(id string)) error
+	// faults gives what the server found wrong with what it was sent. It may be nil.
+	faults func() []string
+}
+
+// outage takes one node of a place away.
+type outage struct {
+	// kill kills a node that matters at present, and says which.
+	kill func(ctx context.Context) (what string, err error)
+	// heal starts it again, and waits until it has caught up.
+	heal func(ctx context.Context) error
+}
+
+// skip says why a destination cannot be had here.
+type skip struct{ reason string }
+
+func (s *skip) Error() string { return s.reason }
+
+func names(all []destination) (names []string) {
+	for _, d := range all {
+		names = append(names, d.name)
+	}
+	return names
+}
+
+// choose gives the destinations with the names, or all.
+func choose(only []string) ([]destination, error) {
+	all := destinations()
+	if len(only) == 0 {
+		return all, nil
+	}
+	for _, name := range only {
+		if !slices.Contains(names(all), name) {
+			return nil, fmt.Errorf("--only: there is no destination %q, see --help", name)
+		}
+	}
+	return slices.DeleteFunc(all, func(d destination) bool { return !slices.Contains(only, d.name) }), nil
+}

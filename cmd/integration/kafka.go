@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/auditrelay/auditrelay/internal/readback"
+	"github.com/auditrelay/auditrelay/internal/realservers"
+)
+
+// kafkaPOM says which Kafka it is.
+//
+//go:embed kafka-pom.xml
+var kafkaPOM []byte
+
+const kafkaTopic, kafkaPartitions = "events", 6
+
+func startKafka(ctx context.Context, s *session) (*place, error) {
+	java, err := findJava(ctx)
+	if err != nil {
+		return nil, err
+	}
+	jars, err := s.kafkaJars(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := realservers.StartKafka(ctx, realservers.KafkaOptions{Java: java, Jars: jars, Dir: s.dir})
+	if err != nil {
+		return nil, err
+	}
+	if err := cluster.CreateTopic(ctx, kafkaTopic, kafkaPartitions); err != nil {
+		cluster.Close()
+		return nil, err
+	}
+	return &place{
+		targets: []target{kafkaTarget(cluster)},
+		outage:  kafkaOutage(cluster),
+		tails:   cluster.Tails,
+		close:   cluster.Close,
+	}, nil
+}
+
+func kafkaTarget(cluster *realservers.Kafka) target {
+	return target{
+		name: "kafka RF 3", sink: "kafka",
+		section: fmt.Sprintf("kafka: {brokers: [\"%s\"], topic: %s}", strings.Join(cluster.Brokers, `", "`), kafkaTopic),
+		read: func(ctx context.Context, add func(id string)) error {
+			d, err := readback.ConnectKafka(cluster.Brokers, kafkaTopic)
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			return readerOf(d)(ctx, add)
+		},
+	}
+}
+
+// kafkaOutage kills the broker that leads the partition with the most records.
+func kafkaOutage(cluster *realservers.Kafka) *outage {
+	var down int
+	return &outage{
+		kill: func(ctx context.Context) (string, error) {
+			broker, partition, err := cluster.Busiest(ctx, kafkaTopic)
+			if err != nil {
+				return "", err
+			}
+			down = broker
+			cluster.Kill(down)
+			return fmt.Sprintf("%s, the leader of partition %d,", cluster.Name(down), partition), nil
+		},
+		heal: func(ctx context.Context) error {
+			if err := cluster.Restart(ctx, down); err != nil {
+				return err
+			}
+			return cluster.WaitInSync(ctx, kafkaTopic, healing)
+		},
+	}
+}
+
+// kafkaJava is the oldest Java that Kafka's brokers run on.
+const kafkaJava = 17
+
+// findJava gives the java that is found first, where it is new enough.
+func findJava(ctx context.Context) (string, error) {
+	path, err := exec.LookPath("java")
+	if err != nil {
+		return "", &skip{fmt.Sprintf("there is no java here; it needs Java %d or newer (apt install openjdk-17-jre-headless)", kafkaJava)}
+	}
+	said, err := exec.CommandContext(ctx, path, "-version").CombinedOutput()
+	if err != nil {
+		return "", &skip{fmt.Sprintf("%s -version failed (%v): %s", path, err, bytes.TrimSpace(said))}
+	}
+	if version := javaVersion(string(said)); version < kafkaJava {
+		return "", &skip{fmt.Sprintf("%s is Java %d, it needs %d or newer", path, version, kafkaJava)}
+	}
+	return path, nil
+}
+
+// javaVersion reads the major version of what java -version prints, such as
+// openjdk version "17.0.15" 2025-04-15; 0 where there is none.
+func javaVersion(said string) int {
+	match := regexp.MustCompile(`version "(\d+)`).FindStringSubmatch(said)
+	if match == nil {
+		return 0
+	}
+	version, err := strconv.Atoi(match[1])
+	if err != nil {
+		return 0
+	}
+	return version
+}
+
+// kafkaJars gives the folder with Kafka's jars, which Maven fetches once.
+func (s *session) kafkaJars(ctx context.Context) (string, error) {
+	dir := filepath.Join(s.cache, fmt.Sprintf("kafka-%016x", xxhash.Sum64(kafkaPOM)))
+	return dir, s.cached(ctx, dir, func(ctx context.Context, into string) error {
+		maven, err := exec.LookPath("mvn")
+		if err != nil {
+			return &skip{"there is no mvn here, which fetches Kafka (apt install maven)"}
+		}
+		pom := filepath.Join(into, "pom.xml")
+		if err := os.WriteFile(pom, kafkaPOM, 0o600); err != nil {
+			return err
+		}
+		return s.build(ctx, "mvn", maven, "-B", "-Dstyle.color=never", "-f", pom, "dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+into)
+	})
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/readback"
+	"github.com/auditrelay/auditrelay/internal/realservers"
+)
+
+// cluster gives the servers that all NATS destinations share.
+func (s *session) cluster(ctx context.Context) (*realservers.NATS, error) {
+	if s.nats != nil {
+		return s.nats, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program, which is a nats-server too: %w", err)
+	}
+	s.nats, err = realservers.StartNATS(ctx, realservers.NATSOptions{Command: []string{self, natsCommand}, Dir: s.dir})
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, s.nats.Close)
+	return s.nats, nil
+}
+
+// The stream that knows message ids for as long as servers do by default, and
+// the one that hardly does: what the relay sent twice is seen in the second.
+const (
+	natsStream, natsSubjects = "EVENTS", "events"
+	bareStream, bareSubjects = "BARE", "bare"
+)
+
+func startNATS(ctx context.Context, s *session) (*place, error) {
+	cluster, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	windowed, err := natsTarget(ctx, cluster, natsStream, natsSubjects, 2*time.Minute)
+	if err != nil {
+		return nil, err
+	}
+	windowed.name, windowed.sink = "nats R3", "nats"
+	bare, err := natsTarget(ctx, cluster, bareStream, bareSubjects, 100*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	bare.name, bare.sink = "nats R3, no duplicate window", "nats-bare"
+	return &place{
+		targets: []target{windowed, bare},
+		outage:  outageOf(cluster, natsStream, bareStream),
+		tails:   cluster.Tails,
+	}, nil
+}
+
+// natsTarget makes a stream and says how it is delivered to and read.
+func natsTarget(ctx context.Context, cluster *realservers.NATS, stream, subjects string, window time.Duration) (target, error) {
+	if err := cluster.CreateStream(ctx, stream, subjects+".>", window); err != nil {
+		return target{}, err
+	}
+	return target{
+		section: fmt.Sprintf(`nats: {url: %q, subject: "%s.{project}.{environment}.{type}"}`, cluster.URL, subjects),
+		read: func(ctx context.Context, add func(id string)) error {
+			d, err := readback.ConnectNATS(cluster.URL, stream)
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			return readerOf(d)(ctx, add)
+		},
+	}, nil
+}
+
+// healing bounds how long a node may take to catch up.
+const healing = 2 * time.Minute
+
+// outageOf kills the server that leads the first stream; by then it leads the
+// others as well, and the consumers of all: what those had promised a client
+// ends without a word. It reads streams anew each time.
+func outageOf(cluster *realservers.NATS, streams ...string) *outage {
+	var down int
+	return &outage{
+		kill: func(ctx context.Context) (string, error) {
+			leader, err := cluster.Leader(ctx, streams[0])
+			if err != nil {
+				return "", err
+			}
+			for _, stream := range streams {
+				if err := cluster.Lead(ctx, stream, leader); err != nil {
+					return "", err
+				}
+			}
+			down = leader
+			cluster.Kill(down)
+			return cluster.Name(down) + ", the leader,", nil
+		},
+		heal: func(ctx context.Context) error {
+			if err := cluster.Restart(ctx, down); err != nil {
+				return err
+			}
+			for _, stream := range streams {
+				if err := cluster.WaitInSync(ctx, stream, healing); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// startJournal has the relay keep its journal on the cluster. What it took in
+// is counted at a file, which loses nothing by itself.
+func startJournal(ctx context.Context, s *session) (*place, error) {
+	cluster, err := s.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	streams := make([]string, 1) // the journal's in the run that is played
+	return &place{
+		targets: []target{fileTarget("journal on nats R3", s.folder("journal.jsonl"))},
+		journal: func(tag string) string {
+			prefix := strings.ToUpper(tag)
+			streams[0] = prefix + "_EVENTS"
+			return fmt.Sprintf("journal: {url: %q, replicas: 3, max_bytes: 2GiB, stream_prefix: %s}\n", cluster.URL, prefix)
+		},
+		outage: outageOf(cluster, streams...),
+		tails:  cluster.Tails,
+	}, nil
+}

@@ -1,0 +1,66 @@
+package realservers
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// natsMode has this program be one nats-server.
+const natsMode = "REALSERVERS_TEST_NATS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(natsMode) != "" {
+		if err := RunNATS(os.Args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestALeaderIsKilledAndComesBack(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	n, err := StartNATS(t.Context(), NATSOptions{Command: []string{"env", natsMode + "=1", self}, Dir: t.TempDir()})
+	require.NoError(t, err)
+	defer n.Close()
+	for _, stream := range []string{"A", "B"} {
+		require.NoError(t, n.CreateStream(t.Context(), stream, stream+".>", 100*time.Millisecond))
+	}
+	_, err = n.js.CreateConsumer(t.Context(), "B", jetstream.ConsumerConfig{Durable: "C"})
+	require.NoError(t, err)
+	leader, err := n.Leader(t.Context(), "A")
+	require.NoError(t, err)
+	require.NoError(t, n.Lead(t.Context(), "B", leader))
+	consumer, err := n.js.Consumer(t.Context(), "B", "C")
+	require.NoError(t, err)
+	assert.Equal(t, natsName(leader), consumer.CachedInfo().Cluster.Leader)
+	other, err := n.Leader(t.Context(), "B")
+	require.NoError(t, err)
+	assert.Equal(t, leader, other)
+
+	_, err = n.js.Publish(t.Context(), "A.x", []byte("before"))
+	require.NoError(t, err)
+	require.Error(t, n.Restart(t.Context(), leader), "it runs")
+	n.Kill(leader)
+	assert.Len(t, n.alive(), 2)
+	require.Eventually(t, func() bool {
+		_, err := n.js.Publish(t.Context(), "A.x", []byte("meanwhile"), jetstream.WithRetryAttempts(0))
+		return err == nil
+	}, 30*time.Second, 50*time.Millisecond, "two of three go on")
+	now, err := n.Leader(t.Context(), "A")
+	require.NoError(t, err)
+	assert.NotEqual(t, leader, now)
+
+	require.NoError(t, n.Restart(t.Context(), leader))
+	require.NoError(t, n.WaitInSync(t.Context(), "A", time.Minute))
+	require.NoError(t, n.Lead(t.Context(), "A", leader), "it may lead again")
+}

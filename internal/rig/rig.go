@@ -1,0 +1,72 @@
+// Package rig tries out the real relay binary: it runs processes, stands a
+// simulated workspace in front of the relay, and waits for what shall become
+// of it. What is counted, and what goes wrong meanwhile, is its user's matter.
+package rig
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// FreeAddresses finds so many different HOST:PORT on loopback that are free
+// now. Somebody else may take one before it is listened on: that start then
+// fails, and says so.
+func FreeAddresses(ctx context.Context, n int) (all []string, err error) {
+	for range n {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("find a free port: %w", err)
+		}
+		defer func() { _ = l.Close() }() // not before all are found: else one could come twice
+		all = append(all, l.Addr().String())
+	}
+	return all, nil
+}
+
+// pace is the pause between two looks at a condition.
+const pace = 20 * time.Millisecond
+
+// Until waits until met returns true, at most for within. The error names
+// what was waited for; it also ends with ctx, and with the first of the
+// processes that ends meanwhile.
+func Until(ctx context.Context, within time.Duration, what string, met func() bool, alive ...*Process) error {
+	deadline := time.Now().Add(within)
+	for !met() {
+		for _, p := range alive {
+			if p.Ended() {
+				return fmt.Errorf("wait until %s: %w", what, p.Unexpected())
+			}
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("wait until %s: not within %s%s", what, within, said(alive))
+		}
+		if err := Pause(ctx, pace); err != nil {
+			return fmt.Errorf("wait until %s: %w", what, err)
+		}
+	}
+	return nil
+}
+
+// said are the ends of the processes' logs.
+func said(processes []*Process) string {
+	var b strings.Builder
+	for _, p := range processes {
+		fmt.Fprintf(&b, "; %s said: %s", p.name, p.Tail())
+	}
+	return b.String()
+}
+
+// Pause lets time pass; it returns ctx's error where that ends first.
+func Pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
