@@ -174,10 +174,3 @@ func giant(client int) (body io.Reader, size int64, ledger workspacesim.Ledger) 
 	ledger.Counts.Acknowledged = events
 	return io.MultiReader(parts...), size, ledger
 }
-
-// clockJumps cannot be played: a Go program reads the clock without a system
-// call, and libfaketime needs a dynamic one.
-func clockJumps(context.Context, *trial) error {
-	return &skip{"the clock of one process cannot be moved here: Go reads it from the vDSO. Waits and timeouts go by the " +
-		"monotonic clock; what goes by the wall clock is tested in the rooms, with clocks of their own"}
-}

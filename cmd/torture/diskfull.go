@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -20,6 +22,10 @@ func diskFull(ctx context.Context, t *trial) error {
 		return &skip{"a small file system cannot be mounted (it takes root): " + err.Error()}
 	}
 	defer small.unmount()
+	small.random = t.random()
+	if tracer, err := exec.LookPath("strace"); err == nil {
+		small.tracer = tracer
+	}
 	s, err := t.running(ctx, setting{dataDir: filepath.Join(small.path, "data")})
 	if err != nil {
 		return err
@@ -34,7 +40,15 @@ func diskFull(ctx context.Context, t *trial) error {
 		}
 		t.row.rounds++
 	}
-	return s.settle(ctx)
+	if small.tracer == "" {
+		t.remark("strace is not installed, so the writes that were cut short are not counted")
+	} else {
+		t.remark("%d writes cut short by the full disk", small.cutShort)
+	}
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	return s.nothingQuarantined(ctx)
 }
 
 // fullInIngest fills the disk under load. The load writes what is left of it.
@@ -50,8 +64,27 @@ func fullInIngest(ctx context.Context, s *scene, d *disk) error {
 	return nil
 }
 
-// fillAndWatch fills the disk, and holds the relay to what it shall do then.
+// fillAndWatch fills the disk, and counts the writes that are cut short.
 func (s *scene) fillAndWatch(ctx context.Context, d *disk) error {
+	if d.tracer == "" {
+		return s.full(ctx, d)
+	}
+	trace, err := s.attach(ctx, d.tracer, onlyWrites...)
+	if err != nil {
+		return err
+	}
+	defer trace.detach()
+	if err := s.full(ctx, d); err != nil {
+		return err
+	}
+	trace.detach()
+	all, err := trace.shorts()
+	d.cutShort += len(all)
+	return err
+}
+
+// full fills the disk, and holds the relay to what it shall do then.
+func (s *scene) full(ctx context.Context, d *disk) error {
 	if err := d.fill(); err != nil {
 		return err
 	}
@@ -145,7 +178,12 @@ func fullAtStart(ctx context.Context, s *scene, d *disk) error {
 }
 
 // disk is a small file system.
-type disk struct{ path, ballast string }
+type disk struct {
+	path, ballast string
+	random        *rand.Rand // how much the ballast leaves
+	tracer        string     // strace; empty where there is none
+	cutShort      int        // writes, in all
+}
 
 const diskBytes = 192 << 20
 
@@ -163,7 +201,8 @@ func (d *disk) unmount() {
 	_ = unix.Unmount(d.path, unix.MNT_DETACH) // goes when the last file is closed
 }
 
-// fill writes until there is no space left.
+// fill writes until there is no space left, and then leaves some, so that the
+// relay meets the end at any place of what it writes.
 func (d *disk) fill() error {
 	f, err := os.Create(d.ballast)
 	if err != nil {
@@ -175,7 +214,11 @@ func (d *disk) fill() error {
 	if !errors.Is(err, unix.ENOSPC) {
 		return errors.Join(fmt.Errorf("fill the disk: %w", err), f.Close())
 	}
-	return f.Close()
+	info, err := f.Stat()
+	if err == nil {
+		err = f.Truncate(info.Size() - d.random.Int64N(256<<10))
+	}
+	return errors.Join(err, f.Close())
 }
 
 func (d *disk) free() error { return os.Remove(d.ballast) }

@@ -3,93 +3,154 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
+	"math/rand/v2"
 	"os/exec"
-	"strconv"
+	"syscall"
 	"time"
 )
 
 // chaos is how long some of the calls fail, before all do.
-const chaos = 2 * time.Second
+const chaos = 1500 * time.Millisecond
+
+// diskFault is a set of system calls that fail.
+type diskFault struct {
+	calls, errno string
+	// durable says that nothing can be made durable meanwhile, so that the
+	// relay must notice, and acknowledge nothing.
+	durable bool
+}
+
+var diskFaults = []diskFault{
+	{"fsync", "EIO", true},
+	{"renameat,?rename,?renameat2", "EIO", false},
+	{"pwrite64", "EIO", true},
+	{"unlinkat,?unlink", "EACCES", false},
+	{"pwrite64", "ENOSPC", true},
+	{"renameat,?rename,?renameat2", "ENOSPC", false},
+	{"fsync,pwrite64,renameat,?rename,?renameat2,unlinkat", "EIO", true},
+	{"openat", "EMFILE", false},
+}
+
+// some has the fault meet some of each thread's calls, all the rest.
+func (f diskFault) some(rng *rand.Rand) string {
+	return fmt.Sprintf("%s:error=%s:when=%d+%d", f.calls, f.errno, 1+rng.IntN(20), 1+rng.IntN(20))
+}
+
+func (f diskFault) all() string { return f.calls + ":error=" + f.errno }
 
 // faultFS has system calls of the relay fail: first some of each thread's, at
 // random, and then all. Then it either heals, and the relay must recover by
-// itself, or kills the relay in the fault.
+// itself, or kills the relay in the fault and starts it there.
 func faultFS(ctx context.Context, t *trial) error {
 	tracer, err := exec.LookPath("strace")
 	if err != nil {
 		return &skip{"strace is not installed"}
 	}
-	s, err := t.running(ctx, setting{})
+	// The file sink renames when it rotates.
+	s, err := t.running(ctx, setting{rotate: "rotate_bytes: 1MiB"})
 	if err != nil {
 		return err
 	}
 	defer s.close()
+	d := &faultyDisk{scene: s, tracer: tracer}
 	rng := t.random()
-	faults := []string{"fsync:error=EIO", "pwrite64:error=EIO", "pwrite64:error=ENOSPC", "fsync,pwrite64,renameat,unlinkat:error=EIO"}
-	killed := 0
 	for rounds := share(t.rounds, 12); t.row.rounds < rounds; t.row.rounds++ {
 		if err := s.waitAcknowledged(ctx, s.sim.Counts().Acknowledged+1+rng.Uint64N(uint64(t.rate/2)+1)); err != nil {
 			return err
 		}
-		fault := faults[t.row.rounds%len(faults)]
-		some := fmt.Sprintf("%s:when=%d+%d", fault, 1+rng.IntN(20), 1+rng.IntN(20))
+		fault := diskFaults[t.row.rounds%len(diskFaults)]
+		some := fault.some(rng)
 		t.progress("round %d: %s, then all of them", t.row.rounds+1, some)
-		kill := t.row.rounds%3 == 2
-		if err := s.faultRound(ctx, tracer, some, fault, kill); err != nil {
+		if err := d.round(ctx, fault, some, t.row.rounds%4 >= 2 || !fault.durable); err != nil {
 			return fmt.Errorf("%s: %w", some, err)
 		}
-		if kill {
-			killed++
-		}
 	}
-	t.remark("%d times back by itself, %d times killed in the fault; writes cannot be cut short here", t.row.rounds-killed, killed)
+	t.remark("%d calls failed; %d times back by itself, %d times killed in the fault and started there, where it ended by itself %d times",
+		d.failed, t.row.rounds-d.killed, d.killed, d.ends)
 	if err := s.waitAcknowledged(ctx, s.sim.Counts().Acknowledged+1); err != nil {
 		return err
 	}
-	return s.settle(ctx)
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	return s.nothingQuarantined(ctx)
 }
 
-func (s *scene) faultRound(ctx context.Context, tracer, some, all string, kill bool) error {
-	heal, err := s.inject(ctx, tracer, some)
-	if err != nil {
-		return err
-	}
-	err = s.hold(ctx, chaos)
-	heal()
-	if err != nil {
-		return err
-	}
-	if heal, err = s.inject(ctx, tracer, all); err != nil {
-		return err
-	}
-	defer heal()
-	if err := s.refusesAll(ctx); err != nil || !kill {
-		return err
-	}
-	s.relay.kill()
-	return s.start()
+// faultyDisk is a scene whose relay's system calls fail.
+type faultyDisk struct {
+	*scene
+	tracer string
+	// Counts over all rounds: calls that failed, kills in the fault, and starts
+	// in the fault that ended by themselves.
+	failed, killed, ends int
 }
 
-// inject begins to make system calls of the relay fail; heal ends that.
-func (s *scene) inject(ctx context.Context, tracer, fault string) (heal func(), err error) {
-	cmd := exec.Command(tracer, "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,pwrite64,renameat,unlinkat", //nolint:noctx,gosec // it is ended by heal
-		"-e", "inject="+fault, "-p", strconv.Itoa(s.relay.cmd.Process.Pid))
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start strace: %w", err)
+func (d *faultyDisk) round(ctx context.Context, fault diskFault, some string, kill bool) error {
+	if err := d.under(ctx, some, func() error { return d.hold(ctx, chaos) }); err != nil {
+		return err
 	}
-	heal = func() {
-		_ = cmd.Process.Signal(os.Interrupt) // it lets go of the relay
-		_ = cmd.Wait()
+	if err := d.under(ctx, fault.all(), func() error { return d.endure(ctx, fault) }); err != nil || !kill {
+		return err
 	}
-	traced := func() bool { return tracerOf(s.relay.cmd.Process.Pid) != 0 }
-	for deadline := time.Now().Add(5 * time.Second); !traced(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) || ctx.Err() != nil {
-			heal()
-			return nil, &skip{"strace may not trace processes here"}
+	d.relay.kill()
+	d.killed++
+	return d.startFaulty(ctx, fault)
+}
+
+// endure is what a relay does while all of the calls fail.
+func (d *faultyDisk) endure(ctx context.Context, fault diskFault) error {
+	if fault.durable {
+		return d.refusesAll(ctx)
+	}
+	return d.hold(ctx, chaos)
+}
+
+// startFaulty starts the relay with the fault there from its first call on. It
+// may end by itself and say why: then whoever looks after it starts it again.
+func (d *faultyDisk) startFaulty(ctx context.Context, fault diskFault) error {
+	if err := d.startStopped(); err != nil {
+		return err
+	}
+	before := d.sim.Counts().Acknowledged
+	err := d.under(ctx, fault.all(), func() error {
+		if err := d.relay.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			return err
 		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-d.relay.exited:
+		case <-time.After(chaos):
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	return heal, nil
+	if n := d.sim.Counts().Acknowledged - before; n > 0 && fault.durable {
+		return fmt.Errorf("%d events were acknowledged after a start in the fault", n)
+	}
+	if d.relay.ended() {
+		d.ends++
+		return d.startReady(ctx)
+	}
+	return d.waitReady(ctx)
+}
+
+// under has system calls fail while do runs, and counts them.
+func (d *faultyDisk) under(ctx context.Context, fault string, do func() error) error {
+	trace, err := d.attach(ctx, d.tracer, "-e", "trace=fsync,pwrite64,openat,renameat,?rename,?renameat2,unlinkat,?unlink", "-e", "inject="+fault)
+	if err != nil {
+		return err
+	}
+	defer trace.detach()
+	if err := do(); err != nil {
+		return err
+	}
+	trace.detach()
+	n, err := trace.injected()
+	d.failed += n
+	return err
 }
 
 // refusesAll waits until the fault is noticed, and then holds the relay to it
@@ -105,7 +166,7 @@ func (s *scene) refusesAll(ctx context.Context) error {
 		return err
 	}
 	before := s.sim.Counts().Acknowledged
-	if err := s.hold(ctx, 2*time.Second); err != nil {
+	if err := s.hold(ctx, chaos); err != nil {
 		return err
 	}
 	if n := s.sim.Counts().Acknowledged - before; n > 0 {

@@ -1,7 +1,7 @@
 // Command torture drives the real relay, as processes, under load and faults:
-// kills, outages of sinks, full and failing disks, hostile clients. It counts by
-// event id what the relay acknowledged against what can be read back at the
-// sinks, and prints what it found in a table.
+// kills, outages of sinks, full and failing disks, damaged files, clock jumps,
+// hostile clients. It counts by event id what the relay acknowledged against what
+// can be read back at the sinks, and prints what it found in a table.
 package main
 
 import (
@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -71,7 +73,7 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
 	fs.IntVar(&f.rounds, "rounds", 100, "how `often` the relay is killed; other scenarios have a share of it")
 	fs.Uint64Var(&f.seed, "seed", f.seed, "what the moments of the faults follow from (default: the time)")
 	fs.DurationVar(&f.total, "for", 9*time.Minute+30*time.Second, "start no scenario after this `time`, and end those that run")
-	fs.BoolVar(&f.long, "long", false, "outages of five minutes instead of half a minute")
+	fs.BoolVar(&f.long, "long", false, "outages of five minutes instead of 20 seconds")
 	fs.Float64Var(&f.rate, "rate", 4000, "`events` a second, all environments together")
 	fs.BoolVar(&f.keep, "keep", false, "keep the folder with the relay's logs")
 	return cmd
@@ -105,10 +107,13 @@ func run(ctx context.Context, f flags, out *os.File) error {
 	fmt.Fprintf(out, "seed %d: 'torture --seed %d' draws the same moments again\n", f.seed, f.seed)
 	timed, cancel := context.WithTimeout(ctx, f.total)
 	defer cancel()
-	var rows []row
-	for _, s := range chosen {
-		rows = append(rows, play(timed, f, dir, s, out))
+	var clock *clockBuild
+	if slices.ContainsFunc(chosen, func(s scenario) bool { return s.name == clockScenario }) {
+		clock = startClockBuild(timed, dir)
 	}
+	rows := playAll(timed, chosen, func(name string) *trial {
+		return &trial{flags: f, dir: filepath.Join(dir, name), out: out, clock: clock, row: row{name: name}}
+	})
 	fmt.Fprint(out, table(rows))
 	if found(rows) {
 		return errFound
@@ -116,14 +121,30 @@ func run(ctx context.Context, f flags, out *os.File) error {
 	return ctx.Err()
 }
 
+// playAll runs the scenarios one after the other, but for those that run beside
+// the ones that follow.
+func playAll(ctx context.Context, chosen []scenario, prepare func(name string) *trial) []row {
+	rows := make([]row, len(chosen))
+	var beside sync.WaitGroup
+	for i, s := range chosen {
+		one := func() { rows[i] = play(ctx, s, prepare(s.name)) }
+		if s.beside {
+			beside.Go(one)
+		} else {
+			one()
+		}
+	}
+	beside.Wait()
+	return rows
+}
+
 // play runs one scenario.
-func play(ctx context.Context, f flags, dir string, s scenario, out *os.File) row {
+func play(ctx context.Context, s scenario, t *trial) row {
 	if ctx.Err() != nil {
 		return row{name: s.name, skipped: "no time left: see --for"}
 	}
-	fmt.Fprintf(out, "%s: %s …\n", s.name, s.about)
+	fmt.Fprintf(t.out, "%s: %s …\n", s.name, s.about)
 	start := time.Now()
-	t := &trial{flags: f, dir: filepath.Join(dir, s.name), out: out, row: row{name: s.name}}
 	err := os.Mkdir(t.dir, 0o700)
 	if err == nil {
 		err = s.run(ctx, t)
@@ -132,12 +153,12 @@ func play(ctx context.Context, f flags, dir string, s scenario, out *os.File) ro
 	switch {
 	case errors.As(err, &skipped):
 		t.row.skipped = skipped.reason
-		fmt.Fprintf(out, "SKIPPED %s: %s\n", s.name, skipped.reason)
+		fmt.Fprintf(t.out, "SKIPPED %s: %s\n", s.name, skipped.reason)
 	case err != nil && ctx.Err() != nil:
 		t.row.skipped = "cut off: no time left, see --for"
 	case err != nil:
 		t.row.wrong = append(t.row.wrong, err.Error())
-		fmt.Fprintf(out, "WRONG %s: %v\n", s.name, err)
+		fmt.Fprintf(t.out, "WRONG %s: %v\n", s.name, err)
 	}
 	t.row.took = time.Since(start)
 	return t.row

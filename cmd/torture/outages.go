@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
-// outage takes Kafka away under load, and watches how the other sinks fare.
+// outage takes Kafka away under load, and watches how the other sinks fare, what
+// the relay needs, and how soon Kafka has got what it missed.
 func outage(ctx context.Context, t *trial) error {
+	const mostMemory = 768
 	s, err := t.running(ctx, setting{})
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	lasts := 30 * time.Second
+	lasts := 20 * time.Second
 	if t.long {
 		lasts = 5 * time.Minute
 	}
@@ -31,13 +33,32 @@ func outage(ctx context.Context, t *trial) error {
 		return err
 	}
 	s.kafkaProxy.set(fault{})
+	took, err := s.caughtUp(ctx)
+	if err != nil {
+		return err
+	}
 	t.row.rounds = 1
+	memory := s.relay.peakMemory()
 	t.remark("events/s before and in the outage of %s: acknowledged %.0f %.0f, nats %.0f %.0f, file %.0f %.0f", lasts,
 		before.acknowledged, meanwhile.acknowledged, before.nats, meanwhile.nats, before.file, meanwhile.file)
+	t.remark("Kafka had got all that it missed %s after; peak RSS %d MiB", took.Round(100*time.Millisecond), memory)
+	if memory > mostMemory {
+		return fmt.Errorf("the outage cost %d MiB, more than %d", memory, mostMemory)
+	}
 	if meanwhile.acknowledged < 0.9*before.acknowledged || meanwhile.nats < 0.9*before.nats || meanwhile.file < 0.9*before.file {
 		return fmt.Errorf("the outage of one sink holds up the others: %+v before, %+v meanwhile", before, meanwhile)
 	}
 	return s.settle(ctx)
+}
+
+// caughtUp waits until Kafka has what was acknowledged up to now, under load.
+func (s *scene) caughtUp(ctx context.Context) (time.Duration, error) {
+	start, want := time.Now(), int64(s.sim.Counts().Acknowledged)
+	err := s.until(ctx, 3*time.Minute, "Kafka catches up", func() bool {
+		n, err := s.kafka.Count(ctx)
+		return err == nil && n >= want
+	})
+	return time.Since(start), err
 }
 
 // running sets a scene with a relay that takes pushes.

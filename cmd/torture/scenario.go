@@ -13,22 +13,30 @@ import (
 type scenario struct {
 	name, about string
 	run         func(ctx context.Context, t *trial) error
+	// beside has it run while the ones that follow do: it mostly waits, and
+	// they measure no rates.
+	beside bool
 }
 
-// scenarios are all, the most important first.
+// clockScenario needs a relay of its own build.
+const clockScenario = "clock"
+
+// scenarios are all. Those that measure rates come first, each by itself.
 func scenarios() []scenario {
 	return []scenario{
-		{"kill9", "kill -9 at random moments under load", killed},
-		{"outage", "a sink is gone, while the others go on", outage},
-		{"restarts", "ten restarts while a sink is gone", restarts},
-		{"mute", "a sink that accepts and never answers", mute},
-		{"late", "a sink that answers after the timeout", late},
-		{"diskfull", "no space left: during ingest, delivery, and at the start", diskFull},
-		{"faultfs", "writes and fsyncs that fail below the relay", faultFS},
-		{"shutdown", "SIGTERM under load", shutdown},
-		{"slowclients", "10,000 connections that send one byte a second", slowClients},
-		{"giants", "200 pushes of the maximum size at once", giants},
-		{"clock", "the clock jumps by an hour", clockJumps},
+		{name: "kill9", about: "kill -9 at random moments under load", run: killed},
+		{name: "outage", about: "a sink is gone, while the others go on", run: outage},
+		{name: "mute", about: "a sink that accepts and never answers", run: mute},
+		{name: "late", about: "a sink that answers after the timeout", run: late},
+		{name: "slowclients", about: "10,000 connections that send one byte a second", run: slowClients},
+		{name: clockScenario, about: "the clock jumps by an hour", run: clockJumps, beside: true},
+		{name: "restarts", about: "ten restarts while a sink is gone", run: restarts},
+		{name: "diskfull", about: "no space left: during ingest, delivery, and at the start", run: diskFull},
+		{name: "faultfs", about: "writes, fsyncs, renames and unlinks that fail below the relay", run: faultFS},
+		{name: "shortwrites", about: "writes that are cut short, and fail behind that", run: shortWrites},
+		{name: "damage", about: "torn ends and flipped bits in the files of a killed relay", run: damaged},
+		{name: "shutdown", about: "SIGTERM under load", run: shutdown},
+		{name: "giants", about: "200 pushes of the maximum size at once", run: giants},
 	}
 }
 
@@ -57,9 +65,10 @@ func (s *skip) Error() string { return s.reason }
 // trial is one scenario that is played.
 type trial struct {
 	flags
-	dir string // of its own
-	out io.Writer
-	row row
+	dir   string // of its own
+	out   io.Writer
+	clock *clockBuild // nil unless a scenario that needs it was chosen
+	row   row
 }
 
 // random draws what the scenario's faults follow from.
@@ -78,5 +87,5 @@ func (t *trial) remark(format string, args ...any) {
 
 // progress tells how far it is.
 func (t *trial) progress(format string, args ...any) {
-	fmt.Fprintf(t.out, "  "+format+"\n", args...)
+	fmt.Fprintf(t.out, "  "+t.row.name+": "+format+"\n", args...)
 }

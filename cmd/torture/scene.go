@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/readback"
@@ -29,10 +27,14 @@ type scene struct {
 	ingest       string // HOST:PORT of the relay's push listener
 	admin        string // HOST:PORT of the relay's private listener
 	environments []workspacesim.Environment
+	api          string // URL of the simulated workspace
 	dataDir      string
-	config       string // the file
+	config       string   // the file
+	binary       string   // the relay's file
+	env          []string // beside the machine's own, as of the next start
 	relay        *process
 	ledgers      []workspacesim.Ledger // of clients beside the simulator
+	peak         int                   // MiB that the relay held at most in its last life; set by settle
 	closers      []func()
 }
 
@@ -41,12 +43,13 @@ type setting struct {
 	dataDir     string        // default: under the trial's folder
 	rate        float64       // default: --rate
 	sinkTimeout time.Duration // default 5s
+	rotate      string        // YAML of the file sink's; default never
 	more        string        // YAML to append at the top level
 }
 
 // newScene sets everything up but the relay.
 func (t *trial) newScene(ctx context.Context, o setting) (s *scene, err error) {
-	s = &scene{t: t, dataDir: o.dataDir, config: filepath.Join(t.dir, "relay.yaml")}
+	s = &scene{t: t, binary: t.binary, dataDir: o.dataDir, config: filepath.Join(t.dir, "relay.yaml")}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -61,14 +64,16 @@ func (t *trial) newScene(ctx context.Context, o setting) (s *scene, err error) {
 	if o.sinkTimeout == 0 {
 		o.sinkTimeout = 5 * time.Second
 	}
+	if o.rotate == "" {
+		o.rotate = "rotate_bytes: -1, rotate_every: -1s"
+	}
 	if err := s.startDestinations(); err != nil {
 		return nil, err
 	}
-	api, err := s.startWorkspace(ctx, o.rate)
-	if err != nil {
+	if err := s.startWorkspace(ctx, o.rate); err != nil {
 		return nil, err
 	}
-	return s, s.writeConfig(api, o)
+	return s, s.writeConfig(o)
 }
 
 func (s *scene) startDestinations() (err error) {
@@ -95,33 +100,34 @@ func (s *scene) startDestinations() (err error) {
 	return nil
 }
 
-func (s *scene) startWorkspace(ctx context.Context, rate float64) (api string, err error) {
+func (s *scene) startWorkspace(ctx context.Context, rate float64) (err error) {
 	s.sim, err = workspacesim.New(workspacesim.Options{
 		Seed: s.t.seed, Projects: 1, RetryMax: 200 * time.Millisecond, PushEvents: 100, QueueEvents: 5_000_000,
 	})
 	if err != nil {
-		return "", err
+		return err
 	}
 	s.environments = s.sim.Environments()
 	if err := s.sim.SetRate("", "", rate/float64(len(s.environments))); err != nil {
-		return "", err
+		return err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", err
+		return err
 	}
 	server := &http.Server{Handler: s.sim.Handler(), ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = server.Serve(listener) }() // ends at Close
 	s.sim.Start(context.WithoutCancel(ctx))
 	s.closers = append(s.closers, func() { s.sim.Stop(); _ = server.Close() })
-	return "http://" + listener.Addr().String(), nil
+	s.api = "http://" + listener.Addr().String()
+	return nil
 }
 
 // pushUser and pushPassword are a credential of the config's own, for clients
 // beside the simulator.
 const pushUser, pushPassword = "torture", "torture-has-a-password"
 
-func (s *scene) writeConfig(api string, o setting) (err error) {
+func (s *scene) writeConfig(o setting) (err error) {
 	for _, address := range []*string{&s.ingest, &s.admin} {
 		if *address, err = freeAddress(); err != nil {
 			return err
@@ -136,10 +142,10 @@ streaming: {interval: 1s}
 sinks:
   - {name: kafka, timeout: %s, kafka: {brokers: ["%s"], topic: events, create_topic: true}}
   - {name: nats, timeout: %s, nats: {url: "nats://%s", create_stream: EVENTS}}
-  - {name: file, file: {path: %s, rotate_bytes: -1}}
+  - {name: file, file: {path: %s, %s}}
 %s
 environments:
-`, s.dataDir, api, workspacesim.DemoKeyID, s.ingest, s.admin, o.sinkTimeout, s.kafkaProxy.address(), o.sinkTimeout, s.natsProxy.address(), s.file.Path, o.more)
+`, s.dataDir, s.api, workspacesim.DemoKeyID, s.ingest, s.admin, o.sinkTimeout, s.kafkaProxy.address(), o.sinkTimeout, s.natsProxy.address(), s.file.Path, o.rotate, o.more)
 	for i, e := range s.environments {
 		own := ""
 		if i == 0 {
@@ -198,61 +204,4 @@ func (s *scene) until(ctx context.Context, within time.Duration, what string, me
 		time.Sleep(2 * time.Millisecond)
 	}
 	return nil
-}
-
-// settle lets the simulator push what is left, waits until it stands at every
-// destination, counts, and stops the relay, which must end cleanly.
-func (s *scene) settle(ctx context.Context) error {
-	s.sim.Pause()
-	waiting, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	if err := s.sim.Wait(waiting); err != nil {
-		return fmt.Errorf("%w; the relay said: %s", err, s.relay.tail())
-	}
-	ledgers := append(s.sim.Ledgers(), s.ledgers...)
-	for _, l := range ledgers {
-		s.t.row.acknowledged += l.Counts.Acknowledged
-	}
-	fewest := int64(-1)
-	for _, d := range s.destinations() {
-		tally, err := arrived(waiting, d, ledgers)
-		if err != nil {
-			return fmt.Errorf("read %s back: %w", d.Name(), err)
-		}
-		if lost := tally.Missing(ledgers); lost > 0 {
-			s.t.row.lost += lost
-			s.t.remark("%d lost at %s", lost, d.Name())
-		}
-		s.t.row.duplicates += tally.Duplicates
-		if fewest < 0 || tally.Unique < fewest {
-			fewest = tally.Unique
-		}
-	}
-	s.t.row.delivered += fewest
-	return s.relay.stop(30 * time.Second)
-}
-
-// patience is how long a destination may take after the last push.
-const patience = 90 * time.Second
-
-// arrived reads a destination until nothing that was acknowledged is missing,
-// or patience is over: then the tally says what is.
-func arrived(ctx context.Context, d readback.Destination, ledgers []workspacesim.Ledger) (tally workspacesim.Tally, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		last := tally
-		tally = workspacesim.Tally{}
-		err := d.Read(ctx, func(id string, _ []byte) { tally.Add(id) })
-		if ctx.Err() != nil {
-			return last, nil
-		}
-		if err == nil && tally.Missing(ledgers) == 0 {
-			return tally, nil
-		}
-		if err != nil && !errors.Is(err, os.ErrNotExist) && !strings.Contains(err.Error(), "unknown topic") {
-			return tally, err
-		}
-		time.Sleep(250 * time.Millisecond)
-	}
 }

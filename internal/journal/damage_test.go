@@ -73,6 +73,11 @@ func TestDamageIsNamedAndTheRestIsDelivered(t *testing.T) {
 			flip(t, path, rng.IntN(len(data)), rng.UintN(8))
 			return 0
 		},
+		"a mark": func(t *testing.T, w *wreck, rng *rand.Rand) int {
+			names := []string{markAcknowledged, consumerPrefix + "k"}
+			flip(t, filepath.Join(w.dir, "marks", names[rng.IntN(len(names))]), rng.IntN(16), rng.UintN(8))
+			return 0
+		},
 		"the index": func(t *testing.T, w *wreck, rng *rand.Rand) int {
 			path := filepath.Join(w.streamDir(w.names.events), "msgs", "index.db")
 			data, err := os.ReadFile(path)

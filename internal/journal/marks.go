@@ -48,7 +48,7 @@ func openMarks(dataDir string) (*marks, error) {
 	return m, nil
 }
 
-// read returns a mark, and whether there is a sound one.
+// read returns a mark, or 0 and false where there is no sound one.
 func (m *marks) read(name string) (uint64, bool) {
 	if m == nil {
 		return 0, false
@@ -57,7 +57,10 @@ func (m *marks) read(name string) (uint64, bool) {
 	if err != nil || len(data) != 16 {
 		return 0, false
 	}
-	return binary.LittleEndian.Uint64(data), binary.LittleEndian.Uint64(data[8:]) == xxhash.Sum64(data[:8])
+	if binary.LittleEndian.Uint64(data[8:]) != xxhash.Sum64(data[:8]) {
+		return 0, false // a flipped bit could claim that there are positions without end
+	}
+	return binary.LittleEndian.Uint64(data), true
 }
 
 // raise sets a mark where value is greater than what it was set to. It cannot fail in a way that

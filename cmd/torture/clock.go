@@ -1,0 +1,295 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/readback"
+	"github.com/auditrelay/auditrelay/internal/workspacesim"
+)
+
+// clockJumps moves the relay's wall clock by an hour, to and fro: under load,
+// while a sink is gone and the journal is trimmed, and between two lives.
+func clockJumps(ctx context.Context, t *trial) error {
+	binary, err := t.clock.wait(ctx)
+	if err != nil {
+		return err
+	}
+	// Everything that every sink has is beyond the replay window at +1h.
+	s, err := t.newScene(ctx, setting{more: "journal: {replay_window: 10m}\n"})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	s.binary = binary
+	c := &clock{scene: s}
+	for _, phase := range []func(context.Context) error{c.jumpUnderLoad, c.jumpBetweenLives} {
+		if err := phase(ctx); err != nil {
+			return fmt.Errorf("%+d s ahead: %w", c.ahead/time.Second, err)
+		}
+	}
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	return c.check(ctx)
+}
+
+// clock is a scene whose relay's clock can be moved.
+type clock struct {
+	*scene
+	ahead time.Duration // of the machine's
+	jumps int
+}
+
+// trimmed is after how long a relay has trimmed its journal once.
+const trimmed = 62 * time.Second
+
+// jumpUnderLoad is one life with jumps. Kafka is gone from shortly after its
+// start to its end, so that trimming meets what must not go.
+func (c *clock) jumpUnderLoad(ctx context.Context) error {
+	if err := c.startReady(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := c.steady(ctx); err != nil {
+		return err
+	}
+	c.kafkaProxy.set(fault{refuse: true})
+	for _, by := range []time.Duration{time.Hour, -time.Hour, -time.Hour, time.Hour, time.Hour} {
+		if err := c.jump(ctx, by); err != nil {
+			return err
+		}
+		if err := c.alive(ctx); err != nil {
+			return err
+		}
+	}
+	// At +1h.
+	if err := c.hold(ctx, time.Until(began.Add(trimmed))); err != nil {
+		return err
+	}
+	if err := c.alive(ctx); err != nil {
+		return err
+	}
+	c.kafkaProxy.set(fault{})
+	return c.jump(ctx, -time.Hour)
+}
+
+// jumpBetweenLives restarts with other clocks, by kill and by shutdown in turn,
+// while Kafka is owed something.
+func (c *clock) jumpBetweenLives(ctx context.Context) error {
+	rng := c.t.random()
+	for i, ahead := range []time.Duration{time.Hour, -time.Hour, 0} {
+		c.kafkaProxy.set(fault{refuse: true})
+		if err := c.waitAcknowledged(ctx, c.sim.Counts().Acknowledged+1+rng.Uint64N(uint64(c.t.rate))); err != nil {
+			return err
+		}
+		if i%2 == 0 {
+			c.relay.kill()
+		} else if err := c.relay.stop(30 * time.Second); err != nil {
+			return err
+		}
+		c.kafkaProxy.set(fault{})
+		c.env = []string{clockVariable + "=" + strconv.Itoa(int(ahead/time.Second))}
+		c.ahead = ahead
+		c.t.row.rounds++
+		if err := c.startReady(ctx); err != nil {
+			return err
+		}
+		if err := c.alive(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jump moves the clock by an hour. Around it somebody points an environment
+// elsewhere, so that its credential is rotated next to the jump.
+func (c *clock) jump(ctx context.Context, by time.Duration) error {
+	if err := c.pointElsewhere(ctx); err != nil {
+		return err
+	}
+	signal := syscall.SIGUSR1
+	if by < 0 {
+		signal = syscall.SIGUSR2
+	}
+	if err := c.relay.cmd.Process.Signal(signal); err != nil {
+		return err
+	}
+	c.ahead += by
+	c.jumps++
+	c.t.row.rounds++
+	c.t.progress("the clock is %+.0f h ahead, after %d events", c.ahead.Hours(), c.sim.Counts().Acknowledged)
+	return nil
+}
+
+// pointElsewhere has an environment stream to where nobody takes anything; its
+// events wait there until the relay sets that right, with a new credential.
+func (c *clock) pointElsewhere(ctx context.Context) error {
+	client, err := management.New(management.Options{
+		BaseURL: c.api, KeyID: workspacesim.DemoKeyID, Secret: secret.New(workspacesim.DemoSecret),
+	})
+	if err != nil {
+		return err
+	}
+	e := c.environments[c.jumps%len(c.environments)]
+	_, err = client.SetEventLogStreaming(ctx, e.Project, e.Environment, management.Datadog, management.DestinationConfig{
+		Datadog: &management.DatadogDestination{APIKey: secret.New("0123456789abcdef0123456789abcdef"), Site: "US"},
+	})
+	return err
+}
+
+// alive waits until the clock's offset is seen at a sink, and all that a relay
+// does goes on: pushes are taken from every environment, settings and streaming
+// configs are looked at, and what is wrong there is set right.
+func (c *clock) alive(ctx context.Context) error {
+	if err := c.until(ctx, recovery, "a delivered event has the time of the moved clock", func() bool {
+		at, err := newestReceived(c.file.Path)
+		return err == nil && (at.Sub(time.Now().Add(c.ahead))).Abs() < time.Minute
+	}); err != nil {
+		return err
+	}
+	before := c.pulse(ctx)
+	return c.until(ctx, recovery, "every part goes on", func() bool {
+		now := c.pulse(ctx)
+		for i := range now {
+			if now[i] <= before[i] {
+				return false
+			}
+		}
+		matches, all := sumOf(c.metrics(ctx), `auditrelay_streaming_as_desired`)
+		return all == len(c.environments) && int(matches) == all
+	})
+}
+
+// pulse is what grows while the relay lives: looks, and events acknowledged by environment.
+func (c *clock) pulse(ctx context.Context) []float64 {
+	text := c.metrics(ctx)
+	settings, _ := sumOf(text, "auditrelay_settings_looks_total")
+	streaming, _ := sumOf(text, `auditrelay_streaming_looks_total{result="ok"`)
+	counts := []float64{settings, streaming}
+	for _, l := range c.sim.Ledgers() {
+		counts = append(counts, float64(l.Counts.Acknowledged))
+	}
+	return counts
+}
+
+func (s *scene) metrics(ctx context.Context) string {
+	_, text := s.ask(ctx, "/metrics")
+	return text
+}
+
+// sumOf adds up the samples whose name and labels begin with prefix.
+func sumOf(metrics, prefix string) (sum float64, samples int) {
+	for line := range strings.Lines(metrics) {
+		if !strings.HasPrefix(line, prefix) {
+			continue
+		}
+		fields := strings.Fields(line)
+		if n, err := strconv.ParseFloat(fields[len(fields)-1], 64); err == nil {
+			sum += n
+			samples++
+		}
+	}
+	return sum, samples
+}
+
+// newestReceived reads when the relay received the event that it delivered last
+// to a file.
+func newestReceived(path string) (time.Time, error) {
+	text, err := lastBytes(path, 256<<10)
+	if err != nil {
+		return time.Time{}, err
+	}
+	lines := bytes.Split(text, []byte{'\n'})
+	for i := len(lines) - 2; i >= 0; i-- { // the last is not whole, or empty
+		var event struct {
+			Received time.Time `json:"receivedtime"`
+		}
+		if json.Unmarshal(lines[i], &event) == nil && !event.Received.IsZero() {
+			return event.Received, nil
+		}
+	}
+	return time.Time{}, errors.New("no event is delivered yet")
+}
+
+func lastBytes(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	from := max(0, info.Size()-most)
+	text := make([]byte, info.Size()-from)
+	_, err = f.ReadAt(text, from)
+	return text, err
+}
+
+// check looks at what was left: order, refusals, and that trimming took place.
+func (c *clock) check(ctx context.Context) error {
+	if err := c.inOrder(ctx); err != nil {
+		return err
+	}
+	dropped := uint64(0)
+	for _, l := range c.sim.Ledgers() {
+		dropped += l.Counts.Dropped
+	}
+	if dropped > 0 {
+		return fmt.Errorf("%d events were refused for good", dropped)
+	}
+	seen, err := c.inspect(ctx)
+	if err != nil {
+		return err
+	}
+	gone := seen.Streams[0].Last - seen.Streams[0].Records // none was lost, says settle
+	c.t.remark("%d jumps in a life, 3 between lives; received times at the sink jumped; %d records trimmed; order kept; peak RSS %d MiB",
+		c.jumps, gone, c.peak)
+	if gone == 0 {
+		return errors.New("the journal was never trimmed, so nothing is proven about that")
+	}
+	return nil
+}
+
+// inOrder holds two sinks against each other: both got the events first in the
+// journal's order, so in the same one.
+func (c *clock) inOrder(ctx context.Context) error {
+	nats, err := firsts(ctx, c.nats)
+	if err != nil {
+		return err
+	}
+	file, err := firsts(ctx, c.file)
+	if err != nil {
+		return err
+	}
+	for i := range min(len(nats), len(file)) {
+		if nats[i] != file[i] {
+			return fmt.Errorf("the order differs at event %d: nats got %s, file got %s", i, nats[i], file[i])
+		}
+	}
+	return nil
+}
+
+// firsts gives the simulator's events at a destination in order, each once.
+func firsts(ctx context.Context, d readback.Destination) ([]string, error) {
+	var tally workspacesim.Tally
+	var ids []string
+	err := d.Read(ctx, func(id string, _ []byte) {
+		if before := tally.Unique; tally.Add(id) && tally.Unique > before {
+			ids = append(ids, id)
+		}
+	})
+	return ids, err
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/journal"
+)
+
+// damaged kills the relay, damages its files, and starts it again. What stood
+// in the damaged records may be lost to sinks that did not have it, and must
+// then be named in the quarantine. Nothing else may be lost, or named.
+func damaged(ctx context.Context, t *trial) error {
+	// A budget for which the server makes blocks of 4 MiB: there shall be several.
+	s, err := t.newScene(ctx, setting{more: "journal: {max_bytes: 1GiB}\n"})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	w := &wreck{scene: s, struck: map[uint64][]string{}, verified: map[uint64]bool{}}
+	ways, rng := damages(), t.random()
+	for rounds := share(t.rounds, 4); t.row.rounds < rounds; t.row.rounds++ {
+		if err := w.live(ctx, rng.IntN(2) == 0, 1+rng.Uint64N(uint64(t.rate))); err != nil {
+			return fmt.Errorf("after %s: %w", w.last, err)
+		}
+		d, err := ways[t.row.rounds%len(ways)](s, rng)
+		if err != nil {
+			return err
+		}
+		if err := w.note(ctx, d); err != nil {
+			return fmt.Errorf("after %s: %w", w.last, err)
+		}
+	}
+	if err := w.startReady(ctx); err != nil {
+		return fmt.Errorf("after %s: %w", w.last, err)
+	}
+	return w.account(ctx)
+}
+
+// wreck is a scene whose relay's files are damaged again and again.
+type wreck struct {
+	*scene
+	last     string              // damage
+	struck   map[uint64][]string // positions that were damaged, with the ids of their events
+	verified map[uint64]bool     // positions that 'journal verify' has named
+}
+
+// live is one life under load, that ends by a kill. Where owed is set Kafka is
+// gone for its last part, so that the damage finds what is not delivered.
+func (w *wreck) live(ctx context.Context, owed bool, events uint64) error {
+	if err := w.startReady(ctx); err != nil {
+		return err
+	}
+	if owed {
+		w.kafkaProxy.set(fault{refuse: true})
+	}
+	if err := w.waitAcknowledged(ctx, w.sim.Counts().Acknowledged+events); err != nil {
+		return err
+	}
+	w.relay.kill()
+	w.kafkaProxy.set(fault{})
+	return nil
+}
+
+// note remembers what was damaged, and what 'journal verify' says of it.
+func (w *wreck) note(ctx context.Context, d damage) error {
+	w.last = d.about
+	for _, r := range d.records {
+		ids, err := r.ids()
+		if err != nil {
+			return err
+		}
+		w.struck[r.position] = append(w.struck[r.position], ids...)
+	}
+	w.t.progress("round %d: %s, which strikes %d records", w.t.row.rounds+1, d.about, len(d.records))
+	v, err := w.verify(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range v.Problems {
+		if p.Stream == eventsStream && p.From > 0 {
+			if err := take(w.verified, p.From, p.To); err != nil {
+				return fmt.Errorf("what 'journal verify' says: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// account holds what is missing at the sinks against what the quarantine names.
+// The quarantine is read from the stopped relay, which is then started once
+// more: it must find nothing further.
+func (w *wreck) account(ctx context.Context) error {
+	if err := w.quiet(ctx); err != nil {
+		return err
+	}
+	if err := w.relay.stop(30 * time.Second); err != nil {
+		return err
+	}
+	named, err := w.named(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.startReady(ctx); err != nil {
+		return err
+	}
+	var excused []string
+	for at := range named {
+		excused = append(excused, w.struck[at]...)
+	}
+	missing, err := w.count(ctx, excused)
+	if err != nil {
+		return err
+	}
+	w.t.remark("%d records damaged, %d of them acknowledged and named in the quarantine; of their events missing: kafka %d, nats %d, file %d",
+		len(w.struck), len(named), missing["kafka"], missing["nats"], missing["file"])
+	if err := w.relay.stop(30 * time.Second); err != nil {
+		return err
+	}
+	again, err := w.named(ctx)
+	if err == nil && !maps.Equal(named, again) {
+		err = fmt.Errorf("a further start names other positions: %d, and %d before", len(again), len(named))
+	}
+	return err
+}
+
+// take adds a run of positions to a set.
+func take(set map[uint64]bool, from, to uint64) error {
+	const most = 1_000_000 // far more records than there are
+	if to >= from && to-from > most {
+		return fmt.Errorf("positions %d to %d were never given out", from, to)
+	}
+	for at := from; at <= to; at++ {
+		set[at] = true
+	}
+	return nil
+}
+
+// named gives the positions that the quarantine names. Each must be one that
+// was damaged, and that verify had named before; nothing may be left open.
+func (w *wreck) named(ctx context.Context) (map[uint64]bool, error) {
+	seen, err := w.inspect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	named := map[uint64]bool{}
+	for _, q := range seen.Quarantine {
+		if q.Stream != eventsStream {
+			continue
+		}
+		if err := take(named, q.From, q.To); err != nil {
+			return nil, fmt.Errorf("what the quarantine says: %w", err)
+		}
+	}
+	for _, at := range slices.Sorted(maps.Keys(named)) {
+		switch {
+		case w.struck[at] == nil:
+			return nil, fmt.Errorf("position %d is in the quarantine, and was not damaged", at)
+		case !w.verified[at]:
+			return nil, fmt.Errorf("position %d was damaged, and 'journal verify' did not name it", at)
+		}
+	}
+	v, err := w.verify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(v.Problems, func(p journal.Problem) bool { return !p.Settled }); i >= 0 {
+		return nil, fmt.Errorf("%d problems are left open, one of them %+v", v.Open(), v.Problems[i])
+	}
+	return named, nil
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+
+	"github.com/auditrelay/auditrelay/internal/journal"
+)
+
+// inspect asks the relay's binary what the journal of the stopped relay holds.
+func (s *scene) inspect(ctx context.Context) (journal.Inspection, error) {
+	var in journal.Inspection
+	return in, s.offline(ctx, &in, "journal", "inspect")
+}
+
+// verify asks the relay's binary what is wrong with the stopped relay's journal.
+func (s *scene) verify(ctx context.Context) (journal.Verification, error) {
+	var v journal.Verification
+	return v, s.offline(ctx, &v, "journal", "verify")
+}
+
+// offline runs a command on the stopped relay's data, and decodes what it prints.
+// That it has found something, by its exit code, is no error.
+func (s *scene) offline(ctx context.Context, into any, args ...string) error {
+	cmd := exec.CommandContext(ctx, s.binary, append(args, "--data-dir", s.dataDir, "--json")...)
+	out, err := cmd.Output()
+	var failed *exec.ExitError
+	if err != nil && (!errors.As(err, &failed) || len(failed.Stderr) > 0) {
+		if failed != nil {
+			err = fmt.Errorf("%w: %s", err, failed.Stderr)
+		}
+		return fmt.Errorf("run %v: %w", args, err)
+	}
+	if err := json.Unmarshal(out, into); err != nil {
+		return fmt.Errorf("read what %v prints: %w", args, err)
+	}
+	return nil
+}

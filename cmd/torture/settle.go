@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/readback"
+	"github.com/auditrelay/auditrelay/internal/workspacesim"
+)
+
+// settle lets the simulator push what is left, waits until it stands at every
+// destination, counts, and stops the relay, which must end cleanly.
+func (s *scene) settle(ctx context.Context) error {
+	if err := s.quiet(ctx); err != nil {
+		return err
+	}
+	if _, err := s.count(ctx, nil); err != nil {
+		return err
+	}
+	s.peak = s.relay.peakMemory()
+	return s.relay.stop(30 * time.Second)
+}
+
+// quiet ends the load, and returns when all of it was answered.
+func (s *scene) quiet(ctx context.Context) error {
+	s.sim.Pause()
+	waiting, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	if err := s.sim.Wait(waiting); err != nil {
+		return fmt.Errorf("%w; the relay said: %s", err, s.relay.tail())
+	}
+	return nil
+}
+
+// count reads the destinations back into the row. Events with the excused ids
+// may be missing: it gives how many of them are, by destination.
+func (s *scene) count(ctx context.Context, excused []string) (excuses map[string]int64, err error) {
+	ledgers := append(s.sim.Ledgers(), s.ledgers...)
+	for _, l := range ledgers {
+		s.t.row.acknowledged += l.Counts.Acknowledged
+	}
+	excused = acknowledgedOf(excused, ledgers)
+	excuses = map[string]int64{}
+	fewest := int64(-1)
+	for _, d := range s.destinations() {
+		a, err := arrived(ctx, d, ledgers, excused)
+		if err != nil {
+			return nil, fmt.Errorf("read %s back: %w", d.Name(), err)
+		}
+		if a.lost > 0 {
+			s.t.row.lost += a.lost
+			s.t.remark("%d lost at %s", a.lost, d.Name())
+		}
+		excuses[d.Name()] = a.excused
+		s.t.row.duplicates += a.Duplicates
+		if fewest < 0 || a.Unique < fewest {
+			fewest = a.Unique
+		}
+	}
+	s.t.row.delivered += fewest
+	return excuses, nil
+}
+
+// arrival is what was read at a destination.
+type arrival struct {
+	workspacesim.Tally
+	lost    int64 // acknowledged, missing, and without an excuse
+	excused int64 // acknowledged, missing, and with one
+}
+
+// patience is how long a destination may take after the last push.
+const patience = 90 * time.Second
+
+// arrived reads a destination until nothing that was acknowledged is missing,
+// or patience is over: then it says what is.
+func arrived(ctx context.Context, d readback.Destination, ledgers []workspacesim.Ledger, excused []string) (a arrival, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		last := a
+		a = arrival{}
+		err := d.Read(ctx, func(id string, _ []byte) { a.Add(id) })
+		if ctx.Err() != nil {
+			return last, nil
+		}
+		a.excuse(excused)
+		if a.lost = a.Missing(ledgers); err == nil && a.lost == 0 {
+			return a, nil
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !strings.Contains(err.Error(), "unknown topic") {
+			return a, err
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+}
+
+// excuse takes the ids that are missing for seen, and counts them.
+func (a *arrival) excuse(ids []string) {
+	unique, duplicates := a.Unique, a.Duplicates
+	for _, id := range ids {
+		a.Add(id)
+	}
+	a.excused = a.Unique - unique
+	a.Unique, a.Duplicates = unique, duplicates
+}
+
+// acknowledgedOf gives those of the ids that were acknowledged, each once.
+func acknowledgedOf(ids []string, ledgers []workspacesim.Ledger) []string {
+	slices.Sort(ids)
+	return slices.DeleteFunc(slices.Compact(ids), func(id string) bool {
+		prefix, seq, _ := workspacesim.ParseEventID(id)
+		for _, l := range ledgers {
+			if l.Prefix != prefix {
+				continue
+			}
+			i := sort.Search(len(l.Acknowledged), func(i int) bool { return l.Acknowledged[i].To > seq })
+			return i == len(l.Acknowledged) || l.Acknowledged[i].From > seq
+		}
+		return true
+	})
+}
