@@ -49,7 +49,7 @@ func (s *Sink) answered(resp *http.Response) error {
 	}
 	err := errors.New(message)
 	switch resp.StatusCode {
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 		return relay.Permanent(err)
 	}
 	if wait := retryAfter(resp.Header.Get("Retry-After"), time.Now()); wait > 0 {

@@ -44,7 +44,7 @@ func TestAnswersAreClassified(t *testing.T) {
 		{409, "", retry, "Conflict"},
 		{410, "", retry, "check the url"},
 		{413, "", permanent, "Too Large"},
-		{415, "", permanent, "another Content-Type"},
+		{415, "", retry, "another Content-Type"},
 		{422, "7", permanent, "Unprocessable"},
 		{425, "", retry, "Too Early"},
 		{429, "", retry, "Too Many"},

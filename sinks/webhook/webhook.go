@@ -20,11 +20,11 @@ import (
 // Sink posts to one address. It implements relay.Sink and relay.Checker; its
 // methods may be called concurrently.
 //
-// Any 2xx acknowledges the whole batch, whatever its body says. 400, 413, 415
-// and 422 are permanent, so the pump finds the very events that the receiver
-// cannot take; a batch that is only too large arrives in smaller ones. All else is
+// Any 2xx acknowledges the whole batch, whatever its body says. 400, 413 and
+// 422 are permanent, so the pump finds the very events that the receiver cannot
+// take; a batch that is only too large arrives in smaller ones. All else is
 // tried again, after Retry-After where the answer has one: so are 401, 403,
-// 404 and 410, which mending the configuration or the receiver cures, and
+// 404, 410 and 415, which mending the configuration or the receiver cures, and
 // redirects, which are not followed.
 //
 // The header webhook-id is made from the events' sources, ids and bodies: an
