@@ -65,8 +65,10 @@ func TestCheckNamesWhatFails(t *testing.T) {
 			found: "stream LATER: would be created over elsewhere.*"},
 		"overlapping stream": {change: func(c *config.NATS) { c.CreateStream = "LATER" }, want: "stream EVENTS holds a part of that", found: "stream LATER: "},
 		"a part":             {stream: func(c *jetstream.StreamConfig) { c.Subjects = []string{"auditrelay.acme.>"} }, found: "no one stream takes all of it"},
-		"no acknowledgements": {stream: func(c *jetstream.StreamConfig) { c.NoAck = true }, want: "stream EVENTS: it acknowledges nothing",
-			found: "stream EVENTS: has no limits"},
+		"no acknowledgements": {
+			stream: func(c *jetstream.StreamConfig) { c.NoAck = true }, want: "stream EVENTS: it acknowledges nothing",
+			found: "stream EVENTS: has no limits",
+		},
 		"may not ask": {server: onlyEvents, want: "", found: "jetstream: its API may not be asked, so the streams are not known: nats: permissions violation"},
 		"may not ask to create": {server: onlyEvents, change: func(c *config.NATS) { c.CreateStream = "LATER" },
 			want: "create_stream asks its API, which does not answer", found: "permissions violation"},
