@@ -87,8 +87,10 @@ func TestCheckNamesWhatFails(t *testing.T) {
 			func(cfg *config.Kafka) { cfg.Topic, cfg.CreateTopic, cfg.Partitions = "later", true, 7 }, "",
 			"topic later: does not exist, and would be created; partitions: 7, replicas: as the broker has it",
 		},
-		"too many replicas": {func(cfg *config.Kafka) { cfg.Topic, cfg.CreateTopic, cfg.ReplicationFactor = "later", true, 5 },
-			"would not be created", "set replication_factor to no more than the number of brokers"},
+		"too many replicas": {
+			func(cfg *config.Kafka) { cfg.Topic, cfg.CreateTopic, cfg.ReplicationFactor = "later", true, 5 },
+			"would not be created", "set replication_factor to no more than the number of brokers",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
