@@ -175,13 +175,13 @@ func (c *checkup) creation(ctx context.Context, t *topic, controller kafka.Broke
 		c.fail(what, fmt.Errorf("it does not exist, and would not be created: %w", advise(err)))
 		return
 	}
-	c.report(what, fmt.Sprintf("does not exist, and would be created with %s partitions and %s replicas",
+	c.report(what, fmt.Sprintf("does not exist, and would be created; partitions: %s, replicas: %s",
 		orDefaultText(c.sink.create.NumPartitions), orDefaultText(c.sink.create.ReplicationFactor)))
 }
 
 func orDefaultText(n int) string {
 	if n < 0 {
-		return "the broker's default of"
+		return "as the broker has it"
 	}
 	return fmt.Sprint(n)
 }

@@ -78,13 +78,19 @@ func TestCheckNamesWhatFails(t *testing.T) {
 		"wrong password": {func(cfg *config.Kafka) { cfg.SASL.Password = secret.New(wrong) }, "check sasl.username and sasl.password", "check sasl"},
 		"wrong port":     {func(cfg *config.Kafka) { cfg.Brokers = []string{"127.0.0.1:1"} }, "none of 1 brokers answers, the first: broker 127.0.0.1:1", "refused"},
 		"no such name":   {func(cfg *config.Kafka) { cfg.Brokers = []string{"nosuch.invalid:9092"} }, "nosuch.invalid", "broker nosuch.invalid:9092: "},
-		"one of two brokers": {func(cfg *config.Kafka) { cfg.Brokers = append([]string{"127.0.0.1:1"}, cfg.Brokers...) }, "",
-			"broker 127.0.0.1:1: connect to 127.0.0.1:1: "},
+		"one of two brokers": {
+			func(cfg *config.Kafka) { cfg.Brokers = append([]string{"127.0.0.1:1"}, cfg.Brokers...) }, "",
+			"broker 127.0.0.1:1: connect to 127.0.0.1:1: ",
+		},
 		"missing topic": {func(cfg *config.Kafka) { cfg.Topic = "nowhere" }, "create the topic, or set create_topic", "topic nowhere: "},
-		"topic to be made": {func(cfg *config.Kafka) { cfg.Topic, cfg.CreateTopic, cfg.Partitions = "later", true, 7 }, "",
-			"topic later: does not exist, and would be created with 7 partitions and the broker's default of replicas"},
-		"too many replicas": {func(cfg *config.Kafka) { cfg.Topic, cfg.CreateTopic, cfg.ReplicationFactor = "later", true, 5 },
-			"would not be created", "set replication_factor to no more than the number of brokers"},
+		"topic to be made": {
+			func(cfg *config.Kafka) { cfg.Topic, cfg.CreateTopic, cfg.Partitions = "later", true, 7 }, "",
+			"topic later: does not exist, and would be created; partitions: 7, replicas: as the broker has it",
+		},
+		"too many replicas": {
+			func(cfg *config.Kafka) { cfg.Topic, cfg.CreateTopic, cfg.ReplicationFactor = "later", true, 5 },
+			"would not be created", "set replication_factor to no more than the number of brokers",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -87,6 +87,15 @@ func TestTopicTemplate(t *testing.T) {
 	assert.Len(t, c.records(t, "log.acme.production"), 5)
 	assert.Len(t, c.records(t, "log.acme.a_b"), 5)
 
+	typed := relaytest.Events(2)
+	typed[1].Type = "settings.changed"
+	for i := range typed {
+		require.NoError(t, c.CreateTopic("by."+string(topicValue(nil, typed[i].Type)), 1, nil))
+	}
+	s = c.sink(t, func(cfg *config.Kafka) { cfg.Topic = "by.{type}" })
+	require.NoError(t, s.Deliver(t.Context(), typed))
+	assert.Equal(t, []string{typed[1].ID}, ids(t, c.records(t, "by.settings.changed")))
+
 	s = c.sink(t, func(cfg *config.Kafka) { cfg.Topic = "{environment}" })
 	bad := relaytest.Events(1, relaytest.Environments("acme/.."))
 	err := s.Deliver(t.Context(), bad)

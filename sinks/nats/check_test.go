@@ -61,15 +61,21 @@ func TestCheckNamesWhatFails(t *testing.T) {
 		"wrong port":     {change: func(c *config.NATS) { c.URL = "nats://127.0.0.1:1" }, want: "connection refused", found: "server: connect to NATS at 127.0.0.1:1"},
 		"no stream":      {change: func(c *config.NATS) { c.Subject = "elsewhere.{type}" }, want: "no stream takes it: make one, or set create_stream", found: "subject elsewhere.*: "},
 		"no JetStream":   {server: func(o *server.Options) { o.JetStream = false }, want: "enable it, or set mode: core", found: "jetstream: "},
-		"stream to be made": {change: func(c *config.NATS) { c.Subject, c.CreateStream = "elsewhere.{type}", "LATER" },
-			found: "stream LATER: would be created over elsewhere.*"},
+		"stream to be made": {
+			change: func(c *config.NATS) { c.Subject, c.CreateStream = "elsewhere.{type}", "LATER" },
+			found:  "stream LATER: would be created over elsewhere.*",
+		},
 		"overlapping stream": {change: func(c *config.NATS) { c.CreateStream = "LATER" }, want: "stream EVENTS holds a part of that", found: "stream LATER: "},
 		"a part":             {stream: func(c *jetstream.StreamConfig) { c.Subjects = []string{"auditrelay.acme.>"} }, found: "no one stream takes all of it"},
-		"no acknowledgements": {stream: func(c *jetstream.StreamConfig) { c.NoAck = true }, want: "stream EVENTS: it acknowledges nothing",
-			found: "stream EVENTS: has no limits"},
+		"no acknowledgements": {
+			stream: func(c *jetstream.StreamConfig) { c.NoAck = true }, want: "stream EVENTS: it acknowledges nothing",
+			found: "stream EVENTS: has no limits",
+		},
 		"may not ask": {server: onlyEvents, want: "", found: "jetstream: its API may not be asked, so the streams are not known: nats: permissions violation"},
-		"may not ask to create": {server: onlyEvents, change: func(c *config.NATS) { c.CreateStream = "LATER" },
-			want: "create_stream asks its API, which does not answer", found: "permissions violation"},
+		"may not ask to create": {
+			server: onlyEvents, change: func(c *config.NATS) { c.CreateStream = "LATER" },
+			want: "create_stream asks its API, which does not answer", found: "permissions violation",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
