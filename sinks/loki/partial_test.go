@@ -192,6 +192,53 @@ func TestLateAfterAStart(t *testing.T) {
 	assert.Len(t, f.pushes, 4, "the oldest is refused, and goes alone to the late stream, and the rest follows it there")
 }
 
+// What is late, or was found to be, is tried again as well when something behind
+// it fails.
+func TestLateAndThenAnError(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		f := newFake(t)
+		s := f.sink(t, nil)
+		require.NoError(t, s.Deliver(t.Context(), relaytest.Events(1)))
+		if restart {
+			s = f.sink(t, nil)
+		}
+		events := relaytest.Events(10, relaytest.From(1))
+		for i := range 5 {
+			events[i].Time = events[i].Time.Add(-2 * time.Hour)
+		}
+		f.refuseIDs(map[string]bool{events[7].ID: true}, "")
+		whole := f.whole
+		f.set(func() {
+			f.whole = func(ids []string) *canned {
+				if whole(ids) != nil {
+					return refuse(http.StatusServiceUnavailable, "not now")
+				}
+				return nil
+			}
+		})
+		err := s.Deliver(t.Context(), events)
+		require.ErrorContains(t, err, "not now")
+		f.set(func() { f.whole = nil })
+		assert.Empty(t, carry(t, s, requireRetried(t, events, err)))
+		assert.Len(t, f.byID(), 11)
+	}
+}
+
+// requireRetried returns the events that are to be tried again.
+func requireRetried(t *testing.T, events []relay.Event, err error) (again []relay.Event) {
+	t.Helper()
+	var partial *relay.PartialError
+	if !errors.As(err, &partial) {
+		return events
+	}
+	for _, f := range partial.Failures {
+		require.False(t, relay.IsPermanent(f.Err))
+		again = append(again, events[f.Index])
+	}
+	return again
+}
+
 // Even a stream for one hour can be ahead, where Loki allows for less.
 func TestTooLateForEveryStream(t *testing.T) {
 	t.Parallel()
@@ -225,6 +272,26 @@ func TestUnknownRefusal(t *testing.T) {
 	assert.EqualError(t, failures[16], "loki refuses it: the moon is full; nothing can be done")
 	assert.Contains(t, failures, 63)
 	assert.Len(t, f.byID(), 98)
+}
+
+// An answer that is too long to be read whole is not gone by, even where what
+// was read can be understood.
+func TestRefusalCutOff(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	s := f.sink(t, nil)
+	const before, after = "1 errors like: ", " has timestamp too old: x"
+	text := before + strings.Repeat("z", maxAnswer-len(before)-len(after)) + after + "; 9 errors like: has timestamp too new: x"
+	f.set(func() {
+		f.whole = func(ids []string) *canned {
+			if len(ids) == 1 {
+				return nil
+			}
+			return refuse(http.StatusBadRequest, "%s", text)
+		}
+	})
+	assert.Empty(t, carry(t, s, relaytest.Events(11)))
+	assert.Len(t, f.byID(), 11)
 }
 
 // refuseIDs answers any push with one of the events as a whole.

@@ -295,27 +295,38 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A stream that is limited does not keep the others.
+// A stream that is limited does not keep the others, of which there are more
+// than are pushed at once.
 func TestOneStreamIsLimited(t *testing.T) {
 	t.Parallel()
-	f := newFake(t)
-	f.answer = func(r *http.Request) *canned {
-		if r.Header.Get("X-Scope-OrgID") != "a" {
-			return nil
+	for _, text := range []string{
+		"Per stream rate limit exceeded (limit: 3MB/sec) while attempting to ingest for stream '{}' totaling 1B",
+		"entry with timestamp 2026-11-21 09:48:29 +0000 UTC ignored, reason: 'Per stream rate limit exceeded (limit: 3MB/sec)',\nuser 'fake', total ignored: 1 out of 2 for stream: {}",
+		"maximum active stream limit exceeded when trying to create stream {}",
+	} {
+		f := newFake(t)
+		f.answer = func(r *http.Request) *canned {
+			if r.Header.Get("X-Scope-OrgID") != "p0" {
+				return nil
+			}
+			return refuse(http.StatusTooManyRequests, "%s", text)
 		}
-		return refuse(429, "Per stream rate limit exceeded (limit: 3MB/sec) while attempting to ingest for stream '{}' totaling 1B")
+		var names []string
+		for i := range 5 * inFlight {
+			names = append(names, fmt.Sprintf("p%d/e", i))
+		}
+		s := f.sink(t, func(c *config.Loki) { c.Tenant = "{project}" })
+		err := s.Deliver(t.Context(), relaytest.Events(3*len(names), relaytest.Environments(names...)))
+		var partial *relay.PartialError
+		require.ErrorAs(t, err, &partial)
+		require.Len(t, partial.Failures, 3, text)
+		for _, failure := range partial.Failures {
+			assert.Zero(t, failure.Index%len(names))
+			delay, _ := relay.RetryDelay(failure.Err)
+			assert.Equal(t, time.Second, delay)
+		}
+		assert.Len(t, f.entries(), 3*len(names)-3)
 	}
-	s := f.sink(t, func(c *config.Loki) { c.Tenant = "{project}" })
-	err := s.Deliver(t.Context(), relaytest.Events(40, relaytest.Environments("a/1", "b/1", "c/1", "d/1")))
-	var partial *relay.PartialError
-	require.ErrorAs(t, err, &partial)
-	require.Len(t, partial.Failures, 10)
-	for _, failure := range partial.Failures {
-		assert.Zero(t, failure.Index%4)
-		delay, _ := relay.RetryDelay(failure.Err)
-		assert.Equal(t, time.Second, delay)
-	}
-	assert.Len(t, f.entries(), 30)
 }
 
 // What prometheus/common's client registers goes to the default registry, which
