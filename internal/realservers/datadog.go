@@ -3,6 +3,7 @@ package realservers
 import (
 	"cmp"
 	"encoding/pem"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -81,7 +82,10 @@ func StartDatadogIntake(o DatadogOptions) (*DatadogIntake, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/v2/logs", d.logs)
 	mux.HandleFunc("GET /api/v1/validate", d.validate)
-	d.server = &httptest.Server{Listener: d.gate, Config: &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}}
+	d.server = &httptest.Server{Listener: d.gate, Config: &http.Server{
+		Handler: mux, ReadHeaderTimeout: time.Minute,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // of clients that break off, or do not trust it
+	}}
 	if o.TLS {
 		d.server.StartTLS()
 	} else {

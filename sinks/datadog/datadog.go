@@ -145,6 +145,9 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 // until returns a context that ends with ctx, and at Close.
 func (s *Sink) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	if s.closing.Err() != nil {
+		cancel(errClosed) // at once: AfterFunc does it in a goroutine of its own
+	}
 	stop := context.AfterFunc(s.closing, func() { cancel(errClosed) })
 	return ctx, func() {
 		stop()
