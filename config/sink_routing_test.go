@@ -36,6 +36,18 @@ sinks:
 	}, texts)
 }
 
+func TestTheExampleOfRoutingIsValid(t *testing.T) {
+	t.Parallel()
+	cfg, d := decodeAll(t)
+	k := &checker{marks: d.marks}
+	require.NotEmpty(t, cfg.Sinks[0].Match.CEL)
+	k.match("match", cfg.Sinks[0].Match)
+	cfg.Sinks[0].Redact.HashKey = secret.New("0123456789abcdef")
+	k.redact("redact", cfg.Sinks[0].Redact)
+	assert.Empty(t, k.errors)
+	assert.Empty(t, k.warnings)
+}
+
 // A program that fills in a configuration itself is told of expressions too.
 func TestValidateCompilesExpressions(t *testing.T) {
 	t.Parallel()

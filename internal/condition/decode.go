@@ -3,6 +3,7 @@ package condition
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"strconv"
 
@@ -20,7 +21,7 @@ func Decode(body []byte) any {
 	if d.Decode(&v) != nil {
 		return nil
 	}
-	if _, err := d.Token(); err != io.EOF { //nolint:errorlint // the decoder returns it bare
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil
 	}
 	return v

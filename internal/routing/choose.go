@@ -27,8 +27,11 @@ var errTime = errors.New("half of the delivery's time was spent on choosing its 
 // event goes on as it is, or none does.
 func (r *Route) choose(ctx context.Context, events []relay.Event) (choice, error) {
 	var c choice
-	v := r.views.Get().(*view) //nolint:errcheck // the pool holds nothing else
-	defer r.views.Put(v)
+	var v *view
+	if r.when != nil {
+		v = r.views.Get().(*view) //nolint:errcheck // the pool holds nothing else
+		defer r.views.Put(v)
+	}
 	latest := half(ctx)
 	whole := true // all up to here, unchanged
 	for i := range events {

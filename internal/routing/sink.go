@@ -54,20 +54,29 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 // error says of those that were chosen. settled is false where the delivery is
 // tried again as a whole, or in halves.
 func (c *choice) settle(err error) (_ error, settled bool) {
-	var partial *relay.PartialError
+	partial := partialOf(err)
 	switch {
 	case err == nil && len(c.withheld) == 0:
 		return nil, true
 	case err == nil:
 		return &relay.PartialError{Failures: c.withheld}, true
 	case c.index == nil: // all were chosen, as they are
-		return err, errors.As(err, &partial)
-	case errors.As(err, &partial):
+		return err, partial != nil
+	case partial != nil:
 		return c.translate(partial)
 	case relay.IsPermanent(err) && len(c.events) == 1:
 		return c.translate(&relay.PartialError{Failures: []relay.Failure{{Index: 0, Err: err}}})
 	}
 	return err, false
+}
+
+func partialOf(err error) *relay.PartialError {
+	if err == nil {
+		return nil // without allocating
+	}
+	var partial *relay.PartialError
+	_ = errors.As(err, &partial)
+	return partial
 }
 
 func (c *choice) translate(partial *relay.PartialError) (_ error, settled bool) {
