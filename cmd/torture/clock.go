@@ -95,7 +95,7 @@ func (c *clock) jumpBetweenLives(ctx context.Context) error {
 		}
 		if i%2 == 0 {
 			c.relay.kill()
-		} else if err := c.relay.stop(30 * time.Second); err != nil {
+		} else if err := c.relay.stop(); err != nil {
 			return err
 		}
 		c.kafkaProxy.set(fault{})
@@ -154,7 +154,7 @@ func (c *clock) pointElsewhere(ctx context.Context) error {
 func (c *clock) alive(ctx context.Context) error {
 	if err := c.until(ctx, recovery, "a delivered event has the time of the moved clock", func() bool {
 		at, err := newestReceived(c.file.Path)
-		return err == nil && (at.Sub(time.Now().Add(c.ahead))).Abs() < time.Minute
+		return err == nil && at.Sub(time.Now().Add(c.ahead)).Abs() < time.Minute
 	}); err != nil {
 		return err
 	}

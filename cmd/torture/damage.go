@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/auditrelay/auditrelay/internal/journal"
 )
@@ -97,7 +96,7 @@ func (w *wreck) account(ctx context.Context) error {
 	if err := w.quiet(ctx); err != nil {
 		return err
 	}
-	if err := w.relay.stop(30 * time.Second); err != nil {
+	if err := w.relay.stop(); err != nil {
 		return err
 	}
 	named, err := w.named(ctx)
@@ -117,7 +116,7 @@ func (w *wreck) account(ctx context.Context) error {
 	}
 	w.t.remark("%d records damaged, %d of them acknowledged and named in the quarantine; of their events missing: kafka %d, nats %d, file %d",
 		len(w.struck), len(named), missing["kafka"], missing["nats"], missing["file"])
-	if err := w.relay.stop(30 * time.Second); err != nil {
+	if err := w.relay.stop(); err != nil {
 		return err
 	}
 	again, err := w.named(ctx)

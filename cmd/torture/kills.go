@@ -55,7 +55,7 @@ func shutdown(ctx context.Context, t *trial) error {
 			return err
 		}
 		start := time.Now()
-		if err := s.relay.stop(30 * time.Second); err != nil {
+		if err := s.relay.stop(); err != nil {
 			return err
 		}
 		slowest = max(slowest, time.Since(start))

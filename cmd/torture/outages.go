@@ -151,7 +151,7 @@ func restarts(ctx context.Context, t *trial) error {
 		}
 		if t.row.rounds%2 == 0 {
 			s.relay.kill()
-		} else if err := s.relay.stop(30 * time.Second); err != nil {
+		} else if err := s.relay.stop(); err != nil {
 			return err
 		}
 	}

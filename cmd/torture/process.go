@@ -102,8 +102,11 @@ func (p *process) kill() {
 	<-p.exited
 }
 
+// shutdownTime is how long a relay may take to end.
+const shutdownTime = 30 * time.Second
+
 // stop ends the process as an operator does, which must succeed.
-func (p *process) stop(within time.Duration) error {
+func (p *process) stop() error {
 	if p.ended() {
 		return fmt.Errorf("the relay ended by itself (%w): %s", p.err, p.tail())
 	}
@@ -116,9 +119,9 @@ func (p *process) stop(within time.Duration) error {
 			return fmt.Errorf("the shutdown failed (%w): %s", p.err, p.tail())
 		}
 		return nil
-	case <-time.After(within):
+	case <-time.After(shutdownTime):
 		p.kill()
-		return fmt.Errorf("the shutdown took more than %s: %s", within, p.tail())
+		return fmt.Errorf("the shutdown took more than %s: %s", shutdownTime, p.tail())
 	}
 }
 

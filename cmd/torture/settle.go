@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/readback"
@@ -24,7 +25,7 @@ func (s *scene) settle(ctx context.Context) error {
 		return err
 	}
 	s.peak = s.relay.peakMemory()
-	return s.relay.stop(30 * time.Second)
+	return s.relay.stop()
 }
 
 // quiet ends the load, and returns when all of it was answered.
@@ -46,25 +47,49 @@ func (s *scene) count(ctx context.Context, excused []string) (excuses map[string
 		s.t.row.acknowledged += l.Counts.Acknowledged
 	}
 	excused = acknowledgedOf(excused, ledgers)
+	arrivals, err := s.readAll(ctx, ledgers, excused)
+	if err != nil {
+		return nil, err
+	}
 	excuses = map[string]int64{}
 	fewest := int64(-1)
-	for _, d := range s.destinations() {
-		a, err := arrived(ctx, d, ledgers, excused)
-		if err != nil {
-			return nil, fmt.Errorf("read %s back: %w", d.Name(), err)
-		}
+	var again []string
+	for i, d := range s.destinations() {
+		a := &arrivals[i]
 		if a.lost > 0 {
 			s.t.row.lost += a.lost
 			s.t.remark("%d lost at %s", a.lost, d.Name())
 		}
 		excuses[d.Name()] = a.excused
 		s.t.row.duplicates += a.Duplicates
+		if a.Duplicates > 0 {
+			again = append(again, fmt.Sprintf("%s %d", d.Name(), a.Duplicates))
+		}
 		if fewest < 0 || a.Unique < fewest {
 			fewest = a.Unique
 		}
 	}
 	s.t.row.delivered += fewest
+	if again != nil {
+		s.t.remark("duplicates: %s", strings.Join(again, ", "))
+	}
 	return excuses, nil
+}
+
+// readAll reads all destinations at the same time; the answers are in their order.
+func (s *scene) readAll(ctx context.Context, ledgers []workspacesim.Ledger, excused []string) ([]arrival, error) {
+	all := s.destinations()
+	arrivals, errs := make([]arrival, len(all)), make([]error, len(all))
+	var reading sync.WaitGroup
+	for i, d := range all {
+		reading.Go(func() {
+			if arrivals[i], errs[i] = arrived(ctx, d, ledgers, excused); errs[i] != nil {
+				errs[i] = fmt.Errorf("read %s back: %w", d.Name(), errs[i])
+			}
+		})
+	}
+	reading.Wait()
+	return arrivals, errors.Join(errs...)
 }
 
 // arrival is what was read at a destination.
@@ -78,23 +103,22 @@ type arrival struct {
 const patience = 90 * time.Second
 
 // arrived reads a destination until nothing that was acknowledged is missing,
-// or patience is over: then it says what is.
-func arrived(ctx context.Context, d readback.Destination, ledgers []workspacesim.Ledger, excused []string) (a arrival, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+// or patience is over: then it says what is. A reading that has begun is never
+// cut short, as what it has not reached would pass for lost.
+func arrived(ctx context.Context, d readback.Destination, ledgers []workspacesim.Ledger, excused []string) (arrival, error) {
+	deadline := time.Now().Add(patience)
 	for {
-		last := a
-		a = arrival{}
+		var a arrival
 		err := d.Read(ctx, func(id string, _ []byte) { a.Add(id) })
 		if ctx.Err() != nil {
-			return last, nil
-		}
-		a.excuse(excused)
-		if a.lost = a.Missing(ledgers); err == nil && a.lost == 0 {
-			return a, nil
+			return a, ctx.Err()
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) && !strings.Contains(err.Error(), "unknown topic") {
 			return a, err
+		}
+		a.excuse(excused)
+		if a.lost = a.Missing(ledgers); err == nil && a.lost == 0 || time.Now().After(deadline) {
+			return a, nil
 		}
 		time.Sleep(250 * time.Millisecond)
 	}

@@ -32,7 +32,7 @@ func shortWrites(ctx context.Context, t *trial) error {
 	defer s.close()
 	rng, killed := t.random(), 0
 	cut := map[string]int{}
-	for rounds := share(t.rounds, 10); t.row.rounds < rounds; t.row.rounds++ {
+	for rounds := share(t.rounds, 16); t.row.rounds < rounds; t.row.rounds++ {
 		if err := s.waitAcknowledged(ctx, s.sim.Counts().Acknowledged+1+rng.Uint64N(uint64(t.rate)+1)); err != nil {
 			return err
 		}
