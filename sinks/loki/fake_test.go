@@ -1,7 +1,6 @@
 package loki
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -20,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	wire "github.com/auditrelay/auditrelay/internal/wire/loki"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -218,28 +216,6 @@ func (f *fake) take(r *http.Request, body []byte) *canned {
 	return f.distribute(tenant, s)
 }
 
-// parseLabels reads a stream's labels as the relay's own ingest does.
-func parseLabels(text string) ([]relay.Label, error) {
-	plain, err := (&push.PushRequest{Streams: []push.Stream{{Labels: text}}}).Marshal()
-	if err != nil {
-		return nil, err
-	}
-	var h labelHandler
-	err = wire.DecodeProto(plain, &h)
-	return h.labels, err
-}
-
-type labelHandler struct{ labels []relay.Label }
-
-func (h *labelHandler) Stream(labels []relay.Label) error {
-	for _, l := range labels {
-		h.labels = append(h.labels, relay.Label{Name: strings.Clone(l.Name), Value: strings.Clone(l.Value)})
-	}
-	return nil
-}
-func (h *labelHandler) Entry(wire.Place, *wire.Entry) error { return nil }
-func (h *labelHandler) Refuse(p wire.Problem) error         { return p }
-
 var metaName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
 // inspect holds a push to what the sink promises of each.
@@ -400,7 +376,7 @@ func (f *fake) arrivals() []relaytest.Arrival {
 		return at
 	}
 	slices.SortStableFunc(list, func(a, b relaytest.Arrival) int {
-		return cmp.Or(received(a).Compare(received(b)))
+		return received(a).Compare(received(b))
 	})
 	return list
 }
