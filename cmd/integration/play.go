@@ -271,7 +271,7 @@ func (p *playing) readBack(ctx context.Context) (rows []row) {
 func (p *playing) arrived(ctx context.Context, t target, ledgers []workspacesim.Ledger, deadline time.Time) (workspacesim.Tally, error) {
 	said := time.Now()
 	for {
-		reading, cancel := context.WithTimeout(ctx, time.Minute)
+		reading, cancel := context.WithTimeout(ctx, 3*time.Minute) // a busy machine reads Loki slowly
 		tally, err := tallyOf(reading, t, ledgers)
 		cancel()
 		missing := tally.Missing(ledgers)
