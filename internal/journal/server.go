@@ -79,10 +79,18 @@ func embed(ctx context.Context, dataDir string, names names, log *slog.Logger) (
 		nats.InProcessServer(server), nats.Name("auditrelay"),
 		// When the server is started anew: see embedded.
 		nats.MaxReconnects(-1), nats.ReconnectWait(retryPause), nats.ReconnectBufSize(-1),
+		quiet(log),
 	); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+// quiet keeps the client from printing by itself. What it has to say, such as
+// that a reader which waits for its sink was sent a heartbeat too many, shows
+// as a gap in what is read where it matters, and that is read again.
+func quiet(log *slog.Logger) nats.Option {
+	return nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Debug("journal connection", "error", err) })
 }
 
 // lockDir keeps a second process off the directory: two servers on the same
@@ -125,7 +133,7 @@ func dial(ctx context.Context, cfg config.Journal, log *slog.Logger) (*Conn, err
 		// within three intervals, so that an append's retries still reach that.
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("journal disconnected", "error", err) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Debug("journal connection", "error", err) }),
+		quiet(log),
 		nats.ReconnectHandler(func(*nats.Conn) { log.Info("journal reconnected") }),
 	}
 	if deadline, ok := ctx.Deadline(); ok {
