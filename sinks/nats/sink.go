@@ -94,6 +94,9 @@ func New(cfg config.NATS, opts Options) (*Sink, error) {
 func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closing.Err() != nil {
+		return errClosed // AfterFunc tells it too, but in its own time
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.closing, func() { cancel(errClosed) })()
