@@ -69,8 +69,11 @@ func (s *Server) changeLetters(w http.ResponseWriter, r *http.Request, j *job, w
 		s.fail(w, refuse(http.StatusConflict, "the dead letters are being replayed or discarded already: wait until that has ended, or end it with Ctrl-C"))
 		return
 	}
-	defer func() { <-s.lettersTurn }()
-	s.run(w, r, j, work)
+	s.run(w, r, j, func(ctx context.Context) error {
+		// Before the answer's last line: whoever has read it may ask for more.
+		defer func() { <-s.lettersTurn }()
+		return work(ctx)
+	})
 }
 
 func (s *Server) discardLetters(w http.ResponseWriter, r *http.Request) {
