@@ -293,6 +293,26 @@ func TestParallelPumpEndsGently(t *testing.T) {
 	})
 }
 
+// A batch that is begun is delivered whole, however many deliveries it takes: to
+// stop in its middle would deliver its beginning twice.
+func TestPumpEndsBehindABatch(t *testing.T) {
+	t.Parallel()
+	for _, instances := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			events := relaytest.Events(8)
+			f := newFleet(relaytest.NewSource(split(events, 4)...), instances, func([]relay.Event) relaytest.Outcome {
+				return relaytest.Outcome{Latency: time.Second}
+			})
+			f.pump.Limit.Events = 1
+			stop := f.start(t)
+			time.Sleep(500 * time.Millisecond)
+			stop()
+			assert.Len(t, f.arrived(), 4)
+			assert.Equal(t, relay.Position(4), f.source.Acked())
+		})
+	}
+}
+
 func TestParallelPumpEndsWithItsSource(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*relaytest.Source){

@@ -46,14 +46,17 @@ type BatchLimit struct{ Events, Bytes int }
 const batchesPerSink = 4
 
 // Run carries events until ctx ends or the source fails, and returns why. When
-// it ends nothing more is read and no further attempt is made; those under way
-// have Grace to end. What is not acknowledged by then is read again at the next
-// start.
+// it ends nothing more is read and nothing tried again. A batch that is begun
+// gets its first attempt whole, as what is delivered of it would else be
+// delivered twice, and all of that has Grace to end. What is not acknowledged by then is read
+// again at the next start.
 func (p *Pump) Run(ctx context.Context) error {
 	p.Metrics.failing(p.Name, false)
 	p.setDefaults()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	lasting, end := outlive(ctx, p.Grace)
+	defer end()
 	sinks := append([]Sink{p.Sink}, p.Parallel...)
 	pending := newWindow(p.Source, stop, 1) // one at a time keeps the order
 	if len(sinks) > 1 {
@@ -63,10 +66,10 @@ func (p *Pump) Run(ctx context.Context) error {
 	work := make(chan delivery)
 	var workers sync.WaitGroup
 	for _, sink := range sinks {
-		w := &worker{Pump: p, sink: sink, outage: trouble}
+		w := &worker{Pump: p, sink: sink, outage: trouble, lasting: lasting}
 		workers.Go(func() { w.run(ctx, pending, work) })
 	}
-	err := p.feed(ctx, pending, work)
+	err := p.feed(ctx, lasting, pending, work)
 	stop()
 	close(work)
 	workers.Wait()
@@ -97,8 +100,16 @@ type delivery struct {
 	of     *unsettled
 }
 
-// feed reads batches, while there is room, and cuts them into deliveries.
-func (p *Pump) feed(ctx context.Context, pending *window, work chan<- delivery) error {
+// outlive gives a context that ends when ctx has ended and grace is over.
+func outlive(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { _ = sleep(lasting, grace); end() })
+	return lasting, end
+}
+
+// feed reads batches, while there is room, and cuts them into deliveries. A
+// batch that is begun is handed out whole, unless lasting ends.
+func (p *Pump) feed(ctx, lasting context.Context, pending *window, work chan<- delivery) error {
 	for {
 		if err := pending.wait(ctx); err != nil {
 			return fmt.Errorf("deliver to sink %s: %w", p.Name, err)
@@ -108,14 +119,16 @@ func (p *Pump) feed(ctx context.Context, pending *window, work chan<- delivery) 
 			return fmt.Errorf("read events for sink %s: %w", p.Name, err)
 		}
 		of := pending.add(batch.Position)
+		patience := ctx
 		for rest := batch.Events; len(rest) > 0; {
 			n := p.cut(rest)
 			of.left.Add(1)
 			select {
 			case work <- delivery{rest[:n:n], of}:
-			case <-ctx.Done():
+			case <-patience.Done():
 				return fmt.Errorf("deliver to sink %s: %w", p.Name, ctx.Err())
 			}
+			patience = lasting
 			rest = rest[n:]
 		}
 		pending.settle(of) // the feeder's own share

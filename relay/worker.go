@@ -12,11 +12,12 @@ type worker struct {
 	*Pump
 	sink    Sink
 	outage  *outage
-	failing string // what the delivery under way is retried for, if it is
+	lasting context.Context // of the attempts; outlives Run's by Grace
+	failing string          // what the delivery under way is retried for, if it is
 }
 
-// run makes deliveries until work is closed. After ctx's end it makes none, and
-// what it did not settle stays in the window.
+// run makes deliveries until work is closed. What it did not settle stays in
+// the window.
 func (w *worker) run(ctx context.Context, pending *window, work <-chan delivery) {
 	for d := range work {
 		if err := w.settle(ctx, d.events, 0); err == nil {
@@ -33,11 +34,15 @@ const (
 )
 
 // settle returns when each event is delivered or stands in the dead letters.
-// attempts is how often they were tried before. Its only errors are ctx's.
+// attempts is how often they were tried before; when ctx has ended there is no
+// second one. Its only errors are ctx's.
 func (w *worker) settle(ctx context.Context, events []Event, attempts int) error {
 	wait := firstWait
 	for {
-		err := w.deliver(ctx, events)
+		if attempts > 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		err := w.deliver(events)
 		attempts++
 		if err == nil {
 			w.recovered()
@@ -77,13 +82,12 @@ func (w *worker) settle(ctx context.Context, events []Event, attempts int) error
 }
 
 // deliver makes one attempt.
-func (w *worker) deliver(ctx context.Context, events []Event) error {
-	if err := ctx.Err(); err != nil {
+func (w *worker) deliver(events []Event) error {
+	if err := w.lasting.Err(); err != nil {
 		return err
 	}
-	attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.Timeout)
+	attempt, cancel := context.WithTimeout(w.lasting, w.Timeout)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { _ = sleep(attempt, w.Grace); cancel() })()
 	start := time.Now()
 	err := w.sink.Deliver(attempt, events)
 	w.Metrics.attempt(w.Name, time.Since(start), err)

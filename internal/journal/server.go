@@ -29,6 +29,9 @@ const (
 	pingInterval = 2 * time.Second
 	// reconnectWait is the wait between two rounds of all external servers.
 	reconnectWait = 500 * time.Millisecond
+	// lockPatience is how long a start waits for another process to let go of
+	// the data directory.
+	lockPatience = time.Second
 )
 
 // Conn is the relay's connection to JetStream: to a server of its own in the
@@ -101,8 +104,16 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open lock file: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: another process uses this data directory: %w", path, err), f.Close())
+	// A process that is ending, or a child of ours that is being started, may
+	// have it for a moment longer.
+	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPatience / 20) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			return nil, errors.Join(fmt.Errorf("lock %s: another process uses this data directory: %w", path, err), f.Close())
+		}
 	}
 	return f, nil
 }
