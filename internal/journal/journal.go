@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -135,7 +136,7 @@ func (j *Journal) makeStreams(ctx context.Context) error {
 	quarantine.Description = "auditrelay: records that could not be read, and positions whose records are lost"
 
 	for _, cfg := range []jetstream.StreamConfig{events, dead, quarantine} {
-		stream, err := j.conn.JetStream.CreateOrUpdateStream(ctx, cfg)
+		stream, err := j.openStream(ctx, cfg)
 		if err != nil {
 			return fmt.Errorf("open stream %s: %w", cfg.Name, err)
 		}
@@ -144,6 +145,30 @@ func (j *Journal) makeStreams(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// clusterPatience is how long a start waits for the nodes of a cluster.
+const clusterPatience = 30 * time.Second
+
+// openStream makes a stream, or sets its settings. A cluster that is coming up,
+// or lacks a node for a moment, is waited for.
+func (j *Journal) openStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
+	for deadline := time.Now().Add(clusterPatience); ; {
+		stream, err := j.conn.JetStream.CreateOrUpdateStream(ctx, cfg)
+		if err == nil || !isComingUp(err) || time.Now().After(deadline) || pause(ctx, retryPause) != nil {
+			return stream, err
+		}
+	}
+}
+
+// isComingUp recognises the answers of a cluster that is not whole.
+func isComingUp(err error) bool {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		return false
+	}
+	const incomplete, noPeers, notAvailable = 10004, 10005, 10008
+	return slices.Contains([]jetstream.ErrorCode{incomplete, noPeers, notAvailable}, api.ErrorCode)
 }
 
 // Append returns nil once the events of b are on disk: fsynced by the embedded
