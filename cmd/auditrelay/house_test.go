@@ -55,6 +55,7 @@ func floors() map[string]int {
 		"internal/jsonpointer":   0,
 		"internal/condition":     0,
 		"internal/wildcard":      0,
+		"internal/retryafter":    0,
 		"internal/blockfile":     0,
 		"internal/management":    0,
 		"relay":                  0,

@@ -14,6 +14,7 @@ import (
 	"github.com/DataDog/datadog-api-client-go/v2/api/datadog"
 	"github.com/DataDog/datadog-api-client-go/v2/api/datadogV2"
 
+	"github.com/auditrelay/auditrelay/internal/retryafter"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -83,12 +84,8 @@ const (
 // Retry-After, in seconds or as a date.
 func retryAfter(h http.Header, now time.Time, otherwise time.Duration) time.Duration {
 	for _, name := range []string{"X-RateLimit-Reset", "Retry-After"} {
-		value := h.Get(name)
-		if seconds, err := strconv.ParseInt(value, 10, 64); err == nil && seconds >= 0 {
-			return time.Duration(min(seconds, int64(maxRetryAfter/time.Second))) * time.Second
-		}
-		if at, err := http.ParseTime(value); err == nil {
-			return min(max(at.Sub(now), 0), maxRetryAfter)
+		if wait, ok := retryafter.Parse(h.Get(name), now, maxRetryAfter); ok {
+			return wait
 		}
 	}
 	return otherwise

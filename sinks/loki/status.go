@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/retryafter"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -99,13 +99,7 @@ func cut(text string) string {
 }
 
 func retryAfter(value string) (time.Duration, bool) {
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return min(time.Duration(seconds)*time.Second, maxDelay), true
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return min(max(time.Until(at), 0), maxDelay), true
-	}
-	return 0, false
+	return retryafter.Parse(value, time.Now(), maxDelay)
 }
 
 // concernsAll reports whether every other push would get the same answer.

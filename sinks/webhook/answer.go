@@ -14,6 +14,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/retryafter"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -88,15 +89,8 @@ func readSome(body io.ReadCloser) string {
 // retryAfter reads a Retry-After header (RFC 9110, 10.2.3): seconds, or an
 // HTTP date. What cannot be read, or lies in the past, is zero.
 func retryAfter(header string, now time.Time) time.Duration {
-	header = strings.TrimSpace(header)
-	if seconds, err := strconv.ParseInt(header, 10, 64); err == nil {
-		return time.Duration(min(max(seconds, 0), int64(maxWait/time.Second))) * time.Second
-	}
-	at, err := http.ParseTime(header)
-	if err != nil {
-		return 0
-	}
-	return min(max(at.Sub(now), 0), maxWait)
+	wait, _ := retryafter.Parse(header, now, maxWait) // zero where it says nothing
+	return wait
 }
 
 // A cleaner takes the sink's secrets out of what a receiver says: it may echo

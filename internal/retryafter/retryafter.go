@@ -1,0 +1,31 @@
+// Package retryafter reads how long an HTTP server asks its clients to wait.
+package retryafter
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Parse reads the value of a Retry-After header (RFC 9110, 10.2.3): seconds, or
+// an HTTP date, from which now is taken. The wait is never negative and at most
+// most, as a server's wrong date must not silence a client for days. Ok is false
+// where the value is neither.
+func Parse(value string, now time.Time, most time.Duration) (wait time.Duration, ok bool) {
+	value = strings.TrimSpace(value)
+	if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
+		if seconds < 0 {
+			return 0, false
+		}
+		if seconds > int64(most/time.Second) {
+			return most, true
+		}
+		return time.Duration(seconds) * time.Second, true
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0, false
+	}
+	return min(max(at.Sub(now), 0), most), true
+}
