@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/auditrelay/auditrelay/internal/rig"
 )
 
 // relayProcess is `auditrelay run`.
@@ -31,14 +32,11 @@ func topic(sink int) string { return fmt.Sprintf("events-%d", sink) }
 // startRelay starts the relay on dir with sinks to as many topics, and waits
 // until it is ready.
 func startRelay(ctx context.Context, binary, dir, broker string, sinks int) (*relayProcess, error) {
-	p := &relayProcess{ended: make(chan error, 1)}
-	var err error
-	if p.ingest, err = freeAddress(ctx); err != nil {
+	free, err := rig.FreeAddresses(ctx, 2)
+	if err != nil {
 		return nil, err
 	}
-	if p.admin, err = freeAddress(ctx); err != nil {
-		return nil, err
-	}
+	p := &relayProcess{ingest: free[0], admin: free[1], ended: make(chan error, 1)}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -53,14 +51,6 @@ func startRelay(ctx context.Context, binary, dir, broker string, sinks int) (*re
 	}
 	go func() { p.ended <- p.cmd.Wait() }()
 	return p, p.waitReady(ctx)
-}
-
-func freeAddress(ctx context.Context) (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 func (p *relayProcess) config(dir, broker string, sinks int) string {

@@ -17,6 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/readback"
+	"github.com/auditrelay/auditrelay/internal/rig"
 	"github.com/auditrelay/auditrelay/internal/workspacesim"
 )
 
@@ -99,11 +100,13 @@ func (s *stage) startWorkspace() (url string, err error) {
 // config is what a user would write, with the intervals shortened so that
 // something is seen.
 func (s *stage) config(apiURL string) (*config.Config, error) {
-	port, err := freePort()
+	// The relay's own address has to be in its configuration before it listens,
+	// as the provider is told it.
+	free, err := rig.FreeAddresses(context.Background(), 1)
 	if err != nil {
 		return nil, err
 	}
-	listen := fmt.Sprintf("127.0.0.1:%d", port)
+	listen := free[0]
 	cfg := &config.Config{
 		DataDir: filepath.Join(s.dir, "relay"),
 		Workspace: &config.Workspace{
@@ -131,20 +134,6 @@ func (s *stage) config(apiURL string) (*config.Config, error) {
 
 func listenLoopback() (net.Listener, error) {
 	return (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-}
-
-// freePort finds a port that is free now. The relay's own address has to be in
-// its configuration before it listens, as the provider is told it.
-func freePort() (int, error) {
-	l, err := listenLoopback()
-	if err != nil {
-		return 0, err
-	}
-	addr, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, errors.New("listen on loopback: no TCP address")
-	}
-	return addr.Port, l.Close()
 }
 
 // startRelay runs the relay as `auditrelay run` does, and waits until it takes pushes.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/readback"
+	"github.com/auditrelay/auditrelay/internal/rig"
 	"github.com/auditrelay/auditrelay/internal/workspacesim"
 )
 
@@ -127,12 +128,12 @@ func (s *scene) startWorkspace(ctx context.Context, rate float64) (err error) {
 // beside the simulator.
 const pushUser, pushPassword = "torture", "torture-has-a-password"
 
-func (s *scene) writeConfig(o setting) (err error) {
-	for _, address := range []*string{&s.ingest, &s.admin} {
-		if *address, err = freeAddress(); err != nil {
-			return err
-		}
+func (s *scene) writeConfig(o setting) error {
+	free, err := rig.FreeAddresses(context.Background(), 2)
+	if err != nil {
+		return err
 	}
+	s.ingest, s.admin = free[0], free[1]
 	text := fmt.Sprintf(`data_dir: %s
 workspace: {base_url: "%s", key_id: %s, secret: "${SIM_SECRET}", requests_per_second: 1000}
 ingest: {listen: "%s"}
@@ -154,14 +155,6 @@ environments:
 		text += fmt.Sprintf("  - {project: %s, environment: %s, stream: {relay: {hostname: %q}}%s}\n", e.Project, e.Environment, s.ingest, own)
 	}
 	return os.WriteFile(s.config, []byte(text), 0o600)
-}
-
-func freeAddress() (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 func (s *scene) destinations() []readback.Destination {
