@@ -34,22 +34,26 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 }
 
-// BenchmarkRecords is the sink's own share: records made of events.
-func BenchmarkRecords(b *testing.B) {
-	events := relaytest.Events(1000)
+// BenchmarkEncode is the sink's own share: batches made of events.
+func BenchmarkEncode(b *testing.B) {
+	events := relaytest.Events(1000, relaytest.BodyBytes(617))
 	run := make([]int32, len(events))
+	size := 0
 	for i := range run {
 		run[i] = int32(i)
+		size += len(events[i].Body)
 	}
-	r := recordReader{}
-	b.ReportAllocs()
-	for b.Loop() {
-		r.read(events, run, form{key: environmentKey})
-		for range run {
-			if _, err := r.ReadRecord(); err != nil {
-				b.Fatal(err)
+	for _, compression := range []string{"snappy", "none"} {
+		b.Run(compression, func(b *testing.B) {
+			c, err := compressionNamed(compression)
+			require.NoError(b, err)
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			var set batch
+			for b.Loop() {
+				require.NoError(b, set.encode(events, run, form{key: environmentKey}, c))
 			}
-		}
+			b.ReportMetric(float64(b.N)*float64(len(events))/b.Elapsed().Seconds(), "events/s")
+		})
 	}
-	b.ReportMetric(float64(b.N)*float64(len(events))/b.Elapsed().Seconds(), "events/s")
 }

@@ -121,7 +121,7 @@ func (p *producer) produce(ctx context.Context) {
 	rest := p.partition.events
 	current := &p.lane.turns[0]
 	n := p.fit(rest)
-	p.encode(current, rest[:n])
+	current.encode(p.sink, p.events, rest[:n])
 	for at := 1; ; at++ {
 		rest = rest[n:]
 		if len(rest) == 0 {
@@ -133,7 +133,7 @@ func (p *producer) produce(ctx context.Context) {
 		encoded := make(chan struct{})
 		go func() {
 			defer close(encoded)
-			p.encode(next, rest[:n])
+			next.encode(p.sink, p.events, rest[:n])
 		}()
 		err := p.send(ctx, current)
 		<-encoded // it reads rest and the events
@@ -187,7 +187,7 @@ func (p *producer) halves(ctx context.Context, run []int32, refusal error) error
 }
 
 func (p *producer) sendHalf(ctx context.Context, run []int32) error {
-	p.encode(&p.lane.half, run)
+	p.lane.half.encode(p.sink, p.events, run)
 	return p.send(ctx, &p.lane.half)
 }
 
@@ -202,7 +202,7 @@ func (p *producer) request(ctx context.Context, b *body) error {
 		Topic:        p.topic.name,
 		Partition:    p.partition.id,
 		RequiredAcks: kafka.RequireAll,
-		RawRecords:   protocol.RawRecordSet{Reader: bytes.NewReader(b.set.Bytes())},
+		RawRecords:   protocol.RawRecordSet{Reader: bytes.NewReader(b.set)},
 	})
 	if err != nil {
 		return bare(err)

@@ -18,13 +18,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/compress"
-	"github.com/segmentio/kafka-go/compress/snappy"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/relay"
@@ -81,7 +78,6 @@ type Sink struct {
 // New makes a sink. It connects to nothing: a cluster that is down shows when
 // something is delivered. Errors name the field of cfg.
 func New(cfg config.Kafka, opts Options) (*Sink, error) {
-	useFasterSnappy()
 	s := &Sink{
 		log:        opts.Logger,
 		maxAge:     metadataMaxAge,
@@ -149,9 +145,3 @@ func (s *Sink) Close() error {
 }
 
 var errClosed = errors.New("sink is closed")
-
-// useFasterSnappy chooses the encoder that takes half of the time of the
-// library's default choice, for a tenth more bytes. The library has it as a
-// setting of the whole process, which is written once, before anything is
-// encoded here.
-var useFasterSnappy = sync.OnceFunc(func() { compress.SnappyCodec.Compression = snappy.FasterCompression })

@@ -1,28 +1,22 @@
 package kafka
 
 import (
-	"io"
+	"encoding/binary"
 	"time"
-
-	"github.com/segmentio/kafka-go"
 
 	"github.com/auditrelay/auditrelay/internal/cloudevents"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// recordReader gives kafka-go the records of a run of events, one at a time
-// and each in the same memory, so that a record costs no allocation.
-type recordReader struct {
-	events []relay.Event
-	run    []int32 // indexes into events, those still to be read
-	form   form
+// record is the content of one Kafka record, in memory that is used again.
+type record struct {
+	key     []byte // nil: none
+	value   []byte
+	headers []byte // encoded
+	count   int    // of headers
 
-	record     kafka.Record
-	keyBytes   payload
-	valueBytes payload
-	headers    []kafka.Header
-	buf        []byte // what key and headers point into
-	object     []byte // in structured mode, the value
+	keyMemory []byte
+	object    []byte // in structured mode, the value
 }
 
 // form is what a record is made of.
@@ -31,43 +25,51 @@ type form struct {
 	structured bool // one JSON object; else the body, with headers
 }
 
-// read prepares r to read events at the indexes in run.
-func (r *recordReader) read(events []relay.Event, run []int32, f form) {
-	r.events, r.run, r.form = events, run, f
-}
-
-// ReadRecord implements kafka.RecordReader. The record is valid until the next call.
-func (r *recordReader) ReadRecord() (*kafka.Record, error) {
-	if len(r.run) == 0 {
-		return nil, io.EOF
+// set makes r the record of e.
+func (r *record) set(e *relay.Event, f form) {
+	r.headers, r.count = r.headers[:0], 0
+	if r.key = f.key(r.keyMemory[:0], e); r.key != nil {
+		r.keyMemory = r.key
 	}
-	e := &r.events[r.run[0]]
-	r.run = r.run[1:]
-	r.buf, r.headers = r.buf[:0], r.headers[:0]
-
-	r.record = kafka.Record{Time: recordTime(e), Value: &r.valueBytes}
-	if key := r.form.key(r.buf, e); key != nil {
-		r.keyBytes = payload{b: key}
-		r.record.Key = &r.keyBytes
-		r.buf = key
-	}
-	r.addContent(e)
-	r.record.Headers = r.headers
-	return &r.record, nil
-}
-
-// addContent sets the value, and adds the headers.
-func (r *recordReader) addContent(e *relay.Event) {
-	if r.form.structured {
+	if f.structured {
 		r.object = cloudevents.AppendJSON(r.object[:0], e)
-		r.valueBytes = payload{b: r.object}
+		r.value = r.object
 		r.header("content-type", cloudevents.MediaType)
 		return
 	}
+	r.value = e.Body
+	r.addHeaders(e)
+}
+
+// append appends r as it stands in a batch: its time and offset count from the
+// batch's first record's.
+func (r *record) append(dst []byte, milliseconds, offset int64) []byte {
+	const attributes = 1
+	length := attributes + varintLen(milliseconds) + varintLen(offset) + r.keyLen() +
+		varintLen(int64(len(r.value))) + len(r.value) + varintLen(int64(r.count)) + len(r.headers)
+	dst = binary.AppendVarint(dst, int64(length))
+	dst = append(dst, 0)
+	dst = binary.AppendVarint(dst, milliseconds)
+	dst = binary.AppendVarint(dst, offset)
+	if r.key == nil {
+		dst = binary.AppendVarint(dst, -1)
+	} else {
+		dst = binary.AppendVarint(dst, int64(len(r.key)))
+		dst = append(dst, r.key...)
+	}
 	// An event with an empty body is an empty value and not a null one: a null
 	// deletes, in a compacted topic.
-	r.valueBytes = payload{b: e.Body}
-	r.addHeaders(e)
+	dst = binary.AppendVarint(dst, int64(len(r.value)))
+	dst = append(dst, r.value...)
+	dst = binary.AppendVarint(dst, int64(r.count))
+	return append(dst, r.headers...)
+}
+
+func (r *record) keyLen() int {
+	if r.key == nil {
+		return varintLen(-1)
+	}
+	return varintLen(int64(len(r.key))) + len(r.key)
 }
 
 // maxAhead is how far an event's time may lie behind its reception. Brokers
@@ -84,7 +86,7 @@ func recordTime(e *relay.Event) time.Time {
 }
 
 // addHeaders follows relay.Event.Attributes, without its allocations.
-func (r *recordReader) addHeaders(e *relay.Event) {
+func (r *record) addHeaders(e *relay.Event) {
 	r.header("ce_specversion", relay.SpecVersion)
 	r.header("ce_id", e.ID)
 	r.header("ce_source", e.Source)
@@ -97,28 +99,31 @@ func (r *recordReader) addHeaders(e *relay.Event) {
 	r.optional("content-type", e.ContentType)
 }
 
-func (r *recordReader) header(name, value string) {
-	start := len(r.buf)
-	r.buf = append(r.buf, value...)
-	r.headerSince(name, start)
+func (r *record) header(name, value string) {
+	r.name(name)
+	r.headers = binary.AppendVarint(r.headers, int64(len(value)))
+	r.headers = append(r.headers, value...)
 }
 
-func (r *recordReader) optional(name, value string) {
+func (r *record) optional(name, value string) {
 	if value != "" {
 		r.header(name, value)
 	}
 }
 
-func (r *recordReader) timeHeader(name string, t time.Time) {
-	start := len(r.buf)
-	r.buf = t.UTC().AppendFormat(r.buf, time.RFC3339Nano)
-	r.headerSince(name, start)
+func (r *record) name(name string) {
+	r.count++
+	r.headers = binary.AppendVarint(r.headers, int64(len(name)))
+	r.headers = append(r.headers, name...)
 }
 
-// headerSince adds a header whose value stands in buf from start on. Where buf
-// grows later, the value stays valid in the memory that it was written to.
-func (r *recordReader) headerSince(name string, start int) {
-	r.headers = append(r.headers, kafka.Header{Key: name, Value: r.buf[start:len(r.buf):len(r.buf)]})
+func (r *record) timeHeader(name string, t time.Time) {
+	r.name(name)
+	at := len(r.headers)
+	r.headers = append(r.headers, 0)
+	r.headers = t.UTC().AppendFormat(r.headers, time.RFC3339Nano)
+	length := len(r.headers) - at - 1
+	r.headers[at] = byte(length << 1) // its varint: RFC 3339 has far fewer bytes than 64
 }
 
 // recordSize is about what a record of e takes before compression, in bytes. In
@@ -128,26 +133,4 @@ func recordSize(e *relay.Event) int64 {
 	const names, times, rest = 120, 60, 30
 	return int64(len(e.Body)+len(e.ID)+len(e.Source)+len(e.Type)+len(e.Subject)+len(e.ContentType)+
 		2*(len(e.Project)+len(e.Environment))) + names + times + rest
-}
-
-// payload is a kafka.Bytes over memory that is not copied.
-type payload struct{ b []byte }
-
-func (p *payload) Len() int     { return len(p.b) }
-func (p *payload) Close() error { return nil }
-
-func (p *payload) Read(dst []byte) (int, error) {
-	if len(p.b) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(dst, p.b)
-	p.b = p.b[n:]
-	return n, nil
-}
-
-// WriteTo spares io.Copy a buffer.
-func (p *payload) WriteTo(w io.Writer) (int64, error) {
-	n, err := w.Write(p.b)
-	p.b = p.b[n:]
-	return int64(n), err
 }

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -28,13 +27,7 @@ func TestHeadersFollowAttributes(t *testing.T) {
 		if e.ContentType != "" {
 			want = append(want, kafka.Header{Key: "content-type", Value: []byte(e.ContentType)})
 		}
-		r := recordReader{}
-		r.read([]relay.Event{e}, []int32{0}, form{key: environmentKey})
-		record, err := r.ReadRecord()
-		require.NoError(t, err)
-		assert.Equal(t, want, record.Headers)
-		_, err = r.ReadRecord()
-		assert.Equal(t, io.EOF, err)
+		assert.Equal(t, want, records(t, encoded(t, []relay.Event{e}, []int32{0}, form{key: environmentKey}, 0))[0].Headers)
 	}
 }
 
@@ -42,22 +35,13 @@ func TestRecord(t *testing.T) {
 	t.Parallel()
 	events := relaytest.Events(3)
 	events[1].Body = nil
-	r := recordReader{}
-	r.read(events, []int32{2, 1}, form{key: environmentKey})
-	record, err := r.ReadRecord()
-	require.NoError(t, err)
-	value, err := kafka.ReadAll(record.Value)
-	require.NoError(t, err)
-	assert.Equal(t, events[2].Body, value)
-	key, err := kafka.ReadAll(record.Key)
-	require.NoError(t, err)
-	assert.Equal(t, "acme/production", string(key))
-	assert.Equal(t, events[2].Time, record.Time)
-
-	record, err = r.ReadRecord()
-	require.NoError(t, err)
-	require.NotNil(t, record.Value, "an empty body must not be a tombstone")
-	assert.Zero(t, record.Value.Len())
+	got := records(t, encoded(t, events, []int32{2, 1}, form{key: environmentKey}, 0))
+	require.Len(t, got, 2)
+	assert.Equal(t, string(events[2].Body), string(got[0].Value))
+	assert.Equal(t, "acme/production", string(got[0].Key))
+	assert.Equal(t, events[2].Time.UnixMilli(), got[0].Time.UnixMilli())
+	assert.NotNil(t, got[1].Value, "an empty body must not be a tombstone")
+	assert.Empty(t, got[1].Value)
 }
 
 func TestRecordTime(t *testing.T) {
