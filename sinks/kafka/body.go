@@ -14,8 +14,9 @@ type lane struct {
 type body struct {
 	batch
 
-	run []int32 // indexes into the events of the delivery
-	err error   // why the batch is not complete
+	run  []int32 // indexes into the events of the delivery
+	full bool    // as large as brokers take
+	err  error   // why the batch is not complete
 }
 
 // maxKeptBody bounds the memory that a body keeps for the next delivery.
@@ -28,7 +29,7 @@ func (l *lane) reset() {
 	}
 }
 
-// encode makes b the body of a run.
+// encode makes b the body of the events at the indexes in run.
 func (b *body) encode(s *Sink, events []relay.Event, run []int32) {
 	b.run = run
 	b.err = b.batch.encode(events, run, s.form, s.compression)

@@ -120,30 +120,40 @@ func (p *producer) produce(ctx context.Context) {
 	}
 	rest := p.partition.events
 	current := &p.lane.turns[0]
-	n := p.fit(rest)
-	current.encode(p.sink, p.events, rest[:n])
+	p.encode(current, rest)
 	for at := 1; ; at++ {
-		rest = rest[n:]
+		rest = rest[len(current.run):]
 		if len(rest) == 0 {
 			_ = p.send(ctx, current) // which notes the failures
 			return
 		}
 		next := &p.lane.turns[at%len(p.lane.turns)]
-		n = p.fit(rest)
 		encoded := make(chan struct{})
 		go func() {
 			defer close(encoded)
-			next.encode(p.sink, p.events, rest[:n])
+			p.encode(next, rest)
 		}()
+		start := time.Now()
 		err := p.send(ctx, current)
-		<-encoded // it reads rest and the events
+		took := time.Since(start)
+		<-encoded // it reads rest, the events and the partition
 		if err != nil {
 			p.fail(rest, err)
 			return
 		}
-		p.sink.widen()
+		p.partition.took = took
+		if current.full {
+			p.sink.widen()
+		}
 		current = next
 	}
+}
+
+// encode makes b the body of as much of rest as a request takes.
+func (p *producer) encode(b *body, rest []int32) {
+	n, full := p.fit(rest)
+	b.encode(p.sink, p.events, rest[:n])
+	b.full = full
 }
 
 // send sends a run of events. Where the broker refuses it, the halves are sent

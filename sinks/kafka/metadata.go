@@ -33,7 +33,8 @@ type topic struct {
 // partition is a partition, and what a delivery has for it.
 type partition struct {
 	id     int
-	leader net.Addr // nil: there is none
+	leader net.Addr      // nil: there is none
+	took   time.Duration // of the last request that was answered
 
 	events []int32         // indexes into the delivery's events, in order
 	failed []relay.Failure // in order

@@ -8,7 +8,7 @@ import "github.com/segmentio/kafka-go"
 // guess at first, halved when a broker refuses, widened slowly afterwards.
 const (
 	uncompressedLimit = 1_000_000
-	compressedLimit   = 1 << 20 // not more, as the next request is encoded while this one is on its way
+	compressedLimit   = 1 << 20
 	leastLimit        = 16 << 10
 	widening          = 1024 // a full request that went well widens the limit by 1/1024
 )
@@ -20,17 +20,31 @@ func firstLimit(c kafka.Compression) int64 {
 	return compressedLimit
 }
 
+// A request of nearLimit bytes of records, before compression, is enough for a
+// broker that is near: smaller pieces keep both sides at work and stay in the
+// caches. Where answers take longer, more goes into each, so that the rate does
+// not fall with the distance.
+const (
+	nearLimit      = 256 << 10
+	perMillisecond = 64 << 10
+)
+
+// reach is how large a request may be for how long the last one took.
+func (p *partition) reach() int64 {
+	return max(nearLimit, p.took.Milliseconds()*perMillisecond)
+}
+
 // fit returns how many events from the start of rest go into one request, at
-// least one.
-func (p *producer) fit(rest []int32) int {
-	limit := p.sink.limit.Load()
+// least one, and whether it is what brokers take that bounds them.
+func (p *producer) fit(rest []int32) (n int, full bool) {
+	limit, reach := p.sink.limit.Load(), p.partition.reach()
 	var size int64
 	for n, i := range rest {
-		if size += recordSize(&p.events[i]); size > limit && n > 0 {
-			return n
+		if size += recordSize(&p.events[i]); size > min(limit, reach) && n > 0 {
+			return n, limit <= reach
 		}
 	}
-	return len(rest)
+	return len(rest), false
 }
 
 // narrow learns that a run was too much for one request, unless that may be
