@@ -48,8 +48,8 @@ type decoder struct {
 	labels   []relay.Label
 	others   []other
 	scratch  []byte // texts that had to be unescaped
-	message  jsonscan.Raw
-	messages int // how many members are called "message"; only one is understood
+	message  []byte // the text of a message that may be an event
+	messages int    // how many members are called "message"; only one is understood
 	bad      error
 }
 
@@ -113,7 +113,7 @@ func (d *decoder) element() error {
 	}
 	d.entry = Entry{}
 	d.labels, d.others, d.scratch = d.labels[:0], d.others[:0], d.scratch[:0]
-	d.message, d.messages, d.bad = jsonscan.Raw{}, 0, nil
+	d.message, d.messages, d.bad = nil, 0, nil
 	start := d.scan.Pos()
 	if err := d.members(); err != nil {
 		return err
@@ -144,12 +144,46 @@ func (d *decoder) members() error {
 		if err != nil {
 			return err
 		}
+		key := name.Bytes
+		if name.Escaped {
+			key = []byte(d.text(name))
+		}
+		if string(key) == "message" {
+			d.messages++
+			if d.holdsObject() {
+				if err := d.readMessage(); err != nil {
+					return err
+				}
+				continue
+			}
+		}
 		value, isText, err := d.value()
 		if err != nil {
 			return err
 		}
-		d.member(name, value, isText)
+		d.member(key, name, value, isText)
 	}
+}
+
+// holdsObject reports whether the value that comes is a string that begins as an
+// object does.
+func (d *decoder) holdsObject() bool {
+	if d.scan.Peek() != '"' {
+		return false
+	}
+	next := d.scan.Pos() + 1
+	return next < len(d.body) && d.body[next] == '{'
+}
+
+// readMessage reads such a string. One that is no text is no event.
+func (d *decoder) readMessage() error {
+	start := len(d.scratch)
+	grown, err := d.scan.AppendText(d.scratch)
+	if err != nil && !jsonscan.IsContent(err) {
+		return err
+	}
+	d.scratch, d.message = grown, grown[start:]
+	return nil
 }
 
 // value reads any value: a string without its quotes, others as they stand.
@@ -165,16 +199,10 @@ func (d *decoder) value() (value jsonscan.Raw, isText bool, err error) {
 
 // member takes one attribute. A reserved one whose value is not understood is
 // like any other.
-func (d *decoder) member(name, value jsonscan.Raw, isText bool) {
-	key := name.Bytes
-	if name.Escaped {
-		key = []byte(d.text(name))
-	}
+func (d *decoder) member(key []byte, name, value jsonscan.Raw, isText bool) {
 	switch string(key) {
 	case "message":
-		d.messages++
 		if isText {
-			d.message = value
 			return
 		}
 	case "timestamp", "date":
@@ -230,19 +258,13 @@ func (d *decoder) finish(object []byte) {
 
 // takeMessage makes the message the body if it is an event of its own.
 func (d *decoder) takeMessage() bool {
-	if d.messages != 1 || len(d.message.Bytes) == 0 || d.message.Bytes[0] != '{' {
+	text := d.message
+	if d.messages != 1 || len(text) == 0 || text[len(text)-1] != '}' {
 		return false
 	}
-	start := len(d.scratch)
-	grown, err := d.message.AppendText(d.scratch)
-	if err != nil {
-		return false
-	}
-	d.scratch = grown
-	text := grown[start:]
 	wanted := [1]jsonscan.Wanted{{Quoted: `"event_id"`}}
 	jsonscan.Lookup(text, wanted[:])
-	if id := wanted[0].Value.Bytes; len(id) == 0 || len(id) > MaxEventID || text[len(text)-1] != '}' {
+	if id := wanted[0].Value.Bytes; len(id) == 0 || len(id) > MaxEventID {
 		return false
 	}
 	d.entry.Body = text

@@ -51,13 +51,16 @@ func Lookup(text []byte, wanted []Wanted) {
 
 // missing counts the wanted keys that may be in text, so that nothing is
 // scanned for keys that are nowhere. A key may hide behind an escape.
+//
+// It is looked for without its first quote: quotes are so many in a JSON text
+// that a search for one is far slower than one for a letter.
 func missing(text []byte, wanted []Wanted) int {
 	escaped := bytes.IndexByte(text, '\\') >= 0
 	n := 0
 	for i := range wanted {
 		w := &wanted[i]
 		w.Value, w.Found = Raw{}, false
-		if escaped || bytes.Contains(text, []byte(w.Quoted)) {
+		if escaped || bytes.Contains(text, []byte(w.Quoted[1:])) {
 			n++
 		}
 	}

@@ -2,6 +2,7 @@ package jsonscan
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/bits"
 )
 
@@ -40,6 +41,48 @@ func (r Raw) AppendText(dst []byte) ([]byte, error) {
 		return dst[:start], err
 	}
 	return dst[:start+len(got)], nil
+}
+
+// AppendText reads a string and appends its text to dst; what is read stays as
+// it is. With an error dst is returned as it was; on ErrUTF8 and ErrSurrogate
+// the scanner stands behind the string.
+//
+// To find the string's end takes as long as to unescape it. So a guess of it is
+// copied, which takes next to nothing, and unescaped in place; more where the
+// end does not stand there.
+func (s *Scanner) AppendText(dst []byte) ([]byte, error) {
+	if s.Peek() != '"' {
+		return dst, s.unexpected("a string")
+	}
+	const least = 1 << 10
+	rest := s.buf[s.pos+1:]
+	for n := max(s.guess, least); ; n *= 4 {
+		n = min(n, len(rest))
+		grown := append(dst, rest[:n]...)
+		copied := Scanner{buf: grown[len(dst):]}
+		text, err := copied.unescapeFrom(0)
+		if err != nil && !IsContent(err) {
+			if n < len(rest) {
+				continue // what is wrong may be that it ends here
+			}
+			s.pos += 1 + copied.pos
+			return dst, s.at(err)
+		}
+		s.pos += 1 + copied.pos
+		if err != nil {
+			return dst, err
+		}
+		s.guess = copied.pos + copied.pos/4
+		return grown[:len(dst)+len(text)], nil
+	}
+}
+
+// at gives a syntax error the scanner's place.
+func (s *Scanner) at(err error) error {
+	if e, ok := errors.AsType[*SyntaxError](err); ok {
+		return s.fail(e.Reason)
+	}
+	return err
 }
 
 // String reads a string and leaves it as it stands. Its grammar is checked, its

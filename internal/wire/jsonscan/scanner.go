@@ -41,8 +41,9 @@ func IsContent(err error) bool {
 // Scanner reads a JSON text from the start to the end. The zero value reads
 // the empty text.
 type Scanner struct {
-	buf []byte
-	pos int
+	buf   []byte
+	pos   int
+	guess int // how long a string that AppendText reads may be
 }
 
 // Reset makes s read buf from its start. Some methods write into buf.

@@ -51,8 +51,9 @@ func FuzzUnescape(f *testing.F) {
 		if wantErr == nil && strings.TrimSpace(string(text)) == "null" {
 			return
 		}
+		original := append([]byte(nil), text...)
 		var raw Scanner
-		raw.Reset(append([]byte(nil), text...))
+		raw.Reset(original)
 		kept, rawErr := raw.String()
 		if rawErr == nil {
 			rawErr = raw.End()
@@ -72,7 +73,15 @@ func FuzzUnescape(f *testing.F) {
 		if wantErr != nil {
 			return
 		}
+		apart := append([]byte(nil), original...)
+		var a Scanner
+		a.Reset(apart)
+		text, textErr := a.AppendText([]byte("x"))
+		require.Equal(t, original, apart, "what is read stays as it is")
+		require.NoError(t, a.End())
 		appended, appendErr := kept.AppendText([]byte("x"))
+		require.Equal(t, appendErr, textErr)
+		require.Equal(t, appended, text)
 		if err != nil {
 			require.Contains(t, want, "\ufffd", "the reference must have replaced something")
 			require.ErrorIs(t, appendErr, err)
@@ -215,6 +224,47 @@ func TestUnescapeKeepsToItsString(t *testing.T) {
 }
 
 const escapedLine = `"{\"event_id\":\"evt-abcdef-0000000001\",\"ts\":\"2025-06-01T00:00:00.000Z\",\"tenant\":\"t-001\",\"realm\":\"prod-eu-1\",\"actor\":{\"user_id\":\"u-000001\",\"username\":\"user000001@example.test\"},\"src\":{\"ip\":\"10.1.2.3\",\"port\":1024}}"`
+
+// TestAppendText reads strings that are longer than it guesses, and shorter, from
+// one buffer, with memory that has room and that has none.
+func TestAppendText(t *testing.T) {
+	t.Parallel()
+	var want []string
+	for _, n := range []int{0, 1, 100, 1 << 10, 1<<10 - 1, 5000, 3, 70_000, 64, 200_000} {
+		want = append(want, strings.Repeat("é\"\\n\n", n))
+	}
+	array, err := json.Marshal(want)
+	require.NoError(t, err)
+	for _, room := range []int{0, 10, 1 << 20} {
+		var s Scanner
+		s.Reset(array)
+		require.NoError(t, s.Open('['))
+		for i, w := range want {
+			_, err := s.More(']', i)
+			require.NoError(t, err)
+			got, err := s.AppendText(append(make([]byte, 0, room), "kept"...))
+			require.NoError(t, err)
+			require.Equal(t, "kept"+w, string(got))
+		}
+		more, err := s.More(']', len(want))
+		require.NoError(t, err)
+		require.False(t, more)
+	}
+	for _, bad := range []string{`"` + strings.Repeat("x", 9000), `"` + strings.Repeat("x", 9000) + "\x01\"", `"` + strings.Repeat("x", 9000) + `\u12"`, `x`} {
+		var kept, apart Scanner
+		kept.Reset([]byte(bad))
+		apart.Reset([]byte(bad))
+		_, want := kept.Unescape()
+		got, err := apart.AppendText([]byte("kept"))
+		require.Equal(t, want, err, "the place of the error too")
+		require.Equal(t, "kept", string(got))
+	}
+	var s Scanner
+	s.Reset([]byte(`"\ud800" 1`))
+	_, err = s.AppendText(nil)
+	require.ErrorIs(t, err, ErrSurrogate)
+	require.Equal(t, byte('1'), s.Peek(), "it goes on behind the string")
+}
 
 func BenchmarkUnescape(b *testing.B) {
 	text := []byte(escapedLine)

@@ -128,7 +128,7 @@ func blockMarks(b *[blockSize]byte) (marks, all uint64) {
 
 // moveRun moves n bytes from r to w. Behind w+n it may write up to r+n.
 func moveRun(buf []byte, w, r, n int) {
-	if n > maxRun || r-w < maxRun {
+	if n > maxRun || r-w+n < maxRun {
 		copy(buf[w:w+n], buf[r:r+n])
 		return
 	}
