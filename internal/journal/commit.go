@@ -19,6 +19,9 @@ const (
 	// once: while one is being synced the next is compressed and handed over.
 	// More would only make groups smaller.
 	commitsInFlight = 2
+	// worthAhead is how many bytes must wait for that: with fewer, a larger group
+	// later costs less than two now.
+	worthAhead = 128 << 10
 	// commitTimeout bounds how long an append waits for the server, retries
 	// included. Beyond it the sender is told to push again.
 	commitTimeout = 15 * time.Second
@@ -42,14 +45,15 @@ type committer struct {
 	patience time.Duration
 	marks    *marks
 
-	slots chan struct{}  // holds a token for each commit in flight
 	spare chan []byte    // memory for records
 	wg    sync.WaitGroup // the loop and the commits in flight
 
-	mu     sync.Mutex
-	filled *sync.Cond // signalled when queue gets its first segment, and at close
-	queue  []segment  // guarded by mu
-	closed bool       // guarded by mu
+	mu       sync.Mutex
+	changed  *sync.Cond // signalled when queue grows, when a commit ends, and at close
+	queue    []segment  // guarded by mu
+	waiting  int        // bytes in queue; guarded by mu
+	inFlight int        // commits; guarded by mu
+	closed   bool       // guarded by mu
 	given  given      // guarded by mu
 	broken error      // set once positions are given out twice; guarded by mu
 	failed func(error)
@@ -86,10 +90,10 @@ func (p *pending) settle(err error) {
 func newCommitter(conn *Conn, subject string, m *metrics, failed func(error)) *committer {
 	c := &committer{
 		js: conn.JetStream, life: conn.life, limit: conn.recordLimit, subject: subject,
-		metrics: m, marks: conn.marks, failed: failed, patience: commitTimeout, slots: make(chan struct{}, commitsInFlight),
+		metrics: m, marks: conn.marks, failed: failed, patience: commitTimeout,
 		spare: make(chan []byte, commitsInFlight),
 	}
-	c.filled = sync.NewCond(&c.mu)
+	c.changed = sync.NewCond(&c.mu)
 	c.wg.Add(1)
 	go c.loop()
 	return c
@@ -112,10 +116,12 @@ func (c *committer) append(b *Batch) error {
 		return cmp.Or(c.broken, ErrClosed)
 	}
 	for i, cut := range b.cuts {
-		c.queue = append(c.queue, segment{data: b.segment(i), events: cut.events, whole: p})
+		s := segment{data: b.segment(i), events: cut.events, whole: p}
+		c.queue = append(c.queue, s)
+		c.waiting += len(s.data)
 	}
 	c.mu.Unlock()
-	c.filled.Signal()
+	c.changed.Signal()
 	<-p.done
 	return p.err
 }
@@ -124,7 +130,6 @@ func (c *committer) loop() {
 	defer c.wg.Done()
 	var raw []byte
 	for {
-		c.slots <- struct{}{} // first, so that what arrives meanwhile joins the group
 		group := c.take()
 		if group == nil {
 			return
@@ -139,23 +144,37 @@ func (c *committer) loop() {
 	}
 }
 
-// take waits for segments and takes as many as fit into a record, in order.
-// It returns nil when the committer is closed and all is taken.
+// take waits until a commit may begin, and takes as many segments as fit into a
+// record, in order: also what came while it waited. It returns nil when the
+// committer is closed and all is taken.
 func (c *committer) take() []segment {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.dropLate(); len(c.queue) == 0; c.dropLate() {
-		if c.closed {
+	for c.dropLate(); !c.ready(); c.dropLate() {
+		if c.closed && len(c.queue) == 0 {
 			return nil
 		}
-		c.filled.Wait()
+		c.changed.Wait()
 	}
+	c.inFlight++
 	n, size, target := 0, 0, min(recordTarget, c.limit())
 	for n < len(c.queue) && (n == 0 || size+len(c.queue[n].data) <= target) {
 		size += len(c.queue[n].data)
 		n++
 	}
 	return c.shift(n)
+}
+
+// ready reports whether a commit may begin. mu is held.
+func (c *committer) ready() bool {
+	switch {
+	case len(c.queue) == 0:
+		return false
+	case c.inFlight == 0:
+		return true
+	default:
+		return c.inFlight < commitsInFlight && c.waiting >= worthAhead
+	}
 }
 
 // errLate says that the commits before an append took all its time.
@@ -176,6 +195,9 @@ func (c *committer) dropLate() {
 // shift takes the first n segments out of the queue. mu is held.
 func (c *committer) shift(n int) []segment {
 	group := append([]segment(nil), c.queue[:n]...)
+	for _, s := range group {
+		c.waiting -= len(s.data)
+	}
 	rest := copy(c.queue, c.queue[n:])
 	clear(c.queue[rest:])
 	c.queue = c.queue[:rest]
@@ -206,12 +228,20 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 		if err == nil {
 			err = c.accept(ack)
 		}
-		<-c.slots
+		c.done()
 		c.metrics.commit(start, events, size, len(msg.Data), err)
 		for _, s := range group {
 			s.whole.settle(err)
 		}
 	}()
+}
+
+// done notes that a commit has ended.
+func (c *committer) done() {
+	c.mu.Lock()
+	c.inFlight--
+	c.mu.Unlock()
+	c.changed.Signal()
 }
 
 // memory gives memory for a record, empty.
@@ -339,6 +369,6 @@ func (c *committer) close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	c.filled.Signal()
+	c.changed.Signal()
 	c.wg.Wait()
 }
