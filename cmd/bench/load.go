@@ -143,7 +143,7 @@ func (l *load) push(ctx context.Context, address string, conns int, rate float64
 				due := time.Now()
 				if rate > 0 {
 					due = o.start.Add(time.Duration(float64(p*l.batch) / rate * 1e9))
-					time.Sleep(time.Until(due))
+					sleepUntil(due)
 				}
 				if err := c.push(ctx, l.requests[p]); err != nil {
 					mu.Lock()
@@ -204,19 +204,25 @@ func (c *client) push(ctx context.Context, request []byte) error {
 	}
 }
 
-func (c *client) try(ctx context.Context, request []byte) (int, error) {
-	if c.conn == nil {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", c.address)
-		if err != nil {
+// try sends the request once, or twice where the server has closed a connection
+// that was used before, as HTTP clients do.
+func (c *client) try(ctx context.Context, request []byte) (status int, err error) {
+	for used := c.conn != nil; ; used = false {
+		if c.conn == nil {
+			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", c.address)
+			if err != nil {
+				return 0, err
+			}
+			c.conn, c.reader = conn, bufio.NewReaderSize(conn, 4096)
+		}
+		if status, err = c.exchange(request); err == nil {
+			return status, nil
+		}
+		c.close()
+		if !used {
 			return 0, err
 		}
-		c.conn, c.reader = conn, bufio.NewReaderSize(conn, 4096)
 	}
-	status, err := c.exchange(request)
-	if err != nil {
-		c.close()
-	}
-	return status, err
 }
 
 func (c *client) exchange(request []byte) (int, error) {

@@ -20,6 +20,7 @@ import (
 
 type flags struct {
 	binary string
+	peer   string
 	dir    string
 	only   string
 	scale  float64
@@ -42,15 +43,20 @@ func newCommand() *cobra.Command {
 		Short: "Measure the relay: throughput, latency and cost",
 		Long: `Starts the relay binary with an empty data directory for each row, loads it over
 HTTP with bodies made beforehand, waits until the destination has everything,
-reads that back by event id, and prints a table. The last row is the limit: a
-bare writer that fsyncs records of the size that the relay wrote.`,
-		Example:      "  make bench\n  bin/bench --only 'json x100' --scale 2",
+reads that back by event id, and prints a table, and beside it what the disk
+gives to a bare writer that fsyncs records of the size that the relay wrote.
+
+With --peer, an OpenTelemetry Collector (with the lokireceiver, the
+datadogreceiver, the kafkaexporter and file_storage) gets the same load over the
+same broker, behind each row that is about throughput. Its queue is fsynced too.`,
+		Example:      "  make bench\n  bin/bench --only 'json x100' --scale 2\n  bin/bench --peer ./otelcol",
 		Args:         cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f) },
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&f.binary, "binary", "bin/auditrelay", "the relay `binary`")
+	fs.StringVar(&f.peer, "peer", "", "the `binary` of a collector to compare with")
 	fs.StringVar(&f.dir, "dir", os.TempDir(), "`directory` for data: on the disk that is to be measured")
 	fs.StringVar(&f.only, "only", "", "only the rows whose name holds this `text`")
 	fs.Float64Var(&f.scale, "scale", 1, "multiplies the number of events")
@@ -61,11 +67,11 @@ bare writer that fsyncs records of the size that the relay wrote.`,
 // rows are what is measured, in the order of the table.
 func rows() []row {
 	return []row{
-		{name: "json x100", format: "json", batch: 100, conns: 8, events: 400_000},
-		{name: "proto x100", format: "proto", batch: 100, conns: 8, events: 400_000},
-		{name: "datadog x100", format: "datadog", batch: 100, conns: 8, events: 400_000},
-		{name: "json x1", format: "json", batch: 1, conns: 64, events: 100_000},
-		{name: "json x1000", format: "json", batch: 1000, conns: 8, events: 500_000},
+		{name: "json x100", format: "json", batch: 100, conns: 8, events: 400_000, versus: true},
+		{name: "proto x100", format: "proto", batch: 100, conns: 8, events: 400_000, versus: true},
+		{name: "datadog x100", format: "datadog", batch: 100, conns: 8, events: 400_000, versus: true},
+		{name: "json x1", format: "json", batch: 1, conns: 64, events: 100_000, versus: true},
+		{name: "json x1000", format: "json", batch: 1000, conns: 8, events: 500_000, versus: true},
 		{name: "json x100, half load", format: "json", batch: 100, conns: 8, events: 300_000, share: 0.5},
 		{name: "json x100, four sinks", format: "json", batch: 100, conns: 8, events: 300_000, sinks: 4},
 		{name: "json x100, backlog", format: "json", batch: 100, conns: 8, events: 1_500_000, backlog: true},
@@ -82,22 +88,12 @@ func run(ctx context.Context, f flags) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	b := &bench{flags: f, dir: dir}
-	var results []result
-	for i, r := range rows() {
-		if !strings.Contains(r.name, f.only) {
-			continue
-		}
-		r.events = max(r.batch*r.conns, int(float64(r.events)*f.scale))
-		r.rate = r.share * b.best
-		fmt.Fprintf(os.Stderr, "%s …\n", r.name)
-		res, err := b.measure(ctx, r, filepath.Join(dir, fmt.Sprint(i)))
-		if err != nil {
-			return fmt.Errorf("%s: %w", r.name, err)
-		}
-		if b.best == 0 {
-			b.best = res.accepted
-		}
-		results = append(results, res)
+	results, err := b.all(ctx)
+	if err != nil {
+		return err
+	}
+	if len(results) == 0 {
+		return errors.New("no row has that name")
 	}
 	idle, err := b.idle(ctx, filepath.Join(dir, "idle"), 10*time.Second)
 	if err != nil {
@@ -105,15 +101,79 @@ func run(ctx context.Context, f flags) error {
 	}
 	fmt.Println(table(results))
 	fmt.Println(idle)
-	if len(results) == 0 {
-		return errors.New("no row has that name")
+	for _, r := range results {
+		lines, err := b.beside(ctx, r, results)
+		if err != nil {
+			return err
+		}
+		fmt.Print(lines)
 	}
-	limit, err := bareWriter(dir, results[0].recordBytes, 2*time.Second)
-	if err != nil {
-		return err
-	}
-	fmt.Println(limit.describe(results[0]))
 	return verdict(results)
+}
+
+// all measures the rows that are asked for.
+func (b *bench) all(ctx context.Context) ([]result, error) {
+	var results []result
+	for i, r := range rows() {
+		if !strings.Contains(r.name, b.only) {
+			continue
+		}
+		runs := []row{r}
+		if r.versus && b.peer != "" {
+			runs = append(runs, r.ofPeer())
+		}
+		for _, r := range runs {
+			r.events = max(r.batch*r.conns, int(float64(r.events)*b.scale))
+			r.rate = r.share * b.first.accepted
+			fmt.Fprintf(os.Stderr, "%s …\n", r.name)
+			res, err := b.measure(ctx, r, filepath.Join(b.dir, fmt.Sprint(i, r.peer)))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", r.name, err)
+			}
+			if len(results) == 0 {
+				b.first = res
+			}
+			results = append(results, res)
+		}
+	}
+	return results, nil
+}
+
+// ofPeer is the row for a peer, with as many events as it is done with in some
+// seconds.
+func (r row) ofPeer() row {
+	const slower = 8
+	r.peer, r.name, r.events = true, r.name+", collector", r.events/slower
+	return r
+}
+
+// beside compares a row with the disk's own, and with the peer's.
+func (b *bench) beside(ctx context.Context, r result, all []result) (string, error) {
+	if r.peer || r.backlog {
+		return "", nil
+	}
+	var lines strings.Builder
+	if r.rate == 0 {
+		ctx, stop := context.WithTimeout(ctx, time.Second)
+		defer stop()
+		alone, err := write(ctx, b.dir, r.recordBytes, 0)
+		if err != nil {
+			return "", err
+		}
+		wrote := r.accepted * r.diskPerEvent
+		fmt.Fprintf(&lines, "%s: wrote %.1f MB/s, %.0f%% of a bare writer that fsyncs each record of %d bytes (%.1f MB/s, p99 %.2f ms)\n",
+			r.name, wrote/1e6, wrote/alone.bytesPerSecond*100, alone.recordBytes, alone.bytesPerSecond/1e6, alone.p99)
+	} else {
+		fmt.Fprintf(&lines, "%s: ack p99 %.2f ms, %.1f x that of a bare write and fsync of %d bytes under the same load (%.2f ms)\n",
+			r.name, r.p99, r.p99/r.beside.p99, r.beside.recordBytes, r.beside.p99)
+	}
+	for _, p := range all {
+		if p.peer && p.name == r.ofPeer().name {
+			fmt.Fprintf(&lines, "%s: %.1f x the collector's events/s end to end, 1/%.1f of its CPU-s/M\n",
+				r.name, r.delivered/p.delivered, p.cpuPerMillion/r.cpuPerMillion)
+		}
+	}
+	return lines.String(), nil
 }
 
 func table(results []result) string {

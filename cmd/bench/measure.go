@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/readback"
@@ -23,6 +25,8 @@ type row struct {
 	rate    float64 // events a second that follow from share
 	sinks   int     // Kafka sinks; 0 is 1
 	backlog bool    // the sinks are away until all is pushed
+	versus  bool    // a peer is measured beside it
+	peer    bool    // it is the peer
 }
 
 // result is what was measured.
@@ -37,16 +41,17 @@ type result struct {
 	commitsPerEvent     float64 // each is one fsync of the journal
 	recordBytes         int     // mean size of a commit
 	lost, duplicates    int64
+	beside              writer // what the disk gave meanwhile to one who writes a record now and then
 }
 
 // bench runs rows one after the other.
 type bench struct {
 	flags
-	dir  string
-	best float64 // events a second accepted in the first row
+	dir   string
+	first result // of the first row
 }
 
-// measure runs one row on a relay and a broker of its own.
+// measure runs one row on a subject and a broker of its own.
 func (b *bench) measure(ctx context.Context, r row, dir string) (result, error) {
 	l, err := makeLoad(r)
 	if err != nil {
@@ -57,63 +62,88 @@ func (b *bench) measure(ctx context.Context, r row, dir string) (result, error) 
 		return result{}, err
 	}
 	defer kafka.Close()
+	if err := kafka.Create(ctx); err != nil {
+		return result{}, err
+	}
 	broker := kafka.Brokers[0]
 	if r.backlog {
 		broker = "127.0.0.1:1" // nothing listens there
 	}
-	relay, err := startRelay(ctx, b.binary, dir, broker, max(1, r.sinks))
+	s, err := b.start(ctx, r, dir, broker)
 	if err != nil {
 		return result{}, err
 	}
-	defer relay.kill()
-	before, err := relay.usage()
+	defer func() { s.process.Kill() }()
+	before, err := s.usage(ctx)
 	if err != nil {
 		return result{}, err
 	}
-	o, err := l.push(ctx, relay.ingest, r.conns, r.rate)
+	beside := b.writeBeside(ctx, r)
+	o, err := l.push(ctx, s.address(r.format), r.conns, r.rate)
 	if err != nil {
+		return result{}, fmt.Errorf("%w\n%s", err, s.process.Tail())
+	}
+	res := result{row: r, eventBytes: l.eventBytes}
+	if res.beside, err = beside(); err != nil {
 		return result{}, err
 	}
 	start := o.start
 	if r.backlog { // the broker comes back: what counts is how fast the rest goes out
-		if relay, start, err = b.restart(ctx, relay, dir, kafka.Brokers[0]); err != nil {
+		if err := s.process.Stop(startWithin); err != nil {
 			return result{}, err
 		}
-		defer relay.kill()
+		before, start = usage{}, time.Now()
+		if s, err = s.again(ctx, kafka.Brokers[0]); err != nil {
+			return result{}, err
+		}
 	}
 	var last time.Time
 	for sink := range max(1, r.sinks) {
 		if last, err = waitDelivered(ctx, kafka.On(topic(sink)), int64(r.events)); err != nil {
-			return result{}, err
+			return result{}, fmt.Errorf("%w\n%s", err, s.process.Tail())
 		}
 	}
-	after, err := relay.usage()
+	after, err := s.usage(ctx)
 	if err != nil {
 		return result{}, err
 	}
 	n := float64(r.events)
-	res := result{
-		row: r, eventBytes: l.eventBytes,
-		accepted:      n / o.lastAck.Sub(o.start).Seconds(),
-		delivered:     n / last.Sub(start).Seconds(),
-		cpuPerMillion: (after.cpu - before.cpu) / n * 1e6, rss: after.rss,
-		p50: o.quantile(0.5), p99: o.quantile(0.99),
-		diskPerEvent: (after.written - before.written) / n, commitsPerEvent: after.commits / n,
-	}
+	res.accepted, res.delivered = n/o.lastAck.Sub(o.start).Seconds(), n/last.Sub(start).Seconds()
+	res.cpuPerMillion, res.rss = (after.cpu-before.cpu)/n*1e6, after.rss
+	res.p50, res.p99 = o.quantile(0.5), o.quantile(0.99)
+	res.diskPerEvent, res.commitsPerEvent = (after.written-before.written)/n, after.commits/n
 	if after.commits > 0 {
 		res.recordBytes = int(after.stored / after.commits)
 	}
 	return res, res.count(ctx, kafka, r, o)
 }
 
-// restart ends the relay and starts it again on its data, with the broker there.
-func (b *bench) restart(ctx context.Context, relay *relayProcess, dir, broker string) (*relayProcess, time.Time, error) {
-	if err := relay.stop(); err != nil {
-		return nil, time.Time{}, err
+func (b *bench) start(ctx context.Context, r row, dir, broker string) (*subject, error) {
+	if r.peer {
+		return startCollector(ctx, b.peer, dir, broker)
 	}
-	start := time.Now()
-	next, err := startRelay(ctx, b.binary, dir, broker, 1)
-	return next, start, err
+	return startRelay(ctx, b.binary, dir, broker, max(1, r.sinks))
+}
+
+// writeBeside writes, while a row is offered that has a rate, a record as large
+// as a push of it takes on the disk now and then. The returned function ends that.
+func (b *bench) writeBeside(ctx context.Context, r row) func() (writer, error) {
+	if r.rate == 0 {
+		return func() (writer, error) { return writer{}, nil }
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var w writer
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w, err = write(ctx, b.dir, int(float64(r.batch)*b.first.diskPerEvent), 5*time.Millisecond)
+	}()
+	return func() (writer, error) {
+		stop()
+		<-done
+		return w, err
+	}
 }
 
 // waitDelivered waits until the broker has n records, and returns when it had.
@@ -134,7 +164,7 @@ func waitDelivered(ctx context.Context, kafka *readback.Kafka, n int64) (time.Ti
 // count reads the first sink's topic back.
 func (r *result) count(ctx context.Context, kafka *readback.Kafka, w row, o *outcome) error {
 	var tally workspacesim.Tally
-	if err := kafka.Read(ctx, func(id string, _ []byte) { tally.Add(id) }); err != nil {
+	if err := kafka.Read(ctx, func(id string, body []byte) { tally.Add(cmp.Or(id, idIn(body))) }); err != nil {
 		return fmt.Errorf("read the destination back: %w", err)
 	}
 	ledger := workspacesim.Ledger{Prefix: idPrefix}
@@ -148,6 +178,17 @@ func (r *result) count(ctx context.Context, kafka *readback.Kafka, w row, o *out
 	return nil
 }
 
+// idIn finds an event's id in its body, which may be a JSON string by now: a
+// peer does not put it into a header.
+func idIn(body []byte) string {
+	from := bytes.Index(body, []byte(idPrefix))
+	if from < 0 {
+		return ""
+	}
+	to := bytes.IndexAny(body[from:], `"\\`)
+	return string(body[from : from+max(0, to)])
+}
+
 // idle looks at a relay that has nothing to do.
 func (b *bench) idle(ctx context.Context, dir string, d time.Duration) (string, error) {
 	kafka, err := readback.StartKafka("", topic(0))
@@ -159,55 +200,52 @@ func (b *bench) idle(ctx context.Context, dir string, d time.Duration) (string, 
 	if err != nil {
 		return "", err
 	}
-	defer relay.kill()
-	before, err := relay.usage()
+	defer relay.process.Kill()
+	before, err := relay.usage(ctx)
 	if err != nil {
 		return "", err
 	}
 	time.Sleep(d)
-	after, err := relay.usage()
+	after, err := relay.usage(ctx)
 	if err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("idle for %s: %.2f%% of a core, %.0f MB", d, (after.cpu-before.cpu)/d.Seconds()*100, after.rss), nil
 }
 
-// limit is what the disk gives to a writer that does nothing else.
-type limit struct {
+// writer is what the disk gives to one that does nothing else.
+type writer struct {
 	bytesPerSecond float64
-	p99            time.Duration
+	p99            float64 // ms that a write and its fsync take
 	recordBytes    int
 }
 
-// bareWriter appends records of the given size to a file, each fsynced, for d.
-func bareWriter(dir string, recordBytes int, d time.Duration) (limit, error) {
+// write appends records of the given size to a file, each fsynced, with a pause
+// behind each, until ctx ends.
+func write(ctx context.Context, dir string, recordBytes int, pause time.Duration) (writer, error) {
 	recordBytes = max(recordBytes, 512)
-	f, err := os.Create(filepath.Join(dir, "bare"))
+	f, err := os.CreateTemp(dir, "bare")
 	if err != nil {
-		return limit{}, err
+		return writer{}, err
 	}
-	defer func() { _ = f.Close() }()
+	defer func() { _ = f.Close(); _ = os.Remove(f.Name()) }()
 	record := make([]byte, recordBytes)
-	var times []time.Duration
+	var o outcome
 	start := time.Now()
-	for time.Since(start) < d {
+	for ctx.Err() == nil {
 		begun := time.Now()
 		if _, err := f.Write(record); err != nil {
-			return limit{}, err
+			return writer{}, err
 		}
 		if err := f.Sync(); err != nil {
-			return limit{}, err
+			return writer{}, err
 		}
-		times = append(times, time.Since(begun))
+		o.latencies = append(o.latencies, time.Since(begun))
+		sleepUntil(time.Now().Add(pause))
 	}
-	o := outcome{latencies: sorted(times)}
-	return limit{
-		bytesPerSecond: float64(len(times)*recordBytes) / time.Since(start).Seconds(),
-		p99:            time.Duration(o.quantile(0.99) * float64(time.Millisecond)), recordBytes: recordBytes,
+	slices.Sort(o.latencies)
+	return writer{
+		bytesPerSecond: float64(len(o.latencies)*recordBytes) / time.Since(start).Seconds(),
+		p99:            o.quantile(0.99), recordBytes: recordBytes,
 	}, nil
-}
-
-func (l limit) describe(r result) string {
-	return fmt.Sprintf("limit: a bare writer that fsyncs each record of %d bytes writes %.1f MB/s with a p99 of %.2f ms; %s wrote %.1f MB/s, %.0f%% of that",
-		l.recordBytes, l.bytesPerSecond/1e6, l.p99.Seconds()*1e3, r.name, r.accepted*r.diskPerEvent/1e6, r.accepted*r.diskPerEvent/l.bytesPerSecond*100)
 }

@@ -59,6 +59,15 @@ func (d *Kafka) connect() error {
 	return nil
 }
 
+// Create makes the topic, for clients that do not.
+func (d *Kafka) Create(ctx context.Context) error {
+	const brokersDefault = -1
+	if _, err := d.admin.CreateTopic(ctx, brokersDefault, brokersDefault, nil, d.Topic); err != nil {
+		return fmt.Errorf("create topic %s: %w", d.Topic, err)
+	}
+	return nil
+}
+
 // On gives the same broker with another topic. It is closed with d.
 func (d *Kafka) On(topic string) *Kafka {
 	other := *d

@@ -1,0 +1,15 @@
+package main
+
+import (
+	"syscall"
+	"time"
+)
+
+// sleepUntil is exact to some 0.05 ms, where the runtime's timers, which wait
+// in whole milliseconds, would make each push that much late.
+func sleepUntil(due time.Time) {
+	for left := time.Until(due); left > 0; left = time.Until(due) {
+		t := syscall.NsecToTimespec(int64(left))
+		_ = syscall.Nanosleep(&t, nil) // where a signal ends it, it sleeps on
+	}
+}
