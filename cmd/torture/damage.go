@@ -155,8 +155,9 @@ func (w *wreck) named(ctx context.Context) (map[uint64]bool, error) {
 		}
 	}
 	for _, at := range slices.Sorted(maps.Keys(named)) {
+		_, struck := w.struck[at] // of a record of the relay's own events, without ids
 		switch {
-		case w.struck[at] == nil:
+		case !struck:
 			return nil, fmt.Errorf("position %d is in the quarantine, and was not damaged", at)
 		case !w.verified[at]:
 			return nil, fmt.Errorf("position %d was damaged, and 'journal verify' did not name it", at)

@@ -54,9 +54,9 @@ type committer struct {
 	waiting  int        // bytes in queue; guarded by mu
 	inFlight int        // commits; guarded by mu
 	closed   bool       // guarded by mu
-	given  given      // guarded by mu
-	broken error      // set once positions are given out twice; guarded by mu
-	failed func(error)
+	given    given      // guarded by mu
+	broken   error      // set once positions are given out twice; guarded by mu
+	failed   func(error)
 }
 
 // segment is a part of an append that goes into one record whole.

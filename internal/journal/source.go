@@ -25,6 +25,12 @@ const (
 	fetchBytes   = 1 << 20
 	// decodedAhead bounds the records that are decoded before they are asked for.
 	decodedAhead = 4
+	// linger is how long after a batch the next is given, unless it has lingerEvents
+	// before: under a stream of small pushes each batch then holds what some
+	// commits brought, which spares sinks most of the requests. What comes after a
+	// pause is given at once.
+	linger       = 5 * time.Millisecond
+	lingerEvents = 1000
 	// ackWait is after how long the server offers a record again that is not
 	// acknowledged. A source knows what it has read and passes over it, so this
 	// matters only for a record that got lost on the way.
@@ -50,7 +56,8 @@ type Source struct {
 	cancel  context.CancelFunc
 	failed  error // why reading ended; valid once decoded is closed
 
-	spare *record // read from decoded, but did not fit into the batch; Next's own
+	spare *record   // read from decoded, but did not fit into the batch; Next's own
+	last  time.Time // when the last batch was given; Next's own
 
 	mu    sync.Mutex
 	given []ending // of the batches that are not acknowledged, oldest first; guarded by mu
@@ -249,9 +256,10 @@ func (s *Source) Next(ctx context.Context) (relay.Batch, error) {
 		if err != nil {
 			return relay.Batch{}, err
 		}
-		events, last := s.gather(first)
+		events, last := s.gather(ctx, first)
 		s.give(last, len(events) > 0)
 		if len(events) > 0 {
+			s.last = time.Now()
 			return relay.Batch{Events: events, Position: relay.Position(last.seq)}, nil
 		}
 	}
@@ -274,26 +282,48 @@ func (s *Source) wait(ctx context.Context) (record, error) {
 	}
 }
 
-// gather adds the records that are there already, without waiting for more, and
-// returns the last of them too.
-func (s *Source) gather(first record) (events []relay.Event, last record) {
+// gather adds the records that are there already, and those that come while it is
+// too early for another batch. It returns the last of them too.
+func (s *Source) gather(ctx context.Context, first record) (events []relay.Event, last record) {
 	records, n, size := append(s.gathered[:0], first), len(first.events), first.size
-	for s.spare == nil {
-		select {
-		case r, ok := <-s.decoded:
-			if !ok {
-				return s.join(records, n)
-			}
-			if n+len(r.events) > s.limit.Events || size+r.size > s.limit.Bytes {
-				s.spare = &r
-				break
-			}
-			records, n, size = append(records, r), n+len(r.events), size+r.size
-		default:
-			return s.join(records, n)
+	until := s.last.Add(linger)
+	for s.spare == nil && n < s.limit.Events && size < s.limit.Bytes {
+		if n >= lingerEvents {
+			until = s.last // only what is there
 		}
+		r, ok := s.more(ctx, until)
+		if !ok {
+			break
+		}
+		if n+len(r.events) > s.limit.Events || size+r.size > s.limit.Bytes {
+			s.spare = &r
+			break
+		}
+		records, n, size = append(records, r), n+len(r.events), size+r.size
 	}
 	return s.join(records, n)
+}
+
+// more gives the next record, if there is one now, or one comes until then.
+func (s *Source) more(ctx context.Context, until time.Time) (record, bool) {
+	select {
+	case r, ok := <-s.decoded:
+		return r, ok
+	default:
+	}
+	left := time.Until(until)
+	if left <= 0 {
+		return record{}, false
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case r, ok := <-s.decoded:
+		return r, ok
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return record{}, false
 }
 
 // join gives the n events of records, and the last record. Other sources may

@@ -2,7 +2,9 @@ package journal
 
 import (
 	"context"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -86,4 +88,54 @@ func TestWhatIsSetAsideDoesNotCoverWhatIsUnderWay(t *testing.T) {
 	_, err = s.Next(waiting)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Eventually(t, acked(3), 5*time.Second, time.Millisecond, "nothing before it is under way")
+}
+
+// A batch that follows another closely takes in what comes for a moment; one
+// behind a pause, or that is full, is given at once.
+func TestGather(t *testing.T) {
+	t.Parallel()
+	of := func(n int) record { return record{seq: uint64(n), size: 100, events: make([]relay.Event, n)} }
+	for name, c := range map[string]struct {
+		sinceLast time.Duration
+		first     int // events
+		limit     Limit
+		cancelled bool
+		events    int // in the batch
+		after     time.Duration
+	}{
+		"closely":            {time.Millisecond, 1, Limit{100, 1000}, false, 1 + 2 + 3, 4 * time.Millisecond},
+		"behind a pause":     {time.Second, 1, Limit{100, 1000}, false, 1, 0},
+		"full of events":     {0, 1, Limit{3, 1000}, false, 1 + 2, time.Millisecond},
+		"full of bytes":      {0, 1, Limit{100, 200}, false, 1 + 2, time.Millisecond},
+		"the next is larger": {0, 1, Limit{5, 1000}, false, 1 + 2, 2 * time.Millisecond},
+		"large enough":       {0, lingerEvents - 1, Limit{9999, 1000}, false, lingerEvents + 1, time.Millisecond},
+		"told to end":        {0, 1, Limit{100, 1000}, true, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if c.cancelled {
+					cancel()
+				}
+				s := &Source{limit: c.limit, decoded: make(chan record, decodedAhead), last: time.Now().Add(-c.sinceLast)}
+				var coming sync.WaitGroup
+				defer coming.Wait()
+				coming.Go(func() {
+					for _, n := range []int{2, 3, 4} { // the first two after 1 and 2 ms
+						if n == 4 {
+							time.Sleep(linger)
+						}
+						time.Sleep(time.Millisecond)
+						s.decoded <- of(n)
+					}
+				})
+				start := time.Now()
+				events, _ := s.gather(ctx, of(c.first))
+				assert.Len(t, events, c.events)
+				assert.Equal(t, c.after, time.Since(start))
+			})
+		})
+	}
 }
