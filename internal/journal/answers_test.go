@@ -123,3 +123,32 @@ func TestALostAnswerLeavesOneRecord(t *testing.T) {
 		}
 	}
 }
+
+// While the answer to a record does not come, what is appended behind it goes to
+// the server all the same.
+func TestALostAnswerHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	srv := startExternal(t, t.TempDir(), 0)
+	nc, err := nats.Connect(srv.ClientURL())
+	require.NoError(t, err)
+	defer nc.Close()
+	beside, err := jetstream.New(nc)
+	require.NoError(t, err)
+	p := newLine(t, srv.Addr().String())
+	cfg := testConfig
+	cfg.URL = "nats://" + p.l.Addr().String()
+	j := open(t, t.TempDir(), cfg)
+	defer j.shut(t)
+	p.deaf.Store(true)
+	kept := make(chan error, 2)
+	for n := range 2 {
+		go func() { kept <- j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.From(n)))) }()
+		require.Eventually(t, func() bool {
+			s, err := beside.Stream(t.Context(), j.names.events)
+			return err == nil && s.CachedInfo().State.Msgs == uint64(n)+1
+		}, attemptTimeout/2, time.Millisecond)
+	}
+	p.cut()
+	require.NoError(t, <-kept)
+	require.NoError(t, <-kept)
+}

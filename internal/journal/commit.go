@@ -22,6 +22,9 @@ const (
 	// worthAhead is how many bytes must wait for that: with fewer, a larger group
 	// later costs less than two now.
 	worthAhead = 128 << 10
+	// slowCommit is after how long a commit is not waited for by fewer: its answer
+	// may be lost, or the servers be far away.
+	slowCommit = 20 * time.Millisecond
 	// commitTimeout bounds how long an append waits for the server, retries
 	// included. Beyond it the sender is told to push again.
 	commitTimeout = 15 * time.Second
@@ -49,10 +52,11 @@ type committer struct {
 	wg    sync.WaitGroup // the loop and the commits in flight
 
 	mu       sync.Mutex
-	changed  *sync.Cond // signalled when queue grows, when a commit ends, and at close
+	changed  *sync.Cond // signalled when queue grows, when a commit ends or is slow, and at close
 	queue    []segment  // guarded by mu
 	waiting  int        // bytes in queue; guarded by mu
 	inFlight int        // commits; guarded by mu
+	begun    time.Time  // when the latest commit began; guarded by mu
 	closed   bool       // guarded by mu
 	given    given      // guarded by mu
 	broken   error      // set once positions are given out twice; guarded by mu
@@ -157,6 +161,7 @@ func (c *committer) take() []segment {
 		c.changed.Wait()
 	}
 	c.inFlight++
+	c.begun = time.Now()
 	n, size, target := 0, 0, min(recordTarget, c.limit())
 	for n < len(c.queue) && (n == 0 || size+len(c.queue[n].data) <= target) {
 		size += len(c.queue[n].data)
@@ -168,12 +173,12 @@ func (c *committer) take() []segment {
 // ready reports whether a commit may begin. mu is held.
 func (c *committer) ready() bool {
 	switch {
-	case len(c.queue) == 0:
+	case len(c.queue) == 0 || c.inFlight == commitsInFlight:
 		return false
-	case c.inFlight == 0:
+	case c.inFlight == 0 || c.waiting >= worthAhead:
 		return true
 	default:
-		return c.inFlight < commitsInFlight && c.waiting >= worthAhead
+		return time.Since(c.begun) >= slowCommit
 	}
 }
 
@@ -214,9 +219,11 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 	size, deadline := len(raw), group[0].whole.since.Add(c.patience)
 	life := c.life()
 	first, err := c.js.PublishMsgAsync(msg)
+	slow := time.AfterFunc(slowCommit, c.changed.Signal)
 	c.wg.Add(1)
 	go func() {
 		defer c.wg.Done()
+		defer slow.Stop()
 		var ack *jetstream.PubAck
 		if err == nil {
 			if ack, err = await(first, life); err == nil {
