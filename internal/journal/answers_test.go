@@ -81,26 +81,35 @@ func (p *line) cut() {
 	p.conns = nil
 }
 
-// The server keeps a record, or a dead letter, and its answer is lost with the
-// connection. What is published again is recognised.
-func TestALostAnswerLeavesOneRecord(t *testing.T) {
-	t.Parallel()
+// overLine opens a journal over a line to a server of its own. The function counts
+// what the server has in a stream, beside the line.
+func overLine(t *testing.T) (*opened, *line, func(stream string) uint64) {
+	t.Helper()
 	srv := startExternal(t, t.TempDir(), 0)
 	nc, err := nats.Connect(srv.ClientURL())
 	require.NoError(t, err)
-	defer nc.Close()
+	t.Cleanup(nc.Close)
 	beside, err := jetstream.New(nc)
 	require.NoError(t, err)
 	p := newLine(t, srv.Addr().String())
 	cfg := testConfig
 	cfg.URL = "nats://" + p.l.Addr().String()
 	j := open(t, t.TempDir(), cfg)
-	defer j.shut(t)
-	messages := func(stream string) uint64 {
+	t.Cleanup(func() { j.shut(t) })
+	return j, p, func(stream string) uint64 {
 		s, err := beside.Stream(t.Context(), stream)
-		require.NoError(t, err)
+		if !assert.NoError(t, err) {
+			return 0
+		}
 		return s.CachedInfo().State.Msgs
 	}
+}
+
+// The server keeps a record, or a dead letter, and its answer is lost with the
+// connection. What is published again is recognised.
+func TestALostAnswerLeavesOneRecord(t *testing.T) {
+	t.Parallel()
+	j, p, messages := overLine(t)
 	for stream, keep := range map[string]func() error{
 		j.names.events: func() error { return j.Append(t.Context(), batchOf(relaytest.Events(1))) },
 		j.names.dead: func() error {
@@ -128,25 +137,12 @@ func TestALostAnswerLeavesOneRecord(t *testing.T) {
 // the server all the same.
 func TestALostAnswerHoldsUpNothing(t *testing.T) {
 	t.Parallel()
-	srv := startExternal(t, t.TempDir(), 0)
-	nc, err := nats.Connect(srv.ClientURL())
-	require.NoError(t, err)
-	defer nc.Close()
-	beside, err := jetstream.New(nc)
-	require.NoError(t, err)
-	p := newLine(t, srv.Addr().String())
-	cfg := testConfig
-	cfg.URL = "nats://" + p.l.Addr().String()
-	j := open(t, t.TempDir(), cfg)
-	defer j.shut(t)
+	j, p, messages := overLine(t)
 	p.deaf.Store(true)
 	kept := make(chan error, 2)
 	for n := range 2 {
 		go func() { kept <- j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.From(n)))) }()
-		require.Eventually(t, func() bool {
-			s, err := beside.Stream(t.Context(), j.names.events)
-			return err == nil && s.CachedInfo().State.Msgs == uint64(n)+1
-		}, attemptTimeout/2, time.Millisecond)
+		require.Eventually(t, func() bool { return messages(j.names.events) == uint64(n)+1 }, attemptTimeout/2, time.Millisecond)
 	}
 	p.cut()
 	require.NoError(t, <-kept)
