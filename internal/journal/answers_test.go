@@ -22,6 +22,7 @@ type line struct {
 	to    string
 	l     net.Listener
 	deaf  atomic.Bool
+	lost  atomic.Int64 // bytes that were not heard
 	mu    sync.Mutex
 	conns []net.Conn // guarded by mu
 }
@@ -65,6 +66,7 @@ type hearing struct {
 
 func (h hearing) Write(b []byte) (int, error) {
 	if h.line.deaf.Load() {
+		h.line.lost.Add(int64(len(b)))
 		return len(b), nil
 	}
 	return h.Conn.Write(b)
@@ -147,4 +149,26 @@ func TestALostAnswerHoldsUpNothing(t *testing.T) {
 	p.cut()
 	require.NoError(t, <-kept)
 	require.NoError(t, <-kept)
+}
+
+// While one answer is overdue, appends that come one by one are answered as soon
+// as ever, the second of them too.
+func TestOneOverdueAnswerHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	j, p, _ := overLine(t)
+	push := func(n int) error { return j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.From(n)))) }
+	overdue := make(chan error, 1)
+	p.deaf.Store(true)
+	go func() { overdue <- push(0) }()
+	require.Eventually(t, func() bool { return p.lost.Load() > 0 }, 10*time.Second, time.Millisecond)
+	p.deaf.Store(false)
+	for n := range 3 {
+		require.NoError(t, push(n+1))
+	}
+	select {
+	case err := <-overdue:
+		require.Fail(t, "they waited for the answer that was lost", "%v", err)
+	default:
+	}
+	require.NoError(t, <-overdue)
 }

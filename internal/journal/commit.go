@@ -56,7 +56,7 @@ type committer struct {
 	queue    []segment  // guarded by mu
 	waiting  int        // bytes in queue; guarded by mu
 	inFlight int        // commits; guarded by mu
-	begun    time.Time  // when the latest commit began; guarded by mu
+	slow     int        // of the commits in flight, those for longer than slowCommit; guarded by mu
 	closed   bool       // guarded by mu
 	given    given      // guarded by mu
 	broken   error      // set once positions are given out twice; guarded by mu
@@ -161,7 +161,6 @@ func (c *committer) take() []segment {
 		c.changed.Wait()
 	}
 	c.inFlight++
-	c.begun = time.Now()
 	n, size, target := 0, 0, min(recordTarget, c.limit())
 	for n < len(c.queue) && (n == 0 || size+len(c.queue[n].data) <= target) {
 		size += len(c.queue[n].data)
@@ -172,14 +171,10 @@ func (c *committer) take() []segment {
 
 // ready reports whether a commit may begin. mu is held.
 func (c *committer) ready() bool {
-	switch {
-	case len(c.queue) == 0 || c.inFlight == commitsInFlight:
+	if len(c.queue) == 0 || c.inFlight == commitsInFlight {
 		return false
-	case c.inFlight == 0 || c.waiting >= worthAhead:
-		return true
-	default:
-		return time.Since(c.begun) >= slowCommit
 	}
+	return c.inFlight == c.slow || c.waiting >= worthAhead
 }
 
 // errLate says that the commits before an append took all its time.
@@ -219,11 +214,10 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 	size, deadline := len(raw), group[0].whole.since.Add(c.patience)
 	life := c.life()
 	first, err := c.js.PublishMsgAsync(msg)
-	slow := time.AfterFunc(slowCommit, c.changed.Signal)
+	soon := time.AfterFunc(slowCommit, func() { c.count(0, 1) })
 	c.wg.Add(1)
 	go func() {
 		defer c.wg.Done()
-		defer slow.Stop()
 		var ack *jetstream.PubAck
 		if err == nil {
 			if ack, err = await(first, life); err == nil {
@@ -235,7 +229,11 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 		if err == nil {
 			err = c.accept(ack)
 		}
-		c.done()
+		if soon.Stop() {
+			c.count(-1, 0)
+		} else {
+			c.count(-1, -1)
+		}
 		c.metrics.commit(start, events, size, len(msg.Data), err)
 		for _, s := range group {
 			s.whole.settle(err)
@@ -243,10 +241,11 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 	}()
 }
 
-// done notes that a commit has ended.
-func (c *committer) done() {
+// count counts the commits in flight, and those of them that are slow.
+func (c *committer) count(inFlight, slow int) {
 	c.mu.Lock()
-	c.inFlight--
+	c.inFlight += inFlight
+	c.slow += slow
 	c.mu.Unlock()
 	c.changed.Signal()
 }
