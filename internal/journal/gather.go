@@ -1,0 +1,78 @@
+package journal
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+const (
+	// linger is how long after a batch the next is given, unless it has lingerEvents
+	// before: under a stream of small pushes each batch then holds what some
+	// commits brought, which spares sinks most of the requests. What comes after a
+	// pause is given at once.
+	linger       = 5 * time.Millisecond
+	lingerEvents = 1000
+)
+
+// gather adds the records that are there already, and those that come while it is
+// too early for another batch. It returns the last of them too.
+func (s *Source) gather(ctx context.Context, first record) (events []relay.Event, last record) {
+	records, n, size := append(s.gathered[:0], first), len(first.events), first.size
+	until := s.last.Add(linger)
+	for s.spare == nil && n < s.limit.Events && size < s.limit.Bytes {
+		if n >= lingerEvents {
+			until = s.last // only what is there
+		}
+		r, ok := s.more(ctx, until)
+		if !ok {
+			break
+		}
+		if n+len(r.events) > s.limit.Events || size+r.size > s.limit.Bytes {
+			s.spare = &r
+			break
+		}
+		records, n, size = append(records, r), n+len(r.events), size+r.size
+	}
+	return s.join(records, n)
+}
+
+// more gives the next record, if there is one now, or one comes until then.
+func (s *Source) more(ctx context.Context, until time.Time) (record, bool) {
+	select {
+	case r, ok := <-s.decoded:
+		return r, ok
+	default:
+	}
+	left := time.Until(until)
+	if left <= 0 {
+		return record{}, false
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case r, ok := <-s.decoded:
+		return r, ok
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return record{}, false
+}
+
+// join gives the n events of records, and the last record. Other sources may
+// have them too, so that nothing may be appended to what they hold.
+func (s *Source) join(records []record, n int) (events []relay.Event, last record) {
+	last = records[len(records)-1]
+	events = slices.Clip(records[0].events)
+	if len(records) > 1 {
+		events = make([]relay.Event, 0, n)
+		for _, r := range records {
+			events = append(events, r.events...)
+		}
+	}
+	clear(records)
+	s.gathered = records
+	return events, last
+}
