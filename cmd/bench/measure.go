@@ -78,24 +78,25 @@ func (b *bench) measure(ctx context.Context, r row, dir string) (result, error) 
 	if err != nil {
 		return result{}, err
 	}
-	beside := b.writeBeside(ctx, r)
+	res := result{row: r, eventBytes: l.eventBytes}
+	end := b.writeBeside(ctx, r)
 	o, err := l.push(ctx, s.address(r.format), r.conns, r.rate)
-	if err != nil {
+	beside, besideErr := end()
+	if err := cmp.Or(err, besideErr); err != nil {
 		return result{}, fmt.Errorf("%w\n%s", err, s.process.Tail())
 	}
-	res := result{row: r, eventBytes: l.eventBytes}
-	if res.beside, err = beside(); err != nil {
-		return result{}, err
-	}
+	res.beside = beside
 	start := o.start
 	if r.backlog { // the broker comes back: what counts is how fast the rest goes out
 		if err := s.process.Stop(startWithin); err != nil {
 			return result{}, err
 		}
 		before, start = usage{}, time.Now()
-		if s, err = s.again(ctx, kafka.Brokers[0]); err != nil {
+		next, err := s.again(ctx, kafka.Brokers[0])
+		if err != nil {
 			return result{}, err
 		}
+		s = next
 	}
 	var last time.Time
 	for sink := range max(1, r.sinks) {
@@ -107,15 +108,21 @@ func (b *bench) measure(ctx context.Context, r row, dir string) (result, error) 
 	if err != nil {
 		return result{}, err
 	}
-	n := float64(r.events)
-	res.accepted, res.delivered = n/o.lastAck.Sub(o.start).Seconds(), n/last.Sub(start).Seconds()
-	res.cpuPerMillion, res.rss = (after.cpu-before.cpu)/n*1e6, after.rss
+	res.accepted = float64(r.events) / o.lastAck.Sub(o.start).Seconds()
+	res.delivered = float64(r.events) / last.Sub(start).Seconds()
 	res.p50, res.p99 = o.quantile(0.5), o.quantile(0.99)
-	res.diskPerEvent, res.commitsPerEvent = (after.written-before.written)/n, after.commits/n
-	if after.commits > 0 {
-		res.recordBytes = int(after.stored / after.commits)
-	}
+	res.used(before, after)
 	return res, res.count(ctx, kafka, r, o)
+}
+
+// used sets what a row has cost.
+func (r *result) used(before, after usage) {
+	n := float64(r.events)
+	r.cpuPerMillion, r.rss = (after.cpu-before.cpu)/n*1e6, after.rss
+	r.diskPerEvent, r.commitsPerEvent = (after.written-before.written)/n, after.commits/n
+	if after.commits > 0 {
+		r.recordBytes = int(after.stored / after.commits)
+	}
 }
 
 func (b *bench) start(ctx context.Context, r row, dir, broker string) (*subject, error) {

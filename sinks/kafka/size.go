@@ -38,9 +38,10 @@ func (p *partition) reach() int64 {
 // least one, and whether it is what brokers take that bounds them.
 func (p *producer) fit(rest []int32) (n int, full bool) {
 	limit, reach := p.sink.limit.Load(), p.partition.reach()
+	bound := min(limit, reach)
 	var size int64
 	for n, i := range rest {
-		if size += recordSize(&p.events[i]); size > min(limit, reach) && n > 0 {
+		if size += recordSize(&p.events[i]); size > bound && n > 0 {
 			return n, limit <= reach
 		}
 	}
