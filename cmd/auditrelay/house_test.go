@@ -57,6 +57,7 @@ func floors() map[string]int {
 		"internal/wildcard":      0,
 		"internal/retryafter":    0,
 		"internal/blockfile":     0,
+		"internal/streams":       0,
 		"internal/management":    0,
 		"relay":                  0,
 		"config":                 0,

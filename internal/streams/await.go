@@ -1,0 +1,76 @@
+// Package streams has what the rooms that keep something in JetStream have in
+// common: to wait for a cluster that is coming up, and to follow a stream for as
+// long as it takes.
+package streams
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// Patience is how long a start waits for the nodes of a cluster.
+	Patience = 30 * time.Second
+	// pauseBetween is the wait between two tries.
+	pauseBetween = 200 * time.Millisecond
+)
+
+// Await calls do until it succeeds or fails for good, and for Patience where it
+// fails as on a cluster that is coming up, or that lacks a node for a moment. do
+// must be fit to be repeated. What names it in the log. The error is do's last.
+func Await(ctx context.Context, log *slog.Logger, what string, do func(context.Context) error) error {
+	told := false
+	for deadline := time.Now().Add(Patience); ; {
+		err := do(ctx)
+		if err == nil || !isComingUp(err) || time.Now().After(deadline) {
+			return err
+		}
+		if !told {
+			told = true
+			log.Warn("waiting for the journal's servers", "for", what, "at_most", Patience, "error", err)
+		}
+		if pause(ctx, pauseBetween) != nil {
+			return err
+		}
+	}
+}
+
+// isComingUp recognises the answers, and the silence, of a cluster that is not
+// whole.
+func isComingUp(err error) bool {
+	var api *jetstream.APIError
+	if errors.As(err, &api) {
+		// The codes of nats-server's errors.json.
+		const incomplete, noPeers, notAvailable, notLeader, streamOffline, consumerOffline = 10004, 10005, 10008, 10009, 10118, 10119
+		return slices.Contains([]jetstream.ErrorCode{incomplete, noPeers, notAvailable, notLeader, streamOffline, consumerOffline}, api.ErrorCode)
+	}
+	var operation *net.OpError
+	var name *net.DNSError // of a node that is not there yet
+	if errors.As(err, &operation) || errors.As(err, &name) {
+		return true
+	}
+	passing := []error{
+		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoServers,
+		nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded,
+	}
+	return slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
+}
+
+// pause waits for d, or returns ctx's error when that ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

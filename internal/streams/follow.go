@@ -1,0 +1,139 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// ackWait is after how long the server offers a message again.
+	ackWait = 30 * time.Second
+	// ackTimeout bounds the wait for an answer to an acknowledgement.
+	ackTimeout = 2 * time.Second
+	// firstPause and longestPause bound the wait after a failure; longestPause is
+	// well under ackWait.
+	firstPause   = 100 * time.Millisecond
+	longestPause = 10 * time.Second
+)
+
+// Follower reads one stream from its start and keeps its position there.
+type Follower struct {
+	JetStream jetstream.JetStream
+	Stream    string
+	Durable   string // the name that the position is kept under; of several with one name, one gets each message
+	Logger    *slog.Logger
+	// IsFinal, where set, recognises the errors of handle that end Run.
+	IsFinal func(error) bool
+}
+
+// Run calls handle with each message in order, at least once, until ctx ends
+// (its error) or handle fails for good. Where handle fails otherwise it is called
+// again, with growing pauses, for as long as it takes; so is a server that does
+// not answer. The position outlives restarts; after a crash the newest messages may come again.
+func (f *Follower) Run(ctx context.Context, handle func(context.Context, jetstream.Msg) error) error {
+	for wait := firstPause; ; wait = min(2*wait, longestPause) {
+		some, err := f.follow(ctx, handle)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case f.isFinal(err):
+			return err
+		case some:
+			wait = firstPause
+		}
+		f.Logger.Warn("following a stream was interrupted; it goes on", "stream", f.Stream, "again_in", wait, "error", err)
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *Follower) isFinal(err error) bool { return f.IsFinal != nil && f.IsFinal(err) }
+
+// follow reads until something fails. Some says that messages were handled.
+func (f *Follower) follow(ctx context.Context, handle func(context.Context, jetstream.Msg) error) (some bool, err error) {
+	consumer, err := f.JetStream.CreateOrUpdateConsumer(ctx, f.Stream, jetstream.ConsumerConfig{
+		Durable: f.Durable, AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
+		DeliverPolicy: jetstream.DeliverAllPolicy,
+		MaxAckPending: 1, // order: the next one comes once this one is done
+	})
+	if err != nil {
+		return false, fmt.Errorf("open the position: %w", err)
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(1))
+	if err != nil {
+		return false, fmt.Errorf("read: %w", err)
+	}
+	defer messages.Stop()
+	for {
+		msg, err := messages.Next(jetstream.NextContext(ctx))
+		if errors.Is(err, jetstream.ErrNoHeartbeat) {
+			continue // a reconnect: the iterator asks again
+		}
+		if err != nil {
+			return some, fmt.Errorf("read: %w", err)
+		}
+		if err := f.handOver(ctx, msg, handle); err != nil {
+			return some, err
+		}
+		some = true
+	}
+}
+
+// handOver calls handle until it succeeds, and then acknowledges the message. A
+// crash before that brings it again.
+func (f *Follower) handOver(ctx context.Context, msg jetstream.Msg, handle func(context.Context, jetstream.Msg) error) error {
+	for wait := firstPause; ; wait = min(2*wait, longestPause) {
+		err := handle(ctx, msg)
+		if err == nil {
+			f.acknowledge(ctx, msg)
+			return nil
+		}
+		if f.isFinal(err) {
+			return err
+		}
+		if wait == firstPause {
+			f.Logger.Warn("handing on a message of a stream failed; it is tried again", "stream", f.Stream, "message", sequence(msg), "error", err)
+		}
+		if err := msg.InProgress(); err != nil {
+			f.Logger.Debug("holding a message failed; it may come twice", "stream", f.Stream, "error", err)
+		}
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// acknowledge tries until the server has the acknowledgement: were it lost, the
+// server would hold back what is behind the message. After ackWait it offers the
+// message again, which does no harm. Where ctx ends it is tried once.
+func (f *Follower) acknowledge(ctx context.Context, msg jetstream.Msg) {
+	ctx, cancel := context.WithTimeout(ctx, ackWait)
+	defer cancel()
+	for {
+		trying, done := context.WithTimeout(context.WithoutCancel(ctx), ackTimeout)
+		err := msg.DoubleAck(trying)
+		done()
+		if err == nil {
+			return
+		}
+		f.Logger.Debug("acknowledging a message failed", "stream", f.Stream, "message", sequence(msg), "error", err)
+		if pause(ctx, firstPause) != nil {
+			return
+		}
+	}
+}
+
+// sequence is the message's place in its stream; 0 where that cannot be told.
+func sequence(msg jetstream.Msg) uint64 {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return 0
+	}
+	return meta.Sequence.Stream
+}

@@ -1,0 +1,148 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// startServer starts a server on dir; port 0 is a free one.
+func startServer(t *testing.T, dir string, port int) *server.Server {
+	t.Helper()
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	srv, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir,
+	})
+	require.NoError(t, err)
+	srv.Start()
+	require.True(t, srv.ReadyForConnections(10*time.Second))
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	return srv
+}
+
+// stream makes a stream on a server, and a client that comes back with it.
+func stream(t *testing.T, srv *server.Server) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect(srv.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectBufSize(-1))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
+	require.NoError(t, err)
+	return js
+}
+
+// publish adds the messages from to to-1, as soon as they are taken.
+func publish(t *testing.T, js jetstream.JetStream, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		require.Eventually(t, func() bool {
+			_, err := js.Publish(t.Context(), "s", []byte(strconv.Itoa(i)), jetstream.WithMsgID(strconv.Itoa(i)))
+			return err == nil
+		}, 20*time.Second, 10*time.Millisecond)
+	}
+}
+
+// follow runs a follower that notes what it handles, until stop is called.
+func follow(t *testing.T, js jetstream.JetStream, handle func(message string) error) (handled func() []string, stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	var seen []string
+	ended := make(chan error, 1)
+	f := &Follower{JetStream: js, Stream: "S", Durable: "d", Logger: slog.New(slog.DiscardHandler), IsFinal: func(err error) bool { return errors.Is(err, errFinal) }}
+	go func() {
+		ended <- f.Run(ctx, func(_ context.Context, msg jetstream.Msg) error {
+			if err := handle(string(msg.Data())); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, string(msg.Data()))
+			return nil
+		})
+	}()
+	handled = func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(seen)
+	}
+	return handled, func() error { cancel(); return <-ended }
+}
+
+var errFinal = errors.New("it is damaged")
+
+// An outage of the server, be it while a message is handled or while none is
+// there, is waited for; what comes behind it is handled, in order.
+func TestFollowOutlivesTheServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	srv := startServer(t, dir, 0)
+	port := srv.Addr().(*net.TCPAddr).Port
+	js := stream(t, srv)
+	reached, away := make(chan struct{}), make(chan struct{})
+	handled, stop := follow(t, js, func(message string) error {
+		if message == "1" {
+			close(reached)
+			<-away // its acknowledgement cannot be sent now
+		}
+		return nil
+	})
+	publish(t, js, 0, 4)
+	<-reached
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	close(away)
+	require.Eventually(t, func() bool { return len(handled()) == 2 }, 20*time.Second, 5*time.Millisecond)
+	srv = startServer(t, dir, port)
+	require.Eventually(t, func() bool { return len(handled()) == 4 }, 20*time.Second, 5*time.Millisecond)
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	startServer(t, dir, port)
+	publish(t, js, 4, 6)
+	require.Eventually(t, func() bool { return len(handled()) == 6 }, 20*time.Second, 5*time.Millisecond)
+	require.ErrorIs(t, stop(), context.Canceled)
+	assert.Equal(t, []string{"0", "1", "2", "3", "4", "5"}, handled())
+}
+
+// What cannot be handled is tried again, and holds up what is behind it.
+func TestFollowTriesAgain(t *testing.T) {
+	t.Parallel()
+	js := stream(t, startServer(t, t.TempDir(), 0))
+	publish(t, js, 0, 3)
+	failures := 3
+	handled, stop := follow(t, js, func(message string) error {
+		if message == "1" && failures > 0 {
+			failures--
+			return errors.New("the journal is full")
+		}
+		return nil
+	})
+	require.Eventually(t, func() bool { return len(handled()) == 3 }, 20*time.Second, 5*time.Millisecond)
+	require.ErrorIs(t, stop(), context.Canceled)
+	assert.Equal(t, []string{"0", "1", "2"}, handled())
+	assert.Zero(t, failures)
+}
+
+func TestFollowEndsWhereItFailsForGood(t *testing.T) {
+	t.Parallel()
+	js := stream(t, startServer(t, t.TempDir(), 0))
+	publish(t, js, 0, 1)
+	f := &Follower{JetStream: js, Stream: "S", Durable: "d", Logger: slog.New(slog.DiscardHandler), IsFinal: func(err error) bool { return errors.Is(err, errFinal) }}
+	require.ErrorIs(t, f.Run(t.Context(), func(context.Context, jetstream.Msg) error { return errFinal }), errFinal)
+}
