@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"sync"
@@ -87,7 +88,9 @@ func TestAnExternalServerThatIsAwayRefuses(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig
 	cfg.URL = "nats://127.0.0.1:1"
-	_, err := Connect(t.Context(), t.TempDir(), cfg, slog.New(slog.DiscardHandler))
+	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // else it is waited for
+	defer cancel()
+	_, err := Connect(short, t.TempDir(), cfg, slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "connect to the journal's NATS")
 
 	srv := startExternal(t, t.TempDir(), 0)

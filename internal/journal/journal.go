@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
 // ErrFull says that the disk budget is spent: nothing was kept. Space returns
@@ -99,7 +99,7 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 		return nil, err
 	}
 	// Before anything is appended or read.
-	if err := j.reportLosses(ctx); err != nil {
+	if err := streams.Await(ctx, j.log, "the journal's state", j.reportLosses); err != nil {
 		return nil, err
 	}
 	j.commits = newCommitter(conn, j.names.eventsSubject, j.metrics, opts.Failed)
@@ -136,39 +136,18 @@ func (j *Journal) makeStreams(ctx context.Context) error {
 	quarantine.Description = "auditrelay: records that could not be read, and positions whose records are lost"
 
 	for _, cfg := range []jetstream.StreamConfig{events, dead, quarantine} {
-		stream, err := j.openStream(ctx, cfg)
+		err := streams.Await(ctx, j.log, "stream "+cfg.Name, func(ctx context.Context) error {
+			stream, err := j.conn.JetStream.CreateOrUpdateStream(ctx, cfg)
+			if cfg.Name == j.names.events {
+				j.stream = stream
+			}
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("open stream %s: %w", cfg.Name, err)
 		}
-		if cfg.Name == j.names.events {
-			j.stream = stream
-		}
 	}
 	return nil
-}
-
-// clusterPatience is how long a start waits for the nodes of a cluster.
-const clusterPatience = 30 * time.Second
-
-// openStream makes a stream, or sets its settings. A cluster that is coming up,
-// or lacks a node for a moment, is waited for.
-func (j *Journal) openStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
-	for deadline := time.Now().Add(clusterPatience); ; {
-		stream, err := j.conn.JetStream.CreateOrUpdateStream(ctx, cfg)
-		if err == nil || !isComingUp(err) || time.Now().After(deadline) || pause(ctx, retryPause) != nil {
-			return stream, err
-		}
-	}
-}
-
-// isComingUp recognises the answers of a cluster that is not whole.
-func isComingUp(err error) bool {
-	var api *jetstream.APIError
-	if !errors.As(err, &api) {
-		return false
-	}
-	const incomplete, noPeers, notAvailable = 10004, 10005, 10008
-	return slices.Contains([]jetstream.ErrorCode{incomplete, noPeers, notAvailable}, api.ErrorCode)
 }
 
 // Append returns nil once the events of b are on disk: fsynced by the embedded

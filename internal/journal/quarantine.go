@@ -9,6 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
 // Headers of a quarantined record's message; its payload is what is left of
@@ -109,49 +111,12 @@ func (j *Journal) Quarantine(ctx context.Context) ([]Quarantined, error) {
 // it is called again, for as long as it takes. The position is kept over
 // restarts, so what was set aside before a crash is told after it.
 func (j *Journal) FollowQuarantine(ctx context.Context, handle func(context.Context, Quarantined) error) error {
-	consumer, err := j.conn.JetStream.CreateOrUpdateConsumer(ctx, j.names.quarantine, jetstream.ConsumerConfig{
-		Durable: "audit", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
-		DeliverPolicy: jetstream.DeliverAllPolicy, MaxAckPending: 1,
+	f := &streams.Follower{JetStream: j.conn.JetStream, Stream: j.names.quarantine, Durable: "audit", Logger: j.log}
+	return f.Run(ctx, func(ctx context.Context, msg jetstream.Msg) error {
+		var at time.Time
+		if meta, err := msg.Metadata(); err == nil {
+			at = meta.Timestamp
+		}
+		return handle(ctx, quarantinedOf(msg.Headers(), len(msg.Data()), at))
 	})
-	if err != nil {
-		return fmt.Errorf("follow the quarantine: %w", err)
-	}
-	it, err := consumer.Messages(jetstream.PullMaxMessages(1))
-	if err != nil {
-		return fmt.Errorf("follow the quarantine: %w", err)
-	}
-	defer it.Stop()
-	for {
-		msg, err := it.Next(jetstream.NextContext(ctx))
-		if errors.Is(err, jetstream.ErrNoHeartbeat) {
-			continue // a reconnect: the iterator asks again
-		}
-		if err != nil {
-			return fmt.Errorf("follow the quarantine: %w", err)
-		}
-		if err := j.tell(ctx, msg, handle); err != nil {
-			return err
-		}
-	}
-}
-
-func (j *Journal) tell(ctx context.Context, msg jetstream.Msg, handle func(context.Context, Quarantined) error) error {
-	var at time.Time
-	if meta, err := msg.Metadata(); err == nil {
-		at = meta.Timestamp
-	}
-	q := quarantinedOf(msg.Headers(), len(msg.Data()), at)
-	for failed := false; ; failed = true {
-		err := handle(ctx, q)
-		if err == nil {
-			return msg.Ack() // a lost one tells it again
-		}
-		if !failed {
-			j.log.Warn("telling of a quarantined record failed; it is tried again", "position", q.From, "error", err)
-		}
-		_ = msg.InProgress() // else it is offered again, which does no harm
-		if err := pause(ctx, time.Second); err != nil {
-			return err
-		}
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
 const (
@@ -51,7 +52,7 @@ type Conn struct {
 }
 
 // Connect starts the embedded server on dataDir, or dials cfg.URL where it is
-// set. ctx bounds the connecting only.
+// set, and waits for servers that are not there yet. ctx bounds the connecting only.
 func Connect(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (*Conn, error) {
 	if cfg.URL != "" {
 		return dial(ctx, cfg, log)
@@ -161,7 +162,9 @@ func dial(ctx context.Context, cfg config.Journal, log *slog.Logger) (*Conn, err
 		opts = append(opts, nats.Secure(tlsConfig))
 	}
 	c := &Conn{}
-	if err := c.open(append(opts, serverURL(cfg.URL))...); err != nil {
+	opts = append(opts, serverURL(cfg.URL))
+	err := streams.Await(ctx, log, "a connection", func(context.Context) error { return c.open(opts...) })
+	if err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/auditrelay/auditrelay/internal/streams"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -84,9 +85,25 @@ type record struct {
 // Source opens the position of a sink, at the journal's start where it has
 // none yet, and begins to read. Close it when done.
 func (j *Journal) Source(ctx context.Context, sink string, limit Limit) (*Source, error) {
-	name := consumerPrefix + sink
-	consumer, err := j.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable:       name,
+	s := &Source{j: j, name: consumerPrefix + sink, limit: limit, decoded: make(chan record, decodedAhead)}
+	var start *jetstream.ConsumerResetResponse
+	err := streams.Await(ctx, j.log, "the position of sink "+sink, func(ctx context.Context) (err error) {
+		start, err = s.open(ctx, sink)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	reading, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	go s.read(reading, start.Delivered.Consumer, start.AckFloor.Stream)
+	return s, nil
+}
+
+// open opens the sink's position, and returns where that is. It can be repeated.
+func (s *Source) open(ctx context.Context, sink string) (at *jetstream.ConsumerResetResponse, err error) {
+	s.consumer, err = s.j.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
+		Durable:       s.name,
 		Description:   "auditrelay: how far sink " + sink + " has come",
 		AckPolicy:     jetstream.AckAllPolicy,
 		AckWait:       ackWait,
@@ -97,18 +114,11 @@ func (j *Journal) Source(ctx context.Context, sink string, limit Limit) (*Source
 	if err != nil {
 		return nil, fmt.Errorf("open the position of sink %s: %w", sink, err)
 	}
-	s := &Source{j: j, name: name, consumer: consumer, limit: limit, decoded: make(chan record, decodedAhead)}
 	if err := s.checkPosition(ctx); err != nil {
 		return nil, err
 	}
-	start, _, err := s.rewind(ctx)
-	if err != nil {
-		return nil, err
-	}
-	reading, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
-	go s.read(reading, start.Delivered.Consumer, start.AckFloor.Stream)
-	return s, nil
+	at, _, err = s.rewind(ctx)
+	return at, err
 }
 
 // rewind makes the server give again all that is not acknowledged, in order.
