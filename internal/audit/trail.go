@@ -28,6 +28,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
 // Options say where a trail is kept and how it is signed.
@@ -100,11 +102,14 @@ func open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
 		turn: make(chan struct{}, 1), grew: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	var err error
-	if t.entries, err = openStream(ctx, js, streamConfig(o.StreamPrefix+"_AUDIT", o.StreamPrefix+".audit.>", o.Replicas)); err != nil {
-		return nil, err
-	}
-	if t.checkpoints, err = openStream(ctx, js, streamConfig(o.StreamPrefix+"_CHECKPOINTS", t.checkpointSubject(), o.Replicas)); err != nil {
+	err := streams.Await(ctx, t.log, "the audit trail's streams", func(ctx context.Context) (err error) {
+		if t.entries, err = openStream(ctx, js, streamConfig(o.StreamPrefix+"_AUDIT", o.StreamPrefix+".audit.>", o.Replicas)); err != nil {
+			return err
+		}
+		t.checkpoints, err = openStream(ctx, js, streamConfig(o.StreamPrefix+"_CHECKPOINTS", t.checkpointSubject(), o.Replicas))
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	if err := t.openKey(o.KeyFile, o.Origin); err != nil {
@@ -113,7 +118,7 @@ func open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error
 	if t.codec, err = newCodec(); err != nil {
 		return nil, err
 	}
-	return t, t.restore(ctx)
+	return t, streams.Await(ctx, t.log, "the audit trail's entries", t.restore)
 }
 
 // openKey loads the key, or generates it for a trail that nothing is signed in

@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
 // Options say where credentials are kept, and whose.
@@ -82,17 +83,19 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 		return nil, err
 	}
 	s.index.Store(s.static)
-	kv, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket:      cmp.Or(o.Prefix, "AUDITRELAY") + "_credentials",
-		Description: "hashes of the credentials that may push events",
-		History:     1,
-		Replicas:    max(o.Replicas, 1),
+	err := streams.Await(ctx, s.log, "the credentials bucket", func(ctx context.Context) (err error) {
+		s.kv, err = js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket:      cmp.Or(o.Prefix, "AUDITRELAY") + "_credentials",
+			Description: "hashes of the credentials that may push events",
+			History:     1,
+			Replicas:    max(o.Replicas, 1),
+		})
+		if err != nil {
+			return fmt.Errorf("open the credentials bucket: %w", err)
+		}
+		return s.start(ctx)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open the credentials bucket: %w", err)
-	}
-	s.kv = kv
-	if err := s.start(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil
