@@ -1,0 +1,80 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/realservers"
+)
+
+// natsMode has this program be one nats-server.
+const natsMode = "APP_TEST_NATS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(natsMode) != "" {
+		if err := realservers.RunNATS(os.Args[1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// A relay may be started before the cluster that keeps its journal is whole, and
+// outlives that all of it is started anew.
+func TestARelayWaitsForItsCluster(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	n, err := realservers.StartNATS(t.Context(), realservers.NATSOptions{Command: []string{"env", natsMode + "=1", self}, Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(n.Close)
+	for i := range n.Nodes() {
+		n.Kill(i)
+	}
+	comesUp := make(chan error, 1)
+	restart := func(from int) {
+		for i := from; i < n.Nodes(); i++ {
+			if err := n.Restart(context.Background(), i); err != nil {
+				comesUp <- err
+				return
+			}
+		}
+		comesUp <- nil
+	}
+	require.NoError(t, n.Restart(t.Context(), 0))      // answers, and has no quorum
+	time.AfterFunc(time.Second, func() { restart(1) }) // while the relay starts
+
+	cfg := testConfig(t.TempDir())
+	cfg.Journal.URL, cfg.Journal.Replicas, cfg.Journal.MaxBytes = n.URL, 3, 64<<20
+	r := start(t, cfg)
+	require.NoError(t, <-comesUp)
+	push := func(id string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			code, _ := r.push(id)
+			return code == http.StatusNoContent
+		}, 30*time.Second, 20*time.Millisecond, "pushes are not taken")
+	}
+	push("before")
+	r.arrived("before")
+
+	for i := range n.Nodes() {
+		n.Kill(i)
+	}
+	code, _ := r.push("refused")
+	assert.Equal(t, http.StatusServiceUnavailable, code)
+	restart(0)
+	require.NoError(t, <-comesUp)
+	push("after")
+	r.arrived("before", "after")
+	require.NoError(t, r.stop())
+}
