@@ -169,7 +169,12 @@ func (o *Offline) walk(ctx context.Context, stream string, m *meter, each func(f
 			each(f)
 		}
 	})
-	return v, errors.Join(err, ctx.Err())
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		return nil, err
+	}
+	// A block is removed whole, so it may begin with what was let go.
+	v.first = max(v.first, index.First)
+	return v, nil
 }
 
 // deleted are the messages that a tombstone was written for: dead letters that

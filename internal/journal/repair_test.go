@@ -162,3 +162,28 @@ func TestInspectShowsWhatThereIs(t *testing.T) {
 	_, err = OpenOffline(t.TempDir(), "X")
 	require.ErrorContains(t, err, "holds no journal")
 }
+
+// What was let go may still stand in the first block, and is not shown.
+func TestInspectAfterATrim(t *testing.T) {
+	t.Parallel()
+	w := newWreck(t, 30, 11)
+	j := open(t, w.dir, w.cfg)
+	gone, err := j.Trim(t.Context(), time.Now().Add(time.Hour))
+	require.NoError(t, err)
+	require.EqualValues(t, 11, gone)
+	j.shut(t)
+	frames := uint64(0)
+	for _, path := range w.blocks(t) {
+		b, err := blockfile.Read(w.names.events, path)
+		require.NoError(t, err)
+		frames += uint64(len(b.Frames(0)))
+	}
+	require.Greater(t, frames, uint64(19), "the trim ended with a block: choose another position")
+	o, err := OpenOffline(w.dir, w.cfg.StreamPrefix)
+	require.NoError(t, err)
+	in, err := o.Inspect(t.Context(), nil)
+	require.NoError(t, err)
+	require.NoError(t, o.Close())
+	events := in.Streams[0]
+	assert.Equal(t, []uint64{19, 57, 12, 30}, []uint64{events.Records, events.Events, events.First, events.Last})
+}
