@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/auditrelay/auditrelay/internal/retryafter"
 )
 
 var (
@@ -17,6 +18,9 @@ var (
 	// ErrAnswerTooLarge says that an answer was longer than Options.MaxAnswerBytes.
 	ErrAnswerTooLarge = errors.New("the answer is too large")
 )
+
+// longestRetryAfter bounds what a Retry-After header may ask for.
+const longestRetryAfter = 24 * time.Hour
 
 // APIError is an answer other than 2xx; errors.As finds it. Its texts are the
 // API's own, with the secrets that the client knows taken out.
@@ -71,7 +75,8 @@ func (b errorBody) text(name string) string {
 // newAPIError reads an answer's error, body being at most its beginning.
 func newAPIError(resp *http.Response, body []byte, scrub *scrubber) *APIError {
 	clean := func(s string) string { return printable(scrub.clean(s)) }
-	e := &APIError{Status: resp.StatusCode, RetryAfter: retryAfter(resp.Header.Get("Retry-After"), time.Now())}
+	e := &APIError{Status: resp.StatusCode}
+	e.RetryAfter, _ = retryafter.Parse(resp.Header.Get("Retry-After"), time.Now(), longestRetryAfter) // else zero
 	var b errorBody
 	if json.Unmarshal(body, &b) != nil {
 		e.Message = clean(string(body))
@@ -99,19 +104,4 @@ func printable(s string) string {
 		s = strings.ToValidUTF8(s[:limit], "") + "…"
 	}
 	return s
-}
-
-// retryAfter reads a Retry-After header (RFC 9110, 10.2.3): seconds, or an
-// HTTP date. What cannot be read, or lies in the past, is zero.
-func retryAfter(header string, now time.Time) time.Duration {
-	header = strings.TrimSpace(header)
-	if seconds, err := strconv.ParseInt(header, 10, 64); err == nil {
-		const most = int64(24 * time.Hour / time.Second)
-		return time.Duration(min(max(seconds, 0), most)) * time.Second
-	}
-	at, err := http.ParseTime(header)
-	if err != nil {
-		return 0
-	}
-	return max(at.Sub(now), 0)
 }

@@ -133,24 +133,6 @@ func TestRetryEndsWithTheContext(t *testing.T) {
 	})
 }
 
-func TestRetryAfter(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for header, want := range map[string]time.Duration{
-		"":                              0,
-		"7":                             7 * time.Second,
-		" 7 ":                           7 * time.Second,
-		"-1":                            0,
-		"99999999999999":                24 * time.Hour,
-		"999999999999999999999999":      0,
-		"1.5":                           0,
-		"Fri, 02 Jan 2026 03:04:25 GMT": 20 * time.Second,
-		"Fri, 02 Jan 2026 03:04:00 GMT": 0,
-	} {
-		assert.Equal(t, want, retryAfter(header, now), "%q", header)
-	}
-}
-
 func TestBackoffGrowsToItsCeiling(t *testing.T) {
 	t.Parallel()
 	for attempt := 1; attempt < 200; attempt++ {
