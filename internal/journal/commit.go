@@ -282,7 +282,7 @@ func (c *committer) accept(ack *jetstream.PubAck) error {
 	err := c.broken
 	c.mu.Unlock()
 	if err == nil {
-		c.marks.raise(markAcknowledged, ack.Sequence)
+		c.marks.raise(markAcknowledged, noted{value: ack.Sequence})
 	}
 	return err
 }

@@ -52,6 +52,7 @@ type Journal struct {
 	cfg     config.Journal
 	log     *slog.Logger
 	stream  jetstream.Stream
+	made    int64 // when the stream was made, in ns since 1970: which stream it is
 	names   names
 	commits *committer
 	decoded *decodedCache
@@ -138,8 +139,8 @@ func (j *Journal) makeStreams(ctx context.Context) error {
 	for _, cfg := range []jetstream.StreamConfig{events, dead, quarantine} {
 		err := streams.Await(ctx, j.log, "stream "+cfg.Name, func(ctx context.Context) error {
 			stream, err := j.conn.JetStream.CreateOrUpdateStream(ctx, cfg)
-			if cfg.Name == j.names.events {
-				j.stream = stream
+			if err == nil && cfg.Name == j.names.events {
+				j.stream, j.made = stream, stream.CachedInfo().Created.UnixNano()
 			}
 			return err
 		})

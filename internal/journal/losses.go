@@ -133,7 +133,7 @@ func (j *Journal) frontGap(ctx context.Context, state jetstream.StreamState) (sp
 		return none, err
 	}
 	trimmed, _ := j.conn.marks.read(markTrimmed)
-	from := max(behind, trimmed) + 1
+	from := max(behind, trimmed.value) + 1
 	if from >= state.FirstSeq {
 		return none, nil
 	}
@@ -172,11 +172,7 @@ func without(spans []span, taken span) []span {
 	return left
 }
 
-// checkPosition sets a sink's position back where it cannot be right: beyond
-// the newest record (the stream lost its end, and what is appended next would
-// pass for acknowledged), or beyond what the sink has acknowledged (the server
-// keeps no checksum of it). Being set back means duplicates; not being set back
-// would mean loss.
+// checkPosition sets a sink's position right: see rightPosition.
 func (s *Source) checkPosition(ctx context.Context) error {
 	info, err := s.consumer.Info(ctx)
 	if err != nil {
@@ -187,19 +183,44 @@ func (s *Source) checkPosition(ctx context.Context) error {
 		return fmt.Errorf("read the journal's state: %w", err)
 	}
 	at := info.AckFloor.Stream
-	right, cause := min(at, stream.State.LastSeq), "it was beyond the newest record"
-	if mark, ok := s.j.conn.marks.read(s.name); ok && max(mark, stream.State.FirstSeq-1) < right {
-		right, cause = max(mark, stream.State.FirstSeq-1), "it was beyond what the sink has acknowledged"
-	}
+	right, cause := s.rightPosition(at, stream.State)
 	if right == at {
 		return nil
 	}
 	if _, err := s.j.stream.ResetConsumerToSequence(ctx, s.name, right+1); err != nil {
-		return fmt.Errorf("set the position of %s back from %d to %d: %w", s.name, at, right, err)
+		return fmt.Errorf("set the position of %s from %d to %d: %w", s.name, at, right, err)
+	}
+	if right > at {
+		s.j.log.Info("a sink goes on where it was, which the server had not written yet",
+			"consumer", s.name, "position", at, "set_to", right)
+		return nil
 	}
 	s.j.log.Error("a sink's position was damaged and was set back; the sink may get duplicates",
 		"consumer", s.name, "position", at, "set_to", right, "cause", cause)
 	return nil
+}
+
+// rightPosition is where a sink's position should be that is at some record.
+//
+// It is set back where it cannot be right: beyond the newest record (the stream
+// lost its end, and what is appended next would pass for acknowledged), or
+// beyond what the sink has acknowledged (the server keeps no checksum of it).
+// Being set back means duplicates; not being set back would mean loss.
+//
+// It is set forward to what the sink has acknowledged, as the server writes
+// positions some times a second only. That must be sure: the mark is of this
+// very stream, whose positions are given out once, and the stream reaches as far.
+func (s *Source) rightPosition(at uint64, stream jetstream.StreamState) (right uint64, cause string) {
+	mark, marked := s.j.conn.marks.read(s.name)
+	switch {
+	case marked && max(mark.value, stream.FirstSeq-1) < at:
+		return min(max(mark.value, stream.FirstSeq-1), stream.LastSeq), "it was beyond what the sink has acknowledged"
+	case at > stream.LastSeq:
+		return stream.LastSeq, "it was beyond the newest record"
+	case marked && mark.stream == s.j.made && at < mark.value && mark.value <= stream.LastSeq:
+		return mark.value, ""
+	}
+	return at, ""
 }
 
 // nameSkipped puts the positions in [from, to) into the quarantine, but for

@@ -17,7 +17,8 @@ import (
 // that was acknowledged to a sender, how far was trimmed, and each sink's position. The
 // server keeps no checksum of a position, and after a crash it takes whatever
 // its newest block ends with for the stream's end; against the marks it shows
-// when either is wrong.
+// when either is wrong. And it writes positions some times a second only: after
+// a kill a sink goes on from its mark, and gets nothing twice but what was under way.
 //
 // They are written without a sync: after a kill they are exact, after a power
 // loss they may be older than the truth. They are never newer.
@@ -31,9 +32,23 @@ type marks struct {
 }
 
 type mark struct {
-	file  *os.File
-	value uint64
+	noted
+	file *os.File
 }
+
+// noted is what a mark says. Its file holds the two and their checksum.
+type noted struct {
+	value uint64
+	// stream tells the stream that the sequence is of, by when it was made; 0 where
+	// that does not matter, or was not noted.
+	stream int64
+}
+
+const (
+	notedSize = 24 // bytes
+	// oldNotedSize is that of marks which did not note their stream.
+	oldNotedSize = 16
+)
 
 const (
 	markAcknowledged = "acknowledged"
@@ -48,24 +63,42 @@ func openMarks(dataDir string) (*marks, error) {
 	return m, nil
 }
 
-// read returns a mark, or 0 and false where there is no sound one.
-func (m *marks) read(name string) (uint64, bool) {
+// read returns a mark, or false where there is no sound one.
+func (m *marks) read(name string) (noted, bool) {
 	if m == nil {
-		return 0, false
+		return noted{}, false
 	}
 	data, err := os.ReadFile(filepath.Join(m.dir, name))
-	if err != nil || len(data) != 16 {
-		return 0, false
+	if err != nil || len(data) != notedSize && len(data) != oldNotedSize {
+		return noted{}, false
 	}
-	if binary.LittleEndian.Uint64(data[8:]) != xxhash.Sum64(data[:8]) {
-		return 0, false // a flipped bit could claim that there are positions without end
+	content, sum := data[:len(data)-8], data[len(data)-8:]
+	if binary.LittleEndian.Uint64(sum) != xxhash.Sum64(content) {
+		return noted{}, false // a flipped bit could claim that there are positions without end
 	}
-	return binary.LittleEndian.Uint64(data), true
+	n := noted{value: binary.LittleEndian.Uint64(content)}
+	if len(data) == notedSize {
+		n.stream = int64(binary.LittleEndian.Uint64(content[8:]))
+	}
+	return n, true
 }
 
-// raise sets a mark where value is greater than what it was set to. It cannot fail in a way that
-// loses an event: a mark that stays behind says less than it could.
-func (m *marks) raise(name string, value uint64) {
+// newest is the greatest of all marks: so far the stream has been.
+func (m *marks) newest() (value uint64) {
+	if m == nil {
+		return 0
+	}
+	files, _ := os.ReadDir(m.dir) // what cannot be read says nothing
+	for _, file := range files {
+		n, _ := m.read(file.Name())
+		value = max(value, n.value)
+	}
+	return value
+}
+
+// raise sets a mark where it is of another stream, or to is greater. It cannot
+// fail in a way that loses an event: a mark that stays behind says less than it could.
+func (m *marks) raise(name string, to noted) {
 	if m == nil {
 		return
 	}
@@ -78,22 +111,23 @@ func (m *marks) raise(name string, value uint64) {
 			return
 		}
 		at = &mark{file: f}
-		at.value, _ = m.read(name)
+		at.noted, _ = m.read(name)
 		m.open[name] = at
 	}
-	if value <= at.value {
+	if to.value <= at.value && to.stream == at.stream {
 		return
 	}
-	var data [16]byte
-	binary.LittleEndian.PutUint64(data[:], value)
-	binary.LittleEndian.PutUint64(data[8:], xxhash.Sum64(data[:8]))
-	// 16 bytes within a page: a kill leaves them whole or not at all.
+	var data [notedSize]byte
+	binary.LittleEndian.PutUint64(data[:], to.value)
+	binary.LittleEndian.PutUint64(data[8:], uint64(to.stream))
+	binary.LittleEndian.PutUint64(data[16:], xxhash.Sum64(data[:16]))
+	// Some bytes within a page: a kill leaves them whole or not at all.
 	if _, err := at.file.WriteAt(data[:], 0); err == nil {
-		at.value = value
+		at.noted = to
 	}
 }
 
-// forget removes a mark: its consumer is gone, or is set back on purpose.
+// forget removes a mark: its consumer is to go.
 func (m *marks) forget(name string) error {
 	if m == nil {
 		return nil

@@ -116,14 +116,14 @@ func (s *store) mendStream(stream string, dry bool) ([]Mending, error) {
 
 // lastKnown is the newest sequence that there must be.
 func (s *store) lastKnown(stream string, index blockfile.Index, v *survey) uint64 {
-	acked, known := s.marks.read(markAcknowledged)
+	_, known := s.marks.read(markAcknowledged)
 	switch {
 	case stream != s.names.events:
 		return index.Last
 	case !known && v.torn: // a mark got lost, too: what is torn may have been acknowledged
 		return max(index.Last, v.last+1)
 	default:
-		return max(index.Last, acked)
+		return max(index.Last, s.marks.newest())
 	}
 }
 

@@ -82,6 +82,10 @@ func (j *Journal) setOldest(ctx context.Context, p *SinkPosition) error {
 // wraps ErrNoPosition where there is none. The caller makes sure that nothing
 // reads for the sink.
 func (j *Journal) RemovePosition(ctx context.Context, sink string) error {
+	// First: a mark without its position would have the sink go on from there.
+	if err := j.conn.marks.forget(consumerPrefix + sink); err != nil {
+		return fmt.Errorf("remove the position of sink %s: %w", sink, err)
+	}
 	err := j.stream.DeleteConsumer(ctx, consumerPrefix+sink)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return fmt.Errorf("remove the position of sink %s: %w", sink, ErrNoPosition)

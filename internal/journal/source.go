@@ -324,7 +324,7 @@ func (s *Source) acknowledge(e ending) {
 	if err := s.j.conn.nc.Publish(e.reply, []byte("+ACK")); err != nil {
 		s.j.log.Debug("a position was not recorded yet", "consumer", s.name, "position", e.last, "error", err)
 	}
-	s.j.conn.marks.raise(s.name, e.last)
+	s.j.conn.marks.raise(s.name, noted{e.last, s.j.made})
 }
 
 // Close ends the reading; the position stays.

@@ -48,7 +48,7 @@ func (j *Journal) Trim(ctx context.Context, before time.Time) (uint64, error) {
 	if err != nil || keep == first {
 		return 0, err
 	}
-	j.conn.marks.raise(markTrimmed, keep-1) // first: what is gone below it was let go
+	j.conn.marks.raise(markTrimmed, noted{value: keep - 1}) // first: what is gone below it was let go
 	if err := j.stream.Purge(ctx, jetstream.WithPurgeSequence(keep)); err != nil {
 		return 0, fmt.Errorf("trim the journal up to record %d: %w", keep, err)
 	}

@@ -134,10 +134,10 @@ func (o *Offline) verifyPositions(v *Verification) error {
 	for _, p := range positions {
 		name := consumerPrefix + p.Sink
 		what := ""
-		if mark, ok := o.marks.read(name); ok && p.Position > mark {
-			what = fmt.Sprintf("sink %s stands at position %d, and has acknowledged %d only", p.Sink, p.Position, mark)
-		} else if known && p.Position > newest {
-			what = fmt.Sprintf("sink %s stands at position %d, and the newest record is %d", p.Sink, p.Position, newest)
+		if mark, ok := o.marks.read(name); ok && p.Position > mark.value {
+			what = fmt.Sprintf("sink %s stands at position %d, and has acknowledged %d only", p.Sink, p.Position, mark.value)
+		} else if known && p.Position > newest.value {
+			what = fmt.Sprintf("sink %s stands at position %d, and the newest record is %d", p.Sink, p.Position, newest.value)
 		}
 		if what != "" {
 			v.Problems = append(v.Problems, Problem{
