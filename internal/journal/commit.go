@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
+	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
 const (
@@ -330,7 +332,7 @@ func await(ack jetstream.PubAckFuture, life *life) (*jetstream.PubAck, error) {
 // record whose fsync failed, and would acknowledge it as a duplicate.
 func (c *committer) retry(ctx context.Context, msg *nats.Msg, ack *jetstream.PubAck, err error, life *life, deadline time.Time) (*jetstream.PubAck, error) {
 	for err != nil && mayPass(err) && life.ended() == nil && time.Now().Add(retryPause).Before(deadline) {
-		if pause(ctx, retryPause) != nil {
+		if streams.Pause(ctx, retryPause) != nil {
 			break
 		}
 		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)

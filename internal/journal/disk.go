@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 // waitForDisk returns when dir can be written to, or with ctx's error.
 func waitForDisk(ctx context.Context, dir string) error {
 	for tryDisk(dir) != nil {
-		if err := pause(ctx, diskPause); err != nil {
+		if err := streams.Pause(ctx, diskPause); err != nil {
 			return fmt.Errorf("wait for space in %s: %w", dir, err)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
 const (
@@ -169,7 +171,7 @@ func (e *embedded) mend(ctx context.Context, broken *server.Server) {
 			shown = text
 			e.log.Error("starting the journal again failed; it is tried until it succeeds", "error", err)
 		}
-		_ = pause(ctx, diskPause)
+		_ = streams.Pause(ctx, diskPause)
 	}
 }
 

@@ -91,7 +91,7 @@ func TestAnExternalServerThatIsAwayRefuses(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // else it is waited for
 	defer cancel()
 	_, err := Connect(short, t.TempDir(), cfg, slog.New(slog.DiscardHandler))
-	require.ErrorContains(t, err, "connect to the journal's NATS")
+	require.ErrorContains(t, err, "journal.url nats://127.0.0.1:1: connect to the journal's NATS")
 
 	srv := startExternal(t, t.TempDir(), 0)
 	cfg.URL = srv.ClientURL()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/auditrelay/auditrelay/internal/streams"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -133,7 +134,7 @@ func (s *Span) read(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		} else if try == spanTries {
 			return nil, fmt.Errorf("read record %d: %w", s.next, err)
 		}
-		if err := pause(ctx, retryPause); err != nil {
+		if err := streams.Pause(ctx, retryPause); err != nil {
 			return nil, err
 		}
 	}

@@ -165,7 +165,7 @@ func dial(ctx context.Context, cfg config.Journal, log *slog.Logger) (*Conn, err
 	opts = append(opts, serverURL(cfg.URL))
 	err := streams.Await(ctx, log, "a connection", func(context.Context) error { return c.open(opts...) })
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("journal.url %s: %w", cfg.URL, err) // it holds no password
 	}
 	return c, nil
 }

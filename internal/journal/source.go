@@ -150,7 +150,7 @@ func (s *Source) read(ctx context.Context, delivered, after uint64) {
 		}
 		s.j.log.Warn("reading the journal was interrupted", "consumer", s.name, "error", err)
 		for again := false; !again; {
-			if pause(ctx, retryPause) != nil {
+			if streams.Pause(ctx, retryPause) != nil {
 				return
 			}
 			start, newest, err := s.rewind(ctx)
@@ -331,17 +331,5 @@ func (s *Source) acknowledge(e ending) {
 func (s *Source) Close() {
 	s.cancel()
 	for range s.decoded { //nolint:revive // drained until the reading goroutine has ended
-	}
-}
-
-// pause waits for d, or returns ctx's error when that ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
 // trimInterval is how often the journal looks for what it may let go.
@@ -16,7 +18,7 @@ const trimInterval = time.Minute
 
 func (j *Journal) trimLoop(ctx context.Context) {
 	defer close(j.done)
-	for pause(ctx, trimInterval) == nil {
+	for streams.Pause(ctx, trimInterval) == nil {
 		if _, err := j.Trim(ctx, time.Now().Add(-j.cfg.ReplayWindow)); err != nil && ctx.Err() == nil {
 			j.log.Warn("trimming the journal failed; it is tried again", "error", err)
 		}

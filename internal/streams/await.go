@@ -36,7 +36,7 @@ func Await(ctx context.Context, log *slog.Logger, what string, do func(context.C
 			told = true
 			log.Warn("waiting for the journal's servers", "for", what, "at_most", Patience, "error", err)
 		}
-		if pause(ctx, pauseBetween) != nil {
+		if Pause(ctx, pauseBetween) != nil {
 			return err
 		}
 	}
@@ -63,8 +63,8 @@ func isComingUp(err error) bool {
 	return slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
 }
 
-// pause waits for d, or returns ctx's error when that ends first.
-func pause(ctx context.Context, d time.Duration) error {
+// Pause waits for d, or returns ctx's error when that ends first.
+func Pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -47,7 +47,7 @@ func (f *Follower) Run(ctx context.Context, handle func(context.Context, jetstre
 			wait = firstPause
 		}
 		f.Logger.Warn("following a stream was interrupted; it goes on", "stream", f.Stream, "again_in", wait, "error", err)
-		if err := pause(ctx, wait); err != nil {
+		if err := Pause(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -103,7 +103,7 @@ func (f *Follower) handOver(ctx context.Context, msg jetstream.Msg, handle func(
 		if err := msg.InProgress(); err != nil {
 			f.Logger.Debug("holding a message failed; it may come twice", "stream", f.Stream, "error", err)
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := Pause(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -123,7 +123,7 @@ func (f *Follower) acknowledge(ctx context.Context, msg jetstream.Msg) {
 			return
 		}
 		f.Logger.Debug("acknowledging a message failed", "stream", f.Stream, "message", sequence(msg), "error", err)
-		if pause(ctx, firstPause) != nil {
+		if Pause(ctx, firstPause) != nil {
 			return
 		}
 	}
