@@ -97,10 +97,24 @@ func ReadPosition(streamDir, consumer string) (Position, error) {
 	deliveries := r.uvarint()
 	p.Delivered = r.uvarint()
 	pending := r.uvarint()
-	// The server makes room for as many as it reads here, and trusts the rest.
-	if r.rest == nil || p.Acknowledged > p.Delivered || acknowledged > deliveries ||
-		pending > p.Delivered-p.Acknowledged || pending > uint64(len(r.rest)) {
+	if r.rest == nil || p.Delivered>>63 != 0 || p.Acknowledged > p.Delivered || acknowledged > deliveries || pending > p.Delivered-p.Acknowledged {
 		return Position{}, fmt.Errorf("%w: its numbers contradict each other", ErrPosition)
+	}
+	// What is not acknowledged yet, with a time each: the server makes room for as
+	// many as the number says, and refuses the consumer where they do not follow.
+	if pending > 0 {
+		r.uvarint()
+	}
+	for ; pending > 0 && r.rest != nil; pending-- {
+		r.uvarint() // the record
+		r.uvarint() // its delivery
+		r.uvarint() // when that was
+	}
+	if r.rest == nil {
+		return Position{}, fmt.Errorf("%w: its end is missing", ErrPosition)
+	}
+	if again := r.uvarint(); again > uint64(len(r.rest)) {
+		return Position{}, fmt.Errorf("%w: it holds less than it says", ErrPosition)
 	}
 	return p, nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -132,6 +133,37 @@ func TestAPositionThatRunsAheadIsSetBack(t *testing.T) {
 		require.Len(t, problems, 1)
 		assert.Contains(t, problems[0].What, "has acknowledged 40 only")
 		assert.Empty(t, w.account(t))
+	}
+}
+
+// The server makes no consumer of a name whose state ends too soon.
+func TestAPositionThatIsCutShort(t *testing.T) {
+	t.Parallel()
+	w := newWreck(t, 14, 10)
+	path := filepath.Join(w.streamDir(w.names.events), "obs", consumerPrefix+"k", "o.dat")
+	state := []byte{22, 2}
+	for _, n := range []uint64{10, 10, 14, 14, 4} { // acknowledged, delivered, and how many are not acknowledged:
+		state = binary.AppendUvarint(state, n)
+	}
+	state = binary.AppendVarint(state, time.Now().Unix())
+	for n := range uint64(4) {
+		state = binary.AppendVarint(binary.AppendUvarint(binary.AppendUvarint(state, n+1), n+1), 0)
+	}
+	state = binary.AppendUvarint(state, 0)
+	for size := range len(state) + 1 {
+		require.NoError(t, os.WriteFile(path, state[:size], 0o600))
+		j := open(t, w.dir, w.cfg)
+		next := relaytest.Events(1, relaytest.From(1000+size))
+		j.push(t, next)
+		got := readUntil(t, j, "k", next[0].ID)
+		if size == 0 {
+			for seq := uint64(11); seq <= 14; seq++ {
+				assert.Equal(t, 1, got[w.holds[seq][0]], "record %d", seq)
+			}
+		} else {
+			assert.Len(t, got, 1, "the mark says that it had the others, at %d of %d bytes", size, len(state))
+		}
+		j.shut(t)
 	}
 }
 
