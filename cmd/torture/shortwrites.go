@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -118,6 +119,9 @@ func (s *scene) largest(ofSink bool) (int64, error) {
 		path = blocks[len(blocks)-1]
 	}
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil // the sink rotates its file, or the journal has let the block go
+	}
 	if err != nil {
 		return 0, err
 	}
