@@ -114,10 +114,7 @@ func run(ctx context.Context, f flags) error {
 // all measures the rows that are asked for.
 func (b *bench) all(ctx context.Context) ([]result, error) {
 	var results []result
-	for i, r := range rows() {
-		if !strings.Contains(r.name, b.only) {
-			continue
-		}
+	for i, r := range chosen(rows(), b.only) {
 		runs := []row{r}
 		if r.versus && b.peer != "" {
 			runs = append(runs, r.ofPeer())
@@ -137,6 +134,21 @@ func (b *bench) all(ctx context.Context) ([]result, error) {
 		}
 	}
 	return results, nil
+}
+
+// chosen are the rows whose name holds text, and the first with one that is
+// offered a share of what that takes.
+func chosen(all []row, text string) (some []row) {
+	for _, r := range all {
+		if !strings.Contains(r.name, text) {
+			continue
+		}
+		if r.share > 0 && len(some) == 0 {
+			some = append(some, all[0])
+		}
+		some = append(some, r)
+	}
+	return some
 }
 
 // ofPeer is the row for a peer, with as many events as it is done with in some
