@@ -116,15 +116,14 @@ func (s *store) mendStream(stream string, dry bool) ([]Mending, error) {
 
 // lastKnown is the newest sequence that there must be.
 func (s *store) lastKnown(stream string, index blockfile.Index, v *survey) uint64 {
-	_, known := s.marks.read(markAcknowledged)
-	switch {
-	case stream != s.names.events:
+	if stream != s.names.events {
 		return index.Last
-	case !known && v.torn: // a mark got lost, too: what is torn may have been acknowledged
-		return max(index.Last, v.last+1)
-	default:
-		return max(index.Last, s.marks.newest())
 	}
+	last := max(index.Last, s.marks.newest())
+	if _, known := s.marks.read(markAcknowledged); !known && v.torn {
+		last = max(last, v.last+1) // a mark got lost, too: what is torn may have been acknowledged
+	}
+	return last
 }
 
 func (s *store) relative(path string) string {
