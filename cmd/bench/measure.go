@@ -78,15 +78,13 @@ func (b *bench) measure(ctx context.Context, r row, dir string) (result, error) 
 	if err != nil {
 		return result{}, err
 	}
-	res := result{row: r, eventBytes: l.eventBytes}
 	end := b.writeBeside(ctx, r)
 	o, err := l.push(ctx, s.address(r.format), r.conns, r.rate)
 	beside, besideErr := end()
 	if err := cmp.Or(err, besideErr); err != nil {
 		return result{}, fmt.Errorf("%w\n%s", err, s.process.Tail())
 	}
-	res.beside = beside
-	start := o.start
+	res, start := result{row: r, eventBytes: l.eventBytes, beside: beside}, o.start
 	if r.backlog { // the broker comes back: what counts is how fast the rest goes out
 		if err := s.process.Stop(startWithin); err != nil {
 			return result{}, err
