@@ -25,8 +25,8 @@ type Deps struct {
 	// Logger gets what sinks do of their own accord, with the attribute "sink".
 	// Default: nothing is logged.
 	Logger *slog.Logger
-	// Registerer takes the metrics of sinks with a match; those of all sinks are
-	// the same, labelled by sink. Default: nothing is counted.
+	// Registerer takes the metrics of sinks; those of all sinks are the same,
+	// labelled by sink. Default: nothing is counted.
 	Registerer prometheus.Registerer
 }
 
@@ -40,7 +40,7 @@ func Open(s config.Sink, d Deps) (relay.Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open sink %q: %w", s.Name, err)
 	}
-	sink, err := open(s, d.logger(s.Name))
+	sink, err := d.open(s)
 	if err != nil {
 		return nil, fmt.Errorf("open sink %q: %w", s.Name, err)
 	}
@@ -59,7 +59,8 @@ func (d Deps) route(s config.Sink) (*routing.Route, error) {
 	return routing.New(s.Match, s.Redact, opts)
 }
 
-func open(s config.Sink, log *slog.Logger) (relay.Sink, error) {
+func (d Deps) open(s config.Sink) (relay.Sink, error) {
+	log := d.logger(s.Name)
 	if n := destinations(s); n != 1 {
 		return nil, fmt.Errorf("it has %d of the destinations kafka, nats, loki, datadog, webhook and file, and needs exactly one", n)
 	}
@@ -67,7 +68,11 @@ func open(s config.Sink, log *slog.Logger) (relay.Sink, error) {
 	case s.Kafka != nil:
 		return orError(kafka.New(*s.Kafka, kafka.Options{Logger: log, BatchBytes: int64(s.BatchBytes)}))
 	case s.NATS != nil:
-		return orError(nats.New(*s.NATS, nats.Options{Logger: log}))
+		duplicates, err := d.duplicates(s.Name)
+		if err != nil {
+			return nil, err
+		}
+		return orError(nats.New(*s.NATS, nats.Options{Logger: log, Duplicates: duplicates}))
 	case s.Loki != nil:
 		return orError(loki.New(*s.Loki, loki.Options{Logger: log}))
 	case s.Datadog != nil:
@@ -78,6 +83,19 @@ func open(s config.Sink, log *slog.Logger) (relay.Sink, error) {
 		return orError(file.New(*s.File, file.Options{Logger: log}))
 	}
 	return nil, errors.New("its destination is not known")
+}
+
+// duplicates counts what a NATS sink's stream had stored before; nil without a Registerer.
+func (d Deps) duplicates(sink string) (prometheus.Counter, error) {
+	if d.Registerer == nil {
+		return nil, nil
+	}
+	c, err := routing.Counter(d.Registerer, "duplicate_events_total",
+		"Delivered events that the destination says it had stored before, as after a lost answer.")
+	if err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return c.WithLabelValues(sink), nil
 }
 
 // ErrNoCheck is what [Check] returns for a sink that cannot be checked.

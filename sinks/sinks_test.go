@@ -46,6 +46,20 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// Two instances of a sink, as with parallel, share its counter.
+func TestOpenRegistersTheDuplicatesOnce(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	for range 2 {
+		sink, err := Open(config.Sink{Name: "n", NATS: &config.NATS{URL: "nats://127.0.0.1:1"}}, Deps{Registerer: reg})
+		require.NoError(t, err)
+		require.NoError(t, sink.Close())
+	}
+	n, err := testutil.GatherAndCount(reg, "auditrelay_sink_duplicate_events_total")
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
+}
+
 func TestOpenErrors(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]config.Sink{

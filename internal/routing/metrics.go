@@ -11,12 +11,13 @@ type Metrics struct{ unmatched, doubtful *prometheus.CounterVec }
 
 // NewMetrics registers the metrics, or finds those that are registered.
 func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
-	unmatched, err1 := counter(reg, "unmatched_events_total", "Events that the sink's match left out; they count as delivered, too.")
-	doubtful, err2 := counter(reg, "match_errors_total", "Events for which the sink's match.cel failed; they are delivered.")
+	unmatched, err1 := Counter(reg, "unmatched_events_total", "Events that the sink's match left out; they count as delivered, too.")
+	doubtful, err2 := Counter(reg, "match_errors_total", "Events for which the sink's match.cel failed; they are delivered.")
 	return &Metrics{unmatched, doubtful}, errors.Join(err1, err2)
 }
 
-func counter(reg prometheus.Registerer, name, help string) (*prometheus.CounterVec, error) {
+// Counter registers a counter labelled by sink, or finds the one that is registered.
+func Counter(reg prometheus.Registerer, name, help string) (*prometheus.CounterVec, error) {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "auditrelay_sink_" + name, Help: help}, []string{"sink"})
 	err := reg.Register(c)
 	var before prometheus.AlreadyRegisteredError

@@ -21,6 +21,18 @@ const (
 	codeHeadersTooLarge jetstream.ErrorCode = 10097
 )
 
+// isDuplicate reports whether a stream's answer, for which ackError is nil, says
+// that the message was stored before.
+func isDuplicate(m *natsgo.Msg) bool {
+	if !bytes.Contains(m.Data, []byte(`"duplicate"`)) {
+		return false
+	}
+	var ack struct {
+		Duplicate bool `json:"duplicate"`
+	}
+	return json.Unmarshal(m.Data, &ack) == nil && ack.Duplicate
+}
+
 // ackError reads a stream's answer to a publish: nil where it is stored, or
 // was already.
 func ackError(m *natsgo.Msg) error {

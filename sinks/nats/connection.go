@@ -12,6 +12,7 @@ import (
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
 )
@@ -21,13 +22,15 @@ type connection struct {
 	urls    string // may hold credentials: never in an error
 	servers string // the hosts alone, for errors
 	options []natsgo.Option
+
+	duplicates prometheus.Counter // of its sessions; nil counts nothing
 }
 
 // handshakeTimeout bounds one server's greeting. The context of a delivery
 // bounds the whole.
 const handshakeTimeout = 5 * time.Second
 
-func newConnection(cfg config.NATS, name string) (connection, error) {
+func newConnection(cfg config.NATS, opts Options) (connection, error) {
 	servers, err := hosts(cfg.URL)
 	if err != nil {
 		return connection{}, err
@@ -37,7 +40,7 @@ func newConnection(cfg config.NATS, name string) (connection, error) {
 		return connection{}, err
 	}
 	options := append(auth,
-		natsgo.Name(name),
+		natsgo.Name(opts.Name),
 		// The pump is the one that tries again. The client's own reconnecting
 		// would send what it has buffered after a delivery was given up.
 		natsgo.NoReconnect(),
@@ -54,7 +57,7 @@ func newConnection(cfg config.NATS, name string) (connection, error) {
 	if tlsConfig != nil {
 		options = append(options, natsgo.Secure(tlsConfig))
 	}
-	return connection{urls: cfg.URL, servers: servers, options: options}, nil
+	return connection{urls: cfg.URL, servers: servers, options: options, duplicates: opts.Duplicates}, nil
 }
 
 // hosts checks the URLs and returns them without what may be secret. Errors
@@ -104,7 +107,7 @@ func authentication(cfg config.NATS) ([]natsgo.Option, error) {
 
 // open connects; ctx bounds only the connecting.
 func (c connection) open(ctx context.Context, core bool) (*session, error) {
-	s := newSession()
+	s := newSession(c.duplicates)
 	wire := &wire{ctx: ctx}
 	s.wire = wire
 	defer context.AfterFunc(ctx, wire.cut)()

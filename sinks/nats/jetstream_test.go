@@ -13,6 +13,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -38,6 +40,34 @@ func TestRedeliveryIsStoredOnce(t *testing.T) {
 	require.Len(t, arrived(t, stream), 101)
 }
 
+// Three pushes of one id, each with another body, are three events. A redelivery
+// of one of them is a duplicate, and is counted as such.
+func TestOneIDWithThreeBodiesIsThreeEvents(t *testing.T) {
+	t.Parallel()
+	srv := startServer(t, nil)
+	stream := createTestStream(t, dial(t, srv), nil)
+	counted := prometheus.NewCounter(prometheus.CounterOpts{Name: "duplicates"})
+	sink := newSinkWith(t, srv.Addr().String(), Options{Duplicates: counted}, nil)
+	bodies := []string{`{"state":"pending"}`, `{"state":"approved"}`, `{"state":"revoked"}`}
+	for _, body := range bodies {
+		e := relaytest.Events(1)
+		e[0].Body = []byte(body)
+		require.NoError(t, sink.Deliver(t.Context(), e))
+	}
+	var stored []string
+	for _, a := range arrived(t, stream) {
+		stored = append(stored, string(a.Body))
+	}
+	require.Equal(t, bodies, stored)
+	require.Zero(t, testutil.ToFloat64(counted))
+
+	again := relaytest.Events(1)
+	again[0].Body = []byte(bodies[1])
+	require.NoError(t, sink.Deliver(t.Context(), again))
+	require.Len(t, arrived(t, stream), 3)
+	require.InDelta(t, 1, testutil.ToFloat64(counted), 0)
+}
+
 func TestMessageIDsDoNotCollide(t *testing.T) {
 	t.Parallel()
 	tmpl, _, err := parseSubject("")
@@ -46,6 +76,7 @@ func TestMessageIDsDoNotCollide(t *testing.T) {
 	seen := map[string]bool{}
 	for _, e := range []relay.Event{
 		{Source: "/a", ID: "b c"}, {Source: "/a b", ID: "c"}, {Source: "/a%20b", ID: "c"}, {Source: "/a", ID: "b%20c"},
+		{Source: "/a", ID: "b c", Body: []byte("d")}, {Source: "/a", ID: "b c d"},
 	} {
 		id := b.messageID(&e)
 		require.False(t, seen[id], id)

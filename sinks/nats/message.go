@@ -1,6 +1,8 @@
 package nats
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -80,12 +82,21 @@ func (b *builder) fill(s *slot, value string) {
 	b.msg.Header[s.name] = s.values[:]
 }
 
-// messageID is source and id with a space between, which neither can hold
-// once it is encoded: no two events share it that do not share both.
+// bodyHash is how many bytes of the body's SHA-256 a message id holds. Nobody can
+// make a body that hides another one as its duplicate.
+const bodyHash = 16
+
+// messageID is source, id and a hash of the body with spaces between, which none of
+// them can hold once it is encoded: no two events share it that do not share all
+// three. The server drops what it takes for a duplicate by the message id alone, and
+// an id that comes again with another body is another event.
 func (b *builder) messageID(e *relay.Event) string {
 	b.buf = appendHeaderEscaped(b.buf[:0], e.Source)
 	b.buf = append(b.buf, ' ')
 	b.buf = appendHeaderEscaped(b.buf, e.ID)
+	b.buf = append(b.buf, ' ')
+	sum := sha256.Sum256(e.Body)
+	b.buf = base64.RawURLEncoding.AppendEncode(b.buf, sum[:bodyHash])
 	return string(b.buf)
 }
 

@@ -65,11 +65,16 @@ func createTestStream(tb testing.TB, nc *natsgo.Conn, change func(*jetstream.Str
 
 func newSink(tb testing.TB, address string, change func(*config.NATS)) *Sink {
 	tb.Helper()
+	return newSinkWith(tb, address, Options{}, change)
+}
+
+func newSinkWith(tb testing.TB, address string, opts Options, change func(*config.NATS)) *Sink {
+	tb.Helper()
 	cfg := config.NATS{URL: "nats://" + address, Username: testUser, Password: secret.New(testPassword)}
 	if change != nil {
 		change(&cfg)
 	}
-	s, err := New(cfg, Options{})
+	s, err := New(cfg, opts)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = s.Close() })
 	return s

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// session is one connection. It is used by one goroutine at a time, but for
+// session is one connection. It is used by one goroutine at a time, except for
 // what the client calls back.
 type session struct {
 	wire *wire
@@ -27,9 +28,13 @@ type session struct {
 	flight  atomic.Pointer[flight] // the delivery under way, for the callbacks
 	refusal atomic.Pointer[error]  // what the server complained of first
 	spoilt  bool                   // a delivery left messages unsettled
+
+	duplicates prometheus.Counter // nil counts nothing
 }
 
-func newSession() *session { return &session{lost: make(chan struct{})} }
+func newSession(duplicates prometheus.Counter) *session {
+	return &session{lost: make(chan struct{}), duplicates: duplicates}
+}
 
 // listen subscribes to the acknowledgements.
 func (s *session) listen(core bool) error {
@@ -53,7 +58,11 @@ func (s *session) acknowledged(m *natsgo.Msg) {
 	if err != nil || f == nil || number < f.first {
 		return
 	}
-	f.settle(number-f.first, ackError(m))
+	err = ackError(m)
+	if err == nil && s.duplicates != nil && isDuplicate(m) {
+		s.duplicates.Inc()
+	}
+	f.settle(number-f.first, err)
 }
 
 // complain is called with what the server says beside the acknowledgements,

@@ -12,6 +12,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks/template"
@@ -21,9 +23,11 @@ import (
 //
 // With JetStream each event is published with an acknowledgement awaited from
 // the stream that takes its subject, many in flight at once. The header
-// Nats-Msg-Id is the event's source and id, each percent-encoded, with a space
-// between them (an id is unique only within its source): a redelivery inside
-// the stream's duplicate window is stored once.
+// Nats-Msg-Id is the event's source and id, each percent-encoded, and a hash of the
+// body as it is delivered, with spaces between them: a redelivery inside the stream's
+// duplicate window is stored once, and an id that comes again with another body is
+// stored as the other event that it is. An answer that says "duplicate" counts as
+// delivered, and is counted by itself.
 //
 // Order is kept as long as all is acknowledged. When an event fails to be
 // stored for now, no further one is published; those in flight behind it may
@@ -56,6 +60,9 @@ type Options struct {
 	Name string
 	// Logger is told of connections made. Failures are Deliver's to tell.
 	Logger *slog.Logger
+	// Duplicates counts the events that the stream has stored before and answers
+	// as duplicates. Default: nothing is counted.
+	Duplicates prometheus.Counter
 }
 
 var errClosed = errors.New("the sink is closed")
@@ -77,7 +84,7 @@ func New(cfg config.NATS, opts Options) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := newConnection(cfg, opts.Name)
+	conn, err := newConnection(cfg, opts)
 	if err != nil {
 		return nil, err
 	}
