@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"iter"
 	"net"
 	"net/url"
 	"slices"
@@ -12,10 +13,39 @@ import (
 
 // A checker collects what is wrong in a decoded configuration.
 type checker struct {
-	marks    map[string]mark // where the fields stand; nil when built by a program
-	broken   []Problem       // what could not be decoded, and is not complained of twice
-	errors   []Problem
-	warnings []Problem
+	marks map[string]mark // where the fields stand; nil when built by a program
+	// What could not be decoded, and the sections around it. Neither these nor
+	// what is in the former is complained of twice.
+	broken, around map[string]bool
+	errors         []Problem
+	warnings       []Problem
+}
+
+// newChecker goes on where d has ended.
+func newChecker(d *decoder) *checker {
+	k := &checker{
+		marks: d.marks, broken: map[string]bool{}, around: map[string]bool{},
+		errors: d.errors, warnings: d.warnings,
+	}
+	for _, p := range d.errors {
+		k.broken[p.Field] = true
+		for section := range sections(p.Field) {
+			k.around[section] = true
+		}
+	}
+	return k
+}
+
+// sections gives path and the sections around it, the whole file ("") last.
+func sections(path string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for path != "" && yield(path) {
+			path = path[:max(0, strings.LastIndexAny(path, ".["))]
+		}
+		if path == "" {
+			yield("")
+		}
+	}
 }
 
 // problem makes one about the field at path. value is shown unless nil; it is
@@ -36,33 +66,29 @@ func (k *checker) problem(path string, value any, reason string) Problem {
 }
 
 func (k *checker) fail(path string, value any, reason string) {
-	for _, b := range k.broken {
-		if within(path, b.Field) || within(b.Field, path) {
+	if len(k.errors) > maxProblems || k.around[path] {
+		return
+	}
+	for section := range sections(path) {
+		if k.broken[section] {
 			return
 		}
 	}
-	k.errors = append(k.errors, k.problem(path, value, reason))
+	k.errors = bounded(k.errors, k.problem(path, value, reason))
 }
 
 func (k *checker) warn(path string, reason string) {
-	k.warnings = append(k.warnings, k.problem(path, nil, reason))
+	k.warnings = bounded(k.warnings, k.problem(path, nil, reason))
 }
 
 // line finds the field's line, or that of the nearest section around it.
 func (k *checker) line(path string) int {
-	for path != "" {
-		if m, ok := k.marks[path]; ok {
+	for section := range sections(path) {
+		if m, ok := k.marks[section]; ok {
 			return m.line
 		}
-		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
 	return 0
-}
-
-// within reports whether path is section or lies in it.
-func within(path, section string) bool {
-	rest, ok := strings.CutPrefix(path, section)
-	return ok && (section == "" || rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 func (k *checker) required(path, value string) bool {

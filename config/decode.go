@@ -35,12 +35,19 @@ type mark struct {
 }
 
 func (d *decoder) fail(line int, path, value, reason string) {
-	d.errors = append(d.errors, Problem{Line: line, Field: path, Value: shown(value), Reason: reason})
+	d.errors = bounded(d.errors, Problem{Line: line, Field: path, Value: shown(value), Reason: reason})
 }
+
+// full reports whether there are as many errors as are shown: then no more of
+// the document is looked at.
+func (d *decoder) full() bool { return len(d.errors) > maxProblems }
 
 // value decodes one node into v, which stands at path. A null leaves v as it
 // is, as if the field were not there.
 func (d *decoder) value(node ast.Node, path string, v reflect.Value) {
+	if d.full() {
+		return
+	}
 	line := node.GetToken().Position.Line
 	node, ok := d.resolve(node, path)
 	if !ok || node.Type() == ast.NullType {
@@ -165,7 +172,7 @@ func (d *decoder) secret(node ast.Node, line int, path string, v reflect.Value) 
 	}
 	// Whether an address is a credential is for its owner to say.
 	if plain && !strings.HasPrefix(raw, "https://") && !strings.HasPrefix(raw, "http://") {
-		d.warnings = append(d.warnings, Problem{
+		d.warnings = bounded(d.warnings, Problem{
 			Line: line, Field: path,
 			Reason: "the secret stands in the file; better write ${NAME} for an environment variable, or file:PATH",
 		})

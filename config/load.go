@@ -32,11 +32,8 @@ func DataDir(path string) (string, error) {
 	if cfg != nil && cfg.DataDir != "" {
 		return cfg.DataDir, nil
 	}
-	for i := range d.errors {
-		d.errors[i].File = path
-	}
 	if cfg == nil || len(d.errors) > 0 {
-		return "", Errors(inOrder(d.errors))
+		return "", Errors(inOrder(path, d.errors))
 	}
 	return "", fmt.Errorf("%s: data_dir is not set", path)
 }
@@ -50,22 +47,17 @@ func DataDir(path string) (string, error) {
 func Parse(name string, data []byte, env func(string) (string, bool)) (cfg *Config, warnings []Problem, err error) {
 	d := &decoder{env: env, marks: map[string]mark{}}
 	cfg = d.document(data)
-	if cfg != nil {
+	if cfg != nil && !d.full() {
 		cfg.SetDefaults()
-		k := &checker{marks: d.marks, broken: d.errors}
+		k := newChecker(d)
 		k.config(cfg)
-		d.errors = append(d.errors, k.errors...)
-		d.warnings = append(d.warnings, k.warnings...)
+		d.errors, d.warnings = k.errors, k.warnings
 	}
-	for _, problems := range [][]Problem{d.errors, d.warnings} {
-		for i := range problems {
-			problems[i].File = name
-		}
-	}
+	warnings = inOrder(name, d.warnings)
 	if len(d.errors) > 0 {
-		return nil, inOrder(d.warnings), Errors(inOrder(d.errors))
+		return nil, warnings, Errors(inOrder(name, d.errors))
 	}
-	return cfg, inOrder(d.warnings), nil
+	return cfg, warnings, nil
 }
 
 // Validate checks a configuration that a Go program has filled in, after

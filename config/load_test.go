@@ -217,37 +217,6 @@ func TestValidateWithoutAFile(t *testing.T) {
 	assert.Equal(t, Errors{{Field: "log.level", Value: "loud", Reason: "must be one of debug, info, warn, error"}}, found)
 }
 
-// TestHostileDocuments holds that none costs much time: the test's own time
-// limit would be met by any of them in the bare YAML library.
-func TestHostileDocuments(t *testing.T) {
-	t.Parallel()
-	manyAliases := "environments:\n  - &e {project: a, environment: b, credentials: &c [" +
-		strings.Repeat("{username: a},", 2000) + "]}\n" + strings.Repeat("  - *e\n", 2000)
-	for name, c := range map[string]struct{ text, want string }{
-		"brackets":    {strings.Repeat("[", 40_000), "nested more than"},
-		"braces":      {strings.Repeat("{a: ", 250_000), "YAML tokens"},
-		"dashes":      {strings.Repeat("- ", 20_000), "nested more than"},
-		"keys":        {strings.Repeat("? ", 20_000), "nested more than"},
-		"anchors":     {"a: " + strings.Repeat("&a ", 20_000), "nested more than"},
-		"documents":   {strings.Repeat("---\na\n", 5_000), "more than one YAML document"},
-		"fields":      {strings.Repeat("a: b\n", 15_000), "unknown field"},
-		"blank lines": {"a: |" + strings.Repeat("\n  ", 300_000), "more than 20000 lines"},
-		"aliases":     {manyAliases, "aliases expand to too much"},
-		"a circle":    {"environments: &a [*a]", "must hold fields"},
-		"a self":      {"data_dir: &a *a", "not valid YAML"},
-		"size":        {strings.Repeat("#", maxFile+1), "larger than"},
-		"bytes":       {"data_dir: \xff", "not valid UTF-8"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			start := time.Now()
-			_, _, err := parse(t, c.text)
-			require.ErrorContains(t, err, c.want)
-			assert.Less(t, time.Since(start), 10*time.Second)
-		})
-	}
-}
-
 // Commands that look for a running relay have not what its secrets come from.
 func TestDataDirAlone(t *testing.T) {
 	t.Parallel()

@@ -52,9 +52,12 @@ func (e Errors) Error() string {
 	if len(e) > 0 && e[0].File != "" {
 		fmt.Fprintf(&b, "%s: ", e[0].File)
 	}
-	if len(e) == 1 {
+	switch {
+	case len(e) == 1:
 		b.WriteString("1 error in the configuration")
-	} else {
+	case len(e) > maxProblems:
+		fmt.Fprintf(&b, "more than %d errors in the configuration", maxProblems)
+	default:
 		fmt.Fprintf(&b, "%d errors in the configuration", len(e))
 	}
 	for _, p := range e {
@@ -82,8 +85,28 @@ func shown(value string) string {
 	return value
 }
 
-// inOrder sorts by line; within a line the order of discovery stays.
-func inOrder(problems []Problem) []Problem {
+// maxProblems is how many problems of a configuration are named.
+const maxProblems = 1_000
+
+// bounded appends p. One more than maxProblems says that there are more.
+func bounded(problems []Problem, p Problem) []Problem {
+	if len(problems) > maxProblems {
+		return problems
+	}
+	return append(problems, p)
+}
+
+// inOrder sorts by line; within a line the order of discovery stays. Of more
+// than maxProblems it keeps the first ones, and says so in a last one.
+func inOrder(file string, problems []Problem) []Problem {
 	slices.SortStableFunc(problems, func(a, b Problem) int { return a.Line - b.Line })
+	if len(problems) > maxProblems {
+		problems = append(problems[:maxProblems], Problem{
+			Reason: fmt.Sprintf("and more: only %d are shown; mend them, and check again", maxProblems),
+		})
+	}
+	for i := range problems {
+		problems[i].File = file
+	}
 	return problems
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"strings"
 	"unicode/utf8"
@@ -14,16 +13,6 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/scanner"
 	"github.com/goccy/go-yaml/token"
-)
-
-// What a document may hold. The YAML parser takes time that grows with the
-// square of some of these, and stack with the depth; what aliases expand to
-// counts as if it were written out.
-const (
-	maxLines   = 20_000
-	maxTokens  = 50_000
-	maxVisited = 100_000
-	maxDepth   = 32
 )
 
 // document decodes a whole document; nil where it cannot even be parsed.
@@ -78,46 +67,20 @@ func tokenize(source string) (token.Tokens, error) {
 	var s scanner.Scanner
 	s.Init(source)
 	var tokens token.Tokens
+	var b bounds
 	for {
 		next, err := s.Scan()
+		for _, t := range next {
+			if err := b.take(t); err != nil {
+				return nil, err
+			}
+		}
 		tokens.Add(next...)
-		if errors.Is(err, io.EOF) {
-			return tokens, checkTokens(tokens)
-		}
-		if err != nil || len(tokens) > maxTokens {
-			// The parser finds the invalid token and says where it is.
-			return tokens, checkTokens(tokens)
+		if err != nil {
+			// Of an invalid token the parser says where it is.
+			return tokens, nil
 		}
 	}
-}
-
-func checkTokens(tokens token.Tokens) error {
-	if len(tokens) > maxTokens {
-		return fmt.Errorf("the file has more than %d YAML tokens", maxTokens)
-	}
-	brackets, onLine, line, documents := 0, 0, 0, 0
-	for _, t := range tokens {
-		if t.Position.Line != line {
-			line, onLine = t.Position.Line, 0
-		}
-		switch t.Type {
-		case token.SequenceStartType, token.MappingStartType:
-			brackets++
-		case token.SequenceEndType, token.MappingEndType:
-			brackets--
-		case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType:
-			onLine++
-		case token.DocumentHeaderType:
-			documents++
-		}
-		if brackets > maxDepth || onLine > maxDepth {
-			return fmt.Errorf("line %d is nested more than %d deep", line, maxDepth)
-		}
-		if documents > 1 {
-			return errors.New("the file holds more than one YAML document; keep one")
-		}
-	}
-	return nil
 }
 
 // withoutSource cuts what a parser's message quotes from the file, which may

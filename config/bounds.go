@@ -1,0 +1,81 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goccy/go-yaml/token"
+)
+
+// What a document may hold. The YAML parser takes time that grows with the
+// square of some of these, and stack with the depth; what aliases expand to
+// counts as if it were written out.
+const (
+	maxLines   = 20_000
+	maxTokens  = 50_000
+	maxVisited = 100_000
+	maxDepth   = 32
+	maxKeys    = 1_000 // of one section, written as a block
+)
+
+// bounds counts what the tokens of a document hold, so that a hostile document
+// is refused before the parser sees it.
+type bounds struct {
+	tokens    int
+	documents int
+	brackets  int // that are open
+	line      int // of the latest token
+	onLine    int // what can nest on that line
+	leading   bool
+	blocks    []block // that are open, the innermost last
+}
+
+// block is a run of lines that begin in the same column: the keys of a section.
+type block struct{ column, keys int }
+
+// take counts the next token. An error says what there is too much of.
+func (b *bounds) take(t *token.Token) error {
+	if b.tokens++; b.tokens > maxTokens {
+		return fmt.Errorf("the file has more than %d YAML tokens", maxTokens)
+	}
+	if t.Position.Line != b.line {
+		b.line, b.onLine, b.leading = t.Position.Line, 0, true
+	}
+	if b.brackets == 0 && b.leading && t.Type != token.CommentType {
+		if b.begin(t); b.blocks[len(b.blocks)-1].keys > maxKeys {
+			return fmt.Errorf("line %d: the section has more than %d fields", b.line, maxKeys)
+		}
+	}
+	switch t.Type {
+	case token.SequenceStartType, token.MappingStartType:
+		b.brackets++
+	case token.SequenceEndType, token.MappingEndType:
+		b.brackets--
+	case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType:
+		b.onLine++
+	case token.DocumentHeaderType:
+		b.documents++
+	}
+	switch {
+	case b.brackets > maxDepth || b.onLine > maxDepth:
+		return fmt.Errorf("line %d is nested more than %d deep", b.line, maxDepth)
+	case b.documents > 1:
+		return errors.New("the file holds more than one YAML document; keep one")
+	}
+	return nil
+}
+
+// begin counts a token that a line begins with. Deeper blocks end there. What
+// follows a "-" begins a block of its own.
+func (b *bounds) begin(t *token.Token) {
+	column := t.Position.Column
+	for len(b.blocks) > 0 && b.blocks[len(b.blocks)-1].column > column {
+		b.blocks = b.blocks[:len(b.blocks)-1]
+	}
+	if len(b.blocks) == 0 || b.blocks[len(b.blocks)-1].column < column {
+		b.blocks = append(b.blocks, block{column: column})
+	}
+	if b.leading = t.Type == token.SequenceEntryType; !b.leading {
+		b.blocks[len(b.blocks)-1].keys++
+	}
+}
