@@ -111,6 +111,9 @@ func TestWhatIsNotLinked(t *testing.T) {
 			module + "/internal/workspacesim", module + "/internal/readback", module + "/internal/realservers", module + "/internal/rig", module + "/relay/relaytest",
 			"github.com/twmb/franz-go", "github.com/stretchr/testify", "net/http/httptest", "testing",
 		}, nil},
+		{"nothing links what takes minutes and gigabytes to compile", "./...", []string{
+			"github.com/DataDog/datadog-api-client-go/v2/api/datadogV1", "github.com/DataDog/datadog-api-client-go/v2/api/datadogV2",
+		}, nil},
 		{"the vocabulary knows neither NATS nor the configuration", "./relay", []string{
 			"github.com/nats-io", module + "/config", module + "/internal", module + "/sinks",
 		}, nil},

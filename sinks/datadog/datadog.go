@@ -1,11 +1,13 @@
-// Package datadog delivers events to Datadog's logs intake, with Datadog's own
-// client (datadogV2.LogsApi.SubmitLog).
+// Package datadog delivers events to Datadog's logs intake.
 //
-// What an entry holds, and what becomes of events that the intake would cut or
-// drop without a word, says package entry. Datadog keeps an event that is
+// Package entry encodes the log entries; its doc says what one holds, and what
+// happens to events that the intake would cut or drop silently. This package fills
+// requests, compresses them and sends them with the core of Datadog's client, which
+// knows the sites, authentication and requests. Datadog keeps an event that is
 // delivered twice as two logs; @ce.source and @ce.id tell.
 //
-// datadogV2 takes minutes to compile: no other package imports it.
+// The client's package datadogV2, with a method for every operation of the API, takes
+// minutes and gigabytes to compile. Nothing links it.
 package datadog
 
 import (
@@ -13,10 +15,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/DataDog/datadog-api-client-go/v2/api/datadog"
-	"github.com/DataDog/datadog-api-client-go/v2/api/datadogV2"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/relay"
@@ -37,13 +39,14 @@ type Options struct {
 // is in it, halves of it are sent, down to the very entries that it does not
 // take. Deliver may be called concurrently.
 type Sink struct {
-	target   target
-	key      string
-	client   *http.Client
-	api      *datadogV2.LogsApi
-	encoding datadogV2.SubmitLogOptionalParameters
-	maker    *entry.Maker
-	now      func() time.Time
+	target     target
+	key        string
+	client     *http.Client
+	api        *datadog.APIClient
+	compressor *compressor
+	maker      *entry.Maker
+	now        func() time.Time
+	bodies     sync.Pool // of *body
 
 	closing    context.Context // ends at Close
 	startClose context.CancelFunc
@@ -68,17 +71,16 @@ func New(cfg config.Datadog, opts Options) (*Sink, error) {
 	if s.maker, err = entry.NewMaker(cfg); err != nil {
 		return nil, err
 	}
-	encoding, err := encodingNamed(cfg.Compression)
-	if err != nil {
+	if s.compressor, err = compressorNamed(cfg.Compression); err != nil {
 		return nil, err
 	}
-	s.encoding = *datadogV2.NewSubmitLogOptionalParameters().WithContentEncoding(encoding)
 	tls, err := cfg.TLS.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("tls: %w", err)
 	}
+	s.bodies.New = func() any { return &body{compressor: s.compressor} }
 	s.client = newHTTPClient(tls)
-	s.api = datadogV2.NewLogsApi(datadog.NewAPIClient(clientConfig(s.client)))
+	s.api = datadog.NewAPIClient(clientConfig(s.client))
 	s.closing, s.startClose = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -92,20 +94,8 @@ func validKey(key string) bool {
 	return key != ""
 }
 
-func encodingNamed(name string) (datadogV2.ContentEncoding, error) {
-	switch name {
-	case "", "gzip":
-		return datadogV2.CONTENTENCODING_GZIP, nil
-	case "deflate":
-		return datadogV2.CONTENTENCODING_DEFLATE, nil
-	case "none":
-		return datadogV2.CONTENTENCODING_IDENTITY, nil
-	}
-	return "", fmt.Errorf("compression: %q is not one of gzip, deflate, none", name)
-}
-
-// clientConfig is the library's, with nothing of its own accord: no retry, and
-// no dumps of requests, which hold events.
+// clientConfig is the library's. It switches off retries, and dumps of requests,
+// which hold events.
 func clientConfig(client *http.Client) *datadog.Configuration {
 	c := datadog.NewConfiguration()
 	c.HTTPClient = client
@@ -124,19 +114,15 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	ctx, cancel := s.until(ctx)
 	defer cancel()
 	ctx = s.target.context(ctx, s.key)
-	d := delivery{sink: s, settled: make([]bool, len(events))}
+	d := delivery{sink: s, settled: make([]bool, len(events)), body: s.bodies.Get().(*body)}
+	defer s.release(d.body)
 	now := s.now()
 	for i := range events {
-		e, err := s.maker.Make(&events[i], now)
-		if err != nil {
-			d.refuse(i, err)
-			continue
-		}
-		if err := d.add(ctx, i, e); err != nil {
+		if err := d.add(ctx, i, &events[i], now); err != nil {
 			return d.stopped(err)
 		}
 	}
-	if err := d.flush(ctx); err != nil {
+	if err := d.flush(ctx, len(d.of)); err != nil {
 		return d.stopped(err)
 	}
 	return d.outcome()

@@ -1,8 +1,10 @@
 package datadog
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -10,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/DataDog/datadog-api-client-go/v2/api/datadogV2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -80,7 +81,7 @@ func TestRequestsByBytes(t *testing.T) {
 	s := newSink(t, d.URL, func(c *config.Datadog) { c.Attributes = "none" })
 	events := relaytest.Events(120, relaytest.BodyBytes(100_000))
 	for i := range events { // a client that forgets escapes would send 6 times as much
-		events[i].Body = []byte(strings.Repeat("<", 16_000+i))
+		events[i].Body = []byte(strings.Repeat("\x01", 16_000+i))
 	}
 	require.NoError(t, s.Deliver(t.Context(), events))
 	assert.Equal(t, idsOf(events), d.taken())
@@ -92,8 +93,8 @@ func TestRequestsByBytes(t *testing.T) {
 	}
 }
 
-// The size that is reckoned with is the one on the wire, and no less.
-func TestSizeIsTheClients(t *testing.T) {
+// The size that the limits are held against is the one on the wire.
+func TestSizeOnTheWire(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)
 	s := newSink(t, d.URL, nil)
@@ -103,13 +104,36 @@ func TestSizeIsTheClients(t *testing.T) {
 	} {
 		e := relaytest.Events(1)[0]
 		e.Body, e.Subject = []byte(body), "<\u2028\x00\">"
-		made, err := s.maker.Make(&e, sentAt())
+		made, err := s.maker.Append(nil, &e, sentAt())
 		require.NoError(t, err)
 		require.NoError(t, s.Deliver(t.Context(), []relay.Event{e}))
 		requests := d.Requests()
-		size := requests[len(requests)-1].Bytes - bodyBrackets
-		assert.LessOrEqual(t, size, made.Size, body)
-		assert.Greater(t, size, made.Size-40, "no more than the integer, a comma, spaces and a repeated name: %q", body)
+		assert.Equal(t, len("[]")+len(made), requests[len(requests)-1].Bytes, body)
+	}
+}
+
+// An entry that does not fit into a request is the first of the next one, and
+// what is refused in halves is found there as well.
+func TestRefusedBehindAFullRequest(t *testing.T) {
+	t.Parallel()
+	for _, compression := range []string{"gzip", "none"} {
+		d := newIntake(t)
+		refuse := refusedByTheIntake(d)
+		events := relaytest.Events(14, relaytest.BodyBytes(800_000))
+		refuse(&events[6])
+		refuse(&events[13])
+		s := newSink(t, d.URL, func(c *config.Datadog) { c.Attributes, c.Compression = "none", compression })
+		named := failed(t, s.Deliver(t.Context(), events))
+		require.Len(t, named, 2)
+		assert.True(t, relay.IsPermanent(named[6]) && relay.IsPermanent(named[13]))
+		assert.Equal(t, append(idsOf(events[:6]), idsOf(events[7:13])...), d.taken())
+		for i, e := range d.Entries() {
+			of := i
+			if i >= 6 {
+				of++
+			}
+			assert.True(t, string(events[of].Body) == e.Message, "entry %d", i)
+		}
 	}
 }
 
@@ -168,7 +192,7 @@ func TestNothingIsLostInSilence(t *testing.T) {
 		events[1].Time = sentAt().Add(-18 * time.Hour)
 		events[3].Time = sentAt().Add(2 * time.Hour)
 		events[5].Body = []byte(strings.Repeat("x", 1_000_001))
-		events[7].Body = []byte(strings.Repeat("<", 170_000))
+		events[7].Body = []byte(strings.Repeat("\x01", 170_000))
 		events[9].Body = []byte(`{"a":"` + strings.Repeat("y", 600_000) + `"}`)
 	}
 	d := newIntake(t)
@@ -192,28 +216,30 @@ func TestNothingIsLostInSilence(t *testing.T) {
 	assert.Equal(t, map[string]any{"truncated": true, "original_size": json.Number("1000001")}, marks)
 }
 
-// The fake catches what it is there to catch: the same, sent by the bare client.
+// The fake catches what it is there to catch: the same, sent without the checks.
 func TestTheIntakeSeesViolations(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)
 	s := newSink(t, d.URL, nil)
-	item := func(message string, at time.Time) datadogV2.HTTPLogItem {
-		return datadogV2.HTTPLogItem{Message: message, AdditionalProperties: map[string]any{"timestamp": at.UnixMilli()}}
+	entry := func(message string, at time.Time) string {
+		return fmt.Sprintf(`{"message":%q,"timestamp":%d}`, message, at.UnixMilli())
 	}
-	require.NoError(t, s.submit(s.target.context(t.Context(), s.key), []datadogV2.HTTPLogItem{
-		item("fine", sentAt()), item("old", sentAt().Add(-19*time.Hour)), item("ahead", sentAt().Add(3*time.Hour)),
-		item(strings.Repeat("x", 1_000_000), sentAt()),
-	}))
+	submit := func(entries ...string) error {
+		array := "[" + strings.Join(entries, ",") + "]"
+		return s.submit(s.target.context(t.Context(), s.key), s.compressor.compress(new(bytes.Buffer), []byte(array)))
+	}
+	require.NoError(t, submit(
+		entry("fine", sentAt()), entry("old", sentAt().Add(-19*time.Hour)), entry("ahead", sentAt().Add(3*time.Hour)),
+		entry(strings.Repeat("x", 1_000_000), sentAt()),
+	))
 	assert.Len(t, d.Entries(), 2)
 	assert.Len(t, d.Violations(), 3)
-	for name, items := range map[string][]datadogV2.HTTPLogItem{
-		"413": make([]datadogV2.HTTPLogItem, 1001),
-		"5 MB": {
-			item(strings.Repeat("x", 5_000_000), sentAt()),
-		},
+	for name, entries := range map[string][]string{
+		"413":  slices.Repeat([]string{entry("", sentAt())}, 1001),
+		"5 MB": {entry(strings.Repeat("x", 5_000_000), sentAt())},
 	} {
 		var refused *refusal
-		require.ErrorAs(t, s.submit(s.target.context(t.Context(), s.key), items), &refused, name)
+		require.ErrorAs(t, submit(entries...), &refused, name)
 		assert.Contains(t, refused.text, name)
 	}
 }

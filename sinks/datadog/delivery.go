@@ -5,8 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
-
-	"github.com/DataDog/datadog-api-client-go/v2/api/datadogV2"
+	"time"
 
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks/datadog/entry"
@@ -19,58 +18,42 @@ type delivery struct {
 	failures []relay.Failure
 	acked    bool // some event is acknowledged
 
-	// The request that is being filled.
-	items []datadogV2.HTTPLogItem
-	of    []int // the event of each item
-	size  int   // of the request's body at most, before compression
+	body *body // the request that is being filled
+	of   []int // the event of each of its entries
 }
 
-// bodyBrackets is what a request has beside its entries: the brackets of the
-// array, and the line break behind it.
-const bodyBrackets = len("[]\n")
-
-// add puts an entry into the request, after it has sent the one before where
-// that is full.
-func (d *delivery) add(ctx context.Context, i int, e entry.Entry) error {
-	size := e.Size + len(",")
-	if len(d.items) == entry.MaxEntries || bodyBrackets+d.size+size > entry.MaxRequestBytes {
-		if err := d.flush(ctx); err != nil {
-			return err
-		}
+// add puts the entry of event i into the request, and sends that once it is full.
+func (d *delivery) add(ctx context.Context, i int, e *relay.Event, now time.Time) error {
+	if err := d.body.add(d.sink.maker, e, now); err != nil {
+		d.refuse(i, err)
+		return nil
 	}
-	if d.items == nil {
-		most := min(len(d.settled)-i, entry.MaxEntries)
-		d.items, d.of = make([]datadogV2.HTTPLogItem, 0, most), make([]int, 0, most)
-	}
-	d.items = append(d.items, itemOf(e))
 	d.of = append(d.of, i)
-	d.size += size
+	switch n := len(d.of); {
+	case n > 1 && d.body.size() > entry.MaxRequestBytes:
+		return d.flush(ctx, n-1)
+	case n == entry.MaxEntries:
+		return d.flush(ctx, n)
+	}
 	return nil
 }
 
-func itemOf(e entry.Entry) datadogV2.HTTPLogItem {
-	return datadogV2.HTTPLogItem{
-		Message: e.Message, Ddsource: e.Source, Service: e.Service, Hostname: e.Hostname, Ddtags: e.Tags,
-		AdditionalProperties: e.Attributes,
-	}
-}
-
-// flush sends the request. An error is one that may pass: nothing more of the
-// delivery may be sent.
-func (d *delivery) flush(ctx context.Context) error {
-	if len(d.items) == 0 {
+// flush sends the first n entries and takes them out of the request. An error is one
+// that may pass: nothing more of the delivery may be sent.
+func (d *delivery) flush(ctx context.Context, n int) error {
+	if n == 0 {
 		return nil
 	}
-	err := d.send(ctx, 0, len(d.items))
-	clear(d.items)
-	d.items, d.of, d.size = d.items[:0], d.of[:0], 0
+	err := d.send(ctx, 0, n)
+	d.body.drop(n)
+	d.of = d.of[:copy(d.of, d.of[n:])]
 	return err
 }
 
-// send sends the items from low to high. Where the intake refuses them, the
+// send sends the entries from low to high. Where the intake refuses them, the
 // halves are sent one after the other.
 func (d *delivery) send(ctx context.Context, low, high int) error {
-	err := d.sink.submit(ctx, d.items[low:high])
+	err := d.sink.submit(ctx, d.body.pack(low, high))
 	var refused *refusal
 	switch {
 	case err == nil:

@@ -3,6 +3,7 @@ package datadog
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,7 +13,6 @@ import (
 	"time"
 
 	"github.com/DataDog/datadog-api-client-go/v2/api/datadog"
-	"github.com/DataDog/datadog-api-client-go/v2/api/datadogV2"
 
 	"github.com/auditrelay/auditrelay/internal/retryafter"
 	"github.com/auditrelay/auditrelay/relay"
@@ -24,28 +24,49 @@ type refusal struct{ text string }
 
 func (r *refusal) Error() string { return r.text }
 
-// submit sends one request. nil means that all items are acknowledged.
-func (s *Sink) submit(ctx context.Context, items []datadogV2.HTTPLogItem) error {
+// submit sends one request. nil means that all its entries are acknowledged.
+func (s *Sink) submit(ctx context.Context, packed []byte) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("submit logs: %w", context.Cause(ctx))
 	}
-	_, res, err := s.api.SubmitLog(ctx, items, s.encoding)
-	if res == nil {
+	req, err := s.request(ctx, packed)
+	if err != nil {
+		return fmt.Errorf("submit logs: %w", err)
+	}
+	res, err := s.api.CallAPI(req)
+	if err != nil {
 		return fmt.Errorf("submit logs: %w", s.transportError(ctx, err))
 	}
-	defer func() { _ = res.Body.Close() }() // the client has read it
-	if s.acknowledges(res.StatusCode, err) {
+	answer, err := datadog.ReadBody(res)
+	if s.acknowledges(res.StatusCode, err == nil && (len(answer) == 0 || json.Valid(answer))) {
 		return nil
 	}
-	return s.classify(res, s.detailOf(err))
+	return s.classify(res, s.detailOf(answer))
+}
+
+// request is what SubmitLog of Datadog's full client sends. Its Content-Encoding is
+// set last, as PrepareRequest would compress a body that has one.
+func (s *Sink) request(ctx context.Context, packed []byte) (*http.Request, error) {
+	base, err := s.api.Cfg.ServerURLWithContext(ctx, "v2.LogsApi.SubmitLog")
+	if err != nil {
+		return nil, err
+	}
+	headers := map[string]string{"Content-Type": "application/json", "Accept": "application/json"}
+	datadog.SetAuthKeys(ctx, &headers, [2]string{apiKeyAuth, "DD-API-KEY"})
+	req, err := s.api.PrepareRequest(ctx, base+"/api/v2/logs", http.MethodPost, packed, headers, url.Values{}, url.Values{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Encoding", s.compressor.encoding)
+	return req, nil
 }
 
 // acknowledges reports whether an answer says that the intake has the entries.
 // Datadog's answers 202; others that speak its protocol may answer 200, as may
 // any web server, so that counts only of an intake that was named in the
-// configuration, and with an answer that can be read.
-func (s *Sink) acknowledges(status int, err error) bool {
-	return status == http.StatusAccepted || status == http.StatusOK && s.target.api == "" && err == nil
+// configuration, and with an answer that is readable: JSON, or empty.
+func (s *Sink) acknowledges(status int, readable bool) bool {
+	return status == http.StatusAccepted || status == http.StatusOK && s.target.api == "" && readable
 }
 
 // classify says what an answer that is no acknowledgement means. What is not
@@ -100,17 +121,14 @@ const maxDetail = 300
 
 // detailOf is what the intake's structured answer says, or nothing: other
 // answers may be anything.
-func (s *Sink) detailOf(err error) string {
-	var answer datadog.GenericOpenAPIError
-	if !errors.As(err, &answer) {
+func (s *Sink) detailOf(answer []byte) string {
+	var model struct {
+		Errors []struct{ Detail, Title string }
+	}
+	if json.Unmarshal(answer, &model) != nil || len(model.Errors) == 0 {
 		return ""
 	}
-	model, ok := answer.ErrorModel.(datadogV2.HTTPLogErrors)
-	if !ok || len(model.Errors) == 0 {
-		return ""
-	}
-	first := model.Errors[0]
-	text := cmp.Or(first.GetDetail(), first.GetTitle())
+	text := cmp.Or(model.Errors[0].Detail, model.Errors[0].Title)
 	if text == "" {
 		return ""
 	}

@@ -40,9 +40,12 @@ func targetOf(cfg config.Datadog) (target, error) {
 // {protocol}://{name}, which serves any site, also one that it does not know.
 const namedServer = 1
 
+// apiKeyAuth is the client's name for authentication by API key.
+const apiKeyAuth = "apiKeyAuth"
+
 // context adds to ctx what the client takes from it.
 func (t target) context(ctx context.Context, key string) context.Context {
 	ctx = context.WithValue(ctx, datadog.ContextServerIndex, namedServer)
 	ctx = context.WithValue(ctx, datadog.ContextServerVariables, map[string]string{"protocol": t.scheme, "name": t.host})
-	return context.WithValue(ctx, datadog.ContextAPIKeys, map[string]datadog.APIKey{"apiKeyAuth": {Key: key}})
+	return context.WithValue(ctx, datadog.ContextAPIKeys, map[string]datadog.APIKey{apiKeyAuth: {Key: key}})
 }

@@ -1,5 +1,4 @@
-// Package entry makes log entries for Datadog of events. It knows nothing of
-// HTTP, nor of Datadog's client, which takes minutes to compile.
+// Package entry encodes events as Datadog log entries. It knows nothing of HTTP.
 //
 // # What an entry holds
 //
@@ -32,6 +31,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 	"unicode/utf8"
 	"unsafe"
@@ -52,17 +52,6 @@ const (
 // windowMargin is for the way to the intake, and for clocks that differ.
 const windowMargin = 5 * time.Minute
 
-// Entry is one log entry.
-type Entry struct {
-	Message                         string
-	Source, Service, Hostname, Tags *string // nil: none
-	// Attributes are the others by name. Each is a number, or JSON.
-	Attributes map[string]any
-	// Size is how many bytes the entry is at most as encoding/json writes it,
-	// HTML characters escaped.
-	Size int
-}
-
 // Marks say what was done to an entry, beneath the attribute "auditrelay".
 type Marks struct {
 	// Encoding is base64 where the message is the body in base64.
@@ -79,31 +68,21 @@ type Marks struct {
 	Restamped bool `json:"restamped,omitempty"`
 }
 
-// Make makes the entry for e as it is sent at now. An error says why the intake
-// would not keep it whole, and what can be done; it is for good.
-func (m *Maker) Make(e *relay.Event, now time.Time) (Entry, error) {
+// Append appends the entry for e, sent at now, to dst: one JSON object, without
+// spaces or line ends of its own. An error says why the intake would not keep the
+// entry whole, and what can be done. Such an error is permanent, and dst is then
+// returned as it was.
+func (m *Maker) Append(dst []byte, e *relay.Event, now time.Time) ([]byte, error) {
 	b := builder{maker: m, event: e, stamp: e.Time}
 	if err := checkWindow(e.Time, now); err != nil {
 		if !m.restamp {
-			return Entry{}, err
+			return dst, err
 		}
 		b.stamp, b.marks.Restamped = now, true
 	}
-	entry := b.whole()
-	if entry.Size <= MaxBytes {
-		return entry, nil
-	}
-	if b.placed {
-		b.marks.AttributesOmitted = true
-		if entry = b.bare(b.message()); entry.Size <= MaxBytes {
-			return entry, nil
-		}
-	}
-	if !m.truncate {
-		return Entry{}, fmt.Errorf("entry of %d bytes is larger than the intake's 1 MB, where it would be cut; "+
-			"oversize: truncate delivers the start of it", entry.Size)
-	}
-	return b.truncated()
+	var room [24]member
+	b.read(room[:0])
+	return b.appendTo(dst)
 }
 
 func checkWindow(t, now time.Time) error {
@@ -117,95 +96,93 @@ func checkWindow(t, now time.Time) error {
 	return nil
 }
 
-// builder makes one entry.
+// builder encodes one entry.
 type builder struct {
-	maker  *Maker
-	event  *relay.Event
-	stamp  time.Time
-	status json.RawMessage // nil: none
-	marks  Marks
-	placed bool // the body's fields are attributes
+	maker   *Maker
+	event   *relay.Event
+	stamp   time.Time
+	members []member // of the body
+	marks   Marks
 }
 
-// whole makes the entry with all that belongs to it.
-func (b *builder) whole() Entry {
+// read looks into the body. room is memory for its members.
+func (b *builder) read(room []member) {
 	if !utf8.Valid(b.event.Body) {
 		b.marks.Encoding = "base64"
-		return b.bare(b.message())
+		return
 	}
-	message := b.message()
-	var room [24]member
-	members, ok := membersOf(b.event.Body, room[:0])
-	if !ok {
-		return b.bare(message)
-	}
-	b.status = statusOf(members)
-	entry := b.bare(message)
-	b.placed = b.maker.place(&entry, b.event.Body, members)
-	return entry
+	b.members = withoutRepeats(membersOf(b.event.Body, room))
 }
 
-// message is the body as text. It shares the body's bytes, which never change.
-func (b *builder) message() string {
-	if b.marks.Encoding != "" {
-		return base64.StdEncoding.EncodeToString(b.event.Body)
+// appendTo appends as much of the entry as the intake keeps whole: all of it,
+// else without the body's fields, else the start of the message.
+func (b *builder) appendTo(dst []byte) ([]byte, error) {
+	start, body := len(dst), b.event.Body
+	fits := func() bool { return len(dst)-start <= MaxBytes }
+	placed := b.maker.fields != fieldsNone && len(b.members) > 0
+	if len(body) <= MaxBytes { // it has a chance: encoding it takes bounded memory
+		if dst = b.encode(dst, body, placed); fits() {
+			return dst, nil
+		}
+		if b.marks.AttributesOmitted = placed; placed {
+			if dst = b.encode(dst[:start], body, false); fits() {
+				return dst, nil
+			}
+		}
 	}
-	return view(b.event.Body)
+	if !b.maker.truncate {
+		return dst[:start], fmt.Errorf("entry of an event of %d bytes is larger than the intake's 1 MB, where it would be cut; "+
+			"oversize: truncate delivers the start of it", len(body))
+	}
+	b.marks.Truncated, b.marks.OriginalSize, b.marks.AttributesOmitted = true, len(body), placed
+	return b.truncated(dst[:start])
 }
 
-// bare makes the entry without the body's fields.
-func (b *builder) bare(message string) Entry {
-	m, e := b.maker, b.event
-	entry := Entry{
-		Message: message,
-		Source:  m.source.text(e), Service: m.service.text(e), Hostname: m.hostname.text(e), Tags: m.tags.text(e),
-		Attributes: make(map[string]any, 16),
-		Size:       len("{}"),
+// truncated appends an entry of as much of the body as there is room for.
+func (b *builder) truncated(dst []byte) ([]byte, error) {
+	start, body := len(dst), b.event.Body
+	dst = b.encode(dst, nil, false)
+	empty := len(dst) - start
+	room := MaxBytes - empty
+	switch {
+	case room <= 0:
+		return dst[:start], fmt.Errorf("entry of %d bytes without its message is larger than the intake's 1 MB", empty)
+	case b.marks.Encoding != "":
+		return b.encode(dst[:start], body[:min(len(body), room/4*3)], false), nil
 	}
-	entry.Size += memberSize("message", stringSize(message))
-	entry.named("ddsource", entry.Source)
-	entry.named("service", entry.Service)
-	entry.named("hostname", entry.Hostname)
-	entry.named("ddtags", entry.Tags)
-	entry.Attributes["timestamp"] = b.stamp.UnixMilli()
-	entry.Size += memberSize("timestamp", maxInteger)
-	entry.attribute("ce", appendEnvelope(make([]byte, 0, 384), e))
-	if b.status != nil {
-		entry.attribute("status", b.status)
+	return b.encode(dst[:start], cut(body, room), false), nil
+}
+
+// encode appends the entry with a message: the body, or its start. The body's fields come
+// first, so that a reader that meets one name twice ends with ours.
+func (b *builder) encode(dst, message []byte, fields bool) []byte {
+	dst = append(dst, '{')
+	if fields {
+		dst = b.appendFields(dst)
 	}
+	dst = b.appendMessage(append(dst, `"message":`...), message)
+	for i := range b.maker.texts {
+		dst = b.maker.texts[i].append(dst, b.event)
+	}
+	dst = strconv.AppendInt(append(dst, `,"timestamp":`...), b.stamp.UnixMilli(), 10)
+	if status := statusOf(b.members); status != nil {
+		dst = append(append(dst, `,"status":`...), status...)
+	}
+	dst = appendEnvelope(append(dst, `,"ce":`...), b.event)
 	if b.marks != (Marks{}) {
 		text, _ := json.Marshal(b.marks) // plain fields: it cannot fail
-		entry.attribute("auditrelay", text)
+		dst = append(append(dst, `,"auditrelay":`...), text...)
 	}
-	return entry
+	return append(dst, '}')
 }
 
-func (e *Entry) named(name string, value *string) {
-	if value != nil {
-		e.Size += memberSize(name, stringSize(*value))
+func (b *builder) appendMessage(dst, message []byte) []byte {
+	if b.marks.Encoding == "" {
+		return appendText(dst, view(message))
 	}
+	dst = base64.StdEncoding.AppendEncode(append(dst, '"'), message)
+	return append(dst, '"')
 }
 
-// attribute adds an attribute that is JSON.
-func (e *Entry) attribute(name string, value json.RawMessage) {
-	e.Attributes[name] = value
-	e.Size += memberSize(name, rawSize(value))
-}
-
-// truncated makes an entry of as much of the body as there is room for.
-func (b *builder) truncated() (Entry, error) {
-	body := b.event.Body
-	b.marks.Truncated, b.marks.OriginalSize, b.marks.AttributesOmitted = true, len(body), b.placed
-	empty := b.bare("")
-	room := MaxBytes - empty.Size
-	if room <= 0 {
-		return Entry{}, fmt.Errorf("entry of %d bytes without its message is larger than the intake's 1 MB", empty.Size)
-	}
-	if b.marks.Encoding != "" {
-		return b.bare(base64.StdEncoding.EncodeToString(body[:min(len(body), room/4*3)])), nil
-	}
-	return b.bare(cut(view(body), room)), nil
-}
-
-// view is b as a string that shares its bytes.
+// view is b as a string that shares its bytes, which must not change.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -2,7 +2,6 @@ package entry
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
 	"unicode/utf16"
 
@@ -16,7 +15,7 @@ type member struct {
 }
 
 // key is the name's text.
-func (m member) key() string {
+func (m *member) key() string {
 	if !m.name.Escaped {
 		return view(m.name.Bytes)
 	}
@@ -28,33 +27,80 @@ func (m member) key() string {
 }
 
 // membersOf appends the fields of the object that body, valid UTF-8, is as a
-// whole, and reports whether it is one.
-func membersOf(body []byte, dst []member) ([]member, bool) {
+// whole. It returns none where body is anything else.
+func membersOf(body []byte, dst []member) []member {
 	var s jsonscan.Scanner
 	s.Reset(body)
 	if s.Open('{') != nil {
-		return nil, false
+		return nil
 	}
 	for n := 0; ; n++ {
 		more, err := s.More('}', n)
 		if err != nil {
-			return nil, false
+			return nil
 		}
 		if !more {
-			return dst, s.End() == nil && !halfPair(body)
+			break
 		}
 		var m member
 		if m.name, err = s.RawKey(); err != nil {
-			return nil, false
+			return nil
 		}
 		s.Peek()
 		start := s.Pos()
 		if s.Skip() != nil {
-			return nil, false
+			return nil
 		}
 		m.value = body[start:s.Pos():s.Pos()]
 		dst = append(dst, m)
 	}
+	if s.End() != nil || halfPair(body) {
+		return nil
+	}
+	return dst
+}
+
+// fewMembers are compared with each other faster than by a map.
+const fewMembers = 32
+
+// withoutRepeats leaves, of several fields of one name, the last, as most readers
+// of JSON do. It changes members.
+func withoutRepeats(members []member) []member {
+	if len(members) > fewMembers {
+		last := make(map[string]int, len(members))
+		for i := range members {
+			last[members[i].key()] = i
+		}
+		return keepMembers(members, func(i int) bool { return last[members[i].key()] == i })
+	}
+	return keepMembers(members, func(i int) bool {
+		for k := i + 1; k < len(members); k++ {
+			if members[i].sameName(&members[k]) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// keepMembers removes the members that keep does not want. It asks in their
+// order, before it moves one that stands behind.
+func keepMembers(members []member, keep func(i int) bool) []member {
+	n := 0
+	for i := range members {
+		if keep(i) {
+			members[n] = members[i]
+			n++
+		}
+	}
+	return members[:n]
+}
+
+func (m *member) sameName(o *member) bool {
+	if !m.name.Escaped && !o.name.Escaped {
+		return bytes.Equal(m.name.Bytes, o.name.Bytes)
+	}
+	return m.key() == o.key()
 }
 
 // halfPair reports whether valid JSON escapes half of a surrogate pair: text
@@ -104,55 +150,51 @@ func hexDigit(c byte) byte {
 // maxStatus is the longest status that is taken for one.
 const maxStatus = 64
 
-// statusOf is the last field "status", where it is a short string.
-func statusOf(members []member) (status json.RawMessage) {
-	for _, m := range members {
-		if m.name.Is("status") {
-			status = nil
-			if m.value[0] == '"' && len(m.value) <= maxStatus {
-				status = m.value
-			}
+// statusOf is the field "status", where it is a short string.
+func statusOf(members []member) []byte {
+	for i := range members {
+		if m := &members[i]; m.name.Is("status") && m.value[0] == '"' && len(m.value) <= maxStatus {
+			return m.value
 		}
 	}
-	return status
+	return nil
 }
 
-// place puts the body's fields among the attributes as the configuration asks
-// for, and reports whether it did.
-func (m *Maker) place(e *Entry, body []byte, members []member) bool {
-	switch m.fields {
-	case fieldsNone:
-		return false
-	case fieldsNested:
-		e.attribute("event", body)
-	default:
-		e.merge(members)
+// appendFields appends the body's fields, each with a comma behind it, where the
+// configuration wants them.
+func (b *builder) appendFields(dst []byte) []byte {
+	if b.maker.fields == fieldsNested {
+		dst = append(append(dst, `"event":`...), b.event.Body...)
+		return append(dst, ',')
 	}
-	return len(members) > 0
-}
-
-// merge puts each field beside the entry's own, or beneath "event" where its name
-// is taken. A later field of the same name counts, as in most readers of JSON.
-func (e *Entry) merge(members []member) {
-	var taken []byte
-	for _, m := range members {
-		key := m.key()
-		if !reserved(key) {
-			e.Attributes[key] = json.RawMessage(m.value)
-			e.Size += len(`:,`) + stringSize(key) + rawSize(m.value)
-			continue
-		}
-		if taken == nil {
-			taken = append(make([]byte, 0, 128), '{')
+	taken := 0
+	for i := range b.members {
+		if m := &b.members[i]; reserved(m.key()) {
+			taken++
 		} else {
-			taken = append(taken, ',')
+			dst = m.append(dst)
 		}
-		taken = append(append(append(taken, '"'), m.name.Bytes...), '"', ':')
-		taken = append(taken, m.value...)
 	}
-	if taken != nil {
-		e.attribute("event", append(taken, '}'))
+	if taken == 0 {
+		return dst
 	}
+	return append(b.appendTaken(append(dst, `"event":{`...)), '}', ',')
+}
+
+// appendTaken appends the fields whose names are taken, beneath "event".
+func (b *builder) appendTaken(dst []byte) []byte {
+	for i := range b.members {
+		if m := &b.members[i]; reserved(m.key()) {
+			dst = m.append(dst)
+		}
+	}
+	return dst[:len(dst)-len(",")]
+}
+
+// append appends the field as it stands in the body, with a comma behind it.
+func (m *member) append(dst []byte) []byte {
+	dst = append(append(append(dst, '"'), m.name.Bytes...), '"', ':')
+	return append(append(dst, m.value...), ',')
 }
 
 // reserved reports whether a name means something to Datadog ("Preprocessing for

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -13,11 +12,11 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
-// Maker makes entries. It is immutable, and may be used concurrently.
+// Maker encodes entries. It is immutable, and may be used concurrently.
 type Maker struct {
-	source, service, hostname, tags text
-	fields                          fields
-	truncate, restamp               bool
+	texts             []text
+	fields            fields
+	truncate, restamp bool
 }
 
 // fields is where the body's fields go.
@@ -31,21 +30,14 @@ const (
 
 // NewMaker reads what cfg says of entries. Errors name the field of cfg.
 func NewMaker(cfg config.Datadog) (*Maker, error) {
-	m := &Maker{
-		tags:     text{list: true},
-		truncate: cfg.Oversize == "truncate",
-		restamp:  cfg.OutsideWindow == "restamp",
-	}
-	for _, f := range []struct {
-		name, text string
-		into       *text
-	}{
-		{"source", cmp.Or(cfg.Source, "auditrelay"), &m.source},
-		{"service", cmp.Or(cfg.Service, "auditrelay"), &m.service},
-		{"hostname", cfg.Hostname, &m.hostname},
+	m := &Maker{truncate: cfg.Oversize == "truncate", restamp: cfg.OutsideWindow == "restamp"}
+	for _, f := range []struct{ field, attribute, text string }{
+		{"source", "ddsource", cmp.Or(cfg.Source, "auditrelay")},
+		{"service", "service", cmp.Or(cfg.Service, "auditrelay")},
+		{"hostname", "hostname", cfg.Hostname},
 	} {
-		if err := f.into.add(f.text); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.name, err)
+		if err := m.add(text{attribute: f.attribute}, f.text); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.field, err)
 		}
 	}
 	if cfg.Tags == nil {
@@ -55,9 +47,9 @@ func NewMaker(cfg config.Datadog) (*Maker, error) {
 		if strings.Contains(tag, ",") {
 			return nil, fmt.Errorf("tags: %q holds a comma; give each tag an item of its own", tag)
 		}
-		if err := m.tags.add(tag); err != nil {
-			return nil, fmt.Errorf("tags: %w", err)
-		}
+	}
+	if err := m.add(text{attribute: "ddtags", list: true}, cfg.Tags...); err != nil {
+		return nil, fmt.Errorf("tags: %w", err)
 	}
 	return m, m.choose(cfg)
 }
@@ -82,52 +74,61 @@ func (m *Maker) choose(cfg config.Datadog) error {
 	return nil
 }
 
-// text is one template, or a list of those whose results are joined with commas.
+// text is an attribute from one template, or from a list of them whose results
+// are joined with commas.
 type text struct {
-	list     bool
-	parts    []*template.Template
-	constant *string // the text, where it is the same for every event
+	attribute string
+	list      bool
+	parts     []*template.Template
+	constant  []byte // the member, where it is the same for every event
 }
 
-func (t *text) add(s string) error {
-	if s == "" {
+// add adds an attribute, unless all its templates are empty.
+func (m *Maker) add(t text, templates ...string) error {
+	constant := true
+	for _, s := range templates {
+		part, err := template.Parse(s)
+		if err != nil {
+			return err
+		}
+		if s != "" {
+			t.parts = append(t.parts, part)
+			constant = constant && part.Constant()
+		}
+	}
+	if len(t.parts) == 0 {
 		return nil
 	}
-	part, err := template.Parse(s)
-	if err != nil {
-		return err
+	if constant {
+		t.constant = t.append(nil, &relay.Event{})
 	}
-	t.parts = append(t.parts, part)
-	t.constant = nil
-	if !slices.ContainsFunc(t.parts, func(p *template.Template) bool { return !p.Constant() }) {
-		t.constant = t.join(&relay.Event{})
-	}
+	m.texts = append(m.texts, t)
 	return nil
 }
 
-// text is the text for e, or nil where there is none.
-func (t *text) text(e *relay.Event) *string {
+// append appends the attribute of e with a comma before it, unless it is empty.
+func (t *text) append(dst []byte, e *relay.Event) []byte {
 	if t.constant != nil {
-		return t.constant
+		return append(dst, t.constant...)
 	}
-	return t.join(e)
+	var room [128]byte
+	joined := t.join(room[:0], e)
+	if len(joined) == 0 {
+		return dst
+	}
+	dst = append(append(append(dst, `,"`...), t.attribute...), `":`...)
+	return appendText(dst, view(joined))
 }
 
-func (t *text) join(e *relay.Event) *string {
-	var room [128]byte
-	joined := room[:0]
+func (t *text) join(dst []byte, e *relay.Event) []byte {
 	for _, p := range t.parts {
 		if t.list {
-			joined = appendTag(joined, p, e)
+			dst = appendTag(dst, p, e)
 		} else {
-			joined = p.Append(joined, e, nil)
+			dst = p.Append(dst, e, nil)
 		}
 	}
-	if len(joined) == 0 {
-		return nil
-	}
-	s := strings.ToValidUTF8(string(joined), "\uFFFD")
-	return &s
+	return dst
 }
 
 // appendTag appends a tag to a list, unless all of its values are empty: "env:"

@@ -1,0 +1,56 @@
+package datadog
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
+)
+
+// compressor compresses request bodies. It may be used concurrently. Datadog's
+// client could compress as well, at a third of the speed.
+type compressor struct {
+	encoding string // as Content-Encoding names it
+	writers  sync.Pool
+}
+
+// resetter is a *gzip.Writer or a *zlib.Writer.
+type resetter interface {
+	io.WriteCloser
+	Reset(to io.Writer)
+}
+
+func compressorNamed(name string) (*compressor, error) {
+	switch name {
+	case "", "gzip":
+		return &compressor{encoding: "gzip", writers: sync.Pool{New: func() any {
+			w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level exists
+			return w
+		}}}, nil
+	case "deflate":
+		return &compressor{encoding: "deflate", writers: sync.Pool{New: func() any {
+			w, _ := zlib.NewWriterLevel(nil, zlib.BestSpeed) // the level exists
+			return w
+		}}}, nil
+	case "none":
+		return &compressor{encoding: "identity"}, nil
+	}
+	return nil, fmt.Errorf("compression: %q is not one of gzip, deflate, none", name)
+}
+
+// compress returns text as it is sent. Its bytes are in into, or text's own.
+func (c *compressor) compress(into *bytes.Buffer, text []byte) []byte {
+	w, ok := c.writers.Get().(resetter)
+	if !ok {
+		return text
+	}
+	defer c.writers.Put(w)
+	into.Reset()
+	w.Reset(into)
+	_, _ = w.Write(text) // a buffer takes everything
+	_ = w.Close()
+	return into.Bytes()
+}
