@@ -57,13 +57,9 @@ func (f *Follower) isFinal(err error) bool { return f.IsFinal != nil && f.IsFina
 
 // follow reads until something fails. Some says that messages were handled.
 func (f *Follower) follow(ctx context.Context, handle func(context.Context, jetstream.Msg) error) (some bool, err error) {
-	consumer, err := f.JetStream.CreateOrUpdateConsumer(ctx, f.Stream, jetstream.ConsumerConfig{
-		Durable: f.Durable, AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
-		DeliverPolicy: jetstream.DeliverAllPolicy,
-		MaxAckPending: 1, // order: the next one comes once this one is done
-	})
+	consumer, err := f.open(ctx)
 	if err != nil {
-		return false, fmt.Errorf("open the position: %w", err)
+		return false, err
 	}
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(1))
 	if err != nil {
@@ -83,6 +79,38 @@ func (f *Follower) follow(ctx context.Context, handle func(context.Context, jets
 		}
 		some = true
 	}
+}
+
+// open opens the position and has the server give again what is not acknowledged.
+// Without that, a message that a killed process was given would come again only
+// after ackWait, and hold up all behind it.
+func (f *Follower) open(ctx context.Context) (jetstream.Consumer, error) {
+	consumer, err := f.JetStream.CreateOrUpdateConsumer(ctx, f.Stream, jetstream.ConsumerConfig{
+		Durable: f.Durable, AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
+		DeliverPolicy: jetstream.DeliverAllPolicy,
+		MaxAckPending: 1, // order: the next one comes once this one is done
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the position: %w", err)
+	}
+	stream, err := f.JetStream.Stream(ctx, f.Stream)
+	if err != nil {
+		return nil, fmt.Errorf("read the stream's state: %w", err)
+	}
+	at, end := consumer.CachedInfo().AckFloor.Stream, stream.CachedInfo().State.LastSeq
+	if at <= end {
+		_, err = stream.ResetConsumer(ctx, f.Durable)
+	} else {
+		// The server lost the stream's end, and may have given some of those
+		// positions to other messages: all are handled again.
+		f.Logger.Error("a position is beyond the end of its stream, which lost messages; the stream is read again from its start",
+			"stream", f.Stream, "position", at, "newest", end)
+		_, err = stream.ResetConsumerToSequence(ctx, f.Durable, 1)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rewind to the last acknowledged message: %w", err)
+	}
+	return consumer, nil
 }
 
 // handOver calls handle until it succeeds, and then acknowledges the message. A

@@ -146,3 +146,51 @@ func TestFollowEndsWhereItFailsForGood(t *testing.T) {
 	f := &Follower{JetStream: js, Stream: "S", Durable: "d", Logger: slog.New(slog.DiscardHandler), IsFinal: func(err error) bool { return errors.Is(err, errFinal) }}
 	require.ErrorIs(t, f.Run(t.Context(), func(context.Context, jetstream.Msg) error { return errFinal }), errFinal)
 }
+
+// A process that was killed leaves a message that it was given and did not
+// acknowledge. The next one gets it at once, as the first time it is given: not
+// again, when ackWait is over.
+func TestFollowAfterAKill(t *testing.T) {
+	t.Parallel()
+	js := stream(t, startServer(t, t.TempDir(), 0))
+	publish(t, js, 0, 3)
+	killed := &Follower{JetStream: js, Stream: "S", Durable: "d", Logger: slog.New(slog.DiscardHandler), IsFinal: func(error) bool { return true }}
+	require.Error(t, killed.Run(t.Context(), func(context.Context, jetstream.Msg) error { return errFinal }))
+
+	var handled []string
+	next := &Follower{JetStream: js, Stream: "S", Durable: "d", Logger: slog.New(slog.DiscardHandler), IsFinal: func(error) bool { return len(handled) == 3 }}
+	err := next.Run(t.Context(), func(_ context.Context, msg jetstream.Msg) error {
+		meta, err := msg.Metadata()
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, meta.NumDelivered, "message %s came again after a wait", msg.Data())
+		if handled = append(handled, string(msg.Data())); len(handled) == 3 {
+			return errFinal
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, errFinal)
+	assert.Equal(t, []string{"0", "1", "2"}, handled)
+}
+
+// A server that lost the end of the stream gives its positions out anew: what
+// stands there is new to the follower, which handles all again.
+func TestFollowAStreamThatLostItsEnd(t *testing.T) {
+	t.Parallel()
+	js := stream(t, startServer(t, t.TempDir(), 0))
+	publish(t, js, 0, 3)
+	handled, stop := follow(t, js, func(string) error { return nil })
+	require.Eventually(t, func() bool { return len(handled()) == 3 }, 20*time.Second, 5*time.Millisecond)
+	require.ErrorIs(t, stop(), context.Canceled)
+	s, err := js.Stream(t.Context(), "S")
+	require.NoError(t, err)
+	// The position is ahead of the stream, as where the server had written the one and not the other.
+	_, err = s.ResetConsumerToSequence(t.Context(), "d", 11)
+	require.NoError(t, err)
+
+	publish(t, js, 3, 5)
+	handled, stop = follow(t, js, func(string) error { return nil })
+	publish(t, js, 5, 6)
+	require.Eventually(t, func() bool { return len(handled()) >= 6 }, 20*time.Second, 5*time.Millisecond)
+	require.ErrorIs(t, stop(), context.Canceled)
+	assert.Equal(t, []string{"0", "1", "2", "3", "4", "5"}, handled(), "which of them are new cannot be told")
+}
