@@ -104,7 +104,7 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 		return nil, err
 	}
 	j.commits = newCommitter(conn, j.names.eventsSubject, j.metrics, opts.Failed)
-	opts.Registerer.MustRegister(&usageCollector{j})
+	opts.Registerer.MustRegister(&usageCollector{j}, conn.marks.failed())
 	trimming, stop := context.WithCancel(context.Background())
 	j.stop = stop
 	go j.trimLoop(trimming)

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -25,10 +27,13 @@ import (
 //
 // Nil marks, as of an external cluster, are empty and keep nothing.
 type marks struct {
-	dir string
+	dir      string
+	log      *slog.Logger
+	failures atomic.Uint64 // marks that could not be written
 
-	mu   sync.Mutex
-	open map[string]*mark // guarded by mu
+	mu      sync.Mutex
+	open    map[string]*mark // guarded by mu
+	failing map[string]bool  // the marks whose newest write failed; guarded by mu
 }
 
 type mark struct {
@@ -55,8 +60,8 @@ const (
 	markTrimmed      = "trimmed"
 )
 
-func openMarks(dataDir string) (*marks, error) {
-	m := &marks{dir: filepath.Join(dataDir, "marks"), open: map[string]*mark{}}
+func openMarks(dataDir string, log *slog.Logger) (*marks, error) {
+	m := &marks{dir: filepath.Join(dataDir, "marks"), log: log, open: map[string]*mark{}, failing: map[string]bool{}}
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make directory of marks: %w", err)
 	}
@@ -96,35 +101,54 @@ func (m *marks) newest() (value uint64) {
 	return value
 }
 
-// raise sets a mark where it is of another stream, or to is greater. It cannot
-// fail in a way that loses an event: a mark that stays behind says less than it could.
+// raise sets a mark where it is of another stream, or to is greater. A mark that
+// cannot be written loses no event: after a kill a sink gets more events twice,
+// and the end of a damaged stream is less sure. So it is counted, and logged when
+// it begins and when it ends.
 func (m *marks) raise(name string, to noted) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	err := m.write(name, to)
+	if err != nil {
+		m.failures.Add(1)
+	}
+	switch was := m.failing[name]; {
+	case err != nil && !was:
+		m.log.Warn("a mark could not be written; should the relay be killed now, sinks may get more events twice", "mark", name, "error", err)
+	case err == nil && was:
+		m.log.Info("a mark is written again", "mark", name)
+	}
+	m.failing[name] = err != nil
+}
+
+// write does what raise says. mu is held.
+func (m *marks) write(name string, to noted) error {
 	at := m.open[name]
 	if at == nil {
 		f, err := os.OpenFile(filepath.Join(m.dir, name), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
-			return
+			return fmt.Errorf("open mark: %w", err)
 		}
 		at = &mark{file: f}
 		at.noted, _ = m.read(name)
 		m.open[name] = at
 	}
 	if to.value <= at.value && to.stream == at.stream {
-		return
+		return nil
 	}
 	var data [notedSize]byte
 	binary.LittleEndian.PutUint64(data[:], to.value)
 	binary.LittleEndian.PutUint64(data[8:], uint64(to.stream))
 	binary.LittleEndian.PutUint64(data[16:], xxhash.Sum64(data[:16]))
 	// Some bytes within a page: a kill leaves them whole or not at all.
-	if _, err := at.file.WriteAt(data[:], 0); err == nil {
-		at.noted = to
+	if _, err := at.file.WriteAt(data[:], 0); err != nil {
+		return fmt.Errorf("write mark: %w", err)
 	}
+	at.noted = to
+	return nil
 }
 
 // forget removes a mark: its consumer is to go.

@@ -1,9 +1,12 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/binary"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,7 +92,7 @@ func TestARemovedPositionLeavesNoMark(t *testing.T) {
 
 func TestMarksOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
-	m, err := openMarks(t.TempDir())
+	m, err := openMarks(t.TempDir(), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	var data [oldNotedSize]byte
 	binary.LittleEndian.PutUint64(data[:], 7)
@@ -109,9 +112,38 @@ func TestMarksOfAnEarlierVersion(t *testing.T) {
 	require.NoError(t, m.close())
 }
 
+// A mark that cannot be written loses nothing and is told: once, and once more
+// after it could be written between.
+func TestMarksThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	m, err := openMarks(t.TempDir(), slog.New(slog.NewTextHandler(&log, nil)))
+	require.NoError(t, err)
+	failures := func() int { return strings.Count(log.String(), "level=WARN") }
+	path := filepath.Join(m.dir, "x")
+	for stretch := 1; stretch <= 2; stretch++ {
+		require.NoError(t, m.forget("x"))
+		require.NoError(t, os.Mkdir(path, 0o700)) // no file can be opened there
+		m.raise("x", noted{value: 1})
+		m.raise("x", noted{value: 2})
+		assert.Equal(t, stretch, failures(), "once for each stretch")
+		assert.Contains(t, log.String(), "mark=x")
+		require.NoError(t, os.Remove(path))
+		m.raise("x", noted{value: 3})
+		got, ok := m.read("x")
+		require.True(t, ok)
+		assert.EqualValues(t, 3, got.value)
+		assert.Equal(t, stretch, strings.Count(log.String(), "level=INFO"))
+	}
+	require.NoError(t, m.open["x"].file.Close())
+	m.raise("x", noted{value: 4})
+	assert.Equal(t, 3, failures(), "a write that fails is told as well")
+	assert.EqualValues(t, 5, m.failures.Load())
+}
+
 func (w *wreck) mark(t *testing.T, name string, n noted) {
 	t.Helper()
-	m, err := openMarks(w.dir)
+	m, err := openMarks(w.dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	m.raise(name, n)
 	require.NoError(t, m.close())

@@ -75,3 +75,16 @@ func (c *usageCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, float64(u.Bytes))
 	ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, float64(u.MaxBytes))
 }
+
+// failed counts the marks that could not be written.
+func (m *marks) failed() prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "auditrelay_journal_mark_failures_total",
+		Help: "Marks beside the journal that could not be written; after a kill, sinks may get more events twice.",
+	}, func() float64 {
+		if m == nil {
+			return 0
+		}
+		return float64(m.failures.Load())
+	})
+}

@@ -70,7 +70,7 @@ func embed(ctx context.Context, dataDir string, names names, log *slog.Logger) (
 		return nil, err
 	}
 	c := &Conn{lock: lock, dataDir: dataDir}
-	if c.marks, err = openMarks(dataDir); err != nil {
+	if c.marks, err = openMarks(dataDir, log); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	files := &store{dataDir, names, c.marks}
