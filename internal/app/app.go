@@ -39,7 +39,7 @@ type Addresses struct{ Ingest, Admin string }
 // validated.
 func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 	r := &process{
-		cfg: cfg, log: opts.Logger, reg: prometheus.NewRegistry(),
+		cfg: cfg, log: opts.Logger, version: opts.Version, reg: prometheus.NewRegistry(),
 		stack:  stack{log: opts.Logger},
 		failed: make(chan error, 1),
 		live:   map[string]relay.Sink{},
@@ -72,6 +72,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 type process struct {
 	cfg       *config.Config
 	log       *slog.Logger
+	version   string
 	reg       *prometheus.Registry
 	stack     stack
 	failed    chan error // takes the first failure that ends the relay
@@ -121,7 +122,7 @@ func (r *process) startJournal(ctx context.Context) (err error) {
 		return err
 	}
 	r.stack.push("journal connection", func(context.Context) error { return r.conn.Close() })
-	r.journal, err = journal.Open(ctx, r.conn, r.cfg.Journal, journal.Options{Logger: r.log, Registerer: r.reg, Failed: r.fail})
+	r.journal, err = journal.Open(ctx, r.conn, r.cfg.Journal, journal.Options{Logger: r.log, Registerer: r.reg, Version: r.version, Failed: r.fail})
 	if err != nil {
 		return err
 	}

@@ -200,7 +200,7 @@ func TestAPositionThatIsGivenOutTwiceIsRefused(t *testing.T) {
 		j.push(t, relaytest.Events(1, relaytest.From(i)))
 	}
 	require.NoError(t, j.conn.JetStream.DeleteStream(t.Context(), j.names.events))
-	require.NoError(t, j.makeStreams(t.Context()))
+	require.NoError(t, j.makeStreams(t.Context(), nil))
 	for i := range 3 {
 		err := j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.From(10+i))))
 		require.ErrorIs(t, err, ErrUnavailable)

@@ -92,8 +92,8 @@ func (o *Offline) Inspect(ctx context.Context, progress func(done, total int64))
 					positions[i].behind(f)
 				}
 			case o.names.quarantine:
-				if header, err := nats.DecodeHeadersMsg(f.Header); err == nil {
-					in.Quarantine = append(in.Quarantine, quarantinedOf(header, len(f.Data), f.Time))
+				if q, names := quarantinedIn(f); names {
+					in.Quarantine = append(in.Quarantine, q)
 				}
 			}
 		})
@@ -105,6 +105,16 @@ func (o *Offline) Inspect(ctx context.Context, progress func(done, total int64))
 	}
 	in.Sinks = append(in.Sinks, positions...)
 	return in, nil
+}
+
+// quarantinedIn reads a message of the quarantine's stream, and is false where
+// it names nothing.
+func quarantinedIn(f *blockfile.Frame) (Quarantined, bool) {
+	header, err := nats.DecodeHeadersMsg(f.Header)
+	if err != nil {
+		return Quarantined{}, false
+	}
+	return quarantinedOf(header, len(f.Data), f.Time)
 }
 
 func (s *StreamSummary) count(f *blockfile.Frame) {

@@ -57,6 +57,7 @@ type Journal struct {
 	commits *committer
 	decoded *decodedCache
 	metrics *metrics
+	fuse    *fuse
 	stop    context.CancelFunc // ends the trimmer
 	done    chan struct{}      // closed when the trimmer has ended
 }
@@ -81,6 +82,8 @@ func namesFor(prefix string) names {
 type Options struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+	// Version is the program's, as the streams' metadata names it.
+	Version string
 	// Failed, where set, is called once when nothing can be appended any more
 	// until the journal is opened again on a new connection.
 	Failed func(error)
@@ -94,13 +97,17 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 		names:   namesFor(cfg.StreamPrefix),
 		decoded: newDecodedCache(),
 		metrics: newMetrics(opts.Registerer),
+		fuse:    newFuse(opts.Logger, opts.Registerer),
 		done:    make(chan struct{}),
 	}
-	if err := j.makeStreams(ctx); err != nil {
+	if err := streams.Await(ctx, j.log, "the journal's version", j.checkStream); err != nil {
+		return nil, fmt.Errorf("open the journal: %w", err)
+	}
+	if err := j.makeStreams(ctx, streamMetadata(opts.Version)); err != nil {
 		return nil, err
 	}
 	// Before anything is appended or read.
-	if err := streams.Await(ctx, j.log, "the journal's state", j.reportLosses); err != nil {
+	if err := streams.Await(ctx, j.log, "the journal's state", j.accountForDamage); err != nil {
 		return nil, err
 	}
 	j.commits = newCommitter(conn, j.names.eventsSubject, j.metrics, opts.Failed)
@@ -111,7 +118,7 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 	return j, nil
 }
 
-func (j *Journal) makeStreams(ctx context.Context) error {
+func (j *Journal) makeStreams(ctx context.Context, metadata map[string]string) error {
 	base := jetstream.StreamConfig{
 		Storage:   jetstream.FileStorage,
 		Retention: jetstream.LimitsPolicy,
@@ -120,6 +127,7 @@ func (j *Journal) makeStreams(ctx context.Context) error {
 	events := base
 	events.Name, events.Subjects = j.names.events, []string{j.names.eventsSubject}
 	events.Description = "auditrelay: acknowledged events, many to a message"
+	events.Metadata = metadata
 	// At the budget new messages are refused; old ones stay (promise 5).
 	events.MaxBytes, events.Discard = int64(j.cfg.MaxBytes), jetstream.DiscardNew
 	// Longer than an append is retried, so that no retry is stored twice.

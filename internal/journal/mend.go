@@ -86,7 +86,11 @@ func (s *store) mendStream(stream string, dry bool) ([]Mending, error) {
 	if err != nil {
 		return nil, err
 	}
-	survey, err := s.survey(stream, nil)
+	later := versions{since: index.First}
+	survey, err := s.survey(stream, later.look)
+	if err == nil && stream != s.names.quarantine { // which keeps bytes of any kind
+		err = later.err()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func (j *Journal) setAside(ctx context.Context, q Quarantined, data []byte) erro
 	j.metrics.lost.Add(float64(q.To - q.From + 1))
 	j.log.Error("records of the journal cannot be read and were set aside", "stream", q.Stream,
 		"first_position", q.From, "last_position", q.To, "reason", q.Reason, "kept", q.Kept, "quarantine", j.names.quarantine)
-	return nil
+	return j.noteDamage(ctx, q)
 }
 
 func isWrongLast(err error) bool {
@@ -73,8 +73,12 @@ func isWrongLast(err error) bool {
 	return errors.As(err, &api) && api.ErrorCode == wrongLastSequence
 }
 
-// quarantinedOf reads the headers of a quarantine's message.
-func quarantinedOf(header nats.Header, size int, at time.Time) Quarantined {
+// quarantinedOf reads the headers of a quarantine's message. It is false for a
+// message that names nothing: see headerAccepted.
+func quarantinedOf(header nats.Header, size int, at time.Time) (Quarantined, bool) {
+	if header.Get(headerAccepted) != "" {
+		return Quarantined{}, false
+	}
 	q := Quarantined{
 		Stream: header.Get(headerStream), Reason: header.Get(headerReason), Kept: header.Get(headerKept),
 		Time: at.UTC(), Bytes: size,
@@ -82,28 +86,37 @@ func quarantinedOf(header nats.Header, size int, at time.Time) Quarantined {
 	q.From, _ = strconv.ParseUint(header.Get(headerPosition), 10, 64)
 	q.To, _ = strconv.ParseUint(header.Get(headerPositionTo), 10, 64)
 	q.To = max(q.From, q.To)
-	return q
+	return q, true
 }
 
 // Quarantine returns what stands in the quarantine, oldest first.
 func (j *Journal) Quarantine(ctx context.Context) ([]Quarantined, error) {
+	all, _, err := j.readQuarantine(ctx)
+	return all, err
+}
+
+// readQuarantine also returns the position up to which damage is accepted.
+func (j *Journal) readQuarantine(ctx context.Context) (all []Quarantined, accepted uint64, err error) {
 	stream, err := j.conn.JetStream.Stream(ctx, j.names.quarantine)
 	if err != nil {
-		return nil, fmt.Errorf("open the quarantine: %w", err)
+		return nil, 0, fmt.Errorf("open the quarantine: %w", err)
 	}
 	state := stream.CachedInfo().State
-	var all []Quarantined
 	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
 		msg, err := stream.GetMsg(ctx, seq)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the quarantine: %w", err)
+			return nil, 0, fmt.Errorf("read the quarantine: %w", err)
 		}
-		all = append(all, quarantinedOf(msg.Header, len(msg.Data), msg.Time))
+		if q, names := quarantinedOf(msg.Header, len(msg.Data), msg.Time); names {
+			all = append(all, q)
+		}
+		through, _ := strconv.ParseUint(msg.Header.Get(headerAccepted), 10, 64)
+		accepted = max(accepted, through)
 	}
-	return all, nil
+	return all, accepted, nil
 }
 
 // FollowQuarantine calls handle for what stands in the quarantine and for what
@@ -117,6 +130,10 @@ func (j *Journal) FollowQuarantine(ctx context.Context, handle func(context.Cont
 		if meta, err := msg.Metadata(); err == nil {
 			at = meta.Timestamp
 		}
-		return handle(ctx, quarantinedOf(msg.Headers(), len(msg.Data()), at))
+		q, names := quarantinedOf(msg.Headers(), len(msg.Data()), at)
+		if !names {
+			return nil
+		}
+		return handle(ctx, q)
 	})
 }

@@ -49,21 +49,22 @@ func appendRecord(dst, raw []byte, events int) []byte {
 	}
 	payload := s2.Encode(dst[len(dst):len(dst)+room], raw)
 	dst = dst[:len(dst)+len(payload)]
-	binary.LittleEndian.PutUint64(dst[start+16:], recordSum(dst[start:]))
+	binary.LittleEndian.PutUint64(dst[start+16:], recordSum(dst[start:start+16], dst[start+recordHeader:]))
 	return dst
 }
 
-func recordSum(rec []byte) uint64 {
+// recordSum is the checksum of a record, from the 16 bytes that precede it and the payload.
+func recordSum(head, payload []byte) uint64 {
 	var d xxhash.Digest
 	d.Reset()
-	_, _ = d.Write(rec[:16])
-	_, _ = d.Write(rec[recordHeader:])
+	_, _ = d.Write(head)
+	_, _ = d.Write(payload)
 	return d.Sum64()
 }
 
 // decodeRecord appends the events of a record to dst. The events point into
-// memory of their own that is never changed or reused. An error wraps
-// ErrCorrupt, and then dst comes back as it was.
+// memory of their own that is never changed or reused. An error wraps ErrCorrupt
+// or ErrVersion, and then dst comes back as it was.
 func decodeRecord(dst []relay.Event, rec []byte) ([]relay.Event, error) {
 	raw, events, err := openRecord(rec)
 	if err != nil {
@@ -88,15 +89,18 @@ func decodeRecord(dst []relay.Event, rec []byte) ([]relay.Event, error) {
 
 // openRecord checks a record and returns its batch, decompressed.
 func openRecord(rec []byte) (raw string, events int, err error) {
+	if err := checkVersion(rec); err != nil {
+		return "", 0, err
+	}
 	switch {
 	case len(rec) < recordHeader:
 		return "", 0, fmt.Errorf("%w: %d bytes are too short for a header", ErrCorrupt, len(rec))
 	case string(rec[:4]) != recordMagic:
 		return "", 0, fmt.Errorf("%w: starts with %q, not %q", ErrCorrupt, rec[:4], recordMagic)
-	case binary.LittleEndian.Uint64(rec[16:]) != recordSum(rec):
+	case binary.LittleEndian.Uint64(rec[16:]) != recordSum(rec[:16], rec[recordHeader:]):
 		return "", 0, fmt.Errorf("%w: checksum differs", ErrCorrupt)
 	case rec[4] != codecS2:
-		return "", 0, fmt.Errorf("%w: unknown codec %d", ErrCorrupt, rec[4])
+		return "", 0, fmt.Errorf("%w: the payload's codec is %d, this version reads %d", ErrVersion, rec[4], codecS2)
 	}
 	size := int(binary.LittleEndian.Uint32(rec[12:]))
 	events = int(binary.LittleEndian.Uint32(rec[8:]))

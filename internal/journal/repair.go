@@ -86,8 +86,8 @@ func (j *Journal) setAsideUnreadable(ctx context.Context) error {
 
 func (j *Journal) setAsideIfCorrupt(ctx context.Context, stream string, msg *jetstream.RawStreamMsg) error {
 	_, corrupt := decodeRecord(nil, msg.Data)
-	if corrupt == nil {
-		return nil
+	if !errors.Is(corrupt, ErrCorrupt) {
+		return corrupt // nil, or a later version's record: it is sound
 	}
 	q := Quarantined{
 		Stream: stream, From: msg.Sequence, To: msg.Sequence, Reason: corrupt.Error(),

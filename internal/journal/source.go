@@ -195,6 +195,9 @@ func (s *Source) readFrom(ctx context.Context, delivered uint64, after *uint64) 
 		if err := s.nameSkipped(ctx, *after+1, meta.Sequence.Stream); err != nil {
 			return err
 		}
+		if err := s.holdBefore(ctx, span{*after + 1, meta.Sequence.Stream - 1}); err != nil {
+			return err
+		}
 		if err := s.pass(ctx, msg, meta.Sequence.Stream); err != nil {
 			return err
 		}
@@ -239,9 +242,15 @@ func (s *Source) offeredAgain(msg jetstream.Msg, seq uint64) {
 // pass decodes a record and hands it to Next.
 func (s *Source) pass(ctx context.Context, msg jetstream.Msg, seq uint64) error {
 	events, err := s.j.decoded.decode(seq, msg.Data())
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrVersion):
+		return s.holdVersion(ctx, seq, err)
+	case err != nil:
 		q := Quarantined{Stream: s.j.names.events, From: seq, To: seq, Reason: err.Error()}
 		if err := s.j.setAside(ctx, q, msg.Data()); err != nil {
+			return err
+		}
+		if err := s.holdBefore(ctx, span{seq, seq}); err != nil {
 			return err
 		}
 	}

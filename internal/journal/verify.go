@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/nats-io/nats.go"
 
 	"github.com/auditrelay/auditrelay/internal/blockfile"
 )
@@ -57,8 +56,8 @@ func (o *Offline) Verify(ctx context.Context, progress func(done, total int64)) 
 	m := o.meter(progress)
 	var named []Quarantined
 	if _, err := o.walk(ctx, o.names.quarantine, m, func(f *blockfile.Frame) {
-		if header, err := nats.DecodeHeadersMsg(f.Header); err == nil {
-			named = append(named, quarantinedOf(header, len(f.Data), f.Time))
+		if q, names := quarantinedIn(f); names {
+			named = append(named, q)
 		}
 	}); err != nil {
 		return nil, err

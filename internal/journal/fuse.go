@@ -1,0 +1,245 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/internal/streams"
+)
+
+// Some damage is chance: it is named, and delivery goes on behind it. Much
+// damage is more likely a mistake of ours or of the server's, such as a format
+// that neither knows, and passing over it would lose sound events. So the fuse
+// blows at more than fuseRecords damaged records, or more than fuseShare of all
+// of them. A single record never blows it. Sinks then wait before the damage
+// until a person accepts it; pushes are taken all the while.
+const (
+	fuseRecords = 10
+	fuseShare   = 0.01
+	// holdPause is how often a waiting source looks whether it may go on.
+	holdPause = 500 * time.Millisecond
+)
+
+// headerAccepted marks a quarantine message that names no damage: a person has
+// accepted all damage up to the position that it holds.
+const headerAccepted = "Auditrelay-Accepted"
+
+// fuse knows the damage of the events' stream. Only the embedded journal has
+// one: what an external cluster lost cannot be repaired from here.
+type fuse struct {
+	log   *slog.Logger
+	blown prometheus.Gauge
+
+	mu       sync.Mutex
+	accepted uint64 // damage up to this position is accepted; guarded by mu
+	damaged  []span // behind it, as named in the quarantine; guarded by mu
+	records  uint64 // readable records, when damage was found last; guarded by mu
+	held     bool   // guarded by mu
+	waiting  map[string]string
+}
+
+func newFuse(log *slog.Logger, reg prometheus.Registerer) *fuse {
+	f := &fuse{log: log, blown: prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "auditrelay_journal_damage_held",
+		Help: "1 while sinks wait before damaged records until a person accepts the damage.",
+	}), waiting: map[string]string{}}
+	reg.MustRegister(f.blown)
+	return f
+}
+
+// Damage is what is damaged in the journal and not accepted by a person yet.
+type Damage struct {
+	// Held says that it is too much to be chance, so that sinks wait before it.
+	Held bool `json:"held"`
+	// Records are damaged or lost; Readable is how many others there are.
+	Records  uint64 `json:"records"`
+	Readable uint64 `json:"readable"`
+	// First is the first damaged position, 0 for none.
+	First uint64 `json:"first_position,omitempty"`
+	// Waiting says by sink what it waits for.
+	Waiting map[string]string `json:"waiting,omitempty"`
+}
+
+// Damage tells what a person has not accepted yet.
+func (j *Journal) Damage() Damage { return j.fuse.state() }
+
+func (f *fuse) state() Damage {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d := Damage{Held: f.held, Records: f.count(), Readable: f.records, Waiting: map[string]string{}}
+	if len(f.damaged) > 0 {
+		d.First = f.damaged[0].from
+		for _, s := range f.damaged {
+			d.First = min(d.First, s.from)
+		}
+	}
+	for sink, why := range f.waiting {
+		d.Waiting[sink] = why
+	}
+	return d
+}
+
+// count is how many damaged records there are. mu is held.
+func (f *fuse) count() (n uint64) {
+	for _, s := range f.damaged {
+		n += s.to - s.from + 1
+	}
+	return n
+}
+
+// reset forgets what was noted, so that all of it can be noted again.
+func (f *fuse) reset(accepted uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.accepted, f.damaged, f.held = accepted, nil, false
+	f.blown.Set(0)
+}
+
+// note takes damage into account, beside so many readable records.
+func (f *fuse) note(s span, records uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.records = records
+	if s.to > f.accepted {
+		f.damaged = append(f.damaged, span{max(s.from, f.accepted+1), s.to})
+	}
+	n := f.count()
+	if f.held || n <= fuseRecords && (n <= 1 || float64(n) <= fuseShare*float64(n+records)) {
+		return
+	}
+	f.held = true
+	f.blown.Set(1)
+	f.log.Error("too many records of the journal are damaged for chance: sinks wait before them, pushes are taken as before",
+		"damaged", n, "readable", records, "do", adviceAccept)
+}
+
+const adviceAccept = "look into it with 'auditrelay journal verify' on a copy of the data directory; then run 'auditrelay journal accept-damage' to go on without these records"
+
+// accept lets sinks pass over damage up to a position.
+func (f *fuse) accept(through uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.accepted = max(f.accepted, through)
+	var left []span
+	for _, s := range f.damaged {
+		if s.to > f.accepted {
+			left = append(left, span{max(s.from, f.accepted+1), s.to})
+		}
+	}
+	f.damaged = left
+	f.held = f.held && len(left) > 0
+	if !f.held {
+		f.blown.Set(0)
+	}
+}
+
+// holds reports whether a sink must wait before the run of positions.
+func (f *fuse) holds(at span) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.held {
+		return false
+	}
+	for _, s := range f.damaged {
+		if at.from <= s.to && s.from <= at.to {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *fuse) wait(sink, why string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if why == "" {
+		delete(f.waiting, sink)
+	} else {
+		f.waiting[sink] = why
+	}
+}
+
+// holdBefore waits while the fuse holds the sink before the positions. Nothing
+// behind them is given out meanwhile, and so nothing acknowledged.
+func (s *Source) holdBefore(ctx context.Context, at span) error {
+	defer s.j.fuse.wait(s.name, "")
+	for s.j.fuse.holds(at) {
+		s.j.fuse.wait(s.name, fmt.Sprintf("a person to accept the damage at positions %d to %d", at.from, at.to))
+		if err := streams.Pause(ctx, holdPause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holdVersion waits at a record of a later version, for as long as this version
+// runs: the record is sound, and the version that wrote it will deliver it.
+func (s *Source) holdVersion(ctx context.Context, seq uint64, why error) error {
+	s.j.log.Error("a sink waits at a record that this version cannot read; pushes are taken as before",
+		"consumer", s.name, "position", seq, "error", why, "do", adviceVersion)
+	s.j.fuse.wait(s.name, fmt.Sprintf("position %d: %v", seq, why))
+	defer s.j.fuse.wait(s.name, "")
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// accountForDamage sets the fuse as the quarantine has it, and names what it
+// does not have yet.
+func (j *Journal) accountForDamage(ctx context.Context) error {
+	known, accepted, err := j.readQuarantine(ctx)
+	if err != nil {
+		return err
+	}
+	j.fuse.reset(accepted)
+	for _, q := range known {
+		if err := j.noteDamage(ctx, q); err != nil {
+			return err
+		}
+	}
+	return j.reportLosses(ctx)
+}
+
+// noteDamage tells the fuse of damage that the quarantine names.
+func (j *Journal) noteDamage(ctx context.Context, q Quarantined) error {
+	if j.conn.embedded == nil || q.Stream != j.names.events {
+		return nil
+	}
+	info, err := j.stream.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("read the journal's state: %w", err)
+	}
+	j.fuse.note(span{q.From, q.To}, info.State.Msgs)
+	return nil
+}
+
+// ErrNoDamage says that there is no damage to accept.
+var ErrNoDamage = errors.New("the journal has no damage that waits to be accepted")
+
+// AcceptDamage lets sinks pass over all damaged records that the journal holds
+// now, whether they were found already or not, and returns what they were. It is durable:
+// a crash before the publish leaves all as it was, one after it makes the next
+// start go on.
+func (j *Journal) AcceptDamage(ctx context.Context) (Damage, error) {
+	was := j.fuse.state()
+	if was.Records == 0 {
+		return was, ErrNoDamage
+	}
+	info, err := j.stream.Info(ctx)
+	if err != nil {
+		return was, fmt.Errorf("read the journal's state: %w", err)
+	}
+	m := nats.NewMsg(j.names.quarantineSubject + ".accepted")
+	m.Header.Set(headerAccepted, strconv.FormatUint(info.State.LastSeq, 10))
+	if _, err := j.conn.JetStream.PublishMsg(ctx, m); err != nil {
+		return was, fmt.Errorf("accept the damage: %w", err)
+	}
+	j.fuse.accept(info.State.LastSeq)
+	return was, nil
+}

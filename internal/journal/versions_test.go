@@ -1,0 +1,110 @@
+package journal
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+// later is a record as a later version may write it.
+func later(n int) []byte {
+	rec := appendRecord(nil, batchOf(relaytest.Events(3, relaytest.From(n))).buf, 3)
+	rec[3]++
+	rec[len(rec)-1] ^= 1
+	return reseal(rec)
+}
+
+// publish puts records into the events' stream as they are.
+func (o *opened) publish(t *testing.T, records ...[]byte) {
+	t.Helper()
+	for _, rec := range records {
+		_, err := o.conn.JetStream.Publish(t.Context(), o.names.eventsSubject, rec)
+		require.NoError(t, err)
+	}
+}
+
+func TestRecordsOfALaterVersionRefuseTheStart(t *testing.T) {
+	t.Parallel()
+	for name, behind := range map[string]int{"the newest": 0, "in the middle": 5} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			j := open(t, dir, testConfig)
+			j.push(t, relaytest.Events(3))
+			j.publish(t, later(100), later(200))
+			for i := range behind {
+				j.push(t, relaytest.Events(1, relaytest.From(1000+i)))
+			}
+			j.shut(t)
+			before := snapshot(t, dir)
+			_, err := Connect(t.Context(), dir, testConfig, slog.New(slog.DiscardHandler))
+			require.ErrorIs(t, err, ErrVersion)
+			assert.ErrorContains(t, err, `2 records cannot be read by this version, the first at position 2: written by a later version of auditrelay: the record begins with "ARJ2"`)
+			after := snapshot(t, dir)
+			delete(after, dir+"/lock")
+			for path, content := range before {
+				if path != dir+"/lock" {
+					assert.Equal(t, content, after[path], "%s was changed", path)
+				}
+			}
+		})
+	}
+}
+
+func TestAStreamThatALaterVersionWritesToRefusesTheStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := open(t, dir, testConfig)
+	cfg := j.stream.CachedInfo().Config
+	cfg.Metadata = map[string]string{metaRecordVersion: "2", metaProgram: "v9.1.0"}
+	_, err := j.conn.JetStream.UpdateStream(t.Context(), cfg)
+	require.NoError(t, err)
+	_, err = Open(t.Context(), j.conn, testConfig, Options{Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
+	require.ErrorIs(t, err, ErrVersion)
+	assert.ErrorContains(t, err, "auditrelay v9.1.0 writes records of version 2, this one reads up to 1")
+	j.shut(t)
+}
+
+// On a shared cluster a later version may begin to write while this one runs.
+func TestASourceWaitsAtARecordOfALaterVersion(t *testing.T) {
+	t.Parallel()
+	j := open(t, t.TempDir(), testConfig)
+	defer j.shut(t)
+	s := j.source(t, "k")
+	defer s.Close()
+	first := relaytest.Events(2)
+	j.push(t, first)
+	j.publish(t, later(100))
+	j.push(t, relaytest.Events(2, relaytest.From(1000)))
+	assert.Equal(t, ids(first), ids(read(t, s, 2, true)))
+	require.Eventually(t, func() bool { return len(j.Damage().Waiting) == 1 }, waitLong, pollEvery)
+	assert.Contains(t, j.Damage().Waiting[s.name], "position 2: written by a later version")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.Next(ctx)
+	require.ErrorIs(t, err, context.Canceled, "nothing behind it is given")
+	quarantine, err := j.Quarantine(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, quarantine)
+	info, err := s.consumer.Info(t.Context())
+	require.NoError(t, err)
+	assert.LessOrEqual(t, info.AckFloor.Stream, uint64(1))
+}
+
+func TestWhoWritesIsNoted(t *testing.T) {
+	t.Parallel()
+	j := open(t, t.TempDir(), testConfig)
+	defer j.shut(t)
+	again, err := Open(t.Context(), j.conn, testConfig, Options{Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Version: "v1.2.3"})
+	require.NoError(t, err)
+	again.Close()
+	stream, err := j.conn.JetStream.Stream(t.Context(), j.names.events)
+	require.NoError(t, err)
+	assert.Equal(t, "v1.2.3", stream.CachedInfo().Config.Metadata[metaProgram])
+}
