@@ -17,16 +17,17 @@ import (
 func newJournal() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "journal",
-		Short: "Inspect, verify or repair the event log of a stopped relay",
-		Long: `Looks after the event log in a data directory, while no relay runs on it. A
-running relay says the same at /status and /metrics, and repairs at its start.`,
+		Short: "Inspect, verify or repair the event log",
+		Long: `inspect, verify and repair look after the event log in a data directory, while no
+relay runs on it. A running relay says the same at /status and /metrics, and
+repairs at its start; accept-damage answers it when it waits for a person.`,
 		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay
   auditrelay journal verify --config /etc/auditrelay/relay.yaml
   auditrelay journal repair --config /etc/auditrelay/relay.yaml --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: showHelp,
 	}
-	cmd.AddCommand(newJournalInspect(), newJournalVerify(), newJournalRepair())
+	cmd.AddCommand(newJournalInspect(), newJournalVerify(), newJournalRepair(), newJournalAccept())
 	return cmd
 }
 

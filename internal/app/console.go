@@ -33,9 +33,13 @@ func (r *process) recordLoss(ctx context.Context, loss console.Loss) error {
 	if err != nil {
 		return fmt.Errorf("encode the audit entry: %w", err)
 	}
+	subject := "journal"
+	if loss.Sink != "" {
+		subject = "sinks/" + loss.Sink
+	}
 	_, err = r.trail.Append(ctx, audit.Entry{
 		Type: loss.Type, Project: cmp.Or(loss.Project, noProject), Environment: loss.Environment,
-		Subject: "sinks/" + loss.Sink, Time: time.Now(), Detail: detail,
+		Subject: subject, Time: time.Now(), Detail: detail,
 	})
 	return err
 }

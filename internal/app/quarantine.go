@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
@@ -23,6 +25,25 @@ func (r *process) startQuarantineWatch(context.Context) error {
 		}
 	}))
 	return nil
+}
+
+// damageRemark tells which sinks wait, and for what. Pushes are taken all the
+// while, so it is no reason to send them elsewhere.
+func (r *process) damageRemark(context.Context) (string, error) {
+	d := r.journal.Damage()
+	switch {
+	case len(d.Waiting) > 0:
+		var waits []string
+		for sink, why := range d.Waiting {
+			waits = append(waits, fmt.Sprintf("%s waits for %s", sink, why))
+		}
+		slices.Sort(waits)
+		return "warning: " + strings.Join(waits, "; ") + "; see 'auditrelay journal accept-damage --help'", nil
+	case d.Records > 0:
+		return fmt.Sprintf("%d records are damaged or lost; the quarantine names them", d.Records), nil
+	default:
+		return "none", nil
+	}
 }
 
 func (r *process) recordQuarantined(ctx context.Context, q journal.Quarantined) error {

@@ -14,6 +14,8 @@ import (
 	"net/url"
 	"os"
 	"syscall"
+
+	"github.com/auditrelay/auditrelay/internal/journal"
 )
 
 // Client asks the relay that runs on a data directory. It is safe for
@@ -37,6 +39,16 @@ func (c *Client) Sinks(ctx context.Context) (list []Sink, err error) {
 // Retire removes the position of a sink, and returns what it was.
 func (c *Client) Retire(ctx context.Context, name string) (was Sink, err error) {
 	return was, c.ask(ctx, http.MethodPost, "/v1/sinks/"+url.PathEscape(name)+"/retire", &was)
+}
+
+// Damage tells which damaged records nobody has accepted yet.
+func (c *Client) Damage(ctx context.Context) (d journal.Damage, err error) {
+	return d, c.ask(ctx, http.MethodGet, "/v1/damage", &d)
+}
+
+// AcceptDamage lets the sinks pass over the damage, and returns what it was.
+func (c *Client) AcceptDamage(ctx context.Context) (was journal.Damage, err error) {
+	return was, c.ask(ctx, http.MethodPost, "/v1/damage/accept", &was)
 }
 
 // Letters calls yield with each dead letter that req means, oldest first. Its

@@ -6,6 +6,8 @@
 //	POST /v1/deadletters         list them
 //	POST /v1/deadletters/replay  hand them to a sink again
 //	POST /v1/deadletters/discard remove them
+//	GET  /v1/damage              damaged records that nobody has accepted yet
+//	POST /v1/damage/accept       let the sinks pass over them
 //	POST /v1/replay              hand a span of the journal to a sink again
 //
 // Bodies are JSON. Where an answer may take long it is a stream of JSON values,
@@ -47,10 +49,10 @@ type Options struct {
 // Loss is that events will not reach a sink because somebody says so: promise
 // 2 wants them accounted for all the same.
 type Loss struct {
-	Type                 string // "deadletters.discarded", "sink.retired"
+	Type                 string // "deadletters.discarded", "sink.retired", "journal.damage_accepted"
 	Project, Environment string // of the events; empty where they are of several
-	Sink                 string
-	Detail               any // encoded as JSON
+	Sink                 string // empty where it is every sink
+	Detail               any    // encoded as JSON
 }
 
 // Server serves a console.
@@ -81,6 +83,8 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	mux.HandleFunc("POST /v1/deadletters/replay", s.replayLetters)
 	mux.HandleFunc("POST /v1/deadletters/discard", s.discardLetters)
 	mux.HandleFunc("POST /v1/replay", s.replaySpan)
+	mux.HandleFunc("GET /v1/damage", s.showDamage)
+	mux.HandleFunc("POST /v1/damage/accept", s.acceptDamage)
 	s.http = &http.Server{
 		Handler: mux, ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:    slog.NewLogLogger(opts.Logger.Handler(), slog.LevelWarn),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,11 +40,11 @@ type fuse struct {
 	blown prometheus.Gauge
 
 	mu       sync.Mutex
-	accepted uint64 // damage up to this position is accepted; guarded by mu
-	damaged  []span // behind it, as named in the quarantine; guarded by mu
-	records  uint64 // readable records, when damage was found last; guarded by mu
-	held     bool   // guarded by mu
-	waiting  map[string]string
+	accepted uint64            // damage up to this position is accepted; guarded by mu
+	damaged  []span            // behind it, as named in the quarantine; guarded by mu
+	records  uint64            // readable records, when damage was found last; guarded by mu
+	held     bool              // guarded by mu
+	waiting  map[string]string // by sink, what it waits for; guarded by mu
 }
 
 func newFuse(log *slog.Logger, reg prometheus.Registerer) *fuse {
@@ -156,14 +157,16 @@ func (f *fuse) holds(at span) bool {
 	return false
 }
 
+// wait notes what a sink waits for, or with "" that it goes on.
 func (f *fuse) wait(sink, why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	sink = strings.TrimPrefix(sink, consumerPrefix)
 	if why == "" {
 		delete(f.waiting, sink)
-	} else {
-		f.waiting[sink] = why
+		return
 	}
+	f.waiting[sink] = why
 }
 
 // holdBefore waits while the fuse holds the sink before the positions. Nothing

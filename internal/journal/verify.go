@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-
 	"github.com/auditrelay/auditrelay/internal/blockfile"
 )
 

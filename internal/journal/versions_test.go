@@ -84,7 +84,7 @@ func TestASourceWaitsAtARecordOfALaterVersion(t *testing.T) {
 	j.push(t, relaytest.Events(2, relaytest.From(1000)))
 	assert.Equal(t, ids(first), ids(read(t, s, 2, true)))
 	require.Eventually(t, func() bool { return len(j.Damage().Waiting) == 1 }, waitLong, pollEvery)
-	assert.Contains(t, j.Damage().Waiting[s.name], "position 2: written by a later version")
+	assert.Contains(t, j.Damage().Waiting["k"], "position 2: written by a later version")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := s.Next(ctx)

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/journal"
+)
+
+func newJournalAccept() *cobra.Command {
+	var which relayFlags
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "accept-damage",
+		Short: "Let a running relay's sinks pass over damaged records",
+		Long: `Where more than ten records of the journal are damaged, or more than 1 % of them, the
+sinks wait before the damage: so much is seldom chance, and the records may be
+restored yet, from a backup or by another version of auditrelay. Pushes are taken
+meanwhile. This command lets the sinks go on without the damaged records. Each is
+named in the quarantine, and the audit trail says that the damage was accepted.
+It asks first, unless --yes is given.
+` + whichRelay + `
+
+Exit codes: 0 accepted, 1 not accepted, 2 wrong usage.`,
+		Example: `  auditrelay journal accept-damage --config relay.yaml`,
+		Args:    cobra.NoArgs,
+		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+			client, err := which.client()
+			if err != nil {
+				return err
+			}
+			d, err := client.Damage(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if d.Records == 0 {
+				return journal.ErrNoDamage
+			}
+			question := fmt.Sprintf("%d records are damaged or lost, from position %d on; %d can be read. Let the sinks go on without them?", d.Records, d.First, d.Readable)
+			if err := confirm(cmd, yes, question); err != nil {
+				return err
+			}
+			was, err := client.AcceptDamage(cmd.Context())
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "accepted: the sinks pass over %d damaged records; the quarantine names each\n", was.Records)
+			return err
+		}),
+	}
+	which.addTo(cmd)
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
+}

@@ -1,0 +1,38 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/auditrelay/auditrelay/internal/journal"
+)
+
+func (s *Server) showDamage(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, s.opts.Journal.Damage())
+}
+
+func (s *Server) acceptDamage(w http.ResponseWriter, r *http.Request) {
+	was, err := s.accept(r)
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	s.opts.Logger.Warn("damage of the journal is accepted; sinks pass over it",
+		"damaged", was.Records, "first_position", was.First)
+	writeJSON(w, http.StatusOK, was)
+}
+
+// accept lets sinks pass over the damage. A crash between the two steps leaves
+// an entry of what was meant; the command, given again, makes another.
+func (s *Server) accept(r *http.Request) (journal.Damage, error) {
+	if was := s.opts.Journal.Damage(); was.Records > 0 {
+		if err := s.opts.Record(r.Context(), Loss{Type: "journal.damage_accepted", Detail: was}); err != nil {
+			return was, err
+		}
+	}
+	was, err := s.opts.Journal.AcceptDamage(r.Context())
+	if errors.Is(err, journal.ErrNoDamage) {
+		err = refuse(http.StatusConflict, "%v", err)
+	}
+	return was, err
+}
