@@ -14,7 +14,7 @@ func newJournalAccept() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "accept-damage",
 		Short: "Let a running relay's sinks pass over damaged records",
-		Long: `Where more than ten records of the journal are damaged, or more than 1 % of them, the
+		Long: `Where more than ten records of the journal are damaged, or more than 1 in 100, the
 sinks wait before the damage: so much is seldom chance, and the records may be
 restored yet, from a backup or by another version of auditrelay. Pushes are taken
 meanwhile. This command lets the sinks go on without the damaged records. Each is

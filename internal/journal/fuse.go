@@ -19,12 +19,12 @@ import (
 // Some damage is chance: it is named, and delivery goes on behind it. Much
 // damage is more likely a mistake of ours or of the server's, such as a format
 // that neither knows, and passing over it would lose sound events. So the fuse
-// blows at more than fuseRecords damaged records, or more than fuseShare of all
-// of them. A single record never blows it. Sinks then wait before the damage
-// until a person accepts it; pushes are taken all the while.
+// blows at more than fuseRecords damaged records, or at more than 1 in
+// fuseShare, once there are that many. Sinks then wait before the damage until a
+// person accepts it; pushes are taken all the while.
 const (
 	fuseRecords = 10
-	fuseShare   = 0.01
+	fuseShare   = 100
 	// holdPause is how often a waiting source looks whether it may go on.
 	holdPause = 500 * time.Millisecond
 )
@@ -113,7 +113,8 @@ func (f *fuse) note(s span, records uint64) {
 		f.damaged = append(f.damaged, span{max(s.from, f.accepted+1), s.to})
 	}
 	n := f.count()
-	if f.held || n <= fuseRecords && (n <= 1 || float64(n) <= fuseShare*float64(n+records)) {
+	all := n + records
+	if f.held || n <= fuseRecords && (all < fuseShare || n*fuseShare <= all) {
 		return
 	}
 	f.held = true
