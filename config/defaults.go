@@ -69,6 +69,12 @@ func (s *Sink) setDefaults() {
 	setDefault(&s.BatchBytes, 4<<20)
 	setDefault(&s.Timeout, 30*time.Second)
 	setDefault(&s.Parallel, 1)
+	if s.Match != nil {
+		setDefault(&s.Match.OnError, "deliver")
+	}
+	if s.Redact != nil {
+		setDefault(&s.Redact.Missing, "deliver")
+	}
 	if k := s.Kafka; k != nil {
 		setDefault(&k.Mode, "binary")
 		setDefault(&k.Topic, "auditrelay.events")

@@ -27,25 +27,35 @@ type Match struct {
 	// An integer is an int, a larger one a uint, any other number a double; they
 	// compare with each other.
 	//
-	// Where an expression fails for an event, as on a key that is not there
-	// (test with has(), or write body.?key.orValue("")), or takes too much work,
-	// the event is delivered, counted in auditrelay_sink_match_errors_total,
-	// and now and then logged.
+	// An expression fails for an event on a key that is not there (test with
+	// has(), or write body.?key.orValue("")), or when it takes too much work.
+	// OnError says what becomes of the event then. Failures are counted in
+	// auditrelay_sink_match_errors_total, and now and then logged.
 	CEL string `yaml:"cel"`
+	// OnError is deliver (the default: in doubt an auditor gets too much) or
+	// withhold: the event goes to the sink's dead letters, with the reason.
+	OnError string `yaml:"on_error"`
 }
 
 // Redact takes fields out of JSON bodies, each named by a JSON pointer (RFC
 // 6901), such as /user/email or /sessions/*/ip: a "*" alone stands for each
 // element of an array, and each member of an object. All other bytes of a body
-// stay as they are. Of members that repeat a name all are taken. Texts that hold
-// JSON are not looked into.
+// stay as they are. Names fit in any case, and all members that repeat a name are
+// taken. A Datadog entry may hold its event as an object in "message": pointers
+// lead into that too.
 //
-// An event whose body is no JSON cannot be redacted; it goes to the sink's dead
-// letters, and not to the sink. The journal and the dead letters keep what came;
-// a replay redacts again.
+// What cannot be redacted for certain is withheld: it goes to the sink's dead
+// letters with the reason, and not to the sink. That is a body that is no JSON
+// object, such as text, an array, or a string that holds JSON; one that is no valid
+// UTF-8 or nests deeper than 512; and one with a text that is JSON in turn and has a
+// value that a pointer names. The journal and the dead letters keep what came; a
+// replay redacts again.
 //
-// Attributes and labels are not redacted. The id of an event that brings none is
-// a hash of its body, without a key.
+// Labels, which a loki sink sends as structured metadata, count as members of the
+// body: for /user/email those are taken that are named user.email or user_email,
+// or user with JSON that has an email. The attributes id, type and time may be a
+// copy of a body's event_id, action and timestamp (or date), so that these cannot
+// be redacted.
 type Redact struct {
 	// Remove takes the values out: members with their names; of an element of
 	// an array, null stays.
@@ -54,6 +64,12 @@ type Redact struct {
 	// of a string its text, of any other value the JSON as it is written. So
 	// equal values stay equal, and who has the key can look for one.
 	Hash []string `yaml:"hash"`
+	// Labels takes out labels by name, in any case; a "*" stands for any characters.
+	Labels []string `yaml:"labels"`
+	// Missing says what becomes of an event in whose body one of the pointers of
+	// Remove and Hash names nothing: deliver (the default, as events of different
+	// kinds have different fields) or withhold.
+	Missing string `yaml:"missing"`
 	// HashKey has at least 16 characters. With another key, equal values of
 	// before and after differ.
 	HashKey secret.Text `yaml:"hash_key"`
@@ -72,6 +88,7 @@ func (k *checker) match(at string, m *Match) {
 	if m.CEL != "" {
 		k.expression(at+".cel", m.CEL)
 	}
+	k.oneOf(at+".on_error", m.OnError, "deliver", "withhold")
 }
 
 // names checks that none is empty, which no type and no project is.
@@ -95,9 +112,13 @@ func (k *checker) expression(at, text string) {
 }
 
 func (k *checker) redact(at string, r *Redact) {
-	if len(r.Remove)+len(r.Hash) == 0 {
-		k.warn(at, "has no effect: neither remove nor hash names anything")
+	if len(r.Remove)+len(r.Hash)+len(r.Labels) == 0 {
+		k.warn(at, "has no effect: neither remove nor hash nor labels names anything")
 	}
+	k.names(at+".labels", r.Labels)
+	k.oneOf(at+".missing", r.Missing, "deliver", "withhold")
+	k.copied(at+".remove", r.Remove, r.Labels)
+	k.copied(at+".hash", r.Hash, r.Labels)
 	named := map[string]string{}
 	k.pointers(at+".remove", r.Remove, named)
 	k.pointers(at+".hash", r.Hash, named)
@@ -131,6 +152,58 @@ func (k *checker) pointers(at string, texts []string, named map[string]string) {
 			named[text] = path
 		}
 	}
+}
+
+// copied refuses pointers to what ingest copies out of a body into attributes and
+// labels: it would go along all the same.
+func (k *checker) copied(at string, texts, labels []string) {
+	for i, text := range texts {
+		path := fmt.Sprintf("%s[%d]", at, i)
+		steps, _ := strings.CutPrefix(strings.ToLower(text), "/")
+		switch name, inside, _ := strings.Cut(steps, "/"); {
+		case name == "event_id":
+			k.fail(path, text, "is the event's id, an attribute that each sink is given; it cannot be redacted")
+		case name == "action":
+			k.fail(path, text, "is a part of the event's type, an attribute that each sink is given; it cannot be redacted")
+		case name == "timestamp" || name == "date":
+			k.fail(path, text, "may be the event's time, an attribute that each sink is given; it cannot be redacted")
+		case name == "*" && inside == "":
+			k.fail(path, text, "names event_id and action too, which are the attributes id and type that each sink is given; name what is to be redacted")
+		case name == "ddtags" && len(labels) == 0:
+			k.fail(path, text, `becomes labels, each with the name of its tag; take those out by name in labels, or all by labels: ["*"]`)
+		}
+	}
+}
+
+// redactedKey refuses a Kafka key that is made of what redaction takes away.
+func (k *checker) redactedKey(path, key string, r *Redact) {
+	if !strings.HasPrefix(key, "/") {
+		return
+	}
+	for _, text := range r.Remove {
+		if pointsInto(key, text) {
+			k.fail(path, key, "is taken out by redact.remove, so that no record would have a key; hash it instead, or choose another key")
+		}
+	}
+	for _, text := range r.Hash {
+		if pointsInto(key, text) && strings.Count(key, "/") > strings.Count(text, "/") {
+			k.fail(path, key, "is inside what redact.hash replaces, so that no record would have a key; hash the key itself, or choose another key")
+		}
+	}
+}
+
+// pointsInto reports whether the pointer at names what around names, or a value in it.
+func pointsInto(at, around string) bool {
+	inner, outer := strings.Split(strings.ToLower(at), "/"), strings.Split(strings.ToLower(around), "/")
+	if len(inner) < len(outer) {
+		return false
+	}
+	for i, step := range outer {
+		if step != "*" && step != inner[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // overlaps warns of pointers into what another one takes whole.

@@ -31,6 +31,9 @@ func (k *checker) sinks(sinks []Sink) {
 		}
 		if s.Redact != nil {
 			k.redact(at+".redact", s.Redact)
+			if s.Kafka != nil {
+				k.redactedKey(at+".kafka.key", s.Kafka.Key, s.Redact)
+			}
 		}
 		k.destination(at, s)
 		if s.File != nil && s.Parallel > 1 {

@@ -21,7 +21,8 @@ func newDeadlettersExport() *cobra.Command {
 		Use:   "export",
 		Short: "Write dead letters as lines of CloudEvents JSON",
 		Long: `Writes the events of dead letters, one CloudEvents JSON object a line, as the file
-sink does, with their bodies, which may hold personal data. The letters stay.
+sink does. The letters stay. Bodies are as they came: what the sink's redact section
+takes out is in them, and may be personal data.
 ` + whichRelay + `
 
 Exit codes: 0 all were written, 1 not all were, 2 wrong usage.`,

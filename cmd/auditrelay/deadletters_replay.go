@@ -25,7 +25,8 @@ func newDeadlettersReplay() *cobra.Command {
 on. A letter is removed after the sink has acknowledged its event. One that is
 refused again stays, with its new reason, a new number and all attempts counted.
 What comes in meanwhile is left alone. An error that may pass is retried until it
-does; Ctrl-C ends the command, and leaves what was not delivered.
+does; Ctrl-C ends the command, and leaves what was not delivered. The match and redact
+sections of the sink that gets them apply, as in live delivery.
 ` + whichRelay + `
 
 Exit codes: 0 all are delivered, 1 not all are, or failed, 2 wrong usage.`,

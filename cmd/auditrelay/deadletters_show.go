@@ -22,7 +22,8 @@ func newDeadlettersShow() *cobra.Command {
 		Use:   "show NUMBER",
 		Short: "Show one dead letter with all that is known of it, its body too",
 		Long: `Shows one dead letter: attributes, labels, what the sink said, how often it was
-tried, and the body, which may hold personal data. NUMBER is as list shows it.
+tried, and the body. NUMBER is as list shows it. Labels and body are as they came: what
+the sink's redact section takes out is in them, and may be personal data.
 ` + whichRelay + `
 
 Exit codes: 0 shown, 1 it is not there, or failed, 2 wrong usage.`,

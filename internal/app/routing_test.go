@@ -91,7 +91,7 @@ func TestRoutedAndRedacted(t *testing.T) {
 	assert.Equal(t, []string{redacted, redacted}, bodies(t, path))
 	require.NoError(t, r.stop())
 
-	cfg.Sinks[1].Redact = &config.Redact{Remove: []string{"/email"}}
+	cfg.Sinks[1].Redact = &config.Redact{Remove: []string{"/email"}, Missing: "deliver"}
 	r = start(t, cfg)
 	require.NoError(t, client.ReplayLetters(t.Context(), console.ReplayLetters{}, func(*console.Progress) {}))
 	assert.Equal(t, []string{redacted, redacted, redactedD}, bodies(t, path))

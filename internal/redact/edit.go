@@ -2,6 +2,8 @@ package redact
 
 import (
 	"errors"
+	"fmt"
+	"strconv"
 
 	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
 )
@@ -14,12 +16,40 @@ type editor struct {
 	scan   jsonscan.Scanner
 	out    []byte // nil as long as nothing has changed
 	copied int    // of body, in out
+	depth  int    // of the value that is being read
+	seen   []bool // by pointer: it has named a value; nil where nobody asks
 	room   [128]byte
 }
 
-// errName says that redacting would be guessing: one reader may drop the bytes
-// that are no text, and another replace them, and so read the very name.
+// errName says that redacting would be guessing: one reader may drop what is no
+// text, and another replace it, and so read the very name.
 var errName = errors.New("a member's name is not valid text")
+
+var errDeep = errors.New("it is nested deeper than " + strconv.Itoa(jsonscan.MaxDepth))
+
+// whole reads the body, which has to be an object: pointers lead into nothing else,
+// and an array, a string or plain text may hold any value at any place.
+func (e *editor) whole() error {
+	if c := e.scan.Peek(); c == '[' || c == '"' {
+		return fmt.Errorf("it is %s, not a JSON object", jsonscan.Kind(c))
+	}
+	start := e.scan.Pos()
+	if err := e.value(e.rules.root); err != nil {
+		return err
+	}
+	if err := e.scan.End(); err != nil {
+		return err
+	}
+	if e.body[start] != '{' {
+		return fmt.Errorf("it is %s, not a JSON object", jsonscan.Kind(e.body[start]))
+	}
+	for number, seen := range e.seen {
+		if !seen {
+			return fmt.Errorf("%s names nothing in it, which missing: withhold asks for", e.rules.pointers[number])
+		}
+	}
+	return nil
+}
 
 // replace leaves out body[from:to], and writes with in its place.
 func (e *editor) replace(from, to int, with string) {
@@ -35,16 +65,48 @@ func (e *editor) replace(from, to int, with string) {
 func (e *editor) value(n *node) error {
 	c := e.scan.Peek()
 	switch {
-	case n == nil:
-		return e.scan.Skip()
-	case n.ends:
+	case n != nil && n.ends:
+		e.note(n)
 		return e.hash()
-	case c == '{':
-		return e.object(n)
-	case c == '[':
-		return e.array(n)
+	case c == '{' || c == '[':
+		return e.inside(c, n)
+	case c == '"':
+		return e.text(n)
 	}
 	return e.scan.Skip()
+}
+
+// inside reads an object or an array. Its depth is bounded, as it recurses.
+func (e *editor) inside(c byte, n *node) error {
+	if e.depth == jsonscan.MaxDepth {
+		return errDeep
+	}
+	e.depth++
+	defer func() { e.depth-- }()
+	if c == '{' {
+		return e.object(n)
+	}
+	return e.array(n)
+}
+
+// text reads a string, and looks into it where it may be JSON.
+func (e *editor) text(n *node) error {
+	raw, err := e.scan.String()
+	if err != nil || !mayBeJSON(raw.Bytes) {
+		return err
+	}
+	var nodes []*node
+	if n != nil {
+		nodes = append(nodes, n)
+	}
+	return e.rules.look(textOf(raw), nodes, 0)
+}
+
+// note keeps in mind that the pointers to n have named a value.
+func (e *editor) note(n *node) {
+	if e.seen != nil {
+		n.note(e.seen)
+	}
 }
 
 func (e *editor) hash() error {
@@ -73,6 +135,8 @@ func (e *editor) array(n *node) error {
 			}
 			continue
 		}
+		e.note(next)
+		e.scan.Peek()
 		from := e.scan.Pos()
 		if err := e.scan.Skip(); err != nil {
 			return err
@@ -109,6 +173,7 @@ func (e *editor) object(n *node) error {
 			return err
 		}
 		if next.doomed() {
+			e.note(next)
 			if stays {
 				cut = end
 			} else if cut < 0 {
@@ -130,7 +195,7 @@ func (e *editor) object(n *node) error {
 	}
 }
 
-// trimmed gives the end of the value that ends before end but for white space.
+// trimmed gives the end of the value that ends before end, except for white space.
 func (e *editor) trimmed(from, end int) int {
 	for end > from && (e.body[end-1] == ' ' || e.body[end-1] == '\t' || e.body[end-1] == '\n' || e.body[end-1] == '\r') {
 		end--
@@ -141,15 +206,15 @@ func (e *editor) trimmed(from, end int) int {
 // name reads a member's name, and gives the node that it leads to.
 func (e *editor) name(n *node) (*node, error) {
 	raw, err := e.scan.RawKey()
-	if err != nil {
+	if err != nil || n == nil {
 		return nil, err
 	}
 	if raw.ASCII && !raw.Escaped {
-		return n.member(raw.Bytes), nil
+		return n.member(appendFold(e.room[:0], raw.Bytes)), nil
 	}
 	text, err := raw.AppendText(e.room[:0])
 	if err != nil {
 		return nil, errName
 	}
-	return n.member(text), nil
+	return n.member(appendFold(text[:0], text)), nil
 }

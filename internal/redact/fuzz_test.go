@@ -7,14 +7,17 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
 )
 
-// tree is a JSON value with the spelling of all that it consists of, but for
+// tree is a JSON value with the spelling of all that it consists of, except
 // white space. A leaf has neither members nor elements.
 type tree struct {
 	kind     byte // '{', '[' or 0
@@ -57,6 +60,67 @@ type rule struct {
 	hash  bool
 }
 
+// leads reports whether the pointer's first step is of that name.
+func (r rule) leads(name string) bool {
+	return r.steps[0] == "*" || strings.EqualFold(r.steps[0], name)
+}
+
+// texts calls visit with each JSON value that a reader may find in a text.
+func texts(raw string, visit func(raw []byte)) {
+	var text string
+	if raw[0] != '"' || json.Unmarshal([]byte(raw), &text) != nil {
+		return
+	}
+	text = strings.TrimLeftFunc(text, func(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' })
+	if text == "" || !strings.ContainsRune(`{["`, rune(text[0])) {
+		return
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	for {
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			return
+		}
+		visit(value)
+	}
+}
+
+// reach calls visit with each value that a reader may find where a pointer leads,
+// however it reads: in texts, in any case of a name, the first or the last of equal ones.
+func reach(t *testing.T, node tree, rules, all []rule, visit func(raw string)) {
+	texts(node.raw, func(raw []byte) { reach(t, read(t, raw), append(slices.Clone(rules), all...), all, visit) })
+	for i, child := range node.children {
+		name := strconv.Itoa(i)
+		if node.kind == '{' {
+			name = node.texts[i]
+		}
+		var inner []rule
+		for _, r := range rules {
+			switch {
+			case !r.leads(name):
+			case len(r.steps) == 1:
+				visit(child.raw)
+			default:
+				inner = append(inner, rule{r.steps[1:], r.hash})
+			}
+		}
+		reach(t, child, inner, all, visit)
+	}
+}
+
+// mayHide reports whether there is a text that a careful redactor might withhold.
+func mayHide(t *testing.T, node tree) (found bool) {
+	if node.kind == 0 && node.raw[0] == '"' {
+		var text string
+		require.NoError(t, json.Unmarshal([]byte(node.raw), &text))
+		return strings.ContainsAny(text, `{["`)
+	}
+	for _, child := range node.children {
+		found = found || mayHide(t, child)
+	}
+	return found
+}
+
 // model says what redacting means, one pointer and one place after the other.
 func model(node tree, rules []rule) tree {
 	out := tree{kind: node.kind, raw: node.raw}
@@ -68,7 +132,7 @@ func model(node tree, rules []rule) tree {
 		var inner []rule
 		remove, hash := false, false
 		for _, r := range rules {
-			if r.steps[0] != name && r.steps[0] != "*" {
+			if !r.leads(name) {
 				continue
 			}
 			switch {
@@ -125,8 +189,9 @@ func (t tree) write(b *strings.Builder) {
 	b.WriteByte(t.kind + 2)
 }
 
-// FuzzApply holds what is redacted against the model: each byte that is not
-// white space has to be the same. So what is taken out has left no trace.
+// FuzzApply holds what is redacted against the model: each byte that is not white
+// space has to be the same. So what is taken out has left no trace, and what is
+// delivered cannot be read as having it, in any way.
 func FuzzApply(f *testing.F) {
 	for _, s := range [][3]string{
 		{event, "/actor/email /src", "/actor/id /note"},
@@ -138,6 +203,8 @@ func FuzzApply(f *testing.F) {
 		{`{"*":{"*":1},"x":{"*":2}}`, "/*/x", "/x/*"},
 		{"{\"\xff\":1}", "/a", ""},
 		{`{"0":{"0":{"a":1}}}`, "/*/0/a", "/0/*/b"},
+		{`{"User":{"email":1},"message":{"user":{"email":2}},"x":"{\"user\":{\"email\":3}}"}`, "/user/email", "/user"},
+		{`{"user":"{\"email\":1}","y":"[1] {\"a\"","z":" \"\\\"\""}`, "/user/email /a/b", "/z"},
 	} {
 		f.Add([]byte(s[0]), s[1], s[2])
 	}
@@ -145,41 +212,52 @@ func FuzzApply(f *testing.F) {
 		if len(remove)+len(hash) > 60 { // "*" beside names multiplies nodes
 			return
 		}
-		r, err := New(strings.Fields(remove), strings.Fields(hash), key)
+		r, err := New(config.Redact{Remove: strings.Fields(remove), Hash: strings.Fields(hash), HashKey: secret.New(key)})
 		if err != nil {
 			return
 		}
 		before := slices.Clone(body)
 		got, changed, err := r.Apply(body)
 		require.Equal(t, before, body, "the body must not be written to")
-		if bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > jsonscan.MaxDepth {
+		all := rulesOf(remove, hash)
+		if len(all) == 0 || bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > jsonscan.MaxDepth {
 			return
 		}
-		if !json.Valid(body) {
+		if trimmed := bytes.TrimSpace(body); !json.Valid(body) || !utf8.Valid(body) || trimmed[0] != '{' {
 			require.Error(t, err)
 			return
 		}
-		if !utf8.Valid(body) || bytes.Contains(bytes.ToLower(body), []byte(`\ud`)) {
+		if bytes.Contains(bytes.ToLower(body), []byte(`\ud`)) {
 			return // encoding/json replaces what is no text
 		}
-		require.NoError(t, err)
+		if err != nil {
+			require.True(t, mayHide(t, read(t, body)), "%s: %v", body, err)
+			return
+		}
 		if !changed {
 			require.Equal(t, string(body), string(got))
-		}
-		var all []rule
-		for i, texts := range []string{remove, hash} {
-			for _, text := range strings.Fields(texts) {
-				steps := strings.Split(text[1:], "/")
-				for j := range steps {
-					steps[j] = strings.ReplaceAll(strings.ReplaceAll(steps[j], "~1", "/"), "~0", "~")
-				}
-				all = append(all, rule{steps, i == 1})
-			}
 		}
 		var want, compact strings.Builder
 		model(read(t, body), all).write(&want)
 		require.True(t, json.Valid(got), "%s of %s", got, body)
 		read(t, got).write(&compact)
 		require.Equal(t, want.String(), compact.String(), "%s without %s and %s", body, remove, hash)
+		reach(t, read(t, got), all, all, func(raw string) {
+			require.True(t, raw == "null" || strings.HasPrefix(raw, `"hmac-sha256:`), "%s of %s can be read as %s", raw, got, body)
+		})
 	})
+}
+
+// rulesOf gives the pointers from the body, and from its message.
+func rulesOf(remove, hash string) (all []rule) {
+	for i, texts := range []string{remove, hash} {
+		for _, text := range strings.Fields(texts) {
+			steps := strings.Split(text[1:], "/")
+			for j := range steps {
+				steps[j] = strings.ReplaceAll(strings.ReplaceAll(steps[j], "~1", "/"), "~0", "~")
+			}
+			all = append(all, rule{steps, i == 1}, rule{append([]string{message}, steps...), i == 1})
+		}
+	}
+	return all
 }

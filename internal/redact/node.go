@@ -12,22 +12,25 @@ const (
 type node struct {
 	ends     bool
 	action   uint8            // where ends
-	members  map[string]*node // by name
+	pointers []int            // the numbers of those that end here
+	members  map[string]*node // by folded name
 	elements map[int]*node    // those of members that are an index
 	every    *node            // "*"
 }
 
-func (n *node) add(p jsonpointer.Pointer, action uint8) {
+// add notes the pointer with that number.
+func (n *node) add(p jsonpointer.Pointer, action uint8, number int) {
 	for name, index := range p.Tokens {
 		n = n.step(name, index)
 	}
-	n.end(action)
+	n.end(action, number)
 }
 
-func (n *node) end(action uint8) {
+func (n *node) end(action uint8, numbers ...int) {
 	if !n.ends || action < n.action {
 		n.ends, n.action = true, action
 	}
+	n.pointers = append(n.pointers, numbers...)
 }
 
 // step gives the node behind one step, which is made where it is missing.
@@ -38,6 +41,7 @@ func (n *node) step(name string, index int) *node {
 		}
 		return n.every
 	}
+	name = fold(name)
 	next := n.members[name]
 	if next == nil {
 		if n.members == nil {
@@ -69,7 +73,7 @@ func (n *node) merge(from *node) {
 		return
 	}
 	if from.ends {
-		n.end(from.action)
+		n.end(from.action, from.pointers...)
 	}
 	if from.every != nil {
 		n.step("*", -1).merge(from.every)
@@ -85,18 +89,40 @@ func (n *node) merge(from *node) {
 	}
 }
 
+// element gives the node of an array's element, or nil.
 func (n *node) element(index int) *node {
+	if n == nil {
+		return nil
+	}
 	if next := n.elements[index]; next != nil {
 		return next
 	}
 	return n.every
 }
 
-func (n *node) member(name []byte) *node {
-	if next := n.members[string(name)]; next != nil {
+// member gives the node of a member by its folded name, or nil.
+func (n *node) member(folded []byte) *node {
+	if n == nil {
+		return nil
+	}
+	if next := n.members[string(folded)]; next != nil {
 		return next
 	}
 	return n.every
+}
+
+// note marks in seen the pointers that end at n, or beneath it.
+func (n *node) note(seen []bool) {
+	if n == nil {
+		return
+	}
+	for _, number := range n.pointers {
+		seen[number] = true
+	}
+	for _, next := range n.members {
+		next.note(seen)
+	}
+	n.every.note(seen)
 }
 
 // doomed is what is removed, as opposed to hashed or looked into.

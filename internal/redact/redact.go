@@ -1,10 +1,9 @@
-// Package redact takes values out of JSON bodies, or puts keyed hashes in their
-// place, and leaves every other byte as it was.
+// Package redact takes values out of events, or puts keyed hashes in their place,
+// and leaves every other byte of a body as it was.
 //
-// It serves to keep personal data from a destination, so it rather takes too
-// much than too little, and rather fails than guesses: a body that is no JSON
-// to its end, that nests deeper than [jsonscan.MaxDepth], or that has a name
-// whose text cannot be told where a pointer leads by, is an error.
+// It serves to keep personal data from a destination, so it rather takes too much
+// than too little, and rather fails than guesses. A body from which a value cannot
+// be taken safely is an error: see [Rules.Apply].
 package redact
 
 import (
@@ -15,47 +14,71 @@ import (
 	"fmt"
 	"hash"
 	"sync"
+	"unicode/utf8"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/jsonpointer"
 	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
 )
 
-// Rules say what is taken out of which place. They are immutable, but for a
+// Rules say what is taken out of which place. They are immutable, except for a
 // pool, and may be used by several goroutines.
 type Rules struct {
-	root *node
-	macs sync.Pool // of hash.Hash
+	root     *node
+	pointers []string // by number
+	strict   bool     // each pointer has to name something
+	labels   labelRules
+	macs     sync.Pool // of hash.Hash
 }
 
-// New reads JSON pointers (RFC 6901). A step that is "*" stands for each element
-// of an array and each member of an object. What remove names is taken out: a
-// member with its name, and of an element null stays, so that the others keep
-// their places. What hash names is replaced by "hmac-sha256:HEX", see [Rules.Apply].
-// Where both name a value, or one a value around it, more is taken: what is
-// removed is not hashed, and what is hashed whole is not looked into.
+// message is the member of a Datadog entry that holds the event, where that is not
+// a text.
+const message = "message"
+
+// New reads what the configuration takes out. Pointers are JSON pointers (RFC 6901);
+// a step that is "*" stands for each element of an array and each member of an
+// object. What Remove names is taken out: a member with its name, and of an element
+// null stays, so that the others keep their places. What Hash names is replaced by
+// "hmac-sha256:HEX", see [Rules.Apply]. Where both name a value, or one a value
+// around it, more is taken: what is removed is not hashed, and what is hashed whole
+// is not looked into.
 //
 // An error names a pointer, and the column where it is wrong.
-func New(remove, hash []string, key string) (*Rules, error) {
-	if len(hash) > 0 && key == "" {
+func New(cfg config.Redact) (*Rules, error) {
+	if len(cfg.Hash) > 0 && cfg.HashKey.Empty() {
 		return nil, errors.New("a key is required to hash with")
 	}
-	r := &Rules{root: &node{}}
-	r.macs.New = func() any { return hmac.New(sha256.New, []byte(key)) }
-	for action, texts := range [...][]string{actionRemove: remove, actionHash: hash} {
+	r := &Rules{root: &node{}, strict: cfg.Missing == "withhold"}
+	r.macs.New = func() any { return hmac.New(sha256.New, []byte(cfg.HashKey.Reveal())) }
+	for action, texts := range [...][]string{actionRemove: cfg.Remove, actionHash: cfg.Hash} {
 		for _, text := range texts {
-			p, err := Parse(text)
+			p, err := parse(text)
 			if err != nil {
 				return nil, fmt.Errorf("pointer %q: %w", text, err)
 			}
-			r.root.add(p, uint8(action))
+			r.add(p, uint8(action))
 		}
 	}
 	r.root.spread()
+	for _, name := range cfg.Labels {
+		r.labels.add(fold(name), actionRemove)
+	}
 	return r, nil
 }
 
-// Parse reads a pointer for [New]. Its error names the column.
-func Parse(text string) (jsonpointer.Pointer, error) {
+// add takes a pointer for what it names in the body, and in the message that the
+// body of a Datadog entry may hold.
+func (r *Rules) add(p jsonpointer.Pointer, action uint8) {
+	number := len(r.pointers)
+	r.pointers = append(r.pointers, p.String())
+	r.root.add(p, action, number)
+	r.root.step(message, -1).add(p, action, number)
+	for _, name := range flatNames(p) {
+		r.labels.add(name, action)
+	}
+}
+
+func parse(text string) (jsonpointer.Pointer, error) {
 	p, err := jsonpointer.Parse(text)
 	if err == nil && text == "" {
 		err = errors.New("the empty pointer names the whole body; name what is in it, as in /user/email")
@@ -65,19 +88,32 @@ func Parse(text string) (jsonpointer.Pointer, error) {
 
 // Apply returns body without what the rules take out of it. Where there is none
 // of it, changed is false, and the result is body itself; else it is a new one:
-// body is not written to.
+// body is not written to. The error holds nothing of the body.
 //
-// All members of an object that repeat a name are taken out, and a name is known
-// by its text, however it is escaped. A hash is of a string's text, unescaped
-// (of one that is no text, such as half of a surrogate pair, as it is written),
-// and of any other value as it is written. The error holds nothing of the body.
+// All members of an object that repeat a name are taken out. A name is known by its
+// text, however it is escaped, and in any case: readers differ in that. Pointers count
+// from the body, and from its member "message", where that is an object. A hash is of
+// a string's text, unescaped (of one that is no text, such as half of a surrogate
+// pair, as it is written), and of any other value as it is written.
+//
+// An error says that a value might be there and not be found, or not be taken out in
+// place: the body is no JSON object to its end, is no valid UTF-8, or nests deeper
+// than [jsonscan.MaxDepth]; a name where a pointer leads by has no certain text; a
+// text in it is JSON in turn, with a value that a pointer names; or, with
+// missing: withhold, a pointer names nothing.
 func (r *Rules) Apply(body []byte) (redacted []byte, changed bool, _ error) {
+	if len(r.pointers) == 0 {
+		return body, false, nil
+	}
+	if !utf8.Valid(body) {
+		return nil, false, jsonscan.ErrUTF8
+	}
 	e := editor{rules: r, body: body}
 	e.scan.Reset(body)
-	if err := e.value(r.root); err != nil {
-		return nil, false, err
+	if r.strict {
+		e.seen = make([]bool, len(r.pointers))
 	}
-	if err := e.scan.End(); err != nil {
+	if err := e.whole(); err != nil {
 		return nil, false, err
 	}
 	if e.out == nil {
@@ -101,11 +137,15 @@ func (r *Rules) appendHash(dst, raw []byte) []byte {
 			}
 		}
 	}
+	return append(r.appendMAC(append(dst, '"'), text), '"')
+}
+
+// appendMAC appends what stands for a text.
+func (r *Rules) appendMAC(dst, text []byte) []byte {
 	mac, _ := r.macs.Get().(hash.Hash)
 	defer r.macs.Put(mac)
 	mac.Reset()
 	_, _ = mac.Write(text) // never fails
 	var sum [sha256.Size]byte
-	dst = append(append(dst, '"'), prefix...)
-	return append(hex.AppendEncode(dst, mac.Sum(sum[:0])), '"')
+	return hex.AppendEncode(append(dst, prefix...), mac.Sum(sum[:0]))
 }

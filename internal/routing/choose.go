@@ -13,57 +13,59 @@ import (
 type choice struct {
 	events   []relay.Event   // a part of those given, or copies
 	index    []int           // of each of events among those given; nil where these are all, unchanged
-	withheld []relay.Failure // cannot be redacted
+	withheld []relay.Failure // may not go to the sink, or not yet
 
 	unmatched int // were left out
-	doubtful  int // were chosen because nobody could tell
+	doubtful  int // the expression failed for
 }
 
 // errTime keeps bodies that are slow to look at from holding up a delivery for
 // longer than it may take, which would be tried again for ever.
 var errTime = errors.New("half of the delivery's time was spent on choosing its events")
 
+// chooser looks at the events of one delivery.
+type chooser struct {
+	*Route
+	choice
+
+	view   *view     // nil without an expression
+	latest time.Time // when no more expressions are evaluated; zero for never
+
+	given, kept []relay.Label // the labels that were looked at last, and what stays of them
+}
+
 // choose fails only where ctx has ended. Nothing is allocated as long as every
 // event goes on as it is, or none does.
 func (r *Route) choose(ctx context.Context, events []relay.Event) (choice, error) {
-	var c choice
-	var v *view
+	c := chooser{Route: r, latest: half(ctx)}
 	if r.when != nil {
-		v = r.views.Get().(*view) //nolint:errcheck // the pool holds nothing else
-		defer r.views.Put(v)
+		c.view = r.views.Get().(*view) //nolint:errcheck // the pool holds nothing else
+		defer r.views.Put(c.view)
 	}
-	latest := half(ctx)
 	whole := true // all up to here, unchanged
 	for i := range events {
 		if err := ctx.Err(); err != nil {
 			return choice{}, err
 		}
-		e := &events[i]
-		keep := r.keeps(e, v, latest, &c)
-		body, changed := e.Body, false
-		if keep && r.redact != nil {
-			var err error
-			if body, changed, err = r.redact.Apply(e.Body); err != nil {
-				keep = false
-				c.withheld = append(c.withheld, relay.Failure{Index: i, Err: cannot(err)})
-			}
+		out, changed, err := c.pass(&events[i])
+		if err != nil && !errors.Is(err, errUnmatched) {
+			c.withheld = append(c.withheld, relay.Failure{Index: i, Err: err})
 		}
-		if whole && keep && !changed {
+		if whole && err == nil && !changed {
 			continue
 		}
 		if whole {
 			whole = false
 			c.start(events[:i])
 		}
-		if keep {
-			c.events, c.index = append(c.events, *e), append(c.index, i)
-			c.events[len(c.events)-1].Body = body
+		if err == nil {
+			c.events, c.index = append(c.events, out), append(c.index, i)
 		}
 	}
 	if whole {
 		c.events = events
 	}
-	return c, nil
+	return c.choice, nil
 }
 
 // start copies the events before the first that does not go on as it is.
@@ -74,8 +76,34 @@ func (c *choice) start(events []relay.Event) {
 	}
 }
 
-func cannot(err error) error {
-	return relay.Permanent(fmt.Errorf("its body cannot be redacted, and so is withheld: %w", err))
+// errUnmatched says that an event is not chosen.
+var errUnmatched = errors.New("it is not chosen")
+
+// pass gives what goes to the sink of an event, or why nothing does.
+func (c *chooser) pass(e *relay.Event) (out relay.Event, changed bool, err error) {
+	out = *e
+	if err := c.chosen(e); err != nil || c.redact == nil {
+		return out, false, err
+	}
+	if out.Body, changed, err = c.redact.Apply(e.Body); err != nil {
+		return out, false, relay.Permanent(fmt.Errorf("its body cannot be redacted, and so is withheld: %w", err))
+	}
+	if out.Labels = c.labels(e.Labels); len(out.Labels) != len(e.Labels) || len(e.Labels) > 0 && &out.Labels[0] != &e.Labels[0] {
+		changed = true
+	}
+	return out, changed, nil
+}
+
+// labels gives what stays of an event's labels. Those of one stream are mostly the
+// same slice.
+func (c *chooser) labels(labels []relay.Label) []relay.Label {
+	if len(labels) == 0 {
+		return labels
+	}
+	if len(c.given) != len(labels) || &c.given[0] != &labels[0] {
+		c.given, c.kept = labels, c.redact.Labels(labels)
+	}
+	return c.kept
 }
 
 // half is when half of the time that ctx leaves is over; zero where it has no end.
@@ -88,30 +116,41 @@ func half(ctx context.Context) time.Time {
 	return now.Add(end.Sub(now) / 2)
 }
 
-// keeps reports whether e is chosen. What cannot be told counts as chosen: a
-// mistake in an expression must not lose events.
-func (r *Route) keeps(e *relay.Event, v *view, latest time.Time, c *choice) bool {
-	if !r.named(e) {
+// chosen returns nil for what goes on to the sink, errUnmatched for what is left out,
+// and another error for what is withheld. Unless the configuration says otherwise, an
+// event for which the expression fails counts as chosen: a mistake in an expression
+// must not lose events.
+func (c *chooser) chosen(e *relay.Event) error {
+	if !c.named(e) {
 		c.unmatched++
-		return false
+		return errUnmatched
 	}
-	if r.when == nil {
-		return true
+	if c.when == nil {
+		return nil
 	}
-	var keep bool
-	err := errTime
-	if latest.IsZero() || time.Now().Before(latest) {
-		v.reset(e)
-		keep, err = r.when.Holds(v)
-		v.reset(nil)
-	}
-	if err != nil {
+	keep, err := c.holds(e)
+	switch {
+	case errors.Is(err, errTime) && c.strict:
+		return err // there is time at the next attempt
+	case err != nil && c.strict:
 		c.doubtful++
-		r.doubts.tell(e, err)
-		return true
-	}
-	if !keep {
+		return relay.Permanent(fmt.Errorf("match.cel fails for it, and so it is withheld: %w", err))
+	case err != nil:
+		c.doubtful++
+		c.doubts.tell(e, err)
+		return nil
+	case !keep:
 		c.unmatched++
+		return errUnmatched
 	}
-	return keep
+	return nil
+}
+
+func (c *chooser) holds(e *relay.Event) (bool, error) {
+	if !c.latest.IsZero() && !time.Now().Before(c.latest) {
+		return false, errTime
+	}
+	c.view.reset(e)
+	defer c.view.reset(nil)
+	return c.when.Holds(c.view)
 }

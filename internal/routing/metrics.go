@@ -4,16 +4,19 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 // Metrics count what routes do, labelled by sink. A nil *Metrics counts nothing.
-type Metrics struct{ unmatched, doubtful *prometheus.CounterVec }
+type Metrics struct{ unmatched, doubtful, withheld *prometheus.CounterVec }
 
 // NewMetrics registers the metrics, or finds those that are registered.
 func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	unmatched, err1 := Counter(reg, "unmatched_events_total", "Events that the sink's match left out; they count as delivered, too.")
-	doubtful, err2 := Counter(reg, "match_errors_total", "Events for which the sink's match.cel failed; they are delivered.")
-	return &Metrics{unmatched, doubtful}, errors.Join(err1, err2)
+	doubtful, err2 := Counter(reg, "match_errors_total", "Events for which the sink's match.cel failed; match.on_error says what became of them.")
+	withheld, err3 := Counter(reg, "withheld_events_total", "Events that could not be redacted, or chosen, for certain; they are in the dead letters.")
+	return &Metrics{unmatched, doubtful, withheld}, errors.Join(err1, err2, err3)
 }
 
 // Counter registers a counter labelled by sink, or finds the one that is registered.
@@ -30,18 +33,24 @@ func Counter(reg prometheus.Registerer, name, help string) (*prometheus.CounterV
 }
 
 // counts are one sink's; the zero value counts nothing.
-type counts struct{ unmatched, doubtful prometheus.Counter }
+type counts struct{ unmatched, doubtful, withheld prometheus.Counter }
 
 func (m *Metrics) of(sink string) counts {
 	if m == nil {
 		return counts{}
 	}
-	return counts{m.unmatched.WithLabelValues(sink), m.doubtful.WithLabelValues(sink)}
+	return counts{m.unmatched.WithLabelValues(sink), m.doubtful.WithLabelValues(sink), m.withheld.WithLabelValues(sink)}
 }
 
-func (c counts) add(unmatched, doubtful int) {
-	if c.unmatched != nil {
-		c.unmatched.Add(float64(unmatched))
-		c.doubtful.Add(float64(doubtful))
+func (c counts) add(made choice) {
+	if c.unmatched == nil {
+		return
+	}
+	c.unmatched.Add(float64(made.unmatched))
+	c.doubtful.Add(float64(made.doubtful))
+	for _, f := range made.withheld {
+		if relay.IsPermanent(f.Err) {
+			c.withheld.Inc()
+		}
 	}
 }

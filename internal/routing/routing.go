@@ -1,5 +1,5 @@
 // Package routing stands between a pump and a sink: it hands on the events that
-// the sink's configuration chooses, without what that takes out of their bodies.
+// the sink's configuration chooses, without what that takes out of their bodies and labels.
 // The journal and the dead letters have the events as they came, so what is
 // changed in the configuration counts for all that is delivered or replayed later.
 package routing
@@ -29,6 +29,7 @@ type Route struct {
 	types, projects, environments []wildcard.Pattern
 
 	when   *condition.Condition // nil: always
+	strict bool                 // what when fails for is withheld
 	redact *redact.Rules        // nil: nothing
 	counts counts
 	views  sync.Pool // of *view
@@ -47,10 +48,10 @@ func New(m *config.Match, r *config.Redact, opts Options) (*Route, error) {
 		if err != nil {
 			return nil, fmt.Errorf("match.cel: %w", err)
 		}
-		route.when = when
+		route.when, route.strict = when, m.OnError == "withhold"
 	}
-	if r != nil && len(r.Remove)+len(r.Hash) > 0 {
-		rules, err := redact.New(r.Remove, r.Hash, r.HashKey.Reveal())
+	if r != nil && len(r.Remove)+len(r.Hash)+len(r.Labels) > 0 {
+		rules, err := redact.New(*r)
 		if err != nil {
 			return nil, fmt.Errorf("redact: %w", err)
 		}

@@ -284,11 +284,15 @@ func TestChoosingIsBounded(t *testing.T) {
 		defer cancel()
 		latest := half(ctx)
 		assert.Equal(t, 10*time.Second, time.Until(latest))
-		var c choice
-		assert.False(t, r.keeps(&numbered(1)[0], &view{}, latest, &c))
-		assert.False(t, r.keeps(&numbered(1)[0], &view{}, time.Time{}, &c))
+		c := chooser{Route: r, view: &view{}, latest: latest}
+		require.ErrorIs(t, c.chosen(&numbered(1)[0]), errUnmatched)
 		time.Sleep(10 * time.Second)
-		assert.True(t, r.keeps(&numbered(1)[0], &view{}, latest, &c), "what there is no time to look at is delivered")
+		require.NoError(t, c.chosen(&numbered(1)[0]), "what there is no time to look at is delivered")
+		r.strict = true
+		require.ErrorIs(t, c.chosen(&numbered(1)[0]), errTime)
+		require.False(t, relay.IsPermanent(c.chosen(&numbered(1)[0])), "or tried again")
+		c.latest = time.Time{}
+		require.ErrorIs(t, c.chosen(&numbered(1)[0]), errUnmatched)
 		assert.Equal(t, 2, c.unmatched)
 		assert.Equal(t, 1, c.doubtful)
 		cancel()
@@ -296,6 +300,56 @@ func TestChoosingIsBounded(t *testing.T) {
 		require.ErrorIs(t, r.Wrap(&inner).Deliver(ctx, numbered(1)), context.Canceled)
 		assert.Empty(t, inner.Calls())
 	})
+}
+
+// With on_error: withhold, what the expression fails for goes to the dead letters.
+func TestDoubtsAreWithheld(t *testing.T) {
+	t.Parallel()
+	r := route(t, &config.Match{CEL: `body.n > 1`, OnError: "withhold"}, nil)
+	events := numbered(4)
+	events[0].Body = []byte(`{"email":"a0@example.com"}`)
+	var inner relaytest.Sink
+	err := r.Wrap(&inner).Deliver(t.Context(), events)
+	var partial *relay.PartialError
+	require.ErrorAs(t, err, &partial)
+	require.Len(t, partial.Failures, 1)
+	assert.Equal(t, 0, partial.Failures[0].Index)
+	assert.True(t, relay.IsPermanent(partial.Failures[0].Err))
+	require.EqualError(t, partial.Failures[0].Err, "match.cel fails for it, and so it is withheld: column 5: there is no such key; test for it with has()")
+	assert.Equal(t, "e2 e3", ids(inner.Arrived()))
+	assert.InDelta(t, 1, testutil.ToFloat64(r.counts.withheld), 0)
+	assert.InDelta(t, 1, testutil.ToFloat64(r.counts.doubtful), 0)
+}
+
+// Labels go along with some sinks, so they are redacted as members of the body are.
+func TestLabelsAreRedacted(t *testing.T) {
+	t.Parallel()
+	given := []relay.Label{
+		{Name: "host", Value: "h"}, {Name: "user.email", Value: "a@example.com"}, {Name: "User", Value: `{"email":"a@example.com"}`},
+		{Name: "session", Value: "s"}, {Name: "user_id", Value: "7"},
+	}
+	events := numbered(3)
+	for i := range events {
+		events[i].Labels = given
+	}
+	events[2].Labels = given[:1]
+	before := slices.Clone(given)
+	var inner relaytest.Sink
+	r := route(t, nil, &config.Redact{
+		Remove: []string{"/user/email"}, Hash: []string{"/user/id"}, HashKey: secret.New("0123456789abcdef"), Labels: []string{"SESS*"},
+	})
+	require.NoError(t, r.Wrap(&inner).Deliver(t.Context(), events))
+	for i, e := range inner.Arrived() {
+		require.Equal(t, relay.Label{Name: "host", Value: "h"}, e.Labels[0])
+		if i == 2 {
+			require.Len(t, e.Labels, 1)
+			continue
+		}
+		require.Len(t, e.Labels, 2)
+		assert.Equal(t, "user_id", e.Labels[1].Name)
+		assert.True(t, strings.HasPrefix(e.Labels[1].Value, "hmac-sha256:"), e.Labels[1].Value)
+	}
+	assert.Equal(t, before, given, "events are shared")
 }
 
 // checkable is a sink that can be checked.
@@ -327,7 +381,7 @@ func TestMetricsOfSeveralSinksAndReplays(t *testing.T) {
 	for _, name := range []string{"a", "b", "a"} {
 		m, err := NewMetrics(reg)
 		require.NoError(t, err)
-		m.of(name).add(2, 1)
+		m.of(name).add(choice{unmatched: 2, doubtful: 1})
 	}
 	assert.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
 # HELP auditrelay_sink_unmatched_events_total Events that the sink's match left out; they count as delivered, too.

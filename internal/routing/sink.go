@@ -17,8 +17,8 @@ type Sink struct {
 }
 
 // Deliver implements [relay.Sink]. It acknowledges what the route does not
-// choose. An event that cannot be redacted is refused for good: withholding it
-// is better than giving away what should have been taken out.
+// choose. An event that cannot be redacted for certain is refused for good:
+// withholding it is better than giving away what should have been taken out.
 func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	chosen, err := s.route.choose(ctx, events)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	}
 	err, settled := chosen.settle(err)
 	if settled { // else they are counted at the next attempt
-		s.route.counts.add(chosen.unmatched, chosen.doubtful)
+		s.route.counts.add(chosen)
 	}
 	return err
 }
@@ -42,6 +42,9 @@ func (s *Sink) Close() error { return s.inner.Close() }
 func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
 	if s.route.when != nil {
 		report("match.cel", "compiles: "+s.route.when.String())
+	}
+	if s.route.redact != nil {
+		report("redact", "what cannot be redacted for certain goes to the dead letters")
 	}
 	checker, ok := s.inner.(relay.Checker)
 	if !ok {

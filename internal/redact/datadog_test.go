@@ -1,0 +1,96 @@
+package redact
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/wire/datadog"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// entries keeps what Datadog's form is decoded to.
+type entries []relay.Event
+
+func (e *entries) Entry(_ int, entry *datadog.Entry) error {
+	kept := relay.Event{Body: bytes.Clone(entry.Body)}
+	for _, l := range entry.Labels {
+		kept.Labels = append(kept.Labels, relay.Label{Name: strings.Clone(l.Name), Value: strings.Clone(l.Value)})
+	}
+	*e = append(*e, kept)
+	return nil
+}
+
+func (e *entries) Refuse(p datadog.Problem) error { return p.Err }
+
+// Whatever ingest makes of an entry, the value is taken out or the event withheld:
+// of the body, and of the labels that attributes beside an event become.
+func TestDatadogForms(t *testing.T) {
+	t.Parallel()
+	const event = `{"event_id":"e","user":{"email":"hunter2"}}`
+	for name, c := range map[string]struct {
+		push      string
+		delivered bool
+	}{
+		"an event in the message":     {`{"message":` + quoted(event) + `}`, true},
+		"attributes beside the event": {`{"message":` + quoted(event) + `,"user":{"email":"hunter2"},"user.email":"hunter2","User_Email":"hunter2","ddtags":"user.email:hunter2"}`, true},
+		"an object as the message":    {`{"message":` + event + `}`, true},
+		"no message":                  {event, true},
+		"a leading space":             {`{"message":` + quoted(" "+event) + `}`, false},
+		"two messages":                {`{"message":` + quoted(event) + `,"message":"x"}`, false},
+		"two objects":                 {`{"message":` + event + `,"message":` + event + `}`, true},
+		"no event_id":                 {`{"message":` + quoted(secretUser) + `}`, false},
+		"an array as the message":     {`{"message":[` + quoted(event) + `]}`, false},
+	} {
+		var got entries
+		require.NoError(t, datadog.Decode([]byte(c.push), &got), name)
+		require.Len(t, got, 1, name)
+		r, err := New(config.Redact{Remove: []string{"/user/email"}})
+		require.NoError(t, err)
+		body, _, err := r.Apply(got[0].Body)
+		assert.Equal(t, c.delivered, err == nil, "%s: %v", name, err)
+		assert.NotContains(t, string(body), "hunter2", name)
+		assert.NotContains(t, fmt.Sprint(r.Labels(got[0].Labels)), "hunter2", name)
+	}
+}
+
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	r, err := New(config.Redact{Remove: []string{"/user/email", "/sessions/*/ip"}, Missing: "withhold"})
+	require.NoError(t, err)
+	for body, want := range map[string]string{
+		`{"user":{"email":1},"sessions":[{"ip":1}]}`:             "",
+		`{"user":{"email":1},"message":{"sessions":[{"ip":1}]}}`: "",
+		`{"user":{"email":1},"sessions":[]}`:                     "/sessions/*/ip names nothing in it, which missing: withhold asks for",
+		`{"sessions":[{"ip":1}],"user":{}}`:                      "/user/email names nothing in it, which missing: withhold asks for",
+	} {
+		_, _, err := r.Apply([]byte(body))
+		if want == "" {
+			assert.NoError(t, err, body)
+			continue
+		}
+		assert.EqualError(t, err, want, body)
+	}
+}
+
+// The labels that Rules.Labels returns are those that were given where nothing is to
+// be taken, and never written to.
+func TestLabels(t *testing.T) {
+	t.Parallel()
+	r := rules(t, "/user/email /sessions/*/ip", "/user/id")
+	given := []relay.Label{{Name: "host", Value: "h"}, {Name: "user", Value: "plain"}, {Name: "email", Value: "x"}, {Name: "text", Value: "{not JSON"}}
+	assert.Same(t, &given[0], &r.Labels(given)[0])
+	for _, l := range []relay.Label{
+		{Name: "USER.EMAIL", Value: "x"}, {Name: "user", Value: ` {"email":"x"}`}, {Name: "any", Value: `{"user":{"email":"x"}}`},
+		{Name: "sessions.0.ip", Value: "x"}, {Name: "sessions", Value: `[{"ip":1}]`}, {Name: "user", Value: quoted(`{"email":"x"}`)},
+	} {
+		assert.Empty(t, r.Labels([]relay.Label{l}), "%v", l)
+	}
+	hashed := r.Labels([]relay.Label{{Name: "user_id", Value: "7"}})
+	assert.Equal(t, mac("7"), `"`+hashed[0].Value+`"`)
+}

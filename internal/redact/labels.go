@@ -1,0 +1,102 @@
+package redact
+
+import (
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/jsonpointer"
+	"github.com/auditrelay/auditrelay/internal/wildcard"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// labelRules say what is done to labels, by their folded names.
+type labelRules struct {
+	names    map[string]uint8 // the action
+	patterns []labelPattern   // of names with a "*"
+}
+
+type labelPattern struct {
+	wildcard.Pattern
+
+	action uint8
+}
+
+func (r *labelRules) add(name string, action uint8) {
+	if strings.Contains(name, "*") {
+		r.patterns = append(r.patterns, labelPattern{wildcard.Parse(name), action})
+		return
+	}
+	if r.names == nil {
+		r.names = map[string]uint8{}
+	}
+	if before, twice := r.names[name]; !twice || action < before {
+		r.names[name] = action
+	}
+}
+
+// of is what is done to a label of that folded name; found is false for nothing.
+func (r *labelRules) of(name []byte) (action uint8, found bool) {
+	action, found = r.names[string(name)]
+	for _, p := range r.patterns {
+		if (!found || p.action < action) && p.Matches(string(name)) {
+			action, found = p.action, true
+		}
+	}
+	return action, found
+}
+
+// flatNames are the pointer as senders write it where there are no objects, folded:
+// user.email and user_email for /user/email.
+func flatNames(p jsonpointer.Pointer) []string {
+	var steps []string
+	for name := range p.Tokens {
+		steps = append(steps, fold(name))
+	}
+	return []string{strings.Join(steps, "."), strings.Join(steps, "_")}
+}
+
+// Labels returns labels without those that the configuration names, or that hold a
+// value which a pointer names: the labels count as members of the body, with their
+// names as steps of a pointer or as a whole one, such as user.email. One that stands
+// for a whole hashed value is hashed. Where nothing is to change, the result is labels
+// itself; they are not written to.
+func (r *Rules) Labels(labels []relay.Label) []relay.Label {
+	for i, l := range labels {
+		kept, ok := r.label(l)
+		if ok && kept == l {
+			continue
+		}
+		out := append(make([]relay.Label, 0, len(labels)), labels[:i]...)
+		for _, l := range labels[i:] {
+			if kept, ok := r.label(l); ok {
+				out = append(out, kept)
+			}
+		}
+		return out
+	}
+	return labels
+}
+
+// label gives what stays of one label; ok is false where nothing does.
+func (r *Rules) label(l relay.Label) (kept relay.Label, ok bool) {
+	var room [128]byte
+	name := appendFold(room[:0], l.Name)
+	action, found := r.labels.of(name)
+	n := r.root.member(name)
+	if n != nil && n.ends && (!found || n.action < action) {
+		action, found = n.action, true
+	}
+	switch {
+	case found && action == actionRemove:
+		return l, false
+	case found:
+		l.Value = string(r.appendMAC(nil, []byte(l.Value)))
+		return l, true
+	case !mayBeJSON(l.Value):
+		return l, true
+	}
+	var nodes []*node
+	if n != nil {
+		nodes = append(nodes, n)
+	}
+	return l, r.look([]byte(l.Value), nodes, 0) == nil
+}
