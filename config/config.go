@@ -129,6 +129,21 @@ type Ingest struct {
 	Anonymous string `yaml:"anonymous"`
 	// Limits bound what one push may cost.
 	Limits IngestLimits `yaml:"limits"`
+	// Connections bound how many clients are connected at once.
+	Connections Connections `yaml:"connections"`
+}
+
+// Connections bound how many clients are connected at once. Where a bound is
+// reached, a new connection takes the place of one that has shown no good
+// credential, or of the one that has been idle longest.
+type Connections struct {
+	// Total bounds all of them. Default: what the limit of open files (ulimit -n)
+	// leaves beside the journal and the sinks, at most 4096.
+	Total int `yaml:"total"`
+	// PerAddress bounds those from one address; the IPv6 addresses of one /64 count
+	// as one. Default: half of all. With BehindProxy there is no such bound, as all
+	// come from the proxy's address.
+	PerAddress int `yaml:"per_address"`
 }
 
 // IngestLimits bound what one push may cost.

@@ -80,6 +80,7 @@ func (k *checker) ingest(c *Config) {
 		k.fail("ingest.listen", in.Listen,
 			"is reachable from outside without TLS; set ingest.tls, or behind_proxy: true where TLS ends at a proxy, or listen on 127.0.0.1")
 	}
+	k.connections(in)
 	if in.Anonymous == "" {
 		return
 	}
@@ -92,6 +93,23 @@ func (k *checker) ingest(c *Config) {
 		}
 	}
 	k.fail("ingest.anonymous", in.Anonymous, "must be PROJECT/ENVIRONMENT of one of the environments")
+}
+
+func (k *checker) connections(in Ingest) {
+	const at = "ingest.connections."
+	c := in.Connections
+	if c.Total != 0 {
+		between(k, at+"total", c.Total, 16, 1_000_000)
+	}
+	switch {
+	case c.PerAddress == 0:
+	case in.BehindProxy:
+		k.fail(at+"per_address", c.PerAddress, "has no use with behind_proxy, where all connections come from the proxy's address; remove it, and bound them at the proxy")
+	case c.Total > 0:
+		between(k, at+"per_address", c.PerAddress, 1, c.Total)
+	default:
+		between(k, at+"per_address", c.PerAddress, 1, 1_000_000)
+	}
 }
 
 func (k *checker) limits(l IngestLimits, j Journal) {

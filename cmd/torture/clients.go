@@ -49,10 +49,12 @@ func slowClients(ctx context.Context, t *trial) error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return err
 	}
-	if limit.Max < clients+1000 {
-		return &skip{fmt.Sprintf("the limit of open files is %d, %d are needed (ulimit -n)", limit.Max, clients+1000)}
+	const connections = clients + 500
+	if limit.Max < connections+1000 {
+		return &skip{fmt.Sprintf("the limit of open files is %d, %d are needed (ulimit -n)", limit.Max, connections+1000)}
 	}
-	s, err := t.running(ctx, setting{})
+	// All have the good credential and one address, so the bounds must let them in.
+	s, err := t.running(ctx, setting{ingest: fmt.Sprintf(", connections: {total: %d, per_address: %d}", connections, connections)})
 	if err != nil {
 		return err
 	}

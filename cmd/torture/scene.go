@@ -45,6 +45,7 @@ type setting struct {
 	rate        float64       // default: --rate
 	sinkTimeout time.Duration // default 5s
 	rotate      string        // YAML of the file sink's; default never
+	ingest      string        // YAML of further fields of the ingest section, each behind a comma
 	more        string        // YAML to append at the top level
 }
 
@@ -136,7 +137,7 @@ func (s *scene) writeConfig(o setting) error {
 	s.ingest, s.admin = free[0], free[1]
 	text := fmt.Sprintf(`data_dir: %s
 workspace: {base_url: "%s", key_id: %s, secret: "${SIM_SECRET}", requests_per_second: 1000}
-ingest: {listen: "%s"}
+ingest: {listen: "%s"%s}
 admin: {listen: "%s"}
 settings: {interval: 1s}
 streaming: {interval: 1s}
@@ -146,7 +147,7 @@ sinks:
   - {name: file, file: {path: %s, %s}}
 %s
 environments:
-`, s.dataDir, s.api, workspacesim.DemoKeyID, s.ingest, s.admin, o.sinkTimeout, s.kafkaProxy.address(), o.sinkTimeout, s.natsProxy.address(), s.file.Path, o.rotate, o.more)
+`, s.dataDir, s.api, workspacesim.DemoKeyID, s.ingest, o.ingest, s.admin, o.sinkTimeout, s.kafkaProxy.address(), o.sinkTimeout, s.natsProxy.address(), s.file.Path, o.rotate, o.more)
 	for i, e := range s.environments {
 		own := ""
 		if i == 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/admin"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/relay"
@@ -79,6 +80,7 @@ type process struct {
 	addresses Addresses
 
 	admin       *admin.Handler
+	connections *door.Metrics // of all listeners
 	conn        *journal.Conn
 	journal     *journal.Journal
 	trail       *audit.Trail

@@ -13,6 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/admin"
 	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/ingest"
 )
 
@@ -20,8 +21,12 @@ import (
 // can be watched.
 func (r *process) startAdmin(ctx context.Context) error {
 	r.admin = admin.New(r.reg)
-	server := &http.Server{Handler: r.admin, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 2 * time.Minute}
-	address, err := r.serve(ctx, "admin", r.cfg.Admin.Listen, nil, server)
+	r.connections = door.NewMetrics(r.reg)
+	server := &http.Server{
+		Handler: r.admin, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute, // a profile takes up to a minute and a half
+	}
+	address, err := r.serve(ctx, r.cfg.Admin.Listen, nil, server, door.Options{Name: "admin", Total: adminConnections})
 	r.addresses.Admin = address
 	return err
 }
@@ -46,7 +51,7 @@ func (r *process) refuse(ctx context.Context) {
 		}),
 	}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", r.cfg.Ingest.Listen)
+	listener, err := r.listen(ctx, r.cfg.Ingest.Listen, server, r.ingestDoor(openFiles()))
 	if err != nil {
 		return // startIngest meets and reports it
 	}
@@ -74,7 +79,7 @@ func (r *process) startIngest(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ingest: %w", err)
 	}
-	r.addresses.Ingest, err = r.serve(ctx, "ingest", r.cfg.Ingest.Listen, tlsConfig, handler.Server())
+	r.addresses.Ingest, err = r.serve(ctx, r.cfg.Ingest.Listen, tlsConfig, handler.Server(), r.ingestDoor(openFiles()))
 	return err
 }
 
@@ -83,12 +88,24 @@ func anonymous(cfg config.Ingest) credentials.Environment {
 	return credentials.Environment{Project: project, Environment: environment}
 }
 
-// serve listens, and serves until the stack is unwound. Requests under way are
-// then given a part of the time that is left.
-func (r *process) serve(ctx context.Context, name, address string, tlsConfig *tls.Config, server *http.Server) (string, error) {
+// listen opens a listener behind a door, which the server reports to.
+func (r *process) listen(ctx context.Context, address string, server *http.Server, o door.Options) (net.Listener, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", o.Name, err)
+	}
+	o.Metrics, o.Logger = r.connections, r.log
+	d := door.New(listener, o)
+	d.Guard(server)
+	return d, nil
+}
+
+// serve listens, and serves until the stack is unwound. Requests under way are
+// then given a part of the time that is left.
+func (r *process) serve(ctx context.Context, address string, tlsConfig *tls.Config, server *http.Server, o door.Options) (string, error) {
+	listener, err := r.listen(ctx, address, server, o)
+	if err != nil {
+		return "", err
 	}
 	bound := listener.Addr().String()
 	server.TLSConfig = tlsConfig
@@ -98,10 +115,10 @@ func (r *process) serve(ctx context.Context, name, address string, tlsConfig *tl
 	}
 	go func() {
 		if err := accept(); !errors.Is(err, http.ErrServerClosed) {
-			r.fail(fmt.Errorf("%s listener on %s: %w", name, bound, err))
+			r.fail(fmt.Errorf("%s listener on %s: %w", o.Name, bound, err))
 		}
 	}()
-	r.stack.push(name+" listener", func(ctx context.Context) error {
+	r.stack.push(o.Name+" listener", func(ctx context.Context) error {
 		polite, cancel := portion(ctx, 3)
 		defer cancel()
 		if server.Shutdown(polite) == nil {

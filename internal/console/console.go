@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -87,9 +88,9 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	mux.HandleFunc("POST /v1/damage/accept", s.acceptDamage)
 	s.http = &http.Server{
 		Handler: mux, ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog:    slog.NewLogLogger(opts.Logger.Handler(), slog.LevelWarn),
 		BaseContext: func(net.Listener) context.Context { return working },
 	}
+	door.Harden(s.http, "console", opts.Logger)
 	go func() {
 		if err := s.http.Serve(socket.listener); !errors.Is(err, http.ErrServerClosed) {
 			failed(fmt.Errorf("console at %s: %w", socket.path, err))

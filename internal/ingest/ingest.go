@@ -130,16 +130,25 @@ func checkLimits(l config.IngestLimits) error {
 	return errors.Join(errs...)
 }
 
+// answerTime is how long a client may take to read an answer.
+const answerTime = 10 * time.Second
+
 // Server gives an HTTP server for h, with what keeps slow and greedy clients
-// off before a request reaches h. Its address, TLS and lifecycle are the
-// caller's.
+// off before a request reaches h. Its address, TLS, door and lifecycle are the
+// caller's. It speaks HTTP/1 only, over which a connection costs what one push does.
 func (h *Handler) Server() *http.Server {
-	return &http.Server{
+	server := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
-		// Such as failed TLS handshakes of strangers.
-		ErrorLog: slog.NewLogLogger(h.logger.Handler(), slog.LevelDebug),
+		// For a body that no handler reads; else the push has a pace.
+		ReadTimeout: h.limits.ReadTimeout,
+		// From the header on, so that no push is cut off which the journal still may
+		// take; the answer itself has answerTime.
+		WriteTimeout:   h.limits.ReadTimeout + 2*time.Minute,
+		IdleTimeout:    2 * time.Minute,
+		MaxHeaderBytes: 16 << 10,
+		Protocols:      new(http.Protocols),
 	}
+	server.Protocols.SetHTTP1(true)
+	return server
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
 )
 
@@ -43,11 +44,11 @@ func route(path string) (endpoint, string) {
 }
 
 var errUnknownPath = &refusal{
-	status: http.StatusNotFound, reason: "path",
+	status: http.StatusNotFound, reason: "path", hangUp: true,
 	text: "there is nothing here; push to /loki/api/v1/push, /api/v2/logs or /v1/input",
 }
 
-var errMethod = &refusal{status: http.StatusMethodNotAllowed, reason: "method", text: "push with POST"}
+var errMethod = &refusal{status: http.StatusMethodNotAllowed, reason: "method", hangUp: true, text: "push with POST"}
 
 // ServeHTTP takes one push.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -65,9 +66,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = errMethod
 	default:
 		if env, err = h.authenticate(r, e, key); err == nil {
+			door.Trust(r.Context())
 			err = h.take(w, r, e, env)
 		}
 	}
+	// A writer that has no deadlines is a test's; then there is none.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 	status := h.answer(w, e, err)
 	if err != nil {
 		h.refusals.note(env, asRefusal(err))

@@ -1,0 +1,229 @@
+// Package door stands before an HTTP server. It bounds the connections that
+// strangers may hold open, so that there are descriptors left for the journal, the
+// sinks and good clients, and it turns a panic of a handler into an answer of 500
+// and an error in the log.
+//
+// A connection is a stranger's until [Trust] is called with the context of one of
+// its requests. Where the bound is reached, a new connection is let in and another
+// is closed for it: of a crowd of strangers from one address the oldest; where there is
+// no crowd, the trusted connection that has been idle longest, and then the oldest
+// stranger. A trusted connection that is at work is never closed; where there are
+// only such, the new one is closed.
+package door
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Options say what a door lets in.
+type Options struct {
+	// Name is the listener's, in metrics and the log.
+	Name string
+	// Total bounds the open connections; at least 1.
+	Total int
+	// PerAddress bounds those from one address; 0 for no bound beside Total. The
+	// IPv6 addresses of one /64 count as one.
+	PerAddress int
+	Metrics    *Metrics
+	Logger     *slog.Logger
+}
+
+// Door is a listener that bounds its connections. It serves one http.Server.
+type Door struct {
+	net.Listener
+	opts Options
+
+	mu     sync.Mutex // guards what follows, and what is said so of conn and group
+	open   map[*conn]struct{}
+	groups groups // of open
+	logged time.Time
+	quiet  int // closed connections that were not logged
+}
+
+// New puts a door before a listener.
+func New(l net.Listener, o Options) *Door {
+	o.Total = max(o.Total, 1)
+	return &Door{Listener: l, opts: o, open: map[*conn]struct{}{}, groups: newGroups()}
+}
+
+// Guard makes a server, which must not be serving yet, report to the door, and
+// passes it through [Harden].
+func (d *Door) Guard(server *http.Server) {
+	Harden(server, d.opts.Name, d.opts.Logger)
+	server.ConnState = func(nc net.Conn, state http.ConnState) {
+		if c := ours(nc); c != nil {
+			c.setIdle(state == http.StateIdle)
+		}
+	}
+	server.ConnContext = func(ctx context.Context, nc net.Conn) context.Context {
+		return context.WithValue(ctx, contextKey{}, ours(nc))
+	}
+}
+
+type contextKey struct{}
+
+// ours finds a door's connection below TLS; nil where there is none.
+func ours(nc net.Conn) *conn {
+	if tls, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		nc = tls.NetConn()
+	}
+	c, _ := nc.(*conn)
+	return c
+}
+
+// Trust says that the connection of a request has shown a good credential.
+func Trust(ctx context.Context) {
+	if c, _ := ctx.Value(contextKey{}).(*conn); c != nil {
+		c.trust()
+	}
+}
+
+// Accept waits for a connection that is let in.
+func (d *Door) Accept() (net.Conn, error) {
+	for {
+		raw, err := d.Listener.Accept()
+		if err != nil {
+			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+				d.makeRoom()
+			}
+			return nil, err
+		}
+		if c := d.admit(raw); c != nil {
+			if tcp, ok := raw.(*net.TCPConn); ok {
+				_ = tcp.SetWriteBuffer(answersBuffered) // else the kernel keeps its own size
+			}
+			return c, nil
+		}
+		_ = raw.Close()
+	}
+}
+
+// answersBuffered bounds what the kernel keeps for a client that reads no answers.
+const answersBuffered = 64 << 10
+
+// The reasons for which connections are closed.
+const (
+	reasonTotal       = "total"
+	reasonAddress     = "address"
+	reasonDescriptors = "descriptors"
+)
+
+// admit gives raw its place, for which another connection may have to go; nil
+// means that there is none.
+func (d *Door) admit(raw net.Conn) *conn {
+	from := addressOf(raw)
+	d.mu.Lock()
+	g := d.groups.of(from)
+	var reason string
+	var victim *conn
+	switch {
+	case d.opts.PerAddress > 0 && g.open >= d.opts.PerAddress:
+		reason, victim = reasonAddress, d.expendable(g, true)
+	case len(d.open) >= d.opts.Total:
+		reason, victim = reasonTotal, d.expendable(d.groups.largest(g), false)
+	}
+	var c *conn
+	if reason == "" || victim != nil {
+		d.remove(victim)
+		c = &conn{Conn: raw, door: d, since: time.Now(), group: d.groups.of(from)}
+		d.add(c)
+	}
+	count := len(d.open)
+	d.mu.Unlock()
+	if reason != "" {
+		d.closed(victim, from, reason, count)
+	}
+	return c
+}
+
+// makeRoom closes a connection where the process cannot open any more.
+func (d *Door) makeRoom() {
+	d.mu.Lock()
+	victim := d.expendable(d.groups.largest(nil), false)
+	d.remove(victim)
+	count := len(d.open)
+	d.mu.Unlock()
+	if victim != nil {
+		d.closed(victim, victim.group.from, reasonDescriptors, count)
+	}
+}
+
+// crowdShare is the share of all connections from which the strangers of one
+// address are a crowd.
+const crowdShare = 8
+
+// expendable chooses the connection that goes first: of g's strangers if they are a
+// crowd, else one that is idle, of g alone or of all. The caller holds mu.
+func (d *Door) expendable(g *group, alone bool) *conn {
+	if g == nil {
+		return nil
+	}
+	if g.strangers.Len() <= d.opts.Total/crowdShare {
+		if c := d.longestIdle(g, alone); c != nil {
+			return c
+		}
+	}
+	return g.oldestStranger()
+}
+
+// longestIdle finds the trusted connection that has been idle longest, of g alone or of all.
+// It looks at every one, which is rare: strangers go first where they are many.
+func (d *Door) longestIdle(g *group, alone bool) (found *conn) {
+	oldest := int64(0)
+	for c := range d.open {
+		since := c.idleSince.Load()
+		if c.stranger == nil && since != 0 && (!alone || c.group == g) && (found == nil || since < oldest) {
+			found, oldest = c, since
+		}
+	}
+	return found
+}
+
+func (d *Door) add(c *conn) {
+	d.open[c] = struct{}{}
+	d.groups.add(c)
+	d.opts.Metrics.open.WithLabelValues(d.opts.Name).Inc()
+}
+
+// remove takes a connection off the books; nil and one that is gone do nothing.
+func (d *Door) remove(c *conn) {
+	if _, here := d.open[c]; !here {
+		return
+	}
+	delete(d.open, c)
+	d.groups.remove(c)
+	d.opts.Metrics.open.WithLabelValues(d.opts.Name).Dec()
+}
+
+const logEvery = time.Minute
+
+// closed ends the victim, nil where the new connection itself is not let in,
+// counts it, and says so once a minute.
+func (d *Door) closed(victim *conn, from netip.Prefix, reason string, open int) {
+	if victim != nil {
+		_ = victim.Conn.Close()
+		d.opts.Metrics.evicted.WithLabelValues(d.opts.Name, reason).Inc()
+	} else {
+		d.opts.Metrics.refused.WithLabelValues(d.opts.Name, reason).Inc()
+	}
+	now := time.Now()
+	d.mu.Lock()
+	if !d.logged.IsZero() && now.Sub(d.logged) < logEvery {
+		d.quiet++
+		d.mu.Unlock()
+		return
+	}
+	before := d.quiet
+	d.logged, d.quiet = now, 0
+	d.mu.Unlock()
+	d.opts.Logger.Warn("too many connections: one is closed for each new one", "listener", d.opts.Name,
+		"reason", reason, "newest_from", from.String(), "open", open, "refused", victim == nil, "unlogged_before", before)
+}

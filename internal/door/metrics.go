@@ -1,0 +1,26 @@
+package door
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics count the connections of all doors of a process.
+type Metrics struct {
+	open             *prometheus.GaugeVec
+	refused, evicted *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "auditrelay_connections_open", Help: "Connections of clients that are open, by listener.",
+		}, []string{"listener"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "auditrelay_connections_refused_total", Help: "New connections that were closed at once, by listener and the bound that was reached (total, address).",
+		}, []string{"listener", "reason"}),
+		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "auditrelay_connections_evicted_total", Help: "Connections that were closed to let a new one in, by listener and the bound that was reached (total, address, descriptors).",
+		}, []string{"listener", "reason"}),
+	}
+	r.MustRegister(m.open, m.refused, m.evicted)
+	return m
+}
