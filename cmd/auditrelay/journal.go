@@ -17,10 +17,11 @@ import (
 func newJournal() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "journal",
-		Short: "Inspect, verify or repair the event log",
-		Long: `inspect, verify and repair look after the event log in a data directory, while no
-relay runs on it. A running relay says the same at /status and /metrics, and
-repairs at its start; accept-damage answers it when it waits for a person.`,
+		Short: "Inspect, verify or repair what the relay keeps on disk",
+		Long: `inspect, verify and repair look after the streams in a data directory, while no
+relay runs on it: events, dead letters, quarantine, audit trail, checkpoints and
+credentials. A running relay says the same at /status and /metrics, and repairs at
+its start; accept-damage answers it when it waits for a person.`,
 		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay
   auditrelay journal verify --config /etc/auditrelay/relay.yaml
   auditrelay journal repair --config /etc/auditrelay/relay.yaml --dry-run`,

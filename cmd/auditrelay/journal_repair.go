@@ -16,12 +16,14 @@ func newJournalRepair() *cobra.Command {
 	var yes, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "repair",
-		Short: "Set a stopped relay's event log right, and keep all that is taken out",
-		Long: `Sets right what 'auditrelay journal verify' finds. Damaged bytes are taken out of
-the files after they were copied to the folder "salvage" in the data directory,
-lost and unreadable positions are named in the quarantine, positions of sinks that
-cannot be right are set back. Nothing is removed of which there is no copy. It
-can be ended and begun again at any moment. The relay must be stopped.
+		Short: "Set the streams of a stopped relay right, and keep all that is taken out",
+		Long: `Sets right what 'auditrelay journal verify' finds, in every stream: events, dead
+letters, quarantine, audit trail, checkpoints and credentials. It does what a start of
+the relay does. Damaged bytes are taken out of the files after they were copied to the
+folder "salvage" in the data directory, lost and unreadable positions are named in the
+quarantine, positions of sinks that cannot be right are set back. Nothing is removed
+of which there is no copy. It can be ended and begun again at any moment. The relay must
+be stopped. The next start signs the trail's damage over in the trail itself.
 
 Take a copy of the data directory before.
 

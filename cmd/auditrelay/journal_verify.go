@@ -14,11 +14,12 @@ func newJournalVerify() *cobra.Command {
 	var flags journalFlags
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Read every record of a stopped relay's event log and name what is damaged or lost",
-		Long: `Reads every record of the events and the dead letters, checks all checksums,
-decodes it, and looks for positions without a record and for positions of sinks
-that cannot be right. Each problem is named with its position and what to do. It
-reads the files themselves and changes nothing. The relay must be stopped.
+		Short: "Read every record that a stopped relay keeps and name what is damaged or lost",
+		Long: `Reads every record of every stream in the data directory: events, dead letters,
+quarantine, audit trail, checkpoints and credentials. It checks all checksums, decodes
+events and dead letters, and looks for positions without a record and for positions
+of sinks that cannot be right. Each problem is named with its position and what to do.
+It reads the files themselves and changes nothing. The relay must be stopped.
 
 What the quarantine names already is shown as settled, and is no failure.
 

@@ -147,7 +147,7 @@ func (w *wreck) named(ctx context.Context) (map[uint64]bool, error) {
 	}
 	named := map[uint64]bool{}
 	for _, q := range seen.Quarantine {
-		if q.Stream != eventsStream {
+		if q.Stream != eventsStream || q.From == 0 { // another stream's, or a file without records
 			continue
 		}
 		if err := take(named, q.From, q.To); err != nil {

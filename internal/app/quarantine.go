@@ -16,7 +16,7 @@ import (
 const ownProject = "auditrelay"
 
 // startQuarantineWatch puts an entry into the trail for each run of records
-// that could not be read. The quarantine is what it goes by, and the trail what
+// that could not be read, and for each damaged file. The quarantine is what it goes by, and the trail what
 // it compares with: so it is told once, whatever line a crash hits.
 func (r *process) startQuarantineWatch(context.Context) error {
 	r.stack.push("quarantine watch", background(func(ctx context.Context) {
@@ -48,6 +48,9 @@ func (r *process) damageRemark(context.Context) (string, error) {
 
 func (r *process) recordQuarantined(ctx context.Context, q journal.Quarantined) error {
 	subject := fmt.Sprintf("journal %s position %d", q.Stream, q.From)
+	if q.From == 0 {
+		subject = "journal file " + q.Kept
+	}
 	_, found, err := r.trail.Last(ctx, ownProject, "", subject)
 	if err != nil || found {
 		return err

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,10 +19,11 @@ type Index struct {
 	First, Last uint64 // sequences
 	// Trusted says that the server will go by it, and not read the blocks.
 	Trusted bool
+	// Damaged says that the file is there and its checksum fails. The rest is zero then.
+	Damaged bool
 }
 
-// ReadIndex reads a stream's index.db. One that is not there, or is damaged, is
-// the zero Index.
+// ReadIndex reads a stream's index.db. One that is not there is the zero Index.
 func ReadIndex(stream, streamDir string) (Index, error) {
 	data, err := os.ReadFile(filepath.Join(streamDir, "msgs", "index.db"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -32,7 +34,7 @@ func ReadIndex(stream, streamDir string) (Index, error) {
 	}
 	key := sha256.Sum256([]byte(stream))
 	if len(data) < 32 || highwayhash.Sum64(data[:len(data)-8], key[:]) != binary.LittleEndian.Uint64(data[len(data)-8:]) {
-		return Index{}, nil
+		return Index{Damaged: true}, nil
 	}
 	r := reader{data[2 : len(data)-8]}
 	r.uvarint() // messages
@@ -41,7 +43,7 @@ func ReadIndex(stream, streamDir string) (Index, error) {
 	r.uvarint() // first time
 	x.Last = r.uvarint()
 	if r.rest == nil {
-		return Index{}, nil
+		return Index{Damaged: true}, nil
 	}
 	x.Trusted, err = endsWith(streamDir, data[len(data)-16:len(data)-8])
 	return x, err
@@ -168,4 +170,17 @@ func Described(key, dir string) (bool, error) {
 	hashKey := sha256.Sum256([]byte(key))
 	want := binary.LittleEndian.AppendUint64(nil, highwayhash.Sum64(text, hashKey[:]))
 	return hex.EncodeToString(want) == string(sum), nil
+}
+
+// AppendOnly reports whether the stream's description denies deletes and purges, so
+// that a sequence without a message was lost, and the sequence that it begins with.
+func AppendOnly(streamDir string) (first uint64, yes bool) {
+	text, err := os.ReadFile(filepath.Join(streamDir, "meta.inf"))
+	var c struct {
+		FirstSeq   uint64 `json:"first_seq"`
+		DenyDelete bool   `json:"deny_delete"`
+		DenyPurge  bool   `json:"deny_purge"`
+	}
+	yes = err == nil && json.Unmarshal(text, &c) == nil && c.DenyDelete && c.DenyPurge
+	return max(c.FirstSeq, 1), yes
 }

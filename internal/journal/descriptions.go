@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/auditrelay/auditrelay/internal/blockfile"
 )
@@ -37,7 +36,7 @@ func (s *store) mendDescriptions(stream string, dry bool) ([]Mending, error) {
 }
 
 func (s *store) mendDescription(stream, key, dir string, dry bool) ([]Mending, error) {
-	backup := filepath.Join(s.dataDir, "marks", "descriptions", filepath.FromSlash(key))
+	backup := s.descriptionCopy(key)
 	sound, err := blockfile.Described(key, dir)
 	if err != nil {
 		return nil, err
@@ -50,10 +49,13 @@ func (s *store) mendDescription(stream, key, dir string, dry bool) ([]Mending, e
 	}
 	m := Mending{Stream: stream, File: s.relative(filepath.Join(dir, "meta.inf")), From: 1, Problem: "the description is damaged"}
 	restorable, err := blockfile.Described(key, backup)
+	if err == nil && !restorable && key != stream && !exists(filepath.Join(dir, "meta.inf")) {
+		return nil, nil // what an earlier start has left of a consumer
+	}
 	if err != nil || dry {
 		return []Mending{m}, err
 	}
-	m.Kept = filepath.Join(SalvageDir, fmt.Sprintf("description-%d", time.Now().UnixNano()))
+	m.Kept = salvageName(stream, "description") // a folder
 	if err := copyDescription(dir, filepath.Join(s.dataDir, m.Kept)); err != nil {
 		return nil, err
 	}
@@ -68,6 +70,41 @@ func (s *store) mendDescription(stream, key, dir string, dry bool) ([]Mending, e
 		}
 	}
 	return []Mending{m}, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// keepDescriptions copies the descriptions that are sound, of a server that runs
+// or has ended. What it does not come to keeps its older copy.
+func (s *store) keepDescriptions() error {
+	streams, err := s.streams()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, stream := range streams {
+		consumers, err := blockfile.Consumers(s.streamDir(stream))
+		errs = append(errs, err, s.keepDescription(stream, s.streamDir(stream)))
+		for _, name := range consumers {
+			errs = append(errs, s.keepDescription(stream+"/"+name, filepath.Join(s.streamDir(stream), "obs", name)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *store) keepDescription(key, dir string) error {
+	sound, err := blockfile.Described(key, dir)
+	if err != nil || !sound {
+		return err
+	}
+	return copyDescription(dir, s.descriptionCopy(key))
+}
+
+func (s *store) descriptionCopy(key string) string {
+	return filepath.Join(s.dataDir, "marks", "descriptions", filepath.FromSlash(key))
 }
 
 // descriptionFiles are in the order in which they are written: after a crash

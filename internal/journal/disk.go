@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -58,27 +59,24 @@ func tryDisk(dir string) (err error) {
 	return nil
 }
 
-// renewNewestBlocks writes the file that each stream under a server's folder
-// writes to anew, and syncs it. No server may be running.
+// renewNewestBlock writes the file that the server appends to anew, and syncs
+// it. No server may be running.
 //
 // A process that was killed, or whose fsync failed, may leave records that can
 // be read but are not on disk: an operating system forgets, after it has told
 // of a failed fsync, that the pages were never written. What is recognised by
 // them as kept already must not be acknowledged before they are on disk. A
 // failed write ends a stream's life, so that only its newest file is concerned.
-func renewNewestBlocks(dir string) error {
-	folders, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "*", "msgs"))
-	if err != nil {
-		return fmt.Errorf("find the journal's files: %w", err)
+func renewNewestBlock(streamDir string) error {
+	newest, err := newestBlock(filepath.Join(streamDir, "msgs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	for _, folder := range folders {
-		newest, err := newestBlock(folder)
-		if err == nil && newest != "" {
-			err = renew(newest)
-		}
-		if err != nil {
-			return fmt.Errorf("make sure that the journal's files are on disk: %w", err)
-		}
+	if err == nil && newest != "" {
+		err = renew(newest)
+	}
+	if err != nil {
+		return fmt.Errorf("make sure that the newest file of %s is on disk: %w", filepath.Base(streamDir), err)
 	}
 	return nil
 }

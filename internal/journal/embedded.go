@@ -83,10 +83,6 @@ func startEmbedded(ctx context.Context, files *store, log *slog.Logger) (*embedd
 // start sets the files right, and starts a server and a life.
 func (e *embedded) start(ctx context.Context) ([]Mending, error) {
 	dir := filepath.Join(e.dataDir, "jetstream")
-	// First, as mending may put a block behind the newest.
-	if err := renewNewestBlocks(dir); err != nil {
-		return nil, err
-	}
 	mended, err := e.files.mend(e.log)
 	if err != nil {
 		return mended, err
@@ -182,6 +178,15 @@ func (e *embedded) close() {
 	srv, _ := e.current()
 	srv.Shutdown()
 	srv.WaitForShutdown()
+	e.keepDescriptions()
+}
+
+// keepDescriptions is done as often as the journal looks for losses: a server
+// that is killed leaves those of the last look.
+func (e *embedded) keepDescriptions() {
+	if err := e.files.keepDescriptions(); err != nil {
+		e.log.Warn("copying the descriptions of streams failed; older copies stand", "error", err)
+	}
 }
 
 func startServer(ctx context.Context, dir string, log serverLog) (*server.Server, error) {

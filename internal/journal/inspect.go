@@ -79,14 +79,16 @@ func (o *Offline) Inspect(ctx context.Context, progress func(done, total int64))
 	if err != nil {
 		return nil, err
 	}
-	meter := o.meter(progress)
-	for _, holds := range []struct{ stream, what string }{
-		{o.names.events, "acknowledged events"}, {o.names.dead, "dead letters"}, {o.names.quarantine, "quarantine"},
-	} {
-		sum := StreamSummary{Name: holds.stream, Holds: holds.what}
-		v, err := o.walk(ctx, holds.stream, meter, func(f *blockfile.Frame) {
+	names, err := o.streams()
+	if err != nil {
+		return nil, err
+	}
+	meter := o.meter(names, progress)
+	for _, stream := range names {
+		sum := StreamSummary{Name: stream, Holds: o.holds(stream)}
+		v, err := o.walk(ctx, stream, meter, func(f *blockfile.Frame) {
 			sum.count(f)
-			switch holds.stream {
+			switch stream {
 			case o.names.events:
 				for i := range positions {
 					positions[i].behind(f)
@@ -105,6 +107,25 @@ func (o *Offline) Inspect(ctx context.Context, progress func(done, total int64))
 	}
 	in.Sinks = append(in.Sinks, positions...)
 	return in, nil
+}
+
+// holds says what a stream is for.
+func (o *Offline) holds(stream string) string {
+	switch stream {
+	case o.names.events:
+		return "acknowledged events"
+	case o.names.dead:
+		return "dead letters"
+	case o.names.quarantine:
+		return "quarantine"
+	}
+	suffixes := map[string]string{"_AUDIT": "audit trail", "_CHECKPOINTS": "signed checkpoints", "_credentials": "push credentials"}
+	for suffix, what := range suffixes {
+		if strings.HasSuffix(stream, suffix) {
+			return what
+		}
+	}
+	return "other"
 }
 
 // quarantinedIn reads a message of the quarantine's stream, and is false where
@@ -188,9 +209,9 @@ func (o *Offline) walk(ctx context.Context, stream string, m *meter, each func(f
 }
 
 // deleted are the messages that a tombstone was written for: dead letters that
-// were discarded. Nothing deletes single messages of the other streams.
+// were discarded, and older values of keys. Nothing deletes single events.
 func (o *Offline) deleted(ctx context.Context, stream string) (map[uint64]bool, error) {
-	if stream != o.names.dead {
+	if stream == o.names.events {
 		return nil, nil
 	}
 	paths, err := blockfile.List(o.streamDir(stream))
@@ -218,9 +239,9 @@ type meter struct {
 	tell        func(done, total int64) // may be nil
 }
 
-func (o *Offline) meter(tell func(done, total int64)) *meter {
+func (o *Offline) meter(names []string, tell func(done, total int64)) *meter {
 	m := &meter{tell: tell}
-	for _, stream := range []string{o.names.events, o.names.dead, o.names.quarantine} {
+	for _, stream := range names {
 		paths, _ := blockfile.List(o.streamDir(stream)) // told when they are read
 		for _, path := range paths {
 			if info, err := os.Stat(path); err == nil {

@@ -2,7 +2,9 @@ package journal
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,10 +13,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// reportLosses puts into the quarantine what it does not name yet: damaged
-// pieces in the salvage folder, and positions of the events' stream that have
-// no record though nothing let it go. It can be repeated at any time.
+// reportLosses puts into the quarantine what it does not name yet: what lies in
+// the salvage folder, and positions that have no record though nothing let it
+// go. It can be repeated at any time.
 func (j *Journal) reportLosses(ctx context.Context) error {
+	if j.conn.embedded != nil {
+		j.conn.embedded.keepDescriptions()
+	}
 	known, err := j.Quarantine(ctx)
 	if err != nil {
 		return err
@@ -24,14 +29,63 @@ func (j *Journal) reportLosses(ctx context.Context) error {
 		return err
 	}
 	gaps, err := j.gaps(ctx)
-	if err != nil || len(gaps) == 0 {
+	if err != nil {
 		return err
 	}
-	if known, err = j.Quarantine(ctx); err != nil {
+	if err := j.reportGaps(ctx, j.names.events, gaps); err != nil {
 		return err
 	}
-	for _, gap := range uncovered(gaps, known, j.names.events) {
-		q := Quarantined{Stream: j.names.events, From: gap.from, To: gap.to, Reason: "the stream has no record there: it was lost on disk"}
+	return j.reportAppendOnly(ctx)
+}
+
+// reportAppendOnly does the same for the streams that let nothing go: the trail
+// and its checkpoints.
+func (j *Journal) reportAppendOnly(ctx context.Context) error {
+	list := j.conn.JetStream.ListStreams(ctx)
+	for info := range list.Info() {
+		name := info.Config.Name
+		if !info.Config.DenyDelete || !info.Config.DenyPurge || !strings.HasPrefix(name, j.cfg.StreamPrefix+"_") {
+			continue
+		}
+		gaps, err := j.appendOnlyGaps(ctx, info)
+		if err != nil {
+			return err
+		}
+		if err := j.reportGaps(ctx, name, gaps); err != nil {
+			return err
+		}
+	}
+	if err := list.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
+		return fmt.Errorf("list the streams: %w", err)
+	}
+	return nil
+}
+
+func (j *Journal) appendOnlyGaps(ctx context.Context, info *jetstream.StreamInfo) (gaps []span, err error) {
+	if first := max(info.Config.FirstSeq, 1); info.State.FirstSeq > first {
+		gaps = append(gaps, span{first, info.State.FirstSeq - 1})
+	}
+	if info.State.NumDeleted == 0 {
+		return gaps, nil
+	}
+	stream, err := j.conn.JetStream.Stream(ctx, info.Config.Name)
+	if err != nil {
+		return nil, fmt.Errorf("open stream %s: %w", info.Config.Name, err)
+	}
+	deleted, err := deletedIn(ctx, stream)
+	return append(gaps, deleted...), err
+}
+
+func (j *Journal) reportGaps(ctx context.Context, stream string, gaps []span) error {
+	if len(gaps) == 0 {
+		return nil
+	}
+	known, err := j.Quarantine(ctx)
+	if err != nil {
+		return err
+	}
+	for _, gap := range uncovered(gaps, known, stream) {
+		q := Quarantined{Stream: stream, From: gap.from, To: gap.to, Reason: "the stream has no record there: it was lost on disk"}
 		if err := j.setAside(ctx, q, nil); err != nil {
 			return err
 		}
@@ -42,29 +96,34 @@ func (j *Journal) reportLosses(ctx context.Context) error {
 // total is how many positions they name.
 func total(all []Quarantined) (n float64) {
 	for _, q := range all {
-		n += float64(q.To - q.From + 1)
+		n += q.positions()
 	}
 	return n
 }
 
-// reportSalvage names the pieces that were taken out of damaged blocks.
+// reportSalvage names what was taken out of the server's files.
 func (j *Journal) reportSalvage(ctx context.Context, known []Quarantined) error {
 	if j.conn.dataDir == "" {
 		return nil
 	}
-	paths, err := filepath.Glob(filepath.Join(j.conn.dataDir, SalvageDir, "*.bin"))
-	if err != nil {
+	entries, err := os.ReadDir(filepath.Join(j.conn.dataDir, SalvageDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("list the salvage folder: %w", err)
 	}
-	for _, path := range paths {
-		q, ok := salvageOf(filepath.Base(path))
+	for _, e := range entries {
+		q, ok := salvageOf(e.Name())
+		if !ok {
+			q, ok = fileSalvageOf(e.Name())
+		}
 		named := slices.ContainsFunc(known, func(k Quarantined) bool { return k.Kept == q.Kept })
 		if !ok || named || q.To < q.From {
 			continue // told already, or nothing that was acknowledged
 		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return fmt.Errorf("read salvaged bytes: %w", err)
+		var data []byte
+		if q.From > 0 {
+			if data, err = os.ReadFile(filepath.Join(j.conn.dataDir, q.Kept)); err != nil {
+				return fmt.Errorf("read salvaged bytes: %w", err)
+			}
 		}
 		if err := j.setAside(ctx, q, data); err != nil {
 			return err
@@ -73,10 +132,25 @@ func (j *Journal) reportSalvage(ctx context.Context, known []Quarantined) error 
 	return nil
 }
 
+// fileSalvageOf reads a name that salvageName has made.
+func fileSalvageOf(base string) (Quarantined, bool) {
+	name, ok := strings.CutSuffix(base, ".file")
+	parts := strings.Split(name, "-")
+	if !ok || len(parts) < 3 {
+		return Quarantined{}, false
+	}
+	n := len(parts) - 2
+	return Quarantined{
+		Stream: strings.Join(parts[:n], "-"), Kept: filepath.Join(SalvageDir, base),
+		Reason: "the file of its " + parts[n] + " was damaged, and was replaced",
+	}, true
+}
+
 // salvageOf reads the name of a file that takeOut has written.
 func salvageOf(base string) (Quarantined, bool) {
-	parts := strings.Split(strings.TrimSuffix(base, ".bin"), "-")
-	if len(parts) < 5 {
+	name, ok := strings.CutSuffix(base, ".bin")
+	parts := strings.Split(name, "-")
+	if !ok || len(parts) < 5 {
 		return Quarantined{}, false
 	}
 	n := len(parts) - 4
@@ -105,9 +179,17 @@ func (j *Journal) gaps(ctx context.Context) ([]span, error) {
 	}
 	// Nothing deletes single records of this stream, and trimming moves its
 	// start: so each of these was lost.
-	if info, err = j.stream.Info(ctx, jetstream.WithDeletedDetails(true)); err != nil {
-		return nil, fmt.Errorf("read the journal's state: %w", err)
+	lost, err := deletedIn(ctx, j.stream)
+	return append(found, lost...), err
+}
+
+// deletedIn gives the positions between a stream's ends that have no record.
+func deletedIn(ctx context.Context, stream jetstream.Stream) ([]span, error) {
+	info, err := stream.Info(ctx, jetstream.WithDeletedDetails(true))
+	if err != nil {
+		return nil, fmt.Errorf("read the state of stream %s: %w", stream.CachedInfo().Config.Name, err)
 	}
+	var found []span
 	slices.Sort(info.State.Deleted)
 	for _, seq := range info.State.Deleted {
 		if n := len(found); n > 0 && found[n-1].to+1 == seq {

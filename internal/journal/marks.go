@@ -62,7 +62,7 @@ const (
 
 func openMarks(dataDir string, log *slog.Logger) (*marks, error) {
 	m := &marks{dir: filepath.Join(dataDir, "marks"), log: log, open: map[string]*mark{}, failing: map[string]bool{}}
-	if err := os.MkdirAll(m.dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(m.dir, endsDir), 0o700); err != nil {
 		return nil, fmt.Errorf("make directory of marks: %w", err)
 	}
 	return m, nil
@@ -99,6 +99,16 @@ func (m *marks) newest() (value uint64) {
 		value = max(value, n.value)
 	}
 	return value
+}
+
+// endsDir is the folder of the marks that say how far the streams beside the
+// events' have come. It is one of its own, as newest reads all marks of the events.
+const endsDir = "ends"
+
+// end is the newest position of a stream that is known of, 0 where none is.
+func (m *marks) end(stream string) uint64 {
+	n, _ := m.read(filepath.Join(endsDir, stream))
+	return n.value
 }
 
 // raise sets a mark where it is of another stream, or to is greater. A mark that

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,11 +24,12 @@ const (
 	headerKept       = "Auditrelay-Kept"
 )
 
-// Quarantined is a run of positions whose records cannot be read. Each is named
-// once, however many sinks meet it and however often the relay starts.
+// Quarantined is a run of positions whose records cannot be read, or a damaged
+// file. Each is named once, however many sinks meet it and however often the relay starts.
 type Quarantined struct {
 	Stream string `json:"stream"`
-	// From and To are the first and the last position, in Stream.
+	// From and To are the first and the last position, in Stream; both are 0 for a
+	// file of the stream that holds no records. The file is kept then.
 	From   uint64 `json:"from"`
 	To     uint64 `json:"to"`
 	Reason string `json:"reason"`
@@ -38,11 +41,32 @@ type Quarantined struct {
 	Bytes int `json:"bytes"`
 }
 
+// positions is how many it names.
+func (q *Quarantined) positions() float64 {
+	if q.From == 0 {
+		return 0
+	}
+	return float64(q.To - q.From + 1)
+}
+
+// subject is where it stands in the quarantine.
+func (q *Quarantined) subject() string {
+	if q.From == 0 {
+		return fmt.Sprintf("%s.%s", q.Stream, strings.Map(func(r rune) rune {
+			if strings.ContainsRune(" .*>", r) {
+				return '_'
+			}
+			return r
+		}, filepath.Base(q.Kept)))
+	}
+	return fmt.Sprintf("%s.%d", q.Stream, q.From)
+}
+
 // setAside names a run of positions in the quarantine, and returns when it is
 // there. The subject is the first position, and takes one message: so whoever
 // comes second, be it another sink or the same after a crash, changes nothing.
 func (j *Journal) setAside(ctx context.Context, q Quarantined, data []byte) error {
-	m := nats.NewMsg(fmt.Sprintf("%s.%s.%d", j.names.quarantineSubject, q.Stream, q.From))
+	m := nats.NewMsg(j.names.quarantineSubject + "." + q.subject())
 	m.Header.Set(headerStream, q.Stream)
 	m.Header.Set(headerPosition, strconv.FormatUint(q.From, 10))
 	m.Header.Set(headerPositionTo, strconv.FormatUint(q.To, 10))
@@ -61,7 +85,7 @@ func (j *Journal) setAside(ctx context.Context, q Quarantined, data []byte) erro
 		return fmt.Errorf("set positions %d to %d of %s aside: %w", q.From, q.To, q.Stream, err)
 	}
 	j.metrics.quarantined.Inc()
-	j.metrics.lost.Add(float64(q.To - q.From + 1))
+	j.metrics.lost.Add(q.positions())
 	j.log.Error("records of the journal cannot be read and were set aside", "stream", q.Stream,
 		"first_position", q.From, "last_position", q.To, "reason", q.Reason, "kept", q.Kept, "quarantine", j.names.quarantine)
 	return j.noteDamage(ctx, q)

@@ -25,7 +25,7 @@ const (
 // within a record they are in their order. Records that cannot be read are
 // passed over: sources set them aside. What is appended meanwhile is left out.
 //
-// All that it gives is on disk: see renewNewestBlocks.
+// All that it gives is on disk: see renewNewestBlock.
 func (j *Journal) ReadBack(ctx context.Context, since time.Time, visit func([]relay.Event) bool) error {
 	info, err := j.stream.Info(ctx)
 	if err != nil {

@@ -228,6 +228,16 @@ func (c *Conn) life() *life {
 	return life
 }
 
+// NoteEnd notes beside the embedded server's files that stream has reached seq.
+// Records that are then missing from its end are named at the next start, and
+// their positions are not given out again.
+func (c *Conn) NoteEnd(stream string, seq uint64) {
+	c.marks.raise(filepath.Join(endsDir, stream), noted{value: seq})
+}
+
+// End is what NoteEnd noted, 0 where that is nothing.
+func (c *Conn) End(stream string) uint64 { return c.marks.end(stream) }
+
 // Close disconnects, and stops an embedded server.
 func (c *Conn) Close() error {
 	if c.nc != nil {

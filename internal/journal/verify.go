@@ -3,7 +3,9 @@ package journal
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/auditrelay/auditrelay/internal/blockfile"
 )
@@ -46,13 +48,17 @@ const (
 	adviceNone   = "nothing is left to do: the quarantine names it"
 )
 
-// Verify reads every record of the events and of the dead letters, checks the
-// server's checksums and the relay's own, decodes it, and looks for positions
-// without a record and for positions of sinks that cannot be right. It changes
-// nothing: no server opens the files. progress may be nil.
+// Verify reads every record of every stream and checks the server's checksums. It
+// decodes the events and the dead letters, and looks for positions without a record
+// where nothing deletes any, and for positions of sinks that cannot be right. It
+// changes nothing: no server opens the files. progress may be nil.
 func (o *Offline) Verify(ctx context.Context, progress func(done, total int64)) (*Verification, error) {
 	v := &Verification{Problems: []Problem{}}
-	m := o.meter(progress)
+	names, err := o.streams()
+	if err != nil {
+		return nil, err
+	}
+	m := o.meter(names, progress)
 	var named []Quarantined
 	if _, err := o.walk(ctx, o.names.quarantine, m, func(f *blockfile.Frame) {
 		if q, names := quarantinedIn(f); names {
@@ -61,32 +67,65 @@ func (o *Offline) Verify(ctx context.Context, progress func(done, total int64)) 
 	}); err != nil {
 		return nil, err
 	}
-	for _, stream := range []string{o.names.events, o.names.dead, o.names.quarantine} {
-		mendings, err := o.mendStream(stream, true)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range mendings {
-			v.Problems = append(v.Problems, Problem{
-				Stream: d.Stream, File: d.File, Offset: d.Offset, Bytes: d.Bytes, From: d.From, To: d.To,
-				What: d.Problem, Advice: adviceRepair,
-			})
-		}
-		if stream == o.names.quarantine {
-			continue
-		}
-		if err := o.verifyRecords(ctx, stream, m, v, named); err != nil {
+	for _, stream := range names {
+		if err := o.verifyStream(ctx, stream, m, v, named); err != nil {
 			return nil, err
 		}
 	}
+	o.verifyGone(names, v)
 	return v, o.verifyPositions(v)
 }
 
-// verifyRecords decodes every record, and names what is missing between them.
+// verifyStream names what a start would mend, and what it would report.
+func (o *Offline) verifyStream(ctx context.Context, stream string, m *meter, v *Verification, named []Quarantined) error {
+	mendings, err := o.mendStream(stream, true)
+	if err != nil && !slices.Contains(o.own(), stream) {
+		v.Problems = append(v.Problems, Problem{
+			Stream: stream, File: o.relative(o.streamDir(stream)), From: 1, What: err.Error(),
+			Advice: adviceRepair + "; its folder is moved to the salvage folder, and the stream begins anew",
+		})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, d := range mendings {
+		v.Problems = append(v.Problems, Problem{
+			Stream: d.Stream, File: d.File, Offset: d.Offset, Bytes: d.Bytes, From: d.From, To: d.To,
+			What: d.Problem, Advice: adviceRepair,
+		})
+	}
+	if stream == o.names.quarantine {
+		return nil // read before
+	}
+	return o.verifyRecords(ctx, stream, m, v, named)
+}
+
+// verifyGone names streams of which there is nothing but a note of their end.
+func (o *Offline) verifyGone(names []string, v *Verification) {
+	noted, _ := os.ReadDir(filepath.Join(o.marks.dir, endsDir)) // what cannot be read says nothing
+	for _, e := range noted {
+		last := o.marks.end(e.Name())
+		if last == 0 || slices.Contains(names, e.Name()) {
+			continue
+		}
+		v.Problems = append(v.Problems, Problem{
+			Stream: e.Name(), File: o.relative(o.streamDir(e.Name())), From: 1, To: last,
+			What: "the whole stream is gone", Advice: "put a copy of its folder back, or start the relay, which names the loss and begins the stream anew",
+		})
+	}
+}
+
+// verifyRecords decodes every record that has the journal's form, and names what
+// is missing between the records of a stream that lets nothing go.
 func (o *Offline) verifyRecords(ctx context.Context, stream string, m *meter, v *Verification, named []Quarantined) error {
+	decodes := stream == o.names.events || stream == o.names.dead
 	found, err := o.walk(ctx, stream, m, func(f *blockfile.Frame) {
 		v.Records++
 		v.Bytes += uint64(f.Size)
+		if !decodes {
+			return
+		}
 		events, err := decodeRecord(nil, f.Data)
 		v.Events += uint64(len(events))
 		if err == nil {
@@ -95,8 +134,13 @@ func (o *Offline) verifyRecords(ctx context.Context, stream string, m *meter, v 
 		at := span{f.Seq, f.Seq}
 		v.Problems = append(v.Problems, problemOf(stream, at, err.Error(), len(uncovered([]span{at}, named, stream)) == 0))
 	})
-	if err != nil || stream != o.names.events {
+	first, appendOnly := blockfile.AppendOnly(o.streamDir(stream))
+	if err != nil || stream != o.names.events && !appendOnly {
 		return err // a dead letter that is gone was discarded
+	}
+	if appendOnly && found.first > first {
+		found.gaps = append(found.gaps, span{first, found.first - 1})
+		found.first = first
 	}
 	// Damage that is there still is a problem of its own.
 	for _, d := range found.damages {
@@ -107,7 +151,7 @@ func (o *Offline) verifyRecords(ctx context.Context, stream string, m *meter, v 
 		v.Problems = append(v.Problems, problemOf(stream, gap, "there is no record: it was lost on disk", false))
 	}
 	for _, q := range named {
-		if q.Reason != "" && q.Stream == stream && q.To >= found.first {
+		if q.Reason != "" && q.Stream == stream && q.From > 0 && q.To >= found.first {
 			v.Problems = append(v.Problems, problemOf(stream, span{q.From, q.To}, q.Reason, true))
 		}
 	}

@@ -110,6 +110,9 @@ func (w *wreck) account(t *testing.T) []uint64 {
 	require.NoError(t, err)
 	named := map[uint64]bool{}
 	for _, q := range quarantine {
+		if q.From == 0 {
+			continue // a file without records
+		}
 		for p := q.From; p <= q.To; p++ {
 			assert.False(t, named[p] && q.Stream == w.names.events, "position %d is named twice", p)
 			named[p] = true
