@@ -25,6 +25,13 @@ type decoder struct {
 	marks    map[string]mark
 	errors   []Problem
 	warnings []Problem
+
+	secretFiles map[string]string // fields of secrets, with the file of each that has one
+	inline      bool              // a secret stands in the configuration itself
+}
+
+func newDecoder(env func(string) (string, bool)) *decoder {
+	return &decoder{env: env, marks: map[string]mark{}, anchors: map[string]ast.Node{}, secretFiles: map[string]string{}}
 }
 
 // A mark is where a field stands, and, of a scalar that is no secret, its text
@@ -36,6 +43,10 @@ type mark struct {
 
 func (d *decoder) fail(line int, path, value, reason string) {
 	d.errors = bounded(d.errors, Problem{Line: line, Field: path, Value: shown(value), Reason: reason})
+}
+
+func (d *decoder) warn(line int, path, reason string) {
+	d.warnings = bounded(d.warnings, Problem{Line: line, Field: path, Reason: reason})
 }
 
 // full reports whether there are as many errors as are shown: then no more of
@@ -157,6 +168,9 @@ func (d *decoder) scalar(node ast.Node, line int, path string, v reflect.Value) 
 	if err != nil {
 		d.fail(line, path, raw, err.Error())
 	}
+	if unbraced.MatchString(raw) {
+		d.warn(line, path, "holds a $NAME without braces, which stays as it is; write ${NAME} for an environment variable")
+	}
 }
 
 func (d *decoder) secret(node ast.Node, line int, path string, v reflect.Value) {
@@ -165,19 +179,24 @@ func (d *decoder) secret(node ast.Node, line int, path string, v reflect.Value) 
 		d.fail(line, path, "", notSingle(node))
 		return
 	}
-	text, plain, err := readSecret(raw, d.env)
+	s, err := readSecret(raw, d.env)
 	if err != nil {
 		d.fail(line, path, "", err.Error())
 		return
 	}
-	// Whether an address is a credential is for its owner to say.
-	if plain && !strings.HasPrefix(raw, "https://") && !strings.HasPrefix(raw, "http://") {
-		d.warnings = bounded(d.warnings, Problem{
-			Line: line, Field: path,
-			Reason: "the secret stands in the file; better write ${NAME} for an environment variable, or file:PATH",
-		})
+	if s.file != "" {
+		d.secretFiles[path] = s.file
 	}
-	v.Set(reflect.ValueOf(secret.New(text)))
+	d.inline = d.inline || s.plain
+	name, dollar := strings.CutPrefix(raw, "$")
+	switch {
+	case dollar && variableName.MatchString(name):
+		d.warn(line, path, "looks like the name of an environment variable without its braces; write ${NAME}")
+	// Whether an address is a credential is for its owner to say.
+	case s.plain && !strings.HasPrefix(raw, "https://") && !strings.HasPrefix(raw, "http://"):
+		d.warn(line, path, "the secret stands in the file; better write ${NAME} for an environment variable, or file:PATH")
+	}
+	v.Set(reflect.ValueOf(secret.New(s.text)))
 }
 
 // notSingle says that a node is not the single value that it should be.

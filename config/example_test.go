@@ -31,7 +31,7 @@ func uncommented() string {
 // it names several destinations where only one may stand.
 func decodeAll(t *testing.T) (*Config, *decoder) {
 	t.Helper()
-	d := &decoder{env: func(string) (string, bool) { return "x", true }, marks: map[string]mark{}}
+	d := newDecoder(func(string) (string, bool) { return "x", true })
 	text := strings.ReplaceAll(uncommented(), "file:/etc/auditrelay/extra-api-key", "${X}")
 	cfg := d.document([]byte(text))
 	require.NotNil(t, cfg, "%v", d.errors)

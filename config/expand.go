@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 )
@@ -11,7 +10,11 @@ import (
 // maxSecret bounds a secret's file, in bytes.
 const maxSecret = 64 << 10
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var (
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	// What looks like a variable whose braces were forgotten, as in $HOME/relay.
+	unbraced = regexp.MustCompile(`(?:^|[^$])\$[A-Z_][A-Z0-9_]+`)
+)
 
 // expand replaces each ${NAME} by the environment variable of that name, and
 // each $${ by ${. It works on values that YAML has parsed already, so that what
@@ -41,41 +44,41 @@ func expand(text string, env func(string) (string, bool)) (string, error) {
 	}
 }
 
+// secretSource is a secret's text, and where it came from.
+type secretSource struct {
+	text  string
+	file  string // of file:PATH
+	plain bool   // it stands in the configuration itself
+}
+
 // readSecret returns the secret that raw stands for: the content of PATH for
-// file:PATH, else raw itself with its ${NAME} replaced. plain says that the
-// secret is there in the open. Errors name the variable or file, no value.
-func readSecret(raw string, env func(string) (string, bool)) (text string, plain bool, err error) {
+// file:PATH, else raw itself with its ${NAME} replaced. Errors name the variable
+// or file, no value.
+func readSecret(raw string, env func(string) (string, bool)) (secretSource, error) {
 	path, isFile := strings.CutPrefix(raw, "file:")
-	text, err = expand(path, env)
+	text, err := expand(path, env)
+	s := secretSource{text: text, plain: !isFile && raw != "" && !strings.Contains(strings.ReplaceAll(raw, "$${", ""), "${")}
 	switch {
 	case err != nil:
 	case isFile:
-		text, err = readSecretFile(strings.TrimSpace(text))
+		s.file = strings.TrimSpace(text)
+		s.text, err = readSecretFile(s.file)
 	case raw != "" && text == "":
 		err = errors.New("the environment variable is set, but empty")
 	}
 	if err != nil {
-		return "", false, err
+		return secretSource{}, err
 	}
-	if strings.ContainsFunc(text, isControl) {
-		return "", false, errors.New("the secret holds a line break or another control character; keep it on one line")
+	if strings.ContainsFunc(s.text, isControl) {
+		return secretSource{}, errors.New("the secret holds a line break or another control character; keep it on one line")
 	}
-	plain = !isFile && raw != "" && !strings.Contains(strings.ReplaceAll(raw, "$${", ""), "${")
-	return text, plain, nil
+	return s, nil
 }
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
 func readSecretFile(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", fmt.Errorf("read the secret's file: %w", err)
-	}
-	// A pipe or a terminal would be waited for without end.
-	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("read the secret's file: %s is not a regular file", path)
-	}
-	data, err := readBounded(path, maxSecret)
+	data, err := readRegular(path, maxSecret)
 	if err != nil {
 		return "", fmt.Errorf("read the secret's file: %w", err)
 	}

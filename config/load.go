@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"io"
 	"os"
 )
 
@@ -10,24 +9,47 @@ import (
 const maxFile = 1 << 20
 
 // Load reads the file at path, with the process's environment for ${NAME}; see
-// [Parse] for the rest.
+// [Parse] for the rest. Of the files that it names, only those of secrets are
+// read.
 func Load(path string) (cfg *Config, warnings []Problem, err error) {
-	data, err := readBounded(path, maxFile)
+	return load(path, func(*decoder, *checker, *Config) {})
+}
+
+// Check loads as [Load] does, and looks at all files that the configuration
+// names. What is missing is an error; what every user of the machine can read
+// or change, as a secret's file, gives a warning.
+func Check(path string) (cfg *Config, warnings []Problem, err error) {
+	return load(path, func(d *decoder, k *checker, c *Config) {
+		files{k, k.fail}.all(path, d, c)
+	})
+}
+
+// LoadToRun is [Check] for a relay that starts: a missing file gives a warning,
+// for it may come before it is needed. What cannot do without it fails by
+// itself.
+func LoadToRun(path string) (cfg *Config, warnings []Problem, err error) {
+	return load(path, func(d *decoder, k *checker, c *Config) {
+		files{k, func(field string, _ any, reason string) { k.warn(field, reason) }}.all(path, d, c)
+	})
+}
+
+func load(path string, look func(*decoder, *checker, *Config)) (*Config, []Problem, error) {
+	data, err := readRegular(path, maxFile)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read config: %w", err)
 	}
-	return Parse(path, data, os.LookupEnv)
+	return read(path, data, os.LookupEnv, look)
 }
 
 // DataDir reads nothing but data_dir from the file at path, for commands that
 // look for a running relay: they need not have the environment variables and
 // files that its secrets come from.
 func DataDir(path string) (string, error) {
-	data, err := readBounded(path, maxFile)
+	data, err := readRegular(path, maxFile)
 	if err != nil {
 		return "", fmt.Errorf("read config: %w", err)
 	}
-	d := &decoder{env: os.LookupEnv, marks: map[string]mark{}}
+	d := newDecoder(os.LookupEnv)
 	cfg := d.document(data)
 	if cfg != nil && cfg.DataDir != "" {
 		return cfg.DataDir, nil
@@ -45,12 +67,20 @@ func DataDir(path string) (string, error) {
 // with it, and no configuration is returned. The warnings are returned either
 // way. No secret is in either. name is what the errors call the document.
 func Parse(name string, data []byte, env func(string) (string, bool)) (cfg *Config, warnings []Problem, err error) {
-	d := &decoder{env: env, marks: map[string]mark{}}
+	return read(name, data, env, func(*decoder, *checker, *Config) {})
+}
+
+// read is Parse, and at last looks at the configuration as a whole.
+func read(name string, data []byte, env func(string) (string, bool), look func(*decoder, *checker, *Config)) (
+	cfg *Config, warnings []Problem, err error,
+) {
+	d := newDecoder(env)
 	cfg = d.document(data)
 	if cfg != nil && !d.full() {
 		cfg.SetDefaults()
 		k := newChecker(d)
 		k.config(cfg)
+		look(d, k, cfg)
 		d.errors, d.warnings = k.errors, k.warnings
 	}
 	warnings = inOrder(name, d.warnings)
@@ -69,21 +99,4 @@ func (c *Config) Validate() error {
 		return Errors(k.errors)
 	}
 	return nil
-}
-
-// readBounded reads a regular file of at most limit bytes.
-func readBounded(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // was only read
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
-	}
-	return data, nil
 }

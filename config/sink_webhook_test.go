@@ -48,7 +48,7 @@ sinks:
 
 func TestMapsOfStrings(t *testing.T) {
 	t.Parallel()
-	d := &decoder{env: environment(map[string]string{"KEY": "hunter2"}), marks: map[string]mark{}}
+	d := newDecoder(environment(map[string]string{"KEY": "hunter2"}))
 	cfg := d.document([]byte(`
 sinks:
   - loki: {labels: {a: "${KEY}", b.c: "{type}"}}

@@ -58,7 +58,7 @@ func (t *TLSServer) ServerConfig() (*tls.Config, error) {
 }
 
 func readRoots(file string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(file)
+	pem, err := readRegular(file, maxNamed)
 	if err != nil {
 		return nil, fmt.Errorf("read CA file: %w", err)
 	}
@@ -124,10 +124,22 @@ func (p *keyPair) states() (states [2]fileState, err error) {
 
 func (p *keyPair) load(seen [2]fileState) error {
 	p.seen = seen
-	cert, err := tls.LoadX509KeyPair(p.certFile, p.keyFile)
+	cert, err := readKeyPair(p.certFile, p.keyFile)
 	if err != nil {
 		return fmt.Errorf("load certificate %s with key %s: %w", p.certFile, p.keyFile, err)
 	}
 	p.current = &cert
 	return nil
+}
+
+func readKeyPair(certFile, keyFile string) (tls.Certificate, error) {
+	cert, err := readRegular(certFile, maxNamed)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := readRegular(keyFile, maxNamed)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(cert, key)
 }

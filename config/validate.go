@@ -34,7 +34,7 @@ func (k *checker) config(c *Config) {
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "text", "json")
 	k.positive("shutdown_timeout", c.ShutdownTimeout)
-	k.sinks(c.Sinks)
+	k.sinks(c)
 }
 
 func (k *checker) workspace(w *Workspace) {

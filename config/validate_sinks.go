@@ -12,9 +12,9 @@ import (
 // placeholders are what a topic or a subject may hold.
 func placeholders() []string { return []string{"type", "project", "environment"} }
 
-func (k *checker) sinks(sinks []Sink) {
+func (k *checker) sinks(c *Config) {
 	names, files := map[string]string{}, map[string]string{}
-	for i, s := range sinks {
+	for i, s := range c.Sinks {
 		at := fmt.Sprintf("sinks[%d]", i)
 		if k.name(at+".name", s.Name) {
 			if before, twice := names[s.Name]; twice {
@@ -28,6 +28,7 @@ func (k *checker) sinks(sinks []Sink) {
 		between(k, at+".parallel", s.Parallel, 1, 64)
 		if s.Match != nil {
 			k.match(at+".match", s.Match)
+			k.matchNames(at+".match", s.Match, c.Environments)
 		}
 		if s.Redact != nil {
 			k.redact(at+".redact", s.Redact)

@@ -29,7 +29,6 @@ func (d *decoder) document(data []byte) *Config {
 		return nil
 	}
 	cfg := new(Config)
-	d.anchors = map[string]ast.Node{}
 	d.value(root, "", reflect.ValueOf(cfg).Elem())
 	return cfg
 }
@@ -78,7 +77,7 @@ func tokenize(source string) (token.Tokens, error) {
 		tokens.Add(next...)
 		if err != nil {
 			// Of an invalid token the parser says where it is.
-			return tokens, nil
+			return plainInLists(tokens), nil
 		}
 	}
 }

@@ -6,7 +6,7 @@ func newConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Write an example configuration, or check one",
-		Args:  cobra.NoArgs,
+		Args:  subcommands,
 		RunE:  showHelp,
 	}
 	cmd.AddCommand(newConfigInit(), newConfigCheck())

@@ -18,30 +18,31 @@ func newConfigCheck() *cobra.Command {
 	var file string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "check FILE",
+		Use:   "check [FILE]",
 		Short: "Check a configuration, and name all that is wrong with it",
 		Long: `Checks a configuration file as 'auditrelay run' does, and names all errors and
 warnings at once, each with its line, field, value and reason. No secret is
-printed. Environment variables and secret files that it names must be there.
+printed. Environment variables and files that it names must be there: run it as
+the user that the relay runs as.
 
 Exit codes: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.`,
 		Example: `  auditrelay config check relay.yaml
   auditrelay config check --config relay.yaml --json`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 || (len(args) == 1) == (file != "") {
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 1 && cmd.Flags().Changed("config") {
 				return errors.New("give one configuration, as FILE or with --config")
+			}
+			if len(args) == 1 {
+				file = args[0]
 			}
 			return nil
 		},
-		RunE: runs(func(cmd *cobra.Command, args []string) error {
-			path := file
-			if len(args) == 1 {
-				path = args[0]
-			}
-			return check(cmd.OutOrStdout(), path, asJSON)
+		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+			return check(cmd.OutOrStdout(), file, asJSON)
 		}),
 	}
-	cmd.Flags().StringVarP(&file, "config", "c", "", "the configuration `FILE`")
+	addConfigFlag(cmd, &file, "the configuration `FILE`")
+	needConfig(cmd, &file)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: {\"ok\", \"errors\", \"warnings\"}")
 	return cmd
 }
@@ -54,7 +55,7 @@ type checked struct {
 }
 
 func check(w io.Writer, path string, asJSON bool) error {
-	cfg, warnings, err := config.Load(path)
+	cfg, warnings, err := config.Check(path)
 	var found config.Errors
 	if err != nil && !errors.As(err, &found) {
 		return err

@@ -15,16 +15,13 @@ It asks the relay that runs on this machine, through the socket in its data
 directory: name that by --data-dir, or by --config the relay's configuration.`
 
 func (f *relayFlags) addTo(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVarP(&f.config, "config", "c", "", "the running relay's configuration `FILE`; only data_dir is read")
-	flags.StringVar(&f.dataDir, "data-dir", "", "the running relay's data `DIR`")
-	cmd.MarkFlagsOneRequired("config", "data-dir")
-	cmd.MarkFlagsMutuallyExclusive("config", "data-dir")
+	addConfigFlag(cmd, &f.config, "the running relay's configuration `FILE`; only data_dir is read")
+	addDirFlag(cmd, &f.dataDir, &f.config, "the running relay's data `DIR`")
 }
 
 func (f *relayFlags) client() (*console.Client, error) {
 	dir := f.dataDir
-	if f.config != "" {
+	if dir == "" {
 		var err error
 		if dir, err = config.DataDir(f.config); err != nil {
 			return nil, err

@@ -17,7 +17,7 @@ discarded. list shows no bodies, as those may hold personal data; show and expor
 		Example: `  auditrelay deadletters list --config relay.yaml --sink kafka --since 24h
   auditrelay deadletters show 17 --config relay.yaml
   auditrelay deadletters replay --config relay.yaml --sink kafka --reason "too large"`,
-		Args: cobra.NoArgs,
+		Args: subcommands,
 		RunE: showHelp,
 	}
 	cmd.AddCommand(newDeadlettersList(), newDeadlettersShow(), newDeadlettersReplay(), newDeadlettersExport(), newDeadlettersDiscard())

@@ -72,6 +72,7 @@ func sideways() map[string]string {
 		"config -> config/secret":                        "the type that a configuration keeps secrets in",
 		"internal/jsonpointer -> internal/wire/jsonscan": "the scanner that a value is found with",
 		"config -> internal/jsonpointer":                 "a pointer is checked where the configuration is",
+		"config -> internal/wildcard":                    "a name in match is held against those that are configured",
 		"config -> internal/condition":                   "so is an expression; see ARCHITECTURE.md for what that weighs",
 		"internal/workspacesim -> internal/wire/loki":    "the simulator pushes in the codec that ingest reads",
 		"internal/workspacesim -> internal/wire/datadog": "as above",

@@ -25,7 +25,7 @@ its start; accept-damage answers it when it waits for a person.`,
 		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay
   auditrelay journal verify --config /etc/auditrelay/relay.yaml
   auditrelay journal repair --config /etc/auditrelay/relay.yaml --dry-run`,
-		Args: cobra.NoArgs,
+		Args: subcommands,
 		RunE: showHelp,
 	}
 	cmd.AddCommand(newJournalInspect(), newJournalVerify(), newJournalRepair(), newJournalAccept())
@@ -39,12 +39,10 @@ type journalFlags struct {
 }
 
 func (f *journalFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.file, "config", "c", "", "the relay's configuration `FILE`")
-	cmd.Flags().StringVar(&f.dataDir, "data-dir", "", "the relay's data `DIR`, instead of --config")
+	addConfigFlag(cmd, &f.file, "the relay's configuration `FILE`")
+	addDirFlag(cmd, &f.dataDir, &f.file, "the relay's data `DIR`, instead of --config")
 	cmd.Flags().StringVar(&f.prefix, "stream-prefix", "AUDITRELAY", "journal.stream_prefix, with --data-dir")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
-	cmd.MarkFlagsOneRequired("config", "data-dir")
-	cmd.MarkFlagsMutuallyExclusive("config", "data-dir")
 }
 
 // load returns the data directory and the journal's configuration.

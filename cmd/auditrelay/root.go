@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -34,18 +36,35 @@ func newRoot() *cobra.Command {
 acknowledges it, and delivers it to each sink at its own pace. Beside the stream
 it watches the workspace's settings and writes each change into an audit trail.
 
+Where --config is not given, AUDITRELAY_CONFIG names the configuration.
+
 Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 		Example: `  auditrelay config init relay.yaml
   auditrelay config check relay.yaml
   auditrelay run --config relay.yaml`,
-		Args:          cobra.NoArgs,
+		Version:       thisBuild().String(),
+		Args:          subcommands,
 		RunE:          showHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(newRun(), newConfig(), newDeadletters(), newReplay(), newSinks(), newJournal(), newVersion(), newHealthcheck())
 	return root
 }
 
 // showHelp is what a command does that only has others below it.
 func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// subcommands refuses what is no command below cmd, and suggests one.
+func subcommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 3
+	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	if meant := cmd.SuggestionsFor(args[0]); len(meant) > 0 {
+		text += "; did you mean " + strings.Join(meant, " or ") + "?"
+	}
+	return errors.New(text)
+}

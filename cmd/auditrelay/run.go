@@ -13,7 +13,7 @@ import (
 func newRun() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use:   "run --config FILE",
+		Use:   "run",
 		Short: "Run the relay",
 		Long: `Runs the relay in the foreground until SIGINT or SIGTERM, which end it cleanly
 within the configured shutdown_timeout; a second signal ends it at once. It logs
@@ -23,7 +23,7 @@ Exit codes: 0 ended cleanly, 1 failed, 2 wrong usage.`,
 		Example: "  auditrelay run --config /etc/auditrelay/relay.yaml",
 		Args:    cobra.NoArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			cfg, warnings, err := config.Load(file)
+			cfg, warnings, err := config.LoadToRun(file)
 			if err != nil {
 				return err
 			}
@@ -35,8 +35,8 @@ Exit codes: 0 ended cleanly, 1 failed, 2 wrong usage.`,
 			return app.Run(cmd.Context(), cfg, app.Options{Logger: log, Version: thisBuild().Version})
 		}),
 	}
-	cmd.Flags().StringVarP(&file, "config", "c", "", "the configuration `FILE` (see 'auditrelay config init')")
-	_ = cmd.MarkFlagRequired("config") // fails only for a flag that is not there
+	addConfigFlag(cmd, &file, "the configuration `FILE` (see 'auditrelay config init')")
+	needConfig(cmd, &file)
 	return cmd
 }
 

@@ -6,7 +6,7 @@ func newSinks() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sinks",
 		Short: "Check the sinks, see how far each has come, or retire one",
-		Args:  cobra.NoArgs,
+		Args:  subcommands,
 		RunE:  showHelp,
 	}
 	cmd.AddCommand(newSinksCheck(), newSinksList(), newSinksRetire())

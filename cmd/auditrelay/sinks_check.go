@@ -45,9 +45,9 @@ Exit codes: 0 all fine, 1 something would fail, 2 wrong usage.`,
 			return checkSinks(cmd, chosen, asJSON)
 		},
 	}
-	cmd.Flags().StringVarP(&file, "config", "c", "", "the configuration `FILE`")
+	addConfigFlag(cmd, &file, "the configuration `FILE`")
+	needConfig(cmd, &file)
 	cmd.Flags().BoolVar(&asJSON, "json", false, `print a JSON array of {"sink", "result", "error", "findings"}`)
-	_ = cmd.MarkFlagRequired("config") // fails only for a flag that is not there
 	return cmd
 }
 

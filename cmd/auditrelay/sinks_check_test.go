@@ -142,7 +142,7 @@ func TestSinksCheckUsage(t *testing.T) {
 		want string
 	}{
 		{[]string{"other", "--config", config}, exitUsage, `there is no sink "other" in the configuration, which has: topic, stream, archive`},
-		{nil, exitUsage, `required flag(s) "config"`},
+		{nil, exitUsage, "no configuration is named; give --config FILE, or set AUDITRELAY_CONFIG"},
 		{[]string{"a", "b", "--config", config}, exitUsage, "accepts at most 1 arg"},
 		{[]string{"--config", "missing.yaml"}, exitFailure, "open missing.yaml"},
 	} {

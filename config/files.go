@@ -1,0 +1,125 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"reflect"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// maxNamed bounds a file that a *_file field names, in bytes.
+const maxNamed = 1 << 20
+
+// files looks at what a configuration names on this machine.
+type files struct {
+	k       *checker
+	missing func(path string, value any, reason string) // a file that is not there, or not readable
+}
+
+// all looks at each *_file field, at the secrets' files, at the configuration
+// itself and at the data directory.
+func (f files) all(config string, d *decoder, c *Config) {
+	eachFile(reflect.ValueOf(c), "", func(field, file string) {
+		if field == "audit.key_file" && !exists(file) {
+			return // the first start makes it
+		}
+		if err := readable(file); err != nil {
+			f.missing(field, file, err.Error())
+			return
+		}
+		f.private(field, file, strings.HasSuffix(field, "key_file") || strings.HasSuffix(field, "credentials_file"))
+	})
+	for field, file := range d.secretFiles {
+		f.private(field, file, true)
+	}
+	f.private("", config, d.inline)
+	f.private("data_dir", c.DataDir, true)
+}
+
+// private warns where anybody on this machine can change file, or, of a secret
+// one, read it.
+func (f files) private(field, file string, secret bool) {
+	info, err := os.Stat(file)
+	if err != nil || runtime.GOOS == "windows" { // which has no such modes
+		return
+	}
+	reason := ""
+	switch mode := info.Mode().Perm(); {
+	case mode&0o002 != 0:
+		reason = "can be changed"
+	case mode&0o005 != 0 && secret:
+		reason = "can be read"
+	default:
+		return
+	}
+	f.k.warn(field, fmt.Sprintf("%s %s by every user of this machine (mode %04o); run: chmod o-rwx %[1]s", file, reason, info.Mode().Perm()))
+}
+
+// eachFile calls visit for each field that names a file to read. Its name in
+// YAML ends in _file.
+func eachFile(v reflect.Value, at string, visit func(field, file string)) {
+	switch {
+	case v.Type() == reflect.TypeFor[secret.Text]():
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		eachFile(v.Elem(), at, visit)
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			eachFile(v.Index(i), fmt.Sprintf("%s[%d]", at, i), visit)
+		}
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			eachFile(v.Field(i), join(at, v.Type().Field(i).Tag.Get("yaml")), visit)
+		}
+	case v.Kind() == reflect.String && strings.HasSuffix(at, "_file") && v.String() != "":
+		visit(at, v.String())
+	}
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// readable says why file cannot be read.
+func readable(file string) error {
+	_, err := readRegular(file, maxNamed)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("there is no such file; put it there, or mend the path")
+	case errors.Is(err, fs.ErrPermission):
+		return errors.New("may not be read by this user; let the user that the relay runs as read it")
+	}
+	return err
+}
+
+// readRegular reads a file of at most limit bytes. A pipe or a terminal is
+// refused, as it would be waited for without end.
+func readRegular(path string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // was only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file; give the path of one", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
+	}
+	return data, nil
+}

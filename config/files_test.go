@@ -1,0 +1,157 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// everyFile names each file that a configuration can name, DIR/X for each.
+const everyFile = `data_dir: DIR/data
+environments:
+  - project: shop
+    environment: live
+    credentials: [{api_key: "file:DIR/api-key"}]
+ingest: {tls: {cert_file: DIR/tls.crt, key_file: DIR/tls.key}}
+journal:
+  url: tls://nats:4222
+  credentials_file: DIR/journal.creds
+  tls: {ca_file: DIR/journal-ca.crt, cert_file: DIR/journal.crt, key_file: DIR/journal.key}
+audit: {key_file: DIR/audit.key}
+sinks:
+  - name: n
+    nats: {url: "tls://nats:4222", nkey_file: DIR/nats.nk, tls: {ca_file: DIR/nats-ca.crt}}
+`
+
+// writeFiles writes everyFile and all that it names, each with mode.
+func writeFiles(t *testing.T, mode os.FileMode) (config string, named map[string]string) {
+	t.Helper()
+	dir, named := t.TempDir(), map[string]string{}
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "data"), 0o700))
+	for field, name := range map[string]string{
+		"environments[0].credentials[0].api_key": "api-key",
+		"ingest.tls.cert_file":                   "tls.crt",
+		"ingest.tls.key_file":                    "tls.key",
+		"journal.credentials_file":               "journal.creds",
+		"journal.tls.ca_file":                    "journal-ca.crt",
+		"journal.tls.cert_file":                  "journal.crt",
+		"journal.tls.key_file":                   "journal.key",
+		"audit.key_file":                         "audit.key",
+		"sinks[0].nats.nkey_file":                "nats.nk",
+		"sinks[0].nats.tls.ca_file":              "nats-ca.crt",
+	} {
+		named[field] = filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(named[field], []byte("hunter2\n"), 0o600))
+		require.NoError(t, os.Chmod(named[field], mode)) // whatever the umask
+	}
+	config = filepath.Join(dir, "relay.yaml")
+	require.NoError(t, os.WriteFile(config, []byte(strings.ReplaceAll(everyFile, "DIR", dir)), 0o600))
+	return config, named
+}
+
+func TestCheckFindsMissingFiles(t *testing.T) {
+	t.Parallel()
+	config, named := writeFiles(t, 0o600)
+	_, warnings, err := Check(config)
+	require.NoError(t, err)
+	require.Empty(t, warnings)
+	for field, file := range named {
+		require.NoError(t, os.Remove(file))
+		_, _, err = Check(config)
+		cfg, warnings, runErr := LoadToRun(config)
+		require.NoError(t, os.WriteFile(file, []byte("hunter2\n"), 0o600))
+		switch field {
+		case "audit.key_file":
+			require.NoError(t, err, "the first start makes it")
+		case "environments[0].credentials[0].api_key":
+			require.ErrorContains(t, err, field+": read the secret's file: open "+file+": no such file or directory")
+			require.Error(t, runErr)
+		default:
+			require.ErrorContains(t, err, fmt.Sprintf("%s: %q: there is no such file", field, file))
+			require.NoError(t, runErr)
+			require.NotNil(t, cfg)
+			assert.Contains(t, fmt.Sprint(warnings), field+": there is no such file", "it may come before it is needed")
+		}
+	}
+}
+
+// TestPipesAreNotWaitedFor would hang where one is opened for reading.
+func TestPipesAreNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	config, named := writeFiles(t, 0o600)
+	for field, file := range named {
+		require.NoError(t, os.Remove(file))
+		require.NoError(t, syscall.Mkfifo(file, 0o600))
+		_, _, err := Check(config)
+		require.ErrorContains(t, err, file+" is not a regular file", field)
+		require.NoError(t, os.Remove(file))
+		require.NoError(t, os.WriteFile(file, []byte("hunter2\n"), 0o600))
+	}
+	pipe := filepath.Join(t.TempDir(), "relay.yaml")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	_, _, err := Load(pipe)
+	require.ErrorContains(t, err, "is not a regular file")
+	_, err = DataDir(pipe)
+	require.ErrorContains(t, err, "is not a regular file")
+	_, err = (&TLSClient{CAFile: pipe}).ClientConfig()
+	require.ErrorContains(t, err, "is not a regular file")
+	_, err = (&TLSServer{CertFile: pipe, KeyFile: pipe}).ServerConfig()
+	require.ErrorContains(t, err, "is not a regular file")
+}
+
+func TestOpenFilesAreNamed(t *testing.T) {
+	t.Parallel()
+	config, named := writeFiles(t, 0o644)
+	data := filepath.Join(filepath.Dir(config), "data")
+	require.NoError(t, os.Chmod(data, 0o755))
+	secret := func(field string) bool {
+		return !strings.Contains(field, "ca_file") && !strings.Contains(field, "cert_file")
+	}
+	_, warnings, err := Check(config)
+	require.NoError(t, err)
+	got := map[string]string{}
+	for _, w := range warnings {
+		got[w.Field] = w.Reason
+	}
+	assert.Equal(t, data+" can be read by every user of this machine (mode 0755); run: chmod o-rwx "+data, got["data_dir"])
+	for field, file := range named {
+		if !secret(field) {
+			assert.NotContains(t, got, field, "what is public may be read")
+			continue
+		}
+		assert.Equal(t, file+" can be read by every user of this machine (mode 0644); run: chmod o-rwx "+file, got[field])
+	}
+	require.NoError(t, os.Chmod(named["journal.tls.ca_file"], 0o646))
+	_, warnings, err = LoadToRun(config)
+	require.NoError(t, err)
+	assert.Contains(t, fmt.Sprint(warnings), "journal-ca.crt can be changed by every user of this machine (mode 0646)")
+}
+
+func TestOpenConfigWithSecrets(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "relay.yaml")
+	t.Setenv("KEY", "hunter2")
+	for _, c := range []struct {
+		text string
+		mode os.FileMode
+		want string
+	}{
+		{minimal, 0o644, ""},
+		{minimal, 0o666, "can be changed by every user of this machine (mode 0666)"},
+		{strings.Replace(minimal, "${KEY}", "plain", 1), 0o640, ""},
+		{strings.Replace(minimal, "${KEY}", "plain", 1), 0o644, "can be read by every user of this machine (mode 0644)"},
+	} {
+		require.NoError(t, os.WriteFile(config, []byte(c.text), 0o600))
+		require.NoError(t, os.Chmod(config, c.mode))
+		_, warnings, err := Check(config)
+		require.NoError(t, err)
+		said := fmt.Sprint(warnings)
+		assert.Equal(t, c.want != "", strings.Contains(said, "every user"), said)
+		assert.Contains(t, said, c.want)
+	}
+}

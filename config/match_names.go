@@ -1,0 +1,70 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/wildcard"
+)
+
+// relayProject is the project of the relay's own audit events.
+const relayProject = "auditrelay"
+
+// typeFamilies are what types begin with: those of pushed events, and of the
+// relay's own.
+func typeFamilies() []string {
+	return []string{"event_log", "settings", "streaming", "journal", "trail", "audit", "credentials", "deadletters", "sink"}
+}
+
+// relayTypes are types of the relay's own, which a pattern may have meant.
+func relayTypes() []string {
+	return []string{
+		"settings.baseline", "settings.changed", "settings.checked",
+		"streaming.baseline", "streaming.changed", "streaming.status_changed",
+		"journal.quarantined", "deadletters.discarded", "sink.retired",
+	}
+}
+
+// matchNames warns of names that no event has. Such a sink gets nothing, and
+// says nothing.
+func (k *checker) matchNames(at string, m *Match, environments []Environment) {
+	projects, names := []string{relayProject, "-"}, []string{""}
+	for _, e := range environments {
+		projects, names = append(projects, e.Project), append(names, e.Environment)
+	}
+	k.known(at+".projects", m.Projects, projects, "project")
+	k.known(at+".environments", m.Environments, names, "environment")
+	for i, pattern := range m.Types {
+		if reason := unknownType(pattern); reason != "" {
+			k.warn(fmt.Sprintf("%s.types[%d]", at, i), reason)
+		}
+	}
+}
+
+func (k *checker) known(at string, patterns, names []string, what string) {
+	for i, text := range patterns {
+		if pattern := wildcard.Parse(text); !slices.ContainsFunc(names, pattern.Matches) {
+			k.warn(fmt.Sprintf("%s[%d]", at, i), "matches nothing: no "+what+" of that name is in environments")
+		}
+	}
+}
+
+// unknownType says why no event has a type that fits pattern, or nothing.
+func unknownType(pattern string) string {
+	literal, _, wild := strings.Cut(pattern, "*")
+	if !wild && !slices.Contains(relayTypes(), pattern) {
+		for _, known := range relayTypes() {
+			if near(pattern, known) {
+				return "matches nothing; did you mean " + known + "?"
+			}
+		}
+	}
+	for _, family := range typeFamilies() {
+		begins := strings.HasPrefix(literal, family+".") || wild && strings.HasPrefix(family+".", literal)
+		if begins || pattern == "event_log" {
+			return ""
+		}
+	}
+	return "matches nothing: types begin with " + strings.Join(typeFamilies(), "., ") + "."
+}
