@@ -243,7 +243,13 @@ func TestAPartThatCannotStartEndsTheRelay(t *testing.T) {
 	other := testConfig(t.TempDir())
 	other.Ingest.Listen = r.Ingest
 	err = Run(t.Context(), other, Options{Logger: slog.New(slog.DiscardHandler)})
-	require.ErrorContains(t, err, "address already in use")
+	require.ErrorContains(t, err, "ingest.listen "+r.Ingest+": ")
+	require.ErrorContains(t, err, "address already in use; end the process that listens there, as another relay, or set another port")
+
+	other.Ingest.Listen, other.Admin.Listen = "127.0.0.1:0", r.Admin
+	err = Run(t.Context(), other, Options{Logger: slog.New(slog.DiscardHandler)})
+	require.ErrorContains(t, err, "admin.listen "+r.Admin+": ")
+	require.ErrorContains(t, err, "address already in use; end")
 }
 
 func TestAuditEntriesBecomeEvents(t *testing.T) {

@@ -92,7 +92,7 @@ func anonymous(cfg config.Ingest) credentials.Environment {
 func (r *process) listen(ctx context.Context, address string, server *http.Server, o door.Options) (net.Listener, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.Name, err)
+		return nil, listenError(o.Name, address, err)
 	}
 	o.Metrics, o.Logger = r.connections, r.log
 	d := door.New(listener, o)

@@ -1,0 +1,22 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+// listenError names the field that an address which cannot be listened on
+// stands in, and says what to do. name is the section: ingest or admin.
+func listenError(name, address string, err error) error {
+	advice := ""
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		advice = "; end the process that listens there, as another relay, or set another port"
+	case errors.Is(err, syscall.EACCES):
+		advice = "; ports below 1024 need the capability CAP_NET_BIND_SERVICE, as in deploy/systemd; give it, or set a higher port"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		advice = "; this machine has no such address; set one that it has"
+	}
+	return fmt.Errorf("%s.listen %s: %w%s", name, address, err, advice)
+}
