@@ -121,7 +121,7 @@ func TestWhatIsNotLinked(t *testing.T) {
 		}, nil},
 		{"the configuration knows no room", "./config", []string{
 			"github.com/nats-io", module + "/relay", module + "/internal", module + "/sinks",
-		}, []string{module + "/internal/jsonpointer", module + "/internal/wire/jsonscan", module + "/internal/condition"}},
+		}, []string{module + "/internal/jsonpointer", module + "/internal/wire/jsonscan", module + "/internal/condition", module + "/internal/wildcard"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
