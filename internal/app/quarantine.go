@@ -51,6 +51,9 @@ func (r *process) recordQuarantined(ctx context.Context, q journal.Quarantined) 
 	if q.From == 0 {
 		subject = "journal file " + q.Kept
 	}
+	if q.Loss != "" {
+		subject += ", loss " + q.Loss // the same positions may be lost again
+	}
 	_, found, err := r.trail.Last(ctx, ownProject, "", subject)
 	if err != nil || found {
 		return err

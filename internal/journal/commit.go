@@ -48,7 +48,6 @@ type committer struct {
 	// patience is after how long an append is not tried again. One attempt may be
 	// under way then, which takes attemptTimeout at the most.
 	patience time.Duration
-	marks    *marks
 
 	spare chan []byte    // memory for records
 	wg    sync.WaitGroup // the loop and the commits in flight
@@ -60,9 +59,9 @@ type committer struct {
 	inFlight int        // commits; guarded by mu
 	slow     int        // of the commits in flight, those for longer than slowCommit; guarded by mu
 	closed   bool       // guarded by mu
-	given    given      // guarded by mu
-	broken   error      // set once positions are given out twice; guarded by mu
+	broken   error      // set once the embedded server gave a position out twice; guarded by mu
 	failed   func(error)
+	placed   func(at place, again bool) error // see Journal.placed
 }
 
 // segment is a part of an append that goes into one record whole.
@@ -93,10 +92,10 @@ func (p *pending) settle(err error) {
 	}
 }
 
-func newCommitter(conn *Conn, subject string, m *metrics, failed func(error)) *committer {
+func newCommitter(conn *Conn, subject string, m *metrics, placed func(place, bool) error, failed func(error)) *committer {
 	c := &committer{
 		js: conn.JetStream, life: conn.life, limit: conn.recordLimit, subject: subject,
-		metrics: m, marks: conn.marks, failed: failed, patience: commitTimeout,
+		metrics: m, placed: placed, failed: failed, patience: commitTimeout,
 		spare: make(chan []byte, commitsInFlight),
 	}
 	c.changed = sync.NewCond(&c.mu)
@@ -229,7 +228,7 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 		}
 		ack, err = c.retry(context.Background(), msg, ack, err, life, deadline)
 		if err == nil {
-			err = c.accept(ack)
+			err = c.accept(place{ack.Sequence, keyOf(0, msg.Data).sum}, ack.Duplicate)
 		}
 		if soon.Stop() {
 			c.count(-1, 0)
@@ -270,41 +269,23 @@ func (c *committer) keep(b []byte) {
 	}
 }
 
-// accept notes the position of a record before anybody is told that it is
-// kept: at the next start the stream must reach this far. A position that was
-// given out before is refused, as sinks may have acknowledged it.
-func (c *committer) accept(ack *jetstream.PubAck) error {
+// accept notes the position of a record before anybody is told that it is kept. A
+// position that may be another record's is refused, as sinks may have
+// acknowledged it.
+func (c *committer) accept(at place, again bool) error {
+	err := c.placed(at, again)
 	c.mu.Lock()
-	if !ack.Duplicate && !c.given.take(ack.Sequence) && c.broken == nil {
-		c.broken = fmt.Errorf("%w: the server gave out position %d again: it has lost the end of the stream, which the next start of the relay sets right", ErrUnavailable, ack.Sequence)
+	defer c.mu.Unlock()
+	if errors.Is(err, errGivenTwice) && c.broken == nil {
+		c.broken = fmt.Errorf("%w: the server gave out position %d again: it has lost the end of the stream, which the next start of the relay sets right", ErrUnavailable, at.seq)
 		if c.failed != nil {
 			go c.failed(c.broken)
 		}
 	}
-	err := c.broken
-	c.mu.Unlock()
-	if err == nil {
-		c.marks.raise(markAcknowledged, noted{value: ack.Sequence})
+	if err != nil && c.broken == nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	return err
-}
-
-// given is which positions were given out lately.
-type given struct {
-	newest uint64
-	recent [512]uint64
-}
-
-// take reports whether a position is new. Answers may come in another order
-// than the positions: where an old leader's answer is held up on its way, a new
-// one may have given out some hundred meanwhile.
-func (g *given) take(seq uint64) bool {
-	at := &g.recent[seq%uint64(len(g.recent))]
-	if *at == seq || seq+uint64(len(g.recent)) <= g.newest {
-		return false
-	}
-	*at, g.newest = seq, max(g.newest, seq)
-	return true
+	return c.broken
 }
 
 // await waits for the server's answer. The connection's async timeout is

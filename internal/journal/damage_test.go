@@ -218,14 +218,18 @@ func TestAPositionThatIsGivenOutTwiceIsRefused(t *testing.T) {
 
 func TestPositionsMayBeAnsweredOutOfOrder(t *testing.T) {
 	t.Parallel()
-	var g given
-	for _, seq := range []uint64{1000, 1002, 1001, 1004, 1003} {
-		assert.True(t, g.take(seq), "%d", seq)
+	var p past
+	p.begin(3000)
+	for _, seq := range []uint64{5000, 5002, 5001, 5004, 5003} {
+		assert.True(t, p.given(place{seq, seq}), "%d", seq)
+		assert.True(t, p.given(place{seq, seq}), "%d, as a source read it first", seq)
 	}
-	for _, seq := range []uint64{1004, 1001, 400, 1} {
-		assert.False(t, g.take(seq), "%d", seq)
+	for _, seq := range []uint64{5004, 5001, 3500, 3000} {
+		assert.False(t, p.given(place{seq, 1}), "%d", seq)
+		assert.False(t, p.given(place{5005, 1}), "nothing is known for certain then")
+		p.settle()
 	}
-	assert.True(t, g.take(1005))
+	assert.True(t, p.given(place{5005, 1}))
 }
 
 // The whole newest block is gone, and nothing is appended that would show it.

@@ -212,7 +212,7 @@ func (j *Journal) accountForDamage(ctx context.Context) error {
 
 // noteDamage tells the fuse of damage that the quarantine names.
 func (j *Journal) noteDamage(ctx context.Context, q Quarantined) error {
-	if j.conn.embedded == nil || q.Stream != j.names.events {
+	if j.conn.embedded == nil || q.Stream != j.names.events || q.Loss != "" {
 		return nil
 	}
 	info, err := j.stream.Info(ctx)

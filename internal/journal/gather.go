@@ -30,7 +30,7 @@ func (s *Source) gather(ctx context.Context, first record) (events []relay.Event
 		if !ok {
 			break
 		}
-		if n+len(r.events) > s.limit.Events || size+r.size > s.limit.Bytes {
+		if r.now != first.now || n+len(r.events) > s.limit.Events || size+r.size > s.limit.Bytes {
 			s.spare = &r
 			break
 		}

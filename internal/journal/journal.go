@@ -55,6 +55,7 @@ type Journal struct {
 	made    int64 // when the stream was made, in ns since 1970: which stream it is
 	names   names
 	commits *committer
+	past    *past
 	decoded *decodedCache
 	metrics *metrics
 	fuse    *fuse
@@ -107,10 +108,13 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 		return nil, err
 	}
 	// Before anything is appended or read.
+	if err := j.openPast(ctx); err != nil {
+		return nil, err
+	}
 	if err := streams.Await(ctx, j.log, "the journal's state", j.accountForDamage); err != nil {
 		return nil, err
 	}
-	j.commits = newCommitter(conn, j.names.eventsSubject, j.metrics, opts.Failed)
+	j.commits = newCommitter(conn, j.names.eventsSubject, j.metrics, j.placed, opts.Failed)
 	opts.Registerer.MustRegister(&usageCollector{j}, conn.marks.failed())
 	trimming, stop := context.WithCancel(context.Background())
 	j.stop = stop
@@ -186,6 +190,9 @@ func (j *Journal) Close() {
 	j.commits.close()
 	j.stop()
 	<-j.done
+	if err := j.past.close(); err != nil {
+		j.log.Warn("writing what is known of the journal's stream failed", "error", err)
+	}
 }
 
 // Usage is how much of the disk budget is spent.

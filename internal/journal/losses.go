@@ -228,7 +228,7 @@ func uncovered(gaps []span, known []Quarantined, stream string) []span {
 	for _, gap := range gaps {
 		rest := []span{gap}
 		for _, q := range known {
-			if q.Stream == stream {
+			if q.Stream == stream && q.Loss == "" { // else other records have those positions
 				rest = without(rest, span{q.From, q.To})
 			}
 		}
@@ -254,7 +254,8 @@ func without(spans []span, taken span) []span {
 	return left
 }
 
-// checkPosition sets a sink's position right: see rightPosition.
+// checkPosition sets a sink's position right: before the first session as
+// rightPosition says, and later to what this process has acknowledged.
 func (s *Source) checkPosition(ctx context.Context) error {
 	info, err := s.consumer.Info(ctx)
 	if err != nil {
@@ -266,6 +267,9 @@ func (s *Source) checkPosition(ctx context.Context) error {
 	}
 	at := info.AckFloor.Stream
 	right, cause := s.rightPosition(at, stream.State)
+	if acked, started := s.acknowledged(); started {
+		right, cause = acked, "it was beyond what the sink has acknowledged"
+	}
 	if right == at {
 		return nil
 	}
@@ -294,6 +298,7 @@ func (s *Source) checkPosition(ctx context.Context) error {
 // very stream, whose positions are given out once, and the stream reaches as far.
 func (s *Source) rightPosition(at uint64, stream jetstream.StreamState) (right uint64, cause string) {
 	mark, marked := s.j.conn.marks.read(s.name)
+	marked = marked && s.j.conn.embedded != nil // elsewhere another relay may have gone on
 	switch {
 	case marked && max(mark.value, stream.FirstSeq-1) < at:
 		return min(max(mark.value, stream.FirstSeq-1), stream.LastSeq), "it was beyond what the sink has acknowledged"
@@ -303,6 +308,14 @@ func (s *Source) rightPosition(at uint64, stream jetstream.StreamState) (right u
 		return mark.value, ""
 	}
 	return at, ""
+}
+
+// acknowledged is the newest record that this process has acknowledged; false
+// before its first session.
+func (s *Source) acknowledged() (seq uint64, started bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.acked, s.started
 }
 
 // nameSkipped puts the positions in [from, to) into the quarantine, but for

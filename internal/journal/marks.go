@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -25,7 +26,10 @@ import (
 // They are written without a sync: after a kill they are exact, after a power
 // loss they may be older than the truth. They are never newer.
 //
-// Nil marks, as of an external cluster, are empty and keep nothing.
+// Of an external stream there are marks too, on the relay's own disk. They set no
+// sink's position forward: such a stream may lose its end and give positions out anew.
+//
+// Nil marks are empty and keep nothing.
 type marks struct {
 	dir      string
 	log      *slog.Logger
@@ -111,6 +115,26 @@ func (m *marks) end(stream string) uint64 {
 	return n.value
 }
 
+// lowest is the lowest of the marks of a stream that begin with prefix; 0 where
+// there is none.
+func (m *marks) lowest(prefix string, stream int64) (value uint64) {
+	if m == nil {
+		return 0
+	}
+	files, _ := os.ReadDir(m.dir) // what cannot be read says nothing
+	found := false
+	for _, file := range files {
+		n, ok := m.read(file.Name())
+		if !ok || n.stream != stream || !strings.HasPrefix(file.Name(), prefix) {
+			continue
+		}
+		if !found || n.value < value {
+			value, found = n.value, true
+		}
+	}
+	return value
+}
+
 // raise sets a mark where it is of another stream, or to is greater. A mark that
 // cannot be written loses no event: after a kill a sink gets more events twice,
 // and the end of a damaged stream is less sure. So it is counted, and logged when
@@ -121,7 +145,33 @@ func (m *marks) raise(name string, to noted) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	err := m.write(name, to)
+	m.told(name, m.write(name, to, false))
+}
+
+// lower sets a mark that is greater back: the stream lost what stood there.
+func (m *marks) lower(name string, to noted) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if at, ok := m.read(name); ok && at.value > to.value {
+		m.told(name, m.write(name, to, true))
+	}
+}
+
+// tell is for what is kept beside the marks, and fails as they do.
+func (m *marks) tell(name string, err error) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.told(name, err)
+}
+
+// told counts a failure, and logs the first. mu is held.
+func (m *marks) told(name string, err error) {
 	if err != nil {
 		m.failures.Add(1)
 	}
@@ -134,8 +184,8 @@ func (m *marks) raise(name string, to noted) {
 	m.failing[name] = err != nil
 }
 
-// write does what raise says. mu is held.
-func (m *marks) write(name string, to noted) error {
+// write sets a mark that is of another stream or lower, or any if down. mu is held.
+func (m *marks) write(name string, to noted, down bool) error {
 	at := m.open[name]
 	if at == nil {
 		f, err := os.OpenFile(filepath.Join(m.dir, name), os.O_CREATE|os.O_RDWR, 0o600)
@@ -146,7 +196,7 @@ func (m *marks) write(name string, to noted) error {
 		at.noted, _ = m.read(name)
 		m.open[name] = at
 	}
-	if to.value <= at.value && to.stream == at.stream {
+	if !down && to.value <= at.value && to.stream == at.stream {
 		return nil
 	}
 	var data [notedSize]byte

@@ -22,6 +22,7 @@ const (
 	headerPosition   = "Auditrelay-Position"
 	headerPositionTo = "Auditrelay-Position-To"
 	headerKept       = "Auditrelay-Kept"
+	headerLoss       = "Auditrelay-Loss"
 )
 
 // Quarantined is a run of positions whose records cannot be read, or a damaged
@@ -37,6 +38,9 @@ type Quarantined struct {
 	// bytes; empty where none are left, or the quarantine itself holds them.
 	Kept string    `json:"kept,omitempty"`
 	Time time.Time `json:"time"` // when it was found
+	// Loss names the loss where the positions are other records' by now, as the
+	// stream went back or was replaced; empty otherwise.
+	Loss string `json:"loss,omitempty"`
 	// Bytes of the record that the quarantine holds.
 	Bytes int `json:"bytes"`
 }
@@ -59,6 +63,9 @@ func (q *Quarantined) subject() string {
 			return r
 		}, filepath.Base(q.Kept)))
 	}
+	if q.Loss != "" { // the same positions may be lost again
+		return fmt.Sprintf("%s.%d.%s", q.Stream, q.From, q.Loss)
+	}
 	return fmt.Sprintf("%s.%d", q.Stream, q.From)
 }
 
@@ -71,6 +78,9 @@ func (j *Journal) setAside(ctx context.Context, q Quarantined, data []byte) erro
 	m.Header.Set(headerPosition, strconv.FormatUint(q.From, 10))
 	m.Header.Set(headerPositionTo, strconv.FormatUint(q.To, 10))
 	m.Header.Set(headerReason, headerText(q.Reason))
+	if q.Loss != "" {
+		m.Header.Set(headerLoss, q.Loss)
+	}
 	if q.Kept != "" {
 		m.Header.Set(headerKept, headerText(q.Kept))
 	}
@@ -104,7 +114,7 @@ func quarantinedOf(header nats.Header, size int, at time.Time) (Quarantined, boo
 		return Quarantined{}, false
 	}
 	q := Quarantined{
-		Stream: header.Get(headerStream), Reason: header.Get(headerReason), Kept: header.Get(headerKept),
+		Stream: header.Get(headerStream), Reason: header.Get(headerReason), Kept: header.Get(headerKept), Loss: header.Get(headerLoss),
 		Time: at.UTC(), Bytes: size,
 	}
 	q.From, _ = strconv.ParseUint(header.Get(headerPosition), 10, 64)

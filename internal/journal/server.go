@@ -33,6 +33,9 @@ const (
 	// lockPatience is how long a start waits for another process to let go of
 	// the data directory.
 	lockPatience = time.Second
+	// externalDir is the folder in the data directory for what the relay knows of
+	// external streams, by their prefix.
+	externalDir = "external"
 )
 
 // Conn is the relay's connection to JetStream: to a server of its own in the
@@ -48,14 +51,14 @@ type Conn struct {
 	embedded *embedded // nil when external
 	lock     *os.File  // on the data directory; nil when external
 	dataDir  string    // empty when external
-	marks    *marks    // nil when external
+	marks    *marks
 }
 
 // Connect starts the embedded server on dataDir, or dials cfg.URL where it is
 // set, and waits for servers that are not there yet. ctx bounds the connecting only.
 func Connect(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (*Conn, error) {
 	if cfg.URL != "" {
-		return dial(ctx, cfg, log)
+		return dial(ctx, dataDir, cfg, log)
 	}
 	return embed(ctx, dataDir, namesFor(cfg.StreamPrefix), log)
 }
@@ -136,7 +139,7 @@ func serverOptions(dir string) *server.Options {
 	}
 }
 
-func dial(ctx context.Context, cfg config.Journal, log *slog.Logger) (*Conn, error) {
+func dial(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (*Conn, error) {
 	opts := []nats.Option{
 		nats.Name("auditrelay"),
 		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
@@ -162,8 +165,12 @@ func dial(ctx context.Context, cfg config.Journal, log *slog.Logger) (*Conn, err
 		opts = append(opts, nats.Secure(tlsConfig))
 	}
 	c := &Conn{}
+	var err error
+	if c.marks, err = openMarks(filepath.Join(dataDir, externalDir, cfg.StreamPrefix), log); err != nil {
+		return nil, err
+	}
 	opts = append(opts, serverURL(cfg.URL))
-	err := streams.Await(ctx, log, "a connection", func(context.Context) error { return c.open(opts...) })
+	err = streams.Await(ctx, log, "a connection", func(context.Context) error { return c.open(opts...) })
 	if err != nil {
 		return nil, fmt.Errorf("journal.url %s: %w", cfg.URL, err) // it holds no password
 	}
@@ -232,7 +239,9 @@ func (c *Conn) life() *life {
 // Records that are then missing from its end are named at the next start, and
 // their positions are not given out again.
 func (c *Conn) NoteEnd(stream string, seq uint64) {
-	c.marks.raise(filepath.Join(endsDir, stream), noted{value: seq})
+	if c.embedded != nil { // of an external one nothing keeps positions from being given out again
+		c.marks.raise(filepath.Join(endsDir, stream), noted{value: seq})
+	}
 }
 
 // End is what NoteEnd noted, 0 where that is nothing.

@@ -2,14 +2,11 @@ package journal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/auditrelay/auditrelay/internal/streams"
@@ -42,24 +39,31 @@ const (
 // covers all before it. One process at a time may read for a sink: a second
 // would take records away from the first.
 type Source struct {
-	j        *Journal
-	name     string
-	consumer jetstream.Consumer
-	limit    Limit
+	j     *Journal
+	sink  string
+	name  string // of the consumer
+	limit Limit
 
-	decoded chan record // filled by the reading goroutine
-	cancel  context.CancelFunc
-	failed  error // why reading ended; valid once decoded is closed
+	consumer jetstream.Consumer // the reading goroutine's own, once that runs
+	decoded  chan record        // filled by the reading goroutine
+	cancel   context.CancelFunc
+	failed   error // why reading ended; valid once decoded is closed
 
 	spare *record   // read from decoded, but did not fit into the batch; Next's own
 	last  time.Time // when the last batch was given; Next's own
 
-	mu    sync.Mutex
-	given []ending // of the batches that are not acknowledged, oldest first; guarded by mu
-
 	gathered []record // memory for the records of a batch; Next's own
 
-	acked atomic.Uint64 // the newest position given to Ack
+	mu    sync.Mutex // guards what follows
+	given []ending   // of the batches that are not acknowledged, oldest first
+	acked uint64     // the newest record that is acknowledged
+	turns int        // how often the stream had gone back when the newest session began
+	now   int        // counts sessions, each of which reads from behind what was given
+	// newest is the position of the newest batch, and ahead how much greater than
+	// its last record a batch's position is: where the stream went back, records
+	// get lower numbers, but positions grow.
+	newest, ahead uint64
+	started       bool // the first session has begun
 }
 
 // ending is how a batch is acknowledged, and all before it. It holds none of
@@ -67,7 +71,12 @@ type Source struct {
 type ending struct {
 	position uint64 // of the batch
 	last     uint64 // the record that is acknowledged: the batch's last, or one behind it without events
-	reply    string // the subject that acknowledges it
+	// reply is the subject that acknowledges it. Empty where the server has to give
+	// the record again first, to which that acknowledgement is then sent.
+	reply string
+	// void says that the stream went back, and has other records there or will: so
+	// nothing is acknowledged.
+	void bool
 }
 
 // Limit bounds the batches of a source. A batch holds whole records, so it may
@@ -79,16 +88,17 @@ type record struct {
 	msg    jetstream.Msg
 	seq    uint64
 	size   int // bytes as stored
+	now    int // the session that read it
 	events []relay.Event
 }
 
 // Source opens the position of a sink, at the journal's start where it has
 // none yet, and begins to read. Close it when done.
 func (j *Journal) Source(ctx context.Context, sink string, limit Limit) (*Source, error) {
-	s := &Source{j: j, name: consumerPrefix + sink, limit: limit, decoded: make(chan record, decodedAhead)}
-	var start *jetstream.ConsumerResetResponse
+	s := &Source{j: j, sink: sink, name: consumerPrefix + sink, limit: limit, decoded: make(chan record, decodedAhead)}
+	var first session
 	err := streams.Await(ctx, j.log, "the position of sink "+sink, func(ctx context.Context) (err error) {
-		start, err = s.open(ctx, sink)
+		first, err = s.open(ctx)
 		return err
 	})
 	if err != nil {
@@ -96,170 +106,8 @@ func (j *Journal) Source(ctx context.Context, sink string, limit Limit) (*Source
 	}
 	reading, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	go s.read(reading, start.Delivered.Consumer, start.AckFloor.Stream)
+	go s.read(reading, first)
 	return s, nil
-}
-
-// open opens the sink's position, and returns where that is. It can be repeated.
-func (s *Source) open(ctx context.Context, sink string) (at *jetstream.ConsumerResetResponse, err error) {
-	s.consumer, err = s.j.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable:       s.name,
-		Description:   "auditrelay: how far sink " + sink + " has come",
-		AckPolicy:     jetstream.AckAllPolicy,
-		AckWait:       ackWait,
-		DeliverPolicy: jetstream.DeliverAllPolicy,
-		MaxAckPending: maxAckPending,
-		MaxDeliver:    -1,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open the position of sink %s: %w", sink, err)
-	}
-	if err := s.checkPosition(ctx); err != nil {
-		return nil, err
-	}
-	at, _, err = s.rewind(ctx)
-	return at, err
-}
-
-// rewind makes the server give again all that is not acknowledged, in order.
-// Without it, what an earlier process had read would come again only after
-// ackWait and out of order, and an acknowledgement of what comes before it
-// would cover it too: it would be lost. It returns where that is, and the
-// newest record that there is.
-func (s *Source) rewind(ctx context.Context) (at *jetstream.ConsumerResetResponse, newest uint64, err error) {
-	at, err = s.j.stream.ResetConsumer(ctx, s.name)
-	if err != nil {
-		return nil, 0, fmt.Errorf("rewind to the last acknowledged position of %s: %w", s.name, err)
-	}
-	info, err := s.j.stream.Info(ctx)
-	if err != nil {
-		return nil, 0, fmt.Errorf("read the journal's state: %w", err)
-	}
-	return at, info.State.LastSeq, nil
-}
-
-// read fetches and decodes ahead of Next until ctx ends, from behind the
-// record after and the given count of deliveries.
-func (s *Source) read(ctx context.Context, delivered, after uint64) {
-	defer close(s.decoded)
-	s.failed = ErrClosed
-	for {
-		err := s.readFrom(ctx, delivered, &after)
-		if ctx.Err() != nil {
-			return
-		}
-		s.j.log.Warn("reading the journal was interrupted", "consumer", s.name, "error", err)
-		for again := false; !again; {
-			if streams.Pause(ctx, retryPause) != nil {
-				return
-			}
-			start, newest, err := s.rewind(ctx)
-			// A server that lost its newest records, which must not be, gives
-			// their numbers to others: those are not to be passed over.
-			if again = err == nil; again {
-				delivered, after = start.Delivered.Consumer, min(after, newest)
-			}
-		}
-	}
-}
-
-// errGap says that there is a record which did not come to us.
-var errGap = errors.New("records were delivered elsewhere, or not at all")
-
-// readFrom passes on the records behind after, the first of which must be the
-// delivery after the given count: a jump of that count means that a record
-// went elsewhere, and to acknowledge what comes behind it would lose it.
-func (s *Source) readFrom(ctx context.Context, delivered uint64, after *uint64) error {
-	it, err := s.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(fetchRecords, s.j.conn.readLimit()))
-	if err != nil {
-		return fmt.Errorf("read records: %w", err)
-	}
-	defer it.Stop()
-	defer context.AfterFunc(ctx, it.Stop)()
-	for {
-		msg, err := s.fetch(ctx, it, delivered)
-		if err != nil {
-			return err
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return fmt.Errorf("read a record's metadata: %w", err)
-		}
-		if delivered++; meta.Sequence.Consumer != delivered {
-			return errGap
-		}
-		if meta.Sequence.Stream <= *after {
-			s.offeredAgain(msg, meta.Sequence.Stream)
-			continue
-		}
-		if err := s.nameSkipped(ctx, *after+1, meta.Sequence.Stream); err != nil {
-			return err
-		}
-		if err := s.holdBefore(ctx, span{*after + 1, meta.Sequence.Stream - 1}); err != nil {
-			return err
-		}
-		if err := s.pass(ctx, msg, meta.Sequence.Stream); err != nil {
-			return err
-		}
-		*after = meta.Sequence.Stream
-	}
-}
-
-// fetch waits for the next record. While none comes it asks now and then
-// whether one should have: it was delivered to a request of an earlier source
-// that still stands with the server, or into a connection that broke; or our
-// request is gone, with the server that led the consumer.
-func (s *Source) fetch(ctx context.Context, it jetstream.MessagesContext, delivered uint64) (jetstream.Msg, error) {
-	missing := false
-	for {
-		msg, err := it.Next(jetstream.NextMaxWait(idleCheck))
-		switch {
-		case err == nil:
-			return msg, nil
-		case errors.Is(err, jetstream.ErrNoHeartbeat):
-			continue // a reconnect: the iterator asks again
-		case !errors.Is(err, nats.ErrTimeout):
-			return nil, fmt.Errorf("read a record: %w", err)
-		case missing:
-			return nil, errGap // and it did not come meanwhile
-		}
-		info, err := s.consumer.Info(ctx)
-		if err != nil {
-			continue // the server is away; the iterator comes back with it
-		}
-		missing = info.Delivered.Consumer > delivered || info.NumPending > 0 && info.NumAckPending < maxAckPending
-	}
-}
-
-// offeredAgain looks at a record that was read before and not acknowledged in
-// time, as the server sees it. If it is acknowledged here, that got lost.
-func (s *Source) offeredAgain(msg jetstream.Msg, seq uint64) {
-	if seq <= s.acked.Load() {
-		_ = msg.Ack() // if this is lost too, it is offered once more
-	}
-}
-
-// pass decodes a record and hands it to Next.
-func (s *Source) pass(ctx context.Context, msg jetstream.Msg, seq uint64) error {
-	events, err := s.j.decoded.decode(seq, msg.Data())
-	switch {
-	case errors.Is(err, ErrVersion):
-		return s.holdVersion(ctx, seq, err)
-	case err != nil:
-		q := Quarantined{Stream: s.j.names.events, From: seq, To: seq, Reason: err.Error()}
-		if err := s.j.setAside(ctx, q, msg.Data()); err != nil {
-			return err
-		}
-		if err := s.holdBefore(ctx, span{seq, seq}); err != nil {
-			return err
-		}
-	}
-	select {
-	case s.decoded <- record{msg: msg, seq: seq, size: len(msg.Data()), events: events}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Next implements relay.Source.
@@ -270,10 +118,10 @@ func (s *Source) Next(ctx context.Context) (relay.Batch, error) {
 			return relay.Batch{}, err
 		}
 		events, last := s.gather(ctx, first)
-		s.give(last, len(events) > 0)
-		if len(events) > 0 {
+		position, ok := s.give(last, len(events) > 0)
+		if ok && len(events) > 0 {
 			s.last = time.Now()
-			return relay.Batch{Events: events, Position: relay.Position(last.seq)}, nil
+			return relay.Batch{Events: events, Position: position}, nil
 		}
 	}
 }
@@ -295,14 +143,19 @@ func (s *Source) wait(ctx context.Context) (record, error) {
 	}
 }
 
-// give notes how what ends with last is acknowledged. Records that were all set
-// aside make no batch: they are acknowledged with the batch before them.
-func (s *Source) give(last record, isBatch bool) {
+// give notes how what ends with last is acknowledged, and returns the position
+// of that. It returns false for what an earlier session read, which is read again.
+// Records that were all set aside make no batch: they are acknowledged with the
+// batch before them.
+func (s *Source) give(last record, isBatch bool) (relay.Position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := ending{last.seq, last.seq, last.msg.Reply()}
+	if last.now != s.now {
+		return 0, false
+	}
+	e := ending{position: last.seq + s.ahead, last: last.seq, reply: last.msg.Reply()}
 	switch newest := len(s.given) - 1; {
-	case isBatch:
+	case isBatch, newest >= 0 && s.given[newest].void:
 		s.given = append(s.given, e)
 	case newest >= 0:
 		e.position = s.given[newest].position
@@ -310,6 +163,8 @@ func (s *Source) give(last record, isBatch bool) {
 	default: // all before it is acknowledged
 		s.acknowledge(e)
 	}
+	s.newest = max(s.newest, e.position)
+	return relay.Position(e.position), true
 }
 
 // Ack implements relay.Source.
@@ -329,11 +184,24 @@ func (s *Source) Ack(_ context.Context, p relay.Position) error {
 // time. What cannot be sent is no failure: the next acknowledgement covers it,
 // or the server offers the record again. mu is held.
 func (s *Source) acknowledge(e ending) {
-	s.acked.Store(e.last)
-	if err := s.j.conn.nc.Publish(e.reply, []byte("+ACK")); err != nil {
-		s.j.log.Debug("a position was not recorded yet", "consumer", s.name, "position", e.last, "error", err)
+	if e.void {
+		return
+	}
+	s.acked = e.last
+	if turns, _ := s.j.past.since(s.turns); turns != s.turns {
+		return // the next session begins behind it, or behind what stayed of the stream
+	}
+	if e.reply != "" {
+		s.confirm(e.reply, e.last)
 	}
 	s.j.conn.marks.raise(s.name, noted{e.last, s.j.made})
+}
+
+// confirm sends an acknowledgement.
+func (s *Source) confirm(reply string, seq uint64) {
+	if err := s.j.conn.nc.Publish(reply, []byte("+ACK")); err != nil {
+		s.j.log.Debug("a position was not recorded yet", "consumer", s.name, "position", seq, "error", err)
+	}
 }
 
 // Close ends the reading; the position stays.

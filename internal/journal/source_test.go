@@ -139,3 +139,42 @@ func TestGather(t *testing.T) {
 		})
 	}
 }
+
+// What is under way when the server goes away and comes back is acknowledged
+// after that, and nothing is given twice.
+func TestWhatIsUnderWayOutlivesAReconnect(t *testing.T) {
+	t.Parallel()
+	srv := startRestorable(t)
+	j := open(t, t.TempDir(), srv.config())
+	defer j.shut(t)
+	s, err := j.Source(t.Context(), "k", Limit{Events: 1, Bytes: 1 << 20})
+	require.NoError(t, err)
+	defer s.Close()
+	want := insist(t, j, 0, 10)
+	var got []string
+	var underWay []relay.Position
+	next := func() {
+		b, err := s.Next(t.Context())
+		require.NoError(t, err)
+		got, underWay = append(got, ids(b.Events)...), append(underWay, b.Position)
+	}
+	for range 5 {
+		next()
+	}
+	require.NoError(t, s.Ack(t.Context(), underWay[1]))
+	srv.stop()
+	srv.start()
+	want = append(want, insist(t, j, 100, 5)...)
+	for range 10 {
+		next()
+	}
+	assert.Equal(t, want, got)
+	for i := 2; i < len(underWay); i++ {
+		assert.Greater(t, underWay[i], underWay[i-1])
+		require.NoError(t, s.Ack(t.Context(), underWay[i]))
+	}
+	require.Eventually(t, func() bool {
+		all, err := j.Positions(t.Context())
+		return err == nil && len(all) == 1 && all[0].Pending == 0
+	}, time.Minute, 5*time.Millisecond, "the position follows")
+}

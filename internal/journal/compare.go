@@ -1,0 +1,314 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/internal/streams"
+)
+
+const (
+	// certainty is for how long the leader of a replicated stream must say that its
+	// end went back: one that is new, or deposed and does not know it, may not have
+	// the newest records yet.
+	certainty = 5 * time.Second
+	// certaintyPause is the wait between two looks.
+	certaintyPause = 500 * time.Millisecond
+)
+
+// comparePast compares what is known of the events' stream with what is there.
+// Where the server lost the stream's end, which it then gives to other records,
+// it sets every sink back to what stayed, and names what is lost. It can be
+// repeated, and has to be where it fails: a crash at any line, too, leaves the
+// same to be found, as what is known changes last.
+func (j *Journal) comparePast(ctx context.Context) error {
+	j.past.comparing.Lock()
+	defer j.past.comparing.Unlock()
+	for until := time.Now().Add(certainty); ; {
+		info, err := j.stream.Info(ctx)
+		if err != nil {
+			return fmt.Errorf("read the journal's state: %w", err)
+		}
+		switch back, err := j.wentBack(ctx, info); {
+		case err != nil:
+			return err
+		case !back:
+			j.past.settle()
+			return nil
+		case info.Config.Replicas < 2 || time.Now().After(until):
+			return j.goBack(ctx, info)
+		}
+		if err := streams.Pause(ctx, certaintyPause); err != nil {
+			return err
+		}
+	}
+}
+
+// presence is what became of a record.
+type presence int
+
+const (
+	present  presence = iota
+	replaced          // another stands there, or the stream does not reach as far
+	gone              // trimmed, or lost from the middle
+)
+
+// lookAt says whether a record still is where it was.
+func (j *Journal) lookAt(ctx context.Context, state jetstream.StreamState, at place) (presence, error) {
+	switch {
+	case at.seq > state.LastSeq:
+		return replaced, nil
+	case at.seq < state.FirstSeq:
+		return gone, nil
+	}
+	sum, err := j.sumAt(ctx, at.seq)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return gone, nil
+	case err != nil:
+		return 0, err
+	case sum != at.sum:
+		return replaced, nil
+	}
+	return present, nil
+}
+
+// sumAt asks the stream's leader for the record at a position, and gives its
+// checksum. Stream.GetMsg asks any replica, which may lag.
+func (j *Journal) sumAt(ctx context.Context, seq uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	answer, err := j.conn.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+j.names.events, fmt.Appendf(nil, `{"seq":%d}`, seq))
+	if err != nil {
+		return 0, fmt.Errorf("read record %d: %w", seq, err)
+	}
+	var got struct {
+		Message *struct {
+			Data []byte `json:"data"`
+		} `json:"message"`
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(answer.Data, &got); err != nil {
+		return 0, fmt.Errorf("read record %d: %w", seq, err)
+	}
+	switch {
+	case got.Error != nil && got.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return 0, fmt.Errorf("read record %d: %w", seq, jetstream.ErrMsgNotFound)
+	case got.Error != nil:
+		return 0, fmt.Errorf("read record %d: %w", seq, got.Error)
+	case got.Message == nil:
+		return 0, fmt.Errorf("read record %d: %w", seq, nats.ErrInvalidMsg)
+	}
+	return keyOf(seq, got.Message.Data).sum, nil
+}
+
+// openPast reads what is known of the events' stream, and compares it with what
+// is there before anything is appended or read.
+func (j *Journal) openPast(ctx context.Context) (err error) {
+	dir := ""
+	if j.conn.embedded == nil {
+		dir = j.conn.marks.dir
+	}
+	if j.past, err = openPast(dir, j.conn.marks); err != nil {
+		return err
+	}
+	return streams.Await(ctx, j.log, "the end of the journal's stream", func(ctx context.Context) error {
+		if err := j.nameReplaced(ctx); err != nil {
+			return err
+		}
+		if err := j.comparePast(ctx); err != nil {
+			return err
+		}
+		return j.begin(ctx)
+	})
+}
+
+// begin notes where the stream ends, before anything is appended.
+func (j *Journal) begin(ctx context.Context) error {
+	info, err := j.stream.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("read the journal's state: %w", err)
+	}
+	last := info.State.LastSeq
+	j.past.begin(last)
+	sum, err := j.sumAt(ctx, last)
+	if errors.Is(err, jetstream.ErrMsgNotFound) || last == 0 {
+		return nil
+	}
+	if err == nil {
+		j.past.read(place{last, sum})
+	}
+	return err
+}
+
+// nameReplaced names what a stream had that is not this one: it was taken away,
+// or the servers came back without it, and it was made anew. Marks are
+// lowered last, so that a crash before that leaves the same to be found.
+func (j *Journal) nameReplaced(ctx context.Context) error {
+	acknowledged, known := j.conn.marks.read(markAcknowledged)
+	if !known || j.conn.embedded != nil || acknowledged.stream == j.made {
+		return nil
+	}
+	info, err := j.stream.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("read the journal's state: %w", err)
+	}
+	had := j.conn.marks.lowest(consumerPrefix, acknowledged.stream)
+	j.log.Error("the journal's stream is another than before: it was taken away and made anew, or journal.url leads elsewhere",
+		"stream", j.names.events, "made", info.Created, "before", time.Unix(0, acknowledged.stream).UTC(),
+		"acknowledged", acknowledged.value, "had_by_every_sink", had)
+	if had < acknowledged.value {
+		err = j.setAside(ctx, Quarantined{
+			Stream: j.names.events, From: had + 1, To: acknowledged.value, Loss: fmt.Sprintf("%016x", acknowledged.stream),
+			Reason: "the stream that held them is gone, and another has its name",
+		}, nil)
+		if err != nil {
+			return err
+		}
+	}
+	if err := j.past.reset(0, info.State.LastSeq); err != nil {
+		return err
+	}
+	return errors.Join(j.conn.marks.forget(markTrimmed), j.conn.marks.forget(markAcknowledged))
+}
+
+// placed makes sure that a record has a position of its own, before anybody is
+// told that it is kept, and notes that: at the next start the stream must reach
+// this far. A position that was another record's shows that the stream went back.
+// Of an external one everything is set back to what stayed, and the record with it
+// is as good as any other. An embedded one needs its files mended: errGivenTwice.
+// Again says that the server had the record from an earlier attempt.
+func (j *Journal) placed(at place, again bool) error {
+	note := noted{value: at.seq}
+	fits := j.past.given
+	if again {
+		fits = j.past.read
+	}
+	if !fits(at) {
+		if j.conn.embedded != nil {
+			return errGivenTwice
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+		defer cancel()
+		if err := j.comparePast(ctx); err != nil {
+			return err
+		}
+		if !j.past.read(at) {
+			return fmt.Errorf("position %d is said to be another record's", at.seq)
+		}
+	}
+	if j.conn.embedded == nil {
+		note.stream = j.made
+	}
+	j.conn.marks.raise(markAcknowledged, note)
+	return nil
+}
+
+// errGivenTwice says that the server gave a position to two records.
+var errGivenTwice = errors.New("the position was another record's")
+
+// wentBack says whether the stream went back behind what is known of it.
+func (j *Journal) wentBack(ctx context.Context, info *jetstream.StreamInfo) (bool, error) {
+	if acknowledged, ok := j.conn.marks.read(markAcknowledged); ok && j.conn.embedded == nil && acknowledged.value > info.State.LastSeq {
+		return true, nil
+	}
+	suspect, known := j.past.suspect()
+	if !known {
+		return false, nil
+	}
+	is, err := j.lookAt(ctx, info.State, suspect)
+	return is == replaced, err
+}
+
+// stays is the newest known position that still has its record. Each one before
+// it has too; so it can be searched by halves.
+func (j *Journal) stays(ctx context.Context, state jetstream.StreamState) (uint64, error) {
+	suspect, _ := j.past.suspect()
+	known := j.past.places(min(suspect.seq, state.LastSeq))
+	var failed error
+	n := sort.Search(len(known), func(i int) bool {
+		if failed != nil {
+			return true
+		}
+		is, err := j.lookAt(ctx, state, known[i])
+		failed = err
+		return is == replaced || is == gone && known[i].seq >= state.FirstSeq
+	})
+	if failed != nil {
+		return 0, failed
+	}
+	stays := max(state.FirstSeq, 1) - 1
+	if n > 0 {
+		stays = max(stays, known[n-1].seq)
+	}
+	return stays, nil
+}
+
+// goBack sets everything back to what stayed of the stream.
+func (j *Journal) goBack(ctx context.Context, info *jetstream.StreamInfo) error {
+	stays, err := j.stays(ctx, info.State)
+	if err != nil {
+		return err
+	}
+	// First: no source may acknowledge what it read, whose positions are others' now.
+	j.past.turn(stays)
+	if err := j.conn.nc.FlushTimeout(attemptTimeout); err != nil {
+		return fmt.Errorf("set the sinks back: %w", err)
+	}
+	if err := j.setBack(ctx, stays); err != nil {
+		return err
+	}
+	if err := j.nameLostEnd(ctx, stays, info.State.LastSeq); err != nil {
+		return err
+	}
+	j.conn.marks.lower(markAcknowledged, noted{stays, j.made})
+	return j.past.reset(stays, info.State.LastSeq)
+}
+
+// nameLostEnd names the acknowledged positions behind what stayed.
+func (j *Journal) nameLostEnd(ctx context.Context, stays, end uint64) error {
+	acknowledged, _ := j.conn.marks.read(markAcknowledged)
+	j.log.Error("the journal's stream went back: its servers lost records that they had confirmed, and give their positions to others; every sink goes on behind what stayed, and may get duplicates",
+		"stream", j.names.events, "stayed", stays, "acknowledged", acknowledged.value, "newest", end)
+	if acknowledged.value <= stays {
+		return nil
+	}
+	suspect, _ := j.past.suspect()
+	return j.setAside(ctx, Quarantined{
+		Stream: j.names.events, From: stays + 1, To: acknowledged.value, Loss: fmt.Sprintf("%016x", suspect.sum),
+		Reason: "the servers lost the end of the stream, and give its positions to other records",
+	}, nil)
+}
+
+// setBack sets every sink that has come farther to a position, also those that
+// nobody reads for.
+func (j *Journal) setBack(ctx context.Context, to uint64) error {
+	names := j.stream.ConsumerNames(ctx)
+	for name := range names.Name() {
+		if !strings.HasPrefix(name, consumerPrefix) {
+			continue
+		}
+		consumer, err := j.stream.Consumer(ctx, name)
+		if err != nil {
+			return fmt.Errorf("read the position of %s: %w", name, err)
+		}
+		if at := consumer.CachedInfo().AckFloor.Stream; at > to {
+			if _, err := j.stream.ResetConsumerToSequence(ctx, name, to+1); err != nil {
+				return fmt.Errorf("set the position of %s from %d to %d: %w", name, at, to, err)
+			}
+		}
+		j.conn.marks.lower(name, noted{to, j.made})
+	}
+	if err := names.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
+		return fmt.Errorf("list the sinks' positions: %w", err)
+	}
+	return nil
+}

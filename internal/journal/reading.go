@@ -1,0 +1,263 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/internal/streams"
+)
+
+// session is a stretch of reading, from a reset of the sink's position until
+// something is amiss.
+type session struct {
+	now        int
+	turns      int    // how often the stream had gone back when it began
+	reconnects uint64 // of the connection, by then
+	delivered  uint64 // the server's count of deliveries to the sink
+	after      uint64 // the newest record that was read
+}
+
+// open begins a session: it opens the sink's position, sets it right, and makes
+// the server give again all that is not acknowledged, in order. Without that, what
+// an earlier process had read would come again only after ackWait and out of
+// order, and an acknowledgement of what comes before it would cover it too: it
+// would be lost. It can be repeated.
+func (s *Source) open(ctx context.Context) (session, error) {
+	next := session{reconnects: s.j.conn.nc.Stats().Reconnects} // first: one that comes meanwhile ends the session
+	if err := s.j.comparePast(ctx); err != nil {
+		return next, err
+	}
+	s.begin(&next)
+	var err error
+	s.consumer, err = s.j.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
+		Durable:       s.name,
+		Description:   "auditrelay: how far sink " + s.sink + " has come",
+		AckPolicy:     jetstream.AckAllPolicy,
+		AckWait:       ackWait,
+		DeliverPolicy: jetstream.DeliverAllPolicy,
+		MaxAckPending: maxAckPending,
+		MaxDeliver:    -1,
+	})
+	if err != nil {
+		return next, fmt.Errorf("open the position of sink %s: %w", s.sink, err)
+	}
+	if err := s.checkPosition(ctx); err != nil {
+		return next, err
+	}
+	at, err := s.j.stream.ResetConsumer(ctx, s.name)
+	if err != nil {
+		return next, fmt.Errorf("rewind to the last acknowledged position of %s: %w", s.name, err)
+	}
+	next.delivered = at.Delivered.Consumer
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.started {
+		s.started, s.acked, next.after = true, at.AckFloor.Stream, at.AckFloor.Stream
+	}
+	return next, nil
+}
+
+// begin puts an end to the earlier sessions: what they read and did not give is
+// read again, and so is what they gave of records that the stream lost.
+func (s *Source) begin(next *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	turns, stays := s.j.past.since(s.turns)
+	s.acked = min(s.acked, stays)
+	next.after = s.acked
+	for i := range s.given {
+		e := &s.given[i]
+		e.reply = "" // of deliveries that the server knows nothing of any more
+		e.void = e.void || e.last > stays
+		if !e.void {
+			next.after = e.last
+		}
+	}
+	s.ahead = max(s.ahead, s.newest-min(s.newest, next.after))
+	s.now++
+	s.turns, next.turns, next.now = turns, turns, s.now
+}
+
+// read fetches and decodes ahead of Next until ctx ends.
+func (s *Source) read(ctx context.Context, now session) {
+	defer close(s.decoded)
+	s.failed = ErrClosed
+	for {
+		err := s.readFrom(ctx, &now)
+		if ctx.Err() != nil {
+			return
+		}
+		s.j.log.Warn("reading the journal was interrupted", "consumer", s.name, "error", err)
+		for err != nil {
+			if streams.Pause(ctx, retryPause) != nil {
+				return
+			}
+			now, err = s.open(ctx)
+		}
+	}
+}
+
+// errGap says that there is a record which did not come to us.
+var errGap = errors.New("records were delivered elsewhere, or not at all")
+
+// errReconnected and errWentBack say that a session is over: the server may be
+// another, or may not have what it had.
+var (
+	errReconnected = errors.New("the connection was made anew")
+	errWentBack    = errors.New("the stream went back")
+)
+
+// over says why a session is over, or nil.
+func (s *Source) over(now *session) error {
+	if turns, _ := s.j.past.since(now.turns); turns != now.turns {
+		return errWentBack
+	}
+	if s.j.conn.nc.Stats().Reconnects != now.reconnects {
+		return errReconnected
+	}
+	return nil
+}
+
+// readFrom passes records on, the first of which must be the delivery after the
+// session's count: a jump of that count means that a record went elsewhere, and
+// to acknowledge what comes behind it would lose it.
+func (s *Source) readFrom(ctx context.Context, now *session) error {
+	it, err := s.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(fetchRecords, s.j.conn.readLimit()))
+	if err != nil {
+		return fmt.Errorf("read records: %w", err)
+	}
+	defer it.Stop()
+	defer context.AfterFunc(ctx, it.Stop)()
+	for {
+		msg, err := s.fetch(ctx, it, now)
+		if err != nil {
+			return err
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return fmt.Errorf("read a record's metadata: %w", err)
+		}
+		if now.delivered++; meta.Sequence.Consumer != now.delivered {
+			return errGap
+		}
+		if err := s.take(ctx, msg, meta.Sequence.Stream, now); err != nil {
+			return err
+		}
+	}
+}
+
+// take passes a record on that was not read before.
+func (s *Source) take(ctx context.Context, msg jetstream.Msg, seq uint64, now *session) error {
+	another, err := s.isAnother(ctx, place{seq, keyOf(seq, msg.Data()).sum}, now)
+	if err != nil {
+		return err
+	}
+	if seq <= now.after && !another {
+		s.offeredAgain(msg, seq)
+		return nil
+	}
+	if err := s.nameSkipped(ctx, now.after+1, seq); err != nil {
+		return err
+	}
+	if err := s.holdBefore(ctx, span{now.after + 1, seq - 1}); err != nil {
+		return err
+	}
+	if err := s.pass(ctx, msg, seq, now.now); err != nil {
+		return err
+	}
+	now.after = max(now.after, seq)
+	return nil
+}
+
+// isAnother says whether a record is another than the one that was known at its
+// position. Mostly that shows that the stream went back, which ends the session.
+// Where its leader does not confirm that, its servers disagree, and the record
+// is delivered: better that than to lose it.
+func (s *Source) isAnother(ctx context.Context, at place, now *session) (bool, error) {
+	if s.j.past.read(at) {
+		return false, nil
+	}
+	if err := s.j.comparePast(ctx); err != nil {
+		return false, err
+	}
+	if err := s.over(now); err != nil || s.j.past.read(at) {
+		return false, err
+	}
+	s.j.past.settle()
+	s.j.log.Error("the servers gave out two records at one position; both are delivered",
+		"stream", s.j.names.events, "position", at.seq, "consumer", s.name)
+	return true, nil
+}
+
+// fetch waits for the next record. While none comes it asks now and then
+// whether one should have: it was delivered to a request of an earlier source
+// that still stands with the server, or into a connection that broke; or our
+// request is gone, with the server that led the consumer.
+func (s *Source) fetch(ctx context.Context, it jetstream.MessagesContext, now *session) (jetstream.Msg, error) {
+	missing := false
+	for {
+		msg, err := it.Next(jetstream.NextMaxWait(idleCheck))
+		if over := s.over(now); over != nil {
+			return nil, over
+		}
+		switch {
+		case err == nil:
+			return msg, nil
+		case errors.Is(err, jetstream.ErrNoHeartbeat):
+			continue // the iterator asks again
+		case !errors.Is(err, nats.ErrTimeout):
+			return nil, fmt.Errorf("read a record: %w", err)
+		case missing:
+			return nil, errGap // and it did not come meanwhile
+		}
+		info, err := s.consumer.Info(ctx)
+		if err != nil {
+			continue // the server is away; the iterator comes back with it
+		}
+		missing = info.Delivered.Consumer > now.delivered || info.NumPending > 0 && info.NumAckPending < maxAckPending
+	}
+}
+
+// offeredAgain looks at a record that was read before: since it was not
+// acknowledged in time, as the server sees it, or since a session began. If it is
+// acknowledged here, that got lost; else it is acknowledged by this delivery.
+func (s *Source) offeredAgain(msg jetstream.Msg, seq uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seq <= s.acked {
+		s.confirm(msg.Reply(), seq) // if this is lost too, it is offered once more
+		return
+	}
+	for i := range s.given {
+		if e := &s.given[i]; e.last == seq && !e.void {
+			e.reply = msg.Reply()
+		}
+	}
+}
+
+// pass decodes a record and hands it to Next.
+func (s *Source) pass(ctx context.Context, msg jetstream.Msg, seq uint64, now int) error {
+	events, err := s.j.decoded.decode(seq, msg.Data())
+	switch {
+	case errors.Is(err, ErrVersion):
+		return s.holdVersion(ctx, seq, err)
+	case err != nil:
+		q := Quarantined{Stream: s.j.names.events, From: seq, To: seq, Reason: err.Error()}
+		if err := s.j.setAside(ctx, q, msg.Data()); err != nil {
+			return err
+		}
+		if err := s.holdBefore(ctx, span{seq, seq}); err != nil {
+			return err
+		}
+	}
+	select {
+	case s.decoded <- record{msg: msg, seq: seq, size: len(msg.Data()), now: now, events: events}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
