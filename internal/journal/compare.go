@@ -34,6 +34,9 @@ func (j *Journal) comparePast(ctx context.Context) error {
 	defer j.past.comparing.Unlock()
 	for until := time.Now().Add(certainty); ; {
 		info, err := j.stream.Info(ctx)
+		if j.conn.embedded == nil && (errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && info.Created.UnixNano() != j.made) {
+			return j.replacedMeanwhile()
+		}
 		if err != nil {
 			return fmt.Errorf("read the journal's state: %w", err)
 		}
@@ -50,6 +53,16 @@ func (j *Journal) comparePast(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// replacedMeanwhile ends the relay: the next start makes its streams anew where
+// they are gone, and names what they had.
+func (j *Journal) replacedMeanwhile() error {
+	err := fmt.Errorf("%w: the stream %s was taken away, or made anew, while the relay ran; its next start goes on with what is there and names what is lost", ErrUnavailable, j.names.events)
+	if j.failed != nil {
+		j.failed(err)
+	}
+	return err
 }
 
 // presence is what became of a record.

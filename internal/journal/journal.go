@@ -59,6 +59,7 @@ type Journal struct {
 	decoded *decodedCache
 	metrics *metrics
 	fuse    *fuse
+	failed  func(error)        // as in Options
 	stop    context.CancelFunc // ends the trimmer
 	done    chan struct{}      // closed when the trimmer has ended
 }
@@ -99,6 +100,7 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 		decoded: newDecodedCache(),
 		metrics: newMetrics(opts.Registerer),
 		fuse:    newFuse(opts.Logger, opts.Registerer),
+		failed:  opts.Failed,
 		done:    make(chan struct{}),
 	}
 	if err := streams.Await(ctx, j.log, "the journal's version", j.checkStream); err != nil {

@@ -20,6 +20,9 @@ func (j *Journal) reportLosses(ctx context.Context) error {
 	if j.conn.embedded != nil {
 		j.conn.embedded.keepDescriptions()
 	}
+	if err := j.comparePast(ctx); err != nil {
+		return err
+	}
 	known, err := j.Quarantine(ctx)
 	if err != nil {
 		return err

@@ -276,3 +276,19 @@ func TestTheStreamIsReplaced(t *testing.T) {
 	defer s.Close()
 	deliver(t, s, insist(t, j, 1000, 30)...)
 }
+
+// The same while the relay runs ends it, as only a start makes streams.
+func TestTheStreamIsTakenAwayWhileTheRelayRuns(t *testing.T) {
+	t.Parallel()
+	srv := startRestorable(t)
+	j := open(t, t.TempDir(), srv.config())
+	defer j.shut(t)
+	insist(t, j, 0, 3)
+	var failed error
+	j.failed = func(err error) { failed = err }
+	require.NoError(t, j.reportLosses(t.Context()))
+	require.NoError(t, failed)
+	require.NoError(t, j.conn.JetStream.DeleteStream(t.Context(), j.names.events))
+	require.ErrorIs(t, j.reportLosses(t.Context()), ErrUnavailable)
+	require.ErrorContains(t, failed, "was taken away")
+}
