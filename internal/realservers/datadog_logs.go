@@ -2,18 +2,17 @@ package realservers
 
 import (
 	"bytes"
-	"compress/gzip"
-	"compress/zlib"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
 )
 
 // The limits of the real intake, megabytes taken for the smaller ones.
@@ -46,18 +45,17 @@ func (d *DatadogIntake) logs(w http.ResponseWriter, r *http.Request) {
 		refuseDatadog(w, status, http.StatusText(status))
 		return
 	}
-	body, status, err := readDatadogBody(r)
-	if err != nil {
+	body, ok := datadogBodies.Get().(*bytes.Buffer)
+	if !ok {
+		body = new(bytes.Buffer)
+	}
+	defer datadogBodies.Put(body)
+	if status, err := readDatadogBody(body, r); err != nil {
 		refuseDatadog(w, status, err.Error())
 		return
 	}
-	var raw []json.RawMessage
-	if !utf8.Valid(body) || json.Unmarshal(body, &raw) != nil {
-		refuseDatadog(w, http.StatusBadRequest, "the body is no JSON array in UTF-8")
-		return
-	}
-	entries, err := decodeDatadog(raw)
-	planned, stalled := d.note(r, len(body), entries, len(raw))
+	heads, err := datadogHeads(body.Bytes())
+	planned, stalled := d.note(r, body.Len(), heads)
 	switch {
 	case stalled:
 		select { // never an answer
@@ -68,21 +66,28 @@ func (d *DatadogIntake) logs(w http.ResponseWriter, r *http.Request) {
 	case planned != nil && !planned.Taken:
 		answerDatadog(w, *planned)
 		return
-	case len(raw) > datadogEntries || len(raw) == 0:
-		refuseDatadog(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("%d entries are not 1 to 1000", len(raw)))
-		return
 	case err != nil:
 		refuseDatadog(w, http.StatusBadRequest, err.Error())
+		return
+	case len(heads) > datadogEntries || len(heads) == 0:
+		refuseDatadog(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("%d entries are not 1 to 1000", len(heads)))
 		return
 	case r.Context().Err() != nil: // the client is gone
 		return
 	}
-	d.take(raw, entries)
+	if err := d.take(heads); err != nil {
+		refuseDatadog(w, http.StatusBadRequest, err.Error())
+		return
+	}
 	if planned == nil {
 		planned = &DatadogAnswer{Status: http.StatusAccepted, Body: "{}"}
 	}
 	answerDatadog(w, *planned)
 }
+
+// datadogBodies is memory for what is read: the fake should not be what a
+// benchmark measures.
+var datadogBodies sync.Pool // of *bytes.Buffer
 
 func refuseDatadog(w http.ResponseWriter, status int, detail string) {
 	body, _ := json.Marshal(map[string]any{"errors": []any{
@@ -92,9 +97,9 @@ func refuseDatadog(w http.ResponseWriter, status int, detail string) {
 }
 
 // readDatadogBody reads and unpacks a body, no more of it than is allowed.
-func readDatadogBody(r *http.Request) (body []byte, status int, err error) {
+func readDatadogBody(body *bytes.Buffer, r *http.Request) (status int, err error) {
 	if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
-		return nil, http.StatusUnsupportedMediaType, errors.New("the content type is not JSON")
+		return http.StatusUnsupportedMediaType, errors.New("the content type is not JSON")
 	}
 	from := io.Reader(r.Body)
 	switch r.Header.Get("Content-Encoding") {
@@ -107,132 +112,79 @@ func readDatadogBody(r *http.Request) (body []byte, status int, err error) {
 		err = errors.New("the content encoding is not known")
 	}
 	if err != nil {
-		return nil, http.StatusBadRequest, err
+		return http.StatusBadRequest, err
 	}
-	body, err = io.ReadAll(io.LimitReader(from, datadogRequestBytes+1))
-	switch {
+	body.Reset()
+	switch _, err = body.ReadFrom(io.LimitReader(from, datadogRequestBytes+1)); {
 	case err != nil:
-		return nil, http.StatusBadRequest, err
-	case len(body) > datadogRequestBytes:
-		return nil, http.StatusRequestEntityTooLarge, errors.New("the payload is over 5 MB")
+		return http.StatusBadRequest, err
+	case body.Len() > datadogRequestBytes:
+		return http.StatusRequestEntityTooLarge, errors.New("the payload is over 5 MB")
 	}
-	return body, http.StatusOK, nil
+	return http.StatusOK, nil
 }
 
-func decodeDatadog(raw []json.RawMessage) ([]DatadogEntry, error) {
-	entries := make([]DatadogEntry, len(raw))
-	for i, text := range raw {
-		if err := json.Unmarshal(text, &entries[i]); err != nil {
-			return nil, fmt.Errorf("entry %d: %w", i, err)
-		}
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.UseNumber()
-		if err := decoder.Decode(&entries[i].All); err != nil {
-			return nil, fmt.Errorf("entry %d: %w", i, err)
-		}
-		if _, there := entries[i].All["message"]; !there {
-			return nil, fmt.Errorf("entry %d has no message", i)
-		}
+// decodeDatadog reads an entry that is kept, by a reader of JSON that shares nothing
+// with the sink.
+func decodeDatadog(text []byte) (e DatadogEntry, err error) {
+	if err := json.Unmarshal(text, &e); err != nil {
+		return e, err
 	}
-	return entries, nil
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	return e, decoder.Decode(&e.All)
 }
 
 // note remembers a request, and says what is to become of it.
-func (d *DatadogIntake) note(r *http.Request, size int, entries []DatadogEntry, n int) (*DatadogAnswer, bool) {
-	ids := make([]string, len(entries))
-	for i, e := range entries {
-		ids[i] = e.CE["id"]
-	}
+func (d *DatadogIntake) note(r *http.Request, size int, heads []datadogHead) (*DatadogAnswer, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	number := len(d.requests)
 	d.requests = append(d.requests, DatadogRequest{
-		Entries: n, Bytes: size, Host: r.Host, Encoding: r.Header.Get("Content-Encoding"),
+		Entries: len(heads), Bytes: size, Host: r.Host, Encoding: r.Header.Get("Content-Encoding"),
 		UserAgent: r.UserAgent(), ContentType: r.Header.Get("Content-Type"),
 	})
 	if d.respond == nil {
 		return nil, d.stalled
 	}
+	ids := make([]string, len(heads))
+	for i, h := range heads {
+		ids[i] = h.id
+	}
 	return d.respond(number, ids), d.stalled
 }
 
-// take keeps the entries, but for those that the real intake drops.
-func (d *DatadogIntake) take(raw []json.RawMessage, entries []DatadogEntry) {
+// take keeps the entries, except for those that the real intake drops.
+func (d *DatadogIntake) take(heads []datadogHead) error {
+	var entries []DatadogEntry
+	for i, h := range heads {
+		if !d.options.Keep {
+			break
+		}
+		e, err := decodeDatadog(h.text)
+		if err != nil {
+			return fmt.Errorf("entry %d: %w", i, err)
+		}
+		entries = append(entries, e)
+	}
 	now := d.options.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i, e := range entries {
-		id := e.CE["id"]
-		if len(raw[i]) > datadogEntryBytes {
-			d.violations = append(d.violations, fmt.Sprintf("entry %q of %d bytes is cut", id, len(raw[i])))
-			e.Message = "" // whatever is left of it
+	for i, h := range heads {
+		if len(h.text) > datadogEntryBytes {
+			d.violations = append(d.violations, fmt.Sprintf("entry %q of %d bytes is cut", h.id, len(h.text)))
 		}
-		if age := now.Sub(time.UnixMilli(e.Timestamp)); age > datadogAge || age < -datadogAhead {
-			d.violations = append(d.violations, fmt.Sprintf("entry %q, %v old, is dropped", id, age))
+		if age := now.Sub(time.UnixMilli(h.timestamp)); age > datadogAge || age < -datadogAhead {
+			d.violations = append(d.violations, fmt.Sprintf("entry %q, %v old, is dropped", h.id, age))
 			continue
 		}
-		d.ids[id]++
+		d.ids[h.id]++
 		if d.options.Keep {
-			d.entries = append(d.entries, e)
+			if len(h.text) > datadogEntryBytes {
+				entries[i].Message = "" // whatever is left of it
+			}
+			d.entries = append(d.entries, entries[i])
 		}
 	}
-}
-
-// datadogGate can be shut: then connections break, and new ones do at once.
-type datadogGate struct {
-	net.Listener
-
-	mu     sync.Mutex // guards what follows
-	closed bool
-	conns  map[net.Conn]struct{}
-}
-
-func (g *datadogGate) shut(closed bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = closed
-	if closed {
-		for c := range g.conns {
-			_ = c.Close()
-		}
-		clear(g.conns)
-	}
-}
-
-// Accept implements net.Listener.
-func (g *datadogGate) Accept() (net.Conn, error) {
-	for {
-		c, err := g.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if g.admit(c) {
-			return &datadogConn{Conn: c, gate: g}, nil
-		}
-		_ = c.Close()
-	}
-}
-
-func (g *datadogGate) admit(c net.Conn) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.closed {
-		g.conns[c] = struct{}{}
-	}
-	return !g.closed
-}
-
-// datadogConn is forgotten when it is closed.
-type datadogConn struct {
-	net.Conn
-
-	gate *datadogGate
-}
-
-// Close implements net.Conn.
-func (c *datadogConn) Close() error {
-	c.gate.mu.Lock()
-	delete(c.gate.conns, c.Conn)
-	c.gate.mu.Unlock()
-	return c.Conn.Close()
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 // body is what a request carries: a JSON array of entries. Its memory is used
 // again by later requests, and by later deliveries.
 type body struct {
+	encoder    *entry.Encoder
 	compressor *compressor
 	text       []byte       // the entries; one byte stands before the first and behind each
 	ends       []int        // in text, of each entry and the byte behind it
@@ -18,17 +19,30 @@ type body struct {
 }
 
 // add encodes an entry. After an error the body is as it was.
-func (b *body) add(m *entry.Maker, e *relay.Event, now time.Time) error {
+func (b *body) add(e *relay.Event, now time.Time) (err error) {
+	b.open()
+	if b.text, err = b.encoder.Append(b.text, e, now); err == nil {
+		b.end()
+	}
+	return err
+}
+
+// addText adds an entry that is encoded.
+func (b *body) addText(entry []byte) {
+	b.open()
+	b.text = append(b.text, entry...)
+	b.end()
+}
+
+func (b *body) open() {
 	if len(b.text) == 0 {
 		b.text = append(b.text, '[')
 	}
-	text, err := m.Append(b.text, e, now)
-	b.text = text
-	if err == nil {
-		b.text = append(b.text, ',')
-		b.ends = append(b.ends, len(b.text))
-	}
-	return err
+}
+
+func (b *body) end() {
+	b.text = append(b.text, ',')
+	b.ends = append(b.ends, len(b.text))
 }
 
 // size is how long the body is before compression.
@@ -42,8 +56,11 @@ func (b *body) start(i int) int {
 	return b.ends[i-1]
 }
 
+// entry is the text of entry i.
+func (b *body) entry(i int) []byte { return b.text[b.start(i) : b.ends[i]-1] }
+
 // pack returns the array of the entries from low to high as it is sent, valid until
-// the next call. What was packed later must not reach beyond what was packed
+// the next call. What is packed later must not reach beyond what was packed
 // before: its brackets replace commas.
 func (b *body) pack(low, high int) []byte {
 	text := b.text[b.start(low)-1 : b.start(high)]
@@ -51,28 +68,12 @@ func (b *body) pack(low, high int) []byte {
 	return b.compressor.compress(&b.packed, text)
 }
 
-// drop removes the first n entries.
-func (b *body) drop(n int) {
-	if n == len(b.ends) {
-		b.text, b.ends = b.text[:0], b.ends[:0]
-		return
-	}
-	gone := b.start(n) - len("[")
-	b.text = b.text[:copy(b.text, b.text[gone:])]
-	b.ends = b.ends[:copy(b.ends, b.ends[n:])]
-	for i := range b.ends {
-		b.ends[i] -= gone
-	}
-}
-
-// maxKept is the largest body whose memory is kept. One entry may be larger
-// while it is encoded, until it turns out to be too large.
+// maxKept is the largest body whose memory is kept. An entry that turns out to be too
+// large may take more while it is encoded.
 const maxKept = 2 * entry.MaxRequestBytes
 
-// release keeps a body's memory for a later delivery.
-func (s *Sink) release(b *body) {
-	if cap(b.text) <= maxKept {
-		b.drop(len(b.ends))
-		s.bodies.Put(b)
-	}
+// reset removes the entries, and reports whether the memory is worth keeping.
+func (b *body) reset() bool {
+	b.text, b.ends = b.text[:0], b.ends[:0]
+	return cap(b.text) <= maxKept
 }

@@ -78,7 +78,6 @@ func New(cfg config.Datadog, opts Options) (*Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tls: %w", err)
 	}
-	s.bodies.New = func() any { return &body{compressor: s.compressor} }
 	s.client = newHTTPClient(tls)
 	s.api = datadog.NewAPIClient(clientConfig(s.client))
 	s.closing, s.startClose = context.WithCancel(context.Background())
@@ -114,15 +113,8 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	ctx, cancel := s.until(ctx)
 	defer cancel()
 	ctx = s.target.context(ctx, s.key)
-	d := delivery{sink: s, settled: make([]bool, len(events)), body: s.bodies.Get().(*body)}
-	defer s.release(d.body)
-	now := s.now()
-	for i := range events {
-		if err := d.add(ctx, i, &events[i], now); err != nil {
-			return d.stopped(err)
-		}
-	}
-	if err := d.flush(ctx, len(d.of)); err != nil {
+	d := delivery{sink: s, settled: make([]bool, len(events))}
+	if err := d.run(ctx, events); err != nil {
 		return d.stopped(err)
 	}
 	return d.outcome()

@@ -3,7 +3,6 @@ package datadog
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -11,68 +10,89 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/datadog/entry"
 )
 
-// delivery is one Deliver.
+// delivery is one Deliver. While one request is under way, the next one is
+// encoded and compressed, and then waits until it is answered.
 type delivery struct {
 	sink     *Sink
 	settled  []bool // by event: it is acknowledged, or among the failures
 	failures []relay.Failure
 	acked    bool // some event is acknowledged
 
-	body *body // the request that is being filled
-	of   []int // the event of each of its entries
+	filling  *request
+	underWay *request // nil: none
+}
+
+// run sends the events. An error is one that may pass: what is not settled by then
+// was not sent, or not acknowledged.
+func (d *delivery) run(ctx context.Context, events []relay.Event) error {
+	d.filling = d.sink.newRequest()
+	defer func() { d.filling.release() }()
+	now := d.sink.now()
+	for i := range events {
+		if err := d.add(ctx, i, &events[i], now); err != nil {
+			return err
+		}
+	}
+	if err := d.send(ctx, len(d.filling.of)); err != nil {
+		return err
+	}
+	return d.wait()
 }
 
 // add puts the entry of event i into the request, and sends that once it is full.
 func (d *delivery) add(ctx context.Context, i int, e *relay.Event, now time.Time) error {
-	if err := d.body.add(d.sink.maker, e, now); err != nil {
+	if err := d.filling.add(i, e, now); err != nil {
 		d.refuse(i, err)
 		return nil
 	}
-	d.of = append(d.of, i)
-	switch n := len(d.of); {
-	case n > 1 && d.body.size() > entry.MaxRequestBytes:
-		return d.flush(ctx, n-1)
+	switch n := len(d.filling.of); {
+	case n > 1 && d.filling.body.size() > entry.MaxRequestBytes:
+		return d.send(ctx, n-1)
 	case n == entry.MaxEntries:
-		return d.flush(ctx, n)
+		return d.send(ctx, n)
 	}
 	return nil
 }
 
-// flush sends the first n entries and takes them out of the request. An error is one
-// that may pass: nothing more of the delivery may be sent.
-func (d *delivery) flush(ctx context.Context, n int) error {
+// send starts to send the first n entries, once the request before is answered. The
+// others begin the next request.
+func (d *delivery) send(ctx context.Context, n int) error {
 	if n == 0 {
 		return nil
 	}
-	err := d.send(ctx, 0, n)
-	d.body.drop(n)
-	d.of = d.of[:copy(d.of, d.of[n:])]
-	return err
+	r := d.filling
+	d.filling = d.sink.newRequest()
+	d.filling.takeFrom(r, n)
+	packed := r.body.pack(0, n)
+	if err := d.wait(); err != nil {
+		r.release()
+		return err
+	}
+	d.underWay = r
+	go func() {
+		defer close(r.done)
+		r.err = r.send(ctx, packed, 0, n)
+	}()
+	return nil
 }
 
-// send sends the entries from low to high. Where the intake refuses them, the
-// halves are sent one after the other.
-func (d *delivery) send(ctx context.Context, low, high int) error {
-	err := d.sink.submit(ctx, d.body.pack(low, high))
-	var refused *refusal
-	switch {
-	case err == nil:
-		d.acked = true
-		for _, i := range d.of[low:high] {
-			d.settled[i] = true
-		}
-		return nil
-	case !errors.As(err, &refused):
-		return err
-	case high-low == 1:
-		d.refuse(d.of[low], err)
+// wait waits until the request under way is answered, and settles its events.
+func (d *delivery) wait() error {
+	r := d.underWay
+	if r == nil {
 		return nil
 	}
-	half := low + (high-low)/2
-	if err := d.send(ctx, low, half); err != nil {
-		return err
+	<-r.done
+	d.underWay = nil
+	d.acked = d.acked || len(r.acked) > 0
+	for _, i := range r.acked {
+		d.settled[i] = true
 	}
-	return d.send(ctx, half, high)
+	for _, f := range r.refused {
+		d.refuse(f.Index, f.Err)
+	}
+	r.release()
+	return r.err
 }
 
 // refuse settles an event that the intake does not take, or not whole.

@@ -12,7 +12,7 @@ func BenchmarkAppend(b *testing.B) {
 	events := relaytest.Events(100)
 	for _, where := range []string{"merged", "nested", "none"} {
 		b.Run(where, func(b *testing.B) {
-			m := newMaker(b, config.Datadog{Attributes: where})
+			m := newMaker(b, config.Datadog{Attributes: where}).Encoder()
 			b.ReportAllocs()
 			n := 0
 			var text []byte

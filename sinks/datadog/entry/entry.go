@@ -68,21 +68,37 @@ type Marks struct {
 	Restamped bool `json:"restamped,omitempty"`
 }
 
-// Append appends the entry for e, sent at now, to dst: one JSON object, without
-// spaces or line ends of its own. An error says why the intake would not keep the
-// entry whole, and what can be done. Such an error is permanent, and dst is then
-// returned as it was.
-func (m *Maker) Append(dst []byte, e *relay.Event, now time.Time) ([]byte, error) {
-	b := builder{maker: m, event: e, stamp: e.Time}
+// Encoder encodes entries one after the other, with memory that it uses again.
+type Encoder struct {
+	maker  *Maker
+	joined []byte // memory for a text
+
+	// Of the entry under way.
+	event   *relay.Event
+	stamp   time.Time
+	members []member // of the body
+	marks   Marks
+}
+
+// Encoder makes an encoder of such entries.
+func (m *Maker) Encoder() *Encoder { return &Encoder{maker: m} }
+
+// Append appends the entry for e, sent at now, to dst: one JSON object. An error
+// says why the intake would not keep the entry whole, and what can be done. Such an
+// error is permanent, and dst is then returned as it was.
+func (c *Encoder) Append(dst []byte, e *relay.Event, now time.Time) ([]byte, error) {
+	c.event, c.stamp, c.marks = e, e.Time, Marks{}
 	if err := checkWindow(e.Time, now); err != nil {
-		if !m.restamp {
+		if !c.maker.restamp {
 			return dst, err
 		}
-		b.stamp, b.marks.Restamped = now, true
+		c.stamp, c.marks.Restamped = now, true
 	}
-	var room [24]member
-	b.read(room[:0])
-	return b.appendTo(dst)
+	c.read()
+	dst, err := c.append(dst)
+	c.event = nil
+	clear(c.members[:cap(c.members)]) // they point into the body
+	return dst, err
 }
 
 func checkWindow(t, now time.Time) error {
@@ -96,88 +112,86 @@ func checkWindow(t, now time.Time) error {
 	return nil
 }
 
-// builder encodes one entry.
-type builder struct {
-	maker   *Maker
-	event   *relay.Event
-	stamp   time.Time
-	members []member // of the body
-	marks   Marks
-}
+// maxMembers is for how many members memory is kept.
+const maxMembers = 1024
 
-// read looks into the body. room is memory for its members.
-func (b *builder) read(room []member) {
-	if !utf8.Valid(b.event.Body) {
-		b.marks.Encoding = "base64"
+// read looks into the body.
+func (c *Encoder) read() {
+	if cap(c.members) > maxMembers {
+		c.members = nil
+	}
+	c.members = c.members[:0]
+	if !utf8.Valid(c.event.Body) {
+		c.marks.Encoding = "base64"
 		return
 	}
-	b.members = withoutRepeats(membersOf(b.event.Body, room))
+	c.members = withoutRepeats(membersOf(c.event.Body, c.members))
 }
 
-// appendTo appends as much of the entry as the intake keeps whole: all of it,
+// append appends as much of the entry as the intake keeps whole: all of it,
 // else without the body's fields, else the start of the message.
-func (b *builder) appendTo(dst []byte) ([]byte, error) {
-	start, body := len(dst), b.event.Body
+func (c *Encoder) append(dst []byte) ([]byte, error) {
+	start, body := len(dst), c.event.Body
 	fits := func() bool { return len(dst)-start <= MaxBytes }
-	placed := b.maker.fields != fieldsNone && len(b.members) > 0
+	placed := c.maker.fields != fieldsNone && len(c.members) > 0
 	if len(body) <= MaxBytes { // it has a chance: encoding it takes bounded memory
-		if dst = b.encode(dst, body, placed); fits() {
+		if dst = c.encode(dst, body, placed); fits() {
 			return dst, nil
 		}
-		if b.marks.AttributesOmitted = placed; placed {
-			if dst = b.encode(dst[:start], body, false); fits() {
+		if c.marks.AttributesOmitted = placed; placed {
+			if dst = c.encode(dst[:start], body, false); fits() {
 				return dst, nil
 			}
 		}
 	}
-	if !b.maker.truncate {
+	if !c.maker.truncate {
 		return dst[:start], fmt.Errorf("entry of an event of %d bytes is larger than the intake's 1 MB, where it would be cut; "+
 			"oversize: truncate delivers the start of it", len(body))
 	}
-	b.marks.Truncated, b.marks.OriginalSize, b.marks.AttributesOmitted = true, len(body), placed
-	return b.truncated(dst[:start])
+	c.marks.Truncated, c.marks.OriginalSize, c.marks.AttributesOmitted = true, len(body), placed
+	return c.truncated(dst[:start])
 }
 
 // truncated appends an entry of as much of the body as there is room for.
-func (b *builder) truncated(dst []byte) ([]byte, error) {
-	start, body := len(dst), b.event.Body
-	dst = b.encode(dst, nil, false)
+func (c *Encoder) truncated(dst []byte) ([]byte, error) {
+	start, body := len(dst), c.event.Body
+	dst = c.encode(dst, nil, false)
 	empty := len(dst) - start
 	room := MaxBytes - empty
 	switch {
 	case room <= 0:
 		return dst[:start], fmt.Errorf("entry of %d bytes without its message is larger than the intake's 1 MB", empty)
-	case b.marks.Encoding != "":
-		return b.encode(dst[:start], body[:min(len(body), room/4*3)], false), nil
+	case c.marks.Encoding != "":
+		return c.encode(dst[:start], body[:min(len(body), room/4*3)], false), nil
 	}
-	return b.encode(dst[:start], cut(body, room), false), nil
+	return c.encode(dst[:start], cut(body, room), false), nil
 }
 
 // encode appends the entry with a message: the body, or its start. The body's fields come
 // first, so that a reader that meets one name twice ends with ours.
-func (b *builder) encode(dst, message []byte, fields bool) []byte {
+func (c *Encoder) encode(dst, message []byte, fields bool) []byte {
 	dst = append(dst, '{')
 	if fields {
-		dst = b.appendFields(dst)
+		dst = c.appendFields(dst)
 	}
-	dst = b.appendMessage(append(dst, `"message":`...), message)
-	for i := range b.maker.texts {
-		dst = b.maker.texts[i].append(dst, b.event)
+	dst = c.appendMessage(append(dst, `"message":`...), message)
+	for i := range c.maker.texts {
+		dst = c.appendMember(dst, &c.maker.texts[i])
 	}
-	dst = strconv.AppendInt(append(dst, `,"timestamp":`...), b.stamp.UnixMilli(), 10)
-	if status := statusOf(b.members); status != nil {
+	dst = strconv.AppendInt(append(dst, `,"timestamp":`...), c.stamp.UnixMilli(), 10)
+	if status := statusOf(c.members); status != nil {
 		dst = append(append(dst, `,"status":`...), status...)
 	}
-	dst = appendEnvelope(append(dst, `,"ce":`...), b.event)
-	if b.marks != (Marks{}) {
-		text, _ := json.Marshal(b.marks) // plain fields: it cannot fail
+	dst = appendEnvelope(append(dst, `,"ce":`...), c.event)
+	if c.marks != (Marks{}) {
+		text, _ := json.Marshal(c.marks) // plain fields: it cannot fail
 		dst = append(append(dst, `,"auditrelay":`...), text...)
 	}
 	return append(dst, '}')
 }
 
-func (b *builder) appendMessage(dst, message []byte) []byte {
-	if b.marks.Encoding == "" {
+func (c *Encoder) appendMessage(dst, message []byte) []byte {
+	if c.marks.Encoding == "" {
 		return appendText(dst, view(message))
 	}
 	dst = base64.StdEncoding.AppendEncode(append(dst, '"'), message)

@@ -59,7 +59,7 @@ func decode(t testing.TB, text []byte) map[string]any {
 
 func made(t testing.TB, m *Maker, e *relay.Event) map[string]any {
 	t.Helper()
-	text, err := m.Append([]byte("before"), e, sentAt)
+	text, err := m.Encoder().Append([]byte("before"), e, sentAt)
 	require.NoError(t, err)
 	return decode(t, bytes.TrimPrefix(text, []byte("before")))
 }
@@ -223,7 +223,7 @@ func TestWindow(t *testing.T) {
 	} {
 		e := eventOf(`{"a":1}`)
 		e.Time = sentAt.Add(-c.age)
-		_, err := m.Append(nil, e, sentAt)
+		_, err := m.Encoder().Append(nil, e, sentAt)
 		got := made(t, restamping, e)
 		if c.want == "" {
 			require.NoError(t, err, c.age)
@@ -269,12 +269,12 @@ func TestOversize(t *testing.T) {
 		"not UTF-8":  long("\xff", 900_000),
 	} {
 		e := eventOf(body)
-		kept, err := m.Append([]byte("kept"), e, sentAt)
+		kept, err := m.Encoder().Append([]byte("kept"), e, sentAt)
 		assert.Equal(t, "kept", string(kept), "a refused entry leaves nothing behind")
 		require.ErrorContains(t, err, "larger than the intake's 1 MB", name)
 		assert.Contains(t, err.Error(), "oversize: truncate")
 
-		text, err := truncating.Append(nil, e, sentAt)
+		text, err := truncating.Encoder().Append(nil, e, sentAt)
 		require.NoError(t, err, name)
 		assert.LessOrEqual(t, len(text), MaxBytes, name)
 		assert.Greater(t, len(text), MaxBytes-30, "%s: room is left", name)
@@ -295,7 +295,7 @@ func TestOversize(t *testing.T) {
 	}
 	e := eventOf(long("x", 2_000_000))
 	e.Subject = long("s", 1_000_000)
-	_, err := truncating.Append(nil, e, sentAt)
+	_, err := truncating.Encoder().Append(nil, e, sentAt)
 	require.ErrorContains(t, err, "without its message", "nothing that could be cut helps")
 }
 
@@ -307,13 +307,13 @@ func TestSizeIsTight(t *testing.T) {
 	low, high := 0, 2_000_000
 	for high-low > 1 {
 		mid := (low + high) / 2
-		if _, err := m.Append(nil, eventOf(long("\"", mid)), sentAt); err == nil {
+		if _, err := m.Encoder().Append(nil, eventOf(long("\"", mid)), sentAt); err == nil {
 			low = mid
 		} else {
 			high = mid
 		}
 	}
-	text, err := m.Append(nil, eventOf(long("\"", low)), sentAt)
+	text, err := m.Encoder().Append(nil, eventOf(long("\"", low)), sentAt)
 	require.NoError(t, err)
 	size := len(text)
 	assert.LessOrEqual(t, size, MaxBytes)

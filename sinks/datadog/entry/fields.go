@@ -32,30 +32,30 @@ func membersOf(body []byte, dst []member) []member {
 	var s jsonscan.Scanner
 	s.Reset(body)
 	if s.Open('{') != nil {
-		return nil
+		return dst[:0]
 	}
 	for n := 0; ; n++ {
 		more, err := s.More('}', n)
 		if err != nil {
-			return nil
+			return dst[:0]
 		}
 		if !more {
 			break
 		}
 		var m member
 		if m.name, err = s.RawKey(); err != nil {
-			return nil
+			return dst[:0]
 		}
 		s.Peek()
 		start := s.Pos()
 		if s.Skip() != nil {
-			return nil
+			return dst[:0]
 		}
 		m.value = body[start:s.Pos():s.Pos()]
 		dst = append(dst, m)
 	}
 	if s.End() != nil || halfPair(body) {
-		return nil
+		return dst[:0]
 	}
 	return dst
 }
@@ -162,14 +162,14 @@ func statusOf(members []member) []byte {
 
 // appendFields appends the body's fields, each with a comma behind it, where the
 // configuration wants them.
-func (b *builder) appendFields(dst []byte) []byte {
-	if b.maker.fields == fieldsNested {
-		dst = append(append(dst, `"event":`...), b.event.Body...)
+func (c *Encoder) appendFields(dst []byte) []byte {
+	if c.maker.fields == fieldsNested {
+		dst = append(append(dst, `"event":`...), c.event.Body...)
 		return append(dst, ',')
 	}
 	taken := 0
-	for i := range b.members {
-		if m := &b.members[i]; reserved(m.key()) {
+	for i := range c.members {
+		if m := &c.members[i]; reserved(m.key()) {
 			taken++
 		} else {
 			dst = m.append(dst)
@@ -178,13 +178,13 @@ func (b *builder) appendFields(dst []byte) []byte {
 	if taken == 0 {
 		return dst
 	}
-	return append(b.appendTaken(append(dst, `"event":{`...)), '}', ',')
+	return append(c.appendTaken(append(dst, `"event":{`...)), '}', ',')
 }
 
 // appendTaken appends the fields whose names are taken, beneath "event".
-func (b *builder) appendTaken(dst []byte) []byte {
-	for i := range b.members {
-		if m := &b.members[i]; reserved(m.key()) {
+func (c *Encoder) appendTaken(dst []byte) []byte {
+	for i := range c.members {
+		if m := &c.members[i]; reserved(m.key()) {
 			dst = m.append(dst)
 		}
 	}

@@ -28,7 +28,7 @@ func FuzzAppend(f *testing.F) {
 		for _, m := range makers {
 			e := eventOf(string(body))
 			e.Subject, e.Type = subject, subject
-			text, err := m.Append(nil, e, sentAt)
+			text, err := m.Encoder().Append(nil, e, sentAt)
 			if err != nil {
 				require.Greater(t, len(body)+3*len(subject), MaxBytes/8, "refused: %v", err)
 				continue

@@ -12,7 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
-// Maker encodes entries. It is immutable, and may be used concurrently.
+// Maker holds how entries are made. It is immutable, and may be used concurrently.
 type Maker struct {
 	texts             []text
 	fields            fields
@@ -100,24 +100,28 @@ func (m *Maker) add(t text, templates ...string) error {
 		return nil
 	}
 	if constant {
-		t.constant = t.append(nil, &relay.Event{})
+		t.constant = t.append(nil, t.join(nil, &relay.Event{}))
 	}
 	m.texts = append(m.texts, t)
 	return nil
 }
 
-// append appends the attribute of e with a comma before it, unless it is empty.
-func (t *text) append(dst []byte, e *relay.Event) []byte {
-	if t.constant != nil {
-		return append(dst, t.constant...)
-	}
-	var room [128]byte
-	joined := t.join(room[:0], e)
+// append appends the attribute with a comma before it, unless it is empty.
+func (t *text) append(dst, joined []byte) []byte {
 	if len(joined) == 0 {
 		return dst
 	}
 	dst = append(append(append(dst, `,"`...), t.attribute...), `":`...)
 	return appendText(dst, view(joined))
+}
+
+// appendMember appends the attribute of the event.
+func (c *Encoder) appendMember(dst []byte, t *text) []byte {
+	if t.constant != nil {
+		return append(dst, t.constant...)
+	}
+	c.joined = t.join(c.joined[:0], c.event)
+	return t.append(dst, c.joined)
 }
 
 func (t *text) join(dst []byte, e *relay.Event) []byte {
