@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/waiting"
 )
 
 // writePair writes a self-signed certificate for 127.0.0.1 and its key to
@@ -53,7 +55,7 @@ func handshake(t *testing.T, server, client *tls.Config) (ofServer, ofClient int
 	c := tls.Client(far, client)
 	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
 	// Both ends of a pipe may be writing when one refuses the other.
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
 	served := make(chan error, 1)
 	go func() { served <- s.HandshakeContext(ctx) }()

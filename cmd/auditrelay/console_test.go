@@ -23,6 +23,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/readback"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/internal/workspacesim"
 )
 
@@ -85,7 +86,7 @@ func TestKilledWhileDeadLettersAreReplayed(t *testing.T) {
 	s.eventually(t, events)
 	s.limitMessages(t, 1<<20)
 	for round := range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 		command := exec.CommandContext(ctx, "auditrelay", "deadletters", "replay", "--config", s.config)
 		require.NoError(t, command.Start())
 		time.Sleep(time.Duration(30+rng.IntN(250)) * time.Millisecond) // the moment is random
@@ -128,22 +129,19 @@ func TestReplayBesideLiveDelivery(t *testing.T) {
 	assert.Contains(t, out, " 0 refused")
 
 	s.sim.Pause()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	require.NoError(t, s.sim.Wait(ctx))
+	s.settle(t)
 	for _, d := range s.destinations {
-		require.Eventually(t, func() bool {
+		s.read(t, d, func(events []received) bool {
 			var once, twice workspacesim.Tally
 			seen := map[string]bool{}
-			err := d.Read(ctx, func(id string, _ []byte) {
-				if once.Add(id); seen[id] {
-					twice.Add(id)
+			for _, e := range events {
+				if once.Add(e.id); seen[e.id] {
+					twice.Add(e.id)
 				}
-				seen[id] = true
-			})
-			again := d.Name() != "kafka" || twice.Missing(ledgers) == 0
-			return err == nil && once.Missing(s.sim.Ledgers()) == 0 && again
-		}, time.Minute, 100*time.Millisecond, "%s: events are missing", d.Name())
+				seen[e.id] = true
+			}
+			return once.Missing(s.sim.Ledgers()) == 0 && (d.Name() != "kafka" || twice.Missing(ledgers) == 0)
+		})
 	}
 	require.NoError(t, relay.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, relay.Wait())
@@ -168,11 +166,11 @@ func TestASinkIsRetired(t *testing.T) {
 	assert.Contains(t, s.run(t, exitFailure, "sinks", "retire", "kafka"), "give --yes")
 	assert.Contains(t, s.run(t, exitOK, "sinks", "retire", "kafka", "--yes"), "sink kafka is retired")
 	assert.NotContains(t, s.run(t, exitOK, "sinks", "list"), "kafka")
-	require.Eventually(t, func() bool { // the trail's entry is an event too
+	waiting.Until(t, func() bool { // the trail's entry is an event too
 		found := false
 		err := s.kafka.Read(t.Context(), func(_ string, body []byte) { found = found || bytes.Contains(body, []byte("sink.retired")) })
 		return err == nil && found
-	}, 20*time.Second, 50*time.Millisecond)
+	})
 	s.end(t, relay)
 }
 
@@ -241,8 +239,7 @@ func (s *stand) end(t *testing.T, relay *exec.Cmd) {
 
 func (s *stand) ready(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool { return healthcheck(t.Context(), "http://"+s.admin+"/readyz") == nil },
-		30*time.Second, 10*time.Millisecond, "it does not start")
+	waiting.Until(t, func() bool { return healthcheck(t.Context(), "http://"+s.admin+"/readyz") == nil }, "it does not start")
 }
 
 // push sends events by their ids, each with a note.
@@ -270,7 +267,7 @@ func (s *stand) push(t *testing.T, notes map[string]string) {
 // run runs a command against the relay, and returns all that it prints.
 func (s *stand) run(t *testing.T, code int, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "auditrelay", append(args, "--config", s.config)...).CombinedOutput()
 	var exit *exec.ExitError
@@ -297,13 +294,13 @@ func (s *stand) letters(t *testing.T) (list []console.Letter) {
 // eventually waits until there are n dead letters.
 func (s *stand) eventually(t *testing.T, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(s.letters(t)) == n }, time.Minute, 100*time.Millisecond, "there are not %d dead letters", n)
+	waiting.Until(t, func() bool { return len(s.letters(t)) == n }, "there are not %d dead letters", n)
 }
 
 // arrived counts the events at Kafka by their ids.
 func (s *stand) arrived(t *testing.T) map[string]int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
 	got := map[string]int{}
 	require.NoError(t, s.kafka.Read(ctx, func(id string, _ []byte) { got[id]++ }))

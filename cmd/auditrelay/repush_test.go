@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -36,18 +35,11 @@ func TestWhatIsPushedAgainArrivesOnce(t *testing.T) {
 		relay = s.start(t)
 	}
 	s.sim.Pause()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	require.NoError(t, s.sim.Wait(ctx))
+	s.settle(t)
 	require.Positive(t, s.sim.Counts().Repushed)
 	assert.Positive(t, recognised)
 	for _, d := range s.destinations {
-		var tally workspacesim.Tally
-		require.Eventually(t, func() bool {
-			tally = workspacesim.Tally{}
-			err := d.Read(ctx, func(id string, _ []byte) { tally.Add(id) })
-			return err == nil && tally.Missing(s.sim.Ledgers()) == 0
-		}, time.Minute, 100*time.Millisecond, "%s: events are missing", d.Name())
+		tally := s.arrived(t, d)
 		t.Logf("%s: unique %d, duplicates %d, of %d pushes %d came again; recognised %v events before restarts",
 			d.Name(), tally.Unique, tally.Duplicates, s.sim.Counts().Pushes, s.sim.Counts().Repushed, recognised)
 		assert.Zero(t, tally.Duplicates, d.Name())
@@ -70,9 +62,7 @@ func TestWhatIsPushedAgainAfterAKillIsStoredOnce(t *testing.T) {
 	}
 	s.waitAcknowledged(t, s.sim.Counts().Acknowledged+1) // so that it listens to signals
 	s.sim.Pause()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	require.NoError(t, s.sim.Wait(ctx))
+	s.settle(t)
 	require.NoError(t, relay.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, relay.Wait(), "%s", s.output.String())
 

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/internal/workspacesim"
 )
 
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 func TestServesUntilSIGTERM(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--rate", "1000", "--change-every", "1ms")
 	cmd.Env = append(os.Environ(), "WORKSPACESIM_AS_PROGRAM=1", "WORKSPACESIM_SECRET=")
@@ -48,7 +48,7 @@ func TestServesUntilSIGTERM(t *testing.T) {
 	assert.Contains(t, get(t, req), `"project_slug":"acme-portal"`)
 	req, err = http.NewRequestWithContext(ctx, http.MethodGet, said["admin"]+"/_sim/changes", http.NoBody)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return strings.Contains(get(t, req), `"number":1`) }, 10*time.Second, 5*time.Millisecond)
+	waiting.Until(t, func() bool { return strings.Contains(get(t, req), `"number":1`) })
 
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait(), "exits with 0: %s", logs.String())

@@ -21,6 +21,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
@@ -118,7 +119,7 @@ func (r *running) metric(name string) string {
 func (r *running) arrived(ids ...string) map[string]file.Record {
 	r.t.Helper()
 	got := map[string]file.Record{}
-	require.Eventually(r.t, func() bool {
+	waiting.Until(r.t, func() bool {
 		for rec, err := range file.Read(r.path) {
 			if err == nil {
 				got[rec.ID()] = rec
@@ -130,7 +131,7 @@ func (r *running) arrived(ids ...string) map[string]file.Record {
 			}
 		}
 		return true
-	}, 20*time.Second, 5*time.Millisecond, "events are missing at the file")
+	}, "events are missing at the file")
 	return got
 }
 
@@ -156,8 +157,7 @@ func TestPushedEventsArriveAsTheyWere(t *testing.T) {
 	code, body = r.get("/status")
 	assert.Equal(t, 200, code)
 	assert.Contains(t, body, "public_key")
-	assert.Eventually(t, func() bool { return r.metric(`auditrelay_sink_delivered_events_total{sink="file"}`) == "3" },
-		5*time.Second, 5*time.Millisecond)
+	waiting.Until(t, func() bool { return r.metric(`auditrelay_sink_delivered_events_total{sink="file"}`) == "3" })
 	assert.Equal(t, "1.073741824e+10", r.metric("auditrelay_journal_budget_bytes"))
 	require.NoError(t, r.stop())
 }
@@ -191,7 +191,7 @@ func TestALostRecordIsToldOfByAnAuditEvent(t *testing.T) {
 	}
 	for range 2 {
 		r = start(t, cfg)
-		require.Eventually(t, func() bool { return told() > 0 }, 10*time.Second, 5*time.Millisecond)
+		waiting.Until(t, func() bool { return told() > 0 })
 		assert.Equal(t, "1", r.metric("auditrelay_journal_lost_records"))
 		require.NoError(t, r.stop())
 	}
@@ -213,7 +213,7 @@ func TestOneDeadSinkDoesNotHoldUpTheOthers(t *testing.T) {
 	assert.Equal(t, "0", r.metric(`auditrelay_sink_failing{sink="file"}`))
 	start := time.Now()
 	require.NoError(t, r.stop())
-	assert.Less(t, time.Since(start), 10*time.Second, "a dead sink holds up the shutdown")
+	assert.Less(t, time.Since(start), 30*time.Second, "a dead sink holds up the shutdown")
 }
 
 func TestASpentBudgetRefusesAloud(t *testing.T) {
@@ -299,10 +299,10 @@ func TestPushesAreRefusedAloudWhileAStartTakesLong(t *testing.T) {
 	p := &process{cfg: cfg, log: slog.New(slog.DiscardHandler)}
 	stop := background(p.refuse)
 	r := &running{t: t, Addresses: Addresses{Ingest: cfg.Ingest.Listen}}
-	require.Eventually(t, func() bool {
+	waiting.Until(t, func() bool {
 		c, err := net.Dial("tcp", r.Ingest)
 		return err == nil && c.Close() == nil
-	}, 20*time.Second, 5*time.Millisecond)
+	})
 	code, body := r.push("a")
 	assert.Equal(t, http.StatusServiceUnavailable, code)
 	assert.Contains(t, body, "starting")

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/realservers"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 )
 
 // natsMode has this program be one nats-server.
@@ -59,10 +60,10 @@ func TestARelayWaitsForItsCluster(t *testing.T) {
 	require.NoError(t, <-comesUp)
 	push := func(id string) {
 		t.Helper()
-		require.Eventually(t, func() bool {
+		waiting.Until(t, func() bool {
 			code, _ := r.push(id)
 			return code == http.StatusNoContent
-		}, 30*time.Second, 20*time.Millisecond, "pushes are not taken")
+		}, "pushes are not taken")
 	}
 	push("before")
 	r.arrived("before")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
@@ -36,7 +37,7 @@ func (r *running) pushLines(lines ...string) {
 
 func (r *running) eventually(metric, want string) {
 	r.t.Helper()
-	require.Eventually(r.t, func() bool { return r.metric(metric) == want }, 20*time.Second, 5*time.Millisecond, "%s is %s, not %s", metric, r.metric(metric), want)
+	waiting.Until(r.t, func() bool { return r.metric(metric) == want }, "%s is %s, not %s", metric, r.metric(metric), want)
 }
 
 // bodies are those that a file holds of pushed events, in their order.

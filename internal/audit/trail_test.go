@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
+
+	"github.com/auditrelay/auditrelay/internal/waiting"
 )
 
 // startServer runs a server on dir, and returns how to stop it early.
@@ -79,11 +81,11 @@ func appendEntries(t *testing.T, trail *Trail, from, to int) {
 // waitSigned waits until a checkpoint covers n entries.
 func waitSigned(t *testing.T, trail *Trail, n int64) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	waiting.Until(t, func() bool {
 		require.NoError(t, trail.lock(t.Context()))
 		defer trail.unlock()
 		return trail.signed.n >= n
-	}, 10*time.Second, time.Millisecond)
+	})
 }
 
 func requireWhole(t *testing.T, trail *Trail, entries int64) {

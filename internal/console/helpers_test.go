@@ -15,6 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -53,7 +54,7 @@ func newStage(t *testing.T, names ...string) *stage {
 	}, func(err error) { t.Error(err) })
 	require.NoError(t, err)
 	s.stop = sync.OnceFunc(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), waiting.Stall)
 		defer cancel()
 		assert.NoError(t, server.Close(ctx))
 		j.Close()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -144,10 +145,10 @@ func TestAReplayThatIsEndedLosesNothing(t *testing.T) {
 				end(s, cancel)
 				require.ErrorIs(t, <-ended, context.Canceled)
 				assert.Equal(t, eventIDs(events[10:]), letterIDs(s.letters(journal.LetterFilter{}, false)))
-				require.Eventually(t, func() bool { // the one that was ended gives way
+				waiting.Until(t, func() bool { // the one that was ended gives way
 					_, err := s.replayed(console.ReplayLetters{DryRun: true})
 					return err == nil
-				}, 10*time.Second, 10*time.Millisecond)
+				})
 				return
 			}
 			end(s, cancel)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -107,10 +108,10 @@ func (s *stage) acknowledge(sink string, n int) {
 		require.NoError(s.t, err)
 		require.NoError(s.t, source.Ack(s.t.Context(), b.Position))
 	}
-	require.Eventually(s.t, func() bool {
+	waiting.Until(s.t, func() bool {
 		list, err := s.journal.Positions(s.t.Context())
 		return err == nil && len(list) == 1 && list[0].Acknowledged == uint64(n)
-	}, 10*time.Second, time.Millisecond)
+	})
 }
 
 func TestSinksAreListedAndRetired(t *testing.T) {
@@ -141,10 +142,10 @@ func TestSinksAreListedAndRetired(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, uint64(4), trimmed, "it holds the others")
 
-	require.Eventually(t, func() bool { // the reader's last request has gone
+	waiting.Until(t, func() bool { // the reader's last request has gone
 		_, err = s.Retire(t.Context(), "old")
 		return err == nil
-	}, 40*time.Second, 50*time.Millisecond, "%v", err)
+	}, "%v", err)
 	require.Len(t, s.losses, 1)
 	assert.Equal(t, []string{"sink.retired", "old"}, []string{s.losses[0].Type, s.losses[0].Sink})
 	trimmed, err = s.journal.Trim(t.Context(), time.Now())
@@ -179,7 +180,7 @@ func TestLiveDeliveryGoesOnBesideAReplay(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- s.ReplaySpan(ctx, console.ReplaySpan{Sink: "a"}, func(*console.Progress) {}) }()
-	require.Eventually(t, func() bool { return len(s.sinks["a"].Calls()) == 1 }, 10*time.Second, time.Millisecond)
+	waiting.Until(t, func() bool { return len(s.sinks["a"].Calls()) == 1 })
 	s.push(events[10:])
 	s.acknowledge("a", 20)
 	cancel()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 )
 
 var (
@@ -48,7 +49,7 @@ func open(t *testing.T, js jetstream.JetStream, change ...func(*Options)) *Store
 	for _, c := range change {
 		c(&o)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
 	s, err := Open(ctx, js, o)
 	require.NoError(t, err)
@@ -127,7 +128,7 @@ func TestExpiryGoesByTheClock(t *testing.T) {
 	second, err := s.Prepare(ctx, live)
 	require.NoError(t, err)
 	require.NoError(t, s.Promote(ctx, live, second.LastFour))
-	require.Eventually(t, func() bool { return !accepts(s, first) }, 5*time.Second, 5*time.Millisecond)
+	waiting.Until(t, func() bool { return !accepts(s, first) })
 	assert.True(t, accepts(s, second))
 	assert.Empty(t, state(t, s).Replaced)
 	require.ErrorIs(t, s.Promote(ctx, live, first.LastFour), ErrUnknown, "an expired one does not come back")
@@ -166,7 +167,7 @@ func TestRestartAndNeighbours(t *testing.T) {
 	assert.True(t, accepts(b, before), "known when Open returns")
 	after, err := a.Prepare(ctx, live)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return accepts(b, after) }, 5*time.Second, time.Millisecond)
+	waiting.Until(t, func() bool { return accepts(b, after) })
 
 	other := open(t, js, func(o *Options) { o.Environments = o.Environments[1:] })
 	assert.False(t, accepts(other, after), "an environment taken out of the config is refused")
@@ -190,7 +191,7 @@ func TestConcurrentRelaysLoseNothing(t *testing.T) {
 	wg.Wait()
 	for _, s := range stores {
 		for _, i := range issued {
-			require.Eventually(t, func() bool { return accepts(s, i) }, 5*time.Second, time.Millisecond)
+			waiting.Until(t, func() bool { return accepts(s, i) })
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/internal/wire/loki"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -40,7 +41,7 @@ func realJournal(t *testing.T) (*journal.Journal, *journal.Source) {
 
 func next(t *testing.T, s *journal.Source, n int) []relay.Event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
 	var out []relay.Event
 	for len(out) < n {

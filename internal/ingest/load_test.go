@@ -16,6 +16,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/waiting"
 )
 
 // allocated is what f allocates, in bytes, garbage included.
@@ -75,7 +77,7 @@ func dial(t *testing.T, r *rig, length int) (net.Conn, *bufio.Reader) {
 	c, err := d.DialContext(t.Context(), "tcp", r.Listener.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(waiting.Stall)))
 	_, err = fmt.Fprintf(c, "POST /loki/api/v1/push HTTP/1.1\r\nHost: x\r\nAuthorization: Basic dXNlcjpjb3JyZWN0IGhvcnNl\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", length)
 	require.NoError(t, err)
 	return c, bufio.NewReader(c)
@@ -124,8 +126,8 @@ func TestDeadlineIsLifted(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
 	j := &fakeJournal{hold: hold}
-	r := start(t, func(o *Options) { o.Journal = j; o.Limits.ReadTimeout = 60 * time.Millisecond })
-	time.AfterFunc(300*time.Millisecond, func() { close(hold) })
+	r := start(t, func(o *Options) { o.Journal = j; o.Limits.ReadTimeout = 500 * time.Millisecond })
+	time.AfterFunc(time.Second, func() { close(hold) })
 	assert.Equal(t, http.StatusNoContent, r.push(t, good).status)
 	assert.Equal(t, 1, j.taken())
 }
@@ -137,7 +139,7 @@ func TestTooManyAtOnce(t *testing.T) {
 	r := start(t, func(o *Options) { o.Journal = j; o.Limits.Concurrent = 1 })
 	done := make(chan answer)
 	go func() { done <- r.push(t, good) }()
-	require.Eventually(t, func() bool { return len(r.handler.slots) == 1 }, 5*time.Second, time.Millisecond)
+	waiting.Until(t, func() bool { return len(r.handler.slots) == 1 })
 	got := r.push(t, good)
 	assert.Equal(t, http.StatusTooManyRequests, got.status)
 	assert.Equal(t, "1", got.header.Get("Retry-After"))
@@ -164,7 +166,7 @@ func TestInFlightBytes(t *testing.T) {
 	var first answer
 	select { // those that fit wait for the journal
 	case first = <-answers:
-	case <-time.After(5 * time.Second):
+	case <-time.After(waiting.Stall):
 		close(hold)
 		t.Fatal("nothing was refused")
 	}
@@ -190,10 +192,10 @@ func TestClientGone(t *testing.T) {
 	_, err := c.Write([]byte(good))
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
-	require.Eventually(t, func() bool {
+	waiting.Until(t, func() bool {
 		n, err := r.metrics.Gather()
 		return err == nil && strings.Contains(fmt.Sprint(n), "aborted")
-	}, 5*time.Second, 5*time.Millisecond)
+	})
 	assert.Zero(t, r.journal.taken())
 }
 

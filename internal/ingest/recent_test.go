@@ -19,6 +19,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/recent"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -142,7 +143,7 @@ func TestTwoEqualPushesAtOnceAreBothDurable(t *testing.T) {
 	for range 2 {
 		pushes.Go(func() { statuses <- r.push(t, lokiPushOf("one")).status })
 	}
-	require.Eventually(t, func() bool { return r.journal.came.Load() == 2 }, 10*time.Second, time.Millisecond)
+	waiting.Until(t, func() bool { return r.journal.came.Load() == 2 })
 	assert.Empty(t, statuses, "acknowledged before it is durable")
 	close(r.journal.hold)
 	pushes.Wait()

@@ -6,13 +6,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -122,7 +122,7 @@ func TestALostAnswerLeavesOneRecord(t *testing.T) {
 			p.deaf.Store(true)
 			kept := make(chan error, 1)
 			go func() { kept <- keep() }()
-			require.Eventually(t, func() bool { return messages(stream) == n+1 }, 10*time.Second, time.Millisecond)
+			waiting.Until(t, func() bool { return messages(stream) == n+1 })
 			select {
 			case err := <-kept:
 				require.Fail(t, "it did not wait for the answer", "%v", err)
@@ -144,7 +144,7 @@ func TestALostAnswerHoldsUpNothing(t *testing.T) {
 	kept := make(chan error, 2)
 	for n := range 2 {
 		go func() { kept <- j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.From(n)))) }()
-		require.Eventually(t, func() bool { return messages(j.names.events) == uint64(n)+1 }, attemptTimeout/2, time.Millisecond)
+		waiting.Until(t, func() bool { return messages(j.names.events) == uint64(n)+1 })
 	}
 	p.cut()
 	require.NoError(t, <-kept)
@@ -160,7 +160,7 @@ func TestOneOverdueAnswerHoldsUpNothing(t *testing.T) {
 	overdue := make(chan error, 1)
 	p.deaf.Store(true)
 	go func() { overdue <- push(0) }()
-	require.Eventually(t, func() bool { return p.lost.Load() > 0 }, 10*time.Second, time.Millisecond)
+	waiting.Until(t, func() bool { return p.lost.Load() > 0 })
 	p.deaf.Store(false)
 	for n := range 3 {
 		require.NoError(t, push(n+1))

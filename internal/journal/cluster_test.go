@@ -16,6 +16,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/waiting"
 )
 
 // nodeVariable makes the test's binary a node of a cluster.
@@ -141,7 +143,7 @@ func (c *cluster) open(t *testing.T, prefix string) *opened {
 	t.Helper()
 	cfg := testConfig
 	cfg.URL, cfg.Replicas, cfg.StreamPrefix, cfg.MaxBytes = c.url(), 3, prefix, 64<<20
-	require.Eventually(t, func() bool {
+	waiting.Until(t, func() bool {
 		nc, err := nats.Connect(cfg.URL)
 		if err != nil {
 			return false
@@ -150,29 +152,29 @@ func (c *cluster) open(t *testing.T, prefix string) *opened {
 		// Makes a stream on all three nodes: so they have found each other.
 		m, err := nc.Request("$JS.API.STREAM.CREATE."+prefix+"_READY", []byte(`{"name":"`+prefix+`_READY","subjects":["`+prefix+`.ready"],"num_replicas":3}`), 5*time.Second)
 		return err == nil && !strings.Contains(string(m.Data), `"error"`)
-	}, 30*time.Second, 100*time.Millisecond, "the cluster does not come up")
+	}, "the cluster does not come up")
 	return open(t, t.TempDir(), cfg)
 }
 
 // leader is the node that leads a stream.
 func (c *cluster) leader(t *testing.T, j *opened, stream string) (leader *node) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	waiting.Until(t, func() bool {
 		s, err := j.conn.JetStream.Stream(t.Context(), stream)
 		if err != nil || s.CachedInfo().Cluster == nil || s.CachedInfo().Cluster.Leader == "" {
 			return false
 		}
 		leader = c.named(t, s.CachedInfo().Cluster.Leader)
 		return true
-	}, 15*time.Second, 50*time.Millisecond, "stream %s has no leader", stream)
+	}, "stream %s has no leader", stream)
 	return leader
 }
 
 // stepDown makes the leader of a stream, or of its consumer, hand over.
 func stepDown(t *testing.T, j *opened, what string) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	waiting.Until(t, func() bool {
 		m, err := j.conn.nc.Request("$JS.API."+what, nil, 2*time.Second)
 		return err == nil && strings.Contains(string(m.Data), `"success":true`)
-	}, 15*time.Second, 50*time.Millisecond, "%s", what)
+	}, "%s", what)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -54,7 +55,7 @@ func TestAFailedWriteIsMended(t *testing.T) {
 			j.push(t, one("before"))
 			s := j.source(t, "s")
 			defer s.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 			defer cancel()
 			b, err := s.Next(ctx)
 			require.NoError(t, err)
@@ -68,9 +69,9 @@ func TestAFailedWriteIsMended(t *testing.T) {
 			err = j.Append(ctx, batchOf(one("refused")))
 			require.ErrorIs(t, err, ErrUnavailable)
 			require.ErrorContains(t, err, "write error")
-			assert.Less(t, time.Since(start), attemptTimeout/2, "a sender waits for nothing")
+			assert.Less(t, time.Since(start), attemptTimeout, "a sender waits for nothing")
 
-			require.Eventually(t, func() bool { return j.conn.Err() == nil }, 30*time.Second, 5*time.Millisecond)
+			waiting.Until(t, func() bool { return j.conn.Err() == nil })
 			renewed, err := os.Stat(newest)
 			require.NoError(t, err)
 			require.False(t, os.SameFile(written, renewed), "what can be read there may not be on disk")
@@ -83,10 +84,10 @@ func TestAFailedWriteIsMended(t *testing.T) {
 				got = b.Events[len(b.Events)-1].ID
 				require.NotEqual(t, "before", got, "was given out already")
 			}
-			require.Eventually(t, func() bool {
+			waiting.Until(t, func() bool {
 				delivered, err := j.delivered(ctx)
 				return err == nil && delivered >= 2
-			}, ackWait/2, 5*time.Millisecond, "the position goes on")
+			}, "the position goes on")
 		})
 	}
 }
@@ -100,23 +101,23 @@ func TestAnAcknowledgementWaitsForTheServer(t *testing.T) {
 	j.push(t, []relay.Event{{ID: "a", Time: time.Now(), Received: time.Now()}})
 	s := j.source(t, "s")
 	defer s.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
 	b, err := s.Next(ctx)
 	require.NoError(t, err)
 	srv, life := j.conn.embedded.current()
 	srv.Shutdown()
 	srv.WaitForShutdown()
-	require.Eventually(t, func() bool { return !j.conn.nc.IsConnected() || life.ended() != nil }, 20*time.Second, time.Millisecond)
+	waiting.Until(t, func() bool { return !j.conn.nc.IsConnected() || life.ended() != nil })
 	require.NoError(t, s.Ack(ctx, b.Position))
-	require.Eventually(t, func() bool {
+	waiting.Until(t, func() bool {
 		_, err := j.stream.ResetConsumer(ctx, consumerPrefix+"s") // offers it again before ackWait
 		return err == nil
-	}, 30*time.Second, 5*time.Millisecond)
-	require.Eventually(t, func() bool {
+	})
+	waiting.Until(t, func() bool {
 		delivered, err := j.delivered(ctx)
 		return err == nil && delivered == 1
-	}, ackWait/2, 5*time.Millisecond)
+	})
 }
 
 func TestTheNewestBlockIsRenewed(t *testing.T) {

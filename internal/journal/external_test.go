@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -104,7 +105,7 @@ func TestAnExternalServerThatIsAwayRefuses(t *testing.T) {
 	require.NoError(t, conn.Err())
 	srv.Shutdown()
 	srv.WaitForShutdown()
-	require.Eventually(t, func() bool { return conn.Err() != nil }, 5*time.Second, time.Millisecond)
+	waiting.Until(t, func() bool { return conn.Err() != nil })
 	j.commits.patience = 300 * time.Millisecond
 	require.ErrorIs(t, j.Append(t.Context(), batchOf([]relay.Event{relaytest.Events(1)[0]})), ErrUnavailable)
 }

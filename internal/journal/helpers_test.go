@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -60,7 +61,7 @@ func (o *opened) source(t *testing.T, name string) *Source {
 // read takes n events from s, and acknowledges them where ack is set.
 func read(t *testing.T, s *Source, n int, ack bool) []relay.Event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
 	var got []relay.Event
 	for len(got) < n {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -52,10 +53,10 @@ func TestPositionSurvivesRestart(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Ack(t.Context(), first.Position))
 	// The acknowledgement is on its way: wait until the server has it.
-	require.Eventually(t, func() bool {
+	waiting.Until(t, func() bool {
 		n, err := j.delivered(t.Context())
 		return err == nil && n == uint64(first.Position)
-	}, 5*time.Second, time.Millisecond)
+	})
 	s.Close()
 	j.shut(t)
 
@@ -208,7 +209,7 @@ func TestTrimLetsGoOnlyWhatAllHaveAndIsOld(t *testing.T) {
 	}
 	assert.Zero(t, trimmed(later), "slow has acknowledged nothing")
 	read(t, slow, 20, true)
-	require.Eventually(t, func() bool { n, err := j.delivered(t.Context()); return err == nil && n == 20 }, 5*time.Second, time.Millisecond)
+	waiting.Until(t, func() bool { n, err := j.delivered(t.Context()); return err == nil && n == 20 })
 	assert.Zero(t, trimmed(time.Now().Add(-time.Minute)), "younger than the window")
 	middle, err := j.stream.GetMsg(t.Context(), 8)
 	require.NoError(t, err)

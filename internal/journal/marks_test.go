@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
@@ -49,10 +49,10 @@ func TestASinkGoesOnFromItsMark(t *testing.T) {
 			}
 			want = append(want, ids(relaytest.Events(1, relaytest.From(1000)))...)
 			assert.Equal(t, want, ids(read(t, j.source(t, "k"), len(want), true)))
-			require.Eventually(t, func() bool {
+			waiting.Until(t, func() bool {
 				at, err := j.delivered(t.Context())
 				return err == nil && at == 31
-			}, 10*time.Second, time.Millisecond, "and its position follows")
+			}, "and its position follows")
 		})
 	}
 }

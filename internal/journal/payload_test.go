@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -47,7 +48,7 @@ func TestASmallerPayload(t *testing.T) {
 	srv.Shutdown()
 	srv.WaitForShutdown()
 	startExternal(t, dir, addr.Port, taking(64<<10))
-	require.Eventually(t, func() bool { return j.conn.maxPayload() == 64<<10 }, 10*time.Second, time.Millisecond)
+	waiting.Until(t, func() bool { return j.conn.maxPayload() == 64<<10 })
 	assert.Equal(t, 48<<10, j.MaxEvent())
 
 	after := noisy(5000, 1000, 1000)

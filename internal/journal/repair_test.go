@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/blockfile"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
@@ -30,7 +31,7 @@ func TestTheQuarantineIsToldUntilItIsHeard(t *testing.T) {
 	}
 	var told []uint64
 	failures := 1
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
 	err := j.FollowQuarantine(ctx, func(_ context.Context, q Quarantined) error {
 		if failures--; failures >= 0 {

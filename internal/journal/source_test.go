@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -37,10 +38,10 @@ func TestAnOlderBatchIsAcknowledged(t *testing.T) {
 	require.Error(t, s.Ack(t.Context(), given[0].Position), "it is covered already")
 	require.Error(t, s.Ack(t.Context(), 5), "it was not given out")
 	require.NoError(t, s.Ack(t.Context(), given[2].Position))
-	require.Eventually(t, func() bool {
+	waiting.Until(t, func() bool {
 		n, err := j.delivered(t.Context())
 		return err == nil && n == 3
-	}, 5*time.Second, time.Millisecond)
+	})
 	s.Close()
 	s = j.source(t, "k")
 	defer s.Close()
@@ -71,23 +72,23 @@ func TestWhatIsSetAsideDoesNotCoverWhatIsUnderWay(t *testing.T) {
 	require.NoError(t, err)
 	damaged()
 	passed := func() bool {
-		waiting, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		_, err := s.Next(waiting)
+		_, err := s.Next(short)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		return s.given[0].last == 2
 	}
-	require.Eventually(t, passed, 5*time.Second, time.Millisecond)
+	waiting.Until(t, passed)
 	require.True(t, acked(0)(), "the first batch is under way")
 	require.NoError(t, s.Ack(t.Context(), first.Position))
-	require.Eventually(t, acked(2), 5*time.Second, time.Millisecond, "the damaged record goes with it")
+	waiting.Until(t, acked(2), "the damaged record goes with it")
 
 	damaged()
-	waiting, cancel := context.WithTimeout(t.Context(), time.Second)
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err = s.Next(waiting)
+	_, err = s.Next(short)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Eventually(t, acked(3), 5*time.Second, time.Millisecond, "nothing before it is under way")
+	waiting.Until(t, acked(3), "nothing before it is under way")
 }
 
 // A batch that follows another closely takes in what comes for a moment; one

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/blockfile"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
@@ -62,10 +62,10 @@ func newWreck(t *testing.T, n int, acked uint64) *wreck {
 		require.NoError(t, s.Ack(t.Context(), b.Position))
 		p = uint64(b.Position)
 	}
-	require.Eventually(t, func() bool {
+	waiting.Until(t, func() bool {
 		at, err := j.delivered(t.Context())
 		return err == nil && at >= acked
-	}, 10*time.Second, time.Millisecond)
+	})
 	s.Close()
 	j.shut(t)
 	w.acked = acked
@@ -143,7 +143,7 @@ func (w *wreck) account(t *testing.T) []uint64 {
 
 func readUntil(t *testing.T, j *opened, sink, id string) map[string]int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
 	s := j.source(t, sink)
 	defer s.Close()

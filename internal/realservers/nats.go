@@ -41,7 +41,7 @@ type NATSOptions struct {
 const natsNodes = 3
 
 // natsStart bounds the start of servers, and an election.
-const natsStart = time.Minute
+const natsStart = 5 * time.Minute
 
 // RunNATS runs a nats-server by a configuration file until it is told to end
 // by a signal. It is for a program that starts itself as NATSOptions.Command.
@@ -195,7 +195,9 @@ func (n *NATS) Lead(ctx context.Context, stream string, i int) error {
 	consumers := s.ListConsumers(ctx)
 	for c := range consumers.Info() {
 		err := n.lead(ctx, stream+"."+c.Name, i, func() (*jetstream.ClusterInfo, error) {
-			consumer, err := s.Consumer(ctx, c.Name)
+			asking, cancel := context.WithTimeout(ctx, askTimeout) // between two leaders nobody answers
+			defer cancel()
+			consumer, err := s.Consumer(asking, c.Name)
 			if err != nil {
 				return nil, err
 			}

@@ -9,6 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/waiting"
 )
 
 // natsMode has this program be one nats-server.
@@ -52,15 +54,15 @@ func TestALeaderIsKilledAndComesBack(t *testing.T) {
 	require.Error(t, n.Restart(t.Context(), leader), "it runs")
 	n.Kill(leader)
 	assert.Len(t, n.alive(), 2)
-	require.Eventually(t, func() bool {
+	waiting.Until(t, func() bool {
 		_, err := n.js.Publish(t.Context(), "A.x", []byte("meanwhile"), jetstream.WithRetryAttempts(0))
 		return err == nil
-	}, 30*time.Second, 50*time.Millisecond, "two of three go on")
+	}, "two of three go on")
 	now, err := n.Leader(t.Context(), "A")
 	require.NoError(t, err)
 	assert.NotEqual(t, leader, now)
 
 	require.NoError(t, n.Restart(t.Context(), leader))
-	require.NoError(t, n.WaitInSync(t.Context(), "A", time.Minute))
+	require.NoError(t, n.WaitInSync(t.Context(), "A", waiting.Stall))
 	require.NoError(t, n.Lead(t.Context(), "A", leader), "it may lead again")
 }

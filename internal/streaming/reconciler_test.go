@@ -18,6 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 )
 
 var toRelay = &config.Stream{Relay: &config.StreamRelay{Hostname: "relay.example.com"}}
@@ -327,13 +328,13 @@ func TestRunGoesOnThroughFailures(t *testing.T) {
 	go func() { r.Run(ctx); close(done) }()
 	is := func(cond func(Health) bool) {
 		t.Helper()
-		require.Eventually(t, func() bool { return cond(r.Health()[0]) }, 10*time.Second, time.Millisecond)
+		waiting.Until(t, func() bool { return cond(r.Health()[0]) })
 	}
 	is(func(h Health) bool { return h.LastError != "" })
 	looks := func(result string) float64 {
 		return testutil.ToFloat64(r.watchers[0].metrics.looks.WithLabelValues(result))
 	}
-	require.Eventually(t, func() bool { return looks("error") > 5 }, 10*time.Second, time.Millisecond)
+	waiting.Until(t, func() bool { return looks("error") > 5 })
 	g.api.set(func() { g.api.failRead = 0 })
 	is(Health.OK)
 	g.api.set(func() { g.api.status = "DISABLED" })
@@ -352,7 +353,7 @@ func TestOneEnvironmentDoesNotStopAnother(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { r.Run(ctx); close(done) }()
-	require.Eventually(t, func() bool { return !r.Health()[1].LastLook.IsZero() }, 10*time.Second, time.Millisecond)
+	waiting.Until(t, func() bool { return !r.Health()[1].LastLook.IsZero() })
 	assert.True(t, r.Health()[0].LastLook.IsZero())
 	stop()
 	<-done

@@ -16,6 +16,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/waiting"
 )
 
 // startServer starts a server on dir; port 0 is a free one.
@@ -51,10 +53,10 @@ func stream(t *testing.T, srv *server.Server) jetstream.JetStream {
 func publish(t *testing.T, js jetstream.JetStream, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
-		require.Eventually(t, func() bool {
+		waiting.Until(t, func() bool {
 			_, err := js.Publish(t.Context(), "s", []byte(strconv.Itoa(i)), jetstream.WithMsgID(strconv.Itoa(i)))
 			return err == nil
-		}, 20*time.Second, 10*time.Millisecond)
+		})
 	}
 }
 
@@ -108,14 +110,14 @@ func TestFollowOutlivesTheServer(t *testing.T) {
 	srv.Shutdown()
 	srv.WaitForShutdown()
 	close(away)
-	require.Eventually(t, func() bool { return len(handled()) == 2 }, 20*time.Second, 5*time.Millisecond)
+	waiting.Until(t, func() bool { return len(handled()) == 2 })
 	srv = startServer(t, dir, port)
-	require.Eventually(t, func() bool { return len(handled()) == 4 }, 20*time.Second, 5*time.Millisecond)
+	waiting.Until(t, func() bool { return len(handled()) == 4 })
 	srv.Shutdown()
 	srv.WaitForShutdown()
 	startServer(t, dir, port)
 	publish(t, js, 4, 6)
-	require.Eventually(t, func() bool { return len(handled()) == 6 }, 20*time.Second, 5*time.Millisecond)
+	waiting.Until(t, func() bool { return len(handled()) == 6 })
 	require.ErrorIs(t, stop(), context.Canceled)
 	assert.Equal(t, []string{"0", "1", "2", "3", "4", "5"}, handled())
 }
@@ -133,7 +135,7 @@ func TestFollowTriesAgain(t *testing.T) {
 		}
 		return nil
 	})
-	require.Eventually(t, func() bool { return len(handled()) == 3 }, 20*time.Second, 5*time.Millisecond)
+	waiting.Until(t, func() bool { return len(handled()) == 3 })
 	require.ErrorIs(t, stop(), context.Canceled)
 	assert.Equal(t, []string{"0", "1", "2"}, handled())
 	assert.Zero(t, failures)
@@ -179,7 +181,7 @@ func TestFollowAStreamThatLostItsEnd(t *testing.T) {
 	js := stream(t, startServer(t, t.TempDir(), 0))
 	publish(t, js, 0, 3)
 	handled, stop := follow(t, js, func(string) error { return nil })
-	require.Eventually(t, func() bool { return len(handled()) == 3 }, 20*time.Second, 5*time.Millisecond)
+	waiting.Until(t, func() bool { return len(handled()) == 3 })
 	require.ErrorIs(t, stop(), context.Canceled)
 	s, err := js.Stream(t.Context(), "S")
 	require.NoError(t, err)
@@ -190,7 +192,7 @@ func TestFollowAStreamThatLostItsEnd(t *testing.T) {
 	publish(t, js, 3, 5)
 	handled, stop = follow(t, js, func(string) error { return nil })
 	publish(t, js, 5, 6)
-	require.Eventually(t, func() bool { return len(handled()) >= 6 }, 20*time.Second, 5*time.Millisecond)
+	waiting.Until(t, func() bool { return len(handled()) >= 6 })
 	require.ErrorIs(t, stop(), context.Canceled)
 	assert.Equal(t, []string{"0", "1", "2", "3", "4", "5"}, handled(), "which of them are new cannot be told")
 }

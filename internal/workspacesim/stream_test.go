@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/waiting"
 )
 
 // destination is a Loki and a Datadog intake in one, that counts event ids.
@@ -172,7 +174,7 @@ func (a *api) streamTo(d *destination, environment string) {
 func (a *api) settle() Counts {
 	a.t.Helper()
 	a.sim.Pause()
-	ctx, cancel := context.WithTimeout(a.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(a.t.Context(), waiting.Stall)
 	defer cancel()
 	require.NoError(a.t, a.sim.Wait(ctx))
 	c := a.sim.Counts()
@@ -183,7 +185,7 @@ func (a *api) settle() Counts {
 
 func (a *api) generated(n uint64) {
 	a.t.Helper()
-	require.Eventually(a.t, func() bool { return a.sim.Counts().Generated >= n }, 10*time.Second, time.Millisecond)
+	waiting.Until(a.t, func() bool { return a.sim.Counts().Generated >= n })
 }
 
 // acknowledgedIDs are the ids that the ledgers say were acknowledged.
@@ -328,7 +330,7 @@ func TestNothingIsBackfilled(t *testing.T) {
 	a, d := newAPI(t, fast(Options{})), newDestination(t)
 	a.sim.Start(t.Context())
 	unstreamed := func(n uint64) {
-		require.Eventually(t, func() bool { return a.sim.Counts().Unstreamed >= n }, 5*time.Second, time.Millisecond)
+		waiting.Until(t, func() bool { return a.sim.Counts().Unstreamed >= n })
 	}
 	unstreamed(500)
 	assert.Zero(t, a.sim.Counts().Generated)
@@ -412,7 +414,7 @@ func TestNewDestinationEndsTheBackoff(t *testing.T) {
 	old.setFault(func(int) int { return 503 })
 	a.streamTo(old, "production")
 	a.sim.Start(t.Context())
-	require.Eventually(t, func() bool { return a.sim.Counts().Pushes >= 8 }, 5*time.Second, time.Millisecond)
+	waiting.Until(t, func() bool { return a.sim.Counts().Pushes >= 8 })
 	a.streamTo(next, "production")
 	assert.Zero(t, a.settle().Dropped)
 	a.sameIDs(next)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -107,8 +108,12 @@ func newSubject(t *testing.T, h Harness) *subject {
 	return &subject{Destination: h.New(t), harness: h}
 }
 
-// patience bounds what the contract calls soon.
-const patience = 5 * time.Second
+// patience bounds what the contract calls soon: far less than what waits for a
+// timeout, and far more than a busy machine takes.
+const patience = 30 * time.Second
+
+// attempt bounds one of several deliveries.
+const attempt = 10 * time.Second
 
 // deliver delivers once, and checks what holds of every delivery: the events
 // stay as they were, and the error names no secret.
@@ -124,7 +129,7 @@ func (s *subject) deliver(ctx context.Context, t *testing.T, events []relay.Even
 // mustDeliver delivers where nothing should go wrong.
 func (s *subject) mustDeliver(t *testing.T, events []relay.Event) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
 	require.NoError(t, s.deliver(ctx, t, events))
 }
@@ -132,12 +137,12 @@ func (s *subject) mustDeliver(t *testing.T, events []relay.Event) {
 // deliverUntilDone tries again as a pump does, until the destination is back.
 func (s *subject) deliverUntilDone(t *testing.T, events []relay.Event) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+	waiting.Until(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), attempt)
 		defer cancel()
 		err := s.deliver(ctx, t, events)
 		return err == nil
-	}, 30*time.Second, 20*time.Millisecond, "the sink did not recover")
+	}, "the sink did not recover")
 }
 
 func (s *subject) checkError(t *testing.T, err error) {

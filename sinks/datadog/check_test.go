@@ -4,13 +4,13 @@ import (
 	"context"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -113,7 +113,7 @@ func TestUnknownHost(t *testing.T) {
 	s, err := New(config.Datadog{APIKey: secret.New(testKey), URL: "https://intake.invalid"}, Options{Now: sentAt})
 	require.NoError(t, err)
 	defer func() { _ = s.Close() }()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
 	err = s.Deliver(ctx, relaytest.Events(1))
 	require.Error(t, err)

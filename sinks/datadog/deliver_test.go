@@ -17,6 +17,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/realservers"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 	"github.com/auditrelay/auditrelay/sinks/datadog/entry"
@@ -280,7 +281,7 @@ func TestThroughAPump(t *testing.T) {
 		Logger: slog.New(slog.DiscardHandler),
 	}
 	source.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
 	require.ErrorIs(t, pump.Run(ctx), relaytest.ErrClosed)
 	assert.Equal(t, relay.Position(len(events)), source.Acked())

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -34,7 +35,7 @@ func deliverEach(t *testing.T, s *Sink, events []relay.Event) {
 func settled(t *testing.T, path string, n int) []archive {
 	t.Helper()
 	var all []archive
-	require.Eventually(t, func() bool {
+	waiting.Until(t, func() bool {
 		var err error
 		all, err = archives(path)
 		require.NoError(t, err)
@@ -44,7 +45,7 @@ func settled(t *testing.T, path string, n int) []archive {
 			}
 		}
 		return len(all) == n
-	}, 20*time.Second, time.Millisecond, "the archives are not all compressed")
+	}, "the archives are not all compressed")
 	return all
 }
 

@@ -286,7 +286,7 @@ func TestSlowBrokerAndCancel(t *testing.T) {
 	start := time.Now()
 	err := s.Deliver(ctx, relaytest.Events(1000, relaytest.From(1)))
 	require.ErrorIs(t, err, context.Canceled)
-	assert.Less(t, time.Since(start), time.Second)
+	assert.Less(t, time.Since(start), requestTimeout)
 	assert.Len(t, c.records(t, testTopic), 1, "nothing is sent after the cancelled request")
 }
 

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -73,7 +73,7 @@ func (c *cluster) records(t testing.TB, topic string, opts ...kgo.Opt) []*kgo.Re
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}))...)
 	require.NoError(t, err)
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
 	byPartition := make([][]*kgo.Record, len(infos))
 	for got := 0; got < want; {

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -132,7 +133,7 @@ func (f *fake) up() { f.set(func() { f.shut = false }) }
 
 // settle waits until every push that was sent is dealt with.
 func (f *fake) settle() {
-	require.Eventually(f.t, func() bool {
+	waiting.Until(f.t, func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for _, state := range f.conns {
@@ -141,7 +142,7 @@ func (f *fake) settle() {
 			}
 		}
 		return true
-	}, 10*time.Second, time.Millisecond)
+	})
 }
 
 func (f *fake) handle(w http.ResponseWriter, r *http.Request) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/realservers"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -217,7 +218,7 @@ func (r *real) post(t *testing.T, streams ...push.Stream) int {
 	t.Helper()
 	plain, err := (&push.PushRequest{Streams: streams}).Marshal()
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL+"/loki/api/v1/push", bytes.NewReader(snappy.Encode(nil, plain)))
 	require.NoError(t, err)

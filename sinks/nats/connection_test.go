@@ -25,6 +25,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -73,7 +74,7 @@ func TestForbiddenSubjectIsNamedSoon(t *testing.T) {
 			}}}
 		})
 		sink := newSink(t, srv.Addr().String(), func(c *config.NATS) { c.Mode = mode })
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 		defer cancel()
 		err := sink.Deliver(ctx, relaytest.Events(3000))
 		require.ErrorContains(t, err, "auditrelay.acme.production", mode)

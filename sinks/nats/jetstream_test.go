@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -218,11 +219,11 @@ func TestServerRestart(t *testing.T) {
 
 func deliverEventually(t *testing.T, sink relay.Sink, events []relay.Event) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	waiting.Until(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		return sink.Deliver(ctx, events) == nil
-	}, 20*time.Second, 10*time.Millisecond)
+	})
 }
 
 func TestFlightIsBounded(t *testing.T) {

@@ -159,7 +159,7 @@ func TestBodyThatNeverEnds(t *testing.T) {
 		start := time.Now()
 		err := s.Deliver(t.Context(), relaytest.Events(1))
 		assert.Equal(t, acknowledged, err == nil, "%v", err)
-		assert.Less(t, time.Since(start), 5*time.Second)
+		assert.Less(t, time.Since(start), time.Minute)
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -62,11 +63,11 @@ func (r *receiver) up() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var listener net.Listener
-	require.Eventually(r.t, func() (ok bool) {
+	waiting.Until(r.t, func() (ok bool) {
 		var err error
 		listener, err = net.Listen("tcp", r.address)
 		return err == nil
-	}, 10*time.Second, time.Millisecond)
+	})
 	r.address = listener.Addr().String()
 	r.server = httptest.NewUnstartedServer(http.HandlerFunc(r.serve))
 	_ = r.server.Listener.Close()

@@ -1,0 +1,75 @@
+// Package waiting lets a test wait as long as there is progress. How fast a machine
+// is says nothing about whether the code is right, so no wait here ends because
+// something took long: it ends when nothing has moved for a long stretch.
+package waiting
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Stall is how long a wait goes on while nothing moves.
+const Stall = 4 * time.Minute
+
+// Looks at the condition are a pause apart, which grows from the first to the second.
+const (
+	firstPause = time.Millisecond
+	lastPause  = 20 * time.Millisecond
+)
+
+// Until waits until done reports true. It is for what happens in one step; with steps in
+// between, [While] says more. The rest is what the failure says: a format and its values.
+func Until(t testing.TB, done func() bool, messageAndValues ...any) {
+	t.Helper()
+	While(t, func() any { return nil }, done, messageAndValues...)
+}
+
+// While waits until done reports true, as long as the value of progress changes: a
+// count, an offset, or a struct of those.
+func While(t testing.TB, progress func() any, done func() bool, messageAndValues ...any) {
+	t.Helper()
+	if err := For(t.Context(), progress, done); err != nil {
+		t.Fatalf("%s: %v", message(messageAndValues), err)
+	}
+}
+
+// For is While where there is no test. It also ends with ctx.
+func For(ctx context.Context, progress func() any, done func() bool) error {
+	last, moved := progress(), time.Now()
+	for pause := firstPause; !done(); pause = min(pause+pause/8, lastPause) {
+		if now := progress(); now != last {
+			last, moved = now, time.Now()
+		}
+		if time.Since(moved) > Stall {
+			return fmt.Errorf("nothing has moved for %v; the last progress seen is %+v", Stall, last)
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return fmt.Errorf("wait, with the last progress at %+v: %w", last, err)
+		}
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func message(formatAndValues []any) string {
+	if len(formatAndValues) == 0 {
+		return "the condition is never met"
+	}
+	format, ok := formatAndValues[0].(string)
+	if !ok {
+		return fmt.Sprint(formatAndValues...)
+	}
+	return fmt.Sprintf(format, formatAndValues[1:]...)
+}
