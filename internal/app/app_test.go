@@ -15,12 +15,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
@@ -296,7 +298,7 @@ func TestPushesAreRefusedAloudWhileAStartTakesLong(t *testing.T) {
 	require.NoError(t, err)
 	cfg.Ingest.Listen = listener.Addr().String()
 	require.NoError(t, listener.Close())
-	p := &process{cfg: cfg, log: slog.New(slog.DiscardHandler)}
+	p := &process{cfg: cfg, log: slog.New(slog.DiscardHandler), connections: door.NewMetrics(prometheus.NewRegistry())}
 	stop := background(p.refuse)
 	r := &running{t: t, Addresses: Addresses{Ingest: cfg.Ingest.Listen}}
 	waiting.Until(t, func() bool {

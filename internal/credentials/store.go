@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,7 @@ type Store struct {
 	log     *slog.Logger
 	names   map[string]Environment // of the bucket's keys; immutable
 	static  *index                 // the config's credentials; immutable
+	owners  map[string]Environment // of all user names; immutable
 
 	index atomic.Pointer[index] // what Basic and APIKey read; replaced whole
 
@@ -71,6 +73,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 		overlap: cmp.Or(o.Overlap, 15*time.Minute),
 		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		names:   map[string]Environment{},
+		owners:  map[string]Environment{},
 		static:  newIndex(),
 		records: map[string]stored{},
 		done:    make(chan struct{}),
@@ -78,7 +81,13 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 	for _, e := range o.Environments {
 		env := Environment{e.Project, e.Environment}
 		s.names[env.Username()] = env
+		for _, c := range e.Credentials {
+			if c.Username != "" {
+				s.owners[c.Username] = env
+			}
+		}
 	}
+	maps.Copy(s.owners, s.names)
 	if err := s.static.addStatic(o.Environments); err != nil {
 		return nil, err
 	}
@@ -118,6 +127,12 @@ func (s *Store) Basic(username, password string) (Environment, bool) {
 func (s *Store) APIKey(key string) (Environment, bool) {
 	ix := s.index.Load()
 	return ix.find(ix.id(kindAPIKey, digest{}, sum(key)), time.Now())
+}
+
+// Owner returns the environment that a user name belongs to, whatever the password.
+func (s *Store) Owner(username string) (Environment, bool) {
+	env, ok := s.owners[username]
+	return env, ok
 }
 
 // apply takes a record, from the watch or from an own update, if it is newer

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/credentials"
 )
@@ -11,41 +12,68 @@ const (
 	queryAPIKey  = "dd-api-key"
 )
 
-// authenticate tells the environment of a push by its credential; keyInPath
-// is the last segment of /v1/input/KEY. Both intakes take both kinds of it.
+// claim is the credential that a push shows: a key, or a user name with a password.
+type claim struct{ key, username, password string }
+
+// claimOf finds the credential of a push, and whether there is any; keyInPath is the
+// last segment of /v1/input/KEY. Both intakes take both kinds of it.
+func claimOf(r *http.Request, keyInPath string) (c claim, shown bool) {
+	c.key = r.Header.Get(headerAPIKey)
+	if c.key == "" {
+		c.key = keyInPath
+	}
+	if c.key == "" && r.URL.RawQuery != "" {
+		c.key = r.URL.Query().Get(queryAPIKey)
+	}
+	if c.key != "" {
+		return c, true
+	}
+	c.username, c.password, _ = r.BasicAuth() // empty, and so wrong, where it is another scheme
+	return c, r.Header.Get("Authorization") != ""
+}
+
+// authenticate tells the environment of a push by its credential. The answer to a
+// wrong one takes its time, in which the push holds neither a slot nor memory.
 func (h *Handler) authenticate(r *http.Request, e endpoint, keyInPath string) (credentials.Environment, error) {
-	key := r.Header.Get(headerAPIKey)
-	if key == "" {
-		key = keyInPath
+	c, shown := claimOf(r, keyInPath)
+	if !shown && h.anonymous != (credentials.Environment{}) {
+		return h.anonymous, nil
 	}
-	if key == "" && r.URL.RawQuery != "" {
-		key = r.URL.Query().Get(queryAPIKey)
-	}
-	if key != "" {
-		if env, ok := h.credentials.APIKey(key); ok {
-			return env, nil
-		}
-		return credentials.Environment{}, denied(e)
-	}
-	if r.Header.Get("Authorization") != "" {
-		username, password, ok := r.BasicAuth()
-		if ok {
-			if env, ok := h.credentials.Basic(username, password); ok {
-				return env, nil
-			}
-		}
-		return credentials.Environment{}, denied(e)
-	}
-	if h.anonymous == (credentials.Environment{}) {
+	if !shown {
+		h.metrics.unauthorized.WithLabelValues("", "", "missing").Inc()
 		return credentials.Environment{}, &refusal{status: http.StatusUnauthorized, reason: "unauthorized", hangUp: true, text: "a credential is missing"}
 	}
-	return h.anonymous, nil
+	if env, ok := h.check(c); ok {
+		return env, nil
+	}
+	owner, _ := h.credentials.Owner(c.username)
+	h.metrics.unauthorized.WithLabelValues(owner.Project, owner.Environment, "wrong").Inc()
+	h.wait(r, h.guesses.failed(r, c, owner))
+	return credentials.Environment{}, denied(e)
+}
+
+func (h *Handler) check(c claim) (credentials.Environment, bool) {
+	if c.key != "" {
+		return h.credentials.APIKey(c.key)
+	}
+	return h.credentials.Basic(c.username, c.password)
+}
+
+// wait holds an answer back, until the client has gone or the server shuts down.
+func (h *Handler) wait(r *http.Request, delay time.Duration) {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+	case <-h.stopping:
+	}
 }
 
 // denied is the answer to a wrong credential. It does not tell what is wrong
 // with it. Datadog tells a wrong one (403) from a missing one (401).
 func denied(e endpoint) *refusal {
-	r := &refusal{status: http.StatusUnauthorized, reason: "unauthorized", hangUp: true, text: "the credential is not valid"}
+	r := &refusal{status: http.StatusUnauthorized, reason: "unauthorized", logged: true, hangUp: true, text: "the credential is not valid"}
 	if e != lokiPush {
 		r.status = http.StatusForbidden
 	}

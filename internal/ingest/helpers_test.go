@@ -40,6 +40,13 @@ func (fakeCredentials) APIKey(key string) (credentials.Environment, bool) {
 	return testEnv, key == "0123456789abcdef"
 }
 
+func (fakeCredentials) Owner(username string) (credentials.Environment, bool) {
+	if username == "user" {
+		return testEnv, true
+	}
+	return credentials.Environment{}, false
+}
+
 // fakeJournal counts, or fails, or waits.
 type fakeJournal struct {
 	mu     sync.Mutex

@@ -37,6 +37,8 @@ type Journal interface {
 type Credentials interface {
 	Basic(username, password string) (credentials.Environment, bool)
 	APIKey(key string) (credentials.Environment, bool)
+	// Owner tells whose user name it is; that proves nothing.
+	Owner(username string) (credentials.Environment, bool)
 }
 
 // Recent knows the events that became durable a short while ago. Its methods
@@ -78,6 +80,8 @@ type Handler struct {
 	metrics  *metrics
 	activity activity
 	refusals refusalLog
+	guesses  *guesses
+	stopping chan struct{} // closed when the server shuts down
 	memory   budget
 	slots    chan struct{} // one element for each push that is worked on
 	pushes   sync.Pool     // of *push
@@ -105,6 +109,7 @@ func New(o Options) (*Handler, error) {
 		heads:  sync.Pool{New: func() any { return new([headBytes]byte) }},
 	}
 	h.refusals.logger, h.refusals.now = o.Logger, o.Now
+	h.guesses, h.stopping = newGuesses(o.Logger, o.Now), make(chan struct{})
 	h.metrics = newMetrics(o.Registerer, &h.memory)
 	return h, nil
 }
@@ -135,7 +140,7 @@ const answerTime = 10 * time.Second
 
 // Server gives an HTTP server for h, with what keeps slow and greedy clients
 // off before a request reaches h. Its address, TLS, door and lifecycle are the
-// caller's. It speaks HTTP/1 only, over which a connection costs what one push does.
+// caller's; h has one server. It speaks HTTP/1 only, over which a connection costs what one push does.
 func (h *Handler) Server() *http.Server {
 	server := &http.Server{
 		Handler:           h,
@@ -150,5 +155,6 @@ func (h *Handler) Server() *http.Server {
 		Protocols:      new(http.Protocols),
 	}
 	server.Protocols.SetHTTP1(true)
+	server.RegisterOnShutdown(sync.OnceFunc(func() { close(h.stopping) }))
 	return server
 }

@@ -12,9 +12,9 @@ import (
 )
 
 type metrics struct {
-	events, bytes, duplicates, requests, rejected *prometheus.CounterVec
-	inFlight                                      prometheus.Gauge
-	duration                                      *prometheus.HistogramVec
+	events, bytes, duplicates, requests, rejected, unauthorized *prometheus.CounterVec
+	inFlight                                                    prometheus.Gauge
+	duration                                                    *prometheus.HistogramVec
 }
 
 func newMetrics(r prometheus.Registerer, memory *budget) *metrics {
@@ -27,7 +27,9 @@ func newMetrics(r prometheus.Registerer, memory *budget) *metrics {
 		duplicates: counter("duplicate_events_total", "Events that were pushed again and were durable already: acknowledged, and not stored again.", "project", "environment"),
 		requests:   counter("requests_total", "Pushes by the status that they were answered with.", "endpoint", "code"),
 		rejected:   counter("rejected_total", "Pushes refused, by reason; with the reason entry: entries refused.", "reason"),
-		inFlight:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "auditrelay_ingest_in_flight", Help: "Pushes that are not answered yet."}),
+		unauthorized: counter("unauthorized_total", "Pushes without a good credential, by reason (missing, wrong), and by environment where the user name is that of a configured one.",
+			"project", "environment", "reason"),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "auditrelay_ingest_in_flight", Help: "Pushes that are not answered yet."}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "auditrelay_ingest_request_duration_seconds", Help: "Time from a push's header to its answer.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
@@ -36,7 +38,7 @@ func newMetrics(r prometheus.Registerer, memory *budget) *metrics {
 	inFlightBytes := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "auditrelay_ingest_in_flight_bytes", Help: "Memory held by pushes that are not answered yet.",
 	}, func() float64 { return float64(memory.used.Load()) })
-	r.MustRegister(m.events, m.bytes, m.duplicates, m.requests, m.rejected, m.inFlight, m.duration, inFlightBytes)
+	r.MustRegister(m.events, m.bytes, m.duplicates, m.requests, m.rejected, m.unauthorized, m.inFlight, m.duration, inFlightBytes)
 	return m
 }
 

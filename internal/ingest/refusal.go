@@ -22,6 +22,7 @@ type refusal struct {
 	cause      error         // for the log only; may be nil
 	retryAfter time.Duration // 0 for none
 	hangUp     bool          // the rest of the body is not worth reading
+	logged     bool          // by whoever made it
 }
 
 func (r *refusal) Error() string { return r.text }
@@ -109,6 +110,9 @@ const refusalLogEvery = time.Minute
 
 // note counts a refusal, and logs it if its like was not logged for a minute.
 func (l *refusalLog) note(env credentials.Environment, r *refusal) {
+	if r.logged {
+		return
+	}
 	key, now := refusalKey{env, r.reason}, l.now()
 	l.mu.Lock()
 	c := l.seen[key]
