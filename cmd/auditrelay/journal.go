@@ -28,7 +28,7 @@ its start; accept-damage answers it when it waits for a person.`,
 		Args: subcommands,
 		RunE: showHelp,
 	}
-	cmd.AddCommand(newJournalInspect(), newJournalVerify(), newJournalRepair(), newJournalAccept())
+	cmd.AddCommand(newJournalInspect(), newJournalVerify(), newJournalRepair(), newJournalAccept(), newJournalLetGo())
 	return cmd
 }
 

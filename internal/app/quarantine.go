@@ -20,6 +20,9 @@ const ownProject = "auditrelay"
 // it compares with: so it is told once, whatever line a crash hits.
 func (r *process) startQuarantineWatch(context.Context) error {
 	r.stack.push("quarantine watch", background(func(ctx context.Context) {
+		for _, old := range r.conn.LetGo {
+			r.recordLetGo(ctx, old)
+		}
 		if err := r.journal.FollowQuarantine(ctx, r.recordQuarantined); ctx.Err() == nil {
 			r.fail(err)
 		}
@@ -54,16 +57,30 @@ func (r *process) recordQuarantined(ctx context.Context, q journal.Quarantined) 
 	if q.Loss != "" {
 		subject += ", loss " + q.Loss // the same positions may be lost again
 	}
+	return r.recordOnce(ctx, "journal.quarantined", subject, q)
+}
+
+// recordLetGo tells of a journal that a command gave up. Where that fails the
+// next start tells it.
+func (r *process) recordLetGo(ctx context.Context, old journal.LetGo) {
+	subject := fmt.Sprintf("journal with %s, let go at %s", old.Home, old.Time.Format(time.RFC3339))
+	if err := r.recordOnce(ctx, "journal.let_go", subject, old); err != nil && ctx.Err() == nil {
+		r.log.Warn("recording in the trail that a journal was let go failed; the next start tries again", "error", err)
+	}
+}
+
+// recordOnce puts an entry into the trail, unless it has one of the subject.
+func (r *process) recordOnce(ctx context.Context, typ, subject string, about any) error {
 	_, found, err := r.trail.Last(ctx, ownProject, "", subject)
 	if err != nil || found {
 		return err
 	}
-	detail, err := json.Marshal(q)
+	detail, err := json.Marshal(about)
 	if err != nil {
-		return fmt.Errorf("encode quarantined positions: %w", err)
+		return fmt.Errorf("encode the entry about %s: %w", subject, err)
 	}
 	_, err = r.trail.AppendIf(ctx, audit.Entry{
-		Type: "journal.quarantined", Project: ownProject, Subject: subject, Time: time.Now(), Detail: detail,
+		Type: typ, Project: ownProject, Subject: subject, Time: time.Now(), Detail: detail,
 	}, -1)
 	return err // of a conflict, too: the next look finds the entry
 }

@@ -28,15 +28,20 @@ func OpenOffline(dataDir, streamPrefix string) (*Offline, error) {
 	if _, err := os.Stat(filepath.Join(dataDir, "jetstream")); err != nil {
 		return nil, fmt.Errorf("%s holds no journal: %w", dataDir, err)
 	}
-	lock, err := lockDir(dataDir)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, fmt.Errorf("a relay is running on %s: stop it first, or ask it (/status, /metrics); nothing was read", dataDir)
-	}
+	lock, err := lockOffline(dataDir)
 	if err != nil {
 		return nil, err
 	}
 	m := &marks{dir: filepath.Join(dataDir, "marks")} // only read
 	return &Offline{store{dataDir, namesFor(streamPrefix), m}, lock}, nil
+}
+
+func lockOffline(dataDir string) (*os.File, error) {
+	lock, err := lockDir(dataDir)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("a relay is running on %s: stop it first, or ask it (/status, /metrics); nothing was read", dataDir)
+	}
+	return lock, err
 }
 
 // Close lets go of the directory.
@@ -179,7 +184,9 @@ func (o *Offline) positions() ([]PositionSummary, error) {
 		if err != nil && !errors.Is(err, blockfile.ErrPosition) {
 			return nil, err
 		}
-		all = append(all, PositionSummary{Sink: sink, Position: at.Acknowledged})
+		// After a kill the mark is newer than what the server wrote.
+		mark, _ := o.marks.read(name)
+		all = append(all, PositionSummary{Sink: sink, Position: max(at.Acknowledged, mark.value)})
 	}
 	return all, nil
 }

@@ -46,6 +46,9 @@ type Conn struct {
 	// Mended is what was set right in the embedded server's files before it
 	// first read them.
 	Mended []Mending
+	// LetGo are journals that were given up by a command, as the configuration no
+	// longer names them.
+	LetGo []LetGo
 
 	nc       *nats.Conn
 	embedded *embedded // nil when external
@@ -58,12 +61,32 @@ type Conn struct {
 // set, and waits for servers that are not there yet. ctx bounds the connecting only.
 func Connect(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (*Conn, error) {
 	if cfg.URL != "" {
-		return dial(ctx, dataDir, cfg, log)
+		letGo, err := checkMovedOut(ctx, dataDir, cfg, log)
+		if err != nil {
+			return nil, err
+		}
+		c, err := dial(ctx, dataDir, cfg, log)
+		if err != nil {
+			return nil, err
+		}
+		c.LetGo = letGo
+		return c, nil
 	}
-	return embed(ctx, dataDir, namesFor(cfg.StreamPrefix), log)
+	return embed(ctx, dataDir, cfg, log)
 }
 
-func embed(ctx context.Context, dataDir string, names names, log *slog.Logger) (*Conn, error) {
+// checkMovedOut does what checkMoved does for a journal outside of the data directory.
+func checkMovedOut(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (letGo []LetGo, err error) {
+	lock, err := lockDir(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	return checkMoved(ctx, dataDir, cfg, log)
+}
+
+func embed(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (*Conn, error) {
+	names := namesFor(cfg.StreamPrefix)
 	dir := filepath.Join(dataDir, "jetstream")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make journal directory: %w", err)
@@ -73,6 +96,9 @@ func embed(ctx context.Context, dataDir string, names names, log *slog.Logger) (
 		return nil, err
 	}
 	c := &Conn{lock: lock, dataDir: dataDir}
+	if c.LetGo, err = checkMoved(ctx, dataDir, cfg, log); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
 	if c.marks, err = openMarks(dataDir, log); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -140,8 +166,11 @@ func serverOptions(dir string) *server.Options {
 }
 
 func dial(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (*Conn, error) {
-	opts := []nats.Option{
-		nats.Name("auditrelay"),
+	opts, err := dialOptions(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts,
 		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
 		nats.ReconnectBufSize(-1), // a publish fails while disconnected; ours is retried
 		// A server that is frozen, or behind a broken route, is left for another
@@ -150,7 +179,21 @@ func dial(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Log
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("journal disconnected", "error", err) }),
 		quiet(log),
 		nats.ReconnectHandler(func(*nats.Conn) { log.Info("journal reconnected") }),
+	)
+	c := &Conn{}
+	if c.marks, err = openMarks(filepath.Join(dataDir, externalDir, cfg.StreamPrefix), log); err != nil {
+		return nil, err
 	}
+	err = streams.Await(ctx, log, "a connection", func(context.Context) error { return c.open(opts...) })
+	if err != nil {
+		return nil, fmt.Errorf("journal.url %s: %w", cfg.URL, err) // it holds no password
+	}
+	return c, nil
+}
+
+// dialOptions say how the external servers are reached.
+func dialOptions(ctx context.Context, cfg config.Journal) ([]nats.Option, error) {
+	opts := []nats.Option{nats.Name("auditrelay"), serverURL(cfg.URL)}
 	if deadline, ok := ctx.Deadline(); ok {
 		opts = append(opts, nats.Timeout(time.Until(deadline)))
 	}
@@ -164,17 +207,7 @@ func dial(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Log
 		}
 		opts = append(opts, nats.Secure(tlsConfig))
 	}
-	c := &Conn{}
-	var err error
-	if c.marks, err = openMarks(filepath.Join(dataDir, externalDir, cfg.StreamPrefix), log); err != nil {
-		return nil, err
-	}
-	opts = append(opts, serverURL(cfg.URL))
-	err = streams.Await(ctx, log, "a connection", func(context.Context) error { return c.open(opts...) })
-	if err != nil {
-		return nil, fmt.Errorf("journal.url %s: %w", cfg.URL, err) // it holds no password
-	}
-	return c, nil
+	return opts, nil
 }
 
 func serverURL(urls string) nats.Option {

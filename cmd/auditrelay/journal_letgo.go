@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/journal"
+)
+
+func newJournalLetGo() *cobra.Command {
+	var file string
+	var home journal.Home
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "let-go",
+		Short: "Give up a journal that the configuration no longer names",
+		Long: `A relay whose configuration names another journal than before (journal.url or
+journal.stream_prefix) refuses to start while the one before holds events that a
+sink lacks, or dead letters. The usual way is to start with the old settings again
+until 'auditrelay sinks list' shows nothing pending. This command is for when that
+cannot be, or the events are not wanted: the relay then starts without them. The
+files or streams of the old journal stay, and the audit trail says what was given
+up. It asks first, unless --yes is given. The relay must be stopped.
+
+Exit codes: 0 given up, 1 not given up, 2 wrong usage.`,
+		Example: `  auditrelay journal let-go --config relay.yaml --stream-prefix AUDITRELAY
+  auditrelay journal let-go --config relay.yaml --stream-prefix AUDITRELAY --url nats://old-1:4222`,
+		Args: cobra.NoArgs,
+		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+			cfg, _, err := config.Load(file)
+			if err != nil {
+				return err
+			}
+			log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
+			return journal.LetJournalGo(cmd.Context(), cfg.DataDir, cfg.Journal, home, log, func(left journal.Left) error {
+				question := fmt.Sprintf("The journal with %s holds %v. Give them up?", home, left)
+				if err := confirm(cmd, yes, question); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "given up: %v; the journal's files or streams stay\n", left)
+				return err
+			})
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&file, "config", "c", "", "the relay's configuration `FILE`, with the new settings")
+	flags.StringVar(&home.Prefix, "stream-prefix", "", "the old journal's stream_prefix")
+	flags.StringVar(&home.URL, "url", "", "the old journal's url, as the refusal names it; none for the data directory")
+	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	for _, name := range []string{"config", "stream-prefix"} {
+		_ = cmd.MarkFlagRequired(name) // fails only for a flag that is not there
+	}
+	return cmd
+}

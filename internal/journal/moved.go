@@ -1,0 +1,276 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config"
+)
+
+// ErrMoved says that the configuration names another journal than before, and
+// that the one before still holds what sinks lack.
+var ErrMoved = errors.New("the configuration names another journal, and the one before is not drained")
+
+// homesFile is the file in the data directory that says where the relay has
+// kept its journals.
+const homesFile = "journals.json"
+
+// Home is where a journal is kept: in the data directory, or in the cluster at
+// URL, in streams whose names begin with Prefix.
+type Home struct {
+	URL    string `json:"url,omitempty"`
+	Prefix string `json:"stream_prefix"`
+}
+
+func (h Home) String() string {
+	if h.URL == "" {
+		return "stream_prefix " + h.Prefix + " in the data directory"
+	}
+	return "stream_prefix " + h.Prefix + " at " + h.URL
+}
+
+// LetGo is a journal that a person has given up, with what it held.
+type LetGo struct {
+	Home
+	Left
+	Time time.Time `json:"time"`
+}
+
+// Left is what a journal holds that has not reached every sink.
+type Left struct {
+	// Events are undelivered, to the sink that lacks most of them. Where no sink
+	// has a position it is all events.
+	Events uint64 `json:"events"`
+	// DeadLetters are still kept there.
+	DeadLetters uint64 `json:"dead_letters"`
+	// Doubt says why that may not be all.
+	Doubt string `json:"doubt,omitempty"`
+}
+
+func (l Left) none() bool { return l == Left{} }
+
+func (l Left) String() string {
+	text := fmt.Sprintf("%d undelivered events and %d dead letters", l.Events, l.DeadLetters)
+	if l.Doubt != "" {
+		text += " or more: " + l.Doubt
+	}
+	return text
+}
+
+// homes is the content of homesFile.
+type homes struct {
+	// Used are the journals that may hold what a sink lacks: the current one.
+	Used []Home `json:"used"`
+	// Drained are journals in the data directory that hold nothing that a sink lacks.
+	Drained []Home `json:"drained,omitempty"`
+	// Embedded is the prefix that the marks belong to.
+	Embedded string `json:"embedded,omitempty"`
+	// LetGo are journals that were given up by a command.
+	LetGo []LetGo `json:"let_go,omitempty"`
+}
+
+// readHomes returns what is known, and nothing where the file is missing or
+// damaged: journals in the data directory are found by their folders too.
+func readHomes(dataDir string, log *slog.Logger) homes {
+	var h homes
+	data, err := os.ReadFile(filepath.Join(dataDir, homesFile))
+	if err == nil {
+		err = json.Unmarshal(data, &h)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("where the journal was kept before cannot be read; only the data directory is searched", "error", err)
+		return homes{}
+	}
+	return h
+}
+
+func (h *homes) write(dataDir string) error {
+	data, err := json.MarshalIndent(h, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", homesFile, err)
+	}
+	return writeDurably(filepath.Join(dataDir, homesFile), append(data, '\n'))
+}
+
+// homesIn lists the journals in a data directory.
+func homesIn(dataDir string) ([]Home, error) {
+	entries, err := os.ReadDir((&store{dataDir: dataDir}).streamDir(""))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list the journals: %w", err)
+	}
+	var all []Home
+	for _, e := range entries {
+		if prefix, ours := strings.CutSuffix(e.Name(), "_EVENTS"); ours && e.IsDir() {
+			all = append(all, Home{Prefix: prefix})
+		}
+	}
+	return all, nil
+}
+
+// checkMoved refuses to leave a journal behind that sinks have not had whole. It
+// then notes cfg's as the current one. The caller holds the lock on the data
+// directory. A crash before the note is written has the next start look again.
+func checkMoved(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) ([]LetGo, error) {
+	h := readHomes(dataDir, log)
+	current := Home{cfg.URL, cfg.StreamPrefix}
+	found, err := homesIn(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	for _, old := range slices.Concat(h.Used, found) {
+		if old == current || h.gaveUp(old) || slices.Contains(h.Drained, old) || isSameCluster(old, current) {
+			continue
+		}
+		left, err := leftIn(ctx, dataDir, old, h, cfg)
+		if err != nil {
+			return nil, err
+		}
+		if !left.none() {
+			return nil, fmt.Errorf("%w: %s holds %v, which would never be delivered; start with those settings again until 'auditrelay sinks list' shows nothing pending, or give them up with 'auditrelay journal let-go'", ErrMoved, old, left)
+		}
+		log.Info("the journal before is drained", "journal", old.String())
+	}
+	next, err := h.settle(dataDir, current, found)
+	return next.LetGo, err
+}
+
+// isSameCluster reports whether only the list of servers differs, by a node at
+// least that stands in both.
+func isSameCluster(a, b Home) bool {
+	if a.URL == "" || b.URL == "" || a.Prefix != b.Prefix {
+		return false
+	}
+	return slices.ContainsFunc(strings.Split(a.URL, ","), func(node string) bool {
+		return slices.Contains(strings.Split(b.URL, ","), node)
+	})
+}
+
+// settle notes the current journal, all others being drained or let go. The
+// marks of another embedded journal go first: they would say of this one that it
+// lost its end.
+func (h *homes) settle(dataDir string, current Home, found []Home) (next homes, err error) {
+	next = homes{Used: []Home{current}, Embedded: h.Embedded}
+	for _, l := range h.LetGo {
+		if l.Home != current {
+			next.LetGo = append(next.LetGo, l)
+		}
+	}
+	for _, old := range slices.Concat(h.Drained, h.Used, found) {
+		if old != current && old.URL == "" && !slices.Contains(next.Drained, old) && !h.gaveUp(old) {
+			next.Drained = append(next.Drained, old)
+		}
+	}
+	if current.URL == "" {
+		isNew := !slices.Contains(found, current) && len(found) > 0
+		if h.Embedded != "" && h.Embedded != current.Prefix || h.Embedded == "" && isNew {
+			if err := removeMarks(dataDir); err != nil {
+				return next, err
+			}
+		}
+		next.Embedded = current.Prefix
+	}
+	if h.equal(&next) {
+		return next, nil
+	}
+	return next, next.write(dataDir)
+}
+
+func (h *homes) gaveUp(home Home) bool {
+	return slices.ContainsFunc(h.LetGo, func(l LetGo) bool { return l.Home == home })
+}
+
+func (h *homes) equal(o *homes) bool {
+	return slices.Equal(h.Used, o.Used) && slices.Equal(h.Drained, o.Drained) && h.Embedded == o.Embedded && slices.Equal(h.LetGo, o.LetGo)
+}
+
+// removeMarks removes the marks of the events' stream, and leaves the folders beside them.
+func removeMarks(dataDir string) error {
+	dir := filepath.Join(dataDir, "marks")
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the marks of another journal: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("remove the marks of another journal: %w", err)
+		}
+	}
+	return nil
+}
+
+// LetJournalGo gives up what a journal holds that the configuration no longer
+// names, so that a relay starts without it. Its files or streams stay. ask is
+// shown what would be given up. No relay may run on the data directory.
+func LetJournalGo(ctx context.Context, dataDir string, cfg config.Journal, home Home, log *slog.Logger, ask func(Left) error) (err error) {
+	lock, err := lockOffline(dataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	h := readHomes(dataDir, log)
+	found, err := homesIn(dataDir)
+	if err != nil {
+		return err
+	}
+	known := slices.Concat(h.Used, found)
+	switch {
+	case home == Home{cfg.URL, cfg.StreamPrefix}:
+		return fmt.Errorf("%s is the journal that the configuration names: change the configuration first", home)
+	case !slices.Contains(known, home):
+		return fmt.Errorf("the relay never kept a journal with %s; it knows %v", home, known)
+	}
+	left, err := leftIn(ctx, dataDir, home, h, cfg)
+	if err != nil {
+		return err
+	}
+	if err := ask(left); err != nil {
+		return err
+	}
+	h.LetGo = append(h.LetGo, LetGo{Home: home, Left: left, Time: time.Now().UTC()})
+	return h.write(dataDir)
+}
+
+// leftIn looks at what a journal holds that its sinks lack.
+func leftIn(ctx context.Context, dataDir string, old Home, h homes, cfg config.Journal) (Left, error) {
+	if old.URL != "" {
+		return leftInCluster(ctx, old, cfg), nil
+	}
+	m := &marks{dir: filepath.Join(dataDir, "marks")}
+	if h.Embedded != "" && h.Embedded != old.Prefix {
+		m = nil // they are another journal's
+	}
+	o := &Offline{store: store{dataDir, namesFor(old.Prefix), m}}
+	in, err := o.Inspect(ctx, nil)
+	if err != nil {
+		return Left{}, fmt.Errorf("look into the journal with %s: %w", old, err)
+	}
+	return in.left(o.names), nil
+}
+
+// left sums up what sinks lack.
+func (in *Inspection) left(names names) (left Left) {
+	for _, s := range in.Streams {
+		switch {
+		case s.Name == names.dead:
+			left.DeadLetters = s.Records
+		case s.Name == names.events && len(in.Sinks) == 0:
+			left.Events = s.Events
+		}
+	}
+	for _, sink := range in.Sinks {
+		left.Events = max(left.Events, sink.LagEvents)
+	}
+	return left
+}
