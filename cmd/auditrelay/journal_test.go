@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -208,4 +209,30 @@ func tear(t *testing.T, dir string, n int64) map[uint64]int64 {
 	}
 	require.Fail(t, "no block holds records")
 	return nil
+}
+
+func TestJournalLetGo(t *testing.T) {
+	t.Parallel()
+	dir := makeJournal(t)
+	file := filepath.Join(t.TempDir(), "relay.yaml")
+	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, `
+data_dir: %s
+environments: [{project: acme, environment: live}]
+ingest: {anonymous: acme/live}
+journal: {stream_prefix: OTHER}
+`, dir), 0o600))
+	code, _, errs := command(t, "run", "--config", file)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, errs, "stream_prefix AUDITRELAY in the data directory holds 3 undelivered events and 0 dead letters, which would never be delivered")
+	assert.Contains(t, errs, "auditrelay journal let-go")
+	letGo := []string{"journal", "let-go", "--config", file, "--stream-prefix", "AUDITRELAY"}
+	code, _, errs = command(t, letGo...)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, errs, "holds 3 undelivered events and 0 dead letters. Give them up?")
+	code, out, errs := command(t, append(letGo, "--yes")...)
+	require.Zero(t, code, errs)
+	assert.Contains(t, out, "given up: 3 undelivered events and 0 dead letters")
+	code, _, errs = command(t, "journal", "let-go", "--config", file, "--stream-prefix", "NONE", "--yes")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, errs, "the relay never kept a journal with stream_prefix NONE")
 }

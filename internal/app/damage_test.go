@@ -65,3 +65,31 @@ func TestMuchDamageWaitsForAPersonWhilePushesAreTaken(t *testing.T) {
 	assert.Equal(t, "0", r.metric("auditrelay_journal_damage_held"))
 	require.NoError(t, r.stop())
 }
+
+// What a command gave up stands in the trail, once.
+func TestAJournalThatWasLetGoIsAnEntry(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	r := start(t, cfg)
+	r.push("before")
+	r.arrived("before")
+	require.NoError(t, r.stop())
+	spoil(t, cfg, 1) // a record that the sink lacks
+	old := journal.Home{Prefix: cfg.Journal.StreamPrefix}
+	cfg.Journal.StreamPrefix = "OTHER"
+	require.NoError(t, journal.LetJournalGo(t.Context(), cfg.DataDir, cfg.Journal, old, slog.New(slog.DiscardHandler), func(journal.Left) error { return nil }))
+	for range 2 {
+		r = start(t, cfg)
+		r.push("after")
+		entries := 0
+		for entries == 0 {
+			for _, rec := range r.arrived("after") {
+				if rec.Attributes["type"] == "journal.let_go" {
+					entries++
+				}
+			}
+		}
+		assert.Equal(t, 1, entries)
+		require.NoError(t, r.stop())
+	}
+}
