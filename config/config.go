@@ -33,7 +33,7 @@ type Config struct {
 	Settings Settings `yaml:"settings"`
 	// Audit is the trail of changes.
 	Audit Audit `yaml:"audit"`
-	// Admin is the private listener: /healthz, /readyz, /metrics.
+	// Admin is the private listener: /healthz, /readyz, /metrics, /status.
 	Admin Admin `yaml:"admin"`
 	// Log is what the relay prints on standard error.
 	Log Log `yaml:"log"`
@@ -247,6 +247,15 @@ type Audit struct {
 type Admin struct {
 	// Listen is HOST:PORT; keep it private. Default 127.0.0.1:9100.
 	Listen string `yaml:"listen"`
+	// TLS serves HTTPS. Default: HTTP.
+	TLS *TLSServer `yaml:"tls"`
+	// Token, at least 16 characters, is what /metrics, /status and /debug/pprof/
+	// ask for, as "Authorization: Bearer TOKEN". /healthz and /readyz answer
+	// without it. Default: nothing is asked for.
+	Token secret.Text `yaml:"token"`
+	// Pprof serves profiles at /debug/pprof/; beyond loopback it needs Token.
+	// Default false.
+	Pprof bool `yaml:"pprof"`
 }
 
 // Log is what the relay prints.

@@ -160,6 +160,11 @@ func (d *decoder) scalar(node ast.Node, line int, path string, v reflect.Value) 
 		d.fail(line, path, "", notSingle(node))
 		return
 	}
+	d.scalarText(raw, line, path, v)
+}
+
+// scalarText gives v, which stands at path, the value that raw stands for.
+func (d *decoder) scalarText(raw string, line int, path string, v reflect.Value) {
 	d.marks[path] = mark{line: line, text: raw}
 	text, err := expand(raw, d.env)
 	if err == nil {

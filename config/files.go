@@ -90,11 +90,14 @@ func exists(file string) bool {
 // readable says why file cannot be read.
 func readable(file string) error {
 	_, err := readRegular(file, maxNamed)
+	var at *fs.PathError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return errors.New("there is no such file; put it there, or mend the path")
 	case errors.Is(err, fs.ErrPermission):
 		return errors.New("may not be read by this user; let the user that the relay runs as read it")
+	case errors.As(err, &at):
+		return fmt.Errorf("cannot be read: %w", at.Err) // without the path, which may be a secret in the wrong field
 	}
 	return err
 }

@@ -70,21 +70,6 @@ func (e Errors) Error() string {
 	return b.String()
 }
 
-// shown gives a value as far as a problem may show it: not much of it, and none
-// that took in a secret's field, as a comma left out does ("user password: …").
-func shown(value string) string {
-	for _, field := range []string{"password", "secret", "api_key", "token"} {
-		if strings.Contains(value, field) {
-			return ""
-		}
-	}
-	const most = 100
-	if len(value) > most {
-		return strings.ToValidUTF8(value[:most], "") + "…"
-	}
-	return value
-}
-
 // maxProblems is how many problems of a configuration are named.
 const maxProblems = 1_000
 

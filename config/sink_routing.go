@@ -102,6 +102,8 @@ func (k *checker) expression(at, text string) {
 	_, err := condition.Compile(text)
 	var found condition.Errors
 	switch {
+	case err != nil && holdsKey(text):
+		k.fail(at, nil, "is no valid expression; what is wrong is not shown, as it seems to hold a key")
 	case errors.As(err, &found):
 		for _, e := range found {
 			k.fail(at, text, e.Error())

@@ -43,7 +43,7 @@ func (k *checker) workspace(w *Workspace) {
 	}
 	k.baseURL("workspace.base_url", w.BaseURL)
 	if k.required("workspace.key_id", w.KeyID) && strings.Contains(w.KeyID, ":") {
-		k.fail("workspace.key_id", w.KeyID, `must hold no ":", which ends a user name of Basic authentication`)
+		k.fail("workspace.key_id", nil, `must hold no ":", which ends a user name of Basic authentication`)
 	}
 	k.secret("workspace.secret", w.Secret)
 	between(k, "workspace.requests_per_second", w.RequestsPerSecond, 0.01, 1000)
@@ -145,6 +145,9 @@ func (k *checker) journal(j Journal, l IngestLimits) {
 	if j.URL != "" {
 		k.natsURLs("journal.url", j.URL)
 		between(k, "journal.replicas", j.Replicas, 1, 5)
+		if j.TLS == nil && inTheClear(j.URL) {
+			k.warn("journal.url", "all events go over the network in the clear, and who is in between can change them; write tls:// or set journal.tls")
+		}
 	} else {
 		if j.Replicas != 1 {
 			k.fail("journal.replicas", j.Replicas, "must be 1 for the embedded journal; more needs journal.url")
@@ -169,9 +172,29 @@ func (k *checker) journal(j Journal, l IngestLimits) {
 }
 
 func (k *checker) admin(c *Config) {
-	k.listenAddress("admin.listen", c.Admin.Listen)
+	loopback := k.listenAddress("admin.listen", c.Admin.Listen)
+	k.tlsServer("admin.tls", c.Admin.TLS)
+	k.adminAccess(c.Admin, loopback)
 	if _, port, _ := strings.Cut(c.Admin.Listen, ":"); c.Admin.Listen == c.Ingest.Listen && port != "0" {
 		k.fail("admin.listen", c.Admin.Listen, "must differ from ingest.listen: the one is private, the other is pushed to")
+	}
+}
+
+// minToken keeps a token from being guessed.
+const minToken = 16
+
+func (k *checker) adminAccess(a Admin, loopback bool) {
+	if token := a.Token.Reveal(); token != "" && len(token) < minToken {
+		k.fail("admin.token", nil, fmt.Sprintf("must have at least %d characters; make one with: openssl rand -hex 32", minToken))
+	}
+	switch {
+	case loopback:
+	case a.Token.Empty() && a.Pprof:
+		k.fail("admin.pprof", a.Pprof, "must not be served beyond loopback to everybody; set admin.token, or listen on 127.0.0.1")
+	case a.Token.Empty():
+		k.warn("admin.listen", "everybody who reaches this address can read the metrics and the status; set admin.token and admin.tls, or listen on 127.0.0.1")
+	case a.TLS == nil:
+		k.warn("admin.listen", "admin.token goes over the network in the clear; set admin.tls, or listen on 127.0.0.1")
 	}
 }
 

@@ -130,7 +130,7 @@ func (k *checker) username(path, value string) bool {
 		return false
 	}
 	if strings.Contains(value, ":") || strings.ContainsFunc(value, isControl) {
-		k.fail(path, value, `must hold no ":" and no control characters, as Basic authentication has it`)
+		k.fail(path, nil, `must hold no ":" and no control characters, as Basic authentication has it`)
 		return false
 	}
 	return true

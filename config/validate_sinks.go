@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -160,6 +161,9 @@ func (k *checker) nats(at string, c *NATS) {
 		}
 	}
 	k.natsCredentials(at, c)
+	if (!c.Token.Empty() || !c.Password.Empty()) && c.TLS == nil && inTheClear(c.URL) {
+		k.warn(at+".url", "the password or token goes over the network in the clear; write tls:// (or set tls), or use credentials_file or nkey_file")
+	}
 	k.tlsClient(at+".tls", c.TLS)
 }
 
@@ -170,6 +174,18 @@ func isSubject(s string) bool {
 		}
 	}
 	return true
+}
+
+// inTheClear reports whether one of the addresses is reached over a network
+// without TLS.
+func inTheClear(addresses string) bool {
+	for address := range strings.SplitSeq(addresses, ",") {
+		u, err := url.Parse(strings.TrimSpace(address))
+		if err == nil && (u.Scheme == "nats" || u.Scheme == "ws") && !isLoopback(u.Hostname()) {
+			return true
+		}
+	}
+	return false
 }
 
 func (k *checker) natsCredentials(at string, c *NATS) {

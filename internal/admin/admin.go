@@ -5,7 +5,7 @@
 //	/readyz   200 while pushes are taken, 503 otherwise; one line a check
 //	/metrics  Prometheus
 //	/status   JSON: what the relay knows of its environments and sinks
-//	/debug/pprof/  profiles, for go tool pprof
+//	/debug/pprof/  profiles, for go tool pprof, where they are asked for
 package admin
 
 import (
@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -46,15 +45,16 @@ type Handler struct {
 }
 
 // New makes a handler that serves the metrics of reg.
-func New(reg *prometheus.Registry) *Handler {
+func New(reg *prometheus.Registry, o Options) *Handler {
 	h := &Handler{mux: http.NewServeMux(), sections: map[string]func(context.Context) (any, error){}}
 	h.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
 	h.mux.HandleFunc("GET /readyz", h.ready)
-	h.mux.HandleFunc("GET /status", h.status)
-	h.mux.HandleFunc("GET /debug/pprof/", pprof.Index) // heap, goroutine, allocs and so on
-	h.mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	h.mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	h.mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg, ErrorHandling: promhttp.ContinueOnError}))
+	h.mux.Handle("GET /status", guarded(o.Token, http.HandlerFunc(h.status)))
+	metrics := promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg, ErrorHandling: promhttp.ContinueOnError})
+	h.mux.Handle("GET /metrics", guarded(o.Token, metrics))
+	if o.Pprof {
+		h.mux.Handle("GET /debug/pprof/", guarded(o.Token, profiles()))
+	}
 	return h
 }
 

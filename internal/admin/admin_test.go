@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config/secret"
 )
 
 func get(t *testing.T, h http.Handler, path string) (int, string) {
@@ -27,7 +29,7 @@ func get(t *testing.T, h http.Handler, path string) (int, string) {
 
 func TestReadiness(t *testing.T) {
 	t.Parallel()
-	h := New(prometheus.NewRegistry())
+	h := New(prometheus.NewRegistry(), Options{})
 	code, body := get(t, h, "/readyz")
 	assert.Equal(t, 503, code, "before the start")
 	assert.Contains(t, body, "starting")
@@ -52,7 +54,7 @@ func TestStatusAndMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "auditrelay_x_total", Help: "x"})
 	reg.MustRegister(c)
-	h := New(reg)
+	h := New(reg, Options{})
 	h.AddStatus("good", func(context.Context) (any, error) { return []int{1}, nil })
 	h.AddStatus("bad", func(context.Context) (any, error) { return nil, errors.New("no") })
 	code, body := get(t, h, "/status")
@@ -62,4 +64,51 @@ func TestStatusAndMetrics(t *testing.T) {
 	assert.Contains(t, body, "auditrelay_x_total 0")
 	code, _ = get(t, h, "/nothing")
 	assert.Equal(t, 404, code)
+}
+
+func TestTheTokenIsAskedFor(t *testing.T) {
+	t.Parallel()
+	h := New(prometheus.NewRegistry(), Options{Token: secret.New("horse-battery-staple"), Pprof: true})
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	for _, c := range []struct {
+		path, authorization string
+		want                int
+	}{
+		{"/healthz", "", 200},
+		{"/readyz", "", 503},
+		{"/status", "", 401},
+		{"/status", "Bearer wrong", 401},
+		{"/status", "Bearer ", 401},
+		{"/status", "Basic horse-battery-staple", 401},
+		{"/status", "Bearer horse-battery-staple", 200},
+		{"/status", "bearer horse-battery-staple", 200},
+		{"/metrics", "", 401},
+		{"/metrics", "Bearer horse-battery-staple", 200},
+		{"/debug/pprof/", "", 401},
+		{"/debug/pprof/heap", "", 401},
+		{"/debug/pprof/heap", "Bearer horse-battery-staple", 200},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+c.path, http.NoBody)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", c.authorization)
+		resp, err := srv.Client().Do(req)
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, errors.Join(err, resp.Body.Close()))
+		assert.Equal(t, c.want, resp.StatusCode, "%s with %q", c.path, c.authorization)
+		if c.want == 401 {
+			assert.Equal(t, `Bearer realm="auditrelay"`, resp.Header.Get("WWW-Authenticate"))
+			assert.NotContains(t, string(body), "horse")
+		}
+	}
+}
+
+func TestProfilesAreServedWhereAskedFor(t *testing.T) {
+	t.Parallel()
+	code, _ := get(t, New(prometheus.NewRegistry(), Options{}), "/debug/pprof/")
+	assert.Equal(t, 404, code)
+	code, body := get(t, New(prometheus.NewRegistry(), Options{Pprof: true}), "/debug/pprof/goroutine?debug=1")
+	assert.Equal(t, 200, code)
+	assert.Contains(t, body, "goroutine profile")
 }

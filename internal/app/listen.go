@@ -20,13 +20,17 @@ import (
 // startAdmin serves the private endpoints first of all, so that a long start
 // can be watched.
 func (r *process) startAdmin(ctx context.Context) error {
-	r.admin = admin.New(r.reg)
+	r.admin = admin.New(r.reg, admin.Options{Token: r.cfg.Admin.Token, Pprof: r.cfg.Admin.Pprof})
 	r.connections = door.NewMetrics(r.reg)
+	tlsConfig, err := r.cfg.Admin.TLS.ServerConfig()
+	if err != nil {
+		return fmt.Errorf("admin: %w", err)
+	}
 	server := &http.Server{
 		Handler: r.admin, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute, // a profile takes up to a minute and a half
 	}
-	address, err := r.serve(ctx, r.cfg.Admin.Listen, nil, server, door.Options{Name: "admin", Total: adminConnections})
+	address, err := r.serve(ctx, r.cfg.Admin.Listen, tlsConfig, server, door.Options{Name: "admin", Total: adminConnections})
 	r.addresses.Admin = address
 	return err
 }

@@ -1,0 +1,48 @@
+package config
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestWhatGoesInTheClear wants a warning for what started before, and an error
+// for what is new and unsafe.
+func TestWhatGoesInTheClear(t *testing.T) {
+	t.Parallel()
+	sink := func(nats string) string { return "sinks: [{name: n, nats: {" + nats + "}}]" }
+	for text, want := range map[string]string{
+		`admin: {listen: "127.0.0.1:9100", pprof: true}`:                                            "",
+		`admin: {listen: ":9100"}`:                                                                  "admin.listen: everybody who reaches this address can read the metrics and the status; set admin.token and admin.tls",
+		`admin: {listen: ":9100", token: "${LONG}"}`:                                                "admin.listen: admin.token goes over the network in the clear; set admin.tls",
+		`admin: {listen: ":9100", token: "${LONG}", tls: {cert_file: a, key_file: b}, pprof: true}`: "",
+		`journal: {url: "nats://a:4222", credentials_file: x}`:                                      "journal.url: all events go over the network in the clear",
+		`journal: {url: "tls://a:4222,nats://b:4222"}`:                                              "journal.url: all events go over the network in the clear",
+		`journal: {url: "tls://a:4222"}`:                                                            "",
+		`journal: {url: "nats://127.0.0.1:4222"}`:                                                   "",
+		`journal: {url: "nats://a:4222", tls: {}}`:                                                  "",
+		sink(`url: "nats://a:4222", username: u, password: "${KEY}"`):                               "sinks[0].nats.url: the password or token goes over the network in the clear; write tls://",
+		sink(`url: "ws://a:4222", token: "${KEY}"`):                                                 "sinks[0].nats.url: the password or token goes over the network in the clear; write tls://",
+		sink(`url: "nats://localhost:4222", token: "${KEY}"`):                                       "",
+		sink(`url: "nats://a:4222", token: "${KEY}", tls: {}`):                                      "",
+		sink(`url: "tls://a:4222", token: "${KEY}"`):                                                "",
+		sink(`url: "nats://a:4222", nkey_file: a`):                                                  "",
+	} {
+		_, warnings, err := Parse("x", []byte(minimal+text), environment(map[string]string{"KEY": "hunter2", "LONG": "horse-battery-staple"}))
+		require.NoError(t, err, text)
+		if want == "" {
+			assert.Empty(t, warnings, text)
+			continue
+		}
+		require.Len(t, warnings, 1, text)
+		assert.Contains(t, warnings[0].String(), want)
+	}
+	for text, want := range map[string]string{
+		`admin: {listen: ":9100", pprof: true}`: `admin.pprof: "true": must not be served beyond loopback to everybody; set admin.token`,
+		`admin: {token: "${KEY}"}`:              "admin.token: must have at least 16 characters",
+	} {
+		_, _, err := parse(t, minimal+text)
+		require.ErrorContains(t, err, want)
+	}
+}
