@@ -159,11 +159,18 @@ type IngestLimits struct {
 	// cluster's max_payload is less than usual, it counts. Default 256KiB, as
 	// Loki's.
 	LineBytes Size `yaml:"line_bytes"`
+	// Labels bounds the labels of one stream, and, by themselves, what each
+	// entry brings beside its body: Loki's structured metadata, Datadog's tags
+	// and attributes. What has more is refused with 400. Default 256; at most 1024.
+	Labels int `yaml:"labels"`
+	// LabelBytes bounds their names and values together, counted the same way.
+	// Default 64KiB; at most 256KiB.
+	LabelBytes Size `yaml:"label_bytes"`
 	// Concurrent bounds the pushes handled at once; a further one waits, and
 	// gets 429 where the wait is too long. Default 256.
 	Concurrent int `yaml:"concurrent"`
-	// InFlightBytes bounds the memory that bodies take together, measured by
-	// what they may decompress to. Default 256MiB.
+	// InFlightBytes bounds the memory that pushes hold together, with all that is
+	// made of them. A push that would exceed it gets 429. Default 256MiB.
 	InFlightBytes Size `yaml:"in_flight_bytes"`
 	// ReadTimeout bounds how long a client may take to send a push. Default 30s.
 	ReadTimeout time.Duration `yaml:"read_timeout"`

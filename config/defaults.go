@@ -45,6 +45,8 @@ func (l *IngestLimits) setDefaults() {
 	setDefault(&l.DecompressedBytes, 64<<20)
 	setDefault(&l.Entries, 100_000)
 	setDefault(&l.LineBytes, 256<<10)
+	setDefault(&l.Labels, 256)
+	setDefault(&l.LabelBytes, 64<<10)
 	setDefault(&l.Concurrent, 256)
 	setDefault(&l.InFlightBytes, 256<<20)
 	setDefault(&l.ReadTimeout, 30*time.Second)

@@ -46,7 +46,7 @@ func TestMinimalHasDefaults(t *testing.T) {
 	assert.Equal(t, "127.0.0.1:3100", cfg.Ingest.Listen)
 	assert.Equal(t, IngestLimits{
 		BodyBytes: 10 << 20, DecompressedBytes: 64 << 20, Entries: 100_000, LineBytes: 256 << 10,
-		Concurrent: 256, InFlightBytes: 256 << 20, ReadTimeout: 30 * time.Second,
+		Labels: 256, LabelBytes: 64 << 10, Concurrent: 256, InFlightBytes: 256 << 20, ReadTimeout: 30 * time.Second,
 	}, cfg.Ingest.Limits)
 	assert.Equal(t, Journal{Replicas: 1, StreamPrefix: "AUDITRELAY", MaxBytes: 10 << 30, ReplayWindow: 72 * time.Hour, DuplicateWindow: 10 * time.Minute}, cfg.Journal)
 	assert.Equal(t, Streaming{Interval: time.Minute, RotationOverlap: 15 * time.Minute}, cfg.Streaming)

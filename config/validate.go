@@ -117,6 +117,8 @@ func (k *checker) limits(l IngestLimits, j Journal) {
 	between(k, at+"body_bytes", l.BodyBytes, 1<<10, 1<<30)
 	between(k, at+"decompressed_bytes", l.DecompressedBytes, 1<<10, 4<<30)
 	between(k, at+"entries", l.Entries, 1, 10_000_000)
+	between(k, at+"labels", l.Labels, 1, 1024) // the journal reads no more back
+	between(k, at+"label_bytes", l.LabelBytes, 1<<10, 256<<10)
 	between(k, at+"concurrent", l.Concurrent, 1, 100_000)
 	between(k, at+"in_flight_bytes", l.InFlightBytes, 1<<10, 1<<40)
 	k.positive(at+"read_timeout", l.ReadTimeout)

@@ -22,8 +22,8 @@ func claimOf(r *http.Request, keyInPath string) (c claim, shown bool) {
 	if c.key == "" {
 		c.key = keyInPath
 	}
-	if c.key == "" && r.URL.RawQuery != "" {
-		c.key = r.URL.Query().Get(queryAPIKey)
+	if c.key == "" {
+		c.key = queryValue(r.URL.RawQuery, queryAPIKey)
 	}
 	if c.key != "" {
 		return c, true

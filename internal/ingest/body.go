@@ -142,5 +142,6 @@ func (p *push) reserve(buf *[]byte, n int64) error {
 	grown := make([]byte, len(*buf), n)
 	copy(grown, *buf)
 	*buf = grown
+	p.lease.shrink(p.size())
 	return nil
 }

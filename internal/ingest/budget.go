@@ -23,11 +23,15 @@ var errMemory = &refusal{
 }
 
 // grow makes the lease at least n bytes. It does not wait for others to give
-// back: those may be waiting for it.
+// back: those may be waiting for it. A push that would need all of the budget
+// and more is too large: to try again would not help.
 func (l *lease) grow(n int64) error {
 	more := n - l.held
 	if more <= 0 {
 		return nil
+	}
+	if n > l.from.limit {
+		return tooLarge("the push takes more memory than the %d bytes that all pushes may hold together", l.from.limit)
 	}
 	if l.from.used.Add(more) > l.from.limit {
 		l.from.used.Add(-more)
@@ -37,7 +41,12 @@ func (l *lease) grow(n int64) error {
 	return nil
 }
 
-func (l *lease) release() {
-	l.from.used.Add(-l.held)
-	l.held = 0
+// shrink gives back what the lease holds beyond n bytes.
+func (l *lease) shrink(n int64) {
+	if less := l.held - n; less > 0 {
+		l.from.used.Add(-less)
+		l.held = n
+	}
 }
+
+func (l *lease) release() { l.shrink(0) }

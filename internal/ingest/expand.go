@@ -22,6 +22,12 @@ const (
 	keptWindow = 1 << 20
 )
 
+// What a decompressor holds beside what it reads and writes, at most.
+const (
+	inflateRoom = 64 << 10
+	zstdRoom    = keptWindow + 1<<20 // behind the window stand a block and its tables
+)
+
 // inflaters keep decompressors, which are dear to make.
 type inflaters struct{ gzip, zlib, flate, zstd sync.Pool }
 
@@ -59,6 +65,10 @@ func (h *Handler) expand(p *push, f form) error {
 // run decompresses p.raw into p.plain.
 func (in *inflaters) run(p *push, e encoding, limit int64) error {
 	p.source.Reset(p.raw)
+	defer func() { p.extra = 0 }()
+	if err := p.hold(inflateRoom); err != nil {
+		return err
+	}
 	switch e {
 	case gzipped:
 		r, ok := in.gzip.Get().(*gzip.Reader)
@@ -116,8 +126,7 @@ func (in *inflaters) zstandard(p *push, limit int64) error {
 		return p.inflate("zstd", nil, err, limit)
 	}
 	if header.WindowSize > keptWindow {
-		p.extra = maxWindow + keptWindow
-		if err := p.lease.grow(p.size()); err != nil {
+		if err := p.hold(maxWindow + zstdRoom); err != nil {
 			return err
 		}
 		d, err := newZstd(maxWindow)
@@ -126,6 +135,9 @@ func (in *inflaters) zstandard(p *push, limit int64) error {
 		}
 		defer d.Close()
 		return p.inflate("zstd", d, d.Reset(&p.source), limit)
+	}
+	if err := p.hold(zstdRoom); err != nil {
+		return err
 	}
 	d, ok := in.zstd.Get().(*zstd.Decoder)
 	if !ok {
@@ -139,6 +151,12 @@ func (in *inflaters) zstandard(p *push, limit int64) error {
 		in.zstd.Put(d)
 	}
 	return err
+}
+
+// hold counts n bytes beside the push's buffers.
+func (p *push) hold(n int64) error {
+	p.extra = n
+	return p.lease.grow(p.size())
 }
 
 // newZstd makes a decoder that works in the caller's goroutine: none is left

@@ -3,6 +3,7 @@ package ingest
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 )
 
@@ -71,4 +72,21 @@ func unsupported(text, value string) *refusal {
 		value = value[:64]
 	}
 	return &refusal{status: http.StatusUnsupportedMediaType, reason: "unsupported", hangUp: true, text: fmt.Sprintf(text, value)}
+}
+
+// queryValue gives the first value of a name in a URL's query, as
+// [net/url.Values.Get] does, without making a map of all that a stranger writes there.
+func queryValue(query, name string) string {
+	for query != "" {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		key, value, _ := strings.Cut(pair, "=")
+		if key, err := url.QueryUnescape(key); err != nil || key != name || strings.Contains(pair, ";") {
+			continue
+		}
+		if value, err := url.QueryUnescape(value); err == nil {
+			return value
+		}
+	}
+	return ""
 }

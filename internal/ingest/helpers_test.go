@@ -81,7 +81,7 @@ func (j *fakeJournal) taken() int {
 
 func testLimits() config.IngestLimits {
 	return config.IngestLimits{
-		BodyBytes: 1 << 20, DecompressedBytes: 4 << 20, Entries: 1000, LineBytes: 64 << 10,
+		BodyBytes: 1 << 20, DecompressedBytes: 4 << 20, Entries: 1000, LineBytes: 64 << 10, Labels: 64, LabelBytes: 16 << 10,
 		Concurrent: 8, InFlightBytes: 64 << 20, ReadTimeout: 10 * time.Second,
 	}
 }

@@ -124,6 +124,8 @@ func checkLimits(l config.IngestLimits) error {
 		{"decompressed_bytes", int64(l.DecompressedBytes)},
 		{"entries", int64(l.Entries)},
 		{"line_bytes", int64(l.LineBytes)},
+		{"labels", int64(l.Labels)},
+		{"label_bytes", int64(l.LabelBytes)},
 		{"concurrent", int64(l.Concurrent)},
 		{"in_flight_bytes", int64(l.InFlightBytes)},
 		{"read_timeout", int64(l.ReadTimeout)},

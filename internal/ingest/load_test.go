@@ -32,7 +32,7 @@ func allocated(f func()) uint64 {
 // TestBombs sends bodies that decompress to far more than is taken. It measures
 // the whole process, so it runs alone.
 func TestBombs(t *testing.T) {
-	r := start(t, func(o *Options) { o.Limits.DecompressedBytes = 2 << 20 })
+	r := start(t, func(o *Options) { o.Limits.DecompressedBytes, o.Limits.LabelBytes = 2<<20, 128<<10 })
 	zeros := make([]byte, 48<<20)
 	bombs := map[string][]byte{
 		"gzip":    gzipOf(t, zeros),

@@ -16,6 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/internal/wire/datadog"
 	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/internal/wire/loki"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -28,13 +29,12 @@ type push struct {
 	plain  []byte // the body decompressed
 	body   []byte // what is decoded: raw or plain
 	source bytes.Reader
-	extra  int64 // bytes of a decompressor beside the buffers
+	extra  int64 // bytes beside the buffers: of a decompressor, then of a decoder
 
-	batch     journal.Batch
-	batchRoom int64 // the most that batch has held, which it keeps
-	group     journal.Group
-	content   string // the media type of the open group, "" for none
-	entry     journal.Entry
+	batch   journal.Batch
+	group   journal.Group
+	content string // the media type of the open group, "" for none
+	entry   journal.Entry
 
 	recent     Recent       // nil for none
 	keys       []recent.Key // of what is in batch
@@ -48,7 +48,7 @@ type push struct {
 	problems int      // what is wrong with them, or with streams without entries
 	named    []string // the first problems
 
-	query  []relay.Label // labels in the URL
+	query  labelset.Set // labels in the URL
 	wanted [2]jsonscan.Wanted
 	digest hash.Hash
 	sum    [sha256.Size]byte
@@ -66,8 +66,10 @@ func newPush() *push {
 
 // size is the memory that the push has.
 func (p *push) size() int64 {
-	return int64(cap(p.raw)) + int64(cap(p.plain)) + p.batchRoom + int64(cap(p.keys))*int64(unsafe.Sizeof(recent.Key{})) + p.extra
+	return int64(cap(p.raw)) + int64(cap(p.plain)) + int64(p.batch.Cap()) + int64(cap(p.keys))*keySize + p.extra
 }
+
+const keySize = int64(unsafe.Sizeof(recent.Key{}))
 
 // keptSize is how much memory a push may keep for the next one.
 const keptSize = 4 << 20
@@ -79,7 +81,7 @@ func (h *Handler) release(p *push) {
 	p.lease.release()
 	p.raw, p.plain, p.body = p.raw[:0], p.plain[:0], nil
 	p.source.Reset(nil)
-	p.group, p.entry, p.named, p.query = journal.Group{}, journal.Entry{}, nil, nil
+	p.group, p.entry, p.named, p.query = journal.Group{}, journal.Entry{}, nil, p.query.Kept()
 	if p.size() <= keptSize {
 		h.pushes.Put(p)
 	}
@@ -98,28 +100,43 @@ func (p *push) start(now time.Time, env credentials.Environment, h *Handler) {
 }
 
 func (p *push) decode(f form) error {
+	labels := p.labelLimit()
 	switch f.format {
 	case lokiJSON:
-		return lokiError(loki.DecodeJSON(p.body, (*lokiHandler)(p)))
+		return lokiError(loki.DecodeJSON(p.body, labels, (*lokiHandler)(p)))
 	case lokiProto:
-		return lokiError(loki.DecodeProto(p.body, (*lokiHandler)(p)))
+		return lokiError(loki.DecodeProto(p.body, labels, (*lokiHandler)(p)))
 	default:
-		return datadog.Decode(p.body, (*datadogHandler)(p))
+		limits := datadog.Limits{Labels: labels, Line: int(p.limits.LineBytes)}
+		if err := p.hold(limits.Room(len(p.body))); err != nil {
+			return err
+		}
+		return datadog.Decode(p.body, limits, (*datadogHandler)(p))
 	}
 }
 
+func (p *push) labelLimit() labelset.Limit {
+	return labelset.Limit{Count: p.limits.Labels, Bytes: int(p.limits.LabelBytes)}
+}
+
 // queryLabels takes the attributes that Datadog's intakes take in the URL.
-func (p *push) queryLabels(r *http.Request) {
-	if r.URL.RawQuery != "" {
-		values := r.URL.Query()
-		for _, name := range [...]string{"ddsource", "hostname", "service"} {
-			if v := values.Get(name); v != "" {
-				p.query = append(p.query, relay.Label{Name: name, Value: v})
-			}
+func (p *push) queryLabels(r *http.Request) error {
+	p.query.Reset(p.labelLimit())
+	query := r.URL.RawQuery
+	var err error
+	for _, name := range [...]string{"ddsource", "hostname", "service"} {
+		if v := queryValue(query, name); v != "" && err == nil {
+			err = p.query.Add(relay.Label{Name: name, Value: v})
 		}
-		p.query = datadog.AppendTags(p.query, values.Get("ddtags"))
 	}
-	p.group.Labels = p.query
+	if err == nil {
+		err = datadog.AddTags(&p.query, queryValue(query, "ddtags"))
+	}
+	p.group.Labels = p.query.Labels
+	if err != nil {
+		return fmt.Errorf("the labels in the URL: %w", err)
+	}
+	return nil
 }
 
 // add takes an entry. A nil error means that it is in the batch, or durable
@@ -132,13 +149,16 @@ func (p *push) add(body []byte) error {
 	}
 	p.entry.Body = body
 	p.identify(content == contentJSON)
+	if err := p.account(); err != nil {
+		return err
+	}
 	p.newest = max(p.newest, p.entry.Time)
 	if p.known() {
 		return nil
 	}
 	p.batch.Add(&p.entry)
 	p.bytes += int64(len(body))
-	return p.account()
+	return nil
 }
 
 // known reports whether the entry was made durable by an earlier push.
@@ -162,19 +182,32 @@ func (p *push) known() bool {
 // taken counts the entries that are durable once the batch is.
 func (p *push) taken() int { return p.batch.Len() + p.duplicates }
 
-// account counts the batch's memory, a step at a time, and bounds it: labels
-// are written again for each run of events.
+// account makes room for the entry in the batch and for its key, as far as the
+// budget goes. It bounds the batch: labels are written again for each run of
+// events.
 func (p *push) account() error {
 	const step = 256 << 10
-	size := int64(p.batch.Size())
-	if size <= p.batchRoom {
+	if len(p.keys) == cap(p.keys) && p.recent != nil {
+		n := len(p.keys) + 64
+		if err := p.lease.grow(p.size() + int64(len(p.keys)+n)*keySize); err != nil {
+			return err
+		}
+		p.keys = append(make([]recent.Key, 0, len(p.keys)+n), p.keys...)
+	}
+	size := p.batch.Size() + p.batch.Room(&p.entry)
+	if size <= p.batch.Cap() {
 		return nil
 	}
-	if size > 2*int64(p.limits.DecompressedBytes)+step {
+	if int64(size) > 2*int64(p.limits.DecompressedBytes)+step {
 		return tooLarge("the labels of the body's entries are too many")
 	}
-	p.batchRoom = size + size/4 + step // append grows slices by a quarter
-	return p.lease.grow(p.size())
+	size += max(size/4, min(size, step))
+	if err := p.lease.grow(p.size() + int64(size)); err != nil { // the old memory lives until it is copied
+		return err
+	}
+	p.batch.Grow(size)
+	p.lease.shrink(p.size())
+	return nil
 }
 
 // count counts an entry, and refuses the push where there are too many.

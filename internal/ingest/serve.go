@@ -100,7 +100,9 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, e endpoint, env c
 	}
 	p.start(h.now(), env, h)
 	if f.format == datadogJSON {
-		p.queryLabels(r)
+		if err := p.queryLabels(r); err != nil {
+			return err
+		}
 	}
 	if err := p.decode(f); err != nil {
 		return err

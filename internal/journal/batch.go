@@ -31,6 +31,7 @@ type Batch struct {
 	buf     []byte
 	cuts    []cut  // where the segments start, ascending
 	group   Group  // the open one
+	room    int    // the most that its head takes
 	open    bool   // whether a group is open
 	count   int    // offset of the open group's event count
 	inGroup uint32 // events of the open group
@@ -60,7 +61,7 @@ type Entry struct {
 // Begin opens a run of events; the entries added next belong to it. A group
 // without entries takes no place.
 func (b *Batch) Begin(g Group) {
-	b.group, b.open = g, false
+	b.group, b.open, b.room = g, false, g.room()
 }
 
 // Add appends an event to the group opened last.
@@ -101,6 +102,19 @@ func (b *Batch) Len() int { return b.events }
 
 // Size is the number of bytes that the batch takes before compression.
 func (b *Batch) Size() int { return len(b.buf) }
+
+// Cap is the number of bytes that the batch has memory for.
+func (b *Batch) Cap() int { return cap(b.buf) }
+
+// Room is the most that Add takes for an event, in bytes.
+func (b *Batch) Room(e *Entry) int { return b.room + e.room() }
+
+// Grow gives the batch memory for n bytes in all.
+func (b *Batch) Grow(n int) {
+	if n > cap(b.buf) {
+		b.buf = append(make([]byte, 0, n), b.buf...)
+	}
+}
 
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {

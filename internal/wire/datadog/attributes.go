@@ -6,21 +6,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// AppendTags appends a list such as "env:prod,team:iam" as labels. A tag
-// without a colon is a name without a value.
-func AppendTags(dst []relay.Label, tags string) []relay.Label {
+// AddTags adds a list such as "env:prod,team:iam" as labels. A tag without a
+// colon is a name without a value. Its error is the set's.
+func AddTags(set *labelset.Set, tags string) error {
 	for tags != "" {
 		var tag string
 		tag, tags, _ = strings.Cut(tags, ",")
 		if tag = strings.TrimSpace(tag); tag != "" {
 			name, value, _ := strings.Cut(tag, ":")
-			dst = append(dst, relay.Label{Name: name, Value: value})
+			if err := set.Add(relay.Label{Name: name, Value: value}); err != nil {
+				return err
+			}
 		}
 	}
-	return dst
+	return nil
 }
 
 // parseTime reads milliseconds since 1970 or, in a string, RFC 3339, as Unix

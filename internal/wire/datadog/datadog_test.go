@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -31,6 +32,9 @@ func (c *collector) Entry(_ int, e *Entry) error {
 }
 
 func (c *collector) Refuse(p Problem) error { c.problems = append(c.problems, p.Error()); return nil }
+
+// testLimits are for what is not about limits.
+var testLimits = Limits{Labels: labelset.Limit{Count: 128, Bytes: 64 << 10}, Line: 256 << 10}
 
 func labels(pairs ...string) []relay.Label {
 	var out []relay.Label
@@ -75,7 +79,7 @@ func TestDecode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got collector
-			require.NoError(t, Decode([]byte(c.body), &got))
+			require.NoError(t, Decode([]byte(c.body), testLimits, &got))
 			assert.Empty(t, got.problems)
 			for i := range got.entries {
 				got.entries[i].Time *= map[bool]int64{true: 1}[got.entries[i].Timed]
@@ -97,7 +101,7 @@ func TestDecodeRefuses(t *testing.T) {
 		`{"ddtags":"a:\ud800\""}`: "entry 2: text escapes half of a surrogate pair",
 	} {
 		var got collector
-		require.NoError(t, Decode([]byte(`[{"a":1},`+bad+`,{"b":2}]`), &got), bad)
+		require.NoError(t, Decode([]byte(`[{"a":1},`+bad+`,{"b":2}]`), testLimits, &got), bad)
 		assert.Equal(t, []string{problem}, got.problems, bad)
 		assert.Len(t, got.entries, 2, bad)
 	}
@@ -119,7 +123,7 @@ func TestDecodeFails(t *testing.T) {
 		strings.Repeat(`{"a":`, 1e5): `nested deeper than 512`,
 	} {
 		var got collector
-		err := Decode([]byte(body), &got)
+		err := Decode([]byte(body), testLimits, &got)
 		if strings.HasPrefix(body, "[[") {
 			assert.ErrorContains(t, err, want)
 			continue
@@ -127,7 +131,7 @@ func TestDecodeFails(t *testing.T) {
 		assert.ErrorContains(t, err, want, "%.50s", body)
 	}
 	stop := errors.New("stop")
-	assert.Equal(t, stop, Decode([]byte(`[{}]`), &collector{fail: stop}))
+	assert.Equal(t, stop, Decode([]byte(`[{}]`), testLimits, &collector{fail: stop}))
 }
 
 func FuzzDecode(f *testing.F) {
@@ -137,7 +141,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		before := string(body)
 		var got collector
-		err := Decode(body, &got)
+		err := Decode(body, testLimits, &got)
 		require.Equal(t, before, string(body), "it must not be written to")
 		for _, e := range got.entries {
 			require.True(t, utf8.Valid(e.Body))
@@ -184,7 +188,7 @@ func (h *nullHandler) Refuse(Problem) error        { return nil }
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	var got collector
-	require.NoError(t, Decode(benchBody(t, 3), &got))
+	require.NoError(t, Decode(benchBody(t, 3), testLimits, &got))
 	require.Len(t, got.entries, 3)
 	assert.Equal(t, int64(1750000000000000000), got.entries[2].Time)
 	assert.Contains(t, string(got.entries[2].Body), `{"event_id":"evt-abcdef-0000000002"`)
@@ -196,7 +200,7 @@ func TestRoundTrip(t *testing.T) {
 func TestDecodeDoesNotAllocatePerEntry(t *testing.T) {
 	body := benchBody(t, 1000)
 	var h nullHandler
-	assert.Less(t, testing.AllocsPerRun(20, func() { _ = Decode(body, &h) }), 10.0)
+	assert.Less(t, testing.AllocsPerRun(20, func() { _ = Decode(body, testLimits, &h) }), 10.0)
 }
 
 func BenchmarkDecode(b *testing.B) {
@@ -204,9 +208,39 @@ func BenchmarkDecode(b *testing.B) {
 	var h nullHandler
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := Decode(body, &h); err != nil {
+		if err := Decode(body, testLimits, &h); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*100), "ns/event")
+}
+
+func TestLimits(t *testing.T) {
+	limits := Limits{Labels: labelset.Limit{Count: 3, Bytes: 40}, Line: 100}
+	const count, bytes = "at most 3 labels or attributes are taken", "at most 40 bytes of labels or attributes are taken"
+	event := `"message":"{\"event_id\":\"e\"}"`
+	long := strings.Repeat(`\n`, 300)
+	for body, want := range map[string]string{
+		`{"ddtags":"a,b,c"}`:   "",
+		`{"ddtags":"a,b,c,d"}`: count,
+		`{"ddtags":"a:1234567890123456789,b:12345678901234567890"}`:      bytes,
+		`{"ddtags":"a:` + long + `"}`:                                    bytes,
+		`{"service":"a","service":"a","service":"a","service":"a"}`:      count,
+		`{"a":1,"b":2,"c":3,"d":4,"e":5}`:                                "", // its body has them
+		`{"a":1,"b":2,"c":3,` + event + `}`:                              "",
+		`{"a":1,"b":2,"c":3,"d":4,` + event + `}`:                        count,
+		`{"ddtags":"x","a":1,"b":2,"c":3,` + event + `}`:                 count,
+		`{"a":"1234567890123456789012345678901234567890",` + event + `}`: bytes,
+		`{"` + long + `":1}`:                                             "",
+		`{"message":"{` + long + long + long + `}"}`:                     "", // too long to be an event of its own
+	} {
+		var got collector
+		require.NoError(t, Decode([]byte(body), limits, &got), "%.80s", body)
+		if want == "" {
+			assert.Empty(t, got.problems, "%.80s", body)
+			assert.Len(t, got.entries, 1, "%.80s", body)
+			continue
+		}
+		assert.Equal(t, []string{"entry 1: " + want}, got.problems, "%.80s", body)
+	}
 }

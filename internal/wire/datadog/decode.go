@@ -6,19 +6,38 @@ import (
 	"unicode/utf8"
 
 	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
+// Limits bound what a push's entries make a decoder hold.
+type Limits struct {
+	Labels labelset.Limit // of each entry
+	// Line is how long a message may be that is unescaped to see whether it is
+	// an event of its own, in bytes.
+	Line int
+}
+
+// Room is the most that a decoder holds beside a body of so many bytes.
+func (l Limits) Room(body int) int64 {
+	const memory = 2 // how much larger a slice may be that grows
+	return memory * int64(min(2*body, maxEscaped*l.Line+2*labelset.MaxEscape*l.Labels.Bytes))
+}
+
+// maxEscaped is how many bytes of a JSON string stand for one byte at most: \u0041.
+const maxEscaped = 6
+
 // Decode decodes an array of objects, one object, or objects one after the
-// other, a line each. It does not write into body.
+// other, a line each. It does not write into body. Beside it, it holds as much
+// as [Limits.Room] says.
 //
 // What is wrong with one entry is told to the handler. An error means that the
 // body must not be used, whatever the handler was given before: it is ErrEmpty,
 // one of the handler, or one that names the entry and the byte.
-func Decode(body []byte, h Handler) error {
+func Decode(body []byte, limits Limits, h Handler) error {
 	d, _ := decoders.Get().(*decoder)
 	d.scan.Reset(body)
-	d.body, d.h = body, h
+	d.body, d.h, d.limits = body, h, limits
 	err := d.push()
 	if err != nil && d.at > 0 && !d.handlerFailed {
 		err = fmt.Errorf("entry %d: %w", d.at, err)
@@ -32,7 +51,7 @@ var decoders = sync.Pool{New: func() any { return new(decoder) }}
 
 // What a decoder in the pool holds at most.
 const (
-	maxKeptLabels  = 256
+	maxKeptOthers  = 256
 	maxKeptScratch = 1 << 20
 )
 
@@ -40,16 +59,17 @@ type decoder struct {
 	scan          jsonscan.Scanner
 	body          []byte
 	h             Handler
+	limits        Limits
 	handlerFailed bool
 	at            int
 
 	// Of the entry that is being read.
 	entry    Entry
-	labels   []relay.Label
-	others   []other
-	scratch  []byte // texts that had to be unescaped
-	message  []byte // the text of a message that may be an event
-	messages int    // how many members are called "message"; only one is understood
+	labels   labelset.Set
+	others   []other // one more than may be labels, at most
+	scratch  []byte  // texts that had to be unescaped
+	message  []byte  // the text of a message that may be an event
+	messages int     // how many members are called "message"; only one is understood
 	bad      error
 }
 
@@ -57,12 +77,11 @@ type decoder struct {
 type other struct{ name, value jsonscan.Raw }
 
 func (d *decoder) release() {
-	labels, others, scratch := d.labels, d.others, d.scratch
-	*d = decoder{}
-	clear(labels)
+	others, scratch := d.others, d.scratch
+	*d = decoder{labels: d.labels.Kept()}
 	clear(others)
-	if cap(labels) <= maxKeptLabels && cap(others) <= maxKeptLabels && cap(scratch) <= maxKeptScratch {
-		d.labels, d.others, d.scratch = labels[:0], others[:0], scratch[:0]
+	if cap(others) <= 2*maxKeptOthers && cap(scratch) <= maxKeptScratch {
+		d.others, d.scratch = others[:0], scratch[:0]
 	}
 	decoders.Put(d)
 }
@@ -112,7 +131,8 @@ func (d *decoder) element() error {
 		return d.scan.Skip()
 	}
 	d.entry = Entry{}
-	d.labels, d.others, d.scratch = d.labels[:0], d.others[:0], d.scratch[:0]
+	d.labels.Reset(d.limits.Labels)
+	d.others, d.scratch = d.others[:0], d.scratch[:0]
 	d.message, d.messages, d.bad = nil, 0, nil
 	start := d.scan.Pos()
 	if err := d.members(); err != nil {
@@ -146,7 +166,7 @@ func (d *decoder) members() error {
 		}
 		key := name.Bytes
 		if name.Escaped {
-			key = []byte(d.text(name))
+			key = d.shortKey(name)
 		}
 		if string(key) == "message" {
 			d.messages++
@@ -175,10 +195,10 @@ func (d *decoder) holdsObject() bool {
 	return next < len(d.body) && d.body[next] == '{'
 }
 
-// readMessage reads such a string. One that is no text is no event.
+// readMessage reads such a string. One that is no text, or too long, is no event.
 func (d *decoder) readMessage() error {
 	start := len(d.scratch)
-	grown, err := d.scan.AppendText(d.scratch)
+	grown, err := d.scan.AppendText(d.scratch, maxEscaped*d.limits.Line)
 	if err != nil && !jsonscan.IsContent(err) {
 		return err
 	}
@@ -214,22 +234,56 @@ func (d *decoder) member(key []byte, name, value jsonscan.Raw, isText bool) {
 		}
 	case "ddtags":
 		if isText {
-			d.labels = AppendTags(d.labels, d.text(value))
+			d.keep(AddTags(&d.labels, d.text(value)))
 			return
 		}
 	case "ddsource", "hostname", "service", "status":
 		if isText {
-			d.labels = append(d.labels, relay.Label{Name: d.text(name), Value: d.text(value)})
+			d.label(name, value)
 			return
 		}
 	}
-	d.others = append(d.others, other{name, value})
+	if len(d.others) <= d.limits.Labels.Count {
+		d.others = append(d.others, other{name, value})
+	}
+}
+
+// shortKey gives the text of an escaped key that may be a reserved one.
+func (d *decoder) shortKey(name jsonscan.Raw) []byte {
+	const longest = maxEscaped * len("timestamp")
+	if len(name.Bytes) > longest {
+		return nil
+	}
+	key, err := name.AppendText(nil)
+	d.keep(err)
+	return key
+}
+
+// label adds a label. Behind one that is wrong the others do not matter.
+func (d *decoder) label(name, value jsonscan.Raw) {
+	l := relay.Label{Name: d.text(name), Value: d.text(value)}
+	if d.bad == nil {
+		d.bad = d.labels.Add(l)
+	}
+}
+
+// keep keeps the first error.
+func (d *decoder) keep(err error) {
+	if d.bad == nil {
+		d.bad = err
+	}
 }
 
 // text gives a string's text, and notes where it has none that is exact.
 func (d *decoder) text(raw jsonscan.Raw) string {
 	if !raw.Escaped {
 		return view(raw.Bytes)
+	}
+	if d.bad == nil {
+		d.bad = d.limits.Labels.Check(len(raw.Bytes))
+	}
+	if d.bad != nil {
+		return ""
 	}
 	start := len(d.scratch)
 	grown, err := raw.AppendText(d.scratch)
@@ -250,10 +304,10 @@ func (d *decoder) finish(object []byte) {
 	d.entry.Body = object
 	if d.takeMessage() {
 		for _, o := range d.others {
-			d.labels = append(d.labels, relay.Label{Name: d.text(o.name), Value: d.text(o.value)})
+			d.label(o.name, o.value)
 		}
 	}
-	d.entry.Labels = d.labels
+	d.entry.Labels = d.labels.Labels
 }
 
 // takeMessage makes the message the body if it is an event of its own.

@@ -44,18 +44,23 @@ func (r Raw) AppendText(dst []byte) ([]byte, error) {
 }
 
 // AppendText reads a string and appends its text to dst; what is read stays as
-// it is. With an error dst is returned as it was; on ErrUTF8 and ErrSurrogate
-// the scanner stands behind the string.
+// it is. One of more than most bytes between its quotes is ErrLong. With an error
+// dst is returned as it was; with one of the content the scanner stands behind
+// the string.
 //
 // To find the string's end takes as long as to unescape it. So a guess of it is
 // copied, which takes next to nothing, and unescaped in place; more where the
 // end does not stand there.
-func (s *Scanner) AppendText(dst []byte) ([]byte, error) {
+func (s *Scanner) AppendText(dst []byte, most int) ([]byte, error) {
 	if s.Peek() != '"' {
 		return dst, s.unexpected("a string")
 	}
 	const least = 1 << 10
 	rest := s.buf[s.pos+1:]
+	isCut := len(rest) > most+1 // with the quote
+	if isCut {
+		rest = rest[:most+1]
+	}
 	for n := max(s.guess, least); ; n *= 4 {
 		n = min(n, len(rest))
 		grown := append(dst, rest[:n]...)
@@ -64,6 +69,12 @@ func (s *Scanner) AppendText(dst []byte) ([]byte, error) {
 		if err != nil && !IsContent(err) {
 			if n < len(rest) {
 				continue // what is wrong may be that it ends here
+			}
+			if isCut {
+				if _, err := s.String(); err != nil {
+					return dst, err
+				}
+				return dst, ErrLong
 			}
 			s.pos += 1 + copied.pos
 			return dst, s.at(err)

@@ -20,6 +20,7 @@ const MaxDepth = 512
 var (
 	ErrUTF8      = errors.New("text is not valid UTF-8")
 	ErrSurrogate = errors.New("text escapes half of a surrogate pair")
+	ErrLong      = errors.New("text is longer than what is read")
 )
 
 // SyntaxError says that the text is no JSON. Nothing behind Offset was read.
@@ -35,7 +36,7 @@ func (e *SyntaxError) Error() string {
 // IsContent reports whether err is one of the errors of a string's content,
 // behind which the scanner can go on.
 func IsContent(err error) bool {
-	return errors.Is(err, ErrUTF8) || errors.Is(err, ErrSurrogate)
+	return errors.Is(err, ErrUTF8) || errors.Is(err, ErrSurrogate) || errors.Is(err, ErrLong)
 }
 
 // Scanner reads a JSON text from the start to the end. The zero value reads

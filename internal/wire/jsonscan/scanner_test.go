@@ -76,7 +76,7 @@ func FuzzUnescape(f *testing.F) {
 		apart := append([]byte(nil), original...)
 		var a Scanner
 		a.Reset(apart)
-		text, textErr := a.AppendText([]byte("x"))
+		text, textErr := a.AppendText([]byte("x"), 1<<30)
 		require.Equal(t, original, apart, "what is read stays as it is")
 		require.NoError(t, a.End())
 		appended, appendErr := kept.AppendText([]byte("x"))
@@ -242,7 +242,7 @@ func TestAppendText(t *testing.T) {
 		for i, w := range want {
 			_, err := s.More(']', i)
 			require.NoError(t, err)
-			got, err := s.AppendText(append(make([]byte, 0, room), "kept"...))
+			got, err := s.AppendText(append(make([]byte, 0, room), "kept"...), 1<<30)
 			require.NoError(t, err)
 			require.Equal(t, "kept"+w, string(got))
 		}
@@ -255,15 +255,25 @@ func TestAppendText(t *testing.T) {
 		kept.Reset([]byte(bad))
 		apart.Reset([]byte(bad))
 		_, want := kept.Unescape()
-		got, err := apart.AppendText([]byte("kept"))
+		got, err := apart.AppendText([]byte("kept"), 1<<30)
 		require.Equal(t, want, err, "the place of the error too")
 		require.Equal(t, "kept", string(got))
 	}
 	var s Scanner
 	s.Reset([]byte(`"\ud800" 1`))
-	_, err = s.AppendText(nil)
+	_, err = s.AppendText(nil, 1<<30)
 	require.ErrorIs(t, err, ErrSurrogate)
 	require.Equal(t, byte('1'), s.Peek(), "it goes on behind the string")
+	for text, want := range map[string]error{
+		strings.Repeat("x", 5000): nil, strings.Repeat("x", 5001): ErrLong, strings.Repeat("x", 90_000): ErrLong,
+	} {
+		s.Reset([]byte(`"` + text + `" 1`))
+		got, err := s.AppendText([]byte("kept"), 5000)
+		require.Equal(t, want, err)
+		require.Equal(t, want == nil, len(got) == 5004)
+		require.Less(t, cap(got), 20_000)
+		require.Equal(t, byte('1'), s.Peek(), "it goes on behind the string")
+	}
 }
 
 func BenchmarkUnescape(b *testing.B) {

@@ -9,6 +9,9 @@ import (
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/wire/labelset"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 var jsonSeeds = []string{
@@ -103,7 +106,7 @@ func FuzzDecodeJSON(f *testing.F) {
 		want, refused, ok := reference(body)
 		text := string(body)
 		var got collector
-		err := DecodeJSON(body, &got)
+		err := DecodeJSON(body, testLimit, &got)
 		for _, s := range got.streams {
 			for _, e := range s.Entries {
 				require.True(t, utf8.Valid(e.Line))
@@ -184,7 +187,7 @@ func FuzzDecodeProto(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		before := string(raw)
 		var got collector
-		if DecodeProto(raw, &got) != nil {
+		if DecodeProto(raw, testLimit, &got) != nil {
 			return
 		}
 		require.Equal(t, before, string(raw), "it must not be written to")
@@ -193,14 +196,21 @@ func FuzzDecodeProto(f *testing.F) {
 		if len(got.streams) == 0 {
 			return
 		}
-		require.NoError(t, DecodeProto(AppendProto(nil, got.streams), &proto))
+		require.NoError(t, DecodeProto(AppendProto(nil, got.streams), testLimit, &proto))
 		require.Empty(t, proto.problems)
 		require.Equal(t, got.streams, proto.streams)
 		body, err := AppendJSON(nil, got.streams)
 		require.NoError(t, err)
-		require.NoError(t, DecodeJSON(body, &viaJSON))
+		require.NoError(t, DecodeJSON(body, testLimit, &viaJSON))
 		require.Equal(t, got.streams, viaJSON.streams)
 	})
+}
+
+func labelsOf(text []byte) ([]relay.Label, error) {
+	var set labelset.Set
+	set.Reset(labelset.Limit{Count: 1 << 20, Bytes: 1 << 20})
+	err := parseLabels(&set, text)
+	return set.Labels, err
 }
 
 func FuzzLabels(f *testing.F) {
@@ -208,11 +218,11 @@ func FuzzLabels(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := parseLabels(nil, []byte(text))
+		got, err := labelsOf([]byte(text))
 		if err != nil {
 			return
 		}
-		again, err := parseLabels(nil, appendLabelText(nil, got))
+		again, err := labelsOf(appendLabelText(nil, got))
 		require.NoError(t, err)
 		require.Equal(t, got, again)
 	})

@@ -6,20 +6,22 @@ import (
 	"sync"
 
 	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
 // DecodeJSON decodes {"streams":[{"stream":{LABELS},"values":[[TIME,LINE,META]…]}…]}.
 // Keys may come in any order, unknown ones and further elements of an entry are
-// skipped. It overwrites body, where strings are unescaped in place.
+// skipped. It overwrites body, where strings are unescaped in place. Streams and
+// entries with more labels than limit takes are refused; it counts for each.
 //
 // An error means that the body must not be used, whatever the handler was given
 // before: it is ErrNoStreams, one of the handler, or one that names the
 // stream, the entry and the byte.
-func DecodeJSON(body []byte, h Handler) error {
+func DecodeJSON(body []byte, limit labelset.Limit, h Handler) error {
 	d, _ := jsonDecoders.Get().(*jsonDecoder)
 	d.scan.Reset(body)
-	d.h = h
+	d.h, d.limit = h, limit
 	d.at = Place{}
 	err := d.push()
 	if err != nil && d.at.Stream > 0 && !d.handlerFailed {
@@ -40,7 +42,8 @@ type jsonDecoder struct {
 	h             Handler
 	handlerFailed bool
 	at            Place
-	labels, meta  []relay.Label
+	limit         labelset.Limit
+	labels, meta  labelset.Set
 	entry         Entry
 	// late is where the values stand of a stream whose labels come behind them.
 	late int
@@ -48,17 +51,8 @@ type jsonDecoder struct {
 	refused error
 }
 
-// maxKeptLabels bounds what a decoder in the pool holds.
-const maxKeptLabels = 256
-
 func (d *jsonDecoder) release() {
-	labels, meta := d.labels, d.meta
-	*d = jsonDecoder{}
-	clear(labels)
-	clear(meta)
-	if cap(labels) <= maxKeptLabels && cap(meta) <= maxKeptLabels {
-		d.labels, d.meta = labels[:0], meta[:0]
-	}
+	*d = jsonDecoder{labels: d.labels.Kept(), meta: d.meta.Kept()}
 	jsonDecoders.Put(d)
 }
 
@@ -145,7 +139,8 @@ func (d *jsonDecoder) stream() error {
 	if c := d.scan.Peek(); c != '{' {
 		return d.skipRefused(Problem{Place: d.at, Err: fmt.Errorf("it is %s, not an object", jsonscan.Kind(c))})
 	}
-	d.refused, d.late, d.labels = nil, 0, d.labels[:0]
+	d.refused, d.late = nil, 0
+	d.labels.Reset(d.limit)
 	var labels, values bool
 	err := d.object(func(key []byte) error {
 		switch {
@@ -187,37 +182,43 @@ func (d *jsonDecoder) streamLabels() error {
 		d.refused = fmt.Errorf("its labels are %s, not an object", jsonscan.Kind(c))
 		return d.scan.Skip()
 	}
-	labels, bad, err := d.pairs(d.labels[:0])
-	d.labels = labels
+	bad, err := d.pairs(&d.labels)
 	if bad != nil {
 		d.refused = fmt.Errorf("label %w", bad)
 	}
 	return err
 }
 
-// pairs reads an object of strings. bad is what is wrong with a pair.
-func (d *jsonDecoder) pairs(dst []relay.Label) (_ []relay.Label, bad, err error) {
+// pairs reads an object of strings. bad is what is wrong with a pair, behind
+// which nothing more is added.
+func (d *jsonDecoder) pairs(set *labelset.Set) (bad, err error) {
+	set.Reset(d.limit)
 	if err := d.scan.Open('{'); err != nil {
-		return dst, nil, err
+		return nil, err
 	}
 	for n := 0; ; n++ {
 		more, err := d.scan.More('}', n)
 		if err != nil || !more {
-			return dst, bad, err
+			return bad, err
 		}
 		name, err := d.scan.Key()
 		if err != nil && !jsonscan.IsContent(err) {
-			return dst, bad, err
+			return bad, err
 		}
 		wrongName := err
 		value, wrong, err := d.text()
 		if err != nil {
-			return dst, bad, err
+			return bad, err
 		}
-		if wrong = errors.Join(wrongName, wrong); wrong != nil && bad == nil {
+		if bad != nil {
+			continue
+		}
+		if wrong = errors.Join(wrongName, wrong); wrong == nil {
+			wrong = set.Add(relay.Label{Name: view(name), Value: view(value)})
+		}
+		if wrong != nil {
 			bad = fmt.Errorf("%d: %w", n+1, wrong)
 		}
-		dst = append(dst, relay.Label{Name: view(name), Value: view(value)})
 	}
 }
 

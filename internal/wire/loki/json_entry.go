@@ -20,7 +20,7 @@ func (d *jsonDecoder) values() error {
 	if d.refused != nil {
 		return d.refuseValues(d.refused)
 	}
-	if err := d.call(d.h.Stream(d.labels)); err != nil {
+	if err := d.call(d.h.Stream(d.labels.Labels)); err != nil {
 		return err
 	}
 	_ = d.scan.Open('[')
@@ -108,8 +108,8 @@ func (d *jsonDecoder) element(n int) (bad, err error) {
 		if c := d.scan.Peek(); c != '{' {
 			return fmt.Errorf("structured metadata is %s, not an object", jsonscan.Kind(c)), d.scan.Skip()
 		}
-		d.meta, bad, err = d.pairs(d.meta[:0])
-		d.entry.Meta = d.meta
+		bad, err = d.pairs(&d.meta)
+		d.entry.Meta = d.meta.Labels
 		return within("structured metadata", bad), err
 	}
 	return nil, d.scan.Skip()

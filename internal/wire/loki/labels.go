@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -16,37 +17,39 @@ var errLabels = errors.New(`they are not of the form {name="value", …}`)
 // nameEnds cannot stand in a label's name without quotes.
 const nameEnds = "= \t\n\v\f\r,{}\"'`\u0085\u00a0"
 
-// parseLabels appends the labels of Prometheus' text form, {a="b", c="d"}. No
+// parseLabels adds the labels of Prometheus' text form, {a="b", c="d"}. No
 // text at all is no labels. Values may stand in any of Go's quotes; names in
 // double quotes too.
-func parseLabels(dst []relay.Label, raw []byte) ([]relay.Label, error) {
+func parseLabels(set *labelset.Set, raw []byte) error {
 	if !utf8.Valid(raw) {
-		return dst, jsonscan.ErrUTF8
+		return jsonscan.ErrUTF8
 	}
 	text := strings.TrimSpace(view(raw))
 	if text == "" {
-		return dst, nil
+		return nil
 	}
 	inner, ok := strings.CutPrefix(text, "{")
 	if !ok {
-		return dst, errLabels
+		return errLabels
 	}
 	for {
 		inner = strings.TrimSpace(inner)
 		if inner == "}" {
-			return dst, nil
+			return nil
 		}
 		var l relay.Label
 		var err error
 		if l, inner, err = parseLabel(inner); err != nil {
-			return dst, err
+			return err
 		}
-		dst = append(dst, l)
+		if err = set.Add(l); err != nil {
+			return err
+		}
 		inner = strings.TrimSpace(inner)
 		if rest, more := strings.CutPrefix(inner, ","); more {
 			inner = rest
 		} else if inner != "}" {
-			return dst, errLabels
+			return errLabels
 		}
 	}
 }

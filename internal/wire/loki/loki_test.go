@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -42,6 +43,9 @@ func (c *collector) Refuse(p Problem) error {
 	c.refused += p.Entries
 	return nil
 }
+
+// testLimit is for what is not about limits.
+var testLimit = labelset.Limit{Count: 128, Bytes: 64 << 10}
 
 func cloneLabels(labels []relay.Label) []relay.Label {
 	var out []relay.Label
@@ -92,7 +96,7 @@ func TestDecodeJSON(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got collector
-			require.NoError(t, DecodeJSON([]byte(c.body), &got))
+			require.NoError(t, DecodeJSON([]byte(c.body), testLimit, &got))
 			assert.Equal(t, c.want, got.streams)
 			assert.Empty(t, got.problems)
 		})
@@ -136,7 +140,7 @@ func TestDecodeJSONRefuses(t *testing.T) {
 		{`{"streams":[{"stream":{},"values":[["1","good"]],"values":[["2","x"],["3","y"]]}]}`, `stream 1: "stream" or "values" stands twice`, 2, after},
 	} {
 		var got collector
-		require.NoError(t, DecodeJSON([]byte(c.body), &got), c.body)
+		require.NoError(t, DecodeJSON([]byte(c.body), testLimit, &got), c.body)
 		if assert.Len(t, got.problems, 1, c.body) {
 			assert.Contains(t, got.problems[0], c.problem, c.body)
 		}
@@ -163,7 +167,7 @@ func TestDecodeJSONFails(t *testing.T) {
 		`{"streams":[{"values":[["1","x",{"a":` + strings.Repeat(`{"a":`, 100_000): `nested deeper than 512`,
 	} {
 		var got collector
-		assert.ErrorContains(t, DecodeJSON([]byte(body), &got), want, "%.80s", body)
+		assert.ErrorContains(t, DecodeJSON([]byte(body), testLimit, &got), want, "%.80s", body)
 	}
 }
 
@@ -173,8 +177,8 @@ func TestHandlerErrorEndsDecoding(t *testing.T) {
 	streams := []Stream{{labels("a", "b"), []Entry{entry(1, "x"), entry(2, "y")}}}
 	body, err := AppendJSON(nil, streams)
 	require.NoError(t, err)
-	assert.Equal(t, stop, DecodeJSON(body, &collector{fail: stop}))
-	assert.Equal(t, stop, DecodeProto(AppendProto(nil, streams), &collector{fail: stop}))
+	assert.Equal(t, stop, DecodeJSON(body, testLimit, &collector{fail: stop}))
+	assert.Equal(t, stop, DecodeProto(AppendProto(nil, streams), testLimit, &collector{fail: stop}))
 }
 
 // TestCorpus decodes each file of testdata/push; the name tells what is to come.
@@ -187,12 +191,12 @@ func TestCorpus(t *testing.T) {
 		body, err := os.ReadFile(name)
 		require.NoError(t, err)
 		var got collector
-		require.NoError(t, DecodeJSON(body, &got), name)
+		require.NoError(t, DecodeJSON(body, testLimit, &got), name)
 		assert.Empty(t, got.problems, name)
 		again, err := AppendJSON(nil, got.streams)
 		require.NoError(t, err)
 		var back collector
-		require.NoError(t, DecodeJSON(again, &back))
+		require.NoError(t, DecodeJSON(again, testLimit, &back))
 		assert.Equal(t, got.streams, back.streams, name)
 	}
 }
@@ -232,7 +236,7 @@ func BenchmarkDecodeJSON(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				copy(buf, body)
-				if err := DecodeJSON(buf, &h); err != nil {
+				if err := DecodeJSON(buf, testLimit, &h); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -246,7 +250,7 @@ func BenchmarkDecodeProto(b *testing.B) {
 	var h nullHandler
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := DecodeProto(body, &h); err != nil {
+		if err := DecodeProto(body, testLimit, &h); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -262,7 +266,35 @@ func TestDecodersDoNotAllocatePerEntry(t *testing.T) {
 	var h nullHandler
 	assert.Less(t, testing.AllocsPerRun(20, func() {
 		copy(buf, body)
-		_ = DecodeJSON(buf, &h)
+		_ = DecodeJSON(buf, testLimit, &h)
 	}), 10.0)
-	assert.Less(t, testing.AllocsPerRun(20, func() { _ = DecodeProto(raw, &h) }), 10.0)
+	assert.Less(t, testing.AllocsPerRun(20, func() { _ = DecodeProto(raw, testLimit, &h) }), 10.0)
+}
+
+func TestLabelLimits(t *testing.T) {
+	limit := labelset.Limit{Count: 2, Bytes: 10}
+	three, long := labels("a", "1", "b", "2", "c", "3"), labels("a", "1", "b", "12345678")
+	streams := []Stream{
+		{Labels: labels("a", "1", "b", "1234567"), Entries: []Entry{entry(1, "good", "a", "1", "b", "2"), entry(2, "three", "a", "1", "b", "2", "c", "3"), entry(3, "long", "a", "1", "b", "12345678")}},
+		{Labels: three, Entries: []Entry{entry(1, "x"), entry(2, "y")}},
+		{Labels: long, Entries: []Entry{entry(1, "z")}},
+	}
+	body, err := AppendJSON(nil, streams)
+	require.NoError(t, err)
+	for name, decode := range map[string]func(h Handler) error{
+		"json":  func(h Handler) error { return DecodeJSON(body, limit, h) },
+		"proto": func(h Handler) error { return DecodeProto(AppendProto(nil, streams), limit, h) },
+	} {
+		var got collector
+		require.NoError(t, decode(&got), name)
+		require.Len(t, got.streams, 1, name)
+		require.Len(t, got.streams[0].Entries, 1, name)
+		assert.Equal(t, "good", string(got.streams[0].Entries[0].Line), name)
+		refused := fmt.Sprint(got.problems)
+		for _, want := range []string{"stream 1, entry 2: ", "stream 1, entry 3: ", "stream 2: ", "stream 3: "} {
+			assert.Contains(t, refused, want, name)
+		}
+		assert.Equal(t, 2, strings.Count(refused, "at most 2 labels or attributes are taken"), refused)
+		assert.Equal(t, 2, strings.Count(refused, "at most 10 bytes of labels or attributes are taken"), refused)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -35,12 +36,13 @@ const (
 var errWireType = errors.New("a field has the wrong wire type")
 
 // DecodeProto decodes a logproto.PushRequest, which came snappy-compressed (see
-// [Unsnappy]). Unknown fields are skipped. It does not write into raw.
+// [Unsnappy]). Unknown fields are skipped. It does not write into raw. limit is
+// as for [DecodeJSON].
 //
 // An error means what it means for [DecodeJSON].
-func DecodeProto(raw []byte, h Handler) error {
+func DecodeProto(raw []byte, limit labelset.Limit, h Handler) error {
 	d, _ := protoDecoders.Get().(*protoDecoder)
-	d.h, d.at = h, Place{}
+	d.h, d.limit, d.at = h, limit, Place{}
 	err := d.push(raw)
 	if err != nil && d.at.Stream > 0 && !d.handlerFailed {
 		err = fmt.Errorf("%v: %w", d.at, err)
@@ -58,18 +60,13 @@ type protoDecoder struct {
 	h             Handler
 	handlerFailed bool
 	at            Place
-	labels, meta  []relay.Label
+	limit         labelset.Limit
+	labels, meta  labelset.Set
 	entry         Entry
 }
 
 func (d *protoDecoder) release() {
-	labels, meta := d.labels, d.meta
-	*d = protoDecoder{}
-	clear(labels)
-	clear(meta)
-	if cap(labels) <= maxKeptLabels && cap(meta) <= maxKeptLabels {
-		d.labels, d.meta = labels[:0], meta[:0]
-	}
+	*d = protoDecoder{labels: d.labels.Kept(), meta: d.meta.Kept()}
 	protoDecoders.Put(d)
 }
 
@@ -137,11 +134,11 @@ func (d *protoDecoder) stream(raw []byte) error {
 	if err != nil {
 		return err
 	}
-	d.labels, err = parseLabels(d.labels[:0], text)
-	if err != nil {
+	d.labels.Reset(d.limit)
+	if err := d.parseLabels(text); err != nil {
 		return d.call(d.h.Refuse(Problem{Place: d.at, Entries: entries, Err: fmt.Errorf("labels: %w", err)}))
 	}
-	if err := d.call(d.h.Stream(d.labels)); err != nil {
+	if err := d.call(d.h.Stream(d.labels.Labels)); err != nil {
 		return err
 	}
 	for len(raw) > 0 {
@@ -193,7 +190,7 @@ func scanStream(raw []byte) (labels []byte, entries int, err error) {
 
 func (d *protoDecoder) readEntry(raw []byte) error {
 	d.entry = Entry{}
-	d.meta = d.meta[:0]
+	d.meta.Reset(d.limit)
 	timed := false
 	for len(raw) > 0 {
 		f, rest, err := nextField(raw)
@@ -225,7 +222,7 @@ func (d *protoDecoder) readEntry(raw []byte) error {
 	if !timed {
 		return errors.New("it has no timestamp")
 	}
-	d.entry.Meta = d.meta
+	d.entry.Meta = d.meta.Labels
 	return nil
 }
 
@@ -252,8 +249,17 @@ func (d *protoDecoder) readMeta(raw []byte) error {
 			l.Value = view(f.data)
 		}
 	}
-	d.meta = append(d.meta, l)
-	return nil
+	return d.meta.Add(l)
+}
+
+// parseLabels reads the stream's labels. Beside names and values, their text has
+// some bytes for each label.
+func (d *protoDecoder) parseLabels(text []byte) error {
+	const around = 16
+	if err := d.limit.Check(len(text) - around*d.limit.Count); err != nil {
+		return err
+	}
+	return parseLabels(&d.labels, text)
 }
 
 func checkUTF8(b []byte) error {

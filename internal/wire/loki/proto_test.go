@@ -40,7 +40,7 @@ func TestDecodeProto(t *testing.T) {
 		"unknown":       message(unknown, bytesField(1, []byte(`{ a = "b" , "c" = 'd\n' }`)), protoEntry(1, 5, "x", unknown, pair), varintField(3, 1234), protoEntry(2, 0, "", unknown)),
 	} {
 		var got collector
-		require.NoError(t, DecodeProto(message(bytesField(1, stream), unknown), &got), name)
+		require.NoError(t, DecodeProto(message(bytesField(1, stream), unknown), testLimit, &got), name)
 		assert.Empty(t, got.problems, name)
 		assert.Equal(t, []Stream{{labels("a", "b", "c", "d\n"), []Entry{entry(1_000_000_005, "x", "m", "n"), entry(2_000_000_000, "")}}}, got.streams, name)
 	}
@@ -61,7 +61,7 @@ func TestDecodeProtoRefuses(t *testing.T) {
 		"stream 1, entry 1: structured metadata: text is not valid UTF-8": protoEntry(1, 0, "x", bytesField(3, bytesField(1, []byte{0xff}))),
 	} {
 		var got collector
-		require.NoError(t, DecodeProto(bytesField(1, message(head, entry, protoEntry(1, 0, "good"))), &got))
+		require.NoError(t, DecodeProto(bytesField(1, message(head, entry, protoEntry(1, 0, "good"))), testLimit, &got))
 		if assert.Len(t, got.problems, 1) {
 			assert.Contains(t, got.problems[0], problem)
 		}
@@ -74,7 +74,7 @@ func TestDecodeProtoRefuses(t *testing.T) {
 	} {
 		var got collector
 		stream := message(bytesField(1, []byte(text)), protoEntry(1, 0, "x"), protoEntry(1, 0, "y"))
-		require.NoError(t, DecodeProto(bytesField(1, stream), &got), text)
+		require.NoError(t, DecodeProto(bytesField(1, stream), testLimit, &got), text)
 		require.Len(t, got.problems, 1, text)
 		assert.Contains(t, got.problems[0], "stream 1: labels: ", text)
 		assert.Contains(t, got.problems[0], want, text)
@@ -95,7 +95,7 @@ func TestDecodeProtoFails(t *testing.T) {
 		"nothing":             nil,
 	} {
 		var got collector
-		assert.Error(t, DecodeProto(raw, &got), name)
+		assert.Error(t, DecodeProto(raw, testLimit, &got), name)
 		assert.Empty(t, got.streams, name)
 	}
 }
