@@ -169,12 +169,16 @@ func letterOf(msg *jetstream.RawStreamMsg) DeadLetter {
 		Sequence: msg.Sequence, Sink: msg.Header.Get(headerSink), Reason: msg.Header.Get(headerReason),
 		Attempts: attempts, Time: msg.Time,
 	}
-	events, err := decodeRecord(nil, msg.Data)
+	var events []relay.Event
+	r, err := openPieces(msg.Data)
+	if err == nil {
+		events, _, err = r.next(nil, 1)
+	}
 	switch {
 	case err != nil:
 		d.Damage = err.Error()
-	case len(events) != 1:
-		d.Damage = fmt.Sprintf("it holds %d events", len(events))
+	case r.events != 1:
+		d.Damage = fmt.Sprintf("it holds %d events", r.events)
 	default:
 		d.Event = events[0]
 		return d

@@ -7,9 +7,12 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// decodedRecords is how many decoded records are kept for the other sinks.
+// Decoded records are kept for the other sinks: so many, of so many bytes in all.
 // Sinks that keep up read the same records within moments of each other.
-const decodedRecords = 16
+const (
+	decodedRecords = 16
+	decodedBytes   = 16 << 20
+)
 
 // decodedCache decodes each record once for all sources that read it at about
 // the same time: events are immutable, so they can share one copy. A source
@@ -18,6 +21,7 @@ type decodedCache struct {
 	mu      sync.Mutex
 	records map[recordKey]*decodedRecord // guarded by mu
 	order   []recordKey                  // as they came; guarded by mu
+	bytes   int                          // of those that are decoded; guarded by mu
 }
 
 // recordKey tells records apart, also where a server that lost its newest ones
@@ -35,17 +39,60 @@ func keyOf(seq uint64, data []byte) recordKey {
 type decodedRecord struct {
 	once   sync.Once
 	events []relay.Event
+	size   int  // of the events: see recordReader
+	large  bool // there are more events than these, to be read by who wants them
+	cut    int  // how many times labels were left out
 	err    error
+
+	counted int // what the cache counts for it; guarded by the cache's mu
 }
 
 func newDecodedCache() *decodedCache { return &decodedCache{records: map[recordKey]*decodedRecord{}} }
 
-// decode gives the events of the record data, which has the number seq. Its
-// slice must not be appended to.
-func (c *decodedCache) decode(seq uint64, data []byte) ([]relay.Event, error) {
-	r := c.record(keyOf(seq, data))
-	r.once.Do(func() { r.events, r.err = decodeRecord(nil, data) })
-	return r.events, r.err
+// decode gives the record data, which has the number seq; fresh says that this
+// call has decoded it. Its events must not be appended to.
+func (c *decodedCache) decode(seq uint64, data []byte) (r *decodedRecord, fresh bool) {
+	key := keyOf(seq, data)
+	r = c.record(key)
+	r.once.Do(func() {
+		fresh = true
+		r.fill(data)
+		c.count(key, r)
+	})
+	return r, fresh
+}
+
+func (r *decodedRecord) fill(data []byte) {
+	reader, err := openPieces(data)
+	if err == nil {
+		r.events, r.size, err = reader.next(nil, pieceBytes)
+	}
+	if r.err = err; err != nil {
+		return
+	}
+	if r.cut = reader.cut; reader.given < reader.events {
+		r.large, r.events, r.size = true, nil, 0
+	}
+}
+
+// count lets go of the oldest records where a new one takes their room.
+func (c *decodedCache) count(key recordKey, r *decodedRecord) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.records[key] != r {
+		return // gone already
+	}
+	r.counted = r.size
+	for c.bytes += r.size; c.bytes > decodedBytes && len(c.order) > 1; {
+		c.dropOldest()
+	}
+}
+
+// dropOldest lets go of a record. mu is held.
+func (c *decodedCache) dropOldest() {
+	c.bytes -= c.records[c.order[0]].counted
+	delete(c.records, c.order[0])
+	c.order = append(c.order[:0], c.order[1:]...)
 }
 
 func (c *decodedCache) record(key recordKey) *decodedRecord {
@@ -55,8 +102,7 @@ func (c *decodedCache) record(key recordKey) *decodedRecord {
 		return r
 	}
 	if len(c.order) == decodedRecords {
-		delete(c.records, c.order[0])
-		c.order = append(c.order[:0], c.order[1:]...)
+		c.dropOldest()
 	}
 	r := &decodedRecord{}
 	c.records[key] = r

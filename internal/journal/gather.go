@@ -22,7 +22,7 @@ const (
 func (s *Source) gather(ctx context.Context, first record) (events []relay.Event, last record) {
 	records, n, size := append(s.gathered[:0], first), len(first.events), first.size
 	until := s.last.Add(linger)
-	for s.spare == nil && n < s.limit.Events && size < s.limit.Bytes {
+	for s.spare == nil && !first.large && n < s.limit.Events && size < s.limit.Bytes {
 		if n >= lingerEvents {
 			until = s.last // only what is there
 		}
@@ -30,7 +30,7 @@ func (s *Source) gather(ctx context.Context, first record) (events []relay.Event
 		if !ok {
 			break
 		}
-		if r.now != first.now || n+len(r.events) > s.limit.Events || size+r.size > s.limit.Bytes {
+		if r.large || r.now != first.now || n+len(r.events) > s.limit.Events || size+r.size > s.limit.Bytes {
 			s.spare = &r
 			break
 		}
@@ -75,4 +75,45 @@ func (s *Source) join(records []record, n int) (events []relay.Event, last recor
 	clear(records)
 	s.gathered = records
 	return events, last
+}
+
+// pieces is a record that is given in several batches, since its events take too
+// much memory together. The batches before the last one acknowledge what comes
+// before the record; after a crash it is read again from its start.
+type pieces struct {
+	data     []byte
+	position uint64 // of the record
+	reader   *recordReader
+	given    uint64 // pieces
+}
+
+// pieceShift is where a position holds, above the record's own, the number of a
+// piece: 0 in the last one.
+const pieceShift = 48
+
+func recordOf(p relay.Position) (record uint64, isPiece bool) {
+	return uint64(p) & (1<<pieceShift - 1), p>>pieceShift > 0
+}
+
+// piece gives the next piece of the record that is open.
+func (s *Source) piece() (relay.Batch, error) {
+	p := s.rest
+	if p.reader == nil {
+		reader, err := openPieces(p.data)
+		if err != nil {
+			return relay.Batch{}, err // not so: it was read before
+		}
+		p.reader, p.data = reader, nil
+	}
+	events, _, err := p.reader.next(nil, min(pieceBytes, max(1, s.limit.Bytes)))
+	if err != nil {
+		return relay.Batch{}, err
+	}
+	s.last = time.Now()
+	if p.reader.given == p.reader.events {
+		s.rest = nil
+		return relay.Batch{Events: events, Position: relay.Position(p.position)}, nil
+	}
+	p.given++
+	return relay.Batch{Events: events, Position: relay.Position(p.position | p.given<<pieceShift)}, nil
 }

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"log/slog"
+	"math"
 	"testing"
 	"time"
 
@@ -20,6 +21,16 @@ var testConfig = config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, Repla
 type opened struct {
 	*Journal
 	conn *Conn
+}
+
+// decodeRecord appends all events of a record.
+func decodeRecord(dst []relay.Event, rec []byte) ([]relay.Event, error) {
+	r, err := openPieces(rec)
+	if err != nil {
+		return dst, err
+	}
+	dst, _, err = r.next(dst, math.MaxInt)
+	return dst, err
 }
 
 func open(t *testing.T, dir string, cfg config.Journal) *opened {

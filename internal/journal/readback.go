@@ -22,7 +22,7 @@ const (
 
 // ReadBack gives the events of the records that were committed at or after
 // since, one record at a time and the newest first, until visit returns false;
-// within a record they are in their order. Records that cannot be read are
+// within a record they are in their order, a large one comes in pieces. Records that cannot be read are
 // passed over: sources set them aside. What is appended meanwhile is left out.
 //
 // All that it gives is on disk: see renewNewestBlock.
@@ -42,8 +42,7 @@ func (j *Journal) ReadBack(ctx context.Context, since time.Time, visit func([]re
 			if held[i].time.Before(since) {
 				return nil
 			}
-			events, err := decodeRecord(nil, held[i].data)
-			if err == nil && !visit(events) {
+			if !visitRecord(held[i].data, visit) {
 				return nil
 			}
 		}
@@ -54,6 +53,26 @@ func (j *Journal) ReadBack(ctx context.Context, since time.Time, visit func([]re
 		}
 	}
 	return nil
+}
+
+// visitRecord reports whether to go on. A record that cannot be read is passed over.
+func visitRecord(data []byte, visit func([]relay.Event) bool) bool {
+	r, err := openPieces(data)
+	if err != nil {
+		return true
+	}
+	for {
+		events, _, err := r.next(nil, pieceBytes)
+		if err != nil {
+			return true
+		}
+		if !visit(events) {
+			return false
+		}
+		if r.given == r.events {
+			return true
+		}
+	}
 }
 
 // stored is a record as it is kept.

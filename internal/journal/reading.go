@@ -241,12 +241,15 @@ func (s *Source) offeredAgain(msg jetstream.Msg, seq uint64) {
 
 // pass decodes a record and hands it to Next.
 func (s *Source) pass(ctx context.Context, msg jetstream.Msg, seq uint64, now int) error {
-	events, err := s.j.decoded.decode(seq, msg.Data())
+	r, fresh := s.j.decoded.decode(seq, msg.Data())
+	if fresh && r.cut > 0 {
+		s.j.log.Error("a record has events with more labels than are read; a label of each says how many were left out", "position", seq, "label", LabelsCut)
+	}
 	switch {
-	case errors.Is(err, ErrVersion):
-		return s.holdVersion(ctx, seq, err)
-	case err != nil:
-		q := Quarantined{Stream: s.j.names.events, From: seq, To: seq, Reason: err.Error()}
+	case errors.Is(r.err, ErrVersion):
+		return s.holdVersion(ctx, seq, r.err)
+	case r.err != nil:
+		q := Quarantined{Stream: s.j.names.events, From: seq, To: seq, Reason: r.err.Error()}
 		if err := s.j.setAside(ctx, q, msg.Data()); err != nil {
 			return err
 		}
@@ -255,7 +258,7 @@ func (s *Source) pass(ctx context.Context, msg jetstream.Msg, seq uint64, now in
 		}
 	}
 	select {
-	case s.decoded <- record{msg: msg, seq: seq, size: len(msg.Data()), now: now, events: events}:
+	case s.decoded <- record{msg: msg, seq: seq, size: r.size, now: now, events: r.events, large: r.large}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

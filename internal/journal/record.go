@@ -9,8 +9,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/klauspost/compress/s2"
-
-	"github.com/auditrelay/auditrelay/relay"
 )
 
 // A record is one JetStream message that holds many events:
@@ -29,7 +27,7 @@ const (
 	codecS2      = 1
 )
 
-// maxRecordRaw bounds what decodeRecord allocates for whatever it is given.
+// maxRecordRaw bounds what openRecord allocates for whatever it is given.
 const maxRecordRaw = 64 << 20
 
 // ErrCorrupt is wrapped by the error of every record that cannot be read whole.
@@ -60,31 +58,6 @@ func recordSum(head, payload []byte) uint64 {
 	_, _ = d.Write(head)
 	_, _ = d.Write(payload)
 	return d.Sum64()
-}
-
-// decodeRecord appends the events of a record to dst. The events point into
-// memory of their own that is never changed or reused. An error wraps ErrCorrupt
-// or ErrVersion, and then dst comes back as it was.
-func decodeRecord(dst []relay.Event, rec []byte) ([]relay.Event, error) {
-	raw, events, err := openRecord(rec)
-	if err != nil {
-		return dst, err
-	}
-	d := decoder{rest: raw}
-	out := dst
-	if cap(out)-len(out) < events {
-		out = append(make([]relay.Event, 0, len(out)+events), out...)
-	}
-	for len(d.rest) > 0 && d.err == nil {
-		out = d.group(out)
-	}
-	if d.err != nil {
-		return dst, d.err
-	}
-	if got := len(out) - len(dst); got != events {
-		return dst, fmt.Errorf("%w: holds %d events, its header says %d", ErrCorrupt, got, events)
-	}
-	return out, nil
 }
 
 // openRecord checks a record and returns its batch, decompressed.
@@ -118,47 +91,11 @@ func openRecord(rec []byte) (raw string, events int, err error) {
 
 // decoder reads a batch. It keeps the first error and then reads nothing.
 type decoder struct {
-	rest string
-	err  error
-}
-
-func (d *decoder) group(dst []relay.Event) []relay.Event {
-	common := relay.Event{
-		Source:      d.text(),
-		Project:     d.text(),
-		Environment: d.text(),
-		ContentType: d.text(),
-		Received:    d.time(),
-	}
-	labels := d.labels(nil)
-	n := int(d.uint32())
-	for ; n > 0 && d.err == nil; n-- {
-		e := common
-		e.ID, e.Type, e.Subject, e.Time = d.text(), d.text(), d.text(), d.time()
-		e.Labels = d.labels(labels)
-		e.Body = bytesOf(d.text())
-		dst = append(dst, e)
-	}
-	return dst
-}
-
-// labels returns common and the labels that come next; without any, it is
-// common itself.
-func (d *decoder) labels(common []relay.Label) []relay.Label {
-	n := d.uvarint()
-	if n == 0 {
-		return common
-	}
-	if n > uint64(len(d.rest)) { // each takes two bytes at least
-		d.fail("label count")
-		return nil
-	}
-	out := make([]relay.Label, 0, len(common)+int(n))
-	out = append(out, common...)
-	for ; n > 0 && d.err == nil; n-- {
-		out = append(out, relay.Label{Name: d.text(), Value: d.text()})
-	}
-	return out
+	rest    string
+	err     error
+	bounded bool // leave out the labels that are too many
+	cut     int  // how often some were
+	dry     bool // only see whether it can be read
 }
 
 func (d *decoder) text() string {

@@ -20,22 +20,31 @@ func TestDecodedCacheIsBoundedAndDecodesOnce(t *testing.T) {
 	t.Parallel()
 	c := newDecodedCache()
 	rec := appendRecord(nil, batchOf(relaytest.Events(3)).buf, 3)
-	first, err := c.decode(1, rec)
-	require.NoError(t, err)
-	again, err := c.decode(1, rec)
-	require.NoError(t, err)
-	assert.Same(t, &first[0], &again[0])
-	other, err := c.decode(1, appendRecord(nil, batchOf(relaytest.Events(1, relaytest.From(9))).buf, 1))
-	require.NoError(t, err)
-	assert.Len(t, other, 1, "the number was given to another record")
+	first, fresh := c.decode(1, rec)
+	require.NoError(t, first.err)
+	require.Len(t, first.events, 3)
+	assert.True(t, fresh)
+	again, fresh := c.decode(1, rec)
+	assert.Same(t, first, again)
+	assert.False(t, fresh)
+	other, _ := c.decode(1, appendRecord(nil, batchOf(relaytest.Events(1, relaytest.From(9))).buf, 1))
+	require.NoError(t, other.err)
+	assert.Len(t, other.events, 1, "the number was given to another record")
 	for seq := range uint64(10 * decodedRecords) {
 		_, _ = c.decode(seq, rec)
 	}
 	assert.Len(t, c.records, decodedRecords)
 	assert.Len(t, c.order, decodedRecords)
-	again, err = c.decode(1, rec)
-	require.NoError(t, err)
-	assert.NotSame(t, &first[0], &again[0], "it was let go, and is decoded again")
+	again, _ = c.decode(1, rec)
+	assert.NotSame(t, first, again, "it was let go, and is decoded again")
+	large := batchOf(relaytest.Events(100, relaytest.BodyBytes(30<<10)))
+	for seq := range uint64(10) {
+		r, _ := c.decode(seq, appendRecord(nil, large.buf, 100))
+		require.Greater(t, r.size, 3_000_000)
+		require.False(t, r.large)
+	}
+	assert.Len(t, c.order, 5, "of 3 MB each")
+	assert.Equal(t, 5, c.bytes/3_000_000)
 }
 
 func FuzzDecodeRecord(f *testing.F) {

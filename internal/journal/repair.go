@@ -85,7 +85,7 @@ func (j *Journal) setAsideUnreadable(ctx context.Context) error {
 }
 
 func (j *Journal) setAsideIfCorrupt(ctx context.Context, stream string, msg *jetstream.RawStreamMsg) error {
-	_, corrupt := decodeRecord(nil, msg.Data)
+	_, corrupt := checkRecord(msg.Data)
 	if !errors.Is(corrupt, ErrCorrupt) {
 		return corrupt // nil, or a later version's record: it is sound
 	}

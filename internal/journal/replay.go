@@ -29,7 +29,8 @@ type Span struct {
 	limit Limit
 	keep  func(*relay.Event) bool
 
-	first, next, end uint64 // records [next, end) are still to be read; owned by Next
+	first, next, end uint64        // records [next, end) are still to be read; owned by Next
+	open             *recordReader // the record before next, of which more is to be read; owned by Next
 
 	// Oldest is when the oldest record that is kept was committed, and Cut says
 	// that the span begins before it, where records have been trimmed already.
@@ -79,7 +80,13 @@ func (s *Span) Records() (read, all uint64) { return s.next - s.first, s.end - s
 // of others it returns an empty batch, so that its caller can tell how it gets on.
 func (s *Span) Next(ctx context.Context) (relay.Batch, error) {
 	var events []relay.Event
-	for bytes := 0; s.next < s.end && len(events) < s.limit.Events && bytes < s.limit.Bytes; {
+	for bytes := 0; (s.open != nil || s.next < s.end) && len(events) < s.limit.Events && bytes < s.limit.Bytes; {
+		if s.open != nil {
+			var size int
+			events, size = s.take(events, s.limit.Bytes-bytes)
+			bytes += size
+			continue
+		}
 		msg, err := s.read(ctx)
 		if err != nil {
 			return relay.Batch{}, err
@@ -94,28 +101,32 @@ func (s *Span) Next(ctx context.Context) (relay.Batch, error) {
 		if msg.Sequence >= s.end {
 			break
 		}
-		bytes += len(msg.Data)
-		events = s.take(events, msg)
+		if s.open, err = openPieces(msg.Data); err != nil {
+			s.Corrupt++
+		}
 	}
-	if len(events) == 0 && s.next == s.end {
+	if len(events) == 0 && s.open == nil && s.next == s.end {
 		return relay.Batch{}, ErrSpanEnd
 	}
 	return relay.Batch{Events: events, Position: relay.Position(s.next - 1)}, nil
 }
 
-func (s *Span) take(events []relay.Event, msg *jetstream.RawStreamMsg) []relay.Event {
-	decoded, err := decodeRecord(nil, msg.Data)
+// take adds events of the open record, and returns the size of what it read.
+func (s *Span) take(events []relay.Event, most int) ([]relay.Event, int) {
+	piece, size, err := s.open.next(nil, max(1, min(most, pieceBytes)))
 	if err != nil {
 		s.Corrupt++
-		return events
 	}
-	for i := range decoded {
-		if s.keep == nil || s.keep(&decoded[i]) {
+	for i := range piece {
+		if s.keep == nil || s.keep(&piece[i]) {
 			s.Events++
-			events = append(events, decoded[i])
+			events = append(events, piece[i])
 		}
 	}
-	return events
+	if err != nil || s.open.given == s.open.events {
+		s.open = nil
+	}
+	return events, size
 }
 
 // read gets the first record at or behind next. nil means that there is none.

@@ -49,6 +49,7 @@ type Source struct {
 	cancel   context.CancelFunc
 	failed   error // why reading ended; valid once decoded is closed
 
+	rest  *pieces   // of the record that was given last; Next's own
 	spare *record   // read from decoded, but did not fit into the batch; Next's own
 	last  time.Time // when the last batch was given; Next's own
 
@@ -79,17 +80,19 @@ type ending struct {
 	void bool
 }
 
-// Limit bounds the batches of a source. A batch holds whole records, so it may
-// exceed them by one record.
+// Limit bounds the batches of a source: the events, and their size in memory
+// with their labels. A batch holds whole records, or a piece of one, and may
+// exceed the limit by that much.
 type Limit struct{ Events, Bytes int }
 
 // record is one that was read.
 type record struct {
 	msg    jetstream.Msg
 	seq    uint64
-	size   int // bytes as stored
+	size   int // of its events: see recordReader
 	now    int // the session that read it
 	events []relay.Event
+	large  bool // its events are read when they are given, in pieces
 }
 
 // Source opens the position of a sink, at the journal's start where it has
@@ -113,12 +116,19 @@ func (j *Journal) Source(ctx context.Context, sink string, limit Limit) (*Source
 // Next implements relay.Source.
 func (s *Source) Next(ctx context.Context) (relay.Batch, error) {
 	for {
+		if s.rest != nil {
+			return s.piece()
+		}
 		first, err := s.wait(ctx)
 		if err != nil {
 			return relay.Batch{}, err
 		}
 		events, last := s.gather(ctx, first)
-		position, ok := s.give(last, len(events) > 0)
+		position, ok := s.give(last, len(events) > 0 || last.large)
+		if ok && last.large {
+			s.rest = &pieces{data: last.msg.Data(), position: uint64(position)}
+			continue
+		}
 		if ok && len(events) > 0 {
 			s.last = time.Now()
 			return relay.Batch{Events: events, Position: position}, nil
@@ -171,7 +181,14 @@ func (s *Source) give(last record, isBatch bool) (relay.Position, bool) {
 func (s *Source) Ack(_ context.Context, p relay.Position) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.given, func(e ending) bool { return e.position == uint64(p) })
+	record, isPiece := recordOf(p)
+	i := slices.IndexFunc(s.given, func(e ending) bool { return e.position == record })
+	if isPiece && i == 0 {
+		return nil
+	}
+	if isPiece {
+		i-- // what comes before the record
+	}
 	if i < 0 {
 		return fmt.Errorf("acknowledge position %d: no batch that waits for it ends there", p)
 	}

@@ -126,8 +126,8 @@ func (o *Offline) verifyRecords(ctx context.Context, stream string, m *meter, v 
 		if !decodes {
 			return
 		}
-		events, err := decodeRecord(nil, f.Data)
-		v.Events += uint64(len(events))
+		events, err := checkRecord(f.Data)
+		v.Events += uint64(events)
 		if err == nil {
 			return
 		}

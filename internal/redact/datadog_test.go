@@ -11,6 +11,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/wire/datadog"
+	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -48,7 +49,7 @@ func TestDatadogForms(t *testing.T) {
 		"an array as the message":     {`{"message":[` + quoted(event) + `]}`, false},
 	} {
 		var got entries
-		require.NoError(t, datadog.Decode([]byte(c.push), &got), name)
+		require.NoError(t, datadog.Decode([]byte(c.push), datadog.Limits{Labels: labelset.Limit{Count: 100, Bytes: 1 << 20}, Line: 1 << 20}, &got), name)
 		require.Len(t, got, 1, name)
 		r, err := New(config.Redact{Remove: []string{"/user/email"}})
 		require.NoError(t, err)

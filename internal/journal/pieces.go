@@ -1,0 +1,171 @@
+package journal
+
+import (
+	"fmt"
+	"strconv"
+	"unsafe"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+const (
+	// pieceBytes is the size at which events of one record are given out, though
+	// there are more of them: a record of a mebibyte may decode to thousands.
+	pieceBytes = 4 << 20
+	// mostLabels and mostLabelBytes bound the labels of a stream, and those of an
+	// event beside them, that are read back. Ingest takes no more; earlier
+	// versions took any number.
+	mostLabels     = 1024
+	mostLabelBytes = 256 << 10
+)
+
+// LabelsCut is the name of a label behind the others of an event, some of which
+// were left out: it says how many.
+const LabelsCut = "auditrelay_labels_left_out"
+
+// Memory that an event and a label take, in bytes, without their texts.
+const (
+	eventRoom = int(unsafe.Sizeof(relay.Event{}))
+	labelRoom = int(unsafe.Sizeof(relay.Label{}))
+)
+
+// A recordReader gives the events of a record in pieces of a bounded size. That
+// counts, for each event, all that a sink may write of it: a stream's labels are
+// in memory once, and at the destination with every event.
+//
+// The events point into memory of their own that is never changed or reused.
+type recordReader struct {
+	decoder
+	events int // that the header says
+	given  int
+
+	common relay.Event // of the open group
+	room   int         // what the group adds to the size of each of its events
+	left   uint32      // events of the open group that are still to be read
+}
+
+// openPieces decompresses a record. Its error wraps ErrCorrupt or ErrVersion.
+func openPieces(rec []byte) (*recordReader, error) {
+	raw, events, err := openRecord(rec)
+	if err != nil {
+		return nil, err
+	}
+	return &recordReader{decoder: decoder{rest: raw, bounded: true}, events: events}, nil
+}
+
+// next appends events to dst until they have most bytes or there are no more:
+// at least one, if there is one. It returns their size. With an error, which
+// wraps ErrCorrupt, dst comes back as it was; the first piece tells of any error
+// in the record, so that no other does.
+func (r *recordReader) next(dst []relay.Event, most int) (_ []relay.Event, size int, err error) {
+	start, first := len(dst), r.given == 0
+	if n := min(r.events-r.given, most/eventRoom+1); cap(dst)-start < n {
+		dst = append(make([]relay.Event, 0, start+n), dst...)
+	}
+	for size < most && r.seek() {
+		e, n := r.event()
+		dst, size = append(dst, e), size+n
+	}
+	if first && r.err == nil {
+		ahead := *r
+		ahead.dry = true
+		for ahead.seek() {
+			ahead.event()
+		}
+		r.cut, r.err = ahead.cut, ahead.whole()
+	}
+	if r.err != nil {
+		return dst[:start], 0, r.err
+	}
+	return dst, size, nil
+}
+
+// seek goes to the next event, and reports whether there is one.
+func (r *recordReader) seek() bool {
+	for r.left == 0 && len(r.rest) > 0 && r.err == nil {
+		before := len(r.rest)
+		r.common = relay.Event{
+			Source: r.text(), Project: r.text(), Environment: r.text(), ContentType: r.text(),
+			Received: r.time(),
+		}
+		r.common.Labels = r.labels(nil)
+		r.left = r.uint32()
+		r.room = eventRoom + before - len(r.rest) + len(r.common.Labels)*labelRoom
+	}
+	return r.left > 0 && r.err == nil
+}
+
+// event reads an event that seek has found, and returns its size too.
+func (r *recordReader) event() (relay.Event, int) {
+	before := len(r.rest)
+	e := r.common
+	e.ID, e.Type, e.Subject, e.Time = r.text(), r.text(), r.text(), r.time()
+	e.Labels = r.labels(r.common.Labels)
+	e.Body = bytesOf(r.text())
+	r.left--
+	r.given++
+	return e, r.room + before - len(r.rest) + (len(e.Labels)-len(r.common.Labels))*labelRoom
+}
+
+// whole checks that the record ended where it should.
+func (r *recordReader) whole() error {
+	if r.err == nil && r.given != r.events {
+		r.err = fmt.Errorf("%w: holds %d events, its header says %d", ErrCorrupt, r.given, r.events)
+	}
+	return r.err
+}
+
+// checkRecord reads all of a record, and counts its events.
+func checkRecord(rec []byte) (events int, err error) {
+	r, err := openPieces(rec)
+	if err == nil {
+		_, _, err = r.next(nil, 1)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return r.events, nil
+}
+
+// labels returns common and the labels that come next; without any, it is
+// common itself.
+func (d *decoder) labels(common []relay.Label) []relay.Label {
+	n := d.uvarint()
+	if n == 0 {
+		return common
+	}
+	if n > uint64(len(d.rest)) { // each takes two bytes at least
+		d.fail("label count")
+		return nil
+	}
+	most := n
+	if d.bounded {
+		most = min(n, mostLabels)
+	}
+	var out []relay.Label
+	if !d.dry {
+		out = append(make([]relay.Label, 0, len(common)+int(most)+int(min(1, n-most))), common...)
+	}
+	cut := uint64(0)
+	for size := 0; n > 0 && d.err == nil; n-- {
+		l := relay.Label{Name: d.text(), Value: d.text()}
+		size += len(l.Name) + len(l.Value)
+		switch {
+		case most == 0, d.bounded && size > mostLabelBytes:
+			most = 0
+			cut++
+		default:
+			most--
+			if !d.dry {
+				out = append(out, l)
+			}
+		}
+	}
+	if cut > 0 {
+		d.cut++
+	}
+	if cut > 0 && !d.dry {
+		out = append(out, relay.Label{Name: LabelsCut, Value: strconv.FormatUint(cut, 10)})
+	}
+	return out
+}

@@ -1,0 +1,190 @@
+package journal
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+func manyLabels(n int, value string) []relay.Label {
+	all := make([]relay.Label, n)
+	for i := range all {
+		all[i] = relay.Label{Value: value}
+	}
+	return all
+}
+
+// storedBombs are records as earlier versions, which took any labels, kept them:
+// each takes little on disk.
+func storedBombs() map[string]*Batch {
+	one := func(labels int) *Entry {
+		return &Entry{ID: []byte("e"), Body: []byte("{}"), Labels: manyLabels(labels, "")}
+	}
+	all := map[string]*Batch{}
+	add := func(name string, common []relay.Label, e *Entry, n int) {
+		b := &Batch{}
+		b.Begin(Group{Source: "/projects/p", Project: "p", Received: time.Now(), Labels: common})
+		for range n {
+			b.Add(e)
+		}
+		all[name] = b
+	}
+	add("an event of millions of labels", nil, one(3_000_000), 1)
+	add("a stream of millions of labels", manyLabels(3_000_000, ""), one(0), 3)
+	add("a thousand labels copied for each event", manyLabels(1000, ""), one(1), 8000)
+	add("a long label with each event", []relay.Label{{Name: "a", Value: strings.Repeat("x", 200<<10)}}, one(0), 8000)
+	add("a long label is left out", []relay.Label{{Name: "a", Value: strings.Repeat("x", 2<<20)}}, one(0), 100)
+	return all
+}
+
+// TestStoredBombs reads them by two sources at once, back, and as a span. Never
+// is more of a record in memory than a piece and what is read ahead.
+func TestStoredBombs(t *testing.T) {
+	dir := t.TempDir()
+	bombs := storedBombs()
+	total := 0
+	o := open(t, dir, testConfig)
+	for name, b := range bombs {
+		require.NoError(t, o.Append(t.Context(), b), name)
+		total += b.Len()
+	}
+	for _, again := range []bool{false, true} {
+		if again {
+			o.shut(t)
+			o = open(t, dir, testConfig)
+		}
+		for _, name := range []string{"a", "b"} {
+			s, err := o.Source(t.Context(), name, Limit{Events: 5000, Bytes: 4 << 20})
+			require.NoError(t, err)
+			n := 0
+			for n < total {
+				batch, err := s.Next(t.Context())
+				require.NoError(t, err)
+				require.LessOrEqual(t, written(batch.Events), pieceBytes+(1<<20))
+				n += len(batch.Events)
+				if again {
+					require.NoError(t, s.Ack(t.Context(), batch.Position))
+				}
+			}
+			require.Equal(t, total, n)
+			s.Close()
+		}
+		n := 0
+		require.NoError(t, o.ReadBack(t.Context(), time.Time{}, func(events []relay.Event) bool {
+			require.LessOrEqual(t, written(events), pieceBytes+(1<<20))
+			n += len(events)
+			return true
+		}))
+		assert.Equal(t, total, n)
+		span, err := o.Span(t.Context(), time.Time{}, time.Time{}, Limit{Events: 5000, Bytes: 4 << 20}, nil)
+		require.NoError(t, err)
+		for {
+			batch, err := span.Next(t.Context())
+			if err != nil {
+				require.ErrorIs(t, err, ErrSpanEnd)
+				break
+			}
+			require.LessOrEqual(t, written(batch.Events), pieceBytes+(1<<20))
+		}
+		assert.EqualValues(t, total, span.Events)
+	}
+	info, err := o.stream.Info(t.Context())
+	require.NoError(t, err)
+	for at := uint64(0); at < info.State.LastSeq; { // all is acknowledged, which the server notes in its own time
+		c, err := o.stream.Consumer(t.Context(), consumerPrefix+"a")
+		require.NoError(t, err)
+		at = c.CachedInfo().AckFloor.Stream
+	}
+	o.shut(t)
+}
+
+// written is what a sink may write of events, labels with each.
+func written(events []relay.Event) (n int) {
+	for i := range events {
+		n += eventRoom + len(events[i].Body)
+		for _, l := range events[i].Labels {
+			n += labelRoom + len(l.Name) + len(l.Value)
+		}
+	}
+	return n
+}
+
+func TestLabelsCutAreCounted(t *testing.T) {
+	for name, b := range storedBombs() {
+		r, err := openPieces(appendRecord(nil, b.segment(0), b.cuts[0].events))
+		require.NoError(t, err, name)
+		events, _, err := r.next(nil, 1)
+		require.NoError(t, err, name)
+		labels := events[0].Labels
+		kept, last := len(labels), labels[len(labels)-1]
+		switch name {
+		case "an event of millions of labels", "a stream of millions of labels":
+			assert.Equal(t, mostLabels+1, kept, name)
+			assert.Equal(t, relay.Label{Name: LabelsCut, Value: strconv.Itoa(3_000_000 - mostLabels)}, last, name)
+		case "a long label is left out":
+			assert.Equal(t, []relay.Label{{Name: LabelsCut, Value: "1"}}, labels, name)
+		default:
+			assert.NotEqual(t, LabelsCut, last.Name, name)
+		}
+		assert.Equal(t, "{}", string(events[0].Body), name)
+	}
+}
+
+// A record whose end cannot be read gives nothing at all, however early its first
+// piece ends.
+func TestDamageBehindTheFirstPiece(t *testing.T) {
+	b := &Batch{}
+	for range 5000 {
+		b.Begin(Group{Source: "/projects/p"})
+		b.Add(&Entry{ID: []byte("e"), Body: []byte("{}")})
+	}
+	cut := b.buf[:len(b.buf)-1]
+	for i, rec := range [][]byte{appendRecord(nil, cut, 5000), appendRecord(nil, b.buf, 4999), appendRecord(nil, b.buf, 5001)} {
+		r, err := openPieces(rec)
+		require.NoError(t, err)
+		events, _, err := r.next(nil, 1)
+		require.ErrorIs(t, err, ErrCorrupt, fmt.Sprint(i))
+		require.Empty(t, events)
+	}
+}
+
+// An acknowledgement of a piece covers what comes before the record, and the
+// record is read again from its start.
+func TestAcknowledgePieces(t *testing.T) {
+	dir := t.TempDir()
+	o := open(t, dir, testConfig)
+	small := &Batch{}
+	small.Begin(Group{Source: "/projects/p"})
+	small.Add(&Entry{ID: []byte("small"), Body: []byte("{}")})
+	require.NoError(t, o.Append(t.Context(), small))
+	large := storedBombs()["a thousand labels copied for each event"]
+	require.NoError(t, o.Append(t.Context(), large))
+	next := func(s *Source) relay.Batch {
+		batch, err := s.Next(t.Context())
+		require.NoError(t, err)
+		return batch
+	}
+	s := o.source(t, "a")
+	first := next(s)
+	require.Equal(t, "small", first.Events[0].ID)
+	second, third := next(s), next(s)
+	require.NotEqual(t, second.Position, third.Position)
+	require.NoError(t, s.Ack(t.Context(), second.Position))
+	require.NoError(t, s.Ack(t.Context(), third.Position), "nothing is new before it")
+	s.Close()
+	o.shut(t)
+	o = open(t, dir, testConfig)
+	defer o.shut(t)
+	s = o.source(t, "a")
+	defer s.Close()
+	again := next(s)
+	require.Len(t, again.Events, len(second.Events))
+	require.Equal(t, "e", again.Events[0].ID, "what was acknowledged does not come again")
+}
