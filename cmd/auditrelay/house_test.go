@@ -47,6 +47,7 @@ func floors() map[string]int {
 		"internal/redact":        1,
 		"internal/wire/loki":     1,
 		"internal/wire/datadog":  1,
+		"internal/wire/labelset": 1,
 		"internal/cloudevents":   1,
 		"internal/workspacesim":  1,
 		"relay/relaytest":        1,
@@ -70,14 +71,16 @@ func floors() map[string]int {
 // sideways are the arrows within a floor that are allowed.
 func sideways() map[string]string {
 	return map[string]string{
-		"config -> config/secret":                        "the type that a configuration keeps secrets in",
-		"internal/jsonpointer -> internal/wire/jsonscan": "the scanner that a value is found with",
-		"config -> internal/jsonpointer":                 "a pointer is checked where the configuration is",
-		"config -> internal/wildcard":                    "a name in match is held against those that are configured",
-		"config -> internal/condition":                   "so is an expression; see ARCHITECTURE.md for what that weighs",
-		"internal/workspacesim -> internal/wire/loki":    "the simulator pushes in the codec that ingest reads",
-		"internal/workspacesim -> internal/wire/datadog": "as above",
-		"sinks/datadog/entry -> sinks/template":          "entries have templates",
+		"config -> config/secret":                         "the type that a configuration keeps secrets in",
+		"internal/jsonpointer -> internal/wire/jsonscan":  "the scanner that a value is found with",
+		"config -> internal/jsonpointer":                  "a pointer is checked where the configuration is",
+		"config -> internal/wildcard":                     "a name in match is held against those that are configured",
+		"config -> internal/condition":                    "so is an expression; see ARCHITECTURE.md for what that weighs",
+		"internal/wire/loki -> internal/wire/labelset":    "labels are bounded alike in both formats",
+		"internal/wire/datadog -> internal/wire/labelset": "as above",
+		"internal/workspacesim -> internal/wire/loki":     "the simulator pushes in the codec that ingest reads",
+		"internal/workspacesim -> internal/wire/datadog":  "as above",
+		"sinks/datadog/entry -> sinks/template":           "entries have templates",
 	}
 }
 
