@@ -37,28 +37,44 @@ func (t *Trail) AppendIf(ctx context.Context, e Entry, newest int64) (int64, err
 }
 
 func (t *Trail) append(ctx context.Context, e Entry, newest int64) (int64, error) {
-	record, err := encodeRecord(e)
+	p, err := t.publication(e, newest)
 	if err != nil {
 		return 0, fmt.Errorf("append to audit trail: %w", err)
-	}
-	p := publication{
-		id: nuid.Next(), newest: newest, leaf: leafHash(record),
-		msg: t.codec.pack(resourceSubject(t.prefix, e.Project, e.Environment, e.Subject), record),
-	}
-	if limit := t.js.Conn().MaxPayload() - headerRoom; int64(len(p.msg.Data)) > limit {
-		return 0, fmt.Errorf("append to audit trail: %w: %s of %s/%s takes %d bytes compressed, the server's max_payload leaves %d",
-			ErrTooLarge, e.Subject, e.Project, e.Environment, len(p.msg.Data), limit)
 	}
 	if err := t.lock(ctx); err != nil {
 		return 0, err
 	}
 	defer t.unlock()
-	index, err := t.publish(ctx, &p)
-	if err != nil {
-		t.metrics.appendErrors.Inc()
-		return 0, fmt.Errorf("append to audit trail: %w", err)
+	for again := false; ; again = true {
+		var index int64
+		if err = t.ready(ctx); err == nil {
+			index, err = t.publish(ctx, p)
+		}
+		if err == nil {
+			return index, nil
+		}
+		if again || !errors.Is(err, ErrDamaged) { // damage is named, and then it goes on
+			t.metrics.appendErrors.Inc()
+			return 0, fmt.Errorf("append to audit trail: %w", err)
+		}
 	}
-	return index, nil
+}
+
+// publication encodes e.
+func (t *Trail) publication(e Entry, newest int64) (*publication, error) {
+	record, err := encodeRecord(e)
+	if err != nil {
+		return nil, err
+	}
+	p := &publication{
+		id: nuid.Next(), newest: newest, leaf: leafHash(record),
+		msg: t.codec.pack(resourceSubject(t.prefix, e.Project, e.Environment, e.Subject), record),
+	}
+	if limit := t.js.Conn().MaxPayload() - headerRoom; int64(len(p.msg.Data)) > limit {
+		return nil, fmt.Errorf("%w: %s of %s/%s takes %d bytes compressed, the server's max_payload leaves %d",
+			ErrTooLarge, e.Subject, e.Project, e.Environment, len(p.msg.Data), limit)
+	}
+	return p, nil
 }
 
 // publication is one entry on its way.
@@ -78,20 +94,18 @@ func (t *Trail) publish(ctx context.Context, p *publication) (int64, error) {
 		return 0, err
 	}
 	for silent := 0; ; {
-		if t.broken != nil {
-			return 0, t.broken
-		}
-		behind := t.tree.n
+		behind := t.next()
 		ack, err := t.send(ctx, p.msg, p.id, uint64(behind))
 		switch {
 		case err == nil && ack.Sequence == uint64(behind)+1:
 			t.add(p.leaf)
+			t.note(t.entriesName(), ack.Sequence)
 			return behind, nil
 		case err == nil, isWrongSequence(err):
 			if index, err := t.catchUp(ctx, p); index >= 0 || err != nil {
 				return index, err
 			}
-			if t.tree.n == behind { // refused, and yet nothing new: not for ever
+			if t.next() == behind { // refused, and yet nothing new: not for ever
 				silent++
 			}
 		case ctx.Err() != nil:
@@ -122,22 +136,20 @@ func isWrongSequence(err error) bool {
 		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
-// checkNewest holds p against the newest entry of its resource. What comes
+// checkNewest holds p against the newest sound entry of its resource. What comes
 // after this look is seen by catchUp.
 func (t *Trail) checkNewest(ctx context.Context, p *publication) error {
 	if p.newest == anyEntry {
 		return nil
 	}
-	msg, err := t.entries.GetLastMsgForSubject(ctx, p.msg.Subject)
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		if p.newest != -1 {
-			return ErrConflict
-		}
-		return nil
-	case err != nil:
+	e, found, err := t.newest(ctx, p.msg.Subject)
+	if err != nil {
 		return fmt.Errorf("read newest entry: %w", err)
-	case int64(msg.Sequence)-1 != p.newest:
+	}
+	if !found {
+		e.Index = -1
+	}
+	if e.Index != p.newest {
 		return ErrConflict
 	}
 	return nil
@@ -150,17 +162,16 @@ func (t *Trail) catchUp(ctx context.Context, p *publication) (int64, error) {
 	if err != nil {
 		return -1, fmt.Errorf("read stream state: %w", err)
 	}
-	if info.State.LastSeq < uint64(t.tree.n) {
-		t.broken = fmt.Errorf("%w: entries from %d on are gone", ErrDamaged, info.State.LastSeq)
-		return -1, t.broken
+	if info.State.LastSeq < uint64(t.next()) {
+		return -1, t.damage("entries from %d on are gone", info.State.LastSeq)
 	}
 	conflict := false
-	for seq := uint64(t.tree.n) + 1; seq <= info.State.LastSeq; seq++ {
-		msg, record, err := t.readRecord(ctx, int64(seq)-1)
+	for seq := uint64(t.next()) + 1; seq <= info.State.LastSeq; seq++ {
+		msg, leaf, err := t.readLeaf(ctx, int64(seq)-1)
 		if err != nil {
 			return -1, err
 		}
-		t.add(leafHash(record))
+		t.add(leaf)
 		if p == nil {
 			continue
 		}
@@ -175,22 +186,31 @@ func (t *Trail) catchUp(ctx context.Context, p *publication) (int64, error) {
 	return -1, nil
 }
 
-// readRecord reads an entry that must be there. Needs the turn.
-func (t *Trail) readRecord(ctx context.Context, index int64) (*jetstream.RawStreamMsg, []byte, error) {
+// damage has the trail read back, and is the error for what led to that.
+func (t *Trail) damage(format string, args ...any) error {
+	err := fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
+	t.suspect(err.Error())
+	return err
+}
+
+// readLeaf reads an entry that must be there. Needs the turn.
+func (t *Trail) readLeaf(ctx context.Context, index int64) (*jetstream.RawStreamMsg, tlog.Hash, error) {
 	msg, err := t.entries.GetMsg(ctx, uint64(index)+1)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		t.broken = fmt.Errorf("%w: entry %d is missing", ErrDamaged, index)
-		return nil, nil, t.broken
+		return nil, tlog.Hash{}, t.damage("entry %d is missing", index)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read entry %d: %w", index, err)
+		return nil, tlog.Hash{}, fmt.Errorf("read entry %d: %w", index, err)
+	}
+	if msg.Header.Get(lostHeader) != "" {
+		return msg, lostLeaf(index), nil
 	}
 	record, err := t.codec.unpack(msg.Header, msg.Data)
 	if err != nil {
-		t.broken = fmt.Errorf("%w: entry %d: %w", ErrDamaged, index, err)
-		return nil, nil, t.broken
+		record = msg.Data // as when it is read back
+		t.suspect(fmt.Sprintf("entry %d: %v", index, err))
 	}
-	return msg, record, nil
+	return msg, leafHash(record), nil
 }
 
 // add grows the tree by an entry that is durable.

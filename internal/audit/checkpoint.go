@@ -26,18 +26,24 @@ type keptCheckpoint struct {
 	// Edge is the right edge of the tree before Leaves. With it a checkpoint
 	// proves its own entries even where those before it cannot be proven.
 	Edge []byte `json:"edge"`
+	// Key is the public key, in the note form: with it the checkpoint can be
+	// checked when the signing key is lost. Older ones do not have it.
+	Key string `json:"key,omitempty"`
 }
 
 // checkpoint is a keptCheckpoint whose signature is good.
 type checkpoint struct {
-	seq    uint64 // in the checkpoints' stream
-	size   int64
+	seq    uint64 // in the checkpoints' stream; 0 for the one beside the key
+	base   int64  // index of its generation's first entry
+	public string // the key that signed it
+	text   string // the signed note
+	size   int64  // entries of its generation
 	root   tlog.Hash
 	leaves []tlog.Hash // of entries [size-len(leaves), size)
 	edge   []tlog.Hash // of the tree before leaves
 }
 
-// from is the index of the first entry that leaves speaks of.
+// from is the first leaf that leaves speaks of.
 func (c *checkpoint) from() int64 { return c.size - int64(len(c.leaves)) }
 
 // alone is the tree that c's own hashes give, and whether its root is signed.
@@ -61,20 +67,24 @@ func signCheckpoint(key keyPair, t tree) ([]byte, error) {
 }
 
 // openCheckpoint checks the signature of a note, and reads it.
-func openCheckpoint(key keyPair, signed []byte) (checkpoint, error) {
-	n, err := note.Open(signed, note.VerifierList(key.verifier))
+func openCheckpoint(public string, signed []byte) (checkpoint, error) {
+	verifier, err := note.NewVerifier(public)
+	if err != nil {
+		return checkpoint{}, fmt.Errorf("check signature: no key: %w", err)
+	}
+	n, err := note.Open(signed, note.VerifierList(verifier))
 	if err != nil {
 		return checkpoint{}, fmt.Errorf("check signature: %w", err)
 	}
 	lines := strings.SplitN(n.Text, "\n", 4) // further lines are extensions
-	if len(lines) < 4 || lines[0] != key.Name() {
-		return checkpoint{}, fmt.Errorf("checkpoint is not of the origin %q", key.Name())
+	if len(lines) < 4 || lines[0] != verifier.Name() {
+		return checkpoint{}, fmt.Errorf("checkpoint is not of the origin %q", verifier.Name())
 	}
 	size, err := strconv.ParseInt(lines[1], 10, 64)
 	if err != nil || size < 0 || strconv.FormatInt(size, 10) != lines[1] {
 		return checkpoint{}, fmt.Errorf("checkpoint has no valid size: %q", lines[1])
 	}
-	c := checkpoint{size: size}
+	c := checkpoint{base: baseOf(lines[0]), public: public, text: string(signed), size: size}
 	root, err := base64.StdEncoding.DecodeString(lines[2])
 	if err != nil || copy(c.root[:], root) != tlog.HashSize || len(root) != tlog.HashSize {
 		return checkpoint{}, fmt.Errorf("checkpoint has no valid root: %q", lines[2])
@@ -84,8 +94,8 @@ func openCheckpoint(key keyPair, signed []byte) (checkpoint, error) {
 
 // encodeKept makes a message of the checkpoints' stream: signed is the note of
 // before with leaves appended.
-func encodeKept(signed []byte, before tree, leaves []tlog.Hash) ([]byte, error) {
-	data, err := json.Marshal(keptCheckpoint{Note: string(signed), Leaves: join(leaves), Edge: join(before.edge)})
+func encodeKept(key keyPair, signed []byte, before tree, leaves []tlog.Hash) ([]byte, error) {
+	data, err := json.Marshal(keptCheckpoint{Note: string(signed), Leaves: join(leaves), Edge: join(before.edge), Key: key.public})
 	if err != nil {
 		return nil, fmt.Errorf("encode checkpoint: %w", err)
 	}
@@ -99,7 +109,10 @@ func decodeKept(key keyPair, data []byte, seq uint64) (checkpoint, error) {
 	if err := json.Unmarshal(data, &kept); err != nil {
 		return checkpoint{}, fmt.Errorf("decode checkpoint: %w", err)
 	}
-	c, err := openCheckpoint(key, []byte(kept.Note))
+	if kept.Key == "" {
+		kept.Key = key.public
+	}
+	c, err := openCheckpoint(kept.Key, []byte(kept.Note))
 	if err != nil {
 		return checkpoint{}, err
 	}

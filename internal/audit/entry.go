@@ -33,6 +33,9 @@ type Entry struct {
 	// Index is the entry's place in the trail, from 0. It is set on what is
 	// read, ignored by Append, and no part of the record.
 	Index int64 `json:"-"`
+	// Unsure is set on what [Trail.Last] returns: an entry behind this one is lost that
+	// may have been of the same resource. It is no part of the record.
+	Unsure bool `json:"-"`
 }
 
 // Window is a span of time, its start not included.
@@ -49,6 +52,8 @@ var (
 	ErrTooLarge = errors.New("the entry is too large for the trail")
 	// ErrSecret marks an entry that was refused because it holds a secret.
 	ErrSecret = errors.New("the entry holds a secret")
+	// ErrUnavailable says that the trail cannot be used at present. It is tried again.
+	ErrUnavailable = errors.New("the audit trail cannot be used at present")
 	// ErrDamaged marks a trail whose entries are not those that were signed.
 	ErrDamaged = errors.New("the trail is damaged")
 )

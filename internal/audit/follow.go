@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -10,25 +9,40 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
-// Follow calls handle for each entry in order, at least once, and returns when
-// ctx ends (its error) or an entry cannot be read (ErrDamaged). Where handle fails
-// it is called again, with growing pauses, for as long as it takes; an outage of
-// the servers is waited for. The position is kept under the name durable, over
-// restarts; after a crash the newest entries may come again. Of several who
-// follow under one name, one gets each entry.
+// Follow calls handle for each sound entry in order, at least once, and returns when
+// ctx ends (its error). An entry that cannot be read is passed over, and has the
+// trail read back, which names it. Where handle fails it is called again, with growing
+// pauses, for as long as it takes; an outage of the servers is waited for, and so is a
+// trail that cannot be used. The position is kept under the name durable, over
+// restarts; after a crash the newest entries may come again. Of several who follow
+// under one name, one gets each entry.
 func (t *Trail) Follow(ctx context.Context, durable string, handle func(ctx context.Context, index int64, e Entry) error) error {
-	f := &streams.Follower{
-		JetStream: t.js, Stream: t.entries.CachedInfo().Config.Name, Durable: durable, Logger: t.log,
-		IsFinal: func(err error) bool { return errors.Is(err, ErrDamaged) },
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("follow audit trail: %w", ctx.Err())
+	case <-t.opened:
 	}
+	f := &streams.Follower{JetStream: t.js, Stream: t.entriesName(), Durable: durable, Logger: t.log}
+	before := uint64(0)
 	err := f.Run(ctx, func(ctx context.Context, msg jetstream.Msg) error {
 		meta, err := msg.Metadata()
 		if err != nil {
 			return err
 		}
-		e, err := t.decode(msg.Subject(), msg.Headers(), msg.Data(), meta.Sequence.Stream)
+		seq := meta.Sequence.Stream
+		if before > 0 && seq > before+1 && !contains(t.view.Load().unsound, int64(before)) {
+			t.suspect(fmt.Sprintf("the server passed over the entries %d to %d", before, seq-2))
+		}
+		before = max(before, seq)
+		if msg.Headers().Get(lostHeader) != "" {
+			return nil
+		}
+		e, err := t.decode(msg.Subject(), msg.Headers(), msg.Data(), seq)
 		if err != nil {
-			return err
+			if !contains(t.view.Load().unsound, int64(seq)-1) {
+				t.suspect(err.Error())
+			}
+			return nil
 		}
 		return handle(ctx, e.Index, e)
 	})

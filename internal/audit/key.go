@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/base64"
@@ -19,7 +20,11 @@ type keyPair struct {
 	note.Signer
 	verifier note.Verifier
 	public   string
+	text     string // the signing key in the note form
 }
+
+// errKeyForm marks a key file whose content is no key.
+var errKeyForm = errors.New("parse signing key")
 
 // loadKey reads the signing key. It gives fs.ErrNotExist where there is none.
 func loadKey(file string) (keyPair, error) {
@@ -33,7 +38,7 @@ func loadKey(file string) (keyPair, error) {
 func parseKey(text string) (keyPair, error) {
 	signer, err := note.NewSigner(text)
 	if err != nil {
-		return keyPair{}, errors.New("parse signing key: not in the note form PRIVATE+KEY+NAME+HASH+KEY")
+		return keyPair{}, fmt.Errorf("%w: not in the note form PRIVATE+KEY+NAME+HASH+KEY", errKeyForm)
 	}
 	public, err := publicKey(text)
 	if err != nil {
@@ -43,7 +48,40 @@ func parseKey(text string) (keyPair, error) {
 	if err != nil {
 		return keyPair{}, fmt.Errorf("derive public key: %w", err)
 	}
-	return keyPair{signer, verifier, public}, nil
+	return keyPair{signer, verifier, public, text}, nil
+}
+
+// named is the same secret under another name, and so another key of the note form.
+func (k keyPair) named(name string) (keyPair, error) {
+	if name == k.Name() {
+		return k, nil
+	}
+	public, err := note.NewEd25519VerifierKey(name, publicBytes(k.public)[1:])
+	if err != nil {
+		return keyPair{}, fmt.Errorf("name signing key: %w", err)
+	}
+	seed := strings.SplitN(k.text, "+", 5)[4]
+	return parseKey(strings.Join([]string{"PRIVATE+KEY", name, strings.SplitN(public, "+", 3)[1], seed}, "+"))
+}
+
+// publicBytes gives the algorithm and the key of NAME+HASH+KEY: what stays when a
+// key is given another name. It is nil where that is none.
+func publicBytes(public string) []byte {
+	parts := strings.SplitN(public, "+", 3)
+	if len(parts) < 3 {
+		return nil
+	}
+	key, err := base64.StdEncoding.DecodeString(parts[2])
+	if err != nil || len(key) != 1+ed25519.PublicKeySize {
+		return nil
+	}
+	return key
+}
+
+// isOwn reports whether a public key is k's, under whatever name.
+func (k keyPair) isOwn(public string) bool {
+	key := publicBytes(public)
+	return key != nil && bytes.Equal(key, publicBytes(k.public))
 }
 
 // publicKey gives the verifier key, NAME+HASH+KEY, of a valid signing key.
@@ -51,7 +89,7 @@ func publicKey(text string) (string, error) {
 	parts := strings.SplitN(text, "+", 5) // PRIVATE+KEY+NAME+HASH+KEY; base64 has pluses of its own
 	seed, err := base64.StdEncoding.DecodeString(parts[4])
 	if err != nil || len(seed) != 1+ed25519.SeedSize {
-		return "", errors.New("parse signing key: not an Ed25519 key")
+		return "", fmt.Errorf("%w: not an Ed25519 key", errKeyForm)
 	}
 	public, _ := ed25519.NewKeyFromSeed(seed[1:]).Public().(ed25519.PublicKey)
 	key, err := note.NewEd25519VerifierKey(parts[2], public)

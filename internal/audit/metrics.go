@@ -3,28 +3,36 @@ package audit
 import "github.com/prometheus/client_golang/prometheus"
 
 type metrics struct {
-	entries, signed           prometheus.Gauge
-	checkpoints, appendErrors prometheus.Counter
+	entries, signed                        prometheus.Gauge
+	damaged, problems, generations, usable prometheus.Gauge
+	checkpoints, appendErrors, named       prometheus.Counter
 }
 
 // newMetrics registers with r, which may be nil.
 func newMetrics(r prometheus.Registerer) *metrics {
-	m := &metrics{
-		entries: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "auditrelay_audit_entries", Help: "Entries of the audit trail.",
-		}),
-		signed: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "auditrelay_audit_signed_entries", Help: "Entries that the newest checkpoint covers.",
-		}),
-		checkpoints: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "auditrelay_audit_checkpoints_total", Help: "Checkpoints that were kept.",
-		}),
-		appendErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "auditrelay_audit_append_errors_total", Help: "Appends that failed or were refused.",
-		}),
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "auditrelay_audit_" + name, Help: help})
+		if r != nil {
+			r.MustRegister(g)
+		}
+		return g
 	}
-	if r != nil {
-		r.MustRegister(m.entries, m.signed, m.checkpoints, m.appendErrors)
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "auditrelay_audit_" + name, Help: help})
+		if r != nil {
+			r.MustRegister(c)
+		}
+		return c
 	}
-	return m
+	return &metrics{
+		entries:      gauge("entries", "Entries of the audit trail."),
+		signed:       gauge("signed_entries", "Entries that the newest checkpoint covers."),
+		damaged:      gauge("damaged_entries", "Entries of the audit trail that are lost or not what was signed; the trail's own entries name them."),
+		problems:     gauge("problems", "Problems of the audit trail as of when it was read back, damaged checkpoints among them."),
+		generations:  gauge("generations", "Generations of the audit trail; more than 1 means that its tree or its key was lost."),
+		usable:       gauge("usable", "1 while the audit trail can be used, 0 while it is tried again."),
+		checkpoints:  counter("checkpoints_total", "Checkpoints that were kept."),
+		appendErrors: counter("append_errors_total", "Appends that failed or were refused."),
+		named:        counter("named_problems_total", "Problems that were named in the trail by this process."),
+	}
 }

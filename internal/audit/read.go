@@ -9,21 +9,60 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Last returns the newest entry of a resource, and whether there is one.
+// Last returns the newest sound entry of a resource, and whether there is one. An
+// entry that is damaged does not count: the one before it does, with Unsure set.
+// Without any, Unsure says that there may have been one.
 func (t *Trail) Last(ctx context.Context, project, environment, subject string) (Entry, bool, error) {
-	where := resourceSubject(t.prefix, project, environment, subject)
-	msg, err := t.entries.GetLastMsgForSubject(ctx, where)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return Entry{}, false, nil
+	if err := t.isOpen(); err != nil {
+		return Entry{}, false, err
 	}
+	e, found, err := t.newest(ctx, resourceSubject(t.prefix, project, environment, subject))
 	if err != nil {
 		return Entry{}, false, fmt.Errorf("read newest entry of %s: %w", subject, err)
 	}
-	e, err := t.decode(msg.Subject, msg.Header, msg.Data, msg.Sequence)
-	if err != nil {
+	return e, found, nil
+}
+
+// newest is Last for a subject. Where the server's newest message is not sound, or
+// cannot be read, the resource's entries are read from the first.
+func (t *Trail) newest(ctx context.Context, where string) (Entry, bool, error) {
+	bad := t.view.Load().unsound
+	msg, err := t.entries.GetLastMsgForSubject(ctx, where)
+	var api *jetstream.APIError
+	if err != nil && !errors.As(err, &api) && !errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Entry{}, false, err
 	}
-	return e, true, nil
+	found := false
+	e := Entry{Index: -1}
+	if err == nil {
+		if e, err = t.decode(msg.Subject, msg.Header, msg.Data, msg.Sequence); err == nil {
+			found = !contains(bad, e.Index)
+		}
+	}
+	if !found && (len(bad) > 0 || !errors.Is(err, jetstream.ErrMsgNotFound)) {
+		if e, found, err = t.searchNewest(ctx, where, bad); err != nil {
+			return Entry{}, false, err
+		}
+	}
+	e.Unsure = len(bad) > 0 && bad[len(bad)-1].to > e.Index
+	return e, found, nil
+}
+
+// searchNewest reads all entries of a resource.
+func (t *Trail) searchNewest(ctx context.Context, where string, bad []span) (newest Entry, found bool, err error) {
+	newest.Index = -1
+	_, err = scan(ctx, t.entries, where, func(seq uint64, msg jetstream.Msg) error {
+		e, err := t.decode(msg.Subject(), msg.Headers(), msg.Data(), seq)
+		switch {
+		case contains(bad, int64(seq)-1):
+		case err != nil:
+			t.suspect(err.Error())
+		default:
+			newest, found = e, true
+		}
+		return nil
+	})
+	return newest, found, err
 }
 
 // Read returns at most limit entries from index from on, fewer or none at the
@@ -31,6 +70,9 @@ func (t *Trail) Last(ctx context.Context, project, environment, subject string) 
 func (t *Trail) Read(ctx context.Context, from int64, limit int) ([]Entry, error) {
 	if from < 0 {
 		return nil, fmt.Errorf("read audit trail: index %d is negative", from)
+	}
+	if err := t.isOpen(); err != nil {
+		return nil, err
 	}
 	info, err := t.entries.Info(ctx)
 	if err != nil {

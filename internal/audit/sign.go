@@ -11,25 +11,28 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// signLoop signs a checkpoint when the tree has grown, and then not again for
-// the time of every. It ends with ctx.
-func (t *Trail) signLoop(ctx context.Context, every time.Duration) {
+// keep signs a checkpoint when the tree has grown, and then not again for the time
+// of every; and it opens the trail again where it cannot be used. It ends with ctx.
+func (t *Trail) keep(ctx context.Context, every time.Duration) {
 	defer close(t.done)
 	failing := false
+	again := time.NewTicker(retryPause)
+	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.grew:
+		case <-again.C:
 		}
 		err := t.sign(ctx)
-		if err != nil && ctx.Err() == nil && !failing {
+		if err != nil && ctx.Err() == nil && !failing && !errors.Is(err, ErrUnavailable) { // which is logged
 			t.log.Error("signing the audit trail failed; it is tried again", "error", err)
 		}
 		if failing && err == nil {
 			t.log.Info("the audit trail is signed again")
 		}
-		failing = err != nil
+		failing = err != nil && !errors.Is(err, ErrUnavailable)
 		select {
 		case <-ctx.Done():
 			return
@@ -44,9 +47,12 @@ func (t *Trail) sign(ctx context.Context) error {
 		return err
 	}
 	defer t.unlock()
-	for silent := 0; t.signed.n < t.tree.n; {
-		if t.broken != nil {
-			return t.broken
+	for silent := 0; ; {
+		if err := t.ready(ctx); err != nil {
+			return err
+		}
+		if t.signed.n == t.tree.n {
+			return nil
 		}
 		before := t.signed.n
 		err := t.signNext(ctx)
@@ -58,7 +64,6 @@ func (t *Trail) sign(ctx context.Context) error {
 			return fmt.Errorf("keep checkpoint: %w", err)
 		}
 	}
-	return nil
 }
 
 // signNext signs and keeps one checkpoint. It is kept behind the newest one
@@ -72,7 +77,7 @@ func (t *Trail) signNext(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	data, err := encodeKept(text, t.signed, leaves)
+	data, err := encodeKept(t.key, text, t.signed, leaves)
 	if err != nil {
 		return err
 	}
@@ -86,23 +91,21 @@ func (t *Trail) signNext(ctx context.Context) error {
 		return fmt.Errorf("publish checkpoint: %w", err)
 	}
 	t.signedUpTo(next, ack.Sequence)
-	if err := writeFile(t.pinFile, text); err != nil {
-		return fmt.Errorf("keep newest checkpoint beside the key: %w", err)
-	}
-	return nil
+	return t.pin()
 }
 
 // signedUpTo makes next the newest checkpoint's tree.
 func (t *Trail) signedUpTo(next tree, seq uint64) {
 	t.pending = t.pending[next.n-t.signed.n:]
 	t.signed, t.keptSeq = next, seq
+	t.note(t.checkpointsName(), seq)
 	t.metrics.checkpoints.Inc()
-	t.metrics.signed.Set(float64(next.n))
+	t.metrics.signed.Set(float64(t.base + next.n))
 }
 
 // adopt takes up the checkpoints that were kept since: by another relay, or by
 // this one where the acknowledgement was lost. One that contradicts the
-// entries, or has another key, ends all signing and appending.
+// entries, or is of another key or generation, has the trail read back.
 func (t *Trail) adopt(ctx context.Context) error {
 	for {
 		msg, err := t.checkpoints.GetMsg(ctx, t.keptSeq+1)
@@ -114,8 +117,10 @@ func (t *Trail) adopt(ctx context.Context) error {
 		}
 		c, err := decodeKept(t.key, msg.Data, msg.Sequence)
 		if err != nil {
-			t.broken = fmt.Errorf("%w: checkpoint %d: %w", ErrDamaged, msg.Sequence, err)
-			return t.broken
+			return t.damage("checkpoint %d: %w", msg.Sequence, err)
+		}
+		if c.public != t.key.public {
+			return t.damage("checkpoint %d is signed with the key %s", c.seq, c.public)
 		}
 		if c.size > t.tree.n {
 			if _, err := t.catchUp(ctx, nil); err != nil {
@@ -123,8 +128,7 @@ func (t *Trail) adopt(ctx context.Context) error {
 			}
 		}
 		if c.size > t.tree.n || c.size < t.signed.n || t.signed.grown(t.pending[:c.size-t.signed.n]...).root() != c.root {
-			t.broken = fmt.Errorf("%w: checkpoint %d, of size %d, is of other entries", ErrDamaged, c.seq, c.size)
-			return t.broken
+			return t.damage("checkpoint %d, of size %d, is of other entries", c.seq, c.size)
 		}
 		t.signedUpTo(t.signed.grown(t.pending[:c.size-t.signed.n]...), c.seq)
 	}

@@ -4,9 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
+
+// openStream opens one of the trail's streams, and makes it where it is missing. An
+// empty one that had messages is made to go on behind them.
+func (t *Trail) openStream(ctx context.Context, name, subject string) (jetstream.Stream, error) {
+	want := streamConfig(name, subject, t.replicas)
+	stream, err := openStream(ctx, t.js, want)
+	if err != nil || stream.CachedInfo().State.LastSeq > 0 || t.noted(name) == 0 {
+		return stream, err
+	}
+	// Only now: a folder whose description is lost may have kept its messages.
+	if err := t.remake(ctx, want, uint64(t.noted(name))); err != nil {
+		return nil, err
+	}
+	return openStream(ctx, t.js, want)
+}
 
 // openStream opens an append-only stream, and makes it where it is missing.
 func openStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (jetstream.Stream, error) {
@@ -52,27 +68,59 @@ func checkStream(c jetstream.StreamConfig) error {
 	return nil
 }
 
-// scan calls fn with each message of stream in order, up to the last one that
-// there was at the start; deleted ones are passed over. fn's error ends it.
-func scan(ctx context.Context, stream jetstream.Stream, fn func(seq uint64, msg jetstream.Msg) error) error {
+const (
+	// scanPatience is how long a reader waits for the next message before it asks
+	// whether there is one; scanTries is how often it asks.
+	scanPatience = 2 * time.Second
+	scanTries    = 30
+)
+
+// scan calls fn with each message of stream in order, up to the last one that there
+// was at the start, whose sequence it returns; what cannot be read is passed over. Of a
+// subject only, where one is given. fn's error ends it.
+func scan(ctx context.Context, stream jetstream.Stream, subject string, fn func(seq uint64, msg jetstream.Msg) error) (last uint64, err error) {
 	info, err := stream.Info(ctx)
 	if err != nil {
-		return fmt.Errorf("read stream state: %w", err)
+		return 0, fmt.Errorf("read stream state: %w", err)
 	}
+	last = info.State.LastSeq
 	if info.State.Msgs == 0 {
-		return nil
+		return last, nil
 	}
-	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy})
+	config := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
+	if subject != "" {
+		config.FilterSubjects = []string{subject}
+	}
+	consumer, err := stream.OrderedConsumer(ctx, config)
 	if err != nil {
-		return fmt.Errorf("read stream: %w", err)
+		return last, fmt.Errorf("read stream: %w", err)
+	}
+	if info, err := consumer.Info(ctx); err != nil {
+		return last, fmt.Errorf("read stream: %w", err)
+	} else if info.NumPending == 0 {
+		return last, nil
 	}
 	messages, err := consumer.Messages()
 	if err != nil {
-		return fmt.Errorf("read stream: %w", err)
+		return last, fmt.Errorf("read stream: %w", err)
 	}
 	defer messages.Stop()
-	for {
-		msg, err := messages.Next(jetstream.NextContext(ctx))
+	return last, scanMessages(ctx, consumer, messages, last, fn)
+}
+
+func scanMessages(ctx context.Context, consumer jetstream.Consumer, messages jetstream.MessagesContext, last uint64, fn func(seq uint64, msg jetstream.Msg) error) error {
+	for tries := 0; ; {
+		waiting, cancel := context.WithTimeout(ctx, scanPatience)
+		msg, err := messages.Next(jetstream.NextContext(waiting))
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && tries < scanTries {
+			// The server passes in silence over a message that it cannot read, the last too.
+			tries++
+			if info, err := consumer.Info(ctx); err == nil && info.NumPending == 0 {
+				return nil
+			}
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("read stream: %w", err)
 		}
@@ -83,8 +131,9 @@ func scan(ctx context.Context, stream jetstream.Stream, fn func(seq uint64, msg 
 		if err := fn(meta.Sequence.Stream, msg); err != nil {
 			return err
 		}
-		if meta.NumPending == 0 || meta.Sequence.Stream >= info.State.LastSeq {
+		if meta.NumPending == 0 || meta.Sequence.Stream >= last {
 			return nil
 		}
+		tries = 0
 	}
 }

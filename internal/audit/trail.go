@@ -1,12 +1,16 @@
 // Package audit is the trail: an append-only log of what changed, whose
 // entries can be proven complete and unaltered.
 //
-// Entry i is leaf i of a Merkle tree (RFC 6962, golang.org/x/mod/sumdb/tlog).
+// Entry i is a leaf of a Merkle tree (RFC 6962, golang.org/x/mod/sumdb/tlog).
 // The tree's root is signed as the trail grows (C2SP tlog-checkpoint), and
 // every signed checkpoint is kept, with the hashes of the entries that it
 // added. Entries and checkpoints each live in a JetStream stream that denies
 // deletes and purges. Whoever can still change the files below finds that
 // the entries no longer give the signed roots: see [Trail.Verify].
+//
+// Damage stops nothing. What is lost or altered is named by an entry of the trail
+// itself, and the trail goes on behind it: see [Generation] for what becomes of
+// the tree.
 //
 // What a trail cannot show: entries younger than the newest checkpoint (a few
 // seconds, see [Options].SignEvery) are not signed yet. And one who holds the
@@ -21,7 +25,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"slices"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -41,13 +45,19 @@ type Options struct {
 	// Origin names the trail: the key that is generated, and so the first
 	// line of each checkpoint. A key that exists keeps the name it has.
 	Origin string
-	// KeyFile holds the signing key in the note form. It is generated when the
-	// trail is empty. The newest checkpoint is kept beside it, as
-	// KeyFile + ".checkpoint", so that a roll-back of both streams is found
-	// too. Relays that share the streams share the key.
+	// KeyFile holds the signing key in the note form. It is generated where it is
+	// missing; if something was signed before, a new generation begins then. The newest
+	// checkpoint is kept beside it, as KeyFile + ".checkpoint", so that a roll-back of
+	// both streams is found too. Relays that share the streams share the key.
 	KeyFile string
 	// SignEvery is the least time between two checkpoints. Default 2s.
 	SignEvery time.Duration
+	// SalvageDir takes copies of a damaged key or checkpoint file. Empty: none are kept.
+	SalvageDir string
+	// NoteEnd, where set, is told of the newest sequence of each of the two streams;
+	// End gives back what it was told last, in whatever process.
+	NoteEnd func(stream string, seq uint64)
+	End     func(stream string) uint64
 	// Logger and Registerer may be nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -55,117 +65,216 @@ type Options struct {
 
 // Trail is an open trail. Its methods may be called concurrently.
 type Trail struct {
-	js          jetstream.JetStream
+	js         jetstream.JetStream
+	prefix     string
+	replicas   int
+	origin     string
+	keyFile    string
+	pinFile    string
+	salvageDir string
+	noteEnd    func(stream string, seq uint64)
+	ends       func(stream string) uint64
+	codec      *codec
+	log        *slog.Logger
+	metrics    *metrics
+
+	// Set before opened is closed, and not changed after.
 	entries     jetstream.Stream
 	checkpoints jetstream.Stream
-	prefix      string
-	key         keyPair
-	pinFile     string
-	codec       *codec
-	log         *slog.Logger
-	metrics     *metrics
+	fileKey     keyPair // as the file has it
+	newKey      bool    // generated since the last restore
+	keyLoss     string  // why it had to be, if something was signed before
 
 	// turn is the lock of what follows, as a channel so that waiting for it
 	// ends with a context. Whoever appends or signs holds it.
-	turn    chan struct{}
-	tree    tree        // over every entry that was read or appended
-	signed  tree        // at the newest checkpoint
-	pending []tlog.Hash // leaves of [signed.n, tree.n)
-	keptSeq uint64      // the newest checkpoint's sequence
-	broken  error       // set once the trail is found damaged; nothing is added then
+	turn     chan struct{}
+	key      keyPair     // of the newest generation
+	base     int64       // the newest generation's first index
+	tree     tree        // of that generation, over every entry that was read or appended
+	signed   tree        // at the newest checkpoint
+	pending  []tlog.Hash // leaves of [signed.n, tree.n)
+	keptSeq  uint64      // the newest checkpoint's sequence
+	restored bool        // restore has succeeded once
+	tried    time.Time   // when restore was called last
+	failure  error       // why it failed then
 
-	size atomic.Int64  // tree.n, for readers without the turn
-	grew chan struct{} // of one place: there is something to sign
-	stop context.CancelFunc
-	done chan struct{} // closed when the signer has ended
+	stale  atomic.Bool          // something unsound was met: restore is due
+	view   atomic.Pointer[view] // what readers see of the above
+	size   atomic.Int64         // entries, for readers without the turn
+	opened chan struct{}        // closed when restore has succeeded once
+	grew   chan struct{}        // of one place: there is something to do for the keeper
+	stop   context.CancelFunc
+	done   chan struct{} // closed when the keeper has ended
 }
+
+// retryPause is the wait between two tries to open a trail that cannot be used.
+const retryPause = 5 * time.Second
 
 // Open opens the trail, makes it where there is none, and begins to sign.
 //
-// It reads every entry back and checks it as [Trail.Verify] does; a damaged
-// trail is an error (ErrDamaged) that names the entries, and is not touched.
-// That costs one read of the whole trail and, until it returns, 64 bytes of
-// memory an entry; after that a Trail holds the tree's edge only.
+// It reads every entry back and checks it as [Trail.Verify] does. What is damaged is
+// named by an entry, once, and the trail goes on behind it. That costs one read of
+// the whole trail and, until it returns, 64 bytes of memory an entry; after that a
+// Trail holds the tree's edge only.
+//
+// A trail that cannot be used, as its servers are away or its key may not be read, is
+// opened in the background as soon as it can be: until then its methods return
+// ErrUnavailable. The error of Open is ctx's.
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error) {
-	t, err := open(ctx, js, o)
-	if err != nil {
+	t := &Trail{
+		js: js, prefix: o.StreamPrefix, replicas: o.Replicas, origin: o.Origin,
+		keyFile: o.KeyFile, pinFile: o.KeyFile + ".checkpoint", salvageDir: o.SalvageDir,
+		noteEnd: o.NoteEnd, ends: o.End,
+		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
+		turn: make(chan struct{}, 1), opened: make(chan struct{}), grew: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	var err error
+	if t.codec, err = newCodec(); err != nil {
 		return nil, fmt.Errorf("open audit trail: %w", err)
 	}
+	err = streams.Await(ctx, t.log, "the audit trail", t.open)
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("open audit trail: %w", errors.Join(ctx.Err(), err))
+	}
+	if err != nil {
+		t.failed(err)
+		t.log.Error("the audit trail cannot be used; events are taken and delivered all the same, and it is tried again", "error", err)
+	}
 	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
-	go t.signLoop(ctx, cmp.Or(o.SignEvery, 2*time.Second))
+	go t.keep(ctx, cmp.Or(o.SignEvery, 2*time.Second))
 	return t, nil
 }
 
-func open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error) {
-	t := &Trail{
-		js: js, prefix: o.StreamPrefix, pinFile: o.KeyFile + ".checkpoint",
-		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
-		turn: make(chan struct{}, 1), grew: make(chan struct{}, 1), done: make(chan struct{}),
+// open opens the streams and the key, and restores. It needs the turn, or nobody
+// else who knows of t.
+func (t *Trail) open(ctx context.Context) error {
+	entries, err := t.openStream(ctx, t.entriesName(), t.prefix+".audit.>")
+	if err != nil {
+		return err
 	}
-	err := streams.Await(ctx, t.log, "the audit trail's streams", func(ctx context.Context) (err error) {
-		if t.entries, err = openStream(ctx, js, streamConfig(o.StreamPrefix+"_AUDIT", o.StreamPrefix+".audit.>", o.Replicas)); err != nil {
+	checkpoints, err := t.openStream(ctx, t.checkpointsName(), t.checkpointSubject())
+	if err != nil {
+		return err
+	}
+	if !t.restored {
+		t.entries, t.checkpoints = entries, checkpoints
+		if err := t.openKey(); err != nil {
 			return err
 		}
-		t.checkpoints, err = openStream(ctx, js, streamConfig(o.StreamPrefix+"_CHECKPOINTS", t.checkpointSubject(), o.Replicas))
-		return err
-	})
-	if err != nil {
-		return nil, err
 	}
-	if err := t.openKey(o.KeyFile, o.Origin); err != nil {
-		return nil, err
-	}
-	if t.codec, err = newCodec(); err != nil {
-		return nil, err
-	}
-	return t, streams.Await(ctx, t.log, "the audit trail's entries", t.restore)
-}
-
-// openKey loads the key, or generates it for a trail that nothing is signed in
-// yet: a new key for a signed trail would hide that the old one is lost.
-func (t *Trail) openKey(file, origin string) error {
-	key, err := loadKey(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		if t.checkpoints.CachedInfo().State.LastSeq > 0 {
-			return fmt.Errorf("the trail is signed, but its key is gone: %w", err)
-		}
-		key, err = generateKey(file, origin)
-	}
-	if err != nil {
+	t.stale.Store(false) // before: what is met from now on counts
+	if err := t.restore(ctx); err != nil {
 		return err
 	}
-	if key.Name() != origin {
-		t.log.Warn("the audit trail keeps the origin of its key", "origin", key.Name(), "configured", origin)
+	if !t.restored {
+		t.restored = true
+		close(t.opened)
 	}
-	t.key = key
 	return nil
 }
 
-// restore reads the trail back and takes up where it ends.
-func (t *Trail) restore(ctx context.Context) error {
-	found, err := t.examine(ctx)
+// ready restores a trail that is not open, or in which something unsound was
+// met. Needs the turn.
+func (t *Trail) ready(ctx context.Context) error {
+	if t.restored && t.failure == nil && !t.stale.Load() {
+		return nil
+	}
+	if t.failure != nil && time.Since(t.tried) < retryPause {
+		return t.failure
+	}
+	return t.failed(t.open(ctx))
+}
+
+// failed notes how an attempt to open has ended, and logs what is new.
+func (t *Trail) failed(err error) error {
+	t.tried = time.Now()
+	switch {
+	case err == nil && t.failure != nil:
+		t.log.Info("the audit trail can be used again")
+	case err != nil && t.restored && t.failure == nil:
+		t.log.Error("the audit trail cannot be used at present; it is tried again", "error", err)
+	}
+	t.failure = nil
+	t.metrics.usable.Set(1)
+	if err != nil {
+		t.failure = fmt.Errorf("%w: %w", ErrUnavailable, err)
+		t.metrics.usable.Set(0)
+	}
+	t.showFailure(t.failure)
+	return t.failure
+}
+
+// suspect has the trail read back: something in it is not as it should be.
+func (t *Trail) suspect(what string) {
+	if !t.stale.Swap(true) {
+		t.log.Warn("the audit trail is read back", "because", what)
+	}
+	t.nudge()
+}
+
+// openKey loads the key, or generates it. A damaged one is kept in the salvage
+// folder; one that may not be read is not replaced.
+func (t *Trail) openKey() error {
+	key, err := loadKey(t.keyFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		t.keyLoss = "the signing key is gone"
+	case errors.Is(err, errKeyForm):
+		t.keyLoss = "the signing key was damaged"
+		text, readErr := os.ReadFile(t.keyFile)
+		if err := errors.Join(readErr, t.salvage(t.keyFile, text)); err != nil {
+			return err
+		}
+		// A crash behind this line: the next start finds no key.
+		if err := os.Remove(t.keyFile); err != nil {
+			return fmt.Errorf("replace damaged signing key: %w", err)
+		}
+	}
+	if t.keyLoss != "" {
+		t.newKey = true
+		key, err = generateKey(t.keyFile, t.origin)
+	}
 	if err != nil {
 		return err
 	}
-	if err := found.report.Err(); err != nil {
-		return err
+	if key.Name() != t.origin {
+		t.log.Warn("the audit trail keeps the origin of its key", "origin", key.Name(), "configured", t.origin)
 	}
-	t.signed, t.keptSeq = found.signed, found.keptSeq
-	t.pending = slices.Clone(found.leaves[found.signed.n:])
-	t.tree = t.signed.grown(t.pending...)
-	t.grown()
+	t.fileKey, t.key = key, key
 	return nil
 }
 
 // grown tells the others that the tree is larger. Needs the turn.
 func (t *Trail) grown() {
-	t.size.Store(t.tree.n)
-	t.metrics.entries.Set(float64(t.tree.n))
+	t.size.Store(t.next())
+	t.metrics.entries.Set(float64(t.next()))
 	if t.tree.n > t.signed.n {
-		select {
-		case t.grew <- struct{}{}:
-		default: // the signer knows already
-		}
+		t.nudge()
+	}
+}
+
+// next is the index of the next entry. Needs the turn.
+func (t *Trail) next() int64 { return t.base + t.tree.n }
+
+// nudge wakes the keeper.
+func (t *Trail) nudge() {
+	select {
+	case t.grew <- struct{}{}:
+	default: // it knows already
+	}
+}
+
+// noted is what was noted of a stream's end.
+func (t *Trail) noted(stream string) int64 {
+	if t.ends == nil {
+		return 0
+	}
+	return int64(t.ends(stream))
+}
+
+func (t *Trail) note(stream string, seq uint64) {
+	if t.noteEnd != nil {
+		t.noteEnd(stream, seq)
 	}
 }
 
@@ -185,9 +294,8 @@ func (t *Trail) unlock() { <-t.turn }
 // same streams may have added more.
 func (t *Trail) Size() int64 { return t.size.Load() }
 
-// PublicKey is the key that checkpoints are checked with, in the note form.
-func (t *Trail) PublicKey() string { return t.key.public }
-
+func (t *Trail) entriesName() string       { return t.prefix + "_AUDIT" }
+func (t *Trail) checkpointsName() string   { return t.prefix + "_CHECKPOINTS" }
 func (t *Trail) checkpointSubject() string { return t.prefix + ".audit-checkpoints" }
 
 // Close signs what is not signed yet, and releases the Trail. The connection
@@ -196,6 +304,9 @@ func (t *Trail) Close(ctx context.Context) error {
 	t.stop()
 	<-t.done
 	defer t.codec.close()
+	if err := t.isOpen(); err != nil {
+		return nil //nolint:nilerr // there is nothing to sign
+	}
 	if err := t.sign(ctx); err != nil {
 		return fmt.Errorf("close audit trail: %w", err)
 	}

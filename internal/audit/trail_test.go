@@ -255,26 +255,16 @@ func TestCheckpointsAreSignedNotes(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("example.com/trail\n7\n%s\n", root), n.Text)
 }
 
-func TestKeyGone(t *testing.T) {
-	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
-	o := testOptions(t)
-	trail := openTrail(t, js, o)
-	appendEntries(t, trail, 0, 1)
-	require.NoError(t, trail.Close(t.Context()))
-	require.NoError(t, os.Remove(o.KeyFile))
-	_, err := Open(t.Context(), js, o)
-	require.ErrorContains(t, err, "its key is gone")
-	require.NoFileExists(t, o.KeyFile)
-}
-
 func TestStreamThatForgetsIsRefused(t *testing.T) {
 	t.Parallel()
 	js, _ := startServer(t, t.TempDir())
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "TEST_AUDIT", Subjects: []string{"TEST.audit.>"}, MaxMsgs: 10})
 	require.NoError(t, err)
-	_, err = Open(t.Context(), js, testOptions(t))
+	trail := openTrail(t, js, testOptions(t)) // the relay starts all the same
+	_, err = trail.Append(t.Context(), testEntry(0))
+	require.ErrorIs(t, err, ErrUnavailable)
 	require.ErrorContains(t, err, "not append-only")
+	require.Contains(t, trail.Remark(), "not append-only")
 }
 
 func TestRefusedEntries(t *testing.T) {

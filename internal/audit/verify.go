@@ -3,114 +3,73 @@ package audit
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
+	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Report is what [Trail.Verify] found.
-type Report struct {
-	// Entries there are, and how many of them the newest good checkpoint
-	// covers; what is above Signed no signature speaks of yet.
-	Entries, Signed int64
-	// Checkpoints whose signature and root are good.
-	Checkpoints int
-	// Root is the hash of the tree of all Entries.
-	Root tlog.Hash
-	// Problems, none where the trail is whole.
-	Problems []Problem
+// examination is a Report and what the trail goes on with.
+type examination struct {
+	report Report
+	leaves []tlog.Hash // of all entries as they are, by index; zero where one is missing
+
+	openings map[int64]opening // the entries that open a generation, by index
+	named    namedDamage       // by the trail's own entries
+	history  []checkpoint      // those with a good signature, in order
+	pin      *checkpoint       // the one beside the key, where it is good
+	pinText  []byte            // as it is; nil where there is none
+	keptSeq  uint64            // the newest checkpoint's sequence
+	goodSeq  uint64            // the newest good one's
+
+	gens   []Generation // the oldest first, at least one
+	signed tree         // of the newest generation, proven by a checkpoint
+	end    int64        // the most leaves of it that some good checkpoint speaks of
 }
 
-// Problem is a run of entries that is not what was signed.
-type Problem struct {
-	// Kind is altered, removed, moved, foreign, truncated, missing, misfiled,
-	// unproven or checkpoint.
-	Kind string
-	// From and To are the first and the last index concerned.
-	From, To int64
-	// Detail says more.
-	Detail string
-}
-
-func (p Problem) String() string {
-	where := fmt.Sprintf("entry %d", p.From)
-	if p.To > p.From {
-		where = fmt.Sprintf("entries %d to %d", p.From, p.To)
-	}
-	return fmt.Sprintf("%s %s: %s", where, p.Kind, p.Detail)
-}
-
-// maxNamed bounds how many problems an error spells out.
-const maxNamed = 20
-
-// Err is nil where there is no problem, else ErrDamaged with what was found.
-func (r *Report) Err() error {
-	if len(r.Problems) == 0 {
-		return nil
-	}
-	var text strings.Builder
-	for i, p := range r.Problems {
-		if i == maxNamed {
-			fmt.Fprintf(&text, "; and %d more", len(r.Problems)-i)
-			break
-		}
-		if i > 0 {
-			text.WriteString("; ")
-		}
-		text.WriteString(p.String())
-	}
-	return fmt.Errorf("%w: %s", ErrDamaged, text.String())
-}
-
-// Verify reads every entry and every checkpoint back and proves the one by the
-// other: the signature of each checkpoint, its root against the tree of that
-// size, each entry against its signed leaf hash, the sequences without a gap,
-// and each entry under its own subject. What it finds is in the Report; the
+// Verify reads the trail back and checks everything: the signature of each
+// checkpoint, the hash of each entry, that there is no gap in the sequences, and
+// that each entry stands under its own subject. What it finds is in the Report; the
 // error is for a trail that cannot be read. Appends may go on meanwhile. Memory:
 // 64 bytes an entry, and about 250 where something is wrong.
 func (t *Trail) Verify(ctx context.Context) (Report, error) {
-	found, err := t.examine(ctx)
+	if err := t.isOpen(); err != nil {
+		return Report{}, err
+	}
+	x, err := t.examine(ctx)
 	if err != nil {
 		return Report{}, fmt.Errorf("verify audit trail: %w", err)
 	}
-	return found.report, nil
-}
-
-// examination is a Report and what Open goes on with.
-type examination struct {
-	report  Report
-	leaves  []tlog.Hash // of the entries as they are; zero where one is missing
-	signed  tree        // proven by the newest good checkpoint
-	keptSeq uint64
+	return x.report, nil
 }
 
 func (t *Trail) examine(ctx context.Context) (*examination, error) {
-	x := &examination{}
+	x := &examination{openings: map[int64]opening{}}
 	// The pin first, then the checkpoints, then the entries: each may speak of
 	// the next only, and all three grow while they are read.
-	pin, err := os.ReadFile(t.pinFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read newest checkpoint beside the key: %w", err)
+	var err error
+	if x.pinText, err = os.ReadFile(t.pinFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		x.problem("pin", 0, 0, "the checkpoint beside the key cannot be read: %v", err)
 	}
-	history, err := t.readCheckpoints(ctx, x)
-	if err != nil {
+	if err := t.readCheckpoints(ctx, x); err != nil {
 		return nil, err
 	}
 	if err := t.readLeaves(ctx, x); err != nil {
 		return nil, err
 	}
-	want := x.prove(history)
-	if pin != nil {
-		t.checkPin(x, pin, history)
-	}
-	x.report.Problems = append(compareLeaves(x.leaves, want), x.report.Problems...)
-	x.report.Entries, x.report.Signed = int64(len(x.leaves)), int64(len(want))
-	x.report.Root = tree{}.grown(x.leaves...).root()
+	t.readPin(x)
+	x.proveAll(t.key)
+	x.checkPin()
+	last := x.gens[len(x.gens)-1]
+	x.report.Entries, x.report.Signed = int64(len(x.leaves)), last.Base+x.signed.n
+	x.report.Root = tree{}.grown(x.leaves[min(last.Base, int64(len(x.leaves))):]...).root()
+	x.report.Generations = x.gens
 	return x, nil
 }
 
@@ -118,119 +77,239 @@ func (x *examination) problem(kind string, from, to int64, format string, args .
 	x.report.Problems = append(x.report.Problems, Problem{kind, from, to, fmt.Sprintf(format, args...)})
 }
 
+// checkpointProblem names a checkpoint, or adds it to a run that ends before it.
+func (x *examination) checkpointProblem(seq uint64, what string) {
+	if n := len(x.report.Problems); n > 0 {
+		if p := &x.report.Problems[n-1]; p.Kind == "checkpoint" && p.Detail == what && p.To == int64(seq)-1 {
+			p.To++
+			return
+		}
+	}
+	x.problem("checkpoint", int64(seq), int64(seq), "%s", what)
+}
+
 // readCheckpoints reads those with a good signature, and reports the others.
-func (t *Trail) readCheckpoints(ctx context.Context, x *examination) ([]checkpoint, error) {
-	var history []checkpoint
-	size := int64(0)
-	err := scan(ctx, t.checkpoints, func(seq uint64, msg jetstream.Msg) error {
+func (t *Trail) readCheckpoints(ctx context.Context, x *examination) error {
+	last, err := scan(ctx, t.checkpoints, "", func(seq uint64, msg jetstream.Msg) error {
 		for x.keptSeq++; x.keptSeq < seq; x.keptSeq++ {
-			x.problem("checkpoint", size, size, "checkpoint %d is missing", x.keptSeq)
+			x.checkpointProblem(x.keptSeq, "it is missing")
 		}
 		c, err := decodeKept(t.key, msg.Data(), seq)
 		if err != nil {
-			x.problem("checkpoint", size, size, "checkpoint %d: %v", seq, err)
+			x.checkpointProblem(seq, err.Error())
 			return nil
 		}
-		size = c.size
-		history = append(history, c)
+		x.history, x.goodSeq = append(x.history, c), seq
 		return nil
 	})
-	return history, err
+	for x.keptSeq < last {
+		x.keptSeq++
+		x.checkpointProblem(x.keptSeq, "it is missing")
+	}
+	return err
 }
 
-// readLeaves hashes every entry.
+// readLeaves hashes every entry, and takes in what the trail says of itself.
 func (t *Trail) readLeaves(ctx context.Context, x *examination) error {
-	return scan(ctx, t.entries, func(seq uint64, msg jetstream.Msg) error {
+	last, err := scan(ctx, t.entries, "", func(seq uint64, msg jetstream.Msg) error {
 		index := int64(seq) - 1
-		for int64(len(x.leaves)) < index {
+		x.extend(index)
+		if msg.Headers().Get(lostHeader) != "" {
 			x.leaves = append(x.leaves, tlog.Hash{})
+			return nil
 		}
 		record, err := t.codec.unpack(msg.Headers(), msg.Data())
 		if err != nil {
 			record = msg.Data()
 		}
 		x.leaves = append(x.leaves, leafHash(record))
-		if _, err := t.decode(msg.Subject(), msg.Headers(), msg.Data(), seq); err != nil {
+		e, err := t.decode(msg.Subject(), msg.Headers(), msg.Data(), seq)
+		if err != nil {
 			x.problem("misfiled", index, index, "%v", err)
 		} else if canonical, err := Canonical(record); err != nil || !bytes.Equal(canonical, record) {
 			x.problem("misfiled", index, index, "the record is not in canonical form")
+		} else if e.Project == ownProject && e.Subject == ownSubject {
+			x.take(&e)
 		}
 		return nil
 	})
+	x.extend(int64(last))
+	return err
 }
 
-// prove grows the signed tree checkpoint by checkpoint. It returns the leaf
-// hashes that the signatures vouch for, zero where none does: from the
-// checkpoints' own lists, or where those are damaged from the entries, if they
-// give the signed root.
-func (x *examination) prove(history []checkpoint) []tlog.Hash {
-	var want []tlog.Hash
-	end := int64(0) // of what some checkpoint speaks of
-	for _, c := range history {
-		if leaves, ok := x.explain(c); ok {
-			want = append(want, leaves...)
-			x.signed = x.signed.grown(leaves...)
-			x.report.Checkpoints++
-		} else if t, ok := c.alone(); ok && c.from() >= x.signed.n {
-			x.unproven(x.signed.n, c.from())
-			want = append(append(want, make([]tlog.Hash, c.from()-x.signed.n)...), c.leaves...)
-			x.signed = t
-			x.report.Checkpoints++
-		}
-		end = max(end, c.size)
-	}
-	x.unproven(x.signed.n, end)
-	return want
-}
-
-// unproven reports [from, to), where neither the checkpoints' hashes nor the
-// entries give the signed roots.
-func (x *examination) unproven(from, to int64) {
-	if from < to {
-		x.problem("unproven", from, to-1, "neither they nor the hashes kept with the checkpoints give the signed root")
+// extend makes room for entries up to n, without.
+func (x *examination) extend(n int64) {
+	if more := n - int64(len(x.leaves)); more > 0 {
+		x.leaves = append(x.leaves, make([]tlog.Hash, more)...)
 	}
 }
 
-// explain finds the leaves that lead from the signed tree to c's root.
-func (x *examination) explain(c checkpoint) ([]tlog.Hash, bool) {
-	base := x.signed.n
-	if c.size < base {
-		return nil, false
+// take reads an entry that the trail has made of itself.
+func (x *examination) take(e *Entry) {
+	var o opening
+	if json.Unmarshal(e.Detail, &o) != nil {
+		return
 	}
-	var candidates [][]tlog.Hash
-	if from := c.from(); from <= base {
-		candidates = append(candidates, c.leaves[base-from:])
-	} else if from <= int64(len(x.leaves)) { // a checkpoint between is missing
-		candidates = append(candidates, append(x.leaves[base:from:from], c.leaves...))
+	if e.Type == TypeGeneration {
+		x.openings[e.Index] = o
 	}
-	if c.size <= int64(len(x.leaves)) {
-		candidates = append(candidates, x.leaves[base:c.size])
+	x.named.add(o.Problems)
+}
+
+// readPin checks the checkpoint beside the key, with the key or with one that
+// signed before.
+func (t *Trail) readPin(x *examination) {
+	if x.pinText == nil {
+		return
 	}
-	for _, leaves := range candidates {
-		if next := x.signed.grown(leaves...); next.n == c.size && next.root() == c.root {
-			return leaves, true
+	origin, _, _ := bytes.Cut(x.pinText, []byte("\n"))
+	keys := []string{}
+	if own, err := t.key.named(string(origin)); err == nil {
+		keys = append(keys, own.public)
+	}
+	for _, c := range x.history {
+		if len(keys) == 0 || keys[len(keys)-1] != c.public {
+			keys = append(keys, c.public)
 		}
 	}
-	return nil, false
-}
-
-// checkPin holds the checkpoint beside the key against the history: a
-// roll-back of both streams leaves it ahead of them.
-func (t *Trail) checkPin(x *examination, text []byte, history []checkpoint) {
-	newest, n := checkpoint{}, int64(0)
-	pin, err := openCheckpoint(t.key, text)
-	for _, c := range history {
-		n = max(n, c.size)
-		if c.size == pin.size {
-			newest = c
+	err := errors.New("check signature: no key is known")
+	for _, public := range slices.Compact(keys) {
+		var c checkpoint
+		if c, err = openCheckpoint(public, x.pinText); err == nil {
+			x.pin = &c
+			return
 		}
 	}
+	x.problem("pin", 0, 0, "the checkpoint beside the key: %v", err)
+}
+
+// proveAll proves the generations, the oldest first.
+func (x *examination) proveAll(own keyPair) {
+	bases := x.bases()
+	var entries []Problem
+	for i, base := range bases {
+		end := int64(len(x.leaves))
+		if i+1 < len(bases) {
+			end = min(end, bases[i+1])
+		}
+		g := &proof{base: base, leaves: x.leaves[min(base, end):end]}
+		public := x.keyOf(bases, i, own)
+		for _, c := range x.history {
+			switch {
+			case c.base == base && c.public == public:
+				g.history = append(g.history, c)
+			case c.base == base:
+				x.checkpointProblem(c.seq, "it is signed with another key: "+c.public)
+			}
+		}
+		if x.pin != nil && x.pin.base == base && x.pin.public == public && x.pin.size > 0 && (len(g.history) == 0 || x.pin.size > g.history[len(g.history)-1].size) {
+			g.history = append(g.history, *x.pin)
+		}
+		want := g.prove()
+		entries = append(entries, shifted(append(compareLeaves(g.leaves, want), g.problems...), base)...)
+		x.report.Checkpoints += g.good
+		x.signed, x.end = g.signed, g.end
+		x.gens = append(x.gens, x.generation(g, own))
+	}
+	x.report.Problems = append(entries, x.report.Problems...)
+}
+
+// keyOf is the key of a generation: the one that the next generation's first entry
+// names, else our own where it has signed there, else whichever has signed first. So
+// nobody continues, with a key of his own, what another has signed.
+func (x *examination) keyOf(bases []int64, i int, own keyPair) string {
+	if i+1 < len(bases) {
+		if o := x.openings[bases[i+1]]; o.Previous != nil && o.Previous.Base == bases[i] && o.Previous.PublicKey != "" {
+			return o.Previous.PublicKey
+		}
+	}
+	first := ""
+	for _, c := range append(x.history[:len(x.history):len(x.history)], x.pins()...) {
+		if c.base != bases[i] {
+			continue
+		}
+		if own.isOwn(c.public) {
+			return c.public
+		}
+		if first == "" {
+			first = c.public
+		}
+	}
+	return first
+}
+
+// pins is the checkpoint beside the key, if it is good and covers anything.
+func (x *examination) pins() []checkpoint {
+	if x.pin == nil || x.pin.size == 0 {
+		return nil
+	}
+	return []checkpoint{*x.pin}
+}
+
+// bases are where generations begin: at 0, where an entry opens one, and where
+// checkpoints say so. An entry that an older generation's checkpoint covers opens none.
+func (x *examination) bases() []int64 {
+	bases := map[int64]int64{0: 0} // and how far their checkpoints reach
+	for _, c := range x.history {
+		bases[c.base] = max(bases[c.base], c.base+c.size)
+	}
+	if x.pin != nil {
+		bases[x.pin.base] = max(bases[x.pin.base], x.pin.base+x.pin.size)
+	}
+	for index := range x.openings {
+		covered := false
+		for base, end := range bases {
+			covered = covered || base < index && index < end
+		}
+		if _, known := bases[index]; !known && !covered {
+			bases[index] = index
+		}
+	}
+	var all []int64
+	for base := range bases {
+		all = append(all, base)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// generation sums up a proof. The key is that of the newest checkpoint, or the one
+// that the opening entry names.
+func (x *examination) generation(g *proof, own keyPair) Generation {
+	made := Generation{Base: g.base, Size: g.signed.n, Root: g.signed.root()}
+	if n := len(g.history); n > 0 {
+		made.PublicKey = g.history[n-1].public
+	} else if o, ok := x.openings[g.base]; ok {
+		made.PublicKey = o.Key
+	} else if named, err := own.named(originOf(own.Name(), g.base)); err == nil && g.base == 0 {
+		made.PublicKey = named.public
+	}
+	if verifier, err := note.NewVerifier(made.PublicKey); err == nil {
+		made.Origin = verifier.Name()
+	}
+	return made
+}
+
+// checkPin holds the checkpoint beside the key against the history: a roll-back of
+// both streams leaves it ahead of them.
+func (x *examination) checkPin() {
+	if x.pin == nil || x.pin.size == 0 { // nothing was signed then
+		return
+	}
+	n, same := int64(-1), false
+	for _, c := range x.history {
+		if c.base == x.pin.base {
+			n = max(n, c.size)
+			same = same || c.size == x.pin.size && c.root == x.pin.root
+		}
+	}
+	base := x.pin.base
 	switch {
-	case err != nil:
-		x.problem("checkpoint", n, n, "the one beside the key: %v", err)
-	case pin.size > n:
-		x.problem("truncated", n, pin.size-1, "the checkpoint beside the key covers %d entries, the kept ones %d", pin.size, n)
-	case newest.root != pin.root:
-		x.problem("checkpoint", 0, pin.size-1, "the one beside the key is not among the kept ones")
+	case x.pin.size > n && int64(len(x.leaves)) < base+x.pin.size:
+		x.problem("truncated", base+max(n, 0), base+x.pin.size-1, "the checkpoint beside the key covers %d entries, the kept ones %d", x.pin.size, max(n, 0))
+	case x.pin.size > n:
+		x.problem("pin", 0, 0, "the checkpoint beside the key covers %d entries, the kept ones only %d", x.pin.size, max(n, 0))
+	case !same:
+		x.problem("pin", 0, 0, "the checkpoint beside the key is not among the kept ones")
 	}
 }

@@ -1,0 +1,106 @@
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Generation is a run of entries with a Merkle tree, an origin and a key of its
+// own. A trail has one, unless its tree could not be continued: the key was lost,
+// or entries are gone together with the hashes that were kept of them. Then the
+// next entry opens a new generation. It names the old one, so that nothing is
+// rewritten in silence; what was signed of the old one can still be checked
+// against its own checkpoints.
+type Generation struct {
+	// Base is the index of its first entry. That entry is leaf 0 of its tree.
+	Base int64 `json:"base"`
+	// Origin is the first line of its checkpoints, and the name of its key.
+	Origin string `json:"origin"`
+	// PublicKey is in the note form; empty where it is not known any more.
+	PublicKey string `json:"public_key,omitempty"`
+	// Size is how many entries its newest good checkpoint covers, Root their hash.
+	Size int64     `json:"size"`
+	Root tlog.Hash `json:"root"`
+}
+
+// The types of the entries that the trail makes of itself.
+const (
+	// TypeGeneration opens a generation; its Detail is an opening.
+	TypeGeneration = "trail.generation"
+	// TypeDamaged names damage; its Detail is a naming.
+	TypeDamaged = "trail.damaged"
+)
+
+const (
+	// ownProject and ownSubject are the resource of the trail's own entries.
+	ownProject = "auditrelay"
+	ownSubject = "audit_trail"
+	// maxProblems bounds how many problems one entry names.
+	maxProblems = 100
+)
+
+// opening is the Detail of TypeGeneration.
+type opening struct {
+	Reason string `json:"reason"`
+	// Key is the public key of the new generation.
+	Key string `json:"key"`
+	// Previous is the generation that ends, and Checkpoint its newest signed note.
+	Previous   *Generation `json:"previous,omitempty"`
+	Checkpoint string      `json:"checkpoint,omitempty"`
+	// Found is what there is of all entries before this one: the Merkle tree hash
+	// over their leaf hashes, 32 zero bytes where an entry is missing.
+	Found found `json:"found"`
+	naming
+}
+
+type found struct {
+	Entries int64     `json:"entries"`
+	Root    tlog.Hash `json:"root"`
+}
+
+// naming is the Detail of TypeDamaged.
+type naming struct {
+	Problems []Problem `json:"problems,omitempty"`
+	// Salvage is the folder that has copies of what was damaged, if there is one.
+	Salvage string `json:"salvage,omitempty"`
+}
+
+var originBase = regexp.MustCompile(`/from-([1-9]\d{0,17})$`)
+
+// originOf names the generation that begins at base under the key's name.
+func originOf(name string, base int64) string {
+	if base == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s/from-%d", name, base)
+}
+
+// baseOf is the base that an origin names.
+func baseOf(origin string) int64 {
+	m := originBase.FindStringSubmatch(origin)
+	if m == nil {
+		return 0
+	}
+	base, _ := strconv.ParseInt(m[1], 10, 64) // at most 18 digits
+	return base
+}
+
+// lostLeaf stands in the tree for an entry that was lost before it was signed.
+// No record looks like it: each has a type.
+func lostLeaf(index int64) tlog.Hash {
+	return tlog.RecordHash(fmt.Appendf(nil, `{"lost_entry":%d}`, index))
+}
+
+// ownEntry makes an entry about the trail itself.
+func ownEntry(kind string, detail any) (Entry, error) {
+	raw, err := json.Marshal(detail)
+	if err != nil {
+		return Entry{}, fmt.Errorf("encode %s: %w", kind, err)
+	}
+	return Entry{Type: kind, Project: ownProject, Subject: ownSubject, Time: time.Now(), Detail: raw}, nil
+}

@@ -1,0 +1,81 @@
+package audit
+
+import "golang.org/x/mod/sumdb/tlog"
+
+// proof proves one generation. Its numbers are leaves of the generation's tree.
+type proof struct {
+	base    int64
+	leaves  []tlog.Hash  // as they are; zero where one is missing
+	history []checkpoint // of the generation
+
+	signed   tree  // proven by the newest good checkpoint
+	end      int64 // of what some checkpoint speaks of
+	good     int   // checkpoints that were proven
+	problems []Problem
+}
+
+// prove grows the signed tree checkpoint by checkpoint. It returns the leaf
+// hashes that the signatures vouch for, zero where none does: from the
+// checkpoints' own lists, or where those are damaged from the entries, if they
+// give the signed root.
+func (g *proof) prove() []tlog.Hash {
+	var want []tlog.Hash
+	for _, c := range g.history {
+		if leaves, ok := g.explain(c); ok {
+			want = append(want, leaves...)
+			g.signed = g.signed.grown(leaves...)
+			g.good++
+		} else if t, ok := c.alone(); ok && c.from() >= g.signed.n {
+			g.unproven(g.signed.n, c.from())
+			want = append(append(want, make([]tlog.Hash, c.from()-g.signed.n)...), c.leaves...)
+			g.signed = t
+			g.good++
+		}
+		g.end = max(g.end, c.size)
+	}
+	g.unproven(g.signed.n, g.end)
+	return want
+}
+
+// unproven reports [from, to), where neither the checkpoints' hashes nor the
+// entries give the signed roots.
+func (g *proof) unproven(from, to int64) {
+	if from < to {
+		g.problems = append(g.problems, Problem{
+			Kind: "unproven", From: from, To: to - 1,
+			Detail: "neither they nor the hashes kept with the checkpoints give the signed root",
+		})
+	}
+}
+
+// explain finds the leaves that lead from the signed tree to c's root.
+func (g *proof) explain(c checkpoint) ([]tlog.Hash, bool) {
+	base := g.signed.n
+	if c.size < base {
+		return nil, false
+	}
+	var candidates [][]tlog.Hash
+	if from := c.from(); from <= base {
+		candidates = append(candidates, c.leaves[base-from:])
+	} else if from <= int64(len(g.leaves)) { // a checkpoint between is missing
+		candidates = append(candidates, append(g.leaves[base:from:from], c.leaves...))
+	}
+	if c.size <= int64(len(g.leaves)) {
+		candidates = append(candidates, g.leaves[base:c.size])
+	}
+	for _, leaves := range candidates {
+		if next := g.signed.grown(leaves...); next.n == c.size && next.root() == c.root {
+			return leaves, true
+		}
+	}
+	return nil, false
+}
+
+// shifted gives problems of a generation's leaves as problems of entries.
+func shifted(problems []Problem, base int64) []Problem {
+	for i := range problems {
+		problems[i].From += base
+		problems[i].To += base
+	}
+	return problems
+}

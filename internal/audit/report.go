@@ -1,0 +1,81 @@
+package audit
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Report is what [Trail.Verify] found.
+type Report struct {
+	// Entries there are, and how many of them the newest good checkpoint
+	// covers; what is above Signed no signature speaks of yet.
+	Entries, Signed int64
+	// Checkpoints whose signature and root are good.
+	Checkpoints int
+	// Root is the hash of the newest generation's tree, of its entries as they are.
+	Root tlog.Hash
+	// Generations, the oldest first; one where the tree was never broken.
+	Generations []Generation
+	// Problems, none where the trail is whole. Those that the trail itself names, in a
+	// signed entry, are among them: they stay.
+	Problems []Problem
+}
+
+// Problem is a run of entries, or of checkpoints, that is not what was signed.
+type Problem struct {
+	// Kind is altered, removed, moved, foreign, truncated, missing, misfiled or
+	// unproven, of entries; checkpoint; or pin, of the checkpoint beside the key.
+	Kind string `json:"kind"`
+	// From and To are the first and the last index concerned, or the numbers of the
+	// checkpoints from 1; 0 for the pin.
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+	// Detail says more.
+	Detail string `json:"detail"`
+}
+
+func (p Problem) String() string {
+	noun, one := "entries", "entry"
+	switch p.Kind {
+	case "pin":
+		return p.Detail
+	case "checkpoint":
+		noun, one = "checkpoints", "checkpoint"
+	}
+	where, kind := fmt.Sprintf("%s %d", one, p.From), " "+p.Kind
+	if p.To > p.From {
+		where = fmt.Sprintf("%s %d to %d", noun, p.From, p.To)
+	}
+	if p.Kind == "checkpoint" {
+		kind = ""
+	}
+	return where + kind + ": " + p.Detail
+}
+
+// maxNamed bounds how many problems an error spells out.
+const maxNamed = 20
+
+// Err is nil where there is no problem, else ErrDamaged with what was found.
+func (r *Report) Err() error {
+	if len(r.Problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrDamaged, spellOut(r.Problems))
+}
+
+func spellOut(problems []Problem) string {
+	var text strings.Builder
+	for i, p := range problems {
+		if i == maxNamed {
+			fmt.Fprintf(&text, "; and %d more", len(problems)-i)
+			break
+		}
+		if i > 0 {
+			text.WriteString("; ")
+		}
+		text.WriteString(p.String())
+	}
+	return text.String()
+}

@@ -1,0 +1,270 @@
+package audit
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// lostHeader marks a message that keeps the place of an entry that is gone from the
+// stream's end, so that its index is not given to another entry.
+const lostHeader = "Auditrelay-Lost"
+
+// restore reads the trail back, names what is damaged, and takes up where the trail
+// ends. It can be repeated; a crash on any line leaves what the next one goes on from.
+//
+// A damaged entry that was signed keeps its leaf hash, as the checkpoints keep it,
+// so the tree goes on. One that was not signed yet gets a leaf that says so. Only
+// where the signed tree itself cannot be known a new generation begins.
+func (t *Trail) restore(ctx context.Context) error {
+	x, err := t.examine(ctx)
+	if err != nil {
+		return err
+	}
+	end := max(x.knownEnd(), t.noted(t.entriesName()))
+	reason, err := t.breaks(x, end)
+	if err != nil {
+		return err
+	}
+	if err := t.keepPlaces(ctx, int64(len(x.leaves)), end); err != nil {
+		return err
+	}
+	x.extend(end)
+	if err := t.salvagePin(x); err != nil {
+		return err
+	}
+	last := x.gens[len(x.gens)-1]
+	t.keptSeq = x.keptSeq
+	if reason == "" {
+		if t.key, err = t.fileKey.named(originOf(t.fileKey.Name(), last.Base)); err != nil {
+			return err
+		}
+		t.base, t.signed = last.Base, x.signed
+		t.pending = t.unsigned(x)
+		t.tree = t.signed.grown(t.pending...)
+	} else if err := t.begin(ctx, x, end, reason); err != nil {
+		return err
+	}
+	if err := t.name(ctx, x.named.unnamed(x.report.Problems)); err != nil {
+		return err
+	}
+	if x.pinText == nil {
+		if err := t.pin(); err != nil {
+			return err
+		}
+	}
+	t.newKey = false
+	t.show(x)
+	t.grown()
+	return nil
+}
+
+// pin keeps the newest checkpoint beside the key where there is none: of an empty
+// tree, where nothing was signed. So a key that has signed nothing yet can be told
+// from one whose trail is gone. Needs the turn.
+func (t *Trail) pin() error {
+	text, err := signCheckpoint(t.key, t.signed)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(t.pinFile, text); err != nil {
+		return fmt.Errorf("keep newest checkpoint beside the key: %w", err)
+	}
+	return nil
+}
+
+// knownEnd is how many entries there were at least.
+func (x *examination) knownEnd() int64 {
+	end := int64(len(x.leaves))
+	for _, c := range x.history {
+		end = max(end, c.base+c.size)
+	}
+	if x.pin != nil {
+		end = max(end, x.pin.base+x.pin.size)
+	}
+	return end
+}
+
+// unsigned gives the leaves behind the newest checkpoint.
+func (t *Trail) unsigned(x *examination) []tlog.Hash {
+	var leaves []tlog.Hash
+	for index := t.base + t.signed.n; index < int64(len(x.leaves)); index++ {
+		leaf := x.leaves[index]
+		if leaf == (tlog.Hash{}) {
+			leaf = lostLeaf(index)
+		}
+		leaves = append(leaves, leaf)
+	}
+	return leaves
+}
+
+// breaks says why the newest tree cannot be continued, "" where it can. The error
+// is for two relays with different keys: were each to begin anew whenever it sees
+// the other, there would be no end to it.
+func (t *Trail) breaks(x *examination, end int64) (string, error) {
+	last := x.gens[len(x.gens)-1]
+	evidence := end > 0 || x.keptSeq > 0 || x.pinText != nil
+	foreign := last.PublicKey != "" && !t.fileKey.isOwn(last.PublicKey)
+	switch {
+	case foreign && t.restored:
+		return "", fmt.Errorf("%w: it is signed with the key %s, which is not this relay's: let all relays that share the trail share one key_file, and start this one again", ErrUnavailable, last.PublicKey)
+	case t.newKey && evidence:
+		return t.keyLoss, nil
+	case foreign:
+		return "the signing key is not the one that signed before", nil
+	case x.end > x.signed.n:
+		return fmt.Sprintf("entries from %d on were signed, and are lost together with their hashes", last.Base+x.signed.n), nil
+	case x.lostTail(end) && (x.keptSeq > x.goodSeq || t.noted(t.checkpointsName()) > int64(x.goodSeq)):
+		return fmt.Sprintf("entries from %d on are lost, and so are checkpoints that may have signed them", last.Base+x.signed.n), nil
+	case !evidence && !t.newKey:
+		return "the trail is empty, though its key existed: it is a new trail, or all of it was lost", nil
+	}
+	return "", nil
+}
+
+// lostTail reports whether entries behind the newest checkpoint are lost.
+func (x *examination) lostTail(end int64) bool {
+	from := x.gens[len(x.gens)-1].Base + x.signed.n
+	if end > int64(len(x.leaves)) && end > from {
+		return true
+	}
+	for index := from; index < int64(len(x.leaves)); index++ {
+		if x.leaves[index] == (tlog.Hash{}) {
+			return true
+		}
+	}
+	return false
+}
+
+// begin opens a new generation at base, with an entry that names the old one.
+func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason string) error {
+	key, err := t.fileKey.named(originOf(t.fileKey.Name(), base))
+	if err != nil {
+		return err
+	}
+	t.key, t.base, t.tree, t.signed, t.pending = key, base, tree{}, tree{}, nil
+	o := opening{Reason: reason, Key: key.public, Found: found{base, tree{}.grown(x.leaves...).root()}}
+	if x.knownEnd() > 0 || x.keptSeq > 0 {
+		o.Previous = &x.gens[len(x.gens)-1]
+	}
+	if n := len(x.history); n > 0 {
+		o.Checkpoint = x.history[n-1].text
+	}
+	if x.pin != nil || o.Checkpoint == "" {
+		o.Checkpoint = string(x.pinText)
+	}
+	problems := x.named.unnamed(x.report.Problems)
+	o.naming = t.naming(problems[:min(len(problems), maxProblems)])
+	t.log.Error("the audit trail begins a new generation; its first entry names the old one", "reason", reason,
+		"first_entry", base, "public_key", key.public)
+	if err := t.appendOwn(ctx, TypeGeneration, o); err != nil {
+		return err
+	}
+	x.named.add(o.Problems)
+	x.gens = append(x.gens, Generation{Base: base, Origin: key.Name(), PublicKey: key.public})
+	return nil
+}
+
+// name puts problems into the trail that it does not name yet.
+func (t *Trail) name(ctx context.Context, problems []Problem) error {
+	for len(problems) > 0 {
+		some := problems[:min(len(problems), maxProblems)]
+		problems = problems[len(some):]
+		t.log.Error("the audit trail is damaged; it goes on, and says so in an entry", "problems", spellOut(some), "salvage", t.salvageDir)
+		if err := t.appendOwn(ctx, TypeDamaged, t.naming(some)); err != nil {
+			return err
+		}
+		t.metrics.named.Add(float64(len(some)))
+	}
+	return nil
+}
+
+func (t *Trail) naming(problems []Problem) naming {
+	n := naming{Problems: problems}
+	if len(problems) > 0 && t.salvageDir != "" {
+		n.Salvage = filepath.Base(t.salvageDir)
+	}
+	return n
+}
+
+// appendOwn appends an entry about the trail itself. Needs the turn.
+func (t *Trail) appendOwn(ctx context.Context, kind string, detail any) error {
+	e, err := ownEntry(kind, detail)
+	if err != nil {
+		return err
+	}
+	p, err := t.publication(e, anyEntry)
+	if err == nil {
+		_, err = t.publish(ctx, p)
+	}
+	if err != nil {
+		return fmt.Errorf("append %s: %w", kind, err)
+	}
+	return nil
+}
+
+// keepPlaces keeps the places of entries that are gone from the end, so that no
+// other entry gets their index: sinks may have theirs. An empty stream is made anew
+// behind them; else each gets a message that says so. A crash between the two
+// requests leaves no stream, which the next start makes.
+func (t *Trail) keepPlaces(ctx context.Context, from, end int64) error {
+	if from < end && from == 0 {
+		return t.remake(ctx, streamConfig(t.entriesName(), t.prefix+".audit.>", t.replicas), uint64(end))
+	}
+	for index := from; index < end; index++ {
+		msg := nats.NewMsg(t.prefix + ".audit.lost")
+		msg.Header.Set(lostHeader, "1")
+		msg.Data = fmt.Appendf(nil, `{"lost_entry":%d}`, index)
+		if _, err := t.send(ctx, msg, fmt.Sprintf("lost-%d-%d", index, time.Now().UnixNano()), uint64(index)); err != nil {
+			return fmt.Errorf("keep the place of lost entry %d: %w", index, err)
+		}
+	}
+	return nil
+}
+
+// remake makes an empty stream anew, to begin behind after.
+func (t *Trail) remake(ctx context.Context, config jetstream.StreamConfig, after uint64) error {
+	if err := t.js.DeleteStream(ctx, config.Name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("make stream %s anew: %w", config.Name, err)
+	}
+	config.FirstSeq = after + 1
+	if _, err := t.js.CreateStream(ctx, config); err != nil {
+		return fmt.Errorf("make stream %s anew: %w", config.Name, err)
+	}
+	return nil
+}
+
+// salvagePin copies the checkpoint beside the key, where the next one would write
+// over one that says more than the trail does, or cannot be read.
+func (t *Trail) salvagePin(x *examination) error {
+	for _, p := range x.report.Problems {
+		if p.Kind == "pin" || p.Kind == "truncated" {
+			return t.salvage(t.pinFile, x.pinText)
+		}
+	}
+	return nil
+}
+
+// salvage keeps a copy of a file's content; the same content is kept once.
+func (t *Trail) salvage(file string, content []byte) error {
+	if t.salvageDir == "" || content == nil {
+		return nil
+	}
+	if err := os.MkdirAll(t.salvageDir, 0o700); err != nil {
+		return fmt.Errorf("make salvage folder: %w", err)
+	}
+	sum := tlog.RecordHash(content)
+	to := filepath.Join(t.salvageDir, filepath.Base(file)+"."+hex.EncodeToString(sum[:6]))
+	if err := writeFile(to, content); err != nil {
+		return fmt.Errorf("keep a copy of %s: %w", file, err)
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package audit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// view is what readers see of a trail without its turn. It is replaced whole.
+type view struct {
+	failure     error // why the trail cannot be used at present
+	generations []Generation
+	unsound     []span // entries that do not count
+	problems    int
+}
+
+// show makes a view of what restore has found. Needs the turn.
+func (t *Trail) show(x *examination) {
+	v := &view{generations: slices.Clone(x.gens), unsound: unsound(x.report.Problems), problems: len(x.report.Problems)}
+	t.view.Store(v)
+	t.metrics.damaged.Set(float64(count(v.unsound)))
+	t.metrics.problems.Set(float64(v.problems))
+	t.metrics.generations.Set(float64(len(v.generations)))
+	t.metrics.signed.Set(float64(t.base + t.signed.n))
+}
+
+func (t *Trail) showFailure(err error) {
+	v := view{}
+	if old := t.view.Load(); old != nil {
+		v = *old
+	}
+	v.failure = err
+	t.view.Store(&v)
+}
+
+// isOpen gives ErrUnavailable while the trail was not read back once.
+func (t *Trail) isOpen() error {
+	select {
+	case <-t.opened:
+		return nil
+	default:
+	}
+	if v := t.view.Load(); v != nil && v.failure != nil {
+		return v.failure
+	}
+	return ErrUnavailable
+}
+
+// PublicKey is the key that the newest generation's checkpoints are checked with, in
+// the note form; empty while the trail cannot be used.
+func (t *Trail) PublicKey() string {
+	if t.isOpen() != nil {
+		return ""
+	}
+	g := t.view.Load().generations
+	return g[len(g)-1].PublicKey
+}
+
+// Generations are the trail's, the oldest first, as of when it was read back.
+func (t *Trail) Generations() []Generation {
+	if v := t.view.Load(); v != nil {
+		return slices.Clone(v.generations)
+	}
+	return nil
+}
+
+// NameOf tells trails apart that share an origin: ORIGIN+HASH of the key of the
+// generation that an entry is of.
+func (t *Trail) NameOf(index int64) string {
+	name := ""
+	for _, g := range t.Generations() {
+		if end := strings.LastIndex(g.PublicKey, "+"); end > 0 && (g.Base <= index || name == "") {
+			name = g.PublicKey[:end]
+		}
+	}
+	return name
+}
+
+// Remark is a line for people: how the trail is.
+func (t *Trail) Remark() string {
+	v := t.view.Load()
+	switch {
+	case v == nil:
+		return "warning: it is not open yet"
+	case v.failure != nil:
+		return "warning: " + v.failure.Error() + "; it is tried again"
+	case v.problems > 0:
+		return fmt.Sprintf("warning: %d entries are damaged or lost, %d problems in all; its entries of the types %s and %s name them",
+			count(v.unsound), v.problems, TypeDamaged, TypeGeneration)
+	}
+	return fmt.Sprintf("%d entries", t.Size())
+}
