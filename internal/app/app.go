@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -157,31 +158,26 @@ func (r *process) journalReady(ctx context.Context) (string, error) {
 	}
 }
 
+// startTrail never fails because of the trail: what is damaged is named by it, and
+// one that cannot be used is tried again while events are taken and delivered.
 func (r *process) startTrail(ctx context.Context) (err error) {
 	r.trail, err = audit.Open(ctx, r.conn.JetStream, audit.Options{
 		StreamPrefix: r.cfg.Journal.StreamPrefix, Replicas: r.cfg.Journal.Replicas,
 		Origin: r.cfg.Audit.Origin, KeyFile: r.cfg.Audit.KeyFile,
+		SalvageDir: filepath.Join(r.cfg.DataDir, journal.SalvageDir),
+		NoteEnd:    r.conn.NoteEnd, End: r.conn.End,
 		Logger: r.log, Registerer: r.reg,
 	})
 	if err != nil {
-		return fmt.Errorf("open the audit trail: %w", err)
+		return err
 	}
 	r.stack.push("audit trail", r.trail.Close)
+	r.admin.AddCheck(admin.Check{Name: "audit trail", Probe: func(context.Context) (string, error) { return r.trail.Remark(), nil }})
 	r.admin.AddStatus("trail", func(context.Context) (any, error) {
-		return map[string]any{"entries": r.trail.Size(), "public_key": r.trail.PublicKey()}, nil
+		return map[string]any{
+			"entries": r.trail.Size(), "public_key": r.trail.PublicKey(), "generations": r.trail.Generations(), "state": r.trail.Remark(),
+		}, nil
 	})
-	return nil
-}
-
-func (r *process) startCredentials(ctx context.Context) (err error) {
-	r.credentials, err = credentials.Open(ctx, r.conn.JetStream, credentials.Options{
-		Prefix: r.cfg.Journal.StreamPrefix, Replicas: r.cfg.Journal.Replicas,
-		Environments: r.cfg.Environments, Overlap: r.cfg.Streaming.RotationOverlap, Logger: r.log,
-	})
-	if err != nil {
-		return fmt.Errorf("open the push credentials: %w", err)
-	}
-	r.stack.push("credentials", func(context.Context) error { r.credentials.Close(); return nil })
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"strings"
 	"sync"
 	"time"
 
@@ -69,11 +68,8 @@ func (r *process) openSink(ctx context.Context, cfg config.Sink) (*relay.Pump, e
 // every sink gets it too. A crash between the two is harmless: the trail's
 // follower asks again, and the event has the same id.
 func (r *process) startForwarding(context.Context) error {
-	// "ORIGIN+HASH" of the key's name tells trails apart that share an origin.
-	key := r.trail.PublicKey()
-	name := key[:strings.LastIndex(key, "+")]
 	forward := func(ctx context.Context, index int64, e audit.Entry) error {
-		event, err := eventOf(name, index, e, min(maxAuditEvent, r.journal.MaxEvent()-attributesRoom))
+		event, err := eventOf(r.trail.NameOf(index), index, e, min(maxAuditEvent, r.journal.MaxEvent()-attributesRoom))
 		if err != nil {
 			return err
 		}

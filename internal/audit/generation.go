@@ -72,10 +72,12 @@ type naming struct {
 
 var originBase = regexp.MustCompile(`/from-([1-9]\d{0,17})$`)
 
-// originOf names the generation that begins at base under the key's name.
-func originOf(name string, base int64) string {
+// originOf names a further generation, which begins at base, under the key's name. One
+// that begins at 0, as nothing is known of what was before, is told from that by the
+// time: events were made of its entries, whose ids have the name in them.
+func originOf(name string, base int64, now time.Time) string {
 	if base == 0 {
-		return name
+		return fmt.Sprintf("%s/since-%d", name, now.Unix())
 	}
 	return fmt.Sprintf("%s/from-%d", name, base)
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -44,7 +45,7 @@ func (t *Trail) restore(ctx context.Context) error {
 	last := x.gens[len(x.gens)-1]
 	t.keptSeq = x.keptSeq
 	if reason == "" {
-		if t.key, err = t.fileKey.named(originOf(t.fileKey.Name(), last.Base)); err != nil {
+		if t.key, err = t.fileKey.named(cmp.Or(last.Origin, t.fileKey.Name())); err != nil {
 			return err
 		}
 		t.base, t.signed = last.Base, x.signed
@@ -146,7 +147,7 @@ func (x *examination) lostTail(end int64) bool {
 
 // begin opens a new generation at base, with an entry that names the old one.
 func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason string) error {
-	key, err := t.fileKey.named(originOf(t.fileKey.Name(), base))
+	key, err := t.fileKey.named(originOf(t.fileKey.Name(), base, time.Now()))
 	if err != nil {
 		return err
 	}

@@ -136,8 +136,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("open audit trail: %w", errors.Join(ctx.Err(), err))
 	}
-	if err != nil {
-		t.failed(err)
+	if t.failed(err) != nil {
 		t.log.Error("the audit trail cannot be used; events are taken and delivered all the same, and it is tried again", "error", err)
 	}
 	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))

@@ -12,11 +12,13 @@ import (
 
 // record is what the bucket keeps of one environment, as JSON.
 type record struct {
-	Version     int     `json:"version"`
-	Environment string  `json:"environment"`
-	Project     string  `json:"project"`
-	Current     *hashed `json:"current,omitempty"`
-	Pending     *hashed `json:"pending,omitempty"`
+	Version     int    `json:"version"`
+	Environment string `json:"environment"`
+	Project     string `json:"project"`
+	// Changed is when it was written; zero in records of older versions.
+	Changed time.Time `json:"changed,omitzero"`
+	Current *hashed   `json:"current,omitempty"`
+	Pending *hashed   `json:"pending,omitempty"`
 	// Replaced ones have Until set; the newest is first.
 	Replaced []hashed `json:"replaced,omitempty"`
 }

@@ -150,6 +150,7 @@ func (s *Store) write(ctx context.Context, env Environment, r stored, edit func(
 	} else if err != nil {
 		return err
 	}
+	r.Changed = now.UTC()
 	value, err := json.Marshal(r.record)
 	if err != nil {
 		return err
@@ -163,8 +164,8 @@ func (s *Store) write(ctx context.Context, env Environment, r stored, edit func(
 	return nil
 }
 
-// read gets the record from the bucket. One that cannot be decoded is an empty
-// one with its revision, so that it is written over.
+// read gets the record from the bucket. One that cannot be decoded is what is known
+// here, with its revision, so that it is written over.
 func (s *Store) read(ctx context.Context, env Environment) (stored, error) {
 	entry, err := s.kv.Get(ctx, env.Username())
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -175,7 +176,9 @@ func (s *Store) read(ctx context.Context, env Environment) (stored, error) {
 	}
 	r, err := decodeRecord(entry.Value())
 	if err != nil {
-		return stored{revision: entry.Revision()}, nil //nolint:nilerr // take has logged it
+		known, err := s.known(env)
+		known.revision = entry.Revision()
+		return known, err
 	}
 	return stored{r, entry.Revision()}, nil
 }

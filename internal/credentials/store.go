@@ -38,6 +38,10 @@ type Options struct {
 	Environments []config.Environment
 	// Overlap is how long a replaced credential is accepted. Default 15m.
 	Overlap time.Duration
+	// Dir takes a second copy of each record. Empty: none is kept.
+	Dir string
+	// Damaged, where set, is called for each record that is found damaged.
+	Damaged func(Damage)
 	// Logger takes what goes wrong behind the callers' backs. Default: nowhere.
 	Logger *slog.Logger
 }
@@ -50,6 +54,12 @@ type Store struct {
 	names   map[string]Environment // of the bucket's keys; immutable
 	static  *index                 // the config's credentials; immutable
 	owners  map[string]Environment // of all user names; immutable
+
+	copies copies
+	tell   func(Damage)
+	// Of Open, and then of the watch: what the bucket has and cannot be read.
+	damaged     map[string]error
+	badRevision map[string]uint64
 
 	index atomic.Pointer[index] // what Basic and APIKey read; replaced whole
 
@@ -76,7 +86,10 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 		owners:  map[string]Environment{},
 		static:  newIndex(),
 		records: map[string]stored{},
-		done:    make(chan struct{}),
+		copies:  copies{o.Dir},
+		tell:    o.Damaged,
+		damaged: map[string]error{}, badRevision: map[string]uint64{},
+		done: make(chan struct{}),
 	}
 	for _, e := range o.Environments {
 		env := Environment{e.Project, e.Environment}
@@ -148,6 +161,13 @@ func (s *Store) apply(key string, r stored) {
 		return
 	}
 	s.records[key] = r
+	// Before a change is told to be durable: a crash before this line leaves an older
+	// copy, whose passwords are accepted as well.
+	if r.Version != 0 {
+		if err := s.copies.write(key, &r.record); err != nil {
+			s.log.Warn("copying a credential record failed; an older copy stands", "project", env.Project, "environment", env.Environment, "error", err)
+		}
+	}
 	ix := &index{key: s.static.key, grants: make(map[digest]grant, len(s.static.grants)+2*len(s.records))}
 	for id, g := range s.static.grants {
 		ix.grants[id] = g

@@ -21,6 +21,10 @@ func (s *Store) start(ctx context.Context) error {
 		stop()
 		return fmt.Errorf("read the credentials bucket: %w", err)
 	}
+	if err := s.heal(ctx); err != nil {
+		stop()
+		return err
+	}
 	go s.follow(watching, w)
 	return nil
 }
@@ -51,6 +55,12 @@ func (s *Store) follow(ctx context.Context, w jetstream.KeyWatcher) {
 	for {
 		for entry := range untilDone(ctx, w) {
 			s.take(entry)
+			if len(s.damaged) > 0 {
+				// A bucket that is away keeps its damage, and the next start comes to it.
+				if err := s.heal(ctx); err != nil && ctx.Err() == nil {
+					s.log.Warn("putting back a credential record failed", "error", err)
+				}
+			}
 		}
 		for w = nil; w == nil; {
 			select {
@@ -81,17 +91,20 @@ func untilDone(ctx context.Context, w jetstream.KeyWatcher) func(func(jetstream.
 	}
 }
 
-// take applies one entry. One that cannot be read is left out: the environment
-// keeps what is known of it, and the next Prepare writes over it.
+// take applies one entry. One that cannot be read is not taken for an empty one: the
+// environment keeps what is known of it, and heal or the next change writes over it.
 func (s *Store) take(entry jetstream.KeyValueEntry) {
+	key := entry.Key()
+	delete(s.damaged, key)
+	delete(s.badRevision, key)
 	if entry.Operation() != jetstream.KeyValuePut {
-		s.apply(entry.Key(), stored{revision: entry.Revision()})
+		s.apply(key, stored{revision: entry.Revision()})
 		return
 	}
 	r, err := decodeRecord(entry.Value())
-	if err != nil {
-		s.log.Error("credential record left out", "key", entry.Key(), "revision", entry.Revision(), "error", err)
+	if err == nil {
+		s.apply(key, stored{r, entry.Revision()})
 		return
 	}
-	s.apply(entry.Key(), stored{r, entry.Revision()})
+	s.damaged[key], s.badRevision[key] = err, entry.Revision()
 }

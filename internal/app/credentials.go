@@ -1,0 +1,76 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/streams"
+)
+
+const (
+	// credentialCopies is the folder of the data directory with second copies of the
+	// credential records.
+	credentialCopies = "credentials"
+	// entryPause is the wait before an entry is tried again that the trail did not take.
+	entryPause = 5 * time.Second
+)
+
+func (r *process) startCredentials(ctx context.Context) (err error) {
+	damaged := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "auditrelay_credentials_damaged_total", Help: "Credential records that were found damaged.",
+	})
+	r.reg.MustRegister(damaged)
+	found := make(chan credentials.Damage, 64)
+	r.credentials, err = credentials.Open(ctx, r.conn.JetStream, credentials.Options{
+		Prefix: r.cfg.Journal.StreamPrefix, Replicas: r.cfg.Journal.Replicas,
+		Environments: r.cfg.Environments, Overlap: r.cfg.Streaming.RotationOverlap, Logger: r.log,
+		Dir: filepath.Join(r.cfg.DataDir, credentialCopies),
+		Damaged: func(d credentials.Damage) {
+			damaged.Inc()
+			select {
+			case found <- d:
+			default: // it is in the log
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("open the push credentials: %w", err)
+	}
+	r.stack.push("credentials", func(context.Context) error { r.credentials.Close(); return nil })
+	r.stack.push("entries of damaged credentials", background(func(ctx context.Context) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case d := <-found:
+				r.recordDamaged(ctx, d)
+			}
+		}
+	}))
+	return nil
+}
+
+// recordDamaged enters damage of a credential record into the trail, as soon as
+// that can be used. A crash before leaves it in the log only.
+func (r *process) recordDamaged(ctx context.Context, d credentials.Damage) {
+	detail, err := json.Marshal(map[string]any{"problem": d.Problem, "lost": d.Lost})
+	if err != nil {
+		return // of a text and a bool: never
+	}
+	e := audit.Entry{
+		Type: "credentials.damaged", Project: d.Environment.Project, Environment: d.Environment.Environment,
+		Subject: "push_credential", Time: time.Now(), Detail: detail,
+	}
+	for {
+		if _, err := r.trail.Append(ctx, e); err == nil || streams.Pause(ctx, entryPause) != nil {
+			return
+		}
+	}
+}

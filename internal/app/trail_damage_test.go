@@ -1,0 +1,224 @@
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/sinks/file"
+)
+
+// newDamageable is a data directory of a relay that has run: 30 entries in the trail,
+// some checkpoints, and a generated credential.
+func newDamageable(t *testing.T) (*config.Config, *credentials.Issued) {
+	t.Helper()
+	cfg := testConfig(t.TempDir())
+	require.NoError(t, cfg.Validate())
+	require.NoError(t, os.MkdirAll(cfg.DataDir, 0o700))
+	log := slog.New(slog.DiscardHandler)
+	conn, err := journal.Connect(t.Context(), cfg.DataDir, cfg.Journal, log)
+	require.NoError(t, err)
+	store, err := credentials.Open(t.Context(), conn.JetStream, credentials.Options{
+		Prefix: cfg.Journal.StreamPrefix, Environments: cfg.Environments, Dir: filepath.Join(cfg.DataDir, credentialCopies),
+	})
+	require.NoError(t, err)
+	env := credentials.Environment{Project: "acme", Environment: "live"}
+	var issued credentials.Issued
+	for range 2 {
+		issued, err = store.Prepare(t.Context(), env)
+		require.NoError(t, err)
+		require.NoError(t, store.Promote(t.Context(), env, issued.LastFour))
+	}
+	store.Close()
+	for range 3 {
+		trail, err := audit.Open(t.Context(), conn.JetStream, audit.Options{
+			StreamPrefix: cfg.Journal.StreamPrefix, Origin: cfg.Audit.Origin, KeyFile: cfg.Audit.KeyFile,
+			NoteEnd: conn.NoteEnd, End: conn.End,
+		})
+		require.NoError(t, err)
+		for range 10 {
+			_, err := trail.Append(t.Context(), audit.Entry{
+				Type: "settings.changed", Project: "acme", Environment: "live", Subject: "rbac_policy", Time: time.Now(), After: json.RawMessage(`{}`),
+			})
+			require.NoError(t, err)
+		}
+		require.NoError(t, trail.Close(t.Context()))
+	}
+	require.NoError(t, conn.Close())
+	r := start(t, cfg) // which forwards the trail
+	require.Eventually(t, func() bool { return len(auditEvents(r.path)) >= 30 }, 30*time.Second, 5*time.Millisecond)
+	require.NoError(t, r.stop())
+	return cfg, &issued
+}
+
+// auditEvents are those of the relay itself, as the file sink has them.
+func auditEvents(path string) (all []file.Record) {
+	for rec, err := range file.Read(path) {
+		if err == nil && strings.Contains(rec.ID(), "@") {
+			all = append(all, rec)
+		}
+	}
+	return all
+}
+
+// namings gives what the audit events name, one line a damage.
+func namings(t *testing.T, path string) (all []string) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, rec := range auditEvents(path) {
+		if seen[rec.ID()] {
+			continue // delivered twice
+		}
+		seen[rec.ID()] = true
+		switch kind := fmt.Sprint(rec.Attributes["type"]); kind {
+		case audit.TypeDamaged, audit.TypeGeneration:
+			var e struct {
+				Detail struct {
+					Reason   string
+					Problems []audit.Problem
+				}
+			}
+			require.NoError(t, json.Unmarshal(rec.Body, &e))
+			if e.Detail.Reason != "" {
+				all = append(all, rec.ID()+" "+e.Detail.Reason)
+			}
+			for _, p := range e.Detail.Problems {
+				all = append(all, fmt.Sprint(p.Kind, p.From, p.To))
+			}
+		case "journal.quarantined":
+			all = append(all, fmt.Sprint(rec.Attributes["subject"]))
+		}
+	}
+	return all
+}
+
+func damageFile(t *testing.T, path, how string, rng *rand.Rand) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	if how == "deleted" {
+		require.NoError(t, os.Remove(path))
+		return
+	}
+	if len(data) == 0 {
+		return
+	}
+	if how == "cut" {
+		data = data[:rng.IntN(len(data))]
+	} else {
+		data[rng.IntN(len(data))] ^= 1 << rng.IntN(8)
+	}
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+}
+
+// controlFiles are the files of the trail and the credentials, below the data directory.
+func controlFiles(t *testing.T, dir string) (files []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(dir, path)
+		about := strings.Contains(rel, "_AUDIT") || strings.Contains(rel, "_CHECKPOINTS") || strings.Contains(rel, "_credentials") ||
+			strings.HasPrefix(rel, "audit.key") || strings.HasPrefix(rel, credentialCopies)
+		if err == nil && about && d.Type().IsRegular() && !strings.Contains(rel, "descriptions") {
+			files = append(files, rel)
+		}
+		return err
+	}))
+	require.Greater(t, len(files), 15)
+	return files
+}
+
+// Whatever is damaged of the trail, its key and the credentials: the relay starts,
+// takes pushes with its generated credential and delivers them, and names the
+// damage. A further start does so too, and names nothing twice.
+func TestADamagedTrailStopsNothing(t *testing.T) {
+	t.Parallel()
+	cfg, _ := newDamageable(t)
+	for _, name := range controlFiles(t, cfg.DataDir) {
+		for i, how := range []string{"flipped", "cut", "deleted"} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				cfg, issued := newDamageable(t)
+				seed := uint64(time.Now().UnixNano())
+				t.Logf("seed %d", seed)
+				damageFile(t, filepath.Join(cfg.DataDir, name), how, rand.New(rand.NewPCG(seed, uint64(i))))
+				mustName := how != "deleted" && strings.HasSuffix(name, "audit.key.checkpoint") ||
+					how != "flipped" && strings.HasSuffix(name, "audit.key") ||
+					strings.HasSuffix(name, ".blk") && !strings.Contains(name, "_credentials")
+				assertRunsAndNames(t, cfg, issued, mustName)
+			})
+		}
+	}
+}
+
+// The streams, the key and the checkpoint beside it are gone in every combination.
+func TestALostTrailStopsNothing(t *testing.T) {
+	t.Parallel()
+	parts := []string{"*_AUDIT", "*_CHECKPOINTS", "../../../../audit.key", "../../../../audit.key.checkpoint", "../../../../marks"}
+	for mask := 1; mask < 1<<len(parts); mask++ {
+		t.Run(fmt.Sprintf("%05b", mask), func(t *testing.T) {
+			t.Parallel()
+			cfg, issued := newDamageable(t)
+			for i, part := range parts {
+				paths, err := filepath.Glob(filepath.Join(cfg.DataDir, "jetstream/jetstream/$G/streams", part))
+				require.NoError(t, err)
+				require.NotEmpty(t, paths, part)
+				for _, path := range paths {
+					if mask&(1<<i) != 0 {
+						require.NoError(t, os.RemoveAll(path))
+					}
+				}
+			}
+			// Where all of it is gone it is a new relay's. Marks alone are no loss, and neither
+			// is the checkpoint beside the key.
+			trailGone, keyGone := mask&1 != 0, mask&4 != 0
+			evidence := mask&1 == 0 || mask&2 == 0 || mask&8 == 0 || mask&16 == 0 || !keyGone
+			assertRunsAndNames(t, cfg, issued, evidence && (trailGone || keyGone))
+		})
+	}
+}
+
+// assertRunsAndNames starts the relay twice.
+func assertRunsAndNames(t *testing.T, cfg *config.Config, issued *credentials.Issued, mustName bool) {
+	t.Helper()
+	before := len(namings(t, cfg.Sinks[0].File.Path))
+	for round := range 2 {
+		r := start(t, cfg)
+		id := fmt.Sprintf("round-%d", round)
+		body := fmt.Appendf(nil, `{"streams":[{"stream":{},"values":[["%d","{\"event_id\":\"%s\"}"]]}]}`, time.Now().UnixNano(), id)
+		req, err := http.NewRequest(http.MethodPost, "http://"+r.Ingest+"/loki/api/v1/push", bytes.NewReader(body))
+		require.NoError(t, err)
+		req.SetBasicAuth(issued.Username, issued.Password.Reveal())
+		req.Header.Set("Content-Type", "application/json")
+		code, text := r.do(req)
+		assert.Equal(t, http.StatusNoContent, code, text)
+		r.arrived(id)
+		code, text = r.get("/readyz")
+		assert.Equal(t, http.StatusOK, code, text)
+		assert.Equal(t, "1", r.metric("auditrelay_audit_usable"), text)
+		if mustName {
+			require.Eventually(t, func() bool { return len(namings(t, r.path)) > before }, 20*time.Second, 5*time.Millisecond, "nothing names the damage: %s", text)
+		}
+		require.NoError(t, r.stop())
+	}
+	all := namings(t, cfg.Sinks[0].File.Path)
+	t.Logf("named: %v", all)
+	slices.Sort(all)
+	assert.Equal(t, slices.Compact(slices.Clone(all)), all, "something is named twice")
+}

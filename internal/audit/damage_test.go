@@ -1,0 +1,229 @@
+package audit
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// damageable is a trail of 20 entries with a checkpoint every two, as messages.
+type damageable struct {
+	o                    Options
+	entries, checkpoints []*nats.Msg
+	public               string
+	root                 tlog.Hash
+}
+
+func newDamageable(t *testing.T) *damageable {
+	t.Helper()
+	d := &damageable{o: testOptions(t)}
+	d.o.SignEvery = time.Hour
+	js, _ := startServer(t, t.TempDir())
+	trail := openTrail(t, js, d.o)
+	for i := range 10 {
+		appendEntries(t, trail, 2*i, 2*i+2)
+		require.NoError(t, trail.sign(t.Context()))
+	}
+	require.NoError(t, trail.Close(t.Context()))
+	d.entries, d.checkpoints = messages(t, js, "TEST_AUDIT"), messages(t, js, "TEST_CHECKPOINTS")
+	d.public, d.root = trail.PublicKey(), trail.tree.root()
+	return d
+}
+
+// reopen opens a copy of the trail on a fresh server.
+func (d *damageable) reopen(t *testing.T, entries, checkpoints []*nats.Msg, deleted uint64) (*Trail, jetstream.JetStream) {
+	t.Helper()
+	js, _ := startServer(t, t.TempDir())
+	publish(t, js, streamConfig("TEST_AUDIT", "TEST.audit.>", 1), copyAll(entries), deleted)
+	publish(t, js, streamConfig("TEST_CHECKPOINTS", "TEST.audit-checkpoints", 1), copyAll(checkpoints), 0)
+	return openTrail(t, js, d.o), js
+}
+
+func openingOf(t *testing.T, trail *Trail) opening {
+	t.Helper()
+	e, found, err := trail.Last(t.Context(), ownProject, "", ownSubject)
+	require.NoError(t, err)
+	require.True(t, found)
+	var o opening
+	require.NoError(t, json.Unmarshal(e.Detail, &o))
+	return o
+}
+
+// A signed entry that is lost keeps its leaf hash: the next checkpoint is of a tree
+// that has the old one in it.
+func TestALostEntryKeepsItsLeaf(t *testing.T) {
+	t.Parallel()
+	d := newDamageable(t)
+	trail, _ := d.reopen(t, d.entries, d.checkpoints, 8)
+	require.Equal(t, []Problem{{"missing", 7, 7, "nothing stands there"}}, openingOf(t, trail).Problems)
+	require.Len(t, trail.Generations(), 1)
+	require.Equal(t, d.root, trail.Generations()[0].Root, "the tree is another")
+	require.Equal(t, d.public, trail.PublicKey())
+	require.NoError(t, trail.sign(t.Context()))
+	report, err := trail.Verify(t.Context())
+	require.NoError(t, err)
+	require.Len(t, report.Problems, 1)
+	require.EqualValues(t, 21, report.Signed)
+}
+
+// Entries and their hashes are lost: what was signed of the old tree is still
+// checked, and a new one begins with an entry that names the old.
+func TestANewGeneration(t *testing.T) {
+	t.Parallel()
+	d := newDamageable(t)
+	trail, js := d.reopen(t, d.entries[:15], d.checkpoints[:5], 0)
+	o := openingOf(t, trail)
+	require.Contains(t, o.Reason, "were signed, and are lost")
+	require.EqualValues(t, 0, o.Previous.Base)
+	require.Contains(t, []int64{8, 10}, o.Previous.Size) // by who signed the first entry
+	require.Equal(t, d.public, o.Previous.PublicKey)
+	require.Contains(t, o.Checkpoint, "\n20\n"+d.root.String(), "the last checkpoint, which stood beside the key")
+	require.Equal(t, trail.PublicKey(), o.Key)
+	require.EqualValues(t, 20, o.Found.Entries)
+	index, err := trail.Append(t.Context(), testEntry(0))
+	require.NoError(t, err)
+	require.EqualValues(t, 21, index, "no index is given twice")
+	require.NoError(t, trail.Close(t.Context()))
+
+	again := openTrail(t, js, d.o)
+	require.Len(t, again.Generations(), 2)
+	require.EqualValues(t, 22, again.Size(), "the second start names nothing")
+	require.Equal(t, "example.com/trail/from-20", again.Generations()[1].Origin)
+	require.NotEqual(t, again.NameOf(19), again.NameOf(20), "events of both may have one index")
+	report, err := again.Verify(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, o.Previous.Size, report.Generations[0].Size, "the old generation is proven as far as it was")
+	require.EqualValues(t, 2, report.Generations[1].Size)
+}
+
+// The key is lost, damaged, or another: a new one goes on with a new generation.
+func TestALostKey(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(t *testing.T, file string){
+		"gone":    func(t *testing.T, file string) { require.NoError(t, os.Remove(file)) },
+		"damaged": func(t *testing.T, file string) { require.NoError(t, os.Truncate(file, 30)) },
+		"another": func(t *testing.T, file string) {
+			require.NoError(t, os.Remove(file))
+			_, err := generateKey(file, "example.com/other")
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDamageable(t)
+			d.o.SalvageDir = filepath.Join(t.TempDir(), "salvage")
+			spoil(t, d.o.KeyFile)
+			trail, js := d.reopen(t, d.entries, d.checkpoints, 0)
+			o := openingOf(t, trail)
+			require.Contains(t, o.Reason, "key")
+			require.Equal(t, d.public, o.Previous.PublicKey)
+			require.Equal(t, d.root, o.Previous.Root)
+			require.EqualValues(t, 20, o.Previous.Size)
+			require.NotEqual(t, d.public, trail.PublicKey())
+			appendFrom := trail.Size()
+			require.EqualValues(t, 21, appendFrom)
+			require.NoError(t, trail.Close(t.Context()))
+			again := openTrail(t, js, d.o)
+			require.EqualValues(t, 21, again.Size())
+			report, err := again.Verify(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, report.Err(), "the old checkpoints are checked with the old key")
+			kept, _ := filepath.Glob(filepath.Join(d.o.SalvageDir, "*"))
+			if name == "damaged" {
+				require.NotEmpty(t, kept)
+			}
+		})
+	}
+}
+
+// A checkpoint of another key amid those of the trail's own counts for nothing.
+func TestAForgedCheckpointIsNamed(t *testing.T) {
+	t.Parallel()
+	d := newDamageable(t)
+	forger, err := generateKey(filepath.Join(t.TempDir(), "key"), "example.com/trail")
+	require.NoError(t, err)
+	forged := copyAll(d.checkpoints)
+	text, err := signCheckpoint(forger, tree{}.grown(tlog.Hash{1}, tlog.Hash{2}))
+	require.NoError(t, err)
+	forged[4].Data, err = encodeKept(forger, text, tree{}, []tlog.Hash{{1}, {2}})
+	require.NoError(t, err)
+	trail, _ := d.reopen(t, d.entries, forged, 0)
+	o := openingOf(t, trail)
+	require.Len(t, o.Problems, 1)
+	require.Contains(t, o.Problems[0].String(), "checkpoint 5: it is signed with another key")
+	require.Len(t, trail.Generations(), 1)
+}
+
+// A resource whose newest entry is damaged has the state of the one before, which is
+// said; AppendIf goes by that, too.
+func TestTheNewestSoundEntryCounts(t *testing.T) {
+	t.Parallel()
+	d := newDamageable(t)
+	for name, spoil := range map[string]func(m []*nats.Msg) (msgs []*nats.Msg, deleted uint64){
+		"missing": func(m []*nats.Msg) ([]*nats.Msg, uint64) { return m, 20 },
+		"altered": func(m []*nats.Msg) ([]*nats.Msg, uint64) { alter(m[19]); return m, 0 },
+		"not JSON": func(m []*nats.Msg) ([]*nats.Msg, uint64) {
+			m[19].Data = []byte("{")
+			return m, 0
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			copied := *d
+			copied.o.KeyFile = copyKey(t, d.o.KeyFile, true)
+			entries, deleted := spoil(copyAll(d.entries))
+			trail, _ := copied.reopen(t, entries, d.checkpoints, deleted)
+			last, found, err := trail.Last(t.Context(), "acme", "live", "resource.1") // 19 is of it
+			require.NoError(t, err)
+			require.True(t, found)
+			require.EqualValues(t, 16, last.Index)
+			require.True(t, last.Unsure)
+			_, err = trail.AppendIf(t.Context(), testEntry(19), 19)
+			require.ErrorIs(t, err, ErrConflict)
+			index, err := trail.AppendIf(t.Context(), testEntry(19), 16)
+			require.NoError(t, err)
+			last, _, err = trail.Last(t.Context(), "acme", "live", "resource.1")
+			require.NoError(t, err)
+			require.Equal(t, index, last.Index)
+			require.False(t, last.Unsure, "what is entered anew is sure")
+		})
+	}
+}
+
+// Before anything was entered again the trail is all gone, and its key is there.
+func TestAnEmptyTrailUnderAnOldKeyIsNamed(t *testing.T) {
+	t.Parallel()
+	d := newDamageable(t)
+	d.o.KeyFile = copyKey(t, d.o.KeyFile, false)
+	js, _ := startServer(t, t.TempDir())
+	trail := openTrail(t, js, d.o)
+	require.Contains(t, openingOf(t, trail).Reason, "empty, though its key existed")
+	require.NotEqual(t, d.public, trail.PublicKey(), "two trees have one origin")
+	require.NoError(t, trail.Close(t.Context()))
+	again := openTrail(t, js, d.o)
+	require.Equal(t, trail.PublicKey(), again.PublicKey())
+	require.EqualValues(t, 1, again.Size())
+}
+
+// A key that may not be read is not replaced: the trail waits for it.
+func TestAKeyThatCannotBeReadIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	o := testOptions(t)
+	require.NoError(t, os.Mkdir(o.KeyFile, 0o700)) // reading a folder fails
+	js, _ := startServer(t, t.TempDir())
+	trail := openTrail(t, js, o)
+	_, _, err := trail.Last(t.Context(), "acme", "live", "resource.0")
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.Empty(t, trail.PublicKey())
+	require.Contains(t, trail.Remark(), "warning")
+	require.NoError(t, os.Remove(o.KeyFile))
+	require.Eventually(t, func() bool { return trail.PublicKey() != "" }, 60*time.Second, 5*time.Millisecond)
+	appendEntries(t, trail, 0, 1)
+}

@@ -1,0 +1,174 @@
+package credentials
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// copies keeps each record a second time, in a file with a checksum: one that is
+// damaged in the bucket would otherwise refuse good pushes, which are never sent again
+// once the provider has given up. Without a folder nothing is kept.
+type copies struct{ dir string }
+
+// copied is the content of such a file.
+type copied struct {
+	Record json.RawMessage `json:"record"`
+	SHA256 string          `json:"sha256"` // of Record, in hex
+}
+
+// errCopy marks a copy that is not what was written.
+var errCopy = errors.New("the copy of a credential record is damaged")
+
+func (c copies) path(key string) string { return filepath.Join(c.dir, key+".json") }
+
+// read gives the copy of a record; fs.ErrNotExist where there is none.
+func (c copies) read(key string) (record, error) {
+	if c.dir == "" {
+		return record{}, fs.ErrNotExist
+	}
+	data, err := os.ReadFile(c.path(key))
+	if err != nil {
+		return record{}, fmt.Errorf("read the copy of a credential record: %w", err)
+	}
+	var file copied
+	if err := json.Unmarshal(data, &file); err != nil {
+		return record{}, fmt.Errorf("%w: %w", errCopy, err)
+	}
+	if digest := sha256.Sum256(file.Record); hex.EncodeToString(digest[:]) != file.SHA256 {
+		return record{}, fmt.Errorf("%w: its checksum fails", errCopy)
+	}
+	return decodeRecord(file.Record)
+}
+
+// write keeps a record. A crash leaves the old copy or the new one whole; when it
+// returns, a power loss does not undo it.
+func (c copies) write(key string, r *record) error {
+	if c.dir == "" {
+		return nil
+	}
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode a credential record: %w", err)
+	}
+	digest := sha256.Sum256(raw)
+	data, err := json.Marshal(copied{raw, hex.EncodeToString(digest[:])})
+	if err != nil {
+		return fmt.Errorf("encode a credential record: %w", err)
+	}
+	if err := replaceFile(c.path(key), data); err != nil {
+		return fmt.Errorf("keep a copy of a credential record: %w", err)
+	}
+	return nil
+}
+
+func replaceFile(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, filepath.Base(path)+".tmp-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // gone already where all went well
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Damage is a credential record that was found damaged.
+type Damage struct {
+	Environment Environment
+	// Problem says what was found, and what became of it.
+	Problem string
+	// Lost says that nothing is left: pushes with the environment's generated
+	// credential are refused until it is replaced.
+	Lost bool
+}
+
+// heal compares the bucket with the copies, once all that the bucket holds was
+// seen. A record that is damaged, gone or older there is put back from its copy: the
+// bucket may show an older value of a key whose newest one is lost on disk.
+func (s *Store) heal(ctx context.Context) error {
+	for key, env := range s.names {
+		inBucket, err := s.known(env)
+		if err != nil {
+			return err
+		}
+		copied, copyErr := s.copies.read(key)
+		switch bad := s.damaged[key]; {
+		case copyErr == nil && (bad != nil || inBucket.revision == 0 || inBucket.Changed.Before(copied.Changed)):
+			err = s.putBack(ctx, env, copied, inBucket.revision, bad)
+		case bad != nil:
+			s.report(Damage{env, fmt.Sprintf("%v; there is no sound copy: %v", bad, copyErr), true})
+		case inBucket.revision > 0 && copyErr != nil:
+			err = s.copyAgain(key, env, &inBucket.record, copyErr)
+		case errors.Is(copyErr, errCopy):
+			s.report(Damage{env, fmt.Sprintf("%v, and the bucket has no record", copyErr), true})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putBack writes a copy over what the bucket has, if nobody else was quicker.
+func (s *Store) putBack(ctx context.Context, env Environment, r record, revision uint64, bad error) error {
+	if bad == nil {
+		bad = errors.New("the newest credential record is gone from the bucket")
+	}
+	if at, ok := s.badRevision[env.Username()]; ok {
+		revision = at
+	}
+	value, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode a credential record: %w", err)
+	}
+	newest, err := s.kv.Update(ctx, env.Username(), value, revision)
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		return nil // the watch has the other's
+	}
+	if err != nil {
+		return fmt.Errorf("put back the credential record of %s: %w", env, err)
+	}
+	s.apply(env.Username(), stored{r, newest})
+	s.report(Damage{env, bad.Error() + "; it was put back from its copy", false})
+	return nil
+}
+
+// copyAgain makes a copy that is missing, as of a relay that kept none before, or
+// damaged.
+func (s *Store) copyAgain(key string, env Environment, r *record, copyErr error) error {
+	if !errors.Is(copyErr, fs.ErrNotExist) {
+		s.report(Damage{env, copyErr.Error() + "; it was made again", false})
+	}
+	return s.copies.write(key, r)
+}
+
+// report logs and tells of damage.
+func (s *Store) report(d Damage) {
+	s.log.Error("a credential record was damaged", "project", d.Environment.Project, "environment", d.Environment.Environment,
+		"problem", d.Problem, "lost", d.Lost)
+	if s.tell != nil {
+		s.tell(d)
+	}
+}
