@@ -103,6 +103,9 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 		failed:  opts.Failed,
 		done:    make(chan struct{}),
 	}
+	if err := streams.Await(ctx, j.log, "what the journal's servers promise", j.checkPromises); err != nil {
+		return nil, fmt.Errorf("open the journal: %w", err)
+	}
 	if err := streams.Await(ctx, j.log, "the journal's version", j.checkStream); err != nil {
 		return nil, fmt.Errorf("open the journal: %w", err)
 	}
