@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 
 func newConfigCheck() *cobra.Command {
 	var file string
-	var asJSON bool
+	var asJSON, api bool
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a configuration, and name all that is wrong with it",
@@ -24,6 +25,9 @@ func newConfigCheck() *cobra.Command {
 warnings at once, each with its line, field, value and reason. No secret is
 printed. Environment variables and files that it names must be there: run it as
 the user that the relay runs as.
+
+With --api the servers of an external journal (journal.url) are asked, too, what
+they promise of what they acknowledge. Nothing is written there.
 
 Exit codes: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.`,
 		Example: `  auditrelay config check relay.yaml
@@ -38,12 +42,13 @@ Exit codes: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.`,
 			return nil
 		},
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			return check(cmd.OutOrStdout(), file, asJSON)
+			return check(cmd.Context(), cmd.OutOrStdout(), file, asJSON, api)
 		}),
 	}
 	addConfigFlag(cmd, &file, "the configuration `FILE`")
 	needConfig(cmd, &file)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: {\"ok\", \"errors\", \"warnings\"}")
+	cmd.Flags().BoolVar(&api, "api", false, "also connect to the servers of an external journal, and check what they promise")
 	return cmd
 }
 
@@ -54,14 +59,18 @@ type checked struct {
 	Warnings []config.Problem `json:"warnings"`
 }
 
-func check(w io.Writer, path string, asJSON bool) error {
+func check(ctx context.Context, w io.Writer, path string, asJSON, api bool) error {
 	cfg, warnings, err := config.Check(path)
 	var found config.Errors
 	if err != nil && !errors.As(err, &found) {
 		return err
 	}
+	if api && cfg != nil {
+		errs, more := journalProblems(ctx, path, cfg.Journal)
+		found, warnings = append(found, errs...), append(warnings, more...)
+	}
 	text := problemTable(path, found, warnings)
-	if cfg != nil {
+	if cfg != nil && len(found) == 0 {
 		text += fmt.Sprintf("%s: ok; environments: %d, sinks: %d\n", path, len(cfg.Environments), len(cfg.Sinks))
 	}
 	if asJSON {
@@ -70,7 +79,7 @@ func check(w io.Writer, path string, asJSON bool) error {
 	if _, err := io.WriteString(w, text); err != nil {
 		return fmt.Errorf("print result: %w", err)
 	}
-	if err != nil {
+	if len(found) > 0 {
 		return errReported
 	}
 	return nil

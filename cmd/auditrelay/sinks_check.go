@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -29,6 +30,9 @@ there, and no relay need run; one that runs is not disturbed. Each finding is a
 line; the last line of a sink says whether a delivery could work, or the first error
 that it would meet and what to do. Each sink has its own timeout as time limit.
 
+Without NAME, the servers of an external journal (journal.url) are asked as well,
+as (journal): what they promise of what they acknowledge.
+
 Exit codes: 0 all fine, 1 something would fail, 2 wrong usage.`,
 		Example: `  auditrelay sinks check --config relay.yaml
   auditrelay sinks check kafka --config relay.yaml --json`,
@@ -42,7 +46,11 @@ Exit codes: 0 all fine, 1 something would fail, 2 wrong usage.`,
 			if err != nil {
 				return err // of usage
 			}
-			return checkSinks(cmd, chosen, asJSON)
+			var first []checkedSink
+			if cfg.Journal.URL != "" && len(args) == 0 {
+				first = append(first, checkJournal(cmd.Context(), cfg.Journal))
+			}
+			return checkSinks(cmd, first, chosen, asJSON)
 		},
 	}
 	addConfigFlag(cmd, &file, "the configuration `FILE`")
@@ -79,13 +87,12 @@ type finding struct {
 	Found string `json:"found"`
 }
 
-func checkSinks(cmd *cobra.Command, chosen []config.Sink, asJSON bool) error {
-	results, failed := make([]checkedSink, 0, len(chosen)), false
+// checkSinks checks the chosen sinks, and prints the results behind those that are there.
+func checkSinks(cmd *cobra.Command, results []checkedSink, chosen []config.Sink, asJSON bool) error {
 	for i := range chosen {
-		r := checkSink(cmd.Context(), &chosen[i])
-		failed = failed || r.Result == "fails"
-		results = append(results, r)
+		results = append(results, checkSink(cmd.Context(), &chosen[i]))
 	}
+	failed := slices.ContainsFunc(results, func(r checkedSink) bool { return r.Result == "fails" })
 	if err := printChecked(cmd.OutOrStdout(), results, asJSON); err != nil {
 		return &failure{fmt.Errorf("print result: %w", err)}
 	}

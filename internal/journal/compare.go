@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sort"
 	"strings"
 	"time"
@@ -175,7 +176,11 @@ func (j *Journal) nameReplaced(ctx context.Context) error {
 		return fmt.Errorf("read the journal's state: %w", err)
 	}
 	had := j.conn.marks.lowest(consumerPrefix, acknowledged.stream)
-	j.log.Error("the journal's stream is another than before: it was taken away and made anew, or journal.url leads elsewhere",
+	level := slog.LevelError
+	if had >= acknowledged.value {
+		level = slog.LevelWarn // nothing is missing, as after a move to another cluster
+	}
+	j.log.Log(ctx, level, "the journal's stream is another than before: it was taken away and made anew, or journal.url leads elsewhere",
 		"stream", j.names.events, "made", info.Created, "before", time.Unix(0, acknowledged.stream).UTC(),
 		"acknowledged", acknowledged.value, "had_by_every_sink", had)
 	if had < acknowledged.value {

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Both checks ask the journal's servers what they promise: a stream whose server
+// acknowledges before anything is on disk fails them.
+func TestChecksAskTheJournalsServers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: filepath.Join(dir, "js"), NoLog: true, NoSigs: true})
+	require.NoError(t, err)
+	srv.Start()
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	require.True(t, srv.ReadyForConnections(time.Minute))
+	file := filepath.Join(dir, "relay.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(strings.NewReplacer("DIR", dir, "SERVER", srv.Addr().String()).Replace(`
+data_dir: DIR/data
+journal: {url: "nats://SERVER", replicas: 1}
+environments:
+  - {project: shop, environment: live, credentials: [{username: push, password: push-horse-6-push-horse}]}
+sinks:
+  - name: archive
+    file: {path: DIR/archive/events.jsonl}
+`)), 0o600))
+	run := func(args ...string) (int, string) {
+		var out, errs bytes.Buffer
+		code := execute(t.Context(), append(args, "--config", file), &out, &errs)
+		assert.Empty(t, errs.String())
+		return code, out.String()
+	}
+	code, out := run("sinks", "check")
+	assert.Equal(t, exitOK, code, out)
+	assert.Regexp(t, `(?m)^\(journal\) +journal.replicas +warning: 1: there is one copy`, out)
+	assert.Regexp(t, `(?m)^\(journal\) +sync_interval +warning: it could not be told.*sync_interval: always`, out)
+	assert.Regexp(t, `(?m)^\(journal\) +result +ok$`, out)
+	code, out = run("sinks", "check", "archive")
+	assert.Equal(t, exitOK, code)
+	assert.NotContains(t, out, "(journal)")
+	code, out = run("config", "check", "--api")
+	assert.Equal(t, exitOK, code, out)
+	assert.Contains(t, out, "journal.replicas: 1: there is one copy")
+	assert.NoDirExists(t, filepath.Join(dir, "data"))
+
+	nc, err := nats.Connect(srv.ClientURL())
+	require.NoError(t, err)
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "AUDITRELAY_EVENTS", Subjects: []string{"auditrelay.events"}, PersistMode: jetstream.AsyncPersistMode})
+	require.NoError(t, err)
+	for _, args := range [][]string{{"sinks", "check"}, {"config", "check", "--api"}, {"config", "check", "--api", "--json"}} {
+		code, out = run(args...)
+		assert.Equal(t, exitFailure, code, out)
+		assert.Contains(t, out, "stream AUDITRELAY_EVENTS: has persist_mode async")
+	}
+	code, out = run("config", "check")
+	assert.Equal(t, exitOK, code, out)
+
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	for _, args := range [][]string{{"sinks", "check"}, {"config", "check", "--api"}} {
+		code, out = run(args...)
+		assert.Equal(t, exitFailure, code, out)
+		assert.Contains(t, out, "connect to the journal's NATS")
+	}
+}
