@@ -140,6 +140,9 @@ func (c *checkup) take(infos []*jetstream.StreamInfo) {
 func (c *checkup) stream(info *jetstream.StreamInfo) {
 	what, cfg, state := "stream "+info.Config.Name, &info.Config, &info.State
 	c.report(what, fmt.Sprintf("takes %s; %d replicas in %s storage", strings.Join(cfg.Subjects, ", "), cfg.Replicas, strings.ToLower(cfg.Storage.String())))
+	for _, weak := range weaknesses(cfg) {
+		c.report(what, "warning: "+weak)
+	}
 	c.report(what, limits(cfg))
 	c.report(what, fmt.Sprintf("stores a redelivery within %v once", cfg.Duplicates))
 	full := cfg.MaxBytes > 0 && state.Bytes >= uint64(cfg.MaxBytes) || cfg.MaxMsgs > 0 && state.Msgs >= uint64(cfg.MaxMsgs)
@@ -151,6 +154,17 @@ func (c *checkup) stream(info *jetstream.StreamInfo) {
 	case full && cfg.Discard == jetstream.DiscardNew:
 		c.fail(what, errors.New("it is full, and refuses what is new: raise its limits"))
 	}
+}
+
+// weaknesses says when a stream loses what it has acknowledged.
+func weaknesses(cfg *jetstream.StreamConfig) (all []string) {
+	if cfg.Storage == jetstream.MemoryStorage {
+		all = append(all, "it is kept in memory: a restart of its servers loses what was delivered")
+	}
+	if cfg.PersistMode == jetstream.AsyncPersistMode {
+		all = append(all, "it has persist_mode async: a crash of its server loses what was delivered last")
+	}
+	return all
 }
 
 // limits says what a stream does not take, and what it does when it is full.

@@ -47,6 +47,25 @@ func TestCheckFindsTheStreamAndWritesNothing(t *testing.T) {
 	assert.NotContains(t, found, "EVENTS")
 }
 
+// What a stream acknowledges may be lost all the same.
+func TestCheckNamesWhatIsNotDurable(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*jetstream.StreamConfig){
+		"warning: it is kept in memory":          func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
+		"warning: it has persist_mode async":     func(c *jetstream.StreamConfig) { c.PersistMode = jetstream.AsyncPersistMode },
+		"takes auditrelay.>; 1 replicas in file": func(*jetstream.StreamConfig) {},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			srv := startServer(t, func(*server.Options) {})
+			createTestStream(t, dial(t, srv), change)
+			found, err := checked(t, srv, nil)
+			require.NoError(t, err)
+			assert.Contains(t, found, "stream EVENTS: "+want)
+		})
+	}
+}
+
 func TestCheckNamesWhatFails(t *testing.T) {
 	t.Parallel()
 	const wrong = "wrong-horse-battery"
