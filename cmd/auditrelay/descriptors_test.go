@@ -19,6 +19,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/waiting"
 )
 
 // A relay that may open 300 files has 600 connections that say nothing, and 200
@@ -37,7 +39,7 @@ func TestStrangersLeaveDescriptors(t *testing.T) {
 	for range 200 {
 		crowd.all.Go(func() { crowd.hold(ctx, "127.0.0.3", neverRead) })
 	}
-	require.Eventually(t, func() bool { return crowd.made.Load() >= 800 }, time.Minute, time.Millisecond)
+	waiting.Until(t, func() bool { return crowd.made.Load() >= 800 })
 	first, pushes := len(r.blocks()), 0
 	for ; len(r.blocks()) < first+2; pushes++ {
 		require.Less(t, pushes, 400, "the journal begins no new file")
@@ -118,14 +120,13 @@ environments:
 	cmd.Stdout, cmd.Stderr = log, log
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	require.Eventually(t, func() bool { code, err := r.push(); return err == nil && code == http.StatusNoContent },
-		time.Minute, 20*time.Millisecond, "the relay takes no push; see %s", log.Name())
+	waiting.Until(t, func() bool { code, err := r.push(); return err == nil && code == http.StatusNoContent }, "the relay takes no push; see %s", log.Name())
 	return r
 }
 
 // push pushes one event of 180 KB that does not compress, over a connection of its own.
 func (r *limited) push() (status int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), waiting.Stall)
 	defer cancel()
 	noise := make([]byte, 135_000)
 	_, _ = rand.Read(noise)

@@ -82,7 +82,7 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
 	fs.DurationVar(&f.load, "load", 20*time.Second, "how `long` the load of one run lasts")
 	fs.DurationVar(&f.down, "down", 8*time.Second, "how `long` a killed node stays down")
 	fs.IntVar(&f.kills, "kills", 1, "how `often` a node of each cluster is killed")
-	fs.DurationVar(&f.patience, "patience", 2*time.Minute, "how `long` a destination may take after the last push")
+	fs.DurationVar(&f.patience, "patience", 2*time.Minute, "how `long` a destination may bring nothing new after the last push")
 	fs.DurationVar(&f.build, "build", 8*time.Minute, "how `long` fetching and building a server may take")
 	fs.StringVar(&f.cache, "cache", defaultCache(), "`folder` for servers that are fetched or built")
 	fs.BoolVar(&f.keep, "keep", false, "keep the folder with all logs")

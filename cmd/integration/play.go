@@ -14,7 +14,7 @@ import (
 
 // starting bounds a relay's start. On an external journal it makes its streams
 // first, and a cluster elects leaders for each.
-const starting = time.Minute
+const starting = 5 * time.Minute
 
 // report is the time between two lines that tell how far it is.
 const report = 5 * time.Second
@@ -222,14 +222,16 @@ func (p *playing) fault(place *place, err error) {
 func (p *playing) drain(ctx context.Context) error {
 	p.workspace.Pause()
 	start, said := time.Now(), time.Now()
-	if err := rig.Until(ctx, p.patience, "all pushes are acknowledged", func() bool {
-		if time.Since(said) > report {
-			said = time.Now()
-			p.progress()
+	for left := p.workspace.Counts().InFlight; left > 0; left = p.workspace.Counts().InFlight {
+		if err := rig.Until(ctx, p.patience, "more pushes are acknowledged", func() bool {
+			if time.Since(said) > report {
+				said = time.Now()
+				p.progress()
+			}
+			return p.workspace.Counts().InFlight != left
+		}, p.relay.Process()); err != nil {
+			return err
 		}
-		return p.workspace.Counts().InFlight == 0
-	}, p.relay.Process()); err != nil {
-		return err
 	}
 	p.say("  %d events acknowledged, the last after %.0fs; reading back …", p.workspace.Counts().Acknowledged, time.Since(start).Seconds())
 	return nil
@@ -238,11 +240,10 @@ func (p *playing) drain(ctx context.Context) error {
 // readBack waits for each target to have everything, and counts.
 func (p *playing) readBack(ctx context.Context) (rows []row) {
 	ledgers := p.workspace.Ledgers()
-	deadline := time.Now().Add(p.patience)
 	for _, place := range p.places {
 		for _, t := range place.targets {
 			r := row{name: t.name, run: p.name, remarks: slices.Clone(p.remarks[place]), wrong: slices.Clone(p.wrong[place])}
-			tally, err := p.arrived(ctx, t, ledgers, deadline)
+			tally, err := p.arrived(ctx, t, ledgers)
 			r.took = time.Since(p.start)
 			if err != nil {
 				p.fault(place, fmt.Errorf("it cannot be read back: %w", err))
@@ -265,11 +266,11 @@ func (p *playing) readBack(ctx context.Context) (rows []row) {
 	return rows
 }
 
-// arrived reads a target again and again until nothing is missing, or it is
-// late: then the tally says what is missing. A target that cannot be read now
+// arrived reads a target again and again until nothing is missing, or nothing new
+// has come for as long as a target may take: then the tally says what is missing. A target that cannot be read now
 // may be so a little later, so an error counts only at the end.
-func (p *playing) arrived(ctx context.Context, t target, ledgers []workspacesim.Ledger, deadline time.Time) (workspacesim.Tally, error) {
-	said := time.Now()
+func (p *playing) arrived(ctx context.Context, t target, ledgers []workspacesim.Ledger) (workspacesim.Tally, error) {
+	said, most, moved := time.Now(), int64(-1), time.Now()
 	for {
 		reading, cancel := context.WithTimeout(ctx, 3*time.Minute) // a busy machine reads Loki slowly
 		tally, err := tallyOf(reading, t, ledgers)
@@ -278,7 +279,10 @@ func (p *playing) arrived(ctx context.Context, t target, ledgers []workspacesim.
 		if err == nil && missing == 0 {
 			return tally, nil
 		}
-		if time.Now().After(deadline) || p.relay.Process().Ended() {
+		if tally.Unique > most {
+			most, moved = tally.Unique, time.Now()
+		}
+		if time.Since(moved) > p.patience || p.relay.Process().Ended() {
 			return tally, err
 		}
 		if time.Since(said) > report {

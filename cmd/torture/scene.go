@@ -178,9 +178,13 @@ const recovery = 30 * time.Second
 
 // waitAcknowledged waits until so many events were acknowledged in all.
 func (s *scene) waitAcknowledged(ctx context.Context, n uint64) error {
-	return s.until(ctx, recovery, fmt.Sprintf("the relay acknowledges %d events", n), func() bool {
-		return s.sim.Counts().Acknowledged >= n
-	})
+	what := fmt.Sprintf("the relay acknowledges more on the way to %d events", n)
+	for at := s.sim.Counts().Acknowledged; at < n; at = s.sim.Counts().Acknowledged {
+		if err := s.until(ctx, recovery, what, func() bool { return s.sim.Counts().Acknowledged > at }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // until waits for a condition, as long as the relay lives.

@@ -31,7 +31,7 @@ func (s *scene) settle(ctx context.Context) error {
 // quiet ends the load, and returns when all of it was answered.
 func (s *scene) quiet(ctx context.Context) error {
 	s.sim.Pause()
-	waiting, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	waiting, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	if err := s.sim.Wait(waiting); err != nil {
 		return fmt.Errorf("%w; the relay said: %s", err, s.relay.tail())
@@ -99,14 +99,14 @@ type arrival struct {
 	excused int64 // acknowledged, missing, and with one
 }
 
-// patience is how long a destination may take after the last push.
+// patience is how long a destination may bring nothing new after the last push.
 const patience = 90 * time.Second
 
 // arrived reads a destination until nothing that was acknowledged is missing,
-// or patience is over: then it says what is. A reading that has begun is never
+// or nothing new has come for patience: then it says what is. A reading that has begun is never
 // cut short, as what it has not reached would pass for lost.
 func arrived(ctx context.Context, d readback.Destination, ledgers []workspacesim.Ledger, excused []string) (arrival, error) {
-	deadline := time.Now().Add(patience)
+	most, moved := int64(-1), time.Now()
 	for {
 		var a arrival
 		err := d.Read(ctx, func(id string, _ []byte) { a.Add(id) })
@@ -116,8 +116,11 @@ func arrived(ctx context.Context, d readback.Destination, ledgers []workspacesim
 		if err != nil && !errors.Is(err, os.ErrNotExist) && !strings.Contains(err.Error(), "unknown topic") {
 			return a, err
 		}
+		if a.Unique > most {
+			most, moved = a.Unique, time.Now()
+		}
 		a.excuse(excused)
-		if a.lost = a.Missing(ledgers); err == nil && a.lost == 0 || time.Now().After(deadline) {
+		if a.lost = a.Missing(ledgers); err == nil && a.lost == 0 || time.Since(moved) > patience {
 			return a, nil
 		}
 		time.Sleep(250 * time.Millisecond)

@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/waiting"
 )
 
 // house is a server behind a door. It trusts requests for /good and holds those for
@@ -74,7 +76,7 @@ func (h *house) stranger(from string) *client {
 	h.t.Helper()
 	before := h.seen()
 	c := h.dial(from)
-	require.Eventually(h.t, func() bool { return h.seen() > before }, time.Minute, time.Millisecond)
+	waiting.Until(h.t, func() bool { return h.seen() > before })
 	return c
 }
 
@@ -125,7 +127,7 @@ func (h *house) guest(from string) *client {
 // idle waits until every trusted connection is known to be idle, except those held.
 func (h *house) idle() {
 	h.t.Helper()
-	require.Eventually(h.t, func() bool {
+	waiting.Until(h.t, func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		working := 0
@@ -135,7 +137,7 @@ func (h *house) idle() {
 			}
 		}
 		return working == h.held
-	}, time.Minute, time.Millisecond)
+	})
 }
 
 // hold has a connection work until the test ends.

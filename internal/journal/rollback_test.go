@@ -8,13 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -81,13 +81,13 @@ func insist(t *testing.T, j *opened, from, n int) []string {
 	t.Helper()
 	events := relaytest.Events(n, relaytest.From(from))
 	for i := range events {
-		require.Eventually(t, func() bool {
+		waiting.Until(t, func() bool {
 			err := j.Append(t.Context(), batchOf(events[i:i+1]))
 			if err != nil {
 				require.ErrorIs(t, err, ErrUnavailable)
 			}
 			return err == nil
-		}, time.Minute, time.Millisecond, "event %d is never taken", i)
+		}, "event %d is never taken", i)
 	}
 	return ids(events)
 }
@@ -98,8 +98,8 @@ func deliver(t *testing.T, s *Source, want ...string) (got []string) {
 	t.Helper()
 	missing := slices.Clone(want)
 	for len(missing) > 0 {
-		waiting, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		b, err := s.Next(waiting)
+		bounded, cancel := context.WithTimeout(t.Context(), waiting.Stall)
+		b, err := s.Next(bounded)
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) {
 			require.Fail(t, "acknowledged and never delivered", "%d of %d: %v", len(missing), len(want), missing)
@@ -161,10 +161,10 @@ func TestTheEndOfTheStreamIsLost(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, named, 1)
 			assert.Equal(t, []uint64{11, 30}, []uint64{named[0].From, named[0].To})
-			require.Eventually(t, func() bool {
+			waiting.Until(t, func() bool {
 				all, err := j.Positions(t.Context())
 				return err == nil && len(all) == 2 && all[0].Pending == 0 && all[1].Pending == 0
-			}, time.Minute, 5*time.Millisecond, "the positions follow")
+			}, "the positions follow")
 		})
 	}
 }
@@ -194,10 +194,10 @@ func TestALateAcknowledgementOfWhatWasLost(t *testing.T) {
 		require.NoError(t, s.Ack(t.Context(), b.Position), "the pump does not know of it")
 	}
 	deliver(t, s, fresh...)
-	require.Eventually(t, func() bool {
+	waiting.Until(t, func() bool {
 		all, err := j.Positions(t.Context())
 		return err == nil && len(all) == 1 && all[0].Pending == 0
-	}, time.Minute, 5*time.Millisecond, "the position follows")
+	}, "the position follows")
 }
 
 // The same again: the second loss is named beside the first.

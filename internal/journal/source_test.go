@@ -174,8 +174,8 @@ func TestWhatIsUnderWayOutlivesAReconnect(t *testing.T) {
 		assert.Greater(t, underWay[i], underWay[i-1])
 		require.NoError(t, s.Ack(t.Context(), underWay[i]))
 	}
-	require.Eventually(t, func() bool {
+	waiting.Until(t, func() bool {
 		all, err := j.Positions(t.Context())
 		return err == nil && len(all) == 1 && all[0].Pending == 0
-	}, time.Minute, 5*time.Millisecond, "the position follows")
+	}, "the position follows")
 }

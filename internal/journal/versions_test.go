@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
@@ -83,7 +84,7 @@ func TestASourceWaitsAtARecordOfALaterVersion(t *testing.T) {
 	j.publish(t, later(100))
 	j.push(t, relaytest.Events(2, relaytest.From(1000)))
 	assert.Equal(t, ids(first), ids(read(t, s, 2, true)))
-	require.Eventually(t, func() bool { return len(j.Damage().Waiting) == 1 }, waitLong, pollEvery)
+	waiting.Until(t, func() bool { return len(j.Damage().Waiting) == 1 })
 	assert.Contains(t, j.Damage().Waiting["k"], "position 2: written by a later version")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

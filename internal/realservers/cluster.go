@@ -49,7 +49,7 @@ func (c *cluster) start(i int) (err error) {
 }
 
 // restarting bounds how long a node may take until it listens again.
-const restarting = time.Minute
+const restarting = 5 * time.Minute
 
 // Restart starts a node that was killed, on the same address and files, and
 // waits until it listens. It may still have to catch up.

@@ -40,7 +40,7 @@ type KafkaOptions struct {
 }
 
 // kafkaStart bounds the start of brokers, on a machine that has other work too.
-const kafkaStart = 2 * time.Minute
+const kafkaStart = 5 * time.Minute
 
 // javaFlags keep a broker small, and its start short.
 func javaFlags() []string {

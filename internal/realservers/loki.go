@@ -60,7 +60,7 @@ func (l *Loki) Restart(ctx context.Context) (err error) {
 	if l.process, err = l.command.Start(); err != nil {
 		return err
 	}
-	err = rig.Until(ctx, 2*time.Minute, "loki is ready", func() bool {
+	err = rig.Until(ctx, 5*time.Minute, "loki is ready", func() bool {
 		_, err := l.get(ctx, "/ready", nil)
 		return err == nil
 	}, l.process)

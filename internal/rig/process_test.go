@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/waiting"
 )
 
 // parentMode has this program start a child and wait to be killed.
@@ -52,8 +54,8 @@ func TestAProcessEndsAsItIsTold(t *testing.T) {
 	c := shell(t, "echo hello; trap 'echo bye; exit 0' TERM; while :; do sleep 0.01; done")
 	p, err := c.Start()
 	require.NoError(t, err)
-	require.NoError(t, Until(t.Context(), 10*time.Second, "it says hello", func() bool { return strings.Contains(p.Tail(), "hello") }, p))
-	require.NoError(t, p.Stop(10*time.Second))
+	require.NoError(t, Until(t.Context(), waiting.Stall, "it says hello", func() bool { return strings.Contains(p.Tail(), "hello") }, p))
+	require.NoError(t, p.Stop(waiting.Stall))
 	assert.Contains(t, p.Tail(), "bye")
 	require.ErrorContains(t, p.Stop(time.Second), "has ended by itself")
 
@@ -68,14 +70,14 @@ func TestAProcessThatDoesNotStop(t *testing.T) {
 	t.Parallel()
 	p, err := shell(t, "trap '' TERM; echo deaf; while :; do sleep 0.01; done").Start()
 	require.NoError(t, err)
-	require.NoError(t, Until(t.Context(), 10*time.Second, "it runs", func() bool { return strings.Contains(p.Tail(), "deaf") }, p))
+	require.NoError(t, Until(t.Context(), waiting.Stall, "it runs", func() bool { return strings.Contains(p.Tail(), "deaf") }, p))
 	require.ErrorContains(t, p.Stop(100*time.Millisecond), "took more than 100ms")
 	assert.True(t, p.Ended())
 
 	p, err = shell(t, "trap 'exit 7' TERM; echo on; while :; do sleep 0.01; done").Start()
 	require.NoError(t, err)
-	require.NoError(t, Until(t.Context(), 10*time.Second, "it runs", func() bool { return strings.Contains(p.Tail(), "on") }, p))
-	require.ErrorContains(t, p.Stop(10*time.Second), "exit status 7")
+	require.NoError(t, Until(t.Context(), waiting.Stall, "it runs", func() bool { return strings.Contains(p.Tail(), "on") }, p))
+	require.ErrorContains(t, p.Stop(waiting.Stall), "exit status 7")
 }
 
 func TestUntilEndsWithAProcess(t *testing.T) {
@@ -103,14 +105,14 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx, nil) }()
 	child := 0
-	require.NoError(t, Until(t.Context(), 10*time.Second, "the child is there", func() bool {
+	require.NoError(t, Until(t.Context(), waiting.Stall, "the child is there", func() bool {
 		text, _ := os.ReadFile(c.Log)
 		child, _ = strconv.Atoi(strings.TrimSpace(string(text)))
 		return child > 0
 	}))
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
-	require.NoError(t, Until(t.Context(), 10*time.Second, "the child is gone", func() bool { return !running(child) }))
+	require.NoError(t, Until(t.Context(), waiting.Stall, "the child is gone", func() bool { return !running(child) }))
 }
 
 func TestAChildEndsWithItsParent(t *testing.T) {
@@ -125,12 +127,12 @@ func TestAChildEndsWithItsParent(t *testing.T) {
 	require.NoError(t, err)
 	defer parent.Kill()
 	child := 0
-	require.NoError(t, Until(t.Context(), 10*time.Second, "the child is there", func() bool {
+	require.NoError(t, Until(t.Context(), waiting.Stall, "the child is there", func() bool {
 		text, _ := os.ReadFile(file)
 		child, _ = strconv.Atoi(string(text))
 		return child > 0
 	}, parent))
 	assert.True(t, running(child))
 	require.NoError(t, syscall.Kill(parent.PID(), syscall.SIGKILL)) // of the parent alone
-	require.NoError(t, Until(t.Context(), 10*time.Second, "the child is gone", func() bool { return !running(child) }))
+	require.NoError(t, Until(t.Context(), waiting.Stall, "the child is gone", func() bool { return !running(child) }))
 }
