@@ -28,6 +28,8 @@ type Deps struct {
 	// Registerer takes the metrics of sinks; those of all sinks are the same,
 	// labelled by sink. Default: nothing is counted.
 	Registerer prometheus.Registerer
+
+	topics []string // that Check looks at
 }
 
 // Open makes the sink that s describes. It connects to nothing and fails only
@@ -66,7 +68,7 @@ func (d Deps) open(s config.Sink) (relay.Sink, error) {
 	}
 	switch {
 	case s.Kafka != nil:
-		return orError(kafka.New(*s.Kafka, kafka.Options{Logger: log, BatchBytes: int64(s.BatchBytes)}))
+		return orError(kafka.New(*s.Kafka, kafka.Options{Logger: log, BatchBytes: int64(s.BatchBytes), CheckTopics: d.topics}))
 	case s.NATS != nil:
 		duplicates, err := d.duplicates(s.Name)
 		if err != nil {
@@ -101,10 +103,23 @@ func (d Deps) duplicates(sink string) (prometheus.Counter, error) {
 // ErrNoCheck is what [Check] returns for a sink that cannot be checked.
 var ErrNoCheck = errors.New("this kind of sink cannot be checked without a delivery")
 
-// Check makes the sink that s describes, and has it looked at its destination
-// as relay.Checker says: it delivers nothing. It works beside a running relay.
-func Check(ctx context.Context, s config.Sink, report func(what, found string)) error {
-	sink, err := Open(s, Deps{})
+// Check makes the sink that s describes, and has it look at its destination as
+// relay.Checker says: it delivers nothing. It works beside a running relay. What
+// the events of each of the environments go to is reported, and looked at where
+// that can be done.
+func Check(ctx context.Context, s config.Sink, environments []config.Environment, report func(what, found string)) error {
+	destinations, err := Destinations(s, environments)
+	if err != nil {
+		return err
+	}
+	reportTo(destinations, report)
+	d := Deps{}
+	for _, to := range destinations {
+		if to.Kind == "topic" && !to.ByType {
+			d.topics = append(d.topics, to.Name)
+		}
+	}
+	sink, err := Open(s, d)
 	if err != nil {
 		return err
 	}

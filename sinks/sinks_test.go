@@ -142,10 +142,10 @@ func TestCheck(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	found := map[string]string{}
 	report := func(what, text string) { found[what] = text }
-	require.NoError(t, Check(t.Context(), config.Sink{Name: "f", File: &config.File{Path: path}}, report))
+	require.NoError(t, Check(t.Context(), config.Sink{Name: "f", File: &config.File{Path: path}}, nil, report))
 	assert.Contains(t, found["file "+path], "will be made")
 	assert.NoFileExists(t, path)
 
-	require.ErrorContains(t, Check(t.Context(), config.Sink{Name: "d", File: &config.File{}}, report), `open sink "d": path is not set`)
+	require.ErrorContains(t, Check(t.Context(), config.Sink{Name: "d", File: &config.File{}}, nil, report), `open sink "d": path is not set`)
 	require.ErrorIs(t, check(t.Context(), &relaytest.Sink{}, report), ErrNoCheck)
 }

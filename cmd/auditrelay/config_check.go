@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/sinks"
 )
 
 func newConfigCheck() *cobra.Command {
@@ -24,7 +25,12 @@ func newConfigCheck() *cobra.Command {
 		Long: `Checks a configuration file as 'auditrelay run' does, and names all errors and
 warnings at once, each with its line, field, value and reason. No secret is
 printed. Environment variables and files that it names must be there: run it as
-the user that the relay runs as.
+the user that the relay runs as. It delivers to nothing;
+'auditrelay sinks check' tries whether that would work.
+
+Where topics, subjects or tenants are templates, it says which events would go
+where: those of each environment, those that concern a project as a whole, and the
+relay's own.
 
 With --api the servers of an external journal (journal.url) are asked, too, what
 they promise of what they acknowledge. Nothing is written there.
@@ -54,9 +60,16 @@ Exit codes: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.`,
 
 // checked is what `config check --json` prints.
 type checked struct {
-	OK       bool             `json:"ok"`
-	Errors   []config.Problem `json:"errors"`
-	Warnings []config.Problem `json:"warnings"`
+	OK           bool             `json:"ok"`
+	Errors       []config.Problem `json:"errors"`
+	Warnings     []config.Problem `json:"warnings"`
+	Destinations []destination    `json:"destinations,omitempty"`
+}
+
+// destination is where events go by a sink's template.
+type destination struct {
+	Sink string `json:"sink"`
+	sinks.Destination
 }
 
 func check(ctx context.Context, w io.Writer, path string, asJSON, api bool) error {
@@ -65,16 +78,22 @@ func check(ctx context.Context, w io.Writer, path string, asJSON, api bool) erro
 	if err != nil && !errors.As(err, &found) {
 		return err
 	}
+	to, cannot := whereEventsGo(path, cfg)
+	found = append(found, cannot...)
 	if api && cfg != nil {
 		errs, more := journalProblems(ctx, path, cfg.Journal)
 		found, warnings = append(found, errs...), append(warnings, more...)
 	}
 	text := problemTable(path, found, warnings)
-	if cfg != nil && len(found) == 0 {
+	if len(found) == 0 {
 		text += fmt.Sprintf("%s: ok; environments: %d, sinks: %d\n", path, len(cfg.Environments), len(cfg.Sinks))
+		text += destinationTable(to)
 	}
 	if asJSON {
-		text = problemJSON(found, warnings)
+		text = checkedJSON(checked{
+			OK: len(found) == 0, Errors: append([]config.Problem{}, found...), Warnings: append([]config.Problem{}, warnings...),
+			Destinations: to,
+		})
 	}
 	if _, err := io.WriteString(w, text); err != nil {
 		return fmt.Errorf("print result: %w", err)
@@ -85,14 +104,43 @@ func check(ctx context.Context, w io.Writer, path string, asJSON, api bool) erro
 	return nil
 }
 
-func problemJSON(found, warnings []config.Problem) string {
+// whereEventsGo makes each sink, as a start does, and says where its events go.
+func whereEventsGo(path string, cfg *config.Config) (all []destination, cannot []config.Problem) {
+	if cfg == nil {
+		return nil, nil
+	}
+	for i, s := range cfg.Sinks {
+		found, err := sinks.Destinations(s, cfg.Environments)
+		if err != nil {
+			cannot = append(cannot, config.Problem{File: path, Field: fmt.Sprintf("sinks[%d]", i), Reason: err.Error()})
+		}
+		for _, d := range found {
+			all = append(all, destination{s.Name, d})
+		}
+	}
+	return all, cannot
+}
+
+func destinationTable(all []destination) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	_, _ = io.WriteString(table, "SINK\tEVENTS OF\tGO TO\n") // into memory
+	for _, d := range all {
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", d.Sink, strings.Join(d.Origins, ", "), d.Destination)
+	}
+	_ = table.Flush() // into memory
+	return b.String()
+}
+
+func checkedJSON(c checked) string {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(checked{ // cannot fail: strings and numbers, into memory
-		OK: len(found) == 0, Errors: append([]config.Problem{}, found...), Warnings: append([]config.Problem{}, warnings...),
-	})
+	_ = encoder.Encode(c) // cannot fail: strings and numbers, into memory
 	return b.String()
 }
 

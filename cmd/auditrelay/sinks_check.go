@@ -50,7 +50,7 @@ Exit codes: 0 all fine, 1 something would fail, 2 wrong usage.`,
 			if cfg.Journal.URL != "" && len(args) == 0 {
 				first = append(first, checkJournal(cmd.Context(), cfg.Journal))
 			}
-			return checkSinks(cmd, first, chosen, asJSON)
+			return checkSinks(cmd, first, chosen, cfg.Environments, asJSON)
 		},
 	}
 	addConfigFlag(cmd, &file, "the configuration `FILE`")
@@ -88,9 +88,9 @@ type finding struct {
 }
 
 // checkSinks checks the chosen sinks, and prints the results behind those that are there.
-func checkSinks(cmd *cobra.Command, results []checkedSink, chosen []config.Sink, asJSON bool) error {
+func checkSinks(cmd *cobra.Command, results []checkedSink, chosen []config.Sink, environments []config.Environment, asJSON bool) error {
 	for i := range chosen {
-		results = append(results, checkSink(cmd.Context(), &chosen[i]))
+		results = append(results, checkSink(cmd.Context(), &chosen[i], environments))
 	}
 	failed := slices.ContainsFunc(results, func(r checkedSink) bool { return r.Result == "fails" })
 	if err := printChecked(cmd.OutOrStdout(), results, asJSON); err != nil {
@@ -102,11 +102,11 @@ func checkSinks(cmd *cobra.Command, results []checkedSink, chosen []config.Sink,
 	return nil
 }
 
-func checkSink(ctx context.Context, s *config.Sink) checkedSink {
+func checkSink(ctx context.Context, s *config.Sink, environments []config.Environment) checkedSink {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, fmt.Errorf("the check took longer than the sink's timeout of %v", s.Timeout.Round(time.Millisecond)))
 	defer cancel()
 	r := checkedSink{Sink: s.Name, Result: "ok", Findings: []finding{}}
-	err := sinks.Check(ctx, *s, func(what, found string) {
+	err := sinks.Check(ctx, *s, environments, func(what, found string) {
 		r.Findings = append(r.Findings, finding{oneLine(what), oneLine(found)})
 	})
 	switch {

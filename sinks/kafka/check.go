@@ -24,7 +24,7 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 	}
 	c.cluster(ctx, res)
 	if ctx.Err() == nil {
-		c.topic(ctx, res)
+		c.topics(ctx, res)
 	}
 	if c.err == nil {
 		c.err = ctx.Err()
@@ -49,10 +49,10 @@ func (c *checkup) fail(what string, err error) {
 }
 
 // names are the topics to ask for: none, rather than all, where they depend on
-// the events.
+// the events and are not known.
 func (c *checkup) names() []string {
 	if !c.sink.topic.Constant() {
-		return []string{}
+		return append([]string{}, c.sink.checkTopics...)
 	}
 	return []string{c.sink.topic.Text()}
 }
@@ -131,32 +131,43 @@ func (c *checkup) cluster(ctx context.Context, res *kafka.MetadataResponse) {
 	}
 }
 
-// topic looks at the topic, where that does not depend on the events.
-func (c *checkup) topic(ctx context.Context, res *kafka.MetadataResponse) {
+// topics looks at each topic that is known, and at the limits of the first.
+func (c *checkup) topics(ctx context.Context, res *kafka.MetadataResponse) {
 	names := c.names()
 	if len(names) == 0 {
 		c.report("topic", "its name depends on each event: no topic is looked at")
-		c.limits(ctx, res, nil)
-		return
 	}
-	what := "topic " + names[0]
-	i := slices.IndexFunc(res.Topics, func(t kafka.Topic) bool { return t.Name == names[0] })
+	var first *kafka.Topic
+	for _, name := range names {
+		if found := c.topic(ctx, res, name); first == nil {
+			first = found
+		}
+	}
+	if first != nil || len(names) == 0 || c.err == nil {
+		c.limits(ctx, res, first)
+	}
+}
+
+// topic looks at one topic; nil where it is not there.
+func (c *checkup) topic(ctx context.Context, res *kafka.MetadataResponse, name string) *kafka.Topic {
+	what := "topic " + name
+	i := slices.IndexFunc(res.Topics, func(t kafka.Topic) bool { return t.Name == name })
 	if i < 0 {
 		c.fail(what, errors.New("the broker's metadata leaves it out"))
-		return
+		return nil
 	}
-	found, known := &res.Topics[i], topic{name: names[0]}
+	found, known := &res.Topics[i], topic{name: name}
 	known.learn(found)
 	switch {
 	case errors.Is(known.err, kafka.UnknownTopicOrPartition) && c.sink.create != nil:
 		c.creation(ctx, &known, res.Controller)
-		c.limits(ctx, res, nil)
 	case known.err != nil:
 		c.fail(what, bare(known.err))
 	default:
 		c.partitions(what, &known, found)
-		c.limits(ctx, res, found)
+		return found
 	}
+	return nil
 }
 
 // creation asks the cluster whether it would make the topic, which it does not.

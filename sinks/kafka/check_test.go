@@ -127,6 +127,26 @@ func TestCheckOfATopicTemplate(t *testing.T) {
 	assert.Contains(t, found, "limits of broker 0: message.max.bytes ")
 }
 
+// TestCheckOfKnownTopics looks at each topic that the events are known to go to.
+func TestCheckOfKnownTopics(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, kfake.SeedTopics(3, "auth.live"))
+	s := c.sink(t, func(cfg *config.Kafka) { cfg.Topic = "auth.{environment}" })
+	s.checkTopics = []string{"auth.live", "auth._"}
+	found, err := checked(t, s)
+	require.ErrorContains(t, err, "topic auth._: ")
+	require.ErrorContains(t, err, "create the topic, or set create_topic")
+	assert.Contains(t, found, "topic auth.live: 3 partitions")
+	assert.Contains(t, found, "limits of topic auth.live: max.message.bytes ")
+
+	s = c.sink(t, func(cfg *config.Kafka) { cfg.Topic, cfg.CreateTopic = "auth.{environment}", true })
+	s.checkTopics = []string{"auth.live", "auth._"}
+	found, err = checked(t, s)
+	require.NoError(t, err)
+	assert.Contains(t, found, "topic auth._: does not exist, and would be created")
+	assert.Empty(t, c.PartitionInfos("auth._"), "nothing may be created")
+}
+
 // A principal that may not see the limits can deliver nevertheless.
 func TestCheckWithoutPermissions(t *testing.T) {
 	t.Parallel()

@@ -87,6 +87,13 @@ func TestTopicTemplate(t *testing.T) {
 	assert.Len(t, c.records(t, "log.acme.production"), 5)
 	assert.Len(t, c.records(t, "log.acme.a_b"), 5)
 
+	// What concerns a project as a whole has no environment.
+	require.NoError(t, c.CreateTopic("log.acme._", 1, nil))
+	whole := relaytest.Events(1)
+	whole[0].Project, whole[0].Environment = "acme", ""
+	require.NoError(t, s.Deliver(t.Context(), whole))
+	assert.Len(t, c.records(t, "log.acme._"), 1)
+
 	typed := relaytest.Events(2)
 	typed[1].Type = "settings.changed"
 	for i := range typed {

@@ -39,6 +39,8 @@ type Options struct {
 	// BatchBytes is how large a delivery may be, in bytes of its bodies: what
 	// Check holds the brokers' limits against. Default 0: it does not.
 	BatchBytes int64
+	// CheckTopics are what Check looks at where the topic depends on the events.
+	CheckTopics []string
 }
 
 // Sink is a relay.Sink over one Kafka cluster.
@@ -55,6 +57,7 @@ type Sink struct {
 	maxAge      time.Duration      // of metadata
 	brokers     []string           // as configured
 	batchBytes  int64              // Options.BatchBytes
+	checkTopics []string           // Options.CheckTopics
 
 	// limit is how large the records of one request may be, before
 	// compression, in bytes; learned from what brokers refuse. Used by the
@@ -79,10 +82,11 @@ type Sink struct {
 // something is delivered. Errors name the field of cfg.
 func New(cfg config.Kafka, opts Options) (*Sink, error) {
 	s := &Sink{
-		log:        opts.Logger,
-		maxAge:     metadataMaxAge,
-		batchBytes: opts.BatchBytes,
-		topics:     map[string]*topic{},
+		log:         opts.Logger,
+		maxAge:      metadataMaxAge,
+		batchBytes:  opts.BatchBytes,
+		checkTopics: opts.CheckTopics,
+		topics:      map[string]*topic{},
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

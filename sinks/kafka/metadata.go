@@ -72,9 +72,14 @@ func topicValue(dst []byte, value string) []byte {
 	return dst
 }
 
+// Address gives the topic that e goes to. It may be called beside Deliver.
+func (s *Sink) Address(e *relay.Event) (kind, name string) {
+	return "topic", string(s.topic.AppendName(nil, e, topicValue))
+}
+
 // topicFor returns the topic that e goes to.
 func (s *Sink) topicFor(e *relay.Event) *topic {
-	s.name = s.topic.Append(s.name[:0], e, topicValue)
+	s.name = s.topic.AppendName(s.name[:0], e, topicValue)
 	if t := s.topics[string(s.name)]; t != nil {
 		return t
 	}

@@ -112,7 +112,7 @@ func (s *Sink) assign(events []relay.Event) {
 func (s *Sink) streamOf(e *relay.Event) (*stream, error) {
 	key := s.key[:0]
 	if s.tenant != nil {
-		key = s.tenant.Append(key, e, nil)
+		key = s.tenant.AppendName(key, e, nil)
 	}
 	tenant := len(key)
 	for i := range s.labels {
@@ -144,7 +144,7 @@ func checkTenant(tenant string) error {
 	}
 	switch {
 	case tenant == "":
-		return errors.New("it is empty for this event, and Loki would not know whose event it is")
+		return errors.New("it is empty, and Loki would not know whose event it is")
 	case len(tenant) > maxTenant:
 		return fmt.Errorf("it is longer than Loki's %d bytes", maxTenant)
 	case tenant == "." || tenant == ".." || strings.ContainsFunc(tenant, odd):

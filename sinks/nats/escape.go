@@ -37,14 +37,11 @@ func appendHeaderEscaped(dst []byte, value string) []byte {
 
 // appendToken appends value as one token of a subject. Percent-encoded are
 // what separates tokens or matches any ("." "*" ">"), "$", which begins the
-// server's own subjects, "%", space, and all that is not printable ASCII. The
-// empty value, which no token can be, is "_"; the value "_" is "%5F". So
-// different values are different tokens, and percent-decoding gives them back.
+// server's own subjects, "%", space, and all that is not printable ASCII. "_"
+// is "%5F", as it stands for the empty value. So different values are different
+// tokens, and percent-decoding gives them back.
 func appendToken(dst []byte, value string) []byte {
-	switch value {
-	case "":
-		return append(dst, '_')
-	case "_":
+	if value == template.Empty {
 		return append(dst, "%5F"...)
 	}
 	for i := range len(value) {

@@ -102,7 +102,7 @@ func (b *builder) messageID(e *relay.Event) string {
 
 // subject is the template's, from memory where it was seen before.
 func (b *builder) subject(e *relay.Event) (string, error) {
-	b.buf = b.template.Append(b.buf[:0], e, appendToken)
+	b.buf = b.template.AppendName(b.buf[:0], e, appendToken)
 	if subject, ok := b.subjects[string(b.buf)]; ok {
 		return subject, nil
 	}

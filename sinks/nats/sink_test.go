@@ -12,6 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
+	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
 func TestContractJetStream(t *testing.T) {
@@ -65,8 +66,10 @@ func TestTokensAreReversible(t *testing.T) {
 	t.Parallel()
 	values := []string{"", "_", "a", "a.b", "%", "%2E", ".", "*", ">", "$JS", " ", "\x00", "é日本", "a_b", "__"}
 	seen := map[string]string{}
+	name, err := template.Parse("{project}")
+	require.NoError(t, err)
 	for _, v := range values {
-		token := string(appendToken(nil, v))
+		token := string(name.AppendName(nil, &relay.Event{Project: v}, appendToken))
 		require.NotContains(t, seen, token, "%q and %q are the same token", v, seen[token])
 		seen[token] = v
 		require.NotEmpty(t, token)

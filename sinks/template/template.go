@@ -92,23 +92,46 @@ func fieldNamed(name string) (field, bool) {
 	return none, false
 }
 
+// Empty stands in a name for an attribute that an event does not have, as the
+// environment of what concerns a whole project.
+const Empty = "_"
+
+// AppendName appends the name of a topic, a subject or a tenant for e: it is as
+// by Append, except that [Empty] stands for an attribute that e does not have.
+// "auth.{environment}" becomes "auth._" and not "auth.", which exists nowhere.
+// Values that may be empty, as of labels and tags, are for Append.
+func (t *Template) AppendName(dst []byte, e *relay.Event, escape func(dst []byte, value string) []byte) []byte {
+	for i := range t.parts {
+		p := &t.parts[i]
+		if p.field != none && p.field.of(e) == "" {
+			dst = append(dst, Empty...)
+			continue
+		}
+		dst = p.append(dst, e, escape)
+	}
+	return dst
+}
+
 // Append appends the text for e to dst. escape appends a value in the form in
 // which the destination takes it; it sees the values only, never the literal
 // text. Nil appends them as they are. An attribute that e does not have is the
 // empty value. It allocates nothing but what dst has to grow by.
 func (t *Template) Append(dst []byte, e *relay.Event, escape func(dst []byte, value string) []byte) []byte {
 	for i := range t.parts {
-		p := &t.parts[i]
-		switch {
-		case p.field == none:
-			dst = append(dst, p.literal...)
-		case escape == nil:
-			dst = append(dst, p.field.of(e)...)
-		default:
-			dst = escape(dst, p.field.of(e))
-		}
+		dst = t.parts[i].append(dst, e, escape)
 	}
 	return dst
+}
+
+func (p *part) append(dst []byte, e *relay.Event, escape func(dst []byte, value string) []byte) []byte {
+	switch {
+	case p.field == none:
+		return append(dst, p.literal...)
+	case escape == nil:
+		return append(dst, p.field.of(e)...)
+	default:
+		return escape(dst, p.field.of(e))
+	}
 }
 
 func (f field) of(e *relay.Event) string {

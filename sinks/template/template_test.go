@@ -35,6 +35,24 @@ func TestAppend(t *testing.T) {
 	}
 }
 
+// TestNamesHaveNoEmptyParts: a topic "auth." exists nowhere.
+func TestNamesHaveNoEmptyParts(t *testing.T) {
+	t.Parallel()
+	escape := func(dst []byte, value string) []byte { return append(dst, "<"+value+">"...) }
+	whole := relay.Event{Type: "settings.changed", Project: "shop"}
+	for text, want := range map[string]string{
+		"auth.{environment}":                "auth._",
+		"{environment}":                     "_",
+		"a.{project}.{environment}.{type}b": "a.<shop>._.<settings.changed>b",
+		"audit":                             "audit",
+	} {
+		tmpl, err := Parse(text)
+		require.NoError(t, err)
+		assert.Equal(t, want, string(tmpl.AppendName(nil, &whole, escape)))
+		assert.Equal(t, string(tmpl.Append(nil, &event, escape)), string(tmpl.AppendName(nil, &event, escape)), "nothing is empty")
+	}
+}
+
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -59,6 +77,7 @@ func TestAppendAllocatesNothing(t *testing.T) {
 	buf := make([]byte, 0, 128)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		buf = tmpl.Append(buf[:0], &event, func(dst []byte, value string) []byte { return append(dst, value...) })
+		buf = tmpl.AppendName(buf[:0], &event, func(dst []byte, value string) []byte { return append(dst, value...) })
 	}))
 }
 

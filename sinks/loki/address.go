@@ -1,0 +1,12 @@
+package loki
+
+import "github.com/auditrelay/auditrelay/relay"
+
+// Address gives the tenant that e goes to, where one is configured. It may be
+// called beside Deliver.
+func (s *Sink) Address(e *relay.Event) (kind, name string) {
+	if s.tenant == nil {
+		return "", ""
+	}
+	return "tenant", string(s.tenant.AppendName(nil, e, nil))
+}
