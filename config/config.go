@@ -73,8 +73,25 @@ type Environment struct {
 	// Credentials are further credentials that may push to the environment,
 	// beside the one that the relay generates for it.
 	Credentials []Credential `yaml:"credentials"`
+	// Quota bounds what the environment may take of the relay.
+	Quota Quota `yaml:"quota"`
 	// SkipSettings leaves the environment out of the settings' snapshots.
 	SkipSettings bool `yaml:"skip_settings"`
+}
+
+// Quota bounds what one environment may take of the relay, so that a flood of
+// one leaves room for the others. Beyond it, its pushes get 429 with Retry-After.
+// 0 is no bound.
+type Quota struct {
+	// EventsPerSecond and BytesPerSecond bound what is taken, on average over
+	// some ten seconds. BytesPerSecond counts the events' bodies. Default: no bound.
+	EventsPerSecond float64 `yaml:"events_per_second"`
+	BytesPerSecond  Size    `yaml:"bytes_per_second"`
+	// UndeliveredBytes bounds the part of journal.max_bytes that the environment's
+	// events take, as stored, until every sink has them. Default: no bound of its
+	// own. With several environments, one may hold up to eight times what is
+	// free: so one that floods leaves a ninth of the budget to the others.
+	UndeliveredBytes Size `yaml:"undelivered_bytes"`
 }
 
 // Stream is a desired streaming config: exactly one of the fields is set.
@@ -207,11 +224,13 @@ type Journal struct {
 	// StreamPrefix begins the names of the relay's streams, so that several
 	// relays can share a cluster. Default AUDITRELAY.
 	StreamPrefix string `yaml:"stream_prefix"`
-	// MaxBytes is the disk budget of the event log. When it is spent, pushes
-	// are refused with 503; nothing old is thrown away. Default 10GiB.
+	// MaxBytes is the disk budget of the event log. As it nears its end, the
+	// oldest events that every sink has give way. What a sink has not had is
+	// never thrown away: once that alone takes the budget, pushes are refused with
+	// 503. Default 10GiB.
 	MaxBytes Size `yaml:"max_bytes"`
-	// ReplayWindow is how long events are kept after every sink has them.
-	// Default 72h.
+	// ReplayWindow is how long events are kept after every sink has them, as far
+	// as there is room in MaxBytes. Default 72h.
 	ReplayWindow time.Duration `yaml:"replay_window"`
 	// DuplicateWindow is how long an event that is pushed again, with the same
 	// id and body, is recognised, and answered with success without being

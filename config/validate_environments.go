@@ -30,7 +30,21 @@ func (k *checker) environments(c *Config) {
 		for n, credential := range e.Credentials {
 			k.credential(fmt.Sprintf("%s.credentials[%d]", at, n), credential, seen)
 		}
+		k.quota(at+".quota", e.Quota, c.Journal)
 		k.silent(at, e, c)
+	}
+}
+
+func (k *checker) quota(at string, q Quota, j Journal) {
+	const most = 1 << 40 // of both rates: far above what a machine can do
+	if q.EventsPerSecond != 0 {
+		between(k, at+".events_per_second", q.EventsPerSecond, 0.01, most)
+	}
+	if q.BytesPerSecond != 0 {
+		between(k, at+".bytes_per_second", q.BytesPerSecond, 1, most)
+	}
+	if q.UndeliveredBytes != 0 {
+		between(k, at+".undelivered_bytes", q.UndeliveredBytes, 1<<20, j.MaxBytes)
 	}
 }
 

@@ -20,8 +20,9 @@ func newSinksList() *cobra.Command {
 		Short: "List the sinks, how far each is behind, and what it holds up",
 		Long: `Lists every sink that is configured or has a position in the journal: the records
 that it has not acknowledged, the age of the oldest, about how much disk they take,
-and its dead letters. A record holds one event or many. What a sink lacks is kept,
-also for one that is configured no more, until it is retired.
+how far back a replay can reach, and its dead letters. A record holds one event or
+many. What a sink lacks is kept, also for one that is configured no more, until it
+is retired. While a position is unknown, nothing is trimmed.
 ` + whichRelay + `
 
 Exit codes: 0 listed, 1 failed, 2 wrong usage.`,
@@ -52,14 +53,21 @@ Exit codes: 0 listed, 1 failed, 2 wrong usage.`,
 
 func printSinks(w io.Writer, list []console.Sink, now time.Time) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(out, "SINK\tCONFIGURED\tPENDING RECORDS\tOLDEST\tHOLDS\tDEAD LETTERS")
+	_, _ = fmt.Fprintln(out, "SINK\tCONFIGURED\tPENDING RECORDS\tOLDEST\tHOLDS\tREPLAYABLE\tDEAD LETTERS")
 	for _, s := range list {
 		configured := "yes"
 		if !s.Configured {
 			configured = "no"
 		}
-		pending, oldest, holds := "no position", "-", "-"
-		if p := s.Position; p != nil {
+		pending, oldest, holds, replayable := "no position", "-", "-", "-"
+		if s.Position != nil && !s.Position.Kept.IsZero() {
+			replayable = max(0, now.Sub(s.Position.Kept)).Round(time.Second).String()
+		}
+		switch p := s.Position; {
+		case p == nil || p.Absent:
+		case p.Unknown != "":
+			pending = "unknown"
+		default:
 			pending = fmt.Sprint(p.Pending)
 			if !p.Oldest.IsZero() {
 				oldest = max(0, now.Sub(p.Oldest)).Round(time.Second).String()
@@ -68,7 +76,7 @@ func printSinks(w io.Writer, list []console.Sink, now time.Time) error {
 				holds = "~" + sizeText(p.HeldBytes)
 			}
 		}
-		_, _ = fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%d\n", s.Name, configured, pending, oldest, holds, s.DeadLetters)
+		_, _ = fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", s.Name, configured, pending, oldest, holds, replayable, s.DeadLetters)
 	}
 	return out.Flush()
 }

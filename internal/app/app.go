@@ -125,7 +125,10 @@ func (r *process) startJournal(ctx context.Context) (err error) {
 		return err
 	}
 	r.stack.push("journal connection", func(context.Context) error { return r.conn.Close() })
-	r.journal, err = journal.Open(ctx, r.conn, r.cfg.Journal, journal.Options{Logger: r.log, Registerer: r.reg, Version: r.version, Failed: r.fail})
+	r.journal, err = journal.Open(ctx, r.conn, r.cfg.Journal, journal.Options{
+		Logger: r.log, Registerer: r.reg, Version: r.version,
+		Sinks: r.sinkNames(), Environments: len(r.cfg.Environments), Failed: r.fail,
+	})
 	if err != nil {
 		return err
 	}
@@ -136,26 +139,12 @@ func (r *process) startJournal(ctx context.Context) (err error) {
 	return nil
 }
 
-// warnShare is the share of the disk budget from which readiness warns.
-const warnShare = 0.8
-
-func (r *process) journalReady(ctx context.Context) (string, error) {
-	if err := r.conn.Err(); err != nil {
-		return "", err
+func (r *process) sinkNames() []string {
+	names := make([]string, len(r.cfg.Sinks))
+	for i, sink := range r.cfg.Sinks {
+		names[i] = sink.Name
 	}
-	u, err := r.journal.Usage(ctx)
-	if err != nil {
-		return "", err
-	}
-	share := float64(u.Bytes) / float64(u.MaxBytes)
-	switch remark := fmt.Sprintf("%.1f%% of the disk budget is spent", 100*share); {
-	case share >= 1:
-		return "", errors.New(remark)
-	case share >= warnShare:
-		return "warning: " + remark + "; at 100% pushes are refused", nil
-	default:
-		return remark, nil
-	}
+	return names
 }
 
 // startTrail never fails because of the trail: what is damaged is named by it, and

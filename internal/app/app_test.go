@@ -220,7 +220,8 @@ func TestOneDeadSinkDoesNotHoldUpTheOthers(t *testing.T) {
 
 func TestASpentBudgetRefusesAloud(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t.TempDir())
+	dead := config.Sink{Name: "dead", Kafka: &config.Kafka{Brokers: []string{"127.0.0.1:1"}, Topic: "t"}}
+	cfg := testConfig(t.TempDir(), dead)
 	cfg.Journal.MaxBytes, cfg.Ingest.Limits.BodyBytes = 1<<20, 1<<20
 	r := start(t, cfg)
 	defer func() { require.NoError(t, r.stop()) }()
@@ -232,6 +233,9 @@ func TestASpentBudgetRefusesAloud(t *testing.T) {
 		code, body = r.push(id[:min(len(id), 200)])
 	}
 	assert.Contains(t, body, "full")
+	code, body = r.get("/readyz")
+	assert.Equal(t, http.StatusServiceUnavailable, code, body)
+	assert.Contains(t, body, "the last push was refused: journal is full")
 }
 
 func TestAPartThatCannotStartEndsTheRelay(t *testing.T) {

@@ -71,6 +71,7 @@ func (r *process) startIngest(ctx context.Context) error {
 	options := ingest.Options{
 		Credentials: r.credentials, Journal: r.journal, Limits: r.ingestLimits(),
 		Anonymous: anonymous(r.cfg.Ingest), Logger: r.log, Registerer: r.reg,
+		Room: r.journal.Reserve, Quotas: quotas(r.cfg.Environments),
 	}
 	if r.recent != nil {
 		options.Recent = r.recent
@@ -85,6 +86,14 @@ func (r *process) startIngest(ctx context.Context) error {
 	}
 	r.addresses.Ingest, err = r.serve(ctx, r.cfg.Ingest.Listen, tlsConfig, handler.Server(), r.ingestDoor(openFiles()))
 	return err
+}
+
+func quotas(environments []config.Environment) map[credentials.Environment]config.Quota {
+	all := map[credentials.Environment]config.Quota{}
+	for _, e := range environments {
+		all[credentials.Environment{Project: e.Project, Environment: e.Environment}] = e.Quota
+	}
+	return all
 }
 
 func anonymous(cfg config.Ingest) credentials.Environment {

@@ -5,6 +5,12 @@
 // does not take it refuses aloud: with a 4xx that names the cause, or with 429
 // or 503 and Retry-After where trying again helps. Where single entries of a
 // push are bad, the good ones are kept, and a 400 tells how many were not.
+//
+// One environment cannot push another out. Each may have a quota of events and
+// bytes a second, kept by token buckets of ten seconds' worth, and of bytes that
+// wait for sinks. Without any setting, an environment may hold up to eight times what
+// is free of the journal's budget. So the one that holds most is refused first,
+// with 429, and one that holds little finds room as long as there is any.
 package ingest
 
 import (
@@ -59,6 +65,10 @@ type Options struct {
 	// Recent recognises what is pushed again; nil stores it again.
 	Recent Recent
 	Limits config.IngestLimits // each above zero
+	// Room bounds what each environment takes of the journal; nil is no bound.
+	Room Room
+	// Quotas are by environment; one that is not in it has none.
+	Quotas map[credentials.Environment]config.Quota
 	// Anonymous is the environment of pushes without a credential; they are
 	// refused where it is zero.
 	Anonymous  credentials.Environment
@@ -82,6 +92,7 @@ type Handler struct {
 	refusals refusalLog
 	guesses  *guesses
 	stopping chan struct{} // closed when the server shuts down
+	quotas   *quotas
 	memory   budget
 	slots    chan struct{} // one element for each push that is worked on
 	pushes   sync.Pool     // of *push
@@ -111,6 +122,7 @@ func New(o Options) (*Handler, error) {
 	h.refusals.logger, h.refusals.now = o.Logger, o.Now
 	h.guesses, h.stopping = newGuesses(o.Logger, o.Now), make(chan struct{})
 	h.metrics = newMetrics(o.Registerer, &h.memory)
+	h.quotas = newQuotas(o)
 	return h, nil
 }
 

@@ -85,6 +85,9 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, e endpoint, env c
 	if err != nil {
 		return err
 	}
+	if err := h.quotas.admit(r.Context(), env); err != nil {
+		return err
+	}
 	p, err := h.read(w, r)
 	if err != nil {
 		return err
@@ -146,8 +149,8 @@ func (h *Handler) enter(ctx context.Context) error {
 // kept already, and what the next process reads back of the journal tells.
 func (h *Handler) keep(ctx context.Context, p *push, env credentials.Environment) error {
 	if p.batch.Len() > 0 {
-		if err := h.journal.Append(ctx, &p.batch); err != nil {
-			return journalRefusal(err)
+		if err := h.append(ctx, p, env); err != nil {
+			return err
 		}
 		if h.recent != nil {
 			h.recent.Add(p.keys) // not before: see known
@@ -159,6 +162,19 @@ func (h *Handler) keep(ctx context.Context, p *push, env credentials.Environment
 	if p.problems > 0 {
 		h.metrics.rejected.WithLabelValues("entry").Add(float64(p.refused))
 		return p.partial()
+	}
+	return nil
+}
+
+// append appends the push's batch, within the environment's quotas.
+func (h *Handler) append(ctx context.Context, p *push, env credentials.Environment) error {
+	giveBack, err := h.quotas.charge(ctx, env, p.batch.Len(), p.bytes, int64(p.batch.Size()))
+	if err != nil {
+		return err
+	}
+	defer giveBack()
+	if err := h.journal.Append(ctx, &p.batch); err != nil {
+		return journalRefusal(err)
 	}
 	return nil
 }

@@ -5,15 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
-
-	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
 const (
@@ -48,6 +46,11 @@ type committer struct {
 	// patience is after how long an append is not tried again. One attempt may be
 	// under way then, which takes attemptTimeout at the most.
 	patience time.Duration
+	// committed is told of each record, and makeRoom called once before one is
+	// refused for want of so many bytes.
+	committed func(record uint64, stored int, shares []share)
+	makeRoom  func(ctx context.Context, need int64) error
+	refused   atomic.Pointer[refusal] // the last append's; nil where it succeeded
 
 	spare chan []byte    // memory for records
 	wg    sync.WaitGroup // the loop and the commits in flight
@@ -64,6 +67,13 @@ type committer struct {
 	placed   func(at place, again bool) error // see Journal.placed
 }
 
+// refusal is why an append failed.
+type refusal struct {
+	err  error
+	at   time.Time
+	need int64 // bytes that would have fit it; 0 where it was not for want of room
+}
+
 // segment is a part of an append that goes into one record whole.
 type segment struct {
 	data   []byte
@@ -73,17 +83,20 @@ type segment struct {
 
 // pending is an append that waits. It is told by each of its segments.
 type pending struct {
-	since time.Time // when it was appended
-	done  chan struct{}
+	since  time.Time // when it was appended
+	source string    // whose events they are
+	done   chan struct{}
 
 	mu   sync.Mutex
 	left int   // segments not committed yet; guarded by mu
 	err  error // the first; guarded by mu
+	need int64 // of the record that was refused; guarded by mu
 }
 
-func (p *pending) settle(err error) {
+func (p *pending) settle(err error, need int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.need = max(p.need, need)
 	if p.err == nil {
 		p.err = err
 	}
@@ -92,10 +105,11 @@ func (p *pending) settle(err error) {
 	}
 }
 
-func newCommitter(conn *Conn, subject string, m *metrics, placed func(place, bool) error, failed func(error)) *committer {
+func newCommitter(j *Journal, failed func(error)) *committer {
 	c := &committer{
-		js: conn.JetStream, life: conn.life, limit: conn.recordLimit, subject: subject,
-		metrics: m, placed: placed, failed: failed, patience: commitTimeout,
+		js: j.conn.JetStream, life: j.conn.life, limit: j.conn.recordLimit, subject: j.names.eventsSubject,
+		metrics: j.metrics, placed: j.placed, failed: failed, patience: commitTimeout,
+		committed: j.committed, makeRoom: j.makeRoom,
 		spare: make(chan []byte, commitsInFlight),
 	}
 	c.changed = sync.NewCond(&c.mu)
@@ -111,14 +125,27 @@ func (c *committer) append(b *Batch) error {
 	if err != nil {
 		return err
 	}
-	if err := c.life().ended(); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	need, err := c.commit(b)
+	switch {
+	case err == nil:
+		c.refused.Store(nil)
+	case !errors.Is(err, ErrClosed):
+		c.refused.Store(&refusal{err, time.Now(), need})
 	}
-	p := &pending{since: time.Now(), left: len(b.cuts), done: make(chan struct{})}
+	return err
+}
+
+// commit queues b and waits. Where there is no room, need is how many bytes the
+// record had that did not fit.
+func (c *committer) commit(b *Batch) (need int64, err error) {
+	if err := c.life().ended(); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	p := &pending{since: time.Now(), source: b.group.Source, left: len(b.cuts), done: make(chan struct{})}
 	c.mu.Lock()
 	if c.closed || c.broken != nil {
 		defer c.mu.Unlock()
-		return cmp.Or(c.broken, ErrClosed)
+		return 0, cmp.Or(c.broken, ErrClosed)
 	}
 	for i, cut := range b.cuts {
 		s := segment{data: b.segment(i), events: cut.events, whole: p}
@@ -128,7 +155,7 @@ func (c *committer) append(b *Batch) error {
 	c.mu.Unlock()
 	c.changed.Signal()
 	<-p.done
-	return p.err
+	return p.need, p.err
 }
 
 func (c *committer) loop() {
@@ -187,7 +214,7 @@ var errLate = fmt.Errorf("%w: the server does not answer in time", ErrUnavailabl
 func (c *committer) dropLate() {
 	n := 0
 	for n < len(c.queue) && time.Since(c.queue[n].whole.since) > c.patience {
-		c.queue[n].whole.settle(errLate)
+		c.queue[n].whole.settle(errLate, 0)
 		n++
 	}
 	c.shift(n)
@@ -230,6 +257,13 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 		if err == nil {
 			err = c.accept(place{ack.Sequence, keyOf(0, msg.Data).sum}, ack.Duplicate)
 		}
+		need := int64(0)
+		switch {
+		case err == nil:
+			c.committed(ack.Sequence, storedSize(msg), sharesOf(group))
+		case errors.Is(err, ErrFull):
+			need = int64(storedSize(msg))
+		}
 		if soon.Stop() {
 			c.count(-1, 0)
 		} else {
@@ -237,9 +271,25 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 		}
 		c.metrics.commit(start, events, size, len(msg.Data), err)
 		for _, s := range group {
-			s.whole.settle(err)
+			s.whole.settle(err, need)
 		}
 	}()
+}
+
+// storedSize is about what a record takes of the budget: the server adds a frame.
+func storedSize(msg *nats.Msg) int { return len(msg.Data) + recordFrame }
+
+// recordFrame is what the server keeps beside a record's data: a frame, the
+// subject, and the message id in its headers.
+const recordFrame = 160
+
+// sharesOf is whose the bytes of a record are.
+func sharesOf(group []segment) []share {
+	shares := make([]share, len(group))
+	for i, s := range group {
+		shares[i] = share{s.whole.source, len(s.data)}
+	}
+	return shares
 }
 
 // count counts the commits in flight, and those of them that are slow.
@@ -288,6 +338,13 @@ func (c *committer) accept(at place, again bool) error {
 	return c.broken
 }
 
+// brokenBy is why positions cannot be trusted any more, or nil.
+func (c *committer) brokenBy() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.broken
+}
+
 // await waits for the server's answer. The connection's async timeout is
 // attemptTimeout, so an answer always comes.
 func await(ack jetstream.PubAckFuture, life *life) (*jetstream.PubAck, error) {
@@ -299,59 +356,6 @@ func await(ack jetstream.PubAckFuture, life *life) (*jetstream.PubAck, error) {
 	case <-life.over:
 		return nil, life.err
 	}
-}
-
-// retry publishes again, with the same id, while that may help. The record
-// then stands behind those that were committed meanwhile.
-//
-// The server knows an id for the stream's duplicate window, which is longer
-// than commitTimeout and a last attempt together. After an outage that is longer
-// the sender is told to push again, and that push has another id: if the record
-// was kept, its events stand twice, with the same event ids.
-//
-// It never goes on in another life: the next server may know the id from a
-// record whose fsync failed, and would acknowledge it as a duplicate.
-func (c *committer) retry(ctx context.Context, msg *nats.Msg, ack *jetstream.PubAck, err error, life *life, deadline time.Time) (*jetstream.PubAck, error) {
-	for err != nil && mayPass(err) && life.ended() == nil && time.Now().Add(retryPause).Before(deadline) {
-		if streams.Pause(ctx, retryPause) != nil {
-			break
-		}
-		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
-		ack, err = c.js.PublishMsg(attempt, msg)
-		cancel()
-	}
-	switch ended := life.ended(); {
-	case err == nil:
-		return ack, nil
-	case ended != nil:
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, ended)
-	case isFull(err):
-		return nil, fmt.Errorf("%w: %w", ErrFull, err)
-	default:
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-}
-
-// mayPass says whether to publish the same again may help. A record that is too
-// large now, for another server than it was made for, is made anew when its
-// events are pushed again.
-func mayPass(err error) bool { return !isFull(err) && !errors.Is(err, nats.ErrMaxPayload) }
-
-// isFull recognises the server's refusals for want of space: the stream's
-// MaxBytes, an account's limit, or the server's.
-func isFull(err error) bool {
-	var api *jetstream.APIError
-	if !errors.As(err, &api) {
-		return false
-	}
-	const storeFailed, accountLimit, noResources = 10077, 10002, 10023
-	switch api.ErrorCode {
-	case storeFailed:
-		return strings.Contains(api.Description, "maximum bytes") || strings.Contains(api.Description, "no space")
-	case accountLimit, noResources:
-		return true
-	}
-	return false
 }
 
 func (c *committer) close() {

@@ -43,6 +43,12 @@ func open(t *testing.T, dir string, cfg config.Journal) *opened {
 	return &opened{j, conn}
 }
 
+// delivered is the newest record that every sink has acknowledged.
+func (o *opened) delivered(ctx context.Context) (uint64, error) {
+	record, _, err := o.standing(ctx)
+	return record, err
+}
+
 func (o *opened) shut(t *testing.T) {
 	t.Helper()
 	o.Close()

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -48,20 +49,32 @@ const (
 
 // Journal is safe for concurrent use.
 type Journal struct {
-	conn    *Conn
-	cfg     config.Journal
-	log     *slog.Logger
-	stream  jetstream.Stream
-	made    int64 // when the stream was made, in ns since 1970: which stream it is
-	names   names
-	commits *committer
-	past    *past
-	decoded *decodedCache
-	metrics *metrics
-	fuse    *fuse
-	failed  func(error)        // as in Options
-	stop    context.CancelFunc // ends the trimmer
-	done    chan struct{}      // closed when the trimmer has ended
+	conn   *Conn
+	cfg    config.Journal
+	log    *slog.Logger
+	stream jetstream.Stream
+	made   int64 // when the stream was made, in ns since 1970: which stream it is
+	names  names
+	sinks  []string // of the config
+	// environments is how many may push, 0 for any number.
+	environments int
+	register     *register
+	reached      reached
+
+	ages   ages
+	room   *room
+	sweeps sweeps
+
+	trimming sync.Mutex // held by who trims
+	doubts   bool       // trimming is blocked, and that was told; guarded by trimming
+	commits  *committer
+	decoded  *decodedCache
+	metrics  *metrics
+	fuse     *fuse
+	past     *past
+	failed   func(error)        // as in Options
+	stop     context.CancelFunc // ends the loops
+	done     chan struct{}      // closed when the loops have ended
 }
 
 // names are those of the relay's streams and subjects.
@@ -69,6 +82,7 @@ type names struct {
 	events, eventsSubject         string
 	dead, deadSubject             string
 	quarantine, quarantineSubject string
+	sinks, sinksSubject           string
 }
 
 func namesFor(prefix string) names {
@@ -77,6 +91,7 @@ func namesFor(prefix string) names {
 		events: prefix + "_EVENTS", eventsSubject: subject + ".events",
 		dead: prefix + "_DEADLETTERS", deadSubject: subject + ".deadletters",
 		quarantine: prefix + "_QUARANTINE", quarantineSubject: subject + ".quarantine",
+		sinks: prefix + "_SINKS", sinksSubject: subject + ".sinks",
 	}
 }
 
@@ -86,6 +101,10 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Version is the program's, as the streams' metadata names it.
 	Version string
+	// Sinks are the configured ones. Nothing is trimmed that one of them has not had.
+	Sinks []string
+	// Environments is how many may push. With one there is nobody to be fair to.
+	Environments int
 	// Failed, where set, is called once when nothing can be appended any more
 	// until the journal is opened again on a new connection.
 	Failed func(error)
@@ -96,11 +115,12 @@ type Options struct {
 func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*Journal, error) {
 	j := &Journal{
 		conn: conn, cfg: cfg, log: opts.Logger,
-		names:   namesFor(cfg.StreamPrefix),
+		names: namesFor(cfg.StreamPrefix), sinks: opts.Sinks, environments: opts.Environments,
 		decoded: newDecodedCache(),
 		metrics: newMetrics(opts.Registerer),
 		fuse:    newFuse(opts.Logger, opts.Registerer),
 		failed:  opts.Failed,
+		sweeps:  sweeps{wake: make(chan struct{}, 1)},
 		done:    make(chan struct{}),
 	}
 	if err := streams.Await(ctx, j.log, "what the journal's servers promise", j.checkPromises); err != nil {
@@ -112,6 +132,9 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 	if err := j.makeStreams(ctx, streamMetadata(opts.Version)); err != nil {
 		return nil, err
 	}
+	if err := streams.Await(ctx, j.log, "the register of sinks", j.register.adopt); err != nil {
+		return nil, err
+	}
 	// Before anything is appended or read.
 	if err := j.openPast(ctx); err != nil {
 		return nil, err
@@ -119,12 +142,47 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 	if err := streams.Await(ctx, j.log, "the journal's state", j.accountForDamage); err != nil {
 		return nil, err
 	}
-	j.commits = newCommitter(conn, j.names.eventsSubject, j.metrics, j.placed, opts.Failed)
+	if err := streams.Await(ctx, j.log, "the journal's state", j.lookAround); err != nil {
+		return nil, err
+	}
+	j.commits = newCommitter(j, opts.Failed)
 	opts.Registerer.MustRegister(&usageCollector{j}, conn.marks.failed())
-	trimming, stop := context.WithCancel(context.Background())
-	j.stop = stop
-	go j.trimLoop(trimming)
+	j.startLoops()
 	return j, nil
+}
+
+// lookAround notes where the stream stands, before anything is appended to it.
+func (j *Journal) lookAround(ctx context.Context) error {
+	info, err := j.stream.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("read the journal's state: %w", err)
+	}
+	j.ages.begin(info.State.LastSeq, time.Now())
+	j.room = newRoom(info.Config.MaxBytes, int64(info.State.Bytes))
+	j.room.alone = j.environments == 1
+	return nil
+}
+
+// startLoops starts what trims, until Close.
+func (j *Journal) startLoops() {
+	ctx, stop := context.WithCancel(context.Background())
+	j.stop = stop
+	var running sync.WaitGroup
+	loops := []func(context.Context){j.trimLoop, j.sweepLoop}
+	if len(j.sinks) > 0 || j.register.any() {
+		loops = append(loops, j.inherit)
+	}
+	for _, loop := range loops {
+		running.Go(func() { loop(ctx) })
+	}
+	go func() { running.Wait(); close(j.done) }()
+}
+
+// committed accounts for a record that is durable.
+func (j *Journal) committed(record uint64, stored int, shares []share) {
+	if j.room.add(record, stored, shares) {
+		j.sweeps.press()
+	}
 }
 
 func (j *Journal) makeStreams(ctx context.Context, metadata map[string]string) error {
@@ -153,17 +211,26 @@ func (j *Journal) makeStreams(ctx context.Context, metadata map[string]string) e
 	quarantine.Name, quarantine.Subjects = j.names.quarantine, []string{j.names.quarantineSubject, j.names.quarantineSubject + ".>"}
 	quarantine.Description = "auditrelay: records that could not be read, and positions whose records are lost"
 
-	for _, cfg := range []jetstream.StreamConfig{events, dead, quarantine} {
-		err := streams.Await(ctx, j.log, "stream "+cfg.Name, func(ctx context.Context) error {
-			stream, err := j.conn.JetStream.CreateOrUpdateStream(ctx, cfg)
-			if err == nil && cfg.Name == j.names.events {
-				j.stream, j.made = stream, stream.CachedInfo().Created.UnixNano()
-			}
+	sinks := base
+	sinks.Name, sinks.Subjects = j.names.sinks, []string{j.names.sinksSubject + ".>"}
+	sinks.Description = "auditrelay: the sinks that have a position"
+	sinks.MaxMsgsPerSubject = 1
+
+	opened := map[string]jetstream.Stream{}
+	for _, cfg := range []jetstream.StreamConfig{events, dead, quarantine, sinks} {
+		err := streams.Await(ctx, j.log, "stream "+cfg.Name, func(ctx context.Context) (err error) {
+			opened[cfg.Name], err = j.conn.JetStream.CreateOrUpdateStream(ctx, cfg)
 			return err
 		})
 		if err != nil {
 			return fmt.Errorf("open stream %s: %w", cfg.Name, err)
 		}
+	}
+	j.stream = opened[events.Name]
+	j.made = j.stream.CachedInfo().Created.UnixNano()
+	j.register = &register{
+		js: j.conn.JetStream, events: j.stream, stream: opened[sinks.Name],
+		subject: j.names.sinksSubject, kept: map[string]bool{},
 	}
 	return nil
 }
@@ -203,8 +270,12 @@ func (j *Journal) Close() {
 // Usage is how much of the disk budget is spent.
 type Usage struct {
 	Bytes, MaxBytes int64 // of the events' stream
+	Undelivered     int64 // of Bytes, what some sink has not had yet; about
 	Records         uint64
 	Oldest, Newest  time.Time // when the records were committed; zero without any
+	// ReplaySeconds is how long ago the oldest record was committed: how far back
+	// a replay can reach.
+	ReplaySeconds float64
 }
 
 // Usage asks the server.
@@ -213,8 +284,12 @@ func (j *Journal) Usage(ctx context.Context) (Usage, error) {
 	if err != nil {
 		return Usage{}, fmt.Errorf("read the journal's state: %w", err)
 	}
-	return Usage{
-		Bytes: int64(info.State.Bytes), MaxBytes: info.Config.MaxBytes,
+	u := Usage{
+		Bytes: int64(info.State.Bytes), MaxBytes: info.Config.MaxBytes, Undelivered: j.room.waiting(),
 		Records: info.State.Msgs, Oldest: info.State.FirstTime, Newest: info.State.LastTime,
-	}, nil
+	}
+	if u.Records > 0 {
+		u.ReplaySeconds = max(0, time.Since(u.Oldest).Seconds())
+	}
+	return u, nil
 }

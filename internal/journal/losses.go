@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -213,10 +214,11 @@ func deletedIn(ctx context.Context, stream jetstream.Stream) ([]span, error) {
 // passes the sink that is farthest behind.
 func (j *Journal) frontGap(ctx context.Context, state jetstream.StreamState) (span, error) {
 	none := span{1, 0}
-	behind, err := j.delivered(ctx)
-	if err != nil || behind == ^uint64(0) {
-		return none, err
+	positions, err := j.askPositions(ctx)
+	if err != nil || len(positions) == 0 {
+		return none, nil //nolint:nilerr // it is looked at again once every position is known
 	}
+	behind := slices.Min(slices.Collect(maps.Values(positions)))
 	trimmed, _ := j.conn.marks.read(markTrimmed)
 	from := max(behind, trimmed.value) + 1
 	if from >= state.FirstSeq {

@@ -12,7 +12,7 @@ type metrics struct {
 	commits, failures             prometheus.Counter
 	events, rawBytes, storedBytes prometheus.Counter
 	quarantined                   prometheus.Counter
-	lost                          prometheus.Gauge
+	lost, doubts                  prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -38,7 +38,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		Name: "auditrelay_journal_lost_records",
 		Help: "Records that were damaged or lost on disk, over the journal's life; the quarantine names their positions.",
 	})
-	reg.MustRegister(m.commitSeconds, m.lost)
+	m.doubts = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "auditrelay_journal_trim_blocked",
+		Help: "1 while nothing is trimmed, as some sink's position is not known for certain; else 0.",
+	})
+	reg.MustRegister(m.commitSeconds, m.lost, m.doubts)
 	return m
 }
 
@@ -54,15 +58,30 @@ func (m *metrics) commit(start time.Time, events, raw, stored int, err error) {
 	m.storedBytes.Add(float64(stored))
 }
 
+// doubt notes whether trimming is blocked.
+func (m *metrics) doubt(blocked bool) {
+	if blocked {
+		m.doubts.Set(1)
+		return
+	}
+	m.doubts.Set(0)
+}
+
 var (
 	usedDesc   = prometheus.NewDesc("auditrelay_journal_used_bytes", "Disk that the events' stream takes.", nil, nil)
 	budgetDesc = prometheus.NewDesc("auditrelay_journal_budget_bytes", "Disk that the events' stream may take.", nil, nil)
+	replayDesc = prometheus.NewDesc("auditrelay_journal_replay_seconds", "Age of the oldest record: how far back a replay can reach.", nil, nil)
+	heldDesc   = prometheus.NewDesc("auditrelay_journal_undelivered_bytes", "Disk that events of a source take until every sink has them, about.", []string{"source"}, nil)
 )
 
 // usageCollector asks for the usage when it is scraped.
 type usageCollector struct{ j *Journal }
 
-func (c *usageCollector) Describe(ch chan<- *prometheus.Desc) { ch <- usedDesc; ch <- budgetDesc }
+func (c *usageCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{usedDesc, budgetDesc, replayDesc, heldDesc} {
+		ch <- desc
+	}
+}
 
 func (c *usageCollector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -74,6 +93,10 @@ func (c *usageCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, float64(u.Bytes))
 	ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, float64(u.MaxBytes))
+	ch <- prometheus.MustNewConstMetric(replayDesc, prometheus.GaugeValue, u.ReplaySeconds)
+	for source, bytes := range c.j.room.undelivered() {
+		ch <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, float64(bytes), source)
+	}
 }
 
 // failed counts the marks that could not be written.

@@ -133,6 +133,14 @@ func (p *past) fits(at place, fit bool) bool {
 	return fit && p.doubt == 0
 }
 
+// reach is the newest position that is known, and whether a record was found
+// that does not fit.
+func (p *past) reach() (newest uint64, doubt bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.newest, p.doubt != 0
+}
+
 // at is the checksum of the record at a position, if it is known. mu is held.
 func (p *past) at(seq uint64) (sum uint64, known bool) {
 	for ring := range rings {

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -12,6 +13,10 @@ import (
 
 // ErrNoPosition says that the journal keeps no position of that sink.
 var ErrNoPosition = errors.New("the journal keeps no position of this sink")
+
+// errUncertain says that nothing can be trimmed: what a sink has had is not
+// known for certain.
+var errUncertain = errors.New("not every sink's position is known for certain")
 
 // SinkPosition is how far one sink has come in the journal, and what it holds
 // up there: whatever a sink has not acknowledged is kept.
@@ -22,37 +27,50 @@ type SinkPosition struct {
 	Oldest       time.Time `json:"oldest,omitzero"`   // when the first of them was committed; zero without any
 	HeldBytes    int64     `json:"held_bytes_approx"` // what the pending ones take, by the average record
 	Reading      bool      `json:"reading"`           // a relay reads for this sink right now
+	// Kept is when the oldest record was committed that is kept, for a replay to
+	// this sink or another; zero without any.
+	Kept time.Time `json:"kept_since,omitzero"`
+	// Absent says that the journal knows the sink and has no position of it: it
+	// was never opened, or somebody removed the position. Nothing is trimmed.
+	Absent bool `json:"absent,omitempty"`
+	// Unknown is why the position cannot be told right now; empty where it can.
+	// Nothing is trimmed, and the other fields say nothing.
+	Unknown string `json:"unknown,omitempty"`
 }
 
-// Positions returns the position of each sink that has one, configured or not,
-// in the order of their names.
+// Positions returns the position of each sink that the journal knows, configured
+// or not, in the order of their names. A position that cannot be told is listed
+// as unknown.
 func (j *Journal) Positions(ctx context.Context) ([]SinkPosition, error) {
+	sinks, err := j.register.read(ctx)
+	if err != nil {
+		return nil, err
+	}
 	info, err := j.stream.Info(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the journal's state: %w", err)
 	}
-	var out []SinkPosition
-	list := j.stream.ListConsumers(ctx)
-	for c := range list.Info() {
-		sink, ours := strings.CutPrefix(c.Name, consumerPrefix)
-		if !ours {
-			continue
+	out := make([]SinkPosition, 0, len(sinks))
+	for _, sink := range sinks {
+		p := SinkPosition{Sink: sink, Kept: info.State.FirstTime}
+		c, err := j.askPosition(ctx, sink)
+		switch {
+		case err == nil:
+			p = positionOf(sink, c, info.State)
+			err = j.setOldest(ctx, &p)
+		case errors.Is(err, jetstream.ErrConsumerNotFound):
+			p.Absent, err = true, nil
 		}
-		out = append(out, positionOf(sink, c, info.State))
-	}
-	if err := list.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
-		return nil, fmt.Errorf("list the sinks' positions: %w", err)
-	}
-	for i := range out {
-		if err := j.setOldest(ctx, &out[i]); err != nil {
-			return nil, err
+		if err != nil {
+			p.Unknown = err.Error()
 		}
+		out = append(out, p)
 	}
 	return out, nil
 }
 
 func positionOf(sink string, c *jetstream.ConsumerInfo, state jetstream.StreamState) SinkPosition {
-	p := SinkPosition{Sink: sink, Acknowledged: c.AckFloor.Stream, Reading: c.NumWaiting > 0}
+	p := SinkPosition{Sink: sink, Acknowledged: c.AckFloor.Stream, Reading: c.NumWaiting > 0, Kept: state.FirstTime}
 	from := max(c.AckFloor.Stream+1, state.FirstSeq)
 	if state.Msgs > 0 && from <= state.LastSeq {
 		p.Pending = state.LastSeq - from + 1
@@ -77,18 +95,163 @@ func (j *Journal) setOldest(ctx context.Context, p *SinkPosition) error {
 	return nil
 }
 
+// askPosition asks for one sink's position by its name. On a cluster only an
+// answer of its leader counts: a node that has just been given the position
+// answers too, with nothing in it.
+func (j *Journal) askPosition(ctx context.Context, sink string) (*jetstream.ConsumerInfo, error) {
+	c, err := j.stream.Consumer(ctx, consumerPrefix+sink)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the position of sink %s: %w", sink, err)
+	}
+	info := c.CachedInfo()
+	if j.cfg.Replicas > 1 && (info.Cluster == nil || info.Cluster.Leader == "") {
+		return nil, fmt.Errorf("ask for the position of sink %s: no node leads it", sink)
+	}
+	return info, nil
+}
+
+// nobody is the lowest position where there is no sink.
+const nobody = ^uint64(0)
+
+// standing is the newest record that every known sink has acknowledged, and
+// the stream's state, which was read after that. The error wraps errUncertain
+// where one of them did not give its position.
+func (j *Journal) standing(ctx context.Context) (uint64, *jetstream.StreamInfo, error) {
+	positions, err := j.askPositions(ctx)
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", errUncertain, err)
+	}
+	lowest := uint64(nobody)
+	for consumer, answered := range positions {
+		lowest = min(lowest, j.atMost(consumer, answered))
+	}
+	info, err := j.stream.Info(ctx)
+	if err != nil {
+		return 0, nil, fmt.Errorf("read the journal's state: %w", err)
+	}
+	if err := j.contradiction(lowest, info); err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", errUncertain, err)
+	}
+	return lowest, info, nil
+}
+
+// contradiction says why the stream's state cannot be the one that the
+// positions belong to, or nil.
+func (j *Journal) contradiction(lowest uint64, info *jetstream.StreamInfo) error {
+	last := info.State.LastSeq
+	newest, doubt := j.past.reach()
+	switch broken := j.commits.brokenBy(); {
+	case broken != nil:
+		return broken
+	case doubt:
+		return errors.New("the stream has to be compared with what is known of it")
+	case info.Created.UnixNano() != j.made:
+		return errors.New("the events' stream is another than the one that was opened")
+	case last < newest:
+		return fmt.Errorf("the stream ends at record %d, but record %d was acknowledged", last, newest)
+	case lowest != nobody && lowest > last:
+		return fmt.Errorf("the stream ends at record %d, but every sink has acknowledged record %d", last, lowest)
+	}
+	return nil
+}
+
+// askPositions asks for the position of each known sink, and fails where one
+// gives none. The known sinks are those of the config, and those that had a
+// position and were not retired: they may come back.
+func (j *Journal) askPositions(ctx context.Context) (map[string]uint64, error) {
+	sinks, err := j.register.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	positions := map[string]uint64{}
+	for _, sink := range slices.Concat(sinks, j.sinks) {
+		if _, asked := positions[consumerPrefix+sink]; asked {
+			continue
+		}
+		info, err := j.askPosition(ctx, sink)
+		if err != nil {
+			return nil, err
+		}
+		positions[info.Name] = info.AckFloor.Stream
+	}
+	return positions, nil
+}
+
+// atMost is a position, as far as the relay itself knows that it was reached:
+// the server keeps no checksum of positions, and a late answer may be of
+// before a position was set back. Of an external server another relay may have
+// read on for a sink since this one did.
+func (j *Journal) atMost(consumer string, answered uint64) uint64 {
+	if mark, marked := j.conn.marks.read(consumer); marked && j.conn.embedded != nil {
+		answered = min(answered, mark.value)
+	}
+	return min(answered, j.reached.at(consumer))
+}
+
+// reached is how far the sinks have come that this relay reads for.
+type reached struct {
+	mu sync.Mutex
+	by map[string]uint64 // consumer to its newest acknowledged record; guarded by mu
+}
+
+// set notes where a sink starts to read.
+func (r *reached) set(consumer string, record uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by == nil {
+		r.by = map[string]uint64{}
+	}
+	r.by[consumer] = record
+}
+
+// raise notes an acknowledgement.
+func (r *reached) raise(consumer string, record uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at, reading := r.by[consumer]; reading {
+		r.by[consumer] = max(at, record)
+	}
+}
+
+// forget is for a sink that is read for no longer: another relay may go on.
+func (r *reached) forget(consumer string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.by, consumer)
+}
+
+// at is how far the sink has come, or nobody where somebody else reads for it.
+func (r *reached) at(consumer string) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if record, reading := r.by[consumer]; reading {
+		return record
+	}
+	return nobody
+}
+
 // RemovePosition forgets how far a sink has come, so that nothing is kept for
 // it any more. If the sink comes back it starts at the oldest record. The error
 // wraps ErrNoPosition where there is none. The caller makes sure that nothing
 // reads for the sink.
 func (j *Journal) RemovePosition(ctx context.Context, sink string) error {
+	known, err := j.register.has(ctx, sink)
+	if err != nil {
+		return fmt.Errorf("remove the position of sink %s: %w", sink, err)
+	}
 	// First: a mark without its position would have the sink go on from there.
 	if err := j.conn.marks.forget(consumerPrefix + sink); err != nil {
 		return fmt.Errorf("remove the position of sink %s: %w", sink, err)
 	}
-	err := j.stream.DeleteConsumer(ctx, consumerPrefix+sink)
+	err = j.stream.DeleteConsumer(ctx, consumerPrefix+sink)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return fmt.Errorf("remove the position of sink %s: %w", sink, ErrNoPosition)
+		if !known {
+			return fmt.Errorf("remove the position of sink %s: %w", sink, ErrNoPosition)
+		}
+		err = nil // an earlier attempt got as far as this
+	}
+	if err == nil {
+		err = j.register.retire(ctx, sink)
 	}
 	if err != nil {
 		return fmt.Errorf("remove the position of sink %s: %w", sink, err)

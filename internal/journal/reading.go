@@ -32,7 +32,10 @@ func (s *Source) open(ctx context.Context) (session, error) {
 		return next, err
 	}
 	s.begin(&next)
-	var err error
+	err := s.j.register.add(ctx, s.sink)
+	if err != nil {
+		return next, err
+	}
 	s.consumer, err = s.j.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable:       s.name,
 		Description:   "auditrelay: how far sink " + s.sink + " has come",
@@ -58,6 +61,7 @@ func (s *Source) open(ctx context.Context) (session, error) {
 	if !s.started {
 		s.started, s.acked, next.after = true, at.AckFloor.Stream, at.AckFloor.Stream
 	}
+	s.j.reached.set(s.name, s.acked)
 	return next, nil
 }
 

@@ -212,6 +212,7 @@ func (s *Source) acknowledge(e ending) {
 		s.confirm(e.reply, e.last)
 	}
 	s.j.conn.marks.raise(s.name, noted{e.last, s.j.made})
+	s.j.reached.raise(s.name, e.last)
 }
 
 // confirm sends an acknowledgement.
@@ -226,4 +227,5 @@ func (s *Source) Close() {
 	s.cancel()
 	for range s.decoded { //nolint:revive // drained until the reading goroutine has ended
 	}
+	s.j.reached.forget(s.name)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sort"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -13,13 +12,16 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
-// trimInterval is how often the journal looks for what it may let go.
+// trimInterval is how often the journal looks for what is older than the replay
+// window, and for what got lost.
 const trimInterval = time.Minute
 
 func (j *Journal) trimLoop(ctx context.Context) {
-	defer close(j.done)
 	for streams.Pause(ctx, trimInterval) == nil {
-		if _, err := j.Trim(ctx, time.Now().Add(-j.cfg.ReplayWindow)); err != nil && ctx.Err() == nil {
+		if err := j.register.adopt(ctx); err != nil && ctx.Err() == nil {
+			j.log.Warn("looking for further sinks failed; it is tried again", "error", err)
+		}
+		if _, err := j.trimAged(ctx, time.Now()); err != nil && !errors.Is(err, errUncertain) && ctx.Err() == nil {
 			j.log.Warn("trimming the journal failed; it is tried again", "error", err)
 		}
 		// The server may find damage while it runs, and give up what is behind it.
@@ -30,48 +32,84 @@ func (j *Journal) trimLoop(ctx context.Context) {
 }
 
 // Trim lets go of the records that every sink has acknowledged and that were
-// committed before the given time. It returns how many records went. A crash
-// on the way leaves some that the next trim takes.
+// committed before the given time, by their stamps. It returns how many records
+// went: none where one sink's position is not known for certain. A crash on the
+// way leaves some that the next trim takes.
 func (j *Journal) Trim(ctx context.Context, before time.Time) (uint64, error) {
-	delivered, err := j.delivered(ctx)
+	return j.trim(ctx, func(ctx context.Context, free extent) (uint64, error) {
+		return j.stampedBefore(ctx, free.first, free.end, before, time.Now())
+	})
+}
+
+// trimAged lets go of what every sink has acknowledged and the replay window has
+// passed. What this process has seen committed is judged by its own clock, which
+// never jumps. Stamps count for what is older than the process only.
+func (j *Journal) trimAged(ctx context.Context, now time.Time) (uint64, error) {
+	return j.trim(ctx, func(ctx context.Context, free extent) (uint64, error) {
+		j.ages.see(free.stream.LastSeq, now)
+		keep := min(free.end, max(free.first, j.ages.olderThan(j.cfg.ReplayWindow, now)+1))
+		if keep > j.ages.inherited() {
+			return keep, nil
+		}
+		steady := j.ages.steady(now)
+		return j.stampedBefore(ctx, keep, min(free.end, j.ages.inherited()+1), steady.Add(-j.cfg.ReplayWindow), steady)
+	})
+}
+
+// extent are the records [first, end) of the stream, which every sink has
+// acknowledged. Without sinks these are all.
+type extent struct {
+	first, end uint64
+	stream     jetstream.StreamState
+	sinks      bool // there is at least one
+}
+
+// trim lets go of the records before the one that choose returns.
+func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent) (keep uint64, err error)) (uint64, error) {
+	j.trimming.Lock()
+	defer j.trimming.Unlock()
+	// No position is set back meanwhile.
+	j.past.comparing.Lock()
+	defer j.past.comparing.Unlock()
+	delivered, info, err := j.standing(ctx)
+	j.noteDoubt(err)
 	if err != nil {
 		return 0, err
 	}
-	info, err := j.stream.Info(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("read the journal's state: %w", err)
+	state := info.State
+	sinks := delivered != nobody
+	if sinks {
+		j.room.look(delivered, info)
 	}
-	first := info.State.FirstSeq
-	last := min(delivered, info.State.LastSeq)
-	if info.State.Msgs == 0 || last < first || !info.State.FirstTime.Before(before) {
+	free := extent{first: state.FirstSeq, end: min(delivered, state.LastSeq) + 1, stream: state, sinks: sinks}
+	if state.Msgs == 0 || free.end <= free.first {
 		return 0, nil
 	}
-	keep, err := j.firstSince(ctx, first, last+1, before)
-	if err != nil || keep == first {
+	keep, err := choose(ctx, free)
+	if err != nil || keep <= free.first {
 		return 0, err
 	}
 	j.conn.marks.raise(markTrimmed, noted{value: keep - 1}) // first: what is gone below it was let go
 	if err := j.stream.Purge(ctx, jetstream.WithPurgeSequence(keep)); err != nil {
 		return 0, fmt.Errorf("trim the journal up to record %d: %w", keep, err)
 	}
-	return keep - first, nil
+	return keep - free.first, nil
 }
 
-// delivered is the newest record that every sink has acknowledged. Sinks that
-// are no longer configured count, until their position is removed: they may
-// come back.
-func (j *Journal) delivered(ctx context.Context) (uint64, error) {
-	lowest := ^uint64(0)
-	list := j.stream.ListConsumers(ctx)
-	for c := range list.Info() {
-		if strings.HasPrefix(c.Name, consumerPrefix) {
-			lowest = min(lowest, c.AckFloor.Stream)
-		}
+// noteDoubt tells once why nothing is trimmed, and once that it goes on.
+// trimming is held.
+func (j *Journal) noteDoubt(err error) {
+	doubts := errors.Is(err, errUncertain)
+	switch {
+	case doubts && !j.doubts:
+		j.log.Warn("the journal is not trimmed until every sink's position is known; retire a sink that does not come back", "error", err)
+	case err == nil && j.doubts:
+		j.log.Info("every sink's position is known; the journal is trimmed")
+	case !doubts:
+		return
 	}
-	if err := list.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
-		return 0, fmt.Errorf("list the sinks' positions: %w", err)
-	}
-	return lowest, nil
+	j.doubts = doubts
+	j.metrics.doubt(doubts)
 }
 
 // firstSince is the first record in [from, to) that was committed at or after

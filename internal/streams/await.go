@@ -59,6 +59,7 @@ func isComingUp(err error) bool {
 	passing := []error{
 		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoServers,
 		nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded,
+		jetstream.ErrNoStreamResponse, // no leader that takes what is published
 	}
 	return slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
 }

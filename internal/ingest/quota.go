@@ -1,0 +1,161 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Room reserves room in the journal for an append of a source, of so many bytes
+// before compression, and returns what gives it back once the append is done.
+// The source may hold most bytes there; 0 is no bound but fairness. An error
+// that wraps journal.ErrShare says that the source has to wait.
+type Room func(ctx context.Context, source string, bytes, most int64) (giveBack func(), err error)
+
+// quotas bound what each environment takes. An environment is looked at twice:
+// before its body is read, so that a flood costs little, and with the
+// decoded events in hand, just before they are appended.
+type quotas struct {
+	room    Room // nil for no bound
+	now     func() time.Time
+	by      map[credentials.Environment]*quota // not changed after newQuotas
+	refused *prometheus.CounterVec
+}
+
+// quota is what one environment may take.
+type quota struct {
+	most          int64 // undelivered bytes; 0 for no bound of its own
+	events, bytes bucket
+}
+
+func newQuotas(o Options) *quotas {
+	q := &quotas{room: o.Room, now: o.Now, by: map[credentials.Environment]*quota{}}
+	for env, cfg := range o.Quotas {
+		q.by[env] = newQuota(cfg, o.Now())
+	}
+	q.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "auditrelay_ingest_environment_refused_total",
+		Help: "Pushes that an environment was refused on its own account: rate, its quota of events or bytes a second; room, its share of the journal.",
+	}, []string{"project", "environment", "reason"})
+	o.Registerer.MustRegister(q.refused)
+	return q
+}
+
+func newQuota(cfg config.Quota, now time.Time) *quota {
+	return &quota{
+		most:   int64(cfg.UndeliveredBytes),
+		events: newBucket(cfg.EventsPerSecond, now), bytes: newBucket(float64(cfg.BytesPerSecond), now),
+	}
+}
+
+// admit says whether a push of env may be read.
+func (q *quotas) admit(ctx context.Context, env credentials.Environment) error {
+	if own := q.by[env]; own != nil {
+		now := q.now()
+		if wait := max(own.events.wait(now), own.bytes.wait(now)); wait > 0 {
+			return q.refuse(env, "rate", wait, "the environment pushes more than its quota of events or bytes a second", nil)
+		}
+	}
+	giveBack, err := q.reserve(ctx, env, 0)
+	if err != nil {
+		return err
+	}
+	giveBack()
+	return nil
+}
+
+// charge counts events that are about to be appended, and reserves room for
+// them. The caller gives it back when they are.
+func (q *quotas) charge(ctx context.Context, env credentials.Environment, events int, bytes, size int64) (giveBack func(), err error) {
+	if own := q.by[env]; own != nil {
+		now := q.now()
+		own.events.take(float64(events), now)
+		own.bytes.take(float64(bytes), now)
+	}
+	return q.reserve(ctx, env, size)
+}
+
+func (q *quotas) reserve(ctx context.Context, env credentials.Environment, size int64) (giveBack func(), err error) {
+	if q.room == nil {
+		return func() {}, nil
+	}
+	most := int64(0)
+	if own := q.by[env]; own != nil {
+		most = own.most
+	}
+	giveBack, err = q.room(ctx, relay.SourceOf(env.Project, env.Environment), size, most)
+	if errors.Is(err, journal.ErrShare) {
+		return nil, q.refuse(env, "room", retryRoom, "the environment's events wait for sinks, and take all of their share of the journal", err)
+	}
+	return giveBack, err
+}
+
+// retryRoom is when an environment may try again that has to wait for sinks.
+const retryRoom = 5 * time.Second
+
+// refuse refuses one environment, so it is 429: the relay itself is well.
+func (q *quotas) refuse(env credentials.Environment, reason string, wait time.Duration, text string, cause error) error {
+	q.refused.WithLabelValues(env.Project, env.Environment, reason).Inc()
+	return &refusal{
+		status: http.StatusTooManyRequests, reason: "environment_" + reason, text: text, cause: cause,
+		retryAfter: time.Duration(math.Ceil(wait.Seconds())) * time.Second,
+	}
+}
+
+// burst is how long an environment that was quiet may push without a bound.
+const burst = 10 * time.Second
+
+// bucket is a token bucket that may run into debt: a push counts once it is
+// decoded, and the next one waits until the debt is paid.
+type bucket struct {
+	rate float64 // tokens a second; 0 for no bound
+
+	mu    sync.Mutex
+	level float64   // at most burst's worth; guarded by mu
+	at    time.Time // when level was right; guarded by mu
+}
+
+func newBucket(rate float64, now time.Time) bucket {
+	return bucket{rate: rate, level: rate * burst.Seconds(), at: now}
+}
+
+// wait is how long it takes until there is something in the bucket.
+func (b *bucket) wait(now time.Time) time.Duration {
+	if b.rate == 0 {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	if b.level > 0 {
+		return 0
+	}
+	return time.Duration((1 - b.level) / b.rate * float64(time.Second))
+}
+
+// take takes tokens out, whether they are there or not.
+func (b *bucket) take(tokens float64, now time.Time) {
+	if b.rate == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	b.level -= tokens
+}
+
+// fill adds what has come since the last time. mu is held.
+func (b *bucket) fill(now time.Time) {
+	since := max(0, now.Sub(b.at))
+	b.level, b.at = min(b.level+b.rate*since.Seconds(), b.rate*burst.Seconds()), now
+}

@@ -1,0 +1,104 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/journal"
+)
+
+// lines is a Loki push of n entries.
+func lines(n int) string {
+	values := make([]string, n)
+	for i := range values {
+		values[i] = fmt.Sprintf(`["%d","line %d"]`, time.Now().UnixNano(), i)
+	}
+	return `{"streams":[{"stream":{"a":"b"},"values":[` + strings.Join(values, ",") + `]}]}`
+}
+
+// pushLines pushes n entries, and returns the answer without its body.
+func (r *rig) pushLines(t *testing.T, n int) *http.Response {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodPost, r.URL+"/loki/api/v1/push", strings.NewReader(lines(n)))
+	require.NoError(t, err)
+	req.SetBasicAuth("user", "correct horse")
+	req.Header.Set("Content-Type", "application/json")
+	res, err := r.Client().Do(req)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	return res
+}
+
+func TestAnEnvironmentIsHeldToItsRate(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	r := start(t, func(o *Options) {
+		o.Now = func() time.Time { return now }
+		o.Quotas = map[credentials.Environment]config.Quota{testEnv: {EventsPerSecond: 10}}
+	})
+	require.Equal(t, http.StatusNoContent, r.pushLines(t, 150).StatusCode, "100 are free, and a push is taken whole")
+	refused := r.pushLines(t, 1)
+	assert.Equal(t, http.StatusTooManyRequests, refused.StatusCode)
+	assert.Equal(t, "6", refused.Header.Get("Retry-After"), "a debt of 50, and the next event")
+	now = now.Add(6 * time.Second)
+	assert.Equal(t, http.StatusNoContent, r.pushLines(t, 1).StatusCode)
+	assert.Equal(t, 151, r.journal.taken())
+	assert.Equal(t, 1.0, testutil.ToFloat64(r.handler.quotas.refused.WithLabelValues("acme", "live", "rate")))
+}
+
+func TestAnEnvironmentWithoutRoomIsRefusedBeforeItsBodyIsRead(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	full := true
+	r := start(t, func(o *Options) {
+		o.Quotas = map[credentials.Environment]config.Quota{testEnv: {UndeliveredBytes: 7 << 20}}
+		o.Room = func(_ context.Context, source string, bytes, most int64) (func(), error) {
+			asked = append(asked, fmt.Sprint(source, bytes > 0, most))
+			if full {
+				return nil, fmt.Errorf("%w: too much", journal.ErrShare)
+			}
+			return func() { asked = append(asked, "given back") }, nil
+		}
+	})
+	refused := r.pushLines(t, 1)
+	assert.Equal(t, http.StatusTooManyRequests, refused.StatusCode)
+	assert.Equal(t, "5", refused.Header.Get("Retry-After"))
+	source := "/projects/acme/environments/live"
+	require.Len(t, asked, 1)
+	assert.Contains(t, asked[0], source)
+	full, asked = false, nil
+	assert.Equal(t, http.StatusNoContent, r.pushLines(t, 1).StatusCode)
+	require.Len(t, asked, 4)
+	assert.Contains(t, asked[0], fmt.Sprint(false, 7<<20))
+	assert.Contains(t, asked[2], fmt.Sprint(true, 7<<20))
+	assert.Equal(t, "given back", asked[3])
+	assert.Equal(t, 1.0, testutil.ToFloat64(r.handler.quotas.refused.WithLabelValues("acme", "live", "room")))
+}
+
+func TestABucketFillsUpToItsBurst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBucket(10, time.Now())
+		b.take(300, time.Now())
+		assert.Equal(t, 20100*time.Millisecond, b.wait(time.Now()))
+		time.Sleep(20100 * time.Millisecond)
+		assert.Zero(t, b.wait(time.Now()))
+		time.Sleep(time.Hour)
+		b.take(99, time.Now())
+		assert.Zero(t, b.wait(time.Now()))
+		b.take(1, time.Now())
+		assert.Equal(t, 100*time.Millisecond, b.wait(time.Now()))
+		assert.Zero(t, (&bucket{}).wait(time.Now()), "no rate, no bound")
+	})
+}

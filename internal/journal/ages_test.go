@@ -1,0 +1,114 @@
+package journal
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/waiting"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+func TestOldPrefix(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	const old, young, ahead = -2 * time.Hour, -time.Minute, 365 * 24 * time.Hour
+	for name, c := range map[string]struct {
+		stamps []time.Duration
+		keep   uint64
+	}{
+		"none":                        {nil, 10},
+		"old, then young":             {[]time.Duration{old, old, young}, 12},
+		"all young":                   {[]time.Duration{young, young}, 10},
+		"all old":                     {[]time.Duration{old, old}, 12},
+		"ahead, then old":             {[]time.Duration{ahead, ahead, old, young}, 13},
+		"old, then ahead":             {[]time.Duration{old, ahead, ahead}, 11},
+		"old, ahead, then young":      {[]time.Duration{old, ahead, young}, 11},
+		"old stamps behind a young":   {[]time.Duration{young, old, old}, 10},
+		"old, young, old: uncertain":  {[]time.Duration{old, young, old}, 11},
+		"ahead all the time":          {[]time.Duration{ahead, ahead}, 10},
+		"ahead, old, ahead and young": {[]time.Duration{ahead, old, ahead, young}, 12},
+	} {
+		i := -1
+		keep := oldPrefix(10, now.Add(-time.Hour), now, func() (uint64, time.Time, bool) {
+			if i++; i == len(c.stamps) {
+				return 0, time.Time{}, false
+			}
+			return 10 + uint64(i), now.Add(c.stamps[i]), true
+		})
+		assert.Equal(t, c.keep, keep, name)
+	}
+}
+
+func TestAgesGoByTheProcessesOwnClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var a ages
+		a.begin(5, time.Now())
+		const window = time.Hour
+		for i := range uint64(90) {
+			time.Sleep(time.Minute)
+			a.see(100+i, time.Now())
+		}
+		assert.Equal(t, uint64(100+29), a.olderThan(window, time.Now()), "as of an hour ago")
+		assert.Equal(t, uint64(5), a.inherited())
+		time.Sleep(time.Hour)
+		assert.Equal(t, uint64(189), a.olderThan(window, time.Now()))
+
+		for i := range uint64(10_000) {
+			time.Sleep(time.Second)
+			a.see(1000+i, time.Now())
+		}
+		assert.LessOrEqual(t, len(a.seen), maxSightings)
+		assert.InDelta(t, 11_000-3600, a.olderThan(window, time.Now()), 8)
+	})
+}
+
+func TestTheEarlierOfTwoClocksCounts(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	a := ages{begun: sighting{at: began}}
+	assert.WithinDuration(t, began.Add(time.Hour), a.steady(began.Add(time.Hour)), 0)
+	back := began.Round(0).Add(-time.Hour) // the wall clock was set back; no monotonic reading
+	assert.WithinDuration(t, back, a.steady(back), 0)
+}
+
+// A process trims what it has seen for long enough, whatever the stamps say; and
+// the next one goes by the stamps.
+func TestAgedRecordsAreTrimmedInThisLifeAndTheNext(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := open(t, dir, testConfig)
+	s := j.source(t, "k")
+	for i := range 4 {
+		j.push(t, relaytest.Events(1, relaytest.From(i)))
+	}
+	read(t, s, 4, true)
+	s.Close()
+	waiting.Until(t, func() bool { at, err := j.delivered(t.Context()); return err == nil && at == 4 })
+	now := time.Now()
+	trimmed := func(j *opened, now time.Time) uint64 {
+		n, err := j.trimAged(t.Context(), now)
+		require.NoError(t, err)
+		return n
+	}
+	assert.Zero(t, trimmed(j, now))
+	assert.Zero(t, trimmed(j, now.Round(0).Add(1000*time.Hour).Add(-1000*time.Hour)), "the clock jumped to and fro")
+	third, err := j.stream.GetMsg(t.Context(), 3)
+	require.NoError(t, err)
+	j.shut(t)
+
+	j = open(t, dir, testConfig)
+	assert.Zero(t, trimmed(j, time.Now()))
+	n, err := j.stampedBefore(t.Context(), 1, 5, third.Time, time.Now())
+	require.NoError(t, err)
+	assert.Equal(t, uint64(3), n)
+	n, err = j.stampedBefore(t.Context(), 1, 5, third.Time.Add(time.Hour), third.Time.Add(-time.Nanosecond))
+	require.NoError(t, err)
+	assert.Equal(t, uint64(3), n, "what is stamped later than now says nothing")
+	assert.Equal(t, uint64(4), trimmed(j, time.Now().Add(testConfig.ReplayWindow+time.Second)))
+	j.shut(t)
+}

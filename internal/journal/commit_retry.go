@@ -1,0 +1,89 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/internal/streams"
+)
+
+// retry publishes again, with the same id, while that may help. The record
+// then stands behind those that were committed meanwhile.
+//
+// The server knows an id for the stream's duplicate window, which is longer
+// than commitTimeout and a last attempt together. After an outage that is longer
+// the sender is told to push again, and that push has another id: if the record
+// was kept, its events stand twice, with the same event ids.
+//
+// It never goes on in another life: the next server may know the id from a
+// record whose fsync failed, and would acknowledge it as a duplicate.
+func (c *committer) retry(ctx context.Context, msg *nats.Msg, ack *jetstream.PubAck, err error, life *life, deadline time.Time) (*jetstream.PubAck, error) {
+	roomMade := false
+	for err != nil && life.ended() == nil && time.Now().Add(retryPause).Before(deadline) {
+		switch {
+		case isFull(err) && !roomMade:
+			roomMade = true
+			if c.waitForRoom(ctx, msg, deadline) != nil {
+				return nil, refusalOf(err)
+			}
+		case !mayPass(err):
+			return nil, refusalOf(err)
+		default:
+			if streams.Pause(ctx, retryPause) != nil {
+				return nil, refusalOf(err)
+			}
+		}
+		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+		ack, err = c.js.PublishMsg(attempt, msg)
+		cancel()
+	}
+	switch ended := life.ended(); {
+	case err == nil:
+		return ack, nil
+	case ended != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, ended)
+	}
+	return nil, refusalOf(err)
+}
+
+func refusalOf(err error) error {
+	if isFull(err) {
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// waitForRoom has what every sink has give way to a record.
+func (c *committer) waitForRoom(ctx context.Context, msg *nats.Msg, deadline time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	return c.makeRoom(ctx, int64(storedSize(msg)))
+}
+
+// mayPass says whether to publish the same again may help. A record that is too
+// large now, for another server than it was made for, is made anew when its
+// events are pushed again.
+func mayPass(err error) bool { return !isFull(err) && !errors.Is(err, nats.ErrMaxPayload) }
+
+// isFull recognises the server's refusals for want of space: the stream's
+// MaxBytes, an account's limit, or the server's.
+func isFull(err error) bool {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		return false
+	}
+	const storeFailed, accountLimit, noResources = 10077, 10002, 10023
+	switch api.ErrorCode {
+	case storeFailed:
+		return strings.Contains(api.Description, "maximum bytes") || strings.Contains(api.Description, "no space")
+	case accountLimit, noResources:
+		return true
+	}
+	return false
+}

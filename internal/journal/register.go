@@ -1,0 +1,157 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// register is the durable list of the sinks that have a position. Trimming asks
+// for each of these positions by name: a list of consumers leaves out those
+// whose leader is gone.
+//
+// It is a stream with one message a sink, each on its own subject: kept, or
+// retired once the position was removed. So two relays that share a journal
+// never overwrite each other's names. A name stays known to a running relay
+// until the register says that it is retired: servers that lost their newest
+// writes cannot take it back.
+type register struct {
+	js      jetstream.JetStream
+	events  jetstream.Stream // whose consumers are the positions
+	stream  jetstream.Stream
+	subject string
+
+	mu   sync.Mutex
+	seen uint64          // the register's newest message that was read; guarded by mu
+	kept map[string]bool // by sink, false once it is retired; guarded by mu
+}
+
+const (
+	registerKept    = "kept"
+	registerRetired = "retired"
+)
+
+// read returns the sinks that have a position, sorted.
+func (r *register) read(ctx context.Context) ([]string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// The register's leader answers, and nobody else.
+	info, err := r.stream.Info(ctx, jetstream.WithSubjectFilter(r.subject+".>"))
+	if err != nil {
+		return nil, fmt.Errorf("read the register of sinks: %w", err)
+	}
+	if info.State.LastSeq != r.seen {
+		if err := r.readValues(ctx, info.State.Subjects); err != nil {
+			return nil, err
+		}
+	}
+	var sinks []string
+	for sink, kept := range r.kept {
+		if !kept {
+			continue
+		}
+		if _, there := info.State.Subjects[r.subject+"."+sink]; !there { // the servers lost it
+			if err := r.write(ctx, sink, registerKept); err != nil {
+				return nil, err
+			}
+		}
+		sinks = append(sinks, sink)
+	}
+	r.seen = info.State.LastSeq
+	slices.Sort(sinks)
+	return sinks, nil
+}
+
+// readValues reads what the register says of each sink. mu is held.
+func (r *register) readValues(ctx context.Context, subjects map[string]uint64) error {
+	for _, subject := range slices.Sorted(maps.Keys(subjects)) {
+		msg, err := r.stream.GetLastMsgForSubject(ctx, subject)
+		if err != nil {
+			return fmt.Errorf("read the register of sinks: %w", err)
+		}
+		// What a later version may write there counts as kept.
+		r.kept[strings.TrimPrefix(subject, r.subject+".")] = string(msg.Data) != registerRetired
+	}
+	return nil
+}
+
+// add puts a sink into the register, before its position is made: after a crash
+// between the two, nothing is trimmed until the sink is opened or retired.
+func (r *register) add(ctx context.Context, sink string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kept[sink] {
+		return nil
+	}
+	if err := r.write(ctx, sink, registerKept); err != nil {
+		return err
+	}
+	r.kept[sink] = true
+	return nil
+}
+
+// retire takes a sink out, after its position was removed: after a crash
+// between the two, nothing is trimmed until the sink is retired again.
+func (r *register) retire(ctx context.Context, sink string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.write(ctx, sink, registerRetired); err != nil {
+		return err
+	}
+	r.kept[sink] = false
+	return nil
+}
+
+// has reports whether the sink is registered.
+func (r *register) has(ctx context.Context, sink string) (bool, error) {
+	sinks, err := r.read(ctx)
+	return slices.Contains(sinks, sink), err
+}
+
+// any reports whether a sink was registered, as of the last look.
+func (r *register) any() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.kept) > 0
+}
+
+func (r *register) write(ctx context.Context, sink, value string) error {
+	if _, err := r.js.Publish(ctx, r.subject+"."+sink, []byte(value)); err != nil {
+		return fmt.Errorf("write sink %s to the register of sinks: %w", sink, err)
+	}
+	return nil
+}
+
+// adopt adds the sinks whose positions a relay without a register has made, an
+// earlier version. That a name is not listed proves nothing.
+func (r *register) adopt(ctx context.Context) error {
+	list := r.events.ConsumerNames(ctx)
+	var sinks []string
+	for name := range list.Name() {
+		if sink, ours := strings.CutPrefix(name, consumerPrefix); ours {
+			sinks = append(sinks, sink)
+		}
+	}
+	if err := list.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
+		return fmt.Errorf("list the sinks' positions: %w", err)
+	}
+	known, err := r.read(ctx)
+	if err != nil {
+		return err
+	}
+	for _, sink := range sinks {
+		if slices.Contains(known, sink) {
+			continue
+		}
+		if err := r.add(ctx, sink); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package journal
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/waiting"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+// noise gives batches of one event of so many bytes, which do not compress.
+func noise(seed byte, source string, size int) func() *Batch {
+	random, from := rand.NewChaCha8([32]byte{seed}), 0
+	return func() *Batch {
+		e := relaytest.Events(1, relaytest.From(from))
+		from++
+		e[0].Source = source
+		e[0].Body = make([]byte, size)
+		_, _ = random.Read(e[0].Body)
+		return batchOf(e)
+	}
+}
+
+// drain reads and acknowledges until the test ends.
+func drain(t *testing.T, s *Source) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for {
+			b, err := s.Next(ctx)
+			if err != nil {
+				return
+			}
+			assert.NoError(t, s.Ack(ctx, b.Position))
+		}
+	})
+	t.Cleanup(func() { cancel(); reading.Wait(); s.Close() })
+}
+
+func TestDeliveredRecordsGiveWayBeforeAPushIsRefused(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig
+	cfg.MaxBytes = 16 << 20
+	j := open(t, t.TempDir(), cfg)
+	t.Cleanup(func() { j.shut(t) })
+	drain(t, j.source(t, "a"))
+	drain(t, j.source(t, "b"))
+	const senders, pushes = 4, 250
+	var sending sync.WaitGroup
+	for i := range senders {
+		sending.Go(func() {
+			next := noise(byte(i), "s", 100_000)
+			for range pushes { // 100 MB in all
+				if !assert.NoError(t, j.Append(context.Background(), next())) {
+					return
+				}
+			}
+		})
+	}
+	sending.Wait()
+	require.NoError(t, j.Refusing(t.Context()))
+	u, err := j.Usage(t.Context())
+	require.NoError(t, err)
+	assert.Greater(t, u.Bytes, int64(4<<20), "what there is room for is kept")
+}
+
+func TestUndeliveredRecordsNeverGiveWay(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig
+	cfg.MaxBytes = 4 << 20
+	j := open(t, t.TempDir(), cfg)
+	t.Cleanup(func() { j.shut(t) })
+	ahead, behind := j.source(t, "ahead"), j.source(t, "behind")
+	drain(t, ahead)
+	next, kept := noise(1, "s", 100_000), 0
+	var err error
+	for ; err == nil && kept < 100; kept++ {
+		err = j.Append(t.Context(), next())
+	}
+	kept--
+	require.ErrorIs(t, err, ErrFull)
+	require.ErrorIs(t, j.Refusing(t.Context()), ErrFull)
+	require.Greater(t, kept, 35)
+
+	assert.Len(t, read(t, behind, kept, true), kept, "all that was acknowledged is there")
+	drain(t, behind)
+	waiting.Until(t, func() bool { return j.Refusing(t.Context()) == nil },
+		"there is room again, and nobody has pushed")
+	for range 100 {
+		require.NoError(t, j.Append(t.Context(), next()))
+	}
+}
+
+func TestWhoFloodsIsRefusedFirst(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig
+	cfg.MaxBytes = 8 << 20
+	dir := t.TempDir()
+	j := open(t, dir, cfg)
+	behind := j.source(t, "behind")
+	flood, quiet := noise(1, "flood", 50_000), noise(2, "quiet", 50_000)
+	push := func(source string, b *Batch) error {
+		giveBack, err := j.Reserve(t.Context(), source, int64(b.Size()), 0)
+		if err != nil {
+			return err
+		}
+		defer giveBack()
+		return j.Append(t.Context(), b)
+	}
+	kept := 0
+	var err error
+	for ; err == nil && kept < 1000; kept++ {
+		err = push("flood", flood())
+	}
+	kept--
+	require.ErrorIs(t, err, ErrShare)
+	assert.InDelta(t, 8.0/9*float64(cfg.MaxBytes), float64(kept*50_000), 0.1*float64(cfg.MaxBytes))
+	for range 10 {
+		require.NoError(t, push("quiet", quiet()))
+		kept++
+		require.ErrorIs(t, push("flood", flood()), ErrShare)
+	}
+	behind.Close()
+	j.shut(t)
+
+	j = open(t, dir, cfg)
+	t.Cleanup(func() { j.shut(t) })
+	behind = j.source(t, "behind")
+	waiting.Until(t, func() bool { return j.room.undelivered()["flood"] > 6<<20 })
+	require.ErrorIs(t, push("flood", flood()), ErrShare, "it is known after a restart")
+	require.NoError(t, push("quiet", quiet()))
+	kept++
+	read(t, behind, kept, true)
+	drain(t, behind)
+	waiting.Until(t, func() bool { return push("flood", flood()) == nil }, "the sink has caught up")
+}
+
+func TestReserveHoldsToAQuota(t *testing.T) {
+	t.Parallel()
+	r := newRoom(1<<30, 0)
+	r.ratio = 1
+	reserved, err := r.reserve("a", 60, 100)
+	require.NoError(t, err)
+	assert.EqualValues(t, 60, reserved)
+	_, err = r.reserve("a", 60, 100)
+	require.ErrorIs(t, err, ErrShare)
+	_, err = r.reserve("b", 60, 100)
+	require.NoError(t, err)
+	r.giveBack("a", reserved)
+	_, err = r.reserve("a", 60, 100)
+	require.NoError(t, err)
+}
+
+func TestRoomIsGivenBackByCells(t *testing.T) {
+	t.Parallel()
+	r := newRoom(256*1000, 0) // a cell of 1000 bytes
+	for record := range uint64(1000) {
+		r.add(record+1, 100, []share{{"a", 300}, {"b", 100}})
+	}
+	assert.LessOrEqual(t, len(r.cells), 101)
+	assert.Equal(t, map[string]int64{"a": 75_000, "b": 25_000}, r.undelivered())
+	r.look(500, infoOf(1000, 100_000))
+	assert.InDelta(t, 37_500, r.undelivered()["a"], 1000)
+	r.look(1000, infoOf(1000, 100_000))
+	assert.Empty(t, r.undelivered())
+	assert.Zero(t, r.all)
+}
+
+func infoOf(last, bytes uint64) *jetstream.StreamInfo {
+	return &jetstream.StreamInfo{State: jetstream.StreamState{LastSeq: last, Bytes: bytes}}
+}

@@ -1,0 +1,151 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/streams"
+)
+
+// sweepRest is the pause behind a sweep that found nothing to let go, so that
+// refused pushes do not keep the server busy with questions.
+const sweepRest = 50 * time.Millisecond
+
+// sweeps are the looks for delivered records that can make room. Whoever waits
+// for one gets the next that begins, which may serve many.
+type sweeps struct {
+	wake chan struct{} // of one place
+
+	mu   sync.Mutex
+	next *sweep // that somebody waits for; guarded by mu
+}
+
+type sweep struct {
+	need int64         // bytes that must fit after it
+	done chan struct{} // closed at its end
+}
+
+// press asks for a sweep, soon.
+func (s *sweeps) press() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // one is asked for already
+	}
+}
+
+// join returns the next sweep to begin, after which need bytes are to fit.
+func (s *sweeps) join(need int64) *sweep {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == nil {
+		s.next = &sweep{done: make(chan struct{})}
+	}
+	s.next.need = max(s.next.need, need)
+	s.press()
+	return s.next
+}
+
+// begin takes the sweep that is waited for.
+func (s *sweeps) begin() *sweep {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := s.next
+	if next == nil {
+		next = &sweep{done: make(chan struct{})}
+	}
+	s.next = nil
+	return next
+}
+
+// makeRoom has delivered records trimmed, whatever their age, so that need bytes
+// fit. It returns when that was tried.
+func (j *Journal) makeRoom(ctx context.Context, need int64) error {
+	sweep := j.sweeps.join(need)
+	select {
+	case <-sweep.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-j.done:
+		return ErrClosed
+	}
+}
+
+// sweepLoop lets the oldest records go that every sink has, as the budget nears
+// its end.
+func (j *Journal) sweepLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-j.sweeps.wake:
+		}
+		sweep := j.sweeps.begin()
+		gone, err := j.sweep(ctx, sweep.need)
+		close(sweep.done)
+		if err != nil && !errors.Is(err, errUncertain) && ctx.Err() == nil {
+			j.log.Warn("making room in the journal failed; it is tried again", "error", err)
+		}
+		if gone == 0 && streams.Pause(ctx, sweepRest) != nil {
+			return
+		}
+	}
+}
+
+// sweep trims in steps, as records differ in size.
+func (j *Journal) sweep(ctx context.Context, need int64) (gone uint64, err error) {
+	for {
+		n, err := j.trim(ctx, func(_ context.Context, free extent) (uint64, error) {
+			return free.first + j.room.surplus(free, need), nil
+		})
+		gone += n
+		if n == 0 || err != nil {
+			return gone, err
+		}
+	}
+}
+
+// Reserve reserves room for an append of a source, of so many bytes before
+// compression, and returns what gives it back once the append is done. The error
+// wraps ErrShare where the source's undelivered events take too much of the
+// budget: more than most bytes, as stored, where that is above 0; or more than
+// fairness allows at the budget's edge. Nothing is refused before the sinks were
+// asked again for what they have had.
+func (j *Journal) Reserve(ctx context.Context, source string, bytes, most int64) (giveBack func(), err error) {
+	reserved, err := j.room.reserve(source, bytes, most)
+	if err != nil {
+		if j.makeRoom(ctx, 0) != nil {
+			return nil, err
+		}
+		if reserved, err = j.room.reserve(source, bytes, most); err != nil {
+			return nil, err
+		}
+	}
+	return func() { j.room.giveBack(source, reserved) }, nil
+}
+
+// Refusing says why the last append was refused, if a further one would be too.
+func (j *Journal) Refusing(ctx context.Context) error {
+	last := j.commits.refused.Load()
+	switch {
+	case last == nil:
+		return nil
+	case errors.Is(last.err, ErrFull):
+		if err := j.makeRoom(ctx, last.need); err != nil {
+			return fmt.Errorf("look for room in the journal: %w", err)
+		}
+		usage, err := j.Usage(ctx)
+		if err != nil {
+			return err
+		}
+		if usage.Bytes+last.need <= usage.MaxBytes {
+			return nil
+		}
+	case time.Since(last.at) > commitTimeout:
+		return nil // whether it is so still, the next append tells
+	}
+	return last.err
+}
