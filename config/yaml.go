@@ -76,8 +76,7 @@ func tokenize(source string) (token.Tokens, error) {
 		}
 		tokens.Add(next...)
 		if err != nil {
-			// Of an invalid token the parser says where it is.
-			return plainInLists(tokens), nil
+			return plainInLists(tokens), nil //nolint:nilerr // the parser says where an invalid token is
 		}
 	}
 }

@@ -57,6 +57,7 @@ func (g *guessed) push(from, username, password string, header ...string) (statu
 	go func() { _, _ = io.WriteString(client, good) }()
 	resp, err := http.ReadResponse(bufio.NewReader(client), nil)
 	require.NoError(g.t, err)
+	defer func() { _ = resp.Body.Close() }()
 	return resp.StatusCode, time.Since(began)
 }
 

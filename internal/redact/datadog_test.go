@@ -87,8 +87,12 @@ func TestLabels(t *testing.T) {
 	given := []relay.Label{{Name: "host", Value: "h"}, {Name: "user", Value: "plain"}, {Name: "email", Value: "x"}, {Name: "text", Value: "{not JSON"}}
 	assert.Same(t, &given[0], &r.Labels(given)[0])
 	for _, l := range []relay.Label{
-		{Name: "USER.EMAIL", Value: "x"}, {Name: "user", Value: ` {"email":"x"}`}, {Name: "any", Value: `{"user":{"email":"x"}}`},
-		{Name: "sessions.0.ip", Value: "x"}, {Name: "sessions", Value: `[{"ip":1}]`}, {Name: "user", Value: quoted(`{"email":"x"}`)},
+		{Name: "USER.EMAIL", Value: "x"},
+		{Name: "user", Value: ` {"email":"x"}`},
+		{Name: "any", Value: `{"user":{"email":"x"}}`},
+		{Name: "sessions.0.ip", Value: "x"},
+		{Name: "sessions", Value: `[{"ip":1}]`},
+		{Name: "user", Value: quoted(`{"email":"x"}`)},
 	} {
 		assert.Empty(t, r.Labels([]relay.Label{l}), "%v", l)
 	}

@@ -23,8 +23,8 @@ var (
 // JSON: an object, an array, or a string that may be one. Readers trim space.
 func mayBeJSON[S ~string | ~[]byte](raw S) bool {
 	for i := range len(raw) {
-		switch c := raw[i]; {
-		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+		switch c := raw[i]; c {
+		case ' ', '\t', '\n', '\r':
 		default:
 			return c == '{' || c == '[' || c == '"' || c == '\\' || c >= utf8.RuneSelf
 		}

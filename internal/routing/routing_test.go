@@ -325,8 +325,11 @@ func TestDoubtsAreWithheld(t *testing.T) {
 func TestLabelsAreRedacted(t *testing.T) {
 	t.Parallel()
 	given := []relay.Label{
-		{Name: "host", Value: "h"}, {Name: "user.email", Value: "a@example.com"}, {Name: "User", Value: `{"email":"a@example.com"}`},
-		{Name: "session", Value: "s"}, {Name: "user_id", Value: "7"},
+		{Name: "host", Value: "h"},
+		{Name: "user.email", Value: "a@example.com"},
+		{Name: "User", Value: `{"email":"a@example.com"}`},
+		{Name: "session", Value: "s"},
+		{Name: "user_id", Value: "7"},
 	}
 	events := numbered(3)
 	for i := range events {

@@ -37,6 +37,7 @@ func (s *Sink) submit(ctx context.Context, packed []byte) error {
 	if err != nil {
 		return fmt.Errorf("submit logs: %w", s.transportError(ctx, err))
 	}
+	defer func() { _ = res.Body.Close() }()
 	answer, err := datadog.ReadBody(res)
 	if s.acknowledges(res.StatusCode, err == nil && (len(answer) == 0 || json.Valid(answer))) {
 		return nil

@@ -76,8 +76,12 @@ func TestMessageIDsDoNotCollide(t *testing.T) {
 	b := newBuilder(tmpl)
 	seen := map[string]bool{}
 	for _, e := range []relay.Event{
-		{Source: "/a", ID: "b c"}, {Source: "/a b", ID: "c"}, {Source: "/a%20b", ID: "c"}, {Source: "/a", ID: "b%20c"},
-		{Source: "/a", ID: "b c", Body: []byte("d")}, {Source: "/a", ID: "b c d"},
+		{Source: "/a", ID: "b c"},
+		{Source: "/a b", ID: "c"},
+		{Source: "/a%20b", ID: "c"},
+		{Source: "/a", ID: "b%20c"},
+		{Source: "/a", ID: "b c", Body: []byte("d")},
+		{Source: "/a", ID: "b c d"},
 	} {
 		id := b.messageID(&e)
 		require.False(t, seen[id], id)
