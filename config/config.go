@@ -4,7 +4,8 @@
 //
 // In the YAML form any value may hold ${NAME}, an environment variable, and
 // $${ for a literal ${. A secret may also be file:PATH, the content of a file
-// without its last line break. A zero value stands for the default.
+// without its last line break. A zero value stands for the default, except where a
+// field says what it means.
 package config
 
 import (
@@ -126,7 +127,7 @@ type StreamGrafanaLoki struct {
 }
 
 // Credential may push: either Username and Password (Basic), or APIKey
-// (Datadog's DD-API-KEY).
+// (Datadog's DD-API-KEY). A password or key has at least 16 bytes.
 type Credential struct {
 	Username string      `yaml:"username"`
 	Password secret.Text `yaml:"password"`
@@ -245,9 +246,9 @@ type Streaming struct {
 	Interval time.Duration `yaml:"interval"`
 	// DryRun looks and reports, and changes nothing.
 	DryRun bool `yaml:"dry_run"`
-	// RotationOverlap is how long a replaced credential is still accepted.
-	// Default 15m.
-	RotationOverlap time.Duration `yaml:"rotation_overlap"`
+	// RotationOverlap is how long a replaced credential is still accepted; 0 is not
+	// at all. Default 15m.
+	RotationOverlap *time.Duration `yaml:"rotation_overlap"`
 }
 
 // Settings watches the settings.

@@ -28,7 +28,9 @@ func (c *Config) SetDefaults() {
 	c.Ingest.Limits.setDefaults()
 	c.Journal.setDefaults()
 	setDefault(&c.Streaming.Interval, time.Minute)
-	setDefault(&c.Streaming.RotationOverlap, 15*time.Minute)
+	if c.Streaming.RotationOverlap == nil {
+		c.Streaming.RotationOverlap = new(15 * time.Minute)
+	}
 	setDefault(&c.Settings.Interval, 5*time.Minute)
 	setDefault(&c.Audit.Origin, "auditrelay.local/"+hostname())
 	setDefault(&c.Audit.KeyFile, filepath.Join(c.DataDir, "audit.key"))

@@ -47,7 +47,7 @@ func writeFiles(t *testing.T, mode os.FileMode) (config string, named map[string
 		"sinks[0].nats.tls.ca_file":              "nats-ca.crt",
 	} {
 		named[field] = filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(named[field], []byte("hunter2\n"), 0o600))
+		require.NoError(t, os.WriteFile(named[field], []byte("hunter2-of-some-length\n"), 0o600))
 		require.NoError(t, os.Chmod(named[field], mode)) // whatever the umask
 	}
 	config = filepath.Join(dir, "relay.yaml")
@@ -65,7 +65,7 @@ func TestCheckFindsMissingFiles(t *testing.T) {
 		require.NoError(t, os.Remove(file))
 		_, _, err = Check(config)
 		cfg, warnings, runErr := LoadToRun(config)
-		require.NoError(t, os.WriteFile(file, []byte("hunter2\n"), 0o600))
+		require.NoError(t, os.WriteFile(file, []byte("hunter2-of-some-length\n"), 0o600))
 		switch field {
 		case "audit.key_file":
 			require.NoError(t, err, "the first start makes it")
@@ -92,7 +92,7 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 		_, _, err := Check(config)
 		require.ErrorContains(t, err, file+" is not a regular file", field)
 		require.NoError(t, os.Remove(file))
-		require.NoError(t, os.WriteFile(file, []byte("hunter2\n"), 0o600))
+		require.NoError(t, os.WriteFile(file, []byte("hunter2-of-some-length\n"), 0o600))
 	}
 	pipe := filepath.Join(t.TempDir(), "relay.yaml")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
@@ -136,7 +136,7 @@ func TestOpenFilesAreNamed(t *testing.T) {
 
 func TestOpenConfigWithSecrets(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "relay.yaml")
-	t.Setenv("KEY", "hunter2")
+	t.Setenv("KEY", "hunter2-of-some-length")
 	for _, c := range []struct {
 		text string
 		mode os.FileMode
@@ -144,8 +144,8 @@ func TestOpenConfigWithSecrets(t *testing.T) {
 	}{
 		{minimal, 0o644, ""},
 		{minimal, 0o666, "can be changed by every user of this machine (mode 0666)"},
-		{strings.Replace(minimal, "${KEY}", "plain", 1), 0o640, ""},
-		{strings.Replace(minimal, "${KEY}", "plain", 1), 0o644, "can be read by every user of this machine (mode 0644)"},
+		{strings.Replace(minimal, "${KEY}", "plain-and-long-enough", 1), 0o640, ""},
+		{strings.Replace(minimal, "${KEY}", "plain-and-long-enough", 1), 0o644, "can be read by every user of this machine (mode 0644)"},
 	} {
 		require.NoError(t, os.WriteFile(config, []byte(c.text), 0o600))
 		require.NoError(t, os.Chmod(config, c.mode))

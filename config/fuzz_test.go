@@ -18,7 +18,7 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	env := environment(map[string]string{"KEY": "hunter2", "WORKSPACE_KEY_ID": "a", "WORKSPACE_KEY_SECRET": "b"})
+	env := environment(map[string]string{"KEY": "hunter2-of-some-length", "WORKSPACE_KEY_ID": "a", "WORKSPACE_KEY_SECRET": "b"})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cfg, _, err := Parse("fuzz.yaml", data, env)
 		var found Errors

@@ -17,7 +17,7 @@ func TestBadFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	env := environment(map[string]string{"KEY": "hunter2-key", "EMPTY": "", "HOST": "management.example.com"})
+	env := environment(map[string]string{"KEY": "hunter2-key-of-some-length", "SHORT": "hunter2-key", "EMPTY": "", "HOST": "management.example.com"})
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()

@@ -25,7 +25,7 @@ environments:
       grafana_loki: {hostname: loki.example.com, username: u, password: HUNTER2-b}
     credentials:
       - username: push
-        password: "HUNTER2-c"
+        password: "HUNTER2-c-of-some-length"
       - {api_key: '${KEY}'}
 sinks:
   - name: one
@@ -49,7 +49,7 @@ sinks:
         X-Token: HUNTER2-j
         Authorization: Bearer ${KEY}
 `
-	env := environment(map[string]string{"KEY": "HUNTER2-e"})
+	env := environment(map[string]string{"KEY": "HUNTER2-e-of-some-length"})
 	_, warnings, err := Parse("x", []byte(source), env)
 	require.NoError(t, err)
 	require.Len(t, warnings, 9, "an address gives none")

@@ -32,7 +32,7 @@ environments:
 func parse(t *testing.T, text string) (*Config, []Problem, error) {
 	t.Helper()
 	return Parse("relay.yaml", []byte(text), environment(map[string]string{
-		"KEY": "hunter2", "PORT": "4100", "SPACED": "a: b\nc: d", "EMPTY": "",
+		"KEY": "hunter2-of-some-length", "PORT": "4100", "SPACED": "a: b\nc: d", "EMPTY": "",
 	}))
 }
 
@@ -42,14 +42,14 @@ func TestMinimalHasDefaults(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, warnings)
 	assert.Nil(t, cfg.Workspace)
-	assert.Equal(t, "hunter2", cfg.Environments[0].Credentials[0].APIKey.Reveal())
+	assert.Equal(t, "hunter2-of-some-length", cfg.Environments[0].Credentials[0].APIKey.Reveal())
 	assert.Equal(t, "127.0.0.1:3100", cfg.Ingest.Listen)
 	assert.Equal(t, IngestLimits{
 		BodyBytes: 10 << 20, DecompressedBytes: 64 << 20, Entries: 100_000, LineBytes: 256 << 10,
 		Labels: 256, LabelBytes: 64 << 10, Concurrent: 256, InFlightBytes: 256 << 20, ReadTimeout: 30 * time.Second,
 	}, cfg.Ingest.Limits)
 	assert.Equal(t, Journal{Replicas: 1, StreamPrefix: "AUDITRELAY", MaxBytes: 10 << 30, ReplayWindow: 72 * time.Hour, DuplicateWindow: 10 * time.Minute}, cfg.Journal)
-	assert.Equal(t, Streaming{Interval: time.Minute, RotationOverlap: 15 * time.Minute}, cfg.Streaming)
+	assert.Equal(t, Streaming{Interval: time.Minute, RotationOverlap: new(15 * time.Minute)}, cfg.Streaming)
 	assert.Equal(t, 5*time.Minute, cfg.Settings.Interval)
 	assert.Regexp(t, `^auditrelay\.local/.+`, cfg.Audit.Origin)
 	assert.Equal(t, "/tmp/relay/audit.key", cfg.Audit.KeyFile)
@@ -121,14 +121,14 @@ func TestSecrets(t *testing.T) {
 		name, content, value, want string
 		warned                     bool
 	}{
-		{"variable", "", `"${KEY}"`, "hunter2", false},
-		{"within a text", "", `"a-${KEY}"`, "a-hunter2", false},
-		{"plain", "", `plain-hunter2`, "plain-hunter2", true},
-		{"plain with an escape", "", `"$${KEY}"`, "${KEY}", true},
-		{"plain with spaces kept", "", `" a "`, " a ", true},
-		{"file", "hunter2\n", "file:" + file, "hunter2", false},
-		{"file of Windows", "hunter2\r\n", "file:" + file, "hunter2", false},
-		{"file without a line break", " hunter2 ", "file:" + file, " hunter2 ", false},
+		{"variable", "", `"${KEY}"`, "hunter2-of-some-length", false},
+		{"within a text", "", `"a-${KEY}"`, "a-hunter2-of-some-length", false},
+		{"plain", "", `plain-hunter2-of-some-length`, "plain-hunter2-of-some-length", true},
+		{"plain with an escape", "", `"$${KEY}-of-some-length"`, "${KEY}-of-some-length", true},
+		{"plain with spaces kept", "", `" a secret with spaces "`, " a secret with spaces ", true},
+		{"file", "hunter2-of-some-length\n", "file:" + file, "hunter2-of-some-length", false},
+		{"file of Windows", "hunter2-of-some-length\r\n", "file:" + file, "hunter2-of-some-length", false},
+		{"file without a line break", " hunter2-of-some-length ", "file:" + file, " hunter2-of-some-length ", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			require.NoError(t, os.WriteFile(file, []byte(c.content), 0o600))
@@ -144,11 +144,18 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
+func TestNoOverlapIsNotTheDefault(t *testing.T) {
+	t.Parallel()
+	cfg, _, err := parse(t, minimal+"streaming: {rotation_overlap: 0}\n")
+	require.NoError(t, err)
+	assert.Zero(t, *cfg.Streaming.RotationOverlap)
+}
+
 func TestSecretFilesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ content, want string }{
 		"empty":     {"\n", "is empty"},
-		"two lines": {"hunter2\nhunter3\n", "line break"},
+		"two lines": {"hunter2-of-some-length\nhunter3\n", "line break"},
 		"too large": {strings.Repeat("x", maxSecret+1), "is larger than 65536 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +196,7 @@ func TestLoad(t *testing.T) {
 	_, _, err := Load(file)
 	require.ErrorIs(t, err, os.ErrNotExist)
 
-	t.Setenv("KEY", "hunter2")
+	t.Setenv("KEY", "hunter2-of-some-length")
 	require.NoError(t, os.WriteFile(file, []byte(minimal), 0o600))
 	cfg, _, err := Load(file)
 	require.NoError(t, err)
@@ -205,7 +212,7 @@ func TestValidateWithoutAFile(t *testing.T) {
 	cfg := &Config{
 		DataDir: "/tmp/relay",
 		Environments: []Environment{{
-			Project: "shop", Environment: "live", Credentials: []Credential{{APIKey: secret.New("hunter2")}},
+			Project: "shop", Environment: "live", Credentials: []Credential{{APIKey: secret.New("hunter2-of-some-length")}},
 		}},
 	}
 	cfg.SetDefaults()

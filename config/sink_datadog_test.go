@@ -24,7 +24,7 @@ func TestDatadogDefaults(t *testing.T) {
 		Attributes: "merged", Oversize: "reject", OutsideWindow: "reject", Compression: "gzip",
 	}
 	assert.Equal(t, want, got)
-	assert.Equal(t, "hunter2", got.APIKey.Reveal())
+	assert.Equal(t, "hunter2-of-some-length", got.APIKey.Reveal())
 
 	got, warnings = parseDatadog(t, "tags: [], url: 'http://127.0.0.1:8080/'")
 	assert.Empty(t, warnings)

@@ -33,12 +33,12 @@ sinks:
 	assert.Contains(t, warnings[1].Reason, "shorter than 24 bytes")
 
 	w := cfg.Sinks[0].Webhook
-	assert.Equal(t, "https://soar.example.com/hooks/hunter2?a=b", w.URL.Reveal())
+	assert.Equal(t, "https://soar.example.com/hooks/hunter2-of-some-length?a=b", w.URL.Reveal())
 	assert.Equal(t, map[string]secret.Text{
-		"Authorization": secret.New("Bearer hunter2"), "X-File": secret.New("from-a-file"), "X-Plain": secret.New("plain"),
+		"Authorization": secret.New("Bearer hunter2-of-some-length"), "X-File": secret.New("from-a-file"), "X-Plain": secret.New("plain"),
 	}, w.Headers)
 	for _, form := range []string{"%v", "%+v", "%#v"} {
-		assert.NotContains(t, fmt.Sprintf(form, *w), "hunter2")
+		assert.NotContains(t, fmt.Sprintf(form, *w), "hunter2-of-some-length")
 	}
 	assert.Equal(t, 100, cfg.Sinks[0].BatchEvents)
 	assert.Equal(t, Size(512<<10), cfg.Sinks[0].BatchBytes)
@@ -48,7 +48,7 @@ sinks:
 
 func TestMapsOfStrings(t *testing.T) {
 	t.Parallel()
-	d := newDecoder(environment(map[string]string{"KEY": "hunter2"}))
+	d := newDecoder(environment(map[string]string{"KEY": "hunter2-of-some-length"}))
 	cfg := d.document([]byte(`
 sinks:
   - loki: {labels: {a: "${KEY}", b.c: "{type}"}}
@@ -56,7 +56,7 @@ sinks:
   - loki: {labels: }
 `))
 	require.Empty(t, d.errors)
-	assert.Equal(t, map[string]string{"a": "hunter2", "b.c": "{type}"}, cfg.Sinks[0].Loki.Labels)
+	assert.Equal(t, map[string]string{"a": "hunter2-of-some-length", "b.c": "{type}"}, cfg.Sinks[0].Loki.Labels)
 	assert.Empty(t, cfg.Sinks[1].Loki.Labels)
 	assert.Nil(t, cfg.Sinks[2].Loki.Labels)
 }

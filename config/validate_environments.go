@@ -123,6 +123,7 @@ func (k *checker) credential(at string, c Credential, seen credentials) {
 			k.fail(at+".api_key", nil, "is given at "+before+" already; a key must belong to one environment")
 		}
 		seen.keys[c.APIKey] = at
+		k.guessable(at+".api_key", c.APIKey)
 		return
 	}
 	if c.Username == "" && c.Password.Empty() {
@@ -130,6 +131,7 @@ func (k *checker) credential(at string, c Credential, seen credentials) {
 		return
 	}
 	k.secret(at+".password", c.Password)
+	k.guessable(at+".password", c.Password)
 	if !k.username(at+".username", c.Username) {
 		return
 	}
@@ -137,6 +139,16 @@ func (k *checker) credential(at string, c Credential, seen credentials) {
 		k.fail(at+".username", c.Username, "is given at "+before+" already; a user name must belong to one credential")
 	}
 	seen.names[c.Username] = at
+}
+
+// fewestBytes is the least length of what may push: it cannot be guessed over a network
+// where it was drawn at random.
+const fewestBytes = 16
+
+func (k *checker) guessable(path string, value secret.Text) {
+	if !value.Empty() && len(value.Reveal()) < fewestBytes {
+		k.fail(path, nil, fmt.Sprintf("has fewer than %d bytes, and could be guessed; draw one such as openssl rand -base64 32 prints", fewestBytes))
+	}
 }
 
 func (k *checker) username(path, value string) bool {

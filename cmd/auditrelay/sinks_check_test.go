@@ -51,7 +51,7 @@ func destinations(t *testing.T, change ...string) (config string, dir string) {
 		"KAFKA_SECRET", kafkaPassword, "NATS_SECRET", natsPassword)...).Replace(`
 data_dir: DIR/data
 environments:
-  - {project: shop, environment: live, credentials: [{username: push, password: push-horse-6}]}
+  - {project: shop, environment: live, credentials: [{username: push, password: push-horse-of-some-length}]}
 sinks:
   - name: topic
     kafka:

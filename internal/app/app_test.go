@@ -41,7 +41,7 @@ func testConfig(dir string, sinks ...config.Sink) *config.Config {
 		Environments: []config.Environment{{
 			Project: "acme", Environment: "live",
 			Credentials: []config.Credential{
-				{Username: "u", Password: secret.New("a-long-password")},
+				{Username: "u", Password: secret.New("a-password-of-some-length")},
 				{APIKey: secret.New("0123456789abcdef0123456789abcdef")},
 			},
 		}},
@@ -83,7 +83,7 @@ func (r *running) push(ids ...string) (int, string) {
 	body := `{"streams":[{"stream":{"app":"idp"},"values":[` + strings.Join(values, ",") + `]}]}`
 	req, err := http.NewRequest(http.MethodPost, "http://"+r.Ingest+"/loki/api/v1/push", strings.NewReader(body))
 	require.NoError(r.t, err)
-	req.SetBasicAuth("u", "a-long-password")
+	req.SetBasicAuth("u", "a-password-of-some-length")
 	req.Header.Set("Content-Type", "application/json")
 	return r.do(req)
 }

@@ -30,7 +30,7 @@ func (r *process) startCredentials(ctx context.Context) (err error) {
 	found := make(chan credentials.Damage, 64)
 	r.credentials, err = credentials.Open(ctx, r.conn.JetStream, credentials.Options{
 		Prefix: r.cfg.Journal.StreamPrefix, Replicas: r.cfg.Journal.Replicas,
-		Environments: r.cfg.Environments, Overlap: r.cfg.Streaming.RotationOverlap, Logger: r.log,
+		Environments: r.cfg.Environments, Overlap: *r.cfg.Streaming.RotationOverlap, Logger: r.log,
 		Dir: filepath.Join(r.cfg.DataDir, credentialCopies),
 		Damaged: func(d credentials.Damage) {
 			damaged.Inc()

@@ -33,7 +33,7 @@ func TestALineThatTheJournalsServerDoesNotTakeIsRefused(t *testing.T) {
 	body := `{"streams":[{"stream":{"app":"idp"},"values":[` + line("small", 10) + "," + line("large", 60<<10) + "," + line("fits", 43<<10) + `]}]}`
 	req, err := http.NewRequest(http.MethodPost, "http://"+r.Ingest+"/loki/api/v1/push", strings.NewReader(body))
 	require.NoError(t, err)
-	req.SetBasicAuth("u", "a-long-password")
+	req.SetBasicAuth("u", "a-password-of-some-length")
 	req.Header.Set("Content-Type", "application/json")
 	code, text := r.do(req)
 	assert.Equal(t, http.StatusBadRequest, code)

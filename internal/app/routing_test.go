@@ -29,7 +29,7 @@ func (r *running) pushLines(lines ...string) {
 	body := `{"streams":[{"stream":{"app":"idp"},"values":[` + strings.Join(values, ",") + `]}]}`
 	req, err := http.NewRequest(http.MethodPost, "http://"+r.Ingest+"/loki/api/v1/push", strings.NewReader(body))
 	require.NoError(r.t, err)
-	req.SetBasicAuth("u", "a-long-password")
+	req.SetBasicAuth("u", "a-password-of-some-length")
 	req.Header.Set("Content-Type", "application/json")
 	code, answer := r.do(req)
 	require.Equal(r.t, http.StatusNoContent, code, answer)

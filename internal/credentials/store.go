@@ -36,7 +36,7 @@ type Options struct {
 	// ones, and the ones given here. What the bucket has of others stays there,
 	// and is refused.
 	Environments []config.Environment
-	// Overlap is how long a replaced credential is accepted. Default 15m.
+	// Overlap is how long a replaced credential is accepted; 0 is not at all.
 	Overlap time.Duration
 	// Dir takes a second copy of each record. Empty: none is kept.
 	Dir string
@@ -80,7 +80,7 @@ type stored struct {
 // that it holds is known. ctx bounds the opening only; see [Store.Close].
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error) {
 	s := &Store{
-		overlap: cmp.Or(o.Overlap, 15*time.Minute),
+		overlap: o.Overlap,
 		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		names:   map[string]Environment{},
 		owners:  map[string]Environment{},

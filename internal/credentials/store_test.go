@@ -42,7 +42,7 @@ func connect(t *testing.T) jetstream.JetStream {
 
 func open(t *testing.T, js jetstream.JetStream, change ...func(*Options)) *Store {
 	t.Helper()
-	o := Options{Environments: []config.Environment{
+	o := Options{Overlap: 15 * time.Minute, Environments: []config.Environment{
 		{Project: live.Project, Environment: live.Environment},
 		{Project: test.Project, Environment: test.Environment},
 	}}
@@ -221,6 +221,24 @@ func TestDamagedRecordIsWrittenOver(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, accepts(s, issued))
 	assert.True(t, accepts(open(t, js), issued))
+}
+
+// An overlap of 0 refuses the replaced credential at once.
+func TestWithoutAnOverlap(t *testing.T) {
+	t.Parallel()
+	s := open(t, connect(t), func(o *Options) { o.Overlap = 0 })
+	rotate := func() Issued {
+		issued, err := s.Prepare(t.Context(), live)
+		require.NoError(t, err)
+		require.NoError(t, s.Promote(t.Context(), live, issued.LastFour))
+		return issued
+	}
+	first := rotate()
+	require.True(t, accepts(s, first))
+	second := rotate()
+	assert.False(t, accepts(s, first))
+	assert.True(t, accepts(s, second))
+	assert.Empty(t, state(t, s).Replaced)
 }
 
 func TestStaticCredentials(t *testing.T) {

@@ -229,7 +229,7 @@ func environments(s ...*config.Stream) []config.Environment {
 func (g *rig) start(change func(*Options), streams ...*config.Stream) (*Reconciler, *credentials.Store) {
 	g.t.Helper()
 	envs := environments(streams...)
-	store, err := credentials.Open(g.t.Context(), g.js, credentials.Options{Environments: envs})
+	store, err := credentials.Open(g.t.Context(), g.js, credentials.Options{Environments: envs, Overlap: 15 * time.Minute})
 	require.NoError(g.t, err)
 	g.t.Cleanup(store.Close)
 	client, err := management.New(management.Options{
