@@ -29,7 +29,7 @@ func TestWhatGoesInTheClear(t *testing.T) {
 		sink(`url: "tls://a:4222", token: "${KEY}"`):                                                "",
 		sink(`url: "nats://a:4222", nkey_file: a`):                                                  "",
 	} {
-		_, warnings, err := Parse("x", []byte(minimal+text), environment(map[string]string{"KEY": "hunter2", "LONG": "horse-battery-staple"}))
+		_, warnings, err := Parse("x", []byte(minimal+text), environment(map[string]string{"KEY": "hunter2-of-some-length", "LONG": "horse-battery-staple"}))
 		require.NoError(t, err, text)
 		if want == "" {
 			assert.Empty(t, warnings, text)
@@ -40,7 +40,7 @@ func TestWhatGoesInTheClear(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		`admin: {listen: ":9100", pprof: true}`: `admin.pprof: "true": must not be served beyond loopback to everybody; set admin.token`,
-		`admin: {token: "${KEY}"}`:              "admin.token: must have at least 16 characters",
+		`admin: {token: "${SHORT}"}`:            "admin.token: must have at least 16 characters",
 	} {
 		_, _, err := parse(t, minimal+text)
 		require.ErrorContains(t, err, want)
