@@ -37,6 +37,7 @@ func scenarios() []scenario {
 		{name: "damage", about: "torn ends and flipped bits in the files of a killed relay", run: damaged},
 		{name: "shutdown", about: "SIGTERM under load", run: shutdown},
 		{name: "giants", about: "200 pushes of the maximum size at once", run: giants},
+		{name: "bombs", about: "pushes that are small to send and large to decode", run: bombed},
 	}
 }
 

@@ -89,3 +89,16 @@ func TestPushAboveTheBudget(t *testing.T) {
 	assert.Equal(t, http.StatusRequestEntityTooLarge, answer.status, answer.body)
 	assert.Zero(t, r.handler.memory.used.Load())
 }
+
+// The labels of a stream come once and go to each sink with every event.
+func TestLabelsTimesEvents(t *testing.T) {
+	r := start(t, func(o *Options) { o.Limits.DecompressedBytes, o.Limits.Entries = 1<<20, 10_000 })
+	push := func(events int) answer {
+		return r.push(t, `{"streams":[{"stream":{"a":"`+strings.Repeat("x", 10<<10)+`"},"values":[["1","x"]`+strings.Repeat(`,["1","x"]`, events-1)+`]}]}`)
+	}
+	assert.Equal(t, http.StatusNoContent, push(800).status)
+	answer := push(900)
+	assert.Equal(t, http.StatusRequestEntityTooLarge, answer.status)
+	assert.Contains(t, answer.body, "the labels of the body's entries are too many")
+	assert.Equal(t, 800, r.journal.taken())
+}

@@ -44,6 +44,7 @@ type push struct {
 	entries  int // taken and not
 	newest   int64
 	bytes    int64
+	spread   int64    // what stands beside the bodies, counted with each event
 	refused  int      // entries that were not taken
 	problems int      // what is wrong with them, or with streams without entries
 	named    []string // the first problems
@@ -96,7 +97,7 @@ func (p *push) start(now time.Time, env credentials.Environment, h *Handler) {
 		Project: env.Project, Environment: env.Environment, Received: now,
 	}
 	p.content = ""
-	p.entries, p.refused, p.problems, p.newest, p.bytes = 0, 0, 0, 0, 0
+	p.entries, p.refused, p.problems, p.newest, p.bytes, p.spread = 0, 0, 0, 0, 0, 0
 }
 
 func (p *push) decode(f form) error {
@@ -182,9 +183,14 @@ func (p *push) known() bool {
 // taken counts the entries that are durable once the batch is.
 func (p *push) taken() int { return p.batch.Len() + p.duplicates }
 
+// maxSpread is how much may stand beside the bodies of a push's events, as a
+// multiple of decompressed_bytes: a stream's labels go to each sink with every one
+// of its events, though they come once.
+const maxSpread = 8
+
 // account makes room for the entry in the batch and for its key, as far as the
-// budget goes. It bounds the batch: labels are written again for each run of
-// events.
+// budget goes. It bounds what is written of labels, in the batch, where they stand
+// before each run of events, and at the sinks.
 func (p *push) account() error {
 	const step = 256 << 10
 	if len(p.keys) == cap(p.keys) && p.recent != nil {
@@ -194,7 +200,11 @@ func (p *push) account() error {
 		}
 		p.keys = append(make([]recent.Key, 0, len(p.keys)+n), p.keys...)
 	}
-	size := p.batch.Size() + p.batch.Room(&p.entry)
+	room := p.batch.Room(&p.entry)
+	size := p.batch.Size() + room
+	if p.spread += int64(room - len(p.entry.Body)); p.spread > maxSpread*int64(p.limits.DecompressedBytes) {
+		return tooLarge("the labels of the body's entries are too many")
+	}
 	if size <= p.batch.Cap() {
 		return nil
 	}
