@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 # Build:  docker build --build-arg VERSION=$(git describe --tags --always) -t auditrelay .
-# Run:    docker run -v auditrelay:/var/lib/auditrelay -v ./auditrelay.yaml:/etc/auditrelay/config.yaml:ro auditrelay
+# Run:    docker run -v auditrelay:/var/lib/auditrelay -v ./relay.yaml:/etc/auditrelay/relay.yaml:ro auditrelay
 FROM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
@@ -20,5 +20,6 @@ VOLUME /var/lib/auditrelay
 EXPOSE 3100 9100
 HEALTHCHECK --interval=15s --timeout=5s --start-period=60s \
     CMD ["/usr/local/bin/auditrelay", "healthcheck", "--url", "http://127.0.0.1:9100/healthz"]
+ENV AUDITRELAY_CONFIG=/etc/auditrelay/relay.yaml
 ENTRYPOINT ["/usr/local/bin/auditrelay"]
-CMD ["run", "--config", "/etc/auditrelay/config.yaml"]
+CMD ["run"]
