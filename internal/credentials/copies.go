@@ -119,6 +119,8 @@ func (s *Store) heal(ctx context.Context) error {
 			err = s.putBack(ctx, env, copied, inBucket.revision, bad)
 		case bad != nil:
 			s.report(Damage{env, fmt.Sprintf("%v; there is no sound copy: %v", bad, copyErr), true})
+		case copyErr == nil && copied.Changed.Before(inBucket.Changed):
+			err = s.copies.write(key, &inBucket.record)
 		case inBucket.revision > 0 && copyErr != nil:
 			err = s.copyAgain(key, env, &inBucket.record, copyErr)
 		case errors.Is(copyErr, errCopy):

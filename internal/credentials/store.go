@@ -60,6 +60,7 @@ type Store struct {
 	// Of Open, and then of the watch: what the bucket has and cannot be read.
 	damaged     map[string]error
 	badRevision map[string]uint64
+	healed      bool // set once, by Open: before, the bucket may have older records than the copies
 
 	index atomic.Pointer[index] // what Basic and APIKey read; replaced whole
 
@@ -163,7 +164,7 @@ func (s *Store) apply(key string, r stored) {
 	s.records[key] = r
 	// Before a change is told to be durable: a crash before this line leaves an older
 	// copy, whose passwords are accepted as well.
-	if r.Version != 0 {
+	if r.Version != 0 && s.healed {
 		if err := s.copies.write(key, &r.record); err != nil {
 			s.log.Warn("copying a credential record failed; an older copy stands", "project", env.Project, "environment", env.Environment, "error", err)
 		}

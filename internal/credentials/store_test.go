@@ -3,6 +3,8 @@ package credentials
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -352,4 +354,93 @@ func FuzzRecord(f *testing.F) {
 			break
 		}
 	})
+}
+
+// spoiled is a bucket's record that is damaged in one way.
+var spoiled = map[string]func(t *testing.T, js jetstream.JetStream, key string){
+	"not JSON": func(t *testing.T, js jetstream.JetStream, key string) {
+		kv, err := js.KeyValue(t.Context(), "AUDITRELAY_credentials")
+		require.NoError(t, err)
+		_, err = kv.PutString(t.Context(), key, `{"version":1,"curr`)
+		require.NoError(t, err)
+	},
+	"bucket gone": func(t *testing.T, js jetstream.JetStream, _ string) {
+		require.NoError(t, js.DeleteKeyValue(t.Context(), "AUDITRELAY_credentials"))
+	},
+	"older value": func(t *testing.T, js jetstream.JetStream, key string) {
+		kv, err := js.KeyValue(t.Context(), "AUDITRELAY_credentials")
+		require.NoError(t, err)
+		_, err = kv.PutString(t.Context(), key, `{"version":1,"environment":"live","project":"shop","changed":"2020-01-01T00:00:00Z"}`)
+		require.NoError(t, err)
+	},
+}
+
+// A record that is damaged, gone or older in the bucket is put back from its copy, and
+// told of once; the password that the environment has is accepted throughout.
+func TestADamagedRecordIsPutBack(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range spoiled {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			js, dir := connect(t), t.TempDir()
+			var told []Damage
+			keeps := func(o *Options) { o.Dir = dir; o.Damaged = func(d Damage) { told = append(told, d) } }
+			s := open(t, js, keeps)
+			issued, err := s.Prepare(t.Context(), live)
+			require.NoError(t, err)
+			require.NoError(t, s.Promote(t.Context(), live, issued.LastFour))
+			s.Close()
+			spoil(t, js, live.Username())
+			for range 2 {
+				s = open(t, js, keeps)
+				require.True(t, accepts(s, issued), "good pushes are refused")
+				s.Close()
+			}
+			require.Len(t, told, 1)
+			require.False(t, told[0].Lost)
+			next, err := open(t, js, keeps).Prepare(t.Context(), live)
+			require.NoError(t, err, "it can be rotated")
+			require.NotEmpty(t, next.LastFour)
+		})
+	}
+}
+
+// A record is damaged under a running relay: what is known stands, and is written back.
+func TestARecordDamagedWhileRunningIsPutBack(t *testing.T) {
+	t.Parallel()
+	js, told := connect(t), make(chan Damage, 10)
+	s := open(t, js, func(o *Options) { o.Dir = t.TempDir(); o.Damaged = func(d Damage) { told <- d } })
+	issued, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	spoiled["not JSON"](t, js, live.Username())
+	require.False(t, (<-told).Lost)
+	require.True(t, accepts(s, issued))
+	require.True(t, accepts(open(t, js), issued), "the bucket has it again")
+}
+
+// Neither the bucket nor the folder has a sound record: that is told as a loss.
+func TestARecordWithoutACopyIsTold(t *testing.T) {
+	t.Parallel()
+	js, dir := connect(t), t.TempDir()
+	var told []Damage
+	keeps := func(o *Options) { o.Dir = dir; o.Damaged = func(d Damage) { told = append(told, d) } }
+	s := open(t, js, keeps)
+	_, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	s.Close()
+	spoiled["not JSON"](t, js, live.Username())
+	path := filepath.Join(dir, live.Username()+".json")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	data[len(data)/2] ^= 1
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+	s = open(t, js, keeps)
+	require.Len(t, told, 1)
+	require.True(t, told[0].Lost)
+	state, err := s.State(live)
+	require.NoError(t, err)
+	require.Empty(t, state.Current, "so streaming sets a new one at its first look")
+	issued, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	require.True(t, accepts(s, issued))
 }

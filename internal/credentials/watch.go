@@ -25,6 +25,7 @@ func (s *Store) start(ctx context.Context) error {
 		stop()
 		return err
 	}
+	s.healed = true
 	go s.follow(watching, w)
 	return nil
 }

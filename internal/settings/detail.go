@@ -14,12 +14,15 @@ const (
 	maxShown   = 512 // bytes of a value shown in a change
 )
 
-// detail is the Detail of "settings.baseline" and "settings.changed".
+// detail is the Detail of "settings.baseline", "settings.changed" and "settings.restated".
 type detail struct {
 	// Changes are for reading: long values are cut, since before and after
 	// have them whole. Omitted counts those beyond 500.
 	Changes []Change `json:"changes,omitempty"`
 	Omitted int      `json:"omitted,omitempty"`
+	// Unsure says that entries behind Before are damaged and may have been of this
+	// setting: there may have been changes between.
+	Unsure bool `json:"unsure,omitempty"`
 	// Look is when the look began and ended.
 	Look audit.Window `json:"look"`
 }

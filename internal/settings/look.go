@@ -12,6 +12,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 )
 
+// typeRestated is the type of an entry that repeats what stands, as newer ones are damaged.
+const typeRestated = "settings.restated"
+
 // look reads one resource and enters what changed.
 func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 	span := audit.Window{After: time.Now()}
@@ -75,9 +78,10 @@ func (w *Watcher) compareAndAppend(ctx context.Context, x *watch, state json.Raw
 	if err != nil {
 		return nil, fmt.Errorf("read the trail: %w", err)
 	}
+	about := detail{Look: span, Unsure: last.Unsure}
 	e := audit.Entry{
 		Type: "settings.baseline", Project: r.Project, Environment: r.Environment, Subject: string(r.Kind),
-		Time: span.Until, After: state, Detail: detail{Look: span}.encode(),
+		Time: span.Until, After: state, Detail: about.encode(),
 	}
 	if !found {
 		return state, w.append(ctx, e, -1)
@@ -86,10 +90,15 @@ func (w *Watcher) compareAndAppend(ctx context.Context, x *watch, state json.Raw
 	if err != nil {
 		return nil, fmt.Errorf("compare: %w", err)
 	}
-	if len(changes) == 0 {
+	if len(changes) == 0 && !last.Unsure {
 		return last.After, nil
 	}
-	e.Type, e.Before, e.Detail = "settings.changed", last.After, detail{Look: span}.with(changes).encode()
+	e.Type, e.Before, e.Detail = "settings.changed", last.After, about.with(changes).encode()
+	if len(changes) == 0 {
+		// A newer entry is damaged that may have been of this setting: a change there and
+		// back would be lost with it. So what stands is entered once more, and says so.
+		e.Type = typeRestated
+	}
 	e.Window = &audit.Window{After: w.lastAgreed(ctx, x, last), Until: span.Until}
 	if e.Window.After.After(e.Window.Until) { // the clock was set back
 		e.Window.After = e.Window.Until

@@ -77,6 +77,7 @@ type memoryTrail struct {
 	entries []audit.Entry
 	refuse  error // before an entry is added
 	lose    error // behind: the entry is there, the answer is not
+	damaged map[int64]bool
 	// between is called once, between a comparison and its append.
 	between func()
 }
@@ -84,12 +85,16 @@ type memoryTrail struct {
 func (m *memoryTrail) Last(_ context.Context, project, environment, subject string) (audit.Entry, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	none := audit.Entry{Index: -1}
 	for i := len(m.entries) - 1; i >= 0; i-- {
-		if e := m.entries[i]; e.Project == project && e.Environment == environment && e.Subject == subject {
+		if m.damaged[int64(i)] {
+			none.Unsure = true
+		} else if e := m.entries[i]; e.Project == project && e.Environment == environment && e.Subject == subject {
+			e.Unsure = none.Unsure
 			return e, true, nil
 		}
 	}
-	return audit.Entry{}, false, nil
+	return none, false, nil
 }
 
 func (m *memoryTrail) AppendIf(ctx context.Context, e audit.Entry, newest int64) (int64, error) {
@@ -106,6 +111,7 @@ func (m *memoryTrail) AppendIf(ctx context.Context, e audit.Entry, newest int64)
 	if found && last.Index != newest || !found && newest != -1 {
 		return 0, audit.ErrConflict
 	}
+	e.Unsure = false
 	e.Index = int64(len(m.entries))
 	m.entries = append(m.entries, e)
 	return e.Index, m.lose
@@ -205,6 +211,37 @@ func TestFailingTrail(t *testing.T) {
 	trail.lose = nil
 	require.NoError(t, w.Snapshot(t.Context()))
 	require.Len(t, trail.of("settings.changed"), 1)
+}
+
+// TestDamagedNewestEntry: the newest sound entry is what a look is compared with. A
+// change whose entry is lost is entered again; one there and back cannot be seen, so
+// that what stands is entered once more, and says so. Neither is done twice.
+func TestDamagedNewestEntry(t *testing.T) {
+	t.Parallel()
+	for now, want := range map[string]string{`["DE"]`: "settings.changed", `["US","CA"]`: "settings.restated"} {
+		space, trail := newWorkspace(), &memoryTrail{damaged: map[int64]bool{}}
+		w := newWatcher(space, trail)
+		require.NoError(t, w.Snapshot(t.Context()))
+		space.set(at(SMSCountryCodes, "live"), `["DE"]`)
+		require.NoError(t, w.Snapshot(t.Context()))
+		trail.damaged[int64(len(trail.entries)-1)] = true
+		space.set(at(SMSCountryCodes, "live"), now)
+		before := len(trail.entries)
+		for range 2 {
+			require.NoError(t, w.Snapshot(t.Context()))
+		}
+		require.Len(t, trail.entries, before+11, "each of the 11 settings is entered once more")
+		for _, e := range trail.entries[before:] {
+			require.Contains(t, string(e.Detail), `"unsure":true`)
+			if e.Subject == string(SMSCountryCodes) && e.Environment == "live" {
+				require.Equal(t, want, e.Type)
+				require.JSONEq(t, `["US","CA"]`, string(e.Before))
+				require.JSONEq(t, now, string(e.After))
+			} else {
+				require.Equal(t, "settings.restated", e.Type, "a false change")
+			}
+		}
+	}
 }
 
 // TestTwoWatchers: another relay enters the same change after this one has

@@ -2,9 +2,11 @@ package streaming
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/management"
 )
@@ -20,7 +22,8 @@ const (
 const maxPutWait = time.Hour
 
 // look reads, records, and mends. What was found goes into the trail before it
-// is replaced: while the trail cannot be written, nothing is changed.
+// is replaced: while the trail cannot be written, nothing is changed, except a lost
+// credential.
 func (w *watcher) look(ctx context.Context) error {
 	seen, err := w.observe(ctx)
 	if err != nil {
@@ -37,7 +40,7 @@ func (w *watcher) look(ctx context.Context) error {
 		cause = causeRelay
 	}
 	if err := w.record(ctx, seen, detail{Cause: cause}); err != nil {
-		return err
+		return errors.Join(err, w.replaceLost(ctx, err, seen))
 	}
 	w.saw(seen, w.finding(seen, action), action.Differs)
 	if w.dryRun {
@@ -54,6 +57,20 @@ func (w *watcher) look(ctx context.Context) error {
 		return w.putErr
 	}
 	return w.put(ctx, action.Differs)
+}
+
+// replaceLost sets a new credential where nothing is known of the relay's own any
+// more, though the trail cannot say so yet: with the one that the API has every push
+// is refused, and the provider sends none again.
+func (w *watcher) replaceLost(ctx context.Context, trail error, seen observation) error {
+	if !errors.Is(trail, audit.ErrUnavailable) || w.dryRun || w.env.Stream.Relay == nil || time.Now().Before(w.nextPut) {
+		return nil
+	}
+	own, err := w.store.State(w.environment())
+	if err != nil || own.Current != "" || own.Pending != "" || seen.shape == nil || seen.shape.Username != own.Username {
+		return err
+	}
+	return w.put(ctx, []string{"credential_lost"})
 }
 
 func (w *watcher) plan(seen observation) (Action, error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/waiting"
 )
@@ -385,4 +387,30 @@ func TestChangedFields(t *testing.T) {
 	} {
 		assert.Equal(t, tc.want, changedFields(json.RawMessage(tc.before), json.RawMessage(tc.after)), "%v", tc)
 	}
+}
+
+// Nothing is known any more of the credential that the API has, and the trail cannot
+// be used: a new one is set all the same, once, as every push is refused.
+func TestALostCredentialIsReplacedAtOnce(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, store := g.start(nil, toRelay)
+	require.NoError(t, look(t, r))
+	lost := g.api.field("password")
+	store.Close()
+	require.NoError(t, g.js.DeleteKeyValue(t.Context(), "AUDITRELAY_credentials"))
+	g.trail.broken = fmt.Errorf("%w: no key", audit.ErrUnavailable)
+	r, store = g.start(nil, toRelay)
+	for range 3 {
+		require.ErrorIs(t, look(t, r), audit.ErrUnavailable)
+	}
+	require.NotEqual(t, lost, g.api.field("password"))
+	_, ok := store.Basic(g.api.field("username"), g.api.field("password"))
+	require.True(t, ok)
+	require.Equal(t, 2, g.api.count(), "one PUT before, one now")
+
+	g.trail.broken = nil
+	require.NoError(t, look(t, r))
+	e, _ := g.trail.newest()
+	require.Equal(t, TypeChanged, e.Type, "the trail has it as soon as it can")
 }

@@ -26,6 +26,9 @@ const (
 	TypeChanged = "streaming.changed"
 	// TypeStatusChanged is a change of the streaming_status alone.
 	TypeStatusChanged = "streaming.status_changed"
+	// TypeRestated repeats what stands: a newer entry is damaged, and may have been of
+	// this config.
+	TypeRestated = "streaming.restated"
 )
 
 // Recorder is the audit trail.
@@ -47,6 +50,9 @@ type detail struct {
 	Reason []string `json:"reason,omitempty"`
 	// Fields are the members that changed, as paths.
 	Fields []string `json:"fields,omitempty"`
+	// Unsure says that entries behind Before are damaged and may have been of this
+	// config: there may have been changes between.
+	Unsure bool `json:"unsure,omitempty"`
 }
 
 // record adds what was seen to the trail, if the trail's newest entry does not
@@ -85,14 +91,19 @@ func (w *watcher) entry(last audit.Entry, found bool, o observation, d detail) (
 		Type: TypeBaseline, Project: w.env.Project, Environment: w.env.Environment,
 		Subject: Subject, Time: o.at, After: o.raw,
 	}
+	d.Unsure = last.Unsure
 	if found {
-		if bytes.Equal(last.After, o.raw) {
+		same := bytes.Equal(last.After, o.raw)
+		if same && !last.Unsure {
 			return nil, nil //nolint:nilnil // nothing to record is no error
 		}
 		e.Before = last.After
 		d.Fields = changedFields(last.After, o.raw)
 		e.Type = TypeChanged
-		if slices.Equal(d.Fields, []string{"streaming_status"}) {
+		switch {
+		case same:
+			e.Type, d.Cause, d.Reason = TypeRestated, "", nil
+		case slices.Equal(d.Fields, []string{"streaming_status"}):
 			e.Type, d.Cause, d.Reason = TypeStatusChanged, "", nil
 		}
 		e.Window = w.window(last, o)
