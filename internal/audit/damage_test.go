@@ -227,3 +227,42 @@ func TestAKeyThatCannotBeReadIsWaitedFor(t *testing.T) {
 	require.Eventually(t, func() bool { return trail.PublicKey() != "" }, 60*time.Second, 5*time.Millisecond)
 	appendEntries(t, trail, 0, 1)
 }
+
+// An entry is lost under a relay that runs: who follows gets all others, and the entry
+// that names it, without a restart.
+func TestDamageWhileRunningIsNamed(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	trail := openTrail(t, js, testOptions(t))
+	appendEntries(t, trail, 0, 10)
+	waitSigned(t, trail, 10)
+	entries := messages(t, js, "TEST_AUDIT")
+	entries[3].Data = []byte("{") // cannot be decoded
+	require.NoError(t, js.DeleteStream(t.Context(), "TEST_AUDIT"))
+	publish(t, js, streamConfig("TEST_AUDIT", "TEST.audit.>", 1), entries, 8)
+
+	seen := followUntil(t, trail, 10, func(int64) error { return nil })
+	require.Equal(t, []int64{0, 1, 2, 4, 5, 6, 8, 9, 10}, seen)
+	last, _, err := trail.Last(t.Context(), ownProject, "", ownSubject)
+	require.NoError(t, err)
+	require.Equal(t, TypeDamaged, last.Type)
+	require.EqualValues(t, 10, last.Index)
+	require.Contains(t, string(last.Detail), `"from":7,"kind":"missing","to":7`)
+	require.Contains(t, string(last.Detail), `"from":3,"kind":"misfiled","to":3`)
+	require.Contains(t, trail.Remark(), "2 entries are damaged or lost")
+}
+
+// The stream is gone under a relay that runs: it is made again behind what was signed.
+func TestAStreamThatGoesAwayIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	trail := openTrail(t, js, testOptions(t))
+	appendEntries(t, trail, 0, 10)
+	waitSigned(t, trail, 10)
+	require.NoError(t, js.DeleteStream(t.Context(), "TEST_AUDIT"))
+	trail.suspect("the test says so")
+	index, err := trail.Append(t.Context(), testEntry(0))
+	require.NoError(t, err)
+	require.EqualValues(t, 11, index, "behind the entry that names the loss")
+	require.Len(t, trail.Generations(), 1, "the hashes are kept")
+}

@@ -70,6 +70,17 @@ func (c copies) write(key string, r *record) error {
 	return nil
 }
 
+// remove forgets a copy; without one it does nothing.
+func (c copies) remove(key string) error {
+	if c.dir == "" {
+		return nil
+	}
+	if err := os.Remove(c.path(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the copy of a credential record: %w", err)
+	}
+	return nil
+}
+
 func replaceFile(path string, data []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

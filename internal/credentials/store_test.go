@@ -444,3 +444,22 @@ func TestARecordWithoutACopyIsTold(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, accepts(s, issued))
 }
+
+// A record that somebody has taken away does not come back from its copy.
+func TestATakenAwayRecordStaysAway(t *testing.T) {
+	t.Parallel()
+	js, dir := connect(t), t.TempDir()
+	keeps := func(o *Options) { o.Dir = dir }
+	s := open(t, js, keeps)
+	issued, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	s.Close()
+	kv, err := js.KeyValue(t.Context(), "AUDITRELAY_credentials")
+	require.NoError(t, err)
+	require.NoError(t, kv.Delete(t.Context(), live.Username()))
+	for range 2 {
+		s = open(t, js, keeps)
+		require.False(t, accepts(s, issued))
+		s.Close()
+	}
+}

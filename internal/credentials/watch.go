@@ -99,6 +99,10 @@ func (s *Store) take(entry jetstream.KeyValueEntry) {
 	delete(s.damaged, key)
 	delete(s.badRevision, key)
 	if entry.Operation() != jetstream.KeyValuePut {
+		// Taken away by somebody, so that its copy must not bring it back.
+		if err := s.copies.remove(key); err != nil {
+			s.log.Warn("removing the copy of a credential record failed", "key", key, "error", err)
+		}
 		s.apply(key, stored{revision: entry.Revision()})
 		return
 	}
