@@ -230,6 +230,11 @@ type Journal struct {
 	// never thrown away: once that alone takes the budget, pushes are refused with
 	// 503. Default 10GiB.
 	MaxBytes Size `yaml:"max_bytes"`
+	// DeadLetterBytes is how much disk the dead letters of each sink may take. When
+	// that is spent, the sink's delivery waits, and what it is owed stays in the event
+	// log, until letters are replayed or discarded. Other sinks and pushes go on; no
+	// letter is ever thrown away for room. Default 1GiB.
+	DeadLetterBytes Size `yaml:"dead_letter_bytes"`
 	// ReplayWindow is how long events are kept after every sink has them, as far
 	// as there is room in MaxBytes. Default 72h.
 	ReplayWindow time.Duration `yaml:"replay_window"`

@@ -61,6 +61,7 @@ func (j *Journal) setDefaults() {
 	setDefault(&j.Replicas, 3)
 	setDefault(&j.StreamPrefix, "AUDITRELAY")
 	setDefault(&j.MaxBytes, 10<<30)
+	setDefault(&j.DeadLetterBytes, 1<<30)
 	setDefault(&j.ReplayWindow, 72*time.Hour)
 	setDefault(&j.DuplicateWindow, 10*time.Minute)
 }

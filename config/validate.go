@@ -165,6 +165,9 @@ func (k *checker) journal(j Journal, l IngestLimits) {
 	}
 	k.tlsClient("journal.tls", j.TLS)
 	k.name("journal.stream_prefix", j.StreamPrefix)
+	if j.DeadLetterBytes < 1<<20 {
+		k.fail("journal.dead_letter_bytes", j.DeadLetterBytes, "must be at least 1MiB")
+	}
 	if j.MaxBytes < max(1<<20, l.BodyBytes) {
 		k.fail("journal.max_bytes", j.MaxBytes,
 			fmt.Sprintf("must be at least 1MiB and ingest.limits.body_bytes, %v, or the largest push would never fit", l.BodyBytes))

@@ -16,6 +16,26 @@ type outage struct {
 	mu      sync.Mutex
 	failing map[string]int // deliveries that are retried, by their error; guarded by mu
 	since   time.Time      // when the first of them was; guarded by mu
+
+	told   time.Time // when refusals were logged last; guarded by mu
+	untold int       // events refused since; guarded by mu
+}
+
+// quiet is how long no more refusals are logged after some were: a sink may refuse all
+// that it gets.
+const quiet = time.Minute
+
+// refused notes events that are in the dead letters now.
+func (o *outage) refused(r []Rejection) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.untold += len(r)
+	if !o.told.IsZero() && time.Since(o.told) < quiet {
+		return
+	}
+	o.log.Warn("sink refused events; they are in the dead letters, and more are counted for a minute before they are logged",
+		"sink", o.sink, "events", o.untold, "first_event", r[0].Event.ID, "reason", r[0].Reason)
+	o.told, o.untold = time.Now(), 0
 }
 
 // retry notes that a delivery is retried for the error text, after it was for

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,6 +180,56 @@ func TestPumpFindsThePoison(t *testing.T) {
 			})
 		})
 	}
+}
+
+// calls are the dead letters that were kept at once.
+type calls struct {
+	relaytest.DeadLetters
+	sizes []int
+}
+
+func (c *calls) Reject(ctx context.Context, sink string, r []relay.Rejection) error {
+	c.sizes = append(c.sizes, len(r))
+	return c.DeadLetters.Reject(ctx, sink, r)
+}
+
+// A delivery that is refused whole is halved down to each of its events; their letters
+// are kept at once, as each time costs a sync. What was refused does not wait for what
+// is retried, and a sink that refuses everything does not fill the log.
+func TestPumpKeepsTheLettersOfADeliveryAtOnce(t *testing.T) {
+	t.Parallel()
+	events := relaytest.Events(100)
+	var up atomic.Bool
+	respond := func(_ int, given []relay.Event) relaytest.Outcome {
+		if given[0].ID == events[80].ID && len(given) == 1 && !up.Load() {
+			return relaytest.Outcome{Err: errors.New("down")}
+		}
+		return relaytest.Outcome{Err: relay.Permanent(errors.New("no"))}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		dead, source, log := &calls{}, relaytest.NewSource(events[:60], events[60:]), &strings.Builder{}
+		reg := prometheus.NewRegistry()
+		pump := relay.Pump{
+			Name: "test", Source: source, Sink: &relaytest.Sink{Respond: respond}, DeadLetters: dead,
+			Logger: slog.New(slog.NewTextHandler(log, nil)), Metrics: relay.NewMetrics(reg),
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- pump.Run(ctx) }()
+		synctest.Wait()
+		assert.Equal(t, []int{60, 20}, dead.sizes)
+		up.Store(true)
+		time.Sleep(time.Hour)
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		assert.Equal(t, []int{60, 20, 20}, dead.sizes)
+		assert.Len(t, dead.Kept("test"), 100)
+		assert.Equal(t, relay.Position(100), source.Acked())
+		assert.Equal(t, 1, strings.Count(log.String(), "sink refused events"), log.String())
+		n, err := testutil.GatherAndCount(reg, "auditrelay_sink_rejected_events_total")
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+	})
 }
 
 func TestPumpRetriesOnlyWhatFailed(t *testing.T) {

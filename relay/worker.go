@@ -14,15 +14,22 @@ type worker struct {
 	outage  *outage
 	lasting context.Context // of the attempts; outlives Run's by Grace
 	failing string          // what the delivery under way is retried for, if it is
+	refused []Rejection     // of the delivery under way, not in the dead letters yet
 }
 
 // run makes deliveries until work is closed. What it did not settle stays in
 // the window.
 func (w *worker) run(ctx context.Context, pending *window, work <-chan delivery) {
 	for d := range work {
-		if err := w.settle(ctx, d.events, 0); err == nil {
+		err := w.settle(ctx, d.events, 0)
+		if err == nil {
+			err = w.reject(ctx)
+		}
+		if err == nil {
+			w.recovered()
 			pending.settle(d.of)
 		}
+		w.refused = nil // what is not settled comes again
 	}
 }
 
@@ -33,9 +40,11 @@ const (
 	maxWait   = 30 * time.Second
 )
 
-// settle returns when each event is delivered or stands in the dead letters.
-// attempts is how often they were tried before; when ctx has ended there is no
-// second one. Its only errors are ctx's.
+// settle returns when each event is delivered or refused: a delivery that has to be
+// halved until the refused events are found puts all of them into the dead letters at
+// once, which are synced to disk, unless some event is retried meanwhile. attempts is
+// how often they were tried before; when ctx has ended there is no second one. Its only
+// errors are ctx's.
 func (w *worker) settle(ctx context.Context, events []Event, attempts int) error {
 	wait := firstWait
 	for {
@@ -53,10 +62,8 @@ func (w *worker) settle(ctx context.Context, events []Event, attempts int) error
 		}
 		verdict := judge(events, err)
 		w.Metrics.deliver(w.Name, verdict.delivered)
-		if len(verdict.refused) > 0 {
-			if err := w.reject(ctx, events, verdict.refused, attempts); err != nil {
-				return err
-			}
+		for _, f := range verdict.refused {
+			w.refused = append(w.refused, Rejection{Event: events[f.Index], Reason: f.Err.Error(), Attempts: attempts})
 		}
 		if verdict.split { // which of them it is shows when they are halved
 			half := len(events) / 2
@@ -73,6 +80,9 @@ func (w *worker) settle(ctx context.Context, events []Event, attempts int) error
 			wait = firstWait // it gets on
 		}
 		events = verdict.again
+		if err := w.reject(ctx); err != nil { // the others may be retried for long
+			return err
+		}
 		w.retrying(verdict.cause, len(events))
 		if err := sleep(ctx, max(jitter(wait), verdict.after)); err != nil {
 			return err
@@ -97,26 +107,26 @@ func (w *worker) deliver(events []Event) error {
 	return err
 }
 
-// reject puts events into the dead letters, and tries until they are there:
-// until then nothing behind them may be acknowledged.
-func (w *worker) reject(ctx context.Context, events []Event, refused []Failure, attempts int) error {
-	rejections := make([]Rejection, len(refused))
-	for i, f := range refused {
-		rejections[i] = Rejection{Event: events[f.Index], Reason: f.Err.Error(), Attempts: attempts}
+// reject puts what was refused into the dead letters, and tries until it is there:
+// until then nothing behind it may be acknowledged. A crash before that delivers it
+// again, and a crash after it leaves it there twice.
+func (w *worker) reject(ctx context.Context) error {
+	if len(w.refused) == 0 {
+		return nil
 	}
 	for wait := firstWait; ; wait = min(2*wait, maxWait) {
-		err := w.DeadLetters.Reject(ctx, w.Name, rejections)
+		err := w.DeadLetters.Reject(ctx, w.Name, w.refused)
 		if err == nil {
 			break
 		}
-		w.retrying(fmt.Errorf("keep dead letters: %w", err), len(rejections))
+		w.retrying(fmt.Errorf("keep dead letters: %w", err), len(w.refused))
 		if err := sleep(ctx, jitter(wait)); err != nil {
 			return err
 		}
 	}
-	w.Metrics.reject(w.Name, len(rejections))
-	w.Logger.Warn("sink refused events; they are in the dead letters",
-		"sink", w.Name, "events", len(rejections), "first_event", rejections[0].Event.ID, "reason", rejections[0].Reason)
+	w.Metrics.reject(w.Name, len(w.refused))
+	w.outage.refused(w.refused)
+	w.refused = nil
 	return nil
 }
 

@@ -168,19 +168,23 @@ func (l *letterSource) pass(isThere bool) {
 
 // Reject implements relay.DeadLetters: a letter that is refused again stands
 // there anew, with its new reason. Ack takes the old one away after that, so a
-// crash between leaves both: the event is delivered once more, never lost.
+// crash between leaves both: the event is delivered once more, never lost. It goes over
+// the budget of letters in between, or a full one could never be replayed.
 func (l *letterSource) Reject(ctx context.Context, to string, rejections []relay.Rejection) error {
+	again := map[string][]relay.Rejection{} // by the sink that refused them first
 	for i := range rejections {
-		again := rejections[i]
-		owner := to
-		if old := l.find(&again.Event); old != nil {
+		r, owner := rejections[i], to
+		if old := l.find(&r.Event); old != nil {
 			owner = old.Sink
-			again.Attempts += old.Attempts
+			r.Attempts += old.Attempts
 		}
 		if owner != to {
-			again.Reason = "sink " + to + ": " + again.Reason
+			r.Reason = "sink " + to + ": " + r.Reason
 		}
-		if err := l.server.opts.Journal.Reject(ctx, owner, []relay.Rejection{again}); err != nil {
+		again[owner] = append(again[owner], r)
+	}
+	for owner, rejections := range again {
+		if err := l.server.opts.Journal.RejectAgain(ctx, owner, rejections); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"sync"
@@ -23,6 +24,7 @@ type line struct {
 	l     net.Listener
 	deaf  atomic.Bool
 	lost  atomic.Int64 // bytes that were not heard
+	until atomic.Value // a string: the line goes deaf when it is to hear that
 	mu    sync.Mutex
 	conns []net.Conn // guarded by mu
 }
@@ -65,6 +67,9 @@ type hearing struct {
 }
 
 func (h hearing) Write(b []byte) (int, error) {
+	if text, ok := h.line.until.Load().(string); ok && text != "" && bytes.Contains(b, []byte(text)) {
+		h.line.deaf.Store(true)
+	}
 	if h.line.deaf.Load() {
 		h.line.lost.Add(int64(len(b)))
 		return len(b), nil
@@ -76,6 +81,7 @@ func (h hearing) Write(b []byte) (int, error) {
 func (p *line) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.until.Store("")
 	p.deaf.Store(false)
 	for _, c := range p.conns {
 		_ = c.Close()

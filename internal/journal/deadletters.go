@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -24,39 +23,60 @@ const (
 )
 
 // Reject implements relay.DeadLetters: one message for each event, so that each can
-// be looked at, delivered again and discarded by itself. A crash on the way
-// leaves some of them there; the delivery is then tried again, and they stand
-// twice, never not at all.
+// be looked at, delivered again and discarded by itself, and many of them to a sync.
+// A crash on the way leaves some of them there; the delivery is then tried again, and
+// they stand twice, never not at all. While the sink's letters take all of their
+// budget, the error wraps ErrLettersFull, and nothing is kept.
 func (j *Journal) Reject(ctx context.Context, sink string, rejections []relay.Rejection) error {
-	for i := range rejections {
-		r := &rejections[i]
-		m := nats.NewMsg(j.names.deadSubject + "." + sink)
-		m.Header.Set(headerSink, sink)
-		m.Header.Set(headerReason, headerText(r.Reason))
-		m.Header.Set(headerAttempts, strconv.Itoa(r.Attempts))
-		m.Header.Set(headerEvent, headerText(r.Event.ID))
-		var b Batch
-		b.AddEvent(&r.Event)
-		m.Data = appendRecord(nil, b.buf, b.events)
-		if err := j.keepLetter(ctx, m); err != nil {
-			return fmt.Errorf("keep the dead letter of event %s: %w", r.Event.ID, err)
+	if err := j.letterRoom(ctx, sink); err != nil {
+		return err
+	}
+	return j.RejectAgain(ctx, sink, rejections)
+}
+
+// RejectAgain keeps events that were refused again before their old letters are
+// removed. It goes over the budget for that while.
+func (j *Journal) RejectAgain(ctx context.Context, sink string, rejections []relay.Rejection) error {
+	for len(rejections) > 0 {
+		letters := j.letters(sink, rejections)
+		if err := j.keepLetters(ctx, letters); err != nil {
+			return fmt.Errorf("keep %d dead letters, the first of event %s: %w", len(letters), rejections[0].Event.ID, err)
 		}
+		rejections = rejections[len(letters):]
 	}
 	return nil
 }
 
-// keepLetter publishes until the server has answered, as an append does: with
-// one id, so that the letter stands there once. The id is of this very call: the
-// same event may be refused again after its letter was removed.
-func (j *Journal) keepLetter(ctx context.Context, m *nats.Msg) error {
-	m.Header.Set(jetstream.MsgIDHeader, nuid.Next())
-	life, deadline := j.conn.life(), time.Now().Add(commitTimeout)
-	attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
-	ack, err := j.conn.JetStream.PublishMsg(attempt, m)
-	cancel()
-	_, err = j.commits.retry(ctx, m, ack, err, life, deadline)
-	return err
+// letters makes messages of the first rejections, as many as are stored at once.
+func (j *Journal) letters(sink string, rejections []relay.Rejection) []*nats.Msg {
+	var letters []*nats.Msg
+	size := 0
+	for i := range rejections {
+		m := j.letter(sink, &rejections[i])
+		size += m.Size()
+		if i == lettersAtOnce || i > 0 && size > letterBytesAtOnce {
+			break
+		}
+		letters = append(letters, m)
+	}
+	return letters
 }
+
+func (j *Journal) letter(sink string, r *relay.Rejection) *nats.Msg {
+	var b Batch
+	b.AddEvent(&r.Event)
+	m := &nats.Msg{Header: nats.Header{}, Data: appendRecord(nil, b.buf, b.events)}
+	m.Header.Set(headerSink, sink)
+	m.Header.Set(headerReason, headerText(r.Reason))
+	m.Header.Set(headerAttempts, strconv.Itoa(r.Attempts))
+	m.Header.Set(headerEvent, headerText(r.Event.ID))
+	m.Subject = j.names.letterSubject(sink, m.Size()+letterOverhead)
+	return m
+}
+
+// letterOverhead is what a letter takes beside its payload and its own headers: its
+// subject, the headers of its batch, and the server's frame.
+const letterOverhead = 200
 
 // headerText makes a text fit for a header: one line of bounded length.
 func headerText(s string) string {
@@ -116,31 +136,53 @@ func (f *LetterFilter) matches(d *DeadLetter) bool {
 		strings.Contains(strings.ToLower(d.Reason), strings.ToLower(f.Reason))
 }
 
-// subject is what the letters' messages stand under, as far as it is known.
-func (f *LetterFilter) subject(n names) string {
-	if f.Sink != "" {
-		return n.deadSubject + "." + f.Sink
+// subject is what the letters' messages stand under, as far as it is known. Letters of
+// earlier versions stand under the sink's name alone, and no one filter takes these and
+// those that have their size behind it.
+func (j *Journal) subject(ctx context.Context, f *LetterFilter) (string, error) {
+	if f.Sink == "" || f.Sequence > 0 {
+		return j.names.deadSubject + ".>", nil
 	}
-	return n.deadSubject + ".>"
+	sink := j.names.deadSubject + "." + f.Sink
+	info, err := j.dead.Info(ctx, jetstream.WithSubjectFilter(sink))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("open the dead letters: %w", err)
+	case info.State.Subjects[sink] > 0:
+		return j.names.deadSubject + ".>", nil
+	}
+	return sink + ".>", nil
+}
+
+// end is the newest letter that filter may mean.
+func (j *Journal) end(ctx context.Context, f *LetterFilter) (uint64, error) {
+	if f.Sequence > 0 {
+		return f.Sequence, nil
+	}
+	info, err := j.dead.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("open the dead letters: %w", err)
+	}
+	if f.Through > 0 {
+		return min(info.State.LastSeq, f.Through), nil
+	}
+	return info.State.LastSeq, nil
 }
 
 // FindDeadLetters calls yield with each dead letter that filter means, oldest
 // first, until it returns false. Those that come while it runs are left out.
 func (j *Journal) FindDeadLetters(ctx context.Context, filter LetterFilter, yield func(DeadLetter) bool) error {
-	stream, err := j.conn.JetStream.Stream(ctx, j.names.dead)
+	last, err := j.end(ctx, &filter)
 	if err != nil {
-		return fmt.Errorf("open the dead letters: %w", err)
+		return err
 	}
-	last := stream.CachedInfo().State.LastSeq
-	if filter.Through > 0 {
-		last = min(last, filter.Through)
+	subject, err := j.subject(ctx, &filter)
+	if err != nil {
+		return err
 	}
-	if filter.Sequence > 0 {
-		last = min(last, filter.Sequence)
-	}
-	next := jetstream.WithGetMsgSubject(filter.subject(j.names))
+	next := jetstream.WithGetMsgSubject(subject)
 	for seq, found := max(1, filter.Sequence), 0; seq <= last; seq++ {
-		msg, err := stream.GetMsg(ctx, seq, next)
+		msg, err := j.dead.GetMsg(ctx, seq, next)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return nil
 		}
@@ -199,11 +241,7 @@ func (j *Journal) DeadLetter(ctx context.Context, sequence uint64) (d DeadLetter
 // RemoveDeadLetter takes a letter away, for good; one that is gone already is
 // no error. A crash may bring it back, until the server has synced.
 func (j *Journal) RemoveDeadLetter(ctx context.Context, sequence uint64) error {
-	stream, err := j.conn.JetStream.Stream(ctx, j.names.dead)
-	if err != nil {
-		return fmt.Errorf("open the dead letters: %w", err)
-	}
-	err = stream.DeleteMsg(ctx, sequence)
+	err := j.dead.DeleteMsg(ctx, sequence)
 	if err == nil || errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
@@ -211,21 +249,4 @@ func (j *Journal) RemoveDeadLetter(ctx context.Context, sequence uint64) error {
 		return nil // the server has several words for a letter that is gone
 	}
 	return fmt.Errorf("remove dead letter %d: %w", sequence, err)
-}
-
-// CountDeadLetters counts the dead letters of each sink.
-func (j *Journal) CountDeadLetters(ctx context.Context) (map[string]uint64, error) {
-	stream, err := j.conn.JetStream.Stream(ctx, j.names.dead)
-	if err != nil {
-		return nil, fmt.Errorf("open the dead letters: %w", err)
-	}
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(j.names.deadSubject+".>"))
-	if err != nil {
-		return nil, fmt.Errorf("count the dead letters: %w", err)
-	}
-	out := make(map[string]uint64, len(info.State.Subjects))
-	for subject, n := range info.State.Subjects {
-		out[strings.TrimPrefix(subject, j.names.deadSubject+".")] = n
-	}
-	return out, nil
 }

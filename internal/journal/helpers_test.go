@@ -33,7 +33,7 @@ func decodeRecord(dst []relay.Event, rec []byte) ([]relay.Event, error) {
 	return dst, err
 }
 
-func open(t *testing.T, dir string, cfg config.Journal) *opened {
+func open(t testing.TB, dir string, cfg config.Journal) *opened {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	conn, err := Connect(t.Context(), dir, cfg, log)
@@ -49,7 +49,7 @@ func (o *opened) delivered(ctx context.Context) (uint64, error) {
 	return record, err
 }
 
-func (o *opened) shut(t *testing.T) {
+func (o *opened) shut(t testing.TB) {
 	t.Helper()
 	o.Close()
 	require.NoError(t, o.conn.Close())

@@ -53,6 +53,7 @@ type Journal struct {
 	cfg    config.Journal
 	log    *slog.Logger
 	stream jetstream.Stream
+	dead   jetstream.Stream
 	made   int64 // when the stream was made, in ns since 1970: which stream it is
 	names  names
 	sinks  []string // of the config
@@ -146,7 +147,7 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 		return nil, err
 	}
 	j.commits = newCommitter(j, opts.Failed)
-	opts.Registerer.MustRegister(&usageCollector{j}, conn.marks.failed())
+	opts.Registerer.MustRegister(&usageCollector{j}, &lettersCollector{j}, conn.marks.failed())
 	j.startLoops()
 	return j, nil
 }
@@ -206,6 +207,8 @@ func (j *Journal) makeStreams(ctx context.Context, metadata map[string]string) e
 	dead := base
 	dead.Name, dead.Subjects = j.names.dead, []string{j.names.deadSubject + ".>"}
 	dead.Description = "auditrelay: events that a sink refused for good, one to a message"
+	dead.AllowAtomicPublish = true // a server before 2.12 leaves it out: see keepLetters
+	dead.Duplicates = 2 * commitTimeout
 
 	quarantine := base
 	quarantine.Name, quarantine.Subjects = j.names.quarantine, []string{j.names.quarantineSubject, j.names.quarantineSubject + ".>"}
@@ -226,7 +229,7 @@ func (j *Journal) makeStreams(ctx context.Context, metadata map[string]string) e
 			return fmt.Errorf("open stream %s: %w", cfg.Name, err)
 		}
 	}
-	j.stream = opened[events.Name]
+	j.stream, j.dead = opened[events.Name], opened[dead.Name]
 	j.made = j.stream.CachedInfo().Created.UnixNano()
 	j.register = &register{
 		js: j.conn.JetStream, events: j.stream, stream: opened[sinks.Name],
