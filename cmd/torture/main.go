@@ -76,6 +76,7 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
 	fs.BoolVar(&f.long, "long", false, "outages of five minutes instead of 20 seconds")
 	fs.Float64Var(&f.rate, "rate", 4000, "`events` a second, all environments together")
 	fs.BoolVar(&f.keep, "keep", false, "keep the folder with the relay's logs")
+	cmd.AddCommand(newNATSCommand())
 	return cmd
 }
 

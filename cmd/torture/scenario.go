@@ -30,6 +30,8 @@ func scenarios() []scenario {
 		{name: "late", about: "a sink that answers after the timeout", run: late},
 		{name: "slowclients", about: "10,000 connections that send one byte a second", run: slowClients},
 		{name: clockScenario, about: "the clock jumps by an hour", run: clockJumps, beside: true},
+		{name: "leaderless", about: "the server that leads a sink's position is killed shortly before a trim", run: leaderless, beside: true},
+		{name: "budget", about: "a small budget is spent, by delivered events and by one environment's flood", run: spentBudget},
 		{name: "restarts", about: "ten restarts while a sink is gone", run: restarts},
 		{name: "diskfull", about: "no space left: during ingest, delivery, and at the start", run: diskFull},
 		{name: "faultfs", about: "writes, fsyncs, renames and unlinks that fail below the relay", run: faultFS},
