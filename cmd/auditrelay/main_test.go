@@ -30,6 +30,9 @@ func TestExitCodes(t *testing.T) {
 		{"no relay named", []string{"sinks", "list"}, exitUsage},
 		{"bad time", []string{"deadletters", "list", "--data-dir", missing, "--since", "soon"}, exitUsage},
 		{"no number", []string{"deadletters", "show", "--data-dir", missing}, exitUsage},
+		{"no environment", []string{"credentials", "rotate", "--data-dir", missing, "shop"}, exitUsage},
+		{"no last four", []string{"credentials", "revoke", "--data-dir", missing, "shop/live"}, exitUsage},
+		{"no relay to rotate at", []string{"credentials", "rotate", "--data-dir", missing, "shop/live"}, exitFailure},
 		{"two configurations", []string{"config", "check", missing, missing}, exitUsage},
 	} {
 		t.Run(c.name, func(t *testing.T) {

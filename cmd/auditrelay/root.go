@@ -49,7 +49,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(newRun(), newConfig(), newDeadletters(), newReplay(), newSinks(), newJournal(), newVersion(), newHealthcheck())
+	root.AddCommand(newRun(), newConfig(), newDeadletters(), newReplay(), newSinks(), newCredentials(), newJournal(), newVersion(), newHealthcheck())
 	return root
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -21,6 +22,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/recent"
+	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -86,8 +88,9 @@ type process struct {
 	journal     *journal.Journal
 	trail       *audit.Trail
 	credentials *credentials.Store
-	recent      *recent.Set           // nil where what is pushed again is stored again
-	live        map[string]relay.Sink // by name; not changed once the sinks are started
+	reconciler  atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
+	recent      *recent.Set                          // nil where what is pushed again is stored again
+	live        map[string]relay.Sink                // by name; not changed once the sinks are started
 }
 
 // fail ends the relay. Only the first failure counts.

@@ -18,7 +18,8 @@ import (
 // sinks and the journal are.
 func (r *process) startConsole(ctx context.Context) error {
 	server, err := console.Listen(ctx, r.cfg.DataDir, console.Options{
-		Journal: r.journal, Sinks: r.cfg.Sinks, Open: r.openForReplay, Record: r.recordLoss, Logger: r.log,
+		Journal: r.journal, Sinks: r.cfg.Sinks, Open: r.openForReplay, Record: r.recordLoss,
+		Credentials: r.credentials, Rotate: r.rotate, Logger: r.log,
 	}, r.fail)
 	if err != nil {
 		return err
@@ -33,7 +34,7 @@ func (r *process) recordLoss(ctx context.Context, loss console.Loss) error {
 	if err != nil {
 		return fmt.Errorf("encode the audit entry: %w", err)
 	}
-	subject := "journal"
+	subject := cmp.Or(loss.Subject, "journal")
 	if loss.Sink != "" {
 		subject = "sinks/" + loss.Sink
 	}

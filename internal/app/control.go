@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/settings"
 	"github.com/auditrelay/auditrelay/internal/streaming"
@@ -40,6 +42,7 @@ func (r *process) startStreaming(client *management.Client) error {
 		return err
 	}
 	r.stack.push("streaming config", background(reconciler.Run))
+	r.reconciler.Store(reconciler)
 	r.admin.AddStatus("streaming", func(context.Context) (any, error) { return reconciler.Health(), nil })
 	return nil
 }
@@ -60,4 +63,23 @@ func (r *process) startSettings(client *management.Client) {
 	})
 	r.stack.push("settings", background(watcher.Run))
 	r.admin.AddStatus("settings", func(context.Context) (any, error) { return watcher.Status(), nil })
+}
+
+// rotate replaces the generated credential of an environment, as somebody asked for.
+func (r *process) rotate(ctx context.Context, env credentials.Environment) error {
+	reconciler := r.reconciler.Load()
+	switch {
+	case r.cfg.Workspace == nil:
+		return errors.New("the configuration has no workspace section, through which a new credential would be set")
+	case reconciler == nil:
+		return errors.New("the relay is still starting; try again")
+	}
+	err := reconciler.Rotate(ctx, env.Project, env.Environment)
+	switch {
+	case errors.Is(err, streaming.ErrDryRun):
+		return errors.New("streaming.dry_run is set, so nothing is changed in the workspace; remove it, and restart the relay")
+	case errors.Is(err, streaming.ErrNotGenerated):
+		return fmt.Errorf("%s has no stream.relay in the configuration, so that the relay has set no credential there", env)
+	}
+	return err
 }

@@ -15,6 +15,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
 )
 
@@ -49,6 +50,21 @@ func (c *Client) Damage(ctx context.Context) (d journal.Damage, err error) {
 // AcceptDamage lets the sinks pass over the damage, and returns what it was.
 func (c *Client) AcceptDamage(ctx context.Context) (was journal.Damage, err error) {
 	return was, c.ask(ctx, http.MethodPost, "/v1/damage/accept", &was)
+}
+
+// Credentials lists what may push.
+func (c *Client) Credentials(ctx context.Context) (list []credentials.Listed, err error) {
+	return list, c.ask(ctx, http.MethodGet, "/v1/credentials", &list)
+}
+
+// Rotate replaces the generated credential of an environment, and lists what may push now.
+func (c *Client) Rotate(ctx context.Context, which OfEnvironment) (list []credentials.Listed, err error) {
+	return list, c.call(ctx, http.MethodPost, "/v1/credentials/rotate", which, &list)
+}
+
+// Revoke has a generated credential accepted no more.
+func (c *Client) Revoke(ctx context.Context, which OfEnvironment) (done Revoked, err error) {
+	return done, c.call(ctx, http.MethodPost, "/v1/credentials/revoke", which, &done)
 }
 
 // Letters calls yield with each dead letter that req means, oldest first. Its
@@ -88,7 +104,11 @@ func (c *Client) work(ctx context.Context, path string, req any, report func(*Pr
 }
 
 func (c *Client) ask(ctx context.Context, method, path string, answer any) error {
-	body, err := c.send(ctx, method, path, nil)
+	return c.call(ctx, method, path, nil, answer)
+}
+
+func (c *Client) call(ctx context.Context, method, path string, req, answer any) error {
+	body, err := c.send(ctx, method, path, req)
 	if err != nil {
 		return err
 	}

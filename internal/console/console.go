@@ -8,6 +8,9 @@
 //	POST /v1/deadletters/discard remove them
 //	GET  /v1/damage              damaged records that nobody has accepted yet
 //	POST /v1/damage/accept       let the sinks pass over them
+//	GET  /v1/credentials         what may push, without secrets
+//	POST /v1/credentials/rotate  replace an environment's generated credential
+//	POST /v1/credentials/revoke  accept a generated credential no more
 //	POST /v1/replay              hand a span of the journal to a sink again
 //
 // Bodies are JSON. Where an answer may take long it is a stream of JSON values,
@@ -28,6 +31,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/relay"
@@ -43,16 +47,20 @@ type Options struct {
 	Open func(config.Sink) (relay.Sink, error)
 	// Record puts into the audit trail what somebody is about to give up, and
 	// returns when it is durable.
-	Record func(context.Context, Loss) error
+	Record      func(context.Context, Loss) error
+	Credentials *credentials.Store
+	// Rotate replaces an environment's generated credential; its error says why not.
+	Rotate func(context.Context, credentials.Environment) error
 	Logger *slog.Logger
 }
 
-// Loss is that events will not reach a sink because somebody says so: promise
-// 2 wants them accounted for all the same.
+// Loss is that events will not reach a sink, or a credential no longer pushes, because
+// somebody says so: promise 2 wants them accounted for all the same.
 type Loss struct {
 	Type                 string // "deadletters.discarded", "sink.retired", "journal.damage_accepted"
 	Project, Environment string // of the events; empty where they are of several
 	Sink                 string // empty where it is every sink
+	Subject              string // empty for the sink
 	Detail               any    // encoded as JSON
 }
 
@@ -83,6 +91,9 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	mux.HandleFunc("POST /v1/deadletters", s.listLetters)
 	mux.HandleFunc("POST /v1/deadletters/replay", s.replayLetters)
 	mux.HandleFunc("POST /v1/deadletters/discard", s.discardLetters)
+	mux.HandleFunc("GET /v1/credentials", s.listCredentials)
+	mux.HandleFunc("POST /v1/credentials/rotate", s.rotateCredential)
+	mux.HandleFunc("POST /v1/credentials/revoke", s.revokeCredential)
 	mux.HandleFunc("POST /v1/replay", s.replaySpan)
 	mux.HandleFunc("GET /v1/damage", s.showDamage)
 	mux.HandleFunc("POST /v1/damage/accept", s.acceptDamage)

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -27,6 +28,7 @@ type index struct {
 type grant struct {
 	environment Environment
 	until       time.Time
+	used        *atomic.Int64 // Unix seconds, 0 for never; shared with the index that follows
 }
 
 // The kinds keep a Datadog key from being taken for a Basic credential.
@@ -57,6 +59,9 @@ func (ix *index) find(id digest, now time.Time) (Environment, bool) {
 	if !ok || !g.until.IsZero() && !now.Before(g.until) {
 		return Environment{}, false
 	}
+	if s := now.Unix(); g.used.Load() != s {
+		g.used.Store(s)
+	}
 	return g.environment, true
 }
 
@@ -70,7 +75,7 @@ func (ix *index) addStatic(environments []config.Environment) error {
 			if other, taken := ix.grants[id]; taken && other.environment != env {
 				return fmt.Errorf("credential %d of %s is one of %s too", i+1, env, other.environment)
 			}
-			ix.grants[id] = grant{environment: env}
+			ix.grants[id] = grant{environment: env, used: new(atomic.Int64)}
 		}
 	}
 	return nil
@@ -83,11 +88,17 @@ func (ix *index) staticID(c config.Credential) digest {
 	return ix.id(kindBasic, sum(c.Username), sum(c.Password.Reveal()))
 }
 
-// addRecord takes an environment's generated credentials.
-func (ix *index) addRecord(env Environment, r *record) {
+// addRecord takes an environment's generated credentials; before is the index that this
+// one follows, and knows when they were used.
+func (ix *index) addRecord(env Environment, r *record, before *index) {
 	name := sum(env.Username())
 	for h := range r.all {
-		ix.grants[ix.id(kindBasic, name, h.Hash)] = grant{env, h.Until}
+		id := ix.id(kindBasic, name, h.Hash)
+		used := before.grants[id].used
+		if used == nil {
+			used = new(atomic.Int64)
+		}
+		ix.grants[id] = grant{env, h.Until, used}
 	}
 }
 

@@ -55,6 +55,8 @@ type Store struct {
 	static  *index                 // the config's credentials; immutable
 	owners  map[string]Environment // of all user names; immutable
 
+	environments []config.Environment // immutable
+
 	copies copies
 	tell   func(Damage)
 	// Of Open, and then of the watch: what the bucket has and cannot be read.
@@ -81,7 +83,7 @@ type stored struct {
 // that it holds is known. ctx bounds the opening only; see [Store.Close].
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error) {
 	s := &Store{
-		overlap: o.Overlap,
+		overlap: o.Overlap, environments: o.Environments,
 		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		names:   map[string]Environment{},
 		owners:  map[string]Environment{},
@@ -174,7 +176,7 @@ func (s *Store) apply(key string, r stored) {
 		ix.grants[id] = g
 	}
 	for key, r := range s.records {
-		ix.addRecord(s.names[key], &r.record)
+		ix.addRecord(s.names[key], &r.record, s.index.Load())
 	}
 	s.index.Store(ix)
 	s.log.Debug("credentials changed", "project", env.Project, "environment", env.Environment, "revision", r.revision)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -225,6 +226,39 @@ func TestDamagedRecordIsWrittenOver(t *testing.T) {
 	assert.True(t, accepts(open(t, js), issued))
 }
 
+func TestListAndRevoke(t *testing.T) {
+	t.Parallel()
+	js := connect(t)
+	s := open(t, js, func(o *Options) {
+		o.Environments[1].Credentials = []config.Credential{{Username: "u", Password: secret.New("hunter2-of-some-length")}}
+	})
+	var all []Issued
+	for range 3 {
+		issued, err := s.Prepare(t.Context(), live)
+		require.NoError(t, err)
+		require.NoError(t, s.Promote(t.Context(), live, issued.LastFour))
+		all = append(all, issued)
+	}
+	require.True(t, accepts(s, all[0]))
+	list := s.List()
+	require.Len(t, list, 4)
+	assert.Equal(t, [2]string{StateCurrent, all[2].LastFour}, [2]string{list[0].State, list[0].LastFour})
+	assert.Equal(t, [2]string{StateReplaced, all[0].LastFour}, [2]string{list[2].State, list[2].LastFour})
+	assert.False(t, list[2].Until.IsZero())
+	assert.False(t, list[2].LastUsed.IsZero(), "also where others were made since")
+	assert.True(t, list[1].LastUsed.IsZero())
+	assert.Equal(t, Listed{Project: "shop", Environment: "test", Kind: KindStatic, Username: "u", LastFour: "ngth"}, list[3])
+
+	require.NoError(t, s.Revoke(t.Context(), live, all[0].LastFour))
+	assert.False(t, accepts(s, all[0]))
+	assert.True(t, accepts(s, all[1]))
+	require.NoError(t, s.Revoke(t.Context(), live, all[2].LastFour))
+	require.ErrorIs(t, s.Revoke(t.Context(), live, all[2].LastFour), ErrUnknown)
+	again := open(t, js)
+	assert.False(t, accepts(again, all[2]), "it is durable")
+	assert.True(t, accepts(again, all[1]))
+}
+
 // An overlap of 0 refuses the replaced credential at once.
 func TestWithoutAnOverlap(t *testing.T) {
 	t.Parallel()
@@ -329,7 +363,7 @@ func TestChecksAllocateNothing(t *testing.T) {
 
 func BenchmarkBasic(b *testing.B) {
 	ix := newIndex()
-	ix.grants[ix.id(kindBasic, sum("user"), sum("password"))] = grant{environment: live}
+	ix.grants[ix.id(kindBasic, sum("user"), sum("password"))] = grant{environment: live, used: new(atomic.Int64)}
 	b.ReportAllocs()
 	for b.Loop() {
 		ix.find(ix.id(kindBasic, sum("user"), sum("password")), time.Now())
@@ -347,7 +381,7 @@ func FuzzRecord(f *testing.F) {
 		}
 		r.prune(time.Now())
 		require.LessOrEqual(t, len(r.Replaced), maxReplaced)
-		newIndex().addRecord(live, &r)
+		newIndex().addRecord(live, &r, newIndex())
 		for h := range r.all {
 			require.True(t, r.promote(h.LastFour, time.Now()))
 			require.Equal(t, h.LastFour, r.Current.LastFour)

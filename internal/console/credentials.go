@@ -1,0 +1,94 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/auditrelay/auditrelay/internal/credentials"
+)
+
+// OfEnvironment names an environment, and may name one of its generated credentials.
+type OfEnvironment struct {
+	Project     string `json:"project"`
+	Environment string `json:"environment"`
+	LastFour    string `json:"last_four,omitempty"`
+}
+
+func (o OfEnvironment) environment() credentials.Environment {
+	return credentials.Environment{Project: o.Project, Environment: o.Environment}
+}
+
+// Revoked says what became of a credential, and of the one that is to take its place.
+type Revoked struct {
+	Was credentials.Listed `json:"was"`
+	// Rotated says that a new credential was set, as the current one was revoked.
+	Rotated bool `json:"rotated"`
+	// NotRotated says why none was set where one was due.
+	NotRotated string `json:"not_rotated,omitempty"`
+}
+
+func (s *Server) listCredentials(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, s.opts.Credentials.List())
+}
+
+func (s *Server) rotateCredential(w http.ResponseWriter, r *http.Request) {
+	var which OfEnvironment
+	err := readJSON(w, r, &which)
+	if err == nil {
+		err = s.opts.Rotate(r.Context(), which.environment())
+	}
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	s.opts.Logger.Warn("credential is rotated, as somebody asked for", "project", which.Project, "environment", which.Environment)
+	writeJSON(w, http.StatusOK, s.opts.Credentials.List())
+}
+
+func (s *Server) revokeCredential(w http.ResponseWriter, r *http.Request) {
+	var which OfEnvironment
+	err := readJSON(w, r, &which)
+	var done Revoked
+	if err == nil {
+		done, err = s.revoke(r.Context(), which)
+	}
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	s.opts.Logger.Warn("credential is revoked, as somebody asked for", "project", which.Project, "environment", which.Environment,
+		"last_four", which.LastFour, "rotated", done.Rotated, "not_rotated", done.NotRotated)
+	writeJSON(w, http.StatusOK, done)
+}
+
+// revoke ceases to accept a generated credential, and has the current one replaced.
+func (s *Server) revoke(ctx context.Context, which OfEnvironment) (done Revoked, err error) {
+	list := s.opts.Credentials.List()
+	i := slices.IndexFunc(list, func(c credentials.Listed) bool {
+		return c.Project == which.Project && c.Environment == which.Environment && c.LastFour == which.LastFour && c.Kind == credentials.KindGenerated
+	})
+	if i < 0 || which.LastFour == "" {
+		return done, refuse(http.StatusNotFound, "%s has no generated credential that ends in %q; 'auditrelay credentials list' shows those that it has", which.environment(), which.LastFour)
+	}
+	done.Was = list[i]
+	// A crash between the two leaves an entry of what was meant; the command, given
+	// again, makes another. After Revoke the next look at the streaming config sets a
+	// new credential, if the rotation does not come to it.
+	loss := Loss{Type: "credential.revoked", Project: which.Project, Environment: which.Environment, Subject: "push_credential", Detail: done.Was}
+	if err := s.opts.Record(ctx, loss); err != nil {
+		return done, err
+	}
+	err = s.opts.Credentials.Revoke(ctx, which.environment(), which.LastFour)
+	if err != nil && !errors.Is(err, credentials.ErrUnknown) { // somebody else was as quick
+		return done, err
+	}
+	if done.Was.State != credentials.StateReplaced {
+		err := s.opts.Rotate(ctx, which.environment())
+		if done.Rotated = err == nil; err != nil {
+			done.NotRotated = err.Error()
+		}
+	}
+	return done, nil
+}

@@ -1,0 +1,129 @@
+package credentials
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config"
+)
+
+// The kinds and states of what [Store.List] gives.
+const (
+	KindGenerated = "generated"
+	KindStatic    = "static" // of the configuration
+
+	StateCurrent  = "current"
+	StatePending  = "pending"  // made, and not yet seen in the workspace
+	StateReplaced = "replaced" // accepted until then
+)
+
+// Listed is a credential that is accepted, without its secret.
+type Listed struct {
+	Project     string `json:"project"`
+	Environment string `json:"environment"`
+	Kind        string `json:"kind"`
+	// State is empty of a static one.
+	State string `json:"state,omitempty"`
+	// Username is empty of an API key.
+	Username string `json:"username,omitempty"`
+	// LastFour are the last characters, as the API's masked read shows them; empty
+	// where a secret is too short to give them away.
+	LastFour string `json:"last_four,omitempty"`
+	// Created is zero where it is not known: of static ones.
+	Created time.Time `json:"created,omitzero"`
+	// Until is when it ceases to be accepted; zero for never.
+	Until time.Time `json:"accepted_until,omitzero"`
+	// LastUsed is when it was last accepted, to the second; zero: not since the start.
+	LastUsed time.Time `json:"last_used,omitzero"`
+}
+
+// List gives every credential that is accepted, by environment in the order of the
+// configuration, the generated ones first.
+func (s *Store) List() []Listed {
+	ix, now := s.index.Load(), time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []Listed{}
+	for _, e := range s.environments {
+		env := Environment{e.Project, e.Environment}
+		r := s.records[env.Username()].record
+		if r.Current != nil {
+			list = append(list, ix.generated(env, StateCurrent, *r.Current))
+		}
+		if r.Pending != nil {
+			list = append(list, ix.generated(env, StatePending, *r.Pending))
+		}
+		for _, h := range r.Replaced {
+			if now.Before(h.Until) {
+				list = append(list, ix.generated(env, StateReplaced, h))
+			}
+		}
+		for _, c := range e.Credentials {
+			list = append(list, ix.listedStatic(env, c))
+		}
+	}
+	return list
+}
+
+func (ix *index) generated(env Environment, state string, h hashed) Listed {
+	return Listed{
+		Project: env.Project, Environment: env.Environment, Kind: KindGenerated, State: state,
+		Username: env.Username(), LastFour: h.LastFour, Created: h.Created, Until: h.Until,
+		LastUsed: ix.lastUsed(ix.id(kindBasic, sum(env.Username()), h.Hash)),
+	}
+}
+
+func (ix *index) listedStatic(env Environment, c config.Credential) Listed {
+	secret := c.Password
+	if !c.APIKey.Empty() {
+		secret = c.APIKey
+	}
+	return Listed{
+		Project: env.Project, Environment: env.Environment, Kind: KindStatic,
+		Username: c.Username, LastFour: secret.LastFour(), LastUsed: ix.lastUsed(ix.staticID(c)),
+	}
+}
+
+func (ix *index) lastUsed(id digest) time.Time {
+	if g, ok := ix.grants[id]; ok && g.used.Load() != 0 {
+		return time.Unix(g.used.Load(), 0).UTC()
+	}
+	return time.Time{}
+}
+
+// Revoke ceases to accept a generated password at once, by its last four characters.
+// It returns when that is durable; [ErrUnknown] says that there is no such one. Where
+// it is the current one, nothing stands in its place: the next look at the streaming
+// config finds a credential there that is not known, and sets a new one.
+func (s *Store) Revoke(ctx context.Context, env Environment, lastFour string) error {
+	err := s.change(ctx, env, func(r *record, _ time.Time) error {
+		if !r.revoke(lastFour) {
+			return ErrUnknown
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("revoke a credential of %s: %w", env, err)
+	}
+	return nil
+}
+
+// revoke forgets the password that shows as lastFour, and reports whether there was one.
+func (r *record) revoke(lastFour string) bool {
+	is := func(h hashed) bool { return h.LastFour == lastFour }
+	switch {
+	case r.Current != nil && is(*r.Current):
+		r.Current = nil
+	case r.Pending != nil && is(*r.Pending):
+		r.Pending = nil
+	default:
+		kept := slices.DeleteFunc(slices.Clone(r.Replaced), is)
+		if len(kept) == len(r.Replaced) {
+			return false
+		}
+		r.Replaced = kept
+	}
+	return true
+}
