@@ -57,8 +57,8 @@ sinks:
 	inserts := []string{" ", "\n", "\t", ":", ": ", "- ", "\"", "'", "{", "}", "[", "]", ",", "#", "&", "*", "!", "|", "%", "@", "\\", "${", "\x00", "é"}
 	for at := range len(source) {
 		spoilt := []string{source[:at], source[:at] + source[at+1:]}
-		for _, s := range inserts {
-			spoilt = append(spoilt, source[:at]+s+source[at:])
+		for i := at % 3; i < len(inserts); i += 3 { // each meets every third place
+			spoilt = append(spoilt, source[:at]+inserts[i]+source[at:])
 		}
 		for _, text := range spoilt {
 			_, warnings, err := Parse("x", []byte(text), env)

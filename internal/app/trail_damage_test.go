@@ -22,6 +22,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
@@ -63,7 +64,7 @@ func newDamageable(t *testing.T) (*config.Config, *credentials.Issued) {
 	}
 	require.NoError(t, conn.Close())
 	r := start(t, cfg) // which forwards the trail
-	require.Eventually(t, func() bool { return len(auditEvents(r.path)) >= 30 }, 30*time.Second, 5*time.Millisecond)
+	waiting.Until(t, func() bool { return len(auditEvents(r.path)) >= 30 })
 	require.NoError(t, r.stop())
 	return cfg, &issued
 }
@@ -213,7 +214,7 @@ func assertRunsAndNames(t *testing.T, cfg *config.Config, issued *credentials.Is
 		assert.Equal(t, http.StatusOK, code, text)
 		assert.Equal(t, "1", r.metric("auditrelay_audit_usable"), text)
 		if mustName {
-			require.Eventually(t, func() bool { return len(namings(t, r.path)) > before }, 20*time.Second, 5*time.Millisecond, "nothing names the damage: %s", text)
+			waiting.Until(t, func() bool { return len(namings(t, r.path)) > before }, "nothing names the damage: %s", text)
 		}
 		require.NoError(t, r.stop())
 	}

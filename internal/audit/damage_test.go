@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/waiting"
 )
 
 // damageable is a trail of 20 entries with a checkpoint every two, as messages.
@@ -224,7 +226,7 @@ func TestAKeyThatCannotBeReadIsWaitedFor(t *testing.T) {
 	require.Empty(t, trail.PublicKey())
 	require.Contains(t, trail.Remark(), "warning")
 	require.NoError(t, os.Remove(o.KeyFile))
-	require.Eventually(t, func() bool { return trail.PublicKey() != "" }, 60*time.Second, 5*time.Millisecond)
+	waiting.Until(t, func() bool { return trail.PublicKey() != "" })
 	appendEntries(t, trail, 0, 1)
 }
 

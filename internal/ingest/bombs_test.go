@@ -52,13 +52,13 @@ func bombs(t testing.TB, size int) []bomb {
 	}
 }
 
-// Each decodes to some 28 MiB, of which a careless decoder makes many times as
-// much. All that a push may hold is 128 MiB.
+// Each decodes to some 7 MiB, of which a careless decoder makes many times as
+// much. All that a push may hold is 32 MiB: a quarter of the defaults.
 func TestLabelBombs(t *testing.T) {
-	const size, most = 28 << 20, 128 << 20
+	const size, most = 7 << 20, 32 << 20
 	for _, b := range bombs(t, size) {
 		t.Run(b.name, func(t *testing.T) {
-			r := start(t, func(o *Options) { o.Limits.DecompressedBytes, o.Limits.InFlightBytes = 32<<20, most })
+			r := start(t, func(o *Options) { o.Limits.DecompressedBytes, o.Limits.InFlightBytes = 8<<20, most })
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			answer := r.send(t, http.MethodPost, b.path, b.header, b.body)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -38,10 +39,10 @@ func fill(t *testing.T, dir string, cfg config.Journal, n int) {
 	info, err := s.consumer.Info(t.Context())
 	require.NoError(t, err)
 	read(t, s, n, true)
-	require.Eventually(t, func() bool {
+	waiting.Until(t, func() bool {
 		at, err := s.consumer.Info(t.Context())
 		return err == nil && at.AckFloor.Stream == info.AckFloor.Stream+uint64(n)
-	}, waitLong, pollEvery)
+	})
 }
 
 func giveUp(t *testing.T, dir string, cfg config.Journal, home Home) Left {
