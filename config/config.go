@@ -198,6 +198,9 @@ type IngestLimits struct {
 type TLSServer struct {
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
+	// ClientCAFile has the listener ask each client for a certificate (mTLS) that one of
+	// the authorities in this PEM file has signed. A credential is needed all the same.
+	ClientCAFile string `yaml:"client_ca_file"`
 }
 
 // TLSClient says how a peer's certificate is checked, and what is shown to it.

@@ -39,8 +39,8 @@ func (t *TLSClient) ClientConfig() (*tls.Config, error) {
 }
 
 // ServerConfig returns what a TLS server listens with, at TLS 1.2 or later.
-// The certificate is read again when its files change. A nil t gives nil: no
-// TLS. Errors name the file.
+// The certificate and the clients' authorities are read again when their files
+// change. A nil t gives nil: no TLS. Errors name the file.
 func (t *TLSServer) ServerConfig() (*tls.Config, error) {
 	if t == nil {
 		return nil, nil
@@ -49,12 +49,16 @@ func (t *TLSServer) ServerConfig() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{
+	c := &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return pair.certificate(), nil
 		},
-	}, nil
+	}
+	if t.ClientCAFile != "" {
+		err = requireClients(c, t.ClientCAFile)
+	}
+	return c, err
 }
 
 func readRoots(file string) (*x509.CertPool, error) {

@@ -105,6 +105,45 @@ func TestTLSIsReadAgainWhenItChanges(t *testing.T) {
 	assert.EqualValues(t, 4, ofServer)
 }
 
+func TestClientsMustShowACertificate(t *testing.T) {
+	t.Parallel()
+	long := time.Now().Add(-time.Hour)
+	serverCert, serverKey := writePair(t, t.TempDir(), 1, long)
+	clientCert, clientKey := writePair(t, t.TempDir(), 2, long)
+	otherCert, otherKey := writePair(t, t.TempDir(), 3, long)
+	authorities := filepath.Join(t.TempDir(), "ca.crt")
+	trust := func(certFile string, modified time.Time) {
+		pem, err := os.ReadFile(certFile)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(authorities, pem, 0o600))
+		require.NoError(t, os.Chtimes(authorities, modified, modified))
+	}
+	trust(clientCert, long)
+	server, err := (&TLSServer{CertFile: serverCert, KeyFile: serverKey, ClientCAFile: authorities}).ServerConfig()
+	require.NoError(t, err)
+	accepted := func(certFile, keyFile string) bool {
+		client, err := (&TLSClient{CAFile: serverCert, CertFile: certFile, KeyFile: keyFile, ServerName: "127.0.0.1"}).ClientConfig()
+		require.NoError(t, err)
+		near, far := net.Pipe()
+		defer func() { _, _ = near.Close(), far.Close() }()
+		go func() { _ = tls.Client(far, client).HandshakeContext(t.Context()); _ = far.Close() }()
+		return tls.Server(near, server).HandshakeContext(t.Context()) == nil
+	}
+	assert.True(t, accepted(clientCert, clientKey))
+	assert.False(t, accepted(otherCert, otherKey))
+	assert.False(t, accepted("", ""), "none at all")
+
+	trust(otherCert, time.Now())
+	assert.True(t, accepted(otherCert, otherKey), "the file is read again")
+	assert.False(t, accepted(clientCert, clientKey))
+	require.NoError(t, os.WriteFile(authorities, []byte("half"), 0o600))
+	assert.True(t, accepted(otherCert, otherKey), "half of a replacement")
+	assert.False(t, accepted(clientCert, clientKey))
+
+	_, err = (&TLSServer{CertFile: serverCert, KeyFile: serverKey, ClientCAFile: authorities}).ServerConfig()
+	require.ErrorContains(t, err, authorities)
+}
+
 func TestTLSVersions(t *testing.T) {
 	t.Parallel()
 	certFile, keyFile := writePair(t, t.TempDir(), 1, time.Now())

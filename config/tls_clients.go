@@ -1,0 +1,61 @@
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"sync"
+)
+
+// requireClients makes a server's configuration ask each client for a certificate that
+// one of the file's authorities has signed. The file is read again when it changes.
+func requireClients(base *tls.Config, file string) error {
+	authorities := &rootsFile{file: file}
+	if err := authorities.load(); err != nil {
+		return err
+	}
+	base.ClientAuth = tls.RequireAndVerifyClientCert
+	// A session that is resumed would pass by authorities that were removed since.
+	base.SessionTicketsDisabled = true
+	served := base.Clone()
+	base.ClientCAs = authorities.pool()
+	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		c := served.Clone()
+		c.ClientCAs = authorities.pool()
+		return c, nil
+	}
+	return nil
+}
+
+// rootsFile is a file of certificate authorities that may be replaced.
+type rootsFile struct {
+	file string
+
+	mu      sync.Mutex
+	current *x509.CertPool // under mu; never nil after load
+	seen    fileState      // under mu; the file that current was read from, or that failed to load since
+}
+
+// pool returns the newest authorities that load: what does not is taken for a
+// replacement under way, and those before it stand.
+func (r *rootsFile) pool() *x509.CertPool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if info, err := os.Stat(r.file); err == nil && (fileState{info.ModTime(), info.Size()}) != r.seen {
+		_ = r.load()
+	}
+	return r.current
+}
+
+// load reads the file. The caller holds mu, or nobody else has r yet.
+func (r *rootsFile) load() error {
+	if info, err := os.Stat(r.file); err == nil {
+		r.seen = fileState{info.ModTime(), info.Size()}
+	}
+	roots, err := readRoots(r.file)
+	if err != nil {
+		return err
+	}
+	r.current = roots
+	return nil
+}
