@@ -37,6 +37,7 @@ func scenarios() []scenario {
 		{name: "faultfs", about: "writes, fsyncs, renames and unlinks that fail below the relay", run: faultFS},
 		{name: "shortwrites", about: "writes that are cut short, and fail behind that", run: shortWrites},
 		{name: "damage", about: "torn ends and flipped bits in the files of a killed relay", run: damaged},
+		{name: "rollback", about: "an external journal comes back without its newest records", run: rolledBack},
 		{name: "shutdown", about: "SIGTERM under load", run: shutdown},
 		{name: "giants", about: "200 pushes of the maximum size at once", run: giants},
 		{name: "bombs", about: "pushes that are small to send and large to decode", run: bombed},

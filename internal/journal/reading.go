@@ -136,6 +136,10 @@ func (s *Source) readFrom(ctx context.Context, now *session) error {
 	}
 	defer it.Stop()
 	defer context.AfterFunc(ctx, it.Stop)()
+	defer s.stopAtReconnect(it)()
+	if err := s.over(now); err != nil {
+		return err
+	}
 	for {
 		msg, err := s.fetch(ctx, it, now)
 		if err != nil {
@@ -152,6 +156,18 @@ func (s *Source) readFrom(ctx context.Context, now *session) error {
 			return err
 		}
 	}
+}
+
+// stopAtReconnect ends the iterator as soon as the connection is made anew, until
+// the function that it returns is called.
+func (s *Source) stopAtReconnect(it jetstream.MessagesContext) (end func()) {
+	connected := s.j.conn.nc.StatusChanged(nats.CONNECTED)
+	go func() {
+		if _, again := <-connected; again {
+			it.Stop()
+		}
+	}()
+	return func() { s.j.conn.nc.RemoveStatusListener(connected) }
 }
 
 // take passes a record on that was not read before.
