@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -36,8 +38,8 @@ func (f files) all(config string, d *decoder, c *Config) {
 		}
 		f.private(field, file, strings.HasSuffix(field, "key_file") || strings.HasSuffix(field, "credentials_file"))
 	})
-	for field, file := range d.secretFiles {
-		f.private(field, file, true)
+	for _, field := range slices.Sorted(maps.Keys(d.secretFiles)) {
+		f.private(field, d.secretFiles[field], true)
 	}
 	f.private("", config, d.inline)
 	f.private("data_dir", c.DataDir, true)

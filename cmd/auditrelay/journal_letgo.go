@@ -45,12 +45,11 @@ Exit codes: 0 given up, 1 not given up, 2 wrong usage.`,
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&file, "config", "c", "", "the relay's configuration `FILE`, with the new settings")
+	addConfigFlag(cmd, &file, "the relay's configuration `FILE`, with the new settings")
+	needConfig(cmd, &file)
 	flags.StringVar(&home.Prefix, "stream-prefix", "", "the old journal's stream_prefix")
 	flags.StringVar(&home.URL, "url", "", "the old journal's url, as the refusal names it; none for the data directory")
 	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
-	for _, name := range []string{"config", "stream-prefix"} {
-		_ = cmd.MarkFlagRequired(name) // fails only for a flag that is not there
-	}
+	_ = cmd.MarkFlagRequired("stream-prefix") // fails only for a flag that is not there
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -40,4 +41,23 @@ func TestExitCodes(t *testing.T) {
 			assert.Equal(t, c.want, execute(t.Context(), c.args, io.Discard, io.Discard))
 		})
 	}
+}
+
+// TestEveryConfigFlagHasItsVariable: none is forgotten that takes --config.
+func TestEveryConfigFlagHasItsVariable(t *testing.T) {
+	t.Parallel()
+	count := 0
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if flag := cmd.Flags().Lookup("config"); flag != nil {
+			count++
+			assert.Contains(t, flag.Usage, "$"+configVariable, cmd.CommandPath())
+			assert.NotNil(t, cmd.PreRunE, cmd.CommandPath())
+		}
+		for _, below := range cmd.Commands() {
+			walk(below)
+		}
+	}
+	walk(newRoot())
+	assert.Greater(t, count, 10)
 }
