@@ -130,7 +130,7 @@ func (r *process) startJournal(ctx context.Context) (err error) {
 	r.stack.push("journal connection", func(context.Context) error { return r.conn.Close() })
 	r.journal, err = journal.Open(ctx, r.conn, r.cfg.Journal, journal.Options{
 		Logger: r.log, Registerer: r.reg, Version: r.version,
-		Sinks: r.sinkNames(), Environments: len(r.cfg.Environments), Failed: r.fail,
+		Sinks: r.sinkNames(), Environments: len(r.cfg.Environments), Failed: r.fail, Lost: r.makeRecent(),
 	})
 	if err != nil {
 		return err

@@ -12,17 +12,27 @@ import (
 // durable last. It is enough for about ten million of them.
 const readBackTimeout = 10 * time.Second
 
+// makeRecent makes the set of events that became durable lately, empty: the journal
+// empties it again whenever it finds that events are lost.
+func (r *process) makeRecent() (forget func()) {
+	window := r.cfg.Journal.DuplicateWindow
+	if window <= 0 {
+		return func() {}
+	}
+	r.recent = recent.New(window, recent.DefaultEvents)
+	return r.recent.Forget
+}
+
 // startRecent makes the relay know the events that became durable within the
 // window, so that what is pushed again is recognised across a restart: a sender
 // whose answer the crash swallowed pushes again to the next process. It ends
 // before ingest begins to listen, and takes the newest first: what it does not
 // come to could be stored twice, and nothing worse.
 func (r *process) startRecent(ctx context.Context) error {
-	window := r.cfg.Journal.DuplicateWindow
-	if window <= 0 {
+	if r.recent == nil {
 		return nil
 	}
-	r.recent = recent.New(window, recent.DefaultEvents)
+	window := r.cfg.Journal.DuplicateWindow
 	start, events := time.Now(), 0
 	reading, cancel := context.WithTimeout(ctx, readBackTimeout)
 	defer cancel()

@@ -71,8 +71,8 @@ func (n *newToIt) Key(source string, id, body []byte) recent.Key {
 	return k
 }
 
-func (n *newToIt) Add(keys []recent.Key) {
-	n.Set.Add(keys)
+func (n *newToIt) Add(keys []recent.Key, epoch uint64) {
+	n.Set.Add(keys, epoch)
 	n.pushes++
 }
 
@@ -83,7 +83,7 @@ func fullSet() *recent.Set {
 	for i := range uint64(2 * recent.DefaultEvents) {
 		keys = append(keys, recent.Key{i * 0x9e3779b97f4a7c15, i * 0xd1342543de82ef95})
 	}
-	s.Add(keys)
+	s.Add(keys, s.Epoch())
 	return s
 }
 

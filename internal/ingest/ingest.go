@@ -54,8 +54,10 @@ type Recent interface {
 	Key(source string, id, body []byte) recent.Key
 	// Has reports whether the key was added, and not too long ago.
 	Has(k recent.Key) bool
-	// Add adds the keys of events that are durable. It does not keep the slice.
-	Add(keys []recent.Key)
+	// Add adds the keys of events that are durable. epoch is what Epoch gave before
+	// they were appended. It does not keep the slice.
+	Add(keys []recent.Key, epoch uint64)
+	Epoch() uint64
 }
 
 // Options are what a Handler is made of.

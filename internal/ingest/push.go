@@ -38,6 +38,7 @@ type push struct {
 
 	recent     Recent       // nil for none
 	keys       []recent.Key // of what is in batch
+	epoch      uint64       // of recent, before the batch is durable
 	duplicates int          // entries that are durable already
 
 	limits   config.IngestLimits
@@ -92,6 +93,9 @@ func (h *Handler) release(p *push) {
 func (p *push) start(now time.Time, env credentials.Environment, h *Handler) {
 	p.limits, p.recent = h.limits, h.recent
 	p.keys, p.duplicates = p.keys[:0], 0
+	if p.recent != nil {
+		p.epoch = p.recent.Epoch()
+	}
 	p.group = journal.Group{
 		Source:  relay.SourceOf(env.Project, env.Environment),
 		Project: env.Project, Environment: env.Environment, Received: now,

@@ -180,3 +180,56 @@ func TestAPushThatComesAgainAfterARestart(t *testing.T) {
 		require.NoError(t, conn.Close())
 	}
 }
+
+// An event that became durable and was lost at runtime is stored again when it is
+// pushed again.
+func TestWhatWasLostIsNotRecognised(t *testing.T) {
+	t.Parallel()
+	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1}
+	log := slog.New(slog.DiscardHandler)
+	conn, err := journal.Connect(t.Context(), t.TempDir(), cfg, log)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, conn.Close()) }()
+	known := recent.New(time.Hour, 1000)
+	j, err := journal.Open(t.Context(), conn, cfg, journal.Options{Logger: log, Registerer: prometheus.NewRegistry(), Lost: known.Forget})
+	require.NoError(t, err)
+	defer j.Close()
+	r := start(t, func(o *Options) { o.Journal, o.Recent = j, known })
+	event := func(id string) string { return lokiPushOf(`{"event_id":"` + id + `"}`) }
+	for _, id := range []string{"a", "b", "c"} {
+		require.Equal(t, http.StatusNoContent, r.push(t, event(id)).status)
+	}
+	stream, err := conn.JetStream.Stream(t.Context(), "TEST_EVENTS")
+	require.NoError(t, err)
+	require.NoError(t, stream.DeleteMsg(t.Context(), 2)) // as damage on disk does
+	source, err := j.Source(t.Context(), "test", journal.Limit{Events: 1000, Bytes: 1 << 20})
+	require.NoError(t, err)
+	defer source.Close()
+	assert.Equal(t, "c", next(t, source, 2)[1].ID)
+	lost, err := j.Quarantine(t.Context())
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
+	assert.Equal(t, http.StatusNoContent, r.push(t, event("b")).status)
+	require.Zero(t, r.duplicates())
+	assert.Equal(t, "b", next(t, source, 1)[0].ID)
+}
+
+// forgetful forgets while a push is decoded.
+type forgetful struct{ *recent.Set }
+
+func (f *forgetful) Has(k recent.Key) bool {
+	has := f.Set.Has(k)
+	if has {
+		f.Forget()
+	}
+	return has
+}
+
+func TestLossIsFoundWhileAPushIsRecognised(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *Options) { o.Recent = &forgetful{recent.New(time.Hour, 1000)} })
+	require.Equal(t, http.StatusNoContent, r.push(t, lokiPushOf("a")).status)
+	assert.Equal(t, http.StatusServiceUnavailable, r.push(t, lokiPushOf("a")).status)
+	assert.Equal(t, http.StatusNoContent, r.push(t, lokiPushOf("a")).status)
+	assert.Equal(t, 2, r.journal.taken())
+}

@@ -31,6 +31,10 @@ func (r *refusal) Unwrap() error { return r.cause }
 // errGone is for a sender that does not wait for the answer.
 var errGone = &refusal{status: http.StatusBadRequest, reason: "aborted", hangUp: true, text: "the body ended early"}
 
+// errForgotten is for events that were recognised, while others of that time, or
+// these, turned out to be lost.
+var errForgotten = &refusal{status: http.StatusServiceUnavailable, reason: "journal", retryAfter: retryUnableNow, text: "the journal lost events; push again"}
+
 // asRefusal finds the refusal in err. Any other error is a decoder's.
 func asRefusal(err error) *refusal {
 	var r *refusal

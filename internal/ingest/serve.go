@@ -153,8 +153,11 @@ func (h *Handler) keep(ctx context.Context, p *push, env credentials.Environment
 			return err
 		}
 		if h.recent != nil {
-			h.recent.Add(p.keys) // not before: see known
+			h.recent.Add(p.keys, p.epoch) // not before: see known
 		}
+	}
+	if p.duplicates > 0 && p.epoch != h.recent.Epoch() {
+		return errForgotten
 	}
 	if p.taken() > 0 {
 		h.metrics.took(h.activity.of(env), p, h.now())

@@ -74,6 +74,7 @@ type Journal struct {
 	fuse     *fuse
 	past     *past
 	failed   func(error)        // as in Options
+	lost     func()             // as in Options
 	stop     context.CancelFunc // ends the loops
 	done     chan struct{}      // closed when the loops have ended
 }
@@ -109,13 +110,16 @@ type Options struct {
 	// Failed, where set, is called once when nothing can be appended any more
 	// until the journal is opened again on a new connection.
 	Failed func(error)
+	// Lost, where set, is called whenever events turn out to be lost that were
+	// acknowledged. It may be called from several goroutines at once.
+	Lost func()
 }
 
 // Open makes or opens the journal's streams on conn and starts to trim them.
 // cfg must have its defaults. The conn stays the caller's to close.
 func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*Journal, error) {
 	j := &Journal{
-		conn: conn, cfg: cfg, log: opts.Logger,
+		conn: conn, cfg: cfg, log: opts.Logger, lost: opts.Lost,
 		names: namesFor(cfg.StreamPrefix), sinks: opts.Sinks, environments: opts.Environments,
 		decoded: newDecodedCache(),
 		metrics: newMetrics(opts.Registerer),

@@ -87,6 +87,9 @@ func (j *Journal) setAside(ctx context.Context, q Quarantined, data []byte) erro
 	if len(data) <= j.conn.recordLimit() { // a longer one stands in the file that Kept names
 		m.Data = data
 	}
+	if q.Stream == j.names.events && j.lost != nil {
+		defer j.lost() // also where another relay was first to name it
+	}
 	_, err := j.conn.JetStream.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(0))
 	if isWrongLast(err) {
 		return nil

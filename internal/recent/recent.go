@@ -48,6 +48,8 @@ type Set struct {
 
 	tables atomic.Pointer[tables] // published under mu
 
+	epoch atomic.Uint64 // how often all was forgotten; written under mu
+
 	mu      sync.Mutex
 	started time.Time // when the newest generation was begun; guarded by mu
 }
@@ -89,10 +91,28 @@ func (s *Set) Has(k Key) bool {
 	return false
 }
 
-// Add adds the keys of events that have just become durable.
-func (s *Set) Add(keys []Key) {
+// Epoch is for Add.
+func (s *Set) Epoch() uint64 { return s.epoch.Load() }
+
+// Forget lets go of all keys: events may have been lost that were durable, and
+// which is not known. Those that are pushed again are stored again, which does no
+// harm; to recognise one that is lost would lose it for good.
+func (s *Set) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.epoch.Add(1)
+	s.tables.Store(&tables{newTable(0), newTable(0), newTable(0)})
+	s.started = s.now()
+}
+
+// Add adds the keys of events that have just become durable. epoch is what Epoch
+// gave before they did: what was forgotten since may include them.
+func (s *Set) Add(keys []Key, epoch uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if epoch != s.epoch.Load() {
+		return
+	}
 	s.expire(s.now())
 	for _, k := range keys {
 		if s.tables.Load()[0].count >= s.room {

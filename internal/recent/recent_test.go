@@ -82,7 +82,7 @@ func TestOnlyTheSameSourceIDAndBodyAreTheSame(t *testing.T) {
 		require.False(t, twice, "events %d and %d have one key", before, i)
 		seen[k] = i
 		require.False(t, s.Has(k))
-		s.Add([]Key{k})
+		s.Add([]Key{k}, s.Epoch())
 		require.True(t, s.Has(s.Key(e[0], []byte(e[1]), []byte(e[2]))))
 	}
 	other, _ := testSet(time.Minute, 1000)
@@ -97,7 +97,7 @@ func TestTheWindow(t *testing.T) {
 	for offset := range 10 {
 		s, c := testSet(window, 1000)
 		c.advance(time.Duration(offset) * time.Second)
-		s.Add(s.keys(0, 1))
+		s.Add(s.keys(0, 1), s.Epoch())
 		for age := range 30 {
 			known := s.Has(s.key(0))
 			if age <= 10 {
@@ -107,7 +107,7 @@ func TestTheWindow(t *testing.T) {
 				require.False(t, known, "added at %ds, known at the age of %ds", offset, age)
 			}
 			c.advance(time.Second)
-			s.Add([]Key{s.key(age + 1)})
+			s.Add([]Key{s.key(age + 1)}, s.Epoch())
 		}
 	}
 }
@@ -116,11 +116,11 @@ func TestTheOldestGoWhenTheSetIsFull(t *testing.T) {
 	t.Parallel()
 	s, _ := testSet(time.Hour, 3000)
 	for n := 0; n < 20_000; n += 100 {
-		s.Add(s.keys(n, n+100))
+		s.Add(s.keys(n, n+100), s.Epoch())
 		require.Equal(t, min(n+100, 2000), s.known(max(0, n+100-2000), n+100), "the newest two thirds are known")
 		require.LessOrEqual(t, s.known(0, n+100), 3000)
 	}
-	s.Add(s.keys(0, 10_000)) // a push that is larger than the set
+	s.Add(s.keys(0, 10_000), s.Epoch()) // a push that is larger than the set
 	assert.Equal(t, 2000, s.known(8000, 10_000))
 	assert.Zero(t, s.known(10_000, 20_000))
 }
@@ -129,7 +129,7 @@ func TestWhatIsAddedTwiceCountsOnce(t *testing.T) {
 	t.Parallel()
 	s, _ := testSet(time.Hour, 3000)
 	for range 100 {
-		s.Add(s.keys(0, 900))
+		s.Add(s.keys(0, 900), s.Epoch())
 	}
 	assert.Equal(t, 900, s.known(0, 900))
 	assert.Equal(t, 900, s.tables.Load()[0].count)
@@ -142,7 +142,7 @@ func TestItForgetsWhileNothingComes(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); s.Run(ctx) }()
-		s.Add(s.keys(0, 20_000))
+		s.Add(s.keys(0, 20_000), s.Epoch())
 		time.Sleep(10*time.Minute - time.Second)
 		assert.Equal(t, 20_000, s.known(0, 20_000))
 		// Half of the next window for the generation, and once more the space
@@ -158,17 +158,17 @@ func TestItForgetsWhileNothingComes(t *testing.T) {
 func TestAClockThatJumps(t *testing.T) {
 	t.Parallel()
 	s, c := testSet(time.Minute, 1000)
-	s.Add(s.keys(0, 10))
+	s.Add(s.keys(0, 10), s.Epoch())
 	c.advance(-time.Hour)
-	s.Add(s.keys(10, 20))
+	s.Add(s.keys(10, 20), s.Epoch())
 	assert.Equal(t, 20, s.known(0, 20))
 	c.advance(100 * time.Hour)
-	s.Add(s.keys(20, 30))
+	s.Add(s.keys(20, 30), s.Epoch())
 	assert.Equal(t, 10, s.known(0, 30))
 	c.advance(45 * time.Second)
-	s.Add(nil)
+	s.Add(nil, s.Epoch())
 	c.advance(14 * time.Second)
-	s.Add(nil)
+	s.Add(nil, s.Epoch())
 	assert.Equal(t, 10, s.known(20, 30))
 }
 
@@ -183,10 +183,10 @@ func TestRestore(t *testing.T) {
 	require.True(t, s.Restore([]relay.Event{event(3, 9*time.Minute), event(2, 4*time.Minute)}))
 	assert.Equal(t, 4, s.known(0, 4))
 	c.advance(9*time.Minute + 30*time.Second)
-	s.Add(nil)
+	s.Add(nil, s.Epoch())
 	assert.Equal(t, 2, s.known(0, 2), "younger than the window")
 	c.advance(15 * time.Minute)
-	s.Add(nil)
+	s.Add(nil, s.Epoch())
 	assert.Zero(t, s.known(0, 4))
 
 	s, c = testSet(window, 300)
@@ -198,7 +198,7 @@ func TestRestore(t *testing.T) {
 	}
 	assert.Equal(t, 300, n, "full of the newest")
 	assert.Equal(t, 300, s.known(0, 301))
-	s.Add(s.keys(1000, 1001))
+	s.Add(s.keys(1000, 1001), s.Epoch())
 	assert.Equal(t, 200, s.known(0, 300), "the newest of them are kept longest")
 	assert.Equal(t, 200, s.known(0, 200))
 }
@@ -220,7 +220,7 @@ func TestLookupsBesideAdds(t *testing.T) {
 			for n := 0; n < 30_000; {
 				size := 1 + rng.IntN(200)
 				keys := s.keys(w*1_000_000+n, w*1_000_000+n+size)
-				s.Add(keys)
+				s.Add(keys, s.Epoch())
 				newest[w].Lock()
 				newest[w].keys = keys
 				newest[w].Unlock()
@@ -261,27 +261,27 @@ func TestMemory(t *testing.T) {
 	s, c := testSet(10*time.Minute, DefaultEvents)
 	assert.Less(t, s.bytes(), 4<<10, "an empty set takes nearly nothing")
 	for n := 0; n < 2*DefaultEvents; n += 1000 {
-		s.Add(s.keys(n, n+1000))
+		s.Add(s.keys(n, n+1000), s.Epoch())
 		require.LessOrEqual(t, s.bytes(), 51<<19)
 	}
 	assert.Equal(t, 51<<19, s.bytes())
 	for range 4 {
 		c.advance(5 * time.Minute)
-		s.Add(nil)
+		s.Add(nil, s.Epoch())
 	}
 	assert.Less(t, s.bytes(), 4<<10)
 }
 
 func TestNoAllocationPerEvent(t *testing.T) {
 	s, _ := testSet(10*time.Minute, 1_000_000)
-	s.Add(s.keys(0, 100_000))
+	s.Add(s.keys(0, 100_000), s.Epoch())
 	body, id := make([]byte, 600), make([]byte, 20)
 	keys := make([]Key, 1)
 	assert.Zero(t, testing.AllocsPerRun(1000, func() {
 		id[0]++
 		keys[0] = s.Key("/projects/acme/environments/live", id, body)
 		if !s.Has(keys[0]) {
-			s.Add(keys)
+			s.Add(keys, s.Epoch())
 		}
 	}))
 }
@@ -303,7 +303,7 @@ func BenchmarkNewEvent(b *testing.B) {
 			keys := make([]Key, 0, push)
 			for i := range 2 * DefaultEvents {
 				if keys = append(keys, one(-i)); len(keys) == push {
-					s.Add(keys)
+					s.Add(keys, s.Epoch())
 					keys = keys[:0]
 				}
 			}
@@ -315,7 +315,7 @@ func BenchmarkNewEvent(b *testing.B) {
 					b.Fatal("a new event is known")
 				}
 				if keys = append(keys, k); len(keys) == push {
-					s.Add(keys)
+					s.Add(keys, s.Epoch())
 					keys = keys[:0]
 				}
 			}
@@ -334,9 +334,24 @@ func BenchmarkKey(b *testing.B) {
 
 func BenchmarkHas(b *testing.B) {
 	s := New(time.Hour, DefaultEvents)
-	s.Add(s.keys(0, DefaultEvents))
+	s.Add(s.keys(0, DefaultEvents), s.Epoch())
 	rng := rand.New(rand.NewPCG(1, 1))
 	for b.Loop() {
 		s.Has(Key{rng.Uint64(), 1})
 	}
+}
+
+func TestForget(t *testing.T) {
+	t.Parallel()
+	s := New(time.Hour, 100)
+	a, b := s.Key("s", []byte("a"), nil), s.Key("s", []byte("b"), nil)
+	before := s.Epoch()
+	s.Add([]Key{a}, before)
+	require.True(t, s.Has(a))
+	s.Forget()
+	require.False(t, s.Has(a))
+	s.Add([]Key{b}, before)
+	require.False(t, s.Has(b), "it may have been lost meanwhile")
+	s.Add([]Key{b}, s.Epoch())
+	require.True(t, s.Has(b))
 }
