@@ -69,7 +69,7 @@ func (r *process) refuse(ctx context.Context) {
 // startIngest begins to take pushes.
 func (r *process) startIngest(ctx context.Context) error {
 	options := ingest.Options{
-		Credentials: r.credentials, Journal: r.journal, Limits: r.ingestLimits(),
+		Credentials: r.credentials, Journal: r.journal, Limits: r.ingestLimits(), IDKey: r.journal.IDKey(ctx),
 		Anonymous: anonymous(r.cfg.Ingest), Logger: r.log, Registerer: r.reg,
 		Room: r.journal.Reserve, Quotas: quotas(r.cfg.Environments),
 	}

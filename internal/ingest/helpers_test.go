@@ -99,7 +99,7 @@ func start(t testing.TB, change ...func(*Options)) *rig {
 	t.Helper()
 	r := &rig{journal: &fakeJournal{}, metrics: prometheus.NewRegistry(), log: &bytes.Buffer{}}
 	o := Options{
-		Credentials: fakeCredentials{}, Journal: r.journal, Limits: testLimits(),
+		Credentials: fakeCredentials{}, Journal: r.journal, Limits: testLimits(), IDKey: testKey,
 		Logger: slog.New(slog.NewTextHandler(&lockedWriter{w: r.log}, nil)), Registerer: r.metrics,
 	}
 	for _, f := range change {

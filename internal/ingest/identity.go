@@ -29,9 +29,9 @@ func contentType(body []byte) string {
 
 const (
 	typePrefix = "event_log"
-	hashPrefix = "sha256-"
-	hashBytes  = 16  // of the digest that are in an ID, as hex
-	maxAction  = 128 // bytes
+	hashPrefix = "hmac-" // says how the rest is made; earlier versions made "sha256-", without a key
+	hashBytes  = 16      // of the digest that are in an ID, as hex
+	maxAction  = 128     // bytes
 )
 
 // identify sets the event's ID and type, from the body's own event_id and
@@ -54,8 +54,9 @@ func (p *push) identify(isObject bool) {
 	p.entry.ID = p.hashID()
 }
 
-// hashID makes an ID of the source, the time and the body. An ordinal in
-// p.id tells apart what these do not.
+// hashID makes an ID of the source, the time and the body: an HMAC-SHA256, as the ID
+// goes to sinks from which redaction keeps parts of the body. An ordinal in p.id
+// tells apart what these do not.
 func (p *push) hashID() []byte {
 	var frame [16]byte // keeps the parts apart
 	binary.LittleEndian.PutUint64(frame[:8], uint64(len(p.group.Source)))

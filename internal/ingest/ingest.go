@@ -15,6 +15,7 @@ package ingest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,6 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/recent"
@@ -71,6 +73,8 @@ type Options struct {
 	Room Room
 	// Quotas are by environment; one that is not in it has none.
 	Quotas map[credentials.Environment]config.Quota
+	// IDKey is the key of the ids of events that bring none; empty for a random one.
+	IDKey secret.Text
 	// Anonymous is the environment of pushes without a credential; they are
 	// refused where it is zero.
 	Anonymous  credentials.Environment
@@ -113,12 +117,15 @@ func New(o Options) (*Handler, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.IDKey.Empty() {
+		o.IDKey = secret.New(rand.Text())
+	}
 	h := &Handler{
 		credentials: o.Credentials, journal: o.Journal, recent: o.Recent, limits: o.Limits, anonymous: o.Anonymous,
 		logger: o.Logger, now: o.Now,
 		memory: budget{limit: int64(o.Limits.InFlightBytes)},
 		slots:  make(chan struct{}, o.Limits.Concurrent),
-		pushes: sync.Pool{New: func() any { return newPush() }},
+		pushes: sync.Pool{New: func() any { return newPush(o.IDKey) }},
 		heads:  sync.Pool{New: func() any { return new([headBytes]byte) }},
 	}
 	h.refusals.logger, h.refusals.now = o.Logger, o.Now

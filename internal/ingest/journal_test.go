@@ -2,9 +2,11 @@ package ingest
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/waiting"
 	"github.com/auditrelay/auditrelay/internal/wire/loki"
@@ -54,9 +57,12 @@ func next(t *testing.T, s *journal.Source, n int) []relay.Event {
 	return out
 }
 
+// testKey is the key of the handlers in tests.
+var testKey = secret.New("the key of event ids in the tests")
+
 // hashID is the reference for IDs of events without an event_id.
 func hashID(source string, at int64, body string, ordinal ...uint64) string {
-	h := sha256.New()
+	h := hmac.New(sha256.New, []byte(testKey.Reveal()))
 	var frame [16]byte
 	binary.LittleEndian.PutUint64(frame[:8], uint64(len(source)))
 	binary.LittleEndian.PutUint64(frame[8:], uint64(at))
@@ -65,7 +71,7 @@ func hashID(source string, at int64, body string, ordinal ...uint64) string {
 	for _, n := range ordinal {
 		h.Write(binary.LittleEndian.AppendUint64(nil, n))
 	}
-	return "sha256-" + hex.EncodeToString(h.Sum(nil)[:16])
+	return "hmac-" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // TestEventsReachTheJournal pushes each form through a real server into a real
@@ -206,4 +212,25 @@ func TestGoodBesideBad(t *testing.T) {
 	assert.Equal(t, http.StatusBadRequest, logs.status)
 	assert.Equal(t, `{"errors":[{"status":"400","title":"Bad Request","detail":"2 entries were taken, 1 were not: entry 2: it is a string, not an object"}]}`, logs.body)
 	next(t, source, 2)
+}
+
+// Whoever knows all of an event but its phone number cannot find the number by the
+// event's id: that takes the key.
+func TestAnIDDoesNotGiveTheBodyAway(t *testing.T) {
+	t.Parallel()
+	j, source := realJournal(t)
+	r := start(t, func(o *Options) { o.Journal = j; o.IDKey = secret.New("another key") })
+	require.Equal(t, http.StatusNoContent, r.push(t, lokiPushOf(`{"phone":"555-0142"}`)).status)
+	e := next(t, source, 1)[0]
+	for n := range 1000 {
+		guess := fmt.Sprintf(`{"phone":"555-%04d"}`, n)
+		plain := sha256.New()
+		var frame [16]byte
+		binary.LittleEndian.PutUint64(frame[:8], uint64(len(e.Source)))
+		binary.LittleEndian.PutUint64(frame[8:], uint64(e.Time.UnixNano()))
+		plain.Write(append(append(frame[:], e.Source...), guess...))
+		require.NotEqual(t, "sha256-"+hex.EncodeToString(plain.Sum(nil)[:16]), e.ID, "the id gives %s away", guess)
+		require.NotEqual(t, hashID(e.Source, e.Time.UnixNano(), guess), e.ID, guess)
+	}
+	assert.Regexp(t, "^hmac-[0-9a-f]{32}$", e.ID)
 }

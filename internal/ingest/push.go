@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"crypto/hmac"
 	"crypto/sha256"
 	"fmt"
 	"hash"
@@ -11,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/recent"
@@ -59,9 +61,9 @@ type push struct {
 	typ    []byte
 }
 
-func newPush() *push {
+func newPush(idKey secret.Text) *push {
 	return &push{
-		digest: sha256.New(), typ: append([]byte(nil), typePrefix...),
+		digest: hmac.New(sha256.New, []byte(idKey.Reveal())), typ: append([]byte(nil), typePrefix...),
 		wanted: [2]jsonscan.Wanted{{Quoted: `"event_id"`}, {Quoted: `"action"`}},
 	}
 }

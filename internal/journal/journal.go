@@ -85,6 +85,7 @@ type names struct {
 	dead, deadSubject             string
 	quarantine, quarantineSubject string
 	sinks, sinksSubject           string
+	keys                          string // a bucket
 }
 
 func namesFor(prefix string) names {
@@ -94,6 +95,7 @@ func namesFor(prefix string) names {
 		dead: prefix + "_DEADLETTERS", deadSubject: subject + ".deadletters",
 		quarantine: prefix + "_QUARANTINE", quarantineSubject: subject + ".quarantine",
 		sinks: prefix + "_SINKS", sinksSubject: subject + ".sinks",
+		keys: prefix + "_KEYS",
 	}
 }
 
