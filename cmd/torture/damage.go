@@ -96,6 +96,9 @@ func (w *wreck) account(ctx context.Context) error {
 	if err := w.quiet(ctx); err != nil {
 		return err
 	}
+	if err := w.trail(ctx); err != nil {
+		return err
+	}
 	if err := w.relay.stop(); err != nil {
 		return err
 	}
@@ -124,6 +127,18 @@ func (w *wreck) account(ctx context.Context) error {
 		err = fmt.Errorf("a further start names other positions: %d, and %d before", len(again), len(named))
 	}
 	return err
+}
+
+// trail holds the relay to what it promises of a damaged trail: it can be used, it
+// takes entries, and its entries are signed.
+func (w *wreck) trail(ctx context.Context) error {
+	text := w.metrics(ctx)
+	value := func(name string) float64 { sum, _ := sumOf(text, "auditrelay_audit_"+name+" "); return sum }
+	w.t.remark("the trail has %.0f entries in %.0f generations, %.0f of them damaged", value("entries"), value("generations"), value("damaged_entries"))
+	if value("usable") != 1 || value("entries") == 0 {
+		return fmt.Errorf("the audit trail cannot be used after its files were damaged: %s", w.relay.tail())
+	}
+	return nil
 }
 
 // take adds a run of positions to a set.

@@ -24,7 +24,38 @@ func damages() []func(s *scene, rng *rand.Rand) (damage, error) {
 	return []func(s *scene, rng *rand.Rand) (damage, error){
 		tearEnd, flipRecords, flipFile("msgs/index.db"), tearEnd, zeroPage,
 		flipFile("obs/*/o.dat"), tearEnd, flipRecords, flipFile("meta.inf"), flipFile("obs/*/meta.inf"), flipMark,
+		spoilControl, spoilControl, spoilControl,
 	}
+}
+
+// controlFiles are those of the trail, its checkpoints, its key and the credentials,
+// seen from the events' folder.
+func controlFiles() (patterns []string) {
+	for _, stream := range []string{"AUDITRELAY_AUDIT", "AUDITRELAY_CHECKPOINTS", "KV_AUDITRELAY_credentials"} {
+		for _, file := range []string{"msgs/*.blk", "msgs/index.db", "meta.inf", "meta.sum", "obs/*/o.dat", "obs/*/meta.inf"} {
+			patterns = append(patterns, filepath.Join("..", stream, file))
+		}
+	}
+	top := filepath.Join("..", "..", "..", "..", "..")
+	return append(patterns, filepath.Join(top, "audit.key"), filepath.Join(top, "audit.key.checkpoint"),
+		filepath.Join(top, "marks", "ends", "*"), filepath.Join(top, "credentials", "*"))
+}
+
+// spoilControl flips a bit of such a file, cuts it short, or deletes it. No event may
+// be lost by it, and no push refused for long.
+func spoilControl(s *scene, rng *rand.Rand) (damage, error) {
+	patterns := controlFiles()
+	path, size, err := s.someFile(rng, patterns[rng.IntN(len(patterns))])
+	if err == nil && path == "" {
+		return tearEnd(s, rng)
+	}
+	if err != nil || size > 0 && rng.IntN(4) > 0 {
+		if err == nil {
+			return spoil(path, size, rng)
+		}
+		return damage{}, err
+	}
+	return damage{about: filepath.Base(filepath.Dir(path)) + "/" + filepath.Base(path) + " deleted"}, os.Remove(path)
 }
 
 // tearEnd cuts the last bytes off the newest block, as a power cut does that
