@@ -47,19 +47,28 @@ func (f *journalFlags) add(cmd *cobra.Command) {
 
 // load returns the data directory and the journal's configuration.
 func (f *journalFlags) load() (string, config.Journal, error) {
-	if f.dataDir != "" {
-		cfg := &config.Config{DataDir: f.dataDir, Journal: config.Journal{StreamPrefix: f.prefix}}
-		cfg.SetDefaults()
-		return f.dataDir, cfg.Journal, nil
-	}
-	cfg, _, err := config.Load(f.file)
+	cfg, err := f.config()
 	if err != nil {
 		return "", config.Journal{}, err
 	}
-	if cfg.Journal.URL != "" {
-		return "", config.Journal{}, errors.New("journal.url is set: the events are kept by an external cluster, so look after them there ('nats stream info', 'nats stream report')")
-	}
 	return cfg.DataDir, cfg.Journal, nil
+}
+
+// config returns the configuration, or with --data-dir the defaults on that directory.
+func (f *journalFlags) config() (*config.Config, error) {
+	if f.dataDir != "" {
+		cfg := &config.Config{DataDir: f.dataDir, Journal: config.Journal{StreamPrefix: f.prefix}}
+		cfg.SetDefaults()
+		return cfg, nil
+	}
+	cfg, _, err := config.Load(f.file)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Journal.URL != "" {
+		return nil, errors.New("journal.url is set: the events are kept by an external cluster, so look after them there ('nats stream info', 'nats stream report')")
+	}
+	return cfg, nil
 }
 
 // print writes v as JSON, or else what text makes of it.

@@ -1,13 +1,19 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
 )
 
@@ -22,8 +28,8 @@ letters, quarantine, audit trail, checkpoints and credentials. It does what a st
 the relay does. Damaged bytes are taken out of the files after they were copied to the
 folder "salvage" in the data directory, lost and unreadable positions are named in the
 quarantine, positions of sinks that cannot be right are set back. Nothing is removed
-of which there is no copy. It can be ended and begun again at any moment. The relay must
-be stopped. The next start signs the trail's damage over in the trail itself.
+of which there is no copy. What is damaged of the trail is named by a signed entry of
+it. It can be ended and begun again at any moment. The relay must be stopped.
 
 Take a copy of the data directory before.
 
@@ -33,11 +39,12 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 2 wrong usage.`,
   auditrelay journal repair --config relay.yaml --yes`,
 		Args: cobra.NoArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			dir, cfg, err := flags.load()
+			cfg, err := flags.config()
 			if err != nil {
 				return err
 			}
-			v, err := verifyJournal(cmd, dir, cfg.StreamPrefix)
+			dir := cfg.DataDir
+			v, err := verifyJournal(cmd, cfg)
 			if err != nil {
 				return err
 			}
@@ -51,7 +58,7 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 2 wrong usage.`,
 			if err := confirm(cmd, yes, question); err != nil {
 				return err
 			}
-			return repairJournal(cmd, dir, cfg, &flags)
+			return repairJournal(cmd, cfg, &flags)
 		}),
 	}
 	flags.add(cmd)
@@ -60,9 +67,30 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 2 wrong usage.`,
 	return cmd
 }
 
-func repairJournal(cmd *cobra.Command, dir string, cfg config.Journal, flags *journalFlags) error {
+// repairControl does to the trail and the credentials what a start does.
+func repairControl(cfg *config.Config, log *slog.Logger) func(context.Context, *journal.Conn) error {
+	return func(ctx context.Context, conn *journal.Conn) error {
+		trail, err := audit.Open(ctx, conn.JetStream, audit.Options{
+			StreamPrefix: cfg.Journal.StreamPrefix, Origin: cfg.Audit.Origin, KeyFile: cfg.Audit.KeyFile,
+			SalvageDir: filepath.Join(cfg.DataDir, journal.SalvageDir), NoteEnd: conn.NoteEnd, End: conn.End, Logger: log,
+		})
+		if err != nil {
+			return err
+		}
+		store, err := credentials.Open(ctx, conn.JetStream, credentials.Options{
+			Prefix: cfg.Journal.StreamPrefix, Environments: cfg.Environments, Logger: log,
+			Dir: filepath.Join(cfg.DataDir, credentials.CopiesDir),
+		})
+		if err == nil {
+			store.Close()
+		}
+		return errors.Join(err, trail.Close(ctx))
+	}
+}
+
+func repairJournal(cmd *cobra.Command, cfg *config.Config, flags *journalFlags) error {
 	log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
-	done, err := journal.Repair(cmd.Context(), dir, cfg, log)
+	done, err := journal.Repair(cmd.Context(), cfg.DataDir, cfg.Journal, log, repairControl(cfg, log))
 	if err != nil {
 		return err
 	}

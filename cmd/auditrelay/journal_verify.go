@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/journal"
 )
 
@@ -17,8 +22,8 @@ func newJournalVerify() *cobra.Command {
 		Short: "Read every record that a stopped relay keeps and name what is damaged or lost",
 		Long: `Reads every record of every stream in the data directory: events, dead letters,
 quarantine, audit trail, checkpoints and credentials. It checks all checksums, decodes
-events and dead letters, and looks for positions without a record and for positions
-of sinks that cannot be right. Each problem is named with its position and what to do.
+events and dead letters, checks the signatures of the trail, and looks for positions
+without a record and for positions of sinks that cannot be right. Each problem is named with its position and what to do.
 It reads the files themselves and changes nothing. The relay must be stopped.
 
 What the quarantine names already is shown as settled, and is no failure.
@@ -28,11 +33,11 @@ Exit codes: 0 no problem that is open, 1 problems, 2 wrong usage.`,
   auditrelay journal verify --config relay.yaml --json`,
 		Args: cobra.NoArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			dir, cfg, err := flags.load()
+			cfg, err := flags.config()
 			if err != nil {
 				return err
 			}
-			v, err := verifyJournal(cmd, dir, cfg.StreamPrefix)
+			v, err := verifyJournal(cmd, cfg)
 			if err != nil {
 				return err
 			}
@@ -49,13 +54,43 @@ Exit codes: 0 no problem that is open, 1 problems, 2 wrong usage.`,
 	return cmd
 }
 
-func verifyJournal(cmd *cobra.Command, dir, prefix string) (_ *journal.Verification, err error) {
-	o, err := journal.OpenOffline(dir, prefix)
+func verifyJournal(cmd *cobra.Command, cfg *config.Config) (_ *journal.Verification, err error) {
+	o, err := journal.OpenOffline(cfg.DataDir, cfg.Journal.StreamPrefix)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, o.Close()) }()
-	return o.Verify(cmd.Context(), progressTo(cmd.ErrOrStderr()))
+	v, err := o.Verify(cmd.Context(), progressTo(cmd.ErrOrStderr()))
+	if err != nil {
+		return nil, err
+	}
+	return v, verifyTrail(cmd.Context(), o, cfg, v)
+}
+
+// verifyTrail adds what the signatures say of the audit trail, and of its key.
+func verifyTrail(ctx context.Context, o *journal.Offline, cfg *config.Config, v *journal.Verification) error {
+	read := func(ctx context.Context, stream string, fn func(audit.Message) error) (uint64, error) {
+		return o.Read(ctx, stream, func(seq uint64, subject string, header nats.Header, data []byte) error {
+			return fn(audit.Message{Seq: seq, Subject: subject, Header: header, Data: data})
+		})
+	}
+	report, unnamed, err := audit.VerifyOffline(ctx, audit.Options{
+		StreamPrefix: cfg.Journal.StreamPrefix, KeyFile: cfg.Audit.KeyFile, End: o.End,
+	}, read)
+	if err != nil {
+		return err
+	}
+	for _, p := range report.Problems {
+		found := journal.Problem{
+			Stream: cfg.Journal.StreamPrefix + "_AUDIT", What: "audit trail: " + p.String(), Settled: !slices.Contains(unnamed, p),
+			Advice: "put a copy back, or start the relay: it names this in the trail, and goes on behind it",
+		}
+		if found.Settled {
+			found.Advice = "nothing is left to do: the trail names it"
+		}
+		v.Problems = append(v.Problems, found)
+	}
+	return nil
 }
 
 func verificationText(v *journal.Verification) string {

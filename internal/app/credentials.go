@@ -14,13 +14,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
-const (
-	// credentialCopies is the folder of the data directory with second copies of the
-	// credential records.
-	credentialCopies = "credentials"
-	// entryPause is the wait before an entry is tried again that the trail did not take.
-	entryPause = 5 * time.Second
-)
+// entryPause is the wait before an entry is tried again that the trail did not take.
+const entryPause = 5 * time.Second
 
 func (r *process) startCredentials(ctx context.Context) (err error) {
 	damaged := prometheus.NewCounter(prometheus.CounterOpts{
@@ -31,7 +26,7 @@ func (r *process) startCredentials(ctx context.Context) (err error) {
 	r.credentials, err = credentials.Open(ctx, r.conn.JetStream, credentials.Options{
 		Prefix: r.cfg.Journal.StreamPrefix, Replicas: r.cfg.Journal.Replicas,
 		Environments: r.cfg.Environments, Overlap: *r.cfg.Streaming.RotationOverlap, Logger: r.log,
-		Dir: filepath.Join(r.cfg.DataDir, credentialCopies),
+		Dir: filepath.Join(r.cfg.DataDir, credentials.CopiesDir),
 		Damaged: func(d credentials.Damage) {
 			damaged.Inc()
 			select {

@@ -37,7 +37,7 @@ func newDamageable(t *testing.T) (*config.Config, *credentials.Issued) {
 	conn, err := journal.Connect(t.Context(), cfg.DataDir, cfg.Journal, log)
 	require.NoError(t, err)
 	store, err := credentials.Open(t.Context(), conn.JetStream, credentials.Options{
-		Prefix: cfg.Journal.StreamPrefix, Environments: cfg.Environments, Dir: filepath.Join(cfg.DataDir, credentialCopies),
+		Prefix: cfg.Journal.StreamPrefix, Environments: cfg.Environments, Dir: filepath.Join(cfg.DataDir, credentials.CopiesDir),
 	})
 	require.NoError(t, err)
 	env := credentials.Environment{Project: "acme", Environment: "live"}
@@ -135,7 +135,7 @@ func controlFiles(t *testing.T, dir string) (files []string) {
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(dir, path)
 		about := strings.Contains(rel, "_AUDIT") || strings.Contains(rel, "_CHECKPOINTS") || strings.Contains(rel, "_credentials") ||
-			strings.HasPrefix(rel, "audit.key") || strings.HasPrefix(rel, credentialCopies)
+			strings.HasPrefix(rel, "audit.key") || strings.HasPrefix(rel, credentials.CopiesDir)
 		if err == nil && about && d.Type().IsRegular() && !strings.Contains(rel, "descriptions") {
 			files = append(files, rel)
 		}

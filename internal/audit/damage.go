@@ -33,6 +33,9 @@ func (n *namedDamage) unnamed(problems []Problem) (left []Problem) {
 	for _, p := range problems {
 		known := n.entries
 		switch p.Kind {
+		case "key":
+			left = append(left, p)
+			continue
 		case "pin":
 			if !slices.Contains(n.pins, p.Detail) {
 				left = append(left, p)
@@ -77,7 +80,7 @@ func without(whole span, taken []span) []span {
 func unsound(problems []Problem) []span {
 	var all []span
 	for _, p := range problems {
-		if p.Kind != "pin" && p.Kind != "checkpoint" && p.Kind != "unproven" {
+		if p.Kind != "pin" && p.Kind != "key" && p.Kind != "checkpoint" && p.Kind != "unproven" {
 			all = append(all, span{p.From, p.To})
 		}
 	}

@@ -53,6 +53,9 @@ func parseKey(text string) (keyPair, error) {
 
 // named is the same secret under another name, and so another key of the note form.
 func (k keyPair) named(name string) (keyPair, error) {
+	if k.Signer == nil {
+		return keyPair{}, errors.New("name signing key: there is none")
+	}
 	if name == k.Name() {
 		return k, nil
 	}

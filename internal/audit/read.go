@@ -93,11 +93,16 @@ func (t *Trail) Read(ctx context.Context, from int64, limit int) ([]Entry, error
 	return entries, nil
 }
 
+// decode reads one message of the trail's.
+func (t *Trail) decode(subject string, header nats.Header, data []byte, seq uint64) (Entry, error) {
+	return t.codec.decode(t.prefix, Message{seq, subject, header, data})
+}
+
 // decode reads one message, and holds it against the subject it stands under,
 // which no leaf hash covers.
-func (t *Trail) decode(subject string, header nats.Header, data []byte, seq uint64) (Entry, error) {
-	index := int64(seq) - 1
-	record, err := t.codec.unpack(header, data)
+func (c *codec) decode(prefix string, m Message) (Entry, error) {
+	index := int64(m.Seq) - 1
+	record, err := c.unpack(m.Header, m.Data)
 	if err != nil {
 		return Entry{}, fmt.Errorf("%w: entry %d: %w", ErrDamaged, index, err)
 	}
@@ -105,8 +110,8 @@ func (t *Trail) decode(subject string, header nats.Header, data []byte, seq uint
 	if err != nil {
 		return Entry{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	if resourceSubject(t.prefix, e.Project, e.Environment, e.Subject) != subject {
-		return Entry{}, fmt.Errorf("%w: entry %d stands under %s, which is not its resource", ErrDamaged, index, subject)
+	if resourceSubject(prefix, e.Project, e.Environment, e.Subject) != m.Subject {
+		return Entry{}, fmt.Errorf("%w: entry %d stands under %s, which is not its resource", ErrDamaged, index, m.Subject)
 	}
 	return e, nil
 }

@@ -26,10 +26,10 @@ type Report struct {
 // Problem is a run of entries, or of checkpoints, that is not what was signed.
 type Problem struct {
 	// Kind is altered, removed, moved, foreign, truncated, missing, misfiled or
-	// unproven, of entries; checkpoint; or pin, of the checkpoint beside the key.
+	// unproven, of entries; checkpoint; pin, of the checkpoint beside the key; or key.
 	Kind string `json:"kind"`
 	// From and To are the first and the last index concerned, or the numbers of the
-	// checkpoints from 1; 0 for the pin.
+	// checkpoints from 1; 0 for the pin and the key.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
 	// Detail says more.
@@ -39,7 +39,7 @@ type Problem struct {
 func (p Problem) String() string {
 	noun, one := "entries", "entry"
 	switch p.Kind {
-	case "pin":
+	case "pin", "key":
 		return p.Detail
 	case "checkpoint":
 		noun, one = "checkpoints", "checkpoint"

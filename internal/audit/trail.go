@@ -293,8 +293,11 @@ func (t *Trail) unlock() { <-t.turn }
 // same streams may have added more.
 func (t *Trail) Size() int64 { return t.size.Load() }
 
-func (t *Trail) entriesName() string       { return t.prefix + "_AUDIT" }
-func (t *Trail) checkpointsName() string   { return t.prefix + "_CHECKPOINTS" }
+func entriesName(prefix string) string     { return prefix + "_AUDIT" }
+func checkpointsName(prefix string) string { return prefix + "_CHECKPOINTS" }
+
+func (t *Trail) entriesName() string       { return entriesName(t.prefix) }
+func (t *Trail) checkpointsName() string   { return checkpointsName(t.prefix) }
 func (t *Trail) checkpointSubject() string { return t.prefix + ".audit-checkpoints" }
 
 // Close signs what is not signed yet, and releases the Trail. The connection

@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 )
@@ -50,21 +49,33 @@ func (t *Trail) Verify(ctx context.Context) (Report, error) {
 }
 
 func (t *Trail) examine(ctx context.Context) (*examination, error) {
+	return (&examiner{prefix: t.prefix, pinFile: t.pinFile, key: t.key, codec: t.codec, read: t.readStream}).examine(ctx)
+}
+
+// examiner is what an examination needs of a trail.
+type examiner struct {
+	prefix, pinFile string
+	key             keyPair // without a Signer where there is none
+	codec           *codec
+	read            Reader
+}
+
+func (r *examiner) examine(ctx context.Context) (*examination, error) {
 	x := &examination{openings: map[int64]opening{}}
 	// The pin first, then the checkpoints, then the entries: each may speak of
 	// the next only, and all three grow while they are read.
 	var err error
-	if x.pinText, err = os.ReadFile(t.pinFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if x.pinText, err = os.ReadFile(r.pinFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		x.problem("pin", 0, 0, "the checkpoint beside the key cannot be read: %v", err)
 	}
-	if err := t.readCheckpoints(ctx, x); err != nil {
+	if err := r.readCheckpoints(ctx, x); err != nil {
 		return nil, err
 	}
-	if err := t.readLeaves(ctx, x); err != nil {
+	if err := r.readLeaves(ctx, x); err != nil {
 		return nil, err
 	}
-	t.readPin(x)
-	x.proveAll(t.key)
+	r.readPin(x)
+	x.proveAll(r.key)
 	x.checkPin()
 	last := x.gens[len(x.gens)-1]
 	x.report.Entries, x.report.Signed = int64(len(x.leaves)), last.Base+x.signed.n
@@ -89,17 +100,17 @@ func (x *examination) checkpointProblem(seq uint64, what string) {
 }
 
 // readCheckpoints reads those with a good signature, and reports the others.
-func (t *Trail) readCheckpoints(ctx context.Context, x *examination) error {
-	last, err := scan(ctx, t.checkpoints, "", func(seq uint64, msg jetstream.Msg) error {
-		for x.keptSeq++; x.keptSeq < seq; x.keptSeq++ {
+func (r *examiner) readCheckpoints(ctx context.Context, x *examination) error {
+	last, err := r.read(ctx, checkpointsName(r.prefix), func(m Message) error {
+		for x.keptSeq++; x.keptSeq < m.Seq; x.keptSeq++ {
 			x.checkpointProblem(x.keptSeq, "it is missing")
 		}
-		c, err := decodeKept(t.key, msg.Data(), seq)
+		c, err := decodeKept(r.key, m.Data, m.Seq)
 		if err != nil {
-			x.checkpointProblem(seq, err.Error())
+			x.checkpointProblem(m.Seq, err.Error())
 			return nil
 		}
-		x.history, x.goodSeq = append(x.history, c), seq
+		x.history, x.goodSeq = append(x.history, c), m.Seq
 		return nil
 	})
 	for x.keptSeq < last {
@@ -110,20 +121,20 @@ func (t *Trail) readCheckpoints(ctx context.Context, x *examination) error {
 }
 
 // readLeaves hashes every entry, and takes in what the trail says of itself.
-func (t *Trail) readLeaves(ctx context.Context, x *examination) error {
-	last, err := scan(ctx, t.entries, "", func(seq uint64, msg jetstream.Msg) error {
-		index := int64(seq) - 1
+func (r *examiner) readLeaves(ctx context.Context, x *examination) error {
+	last, err := r.read(ctx, entriesName(r.prefix), func(m Message) error {
+		index := int64(m.Seq) - 1
 		x.extend(index)
-		if msg.Headers().Get(lostHeader) != "" {
+		if m.Header.Get(lostHeader) != "" {
 			x.leaves = append(x.leaves, tlog.Hash{})
 			return nil
 		}
-		record, err := t.codec.unpack(msg.Headers(), msg.Data())
+		record, err := r.codec.unpack(m.Header, m.Data)
 		if err != nil {
-			record = msg.Data()
+			record = m.Data
 		}
 		x.leaves = append(x.leaves, leafHash(record))
-		e, err := t.decode(msg.Subject(), msg.Headers(), msg.Data(), seq)
+		e, err := r.codec.decode(r.prefix, m)
 		if err != nil {
 			x.problem("misfiled", index, index, "%v", err)
 		} else if canonical, err := Canonical(record); err != nil || !bytes.Equal(canonical, record) {
@@ -158,13 +169,13 @@ func (x *examination) take(e *Entry) {
 
 // readPin checks the checkpoint beside the key, with the key or with one that
 // signed before.
-func (t *Trail) readPin(x *examination) {
+func (r *examiner) readPin(x *examination) {
 	if x.pinText == nil {
 		return
 	}
 	origin, _, _ := bytes.Cut(x.pinText, []byte("\n"))
 	keys := []string{}
-	if own, err := t.key.named(string(origin)); err == nil {
+	if own, err := r.key.named(string(origin)); err == nil {
 		keys = append(keys, own.public)
 	}
 	for _, c := range x.history {

@@ -14,6 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
+// CopiesDir is the folder under the data directory for Options.Dir.
+const CopiesDir = "credentials"
+
 // copies keeps each record a second time, in a file with a checksum: one that is
 // damaged in the bucket would otherwise refuse good pushes, which are never sent again
 // once the provider has given up. Without a folder nothing is kept.

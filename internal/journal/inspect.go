@@ -191,6 +191,28 @@ func (o *Offline) positions() ([]PositionSummary, error) {
 	return all, nil
 }
 
+// Read calls each with the readable messages of a stream in order, and returns the
+// newest position that it has given out.
+func (o *Offline) Read(ctx context.Context, stream string, each func(seq uint64, subject string, header nats.Header, data []byte) error) (uint64, error) {
+	var failed error
+	v, err := o.walk(ctx, stream, &meter{}, func(f *blockfile.Frame) {
+		var header nats.Header
+		if len(f.Header) > 0 {
+			header, _ = nats.DecodeHeadersMsg(f.Header) // without them the message says less
+		}
+		if failed == nil {
+			failed = each(f.Seq, f.Subject, header, f.Data)
+		}
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return 0, err
+	}
+	return v.last, nil
+}
+
+// End is how far a stream beside the events' has come, as the relay has noted.
+func (o *Offline) End(stream string) uint64 { return o.marks.end(stream) }
+
 // walk surveys a stream, without the messages that were deleted.
 func (o *Offline) walk(ctx context.Context, stream string, m *meter, each func(f *blockfile.Frame)) (*survey, error) {
 	index, err := blockfile.ReadIndex(stream, o.streamDir(stream))

@@ -28,8 +28,9 @@ type Repairs struct {
 // are taken out of the files, after they were copied to the salvage folder; records
 // that cannot be decoded and positions without a record are named in the
 // quarantine; sinks' positions that cannot be right are set back. It can be
-// ended and begun again at any moment.
-func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (_ *Repairs, err error) {
+// ended and begun again at any moment. others, unless nil, does the same for the
+// rooms that keep something beside the journal.
+func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger, others func(context.Context, *Conn) error) (_ *Repairs, err error) {
 	conn, err := Connect(ctx, dataDir, cfg, log)
 	if err != nil {
 		return nil, err
@@ -46,6 +47,11 @@ func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.L
 	defer j.Close()
 	if err := j.setAsideUnreadable(ctx); err != nil {
 		return nil, err
+	}
+	if others != nil {
+		if err := others(ctx, conn); err != nil {
+			return nil, err
+		}
 	}
 	r := &Repairs{Mended: append([]Mending{}, conn.Mended...), Positions: []string{}}
 	if r.Positions, err = j.checkPositions(ctx); err != nil {

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/blockfile"
+	"github.com/auditrelay/auditrelay/internal/journal"
+)
+
+// makeTrail writes a journal with a trail of ten signed entries.
+func makeTrail(t *testing.T) string {
+	t.Helper()
+	dir := makeJournal(t)
+	cfg := &config.Config{DataDir: dir}
+	cfg.SetDefaults()
+	conn, err := journal.Connect(t.Context(), dir, cfg.Journal, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	trail, err := audit.Open(t.Context(), conn.JetStream, audit.Options{
+		StreamPrefix: cfg.Journal.StreamPrefix, Origin: "example.com/trail", KeyFile: cfg.Audit.KeyFile, NoteEnd: conn.NoteEnd, End: conn.End,
+	})
+	require.NoError(t, err)
+	for range 10 {
+		_, err := trail.Append(t.Context(), audit.Entry{Type: "t", Project: "p", Subject: "s", Time: time.Now(), After: json.RawMessage(`1`)})
+		require.NoError(t, err)
+	}
+	require.NoError(t, trail.Close(t.Context()))
+	require.NoError(t, conn.Close())
+	return dir
+}
+
+// flipEntry changes a bit of a message of a stream.
+func flipEntry(t *testing.T, dir, stream string, n int) {
+	t.Helper()
+	path := filepath.Join(dir, "jetstream/jetstream/$G/streams", stream, "msgs", "1.blk")
+	b, err := blockfile.Read(stream, path)
+	require.NoError(t, err)
+	f := b.Frames(0)[n]
+	b.Bytes[f.Offset+f.Size/2] ^= 1
+	require.NoError(t, os.WriteFile(path, b.Bytes, 0o600))
+}
+
+// What is wrong with the trail, its checkpoints or its key: verify names it, repair
+// sets it right after a question, and then verify has nothing open.
+func TestJournalCommandsCoverTheTrail(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		spoil func(t *testing.T, dir string)
+		want  string
+	}{
+		"entry":      {func(t *testing.T, dir string) { flipEntry(t, dir, "AUDITRELAY_AUDIT", 4) }, "entry 4 missing"},
+		"checkpoint": {func(t *testing.T, dir string) { flipEntry(t, dir, "AUDITRELAY_CHECKPOINTS", 0) }, "AUDITRELAY_CHECKPOINTS, position 1"},
+		"key":        {func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "audit.key"))) }, "the signing key is gone"},
+		"stream": {func(t *testing.T, dir string) {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "jetstream/jetstream/$G/streams/AUDITRELAY_AUDIT")))
+		}, "entries 0 to 9 truncated"},
+		"checkpoint beside the key": {func(t *testing.T, dir string) {
+			require.NoError(t, os.Truncate(filepath.Join(dir, "audit.key.checkpoint"), 40))
+		}, "the checkpoint beside the key: check signature"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := makeTrail(t)
+			code, out, errs := command(t, "journal", "verify", "--data-dir", dir)
+			require.Zero(t, code, out+errs)
+			tc.spoil(t, dir)
+			code, out, _ = command(t, "journal", "verify", "--data-dir", dir)
+			assert.Equal(t, 1, code, out)
+			assert.Contains(t, out, tc.want)
+			code, out, _ = command(t, "journal", "repair", "--data-dir", dir, "--dry-run")
+			assert.Zero(t, code)
+			assert.Contains(t, out, "nothing was changed")
+			code, _, errs = command(t, "journal", "repair", "--data-dir", dir)
+			assert.Equal(t, 1, code, "no answer is a no")
+			assert.Contains(t, errs, "Take a copy of "+dir)
+			code, out, errs = command(t, "journal", "repair", "--data-dir", dir, "--yes")
+			require.Zero(t, code, out+errs)
+			code, out, errs = command(t, "journal", "verify", "--data-dir", dir)
+			assert.Zero(t, code, out+errs)
+			code, out, _ = command(t, "journal", "inspect", "--data-dir", dir)
+			assert.Zero(t, code)
+			assert.Regexp(t, `AUDITRELAY_AUDIT +audit trail +\d`, out)
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Message is one message of the trail's streams.
+type Message struct {
+	Seq     uint64
+	Subject string
+	Header  nats.Header
+	Data    []byte
+}
+
+// Reader calls fn with each readable message of a stream in order, and returns the
+// newest sequence that the stream has given out. A stream that is not there has none.
+// fn's error ends it.
+type Reader func(ctx context.Context, stream string, fn func(Message) error) (last uint64, err error)
+
+// readStream is the Reader of an open trail.
+func (t *Trail) readStream(ctx context.Context, name string, fn func(Message) error) (uint64, error) {
+	stream := t.entries
+	if name == t.checkpointsName() {
+		stream = t.checkpoints
+	}
+	return scan(ctx, stream, "", func(seq uint64, msg jetstream.Msg) error {
+		return fn(Message{seq, msg.Subject(), msg.Headers(), msg.Data()})
+	})
+}
+
+// VerifyOffline is [Trail.Verify] of a trail that no relay has open. Of o it takes
+// StreamPrefix, KeyFile and End. Unnamed are the problems that the trail's own entries
+// do not name yet; a start would name them. A key that is not there, or not the one
+// that signed, is a problem where anything was signed.
+func VerifyOffline(ctx context.Context, o Options, read Reader) (report Report, unnamed []Problem, err error) {
+	c, err := newCodec()
+	if err != nil {
+		return Report{}, nil, err
+	}
+	defer c.close()
+	key, keyErr := loadKey(o.KeyFile)
+	r := &examiner{prefix: o.StreamPrefix, pinFile: o.KeyFile + ".checkpoint", key: key, codec: c, read: read}
+	x, err := r.examine(ctx)
+	if err != nil {
+		return Report{}, nil, fmt.Errorf("verify audit trail: %w", err)
+	}
+	x.checkEnd(o)
+	x.checkKey(key, keyErr)
+	return x.report, x.named.unnamed(x.report.Problems), nil
+}
+
+// checkEnd holds the entries against the note of their end.
+func (x *examination) checkEnd(o Options) {
+	if o.End == nil {
+		return
+	}
+	if n, noted := int64(len(x.leaves)), int64(o.End(entriesName(o.StreamPrefix))); noted > max(n, x.knownEnd()) {
+		x.problem("truncated", n, noted-1, "the trail ends before them")
+	}
+}
+
+func (x *examination) checkKey(key keyPair, err error) {
+	last := x.gens[len(x.gens)-1]
+	const goesOn = "the next start begins a new generation, unless it is put back"
+	switch {
+	case x.knownEnd() == 0 && x.keptSeq == 0 && x.pinText == nil: // nothing was signed
+	case errors.Is(err, fs.ErrNotExist):
+		x.problem("key", 0, 0, "the signing key is gone; %s", goesOn)
+	case err != nil:
+		x.problem("key", 0, 0, "the signing key: %v; %s", err, goesOn)
+	case last.PublicKey != "" && !key.isOwn(last.PublicKey):
+		x.problem("key", 0, 0, "the signing key is not the one that signed before, %s; %s", last.PublicKey, goesOn)
+	}
+}
