@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// fewFiles is what a relay may open beside strangers that want more.
+const fewFiles = 300
+
+// strangers holds more connections than a relay with few descriptors can have: some
+// say nothing, some push without end and read no answer. Each is made anew a second
+// after it was closed.
+func strangers(ctx context.Context, t *trial) error {
+	const silent, deaf, lasts = 600, 200, 20 * time.Second
+	s, err := t.newScene(ctx, setting{})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := s.launch("/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, fewFiles), s.binary, "run", "--config", s.config); err != nil {
+		return err
+	}
+	if err := errors.Join(s.waitReady(ctx), s.steady(ctx)); err != nil {
+		return err
+	}
+	crowd, stop := context.WithCancel(ctx)
+	defer stop()
+	var made atomic.Int64
+	var all sync.WaitGroup
+	for range silent {
+		all.Go(func() { intrude(crowd, s.ingest, "127.0.0.2", &made, sayNothing) })
+	}
+	for range deaf {
+		all.Go(func() { intrude(crowd, s.ingest, "127.0.0.3", &made, readNothing) })
+	}
+	if err := s.until(ctx, recovery, "the strangers are connected", func() bool { return made.Load() >= silent+deaf }); err != nil {
+		return err
+	}
+	blocks := s.blockFiles()
+	during, err := s.rates(ctx, lasts)
+	if err != nil {
+		return err
+	}
+	if err := s.until(ctx, recovery, "the journal begins a new file", func() bool { return s.blockFiles() > blocks }); err != nil {
+		return err
+	}
+	t.row.rounds = 1
+	t.remark("%d connections were made; meanwhile %.0f events/s acknowledged to others", made.Load(), during.acknowledged)
+	stop()
+	all.Wait()
+	if log, err := os.ReadFile(s.relay.log); err != nil || bytes.Contains(log, []byte("too many open files")) {
+		return fmt.Errorf("the relay ran out of descriptors (%w): %s", err, s.relay.tail())
+	}
+	if during.acknowledged < t.rate/2 {
+		return fmt.Errorf("strangers keep others out: %.0f of %.0f events/s", during.acknowledged, t.rate)
+	}
+	return s.settle(ctx)
+}
+
+// intrude connects from an address of this machine, again and again until ctx ends.
+func intrude(ctx context.Context, address, from string, made *atomic.Int64, use func(net.Conn)) {
+	dialer := net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	for ctx.Err() == nil {
+		if c, err := dialer.DialContext(ctx, "tcp", address); err == nil {
+			made.Add(1)
+			stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+			use(c) // until it is closed
+			stop()
+			_ = c.Close()
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+func sayNothing(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+
+// readNothing sends pushes of a type that is not taken, with a good credential.
+func readNothing(c net.Conn) {
+	request := bytes.Repeat([]byte("POST /loki/api/v1/push HTTP/1.1\r\nHost: x\r\nAuthorization: Basic dG9ydHVyZTp0b3J0dXJlLWhhcy1hLXBhc3N3b3Jk\r\nContent-Length: 0\r\n\r\n"), 20)
+	for {
+		if _, err := c.Write(request); err != nil {
+			return
+		}
+	}
+}
+
+// blockFiles is the number of the newest file that the journal keeps events in; files
+// that were trimmed are missing, so they are not counted.
+func (s *scene) blockFiles() (newest int) {
+	files, _ := filepath.Glob(filepath.Join(s.dataDir, "*", "*", "*", "*", "*", "msgs", "*.blk")) // no bad pattern
+	for _, file := range files {
+		var n int
+		if _, err := fmt.Sscanf(filepath.Base(file), "%d.blk", &n); err == nil {
+			newest = max(newest, n)
+		}
+	}
+	return newest
+}
