@@ -117,24 +117,19 @@ func TestSizeOnTheWire(t *testing.T) {
 // what is refused in halves is found there as well.
 func TestRefusedBehindAFullRequest(t *testing.T) {
 	t.Parallel()
-	for _, compression := range []string{"gzip", "none"} {
-		d := newIntake(t)
-		refuse := refusedByTheIntake(d)
-		events := relaytest.Events(14, relaytest.BodyBytes(800_000))
-		refuse(&events[6])
-		refuse(&events[13])
-		s := newSink(t, d.URL, func(c *config.Datadog) { c.Attributes, c.Compression = "none", compression })
-		named := failed(t, s.Deliver(t.Context(), events))
-		require.Len(t, named, 2)
-		assert.True(t, relay.IsPermanent(named[6]) && relay.IsPermanent(named[13]))
-		assert.Equal(t, append(idsOf(events[:6]), idsOf(events[7:13])...), d.taken())
-		for i, e := range d.Entries() {
-			of := i
-			if i >= 6 {
-				of++
-			}
-			assert.True(t, string(events[of].Body) == e.Message, "entry %d", i)
-		}
+	d := newIntake(t)
+	refuse := refusedByTheIntake(d)
+	events := relaytest.Events(8, relaytest.BodyBytes(900_000))
+	refuse(&events[5])
+	refuse(&events[7])
+	s := newSink(t, d.URL, func(c *config.Datadog) { c.Attributes = "none" })
+	named := failed(t, s.Deliver(t.Context(), events))
+	require.Len(t, named, 2)
+	assert.True(t, relay.IsPermanent(named[5]) && relay.IsPermanent(named[7]))
+	taken := append(slices.Clone(events[:5]), events[6])
+	assert.Equal(t, idsOf(taken), d.taken())
+	for i, e := range d.Entries() {
+		assert.True(t, string(taken[i].Body) == e.Message, "entry %d", i)
 	}
 }
 
