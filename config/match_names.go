@@ -14,15 +14,16 @@ const relayProject = "auditrelay"
 // typeFamilies are what types begin with: those of pushed events, and of the
 // relay's own.
 func typeFamilies() []string {
-	return []string{"event_log", "settings", "streaming", "journal", "trail", "audit", "credentials", "deadletters", "sink"}
+	return []string{"event_log", "settings", "streaming", "journal", "trail", "audit", "credential", "credentials", "deadletters", "sink"}
 }
 
 // relayTypes are types of the relay's own, which a pattern may have meant.
 func relayTypes() []string {
 	return []string{
 		"settings.baseline", "settings.changed", "settings.checked",
-		"streaming.baseline", "streaming.changed", "streaming.status_changed",
-		"journal.quarantined", "deadletters.discarded", "sink.retired",
+		"streaming.baseline", "streaming.changed", "streaming.restated", "streaming.status_changed",
+		"journal.quarantined", "journal.damage_accepted", "trail.damaged", "trail.generation",
+		"credential.revoked", "credentials.damaged", "deadletters.discarded", "sink.retired",
 	}
 }
 
