@@ -118,9 +118,9 @@ func (s *Server) discard(ctx context.Context, selected selection, j *job) error 
 }
 
 func (s *Server) discardRun(ctx context.Context, sink string, run []chosen, j *job) error {
-	ids := make([]string, len(run))
+	ids, sequences := make([]string, len(run)), make([]uint64, len(run))
 	for i, c := range run {
-		ids[i] = c.id
+		ids[i], sequences[i] = c.id, c.sequence
 	}
 	loss := Loss{
 		Type: "deadletters.discarded", Project: run[0].project, Environment: run[0].environment, Sink: sink,
@@ -129,11 +129,9 @@ func (s *Server) discardRun(ctx context.Context, sink string, run []chosen, j *j
 	if err := s.opts.Record(ctx, loss); err != nil {
 		return err
 	}
-	for _, c := range run {
-		if err := s.opts.Journal.RemoveDeadLetter(ctx, c.sequence); err != nil {
-			return err
-		}
-		j.update(func(p *Progress) { p.Done++; p.Removed++ })
+	if err := s.opts.Journal.RemoveDeadLetters(ctx, sink, sequences); err != nil {
+		return err
 	}
+	j.update(func(p *Progress) { p.Done += uint64(len(run)); p.Removed += uint64(len(run)) })
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -208,11 +209,16 @@ func (l *letterSource) find(e *relay.Event) *journal.DeadLetter {
 // been kept anew. A crash here leaves some that are delivered again.
 func (l *letterSource) Ack(ctx context.Context, _ relay.Position) error {
 	l.job.update(func(p *Progress) { p.Delivered += uint64(len(l.batch) - l.refused) })
+	bySink := map[string][]uint64{}
 	for i := range l.batch {
-		if err := l.server.opts.Journal.RemoveDeadLetter(ctx, l.batch[i].Sequence); err != nil {
+		bySink[l.batch[i].Sink] = append(bySink[l.batch[i].Sink], l.batch[i].Sequence)
+	}
+	for sink, sequences := range bySink {
+		slices.Sort(sequences) // with --to, those of several sinks stand one behind the other
+		if err := l.server.opts.Journal.RemoveDeadLetters(ctx, sink, sequences); err != nil {
 			return err
 		}
-		l.job.update(func(p *Progress) { p.Done++ })
+		l.job.update(func(p *Progress) { p.Done += uint64(len(sequences)) })
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -249,4 +250,57 @@ func (j *Journal) RemoveDeadLetter(ctx context.Context, sequence uint64) error {
 		return nil // the server has several words for a letter that is gone
 	}
 	return fmt.Errorf("remove dead letter %d: %w", sequence, err)
+}
+
+// worthPurge is how many letters are removed at once rather than one by one, each of
+// which costs a sync.
+const worthPurge = 16
+
+// RemoveDeadLetters takes letters of one sink away, for good; sequences ascend. Where
+// they are all of the sink's letters up to the last of them, that costs a handful of
+// syncs. A crash on the way leaves some of them, or brings them back until the server
+// has synced.
+func (j *Journal) RemoveDeadLetters(ctx context.Context, sink string, sequences []uint64) error {
+	if len(sequences) >= worthPurge {
+		whole, err := j.areOldest(ctx, sink, sequences)
+		if err != nil {
+			return err
+		}
+		if whole {
+			subject, behind := j.names.deadSubject+"."+sink+".>", sequences[len(sequences)-1]+1
+			if err := j.dead.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(behind)); err != nil {
+				return fmt.Errorf("remove %d dead letters: %w", len(sequences), err)
+			}
+			return nil
+		}
+	}
+	for _, sequence := range sequences {
+		if err := j.RemoveDeadLetter(ctx, sequence); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// areOldest reports whether each letter of the sink, up to the last of sequences, is
+// among them: it reads them all, as nothing else may be removed with them.
+func (j *Journal) areOldest(ctx context.Context, sink string, sequences []uint64) (bool, error) {
+	subject, err := j.subject(ctx, &LetterFilter{Sink: sink})
+	if err != nil || subject != j.names.deadSubject+"."+sink+".>" {
+		return false, err
+	}
+	last, from := sequences[len(sequences)-1], uint64(1)
+	for {
+		msg, err := j.dead.GetMsg(ctx, from, jetstream.WithGetMsgSubject(subject))
+		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && msg.Sequence > last {
+			return true, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("read dead letter %d: %w", from, err)
+		}
+		if _, found := slices.BinarySearch(sequences, msg.Sequence); !found {
+			return false, nil
+		}
+		from = msg.Sequence + 1
+	}
 }

@@ -28,3 +28,24 @@ func rejectionsOf(events []relay.Event, reason string) []relay.Rejection {
 	}
 	return out
 }
+
+// BenchmarkRemoveDeadLetters removes them as a replay or a discard of all does.
+func BenchmarkRemoveDeadLetters(b *testing.B) {
+	j := open(b, b.TempDir(), testConfig)
+	b.Cleanup(func() { j.shut(b) })
+	refused := rejectionsOf(relaytest.Events(5000), "no")
+	removed := 0
+	for b.Loop() {
+		b.StopTimer()
+		require.NoError(b, j.Reject(b.Context(), "k", refused))
+		b.StartTimer()
+		var found []uint64
+		require.NoError(b, j.FindDeadLetters(b.Context(), LetterFilter{Sink: "k"}, func(d DeadLetter) bool {
+			found = append(found, d.Sequence)
+			return true
+		}))
+		require.NoError(b, j.RemoveDeadLetters(b.Context(), "k", found))
+		removed += len(found)
+	}
+	b.ReportMetric(float64(removed)/b.Elapsed().Seconds(), "letters/s")
+}

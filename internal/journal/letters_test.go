@@ -177,6 +177,43 @@ func TestDeadLettersHaveABudget(t *testing.T) {
 	require.NoError(t, j.Reject(t.Context(), "k", rejectionsOf(events[kept:kept+10], "no")))
 }
 
+// Letters that are removed at once take no other letter along: not another sink's, and
+// none of the same sink that was not named.
+func TestDeadLettersAreRemovedAtOnce(t *testing.T) {
+	t.Parallel()
+	j := open(t, t.TempDir(), testConfig)
+	defer j.shut(t)
+	events := relaytest.Events(100)
+	var a, b []string
+	sequences := map[string][]uint64{}
+	for i := range 10 {
+		sink := []string{"a", "ab"}[i%2]
+		require.NoError(t, j.Reject(t.Context(), sink, rejectionsOf(events[10*i:10*i+10], "no")))
+		for n := range 10 {
+			sequences[sink] = append(sequences[sink], uint64(10*i+n+1)) //nolint:gosec // small
+		}
+		if i%2 == 0 {
+			a = append(a, ids(events[10*i:10*i+10])...)
+		} else {
+			b = append(b, ids(events[10*i:10*i+10])...)
+		}
+	}
+	state := func(whole bool, named []uint64, left []string) {
+		t.Helper()
+		oldest, err := j.areOldest(t.Context(), "a", named)
+		require.NoError(t, err)
+		assert.Equal(t, whole, oldest)
+		require.NoError(t, j.RemoveDeadLetters(t.Context(), "a", named))
+		assert.Equal(t, left, j.letterIDs(t, LetterFilter{Sink: "a"}))
+		assert.Equal(t, b, j.letterIDs(t, LetterFilter{Sink: "ab"}))
+	}
+	state(true, sequences["a"][:20], a[20:])
+	state(false, sequences["a"][21:40], append([]string{a[20]}, a[40:]...))
+	require.NoError(t, j.RemoveDeadLetters(t.Context(), "a", sequences["a"][20:21]))
+	state(true, sequences["a"], nil)
+	require.NoError(t, j.RemoveDeadLetters(t.Context(), "a", nil))
+}
+
 // Letters of earlier versions stand under the sink's name alone, one published by
 // itself. They are counted, found and removed as the others are.
 func TestDeadLettersOfEarlierVersions(t *testing.T) {
