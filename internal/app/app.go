@@ -151,6 +151,17 @@ func (r *process) sinkNames() []string {
 	return names
 }
 
+// closeTrail takes a trail that cannot be used for a warning: it was told of while
+// the relay ran, and stopping is no failure of the relay.
+func (r *process) closeTrail(ctx context.Context) error {
+	err := r.trail.Close(ctx)
+	if errors.Is(err, audit.ErrUnavailable) {
+		r.log.Warn("the audit trail was not signed to its end; the next start signs it", "error", err)
+		return nil
+	}
+	return err
+}
+
 // startTrail never fails because of the trail: what is damaged is named by it, and
 // one that cannot be used is tried again while events are taken and delivered.
 func (r *process) startTrail(ctx context.Context) (err error) {
@@ -164,7 +175,7 @@ func (r *process) startTrail(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r.stack.push("audit trail", r.trail.Close)
+	r.stack.push("audit trail", r.closeTrail)
 	r.admin.AddCheck(admin.Check{Name: "audit trail", Probe: func(context.Context) (string, error) { return r.trail.Remark(), nil }})
 	r.admin.AddStatus("trail", func(context.Context) (any, error) {
 		return map[string]any{
