@@ -287,6 +287,7 @@ func (j *Journal) goBack(ctx context.Context, info *jetstream.StreamInfo) error 
 	if err := j.nameLostEnd(ctx, stays, info.State.LastSeq); err != nil {
 		return err
 	}
+	j.conn.marks.lower(markTrimmed, noted{value: stays})
 	j.conn.marks.lower(markAcknowledged, noted{stays, j.made})
 	return j.past.reset(stays, info.State.LastSeq)
 }

@@ -177,9 +177,7 @@ func (j *Journal) gaps(ctx context.Context) ([]span, error) {
 		return nil, fmt.Errorf("read the journal's state: %w", err)
 	}
 	var found []span
-	if front, err := j.frontGap(ctx, info.State); err != nil {
-		return nil, err
-	} else if front.from <= front.to {
+	if front := j.frontGap(ctx, info.State); front.from <= front.to {
 		found = append(found, front)
 	}
 	if info.State.NumDeleted == 0 {
@@ -215,20 +213,21 @@ func deletedIn(ctx context.Context, stream jetstream.Stream) ([]span, error) {
 }
 
 // frontGap is what is missing before the stream's first record: trimming never
-// passes the sink that is farthest behind.
-func (j *Journal) frontGap(ctx context.Context, state jetstream.StreamState) (span, error) {
+// passes the sink that is farthest behind. Where not every position is known, it
+// is nothing for now.
+func (j *Journal) frontGap(ctx context.Context, state jetstream.StreamState) span {
 	none := span{1, 0}
 	positions, err := j.askPositions(ctx)
 	if err != nil || len(positions) == 0 {
-		return none, nil //nolint:nilerr // it is looked at again once every position is known
+		return none
 	}
 	behind := slices.Min(slices.Collect(maps.Values(positions)))
 	trimmed, _ := j.conn.marks.read(markTrimmed)
 	from := max(behind, trimmed.value) + 1
 	if from >= state.FirstSeq {
-		return none, nil
+		return none
 	}
-	return span{from, state.FirstSeq - 1}, nil
+	return span{from, state.FirstSeq - 1}
 }
 
 // uncovered is what of the gaps no entry of the quarantine names.

@@ -121,7 +121,7 @@ func (j *Journal) standing(ctx context.Context) (uint64, *jetstream.StreamInfo, 
 	if err != nil {
 		return 0, nil, fmt.Errorf("%w: %w", errUncertain, err)
 	}
-	lowest := uint64(nobody)
+	lowest := nobody
 	for consumer, answered := range positions {
 		lowest = min(lowest, j.atMost(consumer, answered))
 	}
