@@ -60,14 +60,16 @@ func TestPlantedSecretsAreNotPrinted(t *testing.T) {
 			if v.Kind() != reflect.String {
 				continue
 			}
-			before := v.String()
-			v.SetString(value)
-			for _, marks := range []map[string]mark{nil, {path: {line: 1, text: value}}} {
-				k := &checker{marks: marks}
-				k.config(cfg)
-				files{k, k.fail}.all("relay.yaml", newDecoder(nil), cfg)
-				assertUnsaid(t, value, path, fmt.Sprint(k.errors, k.warnings))
+			before, expression := v.String(), cfg.Sinks[0].Match.CEL
+			if path != "sinks[0].match.cel" { // to compile it takes most of the time
+				cfg.Sinks[0].Match.CEL = ""
 			}
+			v.SetString(value)
+			k := &checker{marks: map[string]mark{path: {line: 1, text: value}}}
+			k.config(cfg)
+			files{k, k.fail}.all("relay.yaml", newDecoder(nil), cfg)
+			assertUnsaid(t, value, path, fmt.Sprint(k.errors, k.warnings))
+			cfg.Sinks[0].Match.CEL = expression
 			v.SetString(before)
 		}
 	})
