@@ -27,8 +27,8 @@ func lines(n int) string {
 	return `{"streams":[{"stream":{"a":"b"},"values":[` + strings.Join(values, ",") + `]}]}`
 }
 
-// pushLines pushes n entries, and returns the answer without its body.
-func (r *rig) pushLines(t *testing.T, n int) *http.Response {
+// pushLines pushes n entries, and returns the answer's status and Retry-After.
+func (r *rig) pushLines(t *testing.T, n int) (code int, retryAfter string) {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPost, r.URL+"/loki/api/v1/push", strings.NewReader(lines(n)))
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func (r *rig) pushLines(t *testing.T, n int) *http.Response {
 	res, err := r.Client().Do(req)
 	require.NoError(t, err)
 	require.NoError(t, res.Body.Close())
-	return res
+	return res.StatusCode, res.Header.Get("Retry-After")
 }
 
 func TestAnEnvironmentIsHeldToItsRate(t *testing.T) {
@@ -47,12 +47,14 @@ func TestAnEnvironmentIsHeldToItsRate(t *testing.T) {
 		o.Now = func() time.Time { return now }
 		o.Quotas = map[credentials.Environment]config.Quota{testEnv: {EventsPerSecond: 10}}
 	})
-	require.Equal(t, http.StatusNoContent, r.pushLines(t, 150).StatusCode, "100 are free, and a push is taken whole")
-	refused := r.pushLines(t, 1)
-	assert.Equal(t, http.StatusTooManyRequests, refused.StatusCode)
-	assert.Equal(t, "6", refused.Header.Get("Retry-After"), "a debt of 50, and the next event")
+	code, _ := r.pushLines(t, 150)
+	require.Equal(t, http.StatusNoContent, code, "100 are free, and a push is taken whole")
+	code, retryAfter := r.pushLines(t, 1)
+	assert.Equal(t, http.StatusTooManyRequests, code)
+	assert.Equal(t, "6", retryAfter, "a debt of 50, and the next event")
 	now = now.Add(6 * time.Second)
-	assert.Equal(t, http.StatusNoContent, r.pushLines(t, 1).StatusCode)
+	code, _ = r.pushLines(t, 1)
+	assert.Equal(t, http.StatusNoContent, code)
 	assert.Equal(t, 151, r.journal.taken())
 	assert.Equal(t, 1.0, testutil.ToFloat64(r.handler.quotas.refused.WithLabelValues("acme", "live", "rate")))
 }
@@ -71,14 +73,15 @@ func TestAnEnvironmentWithoutRoomIsRefusedBeforeItsBodyIsRead(t *testing.T) {
 			return func() { asked = append(asked, "given back") }, nil
 		}
 	})
-	refused := r.pushLines(t, 1)
-	assert.Equal(t, http.StatusTooManyRequests, refused.StatusCode)
-	assert.Equal(t, "5", refused.Header.Get("Retry-After"))
+	code, retryAfter := r.pushLines(t, 1)
+	assert.Equal(t, http.StatusTooManyRequests, code)
+	assert.Equal(t, "5", retryAfter)
 	source := "/projects/acme/environments/live"
 	require.Len(t, asked, 1)
 	assert.Contains(t, asked[0], source)
 	full, asked = false, nil
-	assert.Equal(t, http.StatusNoContent, r.pushLines(t, 1).StatusCode)
+	code, _ = r.pushLines(t, 1)
+	assert.Equal(t, http.StatusNoContent, code)
 	require.Len(t, asked, 4)
 	assert.Contains(t, asked[0], fmt.Sprint(false, 7<<20))
 	assert.Contains(t, asked[2], fmt.Sprint(true, 7<<20))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -111,7 +112,7 @@ func (j *Journal) askPosition(ctx context.Context, sink string) (*jetstream.Cons
 }
 
 // nobody is the lowest position where there is no sink.
-const nobody = ^uint64(0)
+const nobody uint64 = math.MaxUint64
 
 // standing is the newest record that every known sink has acknowledged, and
 // the stream's state, which was read after that. The error wraps errUncertain

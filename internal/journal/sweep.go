@@ -14,6 +14,9 @@ import (
 // refused pushes do not keep the server busy with questions.
 const sweepRest = 50 * time.Millisecond
 
+// reservePatience bounds how long a reservation waits for the sinks' positions.
+const reservePatience = 2 * time.Second
+
 // sweeps are the looks for delivered records that can make room. Whoever waits
 // for one gets the next that begins, which may serve many.
 type sweeps struct {
@@ -117,7 +120,9 @@ func (j *Journal) sweep(ctx context.Context, need int64) (gone uint64, err error
 func (j *Journal) Reserve(ctx context.Context, source string, bytes, most int64) (giveBack func(), err error) {
 	reserved, err := j.room.reserve(source, bytes, most)
 	if err != nil {
-		if j.makeRoom(ctx, 0) != nil {
+		looking, cancel := context.WithTimeout(ctx, reservePatience)
+		defer cancel()
+		if j.makeRoom(looking, 0) != nil {
 			return nil, err
 		}
 		if reserved, err = j.room.reserve(source, bytes, most); err != nil {

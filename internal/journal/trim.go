@@ -78,9 +78,11 @@ func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent)
 	}
 	state := info.State
 	sinks := delivered != nobody
-	if sinks {
-		j.room.look(delivered, info)
+	had := delivered
+	if !sinks { // what is there was delivered to nobody
+		had = state.FirstSeq - 1
 	}
+	j.room.look(had, info)
 	free := extent{first: state.FirstSeq, end: min(delivered, state.LastSeq) + 1, stream: state, sinks: sinks}
 	if state.Msgs == 0 || free.end <= free.first {
 		return 0, nil
