@@ -57,8 +57,8 @@ type leaders struct {
 }
 
 func (l *leaders) killBeforeTrims(ctx context.Context) error {
-	const between, before, gone = time.Minute, 2 * time.Second, 15 * time.Second
-	for range 2 {
+	const between, before, gone = time.Minute, 4 * time.Second, 15 * time.Second
+	for range 3 {
 		l.t.row.rounds++
 		if err := l.hold(ctx, time.Until(l.began.Add(time.Duration(l.t.row.rounds)*between-before))); err != nil {
 			return err
@@ -82,7 +82,8 @@ func (l *leaders) killBeforeTrims(ctx context.Context) error {
 	return nil
 }
 
-// leading is the server that leads the position of Kafka.
+// leading is the server that leads the position of Kafka, and not the stream: a
+// stream without a leader is not trimmed anyway.
 func (l *leaders) leading(ctx context.Context) (int, error) {
 	conn, err := nats.Connect(l.servers.URL)
 	if err != nil {
@@ -96,10 +97,19 @@ func (l *leaders) leading(ctx context.Context) (int, error) {
 	name := ""
 	if err := l.until(ctx, spending, "somebody leads the position of Kafka", func() bool {
 		c, err := js.Consumer(ctx, "AUDITRELAY_EVENTS", "sink_kafka")
-		if err == nil && c.CachedInfo().Cluster != nil {
-			name = c.CachedInfo().Cluster.Leader
+		if err != nil || c.CachedInfo().Cluster == nil {
+			return false
 		}
-		return name != ""
+		name = c.CachedInfo().Cluster.Leader
+		events, err := js.Stream(ctx, "AUDITRELAY_EVENTS")
+		if err != nil || name == "" || events.CachedInfo().Cluster == nil {
+			return false
+		}
+		if events.CachedInfo().Cluster.Leader == name {
+			_, _ = conn.Request("$JS.API.STREAM.LEADER.STEPDOWN.AUDITRELAY_EVENTS", nil, time.Second) // the next look tells
+			return false
+		}
+		return true
 	}); err != nil {
 		return 0, err
 	}

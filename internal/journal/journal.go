@@ -2,8 +2,14 @@
 // server inside the process, or in an external cluster.
 //
 // [Journal.Append] returns once a push is on disk; a [Source] reads the log for
-// one sink and keeps that sink's position. What no sink needs any more and the
-// replay window has passed is trimmed; nothing else is ever thrown away.
+// one sink and keeps that sink's position. What every sink has acknowledged is
+// trimmed once the replay window has passed, or once the disk budget nears its
+// end. Nothing else is ever thrown away, and a sink whose position is not known
+// for certain counts as one that has had nothing.
+//
+// Events that wait for a sink are accounted to the environment that they came
+// from, and [Journal.Reserve] refuses the environment that would hold more than
+// eight times what is free. So the one that holds most is refused first.
 package journal
 
 import (
@@ -202,7 +208,8 @@ func (j *Journal) makeStreams(ctx context.Context, metadata map[string]string) e
 	events.Name, events.Subjects = j.names.events, []string{j.names.eventsSubject}
 	events.Description = "auditrelay: acknowledged events, many to a message"
 	events.Metadata = metadata
-	// At the budget new messages are refused; old ones stay (promise 5).
+	// At the budget the server refuses new messages; what may give way to them,
+	// sweeps decide.
 	events.MaxBytes, events.Discard = int64(j.cfg.MaxBytes), jetstream.DiscardNew
 	// Longer than an append is retried, so that no retry is stored twice.
 	events.Duplicates = 2 * commitTimeout
