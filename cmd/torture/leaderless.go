@@ -14,9 +14,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/realservers"
 )
 
-// leaderless has the relay's journal on three real servers. Kafka is behind, and
-// the server that leads its position is killed shortly before each trim:
-// what Kafka has not had must stay.
+// leaderless has the relay's journal on three real servers. Once it has trimmed,
+// Kafka falls behind, and the server that leads its position is killed shortly
+// before each further trim: what Kafka has not had must stay.
 func leaderless(ctx context.Context, t *trial) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -37,12 +37,11 @@ func leaderless(ctx context.Context, t *trial) error {
 		return err
 	}
 	defer s.close()
-	s.kafkaProxy.set(fault{refuse: true})
 	if err := s.startReady(ctx); err != nil {
 		return err
 	}
-	l := &leaders{scene: s, servers: servers, began: time.Now()}
-	if err := l.killBeforeTrims(ctx); err != nil {
+	l := &leaders{scene: s, servers: servers}
+	if err := l.connected(ctx, l.killBeforeTrims); err != nil {
 		return fmt.Errorf("%w; the servers said: %s", err, servers.Tails())
 	}
 	s.kafkaProxy.set(fault{})
@@ -53,14 +52,44 @@ func leaderless(ctx context.Context, t *trial) error {
 type leaders struct {
 	*scene
 	servers *realservers.NATS
-	began   time.Time // when the relay was ready: it trims a minute later, and so on
+	conn    *nats.Conn
+	js      jetstream.JetStream
 }
 
+// connected calls do with a connection to the servers.
+func (l *leaders) connected(ctx context.Context, do func(context.Context) error) (err error) {
+	if l.conn, err = nats.Connect(l.servers.URL, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond)); err != nil {
+		return fmt.Errorf("connect to the servers: %w", err)
+	}
+	defer l.conn.Close()
+	if l.js, err = jetstream.New(l.conn); err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	return do(ctx)
+}
+
+// trimmed waits until the relay trims its journal, as it does each minute.
+func (l *leaders) trimmed(ctx context.Context) (time.Time, error) {
+	err := l.until(ctx, spending, "the journal is trimmed", func() bool {
+		events, err := l.js.Stream(ctx, journalStream)
+		return err == nil && events.CachedInfo().State.FirstSeq > 1
+	})
+	return time.Now(), err
+}
+
+// journalStream is the stream that the relay keeps events in.
+const journalStream = "AUDITRELAY_EVENTS"
+
 func (l *leaders) killBeforeTrims(ctx context.Context) error {
-	const between, before, gone = time.Minute, 4 * time.Second, 15 * time.Second
-	for range 3 {
+	const between, before, gone = time.Minute, 2 * time.Second, 15 * time.Second
+	last, err := l.trimmed(ctx)
+	if err != nil {
+		return err
+	}
+	l.kafkaProxy.set(fault{refuse: true})
+	for range 2 {
 		l.t.row.rounds++
-		if err := l.hold(ctx, time.Until(l.began.Add(time.Duration(l.t.row.rounds)*between-before))); err != nil {
+		if err := l.hold(ctx, time.Until(last.Add(time.Duration(l.t.row.rounds)*between-before))); err != nil {
 			return err
 		}
 		i, err := l.leading(ctx)
@@ -75,7 +104,7 @@ func (l *leaders) killBeforeTrims(ctx context.Context) error {
 		if err := l.servers.Restart(ctx, i); err != nil {
 			return err
 		}
-		if err := l.servers.WaitInSync(ctx, "AUDITRELAY_EVENTS", spending); err != nil {
+		if err := l.servers.WaitInSync(ctx, journalStream, spending); err != nil {
 			return err
 		}
 	}
@@ -85,28 +114,19 @@ func (l *leaders) killBeforeTrims(ctx context.Context) error {
 // leading is the server that leads the position of Kafka, and not the stream: a
 // stream without a leader is not trimmed anyway.
 func (l *leaders) leading(ctx context.Context) (int, error) {
-	conn, err := nats.Connect(l.servers.URL)
-	if err != nil {
-		return 0, fmt.Errorf("ask who leads: %w", err)
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		return 0, fmt.Errorf("ask who leads: %w", err)
-	}
 	name := ""
 	if err := l.until(ctx, spending, "somebody leads the position of Kafka", func() bool {
-		c, err := js.Consumer(ctx, "AUDITRELAY_EVENTS", "sink_kafka")
+		c, err := l.js.Consumer(ctx, journalStream, "sink_kafka")
 		if err != nil || c.CachedInfo().Cluster == nil {
 			return false
 		}
 		name = c.CachedInfo().Cluster.Leader
-		events, err := js.Stream(ctx, "AUDITRELAY_EVENTS")
+		events, err := l.js.Stream(ctx, journalStream)
 		if err != nil || name == "" || events.CachedInfo().Cluster == nil {
 			return false
 		}
 		if events.CachedInfo().Cluster.Leader == name {
-			_, _ = conn.Request("$JS.API.STREAM.LEADER.STEPDOWN.AUDITRELAY_EVENTS", nil, time.Second) // the next look tells
+			_, _ = l.conn.Request("$JS.API.STREAM.LEADER.STEPDOWN."+journalStream, nil, time.Second) // the next look tells
 			return false
 		}
 		return true
