@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os/exec"
 	"slices"
 
 	"github.com/auditrelay/auditrelay/internal/journal"
@@ -99,6 +100,9 @@ func (w *wreck) account(ctx context.Context) error {
 	if err := w.trail(ctx); err != nil {
 		return err
 	}
+	if err := w.accept(ctx); err != nil {
+		return err
+	}
 	if err := w.relay.stop(); err != nil {
 		return err
 	}
@@ -127,6 +131,19 @@ func (w *wreck) account(ctx context.Context) error {
 		err = fmt.Errorf("a further start names other positions: %d, and %d before", len(again), len(named))
 	}
 	return err
+}
+
+// accept lets the sinks pass over so much damage that they wait for a person.
+func (w *wreck) accept(ctx context.Context) error {
+	if held, _ := sumOf(w.metrics(ctx), "auditrelay_journal_damage_held "); held == 0 {
+		return nil
+	}
+	out, err := exec.CommandContext(ctx, w.binary, "journal", "accept-damage", "--config", w.config, "--yes").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("accept the damage: %w: %s", err, out)
+	}
+	w.t.remark("the sinks waited until the damage was accepted")
+	return nil
 }
 
 // trail holds the relay to what it promises of a damaged trail: it can be used, it
