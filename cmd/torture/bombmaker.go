@@ -59,8 +59,8 @@ func protoStream(labels string, entries []byte) []byte {
 
 func lokiShapes() []shape {
 	times := func(piece string, n int) []byte { return bytes.Repeat([]byte(piece), max(1, n/len(piece))) }
-	proto := func(name string, make func(n int) []byte) shape {
-		return shape{name, lokiPath, asProto, func(_ *rand.Rand, n int) []byte { return make(n) }}
+	proto := func(name string, encode func(n int) []byte) shape {
+		return shape{name, lokiPath, asProto, func(_ *rand.Rand, n int) []byte { return encode(n) }}
 	}
 	return []shape{
 		proto("empty metadata pairs", func(n int) []byte { return protoStream(`{a="b"}`, field(2, protoEntry(times("\x1a\x00", n)))) }),
