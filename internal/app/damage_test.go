@@ -93,3 +93,17 @@ func TestAJournalThatWasLetGoIsAnEntry(t *testing.T) {
 		require.NoError(t, r.stop())
 	}
 }
+
+// A relay that was stopped in order has drained its journal.
+func TestADrainedJournalMayBeLeft(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	for _, prefix := range []string{"FIRST", "SECOND", "FIRST"} {
+		cfg.Journal.StreamPrefix = prefix
+		r := start(t, cfg)
+		code, body := r.push(prefix)
+		require.Equal(t, http.StatusNoContent, code, body)
+		r.arrived(prefix)
+		require.NoError(t, r.stop())
+	}
+}
