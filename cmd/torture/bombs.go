@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/auditrelay/auditrelay/internal/wire/loki"
 	"github.com/auditrelay/auditrelay/internal/workspacesim"
 	"github.com/auditrelay/auditrelay/relay"
@@ -22,7 +24,7 @@ const bombMemory = 512
 // bombed pushes bodies that are small to send and large to decode, of all formats,
 // beside good ones. Those that are within the limits are stored, and read back by
 // every sink: by Kafka, which is away, after a restart. The relay lives, within
-// bombMemory, and what it acknowledged arrives.
+// bombMemory by RLIMIT_DATA and by its peak RSS, and what it acknowledged arrives.
 func bombed(ctx context.Context, t *trial) error {
 	s, err := t.newScene(ctx, setting{
 		rate: min(t.rate, 500), ingest: ", limits: {decompressed_bytes: 64MiB, in_flight_bytes: 192MiB}",
@@ -32,7 +34,7 @@ func bombed(ctx context.Context, t *trial) error {
 	}
 	defer s.close()
 	s.env = append(s.env, "GOMEMLIMIT=400MiB")
-	if err := s.startReady(ctx); err != nil {
+	if err := s.startLimited(ctx); err != nil {
 		return err
 	}
 	s.kafkaProxy.set(fault{refuse: true})
@@ -54,7 +56,7 @@ func bombed(ctx context.Context, t *trial) error {
 		return err
 	}
 	s.kafkaProxy.set(fault{})
-	if err := s.startReady(ctx); err != nil {
+	if err := s.startLimited(ctx); err != nil {
 		return err
 	}
 	if err := s.settle(ctx); err != nil {
@@ -66,6 +68,19 @@ func bombed(ctx context.Context, t *trial) error {
 		return fmt.Errorf("good pushes were not taken beside the bombs")
 	case max(first, s.peak) > bombMemory:
 		return fmt.Errorf("the bombs cost %d MiB, more than %d", max(first, s.peak), bombMemory)
+	}
+	return nil
+}
+
+// startLimited starts a relay whose data the kernel bounds to bombMemory: one that
+// needs more ends.
+func (s *scene) startLimited(ctx context.Context) error {
+	if err := s.startReady(ctx); err != nil {
+		return err
+	}
+	limit := unix.Rlimit{Cur: bombMemory << 20, Max: bombMemory << 20}
+	if err := unix.Prlimit(s.relay.cmd.Process.Pid, unix.RLIMIT_DATA, &limit, nil); err != nil {
+		return &skip{"the limits of another process cannot be set here: " + err.Error()}
 	}
 	return nil
 }
