@@ -19,7 +19,7 @@ demo: ## run simulator, relay and sinks on loopback, with a live view (Ctrl-C en
 	$(GO) run ./cmd/demo $(DEMO)
 
 test: ## run all tests with the race detector
-	$(GO) test -race -parallel 4 -timeout 30m ./...
+	$(GO) test -race -parallel 4 -timeout 3h ./...
 
 torture: build ## kill, starve and cut off the real binary, and count what is lost
 	bin/torture $(TORTURE)

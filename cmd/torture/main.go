@@ -72,7 +72,7 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
 	fs.StringSliceVar(&f.only, "only", nil, "run only the scenarios with these `names`")
 	fs.IntVar(&f.rounds, "rounds", 100, "how `often` the relay is killed; other scenarios have a share of it")
 	fs.Uint64Var(&f.seed, "seed", f.seed, "what the moments of the faults follow from (default: the time)")
-	fs.DurationVar(&f.total, "for", 9*time.Minute+30*time.Second, "start no scenario after this `time`, and end those that run")
+	fs.DurationVar(&f.total, "for", 14*time.Minute+30*time.Second, "start no scenario after this `time`, and end those that run")
 	fs.BoolVar(&f.long, "long", false, "outages of five minutes instead of 20 seconds")
 	fs.Float64Var(&f.rate, "rate", 4000, "`events` a second, all environments together")
 	fs.BoolVar(&f.keep, "keep", false, "keep the folder with the relay's logs")
