@@ -7,7 +7,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/condition"
-	"github.com/auditrelay/auditrelay/internal/jsonpointer"
+	"github.com/auditrelay/auditrelay/internal/json/jsonpointer"
 )
 
 // Match chooses events: all of the fields that are given have to fit. What is

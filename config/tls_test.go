@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/waiting"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
 // writePair writes a self-signed certificate for 127.0.0.1 and its key to

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/jsonpointer"
+	"github.com/auditrelay/auditrelay/internal/json/jsonpointer"
 )
 
 // placeholders are what a topic or a subject may hold.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/klauspost/compress/snappy"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 	"github.com/auditrelay/auditrelay/internal/wire/datadog"
 	"github.com/auditrelay/auditrelay/internal/wire/loki"
-	"github.com/auditrelay/auditrelay/internal/workspacesim"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )

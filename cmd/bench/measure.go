@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/readback"
-	"github.com/auditrelay/auditrelay/internal/workspacesim"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
 // row is one thing to measure.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/rig"
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
 // subject is what is measured: the relay, or a peer in its place.

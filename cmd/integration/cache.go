@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/rig"
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
 // cached makes the folder dir with what fill puts into it, once: it is there

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/auditrelay/auditrelay/internal/realservers"
+	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
 )
 
 // datadogKey is the key that the intake takes.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/auditrelay/auditrelay/internal/readback"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 )
 
 func startFile(_ context.Context, s *session) (*place, error) {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/auditrelay/auditrelay/internal/readback"
-	"github.com/auditrelay/auditrelay/internal/realservers"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
+	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
 )
 
 // kafkaPOM says which Kafka it is.

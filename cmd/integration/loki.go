@@ -10,7 +10,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/realservers"
+	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
 )
 
 // lokiBuild builds Loki in a folder that it is given, where it is not there yet.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/auditrelay/auditrelay/internal/realservers"
+	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
 )
 
 // flags are the command's.

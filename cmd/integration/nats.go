@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/readback"
-	"github.com/auditrelay/auditrelay/internal/realservers"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
+	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
 )
 
 // cluster gives the servers that all NATS destinations share.

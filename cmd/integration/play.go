@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/rig"
-	"github.com/auditrelay/auditrelay/internal/workspacesim"
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
 // starting bounds a relay's start. On an external journal it makes its streams

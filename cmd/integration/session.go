@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/realservers"
+	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
 )
 
 // session is one call of the command. It is for one goroutine.

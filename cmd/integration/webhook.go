@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/auditrelay/auditrelay/internal/realservers"
+	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
 )
 
 func startWebhook(ctx context.Context, _ *session) (*place, error) {

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 	"github.com/auditrelay/auditrelay/internal/wire/loki"
-	"github.com/auditrelay/auditrelay/internal/workspacesim"
 	"github.com/auditrelay/auditrelay/relay"
 )
 

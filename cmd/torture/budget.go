@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/workspacesim"
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
 // budgetBytes is the journal's, in the scenario that spends it.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/workspacesim"
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
 func TestShortWritesAreReadFromATrace(t *testing.T) {

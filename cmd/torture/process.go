@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/workspacesim"
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
 // process is one life of the relay.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/rig"
-	"github.com/auditrelay/auditrelay/internal/workspacesim"
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
 // journalServer is an external nats-server that keeps the relay's journal. Its

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/readback"
-	"github.com/auditrelay/auditrelay/internal/rig"
-	"github.com/auditrelay/auditrelay/internal/workspacesim"
+	"github.com/auditrelay/auditrelay/internal/testbed/readback"
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
 // scene is what stands around a relay process, and lives through its crashes:

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/workspacesim"
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
 // settings are the flags.

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/workspacesim"
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
 // shutdownTimeout bounds how long open requests may take at the end.

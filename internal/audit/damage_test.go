@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/waiting"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
 // damageable is a trail of 20 entries with a checkpoint every two, as messages.

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 
+	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 	"github.com/auditrelay/auditrelay/internal/wire/datadog"
-	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
 )
 
 // The media types of bodies.

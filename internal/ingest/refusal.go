@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
 // refusal is why a push was not taken, or not as a whole. Its text goes to the

@@ -14,7 +14,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/workspacesim"
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
 const brand = "maker" // the RBAC names' prefix on the simulated wire

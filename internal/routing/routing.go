@@ -11,7 +11,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/condition"
-	"github.com/auditrelay/auditrelay/internal/redact"
+	"github.com/auditrelay/auditrelay/internal/json/redact"
 	"github.com/auditrelay/auditrelay/internal/wildcard"
 	"github.com/auditrelay/auditrelay/relay"
 )

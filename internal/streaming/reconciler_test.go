@@ -20,7 +20,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/waiting"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
 var toRelay = &config.Stream{Relay: &config.StreamRelay{Hostname: "relay.example.com"}}

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/realservers"
+	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
 // Log is what the encoder takes. Empty fields are left out, but for Message.

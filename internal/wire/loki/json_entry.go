@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
 // values reads a stream's entries.

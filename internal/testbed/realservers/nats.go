@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/auditrelay/auditrelay/internal/rig"
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
 // NATS is a cluster of nats-servers with JetStream. It is for one goroutine at

@@ -3,7 +3,7 @@ package redact
 import (
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/jsonpointer"
+	"github.com/auditrelay/auditrelay/internal/json/jsonpointer"
 	"github.com/auditrelay/auditrelay/internal/wildcard"
 	"github.com/auditrelay/auditrelay/relay"
 )

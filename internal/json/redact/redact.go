@@ -17,8 +17,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/jsonpointer"
-	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/json/jsonpointer"
+	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
 // Rules say what is taken out of which place. They are immutable, except for a

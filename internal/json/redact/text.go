@@ -7,7 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
 // maxQuoted is how often JSON may stand in a text of JSON: each level takes a

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/waiting"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
 // destination is a Loki and a Datadog intake in one, that counts event ids.

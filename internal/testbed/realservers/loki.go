@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/rig"
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
 // Loki is a Loki of one process, with its state in a folder. Kill and Restart

@@ -1,6 +1,6 @@
 package jsonpointer
 
-import "github.com/auditrelay/auditrelay/internal/wire/jsonscan"
+import "github.com/auditrelay/auditrelay/internal/json/jsonscan"
 
 // Find returns the value that p names, as it stands in body: a part of body, to
 // which nothing can be appended in place.

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/auditrelay/auditrelay/internal/rig"
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
 // Kafka is a cluster of Apache Kafka brokers, each of which is a KRaft

@@ -1,6 +1,6 @@
 package redact
 
-import "github.com/auditrelay/auditrelay/internal/jsonpointer"
+import "github.com/auditrelay/auditrelay/internal/json/jsonpointer"
 
 // What becomes of a value, the more of it taken the lower.
 const (
