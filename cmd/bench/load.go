@@ -22,13 +22,13 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// idPrefix begins the events' ids, so that a workspacesim.Tally counts them.
+// idPrefix begins the events' ids. A workspacesim.Tally counts such ids.
 const idPrefix = "event-log-bench.load-1-"
 
 // benchKey is the Datadog API key of the load.
 const benchKey = "0123456789abcdef0123456789abcdef"
 
-// load is what is pushed: whole HTTP requests, made before the clock starts.
+// load holds whole HTTP requests, made before the clock starts.
 type load struct {
 	requests   [][]byte
 	batch      int
@@ -67,7 +67,7 @@ func makeLoad(r row) (*load, error) {
 	return l, nil
 }
 
-// withID gives the event's body with another id in place of its own.
+// withID returns the event's body with another id in place of its own.
 func withID(e relay.Event, id string) []byte {
 	return bytes.Replace(e.Body, []byte(e.ID), []byte(id), 1)
 }
@@ -92,7 +92,7 @@ func makeRequest(format string, events [][]byte) ([]byte, error) {
 	return append([]byte(head), body...), nil
 }
 
-// streamsOf puts the events into two streams, as a push of several clients would be.
+// streamsOf puts the events into two streams.
 func streamsOf(events [][]byte) []loki.Stream {
 	streams := make([]loki.Stream, min(2, len(events)))
 	for s := range streams {
@@ -114,16 +114,16 @@ func datadogBody(events [][]byte) ([]byte, error) {
 	return datadog.AppendJSON(nil, logs)
 }
 
-// outcome is what came of a load.
+// outcome is the result of a load.
 type outcome struct {
 	start, lastAck time.Time
 	acked          []bool          // by request
 	latencies      []time.Duration // of acknowledged requests, ascending
 }
 
-// push sends the load over conns connections, each a request at a time, at
-// rate events a second where that is above 0 (latency then counts from when a
-// request was due), and pushes again what was not acknowledged.
+// push sends the load over conns connections, each with one request at a time. It
+// sends a request again until it is acknowledged. A rate above 0 bounds the events
+// a second; latency then counts from the time when a request was due.
 func (l *load) push(ctx context.Context, address string, conns int, rate float64) (*outcome, error) {
 	o := &outcome{start: time.Now(), acked: make([]bool, len(l.requests))}
 	latency := make([]time.Duration, len(l.requests))
@@ -173,8 +173,8 @@ func (o *outcome) quantile(q float64) float64 {
 	return o.latencies[min(len(o.latencies)-1, int(q*float64(len(o.latencies))))].Seconds() * 1e3
 }
 
-// client is a bare HTTP client: one write, one answer read, so that the load
-// takes little of the machine that it shares with the relay.
+// client is a bare HTTP client: one write, one read. It leaves most of the machine
+// to the relay.
 type client struct {
 	address string
 	conn    net.Conn
@@ -204,8 +204,8 @@ func (c *client) push(ctx context.Context, request []byte) error {
 	}
 }
 
-// try sends the request once, or twice where the server has closed a connection
-// that was used before, as HTTP clients do.
+// try sends the request once. It sends it twice where the server has closed a
+// connection after an earlier request, as HTTP clients do.
 func (c *client) try(ctx context.Context, request []byte) (status int, err error) {
 	for used := c.conn != nil; ; used = false {
 		if c.conn == nil {

@@ -1,6 +1,6 @@
-// Command bench measures the real relay binary over HTTP: what it accepts, what
-// arrives at Kafka, and what that costs. Everything shares one machine, so
-// figures of one run compare with each other, and with little else.
+// Command bench measures the real relay binary over HTTP: the events that it
+// accepts, the events that arrive, and their cost. Everything shares one machine,
+// so compare figures of one run only.
 package main
 
 import (
@@ -25,6 +25,9 @@ type flags struct {
 	only   string
 	scale  float64
 	short  bool
+
+	against string
+	count   int // pairs
 }
 
 func main() {
@@ -43,13 +46,20 @@ func newCommand() *cobra.Command {
 		Short: "Measure the relay: throughput, latency and cost",
 		Long: `Starts the relay binary with an empty data directory for each row, loads it over
 HTTP with bodies made beforehand, waits until the destination has everything,
-reads that back by event id, and prints a table, and beside it what the disk
-gives to a bare writer that fsyncs records of the size that the relay wrote.
+and reads it back by event id. It prints a table, and beside it the rate of a
+bare writer that fsyncs records as large as the relay's.
+
+Most rows deliver to a Kafka broker inside this process, which takes a large part
+of the CPU. The rows "to a file" deliver to a file that is not synced.
+
+With --against, each row runs --pairs times with both binaries, one right after
+the other. The table has the medians, their ratio, and the smallest and the
+largest ratio of a pair.
 
 With --peer, an OpenTelemetry Collector (with the lokireceiver, the
 datadogreceiver, the kafkaexporter and file_storage) gets the same load over the
-same broker, behind each row that is about throughput. Its queue is fsynced too.`,
-		Example:      "  make bench\n  bin/bench --only 'json x100' --scale 2\n  bin/bench --peer ./otelcol",
+same broker after each row about throughput. Its queue is fsynced too.`,
+		Example:      "  make bench\n  bin/bench --only 'json x100' --scale 2\n  bin/bench --against ./auditrelay-1.0 --pairs 10 --only x100\n  bin/bench --peer ./otelcol",
 		Args:         cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f) },
@@ -57,19 +67,24 @@ same broker, behind each row that is about throughput. Its queue is fsynced too.
 	fs := cmd.Flags()
 	fs.StringVar(&f.binary, "binary", "bin/auditrelay", "the relay `binary`")
 	fs.StringVar(&f.peer, "peer", "", "the `binary` of a collector to compare with")
+	fs.StringVar(&f.against, "against", "", "another relay `binary`, measured in turn with --binary")
+	fs.IntVar(&f.count, "pairs", 5, "how often each row is measured with both binaries, with --against")
 	fs.StringVar(&f.dir, "dir", os.TempDir(), "`directory` for data: on the disk that is to be measured")
-	fs.StringVar(&f.only, "only", "", "only the rows whose name holds this `text`")
+	fs.StringVar(&f.only, "only", "", "only the rows with this `text` in their name; ^ and $ stand for its ends")
 	fs.Float64Var(&f.scale, "scale", 1, "multiplies the number of events")
 	fs.BoolVar(&f.short, "short", false, "a tenth of the events, to see that everything works")
 	return cmd
 }
 
-// rows are what is measured, in the order of the table.
+// rows are in the order of the table.
 func rows() []row {
 	return []row{
 		{name: "json x100", format: "json", batch: 100, conns: 8, events: 400_000, versus: true},
 		{name: "proto x100", format: "proto", batch: 100, conns: 8, events: 400_000, versus: true},
 		{name: "datadog x100", format: "datadog", batch: 100, conns: 8, events: 400_000, versus: true},
+		{name: "json x100, to a file", format: "json", batch: 100, conns: 8, events: 400_000, file: true},
+		{name: "proto x100, to a file", format: "proto", batch: 100, conns: 8, events: 400_000, file: true},
+		{name: "datadog x100, to a file", format: "datadog", batch: 100, conns: 8, events: 400_000, file: true},
 		{name: "json x1", format: "json", batch: 1, conns: 64, events: 100_000, versus: true},
 		{name: "json x1000", format: "json", batch: 1000, conns: 8, events: 500_000, versus: true},
 		{name: "json x100, half load", format: "json", batch: 100, conns: 8, events: 300_000, share: 0.5},
@@ -88,12 +103,15 @@ func run(ctx context.Context, f flags) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	b := &bench{flags: f, dir: dir}
+	if f.against != "" {
+		return b.compare(ctx)
+	}
 	results, err := b.all(ctx)
 	if err != nil {
 		return err
 	}
 	if len(results) == 0 {
-		return errors.New("no row has that name")
+		return errNoRow
 	}
 	idle, err := b.idle(ctx, filepath.Join(dir, "idle"), 10*time.Second)
 	if err != nil {
@@ -111,7 +129,28 @@ func run(ctx context.Context, f flags) error {
 	return verdict(results)
 }
 
-// all measures the rows that are asked for.
+// compare measures two binaries in turn and prints how they differ.
+func (b *bench) compare(ctx context.Context) error {
+	all, err := b.pairs(ctx)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return errNoRow
+	}
+	fmt.Printf("this:  %s\nother: %s\n%s", b.binary, b.against, pairsTable(all))
+	return pairsVerdict(all)
+}
+
+var errNoRow = errors.New("no row has that name")
+
+// sized is the row with as many events as --scale asks for.
+func (b *bench) sized(r row) row {
+	r.events = max(r.batch*r.conns, int(float64(r.events)*b.scale))
+	return r
+}
+
+// all measures the chosen rows.
 func (b *bench) all(ctx context.Context) ([]result, error) {
 	var results []result
 	for i, r := range chosen(rows(), b.only) {
@@ -120,7 +159,7 @@ func (b *bench) all(ctx context.Context) ([]result, error) {
 			runs = append(runs, r.ofPeer())
 		}
 		for _, r := range runs {
-			r.events = max(r.batch*r.conns, int(float64(r.events)*b.scale))
+			r = b.sized(r)
 			r.rate = r.share * b.first.accepted
 			fmt.Fprintf(os.Stderr, "%s …\n", r.name)
 			res, err := b.measure(ctx, r, filepath.Join(b.dir, fmt.Sprint(i, r.peer)))
@@ -136,11 +175,11 @@ func (b *bench) all(ctx context.Context) ([]result, error) {
 	return results, nil
 }
 
-// chosen are the rows whose name holds text, and the first with one that is
-// offered a share of what that takes.
+// chosen returns the rows with text in their name. A row with a share of the first
+// row's rate brings the first row with it.
 func chosen(all []row, text string) (some []row) {
 	for _, r := range all {
-		if !strings.Contains(r.name, text) {
+		if !strings.Contains("^"+r.name+"$", text) {
 			continue
 		}
 		if r.share > 0 && len(some) == 0 {
@@ -151,15 +190,14 @@ func chosen(all []row, text string) (some []row) {
 	return some
 }
 
-// ofPeer is the row for a peer, with as many events as it is done with in some
-// seconds.
+// ofPeer is the row for a peer. It has fewer events, as a peer takes longer.
 func (r row) ofPeer() row {
 	const slower = 8
 	r.peer, r.name, r.events = true, r.name+", collector", r.events/slower
 	return r
 }
 
-// beside compares a row with the disk's own, and with the peer's.
+// beside compares a row with a bare writer on the same disk, and with the peer.
 func (b *bench) beside(ctx context.Context, r result, all []result) (string, error) {
 	if r.peer || r.backlog {
 		return "", nil

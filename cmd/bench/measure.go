@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
@@ -24,6 +21,8 @@ type row struct {
 	share   float64 // of the first row's rate, offered in place of the most
 	rate    float64 // events a second that follow from share
 	sinks   int     // Kafka sinks; 0 is 1
+	file    bool    // one file sink in place of Kafka, which costs next to nothing
+	binary  string  // the relay's, where it is not the one that all rows share
 	backlog bool    // the sinks are away until all is pushed
 	versus  bool    // a peer is measured beside it
 	peer    bool    // it is the peer
@@ -51,25 +50,18 @@ type bench struct {
 	first result // of the first row
 }
 
-// measure runs one row on a subject and a broker of its own.
+// measure runs one row on a relay, or a peer, and destinations of its own.
 func (b *bench) measure(ctx context.Context, r row, dir string) (result, error) {
 	l, err := makeLoad(r)
 	if err != nil {
 		return result{}, err
 	}
-	kafka, err := readback.StartKafka("", topic(0))
+	d, err := r.open(ctx, dir)
 	if err != nil {
 		return result{}, err
 	}
-	defer kafka.Close()
-	if err := kafka.Create(ctx); err != nil {
-		return result{}, err
-	}
-	broker := kafka.Brokers[0]
-	if r.backlog {
-		broker = "127.0.0.1:1" // nothing listens there
-	}
-	s, err := b.start(ctx, r, dir, broker)
+	defer d.close()
+	s, err := b.start(ctx, r, dir, d)
 	if err != nil {
 		return result{}, err
 	}
@@ -90,17 +82,15 @@ func (b *bench) measure(ctx context.Context, r row, dir string) (result, error) 
 			return result{}, err
 		}
 		before, start = usage{}, time.Now()
-		next, err := s.again(ctx, kafka.Brokers[0])
+		next, err := s.again(ctx, d.sinks)
 		if err != nil {
 			return result{}, err
 		}
 		s = next
 	}
-	var last time.Time
-	for sink := range max(1, r.sinks) {
-		if last, err = waitDelivered(ctx, kafka.On(topic(sink)), int64(r.events)); err != nil {
-			return result{}, fmt.Errorf("%w\n%s", err, s.process.Tail())
-		}
+	last, err := d.wait(ctx, int64(r.events))
+	if err != nil {
+		return result{}, fmt.Errorf("%w\n%s", err, s.process.Tail())
 	}
 	after, err := s.usage(ctx)
 	if err != nil {
@@ -110,7 +100,7 @@ func (b *bench) measure(ctx context.Context, r row, dir string) (result, error) 
 	res.delivered = float64(r.events) / last.Sub(start).Seconds()
 	res.p50, res.p99 = o.quantile(0.5), o.quantile(0.99)
 	res.used(before, after)
-	return res, res.count(ctx, kafka, r, o)
+	return res, res.count(ctx, d.all[0], o)
 }
 
 // used sets what a row has cost.
@@ -123,68 +113,36 @@ func (r *result) used(before, after usage) {
 	}
 }
 
-func (b *bench) start(ctx context.Context, r row, dir, broker string) (*subject, error) {
+func (b *bench) start(ctx context.Context, r row, dir string, d *destinations) (*subject, error) {
 	if r.peer {
-		return startCollector(ctx, b.peer, dir, broker)
+		return startCollector(ctx, b.peer, dir, d.broker)
 	}
-	return startRelay(ctx, b.binary, dir, broker, max(1, r.sinks))
+	sinks := d.sinks
+	if r.backlog {
+		sinks = kafkaSinks(away, r.sinkCount())
+	}
+	return startRelay(ctx, cmp.Or(r.binary, b.binary), dir, sinks)
 }
 
-// writeBeside writes, while a row is offered that has a rate, a record as large
-// as a push of it takes on the disk now and then. The returned function ends that.
-func (b *bench) writeBeside(ctx context.Context, r row) func() (writer, error) {
-	if r.rate == 0 {
-		return func() (writer, error) { return writer{}, nil }
-	}
-	ctx, stop := context.WithCancel(ctx)
-	var w writer
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		w, err = write(ctx, b.dir, int(float64(r.batch)*b.first.diskPerEvent), 5*time.Millisecond)
-	}()
-	return func() (writer, error) {
-		stop()
-		<-done
-		return w, err
-	}
-}
-
-// waitDelivered waits until the broker has n records, and returns when it had.
-func waitDelivered(ctx context.Context, kafka *readback.Kafka, n int64) (time.Time, error) {
-	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); {
-		have, err := kafka.Count(ctx)
-		if err != nil && ctx.Err() != nil {
-			return time.Time{}, err
-		}
-		if have >= n {
-			return time.Now(), nil
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	return time.Time{}, errors.New("the destination does not get what was acknowledged")
-}
-
-// count reads the first sink's topic back.
-func (r *result) count(ctx context.Context, kafka *readback.Kafka, w row, o *outcome) error {
+// count reads the first destination back.
+func (r *result) count(ctx context.Context, d readback.Destination, o *outcome) error {
 	var tally workspacesim.Tally
-	if err := kafka.Read(ctx, func(id string, body []byte) { tally.Add(cmp.Or(id, idIn(body))) }); err != nil {
+	if err := d.Read(ctx, func(id string, body []byte) { tally.Add(cmp.Or(id, idIn(body))) }); err != nil {
 		return fmt.Errorf("read the destination back: %w", err)
 	}
 	ledger := workspacesim.Ledger{Prefix: idPrefix}
 	for p, ok := range o.acked {
 		if ok {
-			from := p * w.batch
-			ledger.Acknowledged = append(ledger.Acknowledged, workspacesim.Range{From: uint64(from), To: uint64(min(from+w.batch, w.events))})
+			from := p * r.batch
+			ledger.Acknowledged = append(ledger.Acknowledged, workspacesim.Range{From: uint64(from), To: uint64(min(from+r.batch, r.events))})
 		}
 	}
 	r.lost, r.duplicates = tally.Missing([]workspacesim.Ledger{ledger}), tally.Duplicates
 	return nil
 }
 
-// idIn finds an event's id in its body, which may be a JSON string by now: a
-// peer does not put it into a header.
+// idIn finds an event's id in its body, as a peer puts it into no header. The
+// body may be a JSON string by now.
 func idIn(body []byte) string {
 	from := bytes.Index(body, []byte(idPrefix))
 	if from < 0 {
@@ -194,14 +152,14 @@ func idIn(body []byte) string {
 	return string(body[from : from+max(0, to)])
 }
 
-// idle looks at a relay that has nothing to do.
+// idle measures a relay that has nothing to do.
 func (b *bench) idle(ctx context.Context, dir string, d time.Duration) (string, error) {
 	kafka, err := readback.StartKafka("", topic(0))
 	if err != nil {
 		return "", err
 	}
 	defer kafka.Close()
-	relay, err := startRelay(ctx, b.binary, dir, kafka.Brokers[0], 1)
+	relay, err := startRelay(ctx, b.binary, dir, kafkaSinks(kafka.Brokers[0], 1))
 	if err != nil {
 		return "", err
 	}
@@ -216,41 +174,4 @@ func (b *bench) idle(ctx context.Context, dir string, d time.Duration) (string, 
 		return "", err
 	}
 	return fmt.Sprintf("idle for %s: %.2f%% of a core, %.0f MB", d, (after.cpu-before.cpu)/d.Seconds()*100, after.rss), nil
-}
-
-// writer is what the disk gives to one that does nothing else.
-type writer struct {
-	bytesPerSecond float64
-	p99            float64 // ms that a write and its fsync take
-	recordBytes    int
-}
-
-// write appends records of the given size to a file, each fsynced, with a pause
-// behind each, until ctx ends.
-func write(ctx context.Context, dir string, recordBytes int, pause time.Duration) (writer, error) {
-	recordBytes = max(recordBytes, 512)
-	f, err := os.CreateTemp(dir, "bare")
-	if err != nil {
-		return writer{}, err
-	}
-	defer func() { _ = f.Close(); _ = os.Remove(f.Name()) }()
-	record := make([]byte, recordBytes)
-	var o outcome
-	start := time.Now()
-	for ctx.Err() == nil {
-		begun := time.Now()
-		if _, err := f.Write(record); err != nil {
-			return writer{}, err
-		}
-		if err := f.Sync(); err != nil {
-			return writer{}, err
-		}
-		o.latencies = append(o.latencies, time.Since(begun))
-		sleepUntil(time.Now().Add(pause))
-	}
-	slices.Sort(o.latencies)
-	return writer{
-		bytesPerSecond: float64(len(o.latencies)*recordBytes) / time.Since(start).Seconds(),
-		p99:            o.quantile(0.99), recordBytes: recordBytes,
-	}, nil
 }

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// sleepUntil is exact to some 0.05 ms, where the runtime's timers, which wait
-// in whole milliseconds, would make each push that much late.
+// sleepUntil is exact to some 0.05 ms. The runtime's timers wait in whole
+// milliseconds, and would make each push that much late.
 func sleepUntil(due time.Time) {
 	for left := time.Until(due); left > 0; left = time.Until(due) {
 		t := syscall.NsecToTimespec(int64(left))
-		_ = syscall.Nanosleep(&t, nil) // where a signal ends it, it sleeps on
+		_ = syscall.Nanosleep(&t, nil) // after a signal it sleeps on
 	}
 }

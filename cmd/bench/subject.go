@@ -14,16 +14,16 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
-// subject is what is measured: the relay, or a peer in its place.
+// subject is the process that is measured: the relay, or a peer in its place.
 type subject struct {
 	process       *rig.Process
 	loki, datadog string // where it takes pushes, HOST:PORT
 
-	metrics func(ctx context.Context) string // nil: it has none that are read
-	again   func(ctx context.Context, broker string) (*subject, error)
+	metrics func(ctx context.Context) string // nil for a peer
+	again   func(ctx context.Context, sinks string) (*subject, error)
 }
 
-// address is where pushes of the format go.
+// address returns where pushes of the format go.
 func (s *subject) address(format string) string {
 	if format == "datadog" {
 		return s.datadog
@@ -31,23 +31,21 @@ func (s *subject) address(format string) string {
 	return s.loki
 }
 
-func topic(sink int) string { return fmt.Sprintf("events-%d", sink) }
-
 // startWithin bounds a start, on a machine that is busy with something else too.
 const startWithin = time.Minute
 
-// startRelay starts the relay on dir with sinks to as many topics, and waits
-// until it is ready.
-func startRelay(ctx context.Context, binary, dir, broker string, sinks int) (*subject, error) {
+// startRelay starts the relay on dir with a sinks section, and waits until it is
+// ready.
+func startRelay(ctx context.Context, binary, dir, sinks string) (*subject, error) {
 	relay, err := rig.NewRelay(ctx, binary, dir)
 	if err != nil {
 		return nil, err
 	}
-	return runRelay(ctx, relay, broker, sinks)
+	return runRelay(ctx, relay, sinks)
 }
 
-func runRelay(ctx context.Context, relay *rig.Relay, broker string, sinks int) (*subject, error) {
-	if err := relay.Start(ctx, relayConfig(relay, broker, sinks), startWithin); err != nil {
+func runRelay(ctx context.Context, relay *rig.Relay, sinks string) (*subject, error) {
+	if err := relay.Start(ctx, relayConfig(relay, sinks), startWithin); err != nil {
 		relay.Close()
 		return nil, fmt.Errorf("%w (`make build` makes the binary)", err)
 	}
@@ -60,13 +58,12 @@ func runRelay(ctx context.Context, relay *rig.Relay, broker string, sinks int) (
 			}
 			return text
 		},
-		again: func(ctx context.Context, broker string) (*subject, error) { return runRelay(ctx, relay, broker, sinks) },
+		again: func(ctx context.Context, sinks string) (*subject, error) { return runRelay(ctx, relay, sinks) },
 	}, nil
 }
 
-func relayConfig(relay *rig.Relay, broker string, sinks int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, `data_dir: %q
+func relayConfig(relay *rig.Relay, sinks string) string {
+	return fmt.Sprintf(`data_dir: %q
 ingest: {listen: %q, anonymous: bench/load}
 admin: {listen: %q}
 journal: {max_bytes: 50GiB}
@@ -75,17 +72,13 @@ environments:
     environment: load
     credentials: [{api_key: %q}]
 sinks:
-`, relay.DataDir(), relay.Ingest, relay.Admin, benchKey)
-	for i := range sinks {
-		fmt.Fprintf(&b, "  - {name: kafka-%d, kafka: {brokers: [%q], topic: %s, create_topic: true}}\n", i, broker, topic(i))
-	}
-	return b.String()
+%s`, relay.DataDir(), relay.Ingest, relay.Admin, benchKey, sinks)
 }
 
-// collectorConfig makes an OpenTelemetry Collector keep what it acknowledges:
-// its queue is on the disk and fsynced, and it blocks rather than refuse. The
-// rest is as in the relay: a record an event, acks from all, snappy, retries
-// without end.
+// collectorConfig makes an OpenTelemetry Collector keep what it acknowledges: its
+// queue is on the disk and fsynced, and it blocks rather than refuse. As in the
+// relay, an event is a record, all replicas acknowledge, snappy compresses, and
+// retries never end.
 const collectorConfig = `
 extensions:
   file_storage: {directory: %[1]q, create_directory: true, timeout: 10s, fsync: true}
@@ -150,7 +143,7 @@ func answers(ctx context.Context, address string) bool {
 	return true
 }
 
-// usage is what a subject has used up so far.
+// usage is what a subject has used so far.
 type usage struct {
 	cpu     float64 // seconds
 	rss     float64 // MB at the peak

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	of := func(this, other float64) pair {
+		return pair{this: result{cpuPerMillion: this}, other: result{cpuPerMillion: other}}
+	}
+	cpu := func(r result) float64 { return r.cpuPerMillion }
+	// One pair ran while the machine was busy with something else.
+	c := compare([]pair{of(4, 5), of(30, 60), of(3, 5)}, cpu)
+	assert.Equal(t, comparison{this: 4, other: 5, ratio: 0.8, smallest: 0.5, largest: 0.8}, c)
+	assert.InDelta(t, 3.5, compare([]pair{of(4, 1), of(3, 1)}, cpu).this, 0)
+}
+
+func TestChosen(t *testing.T) {
+	t.Parallel()
+	names := func(text string) (all []string) {
+		for _, r := range chosen(rows(), text) {
+			all = append(all, r.name)
+		}
+		return all
+	}
+	assert.Equal(t, []string{"json x100"}, names("^json x100$"))
+	assert.Equal(t, []string{"json x100", "json x100, half load"}, names("half"), "a share is one of the first row's rate")
+	assert.Len(t, names(""), len(rows()))
+}
