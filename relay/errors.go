@@ -1,8 +1,10 @@
 package relay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -71,4 +73,29 @@ func (e *PartialError) Unwrap() []error {
 		errs[i] = f.Err
 	}
 	return errs
+}
+
+// Outcome is what Deliver returns for a delivery of that many events, of which
+// failures were not acknowledged: nil without failures; where all of them failed and
+// none for good, the error that asks for the longest wait; else a [PartialError].
+// Each index stands once in failures, in any order. The slice stays the caller's.
+func Outcome(events int, failures []Failure) error {
+	if len(failures) == 0 {
+		return nil
+	}
+	permanent := func(f Failure) bool { return IsPermanent(f.Err) }
+	if len(failures) == events && !slices.ContainsFunc(failures, permanent) {
+		return longestWait(failures)
+	}
+	failures = slices.Clone(failures)
+	slices.SortFunc(failures, func(a, b Failure) int { return cmp.Compare(a.Index, b.Index) })
+	return &PartialError{Failures: failures}
+}
+
+func longestWait(failures []Failure) error {
+	return slices.MaxFunc(failures, func(a, b Failure) int {
+		wait, _ := RetryDelay(a.Err)
+		other, _ := RetryDelay(b.Err)
+		return cmp.Compare(wait, other)
+	}).Err
 }

@@ -1,9 +1,7 @@
 package datadog
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/auditrelay/auditrelay/relay"
@@ -16,7 +14,6 @@ type delivery struct {
 	sink     *Sink
 	settled  []bool // by event: it is acknowledged, or among the failures
 	failures []relay.Failure
-	acked    bool // some event is acknowledged
 
 	filling  *request
 	underWay *request // nil: none
@@ -84,7 +81,6 @@ func (d *delivery) wait() error {
 	}
 	<-r.done
 	d.underWay = nil
-	d.acked = d.acked || len(r.acked) > 0
 	for _, i := range r.acked {
 		d.settled[i] = true
 	}
@@ -107,9 +103,6 @@ func (d *delivery) fail(i int, err error) {
 
 // stopped is the outcome where err kept the delivery from being ended.
 func (d *delivery) stopped(err error) error {
-	if !d.acked && len(d.failures) == 0 {
-		return err
-	}
 	for i, settled := range d.settled {
 		if !settled {
 			d.fail(i, err)
@@ -118,10 +111,4 @@ func (d *delivery) stopped(err error) error {
 	return d.outcome()
 }
 
-func (d *delivery) outcome() error {
-	if len(d.failures) == 0 {
-		return nil
-	}
-	slices.SortFunc(d.failures, func(a, b relay.Failure) int { return cmp.Compare(a.Index, b.Index) })
-	return &relay.PartialError{Failures: d.failures}
-}
+func (d *delivery) outcome() error { return relay.Outcome(len(d.settled), d.failures) }

@@ -2,12 +2,16 @@ package kafka
 
 import "github.com/auditrelay/auditrelay/relay"
 
-// lane is the memory of one partition's requests of a delivery: one is on its
-// way while the next is encoded. What a broker refuses is sent in halves beside
-// the latter.
-type lane struct {
-	turns [2]body
-	half  body
+// worker sends the partitions of a delivery their events, one after the other. Its
+// memory stays for the next delivery: one request is on its way while the next is
+// encoded; what a broker refuses is sent in halves beside the latter.
+type worker struct {
+	job
+
+	sink   *Sink
+	events []relay.Event // of the delivery
+	turns  [2]body
+	half   body
 }
 
 // body is a run of events as a produce request carries them.
@@ -22,8 +26,9 @@ type body struct {
 // maxKeptBody bounds the memory that a body keeps for the next delivery.
 const maxKeptBody = 2 << 20
 
-func (l *lane) reset() {
-	for _, b := range []*body{&l.turns[0], &l.turns[1], &l.half} {
+func (w *worker) reset() {
+	w.job, w.events = job{}, nil
+	for _, b := range []*body{&w.turns[0], &w.turns[1], &w.half} {
 		b.run = nil
 		b.forget()
 	}

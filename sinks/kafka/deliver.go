@@ -2,11 +2,8 @@ package kafka
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,11 +62,13 @@ func (s *Sink) assign(events []relay.Event) {
 func (s *Sink) produceAll(ctx context.Context, events []relay.Event) {
 	var next atomic.Int32
 	var group sync.WaitGroup
-	for w := range min(inFlight, len(s.work)) {
+	for n := range min(inFlight, len(s.work)) {
+		w := &s.workers[n]
+		w.sink, w.events = s, events
 		group.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(s.work); i = int(next.Add(1)) - 1 {
-				run := producer{sink: s, job: s.work[i], events: events, lane: &s.lanes[w]}
-				run.produce(ctx)
+				w.job = s.work[i]
+				w.produce(ctx)
 			}
 		})
 	}
@@ -81,78 +80,54 @@ func (s *Sink) outcome(n int) error {
 	for _, j := range s.work {
 		s.failed = append(s.failed, j.partition.failed...)
 	}
-	if len(s.failed) == 0 {
-		return nil
-	}
-	if len(s.failed) == n && s.allAlike() {
-		return s.failed[0].Err
-	}
-	failures := slices.Clone(s.failed)
-	slices.SortFunc(failures, func(a, b relay.Failure) int { return cmp.Compare(a.Index, b.Index) })
-	return &relay.PartialError{Failures: failures}
-}
-
-// allAlike reports whether all failures are one that may pass.
-func (s *Sink) allAlike() bool {
-	first := s.failed[0].Err
-	return !relay.IsPermanent(first) &&
-		!slices.ContainsFunc(s.failed, func(f relay.Failure) bool { return !errors.Is(f.Err, first) })
-}
-
-// producer sends one partition its events of a delivery.
-type producer struct {
-	job
-
-	sink   *Sink
-	events []relay.Event
-	lane   *lane
+	return relay.Outcome(n, s.failed)
 }
 
 // produce sends the events in order, in as many requests as their size asks
 // for, each after the one before is acknowledged; meanwhile the next is encoded.
 // At the first error that may pass it stops, so that nothing overtakes what is
 // tried again.
-func (p *producer) produce(ctx context.Context) {
-	if p.partition.leader == nil {
-		p.topic.stale.Store(true)
-		p.fail(p.partition.events, p.named(kafka.LeaderNotAvailable))
+func (w *worker) produce(ctx context.Context) {
+	if w.partition.leader == nil {
+		w.topic.stale.Store(true)
+		w.fail(w.partition.events, w.named(kafka.LeaderNotAvailable))
 		return
 	}
-	rest := p.partition.events
-	current := &p.lane.turns[0]
-	p.encode(current, rest)
+	rest := w.partition.events
+	current := &w.turns[0]
+	w.encode(current, rest)
 	for at := 1; ; at++ {
 		rest = rest[len(current.run):]
 		if len(rest) == 0 {
-			_ = p.send(ctx, current) // which notes the failures
+			_ = w.send(ctx, current) // which notes the failures
 			return
 		}
-		next := &p.lane.turns[at%len(p.lane.turns)]
+		next := &w.turns[at%len(w.turns)]
 		encoded := make(chan struct{})
 		go func() {
 			defer close(encoded)
-			p.encode(next, rest)
+			w.encode(next, rest)
 		}()
 		start := time.Now()
-		err := p.send(ctx, current)
+		err := w.send(ctx, current)
 		took := time.Since(start)
 		<-encoded // it reads rest, the events and the partition
 		if err != nil {
-			p.fail(rest, err)
+			w.fail(rest, err)
 			return
 		}
-		p.partition.took = took
+		w.partition.took = took
 		if current.full {
-			p.sink.widen()
+			w.sink.widen()
 		}
 		current = next
 	}
 }
 
 // encode makes b the body of as much of rest as a request takes.
-func (p *producer) encode(b *body, rest []int32) {
-	n, full := p.fit(rest)
-	b.encode(p.sink, p.events, rest[:n])
+func (w *worker) encode(b *body, rest []int32) {
+	n, full := w.fit(rest)
+	b.encode(w.sink, w.events, rest[:n])
 	b.full = full
 }
 
@@ -160,57 +135,57 @@ func (p *producer) encode(b *body, rest []int32) {
 // one after the other, down to the very records that cannot be taken. An error
 // is one that may pass: the failures from there on are noted, and nothing of
 // what follows may be sent.
-func (p *producer) send(ctx context.Context, body *body) error {
-	err := p.request(ctx, body)
+func (w *worker) send(ctx context.Context, body *body) error {
+	err := w.request(ctx, body)
 	if err == nil {
 		return nil
 	}
 	run := body.run
 	switch classify(err) {
 	case permanent:
-		p.fail(run, relay.Permanent(p.named(err)))
+		w.fail(run, relay.Permanent(w.named(err)))
 		return nil
 	case refused:
 		if len(run) == 1 {
-			p.fail(run, relay.Permanent(p.refusal(err, run[0])))
+			w.fail(run, relay.Permanent(w.refusal(err, run[0])))
 			return nil
 		}
-		return p.halves(ctx, run, err)
+		return w.halves(ctx, run, err)
 	default:
-		p.topic.stale.Store(true)
-		err = p.named(err)
-		p.fail(run, err)
+		w.topic.stale.Store(true)
+		err = w.named(err)
+		w.fail(run, err)
 		return err
 	}
 }
 
-func (p *producer) halves(ctx context.Context, run []int32, refusal error) error {
+func (w *worker) halves(ctx context.Context, run []int32, refusal error) error {
 	if tooLarge(refusal) {
-		p.narrow(run)
+		w.narrow(run)
 	}
 	half := len(run) / 2
-	if err := p.sendHalf(ctx, run[:half]); err != nil {
-		p.fail(run[half:], err)
+	if err := w.sendHalf(ctx, run[:half]); err != nil {
+		w.fail(run[half:], err)
 		return err
 	}
-	return p.sendHalf(ctx, run[half:])
+	return w.sendHalf(ctx, run[half:])
 }
 
-func (p *producer) sendHalf(ctx context.Context, run []int32) error {
-	p.lane.half.encode(p.sink, p.events, run)
-	return p.send(ctx, &p.lane.half)
+func (w *worker) sendHalf(ctx context.Context, run []int32) error {
+	w.half.encode(w.sink, w.events, run)
+	return w.send(ctx, &w.half)
 }
 
 // request sends one produce request, and returns once all replicas in sync
 // have it.
-func (p *producer) request(ctx context.Context, b *body) error {
+func (w *worker) request(ctx context.Context, b *body) error {
 	if b.err != nil {
 		return b.err
 	}
-	res, err := p.sink.client.RawProduce(ctx, &kafka.RawProduceRequest{
-		Addr:         p.partition.leader,
-		Topic:        p.topic.name,
-		Partition:    p.partition.id,
+	res, err := w.sink.client.RawProduce(ctx, &kafka.RawProduceRequest{
+		Addr:         w.partition.leader,
+		Topic:        w.topic.name,
+		Partition:    w.partition.id,
 		RequiredAcks: kafka.RequireAll,
 		RawRecords:   protocol.RawRecordSet{Reader: bytes.NewReader(b.set)},
 	})
@@ -220,22 +195,22 @@ func (p *producer) request(ctx context.Context, b *body) error {
 	return res.Error
 }
 
-func (p *producer) fail(run []int32, err error) {
+func (w *worker) fail(run []int32, err error) {
 	for _, i := range run {
-		p.partition.failed = append(p.partition.failed, relay.Failure{Index: int(i), Err: err})
+		w.partition.failed = append(w.partition.failed, relay.Failure{Index: int(i), Err: err})
 	}
 }
 
 // named says where an error occurred.
-func (p *producer) named(err error) error {
-	return fmt.Errorf("produce to topic %s, partition %d: %w", p.topic.name, p.partition.id, advise(err))
+func (w *worker) named(err error) error {
+	return fmt.Errorf("produce to topic %s, partition %d: %w", w.topic.name, w.partition.id, advise(err))
 }
 
 // refusal names the one record that a broker refused.
-func (p *producer) refusal(err error, i int32) error {
-	e := &p.events[i]
+func (w *worker) refusal(err error, i int32) error {
+	e := &w.events[i]
 	if tooLarge(err) {
-		return fmt.Errorf("event of %d bytes is larger than the topic takes: %w", len(e.Body), p.named(err))
+		return fmt.Errorf("event of %d bytes is larger than the topic takes: %w", len(e.Body), w.named(err))
 	}
-	return fmt.Errorf("record is refused: %w", p.named(err))
+	return fmt.Errorf("record is refused: %w", w.named(err))
 }

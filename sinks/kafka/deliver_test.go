@@ -335,11 +335,11 @@ func TestNarrow(t *testing.T) {
 	t.Parallel()
 	s := &Sink{}
 	s.limit.Store(1 << 20)
-	p := producer{sink: s, events: relaytest.Events(4)}
-	p.events[3].Body = make([]byte, 1<<20)
-	p.narrow([]int32{0, 1, 2, 3})
+	w := worker{sink: s, events: relaytest.Events(4)}
+	w.events[3].Body = make([]byte, 1<<20)
+	w.narrow([]int32{0, 1, 2, 3})
 	assert.EqualValues(t, 1<<20, s.limit.Load(), "one large record says nothing of the others")
-	p.narrow([]int32{0, 1, 2})
+	w.narrow([]int32{0, 1, 2})
 	assert.EqualValues(t, leastLimit, s.limit.Load())
 	s.widen()
 	assert.EqualValues(t, leastLimit+leastLimit/widening, s.limit.Load())

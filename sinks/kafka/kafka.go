@@ -75,7 +75,7 @@ type Sink struct {
 	due      []*topic        // topics of the delivery whose metadata is wanted
 	work     []job           // the partitions that the delivery goes to
 	failed   []relay.Failure // of the delivery
-	lanes    [inFlight]lane
+	workers  [inFlight]worker
 }
 
 // New makes a sink. It connects to nothing: a cluster that is down shows when
@@ -135,8 +135,8 @@ func (s *Sink) reset() {
 		j.partition.events = j.partition.events[:0]
 		j.partition.failed = j.partition.failed[:0]
 	}
-	for i := range s.lanes {
-		s.lanes[i].reset()
+	for i := range s.workers {
+		s.workers[i].reset()
 	}
 	s.failed = s.failed[:0]
 	s.work, s.due, s.of = s.work[:0], s.due[:0], s.of[:0]

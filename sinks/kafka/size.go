@@ -36,12 +36,12 @@ func (p *partition) reach() int64 {
 
 // fit returns how many events from the start of rest go into one request, at
 // least one, and whether it is what brokers take that bounds them.
-func (p *producer) fit(rest []int32) (n int, full bool) {
-	limit, reach := p.sink.limit.Load(), p.partition.reach()
+func (w *worker) fit(rest []int32) (n int, full bool) {
+	limit, reach := w.sink.limit.Load(), w.partition.reach()
 	bound := min(limit, reach)
 	var size int64
 	for n, i := range rest {
-		if size += recordSize(&p.events[i]); size > bound && n > 0 {
+		if size += recordSize(&w.events[i]); size > bound && n > 0 {
 			return n, limit <= reach
 		}
 	}
@@ -50,17 +50,17 @@ func (p *producer) fit(rest []int32) (n int, full bool) {
 
 // narrow learns that a run was too much for one request, unless that may be
 // one record's doing: then it says nothing of the others.
-func (p *producer) narrow(run []int32) {
+func (w *worker) narrow(run []int32) {
 	var size, largest int64
 	for _, i := range run {
-		n := recordSize(&p.events[i])
+		n := recordSize(&w.events[i])
 		size += n
 		largest = max(largest, n)
 	}
 	if largest > size/2 {
 		return
 	}
-	s := p.sink
+	s := w.sink
 	s.limit.Store(max(leastLimit, min(s.limit.Load(), size/2)))
 }
 

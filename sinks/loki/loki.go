@@ -87,9 +87,9 @@ type Sink struct {
 
 	streams map[string]*stream
 	work    []*stream       // of the delivery
-	failed  []relay.Failure // of the delivery, before it was sent
+	failed  []relay.Failure // of the delivery
 	key     []byte          // scratch
-	workers [inFlight]encoder
+	workers [inFlight]worker
 }
 
 var errClosed = errors.New("sink is closed")
@@ -122,8 +122,8 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	}
 	defer s.reset()
 	s.assign(events)
-	failed := append(s.failed, s.pushAll(ctx, events)...)
-	return outcome(failed, len(events))
+	s.pushAll(ctx, events)
+	return relay.Outcome(len(events), s.failed)
 }
 
 // reset drops what the last delivery left, and keeps the memory.

@@ -21,14 +21,14 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.closing, func() { cancel(errClosed) })()
-	session, err := s.connection.open(ctx, s.core)
+	conn, err := s.dialer.dial(ctx, s.core)
 	if err != nil {
 		report("server", err.Error())
 		return err
 	}
-	defer session.close()
-	defer context.AfterFunc(ctx, session.wire.cut)()
-	c := checkup{sink: s, session: session, report: report}
+	defer conn.close()
+	defer context.AfterFunc(ctx, conn.wire.cut)()
+	c := checkup{sink: s, conn: conn, report: report}
 	c.server()
 	if s.core {
 		report("mode", "core: no stream is asked to keep what is delivered")
@@ -43,10 +43,10 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 
 // checkup is one call of Check.
 type checkup struct {
-	sink    *Sink
-	session *session
-	report  func(what, found string)
-	err     error // the first
+	sink   *Sink
+	conn   *connection
+	report func(what, found string)
+	err    error // the first
 }
 
 // fail reports what a delivery would fail with.
@@ -58,7 +58,7 @@ func (c *checkup) fail(what string, err error) {
 }
 
 func (c *checkup) server() {
-	nc := c.session.nc
+	nc := c.conn.nc
 	how := ", in the clear"
 	if _, err := nc.TLSConnectionState(); err == nil {
 		how = ", over TLS"
@@ -68,7 +68,7 @@ func (c *checkup) server() {
 }
 
 func (c *checkup) jetStream(ctx context.Context) {
-	js, err := jetstream.New(c.session.nc)
+	js, err := jetstream.New(c.conn.nc)
 	if err != nil {
 		c.fail("jetstream", err)
 		return
@@ -91,7 +91,7 @@ func (c *checkup) jetStream(ctx context.Context) {
 
 // reason prefers what the server complained of to the answer that did not come.
 func (c *checkup) reason(err error) error {
-	if refusal := c.session.refusal.Load(); refusal != nil {
+	if refusal := c.conn.refusal.Load(); refusal != nil {
 		return *refusal
 	}
 	return err

@@ -4,182 +4,148 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
-	"os"
-	"strings"
-	"sync"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
-// connection is how to connect. It is immutable.
+// connection is one to a server. It is used by one goroutine at a time, except for
+// what the client calls back.
 type connection struct {
-	urls    string // may hold credentials: never in an error
-	servers string // the hosts alone, for errors
-	options []natsgo.Option
+	wire *wire
+	nc   *natsgo.Conn
+	core bool
+	// replies is what the subjects of acknowledgements begin with; the number
+	// of the message follows.
+	replies  string
+	next     uint64 // the number of the next message
+	lost     chan struct{}
+	delivery atomic.Pointer[delivery] // the delivery under way, for the callbacks
+	refusal  atomic.Pointer[error]    // what the server complained of first
+	spoilt   bool                     // a delivery left messages unsettled
 
-	duplicates prometheus.Counter // of its sessions; nil counts nothing
+	duplicates prometheus.Counter // nil counts nothing
 }
 
-// handshakeTimeout bounds one server's greeting. The context of a delivery
-// bounds the whole.
-const handshakeTimeout = 5 * time.Second
+func newConnection(duplicates prometheus.Counter) *connection {
+	return &connection{lost: make(chan struct{}), duplicates: duplicates}
+}
 
-func newConnection(cfg config.NATS, opts Options) (connection, error) {
-	servers, err := hosts(cfg.URL)
+// listen subscribes to the acknowledgements.
+func (c *connection) listen(core bool) error {
+	c.core = core
+	if core {
+		return nil
+	}
+	c.replies = c.nc.NewInbox() + "."
+	sub, err := c.nc.Subscribe(c.replies+"*", c.acknowledged)
 	if err != nil {
-		return connection{}, err
+		return fmt.Errorf("subscribe to acknowledgements: %w", err)
 	}
-	auth, err := authentication(cfg)
-	if err != nil {
-		return connection{}, err
-	}
-	options := append(auth,
-		natsgo.Name(opts.Name),
-		// The pump is the one that tries again. The client's own reconnecting
-		// would send what it has buffered after a delivery was given up.
-		natsgo.NoReconnect(),
-		natsgo.Timeout(handshakeTimeout),
-		natsgo.SkipHostLookup(), // our dialer does, and minds the context
-		natsgo.SkipSubjectValidation(),
-		natsgo.WriteBufferSize(64<<10),
-		natsgo.PingInterval(20*time.Second),
-	)
-	tlsConfig, err := cfg.TLS.ClientConfig()
-	if err != nil {
-		return connection{}, fmt.Errorf("tls: %w", err)
-	}
-	if tlsConfig != nil {
-		options = append(options, natsgo.Secure(tlsConfig))
-	}
-	return connection{urls: cfg.URL, servers: servers, options: options, duplicates: opts.Duplicates}, nil
+	// No message waits for long in our handler, so none need be dropped.
+	return sub.SetPendingLimits(-1, -1)
 }
 
-// hosts checks the URLs and returns them without what may be secret. Errors
-// of net/url quote their input, so they are not passed on.
-func hosts(urls string) (string, error) {
-	var out []string
-	for i, text := range strings.Split(urls, ",") {
-		text = strings.TrimSpace(text)
-		if !strings.Contains(text, "://") {
-			text = "nats://" + text
-		}
-		u, err := url.Parse(text)
-		if err != nil || u.Hostname() == "" {
-			return "", fmt.Errorf("url: address %d is not of the form nats://HOST:PORT", i+1)
-		}
-		out = append(out, u.Host)
+// acknowledged is called for one answer after the other.
+func (c *connection) acknowledged(m *natsgo.Msg) {
+	number, err := strconv.ParseUint(m.Subject[len(c.replies):], 10, 64)
+	d := c.delivery.Load()
+	if err != nil || d == nil || number < d.first {
+		return
 	}
-	return strings.Join(out, ","), nil
+	err = ackError(m)
+	if err == nil && c.duplicates != nil && isDuplicate(m) {
+		c.duplicates.Inc()
+	}
+	d.settle(number-d.first, err)
 }
 
-func authentication(cfg config.NATS) ([]natsgo.Option, error) {
-	var options []natsgo.Option
-	if cfg.CredentialsFile != "" {
-		if _, err := os.Stat(cfg.CredentialsFile); err != nil {
-			return nil, fmt.Errorf("credentials_file: %w", err)
-		}
-		options = append(options, natsgo.UserCredentials(cfg.CredentialsFile))
+// complain is called with what the server says beside the acknowledgements,
+// such as that a subject may not be published to: no acknowledgement follows.
+func (c *connection) complain(err error) {
+	c.refusal.CompareAndSwap(nil, &err)
+	if d := c.delivery.Load(); d != nil {
+		d.stop(err)
 	}
-	if cfg.NKeyFile != "" {
-		option, err := natsgo.NkeyOptionFromSeed(cfg.NKeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("nkey_file %s: %w", cfg.NKeyFile, err)
-		}
-		options = append(options, option)
-	}
-	if !cfg.Token.Empty() {
-		options = append(options, natsgo.Token(cfg.Token.Reveal()))
-	}
-	if cfg.Username != "" {
-		options = append(options, natsgo.UserInfo(cfg.Username, cfg.Password.Reveal()))
-	}
-	if len(options) > 1 {
-		return nil, errors.New("at most one of credentials_file, nkey_file, token and username may be set")
-	}
-	return options, nil
 }
 
-// open connects; ctx bounds only the connecting.
-func (c connection) open(ctx context.Context, core bool) (*session, error) {
-	s := newSession(c.duplicates)
-	wire := &wire{ctx: ctx}
-	s.wire = wire
-	defer context.AfterFunc(ctx, wire.cut)()
-	options := append(c.options[:len(c.options):len(c.options)],
-		natsgo.SetCustomDialer(wire),
-		natsgo.ClosedHandler(func(*natsgo.Conn) { close(s.lost) }),
-		natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) { s.complain(err) }),
-	)
-	nc, err := natsgo.Connect(c.urls, options...)
-	if err == nil {
-		s.nc = nc
-		err = s.listen(core)
+func (c *connection) deliver(ctx context.Context, events []relay.Event, b *builder) error {
+	// A write to a peer that does not read blocks inside the client, with its
+	// locks held; cutting the wire is the only way out.
+	defer context.AfterFunc(ctx, c.wire.cut)()
+	if c.core {
+		return c.deliverCore(ctx, events, b)
 	}
-	if failure := wire.failure(); failure != nil && errors.Is(err, natsgo.ErrNoServers) {
-		err = fmt.Errorf("%w: %w", err, failure)
+	return c.deliverAcknowledged(ctx, events, b)
+}
+
+// deliverCore publishes, and asks the server whether it has read it all.
+func (c *connection) deliverCore(ctx context.Context, events []relay.Event, b *builder) error {
+	var failures []relay.Failure
+	for i := range events {
+		msg, err := b.message(&events[i], "")
+		if err == nil {
+			err = sizeError(c.nc.PublishMsg(msg), msg, c.nc)
+		}
+		if relay.IsPermanent(err) {
+			failures = append(failures, relay.Failure{Index: i, Err: err})
+		} else if err != nil {
+			return c.spoil(ctx, err)
+		}
 	}
+	if err := c.flush(ctx); err != nil {
+		return c.spoil(ctx, err)
+	}
+	return relay.Outcome(len(events), failures)
+}
+
+// flush returns when the server has answered a ping behind all that was sent.
+func (c *connection) flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Hour) // the client insists on a deadline
+	defer cancel()
+	if err := c.nc.FlushWithContext(ctx); err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	// The client calls complain only some time after; this it sets at once.
+	return c.nc.LastError()
+}
+
+// spoil marks the connection as not to be used again: what it may have buffered
+// must not go out after the delivery has returned. The best reason wins.
+func (c *connection) spoil(ctx context.Context, err error) error {
+	c.spoilt = true
 	if cause := context.Cause(ctx); cause != nil {
-		err = cause
+		return cause
 	}
-	if err != nil {
-		s.close()
-		return nil, fmt.Errorf("connect to NATS at %s: %w", c.servers, err)
+	if refusal := c.refusal.Load(); refusal != nil {
+		return *refusal
 	}
-	return s, nil
+	return err
 }
 
-// wire dials, and can cut what it dialled.
-type wire struct {
-	ctx context.Context // of the connecting
-
-	mu    sync.Mutex // guards what follows
-	conns []net.Conn
-	isCut bool
-	err   error // of the last dialling; the client keeps it to itself
-}
-
-// Dial implements natsgo.CustomDialer.
-func (w *wire) Dial(network, address string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: handshakeTimeout}
-	conn, err := dialer.DialContext(w.ctx, network, address)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.err = err
-	if err != nil {
-		return nil, err
+// lostError says why the connection is no more.
+func (c *connection) lostError() error {
+	if err := c.nc.LastError(); err != nil {
+		return fmt.Errorf("connection lost: %w", err)
 	}
-	if w.isCut {
-		_ = conn.Close()
-		return nil, net.ErrClosed
+	return errors.New("connection lost")
+}
+
+// broken reports whether the connection is of no further use.
+func (c *connection) broken() bool { return c.spoilt || !c.nc.IsConnected() }
+
+// close ends the connection. Of a broken one the wire is cut first, as the client
+// would flush what it has buffered; any other has nothing buffered.
+func (c *connection) close() {
+	if c.nc == nil || c.broken() {
+		c.wire.cut()
 	}
-	w.conns = append(w.conns, conn)
-	return conn, nil
-}
-
-// failure is why the last address that was tried could not be dialled, or nil.
-func (w *wire) failure() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
-}
-
-// cut ends the connections at once. What the system has not yet sent is
-// thrown away: a plain close would go on sending it. Whoever is blocked in a
-// read or a write is released.
-func (w *wire) cut() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.isCut = true
-	for _, conn := range w.conns {
-		if tcp, ok := conn.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0)
-		}
-		_ = conn.Close()
+	if c.nc != nil {
+		c.nc.Close()
 	}
 }

@@ -230,10 +230,10 @@ func deliverEventually(t *testing.T, sink relay.Sink, events []relay.Event) {
 	})
 }
 
-func TestFlightIsBounded(t *testing.T) {
+func TestDeliveryIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 256 << 10} {
-		f := &flight{events: make([]relay.Event, 10_000), settled: make([]bool, 10_000)}
+		f := &delivery{events: make([]relay.Event, 10_000), settled: make([]bool, 10_000)}
 		body := make([]byte, size)
 		launched := 0
 		for ; launched < len(f.events); launched++ {

@@ -40,7 +40,7 @@ import (
 // A connection is made when it is first needed, and anew after it broke or a
 // delivery was given up: what was not sent by then is not sent later.
 type Sink struct {
-	connection connection
+	dialer     dialer
 	core       bool
 	stream     string // to create where it is missing; "" for none
 	subject    *template.Template
@@ -48,10 +48,10 @@ type Sink struct {
 	logger     *slog.Logger
 	closing    context.Context // ends at Close
 	startClose context.CancelFunc
-	builder    *builder   // under mu
-	mu         sync.Mutex // held by Deliver all along
-	session    *session   // under mu; nil when there is none
-	announced  bool       // under mu; the connection was logged, and not failed to be made since
+	builder    *builder    // under mu
+	mu         sync.Mutex  // held by Deliver all along
+	conn       *connection // under mu; nil when there is none
+	announced  bool        // under mu; the connection was logged, and not failed to be made since
 }
 
 // Options are what New needs beside the configuration; all may be left out.
@@ -84,12 +84,12 @@ func New(cfg config.NATS, opts Options) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := newConnection(cfg, opts)
+	d, err := newDialer(cfg, opts)
 	if err != nil {
 		return nil, err
 	}
 	s := &Sink{
-		connection: conn, core: core, stream: cfg.CreateStream,
+		dialer: d, core: core, stream: cfg.CreateStream,
 		subject: subject, subjects: subjects, logger: opts.Logger, builder: newBuilder(subject),
 	}
 	s.closing, s.startClose = context.WithCancel(context.Background())
@@ -110,53 +110,53 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
-	err := s.session.deliver(ctx, events, s.builder)
-	if s.session.broken() {
+	err := s.conn.deliver(ctx, events, s.builder)
+	if s.conn.broken() {
 		s.drop()
 	}
 	return err
 }
 
-// connect makes sure of a session, or says why there is none.
+// connect makes sure of a connection, or says why there is none.
 func (s *Sink) connect(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if s.session != nil && s.session.nc.IsConnected() {
+	if s.conn != nil && s.conn.nc.IsConnected() {
 		return nil
 	}
 	s.drop()
-	session, err := s.open(ctx)
+	conn, err := s.open(ctx)
 	if err != nil {
 		s.announced = false
 		return err
 	}
 	if !s.announced {
-		s.logger.Info("nats connected", "server", session.nc.ConnectedAddr())
+		s.logger.Info("nats connected", "server", conn.nc.ConnectedAddr())
 	}
-	s.session, s.announced = session, true
+	s.conn, s.announced = conn, true
 	return nil
 }
 
-func (s *Sink) open(ctx context.Context) (*session, error) {
-	session, err := s.connection.open(ctx, s.core)
+func (s *Sink) open(ctx context.Context) (*connection, error) {
+	conn, err := s.dialer.dial(ctx, s.core)
 	if err != nil {
 		return nil, err
 	}
 	if s.stream == "" || s.core {
-		return session, nil
+		return conn, nil
 	}
-	if err := createStream(ctx, session.nc, s.stream, s.subjects); err != nil {
-		session.close()
+	if err := createStream(ctx, conn.nc, s.stream, s.subjects); err != nil {
+		conn.close()
 		return nil, err
 	}
-	return session, nil
+	return conn, nil
 }
 
 func (s *Sink) drop() {
-	if s.session != nil {
-		s.session.close()
-		s.session = nil
+	if s.conn != nil {
+		s.conn.close()
+		s.conn = nil
 	}
 }
 
