@@ -87,12 +87,13 @@ func TestDamageIsNamedAndTheRestIsDelivered(t *testing.T) {
 			return 0
 		},
 	}
+	sound := newWreck(t, 60, 40)
 	for name, damage := range damages {
 		for seed := range uint64(5) {
 			for _, crashed := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/seed %d/crashed %t", name, seed, crashed), func(t *testing.T) {
 					t.Parallel()
-					w := newWreck(t, 60, 40)
+					w := sound.copied(t)
 					worst := damage(t, w, rand.New(rand.NewPCG(seed, 1)))
 					if crashed {
 						w.dropIndex(t)
@@ -100,7 +101,7 @@ func TestDamageIsNamedAndTheRestIsDelivered(t *testing.T) {
 					before := snapshot(t, w.dir)
 					found := w.verify(t)
 					assert.Equal(t, before, snapshot(t, w.dir), "verify changes files")
-					lost := w.account(t)
+					lost := w.account(t, "fresh")
 					t.Logf("lost positions: %v", lost)
 					for _, p := range lost {
 						assert.True(t, slices.ContainsFunc(found.Problems, func(f Problem) bool { return f.From <= p && p <= f.To }), "verify does not name position %d: %v", p, found.Problems)
@@ -109,7 +110,7 @@ func TestDamageIsNamedAndTheRestIsDelivered(t *testing.T) {
 						assert.Positive(t, found.Open())
 					}
 					assert.LessOrEqual(t, len(lost), worst, "more is lost than was damaged")
-					assert.Equal(t, lost, w.again(t), "the second start finds the same")
+					assert.Equal(t, lost, w.account(t, "later"), "the second start finds the same")
 					settled := w.verify(t)
 					assert.Zero(t, settled.Open(), "%v", settled.Problems)
 				})
@@ -121,8 +122,9 @@ func TestDamageIsNamedAndTheRestIsDelivered(t *testing.T) {
 // The server keeps no checksum of a position: damage looks like another one.
 func TestAPositionThatRunsAheadIsSetBack(t *testing.T) {
 	t.Parallel()
+	sound := newWreck(t, 60, 40)
 	for _, ahead := range []uint64{45, 60, 1 << 40} {
-		w := newWreck(t, 60, 40)
+		w := sound.copied(t)
 		path := filepath.Join(w.streamDir(w.names.events), "obs", consumerPrefix+"k", "o.dat")
 		data := []byte{22, 2}
 		for _, n := range []uint64{40, ahead, 40, ahead, 0, 0} {
@@ -132,7 +134,7 @@ func TestAPositionThatRunsAheadIsSetBack(t *testing.T) {
 		problems := w.verify(t).Problems
 		require.Len(t, problems, 1)
 		assert.Contains(t, problems[0].What, "has acknowledged 40 only")
-		assert.Empty(t, w.account(t))
+		assert.Empty(t, w.account(t, "fresh"))
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 // The server had written that the sink has 10 of the 30 records.
 func TestASinkGoesOnFromItsMark(t *testing.T) {
 	t.Parallel()
+	sound := newWreck(t, 30, 10)
 	for _, c := range []struct {
 		name   string
 		value  uint64
@@ -33,7 +34,7 @@ func TestASinkGoesOnFromItsMark(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWreck(t, 30, 10)
+			w := sound.copied(t)
 			j := open(t, w.dir, w.cfg)
 			made := j.made
 			j.shut(t)

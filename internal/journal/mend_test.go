@@ -98,12 +98,14 @@ func spoil(t *testing.T, path, how string, rng *rand.Rand) {
 // the start names it. A second start names nothing further.
 func TestEveryStreamIsMended(t *testing.T) {
 	t.Parallel()
-	for _, file := range filesOf(t, newNeighbours(t), otherStream, "KV_"+otherBucket) {
-		for _, how := range []string{"flipped", "cut", "deleted"} {
-			for seed := range uint64(3) {
+	sound := newNeighbours(t)
+	for _, file := range filesOf(t, sound, otherStream, "KV_"+otherBucket) {
+		for how, seeds := range map[string]uint64{"flipped": 3, "cut": 3, "deleted": 1} {
+			for seed := range seeds {
 				t.Run(fmt.Sprintf("%s/%s/%d", file, how, seed), func(t *testing.T) {
 					t.Parallel()
-					dir := newNeighbours(t)
+					dir := t.TempDir()
+					require.NoError(t, os.CopyFS(dir, os.DirFS(sound)))
 					path := filepath.Join((&store{dataDir: dir}).streamDir(""), file)
 					spoil(t, path, how, rand.New(rand.NewPCG(seed, 7)))
 					found := (&wreck{dir: dir, cfg: testConfig}).verify(t)

@@ -52,9 +52,10 @@ func TestTheQuarantineIsToldUntilItIsHeard(t *testing.T) {
 // was trimmed.
 func TestASoundJournalIsLeftAlone(t *testing.T) {
 	t.Parallel()
+	sound := newWreck(t, 40, 40)
 	for _, crashed := range []bool{false, true} {
 		for _, trimTo := range []uint64{0, 20, 40} {
-			w := newWreck(t, 40, 40)
+			w := sound.copied(t)
 			j := open(t, w.dir, w.cfg)
 			if trimTo > 0 {
 				require.NoError(t, j.stream.Purge(t.Context(), jetstream.WithPurgeSequence(trimTo+1)))
@@ -137,7 +138,7 @@ func TestWhatWasMendedIsToldAfterACrash(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, conn.Mended, 1)
 	require.NoError(t, conn.Close())
-	assert.Equal(t, []uint64{frame.Seq}, w.account(t))
+	assert.Equal(t, []uint64{frame.Seq}, w.account(t, "fresh"))
 	j := open(t, w.dir, w.cfg)
 	defer j.shut(t)
 	q, err := j.Quarantine(t.Context())

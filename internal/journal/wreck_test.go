@@ -69,8 +69,22 @@ func newWreck(t *testing.T, n int, acked uint64) *wreck {
 	s.Close()
 	j.shut(t)
 	w.acked = acked
-	w.store = &store{dataDir: w.dir, names: namesFor(cfg.StreamPrefix), marks: &marks{dir: filepath.Join(w.dir, "marks")}}
+	w.store = storeOf(w.dir, cfg)
 	return w
+}
+
+// copied gives a copy, so that many tests damage the same journal and one makes it.
+func (w *wreck) copied(t *testing.T) *wreck {
+	t.Helper()
+	c := *w
+	c.dir = t.TempDir()
+	require.NoError(t, os.CopyFS(c.dir, os.DirFS(w.dir)))
+	c.store = storeOf(c.dir, c.cfg)
+	return &c
+}
+
+func storeOf(dir string, cfg config.Journal) *store {
+	return &store{dataDir: dir, names: namesFor(cfg.StreamPrefix), marks: &marks{dir: filepath.Join(dir, "marks")}}
 }
 
 func (w *wreck) blocks(t *testing.T) []string {
@@ -95,17 +109,17 @@ func (w *wreck) dropIndex(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(w.streamDir(w.names.events), "msgs", "index.db")))
 }
 
-// account opens the journal again and reads all of it for a new sink: each
-// position is delivered or stands in the quarantine, and a push afterwards
+// account opens the journal again and reads all of it for a sink that has not read
+// yet: each position is delivered or stands in the quarantine, and a push afterwards
 // arrives at the old sink and the new one. It returns the positions that were lost.
-func (w *wreck) account(t *testing.T) []uint64 {
+func (w *wreck) account(t *testing.T, fresh string) []uint64 {
 	t.Helper()
 	j := open(t, w.dir, w.cfg)
 	defer j.shut(t)
 	late := relaytest.Events(1, relaytest.From(1_000_000))
 	late[0].ID = "late"
 	j.push(t, late)
-	all := readUntil(t, j, "fresh", "late")
+	all := readUntil(t, j, fresh, "late")
 	quarantine, err := j.Quarantine(t.Context())
 	require.NoError(t, err)
 	named := map[uint64]bool{}
@@ -181,16 +195,6 @@ func (w *wreck) anywhere(t *testing.T, rng *rand.Rand) (string, int) {
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	return path, rng.IntN(int(info.Size()))
-}
-
-// again accounts once more, with a sink that has not read yet.
-func (w *wreck) again(t *testing.T) []uint64 {
-	t.Helper()
-	j := open(t, w.dir, w.cfg)
-	require.NoError(t, j.stream.DeleteConsumer(t.Context(), consumerPrefix+"fresh"))
-	require.NoError(t, j.conn.marks.forget(consumerPrefix+"fresh"))
-	j.shut(t)
-	return w.account(t)
 }
 
 func (w *wreck) verify(t *testing.T) *Verification {
