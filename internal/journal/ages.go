@@ -9,10 +9,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ages tells how long records have been kept, whatever the wall clock did
-// meanwhile: it notes how far the stream reached at which moment of the
-// process's monotonic clock. A restart forgets that, and then the records'
-// stamps have to do: see oldPrefix.
+// ages tells how long records have been kept, whatever the wall clock does. It notes
+// the stream's end at moments of the monotonic clock. A restart loses these notes;
+// the records' stamps then take their place: see oldPrefix.
 type ages struct {
 	mu   sync.Mutex
 	seen []sighting // oldest first, the first of them at the journal's opening; guarded by mu
@@ -20,26 +19,26 @@ type ages struct {
 	begun sighting // set once, before the loops start
 }
 
-// sighting says that the stream ended with a record at some time.
+// sighting is the stream's last record at some time.
 type sighting struct {
 	last uint64
 	at   time.Time // with its monotonic reading
 }
 
-// maxSightings bounds the memory for them. Further apart they are less exact.
+// maxSightings bounds the memory for them. The further apart, the less exact.
 const maxSightings = 4096
 
-// begin notes where the stream ends as the process begins to append.
+// begin notes the stream's end before the process appends.
 func (a *ages) begin(last uint64, now time.Time) {
 	a.begun = sighting{last, now}
 	a.seen = append(a.seen[:0], a.begun)
 }
 
-// inherited is the newest record that an earlier process has committed.
+// inherited is the newest record of an earlier process.
 func (a *ages) inherited() uint64 { return a.begun.last }
 
-// steady is the time by the clock as it was at the start and as it is now,
-// whichever is less: neither of the two may be ahead of the truth unnoticed.
+// steady is the earlier of two times: the wall clock's, and the start's plus what the
+// monotonic clock has measured since. So a clock that jumps ahead does not count.
 func (a *ages) steady(now time.Time) time.Time {
 	steady := a.begun.at.Round(0).Add(now.Sub(a.begun.at))
 	if wall := now.Round(0); wall.Before(steady) {
@@ -48,7 +47,7 @@ func (a *ages) steady(now time.Time) time.Time {
 	return steady
 }
 
-// see notes that the stream ends with a record now.
+// see notes the stream's last record now.
 func (a *ages) see(last uint64, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,8 +60,8 @@ func (a *ages) see(last uint64, now time.Time) {
 	a.seen = append(a.seen, sighting{last, now})
 }
 
-// olderThan is the newest record that is known to have been kept for longer
-// than the window, or 0. Sightings before it are needed no more.
+// olderThan is the newest record that was certainly kept for longer than the window,
+// or 0. It drops the sightings before it.
 func (a *ages) olderThan(window time.Duration, now time.Time) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,14 +76,14 @@ func (a *ages) olderThan(window time.Duration, now time.Time) uint64 {
 	return a.seen[0].last
 }
 
-// oldPrefix finds the records, from the given one on, that were certainly
-// committed before a time, and returns the first that is to be kept. next gives
-// the records' stamps in the order of their commit, until it returns false.
+// oldPrefix returns the first record to keep, where those that were certainly
+// committed before a time go. It starts at from; next gives the records' stamps in
+// the order of their commit, until it returns false.
 //
-//   - A stamp in the future is of a clock that was ahead. It says nothing, but
-//     the record is at least as old as one behind it that is old.
-//   - Behind a stamp that is not old nothing goes: one of the clocks was wrong,
-//     and it may have been the one that says old.
+//   - A stamp in the future comes from a clock that was ahead, and says nothing. The
+//     record is at least as old as an old one behind it.
+//   - A stamp that is not old ends the prefix. An older stamp behind it contradicts
+//     it, and either may be wrong.
 func oldPrefix(from uint64, before, now time.Time, next func() (record uint64, stamp time.Time, ok bool)) (keep uint64) {
 	keep = from
 	for {
@@ -102,15 +101,14 @@ func oldPrefix(from uint64, before, now time.Time, next func() (record uint64, s
 }
 
 const (
-	// walkRecords bounds how many stamps one trim reads, and walkAhead how many of
-	// them are on their way.
+	// walkRecords bounds the stamps that one trim reads, and walkAhead those that it
+	// requests in advance.
 	walkRecords = 50_000
 	walkAhead   = 1024
 )
 
-// stampedBefore is the first record in [from, end) to be kept where those
-// before a time go, by their stamps. It reads a bounded number of stamps, so
-// that what is left is for the next call.
+// stampedBefore is the first record in [from, end) to keep, where those stamped
+// before a time go. It reads a bounded number of stamps; the next call goes on.
 func (j *Journal) stampedBefore(ctx context.Context, from, end uint64, before, now time.Time) (uint64, error) {
 	if from >= end {
 		return from, nil

@@ -7,17 +7,17 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// segmentTarget is the size at which a batch starts a new segment. A commit
-// takes whole segments, so it bounds how far a commit overshoots its own bound,
-// and a push of any size stays divisible.
+// segmentTarget is the size at which a batch starts a new segment. A commit takes
+// whole segments. So a push of any size can be divided, and a commit exceeds its
+// bound by one segment at the most.
 const segmentTarget = 256 << 10
 
-// A Batch collects the events of one push, already in the form in which a
-// record keeps them, so that each body is copied once between the request and
-// the disk. It may be reused after Reset. The zero value is ready to use.
+// A Batch collects the events of one push in the form of a record, so that each
+// body is copied once between the request and the disk. It may be reused after
+// Reset. The zero value is ready to use.
 //
-// Its layout, lengths and counts as in encoding/binary's uvarint unless said
-// otherwise, strings with their length before them:
+// This is its layout. Lengths and counts are uvarints as in encoding/binary,
+// except where noted; a string follows its length.
 //
 //	batch = { group }
 //	group = source project environment contentType received(int64 LE, Unix ns)
@@ -25,13 +25,13 @@ const segmentTarget = 256 << 10
 //	event = id type subject time(int64 LE, Unix ns) labels body
 //	labels = count { name value }
 //
-// The batch is cut into segments, each of which starts with a group, so that a
-// run of segments is a batch of its own.
+// The batch is cut into segments. Each starts with a group, so a run of segments
+// is a batch of its own.
 type Batch struct {
 	buf     []byte
 	cuts    []cut  // where the segments start, ascending
 	group   Group  // the open one
-	room    int    // the most that its head takes
+	room    int    // the most bytes that its head takes
 	open    bool   // whether a group is open
 	count   int    // offset of the open group's event count
 	inGroup uint32 // events of the open group
@@ -41,7 +41,7 @@ type Batch struct {
 // cut is where a segment starts in a batch, and how many events it holds.
 type cut struct{ start, events int }
 
-// Group is what the events of a run have in common.
+// Group holds what the events of a run have in common.
 type Group struct {
 	Source, Project, Environment, ContentType string
 
@@ -59,7 +59,7 @@ type Entry struct {
 }
 
 // Begin opens a run of events; the entries added next belong to it. A group
-// without entries takes no place.
+// without entries takes no space.
 func (b *Batch) Begin(g Group) {
 	b.group, b.open, b.room = g, false, g.room()
 }
@@ -103,10 +103,10 @@ func (b *Batch) Len() int { return b.events }
 // Size is the number of bytes that the batch takes before compression.
 func (b *Batch) Size() int { return len(b.buf) }
 
-// Cap is the number of bytes that the batch has memory for.
+// Cap is the number of bytes that the batch's memory can hold.
 func (b *Batch) Cap() int { return cap(b.buf) }
 
-// Room is the most that Add takes for an event, in bytes.
+// Room is the most bytes that Add takes for an event.
 func (b *Batch) Room(e *Entry) int { return b.room + e.room() }
 
 // Grow gives the batch memory for n bytes in all.

@@ -7,16 +7,16 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Decoded records are kept for the other sinks: so many, of so many bytes in all.
-// Sinks that keep up read the same records within moments of each other.
+// These bound the decoded records that are kept for the other sinks, in number and
+// bytes. Sinks that keep up read the same records within moments of each other.
 const (
 	decodedRecords = 16
 	decodedBytes   = 16 << 20
 )
 
-// decodedCache decodes each record once for all sources that read it at about
-// the same time: events are immutable, so they can share one copy. A source
-// that is far behind decodes for itself.
+// decodedCache decodes a record once for all sources that read it at about the
+// same time. Events are immutable, so sources can share them. A source that is far
+// behind decodes for itself.
 type decodedCache struct {
 	mu      sync.Mutex
 	records map[recordKey]*decodedRecord // guarded by mu
@@ -24,8 +24,8 @@ type decodedCache struct {
 	bytes   int                          // of those that are decoded; guarded by mu
 }
 
-// recordKey tells records apart, also where a server that lost its newest ones
-// gave a number twice.
+// recordKey identifies a record. The number alone does not: a server that lost its
+// newest records gives their numbers out again.
 type recordKey struct{ seq, sum uint64 }
 
 func keyOf(seq uint64, data []byte) recordKey {
@@ -40,17 +40,17 @@ type decodedRecord struct {
 	once   sync.Once
 	events []relay.Event
 	size   int  // of the events: see recordReader
-	large  bool // there are more events than these, to be read by who wants them
-	cut    int  // how many times labels were left out
+	large  bool // too many events to keep; sources read them in pieces
+	cut    int  // how often labels were left out
 	err    error
 
-	counted int // what the cache counts for it; guarded by the cache's mu
+	counted int // bytes that the cache counts for it; guarded by the cache's mu
 }
 
 func newDecodedCache() *decodedCache { return &decodedCache{records: map[recordKey]*decodedRecord{}} }
 
-// decode gives the record data, which has the number seq; fresh says that this
-// call has decoded it. Its events must not be appended to.
+// decode decodes data, the record with number seq; fresh says that this call did
+// so, and no earlier one. Nothing may be appended to the record's events.
 func (c *decodedCache) decode(seq uint64, data []byte) (r *decodedRecord, fresh bool) {
 	key := keyOf(seq, data)
 	r = c.record(key)
@@ -75,12 +75,12 @@ func (r *decodedRecord) fill(data []byte) {
 	}
 }
 
-// count lets go of the oldest records where a new one takes their room.
+// count accounts for a decoded record, and drops the oldest ones beyond the bound.
 func (c *decodedCache) count(key recordKey, r *decodedRecord) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.records[key] != r {
-		return // gone already
+		return // dropped already
 	}
 	r.counted = r.size
 	for c.bytes += r.size; c.bytes > decodedBytes && len(c.order) > 1; {
@@ -88,7 +88,7 @@ func (c *decodedCache) count(key recordKey, r *decodedRecord) {
 	}
 }
 
-// dropOldest lets go of a record. mu is held.
+// dropOldest drops the oldest record. mu is held.
 func (c *decodedCache) dropOldest() {
 	c.bytes -= c.records[c.order[0]].counted
 	delete(c.records, c.order[0])

@@ -8,8 +8,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// fitting gives a batch of the same events whose segments are at most limit
-// long: b itself, but where the server takes less than segments usually have.
+// fitting gives a batch of the same events with segments of at most limit bytes.
+// That is b itself, unless the server takes less than a usual segment.
 func fitting(b *Batch, limit int) (*Batch, error) {
 	if b.longest() <= limit {
 		return b, nil
@@ -32,10 +32,10 @@ func (b *Batch) longest() (n int) {
 	return n
 }
 
-// recut copies b with segments of at most limit bytes, but for single larger events.
+// recut copies b into segments of at most limit bytes, except for single larger events.
 func recut(b *Batch, limit int) (*Batch, error) {
 	out := &Batch{buf: make([]byte, 0, len(b.buf)+len(b.buf)/8)}
-	// b is not changed meanwhile, and out copies.
+	// Nobody changes b meanwhile, and out holds copies.
 	d := decoder{rest: unsafe.String(unsafe.SliceData(b.buf), len(b.buf))}
 	for len(d.rest) > 0 && d.err == nil {
 		g := Group{
@@ -57,7 +57,7 @@ func recut(b *Batch, limit int) (*Batch, error) {
 	return out, d.err
 }
 
-// tail is the size of the segment that is being filled.
+// tail is the size of the last segment.
 func (b *Batch) tail() int {
 	if len(b.cuts) == 0 {
 		return 0
@@ -73,13 +73,13 @@ func (b *Batch) cut() {
 	}
 }
 
-// room is the most that a group takes in a batch, without its events.
+// room is the most bytes that a group takes in a batch, without its events.
 func (g *Group) room() int {
 	return 4*binary.MaxVarintLen32 + len(g.Source) + len(g.Project) + len(g.Environment) + len(g.ContentType) +
 		8 + labelsRoom(g.Labels) + 4
 }
 
-// room is the most that an event takes in a batch.
+// room is the most bytes that an event takes in a batch.
 func (e *Entry) room() int {
 	return 4*binary.MaxVarintLen32 + len(e.ID) + len(e.Type) + len(e.Subject) + 8 + labelsRoom(e.Labels) + len(e.Body)
 }

@@ -9,16 +9,15 @@ import (
 )
 
 const (
-	// linger is how long after a batch the next is given, unless it has lingerEvents
-	// before: under a stream of small pushes each batch then holds what some
-	// commits brought, which spares sinks most of the requests. What comes after a
-	// pause is given at once.
+	// linger is the least time between two batches, unless one has lingerEvents
+	// earlier. Under a stream of small pushes a batch then holds several commits,
+	// and sinks send fewer requests. A batch after a pause is given at once.
 	linger       = 5 * time.Millisecond
 	lingerEvents = 1000
 )
 
-// gather adds the records that are there already, and those that come while it is
-// too early for another batch. It returns the last of them too.
+// gather adds the records that are there already, and those that arrive until the
+// next batch is due. It also returns the last record.
 func (s *Source) gather(ctx context.Context, first record) (events []relay.Event, last record) {
 	records, n, size := append(s.gathered[:0], first), len(first.events), first.size
 	until := s.last.Add(linger)
@@ -39,7 +38,7 @@ func (s *Source) gather(ctx context.Context, first record) (events []relay.Event
 	return s.join(records, n)
 }
 
-// more gives the next record, if there is one now, or one comes until then.
+// more gives the next record, if one is there or arrives by until.
 func (s *Source) more(ctx context.Context, until time.Time) (record, bool) {
 	select {
 	case r, ok := <-s.decoded:
@@ -61,8 +60,8 @@ func (s *Source) more(ctx context.Context, until time.Time) (record, bool) {
 	return record{}, false
 }
 
-// join gives the n events of records, and the last record. Other sources may
-// have them too, so that nothing may be appended to what they hold.
+// join gives the n events of records, and the last record. Sources share the
+// records' slices, so nothing may be appended to those.
 func (s *Source) join(records []record, n int) (events []relay.Event, last record) {
 	last = records[len(records)-1]
 	events = slices.Clip(records[0].events)
@@ -77,9 +76,9 @@ func (s *Source) join(records []record, n int) (events []relay.Event, last recor
 	return events, last
 }
 
-// pieces is a record that is given in several batches, since its events take too
-// much memory together. The batches before the last one acknowledge what comes
-// before the record; after a crash it is read again from its start.
+// pieces is a record that is given in several batches, because all its events at
+// once take too much memory. Only the last batch acknowledges the record. After a
+// crash it is read again from its start.
 type pieces struct {
 	data     []byte
 	position uint64 // of the record
@@ -87,8 +86,8 @@ type pieces struct {
 	given    uint64 // pieces
 }
 
-// pieceShift is where a position holds, above the record's own, the number of a
-// piece: 0 in the last one.
+// A position holds the record's number in its low pieceShift bits, and the number
+// of the piece above them: 0 in the last piece.
 const pieceShift = 48
 
 func recordOf(p relay.Position) (record uint64, isPiece bool) {
@@ -101,7 +100,7 @@ func (s *Source) piece() (relay.Batch, error) {
 	if p.reader == nil {
 		reader, err := openPieces(p.data)
 		if err != nil {
-			return relay.Batch{}, err // not so: it was read before
+			return relay.Batch{}, err // cannot happen: it was read before
 		}
 		p.reader, p.data = reader, nil
 	}

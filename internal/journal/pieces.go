@@ -9,18 +9,17 @@ import (
 )
 
 const (
-	// pieceBytes is the size at which events of one record are given out, though
-	// there are more of them: a record of a mebibyte may decode to thousands.
+	// pieceBytes is the size of a piece of a record. A record of a mebibyte may
+	// decode to thousands of them.
 	pieceBytes = 4 << 20
-	// mostLabels and mostLabelBytes bound the labels of a stream, and those of an
-	// event beside them, that are read back. Ingest takes no more; earlier
-	// versions took any number.
+	// mostLabels and mostLabelBytes bound the labels of a stream, and also an
+	// event's own. Ingest takes no more; earlier versions took any number.
 	mostLabels     = 1024
 	mostLabelBytes = 256 << 10
 )
 
-// LabelsCut is the name of a label behind the others of an event, some of which
-// were left out: it says how many.
+// LabelsCut is the name of an event's last label where some were left out. Its
+// value is their number.
 const LabelsCut = "auditrelay_labels_left_out"
 
 // Memory that an event and a label take, in bytes, without their texts.
@@ -29,18 +28,18 @@ const (
 	labelRoom = int(unsafe.Sizeof(relay.Label{}))
 )
 
-// A recordReader gives the events of a record in pieces of a bounded size. That
-// counts, for each event, all that a sink may write of it: a stream's labels are
-// in memory once, and at the destination with every event.
+// A recordReader gives the events of a record in pieces of a bounded size. The
+// size counts all that a sink may write: a stream's labels are once in memory, and
+// go to the destination with every event.
 //
-// The events point into memory of their own that is never changed or reused.
+// The events point into memory that is never changed or reused.
 type recordReader struct {
 	decoder
 	events int // that the header says
 	given  int
 
 	common relay.Event // of the open group
-	room   int         // what the group adds to the size of each of its events
+	room   int         // bytes that the group adds to each of its events
 	left   uint32      // events of the open group that are still to be read
 }
 
@@ -53,10 +52,10 @@ func openPieces(rec []byte) (*recordReader, error) {
 	return &recordReader{decoder: decoder{rest: raw, bounded: true}, events: events}, nil
 }
 
-// next appends events to dst until they have most bytes or there are no more:
-// at least one, if there is one. It returns their size. With an error, which
-// wraps ErrCorrupt, dst comes back as it was; the first piece tells of any error
-// in the record, so that no other does.
+// next appends events to dst until they have most bytes or the record ends: at
+// least one, if there is one. It returns their size. An error wraps ErrCorrupt and
+// leaves dst as it was. The first piece checks the whole record, so no later piece
+// can fail.
 func (r *recordReader) next(dst []relay.Event, most int) (_ []relay.Event, size int, err error) {
 	start, first := len(dst), r.given == 0
 	if n := min(r.events-r.given, most/eventRoom+1); cap(dst)-start < n {
@@ -80,7 +79,7 @@ func (r *recordReader) next(dst []relay.Event, most int) (_ []relay.Event, size 
 	return dst, size, nil
 }
 
-// seek goes to the next event, and reports whether there is one.
+// seek advances to the next event, and reports whether there is one.
 func (r *recordReader) seek() bool {
 	for r.left == 0 && len(r.rest) > 0 && r.err == nil {
 		before := len(r.rest)
@@ -95,7 +94,7 @@ func (r *recordReader) seek() bool {
 	return r.left > 0 && r.err == nil
 }
 
-// event reads an event that seek has found, and returns its size too.
+// event reads the event that seek found, and also returns its size.
 func (r *recordReader) event() (relay.Event, int) {
 	before := len(r.rest)
 	e := r.common
@@ -107,7 +106,7 @@ func (r *recordReader) event() (relay.Event, int) {
 	return e, r.room + before - len(r.rest) + (len(e.Labels)-len(r.common.Labels))*labelRoom
 }
 
-// whole checks that the record ended where it should.
+// whole checks that the record held as many events as its header says.
 func (r *recordReader) whole() error {
 	if r.err == nil && r.given != r.events {
 		r.err = fmt.Errorf("%w: holds %d events, its header says %d", ErrCorrupt, r.given, r.events)
@@ -115,7 +114,7 @@ func (r *recordReader) whole() error {
 	return r.err
 }
 
-// checkRecord reads all of a record, and counts its events.
+// checkRecord reads a whole record, and counts its events.
 func checkRecord(rec []byte) (events int, err error) {
 	r, err := openPieces(rec)
 	if err == nil {
@@ -127,14 +126,14 @@ func checkRecord(rec []byte) (events int, err error) {
 	return r.events, nil
 }
 
-// labels returns common and the labels that come next; without any, it is
-// common itself.
+// labels returns common followed by the next labels; without any it returns common
+// itself.
 func (d *decoder) labels(common []relay.Label) []relay.Label {
 	n := d.uvarint()
 	if n == 0 {
 		return common
 	}
-	if n > uint64(len(d.rest)) { // each takes two bytes at least
+	if n > uint64(len(d.rest)) { // each takes at least two bytes
 		d.fail("label count")
 		return nil
 	}

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// firstLook and longestLook bound how many records ReadBack reads in one
-	// go; lookBytes how much of them it holds, beside one record, and lookAhead
-	// how many more are on their way.
+	// firstLook and longestLook bound how many records ReadBack reads at once.
+	// lookBytes bounds what it holds of them, beside one record. lookAhead bounds
+	// the records that it requests in advance.
 	firstLook   = 16
 	longestLook = 4096
 	lookBytes   = 16 << 20
 	lookAhead   = 256
 )
 
-// ReadBack gives the events of the records that were committed at or after
-// since, one record at a time and the newest first, until visit returns false;
-// within a record they are in their order, a large one comes in pieces. Records that cannot be read are
-// passed over: sources set them aside. What is appended meanwhile is left out.
+// ReadBack calls visit with the events of each record committed at or after since,
+// newest record first, until visit returns false. Within a record events keep their
+// order; a large record comes in pieces. ReadBack skips records that cannot be read
+// (sources set them aside), and records appended meanwhile.
 //
 // All that it gives is on disk: see renewNewestBlock.
 func (j *Journal) ReadBack(ctx context.Context, since time.Time, visit func([]relay.Event) bool) error {
@@ -55,7 +55,7 @@ func (j *Journal) ReadBack(ctx context.Context, since time.Time, visit func([]re
 	return nil
 }
 
-// visitRecord reports whether to go on. A record that cannot be read is passed over.
+// visitRecord reports whether to go on. It skips a record that cannot be read.
 func visitRecord(data []byte, visit func([]relay.Event) bool) bool {
 	r, err := openPieces(data)
 	if err != nil {
@@ -75,15 +75,15 @@ func visitRecord(data []byte, visit func([]relay.Event) bool) bool {
 	}
 }
 
-// stored is a record as it is kept.
+// stored is a record as the server keeps it.
 type stored struct {
 	seq  uint64
 	time time.Time
 	data []byte
 }
 
-// readRange reads the records in [from, end), in order. Where they are larger
-// than lookBytes it keeps the newest, at least one, and whole is false.
+// readRange reads the records in [from, end), in order. Beyond lookBytes it keeps
+// only the newest, at least one, and returns whole as false.
 func (j *Journal) readRange(ctx context.Context, from, end uint64) (held []stored, whole bool, err error) {
 	consumer, err := j.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,

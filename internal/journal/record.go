@@ -27,13 +27,13 @@ const (
 	codecS2      = 1
 )
 
-// maxRecordRaw bounds what openRecord allocates for whatever it is given.
+// maxRecordRaw bounds what openRecord allocates, whatever the record says.
 const maxRecordRaw = 64 << 20
 
-// ErrCorrupt is wrapped by the error of every record that cannot be read whole.
+// ErrCorrupt is wrapped by every error about a record that cannot be read whole.
 var ErrCorrupt = errors.New("corrupt record")
 
-// appendRecord appends the record that holds the batch raw with its events.
+// appendRecord appends a record of the batch raw, which holds so many events.
 func appendRecord(dst, raw []byte, events int) []byte {
 	start := len(dst)
 	dst = append(dst, recordMagic...)
@@ -51,7 +51,7 @@ func appendRecord(dst, raw []byte, events int) []byte {
 	return dst
 }
 
-// recordSum is the checksum of a record, from the 16 bytes that precede it and the payload.
+// recordSum is the checksum over the first 16 bytes of a record and its payload.
 func recordSum(head, payload []byte) uint64 {
 	var d xxhash.Digest
 	d.Reset()
@@ -84,8 +84,8 @@ func openRecord(rec []byte) (raw string, events int, err error) {
 	if err != nil {
 		return "", 0, fmt.Errorf("%w: decompress: %w", ErrCorrupt, err)
 	}
-	// Nothing writes to buf from here on, so that it can serve as the text
-	// that all strings and bodies of the events are parts of.
+	// Nothing writes to buf from here on, so the strings and bodies of the events
+	// may point into it.
 	return unsafe.String(unsafe.SliceData(buf), len(buf)), events, nil
 }
 
@@ -93,9 +93,9 @@ func openRecord(rec []byte) (raw string, events int, err error) {
 type decoder struct {
 	rest    string
 	err     error
-	bounded bool // leave out the labels that are too many
-	cut     int  // how often some were
-	dry     bool // only see whether it can be read
+	bounded bool // leave out labels beyond the bounds
+	cut     int  // how often labels were left out
+	dry     bool // only check whether it can be read
 }
 
 func (d *decoder) text() string {
@@ -150,5 +150,5 @@ func (d *decoder) fail(what string) {
 	d.rest = ""
 }
 
-// bytesOf gives s as bytes without a copy; they must not be written to.
+// bytesOf gives s as bytes without a copy; nobody may write to them.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

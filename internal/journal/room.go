@@ -9,53 +9,52 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrShare says that the events of one environment that no sink has had yet take
-// as much of the disk budget as they may. Others' are still taken.
+// ErrShare says that an environment's undelivered events fill its share of the disk
+// budget. Pushes of other environments are still taken.
 var ErrShare = errors.New("the environment's undelivered events take all of their share of the journal")
 
 const (
-	// fairness is how many times what is free one environment's undelivered events
-	// may take. So a single one that floods takes 8/9 of the budget at the most,
-	// two take 8/17 each, and whoever has little there always finds room.
+	// An environment's undelivered events may take fairness times the free space. So
+	// one that floods takes at most 8/9 of the budget, two take 8/17 each, and an
+	// environment that holds little always finds room.
 	fairness = 8
-	// cells is how many steps the budget is accounted in.
+	// cells is the number of steps in which the budget is accounted.
 	cells = 256
 )
 
-// room accounts for the disk budget: what the undelivered events of each
-// environment take of it.
+// room accounts for the disk budget: how much of it the undelivered events of each
+// environment take.
 //
-// A record's bytes, as stored, are shared out to the appends in it by their
-// bytes before compression, and kept by cells of 1/256 of the budget: one is
-// given back as soon as every sink has acknowledged its newest record. So the memory is
-// bounded by cells times environments, and what is accounted is at most a cell
-// more than the truth. What an append will take is reserved before it, by how
-// well the last ones compressed. After a restart, records are sampled to learn
-// whose the undelivered ones are; see [Journal.inherit].
+// It divides a record's stored bytes among its appends by their bytes before
+// compression, and adds them up in cells of 1/256 of the budget. A cell is freed as
+// soon as every sink has acknowledged its newest record. So memory is bounded by
+// cells times environments, and the sum exceeds the truth by a cell at the most.
+// An append reserves its room beforehand, by the compression of the last ones.
+// After a restart, samples tell whose the undelivered records are; see
+// [Journal.inherit].
 type room struct {
 	budget int64
-	// mark and goal are the bytes above which delivered records are trimmed, and
-	// down to which.
+	// Above mark bytes delivered records are trimmed, down to goal bytes.
 	mark, goal int64
-	alone      bool // one environment pushes, so that there is nobody to be fair to
+	alone      bool // only one environment pushes, so fairness does not apply
 
 	mu        sync.Mutex // guards what follows
-	used      int64      // of the stream, delivered or not; estimated between two looks
-	delivered uint64     // by every sink, as of the last look
+	used      int64      // bytes of the stream, delivered or not; estimated between two looks
+	delivered uint64     // the newest record that every sink had at the last look
 	cells     []cell     // undelivered, oldest first
 	held      map[string]int64
 	all       int64   // the sum of held
 	ratio     float64 // of stored bytes to those before compression
 }
 
-// cell is some of the newest records that were committed together.
+// cell is a run of undelivered records.
 type cell struct {
 	last  uint64 // its newest record
 	bytes int64
-	by    map[string]int64 // source to bytes
+	by    map[string]int64 // bytes by source
 }
 
-// newCell shares out the bytes of records that end with last.
+// newCell divides the bytes of the records up to last among their sources.
 func newCell(last uint64, bytes int64, shares []share) cell {
 	c := cell{last: last, bytes: bytes, by: map[string]int64{}}
 	total := int64(max(1, sum(shares)))
@@ -73,8 +72,8 @@ func (c *cell) merge(o cell) {
 }
 
 func newRoom(budget, used int64) *room {
-	// A quarter of a small budget and an eighth of a large one is kept free of
-	// what every sink has: trimming takes its time, and ingest goes on meanwhile.
+	// Delivered records leave a quarter of a small budget free, and an eighth of a
+	// large one: ingest goes on while they are trimmed.
 	spare := max(budget/8, min(budget/4, 4<<20))
 	return &room{
 		budget: budget, mark: budget - spare, goal: budget - spare - spare/2,
@@ -82,7 +81,7 @@ func newRoom(budget, used int64) *room {
 	}
 }
 
-// share is what a source has in a record, in bytes.
+// share is how many bytes of a record are a source's.
 type share struct {
 	source string
 	bytes  int
@@ -95,8 +94,8 @@ func sum(shares []share) (bytes int) {
 	return bytes
 }
 
-// add accounts for a record. It reports whether the budget nears its end, so
-// that somebody should look what can go.
+// add accounts for a record. It reports whether the budget nears its end, so that a
+// sweep is due.
 func (r *room) add(record uint64, stored int, shares []share) (press bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +114,7 @@ func (r *room) add(record uint64, stored int, shares []share) (press bool) {
 	return r.used > r.mark || r.all > r.budget/2
 }
 
-// inherit accounts for records that were committed before all others.
+// inherit accounts for records that are older than all others.
 func (r *room) inherit(older []cell) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,14 +124,14 @@ func (r *room) inherit(older []cell) {
 	r.cells = append(older, r.cells...)
 }
 
-// count adds what a cell holds. mu is held.
+// count adds a cell's bytes. mu is held.
 func (r *room) count(c cell) {
 	for source, bytes := range c.by {
 		r.hold(source, bytes)
 	}
 }
 
-// hold adds to what a source holds, or takes from it. mu is held.
+// hold adds bytes to a source's, or subtracts them. mu is held.
 func (r *room) hold(source string, bytes int64) {
 	r.all += bytes
 	if r.held[source] += bytes; r.held[source] <= 0 {
@@ -140,7 +139,7 @@ func (r *room) hold(source string, bytes int64) {
 	}
 }
 
-// look takes in what the server said of the stream and of the sinks' positions.
+// look updates the account by the stream's state and the sinks' positions.
 func (r *room) look(delivered uint64, info *jetstream.StreamInfo) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,9 +153,9 @@ func (r *room) look(delivered uint64, info *jetstream.StreamInfo) {
 	r.cells = append(r.cells[:0], r.cells[n:]...)
 }
 
-// reserve accounts for an append of so many bytes, before compression, or says
-// why the source may not make it. most bounds what the source may hold; 0 is no
-// bound but fairness. What it returns is to be given back when the append is done.
+// reserve accounts for an append of so many bytes before compression, or says why
+// the source may not make it. most bounds what the source may hold, beside fairness;
+// 0 is no bound. The caller gives back the reserved bytes after the append.
 func (r *room) reserve(source string, bytes, most int64) (reserved int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,29 +171,29 @@ func (r *room) reserve(source string, bytes, most int64) (reserved int64, err er
 	return reserved, nil
 }
 
-// giveBack takes back a reservation.
+// giveBack ends a reservation.
 func (r *room) giveBack(source string, reserved int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hold(source, -reserved)
 }
 
-// waiting is how many bytes, as stored, some sink has not had yet, about.
+// waiting is about how many stored bytes some sink has not had yet.
 func (r *room) waiting() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return min(r.all, r.used)
 }
 
-// undelivered gives what each source holds, in bytes as stored, about.
+// undelivered gives the approximate stored bytes that each source holds.
 func (r *room) undelivered() map[string]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.held)
 }
 
-// surplus is how many records before free.end must go, so that need bytes more
-// fit; none below the mark, and none without a sink: nobody has had them.
+// surplus is how many records before free.end must go to make room for need bytes.
+// It is 0 below the mark, and without a sink, as nobody has had them.
 func (r *room) surplus(free extent, need int64) uint64 {
 	used := int64(free.stream.Bytes)
 	if !free.sinks || used <= r.mark && used+need <= r.budget {

@@ -10,24 +10,24 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
-// sweepRest is the pause behind a sweep that found nothing to let go, so that
-// refused pushes do not keep the server busy with questions.
+// sweepRest is the pause after a sweep that could not trim anything, so that refused
+// pushes do not flood the server with requests.
 const sweepRest = 50 * time.Millisecond
 
 // reservePatience bounds how long a reservation waits for the sinks' positions.
 const reservePatience = 2 * time.Second
 
-// sweeps are the looks for delivered records that can make room. Whoever waits
-// for one gets the next that begins, which may serve many.
+// sweeps trim delivered records to make room. Callers that wait share the next sweep
+// to begin.
 type sweeps struct {
 	wake chan struct{} // of one place
 
 	mu   sync.Mutex
-	next *sweep // that somebody waits for; guarded by mu
+	next *sweep // the one that callers wait for, if any; guarded by mu
 }
 
 type sweep struct {
-	need int64         // bytes that must fit after it
+	need int64         // bytes that must fit afterwards
 	done chan struct{} // closed at its end
 }
 
@@ -39,7 +39,7 @@ func (s *sweeps) press() {
 	}
 }
 
-// join returns the next sweep to begin, after which need bytes are to fit.
+// join returns the next sweep to begin, which is to make room for need bytes.
 func (s *sweeps) join(need int64) *sweep {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *sweeps) join(need int64) *sweep {
 	return s.next
 }
 
-// begin takes the sweep that is waited for.
+// begin takes the sweep that callers wait for, or a new one.
 func (s *sweeps) begin() *sweep {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,8 +63,8 @@ func (s *sweeps) begin() *sweep {
 	return next
 }
 
-// makeRoom has delivered records trimmed, whatever their age, so that need bytes
-// fit. It returns when that was tried.
+// makeRoom waits for a sweep that tries to make room for need bytes: it trims
+// delivered records of any age.
 func (j *Journal) makeRoom(ctx context.Context, need int64) error {
 	sweep := j.sweeps.join(need)
 	select {
@@ -77,8 +77,7 @@ func (j *Journal) makeRoom(ctx context.Context, need int64) error {
 	}
 }
 
-// sweepLoop lets the oldest records go that every sink has, as the budget nears
-// its end.
+// sweepLoop trims the oldest delivered records as the budget nears its end.
 func (j *Journal) sweepLoop(ctx context.Context) {
 	for {
 		select {
@@ -98,7 +97,7 @@ func (j *Journal) sweepLoop(ctx context.Context) {
 	}
 }
 
-// sweep trims in steps, as records differ in size.
+// sweep trims in steps, because records differ in size.
 func (j *Journal) sweep(ctx context.Context, need int64) (gone uint64, err error) {
 	for {
 		n, err := j.trim(ctx, func(_ context.Context, free extent) (uint64, error) {
@@ -111,12 +110,11 @@ func (j *Journal) sweep(ctx context.Context, need int64) (gone uint64, err error
 	}
 }
 
-// Reserve reserves room for an append of a source, of so many bytes before
-// compression, and returns what gives it back once the append is done. The error
-// wraps ErrShare where the source's undelivered events take too much of the
-// budget: more than most bytes, as stored, where that is above 0; or more than
-// fairness allows at the budget's edge. Nothing is refused before the sinks were
-// asked again for what they have had.
+// Reserve reserves room for a source's append of so many bytes before compression,
+// and returns a function that gives it back once the append is done. The error wraps
+// ErrShare where the source's undelivered events take too much of the budget: more
+// than most stored bytes, if most is above 0, or more than fairness allows at the
+// budget's edge. Before it refuses, it asks the sinks' positions again.
 func (j *Journal) Reserve(ctx context.Context, source string, bytes, most int64) (giveBack func(), err error) {
 	reserved, err := j.room.reserve(source, bytes, most)
 	if err != nil {
@@ -132,7 +130,7 @@ func (j *Journal) Reserve(ctx context.Context, source string, bytes, most int64)
 	return func() { j.room.giveBack(source, reserved) }, nil
 }
 
-// Refusing says why the last append was refused, if a further one would be too.
+// Refusing says why the last append was refused, if another one would be too.
 func (j *Journal) Refusing(ctx context.Context) error {
 	last := j.commits.refused.Load()
 	switch {
@@ -150,7 +148,7 @@ func (j *Journal) Refusing(ctx context.Context) error {
 			return nil
 		}
 	case time.Since(last.at) > commitTimeout:
-		return nil // whether it is so still, the next append tells
+		return nil // the next append will tell whether it still is so
 	}
 	return last.err
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
-// trimInterval is how often the journal looks for what is older than the replay
-// window, and for what got lost.
+// trimInterval is how often the journal looks for records older than the replay
+// window, and for lost ones.
 const trimInterval = time.Minute
 
 func (j *Journal) trimLoop(ctx context.Context) {
@@ -24,26 +24,25 @@ func (j *Journal) trimLoop(ctx context.Context) {
 		if _, err := j.trimAged(ctx, time.Now()); err != nil && !errors.Is(err, errUncertain) && ctx.Err() == nil {
 			j.log.Warn("trimming the journal failed; it is tried again", "error", err)
 		}
-		// The server may find damage while it runs, and give up what is behind it.
+		// The server may find damage while it runs, and drop the records behind it.
 		if err := j.reportLosses(ctx); err != nil && ctx.Err() == nil {
 			j.log.Warn("looking for lost records failed; it is tried again", "error", err)
 		}
 	}
 }
 
-// Trim lets go of the records that every sink has acknowledged and that were
-// committed before the given time, by their stamps. It returns how many records
-// went: none where one sink's position is not known for certain. A crash on the
-// way leaves some that the next trim takes.
+// Trim removes the records that every sink has acknowledged and whose stamps are
+// before the given time. It returns how many it removed: none while one sink's
+// position is uncertain. After a crash on the way, the next trim removes the rest.
 func (j *Journal) Trim(ctx context.Context, before time.Time) (uint64, error) {
 	return j.trim(ctx, func(ctx context.Context, free extent) (uint64, error) {
 		return j.stampedBefore(ctx, free.first, free.end, before, time.Now())
 	})
 }
 
-// trimAged lets go of what every sink has acknowledged and the replay window has
-// passed. What this process has seen committed is judged by its own clock, which
-// never jumps. Stamps count for what is older than the process only.
+// trimAged removes acknowledged records beyond the replay window. It judges the
+// records of this process by the monotonic clock, which never jumps, and only older
+// ones by their stamps.
 func (j *Journal) trimAged(ctx context.Context, now time.Time) (uint64, error) {
 	return j.trim(ctx, func(ctx context.Context, free extent) (uint64, error) {
 		j.ages.see(free.stream.LastSeq, now)
@@ -56,19 +55,19 @@ func (j *Journal) trimAged(ctx context.Context, now time.Time) (uint64, error) {
 	})
 }
 
-// extent are the records [first, end) of the stream, which every sink has
-// acknowledged. Without sinks these are all.
+// extent holds the records [first, end) of the stream: those that every sink has
+// acknowledged, or all where there is no sink.
 type extent struct {
 	first, end uint64
 	stream     jetstream.StreamState
 	sinks      bool // there is at least one
 }
 
-// trim lets go of the records before the one that choose returns.
+// trim removes the records before the one that choose returns.
 func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent) (keep uint64, err error)) (uint64, error) {
 	j.trimming.Lock()
 	defer j.trimming.Unlock()
-	// No position is set back meanwhile.
+	// So that no position is set back meanwhile.
 	j.past.comparing.Lock()
 	defer j.past.comparing.Unlock()
 	delivered, info, err := j.standing(ctx)
@@ -79,7 +78,7 @@ func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent)
 	state := info.State
 	sinks := delivered != nobody
 	had := delivered
-	if !sinks { // what is there was delivered to nobody
+	if !sinks { // nothing was delivered
 		had = state.FirstSeq - 1
 	}
 	j.room.look(had, info)
@@ -91,15 +90,15 @@ func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent)
 	if err != nil || keep <= free.first {
 		return 0, err
 	}
-	j.conn.marks.raise(markTrimmed, noted{value: keep - 1}) // first: what is gone below it was let go
+	j.conn.marks.raise(markTrimmed, noted{value: keep - 1}) // first: what is missing below the mark was trimmed, not lost
 	if err := j.stream.Purge(ctx, jetstream.WithPurgeSequence(keep)); err != nil {
 		return 0, fmt.Errorf("trim the journal up to record %d: %w", keep, err)
 	}
 	return keep - free.first, nil
 }
 
-// noteDoubt tells once why nothing is trimmed, and once that it goes on.
-// trimming is held.
+// noteDoubt logs once why trimming stopped, and once that it resumed. trimming is
+// held.
 func (j *Journal) noteDoubt(err error) {
 	doubts := errors.Is(err, errUncertain)
 	switch {
@@ -114,9 +113,8 @@ func (j *Journal) noteDoubt(err error) {
 	j.metrics.doubt(doubts)
 }
 
-// firstSince is the first record in [from, to) that was committed at or after
-// t, or to. Records are in the order of their commit, so it can be searched by
-// halves.
+// firstSince is the first record in [from, to) committed at or after t, or to. It
+// searches by halves, as records are in the order of their commit.
 func (j *Journal) firstSince(ctx context.Context, from, to uint64, t time.Time) (uint64, error) {
 	var failed error
 	n := sort.Search(int(to-from), func(i int) bool {
