@@ -60,6 +60,7 @@ func floors() map[string]int {
 		"internal/door":                 0,
 		"internal/retryafter":           0,
 		"internal/blockfile":            0,
+		"internal/durable":              0,
 		"internal/streams":              0,
 		"internal/testbed/waiting":      0,
 		"relay":                         0,

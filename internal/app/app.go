@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"runtime"
 	"sync/atomic"
@@ -20,6 +19,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/door"
+	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/internal/streaming"
@@ -105,7 +105,7 @@ func (r *process) fail(err error) {
 // are taken before the provider is told to send them, and the stop order is
 // the reverse.
 func (r *process) start(ctx context.Context) error {
-	if err := os.MkdirAll(r.cfg.DataDir, 0o700); err != nil {
+	if err := durable.MakeDir(r.cfg.DataDir); err != nil {
 		return fmt.Errorf("make data_dir: %w", err)
 	}
 	for _, part := range []func(context.Context) error{

@@ -9,10 +9,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
 // keyPair signs checkpoints and checks them.
@@ -113,40 +114,8 @@ func generateKey(file, origin string) (keyPair, error) {
 	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
 		return keyPair{}, fmt.Errorf("keep signing key: %s exists", file)
 	}
-	if err := writeFile(file, []byte(text+"\n")); err != nil {
+	if err := durable.WriteFile(file, []byte(text+"\n")); err != nil {
 		return keyPair{}, fmt.Errorf("keep signing key: %w", err)
 	}
 	return parseKey(text)
-}
-
-// writeFile replaces file by data, whole or not at all, readable by its owner
-// only; when it returns, a power loss does not undo it.
-func writeFile(file string, data []byte) error {
-	dir := filepath.Dir(file)
-	temp, err := os.CreateTemp(dir, filepath.Base(file)+".tmp-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(temp.Name()) }() // gone already where all went well
-	if _, err := temp.Write(data); err != nil {
-		return errors.Join(err, temp.Close())
-	}
-	if err := temp.Sync(); err != nil {
-		return errors.Join(err, temp.Close())
-	}
-	if err := temp.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(temp.Name(), file); err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

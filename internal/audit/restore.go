@@ -6,13 +6,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
 // lostHeader marks a message that keeps the place of an entry that is gone from the
@@ -76,7 +77,7 @@ func (t *Trail) pin() error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(t.pinFile, text); err != nil {
+	if err := durable.WriteFile(t.pinFile, text); err != nil {
 		return fmt.Errorf("keep newest checkpoint beside the key: %w", err)
 	}
 	return nil
@@ -259,12 +260,12 @@ func (t *Trail) salvage(file string, content []byte) error {
 	if t.salvageDir == "" || content == nil {
 		return nil
 	}
-	if err := os.MkdirAll(t.salvageDir, 0o700); err != nil {
-		return fmt.Errorf("make salvage folder: %w", err)
+	if err := durable.MakeDir(t.salvageDir); err != nil {
+		return fmt.Errorf("keep a copy of %s: %w", file, err)
 	}
 	sum := tlog.RecordHash(content)
 	to := filepath.Join(t.salvageDir, filepath.Base(file)+"."+hex.EncodeToString(sum[:6]))
-	if err := writeFile(to, content); err != nil {
+	if err := durable.WriteFile(to, content); err != nil {
 		return fmt.Errorf("keep a copy of %s: %w", file, err)
 	}
 	return nil

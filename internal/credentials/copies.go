@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
 // CopiesDir is the folder under the data directory for Options.Dir.
@@ -67,7 +69,11 @@ func (c copies) write(key string, r *record) error {
 	if err != nil {
 		return fmt.Errorf("encode a credential record: %w", err)
 	}
-	if err := replaceFile(c.path(key), data); err != nil {
+	err = durable.MakeDir(c.dir)
+	if err == nil {
+		err = durable.WriteFile(c.path(key), data)
+	}
+	if err != nil {
 		return fmt.Errorf("keep a copy of a credential record: %w", err)
 	}
 	return nil
@@ -82,30 +88,6 @@ func (c copies) remove(key string) error {
 		return fmt.Errorf("remove the copy of a credential record: %w", err)
 	}
 	return nil
-}
-
-func replaceFile(path string, data []byte) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(dir, filepath.Base(path)+".tmp-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone already where all went well
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // Damage is a credential record that was found damaged.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -72,7 +73,7 @@ type disk struct {
 }
 
 func realDisk() disk {
-	return disk{write: (*os.File).Write, sync: (*os.File).Sync, rename: os.Rename, remove: os.Remove, syncDir: syncDir, free: freeSpace}
+	return disk{write: (*os.File).Write, sync: (*os.File).Sync, rename: os.Rename, remove: os.Remove, syncDir: durable.SyncDir, free: freeSpace}
 }
 
 // Options are what New needs beside the configuration; all may be left out.

@@ -1,0 +1,115 @@
+// Package durable changes files so that a crash leaves the old state or the new
+// one, and a power cut does not undo what a call has returned from.
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// WriteFile replaces path by data, or creates it, readable by its owner only.
+// Its folder must exist; see [MakeDir].
+func WriteFile(path string, data []byte) error {
+	return osDisk().replace(path, 0o600, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// Rewrite replaces path by a synced copy of itself with the same permissions. So
+// everything that can be read there is on the disk, even after an fsync of the
+// old file has failed.
+func Rewrite(path string) error {
+	from, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }() // it was only read
+	info, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	return osDisk().replace(path, info.Mode().Perm(), func(w io.Writer) error {
+		_, err := io.Copy(w, from)
+		return err
+	})
+}
+
+// MakeDir creates the folder dir and its missing parents, for their owner only,
+// and makes their names durable.
+func MakeDir(dir string) error { return osDisk().makeDir(dir) }
+
+// SyncDir makes the names in dir durable: files that were created, renamed or
+// removed there.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync folder: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync folder: %w", err)
+	}
+	return nil
+}
+
+// disk has the steps that a test watches, and fails.
+type disk struct {
+	sync    func(*os.File) error
+	rename  func(from, to string) error
+	syncDir func(dir string) error
+}
+
+func osDisk() disk { return disk{(*os.File).Sync, os.Rename, SyncDir} }
+
+func (d disk) replace(path string, mode os.FileMode, write func(io.Writer) error) error {
+	dir := filepath.Dir(path)
+	// The dot keeps programs that list *.blk or *.jsonl from taking the rest of a
+	// killed process for a file of theirs.
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return fmt.Errorf("replace %s: %w", path, err)
+	}
+	err = errors.Join(f.Chmod(mode), write(f))
+	// Up to the rename, a crash leaves the old file, and the rest of the new one
+	// beside it. Without this sync the new name could reach the disk before the
+	// content, and a power cut would leave an empty file.
+	if err == nil {
+		err = d.sync(f)
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = d.rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // a rest does no harm
+		return fmt.Errorf("replace %s: %w", path, err)
+	}
+	// From here on a crash of the process leaves the new file. A power cut may
+	// bring the old one back until the folder is synced.
+	return d.syncDir(dir)
+}
+
+func (d disk) makeDir(dir string) error {
+	if isDir(dir) {
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if parent == dir {
+		return fmt.Errorf("make folder: %s is not there", dir)
+	}
+	if err := d.makeDir(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !isDir(dir) { // another may have made it
+		return fmt.Errorf("make folder: %w", err)
+	}
+	// After a power cut, a synced file is lost with a folder whose name is not.
+	return d.syncDir(parent)
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
