@@ -15,6 +15,16 @@ import (
 // Nothing is dropped: an event is acknowledged to the source after its sink has
 // acknowledged it, or after it stands in the dead letters, and after the same
 // holds of all events before it.
+//
+// The pump bisects a delivery after a permanent error that names no event. The refused
+// events of one delivery go to the dead letters together, as each time costs a sync, and
+// before anything behind them is acknowledged.
+//
+// With Parallel, an instance that hangs or holds a poisonous event stops no other. Up to
+// four batches an instance may be read before the source is told of a position, and would
+// come again after a crash; only those under way, and one more, are in memory. At the end
+// a batch under way gets its first attempt whole: to stop in its middle would deliver its
+// beginning twice.
 type Pump struct {
 	// Name is the sink's.
 	Name   string

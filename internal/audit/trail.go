@@ -1,21 +1,34 @@
-// Package audit is the trail: an append-only log of what changed, whose
-// entries can be proven complete and unaltered.
+// Package audit is the trail: an append-only log of changes, provably complete
+// and unaltered.
 //
-// Entry i is a leaf of a Merkle tree (RFC 6962, golang.org/x/mod/sumdb/tlog).
-// The tree's root is signed as the trail grows (C2SP tlog-checkpoint), and
-// every signed checkpoint is kept, with the hashes of the entries that it
+// Entry i is a leaf of a Merkle tree (RFC 6962, golang.org/x/mod/sumdb/tlog) over
+// canonical JSON (RFC 8785). The tree's root is signed as the trail grows (C2SP
+// tlog-checkpoint). Every signed checkpoint is kept, with the hashes of the entries it
 // added. Entries and checkpoints each live in a JetStream stream that denies
-// deletes and purges. Whoever can still change the files below finds that
-// the entries no longer give the signed roots: see [Trail.Verify].
+// deletes and purges. Anyone may change the files below, but then the entries no longer give the
+// signed roots: see [Trail.Verify].
 //
-// Damage stops nothing. What is lost or altered is named by an entry of the trail
-// itself, and the trail goes on behind it: see [Generation] for what becomes of
-// the tree.
+// A trail cannot show two things. Entries younger than the newest checkpoint (a few
+// seconds, see [Options].SignEvery) are not signed yet. And the holder of the signing
+// key can sign another history; a copy of a checkpoint kept elsewhere convicts him.
 //
-// What a trail cannot show: entries younger than the newest checkpoint (a few
-// seconds, see [Options].SignEvery) are not signed yet. And one who holds the
-// signing key can sign another history; a copy of a checkpoint kept elsewhere
-// convicts him.
+// # Damage
+//
+// Damage stops nothing. At the start, and after any unsound finding, the trail
+// reads itself back (restore.go). It keeps the places of entries that are gone from the end, names every
+// unnamed problem in a trail.damaged entry, and goes on behind it. The leaf of a lost signed entry comes
+// from the hashes in the checkpoints; an unsigned one gets a placeholder.
+//
+// Only a lost key, or a lost signed tree, begins a new generation (generation.go): a tree with its own
+// origin and key, as two trees under the old origin would both be signed. This
+// happens at a start only: two relays with different keys would otherwise answer each other
+// for ever. A generation is a log of its own in the sense of C2SP; the entries'
+// indexes and event ids go on over all of them. Settings and streaming compare with the newest sound entry.
+//
+// # Delivery
+//
+// A follower puts each entry into the journal, with an id made of the name of its generation's key
+// and its index, so every sink gets the audit events too.
 package audit
 
 import (

@@ -13,10 +13,20 @@
 //	POST /v1/credentials/revoke  accept a generated credential no more
 //	POST /v1/replay              hand a span of the journal to a sink again
 //
-// Bodies are JSON. Where an answer may take long it is a stream of JSON values,
-// one a line, the last of which says that it has finished or why it failed: a
-// stream without such an end was cut off. Whoever can open the socket may do all
-// of it: it is its owner's alone.
+// Bodies are JSON. A long answer is a stream of JSON values, one a line; the last
+// says that it has finished or why it failed, so a stream without such an end was cut
+// off. Whoever can open the socket (mode 0600) may do all of it.
+//
+// # Replays
+//
+// A replay is a further relay.Pump with a further instance of the sink, over
+// journal.Span, which keeps no position and so holds nothing up. A file sink is the
+// exception: two writers would take each other's half-written lines for torn ones,
+// so the live instance serves both.
+//
+// A pump replays dead letters as well. A letter is removed after its batch is
+// acknowledged, and one that is refused again is first kept anew. So a crash at any line
+// leaves it once too often, never not at all.
 package console
 
 import (

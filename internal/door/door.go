@@ -1,14 +1,16 @@
-// Package door stands before an HTTP server. It bounds the connections that
-// strangers may hold open, so that there are descriptors left for the journal, the
-// sinks and good clients, and it turns a panic of a handler into an answer of 500
-// and an error in the log.
+// Package door stands before an HTTP server. It bounds the connections of strangers,
+// so descriptors are left for the journal, the sinks and good clients. It also turns a
+// handler's panic into an answer of 500 and an error in the log, with the stack.
 //
-// A connection is a stranger's until [Trust] is called with the context of one of
-// its requests. Where the bound is reached, a new connection is let in and another
-// is closed for it: of a crowd of strangers from one address the oldest; where there is
-// no crowd, the trusted connection that has been idle longest, and then the oldest
-// stranger. A trusted connection that is at work is never closed; where there are
-// only such, the new one is closed.
+// A connection is a stranger's until [Trust] is called with the context of one of its
+// requests; ingest does so after a good credential. At the bound, a new connection gets in and another
+// is closed for it: the oldest of the largest crowd of strangers from one address, so an
+// attacker drives out itself. Without a crowd, the trusted connection that has been idle
+// longest goes, and then the oldest stranger. A trusted connection at work is never closed;
+// if there are only such, the new one is closed.
+//
+// Ingest speaks HTTP/1 only: a connection then costs no more than one push, and the bound on
+// connections bounds everything.
 package door
 
 import (

@@ -1,16 +1,21 @@
-// Package ingest takes what environments push over HTTP, as a Loki or a
-// Datadog intake would, and hands it to the journal.
+// Package ingest takes the pushes of environments over HTTP, in Loki's or Datadog's
+// form, and hands them to the journal.
 //
-// It answers 2xx only after the journal has all of a push. Whatever it
-// does not take it refuses aloud: with a 4xx that names the cause, or with 429
-// or 503 and Retry-After where trying again helps. Where single entries of a
-// push are bad, the good ones are kept, and a 400 tells how many were not.
+// It answers 2xx only after the journal has all of a push. It refuses aloud: with a 4xx
+// and the cause, or with 429 or 503 and Retry-After when trying again helps. It keeps
+// the good entries of a push beside bad ones, and a 400 counts the bad.
+//
+// A body is read whole, within a bound on it and on the sum of all bodies. It is decoded in one
+// pass, straight into a journal.Batch, the form of the disk: so a body is copied once between the
+// socket and the record. The push is charged for everything that decoding holds before
+// it is allocated. An event's id is the body's own event_id, or else an HMAC; the journal
+// keeps its key.
 //
 // One environment cannot push another out. Each may have a quota of events and
-// bytes a second, kept by token buckets of ten seconds' worth, and of bytes that
-// wait for sinks. Without any setting, an environment may hold up to eight times what
-// is free of the journal's budget. So the one that holds most is refused first,
-// with 429, and one that holds little finds room as long as there is any.
+// bytes a second, kept by token buckets of ten seconds' worth, and of undelivered
+// bytes. Without any quota, an environment may hold up to eight times the free part of
+// the journal's budget. So the largest holder is refused first, with 429, and a
+// small one finds room as long as there is any.
 package ingest
 
 import (

@@ -1,15 +1,3 @@
-// Package journal is the durable log of events, kept in NATS JetStream: in a
-// server inside the process, or in an external cluster.
-//
-// [Journal.Append] returns once a push is on disk; a [Source] reads the log for
-// one sink and keeps that sink's position. What every sink has acknowledged is
-// trimmed once the replay window has passed, or once the disk budget nears its
-// end. Nothing else is ever thrown away, and a sink whose position is not known
-// for certain counts as one that has had nothing.
-//
-// Events that wait for a sink are accounted to the environment that they came
-// from, and [Journal.Reserve] refuses the environment that would hold more than
-// eight times what is free. So the one that holds most is refused first.
 package journal
 
 import (

@@ -1,15 +1,24 @@
-// Package recent knows the events that became durable a short while ago, so
-// that a push which comes again is recognised, and not stored again.
+// Package recent knows the events that became durable a short while ago, so that
+// ingest recognises a repeated push, and does not store it again.
 //
-// An event is the same as another where its source, its ID and its body are.
-// The body is part of it, for an ID is the sender's claim: two events of one ID
-// and different content are two events, and to drop one of them would lose it.
+// Two events are the same if source, ID and body are. The body counts, because an ID
+// is the sender's claim: two events of one ID and different content are two events, and
+// to drop one would lose it. Keys are 128-bit keyed hashes of the three.
 //
-// A [Set] keeps 17 bytes a slot, no pointers, in three generations. What is
-// added goes into the newest; after half a window, or once the newest is full,
-// a new one is begun and the oldest let go. So an event is known for at least
-// the window and at most one and a half, unless more than the set holds have
-// come since: then for at least the newest two thirds of what it holds.
+// A push looks its events up without a lock as it is decoded, and adds them under one
+// lock after Append returned nil. Never before: suppose the second of two equal pushes were
+// acknowledged while the first is being committed, and that commit failed. The event
+// would be lost. So both are stored.
+//
+// A [Set] keeps 17 bytes a slot, no pointers, in three generations. New keys go into
+// the newest generation; after half a window, or once it is full, a new one begins and the
+// oldest goes. So an event is known for at least the window and at most one and a half,
+// unless more events have come since than the set holds: then for at least the newest two
+// thirds of its room.
+//
+// A set begins empty; the journal fills it, the newest record first. An event beyond its
+// reach could be stored twice, and nothing worse. When the journal names a loss, the
+// set is emptied: a lost event that is recognised would be lost for good.
 package recent
 
 import (

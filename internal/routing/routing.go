@@ -1,7 +1,18 @@
-// Package routing stands between a pump and a sink: it hands on the events that
-// the sink's configuration chooses, without what that takes out of their bodies and labels.
-// The journal and the dead letters have the events as they came, so what is
-// changed in the configuration counts for all that is delivered or replayed later.
+// Package routing stands between a pump and a sink. It hands on the events chosen by
+// the sink's configuration (match), without the values and labels that redact takes out.
+// sinks.Open puts it there, for live events, replays and dead letters alike.
+//
+// An event left out by match is acknowledged with the rest of its batch, so positions and order
+// know nothing of it. Redaction changes a copy: the journal, other sinks and the dead
+// letters have the event as it came, so a changed configuration counts for everything
+// delivered or replayed later.
+//
+// Both fail on the safe side, each on its own. A failed expression delivers the event (on_error),
+// as an audit relay must not drop events meant to arrive. A body that cannot be
+// redacted for certain goes to the dead letters, as values meant to stay must not leave.
+//
+// One expression may cost a bounded amount of work, and all of a delivery half of its
+// time. After that events are delivered without a look at their bodies.
 package routing
 
 import (

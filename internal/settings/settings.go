@@ -1,15 +1,14 @@
 // Package settings watches the workspace's settings: it reads each at an
-// interval, compares it with the state that the audit trail holds, and enters
-// what changed into the trail.
+// interval, compares it with the state in the audit trail, and enters the changes
+// into the trail.
 //
-// The trail is the only state. What a look finds is compared with the After of
-// the resource's newest entry, and a change is appended behind that entry or
-// not at all, so a change that stands at a look enters once: whatever crashed
-// before, and whoever else is looking.
+// The trail is the only state. A look is compared with the After of the resource's
+// newest entry, and a change is appended behind that entry or not at all. So a change
+// present at a look enters once, whatever crashed before, and whoever else is looking.
 //
-// States are kept raw, in canonical form (RFC 8785), but compared by meaning:
-// see [Compare]. Answers' envelopes (request_id, status_code) are no part of a
-// state.
+// States are kept raw, in canonical form (RFC 8785), but compared by meaning: sets, and
+// lists keyed by an id, do not change when reordered; an unknown field is compared as it
+// stands. See [Compare]. Answers' envelopes (request_id, status_code) are no part of a state.
 package settings
 
 import (

@@ -1,11 +1,13 @@
-// Package streaming keeps the environments' event log streaming config as it
-// is desired, and watches what the API declares about it.
+// Package streaming keeps the environments' event log streaming config as
+// desired, and watches the API's view of it.
 //
-// Each environment is looked at again and again: its config is read
-// (operation 13), what changed since the trail's newest entry is recorded,
-// and where it differs from what is desired it is set (operation 14). What is
-// done follows from what is seen at each look, never from a memory of the last
-// one, so a crash at any line costs a look and nothing else.
+// It looks at each environment again and again: it reads the config (operation 13),
+// records the changes since the trail's newest entry, and sets a config that differs
+// from the desired one (operation 14). Each look decides by its own findings, never by a
+// memory of the last one, so a crash at any line costs a look and nothing else.
+//
+// A credential rotates in two durable phases: the new one is accepted before the PUT,
+// and made current after it.
 package streaming
 
 import (

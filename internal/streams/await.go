@@ -1,6 +1,10 @@
-// Package streams has what the rooms that keep something in JetStream have in
-// common: to wait for a cluster that is coming up, and to follow a stream for as
-// long as it takes.
+// Package streams has the common needs of the rooms with state in JetStream: waiting for
+// a cluster that is coming up, and following a stream for as long as it takes.
+//
+// An external cluster may come up after the relay. While it is not whole, every call may
+// fail or stay silent. So a start waits 30 s for each of its needs (connection, streams, positions, trail,
+// credentials; see [Await]). Later outages end nothing: appends refuse, sources and
+// followers go on.
 package streams
 
 import (

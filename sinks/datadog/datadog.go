@@ -7,7 +7,12 @@
 // delivered twice as two logs; @ce.source and @ce.id tell.
 //
 // The client's package datadogV2, with a method for every operation of the API, takes
-// minutes and gigabytes to compile. Nothing links it.
+// minutes and gigabytes to compile. Nothing links it: of the client the sink takes
+// api/datadog (sites, authentication, requests), and encodes log entries itself. While
+// one request is under way, the next one is encoded and compressed.
+//
+// The sink halves a refused request by itself. A request is a part of a delivery, so
+// the pump would send acknowledged entries again.
 package datadog
 
 import (

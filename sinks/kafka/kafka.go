@@ -12,6 +12,11 @@
 // idempotent producer in kafka-go, so an event whose acknowledgement was lost
 // stands twice in the topic; its source and id tell. Records of one key keep
 // their order, also when a delivery is tried again in part.
+//
+// The sink speaks through its own RoundTripper under kafka.Client: kafka.Transport goes
+// on sending after its context ended, and does not let metadata be refreshed. It encodes
+// record batches itself (batch.go, sent by RawProduce), so the next one is ready when
+// the one before is acknowledged.
 package kafka
 
 import (

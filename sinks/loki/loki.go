@@ -40,6 +40,12 @@
 // another kind. Everything else is tried again, also what an operator has to
 // mend first (401, 403, 404, an address that redirects, a label that Loki
 // demands): it must not cost a single event.
+//
+// # What is taken from loki-client-go
+//
+// The types of its configuration, the HTTP client made from them, and the push
+// types. Not its package loki: that client retries on its own terms, and drops, and
+// links testing and promtail's metrics.
 package loki
 
 import (

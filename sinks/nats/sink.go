@@ -4,6 +4,9 @@
 // A message is a CloudEvent in binary content mode, by the NATS protocol
 // binding 1.0.3: the attributes in headers "ce-NAME", percent-encoded, the
 // event's body untouched as payload. See [Sink] for what is promised.
+//
+// The sink publishes with its own acknowledgement inbox: nats.go's retries can send
+// after Deliver has returned.
 package nats
 
 import (

@@ -1,6 +1,9 @@
 // Package webhook delivers events by HTTPS POST. Each request holds a batch in
 // the JSON batch format of CloudEvents 1.0.2, and is signed as Standard Webhooks
 // 1.0.0 says; [Verify] is for receivers written in Go.
+//
+// The sink never follows a redirect. Its URL is a secret, since receivers put
+// credentials into it.
 package webhook
 
 import (

@@ -1,9 +1,11 @@
-// Package redact takes values out of events, or puts keyed hashes in their place,
-// and leaves every other byte of a body as it was.
+// Package redact takes values out of events, or puts keyed hashes in their place, and
+// leaves every other byte of a body as it was: it splices bytes and never re-encodes.
 //
-// It serves to keep personal data from a destination, so it rather takes too much
-// than too little, and rather fails than guesses. A body from which a value cannot
-// be taken safely is an error: see [Rules.Apply].
+// It keeps personal data from a destination. So it rather takes too much than too
+// little, and rather fails than guesses: see [Rules.Apply]. It asks how any reader might
+// read the body: names in any case, each of several equal names, JSON inside strings
+// (looked into, never rewritten), the object in a Datadog entry's "message". Labels count
+// as members of the body.
 package redact
 
 import (

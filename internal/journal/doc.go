@@ -1,0 +1,137 @@
+// Package journal is the durable log of events, kept in NATS JetStream: in a
+// server inside the process, or in an external cluster.
+//
+// [Journal.Append] returns once a push is on disk. A [Source] reads the log for
+// one sink and keeps its position. The journal trims a record after every
+// sink has acknowledged it and the replay window has passed, or earlier when the
+// disk budget nears its end. Nothing else is ever thrown away, and a sink with an
+// uncertain position counts as one without any acknowledgement.
+//
+// # Group commit
+//
+// One goroutine takes the appends that arrived during the last commit, up to
+// 1 MiB, compresses them (S2), seals them (xxHash64) and publishes them as one
+// JetStream message. The embedded server fsyncs before it acknowledges. There is no
+// timer: an idle journal commits at once. While one record syncs, the next may be
+// compressed and handed over, once enough bytes wait; small pushes gain more by
+// sharing a later record. record.go has the format.
+//
+// An ingest batch already has the form of the record, so a body is copied once
+// between the socket and the disk.
+//
+// # Reading
+//
+// A record of a mebibyte may decode to a thousand times as much: the labels of a
+// stream stand once in it, and with every event at a sink. So readers take at most
+// 4 MiB of events at a time (pieces.go). The first piece checks the whole record: a
+// damaged one gives nothing. Only the last piece's acknowledgement covers the record.
+// The cache of decoded records has a bound too (16 MiB, counted the same way). Earlier versions took
+// more labels than today's 1024 and 256 KiB; readers leave those out, and the label
+// auditrelay_labels_left_out counts them.
+//
+// A source paces its batches: they are 5 ms apart unless full, so a stream of small
+// pushes makes no stream of small requests. After a pause it gives an event at once.
+//
+// A sink's position is a durable JetStream consumer; an acknowledgement covers all
+// records before it. A source reads in sessions. Each session begins with a
+// comparison of the stream with the notes on it (see below), and resets the
+// consumer to the last acknowledged position. Without the reset, the records an earlier process
+// had read would come again late and out of order, and the acknowledgement of an
+// earlier record would lose them. A session ends at a gap in the consumer's delivery count, at
+// a reconnect, and when the stream went back. A batch under way stays valid: the
+// server gives its last record again, and the acknowledgement goes to that delivery.
+// JetStream flushes positions lazily. After a crash one may be older than the last
+// acknowledgement, never newer.
+//
+// # Trimming, and the disk budget
+//
+// The journal asks for the position of every known sink: those of the configuration,
+// and those in a durable register (stream PREFIX_SINKS, one subject per sink). A name enters the register
+// before its position is made, and leaves it by `sinks retire`. Only the leader's
+// answer about a position counts, as a list of consumers omits those without a leader. One
+// missing answer, or one that contradicts the relay's own notes, trims nothing
+// (positions.go, register.go).
+//
+// Delivered records stay for the replay window (72 h) within the budget, judged by
+// the process's own clock, which never jumps. As the budget nears its end, and
+// before an append is refused, the oldest delivered records go, whatever their age.
+// Undelivered records never go: when they fill the budget, pushes get 503.
+//
+// Undelivered events are accounted to the environment they came from, and
+// [Journal.Reserve] refuses an environment that would hold more than eight times the
+// free part of the budget (429). So the one with most is refused first (room.go has the model).
+//
+// # Dead letters
+//
+// Each letter is one message, so each can be shown, replayed and discarded alone. Up
+// to 1,000 letters form one atomic batch, at the cost of a handful of syncs. The last
+// message of a batch has a message id, and the server stores it after the others: a
+// batch refused as a duplicate is there whole. A server without atomic batches gets the
+// letters one by one.
+//
+// A letter's subject is PREFIX.deadletters.SINK.SIZE, with SIZE rounded up to an eighth
+// of a power of two. The server counts messages by subject, so it knows each sink's
+// bytes, without a ledger for a crash to corrupt. At journal.dead_letter_bytes Reject
+// fails and the pump holds.
+//
+// # A stream that goes back
+//
+// A server may lose the end of a stream, and give its positions to other records as if
+// nothing had happened. So the relay notes the checksum of the record at each
+// of the newest 1,024 positions, and of older ones at every 1,024th and every 1,048,576th: 72 KiB,
+// on its own disk for an external journal (past.go). It compares the stream with these
+// notes at each start and reconnect, every minute, and at any position with an unexpected record (compare.go). A
+// binary search finds the newest noted position with its own record. The relay sets
+// every sink beyond it back, names the acknowledged positions behind it, and changes its notes last: a crash
+// on the way leaves the same finding. A replicated stream must say so for five seconds,
+// as a new leader may lag.
+//
+// When an embedded server gives a position out twice, the relay does not acknowledge it,
+// and ends: the files need mending, and the next start sets the end right.
+//
+// # Positions without a record
+//
+// The quarantine stream names every position without a readable record once, one
+// subject per position, so a second sink or a second start adds nothing. The journal
+// looks when it opens, each minute, and whenever a source sees the server pass over
+// positions. A follower of the quarantine enters each into the audit trail
+// (journal.quarantined); the trail's own last entry makes it once.
+//
+// Some damage is chance. More than ten damaged records, or more than 1 in 100, look like a mistake of ours
+// or of the server's: the fuse blows (fuse.go), and sinks wait before the damage until a
+// person accepts it. The acceptance is a message in the quarantine's stream, so it
+// outlives restarts. An external journal has no fuse: the relay cannot restore what the
+// servers lost.
+//
+// # Versions
+//
+// A record begins with the version of its format, and the stream's metadata names the
+// newest version that wrote to it (versions.go). Records of a later version are sound: they refuse
+// the start, before any file is touched. On a shared cluster, a source that meets one waits there.
+//
+// # An external cluster
+//
+// The same code serves journal.url. A publish is tried again with the same message id
+// for 15 s and one last attempt, less than the stream's duplicate window of 30 s. So a lost
+// answer, a new leader or a reconnect leaves one record. Then the push gets 503,
+// whatever it waited behind. If the record was kept after all, the next push stores its events a
+// second time, with the same ids: package recent knows only acknowledged events.
+//
+// After two unanswered pings the client leaves a server. A request for records may go
+// away with the consumer's leader; asking every two idle seconds for the pending count
+// notices it. A reconnect may change the largest payload, so each append asks for it:
+// segments are cut anew to fit, and a single event beyond it gets 413. For dead
+// letters, quarantine and trail only the leader answers. Any replica serves events, as
+// their readers expect a lagging one.
+//
+// The cluster's disks are not the relay's: it mends nothing there. It keeps watermarks on its own
+// disk, in DATA_DIR/external/PREFIX/marks, to name losses; they set no sink's position
+// forward.
+//
+// # Where the journal is
+//
+// DATA_DIR/journals.json says where the relay kept its journal (moved.go). A start under other settings
+// looks into the journal before, in its files or its cluster, and refuses while that
+// holds undelivered events or dead letters. DATA_DIR/marks belongs to one embedded journal, and
+// goes when another takes its place.
+package journal
