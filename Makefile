@@ -27,7 +27,7 @@ torture: build ## kill, starve and cut off the real binary, and count what is lo
 integration: build ## run the binary against real servers (Kafka, NATS, Loki), kill nodes, and count what is lost
 	bin/integration $(INTEGRATION)
 
-lint: $(TOOLS)/golangci-lint ## vet, staticcheck, the floors of the house, formatting, known vulnerabilities
+lint: $(TOOLS)/golangci-lint ## vet, staticcheck, formatting, known vulnerabilities
 	$(TOOLS)/golangci-lint run ./...
 	@$(MAKE) --no-print-directory vuln
 

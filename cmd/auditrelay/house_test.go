@@ -1,8 +1,12 @@
 package main
 
 import (
+	"os"
 	"os/exec"
+	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,8 +16,8 @@ import (
 
 const module = "github.com/auditrelay/auditrelay"
 
-// floors is the house: a package imports only from floors below its own. It is
-// what ARCHITECTURE.md draws; a new package stands in both.
+// floors is the house: a package imports only from floors below its own. The
+// table in ARCHITECTURE.md is checked against it.
 func floors() map[string]int {
 	return map[string]int{
 		"cmd/auditrelay":                5,
@@ -104,6 +108,41 @@ func TestArrowsGoDownOnly(t *testing.T) {
 			assert.Greaterf(t, floor, floors[to], "%s (floor %d) imports %s (floor %d): arrows go down only; "+
 				"move the shared part down, or let the caller pass it in", from, floor, to, floors[to])
 		}
+	}
+}
+
+// roomRow is a row of ARCHITECTURE.md's table: the floor, then the rooms, each
+// in backquotes, with a "*" for the last part of the name.
+var roomRow = regexp.MustCompile("(?m)^\\| ([0-9]) \\| ((?:`[^`]+`[, ]*)+) \\|")
+
+func TestArchitectureHasEachRoomOnItsFloor(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../ARCHITECTURE.md")
+	require.NoError(t, err)
+	drawn := map[string]int{} // pattern to floor
+	for _, row := range roomRow.FindAllStringSubmatch(string(text), -1) {
+		for room := range strings.SplitSeq(row[2], "`") {
+			if room = strings.Trim(room, ", "); room != "" {
+				drawn[room], err = strconv.Atoi(row[1])
+				require.NoError(t, err)
+			}
+		}
+	}
+	found := map[string]bool{}
+	for room, floor := range floors() {
+		rows := 0
+		for pattern, at := range drawn {
+			if ok, err := path.Match(pattern, room); err != nil || !ok {
+				continue
+			}
+			rows++
+			found[pattern] = true
+			assert.Equalf(t, floor, at, "the floor of %s in ARCHITECTURE.md", room)
+		}
+		assert.Equalf(t, 1, rows, "rows for %s in ARCHITECTURE.md's table", room)
+	}
+	for pattern := range drawn {
+		assert.Truef(t, found[pattern], "ARCHITECTURE.md's table has %s, which is no room", pattern)
 	}
 }
 
