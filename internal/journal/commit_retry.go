@@ -13,15 +13,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
-// retry publishes again, with the same id, while that may help. The record
-// then stands behind those that were committed meanwhile.
+// retry publishes the record again, with the same id, while that may help. The record
+// then stands behind those committed meanwhile.
 //
-// The server knows an id for the stream's duplicate window, which is longer
-// than commitTimeout and a last attempt together. After an outage that is longer
-// the sender is told to push again, and that push has another id: if the record
-// was kept, its events stand twice, with the same event ids.
+// The server knows an id for the stream's duplicate window, which exceeds
+// commitTimeout and a last attempt together. After a longer outage the sender is told
+// to push again, and that push has another id: if the record was kept after all, its
+// events stand twice, with the same event ids.
 //
-// It never goes on in another life: the next server may know the id from a
+// retry stops when the server's epoch ends: the next server may know the id from a
 // record whose fsync failed, and would acknowledge it as a duplicate.
 func (c *committer) retry(ctx context.Context, msg *nats.Msg, ack *jetstream.PubAck, err error, life *life, deadline time.Time) (*jetstream.PubAck, error) {
 	roomMade := false
@@ -59,20 +59,20 @@ func refusalOf(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// waitForRoom has what every sink has give way to a record.
+// waitForRoom waits until delivered records were trimmed to make room for the record.
 func (c *committer) waitForRoom(ctx context.Context, msg *nats.Msg, deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	return c.makeRoom(ctx, int64(storedSize(msg)))
 }
 
-// mayPass says whether to publish the same again may help. A record that is too
-// large now, for another server than it was made for, is made anew when its
-// events are pushed again.
+// mayPass says whether publishing the same record again may help. It does not help if
+// another server takes less than the record was made for: then the next push makes a
+// smaller one.
 func mayPass(err error) bool { return !isFull(err) && !errors.Is(err, nats.ErrMaxPayload) }
 
-// isFull recognises the server's refusals for want of space: the stream's
-// MaxBytes, an account's limit, or the server's.
+// isFull recognises a refusal for want of space: by the stream's MaxBytes, an account's
+// limit, or the server's.
 func isFull(err error) bool {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) {

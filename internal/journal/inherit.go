@@ -10,18 +10,16 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// samples is how many records are read at a start to learn whose events no sink
-// has had yet.
-// Where less than a share of the budget is undelivered it does not matter.
+// A start reads samples records to learn whose events are undelivered. It reads none
+// if those take less than 1/worthSampling of the budget.
 const (
 	samples       = 64
 	worthSampling = 8
 )
 
-// inherit accounts for the undelivered records that an earlier process has left.
-// It reads samples of them only, evenly spaced, and takes each for as many of its
-// neighbours, with the stream's mean size. Ingest does not wait for it: for the moments
-// that it takes, nobody's old events count.
+// inherit accounts for the undelivered records of an earlier process. It reads evenly
+// spaced samples, and counts each for its neighbours too, with the stream's mean size.
+// Ingest does not wait for that; until it ends, old events count for nobody.
 func (j *Journal) inherit(ctx context.Context) {
 	for {
 		delivered, info, err := j.standing(ctx)
@@ -29,7 +27,7 @@ func (j *Journal) inherit(ctx context.Context) {
 			j.sample(ctx, delivered, info)
 			return
 		}
-		// A sink that was never opened has no position before it is.
+		// A new sink has no position until it is opened.
 		if streams.Pause(ctx, retryPause) != nil {
 			return
 		}
@@ -60,8 +58,7 @@ func (j *Journal) sample(ctx context.Context, delivered uint64, info *jetstream.
 	j.room.inherit(found)
 }
 
-// sourcesOf is whose events a record holds, and how many bytes of each, as far as
-// its beginning tells.
+// sourcesOf is how many bytes of a record are each source's, judged by its first piece.
 func (j *Journal) sourcesOf(ctx context.Context, record uint64) ([]share, error) {
 	msg, err := j.stream.GetMsg(ctx, record, jetstream.WithGetMsgSubject(j.names.eventsSubject))
 	if err != nil {

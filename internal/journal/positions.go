@@ -15,33 +15,32 @@ import (
 // ErrNoPosition says that the journal keeps no position of that sink.
 var ErrNoPosition = errors.New("the journal keeps no position of this sink")
 
-// errUncertain says that nothing can be trimmed: what a sink has had is not
+// errUncertain says that nothing can be trimmed, because some sink's position is not
 // known for certain.
 var errUncertain = errors.New("not every sink's position is known for certain")
 
-// SinkPosition is how far one sink has come in the journal, and what it holds
-// up there: whatever a sink has not acknowledged is kept.
+// SinkPosition is how far one sink has come in the journal, and what is kept for it:
+// all that it has not acknowledged.
 type SinkPosition struct {
 	Sink         string    `json:"sink"`
 	Acknowledged uint64    `json:"acknowledged"`      // the newest record that it has acknowledged
-	Pending      uint64    `json:"pending_records"`   // records behind that; each holds one event or many
+	Pending      uint64    `json:"pending_records"`   // records after that; each holds one event or more
 	Oldest       time.Time `json:"oldest,omitzero"`   // when the first of them was committed; zero without any
-	HeldBytes    int64     `json:"held_bytes_approx"` // what the pending ones take, by the average record
+	HeldBytes    int64     `json:"held_bytes_approx"` // bytes of the pending records, by the average record
 	Reading      bool      `json:"reading"`           // a relay reads for this sink right now
-	// Kept is when the oldest record was committed that is kept, for a replay to
-	// this sink or another; zero without any.
+	// Kept is when the oldest kept record was committed, so how far back a replay to
+	// any sink can reach; zero without any.
 	Kept time.Time `json:"kept_since,omitzero"`
-	// Absent says that the journal knows the sink and has no position of it: it
-	// was never opened, or somebody removed the position. Nothing is trimmed.
+	// Absent says that the journal knows the sink but has no position of it: it was
+	// never opened, or somebody removed its position. Nothing is trimmed.
 	Absent bool `json:"absent,omitempty"`
-	// Unknown is why the position cannot be told right now; empty where it can.
-	// Nothing is trimmed, and the other fields say nothing.
+	// Unknown is why the position cannot be read right now; empty where it can. Nothing
+	// is trimmed then, and the other fields mean nothing.
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// Positions returns the position of each sink that the journal knows, configured
-// or not, in the order of their names. A position that cannot be told is listed
-// as unknown.
+// Positions returns the position of each sink that the journal knows, configured or
+// not, sorted by name. It lists a position that cannot be read as unknown.
 func (j *Journal) Positions(ctx context.Context) ([]SinkPosition, error) {
 	sinks, err := j.register.read(ctx)
 	if err != nil {
@@ -96,9 +95,9 @@ func (j *Journal) setOldest(ctx context.Context, p *SinkPosition) error {
 	return nil
 }
 
-// askPosition asks for one sink's position by its name. On a cluster only an
-// answer of its leader counts: a node that has just been given the position
-// answers too, with nothing in it.
+// askPosition asks for one sink's position by name. On a cluster only the leader's
+// answer counts: a node that was just given the position answers too, with an empty
+// one.
 func (j *Journal) askPosition(ctx context.Context, sink string) (*jetstream.ConsumerInfo, error) {
 	c, err := j.stream.Consumer(ctx, consumerPrefix+sink)
 	if err != nil {
@@ -111,12 +110,12 @@ func (j *Journal) askPosition(ctx context.Context, sink string) (*jetstream.Cons
 	return info, nil
 }
 
-// nobody is the lowest position where there is no sink.
+// nobody is the lowest position without any sink.
 const nobody uint64 = math.MaxUint64
 
-// standing is the newest record that every known sink has acknowledged, and
-// the stream's state, which was read after that. The error wraps errUncertain
-// where one of them did not give its position.
+// standing is the newest record that every known sink has acknowledged, and the
+// stream's state, read afterwards. The error wraps errUncertain if a position could
+// not be read.
 func (j *Journal) standing(ctx context.Context) (uint64, *jetstream.StreamInfo, error) {
 	positions, err := j.askPositions(ctx)
 	if err != nil {
@@ -136,8 +135,7 @@ func (j *Journal) standing(ctx context.Context) (uint64, *jetstream.StreamInfo, 
 	return lowest, info, nil
 }
 
-// contradiction says why the stream's state cannot be the one that the
-// positions belong to, or nil.
+// contradiction says why the positions cannot belong to a stream of that state, or nil.
 func (j *Journal) contradiction(lowest uint64, info *jetstream.StreamInfo) error {
 	last := info.State.LastSeq
 	newest, doubt := j.past.reach()
@@ -156,9 +154,9 @@ func (j *Journal) contradiction(lowest uint64, info *jetstream.StreamInfo) error
 	return nil
 }
 
-// askPositions asks for the position of each known sink, and fails where one
-// gives none. The known sinks are those of the config, and those that had a
-// position and were not retired: they may come back.
+// askPositions asks for the position of each known sink, and fails if one is missing.
+// Known are the config's sinks, and those that had a position and were not retired:
+// they may come back.
 func (j *Journal) askPositions(ctx context.Context) (map[string]uint64, error) {
 	sinks, err := j.register.read(ctx)
 	if err != nil {
@@ -178,10 +176,9 @@ func (j *Journal) askPositions(ctx context.Context) (map[string]uint64, error) {
 	return positions, nil
 }
 
-// atMost is a position, as far as the relay itself knows that it was reached:
-// the server keeps no checksum of positions, and a late answer may be of
-// before a position was set back. Of an external server another relay may have
-// read on for a sink since this one did.
+// atMost bounds a position by what the relay itself knows: the server keeps no
+// checksum of positions, and a late answer may be older than a step back. Marks do not
+// bound an external server's positions, as another relay may have read on since.
 func (j *Journal) atMost(consumer string, answered uint64) uint64 {
 	if mark, marked := j.conn.marks.read(consumer); marked && j.conn.embedded != nil {
 		answered = min(answered, mark.value)
@@ -189,13 +186,13 @@ func (j *Journal) atMost(consumer string, answered uint64) uint64 {
 	return min(answered, j.reached.at(consumer))
 }
 
-// reached is how far the sinks have come that this relay reads for.
+// reached holds how far the sinks of this process have come.
 type reached struct {
 	mu sync.Mutex
 	by map[string]uint64 // consumer to its newest acknowledged record; guarded by mu
 }
 
-// set notes where a sink starts to read.
+// set notes where a sink's reading starts.
 func (r *reached) set(consumer string, record uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -214,14 +211,14 @@ func (r *reached) raise(consumer string, record uint64) {
 	}
 }
 
-// forget is for a sink that is read for no longer: another relay may go on.
+// forget ends that for a sink: another relay may read on for it.
 func (r *reached) forget(consumer string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.by, consumer)
 }
 
-// at is how far the sink has come, or nobody where somebody else reads for it.
+// at is how far the sink has come, or nobody if this process does not read for it.
 func (r *reached) at(consumer string) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,16 +228,15 @@ func (r *reached) at(consumer string) uint64 {
 	return nobody
 }
 
-// RemovePosition forgets how far a sink has come, so that nothing is kept for
-// it any more. If the sink comes back it starts at the oldest record. The error
-// wraps ErrNoPosition where there is none. The caller makes sure that nothing
-// reads for the sink.
+// RemovePosition forgets how far a sink has come, so that nothing is kept for it. A sink
+// that comes back starts at the oldest record. The error wraps ErrNoPosition if there
+// is none. The caller makes sure that nothing reads for the sink.
 func (j *Journal) RemovePosition(ctx context.Context, sink string) error {
 	known, err := j.register.has(ctx, sink)
 	if err != nil {
 		return fmt.Errorf("remove the position of sink %s: %w", sink, err)
 	}
-	// First: a mark without its position would have the sink go on from there.
+	// First: the sink would go on from a mark that outlives its position.
 	if err := j.conn.marks.forget(consumerPrefix + sink); err != nil {
 		return fmt.Errorf("remove the position of sink %s: %w", sink, err)
 	}
@@ -249,7 +245,7 @@ func (j *Journal) RemovePosition(ctx context.Context, sink string) error {
 		if !known {
 			return fmt.Errorf("remove the position of sink %s: %w", sink, ErrNoPosition)
 		}
-		err = nil // an earlier attempt got as far as this
+		err = nil // an earlier attempt got this far
 	}
 	if err == nil {
 		err = j.register.retire(ctx, sink)

@@ -11,23 +11,22 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
-// session is a stretch of reading, from a reset of the sink's position until
-// something is amiss.
+// session is a stretch of reading. It begins with a reset of the sink's position, and
+// ends with the first fault.
 type session struct {
 	now        int
-	turns      int    // how often the stream had gone back when it began
-	reconnects uint64 // of the connection, by then
+	turns      int    // how often the stream had gone back before it
+	reconnects uint64 // the connection's reconnects before it
 	delivered  uint64 // the server's count of deliveries to the sink
 	after      uint64 // the newest record that was read
 }
 
-// open begins a session: it opens the sink's position, sets it right, and makes
-// the server give again all that is not acknowledged, in order. Without that, what
-// an earlier process had read would come again only after ackWait and out of
-// order, and an acknowledgement of what comes before it would cover it too: it
-// would be lost. It can be repeated.
+// open begins a session: it opens the sink's position, corrects it, and makes the
+// server give all unacknowledged records again, in order. Otherwise the records that
+// an earlier process had read would come only after ackWait and out of order, and an
+// earlier acknowledgement would cover and so lose them. open can be repeated.
 func (s *Source) open(ctx context.Context) (session, error) {
-	next := session{reconnects: s.j.conn.nc.Stats().Reconnects} // first: one that comes meanwhile ends the session
+	next := session{reconnects: s.j.conn.nc.Stats().Reconnects} // first: a reconnect from here on ends the session
 	if err := s.j.comparePast(ctx); err != nil {
 		return next, err
 	}
@@ -65,8 +64,8 @@ func (s *Source) open(ctx context.Context) (session, error) {
 	return next, nil
 }
 
-// begin puts an end to the earlier sessions: what they read and did not give is
-// read again, and so is what they gave of records that the stream lost.
+// begin ends the earlier sessions. What they read but did not give is read again, and
+// so are the positions whose records the stream lost.
 func (s *Source) begin(next *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +74,7 @@ func (s *Source) begin(next *session) {
 	next.after = s.acked
 	for i := range s.given {
 		e := &s.given[i]
-		e.reply = "" // of deliveries that the server knows nothing of any more
+		e.reply = "" // the reset made the server forget that delivery
 		e.void = e.void || e.last > stays
 		if !e.void {
 			next.after = e.last
@@ -105,11 +104,11 @@ func (s *Source) read(ctx context.Context, now session) {
 	}
 }
 
-// errGap says that there is a record which did not come to us.
+// errGap says that a record did not reach this source.
 var errGap = errors.New("records were delivered elsewhere, or not at all")
 
-// errReconnected and errWentBack say that a session is over: the server may be
-// another, or may not have what it had.
+// errReconnected and errWentBack end a session: the server may be another one, or may
+// have lost records.
 var (
 	errReconnected = errors.New("the connection was made anew")
 	errWentBack    = errors.New("the stream went back")
@@ -126,9 +125,9 @@ func (s *Source) over(now *session) error {
 	return nil
 }
 
-// readFrom passes records on, the first of which must be the delivery after the
-// session's count: a jump of that count means that a record went elsewhere, and
-// to acknowledge what comes behind it would lose it.
+// readFrom passes records on. Each must be the delivery after the one before: a jump
+// of the server's count means that a record went elsewhere, and an acknowledgement
+// behind it would lose that record.
 func (s *Source) readFrom(ctx context.Context, now *session) error {
 	it, err := s.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(fetchRecords, s.j.conn.readLimit()))
 	if err != nil {
@@ -158,8 +157,7 @@ func (s *Source) readFrom(ctx context.Context, now *session) error {
 	}
 }
 
-// stopAtReconnect ends the iterator as soon as the connection is made anew, until
-// the function that it returns is called.
+// stopAtReconnect stops the iterator at a reconnect. The returned function ends that.
 func (s *Source) stopAtReconnect(it jetstream.MessagesContext) (end func()) {
 	connected := s.j.conn.nc.StatusChanged(nats.CONNECTED)
 	go func() {
@@ -170,7 +168,7 @@ func (s *Source) stopAtReconnect(it jetstream.MessagesContext) (end func()) {
 	return func() { s.j.conn.nc.RemoveStatusListener(connected) }
 }
 
-// take passes a record on that was not read before.
+// take passes a record on, unless it was read before.
 func (s *Source) take(ctx context.Context, msg jetstream.Msg, seq uint64, now *session) error {
 	another, err := s.isAnother(ctx, place{seq, keyOf(seq, msg.Data()).sum}, now)
 	if err != nil {
@@ -193,10 +191,9 @@ func (s *Source) take(ctx context.Context, msg jetstream.Msg, seq uint64, now *s
 	return nil
 }
 
-// isAnother says whether a record is another than the one that was known at its
-// position. Mostly that shows that the stream went back, which ends the session.
-// Where its leader does not confirm that, its servers disagree, and the record
-// is delivered: better that than to lose it.
+// isAnother says whether the record differs from the known one at its position. Mostly
+// the stream went back then, which ends the session. If its leader does not confirm
+// that, the servers disagree, and the record is delivered rather than lost.
 func (s *Source) isAnother(ctx context.Context, at place, now *session) (bool, error) {
 	if s.j.past.read(at) {
 		return false, nil
@@ -213,10 +210,9 @@ func (s *Source) isAnother(ctx context.Context, at place, now *session) (bool, e
 	return true, nil
 }
 
-// fetch waits for the next record. While none comes it asks now and then
-// whether one should have: it was delivered to a request of an earlier source
-// that still stands with the server, or into a connection that broke; or our
-// request is gone, with the server that led the consumer.
+// fetch waits for the next record. While none comes, it asks now and then whether one
+// is missing: the server may have sent it to an open request of an earlier source or
+// into a broken connection, or our request is gone with the consumer's leader.
 func (s *Source) fetch(ctx context.Context, it jetstream.MessagesContext, now *session) (jetstream.Msg, error) {
 	missing := false
 	for {
@@ -232,7 +228,7 @@ func (s *Source) fetch(ctx context.Context, it jetstream.MessagesContext, now *s
 		case !errors.Is(err, nats.ErrTimeout):
 			return nil, fmt.Errorf("read a record: %w", err)
 		case missing:
-			return nil, errGap // and it did not come meanwhile
+			return nil, errGap // it did not come since the last look
 		}
 		info, err := s.consumer.Info(ctx)
 		if err != nil {
@@ -242,9 +238,9 @@ func (s *Source) fetch(ctx context.Context, it jetstream.MessagesContext, now *s
 	}
 }
 
-// offeredAgain looks at a record that was read before: since it was not
-// acknowledged in time, as the server sees it, or since a session began. If it is
-// acknowledged here, that got lost; else it is acknowledged by this delivery.
+// offeredAgain handles a record that was read before; the server offers it again after
+// ackWait, or at a new session. If the source has acknowledged it, that got lost and
+// is repeated; else the acknowledgement will go to this delivery.
 func (s *Source) offeredAgain(msg jetstream.Msg, seq uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

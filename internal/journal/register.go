@@ -12,24 +12,23 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// register is the durable list of the sinks that have a position. Trimming asks
-// for each of these positions by name: a list of consumers leaves out those
-// whose leader is gone.
+// register is the durable list of the sinks that have a position. Trimming asks for
+// each position by name, because a list of consumers leaves out those without a
+// leader.
 //
-// It is a stream with one message a sink, each on its own subject: kept, or
-// retired once the position was removed. So two relays that share a journal
-// never overwrite each other's names. A name stays known to a running relay
-// until the register says that it is retired: servers that lost their newest
-// writes cannot take it back.
+// It is a stream with one message per sink, each on its own subject: kept, or retired
+// once the position was removed. So two relays that share a journal never overwrite
+// each other's names. A running relay knows a name until the register says retired,
+// even if the servers lose their newest writes.
 type register struct {
 	js      jetstream.JetStream
-	events  jetstream.Stream // whose consumers are the positions
+	events  jetstream.Stream // its consumers are the positions
 	stream  jetstream.Stream
 	subject string
 
 	mu   sync.Mutex
-	seen uint64          // the register's newest message that was read; guarded by mu
-	kept map[string]bool // by sink, false once it is retired; guarded by mu
+	seen uint64          // the newest message read; guarded by mu
+	kept map[string]bool // by sink; false once retired; guarded by mu
 }
 
 const (
@@ -41,7 +40,7 @@ const (
 func (r *register) read(ctx context.Context) ([]string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// The register's leader answers, and nobody else.
+	// Only the register's leader answers.
 	info, err := r.stream.Info(ctx, jetstream.WithSubjectFilter(r.subject+".>"))
 	if err != nil {
 		return nil, fmt.Errorf("read the register of sinks: %w", err)
@@ -75,14 +74,14 @@ func (r *register) readValues(ctx context.Context, subjects map[string]uint64) e
 		if err != nil {
 			return fmt.Errorf("read the register of sinks: %w", err)
 		}
-		// What a later version may write there counts as kept.
+		// Whatever a later version writes there counts as kept.
 		r.kept[strings.TrimPrefix(subject, r.subject+".")] = string(msg.Data) != registerRetired
 	}
 	return nil
 }
 
-// add puts a sink into the register, before its position is made: after a crash
-// between the two, nothing is trimmed until the sink is opened or retired.
+// add registers a sink, before its position is made: after a crash between the two,
+// nothing is trimmed until the sink is opened or retired.
 func (r *register) add(ctx context.Context, sink string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,8 +95,8 @@ func (r *register) add(ctx context.Context, sink string) error {
 	return nil
 }
 
-// retire takes a sink out, after its position was removed: after a crash
-// between the two, nothing is trimmed until the sink is retired again.
+// retire takes a sink out, after its position was removed: after a crash between the
+// two, nothing is trimmed until it is retired again.
 func (r *register) retire(ctx context.Context, sink string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +113,7 @@ func (r *register) has(ctx context.Context, sink string) (bool, error) {
 	return slices.Contains(sinks, sink), err
 }
 
-// any reports whether a sink was registered, as of the last look.
+// any reports whether a sink was registered at the last look.
 func (r *register) any() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,8 +127,8 @@ func (r *register) write(ctx context.Context, sink, value string) error {
 	return nil
 }
 
-// adopt adds the sinks whose positions a relay without a register has made, an
-// earlier version. That a name is not listed proves nothing.
+// adopt adds sinks with a position made by an earlier version, which had no register.
+// It takes none out, as the list of consumers may be incomplete.
 func (r *register) adopt(ctx context.Context) error {
 	list := r.events.ConsumerNames(ctx)
 	var sinks []string

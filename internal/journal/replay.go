@@ -12,40 +12,39 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// ErrSpanEnd is what a span's Next returns behind its last record.
+// ErrSpanEnd is what a span's Next returns after its last record.
 var ErrSpanEnd = errors.New("end of the span")
 
-// spanTries bounds how often one record is asked for, retryPause apart: longer
-// than a leader's change takes, and than a replica lags.
+// spanTries bounds the requests for one record, retryPause apart: together longer than
+// a leader's change, or a replica's lag.
 const spanTries = 50
 
-// Span reads the records that were committed in a stretch of time, once, and
-// keeps no position in the journal: it holds nothing up, and what is trimmed
-// while it reads is passed over and counted. It has relay.Source's methods, but
-// a batch may be empty where the filter lets nothing through, and ErrSpanEnd
-// ends it.
+// Span reads the records of a stretch of time once. It keeps no position, so it does
+// not hold up trimming; it skips and counts what is trimmed meanwhile. It has
+// relay.Source's methods, but its batches may be empty, as the filter may drop all
+// events, and ErrSpanEnd ends it.
 type Span struct {
 	j     *Journal
 	limit Limit
 	keep  func(*relay.Event) bool
 
 	first, next, end uint64        // records [next, end) are still to be read; owned by Next
-	open             *recordReader // the record before next, of which more is to be read; owned by Next
+	open             *recordReader // the record before next, if it is not read to its end; owned by Next
 
-	// Oldest is when the oldest record that is kept was committed, and Cut says
-	// that the span begins before it, where records have been trimmed already.
+	// Oldest is when the oldest kept record was committed. Cut says that the span
+	// begins before it, where records were trimmed already.
 	Oldest time.Time
 	Cut    bool
 
-	// These grow with Next, and are for the goroutine that calls it.
-	Events  uint64 // that were kept by the filter
+	// Next counts these; only its caller's goroutine may read them.
+	Events  uint64 // let through by the filter
 	Missing uint64 // records that were trimmed before they could be read
 	Corrupt uint64 // records that could not be read; live delivery sets them aside
 }
 
-// Span opens the records committed at or after since and before until, as the
-// server's clock has it; a zero until means now. Only events for which keep
-// returns true are given out; a nil keep means all.
+// Span opens the records committed in [since, until) by the server's clock; a zero
+// until means now. It gives the events for which keep returns true; a nil keep means
+// all.
 func (j *Journal) Span(ctx context.Context, since, until time.Time, limit Limit, keep func(*relay.Event) bool) (*Span, error) {
 	info, err := j.stream.Info(ctx)
 	if err != nil {
@@ -72,12 +71,12 @@ func (j *Journal) Span(ctx context.Context, since, until time.Time, limit Limit,
 	return s, nil
 }
 
-// Records returns how many of the span's records have been read, and how many
-// it has.
+// Records returns how many of the span's records have been read, and how many there
+// are.
 func (s *Span) Records() (read, all uint64) { return s.next - s.first, s.end - s.first }
 
-// Next gives the next events that keep lets through, in order. After some bytes
-// of others it returns an empty batch, so that its caller can tell how it gets on.
+// Next gives the next events that keep lets through, in order. It returns an empty
+// batch once it has read the limit's bytes of others, so that its caller sees progress.
 func (s *Span) Next(ctx context.Context) (relay.Batch, error) {
 	var events []relay.Event
 	for bytes := 0; (s.open != nil || s.next < s.end) && len(events) < s.limit.Events && bytes < s.limit.Bytes; {
@@ -129,8 +128,8 @@ func (s *Span) take(events []relay.Event, most int) ([]relay.Event, int) {
 	return events, size
 }
 
-// read gets the first record at or behind next. nil means that there is none.
-// A replica may lag, and a leader may change, so one answer is not believed.
+// read gets the first record at or after next, or nil if there is none. It asks more
+// than once before it says so: a replica may lag, and a leader may change.
 func (s *Span) read(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 	for try := 1; ; try++ {
 		msg, err := s.j.stream.GetMsg(ctx, s.next, jetstream.WithGetMsgSubject(s.j.names.eventsSubject))

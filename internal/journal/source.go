@@ -14,34 +14,33 @@ import (
 )
 
 const (
-	// consumerPrefix marks the consumers that are a sink's position.
+	// consumerPrefix begins the names of the consumers that keep a sink's position.
 	consumerPrefix = "sink_"
-	// fetchRecords bounds the records that the client buffers for one sink, and
-	// fetchBytes, beside the largest record that there may be, what it asks for
-	// at once, as stored.
+	// fetchRecords bounds the records that the client buffers for one sink.
+	// fetchBytes bounds the stored bytes that it requests at once, beside the largest
+	// possible record.
 	fetchRecords = 32
 	fetchBytes   = 1 << 20
-	// decodedAhead bounds the records that are decoded before they are asked for.
+	// decodedAhead bounds the records that are decoded in advance.
 	decodedAhead = 4
-	// ackWait is after how long the server offers a record again that is not
-	// acknowledged. A source knows what it has read and passes over it, so this
-	// matters only for a record that got lost on the way.
+	// After ackWait the server offers an unacknowledged record again. A source skips
+	// what it has read, so this matters only for a record lost on the way.
 	ackWait = 30 * time.Second
-	// idleCheck is how long a source waits before it asks what it may have missed.
+	// After idleCheck without a record, a source asks whether it missed one.
 	idleCheck = 2 * time.Second
-	// maxAckPending bounds the records that are read and not acknowledged.
+	// maxAckPending bounds the records that are read but not acknowledged.
 	maxAckPending = 20_000
 )
 
 // Source reads the journal for one sink. It implements relay.Source.
 //
-// The sink's position is a durable JetStream consumer whose acknowledgement
-// covers all before it. One process at a time may read for a sink: a second
+// The sink's position is a durable JetStream consumer; an acknowledgement covers all
+// records before it. Only one process at a time may read for a sink: a second one
 // would take records away from the first.
 type Source struct {
 	j     *Journal
 	sink  string
-	name  string // of the consumer
+	name  string // the consumer's
 	limit Limit
 
 	consumer jetstream.Consumer // the reading goroutine's own, once that runs
@@ -58,45 +57,45 @@ type Source struct {
 	mu    sync.Mutex // guards what follows
 	given []ending   // of the batches that are not acknowledged, oldest first
 	acked uint64     // the newest record that is acknowledged
-	turns int        // how often the stream had gone back when the newest session began
-	now   int        // counts sessions, each of which reads from behind what was given
-	// newest is the position of the newest batch, and ahead how much greater than
-	// its last record a batch's position is: where the stream went back, records
-	// get lower numbers, but positions grow.
+	turns int        // how often the stream had gone back before the newest session
+	now   int        // counts sessions; each starts behind the given records
+	// newest is the position of the newest batch. ahead is what a batch's position
+	// exceeds its last record by: after the stream went back, records get lower
+	// numbers, but positions still grow.
 	newest, ahead uint64
 	started       bool // the first session has begun
 }
 
-// ending is how a batch is acknowledged, and all before it. It holds none of
-// the batch's events and bytes.
+// ending says how to acknowledge a batch and all before it. It holds none of the
+// batch's events and bytes.
 type ending struct {
 	position uint64 // of the batch
-	last     uint64 // the record that is acknowledged: the batch's last, or one behind it without events
-	// reply is the subject that acknowledges it. Empty where the server has to give
-	// the record again first, to which that acknowledgement is then sent.
+	last     uint64 // the record to acknowledge: the batch's last, or one behind it without events
+	// reply is the subject to acknowledge it by. It is empty until the server has
+	// given the record again, where that is needed.
 	reply string
-	// void says that the stream went back, and has other records there or will: so
-	// nothing is acknowledged.
+	// void says that nothing is acknowledged: the stream went back, and has or will
+	// have other records there.
 	void bool
 }
 
-// Limit bounds the batches of a source: the events, and their size in memory
-// with their labels. A batch holds whole records, or a piece of one, and may
-// exceed the limit by that much.
+// Limit bounds the batches of a source, in events and in bytes of memory with labels.
+// A batch holds whole records, or a piece of one, and may exceed the limit by as
+// much.
 type Limit struct{ Events, Bytes int }
 
-// record is one that was read.
+// record is a record that was read.
 type record struct {
 	msg    jetstream.Msg
 	seq    uint64
 	size   int // of its events: see recordReader
 	now    int // the session that read it
 	events []relay.Event
-	large  bool // its events are read when they are given, in pieces
+	large  bool // its events are read later, in pieces
 }
 
-// Source opens the position of a sink, at the journal's start where it has
-// none yet, and begins to read. Close it when done.
+// Source opens a sink's position, at the journal's start for a new sink, and begins to
+// read. Close it when done.
 func (j *Journal) Source(ctx context.Context, sink string, limit Limit) (*Source, error) {
 	s := &Source{j: j, sink: sink, name: consumerPrefix + sink, limit: limit, decoded: make(chan record, decodedAhead)}
 	var first session
@@ -153,10 +152,9 @@ func (s *Source) wait(ctx context.Context) (record, error) {
 	}
 }
 
-// give notes how what ends with last is acknowledged, and returns the position
-// of that. It returns false for what an earlier session read, which is read again.
-// Records that were all set aside make no batch: they are acknowledged with the
-// batch before them.
+// give notes how to acknowledge a batch that ends with last, and returns its
+// position. It returns false for records of an earlier session, which are read again.
+// Records that were all set aside make no batch: the batch before acknowledges them.
 func (s *Source) give(last record, isBatch bool) (relay.Position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,16 +195,16 @@ func (s *Source) Ack(_ context.Context, p relay.Position) error {
 	return nil
 }
 
-// acknowledge tells the server, which writes the position to disk in its own
-// time. What cannot be sent is no failure: the next acknowledgement covers it,
-// or the server offers the record again. mu is held.
+// acknowledge tells the server, which writes the position to disk later. It is no
+// failure if that cannot be sent: the next acknowledgement covers it, or the server
+// offers the record again. mu is held.
 func (s *Source) acknowledge(e ending) {
 	if e.void {
 		return
 	}
 	s.acked = e.last
 	if turns, _ := s.j.past.since(s.turns); turns != s.turns {
-		return // the next session begins behind it, or behind what stayed of the stream
+		return // the next session begins behind it, or at what is left of the stream
 	}
 	if e.reply != "" {
 		s.confirm(e.reply, e.last)
