@@ -18,7 +18,7 @@ import (
 // 0 is no bound.
 func documents() map[string]int {
 	return map[string]int{
-		"README.md": 1600, "ARCHITECTURE.md": 0, "CONTRIBUTING.md": 0,
+		"README.md": 1600, "ARCHITECTURE.md": 1400, "CONTRIBUTING.md": 0,
 		"deploy/README.md": 0, "cmd/bench/README.md": 0,
 	}
 }
