@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -85,7 +86,7 @@ func (s *scene) journalled(t *testing.T) (tally workspacesim.Tally) {
 	j, err := journal.Open(t.Context(), conn, cfg.Journal, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	defer j.Close()
-	require.NoError(t, j.ReadBack(t.Context(), time.Time{}, func(events []vocabulary.Event) bool {
+	require.NoError(t, j.ReadBack(t.Context(), time.Time{}, math.MaxUint64, func(events []vocabulary.Event) bool {
 		for i := range events {
 			tally.Add(events[i].ID)
 		}

@@ -80,7 +80,11 @@ func (r *running) push(ids ...string) (int, string) {
 		require.NoError(r.t, err)
 		values = append(values, fmt.Sprintf(`["%d",%s]`, time.Now().UnixNano()+int64(i), line))
 	}
-	body := `{"streams":[{"stream":{"app":"idp"},"values":[` + strings.Join(values, ",") + `]}]}`
+	return r.pushLoki(`{"streams":[{"stream":{"app":"idp"},"values":[` + strings.Join(values, ",") + `]}]}`)
+}
+
+func (r *running) pushLoki(body string) (int, string) {
+	r.t.Helper()
 	req, err := http.NewRequest(http.MethodPost, "http://"+r.Ingest+"/loki/api/v1/push", strings.NewReader(body))
 	require.NoError(r.t, err)
 	req.SetBasicAuth("u", "a-password-of-some-length")

@@ -2,15 +2,22 @@ package app
 
 import (
 	"context"
+	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// readBackTimeout bounds how long a start waits for the events that became
-// durable last. It is enough for about ten million of them.
-const readBackTimeout = 10 * time.Second
+// The newest events are known before ingest listens: at most eagerEvents of them,
+// with bodies of eagerBytes. A sender whose answer a crash swallowed pushes those
+// again. Older ones are read behind ingest: until then they may be stored twice.
+const (
+	eagerEvents = 50_000
+	eagerBytes  = 8 << 20
+)
 
 // makeRecent makes the set of events that became durable lately, empty: the journal
 // empties it again whenever it finds that events are lost.
@@ -23,32 +30,59 @@ func (r *process) makeRecent() (forget func()) {
 	return r.recent.Forget
 }
 
-// startRecent makes the relay know the events that became durable within the
-// window, so that what is pushed again is recognised across a restart: a sender
-// whose answer the crash swallowed pushes again to the next process. It ends
-// before ingest begins to listen, and takes the newest first: what it does not
-// come to could be stored twice, and nothing worse.
+// startRecent makes the relay know the events that earlier processes made durable
+// within the window, so that it recognises what is pushed again across a restart.
+// It returns once the newest are known, and reads the rest in the background. An
+// event that is pushed again before it is known is stored twice; none is dropped.
 func (r *process) startRecent(ctx context.Context) error {
 	if r.recent == nil {
 		return nil
 	}
-	window := r.cfg.Journal.DuplicateWindow
-	start, events := time.Now(), 0
-	reading, cancel := context.WithTimeout(ctx, readBackTimeout)
-	defer cancel()
-	err := r.journal.ReadBack(reading, start.Add(-window), func(record []relay.Event) bool {
-		events += len(record)
-		return r.recent.Restore(record)
+	known := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "auditrelay_ingest_duplicates_known",
+		Help: "1 once the relay recognises all events of the duplicate window that earlier processes have stored.",
 	})
-	switch took := time.Since(start).Round(time.Millisecond); {
-	case ctx.Err() != nil:
+	r.reg.MustRegister(known)
+	eager := make(chan struct{})
+	enough := sync.OnceFunc(func() { close(eager) })
+	r.stack.push("recent events", background(r.recent.Run))
+	r.stack.push("reading back", background(func(ctx context.Context) {
+		defer enough()
+		if r.readBack(ctx, enough) {
+			known.Set(1)
+		}
+	}))
+	select {
+	case <-eager:
+		return nil
+	case <-ctx.Done():
 		return ctx.Err()
-	case err != nil:
+	}
+}
+
+// readBack fills the set, the newest events first, and calls enough once those are
+// known. It reports whether it came to the window's beginning.
+//
+// It stops where the journal has emptied the set: what it read may be lost.
+func (r *process) readBack(ctx context.Context, enough func()) bool {
+	start, epoch, events, bytes := time.Now(), r.recent.Epoch(), 0, 0
+	since := start.Add(-r.cfg.Journal.DuplicateWindow)
+	err := r.journal.ReadBack(ctx, since, r.journal.Inherited(), func(record []relay.Event) bool {
+		events += len(record)
+		for i := range record {
+			bytes += len(record[i].Body)
+		}
+		more := r.recent.Restore(record, epoch)
+		if events >= eagerEvents || bytes >= eagerBytes {
+			enough()
+		}
+		return more
+	})
+	took := time.Since(start).Round(time.Millisecond)
+	if err != nil && ctx.Err() == nil {
 		r.log.Warn("the newest events of the journal were not all read back; older ones that are pushed again are stored again",
 			"events", events, "took", took, "error", err)
-	default:
-		r.log.Debug("the newest events of the journal are known", "events", events, "took", took)
 	}
-	r.stack.push("recent events", background(r.recent.Run))
-	return nil
+	r.log.Debug("the newest events of the journal were read back", "events", events, "took", took)
+	return err == nil
 }

@@ -1,13 +1,16 @@
 package app
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
@@ -44,4 +47,30 @@ func TestWhatIsPushedAgainIsRecognisedAfterARestart(t *testing.T) {
 		lines++
 	}
 	assert.Equal(t, 9, lines)
+}
+
+// More events than a start reads before it listens are recognised a little later.
+func TestOldEventsAreRecognisedOnceTheyAreReadBack(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	r := start(t, cfg)
+	code, body := r.push("first")
+	require.Equal(t, http.StatusNoContent, code, body)
+	line := strings.Repeat("x", 200_000) // compresses well: the journal stays small
+	for i := range eagerBytes/len(line)/10 + 1 {
+		var values []string
+		for n := range 10 {
+			values = append(values, fmt.Sprintf(`["%d","%d %s"]`, time.Now().UnixNano(), 10*i+n, line))
+		}
+		code, body := r.pushLoki(`{"streams":[{"stream":{"app":"idp"},"values":[` + strings.Join(values, ",") + `]}]}`)
+		require.Equal(t, http.StatusNoContent, code, body)
+	}
+	require.NoError(t, r.stop())
+
+	r = start(t, cfg)
+	waiting.Until(t, func() bool { return r.metric("auditrelay_ingest_duplicates_known") == "1" })
+	code, body = r.push("first")
+	require.Equal(t, http.StatusNoContent, code, body)
+	assert.Equal(t, "1", r.metric(duplicates))
+	require.NoError(t, r.stop())
 }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -77,7 +78,7 @@ func TestStoredBombs(t *testing.T) {
 			s.Close()
 		}
 		n := 0
-		require.NoError(t, o.ReadBack(t.Context(), time.Time{}, func(events []relay.Event) bool {
+		require.NoError(t, o.ReadBack(t.Context(), time.Time{}, math.MaxUint64, func(events []relay.Event) bool {
 			require.LessOrEqual(t, written(events), pieceBytes+(1<<20))
 			n += len(events)
 			return true

@@ -20,18 +20,19 @@ const (
 	lookAhead   = 256
 )
 
-// ReadBack calls visit with the events of each record committed at or after since,
-// newest record first, until visit returns false. Within a record events keep their
-// order; a large record comes in pieces. ReadBack skips records that cannot be read
-// (sources set them aside), and records appended meanwhile.
+// ReadBack calls visit with the events of each record up to position last that was
+// committed at or after since, newest record first, until visit returns false. Within
+// a record events keep their order; a large record comes in pieces. ReadBack skips
+// records that cannot be read (sources set them aside), and records appended meanwhile.
 //
-// All that it gives is on disk: see renewNewestBlock.
-func (j *Journal) ReadBack(ctx context.Context, since time.Time, visit func([]relay.Event) bool) error {
+// Up to [Journal.Inherited] all records are on disk: a start writes the newest block
+// anew. A later record may be readable although its fsync failed.
+func (j *Journal) ReadBack(ctx context.Context, since time.Time, last uint64, visit func([]relay.Event) bool) error {
 	info, err := j.stream.Info(ctx)
 	if err != nil {
 		return fmt.Errorf("read the journal's state: %w", err)
 	}
-	first, end := info.State.FirstSeq, info.State.LastSeq+1
+	first, end := info.State.FirstSeq, min(info.State.LastSeq, last)+1
 	for look := uint64(firstLook); info.State.Msgs > 0 && end > first; {
 		from := max(first, end-min(look, end))
 		held, whole, err := j.readRange(ctx, from, end)
@@ -54,6 +55,9 @@ func (j *Journal) ReadBack(ctx context.Context, since time.Time, visit func([]re
 	}
 	return nil
 }
+
+// Inherited is the newest position that an earlier process has committed.
+func (j *Journal) Inherited() uint64 { return j.ages.inherited() }
 
 // visitRecord reports whether to go on. It skips a record that cannot be read.
 func visitRecord(data []byte, visit func([]relay.Event) bool) bool {

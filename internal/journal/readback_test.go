@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ import (
 // readBack gives the ids of the events, a slice for each record.
 func readBack(t *testing.T, o *opened, since time.Time, most int) (records [][]string) {
 	t.Helper()
-	require.NoError(t, o.ReadBack(t.Context(), since, func(events []relay.Event) bool {
+	require.NoError(t, o.ReadBack(t.Context(), since, math.MaxUint64, func(events []relay.Event) bool {
 		records = append(records, ids(events))
 		return len(records) < most
 	}))
@@ -111,7 +112,7 @@ func TestReadBackEndsInTime(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
-	err := o.ReadBack(ctx, time.Time{}, func([]relay.Event) bool { n++; cancel(); return true })
+	err := o.ReadBack(ctx, time.Time{}, math.MaxUint64, func([]relay.Event) bool { n++; cancel(); return true })
 	require.ErrorIs(t, err, context.Canceled)
 	assert.Less(t, n, 40)
 }
@@ -133,7 +134,7 @@ func BenchmarkReadBack(b *testing.B) {
 			}
 			n := 0
 			for b.Loop() {
-				require.NoError(b, j.ReadBack(b.Context(), time.Time{}, func(events []relay.Event) bool {
+				require.NoError(b, j.ReadBack(b.Context(), time.Time{}, math.MaxUint64, func(events []relay.Event) bool {
 					n += len(events)
 					return true
 				}))

@@ -100,7 +100,7 @@ func (s *Set) Has(k Key) bool {
 	return false
 }
 
-// Epoch is for Add.
+// Epoch is for Add and Restore.
 func (s *Set) Epoch() uint64 { return s.epoch.Load() }
 
 // Forget lets go of all keys: events may have been lost that were durable, and
@@ -131,12 +131,15 @@ func (s *Set) Add(keys []Key, epoch uint64) {
 	}
 }
 
-// Restore adds events that became durable earlier, before the set is used. It
-// is called with the newest first, and returns false when there is no room for
-// older ones, or when they are too old.
-func (s *Set) Restore(events []relay.Event) bool {
+// Restore adds events that an earlier process made durable. It is called with
+// the newest first, and returns false when the set takes no older ones: they are
+// too old, there is no room, or the set was emptied since Epoch gave epoch.
+func (s *Set) Restore(events []relay.Event, epoch uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if epoch != s.epoch.Load() {
+		return false
+	}
 	for i := len(events) - 1; i >= 0; i-- {
 		e := &events[i]
 		// The clock may have been ahead when the event was received.

@@ -179,8 +179,8 @@ func TestRestore(t *testing.T) {
 	event := func(i int, age time.Duration) relay.Event {
 		return relay.Event{Source: "/s", ID: fmt.Sprintf("id-%d", i), Body: []byte("body"), Received: c.Add(-age)}
 	}
-	require.True(t, s.Restore([]relay.Event{event(1, time.Minute), event(0, -time.Hour)}), "received by a clock that was ahead")
-	require.True(t, s.Restore([]relay.Event{event(3, 9*time.Minute), event(2, 4*time.Minute)}))
+	require.True(t, s.Restore([]relay.Event{event(1, time.Minute), event(0, -time.Hour)}, s.Epoch()), "received by a clock that was ahead")
+	require.True(t, s.Restore([]relay.Event{event(3, 9*time.Minute), event(2, 4*time.Minute)}, s.Epoch()))
 	assert.Equal(t, 4, s.known(0, 4))
 	c.advance(9*time.Minute + 30*time.Second)
 	s.Add(nil, s.Epoch())
@@ -190,10 +190,10 @@ func TestRestore(t *testing.T) {
 	assert.Zero(t, s.known(0, 4))
 
 	s, c = testSet(window, 300)
-	require.False(t, s.Restore([]relay.Event{event(0, time.Hour)}), "too old")
+	require.False(t, s.Restore([]relay.Event{event(0, time.Hour)}, s.Epoch()), "too old")
 	assert.Zero(t, s.known(0, 1))
 	n := 0
-	for s.Restore([]relay.Event{event(n, 0)}) {
+	for s.Restore([]relay.Event{event(n, 0)}, s.Epoch()) {
 		n++
 	}
 	assert.Equal(t, 300, n, "full of the newest")
@@ -201,6 +201,18 @@ func TestRestore(t *testing.T) {
 	s.Add(s.keys(1000, 1001), s.Epoch())
 	assert.Equal(t, 200, s.known(0, 300), "the newest of them are kept longest")
 	assert.Equal(t, 200, s.known(0, 200))
+}
+
+// What is read back while the relay runs may be what turns out to be lost.
+func TestRestoreEndsWhenTheSetIsEmptied(t *testing.T) {
+	t.Parallel()
+	s, c := testSet(time.Minute, 300)
+	events := []relay.Event{{Source: "/s", ID: "id-0", Body: []byte("body"), Received: c.Time}}
+	epoch := s.Epoch()
+	require.True(t, s.Restore(events, epoch))
+	s.Forget()
+	require.False(t, s.Restore(events, epoch))
+	assert.Zero(t, s.known(0, 1))
 }
 
 // Nothing that has been added is missing to those who look meanwhile, through
