@@ -18,8 +18,9 @@ build: ## build the binaries into bin/
 demo: ## run simulator, relay and sinks on loopback, with a live view (Ctrl-C ends it)
 	$(GO) run ./cmd/demo $(DEMO)
 
+# With the race detector each process waits a second at its end, unless told otherwise.
 test: ## run all tests with the race detector
-	$(GO) test -race -parallel 4 -timeout 3h ./...
+	GORACE=atexit_sleep_ms=10 $(GO) test -race -parallel 4 -timeout 3h ./...
 
 torture: build ## kill, starve and cut off the real binary, and count what is lost
 	bin/torture $(TORTURE)

@@ -9,7 +9,11 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// raceWait keeps a process with the race detector from waiting a second at its exit.
+const raceWait = "atexit_sleep_ms=10"
+
 func TestMain(m *testing.M) {
+	_ = os.Setenv("GORACE", os.Getenv("GORACE")+" "+raceWait) // for the commands that the tests run
 	testscript.Main(m, map[string]func(){"auditrelay": main})
 }
 
@@ -27,6 +31,7 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HEALTH_URL", health.URL)
+			env.Setenv("GORACE", raceWait)
 			return nil
 		},
 	})
