@@ -21,6 +21,10 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
+// pace is between two steps of one part of a load. Without it the load takes the
+// processor from the elections that the tests wait for.
+const pace = 5 * time.Millisecond
+
 // load is what senders, a sink, its dead letters and the trail do all the while.
 type load struct {
 	t       *testing.T
@@ -64,6 +68,7 @@ func startLoad(t *testing.T, j *opened) *load {
 // push sends events one by one, each until it is acknowledged.
 func (l *load) push(ctx context.Context, p int) {
 	for i := 0; ctx.Err() == nil; i++ {
+		time.Sleep(pace)
 		e := relaytest.Events(1, relaytest.From(p*1_000_000+i))
 		start := time.Now()
 		for l.j.Append(context.Background(), batchOf(e)) != nil { //nolint:revive // it is pushed again
@@ -77,6 +82,7 @@ func (l *load) push(ctx context.Context, p int) {
 
 func (l *load) reject(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
+		time.Sleep(pace)
 		r := []relay.Rejection{{Event: relaytest.Events(1, relaytest.From(i))[0], Reason: "test", Attempts: 1}}
 		if !assert.NoError(l.t, l.j.Reject(context.Background(), "k", r)) {
 			return
@@ -89,6 +95,7 @@ func (l *load) reject(ctx context.Context) {
 
 func (l *load) enter(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
+		time.Sleep(pace)
 		e := audit.Entry{Type: "test", Project: "p", Environment: "e", Subject: fmt.Sprintf("s%d", i), Time: time.Now()}
 		if _, err := l.trail.Append(context.Background(), e); !assert.NoError(l.t, err) {
 			return

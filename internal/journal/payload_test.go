@@ -75,7 +75,7 @@ func TestASmallerPayload(t *testing.T) {
 func TestABatchIsCutToFit(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
+	for range 60 {
 		limit := 2000 + rng.IntN(20_000)
 		var b Batch
 		for range 1 + rng.IntN(5) {

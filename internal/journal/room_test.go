@@ -52,12 +52,12 @@ func TestDeliveredRecordsGiveWayBeforeAPushIsRefused(t *testing.T) {
 	t.Cleanup(func() { j.shut(t) })
 	drain(t, j.source(t, "a"))
 	drain(t, j.source(t, "b"))
-	const senders, pushes = 4, 250
+	const senders, pushes = 4, 100
 	var sending sync.WaitGroup
 	for i := range senders {
 		sending.Go(func() {
 			next := noise(byte(i), "s", 100_000)
-			for range pushes { // 100 MB in all
+			for range pushes { // 40 MB in all
 				if !assert.NoError(t, j.Append(context.Background(), next())) {
 					return
 				}
