@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
@@ -130,10 +130,9 @@ environments:
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := rig.FreeAddresses(t.Context(), 1)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return l.Addr().String()
+	return free[0]
 }
 
 // start starts `auditrelay run`; it does not wait until that is ready.

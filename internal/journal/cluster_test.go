@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
@@ -37,9 +39,10 @@ func TestMain(m *testing.M) {
 
 // node is one server of a cluster.
 type node struct {
-	Name, Dir   string
-	Port, Peers int // that clients and other nodes connect to
-	Routes      string
+	Name, Dir      string
+	Clients, Peers string // addresses that clients and other nodes connect to
+	Routes         string
+	Cluster        string
 
 	cmd *exec.Cmd
 }
@@ -50,10 +53,18 @@ func runNode(spec string) error {
 	if err := json.Unmarshal([]byte(spec), &n); err != nil {
 		return err
 	}
+	port, err := portOf(n.Clients)
+	if err != nil {
+		return err
+	}
+	peers, err := portOf(n.Peers)
+	if err != nil {
+		return err
+	}
 	srv, err := server.NewServer(&server.Options{
-		ServerName: n.Name, Host: "127.0.0.1", Port: n.Port, NoSigs: true, NoLog: true,
+		ServerName: n.Name, Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true,
 		JetStream: true, StoreDir: n.Dir, JetStreamMaxStore: 4 << 30, JetStreamMaxMemory: 64 << 20,
-		Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: n.Peers},
+		Cluster: server.ClusterOpts{Name: n.Cluster, Host: "127.0.0.1", Port: peers},
 		Routes:  server.RoutesFromStr(n.Routes),
 	})
 	if err != nil {
@@ -64,6 +75,14 @@ func runNode(spec string) error {
 	return err
 }
 
+func portOf(address string) (int, error) {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(port)
+}
+
 // cluster is three servers, of which each stream has a replica.
 type cluster [3]*node
 
@@ -71,12 +90,15 @@ func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	var c cluster
 	var routes []string
+	free, err := rig.FreeAddresses(t.Context(), 2*len(c))
+	require.NoError(t, err)
 	for i := range c {
-		c[i] = &node{Name: fmt.Sprintf("n%d", i), Dir: filepath.Join(t.TempDir(), fmt.Sprintf("n%d", i)), Port: freePort(t), Peers: freePort(t)}
-		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", c[i].Peers))
+		c[i] = &node{Name: fmt.Sprintf("n%d", i), Dir: filepath.Join(t.TempDir(), fmt.Sprintf("n%d", i)), Clients: free[2*i], Peers: free[2*i+1]}
+		routes = append(routes, "nats://"+c[i].Peers)
 	}
 	for _, n := range c {
 		n.Routes = strings.Join(routes, ",")
+		n.Cluster = strings.ReplaceAll(c[0].Peers, ".", "-") // no other test's cluster has the name
 		n.start(t)
 	}
 	t.Cleanup(func() {
@@ -86,14 +108,6 @@ func startCluster(t *testing.T) *cluster {
 		}
 	})
 	return &c
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func (n *node) start(t *testing.T) {
@@ -122,7 +136,7 @@ func (n *node) signal(t *testing.T, s syscall.Signal) {
 func (c *cluster) url() string {
 	var urls []string
 	for _, n := range c {
-		urls = append(urls, fmt.Sprintf("nats://127.0.0.1:%d", n.Port))
+		urls = append(urls, "nats://"+n.Clients)
 	}
 	return strings.Join(urls, ",")
 }

@@ -5,23 +5,36 @@ package rig
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
+	"syscall"
 	"time"
 )
 
+// The kernel gives connections, and listeners that ask for any port, a port from 32768 up.
+const (
+	firstPort = 10_000
+	lastPort  = 32_000
+)
+
 // FreeAddresses finds so many different HOST:PORT on loopback that are free
-// now. Somebody else may take one before it is listened on: that start then
-// fails, and says so.
+// now. Nobody gets one of their ports by chance before it is listened on; a
+// process that asks for the very port makes that start fail.
 func FreeAddresses(ctx context.Context, n int) (all []string, err error) {
-	for range n {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	for len(all) < n {
+		address := fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort))
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
 		defer func() { _ = l.Close() }() // not before all are found: else one could come twice
-		all = append(all, l.Addr().String())
+		all = append(all, address)
 	}
 	return all, nil
 }
