@@ -71,16 +71,15 @@ func (r *process) recordLetGo(ctx context.Context, old journal.LetGo) {
 
 // recordOnce puts an entry into the trail, unless it has one of the subject.
 func (r *process) recordOnce(ctx context.Context, typ, subject string, about any) error {
-	_, found, err := r.trail.Last(ctx, ownProject, "", subject)
-	if err != nil || found {
-		return err
-	}
-	detail, err := json.Marshal(about)
-	if err != nil {
-		return fmt.Errorf("encode the entry about %s: %w", subject, err)
-	}
-	_, err = r.trail.AppendIf(ctx, audit.Entry{
-		Type: typ, Project: ownProject, Subject: subject, Time: time.Now(), Detail: detail,
-	}, -1)
-	return err // of a conflict, too: the next look finds the entry
+	_, err := audit.Update(ctx, r.trail, ownProject, "", subject, func(_ audit.Entry, found bool) (*audit.Entry, error) {
+		if found {
+			return nil, nil //nolint:nilnil // nothing is due
+		}
+		detail, err := json.Marshal(about)
+		if err != nil {
+			return nil, fmt.Errorf("encode the entry about %s: %w", subject, err)
+		}
+		return &audit.Entry{Type: typ, Project: ownProject, Subject: subject, Time: time.Now(), Detail: detail}, nil
+	})
+	return err
 }

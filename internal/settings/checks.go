@@ -90,18 +90,13 @@ func (w *Watcher) attestIfOlder(ctx context.Context, g *group, age time.Duration
 // its outcome is not known, the looks stay counted and the next check covers
 // them, perhaps again: it says from when.
 func (w *Watcher) attest(ctx context.Context, g *group) error {
-	last, found, err := w.trail.Last(ctx, g.project, g.environment, checksSubject)
+	e, err := audit.Update(ctx, w.trail, g.project, g.environment, checksSubject, func(audit.Entry, bool) (*audit.Entry, error) {
+		return &audit.Entry{
+			Type: "settings.checked", Project: g.project, Environment: g.environment, Subject: checksSubject,
+			Time: time.Now(), Detail: encode(g.check()),
+		}, nil
+	})
 	if err != nil {
-		return fmt.Errorf("read the last check: %w", err)
-	}
-	if !found {
-		last.Index = -1
-	}
-	e := audit.Entry{
-		Type: "settings.checked", Project: g.project, Environment: g.environment, Subject: checksSubject,
-		Time: time.Now(), Detail: encode(g.check()),
-	}
-	if _, err := w.trail.AppendIf(ctx, e, last.Index); err != nil {
 		return fmt.Errorf("enter a check of %s/%s: %w", g.project, g.environment, err)
 	}
 	g.lastCheck, g.tally = e.Time, tally{}

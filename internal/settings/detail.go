@@ -18,8 +18,8 @@ const (
 type detail struct {
 	// Changes are for reading: long values are cut, since before and after
 	// have them whole. Omitted counts those beyond 500.
-	Changes []Change `json:"changes,omitempty"`
-	Omitted int      `json:"omitted,omitempty"`
+	Changes []audit.Change `json:"changes,omitempty"`
+	Omitted int            `json:"omitted,omitempty"`
 	// Unsure says that entries behind Before are damaged and may have been of this
 	// setting: there may have been changes between.
 	Unsure bool `json:"unsure,omitempty"`
@@ -27,15 +27,23 @@ type detail struct {
 	Look audit.Window `json:"look"`
 }
 
-func (d detail) with(changes []Change) detail {
+func (d detail) with(changes []audit.Change) detail {
 	d.Omitted = max(0, len(changes)-maxChanges)
 	for _, c := range changes[:len(changes)-d.Omitted] {
-		d.Changes = append(d.Changes, Change{Path: c.Path, Old: shorten(c.Old), New: shorten(c.New)})
+		d.Changes = append(d.Changes, audit.Change{Path: c.Path, Old: shorten(c.Old), New: shorten(c.New)})
 	}
 	return d
 }
 
 func (d detail) encode() json.RawMessage { return encode(d) }
+
+func encode(v any) json.RawMessage {
+	raw, err := json.Marshal(v)
+	if err != nil { // never: nothing here fails to encode
+		return json.RawMessage("null")
+	}
+	return raw
+}
 
 // shorten cuts a value that is too long to be read at a glance: a string to
 // its beginning, another to its size.

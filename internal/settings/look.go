@@ -5,15 +5,17 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 )
 
-// typeRestated is the type of an entry that repeats what stands, as newer ones are damaged.
-const typeRestated = "settings.restated"
+const (
+	typeChanged = "settings.changed"
+	// typeRestated marks an entry that repeats the state, since newer ones are damaged.
+	typeRestated = "settings.restated"
+)
 
 // look reads one resource and enters what changed.
 func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
@@ -54,70 +56,63 @@ func (w *Watcher) failed(x *watch, at time.Time, err error) error {
 	return err
 }
 
-// enter compares state with the trail and appends what changed. It appends
-// behind the entry that it compared with, or not at all: a crash before that
-// leaves the change to be found by the next look, one behind it leaves nothing
-// to do. Where another relay was quicker, or an entry given up for lost had
-// arrived, the comparison is made again. It returns the state as the trail has
-// it now: that of an older look where the two differ by order only.
+// enter appends what changed since the trail's newest entry of the resource. It
+// returns the state as the trail has it now: that of an older look where the two
+// differ by order only.
 func (w *Watcher) enter(ctx context.Context, x *watch, state json.RawMessage, span audit.Window) (json.RawMessage, error) {
-	const attempts = 3
-	var err error
-	for range attempts {
-		stands, e := w.compareAndAppend(ctx, x, state, span)
-		if err = e; !errors.Is(err, audit.ErrConflict) {
-			return stands, err
+	r, stands := x.resource, state
+	e, err := audit.Update(ctx, w.trail, r.Project, r.Environment, string(r.Kind), func(last audit.Entry, found bool) (*audit.Entry, error) {
+		e, err := w.change(ctx, x, last, found, state, span)
+		if stands = state; e == nil {
+			stands = last.After
 		}
+		return e, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("enter into the trail: %w", err)
 	}
-	return nil, err
+	if e != nil {
+		w.entered(r, e)
+	}
+	return stands, nil
 }
 
-func (w *Watcher) compareAndAppend(ctx context.Context, x *watch, state json.RawMessage, span audit.Window) (json.RawMessage, error) {
-	r := x.resource
-	last, found, err := w.trail.Last(ctx, r.Project, r.Environment, string(r.Kind))
-	if err != nil {
-		return nil, fmt.Errorf("read the trail: %w", err)
-	}
-	about := detail{Look: span, Unsure: last.Unsure}
-	e := audit.Entry{
+// change is the entry that is due after last, nil for none.
+func (w *Watcher) change(ctx context.Context, x *watch, last audit.Entry, found bool, state json.RawMessage, span audit.Window) (*audit.Entry, error) {
+	r, about := x.resource, detail{Look: span, Unsure: last.Unsure}
+	e := &audit.Entry{
 		Type: "settings.baseline", Project: r.Project, Environment: r.Environment, Subject: string(r.Kind),
 		Time: span.Until, After: state, Detail: about.encode(),
 	}
 	if !found {
-		return state, w.append(ctx, e, -1)
+		return e, nil
 	}
-	changes, err := Compare(r.Kind, last.After, state)
+	changes, err := audit.Diff(schemas[r.Kind], last.After, state)
 	if err != nil {
 		return nil, fmt.Errorf("compare: %w", err)
 	}
 	if len(changes) == 0 && !last.Unsure {
-		return last.After, nil
+		return nil, nil //nolint:nilnil // no change is no error
 	}
-	e.Type, e.Before, e.Detail = "settings.changed", last.After, about.with(changes).encode()
+	e.Type, e.Before, e.Detail = typeChanged, last.After, about.with(changes).encode()
 	if len(changes) == 0 {
-		// A newer entry is damaged that may have been of this setting: a change there and
-		// back would be lost with it. So what stands is entered once more, and says so.
+		// A damaged newer entry may have been of this setting: with it, a change there and
+		// back would be lost. So the state is entered once more, as restated.
 		e.Type = typeRestated
 	}
 	e.Window = &audit.Window{After: w.lastAgreed(ctx, x, last), Until: span.Until}
 	if e.Window.After.After(e.Window.Until) { // the clock was set back
 		e.Window.After = e.Window.Until
 	}
-	return state, w.append(ctx, e, last.Index)
+	return e, nil
 }
 
-func (w *Watcher) append(ctx context.Context, e audit.Entry, newest int64) error {
-	index, err := w.trail.AppendIf(ctx, e, newest)
-	if err != nil {
-		return fmt.Errorf("enter into the trail: %w", err)
-	}
-	r := Resource{Kind: Kind(e.Subject), Project: e.Project, Environment: e.Environment}
-	w.log.Info("a setting entered the audit trail", append(attrs(r), "type", e.Type, "index", index)...)
-	if e.Type == "settings.changed" {
+func (w *Watcher) entered(r Resource, e *audit.Entry) {
+	w.log.Info("a setting entered the audit trail", append(attrs(r), "type", e.Type, "index", e.Index)...)
+	if e.Type == typeChanged {
 		w.metrics.changed(r)
 		w.note(r, func(s *Status) { s.Changes, s.LastChange = s.Changes+1, e.Time })
 	}
-	return nil
 }
 
 // lastAgreed is the latest moment at which the resource is known to have been

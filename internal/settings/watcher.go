@@ -14,16 +14,10 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 )
 
-// Trail is what the watcher needs of the audit trail; see [audit.Trail].
-type Trail interface {
-	Last(ctx context.Context, project, environment, subject string) (audit.Entry, bool, error)
-	AppendIf(ctx context.Context, e audit.Entry, newest int64) (int64, error)
-}
-
 // Options say what is watched.
 type Options struct {
 	Reader  Reader
-	Trail   Trail
+	Trail   audit.Log
 	Targets []Target
 	// Interval between the ends and starts of two rounds. Default 5m.
 	Interval time.Duration
@@ -41,7 +35,7 @@ type Target struct{ Project, Environment string }
 // Watcher looks at settings. Its methods may be called concurrently.
 type Watcher struct {
 	reader     Reader
-	trail      Trail
+	trail      audit.Log
 	interval   time.Duration
 	checkEvery time.Duration
 	log        *slog.Logger

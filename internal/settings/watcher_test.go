@@ -131,7 +131,7 @@ func (m *memoryTrail) of(types ...string) []audit.Entry {
 	return out
 }
 
-func newWatcher(w *workspace, trail Trail) *Watcher {
+func newWatcher(w *workspace, trail audit.Log) *Watcher {
 	return New(Options{Reader: w, Trail: trail, Targets: []Target{{"p", "live"}, {"p", "test"}, {"p", "live"}}})
 }
 
@@ -371,9 +371,9 @@ func TestChecks(t *testing.T) {
 
 func TestDetailIsBounded(t *testing.T) {
 	t.Parallel()
-	var changes []Change
+	var changes []audit.Change
 	for range 2 * maxChanges {
-		changes = append(changes, Change{Path: "/x", Old: encode(strings.Repeat("ä", 10_000)), New: encode(make([]int, 10_000))})
+		changes = append(changes, audit.Change{Path: "/x", Old: encode(strings.Repeat("ä", 10_000)), New: encode(make([]int, 10_000))})
 	}
 	d := detail{}.with(changes)
 	require.Equal(t, maxChanges, d.Omitted)

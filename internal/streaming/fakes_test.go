@@ -131,8 +131,6 @@ func reply(w http.ResponseWriter, status int, body map[string]any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-var _ Recorder = (*audit.Trail)(nil)
-
 // trail keeps entries in memory, as the audit trail does on disk.
 type trail struct {
 	mu      sync.Mutex

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/management"
 )
@@ -38,7 +39,7 @@ type Options struct {
 
 	Client      *management.Client
 	Credentials *credentials.Store
-	Recorder    Recorder
+	Recorder    audit.Log
 
 	Logger     *slog.Logger          // default: nowhere
 	Registerer prometheus.Registerer // nil keeps the metrics unregistered
@@ -54,7 +55,7 @@ type watcher struct {
 	dryRun   bool
 	client   *management.Client
 	store    *credentials.Store
-	recorder Recorder
+	recorder audit.Log
 	log      *slog.Logger
 	metrics  *metrics
 

@@ -381,12 +381,16 @@ func TestChangedFields(t *testing.T) {
 		want          []string
 	}{
 		{`{"a":1}`, `{"a":1}`, nil},
-		{`{"a":{"b":1,"c":[1,2]}}`, `{"a":{"b":1,"c":[2,1]},"d":null}`, []string{"a.c"}},
-		{``, `{"a":{"b":1}}`, []string{"a.b"}},
-		{`{"a":{"b":1}}`, `{"a":2}`, []string{"a.b"}},
+		{`{"a":{"b":1,"c":[1,2]}}`, `{"a":{"b":1,"c":[2,1]},"d":null}`, []string{"a.c.0", "a.c.1", "d"}},
+		{``, `{"a":{"b":1}}`, []string{"a"}},
+		{`{"a":{"b":1}}`, `{"a":2}`, []string{"a"}},
 	} {
-		assert.Equal(t, tc.want, changedFields(json.RawMessage(tc.before), json.RawMessage(tc.after)), "%v", tc)
+		got, err := changedFields(json.RawMessage(tc.before), json.RawMessage(tc.after))
+		require.NoError(t, err)
+		assert.Equal(t, tc.want, got, "%v", tc)
 	}
+	_, err := changedFields(json.RawMessage(`{`), nil)
+	require.ErrorContains(t, err, "compare with the trail")
 }
 
 // Nothing is known any more of the credential that the API has, and the trail cannot

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 )
@@ -31,17 +29,6 @@ const (
 	TypeRestated = "streaming.restated"
 )
 
-// Recorder is the audit trail.
-type Recorder interface {
-	// Last returns the newest entry of a resource, its Index set, and whether
-	// there is one.
-	Last(ctx context.Context, project, environment, subject string) (audit.Entry, bool, error)
-	// AppendIf adds e and returns its index once it is durable, if the newest
-	// entry of e's resource has the index newest (-1: there is none), and
-	// audit.ErrConflict if not.
-	AppendIf(ctx context.Context, e audit.Entry, newest int64) (int64, error)
-}
-
 // detail is what an entry says beside before and after.
 type detail struct {
 	// Cause is "relay" for what this relay set, "outside" for what it found.
@@ -55,34 +42,20 @@ type detail struct {
 	Unsure bool `json:"unsure,omitempty"`
 }
 
-// record adds what was seen to the trail, if the trail's newest entry does not
-// show it already. The trail itself is the memory of what was recorded, so
-// that a crash between a change and its entry delays the entry and loses
-// nothing, and that of several relays only one records a change.
+// record adds what was seen to the trail, unless the trail's newest entry shows
+// it already. The trail itself is the memory of what was recorded: so a crash
+// between a change and its entry delays the entry and loses nothing.
 func (w *watcher) record(ctx context.Context, o observation, d detail) error {
-	for conflicts := 0; ; conflicts++ {
-		last, found, err := w.recorder.Last(ctx, w.env.Project, w.env.Environment, Subject)
-		if err != nil {
-			return fmt.Errorf("read the trail: %w", err)
-		}
-		e, err := w.entry(last, found, o, d)
-		if err != nil || e == nil {
-			return err
-		}
-		newest := int64(-1)
-		if found {
-			newest = last.Index
-		}
-		_, err = w.recorder.AppendIf(ctx, *e, newest)
-		if errors.Is(err, audit.ErrConflict) && conflicts < 5 {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("record %s: %w", e.Type, err)
-		}
-		w.changed(e)
-		return nil
+	e, err := audit.Update(ctx, w.recorder, w.env.Project, w.env.Environment, Subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
+		return w.entry(last, found, o, d)
+	})
+	if err != nil {
+		return fmt.Errorf("record the streaming config: %w", err)
 	}
+	if e != nil {
+		w.changed(e)
+	}
+	return nil
 }
 
 // entry is what there is to record, nil for nothing.
@@ -91,6 +64,7 @@ func (w *watcher) entry(last audit.Entry, found bool, o observation, d detail) (
 		Type: TypeBaseline, Project: w.env.Project, Environment: w.env.Environment,
 		Subject: Subject, Time: o.at, After: o.raw,
 	}
+	var err error
 	d.Unsure = last.Unsure
 	if found {
 		same := bytes.Equal(last.After, o.raw)
@@ -98,7 +72,9 @@ func (w *watcher) entry(last audit.Entry, found bool, o observation, d detail) (
 			return nil, nil //nolint:nilnil // nothing to record is no error
 		}
 		e.Before = last.After
-		d.Fields = changedFields(last.After, o.raw)
+		if d.Fields, err = changedFields(last.After, o.raw); err != nil {
+			return nil, err
+		}
 		e.Type = TypeChanged
 		switch {
 		case same:
@@ -108,7 +84,6 @@ func (w *watcher) entry(last audit.Entry, found bool, o observation, d detail) (
 		}
 		e.Window = w.window(last, o)
 	}
-	var err error
 	e.Detail, err = json.Marshal(d)
 	return e, err
 }
@@ -126,43 +101,23 @@ func (w *watcher) window(last audit.Entry, o observation) *audit.Window {
 	return &audit.Window{After: after, Until: o.at}
 }
 
-// changedFields lists the members that differ, objects entered, by path.
-func changedFields(before, after json.RawMessage) []string {
-	return differences("", decode(before), decode(after))
+// changedFields lists the members that differ, each as its path with dots.
+func changedFields(before, after json.RawMessage) ([]string, error) {
+	changes, err := audit.Diff(nil, orEmpty(before), orEmpty(after))
+	if err != nil {
+		return nil, fmt.Errorf("compare with the trail: %w", err)
+	}
+	var fields []string
+	for _, c := range changes {
+		fields = append(fields, strings.ReplaceAll(strings.TrimPrefix(c.Path, "/"), "/", "."))
+	}
+	return fields, nil
 }
 
-// decode gives nil for no JSON.
-func decode(raw json.RawMessage) any {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var v any
-	if dec.Decode(&v) != nil {
-		return nil
+// orEmpty is the state where there is no config: an object without members.
+func orEmpty(state json.RawMessage) json.RawMessage {
+	if len(state) == 0 {
+		return json.RawMessage("{}")
 	}
-	return v
-}
-
-func differences(path string, a, b any) []string {
-	am, aok := a.(map[string]any)
-	bm, bok := b.(map[string]any)
-	if !aok && !bok {
-		if reflect.DeepEqual(a, b) {
-			return nil
-		}
-		return []string{path}
-	}
-	names := maps.Clone(am)
-	if names == nil {
-		names = map[string]any{}
-	}
-	maps.Copy(names, bm)
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		sub := name
-		if path != "" {
-			sub = path + "." + name
-		}
-		all = append(all, differences(sub, am[name], bm[name])...)
-	}
-	return all
+	return state
 }

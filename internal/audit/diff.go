@@ -1,4 +1,4 @@
-package settings
+package audit
 
 import (
 	"bytes"
@@ -8,15 +8,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/auditrelay/auditrelay/internal/audit"
 )
 
 // Change is one difference between two states.
 type Change struct {
-	// Path is a JSON pointer (RFC 6901) in which an element of a keyed list is
-	// named by its key: /custom_roles/role_id=editor/description. An element
-	// of a set has the set's own path.
+	// Path is a JSON pointer (RFC 6901). An element of a keyed list is named by
+	// its key, /custom_roles/role_id=editor/description, and an element of a set
+	// by the set's own path.
 	Path string `json:"path"`
 	// Old and New are the values on either side; nil where there is none.
 	Old json.RawMessage `json:"old,omitempty"`
@@ -33,28 +31,28 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s: %s → %s", c.Path, c.Old, c.New)
 }
 
-// Compare returns what differs in meaning between two states of a kind, in the
-// order of paths. Arrays that are sets, and lists whose elements have a key, do
-// not differ when reordered; elements that occur twice count twice. Of all
-// other arrays nothing is known, so their order counts. It is an error where
-// either state is not canonicable JSON, see [audit.Canonical].
-func Compare(kind Kind, before, after json.RawMessage) ([]Change, error) {
-	a, err := decode(before)
+// Diff returns the differences in meaning between two states, ordered by path.
+// The schema may be nil. Elements of a set are counted: one that occurs twice
+// differs from one that occurs once. Both states must be JSON that [Canonical]
+// takes.
+func Diff(s *Schema, before, after json.RawMessage) ([]Change, error) {
+	a, err := decodeState(before)
 	if err != nil {
 		return nil, fmt.Errorf("read the state before: %w", err)
 	}
-	b, err := decode(after)
+	b, err := decodeState(after)
 	if err != nil {
 		return nil, fmt.Errorf("read the state after: %w", err)
 	}
 	d := differ{}
-	d.value(schemas[kind], a, b)
+	d.value(s, a, b)
 	return d.changes, nil
 }
 
-// decode reads JSON so that equal numbers are equal strings, its depth bounded.
-func decode(raw json.RawMessage) (any, error) {
-	canonical, err := audit.Canonical(raw)
+// decodeState reads JSON. Equal numbers become equal strings, and the depth is
+// bounded.
+func decodeState(raw json.RawMessage) (any, error) {
+	canonical, err := Canonical(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -67,19 +65,19 @@ func decode(raw json.RawMessage) (any, error) {
 	return v, nil
 }
 
-// differ walks two values; path leads to where it is.
+// differ walks two values side by side.
 type differ struct {
-	path    []string
+	path    []string // to the values it compares now
 	changes []Change
 }
 
-func (d *differ) at(step string, s *schema, a, b any) {
+func (d *differ) at(step string, s *Schema, a, b any) {
 	d.path = append(d.path, step)
 	d.value(s, a, b)
 	d.path = d.path[:len(d.path)-1]
 }
 
-func (d *differ) value(s *schema, a, b any) {
+func (d *differ) value(s *Schema, a, b any) {
 	switch x := a.(type) {
 	case map[string]any:
 		if y, ok := b.(map[string]any); ok {
@@ -99,7 +97,7 @@ func (d *differ) value(s *schema, a, b any) {
 			}
 		}
 	}
-	d.changed(encode(a), encode(b))
+	d.changed(encodeState(a), encodeState(b))
 }
 
 func (d *differ) changed(old, now json.RawMessage) {
@@ -116,29 +114,29 @@ func (d *differ) oneSided(step string, old, now json.RawMessage) {
 	d.path = d.path[:len(d.path)-1]
 }
 
-func (d *differ) object(s *schema, a, b map[string]any) {
+func (d *differ) object(s *Schema, a, b map[string]any) {
 	for _, name := range union(a, b) {
 		x, inA := a[name]
 		y, inB := b[name]
 		switch step := escape(name); {
 		case !inB:
-			d.oneSided(step, encode(x), nil)
+			d.oneSided(step, encodeState(x), nil)
 		case !inA:
-			d.oneSided(step, nil, encode(y))
+			d.oneSided(step, nil, encodeState(y))
 		default:
-			d.at(step, s.member(name), x, y)
+			d.at(step, s.Member(name), x, y)
 		}
 	}
 }
 
-func (d *differ) array(s *schema, a, b []any) {
+func (d *differ) array(s *Schema, a, b []any) {
 	switch {
-	case s != nil && s.set:
+	case s != nil && s.Set:
 		d.set(a, b)
 		return
-	case s != nil && s.key != "":
-		x, okA := byKey(a, s.key)
-		y, okB := byKey(b, s.key)
+	case s != nil && s.Key != "":
+		x, okA := byKey(a, s.Key)
+		y, okB := byKey(b, s.Key)
 		if okA && okB {
 			d.keyed(s, x, y)
 			return
@@ -147,24 +145,23 @@ func (d *differ) array(s *schema, a, b []any) {
 	for i := range max(len(a), len(b)) {
 		switch step := strconv.Itoa(i); {
 		case i >= len(b):
-			d.oneSided(step, encode(a[i]), nil)
+			d.oneSided(step, encodeState(a[i]), nil)
 		case i >= len(a):
-			d.oneSided(step, nil, encode(b[i]))
+			d.oneSided(step, nil, encodeState(b[i]))
 		default:
-			d.at(step, s.element(), a[i], b[i])
+			d.at(step, s.Element(), a[i], b[i])
 		}
 	}
 }
 
-// set compares as multisets: an element that comes twice is not the same as
-// one that comes once.
+// set compares two multisets.
 func (d *differ) set(a, b []any) {
 	count := map[string]int{}
 	for _, x := range a {
-		count[string(encode(x))]--
+		count[string(encodeState(x))]--
 	}
 	for _, y := range b {
-		count[string(encode(y))]++
+		count[string(encodeState(y))]++
 	}
 	for _, element := range slices.Sorted(maps.Keys(count)) {
 		for n := count[element]; n < 0; n++ {
@@ -176,23 +173,23 @@ func (d *differ) set(a, b []any) {
 	}
 }
 
-func (d *differ) keyed(s *schema, a, b map[string]any) {
+func (d *differ) keyed(s *Schema, a, b map[string]any) {
 	for _, id := range union(a, b) {
 		x, inA := a[id]
 		y, inB := b[id]
-		switch step := s.key + "=" + escape(id); {
+		switch step := s.Key + "=" + escape(id); {
 		case !inB:
-			d.oneSided(step, encode(x), nil)
+			d.oneSided(step, encodeState(x), nil)
 		case !inA:
-			d.oneSided(step, nil, encode(y))
+			d.oneSided(step, nil, encodeState(y))
 		default:
-			d.at(step, s.elem, x, y)
+			d.at(step, s.Elem, x, y)
 		}
 	}
 }
 
-// byKey indexes a list of objects; it fails where the key names not each of
-// them, and once: then the list's order is all there is to go by.
+// byKey indexes a list of objects by their key. It fails where an object has no
+// key, or one that another has too: then the list is compared by its order.
 func byKey(list []any, key string) (map[string]any, bool) {
 	m := make(map[string]any, len(list))
 	for _, element := range list {
@@ -218,9 +215,9 @@ func escape(step string) string {
 
 // encode gives a decoded value's JSON again. Map keys come out sorted, so equal
 // values have equal bytes.
-func encode(v any) json.RawMessage {
+func encodeState(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
-	if err != nil { // never: v came out of a decoder
+	if err != nil { // never: a decoder made v
 		return json.RawMessage("null")
 	}
 	return raw

@@ -55,7 +55,7 @@ func TestCompare(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			changes, err := Compare(tc.kind, json.RawMessage(tc.before), json.RawMessage(tc.after))
+			changes, err := audit.Diff(schemas[tc.kind], json.RawMessage(tc.before), json.RawMessage(tc.after))
 			require.NoError(t, err)
 			var got []string
 			for _, c := range changes {
@@ -71,30 +71,30 @@ func TestCompareDeep(t *testing.T) {
 	deep := func(n int) json.RawMessage {
 		return json.RawMessage(strings.Repeat(`[`, n) + strings.Repeat(`]`, n))
 	}
-	changes, err := Compare(Project, deep(900), deep(901))
+	changes, err := audit.Diff(schemas[Project], deep(900), deep(901))
 	require.NoError(t, err)
 	require.Len(t, changes, 1)
-	_, err = Compare(Project, deep(100_000), deep(100_000))
+	_, err = audit.Diff(schemas[Project], deep(100_000), deep(100_000))
 	require.Error(t, err)
 }
 
 // shuffle reorders what the schema says has no order.
-func shuffle(s *schema, v any, r *rand.Rand) any {
+func shuffle(s *audit.Schema, v any, r *rand.Rand) any {
 	switch x := v.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for name, member := range x {
-			out[name] = shuffle(s.member(name), member, r)
+			out[name] = shuffle(s.Member(name), member, r)
 		}
 		return out
 	case []any:
 		out := make([]any, len(x))
 		for i, element := range x {
-			out[i] = shuffle(s.element(), element, r)
+			out[i] = shuffle(s.Element(), element, r)
 		}
-		free := s != nil && s.set
-		if s != nil && s.key != "" {
-			_, free = byKey(x, s.key)
+		free := s != nil && s.Set
+		if s != nil && s.Key != "" {
+			free = named(x, s.Key)
 		}
 		if free {
 			r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
@@ -105,20 +105,20 @@ func shuffle(s *schema, v any, r *rand.Rand) any {
 }
 
 // normal sorts what shuffle reorders, so that equal meaning is equal JSON.
-func normal(s *schema, v any) any {
+func normal(s *audit.Schema, v any) any {
 	sorted := shuffle(s, v, rand.New(rand.NewPCG(1, 1)))
 	switch x := sorted.(type) {
 	case map[string]any:
 		for name, member := range x {
-			x[name] = normal(s.member(name), member)
+			x[name] = normal(s.Member(name), member)
 		}
 	case []any:
 		for i, element := range x {
-			x[i] = normal(s.element(), element)
+			x[i] = normal(s.Element(), element)
 		}
-		free := s != nil && s.set
-		if s != nil && s.key != "" {
-			_, free = byKey(x, s.key)
+		free := s != nil && s.Set
+		if s != nil && s.Key != "" {
+			free = named(x, s.Key)
 		}
 		if free {
 			slices.SortFunc(x, func(a, b any) int { return strings.Compare(string(encode(a)), string(encode(b))) })
@@ -135,9 +135,9 @@ func FuzzCompare(f *testing.F) {
 	f.Add([]byte(`[{"profile_id":"a","pem_files":[{"pem_file_id":"x"},{"pem_file_id":"y"}]}]`), []byte(`9007199254740993`), uint64(4))
 	f.Fuzz(func(t *testing.T, a, b []byte, seed uint64) {
 		for _, kind := range append(projectKinds(), environmentKinds()...) {
-			changes, err := Compare(kind, a, b)
-			x, errA := decode(a)
-			y, errB := decode(b)
+			changes, err := audit.Diff(schemas[kind], a, b)
+			x, errA := decoded(a)
+			y, errB := decoded(b)
 			require.Equal(t, errA != nil || errB != nil, err != nil)
 			if err != nil {
 				return
@@ -145,7 +145,7 @@ func FuzzCompare(f *testing.F) {
 			s := schemas[kind]
 			same := string(encode(normal(s, x))) == string(encode(normal(s, y)))
 			require.Equal(t, same, len(changes) == 0, "%s: %v", kind, changes)
-			self, err := Compare(kind, a, encode(shuffle(s, x, rand.New(rand.NewPCG(seed, 0)))))
+			self, err := audit.Diff(schemas[kind], a, encode(shuffle(s, x, rand.New(rand.NewPCG(seed, 0)))))
 			require.NoError(t, err)
 			require.Empty(t, self, "%s reordered", kind)
 			raw := detail{}.with(changes).encode()
@@ -153,6 +153,29 @@ func FuzzCompare(f *testing.F) {
 			require.NoError(t, err)
 		}
 	})
+}
+
+// named reports whether the key names each object of a list, and each once.
+func named(list []any, key string) bool {
+	seen := map[string]bool{}
+	for _, element := range list {
+		object, _ := element.(map[string]any)
+		id, ok := object[key].(string)
+		if !ok || seen[id] {
+			return false
+		}
+		seen[id] = true
+	}
+	return true
+}
+
+// decoded reads a state as the differ does.
+func decoded(raw []byte) (v any, _ error) {
+	canonical, err := audit.Canonical(raw)
+	if err != nil {
+		return nil, err
+	}
+	return v, json.Unmarshal(canonical, &v)
 }
 
 func FuzzPlausible(f *testing.F) {

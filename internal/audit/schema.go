@@ -1,0 +1,41 @@
+package audit
+
+import "strings"
+
+// Schema says which arrays of a JSON value may be reordered. The order of an
+// array counts unless the schema says otherwise.
+type Schema struct {
+	// Set marks an array whose order means nothing.
+	Set bool
+	// Key is the member that names each object of an array.
+	Key string
+	// Elem is the schema of an array's elements.
+	Elem *Schema
+	// Members are the schemas of an object's members, by name; Suffixes those
+	// of members whose names end so.
+	Members, Suffixes map[string]*Schema
+}
+
+// Member returns the schema of an object's member, nil for none.
+func (s *Schema) Member(name string) *Schema {
+	if s == nil {
+		return nil
+	}
+	if known, ok := s.Members[name]; ok {
+		return known
+	}
+	for end, known := range s.Suffixes {
+		if strings.HasSuffix(name, end) {
+			return known
+		}
+	}
+	return nil
+}
+
+// Element returns the schema of an array's elements, nil for none.
+func (s *Schema) Element() *Schema {
+	if s == nil {
+		return nil
+	}
+	return s.Elem
+}

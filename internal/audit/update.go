@@ -1,0 +1,50 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Log is a [Trail], as far as [Update] needs one.
+type Log interface {
+	// Last returns the newest sound entry of a resource, and whether there is one.
+	Last(ctx context.Context, project, environment, subject string) (Entry, bool, error)
+	// AppendIf adds e behind the resource's entry with the index newest, -1 for none.
+	AppendIf(ctx context.Context, e Entry, newest int64) (int64, error)
+}
+
+// updateAttempts bounds how often others may be quicker.
+const updateAttempts = 6
+
+// Update compares a resource with its newest sound entry, and appends the
+// difference. next makes the entry that is due after last, nil for none; found is
+// false where there is no last. Update returns the entry that it appended, or nil.
+//
+// The entry is appended behind the one that next saw, or not at all. So a crash
+// before the append leaves the change to the next call, and after it nothing is
+// left to do. Where another relay was quicker, or an entry whose acknowledgement
+// was lost had arrived, next is called again.
+func Update(ctx context.Context, log Log, project, environment, subject string, next func(last Entry, found bool) (*Entry, error)) (*Entry, error) {
+	for attempt := 1; ; attempt++ {
+		last, found, err := log.Last(ctx, project, environment, subject)
+		if err != nil {
+			return nil, fmt.Errorf("read the trail: %w", err)
+		}
+		e, err := next(last, found)
+		if err != nil || e == nil {
+			return nil, err
+		}
+		newest := int64(-1)
+		if found {
+			newest = last.Index
+		}
+		e.Index, err = log.AppendIf(ctx, *e, newest)
+		if err == nil {
+			return e, nil
+		}
+		if !errors.Is(err, ErrConflict) || attempt == updateAttempts {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestUpdateComparesAgainAfterAnother(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	trail := openTrail(t, js, testOptions(t))
+	e := testEntry(0)
+	update := func(next func(last Entry, found bool) (*Entry, error)) (*Entry, error) {
+		return Update(t.Context(), trail, e.Project, e.Environment, e.Subject, next)
+	}
+
+	first, err := update(func(_ Entry, found bool) (*Entry, error) {
+		assert.False(t, found)
+		return &e, nil
+	})
+	require.NoError(t, err)
+	assert.EqualValues(t, 0, first.Index)
+
+	var seen []int64
+	second, err := update(func(last Entry, _ bool) (*Entry, error) {
+		if seen = append(seen, last.Index); len(seen) == 1 { // another is quicker
+			_, err := trail.Append(context.WithoutCancel(t.Context()), testEntry(3))
+			require.NoError(t, err)
+		}
+		mine := testEntry(6)
+		return &mine, nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []int64{0, 1}, seen, "it is held against the entry of the other")
+	assert.EqualValues(t, 2, second.Index)
+
+	none, err := update(func(last Entry, _ bool) (*Entry, error) {
+		assert.JSONEq(t, `{"value":6}`, string(last.After))
+		return nil, nil //nolint:nilnil // nothing is due
+	})
+	require.NoError(t, err)
+	assert.Nil(t, none)
+	broken := errors.New("broken")
+	_, err = update(func(Entry, bool) (*Entry, error) { return nil, broken })
+	require.ErrorIs(t, err, broken)
+	assert.EqualValues(t, 3, trail.Size())
+}
+
+func TestUpdateGivesUp(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	trail := openTrail(t, js, testOptions(t))
+	e, calls := testEntry(0), 0
+	_, err := Update(t.Context(), trail, e.Project, e.Environment, e.Subject, func(Entry, bool) (*Entry, error) {
+		calls++
+		_, err := trail.Append(t.Context(), e)
+		require.NoError(t, err)
+		return &e, nil
+	})
+	require.ErrorIs(t, err, ErrConflict)
+	assert.Equal(t, updateAttempts, calls)
+	assert.EqualValues(t, updateAttempts, trail.Size(), "only those of the other")
+}
