@@ -80,7 +80,7 @@ func sideways() map[string]string {
 		"internal/json/jsonpointer -> internal/json/jsonscan":    "the scanner that a value is found with",
 		"config -> internal/json/jsonpointer":                    "a pointer is checked where the configuration is",
 		"config -> internal/wildcard":                            "a name in match is held against those that are configured",
-		"config -> internal/condition":                           "so is an expression; see ARCHITECTURE.md for what that weighs",
+		"config -> internal/condition":                           "so is an expression",
 		"internal/wire/loki -> internal/wire/labelset":           "labels are bounded alike in both formats",
 		"internal/wire/datadog -> internal/wire/labelset":        "as above",
 		"internal/testbed/workspacesim -> internal/wire/loki":    "the simulator pushes in the codec that ingest reads",
