@@ -5,7 +5,7 @@ import "github.com/spf13/cobra"
 func newConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Write an example configuration, or check one",
+		Short: "Write an example configuration, or check your own",
 		Args:  subcommands,
 		RunE:  showHelp,
 	}

@@ -21,23 +21,22 @@ func newConfigCheck() *cobra.Command {
 	var asJSON, api bool
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Check a configuration, and name all that is wrong with it",
-		Long: `Checks a configuration file as 'auditrelay run' does, and names all errors and
-warnings at once, each with its line, field, value and reason. No secret is
-printed. Environment variables and files that it names must be there: run it as
-the user that the relay runs as. It delivers to nothing;
-'auditrelay sinks check' tries whether that would work.
+		Short: "Name every error in a configuration",
+		Long: `Checks a configuration file like 'auditrelay run', and names all errors and warnings
+at once, each with its line, field, value and reason. It prints no secret. Named
+environment variables and files must exist, so run it as the relay's user. It
+connects to no destination: 'auditrelay sinks check' does.
 
-Where topics, subjects or tenants are templates, it says which events would go
-where: those of each environment, those that concern a project as a whole, and the
-relay's own.
+For topics, subjects and tenants with placeholders, it lists the destinations: of each
+environment's events, of events of a project as a whole, and of the relay's own.
 
-With --api the servers of an external journal (journal.url) are asked, too, what
-they promise of what they acknowledge. Nothing is written there.
+--api also asks the servers of an external journal (journal.url) for the guarantees
+behind their acknowledgements. It writes nothing there.
 
 Exit codes: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.`,
 		Example: `  auditrelay config check relay.yaml
-  auditrelay config check --config relay.yaml --json`,
+  auditrelay config check --config relay.yaml --json
+  auditrelay config check relay.yaml --api    # with an external journal`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 1 && cmd.Flags().Changed("config") {
 				return errors.New("give one configuration, as FILE or with --config")
@@ -54,11 +53,11 @@ Exit codes: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.`,
 	addConfigFlag(cmd, &file, "the configuration `FILE`")
 	needConfig(cmd, &file)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: {\"ok\", \"errors\", \"warnings\"}")
-	cmd.Flags().BoolVar(&api, "api", false, "also connect to the servers of an external journal, and check what they promise")
+	cmd.Flags().BoolVar(&api, "api", false, "also connect to the servers of an external journal, and check their guarantees")
 	return cmd
 }
 
-// checked is what `config check --json` prints.
+// checked is the result of `config check --json`.
 type checked struct {
 	OK           bool             `json:"ok"`
 	Errors       []config.Problem `json:"errors"`
@@ -66,7 +65,7 @@ type checked struct {
 	Destinations []destination    `json:"destinations,omitempty"`
 }
 
-// destination is where events go by a sink's template.
+// destination is one that a sink's template gives.
 type destination struct {
 	Sink string `json:"sink"`
 	sinks.Destination

@@ -16,14 +16,14 @@ func newConfigInit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [FILE]",
 		Short: "Write an example configuration with every field explained",
-		Long: `Writes an example configuration to FILE, or prints it where no FILE is given.
-Every field is explained; what is optional is commented out.
+		Long: `Writes an example configuration to FILE, or prints it without FILE. It explains
+every field; optional fields are commented out.
 
-A FILE that exists is left alone, unless --force is given.
+An existing FILE is left alone, except with --force.
 
 Exit codes: 0 written, 1 not written, 2 wrong usage.`,
 		Example: `  auditrelay config init relay.yaml
-  auditrelay config init | less`,
+  auditrelay config init | less              # read the manual of all fields`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: runs(func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -37,12 +37,11 @@ Exit codes: 0 written, 1 not written, 2 wrong usage.`,
 			return err
 		}),
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "replace FILE where it exists")
+	cmd.Flags().BoolVar(&force, "force", false, "replace an existing FILE")
 	return cmd
 }
 
-// writeExample makes the file readable by its owner alone: secrets may come to
-// stand in it.
+// writeExample makes the file readable by its owner alone, for the secrets to come.
 func writeExample(path string, force bool) error {
 	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if force {

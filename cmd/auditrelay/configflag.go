@@ -21,7 +21,7 @@ func addConfigFlag(cmd *cobra.Command, file *string, usage string) {
 	*file = os.Getenv(configVariable)
 }
 
-// needConfig makes it wrong usage where no configuration is named.
+// needConfig makes a missing configuration wrong usage.
 func needConfig(cmd *cobra.Command, file *string) {
 	before(cmd, func() error {
 		if *file == "" {
@@ -31,7 +31,7 @@ func needConfig(cmd *cobra.Command, file *string) {
 	})
 }
 
-// addDirFlag adds --data-dir, which stands in for --config.
+// addDirFlag adds --data-dir, an alternative to --config.
 func addDirFlag(cmd *cobra.Command, dir, file *string, usage string) {
 	cmd.Flags().StringVar(dir, "data-dir", "", usage)
 	cmd.MarkFlagsMutuallyExclusive("config", "data-dir")

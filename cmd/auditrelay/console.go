@@ -7,12 +7,12 @@ import (
 	"github.com/auditrelay/auditrelay/internal/console"
 )
 
-// relayFlags say which running relay a command asks.
+// relayFlags name the running relay for a command.
 type relayFlags struct{ config, dataDir string }
 
 const whichRelay = `
-It asks the relay that runs on this machine, through the socket in its data
-directory: name that by --data-dir, or by --config the relay's configuration.`
+It asks the running relay on this machine, through the socket in its data directory.
+Name the directory with --data-dir, or the relay's configuration with --config.`
 
 func (f *relayFlags) addTo(cmd *cobra.Command) {
 	addConfigFlag(cmd, &f.config, "the running relay's configuration `FILE`; only data_dir is read")

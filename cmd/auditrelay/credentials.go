@@ -14,7 +14,7 @@ import (
 func newCredentials() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "credentials",
-		Short: "See, rotate and revoke what may push to a running relay",
+		Short: "List, rotate and revoke the push credentials of a running relay",
 		RunE:  showHelp,
 		Args:  cobra.NoArgs,
 	}

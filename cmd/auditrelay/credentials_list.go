@@ -17,10 +17,10 @@ func newCredentialsList() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the credentials that may push, without their secrets",
-		Long: `Lists every credential that the running relay accepts: those that it has generated,
-and the static ones of its configuration. LAST FOUR are the last characters of the
-secret, as the workspace shows them. LAST USED is since the relay started.
+		Short: "List the accepted push credentials, without their secrets",
+		Long: `Lists every credential accepted by the running relay: its own generated ones, and the
+static ones of its configuration. LAST FOUR are the last characters of the secret, as
+the workspace shows them. LAST USED counts from the relay's start.
 ` + whichRelay + `
 
 Exit codes: 0 listed, 1 failed, 2 wrong usage.`,

@@ -14,12 +14,12 @@ func newCredentialsRevoke() *cobra.Command {
 	var yes, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "revoke PROJECT/ENVIRONMENT LAST_FOUR",
-		Short: "Accept a generated credential no more, from now on",
-		Long: `Ceases to accept the generated credential of an environment that ends in LAST_FOUR, as
-'credentials list' shows it. Where it is the current one, pushes are refused until a new
-one is set in the environment's streaming config, which is tried at once. It asks first,
-unless --yes is given, and writes into the audit trail before it does so. Static
-credentials are removed in the configuration. Write -- before a LAST_FOUR that begins with "-".
+		Short: "Reject a generated credential from now on",
+		Long: `Rejects the generated credential of an environment from now on. LAST_FOUR are its last
+characters, as 'credentials list' shows them; write -- before a LAST_FOUR with a leading
+"-". If it was the current one, the relay sets a new one in the environment's streaming
+config at once, and refuses pushes until then. It asks first, except with --yes, and
+writes an audit trail entry before it acts. Remove static credentials in the configuration.
 ` + whichRelay + `
 
 Exit codes: 0 revoked, 1 not revoked, or no new one was set where one was due, 2 wrong usage.`,
@@ -36,7 +36,7 @@ Exit codes: 0 revoked, 1 not revoked, or no new one was set where one was due, 2
 			if err != nil {
 				return &failure{err}
 			}
-			question := fmt.Sprintf("Accept the credential of %s that ends in %s no more?", args[0], printable(args[1]))
+			question := fmt.Sprintf("Reject the credential of %s ending in %s from now on?", args[0], printable(args[1]))
 			if err := confirm(cmd, yes, question); err != nil {
 				return &failure{err}
 			}
@@ -57,13 +57,13 @@ func reportRevoked(w io.Writer, done console.Revoked, asJSON bool) (err error) {
 	if asJSON {
 		err = printJSON(w, done)
 	} else {
-		_, err = fmt.Fprintf(w, "the credential of %s/%s that ends in %s is accepted no more\n", done.Was.Project, done.Was.Environment, done.Was.LastFour)
+		_, err = fmt.Fprintf(w, "the credential of %s/%s ending in %s is revoked\n", done.Was.Project, done.Was.Environment, done.Was.LastFour)
 		if err == nil && done.Rotated {
 			_, err = fmt.Fprintln(w, "a new one is set")
 		}
 	}
 	if done.NotRotated != "" {
-		return &failure{fmt.Errorf("no new credential could be set: %s; the relay tries again at its next look", done.NotRotated)}
+		return &failure{fmt.Errorf("no new credential was set: %s; the relay tries again at its next look", done.NotRotated)}
 	}
 	return err
 }

@@ -13,8 +13,8 @@ func newCredentialsRotate() *cobra.Command {
 		Use:   "rotate PROJECT/ENVIRONMENT",
 		Short: "Replace the generated credential of an environment now",
 		Long: `Generates a new credential, sets it in the environment's streaming config, and lists
-what may push then. The credential that it replaces is accepted for
-streaming.rotation_overlap; 'credentials revoke' ends that at once.
+the accepted credentials. The replaced one stays valid for streaming.rotation_overlap;
+'credentials revoke' ends that at once.
 ` + whichRelay + `
 
 Exit codes: 0 rotated, 1 not rotated, 2 wrong usage.`,
@@ -41,6 +41,6 @@ Exit codes: 0 rotated, 1 not rotated, 2 wrong usage.`,
 		},
 	}
 	which.addTo(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print what may push now as a JSON array")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the accepted credentials as a JSON array")
 	return cmd
 }

@@ -34,7 +34,7 @@ func TestCredentialsFromTheCommandLine(t *testing.T) {
 
 	assert.Contains(t, s.command(t, false, "revoke", "--", name, first.LastFour), "give --yes")
 	assert.Contains(t, s.command(t, false, "revoke", "--yes", name, "none"), "no generated credential that ends in")
-	assert.Contains(t, s.command(t, true, "revoke", "--yes", "--", name, first.LastFour), "is accepted no more")
+	assert.Contains(t, s.command(t, true, "revoke", "--yes", "--", name, first.LastFour), "is revoked")
 	current := list[0].LastFour
 	assert.Contains(t, s.command(t, true, "revoke", "--yes", "--", name, current), "a new one is set")
 	for _, c := range s.credentials(t) {

@@ -10,10 +10,12 @@ func newDeadletters() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "deadletters",
 		Aliases: []string{"deadletter", "dl"},
-		Short:   "Look at the events that a sink refused for good, and deliver them again",
-		Long: `An event that its sink refuses for good goes to the dead letters, with what the
-sink said, and the events behind it go on. There it stays until it is replayed or
-discarded. list shows no bodies, as those may hold personal data; show and export do.`,
+		Short:   "List the events a sink refused for good, and deliver them again",
+		Long: `When a sink refuses an event for good, the event goes to the dead letters with the
+sink's reason, and the events behind it go on. There it stays until you replay or
+discard it. list prints no bodies, for they may hold personal data; show and export do.
+
+Mend the cause first (the reason names it), then replay.`,
 		Example: `  auditrelay deadletters list --config relay.yaml --sink kafka --since 24h
   auditrelay deadletters show 17 --config relay.yaml
   auditrelay deadletters replay --config relay.yaml --sink kafka --reason "too large"`,
@@ -24,7 +26,7 @@ discarded. list shows no bodies, as those may hold personal data; show and expor
 	return cmd
 }
 
-// letterFlags say which dead letters are meant.
+// letterFlags choose dead letters.
 type letterFlags struct {
 	filter       journal.LetterFilter
 	since, until timeFlag

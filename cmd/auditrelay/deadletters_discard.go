@@ -21,9 +21,9 @@ func newDeadlettersDiscard() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "discard",
 		Short: "Remove dead letters for good",
-		Long: `Removes dead letters for good: their events have not reached the sink that refused
-them, and will not. Export them first. It asks before it does so, unless --yes is given.
-Their ids go into the audit trail, before they are removed.
+		Long: `Removes dead letters for good: their events never reach the sink. Export them
+first. It asks before it removes any, except with --yes, and writes their ids into the
+audit trail first.
 ` + whichRelay + `
 
 Exit codes: 0 removed, 1 not removed, 2 wrong usage.`,
@@ -47,7 +47,7 @@ Exit codes: 0 removed, 1 not removed, 2 wrong usage.`,
 			if err := confirm(cmd, yes, "Remove them for good?"); err != nil {
 				return err
 			}
-			// What came after the question was asked is not meant.
+			// Letters since the question are not meant.
 			request.DryRun, request.Filter.Through = false, shown.last.Last
 			err = client.DiscardLetters(cmd.Context(), request, shown.report)
 			shown.end()
@@ -58,11 +58,11 @@ Exit codes: 0 removed, 1 not removed, 2 wrong usage.`,
 	which.addTo(cmd)
 	letters.addTo(cmd)
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be done")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print the counts")
 	return cmd
 }
 
-// confirm asks on the terminal; yes says that it has been answered already.
+// confirm asks on the terminal; with yes it need not.
 func confirm(cmd *cobra.Command, yes bool, question string) error {
 	if yes {
 		return nil
@@ -70,7 +70,7 @@ func confirm(cmd *cobra.Command, yes bool, question string) error {
 	in, ok := cmd.InOrStdin().(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
 		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), question)
-		return errors.New("nothing was done: give --yes where there is no terminal to ask at")
+		return errors.New("nothing was done: give --yes without a terminal to ask at")
 	}
 	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
 	answer, err := bufio.NewReader(in).ReadString('\n')

@@ -19,10 +19,10 @@ func newDeadlettersExport() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Write dead letters as lines of CloudEvents JSON",
-		Long: `Writes the events of dead letters, one CloudEvents JSON object a line, as the file
-sink does. The letters stay. Bodies are as they came: what the sink's redact section
-takes out is in them, and may be personal data.
+		Short: "Write dead letters as CloudEvents JSON lines",
+		Long: `Writes the events of dead letters, one CloudEvents JSON object per line, like the file
+sink. The letters stay. Bodies are as received: they include values the sink's redact
+section takes out, perhaps personal data.
 ` + whichRelay + `
 
 Exit codes: 0 all were written, 1 not all were, 2 wrong usage.`,

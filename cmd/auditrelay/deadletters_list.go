@@ -45,7 +45,7 @@ Exit codes: 0 listed (none is fine), 1 failed, 2 wrong usage.`,
 	}
 	which.addTo(cmd)
 	letters.addTo(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object a line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
 }
 
@@ -97,7 +97,7 @@ func short(text string) string {
 	return printable(text)
 }
 
-// printable keeps what an event or a sink says from steering the terminal.
+// printable keeps the text of an event or a sink from steering the terminal.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {

@@ -20,13 +20,13 @@ func newDeadlettersReplay() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "replay",
-		Short: "Hand dead letters to their sink again",
-		Long: `Hands dead letters to their sink again, or to another one, while live delivery goes
-on. A letter is removed after the sink has acknowledged its event. One that is
-refused again stays, with its new reason, a new number and all attempts counted.
-What comes in meanwhile is left alone. An error that may pass is retried until it
-does; Ctrl-C ends the command, and leaves what was not delivered. The match and redact
-sections of the sink that gets them apply, as in live delivery.
+		Short: "Deliver dead letters again",
+		Long: `Delivers dead letters again, to their own sink or to another one, beside live delivery.
+It removes a letter after the sink has acknowledged its event. A letter refused again
+stays, with its new reason, a new number and all attempts counted. Letters that come in
+meanwhile are left alone. Passing errors are retried until they pass. Ctrl-C ends the
+command; undelivered letters stay. The receiving sink's match and redact sections apply,
+as in live delivery.
 ` + whichRelay + `
 
 Exit codes: 0 all are delivered, 1 not all are, or failed, 2 wrong usage.`,
@@ -50,12 +50,12 @@ Exit codes: 0 all are delivered, 1 not all are, or failed, 2 wrong usage.`,
 	}
 	which.addTo(cmd)
 	letters.addTo(cmd)
-	cmd.Flags().StringVar(&to, "to", "", "hand them to the sink `NAME` instead of the one that refused them")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be done")
+	cmd.Flags().StringVar(&to, "to", "", "deliver to the sink `NAME` instead of their own")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print the counts")
 	return cmd
 }
 
-// wouldChange tells what a dry run has found.
+// wouldChange prints the result of a dry run.
 func wouldChange(w io.Writer, p *console.Progress, what string) error {
 	if _, err := fmt.Fprintf(w, "%d dead letters would be %s\n", p.Total, what); err != nil {
 		return err
@@ -66,7 +66,7 @@ func wouldChange(w io.Writer, p *console.Progress, what string) error {
 	return nil
 }
 
-// lettersReplayed prints the counts, also those of a replay that was ended.
+// lettersReplayed prints the counts, of an interrupted replay too.
 func lettersReplayed(w io.Writer, p *console.Progress, err error) error {
 	if p.Unit != "" {
 		if _, err := fmt.Fprintf(w, "%d dead letters: %d delivered, %d refused again, %d gone meanwhile, %d unreadable\n",
@@ -76,7 +76,7 @@ func lettersReplayed(w io.Writer, p *console.Progress, err error) error {
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return errors.New("interrupted; what was not delivered is still among the dead letters")
+		return errors.New("interrupted; undelivered letters stay among the dead letters")
 	case err != nil:
 		return err
 	case p.Refused > 0 || p.Damaged > 0:

@@ -20,10 +20,10 @@ func newDeadlettersShow() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show NUMBER",
-		Short: "Show one dead letter with all that is known of it, its body too",
-		Long: `Shows one dead letter: attributes, labels, what the sink said, how often it was
-tried, and the body. NUMBER is as list shows it. Labels and body are as they came: what
-the sink's redact section takes out is in them, and may be personal data.
+		Short: "Show one dead letter, with its body",
+		Long: `Shows one dead letter: attributes, labels, the sink's reason, the number of attempts, and
+the body. NUMBER is as list shows it. Labels and body are as received: they include
+values the sink's redact section takes out, perhaps personal data.
 ` + whichRelay + `
 
 Exit codes: 0 shown, 1 it is not there, or failed, 2 wrong usage.`,

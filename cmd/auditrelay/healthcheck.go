@@ -19,8 +19,8 @@ func newHealthcheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "healthcheck",
 		Short: "Ask a running relay whether it is ready",
-		Long: `Asks a running relay whether it is ready, for a container's health check where
-there is neither shell nor curl. With admin.tls, ask https://127.0.0.1:PORT/readyz.
+		Long: `Asks a running relay whether it is ready: a health check for containers without a
+shell or curl. With admin.tls, ask https://127.0.0.1:PORT/readyz.
 
 Exit codes: 0 it answered 2xx, 1 it did not, 2 wrong usage.`,
 		Example: `  auditrelay healthcheck

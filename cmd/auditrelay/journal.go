@@ -17,11 +17,13 @@ import (
 func newJournal() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "journal",
-		Short: "Inspect, verify or repair what the relay keeps on disk",
-		Long: `inspect, verify and repair look after the streams in a data directory, while no
-relay runs on it: events, dead letters, quarantine, audit trail, checkpoints and
-credentials. A running relay says the same at /status and /metrics, and repairs at
-its start; accept-damage answers it when it waits for a person.`,
+		Short: "Inspect, verify or repair the relay's data on disk",
+		Long: `inspect, verify and repair read the streams of a data directory while its relay is
+stopped: events, dead letters, quarantine, audit trail, checkpoints and credentials. A
+running relay reports the same at /status and /metrics, and repairs at its start.
+
+accept-damage lets a running relay go on after much damage. let-go gives up a journal
+that the configuration no longer names.`,
 		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay
   auditrelay journal verify --config /etc/auditrelay/relay.yaml
   auditrelay journal repair --config /etc/auditrelay/relay.yaml --dry-run`,
@@ -32,7 +34,7 @@ its start; accept-damage answers it when it waits for a person.`,
 	return cmd
 }
 
-// journalFlags say which journal.
+// journalFlags name a journal.
 type journalFlags struct {
 	file, dataDir, prefix string
 	asJSON                bool
@@ -54,7 +56,7 @@ func (f *journalFlags) load() (string, config.Journal, error) {
 	return cfg.DataDir, cfg.Journal, nil
 }
 
-// config returns the configuration, or with --data-dir the defaults on that directory.
+// config returns the configuration, or the defaults on the directory of --data-dir.
 func (f *journalFlags) config() (*config.Config, error) {
 	if f.dataDir != "" {
 		cfg := &config.Config{DataDir: f.dataDir, Journal: config.Journal{StreamPrefix: f.prefix}}
@@ -66,12 +68,12 @@ func (f *journalFlags) config() (*config.Config, error) {
 		return nil, err
 	}
 	if cfg.Journal.URL != "" {
-		return nil, errors.New("journal.url is set: the events are kept by an external cluster, so look after them there ('nats stream info', 'nats stream report')")
+		return nil, errors.New("journal.url is set: an external cluster keeps the events, so look after them there ('nats stream info', 'nats stream report')")
 	}
 	return cfg, nil
 }
 
-// print writes v as JSON, or else what text makes of it.
+// print writes v as JSON, or as text.
 func (f *journalFlags) print(w io.Writer, v any, text func() string) error {
 	out := ""
 	if f.asJSON {
@@ -89,7 +91,7 @@ func (f *journalFlags) print(w io.Writer, v any, text func() string) error {
 	return nil
 }
 
-// progressTo shows how far a reading has come, where w is a terminal.
+// progressTo shows the progress of a reading, on a terminal only.
 func progressTo(w io.Writer) func(done, total int64) {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {

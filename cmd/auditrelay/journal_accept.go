@@ -13,13 +13,12 @@ func newJournalAccept() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "accept-damage",
-		Short: "Let a running relay's sinks pass over damaged records",
-		Long: `Where more than ten records of the journal are damaged, or more than 1 in 100, the
-sinks wait before the damage: so much is seldom chance, and the records may be
-restored yet, from a backup or by another version of auditrelay. Pushes are taken
-meanwhile. This command lets the sinks go on without the damaged records. Each is
-named in the quarantine, and the audit trail says that the damage was accepted.
-It asks first, unless --yes is given.
+		Short: "Let the sinks of a running relay pass over damaged records",
+		Long: `When more than ten records of the journal are damaged, or more than 1 in 100, the sinks
+wait before the damage: so much is seldom chance, and a backup or another version of
+auditrelay may still restore the records. The relay takes pushes meanwhile. This
+command lets the sinks go on without the damaged records. The quarantine names each, and
+the audit trail records the decision. It asks first, except with --yes.
 ` + whichRelay + `
 
 Exit codes: 0 accepted, 1 not accepted, 2 wrong usage.`,

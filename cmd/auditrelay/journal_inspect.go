@@ -16,10 +16,10 @@ func newJournalInspect() *cobra.Command {
 	var flags journalFlags
 	cmd := &cobra.Command{
 		Use:   "inspect",
-		Short: "Show what a stopped relay's event log holds, and how far its sinks have come",
-		Long: `Shows the streams of a data directory with their records, events, size and time
-span, the position of each sink with its lag, and the quarantine. It changes
-nothing. The relay must be stopped.
+		Short: "Show the streams of a stopped relay, and its sinks' positions",
+		Long: `Shows the streams of a data directory with their records, events, size and time span, the
+position and lag of each sink, and the quarantine. It changes nothing. Stop the relay
+first.
 
 Exit codes: 0 shown, 1 could not be read, 2 wrong usage.`,
 		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay

@@ -16,13 +16,13 @@ func newJournalLetGo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "let-go",
 		Short: "Give up a journal that the configuration no longer names",
-		Long: `A relay whose configuration names another journal than before (journal.url or
-journal.stream_prefix) refuses to start while the one before holds events that a
-sink lacks, or dead letters. The usual way is to start with the old settings again
-until 'auditrelay sinks list' shows nothing pending. This command is for when that
-cannot be, or the events are not wanted: the relay then starts without them. The
-files or streams of the old journal stay, and the audit trail says what was given
-up. It asks first, unless --yes is given. The relay must be stopped.
+		Long: `A relay refuses to start with another journal than before (journal.url or
+journal.stream_prefix) while the old one holds undelivered events or dead letters.
+Usually, start it with the old settings until 'auditrelay sinks list' shows nothing
+pending. If you cannot, or do not want those events, give them up with this
+command: the relay then starts without them. The files or streams of the old
+journal stay, and the audit trail records the loss. It asks first, except with --yes.
+Stop the relay first.
 
 Exit codes: 0 given up, 1 not given up, 2 wrong usage.`,
 		Example: `  auditrelay journal let-go --config relay.yaml --stream-prefix AUDITRELAY
@@ -48,8 +48,8 @@ Exit codes: 0 given up, 1 not given up, 2 wrong usage.`,
 	addConfigFlag(cmd, &file, "the relay's configuration `FILE`, with the new settings")
 	needConfig(cmd, &file)
 	flags.StringVar(&home.Prefix, "stream-prefix", "", "the old journal's stream_prefix")
-	flags.StringVar(&home.URL, "url", "", "the old journal's url, as the refusal names it; none for the data directory")
+	flags.StringVar(&home.URL, "url", "", "the old journal's url, as the refusal names it; leave out for the data directory")
 	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
-	_ = cmd.MarkFlagRequired("stream-prefix") // fails only for a flag that is not there
+	_ = cmd.MarkFlagRequired("stream-prefix") // fails only for an unknown flag
 	return cmd
 }

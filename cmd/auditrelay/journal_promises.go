@@ -11,8 +11,8 @@ import (
 // promisesTimeout bounds a check of the journal's servers.
 const promisesTimeout = 30 * time.Second
 
-// askJournal asks the journal's servers what they promise; nothing where it is
-// embedded.
+// askJournal asks the servers of an external journal for their guarantees. For an
+// embedded one it does nothing.
 func askJournal(ctx context.Context, cfg config.Journal) ([]journal.Promise, error) {
 	if cfg.URL == "" {
 		return nil, nil

@@ -22,14 +22,13 @@ func newJournalRepair() *cobra.Command {
 	var yes, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "repair",
-		Short: "Set the streams of a stopped relay right, and keep all that is taken out",
-		Long: `Sets right what 'auditrelay journal verify' finds, in every stream: events, dead
-letters, quarantine, audit trail, checkpoints and credentials. It does what a start of
-the relay does. Damaged bytes are taken out of the files after they were copied to the
-folder "salvage" in the data directory, lost and unreadable positions are named in the
-quarantine, positions of sinks that cannot be right are set back. Nothing is removed
-of which there is no copy. What is damaged of the trail is named by a signed entry of
-it. It can be ended and begun again at any moment. The relay must be stopped.
+		Short: "Repair the streams of a stopped relay, with a copy of all removed bytes",
+		Long: `Repairs the findings of 'auditrelay journal verify' in every stream: events, dead
+letters, quarantine, audit trail, checkpoints and credentials. A start of the relay does
+the same. It copies damaged bytes to the folder "salvage" in the data directory before it
+takes them out, names lost and unreadable positions in the quarantine, and sets
+impossible positions of sinks back. A signed entry names damage to the trail. You can end
+it and begin again at any moment. Stop the relay first.
 
 Take a copy of the data directory before.
 
@@ -67,7 +66,7 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 2 wrong usage.`,
 	return cmd
 }
 
-// repairControl does to the trail and the credentials what a start does.
+// repairControl repairs the trail and the credentials like a start.
 func repairControl(cfg *config.Config, log *slog.Logger) func(context.Context, *journal.Conn) error {
 	return func(ctx context.Context, conn *journal.Conn) error {
 		trail, err := audit.Open(ctx, conn.JetStream, audit.Options{

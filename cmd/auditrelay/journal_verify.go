@@ -19,16 +19,16 @@ func newJournalVerify() *cobra.Command {
 	var flags journalFlags
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Read every record that a stopped relay keeps and name what is damaged or lost",
+		Short: "Read every record of a stopped relay, and name the damaged and lost ones",
 		Long: `Reads every record of every stream in the data directory: events, dead letters,
 quarantine, audit trail, checkpoints and credentials. It checks all checksums, decodes
-events and dead letters, checks the signatures of the trail, and looks for positions
-without a record and for positions of sinks that cannot be right. Each problem is named with its position and what to do.
-It reads the files themselves and changes nothing. The relay must be stopped.
+events and dead letters, checks the trail's signatures, and looks for positions without
+a record and for impossible positions of sinks. It names each problem with its position
+and the remedy. It reads the files themselves and changes nothing. Stop the relay first.
 
-What the quarantine names already is shown as settled, and is no failure.
+Problems already named in the quarantine are shown as settled, and are no failure.
 
-Exit codes: 0 no problem that is open, 1 problems, 2 wrong usage.`,
+Exit codes: 0 no open problem, 1 problems, 2 wrong usage.`,
 		Example: `  auditrelay journal verify --data-dir /var/lib/auditrelay
   auditrelay journal verify --config relay.yaml --json`,
 		Args: cobra.NoArgs,
@@ -67,7 +67,7 @@ func verifyJournal(cmd *cobra.Command, cfg *config.Config) (_ *journal.Verificat
 	return v, verifyTrail(cmd.Context(), o, cfg, v)
 }
 
-// verifyTrail adds what the signatures say of the audit trail, and of its key.
+// verifyTrail adds the findings of the audit trail's signatures and key.
 func verifyTrail(ctx context.Context, o *journal.Offline, cfg *config.Config, v *journal.Verification) error {
 	read := func(ctx context.Context, stream string, fn func(audit.Message) error) (uint64, error) {
 		return o.Read(ctx, stream, func(seq uint64, subject string, header nats.Header, data []byte) error {

@@ -20,8 +20,8 @@ const (
 )
 
 func main() {
-	// After the first signal the default behaviour is back, so that a second
-	// one ends the process at once.
+	// After the first signal the default behaviour is back: a second one ends the
+	// process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))

@@ -14,18 +14,18 @@ import (
 
 const (
 	barWidth = 24
-	// lineEvery is how often progress is printed where there is no terminal.
+	// lineEvery is the time between two lines of progress without a terminal.
 	lineEvery = 10 * time.Second
 )
 
-// progress shows how long work gets on: a bar on a terminal, else a line now
-// and then. It keeps the newest report for the summary.
+// progress shows long work: a bar on a terminal, else a line now and then. It keeps
+// the newest report for the summary.
 type progress struct {
 	out      io.Writer
 	terminal bool
 	last     console.Progress
 	failing  string
-	notes    int // that were printed
+	notes    int // printed so far
 	printed  time.Time
 	barred   bool // a bar stands on the terminal's last line
 }
@@ -44,7 +44,7 @@ func (p *progress) report(now *console.Progress) {
 	if now.Failing != p.failing {
 		p.failing = now.Failing
 		if p.failing != "" {
-			p.line("the sink fails, and is tried again until it succeeds (Ctrl-C ends): " + p.failing)
+			p.line("the sink fails; retrying until it succeeds (Ctrl-C ends): " + p.failing)
 		}
 	}
 	switch {

@@ -17,17 +17,17 @@ func newReplay() *cobra.Command {
 	var since, until timeFlag
 	cmd := &cobra.Command{
 		Use:   "replay --sink NAME --since TIME",
-		Short: "Hand a span of the journal to a sink again",
-		Long: `Hands the events that the journal took in within a span of time to one sink again,
-with the same ids and in the same order, while live delivery goes on beside it. What
-the sink refuses for good goes to the dead letters; any other error is retried until it
-passes. It ends with the command: Ctrl-C ends it, and another run begins anew.
+		Short: "Deliver a span of the journal to a sink again",
+		Long: `Delivers the events of a span of time to one sink again, with the same ids and in the
+same order, beside live delivery. The span counts from the events' arrival in the
+journal. Events refused for good go to the dead letters; any other error is retried until
+it passes. Ctrl-C ends the replay; another run begins anew.
 
-The journal keeps what some sink still lacks, and the last journal.replay_window
-(by default 72h) beyond that; a span that begins earlier is cut, with a note.
+The journal keeps undelivered events, and delivered ones for journal.replay_window (72h by
+default) as far as its disk budget allows. An earlier begin is cut, with a note.
 
---match takes terms KEY=VALUE joined with commas, all of which must hold. KEY is
-type, project, environment, id or subject; in VALUE a * stands for any text.
+--match takes terms KEY=VALUE joined with commas; all must hold. KEY is type, project,
+environment, id or subject; in VALUE a * stands for any text.
 ` + whichRelay + `
 
 Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 2 wrong usage.`,
@@ -56,18 +56,18 @@ Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 2 wrong usa
 	}
 	which.addTo(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&request.Sink, "sink", "", "the sink `NAME` that gets the events")
+	flags.StringVar(&request.Sink, "sink", "", "the receiving sink's `NAME`")
 	flags.Var(&since, "since", "the span's begin; "+timeFlagHelp)
 	flags.Var(&until, "until", "the span's end, likewise (default: now)")
-	flags.StringVar(&request.Match, "match", "", "only events that match `EXPR`: type=event_log.*,environment=production")
+	flags.StringVar(&request.Match, "match", "", "only events matching `EXPR`: type=event_log.*,environment=production")
 	flags.BoolVar(&request.DryRun, "dry-run", false, "only count")
 	for _, name := range []string{"sink", "since"} {
-		_ = cmd.MarkFlagRequired(name) // fails only for a flag that is not there
+		_ = cmd.MarkFlagRequired(name) // fails only for an unknown flag
 	}
 	return cmd
 }
 
-// spanReplayed prints the counts, also those of a replay that was ended.
+// spanReplayed prints the counts, of an interrupted replay too.
 func spanReplayed(w io.Writer, p *console.Progress, dryRun bool, err error) error {
 	if p.Unit != "" {
 		text := fmt.Sprintf("%d events: %d delivered, %d refused", p.Matched, p.Delivered, p.Refused)
@@ -80,7 +80,7 @@ func spanReplayed(w io.Writer, p *console.Progress, dryRun bool, err error) erro
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return errors.New("interrupted; what was delivered stays so")
+		return errors.New("interrupted; delivered events stay delivered")
 	case err != nil:
 		return err
 	case p.Missing > 0 || p.Damaged > 0:

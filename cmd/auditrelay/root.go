@@ -8,17 +8,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A failure is an error of a command that was understood; what cobra itself
-// returns is an error of usage.
+// A failure is an error of a well-formed command; cobra's own errors are errors of usage.
 type failure struct{ err error }
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// errReported ends a command that has already said why it failed.
+// errReported ends a command after it has printed the reason of its failure.
 var errReported = errors.New("failed, as reported")
 
-// runs marks what run returns as a failure.
+// runs marks the error of run as a failure.
 func runs(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := run(cmd, args); err != nil {
@@ -32,16 +31,18 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "auditrelay",
 		Short: "Keep a workspace's event log and settings on record, and deliver them",
-		Long: `auditrelay takes an environment's event log, keeps every event on disk before it
-acknowledges it, and delivers it to each sink at its own pace. Beside the stream
-it watches the workspace's settings and writes each change into an audit trail.
+		Long: `auditrelay receives an environment's event log, stores every event on disk before
+it acknowledges it, and delivers it to each sink at its own pace. It also watches the
+workspace's settings, and writes each change into an audit trail.
 
-Where --config is not given, AUDITRELAY_CONFIG names the configuration.
+Without --config, the environment variable AUDITRELAY_CONFIG names the configuration.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage.`,
-		Example: `  auditrelay config init relay.yaml
-  auditrelay config check relay.yaml
-  auditrelay run --config relay.yaml`,
+		Example: `  auditrelay config init relay.yaml             # write an example configuration
+  auditrelay config check relay.yaml            # name every error in it
+  auditrelay sinks check --config relay.yaml    # try each destination
+  auditrelay run --config relay.yaml            # run the relay
+  auditrelay sinks list --config relay.yaml     # see each sink's lag`,
 		Version:       thisBuild().String(),
 		Args:          subcommands,
 		RunE:          showHelp,
@@ -53,10 +54,10 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 	return root
 }
 
-// showHelp is what a command does that only has others below it.
+// showHelp runs a command with subcommands only.
 func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
-// subcommands refuses what is no command below cmd, and suggests one.
+// subcommands refuses unknown subcommands of cmd, and suggests one.
 func subcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -15,9 +15,9 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the relay",
-		Long: `Runs the relay in the foreground until SIGINT or SIGTERM, which end it cleanly
-within the configured shutdown_timeout; a second signal ends it at once. It logs
-on standard error.
+		Long: `Runs the relay in the foreground, with its log on standard error. SIGINT or SIGTERM
+ends it cleanly within shutdown_timeout of the configuration; a second signal ends it
+at once.
 
 Exit codes: 0 ended cleanly, 1 failed, 2 wrong usage.`,
 		Example: "  auditrelay run --config /etc/auditrelay/relay.yaml",
@@ -40,9 +40,9 @@ Exit codes: 0 ended cleanly, 1 failed, 2 wrong usage.`,
 	return cmd
 }
 
-// collectOften lets the heap grow by half between two garbage collections, not
-// by all of itself: what a busy relay holds are a few large buffers without
-// pointers, which cost next to nothing to go through. GOGC has the last word.
+// collectOften lets the heap grow by half between two garbage collections, not by
+// all of itself. A busy relay holds a few large buffers without pointers; marking them
+// costs next to nothing. GOGC has the last word.
 func collectOften() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)

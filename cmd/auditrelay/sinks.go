@@ -5,7 +5,7 @@ import "github.com/spf13/cobra"
 func newSinks() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sinks",
-		Short: "Check the sinks, see how far each has come, or retire one",
+		Short: "Check the sinks, list their lag, or retire one",
 		Args:  subcommands,
 		RunE:  showHelp,
 	}

@@ -23,15 +23,15 @@ func newSinksCheck() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check [NAME]",
-		Short: "Check that a delivery to a sink, or to each, could work",
-		Long: `Connects and authenticates to the destination of the sink NAME, or of every sink of
-the configuration, as a delivery would, and asks for its limits. Nothing is written
-there, and no relay need run; one that runs is not disturbed. Each finding is a
-line; the last line of a sink says whether a delivery could work, or the first error
-that it would meet and what to do. Each sink has its own timeout as time limit.
+		Short: "Check whether deliveries would work, without delivering",
+		Long: `Connects and authenticates to the destination of the sink NAME, or of every sink in
+the configuration, like a delivery, and asks for its limits. It writes nothing there. No
+relay need run; a running one is not disturbed. Each finding is a line. The last
+line of a sink is the result: ok, or the first error of a delivery and the remedy. Each
+sink's own timeout limits its check.
 
-Without NAME, the servers of an external journal (journal.url) are asked as well,
-as (journal): what they promise of what they acknowledge.
+Without NAME it also asks the servers of an external journal (journal.url), as
+(journal), for the guarantees behind their acknowledgements.
 
 Exit codes: 0 all fine, 1 something would fail, 2 wrong usage.`,
 		Example: `  auditrelay sinks check --config relay.yaml
@@ -59,7 +59,7 @@ Exit codes: 0 all fine, 1 something would fail, 2 wrong usage.`,
 	return cmd
 }
 
-// choose returns the sink that args name, or all.
+// choose returns the sink named by args, or all.
 func choose(all []config.Sink, args []string) ([]config.Sink, error) {
 	if len(args) == 0 {
 		return all, nil
@@ -74,7 +74,7 @@ func choose(all []config.Sink, args []string) ([]config.Sink, error) {
 	return nil, fmt.Errorf("there is no sink %q in the configuration, which has: %s", args[0], strings.Join(names, ", "))
 }
 
-// checkedSink is what `sinks check --json` prints of a sink.
+// checkedSink is one sink's result in `sinks check --json`.
 type checkedSink struct {
 	Sink     string    `json:"sink"`
 	Result   string    `json:"result"` // ok, fails, not checked
@@ -87,7 +87,7 @@ type finding struct {
 	Found string `json:"found"`
 }
 
-// checkSinks checks the chosen sinks, and prints the results behind those that are there.
+// checkSinks checks the chosen sinks, and prints their results behind the given ones.
 func checkSinks(cmd *cobra.Command, results []checkedSink, chosen []config.Sink, environments []config.Environment, asJSON bool) error {
 	for i := range chosen {
 		results = append(results, checkSink(cmd.Context(), &chosen[i], environments))
@@ -118,7 +118,7 @@ func checkSink(ctx context.Context, s *config.Sink, environments []config.Enviro
 	return r
 }
 
-// oneLine takes out what a peer could garble a terminal with.
+// oneLine keeps a peer's text from garbling the terminal.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

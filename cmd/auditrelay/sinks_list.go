@@ -17,12 +17,12 @@ func newSinksList() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the sinks, how far each is behind, and what it holds up",
-		Long: `Lists every sink that is configured or has a position in the journal: the records
-that it has not acknowledged, the age of the oldest, about how much disk they take,
-how far back a replay can reach, and its dead letters. A record holds one event or
-many. What a sink lacks is kept, also for one that is configured no more, until it
-is retired. While a position is unknown, nothing is trimmed.
+		Short: "List each sink's lag, and the space it holds in the journal",
+		Long: `Lists every sink with a configuration or a position in the journal: its unacknowledged
+records, the age of the oldest, about how much disk they take, how far back a replay
+reaches, and its dead letters. A record holds one event or many. The journal keeps the
+events a sink lacks, even for a sink no longer configured, until you retire it. While a
+position is unknown, nothing is trimmed.
 ` + whichRelay + `
 
 Exit codes: 0 listed, 1 failed, 2 wrong usage.`,

@@ -14,12 +14,11 @@ func newSinksRetire() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "retire NAME",
-		Short: "Let go of what the journal keeps for a sink that is configured no more",
-		Long: `Removes the position of a sink that is not in the running relay's configuration any
-more, so that the journal need not keep what that sink has not acknowledged. Such
-events are then trimmed when all other sinks have them and the replay window has
-passed. The sink's dead letters stay. If a sink of that name is configured again it
-starts at the oldest event that is kept. It asks first, unless --yes is given.
+		Short: "Give up the events kept for a sink no longer configured",
+		Long: `Removes the position of a sink that is no longer in the running relay's configuration. The
+journal then stops keeping events for it: it trims them once all other sinks have
+them and the replay window has passed. The sink's dead letters stay. A new sink of the
+same name starts at the oldest stored event. It asks first, except with --yes.
 
 It works only while the relay runs.
 ` + whichRelay + `
@@ -58,8 +57,8 @@ Exit codes: 0 retired, 1 not retired, 2 wrong usage.`,
 	return cmd
 }
 
-// retirement says what retiring a sink means. Whether it may be retired is for
-// the relay to say.
+// retirement is the question before a sink is retired. The relay decides whether it
+// may be.
 func retirement(cmd *cobra.Command, client *console.Client, name string) (string, error) {
 	list, err := client.Sinks(cmd.Context())
 	if err != nil {

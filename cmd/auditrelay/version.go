@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker (-X main.version=v1.2.3) for a release; without
-// it the Go toolchain's own record counts.
+// version is set by the linker (-X main.version=v1.2.3) for a release. Without it the
+// Go toolchain's own record counts.
 var version string
 
-// build is what is known of this binary; `version --json` prints it.
+// build describes this binary; `version --json` prints it.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
