@@ -64,6 +64,7 @@ func floors() map[string]int {
 		"internal/door":                 0,
 		"internal/retryafter":           0,
 		"internal/blockfile":            0,
+		"internal/pause":                0,
 		"internal/durable":              0,
 		"internal/streams":              0,
 		"internal/testbed/waiting":      0,
@@ -85,6 +86,8 @@ func sideways() map[string]string {
 		"internal/wire/datadog -> internal/wire/labelset":        "as above",
 		"internal/testbed/workspacesim -> internal/wire/loki":    "the simulator pushes in the codec that ingest reads",
 		"internal/testbed/workspacesim -> internal/wire/datadog": "as above",
+		"internal/streams -> internal/pause":                     "it waits between two tries",
+		"internal/testbed/waiting -> internal/pause":             "as above",
 		"sinks/datadog/entry -> sinks/template":                  "entries have templates",
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
@@ -62,7 +63,7 @@ func (s *stage) finish(ctx context.Context) (*outcome, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the destinations back: %w", err)
 		}
-		if o.complete() || pause(ctx, settle) != nil {
+		if o.complete() || pause.For(ctx, settle) != nil {
 			break
 		}
 	}
@@ -83,7 +84,7 @@ func (s *stage) waitForCounts(ctx context.Context) error {
 			if err != nil && ctx.Err() == nil {
 				return fmt.Errorf("%s: %w", d.Name(), err)
 			}
-			if n >= want || pause(ctx, settle) != nil {
+			if n >= want || pause.For(ctx, settle) != nil {
 				break
 			}
 		}
@@ -193,15 +194,4 @@ func (t *tally) changesSeen(made []workspacesim.Change) (n int) {
 		}
 	}
 	return n
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // keep signs a checkpoint when the tree has grown, and then not again for the time
@@ -33,10 +35,8 @@ func (t *Trail) keep(ctx context.Context, every time.Duration) {
 			t.log.Info("the audit trail is signed again")
 		}
 		failing = err != nil && !errors.Is(err, ErrUnavailable)
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, every) != nil {
 			return
-		case <-time.After(every):
 		}
 	}
 }

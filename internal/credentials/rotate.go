@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // Issued is a generated credential: the only time that its password is shown.
@@ -129,10 +130,8 @@ func (s *Store) change(ctx context.Context, env Environment, edit func(*record, 
 		if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) || conflicts == 20 {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Duration(conflicts) * 10 * time.Millisecond):
+		if err := pause.For(ctx, time.Duration(conflicts)*10*time.Millisecond); err != nil {
+			return err
 		}
 		if r, err = s.read(ctx, env); err != nil {
 			return err

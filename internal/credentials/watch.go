@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // start watches the bucket, and returns when all that it holds was seen.
@@ -64,10 +66,8 @@ func (s *Store) follow(ctx context.Context, w jetstream.KeyWatcher) {
 			}
 		}
 		for w = nil; w == nil; {
-			select {
-			case <-ctx.Done():
+			if pause.For(ctx, time.Second) != nil {
 				return
-			case <-time.After(time.Second):
 			}
 			// An error here is that of a server which is away: it is the
 			// connection's owner that reports it.

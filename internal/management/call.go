@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // call is one operation with its parameters.
@@ -61,7 +63,7 @@ func (c *Client) send(ctx context.Context, k call) (reply, error) {
 			return reply{}, fmt.Errorf("%s: %w", k.operation, err)
 		}
 		c.metrics.retries.WithLabelValues(k.label()).Inc()
-		if !sleep(ctx, wait) {
+		if pause.For(ctx, wait) != nil {
 			return reply{}, fmt.Errorf("%s: %w, after: %w", k.operation, ctx.Err(), err)
 		}
 	}
@@ -142,18 +144,6 @@ func (c *Client) again(ctx context.Context, k call, attempt int, err error) (tim
 func backoff(attempt int) time.Duration {
 	d := min(backoffFirst<<min(attempt-1, 10), backoffMost)
 	return d/2 + rand.N(d/2)
-}
-
-// sleep waits, and reports whether ctx let it.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // expand puts the parameters into the path, each as exactly one segment.

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // Options say what is watched.
@@ -104,11 +105,9 @@ func (w *Watcher) watch(project, environment string, kinds []Kind) {
 func (w *Watcher) Run(ctx context.Context) {
 	for {
 		_ = w.Snapshot(ctx) // each failure was logged, once
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, w.interval) != nil {
 			w.attestLast(ctx)
 			return
-		case <-time.After(w.interval):
 		}
 	}
 }

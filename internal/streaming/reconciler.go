@@ -26,6 +26,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // Options are what a reconciler works with.
@@ -110,12 +111,8 @@ func (w *watcher) run(ctx context.Context) {
 		}
 		w.ended(err)
 		// A tenth of jitter, so that many environments spread out by themselves.
-		t := time.NewTimer(w.interval - rand.N(w.interval/10+1))
-		select {
-		case <-ctx.Done():
-			t.Stop()
+		if pause.For(ctx, w.interval-rand.N(w.interval/10+1)) != nil {
 			return
-		case <-t.C:
 		}
 	}
 }

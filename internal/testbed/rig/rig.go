@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // The kernel gives connections, and listeners that ask for any port, a port from 32768 up.
@@ -56,7 +58,7 @@ func Until(ctx context.Context, within time.Duration, what string, met func() bo
 		if time.Now().After(deadline) {
 			return fmt.Errorf("wait until %s: not within %s%s", what, within, said(alive))
 		}
-		if err := Pause(ctx, pace); err != nil {
+		if err := pause.For(ctx, pace); err != nil {
 			return fmt.Errorf("wait until %s: %w", what, err)
 		}
 	}
@@ -70,16 +72,4 @@ func said(processes []*Process) string {
 		fmt.Fprintf(&b, "; %s said: %s", p.name, p.Tail())
 	}
 	return b.String()
-}
-
-// Pause lets time pass; it returns ctx's error where that ends first.
-func Pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // Stall is how long a wait goes on while nothing moves.
@@ -38,29 +40,18 @@ func While(t testing.TB, progress func() any, done func() bool, messageAndValues
 // For is While where there is no test. It also ends with ctx.
 func For(ctx context.Context, progress func() any, done func() bool) error {
 	last, moved := progress(), time.Now()
-	for pause := firstPause; !done(); pause = min(pause+pause/8, lastPause) {
+	for wait := firstPause; !done(); wait = min(wait+wait/8, lastPause) {
 		if now := progress(); now != last {
 			last, moved = now, time.Now()
 		}
 		if time.Since(moved) > Stall {
 			return fmt.Errorf("nothing has moved for %v; the last progress seen is %+v", Stall, last)
 		}
-		if err := sleep(ctx, pause); err != nil {
-			return fmt.Errorf("wait, with the last progress at %+v: %w", last, err)
+		if pause.For(ctx, wait) != nil {
+			return fmt.Errorf("wait, with the last progress at %+v: %w", last, context.Cause(ctx))
 		}
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 func message(formatAndValues []any) string {

@@ -1,7 +1,6 @@
 package workspacesim
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -130,16 +129,4 @@ func (s *Simulator) Faults() Faults {
 	f := s.faults.set
 	f.ErrorRates = maps.Clone(f.ErrorRates)
 	return f
-}
-
-// sleep waits for d and reports whether ctx lasted that long.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // maxBody bounds a request's body, in bytes.
@@ -26,7 +28,7 @@ func (s *Simulator) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 func (s *Simulator) serve(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	f := s.faults.draw(r.URL.Path)
-	if f.latency > 0 && !sleep(r.Context(), f.latency) {
+	if f.latency > 0 && pause.For(r.Context(), f.latency) != nil {
 		panic(http.ErrAbortHandler)
 	}
 	if f.cutBefore {
