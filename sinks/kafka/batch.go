@@ -150,6 +150,7 @@ func (b *batch) end(first, latest int64, records int) {
 // the next may need.
 func (b *batch) forget() {
 	b.scratch.key, b.scratch.value = nil, nil
+	b.scratch.shared.forget()
 	if cap(b.set) > maxKeptBody {
 		b.set = nil
 	}

@@ -31,6 +31,45 @@ func TestHeadersFollowAttributes(t *testing.T) {
 	}
 }
 
+// Events of several pushes in one batch: each has its own headers.
+func TestHeadersOfOnePushAreNotAnothers(t *testing.T) {
+	t.Parallel()
+	first := relaytest.Events(1)[0]
+	events := []relay.Event{first}
+	for _, change := range []func(e *relay.Event){
+		func(*relay.Event) {},
+		func(e *relay.Event) { e.Received = e.Received.Add(time.Millisecond) },
+		func(e *relay.Event) { e.Source += "/x" },
+		func(e *relay.Event) { e.Project += "x" },
+		func(e *relay.Event) { e.Environment = "" },
+		func(e *relay.Event) { e.ContentType = "text/plain" },
+	} {
+		e := events[len(events)-1]
+		change(&e)
+		events = append(events, e)
+	}
+	var run []int32
+	for i := range events {
+		run = append(run, int32(i))
+	}
+	got := records(t, encoded(t, events, run, form{key: environmentKey}, 0))
+	for i, e := range events {
+		alone := records(t, encoded(t, []relay.Event{e}, []int32{0}, form{key: environmentKey}, 0))
+		assert.Equal(t, alone[0].Headers, got[i].Headers, i)
+	}
+}
+
+func TestClock(t *testing.T) {
+	t.Parallel()
+	var c clock
+	at := time.Date(2026, 2, 28, 23, 59, 59, 0, time.FixedZone("", 3600))
+	for _, d := range []time.Duration{0, 1, 10, 100_000_000, 123_456_789, 999_999_999, time.Second, time.Hour, -1, -90 * 365 * 24 * time.Hour, 200 * 365 * 24 * time.Hour} {
+		at = at.Add(d)
+		assert.Equal(t, at.UTC().Format(time.RFC3339Nano), string(c.append(nil, at)))
+	}
+	assert.Equal(t, "0001-01-01T00:00:00Z", string((&clock{}).append(nil, time.Time{})))
+}
+
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	events := relaytest.Events(3)
