@@ -9,17 +9,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
 func TestBodyForms(t *testing.T) {
 	t.Parallel()
+	deep := strings.Repeat("[", 2*jsonscan.MaxDepth) + strings.Repeat("]", 2*jsonscan.MaxDepth)
 	for _, c := range []struct{ contentType, body, want string }{
 		{"application/json", `{"a":1.0}`, `"data":{"a":1.0}`},
 		{"application/json", `"é\u0041"`, `"data":"é\u0041"`},
 		{"application/vnd.x+JSON; charset=utf-8", `[]`, `"data":[]`},
 		{"", `[]`, `"data":[]`},
+		{"application/json", deep, `"data":` + deep},
 		{"application/json", ` {}`, `"data_base64":"IHt9"`},
 		{"application/json", "{}\n", `"data_base64":"e30K"`},
 		{"application/json", "{", `"data_base64":"ew=="`},

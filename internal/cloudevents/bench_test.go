@@ -1,0 +1,20 @@
+package cloudevents
+
+import (
+	"testing"
+
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+func BenchmarkAppendJSON(b *testing.B) {
+	events := relaytest.Events(100, relaytest.BodyBytes(617))
+	var dst []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		dst = dst[:0]
+		for i := range events {
+			dst = AppendJSON(dst, &events[i])
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(events)), "ns/event")
+}
