@@ -57,7 +57,7 @@ sinks:
 	inserts := []string{" ", "\n", "\t", ":", ": ", "- ", "\"", "'", "{", "}", "[", "]", ",", "#", "&", "*", "!", "|", "%", "@", "\\", "${", "\x00", "é"}
 	for at := range len(source) {
 		spoilt := []string{source[:at], source[:at] + source[at+1:]}
-		for i := at % 3; i < len(inserts); i += 3 { // each meets every third place
+		for i := at % 8; i < len(inserts); i += 8 { // each meets every eighth place
 			spoilt = append(spoilt, source[:at]+inserts[i]+source[at:])
 		}
 		for _, text := range spoilt {

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -24,16 +23,16 @@ func TestASinkWaitsAtTheBudgetOfItsDeadLetters(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	cfg := testConfig(dir, config.Sink{
-		Name: "strict", BatchEvents: 500, File: &config.File{Path: filepath.Join(dir, "strict.jsonl")},
+		Name: "strict", BatchEvents: 150, File: &config.File{Path: filepath.Join(dir, "strict.jsonl")},
 		Redact: &config.Redact{Remove: []string{"/email"}},
 	})
 	cfg.Journal.DeadLetterBytes = 1 << 20
 	r := start(t, cfg)
-	const pushes, each = 40, 100
+	const pushes, each = 10, 100
 	for n := range pushes {
 		var lines []string
 		for i := range each {
-			lines = append(lines, fmt.Sprintf("line %d is no JSON %s", n*each+i, strings.Repeat("x", 400)))
+			lines = append(lines, fmt.Sprintf("line %d is no JSON %s", n*each+i, incompressible(1500)))
 		}
 		r.pushLines(lines...)
 	}

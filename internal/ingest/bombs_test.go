@@ -52,13 +52,13 @@ func bombs(t testing.TB, size int) []bomb {
 	}
 }
 
-// Each decodes to some 7 MiB, of which a careless decoder makes many times as
-// much. All that a push may hold is 32 MiB: a quarter of the defaults.
+// Each decodes to some 2 MiB, of which a careless decoder makes many times as
+// much. All pushes together may hold 10 MiB.
 func TestLabelBombs(t *testing.T) {
-	const size, most = 7 << 20, 32 << 20
+	const size, most = 2 << 20, 10 << 20
 	for _, b := range bombs(t, size) {
 		t.Run(b.name, func(t *testing.T) {
-			r := start(t, func(o *Options) { o.Limits.DecompressedBytes, o.Limits.InFlightBytes = 8<<20, most })
+			r := start(t, func(o *Options) { o.Limits.DecompressedBytes, o.Limits.InFlightBytes = 3<<20, most })
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			answer := r.send(t, http.MethodPost, b.path, b.header, b.body)

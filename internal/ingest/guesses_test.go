@@ -156,7 +156,7 @@ func TestGuessersAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1, 0)
 	g := newGuesses(slog.New(slog.DiscardHandler), func() time.Time { return now })
-	for i := range 3 * maxGuessers {
+	for i := range maxGuessers + 500 {
 		g.failed(&http.Request{RemoteAddr: fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255)}, claim{}, testEnv)
 		require.LessOrEqual(t, len(g.addresses), maxGuessers)
 	}
