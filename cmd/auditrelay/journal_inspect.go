@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/journal"
 )
 
@@ -46,7 +47,7 @@ Exit codes: 0 shown, 1 could not be read, 2 wrong usage.`,
 	return cmd
 }
 
-func inspectionText(in *journal.Inspection) string {
+func inspectionText(in *datadir.Inspection) string {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	row := func(format string, cells ...any) { _, _ = fmt.Fprintf(table, format+"\n", cells...) } // into memory

@@ -14,6 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/journal"
 )
 
@@ -71,7 +72,7 @@ func repairControl(cfg *config.Config, log *slog.Logger) func(context.Context, *
 	return func(ctx context.Context, conn *journal.Conn) error {
 		trail, err := audit.Open(ctx, conn.JetStream, audit.Options{
 			StreamPrefix: cfg.Journal.StreamPrefix, Origin: cfg.Audit.Origin, KeyFile: cfg.Audit.KeyFile,
-			SalvageDir: filepath.Join(cfg.DataDir, journal.SalvageDir), NoteEnd: conn.NoteEnd, End: conn.End, Logger: log,
+			SalvageDir: filepath.Join(cfg.DataDir, datadir.SalvageDir), NoteEnd: conn.NoteEnd, End: conn.End, Logger: log,
 		})
 		if err != nil {
 			return err

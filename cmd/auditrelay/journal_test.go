@@ -20,7 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -181,7 +182,7 @@ func assertNamed(t *testing.T, dir string, torn map[uint64]int64, missing map[st
 	assert.Zero(t, code, out+errs)
 	code, out, errs = command(t, "journal", "inspect", "--data-dir", dir, "--json")
 	require.Zero(t, code, errs)
-	var in journal.Inspection
+	var in datadir.Inspection
 	require.NoError(t, json.Unmarshal([]byte(out), &in))
 	require.NotEmpty(t, in.Quarantine)
 	named := int64(0)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/internal/journal"
 )
 

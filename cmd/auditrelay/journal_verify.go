@@ -12,6 +12,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/journal"
 )
 
@@ -54,7 +55,7 @@ Exit codes: 0 no open problem, 1 problems, 2 wrong usage.`,
 	return cmd
 }
 
-func verifyJournal(cmd *cobra.Command, cfg *config.Config) (_ *journal.Verification, err error) {
+func verifyJournal(cmd *cobra.Command, cfg *config.Config) (_ *datadir.Verification, err error) {
 	o, err := journal.OpenOffline(cfg.DataDir, cfg.Journal.StreamPrefix)
 	if err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func verifyJournal(cmd *cobra.Command, cfg *config.Config) (_ *journal.Verificat
 }
 
 // verifyTrail adds the findings of the audit trail's signatures and key.
-func verifyTrail(ctx context.Context, o *journal.Offline, cfg *config.Config, v *journal.Verification) error {
+func verifyTrail(ctx context.Context, o *datadir.Offline, cfg *config.Config, v *datadir.Verification) error {
 	read := func(ctx context.Context, stream string, fn func(audit.Message) error) (uint64, error) {
 		return o.Read(ctx, stream, func(seq uint64, subject string, header nats.Header, data []byte) error {
 			return fn(audit.Message{Seq: seq, Subject: subject, Header: header, Data: data})
@@ -81,7 +82,7 @@ func verifyTrail(ctx context.Context, o *journal.Offline, cfg *config.Config, v 
 		return err
 	}
 	for _, p := range report.Problems {
-		found := journal.Problem{
+		found := datadir.Problem{
 			Stream: cfg.Journal.StreamPrefix + "_AUDIT", What: "audit trail: " + p.String(), Settled: !slices.Contains(unnamed, p),
 			Advice: "put a copy back, or start the relay: it names this in the trail, and goes on behind it",
 		}
@@ -93,7 +94,7 @@ func verifyTrail(ctx context.Context, o *journal.Offline, cfg *config.Config, v 
 	return nil
 }
 
-func verificationText(v *journal.Verification) string {
+func verificationText(v *datadir.Verification) string {
 	var b strings.Builder
 	for _, p := range v.Problems {
 		state := "PROBLEM"

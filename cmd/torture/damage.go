@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"slices"
 
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/datadir"
 )
 
 // damaged kills the relay, damages its files, and starts it again. What stood
@@ -199,7 +199,7 @@ func (w *wreck) named(ctx context.Context) (map[uint64]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(v.Problems, func(p journal.Problem) bool { return !p.Settled }); i >= 0 {
+	if i := slices.IndexFunc(v.Problems, func(p datadir.Problem) bool { return !p.Settled }); i >= 0 {
 		return nil, fmt.Errorf("%d problems are left open, one of them %+v", v.Open(), v.Problems[i])
 	}
 	return named, nil

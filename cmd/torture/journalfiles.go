@@ -7,7 +7,7 @@ import (
 
 	"github.com/klauspost/compress/s2"
 
-	"github.com/auditrelay/auditrelay/internal/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 )
 
 const eventsStream = "AUDITRELAY_EVENTS"

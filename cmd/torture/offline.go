@@ -7,18 +7,18 @@ import (
 	"fmt"
 	"os/exec"
 
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/datadir"
 )
 
 // inspect asks the relay's binary what the journal of the stopped relay holds.
-func (s *scene) inspect(ctx context.Context) (journal.Inspection, error) {
-	var in journal.Inspection
+func (s *scene) inspect(ctx context.Context) (datadir.Inspection, error) {
+	var in datadir.Inspection
 	return in, s.offline(ctx, &in, "journal", "inspect")
 }
 
 // verify asks the relay's binary what is wrong with the stopped relay's journal.
-func (s *scene) verify(ctx context.Context) (journal.Verification, error) {
-	var v journal.Verification
+func (s *scene) verify(ctx context.Context) (datadir.Verification, error) {
+	var v datadir.Verification
 	return v, s.offline(ctx, &v, "journal", "verify")
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/admin"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/internal/journal"
@@ -168,7 +169,7 @@ func (r *process) startTrail(ctx context.Context) (err error) {
 	r.trail, err = audit.Open(ctx, r.conn.JetStream, audit.Options{
 		StreamPrefix: r.cfg.Journal.StreamPrefix, Replicas: r.cfg.Journal.Replicas,
 		Origin: r.cfg.Audit.Origin, KeyFile: r.cfg.Audit.KeyFile,
-		SalvageDir: filepath.Join(r.cfg.DataDir, journal.SalvageDir),
+		SalvageDir: filepath.Join(r.cfg.DataDir, datadir.SalvageDir),
 		NoteEnd:    r.conn.NoteEnd, End: r.conn.End,
 		Logger: r.log, Registerer: r.reg,
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/journal"
 )
 
@@ -49,7 +50,7 @@ func (r *process) damageRemark(context.Context) (string, error) {
 	}
 }
 
-func (r *process) recordQuarantined(ctx context.Context, q journal.Quarantined) error {
+func (r *process) recordQuarantined(ctx context.Context, q datadir.Quarantined) error {
 	subject := fmt.Sprintf("journal %s position %d", q.Stream, q.From)
 	if q.From == 0 {
 		subject = "journal file " + q.Kept

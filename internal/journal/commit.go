@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
+	"github.com/auditrelay/auditrelay/internal/datadir"
 )
 
 const (
@@ -39,8 +41,8 @@ const (
 // once; under load the groups grow by themselves. There is no timer.
 type committer struct {
 	js      jetstream.JetStream
-	life    func() *life // of the server
-	limit   func() int   // the largest segment that a record can hold at present
+	epoch   func() *datadir.Epoch // of the server
+	limit   func() int            // the largest segment that a record can hold at present
 	subject string
 	metrics *metrics
 	// patience is after how long an append is not tried again. One attempt may be
@@ -107,7 +109,7 @@ func (p *pending) settle(err error, need int64) {
 
 func newCommitter(j *Journal, failed func(error)) *committer {
 	c := &committer{
-		js: j.conn.JetStream, life: j.conn.life, limit: j.conn.recordLimit, subject: j.names.eventsSubject,
+		js: j.conn.JetStream, epoch: j.conn.epoch, limit: j.conn.recordLimit, subject: j.names.eventsSubject,
 		metrics: j.metrics, placed: j.placed, failed: failed, patience: commitTimeout,
 		committed: j.committed, makeRoom: j.makeRoom,
 		spare: make(chan []byte, commitsInFlight),
@@ -138,7 +140,7 @@ func (c *committer) append(b *Batch) error {
 // commit queues b and waits. Where there is no room, need is how many bytes the
 // record had that did not fit.
 func (c *committer) commit(b *Batch) (need int64, err error) {
-	if err := c.life().ended(); err != nil {
+	if err := c.epoch().Ended(); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	p := &pending{since: time.Now(), source: b.group.Source, left: len(b.cuts), done: make(chan struct{})}
@@ -240,7 +242,7 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 	// A retry after a lost answer is recognised by the id and kept once.
 	msg.Header.Set(jetstream.MsgIDHeader, nuid.Next())
 	size, deadline := len(raw), group[0].whole.since.Add(c.patience)
-	life := c.life()
+	epoch := c.epoch()
 	first, err := c.js.PublishMsgAsync(msg)
 	soon := time.AfterFunc(slowCommit, func() { c.count(0, 1) })
 	c.wg.Add(1)
@@ -248,12 +250,12 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 		defer c.wg.Done()
 		var ack *jetstream.PubAck
 		if err == nil {
-			if ack, err = await(first, life); err == nil {
+			if ack, err = await(first, epoch); err == nil {
 				// Only now: a client that has no answer may send the record again.
 				defer c.keep(msg.Data)
 			}
 		}
-		ack, err = c.retry(context.Background(), msg, ack, err, life, deadline)
+		ack, err = c.retry(context.Background(), msg, ack, err, epoch, deadline)
 		if err == nil {
 			err = c.accept(place{ack.Sequence, keyOf(0, msg.Data).sum}, ack.Duplicate)
 		}
@@ -347,14 +349,14 @@ func (c *committer) brokenBy() error {
 
 // await waits for the server's answer. The connection's async timeout is
 // attemptTimeout, so an answer always comes.
-func await(ack jetstream.PubAckFuture, life *life) (*jetstream.PubAck, error) {
+func await(ack jetstream.PubAckFuture, epoch *datadir.Epoch) (*jetstream.PubAck, error) {
 	select {
 	case got := <-ack.Ok():
 		return got, nil
 	case err := <-ack.Err():
 		return nil, err
-	case <-life.over:
-		return nil, life.err
+	case <-epoch.Over():
+		return nil, epoch.Ended()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
@@ -23,9 +24,9 @@ import (
 //
 // retry stops when the server's epoch ends: the next server may know the id from a
 // record whose fsync failed, and would acknowledge it as a duplicate.
-func (c *committer) retry(ctx context.Context, msg *nats.Msg, ack *jetstream.PubAck, err error, life *life, deadline time.Time) (*jetstream.PubAck, error) {
+func (c *committer) retry(ctx context.Context, msg *nats.Msg, ack *jetstream.PubAck, err error, epoch *datadir.Epoch, deadline time.Time) (*jetstream.PubAck, error) {
 	roomMade := false
-	for err != nil && life.ended() == nil && time.Now().Add(retryPause).Before(deadline) {
+	for err != nil && epoch.Ended() == nil && time.Now().Add(retryPause).Before(deadline) {
 		switch {
 		case isFull(err) && !roomMade:
 			roomMade = true
@@ -43,7 +44,7 @@ func (c *committer) retry(ctx context.Context, msg *nats.Msg, ack *jetstream.Pub
 		ack, err = c.js.PublishMsg(attempt, msg)
 		cancel()
 	}
-	switch ended := life.ended(); {
+	switch ended := epoch.Ended(); {
 	case err == nil:
 		return ack, nil
 	case ended != nil:

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
@@ -129,7 +130,7 @@ func (j *Journal) sumAt(ctx context.Context, seq uint64) (uint64, error) {
 func (j *Journal) openPast(ctx context.Context) (err error) {
 	dir := ""
 	if j.conn.embedded == nil {
-		dir = j.conn.marks.dir
+		dir = j.conn.marks.Dir()
 	}
 	if j.past, err = openPast(dir, j.conn.marks); err != nil {
 		return err
@@ -167,25 +168,25 @@ func (j *Journal) begin(ctx context.Context) error {
 // or the servers came back without it, and it was made anew. Marks are
 // lowered last, so that a crash before that leaves the same to be found.
 func (j *Journal) nameReplaced(ctx context.Context) error {
-	acknowledged, known := j.conn.marks.read(markAcknowledged)
-	if !known || j.conn.embedded != nil || acknowledged.stream == j.made {
+	acknowledged, known := j.conn.marks.Read(datadir.Acknowledged)
+	if !known || j.conn.embedded != nil || acknowledged.Stream == j.made {
 		return nil
 	}
 	info, err := j.stream.Info(ctx)
 	if err != nil {
 		return fmt.Errorf("read the journal's state: %w", err)
 	}
-	had := j.conn.marks.lowest(consumerPrefix, acknowledged.stream)
+	had := j.conn.marks.Lowest(consumerPrefix, acknowledged.Stream)
 	level := slog.LevelError
-	if had >= acknowledged.value {
+	if had >= acknowledged.Value {
 		level = slog.LevelWarn // nothing is missing, as after a move to another cluster
 	}
 	j.log.Log(ctx, level, "the journal's stream is another than before: it was taken away and made anew, or journal.url leads elsewhere",
-		"stream", j.names.events, "made", info.Created, "before", time.Unix(0, acknowledged.stream).UTC(),
-		"acknowledged", acknowledged.value, "had_by_every_sink", had)
-	if had < acknowledged.value {
-		err = j.setAside(ctx, Quarantined{
-			Stream: j.names.events, From: had + 1, To: acknowledged.value, Loss: fmt.Sprintf("%016x", acknowledged.stream),
+		"stream", j.names.events, "made", info.Created, "before", time.Unix(0, acknowledged.Stream).UTC(),
+		"acknowledged", acknowledged.Value, "had_by_every_sink", had)
+	if had < acknowledged.Value {
+		err = j.setAside(ctx, datadir.Quarantined{
+			Stream: j.names.events, From: had + 1, To: acknowledged.Value, Loss: fmt.Sprintf("%016x", acknowledged.Stream),
 			Reason: "the stream that held them is gone, and another has its name",
 		}, nil)
 		if err != nil {
@@ -195,7 +196,7 @@ func (j *Journal) nameReplaced(ctx context.Context) error {
 	if err := j.past.reset(0, info.State.LastSeq); err != nil {
 		return err
 	}
-	return errors.Join(j.conn.marks.forget(markTrimmed), j.conn.marks.forget(markAcknowledged))
+	return errors.Join(j.conn.marks.Forget(datadir.Trimmed), j.conn.marks.Forget(datadir.Acknowledged))
 }
 
 // placed makes sure that a record has a position of its own, before anybody is
@@ -205,7 +206,7 @@ func (j *Journal) nameReplaced(ctx context.Context) error {
 // is as good as any other. An embedded one needs its files mended: errGivenTwice.
 // Again says that the server had the record from an earlier attempt.
 func (j *Journal) placed(at place, again bool) error {
-	note := noted{value: at.seq}
+	note := datadir.Watermark{Value: at.seq}
 	fits := j.past.given
 	if again {
 		fits = j.past.read
@@ -224,9 +225,9 @@ func (j *Journal) placed(at place, again bool) error {
 		}
 	}
 	if j.conn.embedded == nil {
-		note.stream = j.made
+		note.Stream = j.made
 	}
-	j.conn.marks.raise(markAcknowledged, note)
+	j.conn.marks.Raise(datadir.Acknowledged, note)
 	return nil
 }
 
@@ -235,7 +236,7 @@ var errGivenTwice = errors.New("the position was another record's")
 
 // wentBack says whether the stream went back behind what is known of it.
 func (j *Journal) wentBack(ctx context.Context, info *jetstream.StreamInfo) (bool, error) {
-	if acknowledged, ok := j.conn.marks.read(markAcknowledged); ok && j.conn.embedded == nil && acknowledged.value > info.State.LastSeq {
+	if acknowledged, ok := j.conn.marks.Read(datadir.Acknowledged); ok && j.conn.embedded == nil && acknowledged.Value > info.State.LastSeq {
 		return true, nil
 	}
 	suspect, known := j.past.suspect()
@@ -287,22 +288,22 @@ func (j *Journal) goBack(ctx context.Context, info *jetstream.StreamInfo) error 
 	if err := j.nameLostEnd(ctx, stays, info.State.LastSeq); err != nil {
 		return err
 	}
-	j.conn.marks.lower(markTrimmed, noted{value: stays})
-	j.conn.marks.lower(markAcknowledged, noted{stays, j.made})
+	j.conn.marks.Lower(datadir.Trimmed, datadir.Watermark{Value: stays})
+	j.conn.marks.Lower(datadir.Acknowledged, datadir.Watermark{Value: stays, Stream: j.made})
 	return j.past.reset(stays, info.State.LastSeq)
 }
 
 // nameLostEnd names the acknowledged positions behind what stayed.
 func (j *Journal) nameLostEnd(ctx context.Context, stays, end uint64) error {
-	acknowledged, _ := j.conn.marks.read(markAcknowledged)
+	acknowledged, _ := j.conn.marks.Read(datadir.Acknowledged)
 	j.log.Error("the journal's stream went back: its servers lost records that they had confirmed, and give their positions to others; every sink goes on behind what stayed, and may get duplicates",
-		"stream", j.names.events, "stayed", stays, "acknowledged", acknowledged.value, "newest", end)
-	if acknowledged.value <= stays {
+		"stream", j.names.events, "stayed", stays, "acknowledged", acknowledged.Value, "newest", end)
+	if acknowledged.Value <= stays {
 		return nil
 	}
 	suspect, _ := j.past.suspect()
-	return j.setAside(ctx, Quarantined{
-		Stream: j.names.events, From: stays + 1, To: acknowledged.value, Loss: fmt.Sprintf("%016x", suspect.sum),
+	return j.setAside(ctx, datadir.Quarantined{
+		Stream: j.names.events, From: stays + 1, To: acknowledged.Value, Loss: fmt.Sprintf("%016x", suspect.sum),
 		Reason: "the servers lost the end of the stream, and give its positions to other records",
 	}, nil)
 }
@@ -324,7 +325,7 @@ func (j *Journal) setBack(ctx context.Context, to uint64) error {
 				return fmt.Errorf("set the position of %s from %d to %d: %w", name, at, to, err)
 			}
 		}
-		j.conn.marks.lower(name, noted{to, j.made})
+		j.conn.marks.Lower(name, datadir.Watermark{Value: to, Stream: j.made})
 	}
 	if err := names.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
 		return fmt.Errorf("list the sinks' positions: %w", err)

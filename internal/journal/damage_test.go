@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
@@ -56,31 +57,31 @@ func TestDamageIsNamedAndTheRestIsDelivered(t *testing.T) {
 			return 4
 		},
 		"a position": func(t *testing.T, w *wreck, rng *rand.Rand) int {
-			path := filepath.Join(w.streamDir(w.names.events), "obs", consumerPrefix+"k", "o.dat")
+			path := filepath.Join(datadir.StreamDir(w.dir, w.names.events), "obs", consumerPrefix+"k", "o.dat")
 			flip(t, path, rng.IntN(9), rng.UintN(8))
 			return 0
 		},
 		"a description": func(t *testing.T, w *wreck, rng *rand.Rand) int {
-			path := filepath.Join(w.streamDir(w.names.events), "meta.inf")
+			path := filepath.Join(datadir.StreamDir(w.dir, w.names.events), "meta.inf")
 			data, err := os.ReadFile(path)
 			require.NoError(t, err)
 			flip(t, path, rng.IntN(len(data)), rng.UintN(8))
 			return 0
 		},
 		"a consumer's description": func(t *testing.T, w *wreck, rng *rand.Rand) int {
-			path := filepath.Join(w.streamDir(w.names.events), "obs", consumerPrefix+"k", "meta.inf")
+			path := filepath.Join(datadir.StreamDir(w.dir, w.names.events), "obs", consumerPrefix+"k", "meta.inf")
 			data, err := os.ReadFile(path)
 			require.NoError(t, err)
 			flip(t, path, rng.IntN(len(data)), rng.UintN(8))
 			return 0
 		},
 		"a mark": func(t *testing.T, w *wreck, rng *rand.Rand) int {
-			names := []string{markAcknowledged, consumerPrefix + "k"}
+			names := []string{datadir.Acknowledged, consumerPrefix + "k"}
 			flip(t, filepath.Join(w.dir, "marks", names[rng.IntN(len(names))]), rng.IntN(16), rng.UintN(8))
 			return 0
 		},
 		"the index": func(t *testing.T, w *wreck, rng *rand.Rand) int {
-			path := filepath.Join(w.streamDir(w.names.events), "msgs", "index.db")
+			path := filepath.Join(datadir.StreamDir(w.dir, w.names.events), "msgs", "index.db")
 			data, err := os.ReadFile(path)
 			require.NoError(t, err)
 			flip(t, path, rng.IntN(len(data)), rng.UintN(8))
@@ -104,7 +105,7 @@ func TestDamageIsNamedAndTheRestIsDelivered(t *testing.T) {
 					lost := w.account(t, "fresh")
 					t.Logf("lost positions: %v", lost)
 					for _, p := range lost {
-						assert.True(t, slices.ContainsFunc(found.Problems, func(f Problem) bool { return f.From <= p && p <= f.To }), "verify does not name position %d: %v", p, found.Problems)
+						assert.True(t, slices.ContainsFunc(found.Problems, func(f datadir.Problem) bool { return f.From <= p && p <= f.To }), "verify does not name position %d: %v", p, found.Problems)
 					}
 					if len(lost) > 0 {
 						assert.Positive(t, found.Open())
@@ -125,7 +126,7 @@ func TestAPositionThatRunsAheadIsSetBack(t *testing.T) {
 	sound := newWreck(t, 60, 40)
 	for _, ahead := range []uint64{45, 60, 1 << 40} {
 		w := sound.copied(t)
-		path := filepath.Join(w.streamDir(w.names.events), "obs", consumerPrefix+"k", "o.dat")
+		path := filepath.Join(datadir.StreamDir(w.dir, w.names.events), "obs", consumerPrefix+"k", "o.dat")
 		data := []byte{22, 2}
 		for _, n := range []uint64{40, ahead, 40, ahead, 0, 0} {
 			data = binary.AppendUvarint(data, n)
@@ -142,7 +143,7 @@ func TestAPositionThatRunsAheadIsSetBack(t *testing.T) {
 func TestAPositionThatIsCutShort(t *testing.T) {
 	t.Parallel()
 	w := newWreck(t, 14, 10)
-	path := filepath.Join(w.streamDir(w.names.events), "obs", consumerPrefix+"k", "o.dat")
+	path := filepath.Join(datadir.StreamDir(w.dir, w.names.events), "obs", consumerPrefix+"k", "o.dat")
 	state := []byte{22, 2}
 	for _, n := range []uint64{10, 10, 14, 14, 4} { // acknowledged, delivered, and how many are not acknowledged:
 		state = binary.AppendUvarint(state, n)

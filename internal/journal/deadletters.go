@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/auditrelay/auditrelay/internal/streams"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -68,9 +69,9 @@ func (j *Journal) letter(sink string, r *relay.Rejection) *nats.Msg {
 	b.AddEvent(&r.Event)
 	m := &nats.Msg{Header: nats.Header{}, Data: appendRecord(nil, b.buf, b.events)}
 	m.Header.Set(headerSink, sink)
-	m.Header.Set(headerReason, headerText(r.Reason))
+	m.Header.Set(headerReason, streams.HeaderText(r.Reason))
 	m.Header.Set(headerAttempts, strconv.Itoa(r.Attempts))
-	m.Header.Set(headerEvent, headerText(r.Event.ID))
+	m.Header.Set(headerEvent, streams.HeaderText(r.Event.ID))
 	m.Subject = j.names.letterSubject(sink, m.Size()+letterOverhead)
 	return m
 }
@@ -78,21 +79,6 @@ func (j *Journal) letter(sink string, r *relay.Rejection) *nats.Msg {
 // letterOverhead is what a letter takes beside its payload and its own headers: its
 // subject, the headers of its batch, and the server's frame.
 const letterOverhead = 200
-
-// headerText makes a text fit for a header: one line of bounded length.
-func headerText(s string) string {
-	const limit = 1 << 10
-	line := strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
-	if len(line) > limit {
-		line = strings.ToValidUTF8(line[:limit], "") + "…"
-	}
-	return line
-}
 
 // DeadLetter is an event that a sink refused for good.
 type DeadLetter struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -61,7 +62,7 @@ func TestAFailedWriteIsMended(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []string{"before"}, ids(b.Events))
 
-			newest := filepath.Join(dir, "jetstream", "jetstream", "$G", "streams", "TEST_EVENTS", "msgs", "1.blk")
+			newest := filepath.Join(datadir.StreamDir(dir, "TEST_EVENTS"), "msgs", "1.blk")
 			written, err := os.Stat(newest)
 			require.NoError(t, err)
 			breakWrites(t, dir, c.device)
@@ -105,10 +106,10 @@ func TestAnAcknowledgementWaitsForTheServer(t *testing.T) {
 	defer cancel()
 	b, err := s.Next(ctx)
 	require.NoError(t, err)
-	srv, life := j.conn.embedded.current()
+	srv, epoch := j.conn.embedded.Current()
 	srv.Shutdown()
 	srv.WaitForShutdown()
-	waiting.Until(t, func() bool { return !j.conn.nc.IsConnected() || life.ended() != nil })
+	waiting.Until(t, func() bool { return !j.conn.nc.IsConnected() || epoch.Ended() != nil })
 	require.NoError(t, s.Ack(ctx, b.Position))
 	waiting.Until(t, func() bool {
 		_, err := j.stream.ResetConsumer(ctx, consumerPrefix+"s") // offers it again before ackWait
@@ -118,41 +119,4 @@ func TestAnAcknowledgementWaitsForTheServer(t *testing.T) {
 		delivered, err := j.delivered(ctx)
 		return err == nil && delivered == 1
 	})
-}
-
-func TestTheNewestBlockIsRenewed(t *testing.T) {
-	t.Parallel()
-	folder := filepath.Join(t.TempDir(), "jetstream", "$G", "streams", "S", "msgs")
-	require.NoError(t, os.MkdirAll(folder, 0o700))
-	for _, name := range []string{"9.blk", "10.blk", "index.db", "x.blk"} {
-		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(name), 0o600))
-	}
-	before, err := os.Stat(filepath.Join(folder, "10.blk"))
-	require.NoError(t, err)
-	older, err := os.Stat(filepath.Join(folder, "9.blk"))
-	require.NoError(t, err)
-	require.NoError(t, renewNewestBlock(filepath.Dir(folder)))
-	now, err := os.Stat(filepath.Join(folder, "10.blk"))
-	require.NoError(t, err)
-	assert.False(t, os.SameFile(before, now), "the newest file was not written anew")
-	assert.Equal(t, before.Mode(), now.Mode())
-	same, err := os.Stat(filepath.Join(folder, "9.blk"))
-	require.NoError(t, err)
-	assert.True(t, os.SameFile(older, same))
-	text, err := os.ReadFile(filepath.Join(folder, "10.blk"))
-	require.NoError(t, err)
-	assert.Equal(t, "10.blk", string(text))
-	left, err := os.ReadDir(folder)
-	require.NoError(t, err)
-	assert.Len(t, left, 4, "nothing is left over")
-}
-
-func TestADiskWithoutSpaceIsFound(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	require.NoError(t, tryDisk(dir))
-	left, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	assert.Empty(t, left)
-	require.Error(t, tryDisk(filepath.Join(dir, "missing")))
 }

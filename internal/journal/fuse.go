@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
@@ -29,10 +28,6 @@ const (
 	holdPause = 500 * time.Millisecond
 )
 
-// headerAccepted marks a quarantine message that names no damage: a person has
-// accepted all damage up to the position that it holds.
-const headerAccepted = "Auditrelay-Accepted"
-
 // fuse knows the damage of the events' stream. Only the embedded journal has
 // one: what an external cluster lost cannot be repaired from here.
 type fuse struct {
@@ -41,7 +36,7 @@ type fuse struct {
 
 	mu       sync.Mutex
 	accepted uint64            // damage up to this position is accepted; guarded by mu
-	damaged  []span            // behind it, as named in the quarantine; guarded by mu
+	damaged  []datadir.Span    // behind it, as named in the quarantine; guarded by mu
 	records  uint64            // readable records, when damage was found last; guarded by mu
 	held     bool              // guarded by mu
 	waiting  map[string]string // by sink, what it waits for; guarded by mu
@@ -77,9 +72,9 @@ func (f *fuse) state() Damage {
 	defer f.mu.Unlock()
 	d := Damage{Held: f.held, Records: f.count(), Readable: f.records, Waiting: map[string]string{}}
 	if len(f.damaged) > 0 {
-		d.First = f.damaged[0].from
+		d.First = f.damaged[0].From
 		for _, s := range f.damaged {
-			d.First = min(d.First, s.from)
+			d.First = min(d.First, s.From)
 		}
 	}
 	for sink, why := range f.waiting {
@@ -91,7 +86,7 @@ func (f *fuse) state() Damage {
 // count is how many damaged records there are. mu is held.
 func (f *fuse) count() (n uint64) {
 	for _, s := range f.damaged {
-		n += s.to - s.from + 1
+		n += s.To - s.From + 1
 	}
 	return n
 }
@@ -105,12 +100,12 @@ func (f *fuse) reset(accepted uint64) {
 }
 
 // note takes damage into account, beside so many readable records.
-func (f *fuse) note(s span, records uint64) {
+func (f *fuse) note(s datadir.Span, records uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.records = records
-	if s.to > f.accepted {
-		f.damaged = append(f.damaged, span{max(s.from, f.accepted+1), s.to})
+	if s.To > f.accepted {
+		f.damaged = append(f.damaged, datadir.Span{From: max(s.From, f.accepted+1), To: s.To})
 	}
 	n := f.count()
 	all := n + records
@@ -130,10 +125,10 @@ func (f *fuse) accept(through uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.accepted = max(f.accepted, through)
-	var left []span
+	var left []datadir.Span
 	for _, s := range f.damaged {
-		if s.to > f.accepted {
-			left = append(left, span{max(s.from, f.accepted+1), s.to})
+		if s.To > f.accepted {
+			left = append(left, datadir.Span{From: max(s.From, f.accepted+1), To: s.To})
 		}
 	}
 	f.damaged = left
@@ -144,14 +139,14 @@ func (f *fuse) accept(through uint64) {
 }
 
 // holds reports whether a sink must wait before the run of positions.
-func (f *fuse) holds(at span) bool {
+func (f *fuse) holds(at datadir.Span) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.held {
 		return false
 	}
 	for _, s := range f.damaged {
-		if at.from <= s.to && s.from <= at.to {
+		if at.From <= s.To && s.From <= at.To {
 			return true
 		}
 	}
@@ -172,10 +167,10 @@ func (f *fuse) wait(sink, why string) {
 
 // holdBefore waits while the fuse holds the sink before the positions. Nothing
 // behind them is given out meanwhile, and so nothing acknowledged.
-func (s *Source) holdBefore(ctx context.Context, at span) error {
+func (s *Source) holdBefore(ctx context.Context, at datadir.Span) error {
 	defer s.j.fuse.wait(s.name, "")
 	for s.j.fuse.holds(at) {
-		s.j.fuse.wait(s.name, fmt.Sprintf("a person to accept the damage at positions %d to %d", at.from, at.to))
+		s.j.fuse.wait(s.name, fmt.Sprintf("a person to accept the damage at positions %d to %d", at.From, at.To))
 		if err := streams.Pause(ctx, holdPause); err != nil {
 			return err
 		}
@@ -211,7 +206,7 @@ func (j *Journal) accountForDamage(ctx context.Context) error {
 }
 
 // noteDamage tells the fuse of damage that the quarantine names.
-func (j *Journal) noteDamage(ctx context.Context, q Quarantined) error {
+func (j *Journal) noteDamage(ctx context.Context, q datadir.Quarantined) error {
 	if j.conn.embedded == nil || q.Stream != j.names.events || q.Loss != "" {
 		return nil
 	}
@@ -219,7 +214,7 @@ func (j *Journal) noteDamage(ctx context.Context, q Quarantined) error {
 	if err != nil {
 		return fmt.Errorf("read the journal's state: %w", err)
 	}
-	j.fuse.note(span{q.From, q.To}, info.State.Msgs)
+	j.fuse.note(datadir.Span{From: q.From, To: q.To}, info.State.Msgs)
 	return nil
 }
 
@@ -239,8 +234,7 @@ func (j *Journal) AcceptDamage(ctx context.Context) (Damage, error) {
 	if err != nil {
 		return was, fmt.Errorf("read the journal's state: %w", err)
 	}
-	m := nats.NewMsg(j.names.quarantineSubject + ".accepted")
-	m.Header.Set(headerAccepted, strconv.FormatUint(info.State.LastSeq, 10))
+	m := datadir.AcceptanceMessage(j.names.quarantineSubject, info.State.LastSeq)
 	if _, err := j.conn.JetStream.PublishMsg(ctx, m); err != nil {
 		return was, fmt.Errorf("accept the damage: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
@@ -35,13 +36,13 @@ func TestTheFuseBlows(t *testing.T) {
 		"nothing is readable": {30_850, 0, true},
 	} {
 		f := newFuse(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-		f.note(span{101, 100 + c.damaged}, c.readable)
+		f.note(datadir.Span{From: 101, To: 100 + c.damaged}, c.readable)
 		assert.Equal(t, c.held, f.state().Held, name)
-		assert.Equal(t, c.held, f.holds(span{50, 101}), name)
-		assert.False(t, f.holds(span{1, 100}), "%s: what lies before it is given", name)
+		assert.Equal(t, c.held, f.holds(datadir.Span{From: 50, To: 101}), name)
+		assert.False(t, f.holds(datadir.Span{From: 1, To: 100}), "%s: what lies before it is given", name)
 		f.accept(100 + c.damaged)
-		assert.False(t, f.holds(span{50, 101}), name)
-		f.note(span{50, 60}, c.readable)
+		assert.False(t, f.holds(datadir.Span{From: 50, To: 101}), name)
+		f.note(datadir.Span{From: 50, To: 60}, c.readable)
 		assert.False(t, f.state().Held, "%s: older damage is accepted too", name)
 	}
 }

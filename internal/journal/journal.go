@@ -147,7 +147,7 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 		return nil, err
 	}
 	j.commits = newCommitter(j, opts.Failed)
-	opts.Registerer.MustRegister(&usageCollector{j}, &lettersCollector{j}, conn.marks.failed())
+	opts.Registerer.MustRegister(&usageCollector{j}, &lettersCollector{j}, watermarkFailures(conn.marks))
 	j.startLoops()
 	return j, nil
 }

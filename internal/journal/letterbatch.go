@@ -53,17 +53,17 @@ func (j *Journal) keepLetters(ctx context.Context, letters []*nats.Msg) error {
 		return j.keepEach(ctx, letters)
 	}
 	letters[len(letters)-1].Header.Set(jetstream.MsgIDHeader, nuid.Next())
-	life, deadline := j.conn.life(), time.Now().Add(commitTimeout)
+	epoch, deadline := j.conn.epoch(), time.Now().Add(commitTimeout)
 	for {
 		err := j.publishBatch(ctx, letters)
 		switch {
-		case err == nil || hasCode(err, codeBatchDuplicate) && life.ended() == nil:
+		case err == nil || hasCode(err, codeBatchDuplicate) && epoch.Ended() == nil:
 			return nil
 		case errors.Is(err, errNoBatches) || hasCode(err, codeBatchDisabled, codeBatchTooLarge):
 			return j.keepEach(ctx, letters)
 		}
-		if !mayPass(err) || life.ended() != nil || time.Now().Add(retryPause).After(deadline) || streams.Pause(ctx, retryPause) != nil {
-			_, err = j.commits.retry(ctx, nil, nil, err, life, time.Time{}) // it only says what kind of error this is
+		if !mayPass(err) || epoch.Ended() != nil || time.Now().Add(retryPause).After(deadline) || streams.Pause(ctx, retryPause) != nil {
+			_, err = j.commits.retry(ctx, nil, nil, err, epoch, time.Time{}) // it only says what kind of error this is
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func hasCode(err error, codes ...jetstream.ErrorCode) bool {
 // once. The id is of this very call: the same event may be refused again after its
 // letter was removed.
 func (j *Journal) keepEach(ctx context.Context, letters []*nats.Msg) error {
-	life, deadline := j.conn.life(), time.Now().Add(commitTimeout)
+	epoch, deadline := j.conn.epoch(), time.Now().Add(commitTimeout)
 	acks, errs := make([]jetstream.PubAckFuture, len(letters)), make([]error, len(letters))
 	for i, m := range letters {
 		for _, name := range []string{headerBatch, headerBatchSequence, headerBatchCommit} {
@@ -142,9 +142,9 @@ func (j *Journal) keepEach(ctx context.Context, letters []*nats.Msg) error {
 	for i, m := range letters {
 		err, ack := errs[i], (*jetstream.PubAck)(nil)
 		if err == nil {
-			ack, err = await(acks[i], life)
+			ack, err = await(acks[i], epoch)
 		}
-		if _, err = j.commits.retry(ctx, m, ack, err, life, deadline); err != nil && first == nil {
+		if _, err = j.commits.retry(ctx, m, ack, err, epoch, deadline); err != nil && first == nil {
 			first = err
 		}
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
@@ -65,7 +66,7 @@ func makeNeighbour(t *testing.T, js jetstream.JetStream) jetstream.Stream {
 // filesOf lists the files below the streams' folders, relative to the first of them.
 func filesOf(t *testing.T, dir string, streams ...string) (files []string) {
 	t.Helper()
-	root := (&store{dataDir: dir}).streamDir("")
+	root := datadir.StreamDir(dir, "")
 	for _, stream := range streams {
 		require.NoError(t, filepath.WalkDir(filepath.Join(root, stream), func(path string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() {
@@ -106,7 +107,7 @@ func TestEveryStreamIsMended(t *testing.T) {
 					t.Parallel()
 					dir := t.TempDir()
 					require.NoError(t, os.CopyFS(dir, os.DirFS(sound)))
-					path := filepath.Join((&store{dataDir: dir}).streamDir(""), file)
+					path := filepath.Join(datadir.StreamDir(dir, ""), file)
 					spoil(t, path, how, rand.New(rand.NewPCG(seed, 7)))
 					found := (&wreck{dir: dir, cfg: testConfig}).verify(t)
 					left, named := neighbours(t, dir)
@@ -128,7 +129,7 @@ func TestEveryStreamIsMended(t *testing.T) {
 
 // neighbours starts the journal, and counts the messages of the append-only stream
 // that can be read. A message that is appended must come behind all of them.
-func neighbours(t *testing.T, dir string) (left int, named []Quarantined) {
+func neighbours(t *testing.T, dir string) (left int, named []datadir.Quarantined) {
 	t.Helper()
 	j := open(t, dir, testConfig)
 	defer j.shut(t)
@@ -161,7 +162,7 @@ func neighbours(t *testing.T, dir string) (left int, named []Quarantined) {
 func TestAStreamThatCannotBeReadIsMovedAside(t *testing.T) {
 	t.Parallel()
 	dir := newNeighbours(t)
-	folder := (&store{dataDir: dir}).streamDir(otherStream)
+	folder := datadir.StreamDir(dir, otherStream)
 	block := filepath.Join(folder, "msgs", "1.blk")
 	require.NoError(t, os.Remove(block))
 	require.NoError(t, os.Mkdir(block, 0o700)) // cannot be read as a file
@@ -185,13 +186,12 @@ func TestANotedEndIsKept(t *testing.T) {
 	j := open(t, dir, testConfig)
 	j.conn.NoteEnd(otherStream, 30)
 	j.shut(t)
-	s := &store{dataDir: dir}
-	paths, err := blockfile.List(s.streamDir(otherStream))
+	paths, err := blockfile.List(datadir.StreamDir(dir, otherStream))
 	require.NoError(t, err)
 	info, err := os.Stat(paths[0])
 	require.NoError(t, err)
 	require.NoError(t, os.Truncate(paths[0], info.Size()-10))
-	require.NoError(t, os.Remove(filepath.Join(s.streamDir(otherStream), "msgs", "index.db")))
+	require.NoError(t, os.Remove(filepath.Join(datadir.StreamDir(dir, otherStream), "msgs", "index.db")))
 	w := &wreck{dir: dir, cfg: testConfig}
 	assert.Positive(t, w.verify(t).Open())
 	j = open(t, dir, testConfig)
@@ -200,7 +200,7 @@ func TestANotedEndIsKept(t *testing.T) {
 	assert.Equal(t, uint64(31), ack.Sequence)
 	j.shut(t)
 	assert.Zero(t, w.verify(t).Open())
-	require.NoError(t, os.RemoveAll(s.streamDir(otherStream)))
+	require.NoError(t, os.RemoveAll(datadir.StreamDir(dir, otherStream)))
 	problems := w.verify(t).Problems
 	require.NotEmpty(t, problems)
 	assert.True(t, strings.Contains(problems[len(problems)-1].What, "whole stream is gone"), "%v", problems)

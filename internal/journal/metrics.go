@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/internal/datadir"
 )
 
 type metrics struct {
@@ -99,15 +101,10 @@ func (c *usageCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// failed counts the marks that could not be written.
-func (m *marks) failed() prometheus.Collector {
+// watermarkFailures counts the watermarks that could not be written.
+func watermarkFailures(m *datadir.Watermarks) prometheus.Collector {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "auditrelay_journal_mark_failures_total",
-		Help: "Marks beside the journal that could not be written; after a kill, sinks may get more events twice.",
-	}, func() float64 {
-		if m == nil {
-			return 0
-		}
-		return float64(m.failures.Load())
-	})
+		Help: "Watermarks beside the journal that could not be written; after a kill, sinks may get more events twice.",
+	}, func() float64 { return float64(m.Failures()) })
 }

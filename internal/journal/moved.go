@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
 // ErrMoved says that the configuration names another journal than before, and
@@ -98,18 +100,18 @@ func (h *homes) write(dataDir string) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", homesFile, err)
 	}
-	return writeDurably(filepath.Join(dataDir, homesFile), append(data, '\n'))
+	return durable.WriteFile(filepath.Join(dataDir, homesFile), append(data, '\n'))
 }
 
 // homesIn lists the journals in a data directory.
 func homesIn(dataDir string) ([]Home, error) {
-	entries, err := os.ReadDir((&store{dataDir: dataDir}).streamDir(""))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	names, err := datadir.Streams(dataDir)
+	if err != nil {
 		return nil, fmt.Errorf("list the journals: %w", err)
 	}
 	var all []Home
-	for _, e := range entries {
-		if prefix, ours := strings.CutSuffix(e.Name(), "_EVENTS"); ours && e.IsDir() {
+	for _, name := range names {
+		if prefix, ours := strings.CutSuffix(name, "_EVENTS"); ours {
 			all = append(all, Home{Prefix: prefix})
 		}
 	}
@@ -172,7 +174,7 @@ func (h *homes) settle(dataDir string, current Home, found []Home) (next homes, 
 	if current.URL == "" {
 		isNew := !slices.Contains(found, current) && len(found) > 0
 		if h.Embedded != "" && h.Embedded != current.Prefix || h.Embedded == "" && isNew {
-			if err := removeMarks(dataDir); err != nil {
+			if err := datadir.RemoveWatermarks(dataDir); err != nil {
 				return next, err
 			}
 		}
@@ -192,29 +194,11 @@ func (h *homes) equal(o *homes) bool {
 	return slices.Equal(h.Used, o.Used) && slices.Equal(h.Drained, o.Drained) && h.Embedded == o.Embedded && slices.Equal(h.LetGo, o.LetGo)
 }
 
-// removeMarks removes the marks of the events' stream, and leaves the folders beside them.
-func removeMarks(dataDir string) error {
-	dir := filepath.Join(dataDir, "marks")
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the marks of another journal: %w", err)
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			continue
-		}
-		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
-			return fmt.Errorf("remove the marks of another journal: %w", err)
-		}
-	}
-	return nil
-}
-
 // LetJournalGo gives up what a journal holds that the configuration no longer
 // names, so that a relay starts without it. Its files or streams stay. ask is
 // shown what would be given up. No relay may run on the data directory.
 func LetJournalGo(ctx context.Context, dataDir string, cfg config.Journal, home Home, log *slog.Logger, ask func(Left) error) (err error) {
-	lock, err := lockOffline(dataDir)
+	lock, err := datadir.LockOffline(dataDir)
 	if err != nil {
 		return err
 	}
@@ -247,20 +231,19 @@ func leftIn(ctx context.Context, dataDir string, old Home, h homes, cfg config.J
 	if old.URL != "" {
 		return leftInCluster(ctx, old, cfg), nil
 	}
-	m := &marks{dir: filepath.Join(dataDir, "marks")}
+	marks := datadir.ReadWatermarks(dataDir)
 	if h.Embedded != "" && h.Embedded != old.Prefix {
-		m = nil // they are another journal's
+		marks = nil // they are another journal's
 	}
-	o := &Offline{store: store{dataDir, namesFor(old.Prefix), m}}
-	in, err := o.Inspect(ctx, nil)
+	in, err := datadir.New(dataDir, layoutFor(old.Prefix), marks).Inspect(ctx, nil)
 	if err != nil {
 		return Left{}, fmt.Errorf("look into the journal with %s: %w", old, err)
 	}
-	return in.left(o.names), nil
+	return leftOf(in, namesFor(old.Prefix)), nil
 }
 
-// left sums up what sinks lack.
-func (in *Inspection) left(names names) (left Left) {
+// leftOf sums up what sinks lack.
+func leftOf(in *datadir.Inspection, names names) (left Left) {
 	for _, s := range in.Streams {
 		switch {
 		case s.Name == names.dead:

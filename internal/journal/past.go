@@ -12,6 +12,9 @@ import (
 	"sync"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
 const (
@@ -39,7 +42,7 @@ type place struct{ seq, sum uint64 }
 type past struct {
 	file  *os.File // nil where it is not kept
 	path  string
-	marks *marks // that failures are told by
+	marks *datadir.Watermarks // that failures are told by
 
 	comparing sync.Mutex // held while the past is compared with the stream
 
@@ -57,7 +60,7 @@ type past struct {
 }
 
 // openPast reads what is kept of a past in dir; without a dir nothing is kept.
-func openPast(dir string, m *marks) (*past, error) {
+func openPast(dir string, m *datadir.Watermarks) (*past, error) {
 	p := &past{marks: m}
 	if dir == "" {
 		return p, nil
@@ -178,7 +181,7 @@ func (p *past) keep(ring int, slot uint64) {
 	var data [placeSize]byte
 	encodePlace(data[:], p.rings[ring][slot])
 	_, err := p.file.WriteAt(data[:], int64(ring*ringSize+int(slot))*placeSize)
-	p.marks.tell(pastFile, err)
+	p.marks.Tell(pastFile, err)
 }
 
 // suspect is the place that shows best whether the stream went back: in doubt
@@ -280,7 +283,7 @@ func (p *past) reset(stays, base uint64) error {
 	for i := range rings * ringSize {
 		encodePlace(data[i*placeSize:], p.rings[i/ringSize][i%ringSize])
 	}
-	if err := writeDurably(p.path, data); err != nil {
+	if err := durable.WriteFile(p.path, data); err != nil {
 		return err
 	}
 	old := p.file

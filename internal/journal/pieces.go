@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"unsafe"
@@ -112,6 +113,14 @@ func (r *recordReader) whole() error {
 		r.err = fmt.Errorf("%w: holds %d events, its header says %d", ErrCorrupt, r.given, r.events)
 	}
 	return r.err
+}
+
+// eventCount is what the record's header says.
+func eventCount(rec []byte) uint64 {
+	if len(rec) < recordHeader || string(rec[:4]) != recordMagic {
+		return 0
+	}
+	return uint64(binary.LittleEndian.Uint32(rec[8:]))
 }
 
 // checkRecord reads a whole record, and counts its events.

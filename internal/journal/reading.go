@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
@@ -181,7 +182,7 @@ func (s *Source) take(ctx context.Context, msg jetstream.Msg, seq uint64, now *s
 	if err := s.nameSkipped(ctx, now.after+1, seq); err != nil {
 		return err
 	}
-	if err := s.holdBefore(ctx, span{now.after + 1, seq - 1}); err != nil {
+	if err := s.holdBefore(ctx, datadir.Span{From: now.after + 1, To: seq - 1}); err != nil {
 		return err
 	}
 	if err := s.pass(ctx, msg, seq, now.now); err != nil {
@@ -265,11 +266,11 @@ func (s *Source) pass(ctx context.Context, msg jetstream.Msg, seq uint64, now in
 	case errors.Is(r.err, ErrVersion):
 		return s.holdVersion(ctx, seq, r.err)
 	case r.err != nil:
-		q := Quarantined{Stream: s.j.names.events, From: seq, To: seq, Reason: r.err.Error()}
+		q := datadir.Quarantined{Stream: s.j.names.events, From: seq, To: seq, Reason: r.err.Error()}
 		if err := s.j.setAside(ctx, q, msg.Data()); err != nil {
 			return err
 		}
-		if err := s.holdBefore(ctx, span{seq, seq}); err != nil {
+		if err := s.holdBefore(ctx, datadir.Span{From: seq, To: seq}); err != nil {
 			return err
 		}
 	}

@@ -5,20 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/datadir"
 )
 
 // Repairs is what [Repair] did.
 type Repairs struct {
-	Mended []Mending `json:"mended"`
+	Mended []datadir.Mending `json:"mended"`
 	// SetAside are the positions that came to the quarantine.
-	SetAside []Quarantined `json:"set_aside"`
+	SetAside []datadir.Quarantined `json:"set_aside"`
 	// Positions are the sinks whose position was looked at, and set back where
 	// that was needed.
 	Positions []string `json:"positions"`
@@ -53,7 +53,7 @@ func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.L
 			return nil, err
 		}
 	}
-	r := &Repairs{Mended: append([]Mending{}, conn.Mended...), Positions: []string{}}
+	r := &Repairs{Mended: append([]datadir.Mending{}, conn.Mended...), Positions: []string{}}
 	if r.Positions, err = j.checkPositions(ctx); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.L
 	if err != nil {
 		return nil, err
 	}
-	r.SetAside = append([]Quarantined{}, after[len(before):]...)
+	r.SetAside = append([]datadir.Quarantined{}, after[len(before):]...)
 	return r, nil
 }
 
@@ -95,13 +95,11 @@ func (j *Journal) setAsideIfCorrupt(ctx context.Context, stream string, msg *jet
 	if !errors.Is(corrupt, ErrCorrupt) {
 		return corrupt // nil, or a later version's record: it is sound
 	}
-	q := Quarantined{
-		Stream: stream, From: msg.Sequence, To: msg.Sequence, Reason: corrupt.Error(),
-		Kept: filepath.Join(SalvageDir, fmt.Sprintf("record-%s-%d.raw", stream, msg.Sequence)),
-	}
-	if err := writeDurably(filepath.Join(j.conn.dataDir, q.Kept), msg.Data); err != nil {
+	kept, err := datadir.Keep(j.conn.dataDir, stream, msg.Sequence, msg.Data)
+	if err != nil {
 		return err
 	}
+	q := datadir.Quarantined{Stream: stream, From: msg.Sequence, To: msg.Sequence, Reason: corrupt.Error(), Kept: kept}
 	return j.setAside(ctx, q, msg.Data)
 }
 

@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -26,18 +27,18 @@ func TestTheQuarantineIsToldUntilItIsHeard(t *testing.T) {
 	j := open(t, dir, testConfig)
 	defer j.shut(t)
 	for _, from := range []uint64{7, 9, 7} {
-		q := Quarantined{Stream: j.names.events, From: from, To: from + 1, Reason: "a\nb"}
+		q := datadir.Quarantined{Stream: j.names.events, From: from, To: from + 1, Reason: "a\nb"}
 		require.NoError(t, j.setAside(t.Context(), q, []byte("raw")))
 	}
 	var told []uint64
 	failures := 1
 	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
-	err := j.FollowQuarantine(ctx, func(_ context.Context, q Quarantined) error {
+	err := j.FollowQuarantine(ctx, func(_ context.Context, q datadir.Quarantined) error {
 		if failures--; failures >= 0 {
 			return assert.AnError
 		}
-		assert.Equal(t, Quarantined{Stream: j.names.events, From: q.From, To: q.From + 1, Reason: "a b", Time: q.Time, Bytes: 3}, q)
+		assert.Equal(t, datadir.Quarantined{Stream: j.names.events, From: q.From, To: q.From + 1, Reason: "a b", Time: q.Time, Bytes: 3}, q)
 		if told = append(told, q.From); len(told) == 2 {
 			cancel()
 		}
@@ -111,7 +112,7 @@ func TestRepairKeepsWhatItTakesOut(t *testing.T) {
 	assert.Empty(t, again.Mended)
 	assert.Empty(t, again.SetAside)
 	assert.Equal(t, []string{"k"}, again.Positions)
-	kept, err := filepath.Glob(filepath.Join(w.dir, SalvageDir, "*"))
+	kept, err := filepath.Glob(filepath.Join(w.dir, datadir.SalvageDir, "*"))
 	require.NoError(t, err)
 	require.Len(t, kept, 2)
 	raw, err := os.ReadFile(kept[0])
@@ -160,7 +161,7 @@ func TestInspectShowsWhatThereIs(t *testing.T) {
 	require.NoError(t, o.Close())
 	events := in.Streams[0]
 	assert.Equal(t, []uint64{30, 90, 1, 30}, []uint64{events.Records, events.Events, events.First, events.Last})
-	assert.Equal(t, []PositionSummary{{Sink: "k", Position: 10, LagRecords: 20, LagEvents: 60}}, in.Sinks)
+	assert.Equal(t, []datadir.PositionSummary{{Sink: "k", Position: 10, LagRecords: 20, LagEvents: 60}}, in.Sinks)
 	_, err = OpenOffline(t.TempDir(), "X")
 	require.ErrorContains(t, err, "holds no journal")
 }

@@ -5,34 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sys/unix"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
 const (
-	// embeddedPayload is the greatest message of the embedded server.
-	embeddedPayload = 8 << 20
-	// startTimeout bounds the embedded server's start. It reads back all that
-	// it holds, so a large journal after a crash takes its time.
-	startTimeout = 5 * time.Minute
 	// pingInterval is how often an external server is asked whether it is there.
 	pingInterval = 2 * time.Second
 	// reconnectWait is the wait between two rounds of all external servers.
 	reconnectWait = 500 * time.Millisecond
-	// lockPatience is how long a start waits for another process to let go of
-	// the data directory.
-	lockPatience = time.Second
 	// externalDir is the folder in the data directory for what the relay knows of
 	// external streams, by their prefix.
 	externalDir = "external"
@@ -45,16 +35,16 @@ type Conn struct {
 	JetStream jetstream.JetStream
 	// Mended is what was set right in the embedded server's files before it
 	// first read them.
-	Mended []Mending
+	Mended []datadir.Mending
 	// LetGo are journals that were given up by a command, as the configuration no
 	// longer names them.
 	LetGo []LetGo
 
 	nc       *nats.Conn
-	embedded *embedded // nil when external
-	lock     *os.File  // on the data directory; nil when external
-	dataDir  string    // empty when external
-	marks    *marks
+	embedded *datadir.Server // nil when external
+	lock     *os.File        // on the data directory; nil when external
+	dataDir  string          // empty when external
+	marks    *datadir.Watermarks
 }
 
 // Connect starts the embedded server on dataDir, or dials cfg.URL where it is
@@ -77,7 +67,7 @@ func Connect(ctx context.Context, dataDir string, cfg config.Journal, log *slog.
 
 // checkMovedOut does what checkMoved does for a journal outside of the data directory.
 func checkMovedOut(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (letGo []LetGo, err error) {
-	lock, err := lockDir(dataDir)
+	lock, err := datadir.Lock(dataDir)
 	if err != nil {
 		return nil, err
 	}
@@ -86,12 +76,10 @@ func checkMovedOut(ctx context.Context, dataDir string, cfg config.Journal, log 
 }
 
 func embed(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (*Conn, error) {
-	names := namesFor(cfg.StreamPrefix)
-	dir := filepath.Join(dataDir, "jetstream")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make journal directory: %w", err)
+	if err := os.MkdirAll(dataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	lock, err := lockDir(dataDir)
+	lock, err := datadir.Lock(dataDir)
 	if err != nil {
 		return nil, err
 	}
@@ -99,18 +87,17 @@ func embed(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Lo
 	if c.LetGo, err = checkMoved(ctx, dataDir, cfg, log); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	if c.marks, err = openMarks(dataDir, log); err != nil {
+	if c.marks, err = datadir.OpenWatermarks(dataDir, log); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	files := &store{dataDir, names, c.marks}
-	server, mended, err := startEmbedded(ctx, files, log)
+	server, mended, err := datadir.New(dataDir, layoutFor(cfg.StreamPrefix), c.marks).Start(ctx, log)
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	c.embedded, c.Mended = server, mended
 	if err := c.open(
 		nats.InProcessServer(server), nats.Name("auditrelay"),
-		// When the server is started anew: see embedded.
+		// When the server is started anew: see [datadir.Server].
 		nats.MaxReconnects(-1), nats.ReconnectWait(retryPause), nats.ReconnectBufSize(-1),
 		quiet(log),
 	); err != nil {
@@ -124,45 +111,6 @@ func embed(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Lo
 // as a gap in what is read where it matters, and that is read again.
 func quiet(log *slog.Logger) nats.Option {
 	return nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Debug("journal connection", "error", err) })
-}
-
-// lockDir keeps a second process off the directory: two servers on the same
-// files would corrupt them. The kernel frees the lock when the process dies.
-func lockDir(dir string) (*os.File, error) {
-	path := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open lock file: %w", err)
-	}
-	// A process that is ending, or a child of ours that is being started, may
-	// have it for a moment longer.
-	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPatience / 20) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			return nil, errors.Join(fmt.Errorf("lock %s: another process uses this data directory: %w", path, err), f.Close())
-		}
-	}
-	return f, nil
-}
-
-func serverOptions(dir string) *server.Options {
-	return &server.Options{
-		ServerName: "auditrelay",
-		DontListen: true,
-		NoSigs:     true,
-		JetStream:  true,
-		StoreDir:   dir,
-		// Promise 1 rests on this: a publish is acknowledged after its fsync.
-		SyncAlways: true,
-		MaxPayload: embeddedPayload,
-		// The budget is the stream's own. The server's default is a share of
-		// what is free at the start, and refuses to recover on a full disk.
-		JetStreamMaxStore:  math.MaxInt64 / 2,
-		JetStreamMaxMemory: 64 << 20,
-	}
 }
 
 func dial(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (*Conn, error) {
@@ -181,7 +129,7 @@ func dial(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Log
 		nats.ReconnectHandler(func(*nats.Conn) { log.Info("journal reconnected") }),
 	)
 	c := &Conn{}
-	if c.marks, err = openMarks(filepath.Join(dataDir, externalDir, cfg.StreamPrefix), log); err != nil {
+	if c.marks, err = datadir.OpenWatermarks(filepath.Join(dataDir, externalDir, cfg.StreamPrefix), log); err != nil {
 		return nil, err
 	}
 	err = streams.Await(ctx, log, "a connection", func(context.Context) error { return c.open(opts...) })
@@ -250,7 +198,7 @@ func (c *Conn) readLimit() int {
 // Err says why nothing can be kept at present: the server is not reached, or
 // the embedded one's disk fails. It is nil while all is well.
 func (c *Conn) Err() error {
-	if err := c.life().ended(); err != nil {
+	if err := c.epoch().Ended(); err != nil {
 		return err
 	}
 	if !c.nc.IsConnected() {
@@ -259,13 +207,13 @@ func (c *Conn) Err() error {
 	return nil
 }
 
-// life is that of the server; an external one's does not end.
-func (c *Conn) life() *life {
+// epoch is that of the server; an external one's does not end.
+func (c *Conn) epoch() *datadir.Epoch {
 	if c.embedded == nil {
-		return &life{}
+		return &datadir.Epoch{}
 	}
-	_, life := c.embedded.current()
-	return life
+	_, epoch := c.embedded.Current()
+	return epoch
 }
 
 // NoteEnd notes beside the embedded server's files that stream has reached seq.
@@ -273,12 +221,12 @@ func (c *Conn) life() *life {
 // their positions are not given out again.
 func (c *Conn) NoteEnd(stream string, seq uint64) {
 	if c.embedded != nil { // of an external one nothing keeps positions from being given out again
-		c.marks.raise(filepath.Join(endsDir, stream), noted{value: seq})
+		c.marks.RaiseEnd(stream, seq)
 	}
 }
 
 // End is what NoteEnd noted, 0 where that is nothing.
-func (c *Conn) End(stream string) uint64 { return c.marks.end(stream) }
+func (c *Conn) End(stream string) uint64 { return c.marks.End(stream) }
 
 // Close disconnects, and stops an embedded server.
 func (c *Conn) Close() error {
@@ -286,11 +234,26 @@ func (c *Conn) Close() error {
 		c.nc.Close()
 	}
 	if c.embedded != nil {
-		c.embedded.close()
+		c.embedded.Close()
 	}
-	err := c.marks.close()
+	err := c.marks.Close()
 	if c.lock != nil {
 		err = errors.Join(err, c.lock.Close())
 	}
 	return err
+}
+
+// layoutFor says what the streams of a prefix hold.
+func layoutFor(prefix string) datadir.Layout {
+	names := namesFor(prefix)
+	return datadir.Layout{
+		Events: names.events, DeadLetters: names.dead, Quarantine: names.quarantine,
+		Sinks: consumerPrefix, Count: eventCount, Check: checkRecord, Later: checkVersion, AdviceLater: adviceVersion,
+	}
+}
+
+// OpenOffline opens the journal of a data directory on which no relay runs;
+// prefix is the configuration's stream_prefix.
+func OpenOffline(dataDir, prefix string) (*datadir.Offline, error) {
+	return datadir.OpenOffline(dataDir, layoutFor(prefix))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/streams"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -209,7 +210,7 @@ func (s *Source) acknowledge(e ending) {
 	if e.reply != "" {
 		s.confirm(e.reply, e.last)
 	}
-	s.j.conn.marks.raise(s.name, noted{e.last, s.j.made})
+	s.j.conn.marks.Raise(s.name, datadir.Watermark{Value: e.last, Stream: s.j.made})
 	s.j.reached.raise(s.name, e.last)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
@@ -90,7 +91,7 @@ func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent)
 	if err != nil || keep <= free.first {
 		return 0, err
 	}
-	j.conn.marks.raise(markTrimmed, noted{value: keep - 1}) // first: what is missing below the mark was trimmed, not lost
+	j.conn.marks.Raise(datadir.Trimmed, datadir.Watermark{Value: keep - 1}) // first: what is missing below the mark was trimmed, not lost
 	if err := j.stream.Purge(ctx, jetstream.WithPurgeSequence(keep)); err != nil {
 		return 0, fmt.Errorf("trim the journal up to record %d: %w", keep, err)
 	}

@@ -9,8 +9,6 @@ import (
 	"strconv"
 
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/auditrelay/auditrelay/internal/blockfile"
 )
 
 // ErrVersion is wrapped by the error of whatever a later version of auditrelay
@@ -47,32 +45,6 @@ func soundAsOurs(rec []byte) bool {
 	head := [16]byte(rec)
 	copy(head[:], recordMagic)
 	return binary.LittleEndian.Uint64(rec[16:]) == recordSum(head[:], rec[recordHeader:])
-}
-
-// versions looks for records of a later version among a stream's messages.
-type versions struct {
-	since uint64 // records before this one were trimmed
-	first error  // of the first such record
-	count uint64 // such records
-}
-
-func (v *versions) look(f *blockfile.Frame) {
-	err := checkVersion(f.Data)
-	if err == nil || f.Seq < v.since {
-		return
-	}
-	v.count++
-	if v.first == nil {
-		v.first = fmt.Errorf("position %d: %w", f.Seq, err)
-	}
-}
-
-// err refuses to go on where there are any.
-func (v *versions) err() error {
-	if v.first == nil {
-		return nil
-	}
-	return fmt.Errorf("%d records cannot be read by this version, the first at %w; %s", v.count, v.first, adviceVersion)
 }
 
 const adviceVersion = "run the version that wrote them, or a later one; nothing was changed"

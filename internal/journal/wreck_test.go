@@ -17,15 +17,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
 // wreck is a data directory whose journal was closed, to be damaged.
 type wreck struct {
-	*store
 	dir   string
+	names names
+	marks *datadir.Watermarks
 	cfg   config.Journal
 	acked uint64              // what sink k has acknowledged
 	holds map[uint64][]string // the ids of each position's events
@@ -69,7 +71,7 @@ func newWreck(t *testing.T, n int, acked uint64) *wreck {
 	s.Close()
 	j.shut(t)
 	w.acked = acked
-	w.store = storeOf(w.dir, cfg)
+	w.names, w.marks = namesFor(cfg.StreamPrefix), datadir.ReadWatermarks(w.dir)
 	return w
 }
 
@@ -79,17 +81,13 @@ func (w *wreck) copied(t *testing.T) *wreck {
 	c := *w
 	c.dir = t.TempDir()
 	require.NoError(t, os.CopyFS(c.dir, os.DirFS(w.dir)))
-	c.store = storeOf(c.dir, c.cfg)
+	c.marks = datadir.ReadWatermarks(c.dir)
 	return &c
-}
-
-func storeOf(dir string, cfg config.Journal) *store {
-	return &store{dataDir: dir, names: namesFor(cfg.StreamPrefix), marks: &marks{dir: filepath.Join(dir, "marks")}}
 }
 
 func (w *wreck) blocks(t *testing.T) []string {
 	t.Helper()
-	paths, err := blockfile.List(w.streamDir(w.names.events))
+	paths, err := blockfile.List(datadir.StreamDir(w.dir, w.names.events))
 	require.NoError(t, err)
 	require.NotEmpty(t, paths, "the server keeps its files elsewhere")
 	return paths
@@ -106,7 +104,7 @@ func flip(t *testing.T, path string, at int, bit uint) {
 
 func (w *wreck) dropIndex(t *testing.T) {
 	t.Helper()
-	require.NoError(t, os.RemoveAll(filepath.Join(w.streamDir(w.names.events), "msgs", "index.db")))
+	require.NoError(t, os.RemoveAll(filepath.Join(datadir.StreamDir(w.dir, w.names.events), "msgs", "index.db")))
 }
 
 // account opens the journal again and reads all of it for a sink that has not read
@@ -197,7 +195,7 @@ func (w *wreck) anywhere(t *testing.T, rng *rand.Rand) (string, int) {
 	return path, rng.IntN(int(info.Size()))
 }
 
-func (w *wreck) verify(t *testing.T) *Verification {
+func (w *wreck) verify(t *testing.T) *datadir.Verification {
 	t.Helper()
 	o, err := OpenOffline(w.dir, w.cfg.StreamPrefix)
 	require.NoError(t, err)

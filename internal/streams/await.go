@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -78,4 +79,19 @@ func Pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// HeaderText makes a text fit for a message's header: one line of bounded length.
+func HeaderText(s string) string {
+	const limit = 1 << 10
+	line := strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(line) > limit {
+		line = strings.ToValidUTF8(line[:limit], "") + "…"
+	}
+	return line
 }

@@ -1,47 +1,35 @@
-package journal
+package datadir
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"golang.org/x/sys/unix"
 
-	"github.com/auditrelay/auditrelay/internal/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 )
 
-// Offline is the journal of a data directory on which no relay runs. It reads
-// the files themselves, as a server that opened them would change them.
+// Offline is a data directory on which no relay runs. It reads the files
+// themselves, as a server that opened them would change them.
 type Offline struct {
-	store
+	*Dir
 	lock *os.File
 }
 
-// OpenOffline takes the directory's lock; streamPrefix is as in the configuration.
-func OpenOffline(dataDir, streamPrefix string) (*Offline, error) {
-	if _, err := os.Stat(filepath.Join(dataDir, "jetstream")); err != nil {
-		return nil, fmt.Errorf("%s holds no journal: %w", dataDir, err)
+// OpenOffline takes the directory's lock.
+func OpenOffline(path string, layout Layout) (*Offline, error) {
+	if _, err := os.Stat(serverDir(path)); err != nil {
+		return nil, fmt.Errorf("%s holds no journal: %w", path, err)
 	}
-	lock, err := lockOffline(dataDir)
+	lock, err := LockOffline(path)
 	if err != nil {
 		return nil, err
 	}
-	m := &marks{dir: filepath.Join(dataDir, "marks")} // only read
-	return &Offline{store{dataDir, namesFor(streamPrefix), m}, lock}, nil
-}
-
-func lockOffline(dataDir string) (*os.File, error) {
-	lock, err := lockDir(dataDir)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, fmt.Errorf("a relay is running on %s: stop it first, or ask it (/status, /metrics); nothing was read", dataDir)
-	}
-	return lock, err
+	return &Offline{New(path, layout, ReadWatermarks(path)), lock}, nil
 }
 
 // Close lets go of the directory.
@@ -78,27 +66,28 @@ type PositionSummary struct {
 }
 
 // Inspect sums up the journal. progress may be nil.
-func (o *Offline) Inspect(ctx context.Context, progress func(done, total int64)) (*Inspection, error) {
-	in := &Inspection{DataDir: o.dataDir, Quarantine: []Quarantined{}, Sinks: []PositionSummary{}}
-	positions, err := o.positions()
+func (d *Dir) Inspect(ctx context.Context, progress func(done, total int64)) (*Inspection, error) {
+	in := &Inspection{DataDir: d.path, Quarantine: []Quarantined{}, Sinks: []PositionSummary{}}
+	positions, err := d.positions()
 	if err != nil {
 		return nil, err
 	}
-	names, err := o.streams()
+	names, err := d.streams()
 	if err != nil {
 		return nil, err
 	}
-	meter := o.meter(names, progress)
+	meter := d.meter(names, progress)
 	for _, stream := range names {
-		sum := StreamSummary{Name: stream, Holds: o.holds(stream)}
-		v, err := o.walk(ctx, stream, meter, func(f *blockfile.Frame) {
-			sum.count(f)
+		sum := StreamSummary{Name: stream, Holds: d.holds(stream)}
+		v, err := d.walk(ctx, stream, meter, func(f *blockfile.Frame) {
+			events := d.layout.Count(f.Data)
+			sum.count(f, events)
 			switch stream {
-			case o.names.events:
+			case d.layout.Events:
 				for i := range positions {
-					positions[i].behind(f)
+					positions[i].behind(f, events)
 				}
-			case o.names.quarantine:
+			case d.layout.Quarantine:
 				if q, names := quarantinedIn(f); names {
 					in.Quarantine = append(in.Quarantine, q)
 				}
@@ -115,13 +104,13 @@ func (o *Offline) Inspect(ctx context.Context, progress func(done, total int64))
 }
 
 // holds says what a stream is for.
-func (o *Offline) holds(stream string) string {
+func (d *Dir) holds(stream string) string {
 	switch stream {
-	case o.names.events:
+	case d.layout.Events:
 		return "acknowledged events"
-	case o.names.dead:
+	case d.layout.DeadLetters:
 		return "dead letters"
-	case o.names.quarantine:
+	case d.layout.Quarantine:
 		return "quarantine"
 	}
 	suffixes := map[string]string{"_AUDIT": "audit trail", "_CHECKPOINTS": "signed checkpoints", "_credentials": "push credentials"}
@@ -133,50 +122,32 @@ func (o *Offline) holds(stream string) string {
 	return "other"
 }
 
-// quarantinedIn reads a message of the quarantine's stream, and is false where
-// it names nothing.
-func quarantinedIn(f *blockfile.Frame) (Quarantined, bool) {
-	header, err := nats.DecodeHeadersMsg(f.Header)
-	if err != nil {
-		return Quarantined{}, false
-	}
-	return quarantinedOf(header, len(f.Data), f.Time)
-}
-
-func (s *StreamSummary) count(f *blockfile.Frame) {
+func (s *StreamSummary) count(f *blockfile.Frame, events uint64) {
 	s.Records++
-	s.Events += eventCount(f.Data)
+	s.Events += events
 	if s.Oldest.IsZero() {
 		s.Oldest = f.Time
 	}
 	s.Newest = f.Time
 }
 
-// eventCount is what the record's header says.
-func eventCount(rec []byte) uint64 {
-	if len(rec) < recordHeader || string(rec[:4]) != recordMagic {
-		return 0
-	}
-	return uint64(binary.LittleEndian.Uint32(rec[8:]))
-}
-
-func (p *PositionSummary) behind(f *blockfile.Frame) {
+func (p *PositionSummary) behind(f *blockfile.Frame, events uint64) {
 	if f.Seq > p.Position {
 		p.LagRecords++
-		p.LagEvents += eventCount(f.Data)
+		p.LagEvents += events
 	}
 }
 
 // positions reads those that can be read.
-func (o *Offline) positions() ([]PositionSummary, error) {
-	dir := o.streamDir(o.names.events)
+func (d *Dir) positions() ([]PositionSummary, error) {
+	dir := d.streamDir(d.layout.Events)
 	consumers, err := blockfile.Consumers(dir)
 	if err != nil {
 		return nil, err
 	}
 	var all []PositionSummary
 	for _, name := range consumers {
-		sink, ok := strings.CutPrefix(name, consumerPrefix)
+		sink, ok := strings.CutPrefix(name, d.layout.Sinks)
 		if !ok {
 			continue
 		}
@@ -185,17 +156,17 @@ func (o *Offline) positions() ([]PositionSummary, error) {
 			return nil, err
 		}
 		// After a kill the mark is newer than what the server wrote.
-		mark, _ := o.marks.read(name)
-		all = append(all, PositionSummary{Sink: sink, Position: max(at.Acknowledged, mark.value)})
+		mark, _ := d.marks.Read(name)
+		all = append(all, PositionSummary{Sink: sink, Position: max(at.Acknowledged, mark.Value)})
 	}
 	return all, nil
 }
 
 // Read calls each with the readable messages of a stream in order, and returns the
 // newest position that it has given out.
-func (o *Offline) Read(ctx context.Context, stream string, each func(seq uint64, subject string, header nats.Header, data []byte) error) (uint64, error) {
+func (d *Dir) Read(ctx context.Context, stream string, each func(seq uint64, subject string, header nats.Header, data []byte) error) (uint64, error) {
 	var failed error
-	v, err := o.walk(ctx, stream, &meter{}, func(f *blockfile.Frame) {
+	v, err := d.walk(ctx, stream, &meter{}, func(f *blockfile.Frame) {
 		var header nats.Header
 		if len(f.Header) > 0 {
 			header, _ = nats.DecodeHeadersMsg(f.Header) // without them the message says less
@@ -210,20 +181,20 @@ func (o *Offline) Read(ctx context.Context, stream string, each func(seq uint64,
 	return v.last, nil
 }
 
-// End is how far a stream beside the events' has come, as the relay has noted.
-func (o *Offline) End(stream string) uint64 { return o.marks.end(stream) }
+// End is how far a stream beside the events' has come, as the relay has Watermark.
+func (d *Dir) End(stream string) uint64 { return d.marks.End(stream) }
 
 // walk surveys a stream, without the messages that were deleted.
-func (o *Offline) walk(ctx context.Context, stream string, m *meter, each func(f *blockfile.Frame)) (*survey, error) {
-	index, err := blockfile.ReadIndex(stream, o.streamDir(stream))
+func (d *Dir) walk(ctx context.Context, stream string, m *meter, each func(f *blockfile.Frame)) (*survey, error) {
+	index, err := blockfile.ReadIndex(stream, d.streamDir(stream))
 	if err != nil {
 		return nil, err
 	}
-	gone, err := o.deleted(ctx, stream)
+	gone, err := d.deleted(ctx, stream)
 	if err != nil {
 		return nil, err
 	}
-	v, err := o.survey(stream, func(f *blockfile.Frame) {
+	v, err := d.survey(stream, func(f *blockfile.Frame) {
 		m.add(f.Size)
 		if ctx.Err() == nil && f.Seq >= index.First && !gone[f.Seq] {
 			each(f)
@@ -239,11 +210,11 @@ func (o *Offline) walk(ctx context.Context, stream string, m *meter, each func(f
 
 // deleted are the messages that a tombstone was written for: dead letters that
 // were discarded, and older values of keys. Nothing deletes single events.
-func (o *Offline) deleted(ctx context.Context, stream string) (map[uint64]bool, error) {
-	if stream == o.names.events {
+func (d *Dir) deleted(ctx context.Context, stream string) (map[uint64]bool, error) {
+	if stream == d.layout.Events {
 		return nil, nil
 	}
-	paths, err := blockfile.List(o.streamDir(stream))
+	paths, err := blockfile.List(d.streamDir(stream))
 	if err != nil {
 		return nil, err
 	}
@@ -268,10 +239,10 @@ type meter struct {
 	tell        func(done, total int64) // may be nil
 }
 
-func (o *Offline) meter(names []string, tell func(done, total int64)) *meter {
+func (d *Dir) meter(names []string, tell func(done, total int64)) *meter {
 	m := &meter{tell: tell}
 	for _, stream := range names {
-		paths, _ := blockfile.List(o.streamDir(stream)) // told when they are read
+		paths, _ := blockfile.List(d.streamDir(stream)) // told when they are read
 		for _, path := range paths {
 			if info, err := os.Stat(path); err == nil {
 				m.total += info.Size()

@@ -1,16 +1,15 @@
-package journal
+package datadir
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
-	"github.com/auditrelay/auditrelay/internal/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 )
 
-// Verification is what [Offline.Verify] found.
+// Verification is what [Dir.Verify] found.
 type Verification struct {
 	Records  uint64    `json:"records"`
 	Events   uint64    `json:"events"`
@@ -52,15 +51,15 @@ const (
 // decodes the events and the dead letters, and looks for positions without a record
 // where nothing deletes any, and for positions of sinks that cannot be right. It
 // changes nothing: no server opens the files. progress may be nil.
-func (o *Offline) Verify(ctx context.Context, progress func(done, total int64)) (*Verification, error) {
+func (d *Dir) Verify(ctx context.Context, progress func(done, total int64)) (*Verification, error) {
 	v := &Verification{Problems: []Problem{}}
-	names, err := o.streams()
+	names, err := d.streams()
 	if err != nil {
 		return nil, err
 	}
-	m := o.meter(names, progress)
+	m := d.meter(names, progress)
 	var named []Quarantined
-	if _, err := o.walk(ctx, o.names.quarantine, m, func(f *blockfile.Frame) {
+	if _, err := d.walk(ctx, d.layout.Quarantine, m, func(f *blockfile.Frame) {
 		if q, names := quarantinedIn(f); names {
 			named = append(named, q)
 		}
@@ -68,20 +67,20 @@ func (o *Offline) Verify(ctx context.Context, progress func(done, total int64)) 
 		return nil, err
 	}
 	for _, stream := range names {
-		if err := o.verifyStream(ctx, stream, m, v, named); err != nil {
+		if err := d.verifyStream(ctx, stream, m, v, named); err != nil {
 			return nil, err
 		}
 	}
-	o.verifyGone(names, v)
-	return v, o.verifyPositions(v)
+	d.verifyGone(names, v)
+	return v, d.verifyPositions(v)
 }
 
 // verifyStream names what a start would mend, and what it would report.
-func (o *Offline) verifyStream(ctx context.Context, stream string, m *meter, v *Verification, named []Quarantined) error {
-	mendings, err := o.mendStream(stream, true)
-	if err != nil && !slices.Contains(o.own(), stream) {
+func (d *Dir) verifyStream(ctx context.Context, stream string, m *meter, v *Verification, named []Quarantined) error {
+	mendings, err := d.mendStream(stream, true)
+	if err != nil && !slices.Contains(d.layout.journal(), stream) {
 		v.Problems = append(v.Problems, Problem{
-			Stream: stream, File: o.relative(o.streamDir(stream)), From: 1, What: err.Error(),
+			Stream: stream, File: d.relative(d.streamDir(stream)), From: 1, What: err.Error(),
 			Advice: adviceRepair + "; its folder is moved to the salvage folder, and the stream begins anew",
 		})
 		return nil
@@ -89,28 +88,27 @@ func (o *Offline) verifyStream(ctx context.Context, stream string, m *meter, v *
 	if err != nil {
 		return err
 	}
-	for _, d := range mendings {
+	for _, m := range mendings {
 		v.Problems = append(v.Problems, Problem{
-			Stream: d.Stream, File: d.File, Offset: d.Offset, Bytes: d.Bytes, From: d.From, To: d.To,
-			What: d.Problem, Advice: adviceRepair,
+			Stream: m.Stream, File: m.File, Offset: m.Offset, Bytes: m.Bytes, From: m.From, To: m.To,
+			What: m.Problem, Advice: adviceRepair,
 		})
 	}
-	if stream == o.names.quarantine {
+	if stream == d.layout.Quarantine {
 		return nil // read before
 	}
-	return o.verifyRecords(ctx, stream, m, v, named)
+	return d.verifyRecords(ctx, stream, m, v, named)
 }
 
 // verifyGone names streams of which there is nothing but a note of their end.
-func (o *Offline) verifyGone(names []string, v *Verification) {
-	noted, _ := os.ReadDir(filepath.Join(o.marks.dir, endsDir)) // what cannot be read says nothing
-	for _, e := range noted {
-		last := o.marks.end(e.Name())
-		if last == 0 || slices.Contains(names, e.Name()) {
+func (d *Dir) verifyGone(names []string, v *Verification) {
+	for _, stream := range d.marks.ends() {
+		last := d.marks.End(stream)
+		if last == 0 || slices.Contains(names, stream) {
 			continue
 		}
 		v.Problems = append(v.Problems, Problem{
-			Stream: e.Name(), File: o.relative(o.streamDir(e.Name())), From: 1, To: last,
+			Stream: stream, File: d.relative(d.streamDir(stream)), From: 1, To: last,
 			What: "the whole stream is gone", Advice: "put a copy of its folder back, or start the relay, which names the loss and begins the stream anew",
 		})
 	}
@@ -118,48 +116,48 @@ func (o *Offline) verifyGone(names []string, v *Verification) {
 
 // verifyRecords decodes every record that has the journal's form, and names what
 // is missing between the records of a stream that lets nothing go.
-func (o *Offline) verifyRecords(ctx context.Context, stream string, m *meter, v *Verification, named []Quarantined) error {
-	decodes := stream == o.names.events || stream == o.names.dead
-	found, err := o.walk(ctx, stream, m, func(f *blockfile.Frame) {
+func (d *Dir) verifyRecords(ctx context.Context, stream string, m *meter, v *Verification, named []Quarantined) error {
+	decodes := stream == d.layout.Events || stream == d.layout.DeadLetters
+	found, err := d.walk(ctx, stream, m, func(f *blockfile.Frame) {
 		v.Records++
 		v.Bytes += uint64(f.Size)
 		if !decodes {
 			return
 		}
-		events, err := checkRecord(f.Data)
+		events, err := d.layout.Check(f.Data)
 		v.Events += uint64(events)
 		if err == nil {
 			return
 		}
-		at := span{f.Seq, f.Seq}
-		v.Problems = append(v.Problems, problemOf(stream, at, err.Error(), len(uncovered([]span{at}, named, stream)) == 0))
+		at := Span{f.Seq, f.Seq}
+		v.Problems = append(v.Problems, problemOf(stream, at, err.Error(), len(Uncovered([]Span{at}, named, stream)) == 0))
 	})
-	first, appendOnly := blockfile.AppendOnly(o.streamDir(stream))
-	if err != nil || stream != o.names.events && !appendOnly {
+	first, appendOnly := blockfile.AppendOnly(d.streamDir(stream))
+	if err != nil || stream != d.layout.Events && !appendOnly {
 		return err // a dead letter that is gone was discarded
 	}
 	if appendOnly && found.first > first {
-		found.gaps = append(found.gaps, span{first, found.first - 1})
+		found.gaps = append(found.gaps, Span{first, found.first - 1})
 		found.first = first
 	}
 	// Damage that is there still is a problem of its own.
-	for _, d := range found.damages {
-		named = append(named, Quarantined{Stream: stream, From: d.From, To: d.To})
+	for _, lost := range found.damages {
+		named = append(named, Quarantined{Stream: stream, From: lost.From, To: lost.To})
 	}
-	open := uncovered(found.gaps, named, stream)
+	open := Uncovered(found.gaps, named, stream)
 	for _, gap := range open {
 		v.Problems = append(v.Problems, problemOf(stream, gap, "there is no record: it was lost on disk", false))
 	}
 	for _, q := range named {
 		if q.Reason != "" && q.Stream == stream && q.From > 0 && q.To >= found.first {
-			v.Problems = append(v.Problems, problemOf(stream, span{q.From, q.To}, q.Reason, true))
+			v.Problems = append(v.Problems, problemOf(stream, Span{q.From, q.To}, q.Reason, true))
 		}
 	}
 	return nil
 }
 
-func problemOf(stream string, at span, what string, settled bool) Problem {
-	p := Problem{Stream: stream, From: at.from, To: at.to, What: what, Advice: adviceRepair, Settled: settled}
+func problemOf(stream string, at Span, what string, settled bool) Problem {
+	p := Problem{Stream: stream, From: at.From, To: at.To, What: what, Advice: adviceRepair, Settled: settled}
 	if settled {
 		p.Advice = adviceNone
 	}
@@ -167,23 +165,23 @@ func problemOf(stream string, at span, what string, settled bool) Problem {
 }
 
 // verifyPositions looks for sinks' positions beyond what they can have acknowledged.
-func (o *Offline) verifyPositions(v *Verification) error {
-	positions, err := o.positions()
+func (d *Dir) verifyPositions(v *Verification) error {
+	positions, err := d.positions()
 	if err != nil {
 		return err
 	}
-	newest, known := o.marks.read(markAcknowledged)
+	newest, known := d.marks.Read(Acknowledged)
 	for _, p := range positions {
-		name := consumerPrefix + p.Sink
+		name := d.layout.Sinks + p.Sink
 		what := ""
-		if mark, ok := o.marks.read(name); ok && p.Position > mark.value {
-			what = fmt.Sprintf("sink %s stands at position %d, and has acknowledged %d only", p.Sink, p.Position, mark.value)
-		} else if known && p.Position > newest.value {
-			what = fmt.Sprintf("sink %s stands at position %d, and the newest record is %d", p.Sink, p.Position, newest.value)
+		if mark, ok := d.marks.Read(name); ok && p.Position > mark.Value {
+			what = fmt.Sprintf("sink %s stands at position %d, and has acknowledged %d only", p.Sink, p.Position, mark.Value)
+		} else if known && p.Position > newest.Value {
+			what = fmt.Sprintf("sink %s stands at position %d, and the newest record is %d", p.Sink, p.Position, newest.Value)
 		}
 		if what != "" {
 			v.Problems = append(v.Problems, Problem{
-				Stream: o.names.events, File: o.relative(filepath.Join(o.streamDir(o.names.events), "obs", name, "o.dat")),
+				Stream: d.layout.Events, File: d.relative(filepath.Join(d.streamDir(d.layout.Events), "obs", name, "o.dat")),
 				What: what, Advice: adviceRepair + "; it is set back, and the sink may get duplicates",
 			})
 		}

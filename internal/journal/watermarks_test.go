@@ -1,18 +1,13 @@
 package journal
 
 import (
-	"bytes"
-	"encoding/binary"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -38,8 +33,8 @@ func TestASinkGoesOnFromItsMark(t *testing.T) {
 			j := open(t, w.dir, w.cfg)
 			made := j.made
 			j.shut(t)
-			require.NoError(t, w.marks.forget(consumerPrefix+"k"))
-			w.mark(t, consumerPrefix+"k", noted{c.value, made + c.stream})
+			require.NoError(t, w.marks.Forget(consumerPrefix+"k"))
+			w.mark(t, consumerPrefix+"k", datadir.Watermark{Value: c.value, Stream: made + c.stream})
 
 			j = open(t, w.dir, w.cfg)
 			defer j.shut(t)
@@ -66,7 +61,7 @@ func TestAMarkBeyondTheStream(t *testing.T) {
 	j := open(t, w.dir, w.cfg)
 	made := j.made
 	j.shut(t)
-	w.mark(t, consumerPrefix+"k", noted{50, made})
+	w.mark(t, consumerPrefix+"k", datadir.Watermark{Value: 50, Stream: made})
 	j = open(t, w.dir, w.cfg)
 	defer j.shut(t)
 	s := j.source(t, "k")
@@ -91,61 +86,10 @@ func TestARemovedPositionLeavesNoMark(t *testing.T) {
 	assert.Equal(t, w.holds[1], ids(read(t, j.source(t, "k"), 3, true))[:3])
 }
 
-func TestMarksOfAnEarlierVersion(t *testing.T) {
-	t.Parallel()
-	m, err := openMarks(t.TempDir(), slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	var data [oldNotedSize]byte
-	binary.LittleEndian.PutUint64(data[:], 7)
-	binary.LittleEndian.PutUint64(data[8:], xxhash.Sum64(data[:8]))
-	require.NoError(t, os.WriteFile(filepath.Join(m.dir, "x"), data[:], 0o600))
-	got, ok := m.read("x")
-	assert.True(t, ok)
-	assert.Equal(t, noted{value: 7}, got)
-	m.raise("x", noted{8, 9})
-	got, ok = m.read("x")
-	assert.True(t, ok)
-	assert.Equal(t, noted{8, 9}, got)
-	m.raise("x", noted{6, 9})
-	assert.EqualValues(t, 8, m.newest(), "only up")
-	m.raise("x", noted{6, 10})
-	assert.EqualValues(t, 6, m.newest(), "but for another stream")
-	require.NoError(t, m.close())
-}
-
-// A mark that cannot be written loses nothing and is told: once, and once more
-// after it could be written between.
-func TestMarksThatCannotBeWritten(t *testing.T) {
-	t.Parallel()
-	var log bytes.Buffer
-	m, err := openMarks(t.TempDir(), slog.New(slog.NewTextHandler(&log, nil)))
-	require.NoError(t, err)
-	failures := func() int { return strings.Count(log.String(), "level=WARN") }
-	path := filepath.Join(m.dir, "x")
-	for stretch := 1; stretch <= 2; stretch++ {
-		require.NoError(t, m.forget("x"))
-		require.NoError(t, os.Mkdir(path, 0o700)) // no file can be opened there
-		m.raise("x", noted{value: 1})
-		m.raise("x", noted{value: 2})
-		assert.Equal(t, stretch, failures(), "once for each stretch")
-		assert.Contains(t, log.String(), "mark=x")
-		require.NoError(t, os.Remove(path))
-		m.raise("x", noted{value: 3})
-		got, ok := m.read("x")
-		require.True(t, ok)
-		assert.EqualValues(t, 3, got.value)
-		assert.Equal(t, stretch, strings.Count(log.String(), "level=INFO"))
-	}
-	require.NoError(t, m.open["x"].file.Close())
-	m.raise("x", noted{value: 4})
-	assert.Equal(t, 3, failures(), "a write that fails is told as well")
-	assert.EqualValues(t, 5, m.failures.Load())
-}
-
-func (w *wreck) mark(t *testing.T, name string, n noted) {
+func (w *wreck) mark(t *testing.T, name string, n datadir.Watermark) {
 	t.Helper()
-	m, err := openMarks(w.dir, slog.New(slog.DiscardHandler))
+	m, err := datadir.OpenWatermarks(w.dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	m.raise(name, n)
-	require.NoError(t, m.close())
+	m.Raise(name, n)
+	require.NoError(t, m.Close())
 }

@@ -1,4 +1,4 @@
-package journal
+package datadir
 
 import (
 	"bytes"
@@ -8,14 +8,14 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/auditrelay/auditrelay/internal/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 )
 
 // mendDescriptions sees to the description of a stream and of its consumers.
 // The server passes over a stream whose description is damaged, consumers and
 // all; so the newest sound one is kept beside the marks, and put back.
-func (s *store) mendDescriptions(stream string, dry bool) ([]Mending, error) {
-	dir := s.streamDir(stream)
+func (d *Dir) mendDescriptions(stream string, dry bool) ([]Mending, error) {
+	dir := d.streamDir(stream)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -23,20 +23,20 @@ func (s *store) mendDescriptions(stream string, dry bool) ([]Mending, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.mendDescription(stream, stream, dir, dry)
+	all, err := d.mendDescription(stream, stream, dir, dry)
 	for _, name := range consumers {
 		if err != nil {
 			return all, err
 		}
 		var done []Mending
-		done, err = s.mendDescription(stream, stream+"/"+name, filepath.Join(dir, "obs", name), dry)
+		done, err = d.mendDescription(stream, stream+"/"+name, filepath.Join(dir, "obs", name), dry)
 		all = append(all, done...)
 	}
 	return all, err
 }
 
-func (s *store) mendDescription(stream, key, dir string, dry bool) ([]Mending, error) {
-	backup := s.descriptionCopy(key)
+func (d *Dir) mendDescription(stream, key, dir string, dry bool) ([]Mending, error) {
+	backup := d.descriptionCopy(key)
 	sound, err := blockfile.Described(key, dir)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (s *store) mendDescription(stream, key, dir string, dry bool) ([]Mending, e
 		}
 		return nil, copyDescription(dir, backup)
 	}
-	m := Mending{Stream: stream, File: s.relative(filepath.Join(dir, "meta.inf")), From: 1, Problem: "the description is damaged"}
+	m := Mending{Stream: stream, File: d.relative(filepath.Join(dir, "meta.inf")), From: 1, Problem: "the description is damaged"}
 	restorable, err := blockfile.Described(key, backup)
 	if err == nil && !restorable && key != stream && !exists(filepath.Join(dir, "meta.inf")) {
 		return nil, nil // what an earlier start has left of a consumer
@@ -56,7 +56,7 @@ func (s *store) mendDescription(stream, key, dir string, dry bool) ([]Mending, e
 		return []Mending{m}, err
 	}
 	m.Kept = salvageName(stream, "description") // a folder
-	if err := copyDescription(dir, filepath.Join(s.dataDir, m.Kept)); err != nil {
+	if err := copyDescription(dir, filepath.Join(d.path, m.Kept)); err != nil {
 		return nil, err
 	}
 	if restorable {
@@ -79,32 +79,32 @@ func exists(path string) bool {
 
 // keepDescriptions copies the descriptions that are sound, of a server that runs
 // or has ended. What it does not come to keeps its older copy.
-func (s *store) keepDescriptions() error {
-	streams, err := s.streams()
+func (d *Dir) keepDescriptions() error {
+	streams, err := d.streams()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, stream := range streams {
-		consumers, err := blockfile.Consumers(s.streamDir(stream))
-		errs = append(errs, err, s.keepDescription(stream, s.streamDir(stream)))
+		consumers, err := blockfile.Consumers(d.streamDir(stream))
+		errs = append(errs, err, d.keepDescription(stream, d.streamDir(stream)))
 		for _, name := range consumers {
-			errs = append(errs, s.keepDescription(stream+"/"+name, filepath.Join(s.streamDir(stream), "obs", name)))
+			errs = append(errs, d.keepDescription(stream+"/"+name, filepath.Join(d.streamDir(stream), "obs", name)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (s *store) keepDescription(key, dir string) error {
+func (d *Dir) keepDescription(key, dir string) error {
 	sound, err := blockfile.Described(key, dir)
 	if err != nil || !sound {
 		return err
 	}
-	return copyDescription(dir, s.descriptionCopy(key))
+	return copyDescription(dir, d.descriptionCopy(key))
 }
 
-func (s *store) descriptionCopy(key string) string {
-	return filepath.Join(s.dataDir, "marks", "descriptions", filepath.FromSlash(key))
+func (d *Dir) descriptionCopy(key string) string {
+	return filepath.Join(d.path, "marks", "descriptions", filepath.FromSlash(key))
 }
 
 // descriptionFiles are in the order in which they are written: after a crash
@@ -124,7 +124,7 @@ func copyDescription(from, to string) error {
 		if old, err := os.ReadFile(filepath.Join(to, name)); err == nil && bytes.Equal(old, data) {
 			continue
 		}
-		if err := writeDurably(filepath.Join(to, name), data); err != nil {
+		if err := keepFile(filepath.Join(to, name), data); err != nil {
 			return err
 		}
 	}

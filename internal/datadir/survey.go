@@ -1,7 +1,7 @@
-package journal
+package datadir
 
 import (
-	"github.com/auditrelay/auditrelay/internal/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 )
 
 // survey is what the block files of one stream hold.
@@ -12,11 +12,8 @@ type survey struct {
 	damages         []Mending
 	damaged         map[string]*damagedBlock // by file, as in damages
 	torn            bool                     // the newest of damages is the end of the newest block
-	gaps            []span                   // positions without a record, between first and last
+	gaps            []Span                   // positions without a record, between first and last
 }
-
-// span is a run of positions.
-type span struct{ from, to uint64 }
 
 // damagedBlock is a block, and what is left of it without the damage.
 type damagedBlock struct {
@@ -26,8 +23,8 @@ type damagedBlock struct {
 }
 
 // survey reads the stream's blocks, one at a time, and calls each with the messages.
-func (s *store) survey(stream string, each func(f *blockfile.Frame)) (*survey, error) {
-	paths, err := blockfile.List(s.streamDir(stream))
+func (d *Dir) survey(stream string, each func(f *blockfile.Frame)) (*survey, error) {
+	paths, err := blockfile.List(d.streamDir(stream))
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +37,7 @@ func (s *store) survey(stream string, each func(f *blockfile.Frame)) (*survey, e
 		frames := b.Frames(v.last)
 		v.torn = false
 		for i := range frames {
-			v.add(stream, s.relative(path), b, &frames[i], i == len(frames)-1)
+			v.add(stream, d.relative(path), b, &frames[i], i == len(frames)-1)
 			if f := &frames[i]; each != nil && f.Kind == blockfile.Message {
 				each(f)
 			}
@@ -93,7 +90,7 @@ func (v *survey) place(seq uint64) {
 	if v.first == 0 {
 		v.first = seq
 	} else if seq > v.last+1 {
-		v.gaps = append(v.gaps, span{v.last + 1, seq - 1})
+		v.gaps = append(v.gaps, Span{v.last + 1, seq - 1})
 	}
 	for i := len(v.damages) - 1; i >= 0 && v.damages[i].To == 0; i-- {
 		v.damages[i].To = seq - 1

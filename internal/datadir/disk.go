@@ -1,10 +1,9 @@
-package journal
+package datadir
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,7 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/durable"
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 // waitForDisk returns when dir can be written to, or with ctx's error.
 func waitForDisk(ctx context.Context, dir string) error {
 	for tryDisk(dir) != nil {
-		if err := streams.Pause(ctx, diskPause); err != nil {
+		if err := pause.For(ctx, diskPause); err != nil {
 			return fmt.Errorf("wait for space in %s: %w", dir, err)
 		}
 	}
@@ -73,7 +73,7 @@ func renewNewestBlock(streamDir string) error {
 		return nil
 	}
 	if err == nil && newest != "" {
-		err = renew(newest)
+		err = durable.Rewrite(newest)
 	}
 	if err != nil {
 		return fmt.Errorf("make sure that the newest file of %s is on disk: %w", filepath.Base(streamDir), err)
@@ -92,39 +92,4 @@ func newestBlock(folder string) (path string, err error) {
 		}
 	}
 	return path, err
-}
-
-// renew replaces a file by a synced copy of itself. A crash at any line leaves
-// one or the other in place, and at worst the copy beside it, which the next
-// start replaces.
-func renew(path string) error {
-	from, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = from.Close() }()
-	info, err := from.Stat()
-	if err != nil {
-		return err
-	}
-	to, err := os.OpenFile(path+".renewed", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, info.Mode().Perm())
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(to, from)
-	if err = errors.Join(err, to.Sync(), to.Close()); err == nil {
-		err = os.Rename(to.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(to.Name()))
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

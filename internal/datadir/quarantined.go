@@ -1,0 +1,127 @@
+package datadir
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
+	"github.com/auditrelay/auditrelay/internal/streams"
+)
+
+// Headers of a message in the quarantine's stream; its payload is what is left of
+// the record, if anything.
+const (
+	headerStream     = "Auditrelay-Stream"
+	headerPosition   = "Auditrelay-Position"
+	headerPositionTo = "Auditrelay-Position-To"
+	headerReason     = "Auditrelay-Reason"
+	headerKept       = "Auditrelay-Kept"
+	headerLoss       = "Auditrelay-Loss"
+	headerAccepted   = "Auditrelay-Accepted"
+)
+
+// Quarantined is a run of positions whose records cannot be read, or a damaged
+// file. Each is named once, however many sinks meet it and however often the relay starts.
+type Quarantined struct {
+	Stream string `json:"stream"`
+	// From and To are the first and the last position, in Stream; both are 0 for a
+	// file of the stream that holds no records. The file is kept then.
+	From   uint64 `json:"from"`
+	To     uint64 `json:"to"`
+	Reason string `json:"reason"`
+	// Kept is the file, relative to the data directory, that holds the damaged
+	// bytes; empty where none are left, or the quarantine itself holds them.
+	Kept string    `json:"kept,omitempty"`
+	Time time.Time `json:"time"` // when it was found
+	// Loss names the loss where the positions are other records' by now, as the
+	// stream went back or was replaced; empty otherwise.
+	Loss string `json:"loss,omitempty"`
+	// Bytes of the record that the quarantine holds.
+	Bytes int `json:"bytes"`
+}
+
+// Positions is how many it names.
+func (q *Quarantined) Positions() uint64 {
+	if q.From == 0 {
+		return 0
+	}
+	return q.To - q.From + 1
+}
+
+// Message names it under the quarantine's subject. Its own subject is the first
+// position, or the file: so the same loss has the same subject.
+func (q *Quarantined) Message(subject string, data []byte) *nats.Msg {
+	m := nats.NewMsg(subject + "." + q.subject())
+	m.Data = data
+	m.Header.Set(headerStream, q.Stream)
+	m.Header.Set(headerPosition, strconv.FormatUint(q.From, 10))
+	m.Header.Set(headerPositionTo, strconv.FormatUint(q.To, 10))
+	m.Header.Set(headerReason, streams.HeaderText(q.Reason))
+	if q.Loss != "" {
+		m.Header.Set(headerLoss, q.Loss)
+	}
+	if q.Kept != "" {
+		m.Header.Set(headerKept, streams.HeaderText(q.Kept))
+	}
+	return m
+}
+
+func (q *Quarantined) subject() string {
+	if q.From == 0 {
+		return fmt.Sprintf("%s.%s", q.Stream, strings.Map(func(r rune) rune {
+			if strings.ContainsRune(" .*>", r) {
+				return '_'
+			}
+			return r
+		}, filepath.Base(q.Kept)))
+	}
+	if q.Loss != "" { // the same positions may be lost again
+		return fmt.Sprintf("%s.%d.%s", q.Stream, q.From, q.Loss)
+	}
+	return fmt.Sprintf("%s.%d", q.Stream, q.From)
+}
+
+// ReadQuarantined reads the headers of a quarantine's message, which holds size bytes. It
+// is false for a message that names no loss: see [AcceptanceMessage].
+func ReadQuarantined(header nats.Header, size int, at time.Time) (Quarantined, bool) {
+	if header.Get(headerAccepted) != "" {
+		return Quarantined{}, false
+	}
+	q := Quarantined{
+		Stream: header.Get(headerStream), Reason: header.Get(headerReason), Kept: header.Get(headerKept), Loss: header.Get(headerLoss),
+		Time: at.UTC(), Bytes: size,
+	}
+	q.From, _ = strconv.ParseUint(header.Get(headerPosition), 10, 64)
+	q.To, _ = strconv.ParseUint(header.Get(headerPositionTo), 10, 64)
+	q.To = max(q.From, q.To)
+	return q, true
+}
+
+// AcceptanceMessage is the quarantine's message by which a person accepts all
+// damage up to a position.
+func AcceptanceMessage(subject string, through uint64) *nats.Msg {
+	m := nats.NewMsg(subject + ".accepted")
+	m.Header.Set(headerAccepted, strconv.FormatUint(through, 10))
+	return m
+}
+
+// Accepted reads an acceptance. It is 0 for any other message of the quarantine.
+func Accepted(header nats.Header) (through uint64) {
+	through, _ = strconv.ParseUint(header.Get(headerAccepted), 10, 64)
+	return through
+}
+
+// quarantinedIn reads a message of the quarantine's stream from its file, and is
+// false where it names nothing.
+func quarantinedIn(f *blockfile.Frame) (Quarantined, bool) {
+	header, err := nats.DecodeHeadersMsg(f.Header)
+	if err != nil {
+		return Quarantined{}, false
+	}
+	return ReadQuarantined(header, len(f.Data), f.Time)
+}

@@ -1,0 +1,79 @@
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// salvageName is the place of a whole file, or folder, of a stream. From it
+// fileSalvageOf reads what it was.
+func salvageName(stream, what string) string {
+	return filepath.Join(SalvageDir, fmt.Sprintf("%s-%s-%d.file", stream, what, time.Now().UnixNano()))
+}
+
+// stretchName is the place of a stretch that was taken out of a block. From it
+// stretchOf reads what it was.
+func stretchName(m *Mending, block uint32) string {
+	return filepath.Join(SalvageDir, fmt.Sprintf("%s-%d-%d-%d-%d.bin", m.Stream, m.From, m.To, block, m.Offset))
+}
+
+// Salvaged names what was taken out of the server's files and was, or may have
+// been, acknowledged. Kept says where its bytes are.
+func Salvaged(path string) ([]Quarantined, error) {
+	entries, err := os.ReadDir(filepath.Join(path, SalvageDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list the salvage folder: %w", err)
+	}
+	var all []Quarantined
+	for _, e := range entries {
+		q, ok := stretchOf(e.Name())
+		if !ok {
+			q, ok = fileSalvageOf(e.Name())
+		}
+		if ok && q.To >= q.From {
+			all = append(all, q)
+		}
+	}
+	return all, nil
+}
+
+// Keep writes a record that cannot be decoded to the salvage folder, and returns
+// its place there.
+func Keep(path, stream string, seq uint64, record []byte) (kept string, err error) {
+	kept = filepath.Join(SalvageDir, fmt.Sprintf("record-%s-%d.raw", stream, seq))
+	return kept, keepFile(filepath.Join(path, kept), record)
+}
+
+// fileSalvageOf reads a name that salvageName has made.
+func fileSalvageOf(base string) (Quarantined, bool) {
+	name, ok := strings.CutSuffix(base, ".file")
+	parts := strings.Split(name, "-")
+	if !ok || len(parts) < 3 {
+		return Quarantined{}, false
+	}
+	n := len(parts) - 2
+	return Quarantined{
+		Stream: strings.Join(parts[:n], "-"), Kept: filepath.Join(SalvageDir, base),
+		Reason: "the file of its " + parts[n] + " was damaged, and was replaced",
+	}, true
+}
+
+// stretchOf reads a name that stretchName has made.
+func stretchOf(base string) (Quarantined, bool) {
+	name, ok := strings.CutSuffix(base, ".bin")
+	parts := strings.Split(name, "-")
+	if !ok || len(parts) < 5 {
+		return Quarantined{}, false
+	}
+	n := len(parts) - 4
+	q := Quarantined{Stream: strings.Join(parts[:n], "-"), Kept: filepath.Join(SalvageDir, base)}
+	var block, offset uint64
+	_, err := fmt.Sscanf(strings.Join(parts[n:], " "), "%d %d %d %d", &q.From, &q.To, &block, &offset)
+	q.Reason = fmt.Sprintf("damaged on disk, in block %d at offset %d", block, offset)
+	return q, err == nil
+}

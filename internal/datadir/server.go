@@ -1,0 +1,179 @@
+package datadir
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+const (
+	// healthInterval is how often the embedded server is asked whether it can
+	// still write; a line of its error log makes that at once.
+	healthInterval = time.Second
+	// diskPause is the wait between two looks at a disk that failed.
+	diskPause = time.Second
+)
+
+// Server is the JetStream server in this process, over the files of a data
+// directory. It is a nats.InProcessConnProvider.
+//
+// After one failing write or fsync, as on a full disk, nats-server never writes
+// to that stream again: it serves reads, and leaves publishers without an answer.
+// So the server is watched, what waits is told at once by the end of its [Epoch],
+// and as soon as the disk works a new one is started below the connection, which
+// reconnects. Until then sinks read what there is.
+type Server struct {
+	dir   *Dir
+	log   *slog.Logger
+	nudge chan struct{} // of one place: an error was logged
+	stop  context.CancelFunc
+	done  chan struct{} // closed when the watch has ended
+
+	mu    sync.Mutex     // guards what follows
+	srv   *server.Server // the newest
+	epoch *Epoch         // of srv
+}
+
+// Epoch is the life of one server: while it lasts, the server can be trusted to
+// keep what it is given. The zero Epoch never ends.
+type Epoch struct {
+	over chan struct{} // closed at its end
+	err  error         // why it ended; valid once over is closed
+}
+
+// Over is closed when the epoch ends.
+func (e *Epoch) Over() <-chan struct{} { return e.over }
+
+// Ended says why the epoch ended, or nil while it lasts.
+func (e *Epoch) Ended() error {
+	select {
+	case <-e.over:
+		return e.err
+	default:
+		return nil
+	}
+}
+
+// Start waits until the disk can be written to, mends the files, and starts the
+// server. The caller holds the directory's lock. ctx bounds the start only.
+func (d *Dir) Start(ctx context.Context, log *slog.Logger) (*Server, []Mending, error) {
+	s := &Server{dir: d, log: log, nudge: make(chan struct{}, 1), done: make(chan struct{})}
+	if err := tryDisk(d.path); err != nil {
+		log.Error("the journal's disk cannot be written to; the start waits until it can", "error", err)
+		if err := waitForDisk(ctx, d.path); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := os.MkdirAll(serverDir(d.path), 0o700); err != nil {
+		return nil, nil, fmt.Errorf("make journal directory: %w", err)
+	}
+	mended, err := s.start(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	go s.watch(watching)
+	return s, mended, nil
+}
+
+// start mends the files, and begins an epoch with a new server.
+func (s *Server) start(ctx context.Context) ([]Mending, error) {
+	mended, err := s.dir.mend(s.log)
+	if err != nil {
+		return mended, err
+	}
+	srv, err := startServer(ctx, serverDir(s.dir.path), serverLog{s.log, s.nudge})
+	if err != nil {
+		return mended, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.srv, s.epoch = srv, &Epoch{over: make(chan struct{})}
+	return mended, nil
+}
+
+// InProcessConn implements nats.InProcessConnProvider.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	srv, _ := s.Current()
+	return srv.InProcessConn()
+}
+
+// Current gives the server that runs, and its epoch.
+func (s *Server) Current() (*server.Server, *Epoch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.srv, s.epoch
+}
+
+func (s *Server) watch(ctx context.Context) {
+	defer close(s.done)
+	tick := time.NewTicker(healthInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-s.nudge:
+		}
+		srv, epoch := s.Current()
+		if err := writeError(srv); err != nil {
+			epoch.err = err
+			close(epoch.over)
+			s.replace(ctx, srv)
+		}
+	}
+}
+
+// replace starts a server in place of one that met a write error, once its disk
+// works again. The next one may find what that server had not acknowledged, and
+// deliver it; nobody was told that it is durable.
+func (s *Server) replace(ctx context.Context, broken *server.Server) {
+	since := time.Now()
+	_, epoch := s.Current()
+	s.log.Error("the journal cannot be written to; pushes are refused until it can", "error", epoch.err)
+	for shown := ""; ctx.Err() == nil; {
+		if waitForDisk(ctx, s.dir.path) != nil {
+			return
+		}
+		broken.Shutdown() // again is harmless
+		broken.WaitForShutdown()
+		_, err := s.start(ctx)
+		if err == nil {
+			s.log.Info("the journal can be written to again", "after", time.Since(since).Round(time.Millisecond))
+			return
+		}
+		if text := err.Error(); text != shown && ctx.Err() == nil {
+			shown = text
+			s.log.Error("starting the journal again failed; it is tried until it succeeds", "error", err)
+		}
+		_ = pause.For(ctx, diskPause)
+	}
+}
+
+// Close ends the watch and the server.
+func (s *Server) Close() {
+	s.stop()
+	<-s.done
+	srv, _ := s.Current()
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	s.KeepDescriptions()
+}
+
+// KeepDescriptions copies the descriptions of the streams, to be put back when
+// they are damaged. The journal asks for it as often as it looks for losses: a
+// server that is killed leaves those of the last look.
+func (s *Server) KeepDescriptions() {
+	if err := s.dir.keepDescriptions(); err != nil {
+		s.log.Warn("copying the descriptions of streams failed; older copies stand", "error", err)
+	}
+}

@@ -1,0 +1,292 @@
+package datadir
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Watermarks are positions that the relay notes beside the embedded server's
+// files: the newest one that was acknowledged to a sender, how far the stream was
+// trimmed, and each sink's position. The server keeps no checksum of a position,
+// and after a crash it takes whatever its newest block ends with for the stream's
+// end. A watermark shows when either is wrong. The server also writes positions
+// only some times a second: after a kill a sink goes on from its watermark, and
+// only deliveries that were under way are repeated.
+//
+// Each stands in a file of its own, with a checksum, and is written without a
+// sync. After a kill it is exact; after a power loss it may be older than the
+// truth. It is never newer.
+//
+// An external stream has watermarks too, on the relay's own disk. They set no
+// sink's position forward: such a stream may lose its end and give positions out anew.
+//
+// Nil watermarks are empty and keep nothing.
+type Watermarks struct {
+	dir      string
+	log      *slog.Logger
+	failures atomic.Uint64 // watermarks that could not be written
+
+	mu      sync.Mutex
+	open    map[string]*openMark // guarded by mu
+	failing map[string]bool      // the watermarks whose newest write failed; guarded by mu
+}
+
+type openMark struct {
+	Watermark
+	file *os.File
+}
+
+// Watermark is a noted position. Its file holds the two fields and their checksum.
+type Watermark struct {
+	Value uint64
+	// Stream is when the stream was made, in ns since 1970, which tells it from
+	// others of its name; 0 where that does not matter.
+	Stream int64
+}
+
+// Names of watermarks; a sink's has the name of its consumer.
+const (
+	Acknowledged = "acknowledged"
+	Trimmed      = "trimmed"
+)
+
+const (
+	watermarkSize = 24 // bytes
+	// marksDir is the folder of the watermarks in the data directory.
+	marksDir = "marks"
+	// endsDir is the folder of the watermarks that say how far the streams beside the
+	// events' have come. It is one of its own, as Newest reads all of the events'.
+	endsDir = "ends"
+)
+
+// OpenWatermarks opens those in a data directory, to read and write them.
+func OpenWatermarks(path string, log *slog.Logger) (*Watermarks, error) {
+	m := ReadWatermarks(path)
+	m.log, m.open, m.failing = log, map[string]*openMark{}, map[string]bool{}
+	if err := os.MkdirAll(filepath.Join(m.dir, endsDir), 0o700); err != nil {
+		return nil, fmt.Errorf("make directory of watermarks: %w", err)
+	}
+	return m, nil
+}
+
+// ReadWatermarks gives those in a data directory, to read them only.
+func ReadWatermarks(path string) *Watermarks { return &Watermarks{dir: filepath.Join(path, marksDir)} }
+
+// RemoveWatermarks removes those of the events' stream, and leaves the folders
+// beside them.
+func RemoveWatermarks(path string) error {
+	dir := filepath.Join(path, marksDir)
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the watermarks of another journal: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("remove the watermarks of another journal: %w", err)
+		}
+	}
+	return nil
+}
+
+// Dir is their folder. What else is known of the stream may stand there.
+func (m *Watermarks) Dir() string { return m.dir }
+
+// Read returns a watermark, or false where there is no sound one.
+func (m *Watermarks) Read(name string) (Watermark, bool) {
+	if m == nil {
+		return Watermark{}, false
+	}
+	data, err := os.ReadFile(filepath.Join(m.dir, name))
+	if err != nil || len(data) != watermarkSize {
+		return Watermark{}, false
+	}
+	if binary.LittleEndian.Uint64(data[16:]) != xxhash.Sum64(data[:16]) {
+		return Watermark{}, false // a flipped bit could claim that there are positions without end
+	}
+	return Watermark{binary.LittleEndian.Uint64(data), int64(binary.LittleEndian.Uint64(data[8:]))}, true
+}
+
+// newest is the greatest of all: so far the events' stream has been.
+func (m *Watermarks) newest() (value uint64) {
+	if m == nil {
+		return 0
+	}
+	files, _ := os.ReadDir(m.dir) // what cannot be read says nothing
+	for _, file := range files {
+		w, _ := m.Read(file.Name())
+		value = max(value, w.Value)
+	}
+	return value
+}
+
+// End is how far a stream beside the events' has come, as far as is known.
+func (m *Watermarks) End(stream string) uint64 {
+	w, _ := m.Read(filepath.Join(endsDir, stream))
+	return w.Value
+}
+
+// RaiseEnd notes how far a stream beside the events' has come.
+func (m *Watermarks) RaiseEnd(stream string, seq uint64) {
+	m.Raise(filepath.Join(endsDir, stream), Watermark{Value: seq})
+}
+
+// ends names the streams of which an end is noted.
+func (m *Watermarks) ends() (streams []string) {
+	if m == nil {
+		return nil
+	}
+	noted, _ := os.ReadDir(filepath.Join(m.dir, endsDir)) // what cannot be read says nothing
+	for _, e := range noted {
+		streams = append(streams, e.Name())
+	}
+	return streams
+}
+
+// Lowest is the lowest watermark of a stream whose name begins with prefix; 0
+// where there is none.
+func (m *Watermarks) Lowest(prefix string, stream int64) (value uint64) {
+	if m == nil {
+		return 0
+	}
+	files, _ := os.ReadDir(m.dir) // what cannot be read says nothing
+	found := false
+	for _, file := range files {
+		w, ok := m.Read(file.Name())
+		if !ok || w.Stream != stream || !strings.HasPrefix(file.Name(), prefix) {
+			continue
+		}
+		if !found || w.Value < value {
+			value, found = w.Value, true
+		}
+	}
+	return value
+}
+
+// Raise sets a watermark that is lower, or of another stream. A failure loses no
+// event: after a kill a sink gets more events twice, and the end of a damaged
+// stream is less sure. So it is counted, and logged when it begins and when it ends.
+func (m *Watermarks) Raise(name string, to Watermark) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.told(name, m.write(name, to, false))
+}
+
+// Lower sets a watermark that is greater back: the stream lost what stood there.
+func (m *Watermarks) Lower(name string, to Watermark) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if at, ok := m.Read(name); ok && at.Value > to.Value {
+		m.told(name, m.write(name, to, true))
+	}
+}
+
+// Tell counts and logs the error of a file that stands beside the watermarks, or
+// that there is none any more.
+func (m *Watermarks) Tell(name string, err error) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.told(name, err)
+}
+
+// Failures is how many writes failed.
+func (m *Watermarks) Failures() uint64 {
+	if m == nil {
+		return 0
+	}
+	return m.failures.Load()
+}
+
+// told counts a failure, and logs the first. mu is held.
+func (m *Watermarks) told(name string, err error) {
+	if err != nil {
+		m.failures.Add(1)
+	}
+	switch was := m.failing[name]; {
+	case err != nil && !was:
+		m.log.Warn("a watermark could not be written; should the relay be killed now, sinks may get more events twice", "mark", name, "error", err)
+	case err == nil && was:
+		m.log.Info("a watermark is written again", "mark", name)
+	}
+	m.failing[name] = err != nil
+}
+
+// write sets a watermark that is of another stream or lower, or any if down. mu is held.
+func (m *Watermarks) write(name string, to Watermark, down bool) error {
+	at := m.open[name]
+	if at == nil {
+		f, err := os.OpenFile(filepath.Join(m.dir, name), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return fmt.Errorf("open watermark: %w", err)
+		}
+		at = &openMark{file: f}
+		at.Watermark, _ = m.Read(name)
+		m.open[name] = at
+	}
+	if !down && to.Value <= at.Value && to.Stream == at.Stream {
+		return nil
+	}
+	var data [watermarkSize]byte
+	binary.LittleEndian.PutUint64(data[:], to.Value)
+	binary.LittleEndian.PutUint64(data[8:], uint64(to.Stream))
+	binary.LittleEndian.PutUint64(data[16:], xxhash.Sum64(data[:16]))
+	// Some bytes within a page: a kill leaves them whole or not at all.
+	if _, err := at.file.WriteAt(data[:], 0); err != nil {
+		return fmt.Errorf("write watermark: %w", err)
+	}
+	at.Watermark = to
+	return nil
+}
+
+// Forget removes a watermark: its consumer is to go.
+func (m *Watermarks) Forget(name string) error {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if at := m.open[name]; at != nil {
+		_ = at.file.Close() // what it holds is removed
+		delete(m.open, name)
+	}
+	if err := os.Remove(filepath.Join(m.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget watermark: %w", err)
+	}
+	return nil
+}
+
+// Close writes the watermarks to disk.
+func (m *Watermarks) Close() error {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for name, at := range m.open {
+		errs = append(errs, at.file.Sync(), at.file.Close())
+		delete(m.open, name)
+	}
+	return errors.Join(errs...)
+}
