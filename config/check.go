@@ -13,6 +13,7 @@ import (
 
 // A checker collects what is wrong in a decoded configuration.
 type checker struct {
+	kinds Kinds
 	marks map[string]mark // where the fields stand; nil when built by a program
 	// What could not be decoded, and the sections around it. Neither these nor
 	// what is in the former is complained of twice.
@@ -24,7 +25,7 @@ type checker struct {
 // newChecker goes on where d has ended.
 func newChecker(d *decoder) *checker {
 	k := &checker{
-		marks: d.marks, broken: map[string]bool{}, around: map[string]bool{},
+		kinds: d.kinds, marks: d.marks, broken: map[string]bool{}, around: map[string]bool{},
 		errors: d.errors, warnings: d.warnings,
 	}
 	for _, p := range d.errors {
@@ -217,8 +218,11 @@ func (k *checker) natsURLs(path, value string) {
 	}
 }
 
+// placeholders are what a topic, a subject, a tenant, a label or a tag may hold.
+func placeholders() []string { return []string{"type", "project", "environment"} }
+
 // template checks a text with placeholders.
-func (k *checker) template(path, value string, allowed ...string) bool {
+func (k *checker) template(path, value string) bool {
 	for rest := value; ; {
 		before, after, open := strings.Cut(rest, "{")
 		if strings.Contains(before, "}") {
@@ -229,8 +233,8 @@ func (k *checker) template(path, value string, allowed ...string) bool {
 			return true
 		}
 		name, next, closed := strings.Cut(after, "}")
-		if !closed || !slices.Contains(allowed, name) {
-			k.fail(path, value, "may hold no other placeholders than {"+strings.Join(allowed, "}, {")+"}")
+		if !closed || !slices.Contains(placeholders(), name) {
+			k.fail(path, value, "may hold no other placeholders than {"+strings.Join(placeholders(), "}, {")+"}")
 			return false
 		}
 		rest = next

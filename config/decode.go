@@ -19,6 +19,7 @@ import (
 // it knows where each field stands, and it never shows a line of the source,
 // which may hold a secret.
 type decoder struct {
+	kinds    Kinds // of the program
 	env      func(string) (string, bool)
 	anchors  map[string]ast.Node
 	visited  int
@@ -89,7 +90,7 @@ func (d *decoder) mapping(node ast.Node, line int, path string, v reflect.Value)
 		d.fail(line, path, "", "must hold fields (NAME: VALUE), not "+kindOf(node))
 		return
 	}
-	fields, seen := fieldsOf(v.Type()), map[string]bool{}
+	fields, seen := d.fieldsOf(v.Type()), map[string]bool{}
 	for _, entry := range m.Values {
 		name := entry.Key.GetToken().Value
 		at := join(path, printable(name, entry.Value.Type() == ast.NullType))
@@ -105,7 +106,11 @@ func (d *decoder) mapping(node ast.Node, line int, path string, v reflect.Value)
 		default:
 			seen[name] = true
 			d.marks[at] = mark{line: line}
-			d.value(entry.Value, at, v.Field(i))
+			if i < v.NumField() {
+				d.value(entry.Value, at, v.Field(i))
+			} else {
+				d.custom(entry.Value, at, v, d.kinds[i-v.NumField()])
+			}
 		}
 	}
 }

@@ -66,45 +66,6 @@ func (j *Journal) setDefaults() {
 	setDefault(&j.DuplicateWindow, 10*time.Minute)
 }
 
-func (s *Sink) setDefaults() {
-	if s.Webhook != nil { // before the general ones, as it wants smaller batches
-		s.setWebhookDefaults()
-	}
-	setDefault(&s.BatchEvents, 5000)
-	setDefault(&s.BatchBytes, 4<<20)
-	setDefault(&s.Timeout, 30*time.Second)
-	setDefault(&s.Parallel, 1)
-	if s.Match != nil {
-		setDefault(&s.Match.OnError, "deliver")
-	}
-	if s.Redact != nil {
-		setDefault(&s.Redact.Missing, "deliver")
-	}
-	if k := s.Kafka; k != nil {
-		setDefault(&k.Mode, "binary")
-		setDefault(&k.Topic, "auditrelay.events")
-		setDefault(&k.Key, "environment")
-		setDefault(&k.Partitioner, "murmur2")
-		setDefault(&k.Compression, "snappy")
-		setDefault(&k.Partitions, -1)
-		setDefault(&k.ReplicationFactor, -1)
-	}
-	if n := s.NATS; n != nil {
-		setDefault(&n.Subject, "auditrelay.{project}.{environment}.{type}")
-		setDefault(&n.Mode, "jetstream")
-	}
-	if s.Loki != nil {
-		s.Loki.setDefaults()
-	}
-	if s.Datadog != nil {
-		s.Datadog.setDefaults()
-	}
-	if f := s.File; f != nil {
-		setDefault(&f.RotateBytes, 128<<20)
-		setDefault(&f.RotateEvery, 24*time.Hour)
-	}
-}
-
 // hostname gives the host's name as far as a trail's origin may hold it.
 func hostname() string {
 	name, err := os.Hostname()

@@ -138,7 +138,7 @@ func TestFieldKinds(t *testing.T) {
 	var walk func(reflect.Type)
 	walk = func(kind reflect.Type) {
 		switch kind {
-		case reflect.TypeFor[secret.Text](), reflect.TypeFor[Size](), reflect.TypeFor[time.Duration]():
+		case reflect.TypeFor[secret.Text](), reflect.TypeFor[Size](), reflect.TypeFor[time.Duration](), reflect.TypeFor[Custom]():
 			return
 		}
 		switch kind.Kind() {

@@ -10,7 +10,9 @@ import (
 func fieldsOf(t reflect.Type) map[string]int {
 	fields := make(map[string]int, t.NumField())
 	for i := range t.NumField() {
-		fields[t.Field(i).Tag.Get("yaml")] = i
+		if name := t.Field(i).Tag.Get("yaml"); name != "-" {
+			fields[name] = i
+		}
 	}
 	return fields
 }

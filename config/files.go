@@ -69,6 +69,9 @@ func (f files) private(field, file string, secret bool) {
 func eachFile(v reflect.Value, at string, visit func(field, file string)) {
 	switch {
 	case v.Type() == reflect.TypeFor[secret.Text]():
+	case v.Type() == reflect.TypeFor[Custom]():
+		custom := v.Interface().(Custom)
+		eachFile(reflect.ValueOf(custom.Section), join(at, custom.Kind), visit)
 	case v.Kind() == reflect.Pointer && !v.IsNil():
 		eachFile(v.Elem(), at, visit)
 	case v.Kind() == reflect.Slice:
@@ -77,7 +80,11 @@ func eachFile(v reflect.Value, at string, visit func(field, file string)) {
 		}
 	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
-			eachFile(v.Field(i), join(at, v.Type().Field(i).Tag.Get("yaml")), visit)
+			path := at
+			if name := v.Type().Field(i).Tag.Get("yaml"); name != "-" {
+				path = join(at, name)
+			}
+			eachFile(v.Field(i), path, visit)
 		}
 	case v.Kind() == reflect.String && strings.HasSuffix(at, "_file") && v.String() != "":
 		visit(at, v.String())

@@ -11,15 +11,21 @@ const maxFile = 1 << 20
 // Load reads the file at path, with the process's environment for ${NAME}; see
 // [Parse] for the rest. Of the files that it names, only those of secrets are
 // read.
-func Load(path string) (cfg *Config, warnings []Problem, err error) {
-	return load(path, func(*decoder, *checker, *Config) {})
+func Load(path string) (cfg *Config, warnings []Problem, err error) { return Kinds(nil).Load(path) }
+
+// Load does what the function does.
+func (k Kinds) Load(path string) (cfg *Config, warnings []Problem, err error) {
+	return k.load(path, func(*decoder, *checker, *Config) {})
 }
 
 // Check loads as [Load] does, and looks at all files that the configuration
 // names. What is missing is an error; what every user of the machine can read
 // or change, as a secret's file, gives a warning.
-func Check(path string) (cfg *Config, warnings []Problem, err error) {
-	return load(path, func(d *decoder, k *checker, c *Config) {
+func Check(path string) (cfg *Config, warnings []Problem, err error) { return Kinds(nil).Check(path) }
+
+// Check does what the function does.
+func (k Kinds) Check(path string) (cfg *Config, warnings []Problem, err error) {
+	return k.load(path, func(d *decoder, k *checker, c *Config) {
 		files{k, k.fail}.all(path, d, c)
 	})
 }
@@ -28,17 +34,22 @@ func Check(path string) (cfg *Config, warnings []Problem, err error) {
 // for it may come before it is needed. What cannot do without it fails by
 // itself.
 func LoadToRun(path string) (cfg *Config, warnings []Problem, err error) {
-	return load(path, func(d *decoder, k *checker, c *Config) {
+	return Kinds(nil).LoadToRun(path)
+}
+
+// LoadToRun does what the function does.
+func (k Kinds) LoadToRun(path string) (cfg *Config, warnings []Problem, err error) {
+	return k.load(path, func(d *decoder, k *checker, c *Config) {
 		files{k, func(field string, _ any, reason string) { k.warn(field, reason) }}.all(path, d, c)
 	})
 }
 
-func load(path string, look func(*decoder, *checker, *Config)) (*Config, []Problem, error) {
+func (k Kinds) load(path string, look func(*decoder, *checker, *Config)) (*Config, []Problem, error) {
 	data, err := readRegular(path, maxFile)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read config: %w", err)
 	}
-	return read(path, data, os.LookupEnv, look)
+	return k.read(path, data, os.LookupEnv, look)
 }
 
 // DataDir reads nothing but data_dir from the file at path, for commands that
@@ -67,21 +78,30 @@ func DataDir(path string) (string, error) {
 // with it, and no configuration is returned. The warnings are returned either
 // way. No secret is in either. name is what the errors call the document.
 func Parse(name string, data []byte, env func(string) (string, bool)) (cfg *Config, warnings []Problem, err error) {
-	return read(name, data, env, func(*decoder, *checker, *Config) {})
+	return Kinds(nil).Parse(name, data, env)
+}
+
+// Parse does what the function does.
+func (k Kinds) Parse(name string, data []byte, env func(string) (string, bool)) (cfg *Config, warnings []Problem, err error) {
+	return k.read(name, data, env, func(*decoder, *checker, *Config) {})
 }
 
 // read is Parse, and at last looks at the configuration as a whole.
-func read(name string, data []byte, env func(string) (string, bool), look func(*decoder, *checker, *Config)) (
+func (k Kinds) read(name string, data []byte, env func(string) (string, bool), look func(*decoder, *checker, *Config)) (
 	cfg *Config, warnings []Problem, err error,
 ) {
+	if err := k.check(); err != nil {
+		return nil, nil, err
+	}
 	d := newDecoder(env)
+	d.kinds = k
 	cfg = d.document(data)
 	if cfg != nil && !d.full() {
 		cfg.SetDefaults()
-		k := newChecker(d)
-		k.config(cfg)
-		look(d, k, cfg)
-		d.errors, d.warnings = k.errors, k.warnings
+		c := newChecker(d)
+		c.config(cfg)
+		look(d, c, cfg)
+		d.errors, d.warnings = c.errors, c.warnings
 	}
 	warnings = inOrder(name, d.warnings)
 	if len(d.errors) > 0 {

@@ -54,7 +54,7 @@ func datadogSites() []string {
 	}
 }
 
-func (c *Datadog) setDefaults() {
+func (c *Datadog) setDefaults(*Sink) {
 	if c.URL == "" {
 		setDefault(&c.Site, "datadoghq.com")
 	}
@@ -69,8 +69,11 @@ func (c *Datadog) setDefaults() {
 	setDefault(&c.Compression, "gzip")
 }
 
-func (k *checker) datadog(at string, c *Datadog) {
+func (c *Datadog) check(k *checker, at string, _ *Sink) {
 	k.secret(at+".api_key", c.APIKey)
+	if !all(c.APIKey.Reveal(), func(r rune) bool { return r > ' ' && r <= '~' }) {
+		k.fail(at+".api_key", nil, "holds a space, or what is not ASCII; copy the key alone")
+	}
 	switch {
 	case c.URL == "":
 		k.datadogSite(at+".site", c.Site)
@@ -79,12 +82,12 @@ func (k *checker) datadog(at string, c *Datadog) {
 	default:
 		k.datadogURL(at+".url", c.URL)
 	}
-	k.template(at+".source", c.Source, placeholders()...)
-	k.template(at+".service", c.Service, placeholders()...)
-	k.template(at+".hostname", c.Hostname, placeholders()...)
+	k.template(at+".source", c.Source)
+	k.template(at+".service", c.Service)
+	k.template(at+".hostname", c.Hostname)
 	for i, tag := range c.Tags {
 		path := fmt.Sprintf("%s.tags[%d]", at, i)
-		if k.template(path, tag, placeholders()...) && (tag == "" || strings.Contains(tag, ",")) {
+		if k.template(path, tag) && (tag == "" || strings.Contains(tag, ",")) {
 			k.fail(path, tag, "must be one tag, such as team:iam; give each tag an item of its own")
 		}
 	}

@@ -51,7 +51,7 @@ func TestDatadogExampleShowsTheDefaults(t *testing.T) {
 	t.Parallel()
 	cfg, _ := decodeAll(t)
 	want := Datadog{}
-	want.setDefaults()
+	want.setDefaults(nil)
 	for _, s := range cfg.Sinks {
 		if got := s.Datadog; got != nil {
 			want.APIKey, want.URL, want.Hostname, want.TLS = got.APIKey, got.URL, got.Hostname, got.TLS

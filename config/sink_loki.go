@@ -42,7 +42,7 @@ type Loki struct {
 	TLS         *TLSClient  `yaml:"tls"`
 }
 
-func (c *Loki) setDefaults() {
+func (c *Loki) setDefaults(*Sink) {
 	if len(c.Labels) == 0 {
 		c.Labels = map[string]string{
 			"service_name": "auditrelay", "project": "{project}", "environment": "{environment}",
@@ -62,9 +62,9 @@ const (
 	maxLokiLabelValue = 2048
 )
 
-func (k *checker) loki(at string, c *Loki) {
+func (c *Loki) check(k *checker, at string, _ *Sink) {
 	k.lokiURL(at+".url", c.URL)
-	if k.template(at+".tenant", c.Tenant, placeholders()...) && !all(c.Tenant, isTenant) {
+	if k.template(at+".tenant", c.Tenant) && !all(c.Tenant, isTenant) {
 		k.fail(at+".tenant", c.Tenant, `must be letters, digits and !-_.*'(), and placeholders`)
 	}
 	if n := len(c.Labels); n > maxLokiLabels {
@@ -123,7 +123,7 @@ func (k *checker) lokiLabel(path, name, value string) {
 	case len(value) > maxLokiLabelValue || len(name) > maxLokiLabelName:
 		k.fail(path, nil, fmt.Sprintf("must have a name of at most %d bytes and a value of at most %d", maxLokiLabelName, maxLokiLabelValue))
 	default:
-		k.template(path, value, placeholders()...)
+		k.template(path, value)
 	}
 }
 

@@ -31,12 +31,12 @@ type Webhook struct {
 	TLS     *TLSClient             `yaml:"tls"`
 }
 
-func (s *Sink) setWebhookDefaults() {
+func (*Webhook) setDefaults(s *Sink) {
 	setDefault(&s.BatchEvents, 100)
 	setDefault(&s.BatchBytes, 512<<10)
 }
 
-func (k *checker) webhook(at string, c *Webhook) {
+func (c *Webhook) check(k *checker, at string, _ *Sink) {
 	if c.URL.Empty() {
 		k.fail(at+".url", nil, "is required")
 	} else {

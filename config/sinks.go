@@ -1,9 +1,12 @@
 package config
 
 import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
-
-	"github.com/auditrelay/auditrelay/config/secret"
 )
 
 // Sink is one destination: a name, and exactly one of the destinations.
@@ -35,81 +38,162 @@ type Sink struct {
 	Datadog *Datadog `yaml:"datadog"`
 	Webhook *Webhook `yaml:"webhook"`
 	File    *File    `yaml:"file"`
+	// Custom is a destination of a [Kind] that a Go program adds. In YAML it stands
+	// under the kind's name.
+	Custom *Custom `yaml:"-"`
 }
 
-// Kafka delivers to Kafka.
-type Kafka struct {
-	// Brokers are HOST:PORT, at least one.
-	Brokers []string `yaml:"brokers"`
-	// Topic may hold {type}, {project} and {environment}. Default auditrelay.events.
-	Topic string `yaml:"topic"`
-	// Key is what a record is partitioned by: environment (default), subject,
-	// id, none (round-robin), or a JSON pointer into the body (RFC 6901), such
-	// as /user/id. The key is the value's text: a string unescaped, a number,
-	// true or false as written. A body without that value, or with one that is
-	// empty, null, an object or an array, has no key, and goes round-robin.
-	Key string `yaml:"key"`
-	// Partitioner is murmur2 (as Java's, the default), crc32 (as librdkafka's)
-	// or round-robin.
-	Partitioner string `yaml:"partitioner"`
-	// Compression is zstd, lz4, snappy (default), gzip or none.
-	Compression string `yaml:"compression"`
-	// Mode is how CloudEvents are carried: binary (attributes as headers, the
-	// body untouched, the default) or structured (one JSON object, with the
-	// header content-type: application/cloudevents+json).
-	Mode string `yaml:"mode"`
-	// CreateTopic makes a topic that does not exist, with Partitions and
-	// ReplicationFactor (default -1: as the broker has it).
-	CreateTopic       bool       `yaml:"create_topic"`
-	Partitions        int        `yaml:"partitions"`
-	ReplicationFactor int        `yaml:"replication_factor"`
-	TLS               *TLSClient `yaml:"tls"`
-	SASL              *KafkaSASL `yaml:"sasl"`
+// section is the part of a Sink that describes its destination. Each field of Sink
+// that is one is found by its type: no list names them.
+type section interface {
+	// setDefaults fills in what has no value. It runs before the defaults of s, and
+	// may give s others. A second call changes nothing.
+	setDefaults(s *Sink)
+	// check reports what is wrong. The section stands at the path at, in s.
+	check(k *checker, at string, s *Sink)
 }
 
-// KafkaSASL authenticates to Kafka.
-type KafkaSASL struct {
-	// Mechanism is plain, scram-sha-256 or scram-sha-512.
-	Mechanism string      `yaml:"mechanism"`
-	Username  string      `yaml:"username"`
-	Password  secret.Text `yaml:"password"`
+// Exclusive is a section whose destination has one writer, such as a file: Parallel
+// must be 1, and no two sinks may have the same resource.
+type Exclusive interface {
+	// Resource names what is written, and the field of the section that says so.
+	Resource() (field, name string)
 }
 
-// NATS delivers to NATS.
-type NATS struct {
-	// URL is nats://HOST:PORT, several joined with commas.
-	URL string `yaml:"url"`
-	// Subject may hold {type}, {project} and {environment}, each as one token
-	// with what a token may not hold escaped. Default auditrelay.{project}.{environment}.{type}.
-	Subject string `yaml:"subject"`
-	// Mode is jetstream (acknowledged, the default) or core (at most once:
-	// NATS does not acknowledge, and what nobody is subscribed to is gone).
-	Mode string `yaml:"mode"`
-	// CreateStream, a name, makes that stream over Subject's space where it is
-	// missing.
-	CreateStream string `yaml:"create_stream"`
-	// CredentialsFile is a .creds file; NKeyFile a seed file; Token a token;
-	// Username and Password a pair. At most one of the four.
-	CredentialsFile string      `yaml:"credentials_file"`
-	NKeyFile        string      `yaml:"nkey_file"`
-	Token           secret.Text `yaml:"token"`
-	Username        string      `yaml:"username"`
-	Password        secret.Text `yaml:"password"`
-	TLS             *TLSClient  `yaml:"tls"`
+// Complete fills in the defaults of s and validates it: both [Parse] and the package
+// sinks rely on nothing else. A second call changes nothing. The error is an [Errors]
+// whose fields begin at the sink, such as "kafka.brokers".
+func (s *Sink) Complete() error {
+	s.setDefaults()
+	k := &checker{}
+	k.sink("", s)
+	if len(k.errors) > 0 {
+		return Errors(k.errors)
+	}
+	return nil
 }
 
-// File writes JSON lines, one CloudEvents JSON object each.
-type File struct {
-	// Path is the file that is written; rotated ones stand beside it.
-	Path string `yaml:"path"`
-	// RotateBytes and RotateEvery start a new file. Defaults 128MiB and 24h;
-	// 0 uses the default, a negative value never rotates.
-	RotateBytes Size          `yaml:"rotate_bytes"`
-	RotateEvery time.Duration `yaml:"rotate_every"`
-	// Keep is how many rotated files are kept. Default 0: all.
-	Keep int `yaml:"keep"`
-	// Gzip compresses a file when it is rotated, and names it .gz.
-	Gzip bool `yaml:"gzip"`
-	// NoSync acknowledges before the file is synced to disk.
-	NoSync bool `yaml:"no_sync"`
+// Exclusive returns the sink's section if its destination has one writer, else nil.
+func (s *Sink) Exclusive() Exclusive {
+	for _, section := range s.sections() {
+		if one := exclusive(section); one != nil {
+			return one
+		}
+	}
+	return nil
+}
+
+func exclusive(s section) Exclusive {
+	var destination any = s
+	if custom, ok := s.(*Custom); ok {
+		destination = custom.Section
+	}
+	one, _ := destination.(Exclusive)
+	return one
+}
+
+// sections gives the destinations that s has, by their names in YAML.
+func (s *Sink) sections() map[string]section {
+	found, v := map[string]section{}, reflect.ValueOf(s).Elem()
+	for i := range v.NumField() {
+		destination, ok := v.Field(i).Interface().(section)
+		if ok && !v.Field(i).IsNil() {
+			name := v.Type().Field(i).Tag.Get("yaml")
+			if custom, ok := destination.(*Custom); ok {
+				name = custom.Kind
+			}
+			found[name] = destination
+		}
+	}
+	return found
+}
+
+// destinations are the names of all that a sink may have.
+func destinations(kinds Kinds) (names []string) {
+	sink := reflect.TypeFor[Sink]()
+	for i := range sink.NumField() {
+		name := sink.Field(i).Tag.Get("yaml")
+		if name != "-" && sink.Field(i).Type.Implements(reflect.TypeFor[section]()) {
+			names = append(names, name)
+		}
+	}
+	for _, kind := range kinds {
+		names = append(names, kind.Name)
+	}
+	return names
+}
+
+func (s *Sink) setDefaults() {
+	for _, section := range s.sections() {
+		section.setDefaults(s)
+	}
+	setDefault(&s.BatchEvents, 5000)
+	setDefault(&s.BatchBytes, 4<<20)
+	setDefault(&s.Timeout, 30*time.Second)
+	setDefault(&s.Parallel, 1)
+	if s.Match != nil {
+		setDefault(&s.Match.OnError, "deliver")
+	}
+	if s.Redact != nil {
+		setDefault(&s.Redact.Missing, "deliver")
+	}
+}
+
+// sinks checks each sink, and what only one of them may have.
+func (k *checker) sinks(c *Config) {
+	names, resources := map[string]string{}, map[string]string{}
+	for i := range c.Sinks {
+		s, at := &c.Sinks[i], fmt.Sprintf("sinks[%d]", i)
+		if before, twice := names[s.Name]; twice && s.Name != "" {
+			k.fail(at+".name", s.Name, "is the name of "+before+" already; a sink's name must be its own")
+		}
+		names[s.Name] = at
+		k.sink(at, s)
+		if s.Match != nil {
+			k.matchNames(at+".match", s.Match, c.Environments)
+		}
+		for name, section := range s.sections() {
+			k.resource(at, name, section, resources)
+		}
+	}
+}
+
+// resource checks that no sink before this one writes to the same.
+func (k *checker) resource(at, kind string, s section, seen map[string]string) {
+	one := exclusive(s)
+	if one == nil {
+		return
+	}
+	field, name := one.Resource()
+	if before, twice := seen[kind+" "+name]; twice && name != "" {
+		k.fail(join(join(at, kind), field), name, "is written by "+before+" already; give each sink a "+kind+" of its own")
+	}
+	seen[kind+" "+name] = at
+}
+
+// sink checks one by itself.
+func (k *checker) sink(at string, s *Sink) {
+	k.name(join(at, "name"), s.Name)
+	between(k, join(at, "batch_events"), s.BatchEvents, 1, 1_000_000)
+	between(k, join(at, "batch_bytes"), s.BatchBytes, 1<<10, 1<<30)
+	k.positive(join(at, "timeout"), s.Timeout)
+	between(k, join(at, "parallel"), s.Parallel, 1, 64)
+	if s.Match != nil {
+		k.match(join(at, "match"), s.Match)
+	}
+	if s.Redact != nil {
+		k.redact(join(at, "redact"), s.Redact)
+	}
+	found := s.sections()
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		found[name].check(k, join(at, name), s)
+		if exclusive(found[name]) != nil && s.Parallel > 1 {
+			k.fail(join(at, "parallel"), s.Parallel, "must be 1 with "+name+": a "+name+" has one writer")
+		}
+	}
+	if len(found) != 1 {
+		all := destinations(k.kinds)
+		last := len(all) - 1
+		k.fail(at, nil, "must have exactly one destination: "+strings.Join(all[:last], ", ")+" or "+all[last]+"; make a sink of each")
+	}
 }

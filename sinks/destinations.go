@@ -76,8 +76,11 @@ type addressed interface {
 // Destinations says where the events of each origin go by the template of s: of
 // each environment, of each project as a whole, and of the relay itself. It
 // connects to nothing. Sinks without such a template give none.
-func Destinations(s config.Sink, environments []config.Environment) ([]Destination, error) {
-	sink, err := Deps{}.open(s)
+func Destinations(s config.Sink, environments []config.Environment, d Deps) ([]Destination, error) {
+	if err := s.Complete(); err != nil {
+		return nil, fmt.Errorf("open sink %q: %w", s.Name, err)
+	}
+	sink, err := d.destination(s)
 	if err != nil {
 		return nil, fmt.Errorf("open sink %q: %w", s.Name, err)
 	}

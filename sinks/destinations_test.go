@@ -58,10 +58,10 @@ func TestDestinations(t *testing.T) {
 	} {
 		cfg := &config.Config{Environments: environments, Sinks: []config.Sink{c.sink}}
 		cfg.SetDefaults()
-		got, err := Destinations(cfg.Sinks[0], environments)
+		got, err := Destinations(cfg.Sinks[0], environments, Deps{})
 		require.NoError(t, err, name)
 		assert.Equal(t, c.want, got, name)
 	}
-	_, err := Destinations(kafka("a.{kind}"), environments)
-	require.ErrorContains(t, err, `open sink "k": topic: template`)
+	_, err := Destinations(kafka("a.{kind}"), environments, Deps{})
+	require.ErrorContains(t, err, `kafka.topic: "a.{kind}": may hold no other placeholders`)
 }

@@ -1,4 +1,18 @@
 // Package sinks makes the sink that a section of the configuration describes.
+//
+// # A sink of a Go program's own
+//
+// [NewKind] names a section of the configuration and makes the sink for it. The
+// package cli under relay runs the relay, with all of its commands, with such kinds.
+// The example there is a whole program, and its test delivers a pushed event to it.
+//
+// # A further built-in sink
+//
+// It touches three places in the code: its package beside sinks/file; its section,
+// a file beside config/sink_file.go with a field in config.Sink; and the switch in
+// this file. A test holds that nothing else in the product names a kind of sink.
+// Tests then say what is missing in the papers: config/example.yaml, the room in
+// cmd/auditrelay/house_test.go and in ARCHITECTURE.md.
 package sinks
 
 import (
@@ -28,23 +42,36 @@ type Deps struct {
 	// Registerer takes the metrics of sinks; those of all sinks are the same,
 	// labelled by sink. Default: nothing is counted.
 	Registerer prometheus.Registerer
+	// Kinds are the program's own.
+	Kinds Kinds
 
-	topics []string // that Check looks at
+	topics []string // for Check
 }
 
-// Open makes the sink that s describes. It connects to nothing and fails only
-// where s is wrong or names a file that cannot be used; errors name the sink.
-// What s says of batches and time limits is for the pump in front of the sink;
-// what it says of match and redact is done by the sink that is returned, for
-// live events, replays and dead letters alike.
+// Open completes s (see [config.Sink.Complete]) and makes the sink. It connects to
+// nothing and fails only where s is wrong or names a file that cannot be used;
+// errors name the sink. The batches and time limits of s are for the pump in front
+// of the sink. The sink itself does match and redact, for live events, replays and
+// dead letters alike.
 func Open(s config.Sink, d Deps) (relay.Sink, error) {
-	route, err := d.route(s)
-	if err != nil {
-		return nil, fmt.Errorf("open sink %q: %w", s.Name, err)
-	}
 	sink, err := d.open(s)
 	if err != nil {
 		return nil, fmt.Errorf("open sink %q: %w", s.Name, err)
+	}
+	return sink, nil
+}
+
+func (d Deps) open(s config.Sink) (relay.Sink, error) {
+	if err := s.Complete(); err != nil {
+		return nil, err
+	}
+	route, err := d.route(s)
+	if err != nil {
+		return nil, err
+	}
+	sink, err := d.destination(s)
+	if err != nil {
+		return nil, err
 	}
 	return route.Wrap(sink), nil
 }
@@ -61,11 +88,9 @@ func (d Deps) route(s config.Sink) (*routing.Route, error) {
 	return routing.New(s.Match, s.Redact, opts)
 }
 
-func (d Deps) open(s config.Sink) (relay.Sink, error) {
+// destination makes the sink of s, which is complete.
+func (d Deps) destination(s config.Sink) (relay.Sink, error) {
 	log := d.logger(s.Name)
-	if n := destinations(s); n != 1 {
-		return nil, fmt.Errorf("it has %d of the destinations kafka, nats, loki, datadog, webhook and file, and needs exactly one", n)
-	}
 	switch {
 	case s.Kafka != nil:
 		return orError(kafka.New(*s.Kafka, kafka.Options{Logger: log, BatchBytes: int64(s.BatchBytes), CheckTopics: d.topics}))
@@ -82,9 +107,9 @@ func (d Deps) open(s config.Sink) (relay.Sink, error) {
 	case s.Webhook != nil:
 		return orError(webhook.New(*s.Webhook))
 	case s.File != nil:
-		return orError(file.New(*s.File, file.Options{Logger: log}))
+		return file.New(*s.File, file.Options{Logger: log}), nil
 	}
-	return nil, errors.New("its destination is not known")
+	return d.Kinds.open(s, log)
 }
 
 // duplicates counts what a NATS sink's stream had stored before; nil without a Registerer.
@@ -103,17 +128,15 @@ func (d Deps) duplicates(sink string) (prometheus.Counter, error) {
 // ErrNoCheck is what [Check] returns for a sink that cannot be checked.
 var ErrNoCheck = errors.New("this kind of sink cannot be checked without a delivery")
 
-// Check makes the sink that s describes, and has it look at its destination as
-// relay.Checker says: it delivers nothing. It works beside a running relay. What
-// the events of each of the environments go to is reported, and looked at where
-// that can be done.
-func Check(ctx context.Context, s config.Sink, environments []config.Environment, report func(what, found string)) error {
-	destinations, err := Destinations(s, environments)
+// Check opens s and looks at its destination as relay.Checker says: it delivers
+// nothing, and works beside a running relay. It reports where the events of each
+// environment go, and looks at those places if it can.
+func Check(ctx context.Context, s config.Sink, environments []config.Environment, d Deps, report func(what, found string)) error {
+	destinations, err := Destinations(s, environments, d)
 	if err != nil {
 		return err
 	}
 	reportTo(destinations, report)
-	d := Deps{}
 	for _, to := range destinations {
 		if to.Kind == "topic" && !to.ByType {
 			d.topics = append(d.topics, to.Name)
@@ -141,15 +164,6 @@ func orError[S relay.Sink](sink S, err error) (relay.Sink, error) {
 		return nil, err
 	}
 	return sink, nil
-}
-
-func destinations(s config.Sink) (n int) {
-	for _, set := range []bool{s.Kafka != nil, s.NATS != nil, s.Loki != nil, s.Datadog != nil, s.Webhook != nil, s.File != nil} {
-		if set {
-			n++
-		}
-	}
-	return n
 }
 
 func (d Deps) logger(sink string) *slog.Logger {

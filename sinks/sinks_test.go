@@ -60,31 +60,39 @@ func TestOpenRegistersTheDuplicatesOnce(t *testing.T) {
 	assert.Equal(t, 1, n)
 }
 
+// Open trusts no caller: it completes and validates what it is given.
 func TestOpenErrors(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]config.Sink{
-		`open sink "a": it has 0 of the destinations`: {Name: "a"},
-		`open sink "b": it has 2 of the destinations`: {Name: "b", Kafka: &config.Kafka{}, File: &config.File{}},
-		`open sink "c": brokers: at least one`:        {Name: "c", Kafka: &config.Kafka{}},
-		`open sink "d": path is not set`:              {Name: "d", File: &config.File{}},
-		`open sink "f": url is not set`:               {Name: "f", Webhook: &config.Webhook{}},
-		`open sink "g": api_key: `:                    {Name: "g", Datadog: &config.Datadog{}},
-		`open sink "h": url: it must be`:              {Name: "h", Loki: &config.Loki{}},
-		`open sink "e": `:                             {Name: "e", NATS: &config.NATS{Mode: "x"}},
+		"must have exactly one destination: kafka, ": {Name: "x"},
+		"must have exactly one destination: ":        {Name: "x", Kafka: &config.Kafka{}, File: &config.File{}},
+		"kafka.brokers: is required":                 {Name: "x", Kafka: &config.Kafka{}},
+		"file.path: is required":                     {Name: "x", File: &config.File{}},
+		"webhook.url: is required":                   {Name: "x", Webhook: &config.Webhook{}},
+		"datadog.api_key: is required":               {Name: "x", Datadog: &config.Datadog{}},
+		"loki.url: is required":                      {Name: "x", Loki: &config.Loki{}},
+		`nats.mode: "x": must be one of`:             {Name: "x", NATS: &config.NATS{Mode: "x"}},
+		`no kind of sink is called "y"`:              {Name: "x", Custom: &config.Custom{Kind: "y", Section: &noSection{}}},
 	} {
 		sink, err := Open(s, Deps{})
+		require.ErrorContains(t, err, `open sink "x": `)
 		require.ErrorContains(t, err, want)
 		assert.Nil(t, sink)
 	}
 }
 
+type noSection struct{}
+
+func (*noSection) SetDefaults()               {}
+func (*noSection) Problems() []config.Problem { return nil }
+
 func TestOpenErrorsOfRouting(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	for want, s := range map[string]config.Sink{
-		`open sink "a": match.cel: column 1: undeclared reference to 'typ'`: {Name: "a", Match: &config.Match{CEL: "typ == ''"}},
-		`open sink "b": redact: pointer "email": column 1`:                  {Name: "b", Redact: &config.Redact{Remove: []string{"email"}}},
-		`open sink "c": redact: a key is required to hash with`:             {Name: "c", Redact: &config.Redact{Hash: []string{"/email"}}},
+		`undeclared reference to 'typ'`: {Name: "a", Match: &config.Match{CEL: "typ == ''"}},
+		`redact.remove[0]: "email": `:   {Name: "b", Redact: &config.Redact{Remove: []string{"email"}}},
+		`redact.hash_key: is required`:  {Name: "c", Redact: &config.Redact{Hash: []string{"/email"}}},
 	} {
 		s.File = &config.File{Path: path}
 		sink, err := Open(s, Deps{})
@@ -142,10 +150,10 @@ func TestCheck(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	found := map[string]string{}
 	report := func(what, text string) { found[what] = text }
-	require.NoError(t, Check(t.Context(), config.Sink{Name: "f", File: &config.File{Path: path}}, nil, report))
+	require.NoError(t, Check(t.Context(), config.Sink{Name: "f", File: &config.File{Path: path}}, nil, Deps{}, report))
 	assert.Contains(t, found["file "+path], "will be made")
 	assert.NoFileExists(t, path)
 
-	require.ErrorContains(t, Check(t.Context(), config.Sink{Name: "d", File: &config.File{}}, nil, report), `open sink "d": path is not set`)
+	require.ErrorContains(t, Check(t.Context(), config.Sink{Name: "d", File: &config.File{}}, nil, Deps{}, report), `file.path: is required`)
 	require.ErrorIs(t, check(t.Context(), &relaytest.Sink{}, report), ErrNoCheck)
 }

@@ -109,7 +109,7 @@ func whereEventsGo(path string, cfg *config.Config) (all []destination, cannot [
 		return nil, nil
 	}
 	for i, s := range cfg.Sinks {
-		found, err := sinks.Destinations(s, cfg.Environments)
+		found, err := sinks.Destinations(s, cfg.Environments, sinks.Deps{})
 		if err != nil {
 			cannot = append(cannot, config.Problem{File: path, Field: fmt.Sprintf("sinks[%d]", i), Reason: err.Error()})
 		}

@@ -106,7 +106,7 @@ func checkSink(ctx context.Context, s *config.Sink, environments []config.Enviro
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Timeout, fmt.Errorf("the check took longer than the sink's timeout of %v", s.Timeout.Round(time.Millisecond)))
 	defer cancel()
 	r := checkedSink{Sink: s.Name, Result: "ok", Findings: []finding{}}
-	err := sinks.Check(ctx, *s, environments, func(what, found string) {
+	err := sinks.Check(ctx, *s, environments, sinks.Deps{}, func(what, found string) {
 		r.Findings = append(r.Findings, finding{oneLine(what), oneLine(found)})
 	})
 	switch {

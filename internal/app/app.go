@@ -25,6 +25,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/sinks"
 )
 
 // Options are what a relay needs beside its configuration.
@@ -34,6 +35,8 @@ type Options struct {
 	// Started, where set, is called once with the addresses that the relay
 	// listens on, when it takes pushes.
 	Started func(Addresses)
+	// Kinds are the program's own kinds of sinks.
+	Kinds sinks.Kinds
 }
 
 // Addresses are HOST:PORT.
@@ -48,6 +51,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 		stack:  stack{log: opts.Logger},
 		failed: make(chan error, 1),
 		live:   map[string]relay.Sink{},
+		kinds:  opts.Kinds,
 	}
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(opts.Version))
 	err := r.start(ctx)
@@ -91,7 +95,8 @@ type process struct {
 	credentials *credentials.Store
 	reconciler  atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
 	recent      *recent.Set                          // nil where what is pushed again is stored again
-	live        map[string]relay.Sink                // by name; not changed once the sinks are started
+	kinds       sinks.Kinds
+	live        map[string]relay.Sink // by name; not changed once the sinks are started
 }
 
 // fail ends the relay. Only the first failure counts.

@@ -48,14 +48,18 @@ func (r *process) recordLoss(ctx context.Context, loss console.Loss) error {
 // noProject stands in the trail for what is of no single project; no slug is so.
 const noProject = "-"
 
-// openForReplay gives a sink beside the live one. A file is the exception: two
-// writers would cut off each other's lines as torn ones, so the live sink
-// serves both; it takes one delivery at a time.
+// openForReplay gives a sink beside the live one. Where the destination has one
+// writer, as a file does, the live sink serves both, one delivery at a time: two
+// writers would cut off each other's lines as torn ones.
 func (r *process) openForReplay(cfg config.Sink) (relay.Sink, error) {
-	if cfg.File != nil {
+	if cfg.Exclusive() != nil {
 		return lent{r.live[cfg.Name]}, nil
 	}
-	return sinks.Open(cfg, sinks.Deps{Logger: r.log, Registerer: r.reg})
+	return sinks.Open(cfg, r.sinkDeps())
+}
+
+func (r *process) sinkDeps() sinks.Deps {
+	return sinks.Deps{Logger: r.log, Registerer: r.reg, Kinds: r.kinds}
 }
 
 // lent is a sink that somebody else closes.

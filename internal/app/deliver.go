@@ -44,7 +44,7 @@ func (r *process) startSinks(ctx context.Context) error {
 func (r *process) openSink(ctx context.Context, cfg config.Sink) (*relay.Pump, error) {
 	var instances []relay.Sink
 	for range max(1, cfg.Parallel) {
-		sink, err := sinks.Open(cfg, sinks.Deps{Logger: r.log, Registerer: r.reg})
+		sink, err := sinks.Open(cfg, r.sinkDeps())
 		if err != nil {
 			return nil, err
 		}

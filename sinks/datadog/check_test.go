@@ -110,7 +110,7 @@ func TestCheckErrors(t *testing.T) {
 // A name that does not resolve is an outage like any other.
 func TestUnknownHost(t *testing.T) {
 	t.Parallel()
-	s, err := New(config.Datadog{APIKey: secret.New(testKey), URL: "https://intake.invalid"}, Options{Now: sentAt})
+	s, err := New(complete(t, config.Datadog{APIKey: secret.New(testKey), URL: "https://intake.invalid"}), Options{Now: sentAt})
 	require.NoError(t, err)
 	defer func() { _ = s.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)

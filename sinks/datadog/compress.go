@@ -2,7 +2,6 @@ package datadog
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"sync"
 
@@ -23,22 +22,21 @@ type resetter interface {
 	Reset(to io.Writer)
 }
 
-func compressorNamed(name string) (*compressor, error) {
+func compressorNamed(name string) *compressor {
 	switch name {
-	case "", "gzip":
+	case "gzip":
 		return &compressor{encoding: "gzip", writers: sync.Pool{New: func() any {
 			w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level exists
 			return w
-		}}}, nil
+		}}}
 	case "deflate":
 		return &compressor{encoding: "deflate", writers: sync.Pool{New: func() any {
 			w, _ := zlib.NewWriterLevel(nil, zlib.BestSpeed) // the level exists
 			return w
-		}}}, nil
-	case "none":
-		return &compressor{encoding: "identity"}, nil
+		}}}
+	default:
+		return &compressor{encoding: "identity"}
 	}
-	return nil, fmt.Errorf("compression: %q is not one of gzip, deflate, none", name)
 }
 
 // compress returns text as it is sent. Its bytes are in into, or text's own.

@@ -59,26 +59,19 @@ type Sink struct {
 
 var errClosed = errors.New("the sink is closed")
 
-// New makes a sink. It connects to nothing: an intake that is down shows when
-// something is delivered. Errors name the field of cfg, and no secret.
+// New makes a sink of a section that is complete (see config.Sink.Complete). It
+// connects to nothing: an intake that is down shows at the first delivery. Errors
+// name the field of cfg, and no secret.
 func New(cfg config.Datadog, opts Options) (*Sink, error) {
 	s := &Sink{key: cfg.APIKey.Reveal(), now: opts.Now}
 	if s.now == nil {
 		s.now = time.Now
 	}
-	if !validKey(s.key) {
-		return nil, errors.New("api_key: it is empty, or holds spaces or what is not ASCII")
-	}
 	var err error
 	if s.target, err = targetOf(cfg); err != nil {
 		return nil, err
 	}
-	if s.maker, err = entry.NewMaker(cfg); err != nil {
-		return nil, err
-	}
-	if s.compressor, err = compressorNamed(cfg.Compression); err != nil {
-		return nil, err
-	}
+	s.maker, s.compressor = entry.NewMaker(cfg), compressorNamed(cfg.Compression)
 	tls, err := cfg.TLS.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("tls: %w", err)
@@ -87,15 +80,6 @@ func New(cfg config.Datadog, opts Options) (*Sink, error) {
 	s.api = datadog.NewAPIClient(clientConfig(s.client))
 	s.closing, s.startClose = context.WithCancel(context.Background())
 	return s, nil
-}
-
-func validKey(key string) bool {
-	for i := range len(key) {
-		if key[i] <= ' ' || key[i] > '~' {
-			return false
-		}
-	}
-	return key != ""
 }
 
 // clientConfig is the library's. It switches off retries, and dumps of requests,

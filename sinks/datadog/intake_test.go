@@ -58,7 +58,7 @@ func newSink(t testing.TB, url string, change func(*config.Datadog)) *Sink {
 	if change != nil {
 		change(&cfg)
 	}
-	s, err := New(cfg, Options{Now: sentAt})
+	s, err := New(complete(t, cfg), Options{Now: sentAt})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -171,4 +171,11 @@ func arrivals(t testing.TB, d intake) []relaytest.Arrival {
 		list[i] = relaytest.Arrival{ID: e.CE["id"], Body: body, Attributes: e.CE}
 	}
 	return list
+}
+
+// complete fills in what a section leaves out, as the configuration does.
+func complete(t testing.TB, cfg config.Datadog) config.Datadog {
+	t.Helper()
+	require.NoError(t, (&config.Sink{Name: "test", Datadog: &cfg}).Complete())
+	return cfg
 }

@@ -1,10 +1,8 @@
 package datadog
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 
 	"github.com/DataDog/datadog-api-client-go/v2/api/datadog"
@@ -20,18 +18,11 @@ type target struct {
 
 func targetOf(cfg config.Datadog) (target, error) {
 	if cfg.URL == "" {
-		site := cmp.Or(cfg.Site, "datadoghq.com")
-		if u, err := url.Parse("https://" + site); err != nil || u.Host != site || u.Port() != "" {
-			return target{}, fmt.Errorf("site: %q is not a site's name, such as datadoghq.eu", site)
-		}
-		return target{scheme: "https", host: "http-intake.logs." + site, api: "https://api." + site}, nil
+		return target{scheme: "https", host: "http-intake.logs." + cfg.Site, api: "https://api." + cfg.Site}, nil
 	}
 	u, err := url.Parse(cfg.URL)
-	switch {
-	case err != nil || u.User != nil: // the error may hold a password
-		return target{}, errors.New("url: it is no address, or holds a user and password")
-	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "":
-		return target{}, fmt.Errorf("url: %q is not https://HOST or https://HOST:PORT, without a path", cfg.URL)
+	if err != nil {
+		return target{}, errors.New("url: it is not an address") // the error may hold a password
 	}
 	return target{scheme: u.Scheme, host: u.Host}, nil
 }

@@ -108,7 +108,8 @@ func TestMain(m *testing.M) {
 
 // deliverForever prints how many events are acknowledged, until it is killed.
 func deliverForever(path string) {
-	s, err := New(config.File{Path: path, RotateBytes: 300_000, Gzip: strings.Contains(path, "packed")}, Options{})
+	s := New(config.File{Path: path, RotateBytes: 300_000, Gzip: strings.Contains(path, "packed")}, Options{})
+	var err error
 	for n := 0; err == nil; n += 100 {
 		fmt.Println(n)
 		err = s.Deliver(context.Background(), relaytest.Events(100, relaytest.From(n)))

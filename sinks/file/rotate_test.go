@@ -46,8 +46,7 @@ func TestRotationByTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // starts at midnight UTC
 		events := relaytest.Events(40)
 		deliver := func(from int) {
-			s, err := New(config.File{Path: path, RotateEvery: time.Hour}, Options{})
-			require.NoError(t, err)
+			s := New(complete(t, config.File{Path: path, RotateEvery: time.Hour}), Options{})
 			require.NoError(t, s.Deliver(t.Context(), events[from:from+5]))
 			time.Sleep(20 * time.Minute)
 			require.NoError(t, s.Deliver(t.Context(), events[from+5:from+10]))

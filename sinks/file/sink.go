@@ -82,28 +82,21 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-const (
-	defaultRotateBytes = 128 << 20
-	defaultRotateEvery = 24 * time.Hour
-	// keptBuffer is the largest buffer kept from one delivery to the next.
-	keptBuffer = 16 << 20
-)
+// keptBuffer is the largest buffer kept from one delivery to the next.
+const keptBuffer = 16 << 20
 
 var errClosed = errors.New("the sink is closed")
 
-// New makes a sink. The file is opened at the first delivery: where that
-// fails, it is an error of Deliver.
-func New(cfg config.File, opts Options) (*Sink, error) {
-	if cfg.Path == "" {
-		return nil, errors.New("path is not set")
-	}
+// New makes a sink of a section that is complete (see config.Sink.Complete). It opens
+// the file at the first delivery: a failure is an error of Deliver.
+func New(cfg config.File, opts Options) *Sink {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Sink{
 		path:        filepath.Clean(cfg.Path),
-		rotateBytes: orDefault(int64(cfg.RotateBytes), defaultRotateBytes),
-		rotateEvery: orDefault(cfg.RotateEvery, defaultRotateEvery),
+		rotateBytes: max(0, int64(cfg.RotateBytes)),
+		rotateEvery: max(0, cfg.RotateEvery),
 		keep:        cfg.Keep,
 		noSync:      cfg.NoSync,
 		logger:      opts.Logger,
@@ -112,15 +105,7 @@ func New(cfg config.File, opts Options) (*Sink, error) {
 	if cfg.Gzip {
 		s.compressor = newCompressor(s)
 	}
-	return s, nil
-}
-
-// orDefault reads a setting: 0 is the default, less is never, which is 0.
-func orDefault[T ~int64](value, otherwise T) T {
-	if value == 0 {
-		return otherwise
-	}
-	return max(value, 0)
+	return s
 }
 
 // Deliver implements relay.Sink. No error of a file is permanent: space and

@@ -40,10 +40,10 @@ func TestCheckFindsTheClusterAndWritesNothing(t *testing.T) {
 	writes := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce, kmsg.CreateTopics, kmsg.InitProducerID}, Observe: true, Count: -1})
 	_, port, err := net.SplitHostPort(c.ListenAddrs()[0])
 	require.NoError(t, err)
-	s, err := New(config.Kafka{
+	s, err := New(complete(t, config.Kafka{
 		Brokers: []string{"localhost:" + port}, Topic: "limited", TLS: &config.TLSClient{CAFile: ca.file},
 		SASL: &config.KafkaSASL{Mechanism: "scram-sha-512", Username: "relay", Password: secret.New(password)},
-	}, Options{BatchBytes: 4 << 20})
+	}), Options{BatchBytes: 4 << 20})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 

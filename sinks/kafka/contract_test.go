@@ -37,10 +37,10 @@ func destination(t *testing.T, partitions int32, mode string) relaytest.Destinat
 	const password = "kafka-pass-5x9q"
 	c := newCluster(t, kfake.SeedTopics(partitions, testTopic),
 		kfake.EnableSASL(), kfake.Superuser("PLAIN", "relay", password))
-	s, err := New(config.Kafka{
+	s, err := New(complete(t, config.Kafka{
 		Brokers: c.ListenAddrs(), Topic: testTopic, Mode: mode,
 		SASL: &config.KafkaSASL{Mechanism: "plain", Username: "relay", Password: secret.New(password)},
-	}, Options{})
+	}), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

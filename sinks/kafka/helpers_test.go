@@ -49,10 +49,17 @@ func (c *cluster) sink(t testing.TB, change func(*config.Kafka)) *Sink {
 	if change != nil {
 		change(&cfg)
 	}
-	s, err := New(cfg, Options{})
+	s, err := New(complete(t, cfg), Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
+}
+
+// complete fills in what a section leaves out, as the configuration does.
+func complete(t testing.TB, cfg config.Kafka) config.Kafka {
+	t.Helper()
+	require.NoError(t, (&config.Sink{Name: "test", Kafka: &cfg}).Complete())
+	return cfg
 }
 
 // records reads all that stands in a topic, partition after partition.
@@ -125,7 +132,7 @@ func idsOf(events []relay.Event) []string {
 func environmentIn(t testing.TB, want, n int) string {
 	t.Helper()
 	s := spread{}
-	s.balancer, _ = balancerNamed("")
+	s.balancer = balancerNamed("murmur2")
 	topic := &topic{}
 	for i := range n {
 		topic.partitions = append(topic.partitions, &partition{id: i})

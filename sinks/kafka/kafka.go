@@ -83,8 +83,9 @@ type Sink struct {
 	workers  [inFlight]worker
 }
 
-// New makes a sink. It connects to nothing: a cluster that is down shows when
-// something is delivered. Errors name the field of cfg.
+// New makes a sink of a section that is complete (see config.Sink.Complete). It
+// connects to nothing: a cluster that is down shows at the first delivery. Errors
+// name the field of cfg.
 func New(cfg config.Kafka, opts Options) (*Sink, error) {
 	s := &Sink{
 		log:         opts.Logger,
@@ -96,9 +97,7 @@ func New(cfg config.Kafka, opts Options) (*Sink, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	if err := s.configure(cfg); err != nil {
-		return nil, err
-	}
+	s.configure(cfg)
 	if opts.ClientID == "" {
 		opts.ClientID = "auditrelay"
 	}

@@ -2,9 +2,6 @@ package kafka
 
 import (
 	"errors"
-	"fmt"
-	"net"
-	"strings"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
@@ -17,90 +14,35 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
-const defaultTopic = "auditrelay.events"
-
-// configure reads all of cfg but what the transport takes.
-func (s *Sink) configure(cfg config.Kafka) (err error) {
-	if len(cfg.Brokers) == 0 {
-		return errors.New("brokers: at least one HOST:PORT is needed")
-	}
-	for _, b := range cfg.Brokers {
-		if _, _, err := net.SplitHostPort(b); err != nil {
-			return fmt.Errorf("brokers: %q is not HOST:PORT: %w", b, err)
-		}
-	}
+// configure reads all of cfg that the transport does not.
+func (s *Sink) configure(cfg config.Kafka) {
 	s.brokers = cfg.Brokers
-	if cfg.Topic == "" {
-		cfg.Topic = defaultTopic
-	}
-	if s.topic, err = template.Parse(cfg.Topic); err != nil {
-		return fmt.Errorf("topic: %w", err)
-	}
-	if s.topic.Constant() && !validTopic(cfg.Topic) {
-		return fmt.Errorf("topic: %q: %w", cfg.Topic, errTopicName)
-	}
-	if s.form, err = formOf(cfg); err != nil {
-		return err
-	}
-	if s.spread.balancer, err = balancerNamed(cfg.Partitioner); err != nil {
-		return err
-	}
-	if s.compression, err = compressionNamed(cfg.Compression); err != nil {
-		return err
-	}
+	s.topic = template.Parse(cfg.Topic)
+	s.form = form{key: keyNamed(cfg.Key), structured: cfg.Mode == "structured"}
+	s.spread.balancer = balancerNamed(cfg.Partitioner)
+	s.compression = compressionNamed(cfg.Compression)
 	if cfg.CreateTopic {
-		s.create = &kafka.TopicConfig{
-			NumPartitions:     orBrokersDefault(cfg.Partitions),
-			ReplicationFactor: orBrokersDefault(cfg.ReplicationFactor),
-		}
+		s.create = &kafka.TopicConfig{NumPartitions: cfg.Partitions, ReplicationFactor: cfg.ReplicationFactor}
 	}
-	return nil
-}
-
-func formOf(cfg config.Kafka) (form, error) {
-	key, err := keyNamed(cfg.Key)
-	if err != nil {
-		return form{}, err
-	}
-	switch cfg.Mode {
-	case "", "binary":
-		return form{key: key}, nil
-	case "structured":
-		return form{key: key, structured: true}, nil
-	}
-	return form{}, fmt.Errorf("mode: %q is not one of binary, structured", cfg.Mode)
-}
-
-func orBrokersDefault(n int) int {
-	if n <= 0 {
-		return -1
-	}
-	return n
 }
 
 // keyFunc appends the key of e to dst. It returns nil where e has none, which
 // is something else than an empty key.
 type keyFunc func(dst []byte, e *relay.Event) []byte
 
-func keyNamed(name string) (keyFunc, error) {
+func keyNamed(name string) keyFunc {
 	switch name {
-	case "", "environment":
-		return environmentKey, nil
+	case "environment":
+		return environmentKey
 	case "subject":
-		return func(dst []byte, e *relay.Event) []byte { return unlessEmpty(dst, e.Subject) }, nil
+		return func(dst []byte, e *relay.Event) []byte { return unlessEmpty(dst, e.Subject) }
 	case "id":
-		return func(dst []byte, e *relay.Event) []byte { return unlessEmpty(dst, e.ID) }, nil
+		return func(dst []byte, e *relay.Event) []byte { return unlessEmpty(dst, e.ID) }
 	case "none":
-		return func([]byte, *relay.Event) []byte { return nil }, nil
+		return func([]byte, *relay.Event) []byte { return nil }
 	}
-	if !strings.HasPrefix(name, "/") {
-		return nil, fmt.Errorf("key: %q is not one of environment, subject, id, none, and no JSON pointer such as /user/id", name)
-	}
-	pointer, err := jsonpointer.Parse(name)
-	if err != nil {
-		return nil, fmt.Errorf("key: %q: %w", name, err)
-	}
-	return bodyKey(pointer), nil
+	pointer, _ := jsonpointer.Parse(name) // the configuration has checked it
+	return bodyKey(pointer)
 }
 
 // bodyKey is the text of the value that pointer names in the body. A value that
@@ -137,32 +79,18 @@ func unlessEmpty(dst []byte, s string) []byte {
 	return append(dst, s...)
 }
 
-func balancerNamed(name string) (kafka.Balancer, error) {
+func balancerNamed(name string) kafka.Balancer {
 	switch name {
-	case "", "murmur2":
-		return kafka.Murmur2Balancer{}, nil
+	case "murmur2":
+		return kafka.Murmur2Balancer{}
 	case "crc32":
-		return kafka.CRC32Balancer{}, nil
-	case "round-robin":
-		return nil, nil
+		return kafka.CRC32Balancer{}
 	}
-	return nil, fmt.Errorf("partitioner: %q is not one of murmur2, crc32, round-robin", name)
+	return nil // round-robin
 }
 
-func compressionNamed(name string) (kafka.Compression, error) {
-	switch name {
-	case "", "snappy":
-		return kafka.Snappy, nil
-	case "zstd":
-		return kafka.Zstd, nil
-	case "lz4":
-		return kafka.Lz4, nil
-	case "gzip":
-		return kafka.Gzip, nil
-	case "none":
-		return 0, nil
-	}
-	return 0, fmt.Errorf("compression: %q is not one of zstd, lz4, snappy, gzip, none", name)
+func compressionNamed(name string) kafka.Compression {
+	return map[string]kafka.Compression{"snappy": kafka.Snappy, "zstd": kafka.Zstd, "lz4": kafka.Lz4, "gzip": kafka.Gzip}[name]
 }
 
 // mechanism returns nil where cfg is nil.
@@ -176,10 +104,9 @@ func mechanism(cfg *config.KafkaSASL) (sasl.Mechanism, error) {
 		return plain.Mechanism{Username: user, Password: password}, nil
 	case "scram-sha-256":
 		return scramMechanism(scram.SHA256, user, password)
-	case "scram-sha-512":
+	default:
 		return scramMechanism(scram.SHA512, user, password)
 	}
-	return nil, fmt.Errorf("sasl.mechanism: %q is not one of plain, scram-sha-256, scram-sha-512", cfg.Mechanism)
 }
 
 // scramMechanism does not pass on why a pair cannot be used: the library's

@@ -99,7 +99,7 @@ func (f *fake) sink(t testing.TB, change func(*config.Loki)) *Sink {
 	if change != nil {
 		change(&cfg)
 	}
-	s, err := New(cfg, Options{})
+	s, err := New(complete(t, cfg), Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
@@ -380,4 +380,11 @@ func (f *fake) arrivals() []relaytest.Arrival {
 		return received(a).Compare(received(b))
 	})
 	return list
+}
+
+// complete fills in what a section leaves out, as the configuration does.
+func complete(t testing.TB, cfg config.Loki) config.Loki {
+	t.Helper()
+	require.NoError(t, (&config.Sink{Name: "test", Loki: &cfg}).Complete())
+	return cfg
 }

@@ -100,16 +100,15 @@ type Sink struct {
 
 var errClosed = errors.New("sink is closed")
 
-// New makes a sink. It connects to nothing: a Loki that is down shows when
-// something is delivered. Errors name the field of cfg.
+// New makes a sink of a section that is complete (see config.Sink.Complete). It
+// connects to nothing: a Loki that is down shows at the first delivery. Errors name
+// the field of cfg.
 func New(cfg config.Loki, opts Options) (*Sink, error) {
 	s := &Sink{log: opts.Logger, streams: map[string]*stream{}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	if err := s.configure(cfg); err != nil {
-		return nil, err
-	}
+	s.configure(cfg)
 	if err := s.connect(cfg); err != nil {
 		return nil, err
 	}

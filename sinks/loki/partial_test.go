@@ -357,7 +357,7 @@ func TestHalted(t *testing.T) {
 	for i := range 100 {
 		names = append(names, fmt.Sprintf("p%d/e", i))
 	}
-	s := f.sink(t, func(c *config.Loki) { c.LineBytes = 1000 })
+	s := f.sink(t, func(c *config.Loki) { c.LineBytes = 1 << 10 })
 	events := relaytest.Events(400, relaytest.Environments(names...))
 	events[7].Body = make([]byte, 2000)
 	err := s.Deliver(t.Context(), events)

@@ -64,7 +64,7 @@ func (r *real) sink(t *testing.T, change func(*config.Loki)) *Sink {
 	if change != nil {
 		change(&cfg)
 	}
-	s, err := New(cfg, Options{})
+	s, err := New(complete(t, cfg), Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s

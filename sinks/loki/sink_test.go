@@ -206,11 +206,11 @@ func TestTLS(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}), 0o600))
 	cfg := config.Loki{URL: secure.URL + "/loki/api/v1/push", TLS: &config.TLSClient{}}
-	s, err := New(cfg, Options{})
+	s, err := New(complete(t, cfg), Options{})
 	require.NoError(t, err)
 	require.ErrorContains(t, s.Deliver(t.Context(), relaytest.Events(1)), "certificate")
 	cfg.TLS.CAFile = ca
-	s, err = New(cfg, Options{})
+	s, err = New(complete(t, cfg), Options{})
 	require.NoError(t, err)
 	require.NoError(t, s.Deliver(t.Context(), relaytest.Events(1)))
 	assert.Len(t, f.entries(), 1)
@@ -218,23 +218,8 @@ func TestTLS(t *testing.T) {
 
 func TestNewErrors(t *testing.T) {
 	t.Parallel()
-	for want, cfg := range map[string]config.Loki{
-		"url: it must be the push endpoint":                       {},
-		"url: it must be the push endpoint, such":                 {URL: "https://me:hunter2@loki.example.com/push"},
-		"url: http://loki.example.com/push must be https":         {URL: "http://loki.example.com/push"},
-		"tenant: template":                                        {URL: "https://x/push", Tenant: "{x}"},
-		`labels: "a-b" is no name of a label`:                     {URL: "https://x/push", Labels: map[string]string{"a-b": "c"}},
-		"labels: late is the label of what comes late":            {URL: "https://x/push", Labels: map[string]string{"late": "c"}},
-		`labels: app: template "{region}"`:                        {URL: "https://x/push", Labels: map[string]string{"app": "{region}"}},
-		"tls: read CA file: open /nowhere":                        {URL: "https://x/push", TLS: &config.TLSClient{CAFile: "/nowhere"}},
-		"username, password and bearer_token: at most one of":     {URL: "https://x/push", Username: "a", Password: secret.New("b"), BearerToken: secret.New("hunter2")},
-		"tls: a certificate needs both cert_file and key_file":    {URL: "https://x/push", TLS: &config.TLSClient{CertFile: "/nowhere"}},
-		"url: http://192.168.1.1/push must be https; http is for": {URL: "http://192.168.1.1/push"},
-	} {
-		_, err := New(cfg, Options{})
-		require.ErrorContains(t, err, want)
-		assert.NotContains(t, err.Error(), "hunter2")
-	}
+	_, err := New(complete(t, config.Loki{URL: "https://x/push", TLS: &config.TLSClient{CAFile: "/nowhere"}}), Options{})
+	require.ErrorContains(t, err, "tls: read CA file: open /nowhere")
 }
 
 // Statuses are classified; only 204 and 200 are an acknowledgement.

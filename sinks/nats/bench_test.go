@@ -8,6 +8,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
+	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
 // BenchmarkDeliver delivers 5,000 events of 600 bytes at a time, to a server
@@ -33,8 +34,7 @@ func BenchmarkDeliver(b *testing.B) {
 }
 
 func BenchmarkMessage(b *testing.B) {
-	t, _, err := parseSubject("")
-	require.NoError(b, err)
+	t := template.Parse("auditrelay.{project}.{environment}.{type}")
 	builder, events := newBuilder(t), relaytest.Events(1000)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {

@@ -30,24 +30,15 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-func TestNewNamesTheSettingAndNoSecret(t *testing.T) {
+func TestNewNamesTheSetting(t *testing.T) {
 	t.Parallel()
-	const hidden = "hunter2hunter2"
 	for want, cfg := range map[string]config.NATS{
-		"url: address 1":        {},
-		"url: address 2":        {URL: "nats://a:4222,nats://u:" + hidden + "%zz@b:4222"},
-		"mode":                  {URL: "nats://a", Mode: "kafka"},
-		"subject":               {URL: "nats://a", Subject: "a..b"},
-		"token 2 is empty":      {URL: "nats://a", Subject: "a.b*.c"},
-		"unknown name":          {URL: "nats://a", Subject: "a.{nope}"},
-		"credentials_file":      {URL: "nats://a", CredentialsFile: "/nowhere"},
-		"nkey_file":             {URL: "nats://a", NKeyFile: "/nowhere"},
-		"tls":                   {URL: "nats://a", TLS: &config.TLSClient{CAFile: "/nowhere"}},
-		"at most one of creden": {URL: "nats://a", Token: secret.New(hidden), Username: "u", Password: secret.New(hidden)},
+		"credentials_file": {URL: "nats://a", CredentialsFile: "/nowhere"},
+		"nkey_file":        {URL: "nats://a", NKeyFile: "/nowhere"},
+		"tls":              {URL: "nats://a", TLS: &config.TLSClient{CAFile: "/nowhere"}},
 	} {
-		_, err := New(cfg, Options{})
+		_, err := New(complete(t, cfg), Options{})
 		require.ErrorContains(t, err, want)
-		require.NotContains(t, err.Error(), hidden)
 	}
 }
 
@@ -114,7 +105,7 @@ func TestCredentials(t *testing.T) {
 			})
 			cfg := c.client
 			cfg.URL, cfg.Mode = srv.ClientURL(), "core"
-			sink, err := New(cfg, Options{})
+			sink, err := New(complete(t, cfg), Options{})
 			require.NoError(t, err)
 			assert.NoError(t, sink.Deliver(t.Context(), relaytest.Events(10)))
 			assert.NoError(t, sink.Close())

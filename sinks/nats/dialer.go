@@ -31,10 +31,6 @@ type dialer struct {
 const handshakeTimeout = 5 * time.Second
 
 func newDialer(cfg config.NATS, opts Options) (dialer, error) {
-	servers, err := hosts(cfg.URL)
-	if err != nil {
-		return dialer{}, err
-	}
 	auth, err := authentication(cfg)
 	if err != nil {
 		return dialer{}, err
@@ -57,25 +53,18 @@ func newDialer(cfg config.NATS, opts Options) (dialer, error) {
 	if tlsConfig != nil {
 		options = append(options, natsgo.Secure(tlsConfig))
 	}
-	return dialer{urls: cfg.URL, servers: servers, options: options, duplicates: opts.Duplicates}, nil
+	return dialer{urls: cfg.URL, servers: hosts(cfg.URL), options: options, duplicates: opts.Duplicates}, nil
 }
 
-// hosts checks the URLs and returns them without what may be secret. Errors
-// of net/url quote their input, so they are not passed on.
-func hosts(urls string) (string, error) {
+// hosts returns the addresses without anything that may be secret.
+func hosts(urls string) string {
 	var out []string
-	for i, text := range strings.Split(urls, ",") {
-		text = strings.TrimSpace(text)
-		if !strings.Contains(text, "://") {
-			text = "nats://" + text
+	for text := range strings.SplitSeq(urls, ",") {
+		if u, err := url.Parse(strings.TrimSpace(text)); err == nil {
+			out = append(out, u.Host)
 		}
-		u, err := url.Parse(text)
-		if err != nil || u.Hostname() == "" {
-			return "", fmt.Errorf("url: address %d is not of the form nats://HOST:PORT", i+1)
-		}
-		out = append(out, u.Host)
 	}
-	return strings.Join(out, ","), nil
+	return strings.Join(out, ",")
 }
 
 func authentication(cfg config.NATS) ([]natsgo.Option, error) {
@@ -98,9 +87,6 @@ func authentication(cfg config.NATS) ([]natsgo.Option, error) {
 	}
 	if cfg.Username != "" {
 		options = append(options, natsgo.UserInfo(cfg.Username, cfg.Password.Reveal()))
-	}
-	if len(options) > 1 {
-		return nil, errors.New("at most one of credentials_file, nkey_file, token and username may be set")
 	}
 	return options, nil
 }

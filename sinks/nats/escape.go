@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/sinks/template"
@@ -55,37 +54,14 @@ func appendToken(dst []byte, value string) []byte {
 	return dst
 }
 
-// defaultSubject is the template where none is given.
-const defaultSubject = "auditrelay.{project}.{environment}.{type}"
-
-// parseSubject returns the template, and the subject that matches all it makes:
-// each token with a name in it replaced by a wildcard.
-func parseSubject(text string) (t *template.Template, all string, err error) {
-	if text == "" {
-		text = defaultSubject
-	}
-	t, err = template.Parse(text)
-	if err != nil {
-		return nil, "", fmt.Errorf("subject: %w", err)
-	}
-	tokens := strings.Split(text, ".")
+// anySubject returns the subject that matches all that a template makes: each token
+// with a name in it replaced by a wildcard.
+func anySubject(template string) string {
+	tokens := strings.Split(template, ".")
 	for i, token := range tokens {
-		if token == "" || strings.ContainsAny(token, " \t\r\n*>") {
-			return nil, "", fmt.Errorf("subject %q: token %d is empty, or holds a space, * or >", text, i+1)
-		}
 		if strings.Contains(token, "{") {
 			tokens[i] = "*"
 		}
 	}
-	return t, strings.Join(tokens, "."), nil
-}
-
-func parseMode(mode string) (core bool, err error) {
-	switch mode {
-	case "", "jetstream":
-		return false, nil
-	case "core":
-		return true, nil
-	}
-	return false, fmt.Errorf("mode %q: it is jetstream or core", mode)
+	return strings.Join(tokens, ".")
 }

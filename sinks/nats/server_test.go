@@ -74,7 +74,7 @@ func newSinkWith(tb testing.TB, address string, opts Options, change func(*confi
 	if change != nil {
 		change(&cfg)
 	}
-	s, err := New(cfg, opts)
+	s, err := New(complete(tb, cfg), opts)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = s.Close() })
 	return s
@@ -198,4 +198,11 @@ func (p *proxy) copy(dst, src net.Conn) {
 			return
 		}
 	}
+}
+
+// complete fills in what a section leaves out, as the configuration does.
+func complete(t testing.TB, cfg config.NATS) config.NATS {
+	t.Helper()
+	require.NoError(t, (&config.Sink{Name: "test", NATS: &cfg}).Complete())
+	return cfg
 }

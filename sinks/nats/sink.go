@@ -70,8 +70,9 @@ type Options struct {
 
 var errClosed = errors.New("the sink is closed")
 
-// New makes a sink without connecting: a server that is down is an error of
-// Deliver. Errors name the setting and no secret.
+// New makes a sink of a section that is complete (see config.Sink.Complete), without
+// connecting: a server that is down is an error of Deliver. Errors name the setting
+// and no secret.
 func New(cfg config.NATS, opts Options) (*Sink, error) {
 	if opts.Name == "" {
 		opts.Name = "auditrelay"
@@ -79,21 +80,14 @@ func New(cfg config.NATS, opts Options) (*Sink, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	core, err := parseMode(cfg.Mode)
-	if err != nil {
-		return nil, err
-	}
-	subject, subjects, err := parseSubject(cfg.Subject)
-	if err != nil {
-		return nil, err
-	}
 	d, err := newDialer(cfg, opts)
 	if err != nil {
 		return nil, err
 	}
+	subject := template.Parse(cfg.Subject)
 	s := &Sink{
-		dialer: d, core: core, stream: cfg.CreateStream,
-		subject: subject, subjects: subjects, logger: opts.Logger, builder: newBuilder(subject),
+		dialer: d, core: cfg.Mode == "core", stream: cfg.CreateStream,
+		subject: subject, subjects: anySubject(cfg.Subject), logger: opts.Logger, builder: newBuilder(subject),
 	}
 	s.closing, s.startClose = context.WithCancel(context.Background())
 	return s, nil

@@ -3,9 +3,7 @@
 package template
 
 import (
-	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -31,53 +29,42 @@ const (
 	fieldEnvironment
 )
 
-// allowed is what a wrong text is told.
-const allowed = "only {type}, {project} and {environment} are allowed"
-
-// Parse reads text. A brace only ever belongs to one of the names {type},
-// {project} and {environment}; an unknown name or an unbalanced brace is an
-// error that says its column, counted in characters from 1.
-func Parse(text string) (*Template, error) {
+// Parse reads text. A brace that belongs to none of the names {type}, {project} and
+// {environment} stands for itself: the configuration refuses such a text.
+func Parse(text string) *Template {
 	t := &Template{text: text}
-	for at := 0; at < len(text); {
-		brace := strings.IndexAny(text[at:], "{}")
-		if brace < 0 {
-			t.literal(text[at:])
-			break
+	for rest := text; rest != ""; {
+		before, name, f := cutField(rest)
+		t.literal(before)
+		if f != none {
+			t.parts = append(t.parts, part{field: f})
 		}
-		t.literal(text[at : at+brace])
-		at += brace
-		f, size, err := parseField(text[at:])
-		if err != nil {
-			return nil, fmt.Errorf("template %q, column %d: %w", text, utf8.RuneCountInString(text[:at])+1, err)
-		}
-		t.parts = append(t.parts, part{field: f})
-		at += size
+		rest = rest[len(before)+len(name):]
 	}
-	return t, nil
+	return t
+}
+
+// cutField finds the first {NAME} in text: what stands before it, the name with its
+// braces, and its field. Without one all of text stands before.
+func cutField(text string) (before, name string, f field) {
+	for at := range len(text) {
+		if text[at] != '{' {
+			continue
+		}
+		if end := strings.IndexByte(text[at:], '}'); end > 0 {
+			name = text[at : at+end+1]
+			if f, ok := fieldNamed(name[1 : len(name)-1]); ok {
+				return text[:at], name, f
+			}
+		}
+	}
+	return text, "", none
 }
 
 func (t *Template) literal(s string) {
 	if s != "" {
 		t.parts = append(t.parts, part{literal: s})
 	}
-}
-
-// parseField reads the field that s starts with, a brace, and its length.
-func parseField(s string) (field, int, error) {
-	if s[0] == '}' {
-		return none, 0, fmt.Errorf("a } without a { before it: %s", allowed)
-	}
-	end := strings.IndexAny(s[1:], "{}")
-	if end < 0 || s[1+end] == '{' {
-		return none, 0, fmt.Errorf("a { without a } behind it: %s", allowed)
-	}
-	name := s[1 : 1+end]
-	f, ok := fieldNamed(name)
-	if !ok {
-		return none, 0, fmt.Errorf("unknown name %q: %s", name, allowed)
-	}
-	return f, len(name) + 2, nil
 }
 
 func fieldNamed(name string) (field, bool) {

@@ -188,16 +188,6 @@ func TestErrorsOfTheNetworkHideTheAddress(t *testing.T) {
 
 func TestNewNamesTheSetting(t *testing.T) {
 	t.Parallel()
-	for want, c := range map[string]config.Webhook{
-		"url is not set":                         {},
-		"url must be https":                      {URL: secret.New("http://hooks.example.com/hunter2")},
-		"url must be https://HOST/PATH, without": {URL: secret.New("https://a:hunter2@hooks.example.com")},
-		"url must be https://HOST/PATH":          {URL: secret.New("https://%zzhunter2")},
-		"secret: what follows whsec_ is not":     {URL: secret.New("https://a"), Secret: secret.New("whsec_hunter2!")},
-		"tls: read CA file":                      {URL: secret.New("https://a"), TLS: &config.TLSClient{CAFile: "nowhere"}},
-	} {
-		_, err := New(c)
-		require.ErrorContains(t, err, want)
-		assert.NotContains(t, err.Error(), "hunter2")
-	}
+	_, err := New(complete(t, config.Webhook{URL: secret.New("https://a"), TLS: &config.TLSClient{CAFile: "nowhere"}}))
+	require.ErrorContains(t, err, "tls: read CA file")
 }

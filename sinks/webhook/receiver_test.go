@@ -229,7 +229,7 @@ func (r *receiver) respond(answer http.HandlerFunc) {
 
 func newSink(t *testing.T, cfg config.Webhook) *Sink {
 	t.Helper()
-	s, err := New(cfg)
+	s, err := New(complete(t, cfg))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
@@ -251,4 +251,11 @@ func TestContract(t *testing.T) {
 			}})
 		})
 	}
+}
+
+// complete fills in what a section leaves out, as the configuration does.
+func complete(t testing.TB, cfg config.Webhook) config.Webhook {
+	t.Helper()
+	require.NoError(t, (&config.Sink{Name: "test", Webhook: &cfg}).Complete())
+	return cfg
 }

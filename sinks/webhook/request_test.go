@@ -145,7 +145,7 @@ func TestClosedSinkPostsNothing(t *testing.T) {
 
 // What a delivery costs before it is sent: encoding, webhook-id and signature.
 func BenchmarkRequest(b *testing.B) {
-	s, err := New(config.Webhook{URL: secret.New("https://hooks.example.com/"), Secret: secret.New(key)})
+	s, err := New(complete(b, config.Webhook{URL: secret.New("https://hooks.example.com/"), Secret: secret.New(key)}))
 	require.NoError(b, err)
 	events := relaytest.Events(100)
 	b.ReportAllocs()

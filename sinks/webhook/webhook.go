@@ -11,7 +11,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -54,12 +53,12 @@ const (
 
 var errClosed = errors.New("the sink is closed")
 
-// New makes a sink. It connects to nothing; its errors name the setting that is
-// wrong, and no secret.
+// New makes a sink of a section that is complete (see config.Sink.Complete). It
+// connects to nothing; its errors name the setting that is wrong, and no secret.
 func New(cfg config.Webhook) (*Sink, error) {
-	target, err := parseTarget(cfg.URL.Reveal())
+	target, err := url.Parse(cfg.URL.Reveal())
 	if err != nil {
-		return nil, err
+		return nil, errors.New("url: it is not an address") // the error may hold a credential
 	}
 	key, err := keyOf(cfg.Secret)
 	if err != nil {
@@ -93,25 +92,6 @@ func New(cfg config.Webhook) (*Sink, error) {
 	}
 	s.ended, s.end = context.WithCancel(context.Background())
 	return s, nil
-}
-
-// parseTarget holds the address to what config checks as well.
-func parseTarget(address string) (*url.URL, error) {
-	u, err := url.Parse(address)
-	switch {
-	case address == "":
-		return nil, errors.New("url is not set")
-	case err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http":
-		return nil, errors.New("url must be https://HOST/PATH, without user and password") // it may be a credential
-	case u.Scheme == "http" && !isLoopback(u.Hostname()):
-		return nil, errors.New("url must be https; http is for loopback only")
-	}
-	return u, nil
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // Deliver implements relay.Sink.

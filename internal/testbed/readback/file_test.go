@@ -27,8 +27,7 @@ func TestFile(t *testing.T) {
 			assert.EqualValues(t, want, n, name)
 		}
 		count(0)
-		s, err := file.New(cfg, file.Options{})
-		require.NoError(t, err)
+		s := file.New(cfg, file.Options{})
 		t.Cleanup(func() { _ = s.Close() })
 		events := relaytest.Events(40)
 		for i := range events {

@@ -1,9 +1,7 @@
 package entry
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -28,50 +26,15 @@ const (
 	fieldsNone
 )
 
-// NewMaker reads what cfg says of entries. Errors name the field of cfg.
-func NewMaker(cfg config.Datadog) (*Maker, error) {
+// NewMaker reads what cfg, which is complete, says of entries.
+func NewMaker(cfg config.Datadog) *Maker {
 	m := &Maker{truncate: cfg.Oversize == "truncate", restamp: cfg.OutsideWindow == "restamp"}
-	for _, f := range []struct{ field, attribute, text string }{
-		{"source", "ddsource", cmp.Or(cfg.Source, "auditrelay")},
-		{"service", "service", cmp.Or(cfg.Service, "auditrelay")},
-		{"hostname", "hostname", cfg.Hostname},
-	} {
-		if err := m.add(text{attribute: f.attribute}, f.text); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.field, err)
-		}
-	}
-	if cfg.Tags == nil {
-		cfg.Tags = []string{"env:{environment}", "project:{project}"}
-	}
-	for _, tag := range cfg.Tags {
-		if strings.Contains(tag, ",") {
-			return nil, fmt.Errorf("tags: %q holds a comma; give each tag an item of its own", tag)
-		}
-	}
-	if err := m.add(text{attribute: "ddtags", list: true}, cfg.Tags...); err != nil {
-		return nil, fmt.Errorf("tags: %w", err)
-	}
-	return m, m.choose(cfg)
-}
-
-// choose checks what is one of several names.
-func (m *Maker) choose(cfg config.Datadog) error {
-	switch cfg.Attributes {
-	case "", "merged":
-	case "nested":
-		m.fields = fieldsNested
-	case "none":
-		m.fields = fieldsNone
-	default:
-		return fmt.Errorf("attributes: %q is not one of merged, nested, none", cfg.Attributes)
-	}
-	if !m.truncate && cmp.Or(cfg.Oversize, "reject") != "reject" {
-		return fmt.Errorf("oversize: %q is not one of reject, truncate", cfg.Oversize)
-	}
-	if !m.restamp && cmp.Or(cfg.OutsideWindow, "reject") != "reject" {
-		return fmt.Errorf("outside_window: %q is not one of reject, restamp", cfg.OutsideWindow)
-	}
-	return nil
+	m.fields = map[string]fields{"merged": fieldsMerged, "nested": fieldsNested, "none": fieldsNone}[cfg.Attributes]
+	m.add(text{attribute: "ddsource"}, cfg.Source)
+	m.add(text{attribute: "service"}, cfg.Service)
+	m.add(text{attribute: "hostname"}, cfg.Hostname)
+	m.add(text{attribute: "ddtags", list: true}, cfg.Tags...)
+	return m
 }
 
 // text is an attribute from one template, or from a list of them whose results
@@ -84,26 +47,22 @@ type text struct {
 }
 
 // add adds an attribute, unless all its templates are empty.
-func (m *Maker) add(t text, templates ...string) error {
+func (m *Maker) add(t text, templates ...string) {
 	constant := true
 	for _, s := range templates {
-		part, err := template.Parse(s)
-		if err != nil {
-			return err
-		}
+		part := template.Parse(s)
 		if s != "" {
 			t.parts = append(t.parts, part)
 			constant = constant && part.Constant()
 		}
 	}
 	if len(t.parts) == 0 {
-		return nil
+		return
 	}
 	if constant {
 		t.constant = t.append(nil, t.join(nil, &relay.Event{}))
 	}
 	m.texts = append(m.texts, t)
-	return nil
 }
 
 // append appends the attribute with a comma before it, unless it is empty.

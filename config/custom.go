@@ -1,0 +1,187 @@
+package config
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// Kind is a kind of sink that a Go program adds to the built-in ones. In YAML a sink
+// of the kind has a section of the kind's name, as "kafka" is for Kafka.
+type Kind struct {
+	// Name has lower-case letters, digits and "_".
+	Name string
+	// New makes an empty section: a pointer to a struct, whose exported fields are
+	// decoded as strictly as those of this package. Each has a tag such as
+	// `yaml:"url"`, and is a string, bool, int, float64, time.Duration, [Size],
+	// [secret.Text] or encoding.TextUnmarshaler, or a struct, pointer, slice or map by
+	// string of these. Keys, passwords and tokens are a secret.Text; a file to read is
+	// a string whose name ends in _file.
+	New func() Section
+}
+
+// Section is the configuration of a sink of a [Kind]. One that is [Exclusive] too has
+// a destination with one writer.
+type Section interface {
+	// SetDefaults fills in what has no value. A second call changes nothing.
+	SetDefaults()
+	// Problems returns all that is wrong, after SetDefaults. A Problem's Field begins
+	// at the section, such as "url" or "brokers[0]"; Value is shown unless empty, or
+	// a secret; the line is found by the field.
+	Problems() []Problem
+}
+
+// Custom is the section of a sink of a [Kind].
+type Custom struct {
+	Kind    string
+	Section Section
+}
+
+// Kinds are those of a Go program, beside the built-in ones. Each of its functions
+// does what the one of this package does, and knows these kinds too.
+type Kinds []Kind
+
+func (c *Custom) setDefaults(*Sink) { c.Section.SetDefaults() }
+
+// check takes the secrets of the section out of what it says.
+func (c *Custom) check(k *checker, at string, _ *Sink) {
+	hide := hiding(reflect.ValueOf(c.Section))
+	for _, p := range c.Section.Problems() {
+		path := at
+		if p.Field != "" {
+			path = join(at, p.Field)
+		}
+		var value any
+		if p.Value != "" {
+			value = hide.Replace(p.Value)
+		}
+		k.fail(path, value, hide.Replace(p.Reason))
+	}
+}
+
+// hiding replaces the secrets in v.
+func hiding(v reflect.Value) *strings.Replacer {
+	var pairs []string
+	eachSecret(v, func(s secret.Text) {
+		if !s.Empty() {
+			pairs = append(pairs, s.Reveal(), secret.Redacted)
+		}
+	})
+	return strings.NewReplacer(pairs...)
+}
+
+func eachSecret(v reflect.Value, visit func(secret.Text)) {
+	switch {
+	case v.Type() == reflect.TypeFor[secret.Text]():
+		visit(v.Interface().(secret.Text))
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		eachSecret(v.Elem(), visit)
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			eachSecret(v.Index(i), visit)
+		}
+	case v.Kind() == reflect.Map:
+		for _, key := range v.MapKeys() {
+			eachSecret(v.MapIndex(key), visit)
+		}
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				eachSecret(v.Field(i), visit)
+			}
+		}
+	}
+}
+
+// fieldsOf gives the fields of a section as the function does, and for a sink the
+// kinds of the program behind them.
+func (d *decoder) fieldsOf(t reflect.Type) map[string]int {
+	fields := fieldsOf(t)
+	if t == reflect.TypeFor[Sink]() {
+		for i, kind := range d.kinds {
+			fields[kind.Name] = t.NumField() + i
+		}
+	}
+	return fields
+}
+
+// custom decodes the section of a kind into the sink v.
+func (d *decoder) custom(node ast.Node, at string, v reflect.Value, kind Kind) {
+	if node.Type() == ast.NullType {
+		return
+	}
+	s := v.Addr().Interface().(*Sink)
+	if s.Custom != nil {
+		d.fail(node.GetToken().Position.Line, at, "", "is a second destination; make a sink of each")
+		return
+	}
+	s.Custom = &Custom{Kind: kind.Name, Section: kind.New()}
+	d.value(node, at, reflect.ValueOf(s.Custom.Section).Elem())
+}
+
+// check says what is wrong with the kinds themselves, which the program must mend.
+func (k Kinds) check() error {
+	for i, kind := range k {
+		if err := kind.check(); err != nil {
+			return fmt.Errorf("kind of sink %q: %w", kind.Name, err)
+		}
+		if slices.ContainsFunc(k[:i], func(other Kind) bool { return other.Name == kind.Name }) {
+			return fmt.Errorf("kind of sink %q: it is given twice", kind.Name)
+		}
+	}
+	return nil
+}
+
+func (k Kind) check() error {
+	plain := func(r rune) bool { return isWord(r) && r != '-' && (r < 'A' || r > 'Z') }
+	if k.Name == "" || !all(k.Name, plain) {
+		return errors.New(`its name must have lower-case letters, digits and "_"`)
+	}
+	if _, taken := fieldsOf(reflect.TypeFor[Sink]())[k.Name]; taken {
+		return errors.New("a sink has a field of that name already")
+	}
+	section := reflect.ValueOf(k.New())
+	if section.Kind() != reflect.Pointer || section.IsNil() || section.Elem().Kind() != reflect.Struct {
+		return errors.New("New must return a pointer to a struct")
+	}
+	return decodable(section.Type().Elem(), "")
+}
+
+// decodable reports what the decoder could not fill in.
+func decodable(t reflect.Type, at string) error {
+	switch {
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
+		return nil
+	case t.Kind() == reflect.Pointer, t.Kind() == reflect.Slice, t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
+		return decodable(t.Elem(), at)
+	case t.Kind() == reflect.Struct:
+		return decodableFields(t, at)
+	case slices.Contains([]reflect.Kind{reflect.String, reflect.Bool, reflect.Int, reflect.Float64}, t.Kind()):
+		return nil
+	case t == reflect.TypeFor[time.Duration]():
+		return nil
+	}
+	return fmt.Errorf("%s has the type %v, which is not decoded; see config.Kind", at, t)
+}
+
+func decodableFields(t reflect.Type, at string) error {
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name := field.Tag.Get("yaml")
+		if name == "-" || name == "" || !field.IsExported() {
+			return fmt.Errorf("%s must be exported, and have a tag such as `yaml:\"url\"`", join(at, field.Name))
+		}
+		if err := decodable(field.Type, join(at, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

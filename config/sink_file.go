@@ -1,0 +1,45 @@
+package config
+
+import (
+	"path/filepath"
+	"time"
+)
+
+// File writes JSON lines, one CloudEvents JSON object each.
+type File struct {
+	// Path is the file that is written; rotated ones stand beside it.
+	Path string `yaml:"path"`
+	// RotateBytes and RotateEvery start a new file. Defaults 128MiB and 24h;
+	// 0 uses the default, a negative value never rotates.
+	RotateBytes Size          `yaml:"rotate_bytes"`
+	RotateEvery time.Duration `yaml:"rotate_every"`
+	// Keep is how many rotated files are kept. Default 0: all.
+	Keep int `yaml:"keep"`
+	// Gzip compresses a file when it is rotated, and names it .gz.
+	Gzip bool `yaml:"gzip"`
+	// NoSync acknowledges before the file is synced to disk.
+	NoSync bool `yaml:"no_sync"`
+}
+
+func (c *File) setDefaults(*Sink) {
+	setDefault(&c.RotateBytes, 128<<20)
+	setDefault(&c.RotateEvery, 24*time.Hour)
+}
+
+// Resource implements [Exclusive]: a file has one writer.
+func (c *File) Resource() (field, name string) {
+	if c.Path == "" {
+		return "path", ""
+	}
+	return "path", filepath.Clean(c.Path)
+}
+
+func (c *File) check(k *checker, at string, _ *Sink) {
+	k.required(at+".path", c.Path)
+	if c.RotateBytes > 0 && c.RotateBytes < 1<<10 {
+		k.fail(at+".rotate_bytes", c.RotateBytes, "must be at least 1KiB, or negative for never")
+	}
+	if c.Keep < 0 {
+		k.fail(at+".keep", c.Keep, "must not be negative; 0 keeps all")
+	}
+}

@@ -1,0 +1,124 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/json/jsonpointer"
+)
+
+// Kafka delivers to Kafka.
+type Kafka struct {
+	// Brokers are HOST:PORT, at least one.
+	Brokers []string `yaml:"brokers"`
+	// Topic may hold {type}, {project} and {environment}. Default auditrelay.events.
+	Topic string `yaml:"topic"`
+	// Key is what a record is partitioned by: environment (default), subject,
+	// id, none (round-robin), or a JSON pointer into the body (RFC 6901), such
+	// as /user/id. The key is the value's text: a string unescaped, a number,
+	// true or false as written. A body without that value, or with one that is
+	// empty, null, an object or an array, has no key, and goes round-robin.
+	Key string `yaml:"key"`
+	// Partitioner is murmur2 (as Java's, the default), crc32 (as librdkafka's)
+	// or round-robin.
+	Partitioner string `yaml:"partitioner"`
+	// Compression is zstd, lz4, snappy (default), gzip or none.
+	Compression string `yaml:"compression"`
+	// Mode is how CloudEvents are carried: binary (attributes as headers, the
+	// body untouched, the default) or structured (one JSON object, with the
+	// header content-type: application/cloudevents+json).
+	Mode string `yaml:"mode"`
+	// CreateTopic makes a topic that does not exist, with Partitions and
+	// ReplicationFactor (default -1: as the broker has it).
+	CreateTopic       bool       `yaml:"create_topic"`
+	Partitions        int        `yaml:"partitions"`
+	ReplicationFactor int        `yaml:"replication_factor"`
+	TLS               *TLSClient `yaml:"tls"`
+	SASL              *KafkaSASL `yaml:"sasl"`
+}
+
+// KafkaSASL authenticates to Kafka.
+type KafkaSASL struct {
+	// Mechanism is plain, scram-sha-256 or scram-sha-512.
+	Mechanism string      `yaml:"mechanism"`
+	Username  string      `yaml:"username"`
+	Password  secret.Text `yaml:"password"`
+}
+
+func (c *Kafka) setDefaults(*Sink) {
+	setDefault(&c.Mode, "binary")
+	setDefault(&c.Topic, "auditrelay.events")
+	setDefault(&c.Key, "environment")
+	setDefault(&c.Partitioner, "murmur2")
+	setDefault(&c.Compression, "snappy")
+	setDefault(&c.Partitions, -1)
+	setDefault(&c.ReplicationFactor, -1)
+}
+
+func (c *Kafka) check(k *checker, at string, s *Sink) {
+	if len(c.Brokers) == 0 {
+		k.fail(at+".brokers", nil, "is required: at least one HOST:PORT")
+	}
+	for i, b := range c.Brokers {
+		if host, ok := splitHostPort(b, 1); !ok || !isHost(host) {
+			k.fail(fmt.Sprintf("%s.brokers[%d]", at, i), b, "must be HOST:PORT, such as kafka-1.example.com:9092")
+		}
+	}
+	plain := func(r rune) bool { return isWord(r) || strings.ContainsRune(".{}", r) }
+	if k.template(at+".topic", c.Topic) && (len(c.Topic) > 249 || !all(c.Topic, plain) || c.Topic == "." || c.Topic == "..") {
+		k.fail(at+".topic", c.Topic, `must be at most 249 letters, digits, ".", "-" and "_", and placeholders; "." and ".." alone are no topics`)
+	}
+	k.kafkaKey(at+".key", c.Key)
+	if s.Redact != nil {
+		k.redactedKey(at+".key", c.Key, s.Redact)
+	}
+	k.oneOf(at+".mode", c.Mode, "binary", "structured")
+	k.oneOf(at+".partitioner", c.Partitioner, "murmur2", "crc32", "round-robin")
+	k.oneOf(at+".compression", c.Compression, "zstd", "lz4", "snappy", "gzip", "none")
+	k.created(at+".partitions", c.Partitions, 100_000, c.CreateTopic)
+	k.created(at+".replication_factor", c.ReplicationFactor, 100, c.CreateTopic)
+	k.tlsClient(at+".tls", c.TLS)
+	if c.SASL != nil {
+		k.sasl(at, c)
+	}
+}
+
+// kafkaKey checks the name of an attribute, or a JSON pointer.
+func (k *checker) kafkaKey(path, value string) {
+	if !strings.HasPrefix(value, "/") {
+		if !slices.Contains([]string{"environment", "subject", "id", "none"}, value) {
+			k.fail(path, value, "must be one of environment, subject, id, none, or a JSON pointer into the body, such as /user/id")
+		}
+		return
+	}
+	if _, err := jsonpointer.Parse(value); err != nil {
+		k.fail(path, value, "is no JSON pointer (RFC 6901): "+err.Error())
+	}
+}
+
+// created checks a property that only a topic that is created has.
+func (k *checker) created(path string, value, high int, create bool) {
+	switch {
+	case value != -1 && (value < 1 || value > high):
+		k.fail(path, value, fmt.Sprintf("must be between 1 and %d, or -1 for the broker's default", high))
+	case value != -1 && !create:
+		k.warn(path, "has no effect without create_topic: true")
+	}
+}
+
+func (k *checker) sasl(at string, c *Kafka) {
+	k.oneOf(at+".sasl.mechanism", c.SASL.Mechanism, "plain", "scram-sha-256", "scram-sha-512")
+	k.required(at+".sasl.username", c.SASL.Username)
+	k.secret(at+".sasl.password", c.SASL.Password)
+	if c.TLS != nil || c.SASL.Mechanism != "plain" {
+		return
+	}
+	for _, b := range c.Brokers {
+		if host, ok := splitHostPort(b, 1); ok && !isLoopback(host) {
+			k.warn(at+".sasl.mechanism", "plain without tls sends the password in the clear; set tls (tls: {} uses the system's roots), or use scram-sha-512")
+			return
+		}
+	}
+}

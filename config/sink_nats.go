@@ -1,0 +1,95 @@
+package config
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// NATS delivers to NATS.
+type NATS struct {
+	// URL is nats://HOST:PORT, several joined with commas.
+	URL string `yaml:"url"`
+	// Subject may hold {type}, {project} and {environment}, each as one token
+	// with what a token may not hold escaped. Default auditrelay.{project}.{environment}.{type}.
+	Subject string `yaml:"subject"`
+	// Mode is jetstream (acknowledged, the default) or core (at most once:
+	// NATS does not acknowledge, and what nobody is subscribed to is gone).
+	Mode string `yaml:"mode"`
+	// CreateStream, a name, makes that stream over Subject's space where it is
+	// missing.
+	CreateStream string `yaml:"create_stream"`
+	// CredentialsFile is a .creds file; NKeyFile a seed file; Token a token;
+	// Username and Password a pair. At most one of the four.
+	CredentialsFile string      `yaml:"credentials_file"`
+	NKeyFile        string      `yaml:"nkey_file"`
+	Token           secret.Text `yaml:"token"`
+	Username        string      `yaml:"username"`
+	Password        secret.Text `yaml:"password"`
+	TLS             *TLSClient  `yaml:"tls"`
+}
+
+func (c *NATS) setDefaults(*Sink) {
+	setDefault(&c.Subject, "auditrelay.{project}.{environment}.{type}")
+	setDefault(&c.Mode, "jetstream")
+}
+
+func (c *NATS) check(k *checker, at string, _ *Sink) {
+	if k.required(at+".url", c.URL) {
+		k.natsURLs(at+".url", c.URL)
+	}
+	if k.template(at+".subject", c.Subject) && !isSubject(c.Subject) {
+		k.fail(at+".subject", c.Subject, `must be tokens joined with ".": none empty, no spaces, no "*" and ">"`)
+	}
+	k.oneOf(at+".mode", c.Mode, "jetstream", "core")
+	if c.CreateStream != "" {
+		k.name(at+".create_stream", c.CreateStream)
+		if c.Mode == "core" {
+			k.fail(at+".create_stream", c.CreateStream, "needs mode: jetstream")
+		}
+	}
+	k.natsCredentials(at, c)
+	if (!c.Token.Empty() || !c.Password.Empty()) && c.TLS == nil && inTheClear(c.URL) {
+		k.warn(at+".url", "the password or token goes over the network in the clear; write tls:// (or set tls), or use credentials_file or nkey_file")
+	}
+	k.tlsClient(at+".tls", c.TLS)
+}
+
+func isSubject(s string) bool {
+	for token := range strings.SplitSeq(s, ".") {
+		if token == "" || strings.ContainsAny(token, " \t\r\n*>") {
+			return false
+		}
+	}
+	return true
+}
+
+// inTheClear reports whether one of the addresses is reached over a network
+// without TLS.
+func inTheClear(addresses string) bool {
+	for address := range strings.SplitSeq(addresses, ",") {
+		u, err := url.Parse(strings.TrimSpace(address))
+		if err == nil && (u.Scheme == "nats" || u.Scheme == "ws") && !isLoopback(u.Hostname()) {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *checker) natsCredentials(at string, c *NATS) {
+	pair := c.Username != "" || !c.Password.Empty()
+	count := 0
+	for _, given := range []bool{c.CredentialsFile != "", c.NKeyFile != "", !c.Token.Empty(), pair} {
+		if given {
+			count++
+		}
+	}
+	if count > 1 {
+		k.fail(at, nil, "must have at most one of credentials_file, nkey_file, token, and username with password")
+	}
+	if pair {
+		k.required(at+".username", c.Username)
+		k.secret(at+".password", c.Password)
+	}
+}
