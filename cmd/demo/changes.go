@@ -20,7 +20,7 @@ const (
 	shownChanges = 3
 )
 
-// change is what the view shows of a "settings.changed" event.
+// change is a "settings.changed" event for the view.
 type change struct {
 	Time                          time.Time
 	Project, Environment, Subject string

@@ -16,29 +16,29 @@ import (
 )
 
 const (
-	// patience bounds the wait for what is still on its way.
+	// patience bounds the wait for events on their way.
 	patience = 90 * time.Second
 	// settle is the pause between two looks.
 	settle = 250 * time.Millisecond
 )
 
-// outcome is what the destinations hold against what was sent.
+// outcome compares the destinations with the events sent.
 type outcome struct {
 	Generated    uint64               `json:"generated"`
 	Acknowledged uint64               `json:"acknowledged"`
 	Delivered    map[string]delivered `json:"delivered"`
-	// Lost counts acknowledged events that are missing, over all destinations.
+	// Lost counts missing acknowledged events, over all destinations.
 	Lost int64 `json:"lost"`
-	// ChangesSeen counts the changes made that stand at every destination.
+	// ChangesSeen counts the changes present at every destination.
 	ChangesMade int     `json:"settings_changes_made"`
 	ChangesSeen int     `json:"settings_changes_seen"`
 	WallSeconds float64 `json:"wall_seconds"`
 
 	order []string // the destinations' names
-	ended error    // what went wrong while the relay ended
+	ended error    // errors while the relay ended
 }
 
-// delivered is what one destination holds.
+// delivered counts one destination's events.
 type delivered struct {
 	Unique     int64 `json:"unique"` // distinct events of the event log
 	Duplicates int64 `json:"duplicates"`
@@ -73,9 +73,8 @@ func (s *stage) finish(ctx context.Context) (*outcome, error) {
 	return o, nil
 }
 
-// waitForCounts waits until each destination has at least as many records as
-// events were acknowledged. It is no error when they do not come in time: the
-// count says what is missing.
+// waitForCounts waits until each destination has at least as many records as events
+// were acknowledged. A miss in time is no error: the count shows the missing ones.
 func (s *stage) waitForCounts(ctx context.Context) error {
 	want := int64(s.sim.Counts().Acknowledged)
 	for _, d := range s.destinations() {
@@ -155,11 +154,11 @@ func (o *outcome) write(file string) error {
 	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
-// tally counts what one destination holds, by event id.
+// tally counts one destination's events, by event id.
 type tally struct {
 	events  workspacesim.Tally
 	audit   map[string]bool // ids of the relay's own events
-	again   int64           // of those that came before
+	again   int64           // of earlier ones
 	changes map[place]int   // distinct "settings.changed" events
 }
 
@@ -168,7 +167,7 @@ type place struct{ project, environment, resource string }
 
 func newTally() *tally { return &tally{audit: map[string]bool{}, changes: map[place]int{}} }
 
-// add counts one record. An id that is none of the event log's is of the relay's own.
+// add counts one record. Any other id than the event log's is the relay's own.
 func (t *tally) add(id string, body []byte) {
 	if t.events.Add(id) {
 		return
@@ -184,7 +183,7 @@ func (t *tally) add(id string, body []byte) {
 	}
 }
 
-// changesSeen counts the changes that have an event.
+// changesSeen counts the changes with an event.
 func (t *tally) changesSeen(made []workspacesim.Change) (n int) {
 	left := maps.Clone(t.changes)
 	for _, c := range made {

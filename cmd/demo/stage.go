@@ -21,7 +21,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// stage is everything that the demo runs.
+// stage is everything in the demo.
 type stage struct {
 	flags
 	dir          string // of the demo's own, removed at the end
@@ -34,7 +34,7 @@ type stage struct {
 	addresses    app.Addresses
 	logFile      string
 
-	changesFailed atomic.Int64 // changes that the simulator could not make
+	changesFailed atomic.Int64 // changes the simulator could not make
 	stopRelay     func() error
 	closers       []func()
 }
@@ -97,8 +97,7 @@ func (s *stage) startWorkspace() (url string, err error) {
 	return "http://" + listener.Addr().String(), nil
 }
 
-// config is what a user would write, with the intervals shortened so that
-// something is seen.
+// config is a user's, with the intervals shortened for the show.
 func (s *stage) config(apiURL string) (*config.Config, error) {
 	// The relay's own address has to be in its configuration before it listens,
 	// as the provider is told it.
@@ -165,8 +164,8 @@ func (s *stage) startRelay(ctx context.Context, cfg *config.Config) error {
 	}
 }
 
-// changeSettings changes settings one after the other until ctx ends. It goes
-// round the resources, so that one is not changed again before it was looked at.
+// changeSettings changes settings one after the other until ctx ends. It goes round the
+// resources, so none is changed again before the relay's look.
 func (s *stage) changeSettings(ctx context.Context) {
 	if s.changeEvery <= 0 {
 		return
@@ -199,7 +198,7 @@ func (s *stage) describe() string {
 `, len(s.environments), s.rate, s.addresses.Ingest, s.addresses.Admin, s.kafka.Describe(), s.nats.URL, demoSubjectPrefix, s.file.Path, s.logFile)
 }
 
-// close ends what still runs, the newest first.
+// close ends running parts, the newest first.
 func (s *stage) close() {
 	if s.stopRelay != nil {
 		_ = s.stopRelay() // its error was reported by finish, or another one is under way

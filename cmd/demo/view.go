@@ -41,7 +41,7 @@ type view struct {
 	out      *os.File
 	terminal bool
 	start    time.Time
-	drawn    int // lines on the terminal that the next drawing replaces
+	drawn    int // lines on the terminal, to be replaced by the next drawing
 }
 
 func (v *view) show(ctx context.Context) {
@@ -96,7 +96,7 @@ func clip(s string, width int) string {
 	return s
 }
 
-// redraw replaces what was drawn last.
+// redraw replaces the last drawing.
 func (v *view) redraw(lines []string) {
 	var b strings.Builder
 	if v.drawn > 0 {

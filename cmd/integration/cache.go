@@ -11,8 +11,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
-// cached makes the folder dir with what fill puts into it, once: it is there
-// whole or not at all, whatever is interrupted.
+// cached makes the folder dir and has fill fill it, once: it is there whole or not at
+// all, whatever is interrupted.
 func (s *session) cached(ctx context.Context, dir string, fill func(ctx context.Context, into string) error) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -34,8 +34,8 @@ func (s *session) cached(ctx context.Context, dir string, fill func(ctx context.
 	return nil
 }
 
-// build runs a program that fetches or builds a server, for --build at most,
-// and shows what it is at. Its failure is a *skip: it is no fault of the relay.
+// build runs a program to fetch or build a server, for --build at most, and shows its
+// progress. Its failure is a *skip: it is no fault of the relay.
 func (s *session) build(ctx context.Context, name string, args ...string) error {
 	timed, cancel := context.WithTimeout(ctx, s.flags.build)
 	defer cancel()

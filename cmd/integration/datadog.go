@@ -7,7 +7,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
 )
 
-// datadogKey is the key that the intake takes.
+// datadogKey is the intake's key.
 const datadogKey = "0123456789abcdef0123456789abcdef"
 
 func startDatadog(context.Context, *session) (*place, error) {

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// destination is a kind of server that events are delivered to.
+// destination is a kind of server to deliver events to.
 type destination struct {
 	name  string
 	about string
-	// start starts it. A *skip says what this machine lacks.
+	// start starts it. A *skip names the tools this machine lacks.
 	start func(ctx context.Context, s *session) (*place, error)
 }
 
@@ -27,12 +27,12 @@ func destinations() []destination {
 	}
 }
 
-// place is a destination that runs.
+// place is a running destination.
 type place struct {
 	targets []target
-	// journal gives the relay's journal section, in YAML, for a place that the
-	// relay keeps its journal at; such a place has a relay of its own. tag is
-	// another for each run. Else nil.
+	// journal gives the relay's journal section, in YAML, for a place with the relay's
+	// journal; such a place has a relay of its own. tag is another for each run. Else
+	// nil.
 	journal func(tag string) string
 	outage  *outage // nil: it has no node to kill
 	// tails gives the end of its logs; nil where it has none.
@@ -40,20 +40,20 @@ type place struct {
 	close func()
 }
 
-// target is a sink of the relay's, and what stands in the table for it.
+// target is a sink of the relay's, with its row in the table.
 type target struct {
 	name    string // of the row
 	sink    string // of the sink, in the relay's configuration
-	section string // what the sink is, in YAML: kafka: {…}
-	// read gives the id of each event that has arrived, from the start.
+	section string // the sink's section, in YAML: kafka: {…}
+	// read gives the id of each event at the target, from the start.
 	read func(ctx context.Context, add func(id string)) error
-	// faults gives what the server found wrong with what it was sent. It may be nil.
+	// faults gives the server's complaints about its requests. It may be nil.
 	faults func() []string
 }
 
 // outage takes one node of a place away.
 type outage struct {
-	// kill kills a node that matters at present, and says which.
+	// kill kills a node in use at present, and names it.
 	kill func(ctx context.Context) (what string, err error)
 	// heal starts it again, and waits until it has caught up.
 	heal func(ctx context.Context) error

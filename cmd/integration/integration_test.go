@@ -26,7 +26,7 @@ func ledger(prefix string, n uint64) workspacesim.Ledger {
 	}
 }
 
-// holding is a target that has the ids, in their order.
+// holding is a target with the ids, in their order.
 func holding(ids ...string) target {
 	return target{read: func(_ context.Context, add func(id string)) error {
 		for _, id := range ids {

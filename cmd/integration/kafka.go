@@ -18,7 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
 )
 
-// kafkaPOM says which Kafka it is.
+// kafkaPOM pins the version of Kafka.
 //
 //go:embed kafka-pom.xml
 var kafkaPOM []byte
@@ -65,7 +65,7 @@ func kafkaTarget(cluster *realservers.Kafka) target {
 	}
 }
 
-// kafkaOutage kills the broker that leads the partition with the most records.
+// kafkaOutage kills the leader of the partition with the most records.
 func kafkaOutage(cluster *realservers.Kafka) *outage {
 	var down int
 	return &outage{
@@ -87,10 +87,10 @@ func kafkaOutage(cluster *realservers.Kafka) *outage {
 	}
 }
 
-// kafkaJava is the oldest Java that Kafka's brokers run on.
+// kafkaJava is the oldest Java for Kafka's brokers.
 const kafkaJava = 17
 
-// findJava gives the java that is found first, where it is new enough.
+// findJava gives the first java found, if it is new enough.
 func findJava(ctx context.Context) (string, error) {
 	path, err := exec.LookPath("java")
 	if err != nil {
@@ -106,8 +106,8 @@ func findJava(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// javaVersion reads the major version of what java -version prints, such as
-// openjdk version "17.0.15" 2025-04-15; 0 where there is none.
+// javaVersion reads the major version from the output of java -version, such as openjdk
+// version "17.0.15" 2025-04-15; 0 where there is none.
 func javaVersion(said string) int {
 	match := regexp.MustCompile(`version "(\d+)`).FindStringSubmatch(said)
 	if match == nil {
@@ -120,7 +120,7 @@ func javaVersion(said string) int {
 	return version
 }
 
-// kafkaJars gives the folder with Kafka's jars, which Maven fetches once.
+// kafkaJars gives the folder with Kafka's jars. Maven fetches them once.
 func (s *session) kafkaJars(ctx context.Context) (string, error) {
 	dir := filepath.Join(s.cache, fmt.Sprintf("kafka-%016x", xxhash.Sum64(kafkaPOM)))
 	return dir, s.cached(ctx, dir, func(ctx context.Context, into string) error {

@@ -13,12 +13,12 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
 )
 
-// lokiBuild builds Loki in a folder that it is given, where it is not there yet.
+// lokiBuild builds Loki in the given folder, if it is not there yet.
 //
 //go:embed build-loki.sh
 var lokiBuild []byte
 
-// lokiSelector finds what the relay has delivered with its default labels.
+// lokiSelector finds events delivered by the relay with its default labels.
 const lokiSelector = `{service_name="auditrelay"}`
 
 func startLoki(ctx context.Context, s *session) (*place, error) {
@@ -47,8 +47,8 @@ func startLoki(ctx context.Context, s *session) (*place, error) {
 				return err
 			},
 		}},
-		// There is one process only: nobody takes over, and what it had in memory
-		// comes back from its write-ahead log.
+		// There is one process only: nobody takes over, and its memory comes back from
+		// its write-ahead log.
 		outage: &outage{
 			kill: func(context.Context) (string, error) { loki.Kill(); return "loki", nil },
 			heal: loki.Restart,
@@ -67,7 +67,7 @@ func addCounted(ids map[string]int, add func(id string)) {
 	}
 }
 
-// lokiBinary builds Loki once, which takes minutes.
+// lokiBinary builds Loki once, in some minutes.
 func (s *session) lokiBinary(ctx context.Context) (string, error) {
 	version := regexp.MustCompile(`(?m)^version=(\S+)$`).FindSubmatch(lokiBuild)
 	if version == nil {

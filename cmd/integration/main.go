@@ -1,7 +1,7 @@
-// Command integration runs the real relay binary against real servers: Apache
-// Kafka, a NATS cluster, and what else a machine can run. It counts by event id
-// what the relay acknowledged against what can be read back at each of them,
-// while all goes well, and while a node is killed and started again.
+// Command integration runs the real relay binary against real servers: Apache Kafka, a
+// NATS cluster, and others a machine can run. It compares, by event id, the
+// acknowledged events with those read back at each of them, while all goes well, and
+// while a node is killed and started again.
 package main
 
 import (
@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// exitCode tells what was found from what was asked for wrongly.
+// exitCode tells findings from wrong usage.
 func exitCode(err error) int {
 	if errors.Is(err, errFound) || errors.Is(err, context.Canceled) {
 		return 1
@@ -99,7 +99,7 @@ func newNATSCommand() *cobra.Command {
 	}
 }
 
-// natsCommand is the name of that command.
+// natsCommand is the name of the hidden command.
 const natsCommand = "nats-server"
 
 func defaultCache() string {
@@ -110,7 +110,7 @@ func defaultCache() string {
 	return filepath.Join(dir, "auditrelay", "integration")
 }
 
-// errFound says that something was lost, or did not behave.
+// errFound says: something was lost, or did not behave.
 var errFound = errors.New("something was lost or did not behave, see the table")
 
 func run(ctx context.Context, f flags, out io.Writer) error {
@@ -143,7 +143,7 @@ func run(ctx context.Context, f flags, out io.Writer) error {
 	return nil
 }
 
-// check makes the paths absolute, and says what of the flags is of no use.
+// check makes the paths absolute, and refuses useless flags.
 func (f *flags) check() (err error) {
 	switch {
 	case f.rate <= 0:

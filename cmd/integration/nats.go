@@ -11,7 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
 )
 
-// cluster gives the servers that all NATS destinations share.
+// cluster gives the servers for all NATS destinations.
 func (s *session) cluster(ctx context.Context) (*realservers.NATS, error) {
 	if s.nats != nil {
 		return s.nats, nil
@@ -28,8 +28,8 @@ func (s *session) cluster(ctx context.Context) (*realservers.NATS, error) {
 	return s.nats, nil
 }
 
-// The stream that knows message ids for as long as servers do by default, and
-// the one that hardly does: what the relay sent twice is seen in the second.
+// One stream knows message ids for as long as servers do by default, and one hardly
+// does: events sent twice by the relay show in the second.
 const (
 	natsStream, natsSubjects = "EVENTS", "events"
 	bareStream, bareSubjects = "BARE", "bare"
@@ -78,9 +78,9 @@ func natsTarget(ctx context.Context, cluster *realservers.NATS, stream, subjects
 // healing bounds how long a node may take to catch up.
 const healing = 2 * time.Minute
 
-// outageOf kills the server that leads the first stream; by then it leads the
-// others as well, and the consumers of all: what those had promised a client
-// ends without a word. It reads streams anew each time.
+// outageOf kills the leader of the first stream. By then it leads the others as well,
+// and all consumers: their open requests end without a word. It reads streams anew each
+// time.
 func outageOf(cluster *realservers.NATS, streams ...string) *outage {
 	var down int
 	return &outage{
@@ -112,14 +112,14 @@ func outageOf(cluster *realservers.NATS, streams ...string) *outage {
 	}
 }
 
-// startJournal has the relay keep its journal on the cluster. What it took in
-// is counted at a file, which loses nothing by itself.
+// startJournal has the relay keep its journal on the cluster. Its intake is counted at
+// a file; a file loses nothing by itself.
 func startJournal(ctx context.Context, s *session) (*place, error) {
 	cluster, err := s.cluster(ctx)
 	if err != nil {
 		return nil, err
 	}
-	streams := make([]string, 1) // the journal's in the run that is played
+	streams := make([]string, 1) // the journal's in the present run
 	return &place{
 		targets: []target{fileTarget("journal on nats R3", s.folder("journal.jsonl"))},
 		journal: func(tag string) string {

@@ -17,7 +17,7 @@ import (
 // first, and a cluster elects leaders for each.
 const starting = 5 * time.Minute
 
-// report is the time between two lines that tell how far it is.
+// report is the time between two lines of progress.
 const report = 5 * time.Second
 
 // playing is one run: a relay, its load, and the places it delivers to.
@@ -166,8 +166,8 @@ func (p *playing) progress() {
 	p.say("  %3.0fs: %d events acknowledged, %d under way", time.Since(p.start).Seconds(), counts.Acknowledged, counts.InFlight)
 }
 
-// strike kills a node of each place that has one, all at once, and starts them
-// again. What fails there is the place's own fault, and ends nothing.
+// strike kills one node of each place with several, all at once, and starts them again.
+// A failure there is the place's own fault, and ends nothing.
 func (p *playing) strike(ctx context.Context) error {
 	var down []*place
 	for _, place := range p.places {
@@ -191,7 +191,7 @@ func (p *playing) strike(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// heal starts what is down again, all at once, as each takes its time.
+// heal starts the dead nodes again, all at once, as each takes its time.
 func (p *playing) heal(ctx context.Context, down []*place) {
 	errs := make([]error, len(down))
 	var healing sync.WaitGroup
@@ -209,7 +209,7 @@ func (p *playing) heal(ctx context.Context, down []*place) {
 	}
 }
 
-// fault notes what a place did wrong, with the end of its logs.
+// fault notes a place's misbehaviour, with the end of its logs.
 func (p *playing) fault(place *place, err error) {
 	text := err.Error()
 	if place.tails != nil {
@@ -219,7 +219,7 @@ func (p *playing) fault(place *place, err error) {
 	p.wrong[place] = append(p.wrong[place], text)
 }
 
-// drain stops the events, and waits until what is under way is acknowledged.
+// drain stops the events, and waits until those under way are acknowledged.
 func (p *playing) drain(ctx context.Context) error {
 	p.workspace.Pause()
 	start, said := time.Now(), time.Now()
@@ -249,7 +249,7 @@ func (p *playing) readBack(ctx context.Context) (rows []row) {
 			if err != nil {
 				p.fault(place, fmt.Errorf("it cannot be read back: %w", err))
 				rows = append(rows, row{name: t.name, run: p.name, wrong: p.wrong[place], took: r.took})
-				continue // what is missing is not known to be lost
+				continue // missing events are not known to be lost
 			}
 			r.count(tally, ledgers)
 			if t.faults != nil {
@@ -267,9 +267,9 @@ func (p *playing) readBack(ctx context.Context) (rows []row) {
 	return rows
 }
 
-// arrived reads a target again and again until nothing is missing, or nothing new
-// has come for as long as a target may take: then the tally says what is missing. A target that cannot be read now
-// may be so a little later, so an error counts only at the end.
+// arrived reads a target again and again until nothing is missing, or nothing new has
+// come for as long as a target may take: then the tally names the missing ones. An
+// unreadable target may be readable a little later, so an error counts only at the end.
 func (p *playing) arrived(ctx context.Context, t target, ledgers []workspacesim.Ledger) (workspacesim.Tally, error) {
 	said, most, moved := time.Now(), int64(-1), time.Now()
 	for {

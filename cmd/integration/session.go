@@ -23,7 +23,7 @@ type session struct {
 	closers []func()
 }
 
-// close ends what runs, the newest first.
+// close ends running processes, the newest first.
 func (s *session) close() {
 	for i := len(s.closers) - 1; i >= 0; i-- {
 		s.closers[i]()
@@ -45,8 +45,8 @@ func (s *session) playAll(ctx context.Context, chosen []destination) {
 			sinks = append(sinks, p)
 		}
 	}
-	// All sinks have one relay: a node that is gone at one must not cost
-	// another anything. A journal is a relay's own.
+	// All sinks have one relay: a node lost at one must not cost another anything. A
+	// journal is a relay's own.
 	s.playTwice(ctx, sinks)
 	for _, p := range journals {
 		s.playTwice(ctx, []*place{p})
@@ -66,7 +66,7 @@ func (s *session) playTwice(ctx context.Context, places []*place) {
 	}
 }
 
-// startPlace starts a destination; nil stands for one that cannot be had.
+// startPlace starts a destination; nil stands for an unavailable one.
 func (s *session) startPlace(ctx context.Context, d destination) *place {
 	if ctx.Err() != nil {
 		return nil

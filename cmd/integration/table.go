@@ -11,16 +11,16 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// row is what the table says of one destination in one run.
+// row is one destination in one run.
 type row struct {
 	name, run    string
-	acknowledged uint64 // events that the relay answered with a 2xx
-	arrived      int64  // distinct events that were read back
+	acknowledged uint64 // events answered with a 2xx by the relay
+	arrived      int64  // distinct events read back
 	lost         int64  // acknowledged, and not there
 	duplicates   int64
 	took         time.Duration
 	remarks      []string
-	wrong        []string // what did not behave
+	wrong        []string // misbehaviour, in words
 	skipped      string   // why it was not played, or ""
 }
 
@@ -49,7 +49,7 @@ func table(rows []row) string {
 	return b.String()
 }
 
-// firstLine is what fits into a table: the rest was printed when it happened.
+// firstLine fits into a table: the rest was printed when it happened.
 func firstLine(text string) string {
 	const most = 200
 	line, _, _ := strings.Cut(text, "\n")
@@ -59,8 +59,8 @@ func firstLine(text string) string {
 	return line
 }
 
-// tallyOf reads a target and counts the events of the ledgers; what it holds
-// of other runs, and of the relay's own events, counts nowhere.
+// tallyOf reads a target and counts the events of the ledgers; events of other runs,
+// and the relay's own, count nowhere.
 func tallyOf(ctx context.Context, t target, ledgers []workspacesim.Ledger) (tally workspacesim.Tally, err error) {
 	ours := map[string]bool{}
 	for _, l := range ledgers {
@@ -74,7 +74,7 @@ func tallyOf(ctx context.Context, t target, ledgers []workspacesim.Ledger) (tall
 	return tally, err
 }
 
-// count fills in what the ledgers and the tally say.
+// count fills in the ledgers and the tally.
 func (r *row) count(tally workspacesim.Tally, ledgers []workspacesim.Ledger) {
 	r.acknowledged = 0
 	refused := uint64(0)

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// bomb is a push that is small to send and large to decode.
+// bomb is a push, small to send and large to decode.
 type bomb struct {
 	name                             string
 	path, contentType, contentEncode string
@@ -49,7 +49,7 @@ func field(n protowire.Number, data []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, n, protowire.BytesType), data)
 }
 
-// protoEntry is an entry with a time, a line, and what else is given.
+// protoEntry is an entry with a time, a line, and the given rest.
 func protoEntry(more []byte) []byte { return append([]byte{0x0a, 2, 8, 1, 0x12, 2, 'h', 'i'}, more...) }
 
 // protoStream is a push of one stream.
@@ -106,7 +106,7 @@ func datadogShapes() []shape {
 	}
 }
 
-// makeBomb draws a bomb that decompresses to some mebibytes: up to most of them.
+// makeBomb draws a bomb of some decompressed mebibytes, most at most.
 func makeBomb(rng *rand.Rand, shapes []shape, most int) (bomb, error) {
 	s := shapes[rng.IntN(len(shapes))]
 	encoding := []string{"", "gzip", "gzip", "gzip", "deflate", "raw", "zstd", "zstd"}[rng.IntN(8)]
@@ -117,7 +117,7 @@ func makeBomb(rng *rand.Rand, shapes []shape, most int) (bomb, error) {
 	body := s.make(rng, min(n, most))
 	if s.contentType == asProto {
 		body = snappy.Encode(nil, body)
-		if rng.IntN(20) == 0 { // says that it decompresses to 4 GiB
+		if rng.IntN(20) == 0 { // claims to decompress to 4 GiB
 			body = append([]byte{0xff, 0xff, 0xff, 0xff, 0x0f}, body...)
 		}
 	}

@@ -18,13 +18,13 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// bombMemory is what a relay may hold under bombs, in MiB.
+// bombMemory is a relay's memory limit under bombs, in MiB.
 const bombMemory = 512
 
-// bombed pushes bodies that are small to send and large to decode, of all formats,
-// beside good ones. Those that are within the limits are stored, and read back by
-// every sink: by Kafka, which is away, after a restart. The relay lives, within
-// bombMemory by RLIMIT_DATA and by its peak RSS, and what it acknowledged arrives.
+// bombed pushes bodies of all formats, small to send and large to decode, beside good
+// ones. Bodies within the limits are stored, and read back at every sink; Kafka is
+// away, and gets them after a restart. The relay lives, within bombMemory by
+// RLIMIT_DATA and by its peak RSS, and every acknowledged event arrives.
 func bombed(ctx context.Context, t *trial) error {
 	s, err := t.newScene(ctx, setting{
 		rate: min(t.rate, 500), ingest: ", limits: {decompressed_bytes: 64MiB, in_flight_bytes: 192MiB}",
@@ -72,8 +72,8 @@ func bombed(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// startLimited starts a relay whose data the kernel bounds to bombMemory: one that
-// needs more ends.
+// startLimited starts a relay with its data bounded to bombMemory by the kernel: at the
+// bound it ends.
 func (s *scene) startLimited(ctx context.Context) error {
 	if err := s.startReady(ctx); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// budgetBytes is the journal's, in the scenario that spends it.
+// budgetBytes is the journal's, in the scenario budget.
 const budgetBytes = 4 << 20
 
 // spentBudget runs a small journal to its end. While every sink keeps up,
@@ -38,7 +38,7 @@ type spender struct{ *scene }
 // spending bounds how long it takes to fill the budget some times.
 const spending = 4 * time.Minute
 
-// overflow pushes several times what the budget holds, while the sinks keep up.
+// overflow pushes several times the budget, while the sinks keep up.
 func (b *spender) overflow(ctx context.Context) error {
 	const times = 3
 	stored := 0.0
@@ -98,7 +98,7 @@ func (b *spender) flood(ctx context.Context) error {
 // taken says whether each quiet environment's events were all taken.
 func (b *spender) taken(ctx context.Context, quiet []workspacesim.Environment, before, after []workspacesim.Ledger) error {
 	for i, e := range quiet {
-		was, is := before[i+1].Counts, after[i+1].Counts // behind the one that floods
+		was, is := before[i+1].Counts, after[i+1].Counts // behind the flooding one
 		if n := b.refused(ctx, e); n > 0 {
 			return fmt.Errorf("%s is quiet, and %.0f of its pushes were refused", e.Environment, n)
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// push pushes one event that is in no ledger, and gives the status and the
-// Retry-After of the answer; 0 stands for no answer.
+// push pushes one event outside all ledgers, and gives the status and the Retry-After
+// of the answer; 0 stands for no answer.
 func (s *scene) push(ctx context.Context) (code int, retryAfter string) {
 	line := fmt.Sprintf(`{"streams":[{"stream":{"a":"b"},"values":[["%d","{\"event_id\":\"probe-%d\"}"]]}]}`, time.Now().UnixNano(), time.Now().UnixNano())
 	return s.pushBody(ctx, strings.NewReader(line), int64(len(line)))
@@ -42,7 +42,7 @@ func (s *scene) pushBody(ctx context.Context, body io.Reader, size int64) (code 
 	return resp.StatusCode, resp.Header.Get("Retry-After")
 }
 
-// slowClients holds thousands of connections that hardly send anything.
+// slowClients holds thousands of nearly silent connections.
 func slowClients(ctx context.Context, t *trial) error {
 	const clients, lasts, mostMemory = 10_000, 20 * time.Second, 768
 	var limit unix.Rlimit
@@ -111,8 +111,8 @@ func drip(ctx context.Context, address string, open, made *atomic.Int64) {
 	}
 }
 
-// giants pushes bodies of the greatest size, all at once. A refusal by 429 or
-// 503 is no fault; what was acknowledged must arrive.
+// giants pushes bodies of the greatest size, all at once. A refusal by 429 or 503 is no
+// fault; every acknowledged event must arrive.
 func giants(ctx context.Context, t *trial) error {
 	const clients, mostMemory = 200, 1536
 	s, err := t.running(ctx, setting{rate: 100})

@@ -25,8 +25,8 @@ func clockJumps(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	// What every sink had when Kafka went is beyond the replay window when the journal
-	// is trimmed, by the relay's own clock, which does not jump.
+	// At the trim, all events that reached every sink before Kafka went are beyond the
+	// replay window, by the relay's own clock: it does not jump.
 	s, err := t.newScene(ctx, setting{more: "journal: {replay_window: 30s}\n"})
 	if err != nil {
 		return err
@@ -52,12 +52,12 @@ type clock struct {
 	jumps int
 }
 
-// trimmed is after how long a relay has trimmed its journal once: it looks each
-// minute, and knows the age of what it saw at an earlier look.
+// trimmed is the time until a relay has trimmed its journal once: it looks each minute,
+// and knows the age of records from an earlier look.
 const trimmed = 125 * time.Second
 
-// jumpUnderLoad is one life with jumps. Kafka is gone from shortly after its
-// start to its end, so that trimming meets what must not go.
+// jumpUnderLoad is one life with jumps. Kafka is gone from shortly after its start to
+// its end, so trimming meets records it must keep.
 func (c *clock) jumpUnderLoad(ctx context.Context) error {
 	if err := c.startReady(ctx); err != nil {
 		return err
@@ -114,8 +114,8 @@ func (c *clock) jumpBetweenLives(ctx context.Context) error {
 	return nil
 }
 
-// jump moves the clock by an hour. Around it somebody points an environment
-// elsewhere, so that its credential is rotated next to the jump.
+// jump moves the clock by an hour. Around it somebody points an environment elsewhere,
+// so its credential is rotated next to the jump.
 func (c *clock) jump(ctx context.Context, by time.Duration) error {
 	if err := c.pointElsewhere(ctx); err != nil {
 		return err
@@ -134,8 +134,8 @@ func (c *clock) jump(ctx context.Context, by time.Duration) error {
 	return nil
 }
 
-// pointElsewhere has an environment stream to where nobody takes anything; its
-// events wait there until the relay sets that right, with a new credential.
+// pointElsewhere makes an environment stream to nobody. Its events wait there until the
+// relay corrects the config, with a new credential.
 func (c *clock) pointElsewhere(ctx context.Context) error {
 	client, err := management.New(management.Options{
 		BaseURL: c.api, KeyID: workspacesim.DemoKeyID, Secret: secret.New(workspacesim.DemoSecret),
@@ -150,9 +150,9 @@ func (c *clock) pointElsewhere(ctx context.Context) error {
 	return err
 }
 
-// alive waits until the clock's offset is seen at a sink, and all that a relay
-// does goes on: pushes are taken from every environment, settings and streaming
-// configs are looked at, and what is wrong there is set right.
+// alive waits until the clock's offset is seen at a sink, and all of the relay's work
+// goes on: it takes pushes from every environment, looks at settings and streaming
+// configs, and corrects them.
 func (c *clock) alive(ctx context.Context) error {
 	if err := c.until(ctx, recovery, "a delivered event has the time of the moved clock", func() bool {
 		at, err := newestReceived(c.file.Path)
@@ -173,7 +173,7 @@ func (c *clock) alive(ctx context.Context) error {
 	})
 }
 
-// pulse is what grows while the relay lives: looks, and events acknowledged by environment.
+// pulse grows while the relay lives: looks, and events acknowledged by environment.
 func (c *clock) pulse(ctx context.Context) []float64 {
 	text := c.metrics(ctx)
 	settings, _ := sumOf(text, "auditrelay_settings_looks_total")
@@ -205,8 +205,7 @@ func sumOf(metrics, prefix string) (sum float64, samples int) {
 	return sum, samples
 }
 
-// newestReceived reads when the relay received the event that it delivered last
-// to a file.
+// newestReceived reads the time of receipt of the last event delivered to a file.
 func newestReceived(path string) (time.Time, error) {
 	text, err := lastBytes(path, 256<<10)
 	if err != nil {
@@ -240,7 +239,7 @@ func lastBytes(path string, most int64) ([]byte, error) {
 	return text, err
 }
 
-// check looks at what was left: order, refusals, and that trimming took place.
+// check looks at the remains: order, refusals, and a trim.
 func (c *clock) check(ctx context.Context) error {
 	if err := c.inOrder(ctx); err != nil {
 		return err

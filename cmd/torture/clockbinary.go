@@ -13,8 +13,8 @@ import (
 
 const relayPackage = "github.com/auditrelay/auditrelay/cmd/auditrelay"
 
-// clockBuild is a build of the relay with a clock that can be moved. It goes on
-// beside the first scenarios: with another time.Now all of it is compiled anew.
+// clockBuild is a build of the relay with a movable clock. It goes on beside the first
+// scenarios: with another time.Now all of it is compiled anew.
 type clockBuild struct {
 	done chan struct{}
 	path string // valid once done is closed
@@ -66,7 +66,7 @@ func buildWithClock(ctx context.Context, dir string) (string, error) {
 	return path, err
 }
 
-// goSays runs the go command, and gives what it prints.
+// goSays runs the go command, and gives its output.
 func goSays(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -78,8 +78,8 @@ func goSays(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// writeOverlay writes the files of the build, and the list that puts them where
-// they belong: timeDir is that of the standard library's package, mainDir the relay's.
+// writeOverlay writes the files of the build, and the list of their places: timeDir is
+// the folder of the standard library's package, mainDir the relay's.
 func writeOverlay(dir, timeDir, mainDir string) (list string, err error) {
 	original, err := os.ReadFile(filepath.Join(timeDir, "time.go"))
 	if err != nil {

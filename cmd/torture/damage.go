@@ -10,11 +10,11 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir"
 )
 
-// damaged kills the relay, damages its files, and starts it again. What stood
-// in the damaged records may be lost to sinks that did not have it, and must
-// then be named in the quarantine. Nothing else may be lost, or named.
+// damaged kills the relay, damages its files, and starts it again. Events in the
+// damaged records may be lost to sinks without them, and the quarantine must then name
+// those. Nothing else may be lost, or named.
 func damaged(ctx context.Context, t *trial) error {
-	// A budget for which the server makes blocks of 4 MiB: there shall be several.
+	// With this budget the server makes blocks of 4 MiB: there shall be several.
 	s, err := t.newScene(ctx, setting{more: "journal: {max_bytes: 1GiB}\n"})
 	if err != nil {
 		return err
@@ -44,12 +44,12 @@ func damaged(ctx context.Context, t *trial) error {
 type wreck struct {
 	*scene
 	last     string              // damage
-	struck   map[uint64][]string // positions that were damaged, with the ids of their events
-	verified map[uint64]bool     // positions that 'journal verify' has named
+	struck   map[uint64][]string // damaged positions, with the ids of their events
+	verified map[uint64]bool     // positions named by 'journal verify'
 }
 
-// live is one life under load, that ends by a kill. Where owed is set Kafka is
-// gone for its last part, so that the damage finds what is not delivered.
+// live is one run under load, ended by a kill. With owed, Kafka is gone for its last
+// part, so the damage meets undelivered records.
 func (w *wreck) live(ctx context.Context, owed bool, events uint64) error {
 	if err := w.startReady(ctx); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (w *wreck) live(ctx context.Context, owed bool, events uint64) error {
 	return nil
 }
 
-// note remembers what was damaged, and what 'journal verify' says of it.
+// note remembers the damage, and the findings of 'journal verify'.
 func (w *wreck) note(ctx context.Context, d damage) error {
 	w.last = d.about
 	for _, r := range d.records {
@@ -90,9 +90,9 @@ func (w *wreck) note(ctx context.Context, d damage) error {
 	return nil
 }
 
-// account holds what is missing at the sinks against what the quarantine names.
-// The quarantine is read from the stopped relay, which is then started once
-// more: it must find nothing further.
+// account compares the events missing at the sinks with the positions in the
+// quarantine. The quarantine is read from the stopped relay. Started once more, it must
+// find nothing further.
 func (w *wreck) account(ctx context.Context) error {
 	if err := w.quiet(ctx); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (w *wreck) account(ctx context.Context) error {
 	return err
 }
 
-// accept lets the sinks pass over so much damage that they wait for a person.
+// accept lets the sinks pass over damage after they have waited for a person.
 func (w *wreck) accept(ctx context.Context) error {
 	if held, _ := sumOf(w.metrics(ctx), "auditrelay_journal_damage_held "); held == 0 {
 		return nil
@@ -146,8 +146,8 @@ func (w *wreck) accept(ctx context.Context) error {
 	return nil
 }
 
-// trail holds the relay to what it promises of a damaged trail: it can be used, it
-// takes entries, and its entries are signed.
+// trail holds the relay to its promises about a damaged trail: it can be used, it takes
+// entries, and its entries are signed.
 func (w *wreck) trail(ctx context.Context) error {
 	text := w.metrics(ctx)
 	value := func(name string) float64 { sum, _ := sumOf(text, "auditrelay_audit_"+name+" "); return sum }
@@ -170,8 +170,8 @@ func take(set map[uint64]bool, from, to uint64) error {
 	return nil
 }
 
-// named gives the positions that the quarantine names. Each must be one that
-// was damaged, and that verify had named before; nothing may be left open.
+// named gives the positions in the quarantine. Each must have been damaged, and named
+// by verify before; nothing may be left open.
 func (w *wreck) named(ctx context.Context) (map[uint64]bool, error) {
 	seen, err := w.inspect(ctx)
 	if err != nil {

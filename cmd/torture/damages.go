@@ -11,15 +11,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 )
 
-// damage is what was done to the files of a stopped relay. The records are
-// those that it cannot have spared, and none but them may be lost.
+// damage is one strike at the files of a stopped relay. The records are those it hit
+// for certain; no others may be lost.
 type damage struct {
 	about   string
 	records []placed
 }
 
-// damages are the ways. Each draws from rng where it strikes. Where there is no
-// file that it aims at, it tears the end.
+// damages are the ways. Each draws from rng where it strikes. Without a file to aim at,
+// it tears the end.
 func damages() []func(s *scene, rng *rand.Rand) (damage, error) {
 	return []func(s *scene, rng *rand.Rand) (damage, error){
 		tearEnd, flipRecords, flipFile("msgs/index.db"), tearEnd, zeroPage,
@@ -58,8 +58,8 @@ func spoilControl(s *scene, rng *rand.Rand) (damage, error) {
 	return damage{about: filepath.Base(filepath.Dir(path)) + "/" + filepath.Base(path) + " deleted"}, os.Remove(path)
 }
 
-// tearEnd cuts the last bytes off the newest block, as a power cut does that
-// keeps the file's length from the disk.
+// tearEnd cuts the last bytes off the newest block, like a power cut before the file's
+// length is on disk.
 func tearEnd(s *scene, rng *rand.Rand) (damage, error) {
 	paths, err := blockfile.List(s.streamDir())
 	if err != nil || len(paths) == 0 {
@@ -158,7 +158,7 @@ func (s *scene) someFile(rng *rand.Rand, pattern string) (path string, size int,
 	return path, int(info.Size()), nil
 }
 
-// struck gives the records that have bytes in a stretch of a file.
+// struck gives the records with bytes in a stretch of a file.
 func (s *scene) struck(about, path string, from, bytes int) (damage, error) {
 	d := damage{about: about}
 	all, err := s.records()

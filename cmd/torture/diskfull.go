@@ -51,7 +51,7 @@ func diskFull(ctx context.Context, t *trial) error {
 	return s.nothingQuarantined(ctx)
 }
 
-// fullInIngest fills the disk under load. The load writes what is left of it.
+// fullInIngest fills the disk under load. The load writes the rest of it.
 func fullInIngest(ctx context.Context, s *scene, d *disk) error {
 	if err := s.fillAndWatch(ctx, d); err != nil {
 		return fmt.Errorf("full during ingest: %w", err)
@@ -64,7 +64,7 @@ func fullInIngest(ctx context.Context, s *scene, d *disk) error {
 	return nil
 }
 
-// fillAndWatch fills the disk, and counts the writes that are cut short.
+// fillAndWatch fills the disk, and counts short writes.
 func (s *scene) fillAndWatch(ctx context.Context, d *disk) error {
 	if d.tracer == "" {
 		return s.full(ctx, d)
@@ -83,7 +83,7 @@ func (s *scene) fillAndWatch(ctx context.Context, d *disk) error {
 	return err
 }
 
-// full fills the disk, and holds the relay to what it shall do then.
+// full fills the disk, and holds the relay to its promises about that.
 func (s *scene) full(ctx context.Context, d *disk) error {
 	if err := d.fill(); err != nil {
 		return err
@@ -125,8 +125,8 @@ func (s *scene) makeRoom(ctx context.Context, d *disk) (time.Duration, error) {
 	return time.Since(start).Round(10 * time.Millisecond), err
 }
 
-// fullInDelivery lets Kafka's backlog grow, fills the disk, and brings Kafka
-// back: it must get all that was acknowledged while the disk is still full.
+// fullInDelivery lets Kafka's backlog grow, fills the disk, and brings Kafka back: it
+// must get every acknowledged event while the disk is still full.
 func fullInDelivery(ctx context.Context, s *scene, d *disk) error {
 	s.kafkaProxy.set(fault{refuse: true})
 	if err := s.waitAcknowledged(ctx, s.sim.Counts().Acknowledged+uint64(2*s.t.rate)); err != nil {
@@ -201,8 +201,8 @@ func (d *disk) unmount() {
 	_ = unix.Unmount(d.path, unix.MNT_DETACH) // goes when the last file is closed
 }
 
-// fill writes until there is no space left, and then leaves some, so that the
-// relay meets the end at any place of what it writes.
+// fill writes until there is no space left, and then frees some, so the relay meets the
+// end at any place of its writes.
 func (d *disk) fill() error {
 	f, err := os.Create(d.ballast)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 // chaos is how long some of the calls fail, before all do.
 const chaos = 1500 * time.Millisecond
 
-// diskFault is a set of system calls that fail.
+// diskFault is a set of failing system calls.
 type diskFault struct {
 	calls, errno string
-	// durable says that nothing can be made durable meanwhile, so that the
-	// relay must notice, and acknowledge nothing.
+	// durable: nothing can be made durable meanwhile, so the relay must notice, and
+	// acknowledge nothing.
 	durable bool
 }
 
@@ -80,8 +80,8 @@ func faultFS(ctx context.Context, t *trial) error {
 type faultyDisk struct {
 	*scene
 	tracer string
-	// Counts over all rounds: calls that failed, kills in the fault, and starts
-	// in the fault that ended by themselves.
+	// Counts over all rounds: failed calls, kills in the fault, and starts in the fault
+	// with an end of their own.
 	failed, killed, ends int
 }
 
@@ -97,7 +97,7 @@ func (d *faultyDisk) round(ctx context.Context, fault diskFault, some string, ki
 	return d.startFaulty(ctx, fault)
 }
 
-// endure is what a relay does while all of the calls fail.
+// endure checks a relay while all of the calls fail.
 func (d *faultyDisk) endure(ctx context.Context, fault diskFault) error {
 	if fault.durable {
 		return d.refusesAll(ctx)
@@ -153,8 +153,8 @@ func (d *faultyDisk) under(ctx context.Context, fault string, do func() error) e
 	return err
 }
 
-// refusesAll waits until the fault is noticed, and then holds the relay to it
-// that nothing is acknowledged.
+// refusesAll waits until the relay notices the fault, and then lets it acknowledge
+// nothing.
 func (s *scene) refusesAll(ctx context.Context) error {
 	if err := s.until(ctx, recovery, "the fault is noticed", func() bool {
 		code, _ := s.ask(ctx, "/readyz")

@@ -25,8 +25,8 @@ type placed struct {
 	data         []byte
 }
 
-// records reads where each record stands, while no relay runs. Damage that is
-// there already is passed over.
+// records reads where each record stands, while no relay runs. Earlier damage is passed
+// over.
 func (s *scene) records() (all []placed, err error) {
 	paths, err := blockfile.List(s.streamDir())
 	if err != nil {
@@ -46,8 +46,8 @@ func (s *scene) records() (all []placed, err error) {
 	return all, nil
 }
 
-// ids gives the ids of the record's events. It looks for them in the text, so
-// that it does not rest on the decoder that it shall test.
+// ids gives the ids of the record's events. It looks for them in the text, and so does
+// not rest on the decoder under test.
 func (p *placed) ids() (ids []string, err error) {
 	const header = 24 // of a record, before its S2 block
 	if len(p.data) < header {

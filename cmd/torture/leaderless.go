@@ -14,9 +14,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
 )
 
-// leaderless has the relay's journal on three real servers. Once it has trimmed,
-// Kafka falls behind, and the server that leads its position is killed shortly
-// before each further trim: what Kafka has not had must stay.
+// leaderless has the relay's journal on three real servers. After the first trim, Kafka
+// falls behind, and the leader of its position is killed shortly before each further
+// trim: the events Kafka lacks must stay.
 func leaderless(ctx context.Context, t *trial) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -30,7 +30,7 @@ func leaderless(ctx context.Context, t *trial) error {
 	}
 	defer servers.Close()
 	s, err := t.newScene(ctx, setting{
-		// Everything that every sink has is beyond the replay window at each trim.
+		// All fully delivered events are beyond the replay window at each trim.
 		rate: t.rate / 8, more: fmt.Sprintf("journal: {url: %q, replay_window: 1s}\n", servers.URL),
 	})
 	if err != nil {
@@ -48,7 +48,7 @@ func leaderless(ctx context.Context, t *trial) error {
 	return s.settle(ctx)
 }
 
-// leaders is a scene whose journal is on servers that are killed.
+// leaders is a scene with its journal on servers to be killed.
 type leaders struct {
 	*scene
 	servers *realservers.NATS
@@ -77,7 +77,7 @@ func (l *leaders) trimmed(ctx context.Context) (time.Time, error) {
 	return time.Now(), err
 }
 
-// journalStream is the stream that the relay keeps events in.
+// journalStream is the relay's stream of events.
 const journalStream = "AUDITRELAY_EVENTS"
 
 func (l *leaders) killBeforeTrims(ctx context.Context) error {
@@ -111,8 +111,8 @@ func (l *leaders) killBeforeTrims(ctx context.Context) error {
 	return nil
 }
 
-// leading is the server that leads the position of Kafka, and not the stream: a
-// stream without a leader is not trimmed anyway.
+// leading is the leader of Kafka's position, and not of the stream: a stream without a
+// leader is not trimmed anyway.
 func (l *leaders) leading(ctx context.Context) (int, error) {
 	name := ""
 	if err := l.until(ctx, spending, "somebody leads the position of Kafka", func() bool {

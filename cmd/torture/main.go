@@ -1,7 +1,7 @@
-// Command torture drives the real relay, as processes, under load and faults:
-// kills, outages of sinks, full and failing disks, damaged files, clock jumps,
-// hostile clients. It counts by event id what the relay acknowledged against what
-// can be read back at the sinks, and prints what it found in a table.
+// Command torture drives the real relay, as processes, under load and faults: kills,
+// outages of sinks, full and failing disks, damaged files, clock jumps, hostile
+// clients. It compares, by event id, the acknowledged events with those read back at
+// the sinks, and prints its findings in a table.
 package main
 
 import (
@@ -80,7 +80,7 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
 	return cmd
 }
 
-// errFound says that something was lost, or did not behave.
+// errFound says: something was lost, or did not behave.
 var errFound = errors.New("something was lost or did not behave, see the table")
 
 func run(ctx context.Context, f flags, out *os.File) error {
@@ -122,8 +122,7 @@ func run(ctx context.Context, f flags, out *os.File) error {
 	return ctx.Err()
 }
 
-// playAll runs the scenarios one after the other, but for those that run beside
-// the ones that follow.
+// playAll runs the scenarios one after the other, except those marked beside.
 func playAll(ctx context.Context, chosen []scenario, prepare func(name string) *trial) []row {
 	rows := make([]row, len(chosen))
 	var beside sync.WaitGroup

@@ -10,20 +10,20 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir"
 )
 
-// inspect asks the relay's binary what the journal of the stopped relay holds.
+// inspect runs 'journal inspect' on the stopped relay's data.
 func (s *scene) inspect(ctx context.Context) (datadir.Inspection, error) {
 	var in datadir.Inspection
 	return in, s.offline(ctx, &in, "journal", "inspect")
 }
 
-// verify asks the relay's binary what is wrong with the stopped relay's journal.
+// verify runs 'journal verify' on the stopped relay's data.
 func (s *scene) verify(ctx context.Context) (datadir.Verification, error) {
 	var v datadir.Verification
 	return v, s.offline(ctx, &v, "journal", "verify")
 }
 
-// offline runs a command on the stopped relay's data, and decodes what it prints.
-// That it has found something, by its exit code, is no error.
+// offline runs a command on the stopped relay's data, and decodes its output. Findings,
+// by its exit code, are no error.
 func (s *scene) offline(ctx context.Context, into any, args ...string) error {
 	cmd := exec.CommandContext(ctx, s.binary, append(args, "--data-dir", s.dataDir, "--json")...)
 	out, err := cmd.Output()

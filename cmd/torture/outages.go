@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// outage takes Kafka away under load, and watches how the other sinks fare, what
-// the relay needs, and how soon Kafka has got what it missed.
+// outage takes Kafka away under load, and watches the other sinks, the relay's needs,
+// and the time until Kafka has caught up.
 func outage(ctx context.Context, t *trial) error {
 	const mostMemory = 768
 	s, err := t.running(ctx, setting{})
@@ -51,7 +51,7 @@ func outage(ctx context.Context, t *trial) error {
 	return s.settle(ctx)
 }
 
-// caughtUp waits until Kafka has what was acknowledged up to now, under load.
+// caughtUp waits until Kafka has every event acknowledged up to now, under load.
 func (s *scene) caughtUp(ctx context.Context) (time.Duration, error) {
 	start, want := time.Now(), int64(s.sim.Counts().Acknowledged)
 	err := s.until(ctx, 3*time.Minute, "Kafka catches up", func() bool {
@@ -61,7 +61,7 @@ func (s *scene) caughtUp(ctx context.Context) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// running sets a scene with a relay that takes pushes.
+// running sets a scene with a ready relay.
 func (t *trial) running(ctx context.Context, o setting) (*scene, error) {
 	s, err := t.newScene(ctx, o)
 	if err != nil {
@@ -74,8 +74,8 @@ func (t *trial) running(ctx context.Context, o setting) (*scene, error) {
 	return s, nil
 }
 
-// steady waits until the load flows: the relay is known to the workspace, and
-// what had queued up is gone.
+// steady waits until the load flows: the relay is known to the workspace, and the queue
+// is gone.
 func (s *scene) steady(ctx context.Context) error {
 	if err := s.waitAcknowledged(ctx, uint64(2*s.t.rate)); err != nil {
 		return err
@@ -167,8 +167,8 @@ func mute(ctx context.Context, t *trial) error {
 	return disturbed(ctx, t, func(s *scene) *proxy { return s.natsProxy }, fault{mute: true})
 }
 
-// late has Kafka keep what it is given, and say so after the pump's timeout:
-// every delivery is a duplicate.
+// late makes Kafka keep each record, and acknowledge it after the pump's timeout: every
+// delivery is a duplicate.
 func late(ctx context.Context, t *trial) error {
 	return disturbed(ctx, t, func(s *scene) *proxy { return s.kafkaProxy }, fault{delay: 3 * time.Second})
 }

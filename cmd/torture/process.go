@@ -29,7 +29,7 @@ type process struct {
 // start starts `auditrelay run`; it does not wait until the relay is ready.
 func (s *scene) start() error { return s.launch(s.binary, "run", "--config", s.config) }
 
-// startStopped starts a process that stops before it becomes the relay, as SIGCONT has it do.
+// startStopped starts a process, stopped until SIGCONT makes it the relay.
 func (s *scene) startStopped() error {
 	return s.launch("/bin/sh", "-c", `kill -STOP $$; exec "$0" "$@"`, s.binary, "run", "--config", s.config)
 }
@@ -105,7 +105,7 @@ func (p *process) kill() {
 // shutdownTime is how long a relay may take to end.
 const shutdownTime = 30 * time.Second
 
-// stop ends the process as an operator does, which must succeed.
+// stop ends the process like an operator; it must succeed.
 func (p *process) stop() error {
 	if p.ended() {
 		return fmt.Errorf("the relay ended by itself (%w): %s", p.err, p.tail())
@@ -125,7 +125,7 @@ func (p *process) stop() error {
 	}
 }
 
-// tail gives the end of what the relay has logged.
+// tail gives the end of the relay's log.
 func (p *process) tail() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -135,10 +135,10 @@ func (p *process) tail() string {
 	return "…" + string(bytes.TrimSpace(text[max(0, len(text)-most):]))
 }
 
-// peakMemory is the most memory that the process has held, in MiB.
+// peakMemory is the process's peak memory, in MiB.
 func (p *process) peakMemory() int { return statusField(p.cmd.Process.Pid, "VmHWM:") >> 10 }
 
-// tracerOf gives the process that traces pid, 0 for none.
+// tracerOf gives the tracer of pid, 0 for none.
 func tracerOf(pid int) int { return statusField(pid, "TracerPid:") }
 
 // statusField reads a number of /proc/PID/status; 0 where there is none.

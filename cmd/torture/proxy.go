@@ -14,22 +14,22 @@ import (
 type proxy struct {
 	listener net.Listener
 
-	mu     sync.Mutex    // guards what follows
+	mu     sync.Mutex    // guards the fields below
 	target string        // HOST:PORT
 	fault  fault         // of the connections
 	healed chan struct{} // closed, and replaced, when the fault changes
 	conns  map[net.Conn]struct{}
 }
 
-// fault is what a proxy does to what passes it.
+// fault is a proxy's treatment of passing data.
 type fault struct {
 	refuse bool          // connections end as soon as they are made
-	mute   bool          // nothing that the destination says comes through
+	mute   bool          // nothing from the destination comes through
 	delay  time.Duration // answers come so much later, but for those of a connection's first exchanges
 }
 
-// greeting is how many bytes a client sends at most before its connection is
-// set up: what comes before that is not delayed.
+// greeting is the most bytes a client sends to set up its connection: until then
+// nothing is delayed.
 const greeting = 2 << 10
 
 // newProxy listens on loopback; where to is said by aim.
@@ -107,7 +107,7 @@ func (p *proxy) carry(client net.Conn) {
 	_ = answer(client, server, f.delay, &sent)
 }
 
-// counter counts what is written.
+// counter counts written bytes.
 type counter struct{ n *atomic.Int64 }
 
 func (c counter) Write(p []byte) (int, error) {
@@ -115,8 +115,8 @@ func (c counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// answer passes on what the server says, each piece after the delay once the
-// client has sent more than a greeting.
+// answer passes the server's answers on, each piece after the delay once the client has
+// sent more than a greeting.
 func answer(client, server net.Conn, delay time.Duration, sent *atomic.Int64) error {
 	if delay == 0 {
 		_, err := io.Copy(client, server)
@@ -144,8 +144,8 @@ func (p *proxy) drop(c net.Conn) {
 	delete(p.conns, c)
 }
 
-// listen makes a listener behind the proxy that gives the proxy's address as
-// its own: what a destination announces then leads through the proxy.
+// listen makes a listener behind the proxy with the proxy's address as its own: an
+// address announced by the destination then leads through the proxy.
 func (p *proxy) listen(network, _ string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), network, "127.0.0.1:0")
 	if err != nil {

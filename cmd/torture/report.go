@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// row is what came of one scenario.
+// row is one scenario's outcome.
 type row struct {
 	name         string
 	rounds       int
 	acknowledged uint64
-	delivered    int64 // distinct events, at the sink that has the fewest
+	delivered    int64 // distinct events, at the sink with the fewest
 	lost         int64 // acknowledged and missing, of all sinks together
 	duplicates   int64 // of all sinks together
 	remarks      []string
-	wrong        []string // what did not behave
+	wrong        []string // misbehaviour, in words
 	skipped      string   // why it was not played to its end, or ""
 	took         time.Duration
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// journalServer is an external nats-server that keeps the relay's journal. Its
-// files can be set back, as a power cut does with what was not synced.
+// journalServer is an external nats-server with the relay's journal. Its files can be
+// set back, as a power cut does with unsynced writes.
 type journalServer struct {
 	dir     string
 	address string // HOST:PORT
@@ -89,10 +89,10 @@ func (j *journalServer) restore(keepPositions bool) error {
 	return os.Rename(j.saved(), j.store())
 }
 
-// rolledBack sets the files of an external journal back to an earlier copy, while
-// the relay runs and while it is away, with and without the sinks' positions. What
-// was acknowledged in between may be missing, and has to be named. All else,
-// above all what is acknowledged after that, has to arrive.
+// rolledBack sets the files of an external journal back to an earlier copy, while the
+// relay runs and while it is away, with and without the sinks' positions. Events
+// acknowledged in between may be missing, and must then be named. All others, above all
+// those acknowledged later, must arrive.
 func rolledBack(ctx context.Context, t *trial) error {
 	server, err := newJournalServer(ctx, filepath.Join(t.dir, "journal"))
 	if err != nil {
@@ -130,7 +130,7 @@ func rolledBack(ctx context.Context, t *trial) error {
 	return s.relay.stop()
 }
 
-// rollBack plays one round, and returns the events that may be missing.
+// rollBack plays one round, and returns the possibly missing events.
 func (s *scene) rollBack(ctx context.Context, server *journalServer, keepPositions, away bool) (lost []string, err error) {
 	more := func() error {
 		return s.waitAcknowledged(ctx, s.sim.Counts().Acknowledged+uint64(s.t.rate/2))
@@ -166,8 +166,8 @@ func (s *scene) rollBack(ctx context.Context, server *journalServer, keepPositio
 	return lost, more()
 }
 
-// answered waits until answers that were on their way are there: nothing more is
-// acknowledged for a while.
+// answered waits for answers on their way, until nothing more is acknowledged for a
+// while.
 func (s *scene) answered(ctx context.Context) {
 	const calm = time.Second
 	for last := s.sim.Counts().Acknowledged; ; {
@@ -184,7 +184,7 @@ func (s *scene) answered(ctx context.Context) {
 	}
 }
 
-// acknowledgedSince gives the ids of what was acknowledged between two looks.
+// acknowledgedSince gives the ids acknowledged between two looks.
 func acknowledgedSince(before, after []workspacesim.Ledger) (ids []string) {
 	for i, l := range after {
 		had := map[uint64]bool{}

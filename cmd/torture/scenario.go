@@ -13,15 +13,15 @@ import (
 type scenario struct {
 	name, about string
 	run         func(ctx context.Context, t *trial) error
-	// beside has it run while the ones that follow do: it mostly waits, and
-	// they measure no rates.
+	// beside has it run along with the following ones: it mostly waits, and they
+	// measure no rates.
 	beside bool
 }
 
 // clockScenario needs a relay of its own build.
 const clockScenario = "clock"
 
-// scenarios are all. Those that measure rates come first, each by itself.
+// scenarios are all. Those with measured rates come first, each by itself.
 func scenarios() []scenario {
 	return []scenario{
 		{name: "kill9", about: "kill -9 at random moments under load", run: killed},
@@ -62,21 +62,21 @@ func choose(names []string) ([]scenario, error) {
 	return chosen, nil
 }
 
-// skip ends a scenario that cannot be played here.
+// skip ends a scenario, unplayable here.
 type skip struct{ reason string }
 
 func (s *skip) Error() string { return s.reason }
 
-// trial is one scenario that is played.
+// trial is one run of a scenario.
 type trial struct {
 	flags
 	dir   string // of its own
 	out   io.Writer
-	clock *clockBuild // nil unless a scenario that needs it was chosen
+	clock *clockBuild // nil unless a chosen scenario needs it
 	row   row
 }
 
-// random draws what the scenario's faults follow from.
+// random draws the scenario's faults.
 func (t *trial) random() *rand.Rand {
 	salt := uint64(0)
 	for _, c := range t.row.name {
@@ -85,7 +85,7 @@ func (t *trial) random() *rand.Rand {
 	return rand.New(rand.NewPCG(t.seed, salt))
 }
 
-// remark adds to what the table says.
+// remark adds to the table's row.
 func (t *trial) remark(format string, args ...any) {
 	t.row.remarks = append(t.row.remarks, fmt.Sprintf(format, args...))
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// scene is what stands around a relay process, and lives through its crashes:
-// the simulated workspace, and three destinations, two of them behind proxies.
+// scene surrounds a relay process, and lives through its crashes: the simulated
+// workspace, and three destinations, two of them behind proxies.
 type scene struct {
 	t            *trial
 	sim          *workspacesim.Simulator
@@ -35,11 +35,11 @@ type scene struct {
 	env          []string // beside the machine's own, as of the next start
 	relay        *process
 	ledgers      []workspacesim.Ledger // of clients beside the simulator
-	peak         int                   // MiB that the relay held at most in its last life; set by settle
+	peak         int                   // the relay's peak in its last life, in MiB; set by settle
 	closers      []func()
 }
 
-// setting is what a scenario sets differently.
+// setting is a scenario's own choice.
 type setting struct {
 	dataDir     string        // default: under the trial's folder
 	rate        float64       // default: --rate
@@ -162,7 +162,7 @@ func (s *scene) destinations() []readback.Destination {
 	return []readback.Destination{s.kafka, s.nats, s.file}
 }
 
-// close ends what still runs, the newest first.
+// close ends running processes, the newest first.
 func (s *scene) close() {
 	if s.relay != nil {
 		s.relay.kill()
@@ -172,8 +172,8 @@ func (s *scene) close() {
 	}
 }
 
-// recovery is how soon a relay must take pushes, after a start and once what
-// kept it from doing so is over.
+// recovery bounds the time until a relay takes pushes, after a start and after the end
+// of a fault.
 const recovery = 30 * time.Second
 
 // waitAcknowledged waits until so many events were acknowledged in all.

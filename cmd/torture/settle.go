@@ -15,8 +15,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// settle lets the simulator push what is left, waits until it stands at every
-// destination, counts, and stops the relay, which must end cleanly.
+// settle lets the simulator push the rest, waits until every destination has it,
+// counts, and stops the relay; it must end cleanly.
 func (s *scene) settle(ctx context.Context) error {
 	if err := s.quiet(ctx); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (s *scene) readAll(ctx context.Context, ledgers []workspacesim.Ledger, excu
 	return arrivals, errors.Join(errs...)
 }
 
-// arrival is what was read at a destination.
+// arrival is one reading of a destination.
 type arrival struct {
 	workspacesim.Tally
 	lost    int64 // acknowledged, missing, and without an excuse
@@ -102,9 +102,9 @@ type arrival struct {
 // patience is how long a destination may bring nothing new after the last push.
 const patience = 90 * time.Second
 
-// arrived reads a destination until nothing that was acknowledged is missing,
-// or nothing new has come for patience: then it says what is. A reading that has begun is never
-// cut short, as what it has not reached would pass for lost.
+// arrived reads a destination until no acknowledged event is missing, or nothing new
+// has come for patience: then it names the missing ones. A begun reading is never cut
+// short: the unread rest would pass for lost.
 func arrived(ctx context.Context, d readback.Destination, ledgers []workspacesim.Ledger, excused []string) (arrival, error) {
 	most, moved := int64(-1), time.Now()
 	for {
@@ -127,7 +127,7 @@ func arrived(ctx context.Context, d readback.Destination, ledgers []workspacesim
 	}
 }
 
-// excuse takes the ids that are missing for seen, and counts them.
+// excuse takes missing ids for seen, and counts them.
 func (a *arrival) excuse(ids []string) {
 	unique, duplicates := a.Unique, a.Duplicates
 	for _, id := range ids {
@@ -137,7 +137,7 @@ func (a *arrival) excuse(ids []string) {
 	a.Unique, a.Duplicates = unique, duplicates
 }
 
-// acknowledgedOf gives those of the ids that were acknowledged, each once.
+// acknowledgedOf gives the acknowledged ones among the ids, each once.
 func acknowledgedOf(ids []string, ledgers []workspacesim.Ledger) []string {
 	slices.Sort(ids)
 	return slices.DeleteFunc(slices.Compact(ids), func(id string) bool {

@@ -15,17 +15,16 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 )
 
-// shortWrites bounds the size of the files that the running relay may write, a
-// little beyond what one of them has. The write that meets the bound is cut
-// short, and those behind it fail: a Go program is told by EFBIG, and not ended
-// by SIGXFSZ. Then the bound is lifted, and the relay must recover by itself; or
-// it is killed with the torn record in its file.
+// shortWrites bounds the size of the running relay's files, a little beyond the present
+// size of one. The write at the bound is cut short, and those behind it fail: a Go
+// program gets EFBIG, and is not ended by SIGXFSZ. Then the bound is lifted, and the
+// relay must recover by itself; or it is killed with the torn record in its file.
 func shortWrites(ctx context.Context, t *trial) error {
 	tracer, err := exec.LookPath("strace")
 	if err != nil {
 		return &skip{"strace is not installed, which counts the writes that were cut short"}
 	}
-	// So that the journal's newest file can be the largest.
+	// The journal's newest file can then be the largest.
 	s, err := t.running(ctx, setting{rotate: "rotate_bytes: 1MiB"})
 	if err != nil {
 		return err
@@ -65,8 +64,8 @@ func shortWrites(ctx context.Context, t *trial) error {
 	return s.nothingQuarantined(ctx)
 }
 
-// boundFiles bounds the files for a while, and counts what is cut short, by the
-// file's suffix.
+// boundFiles bounds the files for a while, and counts short writes by the file's
+// suffix.
 func (s *scene) boundFiles(ctx context.Context, tracer string, rng *rand.Rand, cut map[string]int) error {
 	trace, err := s.attach(ctx, tracer, onlyWrites...)
 	if err != nil {
@@ -102,7 +101,7 @@ func (s *scene) bound(most uint64) error {
 	return nil
 }
 
-// known is a suffix that is counted by itself.
+// known is a separately counted suffix.
 func known(suffix string) string {
 	if suffix == ".blk" || suffix == ".jsonl" {
 		return suffix
@@ -128,8 +127,8 @@ func (s *scene) largest(ofSink bool) (int64, error) {
 	return info.Size(), nil
 }
 
-// nothingQuarantined fails where the quarantine of the stopped relay names
-// something: what was never acknowledged is no loss.
+// nothingQuarantined fails if the quarantine of the stopped relay names anything: an
+// unacknowledged event is no loss.
 func (s *scene) nothingQuarantined(ctx context.Context) error {
 	seen, err := s.inspect(ctx)
 	if err == nil && len(seen.Quarantine) > 0 {

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// tracing is an strace that is attached to the relay, and what it writes.
+// tracing is an strace attached to the relay, with its output.
 type tracing struct {
 	cmd    *exec.Cmd
 	output string // the file
 }
 
-// attach begins to trace the relay; detach ends that.
+// attach begins to trace the relay; detach ends it.
 func (s *scene) attach(ctx context.Context, tracer string, args ...string) (*tracing, error) {
 	pid := s.relay.cmd.Process.Pid
 	t := &tracing{output: filepath.Join(s.t.dir, "strace.out")}
@@ -69,10 +69,10 @@ func (t *tracing) injected() (n int, err error) {
 	return n, err
 }
 
-// onlyWrites traces what goes to files and sockets.
+// onlyWrites traces writes to files and sockets.
 var onlyWrites = []string{"-e", "trace=write,pwrite64"}
 
-// Lines of a trace: a write that ends at once, one that does not, and its end.
+// Lines of a trace: a write with its end, one without, and the end of the latter.
 var (
 	wholeWrite  = regexp.MustCompile(`^(\d+) +p?write(?:64)?\(\d+<(/[^>]*)>, .*?, (\d+)(?:, \d+)?\) += (\d+)`)
 	begunWrite  = regexp.MustCompile(`^(\d+) +p?write(?:64)?\(\d+<(/[^>]*)>, .*?, (\d+)(?:, \d+)? <unfinished`)
@@ -80,13 +80,13 @@ var (
 	anotherCall = regexp.MustCompile(`^(\d+) `)
 )
 
-// short is what was written of less than it should have been.
+// short is a write of fewer bytes than asked for.
 type short struct {
 	path        string
 	asked, done int
 }
 
-// shorts gives the writes to files that were cut short: that took something, and not all.
+// shorts gives the writes to files that took some bytes, and not all.
 func (t *tracing) shorts() (all []short, err error) {
 	begun := map[string]short{} // by thread
 	err = t.lines(func(line string) {

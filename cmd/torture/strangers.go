@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// fewFiles is what a relay may open beside strangers that want more.
+// fewFiles is a relay's limit of open files beside greedy strangers.
 const fewFiles = 300
 
 // strangers holds more connections than a relay with few descriptors can have: some
@@ -84,7 +84,7 @@ func intrude(ctx context.Context, address, from string, made *atomic.Int64, use 
 
 func sayNothing(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
-// readNothing sends pushes of a type that is not taken, with a good credential.
+// readNothing sends pushes of an unknown type, with a good credential.
 func readNothing(c net.Conn) {
 	request := bytes.Repeat([]byte("POST /loki/api/v1/push HTTP/1.1\r\nHost: x\r\nAuthorization: Basic dG9ydHVyZTp0b3J0dXJlLWhhcy1hLXBhc3N3b3Jk\r\nContent-Length: 0\r\n\r\n"), 20)
 	for {
@@ -94,8 +94,8 @@ func readNothing(c net.Conn) {
 	}
 }
 
-// blockFiles is the number of the newest file that the journal keeps events in; files
-// that were trimmed are missing, so they are not counted.
+// blockFiles is the number of the journal's newest file of events; trimmed files are
+// missing, so counting would not do.
 func (s *scene) blockFiles() (newest int) {
 	files, _ := filepath.Glob(filepath.Join(s.dataDir, "*", "*", "*", "*", "*", "msgs", "*.blk")) // no bad pattern
 	for _, file := range files {

@@ -16,7 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
-// echo is a destination that answers each line with itself.
+// echo is a destination; it answers each line with itself.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -23,7 +23,7 @@ type settings struct {
 	sim                 workspacesim.Options
 }
 
-// serveError is an error that is not the caller's fault.
+// serveError is an error without the caller's fault.
 type serveError struct{ err error }
 
 func (e *serveError) Error() string { return e.err.Error() }
@@ -101,8 +101,8 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// options completes the simulator's options. A secret that was not given is
-// the demo's only together with the demo's key id.
+// options completes the simulator's options. A missing secret is the demo's only
+// together with the demo's key id.
 func (s *settings) options(getenv func(string) string) (workspacesim.Options, error) {
 	o := s.sim
 	if s.secret == "" {

@@ -19,7 +19,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// TestMain lets the test binary be the program, for the tests that need a process.
+// TestMain lets the test binary be the program, for tests in need of a process.
 func TestMain(m *testing.M) {
 	if os.Getenv("WORKSPACESIM_AS_PROGRAM") != "" {
 		main()
@@ -55,8 +55,7 @@ func TestServesUntilSIGTERM(t *testing.T) {
 	assert.Contains(t, logs.String(), "shutting down")
 }
 
-// readGreeting reads what the program says at its start, by the words that
-// lines begin with.
+// readGreeting reads the program's first lines, by their first words.
 func readGreeting(out io.Reader) map[string]string {
 	said := map[string]string{}
 	lines := bufio.NewScanner(out)
