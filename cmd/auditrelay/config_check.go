@@ -65,7 +65,7 @@ type checked struct {
 	Destinations []destination    `json:"destinations,omitempty"`
 }
 
-// destination is one that a sink's template gives.
+// destination is a result of a sink's template.
 type destination struct {
 	Sink string `json:"sink"`
 	sinks.Destination

@@ -27,8 +27,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// An event that Kafka finds too large is found among the dead letters, and
-// arrives once the topic takes it.
+// An event too large for Kafka goes to the dead letters, and arrives once the topic
+// takes it.
 func TestDeadLettersFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, 20_000)
@@ -147,8 +147,7 @@ func TestReplayBesideLiveDelivery(t *testing.T) {
 	require.NoError(t, relay.Wait())
 }
 
-// A sink that was taken out of the configuration holds the journal until it is
-// retired.
+// A sink removed from the configuration holds the journal until it is retired.
 func TestASinkIsRetired(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, 20_000)
@@ -174,8 +173,8 @@ func TestASinkIsRetired(t *testing.T) {
 	s.end(t, relay)
 }
 
-// stand is a relay process that takes pushes without a credential, and a topic
-// whose message size is limited.
+// stand is a relay process for pushes without a credential, and a topic with a limited
+// message size.
 type stand struct {
 	config, ingest, admin string
 	kafka                 *readback.Kafka
@@ -264,7 +263,7 @@ func (s *stand) push(t *testing.T, notes map[string]string) {
 	require.Equal(t, http.StatusNoContent, resp.StatusCode)
 }
 
-// run runs a command against the relay, and returns all that it prints.
+// run runs a command against the relay, and returns its output.
 func (s *stand) run(t *testing.T, code int, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)

@@ -22,10 +22,10 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// Processes are killed without warning while events stream in and settings
-// change. What was acknowledged must stand at every sink, and every change in
-// the audit events, whatever line the process died on. The deliveries to Kafka
-// overtake each other, which must lose nothing either.
+// Processes are killed without warning while events stream in and settings change.
+// Every acknowledged event must stand at every sink, and every change in the audit
+// events, whatever line the process died on. The deliveries to Kafka overtake each
+// other; that must lose nothing either.
 func TestKilledUnderLoadNothingIsLost(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -53,8 +53,8 @@ func TestKilledUnderLoadNothingIsLost(t *testing.T) {
 	assert.NoError(t, relay.Wait(), "a clean shutdown exits with 0: %s", s.output.String())
 }
 
-// A shutdown under load ends within its deadline with exit code 0, and what was
-// acknowledged is delivered after the next start.
+// A shutdown under load ends within its deadline with exit code 0, and the next start
+// delivers all acknowledged events.
 func TestShutdownUnderLoad(t *testing.T) {
 	s := newScene(t, 5000)
 	relay := s.start(t)
@@ -71,8 +71,8 @@ func TestShutdownUnderLoad(t *testing.T) {
 	require.NoError(t, relay.Wait())
 }
 
-// scene is what stands around a relay process: the simulated workspace and
-// three destinations, which live through the relay's crashes.
+// scene surrounds a relay process: the simulated workspace and three destinations live
+// through the relay's crashes.
 type scene struct {
 	sim          *workspacesim.Simulator
 	destinations []readback.Destination
@@ -135,7 +135,7 @@ func freeAddress(t *testing.T) string {
 	return free[0]
 }
 
-// start starts `auditrelay run`; it does not wait until that is ready.
+// start starts `auditrelay run`, and does not wait for it.
 func (s *scene) start(t *testing.T) *exec.Cmd {
 	t.Helper()
 	s.output.Reset()
@@ -155,7 +155,7 @@ func (s *scene) waitAcknowledged(t *testing.T, n uint64) {
 		"%d events are not acknowledged; the relay printed:\n%s", n, &s.output)
 }
 
-// settle waits until the simulator, which is paused, has no event left to push.
+// settle waits until the paused simulator has no event left to push.
 func (s *scene) settle(t *testing.T) {
 	t.Helper()
 	settled := make(chan error, 1)
@@ -165,8 +165,7 @@ func (s *scene) settle(t *testing.T) {
 	require.NoError(t, <-settled)
 }
 
-// arrived counts what is at a destination, once nothing is missing there that was
-// acknowledged.
+// arrived counts the events at a destination, once no acknowledged one is missing.
 func (s *scene) arrived(t *testing.T, d readback.Destination) (tally workspacesim.Tally) {
 	t.Helper()
 	s.read(t, d, func(events []received) bool {
@@ -189,7 +188,7 @@ func tallyOf(events []received) (tally workspacesim.Tally) {
 	return tally
 }
 
-// read reads all that is at a destination, again and again, until it is enough.
+// read reads a destination whole, again and again, until it is enough.
 func (s *scene) read(t *testing.T, d readback.Destination, enough func([]received) bool) {
 	t.Helper()
 	var events []received

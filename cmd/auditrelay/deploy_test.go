@@ -36,8 +36,8 @@ func quickStart(t *testing.T) string {
 	return strings.ReplaceAll("\n"+yaml, "\n   ", "\n")
 }
 
-// TestOneSetOfNames holds that README, config init, container and unit speak of
-// the same files, variables, projects, sinks and topics.
+// TestOneSetOfNames: README, config init, container and unit use the same files,
+// variables, projects, sinks and topics.
 func TestOneSetOfNames(t *testing.T) {
 	t.Parallel()
 	const file = "/etc/auditrelay/relay.yaml"
@@ -84,7 +84,8 @@ func TestQuickStartIsValid(t *testing.T) {
 	assert.Len(t, cfg.Sinks, 1)
 }
 
-// maxExposure bounds what systemd-analyze makes of the unit, times ten: 0 is safe, 100 is not.
+// maxExposure bounds the unit's exposure by systemd-analyze, times ten: 0 is safe, 100
+// is not.
 const maxExposure = 15
 
 // TestUnit has systemd itself read the unit.
@@ -94,7 +95,7 @@ func TestUnit(t *testing.T) {
 	if err != nil {
 		t.Skip("SKIPPED: systemd-analyze is not here (Debian: apt-get install systemd); the unit is not verified")
 	}
-	// What it starts need not be installed here.
+	// Its program need not be installed here.
 	unit := filepath.Join(t.TempDir(), "auditrelay.service")
 	text := strings.ReplaceAll(readFile(t, "deploy/systemd/auditrelay.service"), "/usr/local/bin/auditrelay", "/bin/true")
 	require.NoError(t, os.WriteFile(unit, []byte(text), 0o600))

@@ -23,10 +23,10 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
-// A relay that may open 300 files has 600 connections that say nothing, and 200
-// that ask without end and read no answer, each made anew after it was closed. Good
-// pushes are taken all the same, the journal goes on to new files, and the private
-// listener answers.
+// A relay with a limit of 300 open files has 600 silent connections, and 200 with
+// endless requests and unread answers, each made anew after it was closed. Good pushes
+// are taken all the same, the journal goes on to new files, and the private listener
+// answers.
 func TestStrangersLeaveDescriptors(t *testing.T) {
 	r := startWithDescriptors(t, 300)
 	crowd := strangers{address: r.ingest}
@@ -55,7 +55,7 @@ func TestStrangersLeaveDescriptors(t *testing.T) {
 	assert.NotContains(t, r.said(), "too many open files")
 }
 
-// strangers hold connections that are of no use.
+// strangers hold useless connections.
 type strangers struct {
 	address string
 	all     sync.WaitGroup
@@ -75,7 +75,7 @@ func (s *strangers) hold(ctx context.Context, from string, use func(net.Conn)) {
 		use(c) // until it is closed
 		stop()
 		_ = c.Close()
-		time.Sleep(time.Second) // a thousand connections a second; more only burn the machine that the relay runs on too
+		time.Sleep(time.Second) // a thousand connections a second; more only burn the machine, and the relay's time
 	}
 }
 
@@ -90,12 +90,12 @@ func neverRead(c net.Conn) {
 	}
 }
 
-// limited is a relay that may open few files.
+// limited is a relay with few open files.
 type limited struct {
 	ingest, admin, dir string
 }
 
-// said is what the relay has logged.
+// said is the relay's log.
 func (r *limited) said() string {
 	text, _ := os.ReadFile(filepath.Join(r.dir, "log")) // none yet
 	return string(text)
@@ -124,7 +124,7 @@ environments:
 	return r
 }
 
-// push pushes one event of 180 KB that does not compress, over a connection of its own.
+// push pushes one incompressible event of 180 KB, over a connection of its own.
 func (r *limited) push() (status int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), waiting.Stall)
 	defer cancel()
@@ -145,7 +145,7 @@ func (r *limited) push() (status int, err error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// blocks are the files that the journal keeps events in.
+// blocks are the journal's files of events.
 func (r *limited) blocks() []string {
 	files, _ := filepath.Glob(filepath.Join(r.dir, "data", "*", "*", "*", "*", "*", "msgs", "*.blk")) // no bad pattern
 	return files

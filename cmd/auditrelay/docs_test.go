@@ -71,7 +71,7 @@ func isMetric(source, name string) bool {
 	return found && strings.Contains(source, `"auditrelay_`+room+`_"`) && strings.Contains(source, `"`+end+`"`)
 }
 
-// goSource is the text of all tests, and of all files that make metrics.
+// goSource is the text of all tests, and of all files with metrics.
 func goSource(t *testing.T) (tests, metrics string) {
 	t.Helper()
 	var testing, making strings.Builder

@@ -75,7 +75,7 @@ func floors() map[string]int {
 	}
 }
 
-// sideways are the arrows within a floor that are allowed.
+// sideways are the allowed arrows within a floor.
 func sideways() map[string]string {
 	return map[string]string{
 		"config -> config/secret":                                "the type that a configuration keeps secrets in",

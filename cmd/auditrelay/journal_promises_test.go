@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Both checks ask the journal's servers what they promise: a stream whose server
-// acknowledges before anything is on disk fails them.
+// Both checks ask the journal's servers for their guarantees: a stream acknowledged
+// before anything is on disk fails them.
 func TestChecksAskTheJournalsServers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

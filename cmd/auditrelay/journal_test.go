@@ -115,10 +115,9 @@ func TestJournalCommandsRefuse(t *testing.T) {
 	require.NoError(t, conn.Close())
 }
 
-// The relay is killed under load and the end of its newest block torn off, as
-// by a disk that lied about its fsyncs. What was acknowledged and not torn
-// arrives at every sink; what was torn is reported, in numbers and by audit
-// events at the sinks.
+// The relay is killed under load and the end of its newest block torn off, as after
+// fsyncs a disk lied about. Every acknowledged event outside the torn end arrives at
+// every sink; the torn ones are reported, in numbers and by audit events at the sinks.
 func TestTornAfterAKillIsReported(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -163,8 +162,8 @@ func TestTornAfterAKillIsReported(t *testing.T) {
 	assertNamed(t, dir, torn, missing)
 }
 
-// accept accepts the damage where it is so much that sinks wait for a person.
-// How many records a tear costs depends on how fast the machine is.
+// accept accepts the damage, if sinks wait for a person. How many records a tear costs
+// depends on how fast the machine is.
 func accept(t *testing.T, config string) {
 	t.Helper()
 	code, out, errs := command(t, "journal", "accept-damage", "--config", config, "--yes")
@@ -174,8 +173,8 @@ func accept(t *testing.T, config string) {
 	t.Log(out)
 }
 
-// assertNamed checks that what is named is what was torn, and that what is
-// missing at the destinations was in records that are named.
+// assertNamed checks two things: exactly the torn records are named, and every missing
+// event was in a named record.
 func assertNamed(t *testing.T, dir string, torn map[uint64]int64, missing map[string]int64) {
 	t.Helper()
 	code, out, errs := command(t, "journal", "verify", "--data-dir", dir)

@@ -49,8 +49,8 @@ func flipEntry(t *testing.T, dir, stream string, n int) {
 	require.NoError(t, os.WriteFile(path, b.Bytes, 0o600))
 }
 
-// What is wrong with the trail, its checkpoints or its key: verify names it, repair
-// sets it right after a question, and then verify has nothing open.
+// Damage to the trail, its checkpoints or its key: verify names it, repair mends it
+// after a question, and then verify has nothing open.
 func TestJournalCommandsCoverTheTrail(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -43,7 +43,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestEveryConfigFlagHasItsVariable: none is forgotten that takes --config.
+// TestEveryConfigFlagHasItsVariable: no command with --config is forgotten.
 func TestEveryConfigFlagHasItsVariable(t *testing.T) {
 	t.Parallel()
 	count := 0

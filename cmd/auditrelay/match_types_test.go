@@ -15,8 +15,8 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 )
 
-// TestMatchKnowsEveryType holds that the configuration warns of no type that the
-// relay's own audit events have.
+// TestMatchKnowsEveryType: the configuration warns about no type of the relay's own
+// audit events.
 func TestMatchKnowsEveryType(t *testing.T) {
 	t.Parallel()
 	stated := regexp.MustCompile(`\bType\w*(?::| =) +"([a-z_]+\.[a-z_]+)"`)

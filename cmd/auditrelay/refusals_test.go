@@ -21,8 +21,8 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
-// The relay is killed in the middle of a flood of refusals: of what it acknowledged,
-// each event is at the destination, or a dead letter, by id.
+// The relay is killed in the middle of a flood of refusals: each acknowledged event is
+// at the destination, or a dead letter, by id.
 func TestKilledInAFloodOfRefusals(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -109,8 +109,8 @@ func (f *flood) start(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// push pushes 200 events, and notes them where they are acknowledged. A relay that is
-// not there yet is no failure.
+// push pushes 200 events, and notes them where they are acknowledged. A missing relay
+// is no failure yet.
 func (f *flood) push(t *testing.T) {
 	t.Helper()
 	var ids, values []string

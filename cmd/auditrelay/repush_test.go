@@ -22,8 +22,8 @@ import (
 	vocabulary "github.com/auditrelay/auditrelay/relay"
 )
 
-// A sender that pushes a third of everything again, as it does when an answer
-// is lost, causes no duplicate anywhere, across clean restarts too.
+// A sender pushes a third of everything again, as after a lost answer. That causes no
+// duplicate anywhere, across clean restarts too.
 func TestWhatIsPushedAgainArrivesOnce(t *testing.T) {
 	s := newSceneOf(t, 3000, workspacesim.Options{Projects: 1, RetryMax: 200 * time.Millisecond, RepushShare: 0.3})
 	relay := s.start(t)
@@ -49,9 +49,9 @@ func TestWhatIsPushedAgainArrivesOnce(t *testing.T) {
 	require.NoError(t, relay.Wait())
 }
 
-// Killed at any moment, the relay stores no event twice: what it had committed
-// and not acknowledged comes again, and the next process knows it. What the
-// sinks get twice are redeliveries.
+// Killed at any moment, the relay stores no event twice: committed but unacknowledged
+// events come again, and the next process knows them. Duplicates at the sinks are
+// redeliveries.
 func TestWhatIsPushedAgainAfterAKillIsStoredOnce(t *testing.T) {
 	s := newSceneOf(t, 3000, workspacesim.Options{Projects: 1, RetryMax: 200 * time.Millisecond, RepushShare: 0.3})
 	relay := s.start(t)
@@ -61,7 +61,7 @@ func TestWhatIsPushedAgainAfterAKillIsStoredOnce(t *testing.T) {
 		_ = relay.Wait() // it was killed
 		relay = s.start(t)
 	}
-	s.waitAcknowledged(t, s.sim.Counts().Acknowledged+1) // so that it listens to signals
+	s.waitAcknowledged(t, s.sim.Counts().Acknowledged+1) // it must listen to signals first
 	s.sim.Pause()
 	s.settle(t)
 	require.NoError(t, relay.Process.Signal(syscall.SIGTERM))
@@ -73,7 +73,7 @@ func TestWhatIsPushedAgainAfterAKillIsStoredOnce(t *testing.T) {
 	assert.Zero(t, tally.Duplicates)
 }
 
-// journalled counts what is in the journal of a relay that has ended.
+// journalled counts the events in the journal of a stopped relay.
 func (s *scene) journalled(t *testing.T) (tally workspacesim.Tally) {
 	t.Helper()
 	t.Setenv("SIM_SECRET", workspacesim.DemoSecret)

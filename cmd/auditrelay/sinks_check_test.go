@@ -22,8 +22,8 @@ const (
 	natsPassword  = "nats-horse-5"
 )
 
-// destinations runs a broker and a NATS server, and writes a configuration
-// that delivers to both, and to a file, with change made to its text.
+// destinations runs a broker and a NATS server, and writes a configuration with both
+// and a file as sinks, its text altered by change.
 func destinations(t *testing.T, change ...string) (config string, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -68,7 +68,7 @@ sinks:
 	return config, dir
 }
 
-// sinksCheck runs the command, and returns its exit code and all that it printed.
+// sinksCheck runs the command, and returns its exit code and its output.
 func sinksCheck(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
