@@ -229,7 +229,7 @@ func TestAnIDDoesNotGiveTheBodyAway(t *testing.T) {
 		binary.LittleEndian.PutUint64(frame[:8], uint64(len(e.Source)))
 		binary.LittleEndian.PutUint64(frame[8:], uint64(e.Time.UnixNano()))
 		plain.Write(append(append(frame[:], e.Source...), guess...))
-		require.NotEqual(t, "sha256-"+hex.EncodeToString(plain.Sum(nil)[:16]), e.ID, "the id gives %s away", guess)
+		require.NotContains(t, e.ID, hex.EncodeToString(plain.Sum(nil)[:16]), "the id gives %s away", guess)
 		require.NotEqual(t, hashID(e.Source, e.Time.UnixNano(), guess), e.ID, guess)
 	}
 	assert.Regexp(t, "^hmac-[0-9a-f]{32}$", e.ID)
