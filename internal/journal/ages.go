@@ -19,17 +19,31 @@ type ages struct {
 	begun sighting // set once, before the loops start
 }
 
-// sighting is the stream's last record at some time.
+// sighting is the stream's last record at some moment.
 type sighting struct {
 	last uint64
-	at   time.Time // with its monotonic reading
+	at   moment
+}
+
+// moment is a point in time by both clocks. The wall clock jumps when it is set; the
+// monotonic clock never does.
+type moment struct {
+	wall time.Time     // without a monotonic reading
+	up   time.Duration // by the monotonic clock, since any fixed point in the process
+}
+
+var processStart = time.Now()
+
+func thisMoment() moment {
+	now := time.Now()
+	return moment{now.Round(0), now.Sub(processStart)}
 }
 
 // maxSightings bounds the memory for them. The further apart, the less exact.
 const maxSightings = 4096
 
 // begin notes the stream's end before the process appends.
-func (a *ages) begin(last uint64, now time.Time) {
+func (a *ages) begin(last uint64, now moment) {
 	a.begun = sighting{last, now}
 	a.seen = append(a.seen[:0], a.begun)
 }
@@ -39,16 +53,16 @@ func (a *ages) inherited() uint64 { return a.begun.last }
 
 // steady is the earlier of two times: the wall clock's, and the start's plus what the
 // monotonic clock has measured since. So a clock that jumps ahead does not count.
-func (a *ages) steady(now time.Time) time.Time {
-	steady := a.begun.at.Round(0).Add(now.Sub(a.begun.at))
-	if wall := now.Round(0); wall.Before(steady) {
-		return wall
+func (a *ages) steady(now moment) time.Time {
+	steady := a.begun.at.wall.Add(now.up - a.begun.at.up)
+	if now.wall.Before(steady) {
+		return now.wall
 	}
 	return steady
 }
 
 // see notes the stream's last record now.
-func (a *ages) see(last uint64, now time.Time) {
+func (a *ages) see(last uint64, now moment) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.seen) == maxSightings {
@@ -62,11 +76,11 @@ func (a *ages) see(last uint64, now time.Time) {
 
 // olderThan is the newest record that was certainly kept for longer than the window,
 // or 0. It drops the sightings before it.
-func (a *ages) olderThan(window time.Duration, now time.Time) uint64 {
+func (a *ages) olderThan(window time.Duration, now moment) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := 0
-	for n < len(a.seen) && now.Sub(a.seen[n].at) >= window {
+	for n < len(a.seen) && now.up-a.seen[n].at.up >= window {
 		n++
 	}
 	if n == 0 {

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -45,35 +44,40 @@ func TestOldPrefix(t *testing.T) {
 
 func TestAgesGoByTheProcessesOwnClock(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var a ages
-		a.begin(5, time.Now())
-		const window = time.Hour
-		for i := range uint64(90) {
-			time.Sleep(time.Minute)
-			a.see(100+i, time.Now())
+	var a ages
+	now := moment{wall: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
+	const window = time.Hour
+	pass := func(d, jump time.Duration) moment { // the wall clock is set as well
+		now = moment{now.wall.Add(d + jump), now.up + d}
+		return now
+	}
+	a.begin(5, now)
+	for i := range uint64(90) {
+		jump := time.Duration(0)
+		if i%3 == 0 {
+			jump = time.Duration(int64(i)-45) * 24 * time.Hour
 		}
-		assert.Equal(t, uint64(100+29), a.olderThan(window, time.Now()), "as of an hour ago")
-		assert.Equal(t, uint64(5), a.inherited())
-		time.Sleep(time.Hour)
-		assert.Equal(t, uint64(189), a.olderThan(window, time.Now()))
+		a.see(100+i, pass(time.Minute, jump))
+	}
+	assert.Equal(t, uint64(100+29), a.olderThan(window, now), "as of an hour ago")
+	assert.Equal(t, uint64(5), a.inherited())
+	assert.Equal(t, uint64(189), a.olderThan(window, pass(time.Hour, -1000*time.Hour)))
 
-		for i := range uint64(10_000) {
-			time.Sleep(time.Second)
-			a.see(1000+i, time.Now())
-		}
-		assert.LessOrEqual(t, len(a.seen), maxSightings)
-		assert.InDelta(t, 11_000-3600, a.olderThan(window, time.Now()), 8)
-	})
+	for i := range uint64(10_000) {
+		a.see(1000+i, pass(time.Second, 0))
+	}
+	assert.LessOrEqual(t, len(a.seen), maxSightings)
+	assert.InDelta(t, 11_000-3600, a.olderThan(window, now), 8)
 }
 
 func TestTheEarlierOfTwoClocksCounts(t *testing.T) {
 	t.Parallel()
-	began := time.Now()
-	a := ages{begun: sighting{at: began}}
-	assert.WithinDuration(t, began.Add(time.Hour), a.steady(began.Add(time.Hour)), 0)
-	back := began.Round(0).Add(-time.Hour) // the wall clock was set back; no monotonic reading
-	assert.WithinDuration(t, back, a.steady(back), 0)
+	began := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	a := ages{begun: sighting{at: moment{began, time.Second}}}
+	later := func(wall time.Duration) moment { return moment{began.Add(wall), time.Second + time.Hour} }
+	assert.Equal(t, began.Add(time.Hour), a.steady(later(time.Hour)))
+	assert.Equal(t, began.Add(time.Hour), a.steady(later(1000*time.Hour)), "the wall clock was set ahead")
+	assert.Equal(t, began.Add(-time.Hour), a.steady(later(-time.Hour)), "the wall clock was set back")
 }
 
 // A process trims what it has seen for long enough, whatever the stamps say; and
@@ -89,26 +93,28 @@ func TestAgedRecordsAreTrimmedInThisLifeAndTheNext(t *testing.T) {
 	read(t, s, 4, true)
 	s.Close()
 	waiting.Until(t, func() bool { at, err := j.delivered(t.Context()); return err == nil && at == 4 })
-	now := time.Now()
-	trimmed := func(j *opened, now time.Time) uint64 {
+	now := thisMoment()
+	trimmed := func(j *opened, now moment) uint64 {
 		n, err := j.trimAged(t.Context(), now)
 		require.NoError(t, err)
 		return n
 	}
 	assert.Zero(t, trimmed(j, now))
-	assert.Zero(t, trimmed(j, now.Round(0).Add(1000*time.Hour).Add(-1000*time.Hour)), "the clock jumped to and fro")
+	assert.Zero(t, trimmed(j, moment{now.wall.Add(1000 * time.Hour), now.up}), "the wall clock was set ahead")
 	third, err := j.stream.GetMsg(t.Context(), 3)
 	require.NoError(t, err)
 	j.shut(t)
 
 	j = open(t, dir, testConfig)
-	assert.Zero(t, trimmed(j, time.Now()))
+	now = thisMoment()
+	assert.Zero(t, trimmed(j, now))
 	n, err := j.stampedBefore(t.Context(), 1, 5, third.Time, time.Now())
 	require.NoError(t, err)
 	assert.Equal(t, uint64(3), n)
 	n, err = j.stampedBefore(t.Context(), 1, 5, third.Time.Add(time.Hour), third.Time.Add(-time.Nanosecond))
 	require.NoError(t, err)
 	assert.Equal(t, uint64(3), n, "what is stamped later than now says nothing")
-	assert.Equal(t, uint64(4), trimmed(j, time.Now().Add(testConfig.ReplayWindow+time.Second)))
+	past := testConfig.ReplayWindow + time.Minute
+	assert.Equal(t, uint64(4), trimmed(j, moment{now.wall.Add(past), now.up + past}))
 	j.shut(t)
 }

@@ -158,7 +158,7 @@ func (j *Journal) lookAround(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the journal's state: %w", err)
 	}
-	j.ages.begin(info.State.LastSeq, time.Now())
+	j.ages.begin(info.State.LastSeq, thisMoment())
 	j.room = newRoom(info.Config.MaxBytes, int64(info.State.Bytes))
 	j.room.alone = j.environments == 1
 	return nil

@@ -22,7 +22,7 @@ func (j *Journal) trimLoop(ctx context.Context) {
 		if err := j.register.adopt(ctx); err != nil && ctx.Err() == nil {
 			j.log.Warn("looking for further sinks failed; it is tried again", "error", err)
 		}
-		if _, err := j.trimAged(ctx, time.Now()); err != nil && !errors.Is(err, errUncertain) && ctx.Err() == nil {
+		if _, err := j.trimAged(ctx, thisMoment()); err != nil && !errors.Is(err, errUncertain) && ctx.Err() == nil {
 			j.log.Warn("trimming the journal failed; it is tried again", "error", err)
 		}
 		// The server may find damage while it runs, and drop the records behind it.
@@ -44,7 +44,7 @@ func (j *Journal) Trim(ctx context.Context, before time.Time) (uint64, error) {
 // trimAged removes acknowledged records beyond the replay window. It judges the
 // records of this process by the monotonic clock, which never jumps, and only older
 // ones by their stamps.
-func (j *Journal) trimAged(ctx context.Context, now time.Time) (uint64, error) {
+func (j *Journal) trimAged(ctx context.Context, now moment) (uint64, error) {
 	return j.trim(ctx, func(ctx context.Context, free extent) (uint64, error) {
 		j.ages.see(free.stream.LastSeq, now)
 		keep := min(free.end, max(free.first, j.ages.olderThan(j.cfg.ReplayWindow, now)+1))
