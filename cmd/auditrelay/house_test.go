@@ -65,6 +65,7 @@ func floors() map[string]int {
 		"internal/door":                 0,
 		"internal/retryafter":           0,
 		"internal/datadir/blockfile":    0,
+		"internal/datadir/natsserver":   0,
 		"internal/pause":                0,
 		"internal/durable":              0,
 		"internal/streams":              0,
@@ -78,18 +79,19 @@ func floors() map[string]int {
 // sideways are the allowed arrows within a floor.
 func sideways() map[string]string {
 	return map[string]string{
-		"config -> config/secret":                                "the type that a configuration keeps secrets in",
-		"internal/json/jsonpointer -> internal/json/jsonscan":    "the scanner that a value is found with",
-		"config -> internal/json/jsonpointer":                    "a pointer is checked where the configuration is",
-		"config -> internal/wildcard":                            "a name in match is held against those that are configured",
-		"config -> internal/condition":                           "so is an expression",
-		"internal/wire/loki -> internal/wire/labelset":           "labels are bounded alike in both formats",
-		"internal/wire/datadog -> internal/wire/labelset":        "as above",
-		"internal/testbed/workspacesim -> internal/wire/loki":    "the simulator pushes in the codec that ingest reads",
-		"internal/testbed/workspacesim -> internal/wire/datadog": "as above",
-		"internal/streams -> internal/pause":                     "it waits between two tries",
-		"internal/testbed/waiting -> internal/pause":             "as above",
-		"sinks/datadog/entry -> sinks/template":                  "entries have templates",
+		"config -> config/secret":                                   "the type that a configuration keeps secrets in",
+		"internal/json/jsonpointer -> internal/json/jsonscan":       "the scanner that a value is found with",
+		"config -> internal/json/jsonpointer":                       "a pointer is checked where the configuration is",
+		"config -> internal/wildcard":                               "a name in match is held against those that are configured",
+		"config -> internal/condition":                              "so is an expression",
+		"internal/wire/loki -> internal/wire/labelset":              "labels are bounded alike in both formats",
+		"internal/wire/datadog -> internal/wire/labelset":           "as above",
+		"internal/testbed/workspacesim -> internal/wire/loki":       "the simulator pushes in the codec that ingest reads",
+		"internal/testbed/workspacesim -> internal/wire/datadog":    "as above",
+		"internal/streams -> internal/pause":                        "it waits between two tries",
+		"internal/testbed/waiting -> internal/pause":                "as above",
+		"internal/datadir/blockfile -> internal/datadir/natsserver": "it reads the layout that stands there",
+		"sinks/datadog/entry -> sinks/template":                     "entries have templates",
 	}
 }
 

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
 // SalvageDir is the folder under the data directory where damaged bytes are kept.
@@ -82,7 +84,7 @@ func Streams(path string) ([]string, error) {
 
 // StreamDir is the folder in which the server keeps a stream of a data directory.
 func StreamDir(path, stream string) string {
-	return filepath.Join(serverDir(path), "jetstream", "$G", "streams", stream)
+	return filepath.Join(natsserver.StreamsDir(serverDir(path)), stream)
 }
 
 // serverDir is the folder that belongs to the server.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
 // mendDescriptions sees to the description of a stream and of its consumers.
@@ -29,7 +30,7 @@ func (d *Dir) mendDescriptions(stream string, dry bool) ([]Mending, error) {
 			return all, err
 		}
 		var done []Mending
-		done, err = d.mendDescription(stream, stream+"/"+name, filepath.Join(dir, "obs", name), dry)
+		done, err = d.mendDescription(stream, stream+"/"+name, filepath.Join(dir, natsserver.ConsumersDir, name), dry)
 		all = append(all, done...)
 	}
 	return all, err
@@ -47,9 +48,9 @@ func (d *Dir) mendDescription(stream, key, dir string, dry bool) ([]Mending, err
 		}
 		return nil, copyDescription(dir, backup)
 	}
-	m := Mending{Stream: stream, File: d.relative(filepath.Join(dir, "meta.inf")), From: 1, Problem: "the description is damaged"}
+	m := Mending{Stream: stream, File: d.relative(filepath.Join(dir, natsserver.Description)), From: 1, Problem: "the description is damaged"}
 	restorable, err := blockfile.Described(key, backup)
-	if err == nil && !restorable && key != stream && !exists(filepath.Join(dir, "meta.inf")) {
+	if err == nil && !restorable && key != stream && !exists(filepath.Join(dir, natsserver.Description)) {
 		return nil, nil // what an earlier start has left of a consumer
 	}
 	if err != nil || dry {
@@ -89,7 +90,7 @@ func (d *Dir) keepDescriptions() error {
 		consumers, err := blockfile.Consumers(d.streamDir(stream))
 		errs = append(errs, err, d.keepDescription(stream, d.streamDir(stream)))
 		for _, name := range consumers {
-			errs = append(errs, d.keepDescription(stream+"/"+name, filepath.Join(d.streamDir(stream), "obs", name)))
+			errs = append(errs, d.keepDescription(stream+"/"+name, filepath.Join(d.streamDir(stream), natsserver.ConsumersDir, name)))
 		}
 	}
 	return errors.Join(errs...)
@@ -109,7 +110,7 @@ func (d *Dir) descriptionCopy(key string) string {
 
 // descriptionFiles are in the order in which they are written: after a crash
 // between the two the checksum is that of another text, and both come again.
-func descriptionFiles() []string { return []string{"meta.inf", "meta.sum"} }
+func descriptionFiles() []string { return []string{natsserver.Description, natsserver.DescriptionSum} }
 
 // copyDescription copies what is there and differs.
 func copyDescription(from, to string) error {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
@@ -68,7 +69,7 @@ func tryDisk(dir string) (err error) {
 // them as kept already must not be acknowledged before they are on disk. A
 // failed write ends a stream's life, so that only its newest file is concerned.
 func renewNewestBlock(streamDir string) error {
-	newest, err := newestBlock(filepath.Join(streamDir, "msgs"))
+	newest, err := newestBlock(filepath.Join(streamDir, natsserver.MessagesDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -86,7 +87,7 @@ func newestBlock(folder string) (path string, err error) {
 	entries, err := os.ReadDir(folder)
 	highest := -1
 	for _, e := range entries {
-		number, isBlock := strings.CutSuffix(e.Name(), ".blk")
+		number, isBlock := strings.CutSuffix(e.Name(), natsserver.BlockSuffix)
 		if n, err := strconv.Atoi(number); isBlock && err == nil && n > highest {
 			highest, path = n, filepath.Join(folder, e.Name())
 		}

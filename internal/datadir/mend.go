@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
@@ -113,7 +114,7 @@ func (d *Dir) mendStream(stream string, dry bool) ([]Mending, error) {
 	}
 	files := described
 	if index.Damaged {
-		m, err := d.takeFile(stream, filepath.Join(dir, "msgs", "index.db"), "index", dry)
+		m, err := d.takeFile(stream, filepath.Join(dir, natsserver.MessagesDir, natsserver.IndexFile), "index", dry)
 		if err != nil {
 			return files, err
 		}
@@ -197,7 +198,7 @@ func (d *Dir) moveEnd(stream, dir string, last uint64) error {
 		}
 		index = newest + 1
 	}
-	path := filepath.Join(dir, "msgs", fmt.Sprintf("%d.blk", index))
+	path := filepath.Join(dir, natsserver.MessagesDir, fmt.Sprintf("%d"+natsserver.BlockSuffix, index))
 	b := blockfile.New(stream, path, index, nil)
 	return durable.WriteFile(path, b.TombstoneFrame(last, time.Now()))
 }
@@ -215,7 +216,7 @@ func (d *Dir) mendPositions(stream string, dry bool) ([]Mending, error) {
 		if !errors.Is(damaged, blockfile.ErrPosition) {
 			continue
 		}
-		m, err := d.takeFile(stream, filepath.Join(dir, "obs", name, "o.dat"), "position", dry)
+		m, err := d.takeFile(stream, filepath.Join(dir, natsserver.ConsumersDir, name, natsserver.PositionFile), "position", dry)
 		if err != nil {
 			return all, err
 		}

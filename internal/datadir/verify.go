@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
 // Verification is what [Dir.Verify] found.
@@ -181,7 +182,7 @@ func (d *Dir) verifyPositions(v *Verification) error {
 		}
 		if what != "" {
 			v.Problems = append(v.Problems, Problem{
-				Stream: d.layout.Events, File: d.relative(filepath.Join(d.streamDir(d.layout.Events), "obs", name, "o.dat")),
+				Stream: d.layout.Events, File: d.relative(filepath.Join(d.streamDir(d.layout.Events), natsserver.ConsumersDir, name, natsserver.PositionFile)),
 				What: what, Advice: adviceRepair + "; it is set back, and the sink may get duplicates",
 			})
 		}

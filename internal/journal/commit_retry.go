@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
@@ -82,7 +83,7 @@ func isFull(err error) bool {
 	const storeFailed, accountLimit, noResources = 10077, 10002, 10023
 	switch api.ErrorCode {
 	case storeFailed:
-		return strings.Contains(api.Description, "maximum bytes") || strings.Contains(api.Description, "no space")
+		return strings.Contains(api.Description, natsserver.FullError) || strings.Contains(api.Description, "no space")
 	case accountLimit, noResources:
 		return true
 	}

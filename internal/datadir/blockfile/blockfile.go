@@ -6,18 +6,10 @@
 // checksum fails, and all the good records behind it are gone. So the files are
 // looked at, and mended, before a server opens them.
 //
-// The format is that of nats-server's filestore.go (2.2 to 2.15, neither
-// compressed nor encrypted): a directory of N.blk, each a run of
-//
-//	length(4, the top bit set where there are headers) sequence(8) time(8) subjectLength(2)
-//	subject [headerLength(4) header] message checksum(8)
-//
-// little endian, the checksum HighwayHash-64 of sequence, time, subject, header and
-// message, keyed by the stream's name and N.
+// Package natsserver has the layout of the files.
 package blockfile
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,16 +22,8 @@ import (
 	"time"
 
 	"github.com/minio/highwayhash"
-)
 
-const (
-	headerSize   = 22
-	checksumSize = 8
-	minFrame     = headerSize + checksumSize
-	maxFrame     = 32 << 20 // nats-server's rlBadThresh
-	headersBit   = 1 << 31
-	erasedBit    = 1 << 63
-	tombstoneBit = 1 << 62
+	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
 // ErrForm marks a block that is compressed, encrypted or of another format.
@@ -77,7 +61,7 @@ type Block struct {
 // List names the blocks of a stream's directory, oldest first. A directory
 // that is not there has none.
 func List(streamDir string) ([]string, error) {
-	names, err := filepath.Glob(filepath.Join(streamDir, "msgs", "*.blk"))
+	names, err := filepath.Glob(filepath.Join(streamDir, natsserver.MessagesDir, "*"+natsserver.BlockSuffix))
 	if err != nil {
 		return nil, fmt.Errorf("list blocks: %w", err)
 	}
@@ -92,7 +76,7 @@ func List(streamDir string) ([]string, error) {
 
 // IndexOf is the number in a block's name.
 func IndexOf(path string) (uint32, error) {
-	n, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), ".blk"), 10, 32)
+	n, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), natsserver.BlockSuffix), 10, 32)
 	if err != nil {
 		return 0, fmt.Errorf("read the number of block %s: %w", path, err)
 	}
@@ -109,7 +93,7 @@ func Read(stream, path string) (*Block, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read block: %w", err)
 	}
-	if strings.HasPrefix(string(data), "cmp") {
+	if strings.HasPrefix(string(data), natsserver.CompressedPrefix) {
 		return nil, fmt.Errorf("%w: %s is compressed", ErrForm, path)
 	}
 	return New(stream, path, index, data), nil
@@ -117,7 +101,7 @@ func Read(stream, path string) (*Block, error) {
 
 // New is a block in memory.
 func New(stream, path string, index uint32, data []byte) *Block {
-	return &Block{Path: path, Index: index, Bytes: data, key: sha256.Sum256(fmt.Appendf(nil, "%s-%d", stream, index))}
+	return &Block{Path: path, Index: index, Bytes: data, key: natsserver.BlockKey(stream, index)}
 }
 
 // Frames gives all frames of the block, so that their sizes add up to the
@@ -151,8 +135,8 @@ func (b *Block) hash() hash.Hash64 {
 // resync finds where the frames go on, or the file's end.
 func (b *Block) resync(from int, after uint64, sum hash.Hash64) int {
 	const reach = 1 << 24 // no more messages than that in one block
-	for at := from; at+minFrame <= len(b.Bytes); at++ {
-		seq := binary.LittleEndian.Uint64(b.Bytes[at+4:]) &^ (erasedBit | tombstoneBit)
+	for at := from; at+natsserver.FrameMin <= len(b.Bytes); at++ {
+		seq := binary.LittleEndian.Uint64(b.Bytes[at+4:]) &^ (natsserver.ErasedBit | natsserver.TombstoneBit)
 		if seq <= after || seq > after+reach {
 			continue // cheap, and true of nearly every place
 		}
@@ -166,23 +150,23 @@ func (b *Block) resync(from int, after uint64, sum hash.Hash64) int {
 // frame reads the frame at a place, if there is a whole one.
 func (b *Block) frame(at int, sum hash.Hash64) (Frame, bool) {
 	rest := b.Bytes[at:]
-	if len(rest) < minFrame {
+	if len(rest) < natsserver.FrameMin {
 		return Frame{}, false
 	}
 	length := binary.LittleEndian.Uint32(rest)
-	size := int(length &^ headersBit)
-	if size < minFrame || size > len(rest) || size > maxFrame {
+	size := int(length &^ natsserver.HeadersBit)
+	if size < natsserver.FrameMin || size > len(rest) || size > natsserver.FrameMax {
 		return Frame{}, false
 	}
 	seq, nano := binary.LittleEndian.Uint64(rest[4:]), int64(binary.LittleEndian.Uint64(rest[12:]))
-	data := rest[headerSize : size-checksumSize]
+	data := rest[natsserver.FrameHeader : size-natsserver.FrameChecksum]
 	subject := int(binary.LittleEndian.Uint16(rest[20:]))
 	if subject > len(data) {
 		return Frame{}, false
 	}
-	f := Frame{Offset: at, Size: size, Seq: seq &^ (erasedBit | tombstoneBit), Time: time.Unix(0, nano).UTC(), Subject: string(data[:subject])}
+	f := Frame{Offset: at, Size: size, Seq: seq &^ (natsserver.ErasedBit | natsserver.TombstoneBit), Time: time.Unix(0, nano).UTC(), Subject: string(data[:subject])}
 	f.Data = data[subject:]
-	if length&headersBit != 0 {
+	if length&natsserver.HeadersBit != 0 {
 		if len(f.Data) < 4 {
 			return Frame{}, false
 		}
@@ -193,9 +177,9 @@ func (b *Block) frame(at int, sum hash.Hash64) (Frame, bool) {
 		f.Header, f.Data = f.Data[4:4+n], f.Data[4+n:]
 	}
 	switch {
-	case seq&tombstoneBit != 0:
+	case seq&natsserver.TombstoneBit != 0:
 		f.Kind = Tombstone
-	case seq&erasedBit != 0 || seq == 0:
+	case seq&natsserver.ErasedBit != 0 || seq == 0:
 		f.Kind = Erased
 	}
 	sum.Reset()
@@ -203,15 +187,15 @@ func (b *Block) frame(at int, sum hash.Hash64) (Frame, bool) {
 	_, _ = sum.Write(data[:subject])
 	_, _ = sum.Write(f.Header)
 	_, _ = sum.Write(f.Data)
-	return f, sum.Sum64() == binary.LittleEndian.Uint64(rest[size-checksumSize:size])
+	return f, sum.Sum64() == binary.LittleEndian.Uint64(rest[size-natsserver.FrameChecksum:size])
 }
 
 // TombstoneFrame is a frame which tells the server that sequences up to seq
 // were used. It writes the same when its own state runs ahead of its blocks.
 func (b *Block) TombstoneFrame(seq uint64, at time.Time) []byte {
-	out := make([]byte, minFrame)
-	binary.LittleEndian.PutUint32(out, minFrame)
-	binary.LittleEndian.PutUint64(out[4:], seq|tombstoneBit)
+	out := make([]byte, natsserver.FrameMin)
+	binary.LittleEndian.PutUint32(out, natsserver.FrameMin)
+	binary.LittleEndian.PutUint64(out[4:], seq|natsserver.TombstoneBit)
 	binary.LittleEndian.PutUint64(out[12:], uint64(at.UnixNano()))
 	b.sign(out)
 	return out
@@ -221,6 +205,6 @@ func (b *Block) TombstoneFrame(seq uint64, at time.Time) []byte {
 func (b *Block) sign(frame []byte) {
 	sum := b.hash()
 	_, _ = sum.Write(frame[4:20])
-	_, _ = sum.Write(frame[headerSize : len(frame)-checksumSize])
-	binary.LittleEndian.PutUint64(frame[len(frame)-checksumSize:], sum.Sum64())
+	_, _ = sum.Write(frame[natsserver.FrameHeader : len(frame)-natsserver.FrameChecksum])
+	binary.LittleEndian.PutUint64(frame[len(frame)-natsserver.FrameChecksum:], sum.Sum64())
 }

@@ -11,16 +11,18 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
 // frame makes a message frame.
 func (b *Block) testFrame(seq uint64, subject string, data []byte) []byte {
-	out := make([]byte, headerSize, minFrame+len(subject)+len(data))
+	out := make([]byte, natsserver.FrameHeader, natsserver.FrameMin+len(subject)+len(data))
 	binary.LittleEndian.PutUint32(out, uint32(cap(out)))
 	binary.LittleEndian.PutUint64(out[4:], seq)
 	binary.LittleEndian.PutUint64(out[12:], uint64(time.Unix(1, 0).UnixNano()))
 	binary.LittleEndian.PutUint16(out[20:], uint16(len(subject)))
-	out = append(append(append(out, subject...), data...), make([]byte, checksumSize)...)
+	out = append(append(append(out, subject...), data...), make([]byte, natsserver.FrameChecksum)...)
 	b.sign(out)
 	return out
 }

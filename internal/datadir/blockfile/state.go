@@ -1,7 +1,6 @@
 package blockfile
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -12,6 +11,8 @@ import (
 	"path/filepath"
 
 	"github.com/minio/highwayhash"
+
+	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
 // Index is what the server wrote about a stream when it last stopped or paused.
@@ -25,14 +26,14 @@ type Index struct {
 
 // ReadIndex reads a stream's index.db. One that is not there is the zero Index.
 func ReadIndex(stream, streamDir string) (Index, error) {
-	data, err := os.ReadFile(filepath.Join(streamDir, "msgs", "index.db"))
+	data, err := os.ReadFile(filepath.Join(streamDir, natsserver.MessagesDir, natsserver.IndexFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Index{}, nil
 	}
 	if err != nil {
 		return Index{}, fmt.Errorf("read index: %w", err)
 	}
-	key := sha256.Sum256([]byte(stream))
+	key := natsserver.Key(stream)
 	if len(data) < 32 || highwayhash.Sum64(data[:len(data)-8], key[:]) != binary.LittleEndian.Uint64(data[len(data)-8:]) {
 		return Index{Damaged: true}, nil
 	}
@@ -64,9 +65,9 @@ func endsWith(streamDir string, checksum []byte) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("open newest block: %w", err)
 	}
-	var last [checksumSize]byte
-	if info.Size() >= checksumSize {
-		if _, err := f.ReadAt(last[:], info.Size()-checksumSize); err != nil {
+	var last [natsserver.FrameChecksum]byte
+	if info.Size() >= natsserver.FrameChecksum {
+		if _, err := f.ReadAt(last[:], info.Size()-natsserver.FrameChecksum); err != nil {
 			return false, fmt.Errorf("read newest block: %w", err)
 		}
 	}
@@ -82,15 +83,14 @@ var ErrPosition = errors.New("consumer state is damaged")
 
 // ReadPosition reads a consumer's o.dat; without one it is the zero Position.
 func ReadPosition(streamDir, consumer string) (Position, error) {
-	data, err := os.ReadFile(filepath.Join(streamDir, "obs", consumer, "o.dat"))
+	data, err := os.ReadFile(filepath.Join(streamDir, natsserver.ConsumersDir, consumer, natsserver.PositionFile))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
 		return Position{}, nil
 	}
 	if err != nil {
 		return Position{}, fmt.Errorf("read consumer state: %w", err)
 	}
-	const magic, version = 22, 2
-	if len(data) < 2 || data[0] != magic || data[1] != version {
+	if len(data) < 2 || data[0] != natsserver.PositionMagic || data[1] != natsserver.PositionVersion {
 		return Position{}, fmt.Errorf("%w: its header is unknown", ErrPosition)
 	}
 	r := reader{data[2:]}
@@ -123,7 +123,7 @@ func ReadPosition(streamDir, consumer string) (Position, error) {
 
 // Consumers names the consumers of a stream.
 func Consumers(streamDir string) ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(streamDir, "obs"))
+	entries, err := os.ReadDir(filepath.Join(streamDir, natsserver.ConsumersDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -156,18 +156,18 @@ func (r *reader) uvarint() uint64 {
 // in dir is what its checksum (meta.sum) was made of. The key is the stream's
 // name, or for a consumer the stream's, a slash, and the consumer's.
 func Described(key, dir string) (bool, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "meta.inf"))
+	text, err := os.ReadFile(filepath.Join(dir, natsserver.Description))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("read description: %w", err)
 	}
-	sum, err := os.ReadFile(filepath.Join(dir, "meta.sum"))
+	sum, err := os.ReadFile(filepath.Join(dir, natsserver.DescriptionSum))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("read description's checksum: %w", err)
 	}
-	hashKey := sha256.Sum256([]byte(key))
+	hashKey := natsserver.Key(key)
 	want := binary.LittleEndian.AppendUint64(nil, highwayhash.Sum64(text, hashKey[:]))
 	return hex.EncodeToString(want) == string(sum), nil
 }
@@ -175,7 +175,7 @@ func Described(key, dir string) (bool, error) {
 // AppendOnly reports whether the stream's description denies deletes and purges, so
 // that a sequence without a message was lost, and the sequence that it begins with.
 func AppendOnly(streamDir string) (first uint64, yes bool) {
-	text, err := os.ReadFile(filepath.Join(streamDir, "meta.inf"))
+	text, err := os.ReadFile(filepath.Join(streamDir, natsserver.Description))
 	var c struct {
 		FirstSeq   uint64 `json:"first_seq"`
 		DenyDelete bool   `json:"deny_delete"`

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
 const (
@@ -66,8 +68,7 @@ func writeError(srv *server.Server) error {
 		return errors.New("the embedded JetStream has turned itself off")
 	}
 	for _, problem := range srv.Healthz(&server.HealthzOptions{Details: true}).Errors {
-		// There is no code for it; a test holds the wording.
-		if strings.Contains(problem.Error, "write error") {
+		if strings.Contains(problem.Error, natsserver.WriteError) {
 			return errors.New(problem.Error)
 		}
 	}
