@@ -1,13 +1,3 @@
-// Package datadir knows the files of a data directory: those in which the
-// embedded nats-server keeps its streams, and what the relay notes beside them.
-//
-// The server answers damage with the loss of more than is damaged, and without a
-// word. So [Dir.Start] looks through the files of every stream before a server
-// opens them, mends what is damaged, and copies what it takes out to the
-// [SalvageDir]. [Offline] reads a directory on which no relay runs. [Watermarks]
-// are positions that the relay notes for itself, to hold the files against.
-//
-// Whoever opens a directory says in a [Layout] what its streams hold.
 package datadir
 
 import (

@@ -16,8 +16,9 @@
 // unless more events have come since than the set holds: then for at least the newest two
 // thirds of its room.
 //
-// A set begins empty; the journal fills it, the newest record first. An event beyond its
-// reach could be stored twice, and nothing worse. When the journal names a loss, the
+// A set begins empty, and is filled from the journal, the newest record first: the newest events
+// before ingest listens, the rest behind it. An event pushed again before it is known, or
+// beyond the set's reach, is stored twice, and nothing worse. When the journal names a loss, the
 // set is emptied: a lost event that is recognised would be lost for good.
 package recent
 

@@ -1,0 +1,45 @@
+// Package datadir knows the files of a data directory: those of the embedded
+// nats-server's streams, and the relay's own notes beside them.
+//
+// [Dir.Start] looks through the files of every stream before a server opens them,
+// mends damage, and copies removed bytes to the [SalvageDir]. [Offline] reads the
+// directory of a stopped relay. [Watermarks] are positions noted by the relay itself,
+// to compare the files with. Whoever opens a directory describes its streams in a [Layout].
+//
+// # What the server does with damage
+//
+// nats-server 2.15 answers damage with more loss, and without a word.
+// internal/journal/damage_test.go shows it with the mending switched off:
+//
+//   - When it rebuilds a block (after each crash) it cuts the file off at the first
+//     bad checksum, good records behind it and all.
+//   - After a torn end it gives the lost positions to new records. A sink beyond those
+//     positions never gets them.
+//   - It passes in silence over a record with a bad checksum.
+//   - It keeps no checksum of a consumer's position, and drops the consumer when it
+//     cannot decode the state.
+//   - A damaged meta.inf hides a stream and its consumers.
+//
+// So, before the server opens the files, the relay reads the blocks of every stream. It
+// takes out only the damaged stretch, after a copy of it is in DATA_DIR/salvage, and puts a tombstone
+// behind a torn end, as the server itself does where its index remembers a later one.
+//
+// Beside the server's files, in DATA_DIR/marks, the relay notes the newest acknowledged
+// position, the end of the trimmed records and each sink's position, with checksums and
+// without a sync: exact after a kill, older after a power loss, never newer. A
+// server's position ahead of them is set back: duplicates, not loss. One behind them is set forward, if
+// the watermark names this very stream, as the server writes positions only some times
+// a second. So a kill -9 repeats the deliveries under way, and no others.
+//
+// # A failing disk
+//
+// After one failed write or fsync, as on a full disk, nats-server never writes to that
+// stream again, and leaves publishers without an answer. So the relay watches it:
+// waiting appends are refused at once, further pushes get 503, and sinks go on
+// reading. As soon as a file of a mebibyte can be written and synced, with 16 MiB to
+// spare, the server starts anew below the connection, which reconnects.
+//
+// Each start writes the newest file of each stream anew and syncs it: a killed process,
+// or a failed fsync, may have left readable records there without their bytes on disk, and
+// a push recognised by them must not be acknowledged. A start on a full disk waits, and answers pushes with 503.
+package datadir
