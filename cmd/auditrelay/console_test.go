@@ -111,9 +111,9 @@ func TestKilledWhileDeadLettersAreReplayed(t *testing.T) {
 
 // A span is delivered again, with the same ids, while events stream in.
 func TestReplayBesideLiveDelivery(t *testing.T) {
-	s := newScene(t, 2000)
+	s := newScene(t, 400)
 	relay := s.start(t)
-	s.waitAcknowledged(t, 4000)
+	s.waitAcknowledged(t, 800)
 	ledgers := s.sim.Ledgers() // acknowledged, so committed, before until
 	until := time.Now().UTC().Format(time.RFC3339Nano)
 	command := func(args ...string) string {

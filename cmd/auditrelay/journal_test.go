@@ -122,12 +122,12 @@ func TestTornAfterAKillIsReported(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	s := newScene(t, 2000)
+	s := newScene(t, 500)
 	dir := filepath.Join(filepath.Dir(s.config), "data")
 	process := s.start(t)
 	torn := map[uint64]int64{} // records, and how many events they held
 	for round := range 3 {
-		s.waitAcknowledged(t, s.sim.Counts().Acknowledged+rng.Uint64N(1500)+500)
+		s.waitAcknowledged(t, s.sim.Counts().Acknowledged+rng.Uint64N(300)+200)
 		require.NoError(t, process.Process.Kill())
 		_ = process.Wait() // it was killed
 		gone := tear(t, filepath.Join(dir, eventBlocks), rng.IntN(60_000)+1)

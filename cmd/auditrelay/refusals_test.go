@@ -31,7 +31,7 @@ func TestKilledInAFloodOfRefusals(t *testing.T) {
 	f := newFlood(t)
 	relay := f.start(t)
 	for round := range 5 {
-		goal := f.acknowledged.Load() + 2000 + rng.Int64N(4000)
+		goal := f.acknowledged.Load() + 800 + rng.Int64N(1200)
 		for f.acknowledged.Load() < goal {
 			f.push(t)
 		}
@@ -91,7 +91,7 @@ func newFlood(t *testing.T) *flood {
 	text := fmt.Sprintf(`data_dir: %s
 ingest: {listen: "%s"}
 admin: {listen: "%s"}
-sinks: [{name: strict, batch_events: 700, redact: {remove: [/email], missing: withhold}, file: {path: %s}}]
+sinks: [{name: strict, batch_events: 300, redact: {remove: [/email], missing: withhold}, file: {path: %s}}]
 environments: [{project: acme, environment: live, credentials: [{username: u, password: "${PUSH_PASSWORD}"}]}]
 `, f.dataDir, f.ingest, freeAddress(t), f.sink)
 	require.NoError(t, os.WriteFile(f.config, []byte(text), 0o600))

@@ -25,11 +25,11 @@ import (
 // A sender pushes a third of everything again, as after a lost answer. That causes no
 // duplicate anywhere, across clean restarts too.
 func TestWhatIsPushedAgainArrivesOnce(t *testing.T) {
-	s := newSceneOf(t, 3000, workspacesim.Options{Projects: 1, RetryMax: 200 * time.Millisecond, RepushShare: 0.3})
+	s := newSceneOf(t, 600, workspacesim.Options{Projects: 1, RetryMax: 200 * time.Millisecond, RepushShare: 0.3})
 	relay := s.start(t)
 	recognised := 0.0
 	for range 3 {
-		s.waitAcknowledged(t, s.sim.Counts().Acknowledged+3000)
+		s.waitAcknowledged(t, s.sim.Counts().Acknowledged+600)
 		recognised += s.metric(t, "auditrelay_ingest_duplicate_events_total")
 		require.NoError(t, relay.Process.Signal(syscall.SIGTERM))
 		require.NoError(t, relay.Wait(), "%s", s.output.String())
@@ -53,10 +53,10 @@ func TestWhatIsPushedAgainArrivesOnce(t *testing.T) {
 // events come again, and the next process knows them. Duplicates at the sinks are
 // redeliveries.
 func TestWhatIsPushedAgainAfterAKillIsStoredOnce(t *testing.T) {
-	s := newSceneOf(t, 3000, workspacesim.Options{Projects: 1, RetryMax: 200 * time.Millisecond, RepushShare: 0.3})
+	s := newSceneOf(t, 600, workspacesim.Options{Projects: 1, RetryMax: 200 * time.Millisecond, RepushShare: 0.3})
 	relay := s.start(t)
 	for range 6 {
-		s.waitAcknowledged(t, s.sim.Counts().Acknowledged+rand.Uint64N(1500)+1)
+		s.waitAcknowledged(t, s.sim.Counts().Acknowledged+rand.Uint64N(300)+1)
 		require.NoError(t, relay.Process.Kill())
 		_ = relay.Wait() // it was killed
 		relay = s.start(t)

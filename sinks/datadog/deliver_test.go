@@ -64,14 +64,14 @@ func TestRequestsByCount(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)
 	s := newSink(t, d.URL, nil)
-	events := relaytest.Events(2500)
+	events := relaytest.Events(2100)
 	require.NoError(t, s.Deliver(t.Context(), events))
 	assert.Equal(t, idsOf(events), d.taken())
 	var sizes []int
 	for _, r := range d.Requests() {
 		sizes = append(sizes, r.Entries)
 	}
-	assert.Equal(t, []int{1000, 1000, 500}, sizes)
+	assert.Equal(t, []int{1000, 1000, 100}, sizes)
 	require.NoError(t, s.Deliver(t.Context(), nil))
 	assert.Len(t, d.Requests(), 3, "nothing to send, nothing sent")
 }
@@ -139,9 +139,9 @@ func TestFailureMidway(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)
 	s := newSink(t, d.URL, nil)
-	events := relaytest.Events(3500)
+	events := relaytest.Events(3100)
 	events[5].Time = sentAt().Add(-19 * time.Hour)
-	events[3400].Time = sentAt().Add(-19 * time.Hour)
+	events[3050].Time = sentAt().Add(-19 * time.Hour)
 	d.Respond(func(n int, _ []string) *realservers.DatadogAnswer {
 		if n == 2 {
 			return &realservers.DatadogAnswer{Status: 503}
@@ -158,14 +158,14 @@ func TestFailureMidway(t *testing.T) {
 		}
 		err, there := named[i]
 		require.Equal(t, i > 2000, there, "event %d", i)
-		require.Equal(t, i == 3400, relay.IsPermanent(err), "event %d; 3400 was encoded while its predecessors were sent", i)
+		require.Equal(t, i == 3050, relay.IsPermanent(err), "event %d; 3050 was encoded while its predecessors were sent", i)
 	}
 	assert.ErrorContains(t, named[2001], "503 Service Unavailable")
 
 	named = failed(t, s.Deliver(t.Context(), events[2001:]))
 	require.Len(t, named, 1)
-	assert.True(t, relay.IsPermanent(named[3400-2001]))
-	assert.Equal(t, append(idsOf(events[:5]), append(idsOf(events[6:3400]), idsOf(events[3401:])...)...), d.taken())
+	assert.True(t, relay.IsPermanent(named[3050-2001]))
+	assert.Equal(t, append(idsOf(events[:5]), append(idsOf(events[6:3050]), idsOf(events[3051:])...)...), d.taken())
 }
 
 func TestFailureOfAll(t *testing.T) {

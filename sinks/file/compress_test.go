@@ -161,20 +161,20 @@ func crashing(n int) (disk, func() bool) {
 // the next start finishes what was begun, whether it compresses or not.
 func TestCrashAtEachStepOfACompression(t *testing.T) {
 	t.Parallel()
-	events := relaytest.Events(300)
+	events := relaytest.Events(60)
 	for n := 0; ; n++ {
 		path := filepath.Join(t.TempDir(), "events.jsonl")
 		s := newSink(t, config.File{Path: path})
-		require.NoError(t, s.Deliver(t.Context(), events[:200]))
+		require.NoError(t, s.Deliver(t.Context(), events[:40]))
 		name := rotatedName(path, time.Now())
 		require.NoError(t, os.Rename(path, name))
 		d, crashed := crashing(n)
 		compressNow(t, path, d)
-		requireIDs(t, events[:200], path)
+		requireIDs(t, events[:40], path)
 		require.NoError(t, s.Close())
 
 		s = newSink(t, config.File{Path: path, Gzip: n%2 == 0})
-		require.NoError(t, s.Deliver(t.Context(), events[200:]))
+		require.NoError(t, s.Deliver(t.Context(), events[40:]))
 		requireIDs(t, events, path)
 		if n%2 == 0 {
 			settled(t, path, 1)

@@ -123,7 +123,7 @@ func TestKilledWriterLosesNothing(t *testing.T) {
 	t.Parallel()
 	for round := range 6 {
 		path := filepath.Join(t.TempDir(), []string{"plain.jsonl", "packed.jsonl"}[round%2])
-		acknowledged := killAfter(t, path, 300+round*700)
+		acknowledged := killAfter(t, path, 300+round*300)
 		s := newSink(t, config.File{Path: path})
 		marker := relaytest.Events(1, relaytest.From(10_000_000))
 		require.NoError(t, s.Deliver(t.Context(), marker))

@@ -43,9 +43,10 @@ func TestEveryChangeIsANewState(t *testing.T) {
 	t.Parallel()
 	sim, err := New(Options{Seed: 2, Projects: 1})
 	require.NoError(t, err)
+	const changes = 60
 	for _, resource := range Resources() {
 		seen, last := map[string]bool{}, ""
-		for range 150 {
+		for range changes {
 			c, err := sim.ChangeSetting("acme-portal", "test", resource)
 			require.NoError(t, err)
 			before, after := canonical(t, c.Before), canonical(t, c.After)
@@ -60,7 +61,7 @@ func TestEveryChangeIsANewState(t *testing.T) {
 			assert.Equal(t, ofProject(resource), c.Environment == "")
 		}
 	}
-	assert.Len(t, sim.Changes(), 150*len(Resources()))
+	assert.Len(t, sim.Changes(), changes*len(Resources()))
 }
 
 // A change is what the API then shows.

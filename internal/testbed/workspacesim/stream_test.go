@@ -314,6 +314,7 @@ func TestNewDestinationTakesEffectAtOnce(t *testing.T) {
 	a.streamTo(old, "production")
 	a.sim.Start(t.Context())
 	a.generated(1000)
+	waiting.Until(t, func() bool { n, _ := old.taken(); return n > 0 })
 	old.setFault(func(int) int { return 503 })
 	a.generated(a.sim.Counts().Generated + 1000)
 	a.streamTo(next, "production")
