@@ -11,7 +11,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // entryPause is the wait before an entry is tried again that the trail did not take.
@@ -64,7 +64,7 @@ func (r *process) recordDamaged(ctx context.Context, d credentials.Damage) {
 		Subject: "push_credential", Time: time.Now(), Detail: detail,
 	}
 	for {
-		if _, err := r.trail.Append(ctx, e); err == nil || streams.Pause(ctx, entryPause) != nil {
+		if _, err := r.trail.Append(ctx, e); err == nil || pause.For(ctx, entryPause) != nil {
 			return
 		}
 	}

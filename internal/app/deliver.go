@@ -53,7 +53,7 @@ func (r *process) openSink(ctx context.Context, cfg config.Sink) (*relay.Pump, e
 	}
 	r.live[cfg.Name] = instances[0]
 	limit := relay.BatchLimit{Events: cfg.BatchEvents, Bytes: int(cfg.BatchBytes)}
-	source, err := r.journal.Source(ctx, cfg.Name, journal.Limit(limit))
+	source, err := r.journal.Source(ctx, cfg.Name, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -3,10 +3,12 @@ package audit
 import (
 	"cmp"
 	"slices"
+
+	"github.com/auditrelay/auditrelay/internal/spans"
 )
 
 // span is a run of indices, both ends included.
-type span struct{ from, to int64 }
+type span = spans.Span[int64]
 
 // namedDamage is what entries of the trail name already, so that each damage is
 // named once, however often the trail is opened.
@@ -21,9 +23,9 @@ func (n *namedDamage) add(problems []Problem) {
 		case "pin":
 			n.pins = append(n.pins, p.Detail)
 		case "checkpoint":
-			n.checkpoints = append(n.checkpoints, span{p.From, p.To})
+			n.checkpoints = append(n.checkpoints, span{From: p.From, To: p.To})
 		default:
-			n.entries = append(n.entries, span{p.From, p.To})
+			n.entries = append(n.entries, span{From: p.From, To: p.To})
 		}
 	}
 }
@@ -44,32 +46,14 @@ func (n *namedDamage) unnamed(problems []Problem) (left []Problem) {
 		case "checkpoint":
 			known = n.checkpoints
 		}
-		for _, rest := range without(span{p.From, p.To}, known) {
-			p.From, p.To = rest.from, rest.to
+		rests := []span{{From: p.From, To: p.To}}
+		for _, k := range known {
+			rests = spans.Without(rests, k)
+		}
+		for _, rest := range rests {
+			p.From, p.To = rest.From, rest.To
 			left = append(left, p)
 		}
-	}
-	return left
-}
-
-// without gives what is left of whole.
-func without(whole span, taken []span) []span {
-	left := []span{whole}
-	for _, t := range taken {
-		var next []span
-		for _, s := range left {
-			if t.to < s.from || s.to < t.from {
-				next = append(next, s)
-				continue
-			}
-			if s.from < t.from {
-				next = append(next, span{s.from, t.from - 1})
-			}
-			if t.to < s.to {
-				next = append(next, span{t.to + 1, s.to})
-			}
-		}
-		left = next
 	}
 	return left
 }
@@ -81,14 +65,14 @@ func unsound(problems []Problem) []span {
 	var all []span
 	for _, p := range problems {
 		if p.Kind != "pin" && p.Kind != "key" && p.Kind != "checkpoint" && p.Kind != "unproven" {
-			all = append(all, span{p.From, p.To})
+			all = append(all, span{From: p.From, To: p.To})
 		}
 	}
-	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.From, b.From) })
 	joined := all[:0]
 	for _, s := range all {
-		if n := len(joined); n > 0 && s.from <= joined[n-1].to+1 {
-			joined[n-1].to = max(joined[n-1].to, s.to)
+		if n := len(joined); n > 0 && s.From <= joined[n-1].To+1 {
+			joined[n-1].To = max(joined[n-1].To, s.To)
 			continue
 		}
 		joined = append(joined, s)
@@ -97,15 +81,15 @@ func unsound(problems []Problem) []span {
 }
 
 // contains reports whether a sorted list of runs has index.
-func contains(spans []span, index int64) bool {
-	i, _ := slices.BinarySearchFunc(spans, index, func(s span, index int64) int { return cmp.Compare(s.to, index) })
-	return i < len(spans) && spans[i].from <= index
+func contains(all []span, index int64) bool {
+	i, _ := slices.BinarySearchFunc(all, index, func(s span, index int64) int { return cmp.Compare(s.To, index) })
+	return i < len(all) && all[i].From <= index
 }
 
 // count is how many indices the runs have.
-func count(spans []span) (n int64) {
-	for _, s := range spans {
-		n += s.to - s.from + 1
+func count(all []span) (n int64) {
+	for _, s := range all {
+		n += s.To - s.From + 1
 	}
 	return n
 }

@@ -44,7 +44,7 @@ func (t *Trail) newest(ctx context.Context, where string) (Entry, bool, error) {
 			return Entry{}, false, err
 		}
 	}
-	e.Unsure = len(bad) > 0 && bad[len(bad)-1].to > e.Index
+	e.Unsure = len(bad) > 0 && bad[len(bad)-1].To > e.Index
 	return e, found, nil
 }
 

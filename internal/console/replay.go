@@ -62,7 +62,7 @@ func (s *Server) openSpan(ctx context.Context, req *ReplaySpan) (*spanSource, er
 	if !req.Until.IsZero() && !req.Since.Before(req.Until) {
 		return nil, refuse(http.StatusBadRequest, "the span is empty: it begins at %s and ends at %s", at(req.Since), at(req.Until))
 	}
-	limit := journal.Limit{Events: max(1, sink.BatchEvents), Bytes: max(1, int(sink.BatchBytes))}
+	limit := relay.BatchLimit{Events: max(1, sink.BatchEvents), Bytes: max(1, int(sink.BatchBytes))}
 	span, err := s.opts.Journal.Span(ctx, req.Since, req.Until, limit, match.Keeps)
 	if err != nil {
 		return nil, err

@@ -72,7 +72,7 @@ func TestASpanBehindTheTrimming(t *testing.T) {
 	s := newStage(t, "a")
 	events := relaytest.Events(40)
 	s.push(events)
-	span, err := s.journal.Span(t.Context(), time.Time{}, time.Time{}, journal.Limit{Events: 10, Bytes: 1 << 20}, nil)
+	span, err := s.journal.Span(t.Context(), time.Time{}, time.Time{}, relay.BatchLimit{Events: 10, Bytes: 1 << 20}, nil)
 	require.NoError(t, err)
 	first, err := span.Next(t.Context())
 	require.NoError(t, err)
@@ -100,7 +100,7 @@ func TestASpanBehindTheTrimming(t *testing.T) {
 // acknowledge lets a sink of the journal take the first n records.
 func (s *stage) acknowledge(sink string, n int) {
 	s.t.Helper()
-	source, err := s.journal.Source(s.t.Context(), sink, journal.Limit{Events: 1, Bytes: 1})
+	source, err := s.journal.Source(s.t.Context(), sink, relay.BatchLimit{Events: 1, Bytes: 1})
 	require.NoError(s.t, err)
 	defer source.Close()
 	for range n {

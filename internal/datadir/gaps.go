@@ -21,12 +21,12 @@ func Deleted(ctx context.Context, stream jetstream.Stream) ([]Span, error) {
 			found[n-1].To = seq
 			continue
 		}
-		found = append(found, Span{seq, seq})
+		found = append(found, Span{From: seq, To: seq})
 	}
 	// The server does not list those behind the last record.
 	state := info.State
 	if missing, listed := state.LastSeq+1-state.FirstSeq-state.Msgs, uint64(len(state.Deleted)); missing > listed {
-		found = append(found, Span{state.LastSeq + 1 - (missing - listed), state.LastSeq})
+		found = append(found, Span{From: state.LastSeq + 1 - (missing - listed), To: state.LastSeq})
 	}
 	return found, nil
 }
@@ -35,7 +35,7 @@ func Deleted(ctx context.Context, stream jetstream.Stream) ([]Span, error) {
 // nothing go.
 func AppendOnlyGaps(ctx context.Context, js jetstream.JetStream, info *jetstream.StreamInfo) (gaps []Span, err error) {
 	if first := max(info.Config.FirstSeq, 1); info.State.FirstSeq > first {
-		gaps = append(gaps, Span{first, info.State.FirstSeq - 1})
+		gaps = append(gaps, Span{From: first, To: info.State.FirstSeq - 1})
 	}
 	if info.State.NumDeleted == 0 {
 		return gaps, nil

@@ -90,7 +90,7 @@ func (v *survey) place(seq uint64) {
 	if v.first == 0 {
 		v.first = seq
 	} else if seq > v.last+1 {
-		v.gaps = append(v.gaps, Span{v.last + 1, seq - 1})
+		v.gaps = append(v.gaps, Span{From: v.last + 1, To: seq - 1})
 	}
 	for i := len(v.damages) - 1; i >= 0 && v.damages[i].To == 0; i-- {
 		v.damages[i].To = seq - 1

@@ -130,7 +130,7 @@ func (d *Dir) verifyRecords(ctx context.Context, stream string, m *meter, v *Ver
 		if err == nil {
 			return
 		}
-		at := Span{f.Seq, f.Seq}
+		at := Span{From: f.Seq, To: f.Seq}
 		v.Problems = append(v.Problems, problemOf(stream, at, err.Error(), len(Uncovered([]Span{at}, named, stream)) == 0))
 	})
 	first, appendOnly := blockfile.AppendOnly(d.streamDir(stream))
@@ -138,7 +138,7 @@ func (d *Dir) verifyRecords(ctx context.Context, stream string, m *meter, v *Ver
 		return err // a dead letter that is gone was discarded
 	}
 	if appendOnly && found.first > first {
-		found.gaps = append(found.gaps, Span{first, found.first - 1})
+		found.gaps = append(found.gaps, Span{From: first, To: found.first - 1})
 		found.first = first
 	}
 	// Damage that is there still is a problem of its own.
@@ -151,7 +151,7 @@ func (d *Dir) verifyRecords(ctx context.Context, stream string, m *meter, v *Ver
 	}
 	for _, q := range named {
 		if q.Reason != "" && q.Stream == stream && q.From > 0 && q.To >= found.first {
-			v.Problems = append(v.Problems, problemOf(stream, Span{q.From, q.To}, q.Reason, true))
+			v.Problems = append(v.Problems, problemOf(stream, Span{From: q.From, To: q.To}, q.Reason, true))
 		}
 	}
 	return nil

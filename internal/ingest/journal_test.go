@@ -36,7 +36,7 @@ func realJournal(t *testing.T) (*journal.Journal, *journal.Source) {
 	j, err := journal.Open(t.Context(), conn, cfg, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	t.Cleanup(j.Close)
-	s, err := j.Source(t.Context(), "test", journal.Limit{Events: 1000, Bytes: 1 << 20})
+	s, err := j.Source(t.Context(), "test", relay.BatchLimit{Events: 1000, Bytes: 1 << 20})
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return j, s

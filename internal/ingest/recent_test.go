@@ -205,7 +205,7 @@ func TestWhatWasLostIsNotRecognised(t *testing.T) {
 	stream, err := conn.JetStream.Stream(t.Context(), "TEST_EVENTS")
 	require.NoError(t, err)
 	require.NoError(t, stream.DeleteMsg(t.Context(), 2)) // as damage on disk does
-	source, err := j.Source(t.Context(), "test", journal.Limit{Events: 1000, Bytes: 1 << 20})
+	source, err := j.Source(t.Context(), "test", relay.BatchLimit{Events: 1000, Bytes: 1 << 20})
 	require.NoError(t, err)
 	defer source.Close()
 	assert.Equal(t, "c", next(t, source, 2)[1].ID)

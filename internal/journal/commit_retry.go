@@ -12,7 +12,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
-	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // retry publishes the record again, with the same id, while that may help. The record
@@ -37,7 +37,7 @@ func (c *committer) retry(ctx context.Context, msg *nats.Msg, ack *jetstream.Pub
 		case !mayPass(err):
 			return nil, refusalOf(err)
 		default:
-			if streams.Pause(ctx, retryPause) != nil {
+			if pause.For(ctx, retryPause) != nil {
 				return nil, refusalOf(err)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
@@ -51,7 +52,7 @@ func (j *Journal) comparePast(ctx context.Context) error {
 		case info.Config.Replicas < 2 || time.Now().After(until):
 			return j.goBack(ctx, info)
 		}
-		if err := streams.Pause(ctx, certaintyPause); err != nil {
+		if err := pause.For(ctx, certaintyPause); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
-	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // Some damage is chance: it is named, and delivery goes on behind it. Much
@@ -171,7 +171,7 @@ func (s *Source) holdBefore(ctx context.Context, at datadir.Span) error {
 	defer s.j.fuse.wait(s.name, "")
 	for s.j.fuse.holds(at) {
 		s.j.fuse.wait(s.name, fmt.Sprintf("a person to accept the damage at positions %d to %d", at.From, at.To))
-		if err := streams.Pause(ctx, holdPause); err != nil {
+		if err := pause.For(ctx, holdPause); err != nil {
 			return err
 		}
 	}

@@ -70,7 +70,7 @@ func batchOf(events []relay.Event) *Batch {
 
 func (o *opened) source(t *testing.T, name string) *Source {
 	t.Helper()
-	s, err := o.Source(t.Context(), name, Limit{Events: 1000, Bytes: 1 << 20})
+	s, err := o.Source(t.Context(), name, relay.BatchLimit{Events: 1000, Bytes: 1 << 20})
 	require.NoError(t, err)
 	return s
 }

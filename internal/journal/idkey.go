@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
@@ -71,7 +72,7 @@ func (j *Journal) idKey(ctx context.Context) ([]byte, error) {
 			return nil, fmt.Errorf("read or make the key of event ids: %w", err)
 		}
 		if err != nil { // another relay was first, or a replica lags
-			if err := streams.Pause(ctx, retryPause); err != nil {
+			if err := pause.For(ctx, retryPause); err != nil {
 				return nil, err
 			}
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -28,7 +28,7 @@ func (j *Journal) inherit(ctx context.Context) {
 			return
 		}
 		// A new sink has no position until it is opened.
-		if streams.Pause(ctx, retryPause) != nil {
+		if pause.For(ctx, retryPause) != nil {
 			return
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
-	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // Headers of a message that belongs to an atomic batch (nats-server 2.12 and later).
@@ -62,7 +62,7 @@ func (j *Journal) keepLetters(ctx context.Context, letters []*nats.Msg) error {
 		case errors.Is(err, errNoBatches) || hasCode(err, codeBatchDisabled, codeBatchTooLarge):
 			return j.keepEach(ctx, letters)
 		}
-		if !mayPass(err) || epoch.Ended() != nil || time.Now().Add(retryPause).After(deadline) || streams.Pause(ctx, retryPause) != nil {
+		if !mayPass(err) || epoch.Ended() != nil || time.Now().Add(retryPause).After(deadline) || pause.For(ctx, retryPause) != nil {
 			_, err = j.commits.retry(ctx, nil, nil, err, epoch, time.Time{}) // it only says what kind of error this is
 			return err
 		}

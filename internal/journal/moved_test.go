@@ -33,7 +33,7 @@ func fill(t *testing.T, dir string, cfg config.Journal, n int) {
 	for i := range 4 {
 		j.push(t, relaytest.Events(1, relaytest.From(i)))
 	}
-	s, err := j.Source(t.Context(), "k", Limit{Events: 1, Bytes: 1})
+	s, err := j.Source(t.Context(), "k", relay.BatchLimit{Events: 1, Bytes: 1})
 	require.NoError(t, err)
 	defer s.Close()
 	info, err := s.consumer.Info(t.Context())

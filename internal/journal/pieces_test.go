@@ -65,7 +65,7 @@ func TestStoredBombs(t *testing.T) {
 			o = open(t, dir, testConfig)
 		}
 		for _, name := range []string{"a", "b"} {
-			s, err := o.Source(t.Context(), name, Limit{Events: 5000, Bytes: 4 << 20})
+			s, err := o.Source(t.Context(), name, relay.BatchLimit{Events: 5000, Bytes: 4 << 20})
 			require.NoError(t, err)
 			n := 0
 			for n < total {
@@ -87,7 +87,7 @@ func TestStoredBombs(t *testing.T) {
 			return true
 		}))
 		assert.Equal(t, total, n)
-		span, err := o.Span(t.Context(), time.Time{}, time.Time{}, Limit{Events: 5000, Bytes: 4 << 20}, nil)
+		span, err := o.Span(t.Context(), time.Time{}, time.Time{}, relay.BatchLimit{Events: 5000, Bytes: 4 << 20}, nil)
 		require.NoError(t, err)
 		for {
 			batch, err := span.Next(t.Context())

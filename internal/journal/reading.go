@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
-	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // session is a stretch of reading. It begins with a reset of the sink's position, and
@@ -97,7 +97,7 @@ func (s *Source) read(ctx context.Context, now session) {
 		}
 		s.j.log.Warn("reading the journal was interrupted", "consumer", s.name, "error", err)
 		for err != nil {
-			if streams.Pause(ctx, retryPause) != nil {
+			if pause.For(ctx, retryPause) != nil {
 				return
 			}
 			now, err = s.open(ctx)

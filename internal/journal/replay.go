@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -25,7 +25,7 @@ const spanTries = 50
 // events, and ErrSpanEnd ends it.
 type Span struct {
 	j     *Journal
-	limit Limit
+	limit relay.BatchLimit
 	keep  func(*relay.Event) bool
 
 	first, next, end uint64        // records [next, end) are still to be read; owned by Next
@@ -44,8 +44,8 @@ type Span struct {
 
 // Span opens the records committed in [since, until) by the server's clock; a zero
 // until means now. It gives the events for which keep returns true; a nil keep means
-// all.
-func (j *Journal) Span(ctx context.Context, since, until time.Time, limit Limit, keep func(*relay.Event) bool) (*Span, error) {
+// all. The limit is that of [Journal.Source].
+func (j *Journal) Span(ctx context.Context, since, until time.Time, limit relay.BatchLimit, keep func(*relay.Event) bool) (*Span, error) {
 	info, err := j.stream.Info(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the journal's state: %w", err)
@@ -144,7 +144,7 @@ func (s *Span) read(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		} else if try == spanTries {
 			return nil, fmt.Errorf("read record %d: %w", s.next, err)
 		}
-		if err := streams.Pause(ctx, retryPause); err != nil {
+		if err := pause.For(ctx, retryPause); err != nil {
 			return nil, err
 		}
 	}

@@ -176,7 +176,7 @@ func TestALateAcknowledgementOfWhatWasLost(t *testing.T) {
 	srv := startRestorable(t)
 	j := open(t, t.TempDir(), srv.config())
 	defer j.shut(t)
-	s, err := j.Source(t.Context(), "k", Limit{Events: 1, Bytes: 1 << 20})
+	s, err := j.Source(t.Context(), "k", relay.BatchLimit{Events: 1, Bytes: 1 << 20})
 	require.NoError(t, err)
 	defer s.Close()
 	deliver(t, s, insist(t, j, 0, 10)...)

@@ -42,7 +42,7 @@ type Source struct {
 	j     *Journal
 	sink  string
 	name  string // the consumer's
-	limit Limit
+	limit relay.BatchLimit
 
 	consumer jetstream.Consumer // the reading goroutine's own, once that runs
 	decoded  chan record        // filled by the reading goroutine
@@ -80,11 +80,6 @@ type ending struct {
 	void bool
 }
 
-// Limit bounds the batches of a source, in events and in bytes of memory with labels.
-// A batch holds whole records, or a piece of one, and may exceed the limit by as
-// much.
-type Limit struct{ Events, Bytes int }
-
 // record is a record that was read.
 type record struct {
 	msg    jetstream.Msg
@@ -96,8 +91,9 @@ type record struct {
 }
 
 // Source opens a sink's position, at the journal's start for a new sink, and begins to
-// read. Close it when done.
-func (j *Journal) Source(ctx context.Context, sink string, limit Limit) (*Source, error) {
+// read. Close it when done. The limit counts events, and their memory with labels. A
+// batch holds whole records, or a piece of one, and may exceed the limit by as much.
+func (j *Journal) Source(ctx context.Context, sink string, limit relay.BatchLimit) (*Source, error) {
 	s := &Source{j: j, sink: sink, name: consumerPrefix + sink, limit: limit, decoded: make(chan record, decodedAhead)}
 	var first session
 	err := streams.Await(ctx, j.log, "the position of sink "+sink, func(ctx context.Context) (err error) {

@@ -25,7 +25,7 @@ func TestAnOlderBatchIsAcknowledged(t *testing.T) {
 	for i := range events {
 		j.push(t, events[i:i+1])
 	}
-	one := Limit{Events: 1, Bytes: 1 << 20}
+	one := relay.BatchLimit{Events: 1, Bytes: 1 << 20}
 	s, err := j.Source(t.Context(), "k", one)
 	require.NoError(t, err)
 	var given []relay.Batch
@@ -99,18 +99,18 @@ func TestGather(t *testing.T) {
 	for name, c := range map[string]struct {
 		sinceLast time.Duration
 		first     int // events
-		limit     Limit
+		limit     relay.BatchLimit
 		cancelled bool
 		events    int // in the batch
 		after     time.Duration
 	}{
-		"closely":            {time.Millisecond, 1, Limit{100, 1000}, false, 1 + 2 + 3, 4 * time.Millisecond},
-		"behind a pause":     {time.Second, 1, Limit{100, 1000}, false, 1, 0},
-		"full of events":     {0, 1, Limit{3, 1000}, false, 1 + 2, time.Millisecond},
-		"full of bytes":      {0, 1, Limit{100, 200}, false, 1 + 2, time.Millisecond},
-		"the next is larger": {0, 1, Limit{5, 1000}, false, 1 + 2, 2 * time.Millisecond},
-		"large enough":       {0, lingerEvents - 1, Limit{9999, 1000}, false, lingerEvents + 1, time.Millisecond},
-		"told to end":        {0, 1, Limit{100, 1000}, true, 1, 0},
+		"closely":            {time.Millisecond, 1, relay.BatchLimit{Events: 100, Bytes: 1000}, false, 1 + 2 + 3, 4 * time.Millisecond},
+		"behind a pause":     {time.Second, 1, relay.BatchLimit{Events: 100, Bytes: 1000}, false, 1, 0},
+		"full of events":     {0, 1, relay.BatchLimit{Events: 3, Bytes: 1000}, false, 1 + 2, time.Millisecond},
+		"full of bytes":      {0, 1, relay.BatchLimit{Events: 100, Bytes: 200}, false, 1 + 2, time.Millisecond},
+		"the next is larger": {0, 1, relay.BatchLimit{Events: 5, Bytes: 1000}, false, 1 + 2, 2 * time.Millisecond},
+		"large enough":       {0, lingerEvents - 1, relay.BatchLimit{Events: 9999, Bytes: 1000}, false, lingerEvents + 1, time.Millisecond},
+		"told to end":        {0, 1, relay.BatchLimit{Events: 100, Bytes: 1000}, true, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -148,7 +148,7 @@ func TestWhatIsUnderWayOutlivesAReconnect(t *testing.T) {
 	srv := startRestorable(t)
 	j := open(t, t.TempDir(), srv.config())
 	defer j.shut(t)
-	s, err := j.Source(t.Context(), "k", Limit{Events: 1, Bytes: 1 << 20})
+	s, err := j.Source(t.Context(), "k", relay.BatchLimit{Events: 1, Bytes: 1 << 20})
 	require.NoError(t, err)
 	defer s.Close()
 	want := insist(t, j, 0, 10)

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // sweepRest is the pause after a sweep that could not trim anything, so that refused
@@ -91,7 +91,7 @@ func (j *Journal) sweepLoop(ctx context.Context) {
 		if err != nil && !errors.Is(err, errUncertain) && ctx.Err() == nil {
 			j.log.Warn("making room in the journal failed; it is tried again", "error", err)
 		}
-		if gone == 0 && streams.Pause(ctx, sweepRest) != nil {
+		if gone == 0 && pause.For(ctx, sweepRest) != nil {
 			return
 		}
 	}

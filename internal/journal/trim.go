@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
-	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // trimInterval is how often the journal looks for records older than the replay
@@ -18,7 +18,7 @@ import (
 const trimInterval = time.Minute
 
 func (j *Journal) trimLoop(ctx context.Context) {
-	for streams.Pause(ctx, trimInterval) == nil {
+	for pause.For(ctx, trimInterval) == nil {
 		if err := j.register.adopt(ctx); err != nil && ctx.Err() == nil {
 			j.log.Warn("looking for further sinks failed; it is tried again", "error", err)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
@@ -56,7 +57,7 @@ func newWreck(t *testing.T, n int, acked uint64) *wreck {
 		j.push(t, events)
 		w.holds[uint64(i+1)] = ids(events)
 	}
-	s, err := j.Source(t.Context(), "k", Limit{Events: 3, Bytes: 1})
+	s, err := j.Source(t.Context(), "k", relay.BatchLimit{Events: 3, Bytes: 1})
 	require.NoError(t, err)
 	for p := uint64(0); p < acked; {
 		b, err := s.Next(t.Context())

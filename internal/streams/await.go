@@ -18,6 +18,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 const (
@@ -41,7 +43,7 @@ func Await(ctx context.Context, log *slog.Logger, what string, do func(context.C
 			told = true
 			log.Warn("waiting for the journal's servers", "for", what, "at_most", Patience, "error", err)
 		}
-		if Pause(ctx, pauseBetween) != nil {
+		if pause.For(ctx, pauseBetween) != nil {
 			return err
 		}
 	}
@@ -67,18 +69,6 @@ func isComingUp(err error) bool {
 		jetstream.ErrNoStreamResponse, // no leader that takes what is published
 	}
 	return slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
-}
-
-// Pause waits for d, or returns ctx's error when that ends first.
-func Pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // HeaderText makes a text fit for a message's header: one line of bounded length.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 const (
@@ -47,7 +49,7 @@ func (f *Follower) Run(ctx context.Context, handle func(context.Context, jetstre
 			wait = firstPause
 		}
 		f.Logger.Warn("following a stream was interrupted; it goes on", "stream", f.Stream, "again_in", wait, "error", err)
-		if err := Pause(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -131,7 +133,7 @@ func (f *Follower) handOver(ctx context.Context, msg jetstream.Msg, handle func(
 		if err := msg.InProgress(); err != nil {
 			f.Logger.Debug("holding a message failed; it may come twice", "stream", f.Stream, "error", err)
 		}
-		if err := Pause(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -151,7 +153,7 @@ func (f *Follower) acknowledge(ctx context.Context, msg jetstream.Msg) {
 			return
 		}
 		f.Logger.Debug("acknowledging a message failed", "stream", f.Stream, "message", sequence(msg), "error", err)
-		if Pause(ctx, firstPause) != nil {
+		if pause.For(ctx, firstPause) != nil {
 			return
 		}
 	}

@@ -125,7 +125,7 @@ func fill(ctx context.Context, dir string, to int, kill bool) error {
 // read gives the events that a sink has not acknowledged, until the event before
 // to, and acknowledges them.
 func (o *opened) read(ctx context.Context, sink string, to int) ([]relay.Event, error) {
-	s, err := o.Source(ctx, sink, journal.Limit{Events: 1, Bytes: 1})
+	s, err := o.Source(ctx, sink, relay.BatchLimit{Events: 1, Bytes: 1})
 	if err != nil {
 		return nil, err
 	}
