@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -25,6 +26,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
+	"github.com/auditrelay/auditrelay/relay/cli"
 )
 
 // An event too large for Kafka goes to the dead letters, and arrives once the topic
@@ -37,35 +39,35 @@ func TestDeadLettersFromTheCommandLine(t *testing.T) {
 	s.push(t, map[string]string{"small-1": "a", "large": large, "small-2": "b"})
 	s.eventually(t, 1)
 
-	table := s.run(t, exitOK, "deadletters", "list", "--sink", "kafka", "--reason", "TOO LARGE")
+	table := s.run(t, cli.ExitOK, "deadletters", "list", "--sink", "kafka", "--reason", "TOO LARGE")
 	assert.Contains(t, table, "NUMBER")
 	assert.Contains(t, table, "acme/live")
 	assert.NotContains(t, table, large[:20], "a list shows no bodies")
-	assert.Equal(t, "no dead letters\n", s.run(t, exitOK, "deadletters", "list", "--until", "2h ago"))
+	assert.Equal(t, "no dead letters\n", s.run(t, cli.ExitOK, "deadletters", "list", "--until", "2h ago"))
 	letter := s.letters(t)[0]
 	assert.Equal(t, []any{"large", "kafka", ""}, []any{letter.ID, letter.Sink, string(letter.Body)})
 	number := fmt.Sprint(letter.Sequence)
-	assert.Contains(t, s.run(t, exitOK, "deadletters", "show", number), large)
-	line := s.run(t, exitOK, "deadletters", "export")
+	assert.Contains(t, s.run(t, cli.ExitOK, "deadletters", "show", number), large)
+	line := s.run(t, cli.ExitOK, "deadletters", "export")
 	line, _, _ = strings.Cut(line, "\n")
 	assert.True(t, json.Valid([]byte(line)), line)
 	assert.Contains(t, line, large)
 	assert.Contains(t, line, `"specversion":"1.0"`)
 
-	assert.Contains(t, s.run(t, exitOK, "deadletters", "replay", "--dry-run"), "1 dead letters would be replayed\n  kafka: 1")
-	assert.Contains(t, s.run(t, exitFailure, "deadletters", "replay"), "0 delivered, 1 refused again")
+	assert.Contains(t, s.run(t, cli.ExitOK, "deadletters", "replay", "--dry-run"), "1 dead letters would be replayed\n  kafka: 1")
+	assert.Contains(t, s.run(t, cli.ExitFailure, "deadletters", "replay"), "0 delivered, 1 refused again")
 	again := s.letters(t)[0]
 	assert.Greater(t, again.Attempts, letter.Attempts)
-	assert.Contains(t, s.run(t, exitFailure, "deadletters", "show", number), "there is no dead letter "+number)
-	assert.Contains(t, s.run(t, exitFailure, "deadletters", "discard"), "give --yes")
+	assert.Contains(t, s.run(t, cli.ExitFailure, "deadletters", "show", number), "there is no dead letter "+number)
+	assert.Contains(t, s.run(t, cli.ExitFailure, "deadletters", "discard"), "give --yes")
 
 	s.limitMessages(t, 1<<20)
-	assert.Contains(t, s.run(t, exitOK, "deadletters", "replay", "--id", "large"), "1 dead letters: 1 delivered, 0 refused again")
-	assert.Equal(t, "no dead letters\n", s.run(t, exitOK, "deadletters", "list"))
+	assert.Contains(t, s.run(t, cli.ExitOK, "deadletters", "replay", "--id", "large"), "1 dead letters: 1 delivered, 0 refused again")
+	assert.Equal(t, "no dead letters\n", s.run(t, cli.ExitOK, "deadletters", "list"))
 	assert.Equal(t, map[string]int{"small-1": 1, "small-2": 1, "large": 1}, s.arrived(t))
-	assert.Contains(t, s.run(t, exitOK, "deadletters", "discard", "--yes"), "0 dead letters would be discarded")
+	assert.Contains(t, s.run(t, cli.ExitOK, "deadletters", "discard", "--yes"), "0 dead letters would be discarded")
 	s.end(t, relay)
-	assert.Contains(t, s.run(t, exitFailure, "deadletters", "list"), "no relay runs on the data directory")
+	assert.Contains(t, s.run(t, cli.ExitFailure, "deadletters", "list"), "no relay runs on the data directory")
 }
 
 // The relay is killed while it replays dead letters: each event is still a
@@ -103,7 +105,7 @@ func TestKilledWhileDeadLettersAreReplayed(t *testing.T) {
 		assert.Len(t, arrived, events, "round %d: an event is neither a letter nor at the sink", round)
 		t.Logf("round %d: %d letters are left", round, len(left))
 	}
-	s.run(t, exitOK, "deadletters", "replay")
+	s.run(t, cli.ExitOK, "deadletters", "replay")
 	assert.Len(t, s.arrived(t), events)
 	assert.Empty(t, s.letters(t))
 	s.end(t, relay)
@@ -154,17 +156,17 @@ func TestASinkIsRetired(t *testing.T) {
 	relay := s.start(t)
 	s.push(t, map[string]string{"a": "a"})
 	s.ready(t)
-	assert.Contains(t, s.run(t, exitFailure, "sinks", "retire", "kafka", "--yes"), "remove it from the config first")
+	assert.Contains(t, s.run(t, cli.ExitFailure, "sinks", "retire", "kafka", "--yes"), "remove it from the config first")
 	s.end(t, relay)
 	text, err := os.ReadFile(s.config)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(s.config, bytes.ReplaceAll(text, []byte("name: kafka"), []byte("name: other")), 0o600))
 	relay = s.start(t)
 	s.ready(t)
-	assert.Regexp(t, `kafka +no `, s.run(t, exitOK, "sinks", "list"))
-	assert.Contains(t, s.run(t, exitFailure, "sinks", "retire", "kafka"), "give --yes")
-	assert.Contains(t, s.run(t, exitOK, "sinks", "retire", "kafka", "--yes"), "sink kafka is retired")
-	assert.NotContains(t, s.run(t, exitOK, "sinks", "list"), "kafka")
+	assert.Regexp(t, `kafka +no `, s.run(t, cli.ExitOK, "sinks", "list"))
+	assert.Contains(t, s.run(t, cli.ExitFailure, "sinks", "retire", "kafka"), "give --yes")
+	assert.Contains(t, s.run(t, cli.ExitOK, "sinks", "retire", "kafka", "--yes"), "sink kafka is retired")
+	assert.NotContains(t, s.run(t, cli.ExitOK, "sinks", "list"), "kafka")
 	waiting.Until(t, func() bool { // the trail's entry is an event too
 		found := false
 		err := s.kafka.Read(t.Context(), func(_ string, body []byte) { found = found || bytes.Contains(body, []byte("sink.retired")) })
@@ -238,7 +240,8 @@ func (s *stand) end(t *testing.T, relay *exec.Cmd) {
 
 func (s *stand) ready(t *testing.T) {
 	t.Helper()
-	waiting.Until(t, func() bool { return healthcheck(t.Context(), "http://"+s.admin+"/readyz") == nil }, "it does not start")
+	asks := []string{"healthcheck", "--url", "http://" + s.admin + "/readyz"}
+	waiting.Until(t, func() bool { return cli.Program{}.Execute(t.Context(), asks, io.Discard, io.Discard) == cli.ExitOK }, "it does not start")
 }
 
 // push sends events by their ids, each with a note.
@@ -272,7 +275,7 @@ func (s *stand) run(t *testing.T, code int, args ...string) string {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		require.NoError(t, err)
-		require.Equal(t, code, exitOK, "%s", out)
+		require.Equal(t, code, cli.ExitOK, "%s", out)
 		return string(out)
 	}
 	require.Equal(t, code, exit.ExitCode(), "%s", out)
@@ -281,7 +284,7 @@ func (s *stand) run(t *testing.T, code int, args ...string) string {
 
 func (s *stand) letters(t *testing.T) (list []console.Letter) {
 	t.Helper()
-	out := s.run(t, exitOK, "deadletters", "list", "--json")
+	out := s.run(t, cli.ExitOK, "deadletters", "list", "--json")
 	for line := range strings.Lines(out) {
 		var l console.Letter
 		require.NoError(t, json.Unmarshal([]byte(line), &l), line)

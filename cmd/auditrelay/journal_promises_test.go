@@ -13,6 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/relay/cli"
 )
 
 // Both checks ask the journal's servers for their guarantees: a stream acknowledged
@@ -37,20 +39,20 @@ sinks:
 `)), 0o600))
 	run := func(args ...string) (int, string) {
 		var out, errs bytes.Buffer
-		code := execute(t.Context(), append(args, "--config", file), &out, &errs)
+		code := cli.Program{}.Execute(t.Context(), append(args, "--config", file), &out, &errs)
 		assert.Empty(t, errs.String())
 		return code, out.String()
 	}
 	code, out := run("sinks", "check")
-	assert.Equal(t, exitOK, code, out)
+	assert.Equal(t, cli.ExitOK, code, out)
 	assert.Regexp(t, `(?m)^\(journal\) +journal.replicas +warning: 1: there is one copy`, out)
 	assert.Regexp(t, `(?m)^\(journal\) +sync_interval +warning: it could not be told.*sync_interval: always`, out)
 	assert.Regexp(t, `(?m)^\(journal\) +result +ok$`, out)
 	code, out = run("sinks", "check", "archive")
-	assert.Equal(t, exitOK, code)
+	assert.Equal(t, cli.ExitOK, code)
 	assert.NotContains(t, out, "(journal)")
 	code, out = run("config", "check", "--api")
-	assert.Equal(t, exitOK, code, out)
+	assert.Equal(t, cli.ExitOK, code, out)
 	assert.Contains(t, out, "journal.replicas: 1: there is one copy")
 	assert.NoDirExists(t, filepath.Join(dir, "data"))
 
@@ -63,17 +65,17 @@ sinks:
 	require.NoError(t, err)
 	for _, args := range [][]string{{"sinks", "check"}, {"config", "check", "--api"}, {"config", "check", "--api", "--json"}} {
 		code, out = run(args...)
-		assert.Equal(t, exitFailure, code, out)
+		assert.Equal(t, cli.ExitFailure, code, out)
 		assert.Contains(t, out, "stream AUDITRELAY_EVENTS: has persist_mode async")
 	}
 	code, out = run("config", "check")
-	assert.Equal(t, exitOK, code, out)
+	assert.Equal(t, cli.ExitOK, code, out)
 
 	srv.Shutdown()
 	srv.WaitForShutdown()
 	for _, args := range [][]string{{"sinks", "check"}, {"config", "check", "--api"}} {
 		code, out = run(args...)
-		assert.Equal(t, exitFailure, code, out)
+		assert.Equal(t, cli.ExitFailure, code, out)
 		assert.Contains(t, out, "connect to the journal's NATS")
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/cli"
 )
 
 const eventBlocks = "jetstream/jetstream/$G/streams/AUDITRELAY_EVENTS"
@@ -52,7 +53,7 @@ func makeJournal(t *testing.T) string {
 func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = execute(t.Context(), args, &out, &errs)
+	code = cli.Program{}.Execute(t.Context(), args, &out, &errs)
 	return code, out.String(), errs.String()
 }
 

@@ -1,0 +1,67 @@
+// Package cli is the command auditrelay, for Go programs that add sinks of their own.
+//
+// A [Program] with a kind of sink (see [sinks.NewKind]) is the whole product, with
+// that kind beside the built-in ones: run, config check, sinks check and all other
+// commands know its section of the configuration. The example is such a program.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/auditrelay/auditrelay/sinks"
+)
+
+// Program is the command auditrelay.
+type Program struct {
+	// Version is what the program calls its version. Default: what the Go toolchain
+	// recorded.
+	Version string
+	// Kinds are sinks of the program's own, beside the built-in ones.
+	Kinds sinks.Kinds
+}
+
+// The exit codes.
+const (
+	ExitOK      = 0
+	ExitFailure = 1 // the command was understood, and failed
+	ExitUsage   = 2 // the command line is wrong
+)
+
+// Main runs the process's command line and ends the process. The first SIGINT or
+// SIGTERM ends a command cleanly.
+func (p Program) Main() {
+	// After the first signal the default behaviour is back, so that a second
+	// one ends the process at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(p.Execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// Execute runs one command line, without the program's name, and returns the exit
+// code. `run` ends cleanly when ctx does.
+func (p Program) Execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := p.newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	command, err := root.ExecuteContextC(ctx)
+	var failed *failure
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, errReported):
+		return ExitFailure
+	case errors.As(err, &failed):
+		_, _ = fmt.Fprintf(stderr, "auditrelay: %v\n", err)
+		return ExitFailure
+	default:
+		_, _ = fmt.Fprintf(stderr, "auditrelay: %v\nSee '%s --help'.\n", err, command.CommandPath())
+		return ExitUsage
+	}
+}

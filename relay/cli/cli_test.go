@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"io"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+)
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "missing.yaml")
+	for _, c := range []struct {
+		name string
+		args []string
+		want int
+	}{
+		{"help", []string{"--help"}, ExitOK},
+		{"nothing", []string{}, ExitOK},
+		{"success", []string{"version"}, ExitOK},
+		{"failure", []string{"run", "--config", missing}, ExitFailure},
+		{"failure of check", []string{"config", "check", missing}, ExitFailure},
+		{"unknown command", []string{"frobnicate"}, ExitUsage},
+		{"unknown command below another", []string{"config", "frobnicate"}, ExitUsage},
+		{"unknown flag", []string{"version", "--frob"}, ExitUsage},
+		{"missing flag", []string{"run"}, ExitUsage},
+		{"bad flag", []string{"healthcheck", "--timeout", "soon"}, ExitUsage},
+		{"no relay runs", []string{"sinks", "list", "--data-dir", missing}, ExitFailure},
+		{"no relay named", []string{"sinks", "list"}, ExitUsage},
+		{"bad time", []string{"deadletters", "list", "--data-dir", missing, "--since", "soon"}, ExitUsage},
+		{"no number", []string{"deadletters", "show", "--data-dir", missing}, ExitUsage},
+		{"no environment", []string{"credentials", "rotate", "--data-dir", missing, "shop"}, ExitUsage},
+		{"no last four", []string{"credentials", "revoke", "--data-dir", missing, "shop/live"}, ExitUsage},
+		{"no relay to rotate at", []string{"credentials", "rotate", "--data-dir", missing, "shop/live"}, ExitFailure},
+		{"two configurations", []string{"config", "check", missing, missing}, ExitUsage},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			assert.Equal(t, c.want, Program{}.Execute(t.Context(), c.args, io.Discard, io.Discard))
+		})
+	}
+}
+
+// TestEveryConfigFlagHasItsVariable: no command with --config is forgotten.
+func TestEveryConfigFlagHasItsVariable(t *testing.T) {
+	t.Parallel()
+	count := 0
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if flag := cmd.Flags().Lookup("config"); flag != nil {
+			count++
+			assert.Contains(t, flag.Usage, "$"+configVariable, cmd.CommandPath())
+			assert.NotNil(t, cmd.PreRunE, cmd.CommandPath())
+		}
+		for _, below := range cmd.Commands() {
+			walk(below)
+		}
+	}
+	walk(Program{}.newRoot())
+	assert.Greater(t, count, 10)
+}
+
+func TestFindingsAreOneLine(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "a b [31mred é", oneLine("a\nb\x1b[31mred é"))
+}

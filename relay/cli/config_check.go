@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/sinks"
+)
+
+func (p Program) newConfigCheck() *cobra.Command {
+	var file string
+	var asJSON, api bool
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Name every error in a configuration",
+		Long: `Checks a configuration file like 'auditrelay run', and names all errors and warnings
+at once, each with its line, field, value and reason. It prints no secret. Named
+environment variables and files must exist, so run it as the relay's user. It
+connects to no destination: 'auditrelay sinks check' does.
+
+For topics, subjects and tenants with placeholders, it lists the destinations: of each
+environment's events, of events of a project as a whole, and of the relay's own.
+
+--api also asks the servers of an external journal (journal.url) for the guarantees
+behind their acknowledgements. It writes nothing there.
+
+Exit codes: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.`,
+		Example: `  auditrelay config check relay.yaml
+  auditrelay config check --config relay.yaml --json
+  auditrelay config check relay.yaml --api    # with an external journal`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 1 && cmd.Flags().Changed("config") {
+				return errors.New("give one configuration, as FILE or with --config")
+			}
+			if len(args) == 1 {
+				file = args[0]
+			}
+			return nil
+		},
+		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+			return p.check(cmd.Context(), cmd.OutOrStdout(), file, asJSON, api)
+		}),
+	}
+	addConfigFlag(cmd, &file, "the configuration `FILE`")
+	needConfig(cmd, &file)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: {\"ok\", \"errors\", \"warnings\"}")
+	cmd.Flags().BoolVar(&api, "api", false, "also connect to the servers of an external journal, and check their guarantees")
+	return cmd
+}
+
+// checked is the result of `config check --json`.
+type checked struct {
+	OK           bool             `json:"ok"`
+	Errors       []config.Problem `json:"errors"`
+	Warnings     []config.Problem `json:"warnings"`
+	Destinations []destination    `json:"destinations,omitempty"`
+}
+
+// destination is a result of a sink's template.
+type destination struct {
+	Sink string `json:"sink"`
+	sinks.Destination
+}
+
+func (p Program) check(ctx context.Context, w io.Writer, path string, asJSON, api bool) error {
+	cfg, warnings, err := p.Kinds.Config().Check(path)
+	var found config.Errors
+	if err != nil && !errors.As(err, &found) {
+		return err
+	}
+	to, cannot := p.whereEventsGo(path, cfg)
+	found = append(found, cannot...)
+	if api && cfg != nil {
+		errs, more := journalProblems(ctx, path, cfg.Journal)
+		found, warnings = append(found, errs...), append(warnings, more...)
+	}
+	text := problemTable(path, found, warnings)
+	if len(found) == 0 {
+		text += fmt.Sprintf("%s: ok; environments: %d, sinks: %d\n", path, len(cfg.Environments), len(cfg.Sinks))
+		text += destinationTable(to)
+	}
+	if asJSON {
+		text = checkedJSON(checked{
+			OK: len(found) == 0, Errors: append([]config.Problem{}, found...), Warnings: append([]config.Problem{}, warnings...),
+			Destinations: to,
+		})
+	}
+	if _, err := io.WriteString(w, text); err != nil {
+		return fmt.Errorf("print result: %w", err)
+	}
+	if len(found) > 0 {
+		return errReported
+	}
+	return nil
+}
+
+// whereEventsGo makes each sink, as a start does, and says where its events go.
+func (p Program) whereEventsGo(path string, cfg *config.Config) (all []destination, cannot []config.Problem) {
+	if cfg == nil {
+		return nil, nil
+	}
+	for i, s := range cfg.Sinks {
+		found, err := sinks.Destinations(s, cfg.Environments, sinks.Deps{Kinds: p.Kinds})
+		if err != nil {
+			cannot = append(cannot, config.Problem{File: path, Field: fmt.Sprintf("sinks[%d]", i), Reason: err.Error()})
+		}
+		for _, d := range found {
+			all = append(all, destination{s.Name, d})
+		}
+	}
+	return all, cannot
+}
+
+func destinationTable(all []destination) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	_, _ = io.WriteString(table, "SINK\tEVENTS OF\tGO TO\n") // into memory
+	for _, d := range all {
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", d.Sink, strings.Join(d.Origins, ", "), d.Destination)
+	}
+	_ = table.Flush() // into memory
+	return b.String()
+}
+
+func checkedJSON(c checked) string {
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	_ = encoder.Encode(c) // cannot fail: strings and numbers, into memory
+	return b.String()
+}
+
+func problemTable(path string, found, warnings []config.Problem) string {
+	if len(found)+len(warnings) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: errors: %d, warnings: %d\n", path, len(found), len(warnings))
+	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	row := func(cells ...string) {
+		_, _ = io.WriteString(table, strings.Join(cells, "\t")+"\n") // into memory
+	}
+	problem := func(kind string, p config.Problem) {
+		line, field := "-", "-"
+		if p.Line > 0 {
+			line = strconv.Itoa(p.Line)
+		}
+		if p.Field != "" {
+			field, p.Field = p.Field, ""
+		}
+		row(kind, line, field, p.String())
+	}
+	row("", "LINE", "FIELD", "PROBLEM")
+	for _, p := range found {
+		problem("error", p)
+	}
+	for _, p := range warnings {
+		problem("warning", p)
+	}
+	_ = table.Flush() // into memory
+	return b.String()
+}

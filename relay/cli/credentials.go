@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/console"
+)
+
+func newCredentials() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "credentials",
+		Short: "List, rotate and revoke the push credentials of a running relay",
+		RunE:  showHelp,
+		Args:  cobra.NoArgs,
+	}
+	cmd.AddCommand(newCredentialsList(), newCredentialsRotate(), newCredentialsRevoke())
+	return cmd
+}
+
+// environmentOf reads PROJECT/ENVIRONMENT.
+func environmentOf(text string) (console.OfEnvironment, error) {
+	project, environment, ok := strings.Cut(text, "/")
+	if !ok || project == "" || environment == "" {
+		return console.OfEnvironment{}, errors.New("give PROJECT/ENVIRONMENT, as 'auditrelay credentials list' shows it")
+	}
+	return console.OfEnvironment{Project: project, Environment: environment}, nil
+}
+
+func printJSON(w io.Writer, v any) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	return out.Encode(v)
+}

@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/console"
+)
+
+func newCredentialsRevoke() *cobra.Command {
+	var which relayFlags
+	var yes, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "revoke PROJECT/ENVIRONMENT LAST_FOUR",
+		Short: "Reject a generated credential from now on",
+		Long: `Rejects the generated credential of an environment from now on. LAST_FOUR are its last
+characters, as 'credentials list' shows them; write -- before a LAST_FOUR with a leading
+"-". If it was the current one, the relay sets a new one in the environment's streaming
+config at once, and refuses pushes until then. It asks first, except with --yes, and
+writes an audit trail entry before it acts. Remove static credentials in the configuration.
+` + whichRelay + `
+
+Exit codes: 0 revoked, 1 not revoked, or no new one was set where one was due, 2 wrong usage.`,
+		Example: `  auditrelay credentials revoke shop/live wxyz --config relay.yaml
+  auditrelay credentials revoke --config relay.yaml --yes -- shop/live -xyz`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			of, err := environmentOf(args[0])
+			if err != nil {
+				return err
+			}
+			of.LastFour = args[1]
+			client, err := which.client()
+			if err != nil {
+				return &failure{err}
+			}
+			question := fmt.Sprintf("Reject the credential of %s ending in %s from now on?", args[0], printable(args[1]))
+			if err := confirm(cmd, yes, question); err != nil {
+				return &failure{err}
+			}
+			done, err := client.Revoke(cmd.Context(), of)
+			if err != nil {
+				return &failure{err}
+			}
+			return reportRevoked(cmd.OutOrStdout(), done, asJSON)
+		},
+	}
+	which.addTo(cmd)
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	return cmd
+}
+
+func reportRevoked(w io.Writer, done console.Revoked, asJSON bool) (err error) {
+	if asJSON {
+		err = printJSON(w, done)
+	} else {
+		_, err = fmt.Fprintf(w, "the credential of %s/%s ending in %s is revoked\n", done.Was.Project, done.Was.Environment, done.Was.LastFour)
+		if err == nil && done.Rotated {
+			_, err = fmt.Fprintln(w, "a new one is set")
+		}
+	}
+	if done.NotRotated != "" {
+		return &failure{fmt.Errorf("no new credential was set: %s; the relay tries again at its next look", done.NotRotated)}
+	}
+	return err
+}

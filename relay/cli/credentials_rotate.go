@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newCredentialsRotate() *cobra.Command {
+	var which relayFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "rotate PROJECT/ENVIRONMENT",
+		Short: "Replace the generated credential of an environment now",
+		Long: `Generates a new credential, sets it in the environment's streaming config, and lists
+the accepted credentials. The replaced one stays valid for streaming.rotation_overlap;
+'credentials revoke' ends that at once.
+` + whichRelay + `
+
+Exit codes: 0 rotated, 1 not rotated, 2 wrong usage.`,
+		Example: `  auditrelay credentials rotate shop/live --config relay.yaml`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			of, err := environmentOf(args[0])
+			if err != nil {
+				return err
+			}
+			client, err := which.client()
+			if err != nil {
+				return &failure{err}
+			}
+			list, err := client.Rotate(cmd.Context(), of)
+			switch {
+			case err != nil:
+				return &failure{fmt.Errorf("rotate the credential of %s: %w", args[0], err)}
+			case asJSON:
+				return printJSON(cmd.OutOrStdout(), list)
+			}
+			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "the credential of %s is rotated\n", args[0])
+			return printCredentials(cmd.OutOrStdout(), list)
+		},
+	}
+	which.addTo(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the accepted credentials as a JSON array")
+	return cmd
+}

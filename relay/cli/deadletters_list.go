@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/console"
+)
+
+func newDeadlettersList() *cobra.Command {
+	var which relayFlags
+	var letters letterFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List dead letters, without their bodies",
+		Long: `Lists dead letters, the oldest first, without their bodies.
+` + whichRelay + `
+
+Exit codes: 0 listed (none is fine), 1 failed, 2 wrong usage.`,
+		Example: `  auditrelay deadletters list --config relay.yaml
+  auditrelay deadletters list --data-dir /var/lib/auditrelay --sink kafka --since 24h
+  auditrelay deadletters list --config relay.yaml --json | jq -r .reason | sort | uniq -c`,
+		Args: cobra.NoArgs,
+		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+			client, err := which.client()
+			if err != nil {
+				return err
+			}
+			list := tableOf(cmd.OutOrStdout())
+			if asJSON {
+				list = linesOf(cmd.OutOrStdout())
+			}
+			if err := client.Letters(cmd.Context(), console.ListLetters{Filter: letters.get()}, list.add); err != nil {
+				return err
+			}
+			return list.end()
+		}),
+	}
+	which.addTo(cmd)
+	letters.addTo(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
+	return cmd
+}
+
+// letterList prints a list of letters.
+type letterList struct {
+	add func(*console.Letter) error
+	end func() error
+}
+
+func linesOf(w io.Writer) letterList {
+	out := json.NewEncoder(w)
+	return letterList{
+		add: func(l *console.Letter) error { return out.Encode(l) },
+		end: func() error { return nil },
+	}
+}
+
+func tableOf(w io.Writer) letterList {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	count := 0
+	return letterList{
+		add: func(l *console.Letter) error {
+			if count++; count == 1 {
+				_, _ = fmt.Fprintln(out, "NUMBER\tREFUSED\tSINK\tATTEMPTS\tENVIRONMENT\tEVENT\tREASON")
+			}
+			reason := l.Reason
+			if l.Damage != "" {
+				reason = "(unreadable: " + l.Damage + ") " + reason
+			}
+			_, err := fmt.Fprintf(out, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", l.Sequence, l.Refused.UTC().Format(time.RFC3339),
+				l.Sink, l.Attempts, strings.TrimSuffix(l.Project+"/"+l.Environment, "/"), printable(l.ID), short(reason))
+			return err
+		},
+		end: func() error {
+			if count == 0 {
+				_, _ = fmt.Fprintln(out, "no dead letters")
+			}
+			return out.Flush()
+		},
+	}
+}
+
+// short bounds a text for a table.
+func short(text string) string {
+	const limit = 100
+	if runes := []rune(printable(text)); len(runes) > limit {
+		return string(runes[:limit-1]) + "…"
+	}
+	return printable(text)
+}
+
+// printable keeps the text of an event or a sink from steering the terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '·'
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/journal"
+)
+
+func newDeadlettersShow() *cobra.Command {
+	var which relayFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show NUMBER",
+		Short: "Show one dead letter, with its body",
+		Long: `Shows one dead letter: attributes, labels, the sink's reason, the number of attempts, and
+the body. NUMBER is as list shows it. Labels and body are as received: they include
+values the sink's redact section takes out, perhaps personal data.
+` + whichRelay + `
+
+Exit codes: 0 shown, 1 it is not there, or failed, 2 wrong usage.`,
+		Example: `  auditrelay deadletters show 17 --config relay.yaml
+  auditrelay deadletters show 17 --config relay.yaml --json | jq -r '.body_base64 | @base64d'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("give the NUMBER of one dead letter, as 'deadletters list' shows it")
+			}
+			if n, err := strconv.ParseUint(args[0], 10, 64); err != nil || n == 0 {
+				return fmt.Errorf("%q is not the number of a dead letter, as 'deadletters list' shows it", args[0])
+			}
+			return nil
+		},
+		RunE: runs(func(cmd *cobra.Command, args []string) error {
+			client, err := which.client()
+			if err != nil {
+				return err
+			}
+			number, _ := strconv.ParseUint(args[0], 10, 64) // Args has checked it
+			var found *console.Letter
+			err = client.Letters(cmd.Context(), console.ListLetters{Filter: journal.LetterFilter{Sequence: number}, Bodies: true},
+				func(l *console.Letter) error { found = l; return nil })
+			switch {
+			case err != nil:
+				return err
+			case found == nil:
+				return fmt.Errorf("there is no dead letter %d; it was replayed or discarded, or never was", number)
+			case asJSON:
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(found)
+			}
+			return showLetter(cmd.OutOrStdout(), found)
+		}),
+	}
+	which.addTo(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	return cmd
+}
+
+func showLetter(w io.Writer, l *console.Letter) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	field := func(name, value string) {
+		if value != "" {
+			_, _ = fmt.Fprintf(out, "%s\t%s\n", name, printable(value))
+		}
+	}
+	field("number", strconv.FormatUint(l.Sequence, 10))
+	field("sink", l.Sink)
+	field("refused", l.Refused.UTC().Format(time.RFC3339Nano))
+	field("reason", l.Reason)
+	field("attempts", strconv.Itoa(l.Attempts))
+	field("unreadable", l.Damage)
+	event := l.Event()
+	event.Attributes(func(name, value string) bool {
+		field(name, value)
+		return true
+	})
+	field("content type", l.ContentType)
+	for _, label := range l.Labels {
+		field("label", label.Name+"="+label.Value)
+	}
+	field("body", fmt.Sprintf("%d bytes", len(l.Body)))
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if !utf8.Valid(l.Body) {
+		_, err := fmt.Fprintf(w, "\n%q\n", l.Body)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", l.Body)
+	return err
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/auditrelay/auditrelay/config"
+)
+
+func (p Program) newJournal() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "journal",
+		Short: "Inspect, verify or repair the relay's data on disk",
+		Long: `inspect, verify and repair read the streams of a data directory while its relay is
+stopped: events, dead letters, quarantine, audit trail, checkpoints and credentials. A
+running relay reports the same at /status and /metrics, and repairs at its start.
+
+accept-damage lets a running relay go on after much damage. let-go gives up a journal
+that the configuration no longer names.`,
+		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay
+  auditrelay journal verify --config /etc/auditrelay/relay.yaml
+  auditrelay journal repair --config /etc/auditrelay/relay.yaml --dry-run`,
+		Args: subcommands,
+		RunE: showHelp,
+	}
+	cmd.AddCommand(p.newJournalInspect(), p.newJournalVerify(), p.newJournalRepair(), newJournalAccept(), p.newJournalLetGo())
+	return cmd
+}
+
+// journalFlags name a journal.
+type journalFlags struct {
+	kinds                 config.Kinds
+	file, dataDir, prefix string
+	asJSON                bool
+}
+
+func (f *journalFlags) add(cmd *cobra.Command) {
+	addConfigFlag(cmd, &f.file, "the relay's configuration `FILE`")
+	addDirFlag(cmd, &f.dataDir, &f.file, "the relay's data `DIR`, instead of --config")
+	cmd.Flags().StringVar(&f.prefix, "stream-prefix", "AUDITRELAY", "journal.stream_prefix, with --data-dir")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
+}
+
+// load returns the data directory and the journal's configuration.
+func (f *journalFlags) load() (string, config.Journal, error) {
+	cfg, err := f.config()
+	if err != nil {
+		return "", config.Journal{}, err
+	}
+	return cfg.DataDir, cfg.Journal, nil
+}
+
+// config returns the configuration, or the defaults on the directory of --data-dir.
+func (f *journalFlags) config() (*config.Config, error) {
+	if f.dataDir != "" {
+		cfg := &config.Config{DataDir: f.dataDir, Journal: config.Journal{StreamPrefix: f.prefix}}
+		cfg.SetDefaults()
+		return cfg, nil
+	}
+	cfg, _, err := f.kinds.Load(f.file)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Journal.URL != "" {
+		return nil, errors.New("journal.url is set: an external cluster keeps the events, so look after them there ('nats stream info', 'nats stream report')")
+	}
+	return cfg, nil
+}
+
+// print writes v as JSON, or as text.
+func (f *journalFlags) print(w io.Writer, v any, text func() string) error {
+	out := ""
+	if f.asJSON {
+		data, err := json.MarshalIndent(v, "", "  ")
+		if err != nil {
+			return fmt.Errorf("encode result: %w", err)
+		}
+		out = string(data) + "\n"
+	} else {
+		out = text()
+	}
+	if _, err := io.WriteString(w, out); err != nil {
+		return fmt.Errorf("print result: %w", err)
+	}
+	return nil
+}
+
+// progressTo shows the progress of a reading, on a terminal only.
+func progressTo(w io.Writer) func(done, total int64) {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	var shown time.Time
+	return func(done, total int64) {
+		if now := time.Now(); done >= total || now.Sub(shown) > 200*time.Millisecond {
+			shown = now
+			_, _ = fmt.Fprintf(f, "\rread %d of %d MB\033[K", done>>20, total>>20)
+		}
+		if done >= total {
+			_, _ = fmt.Fprint(f, "\r\033[K")
+		}
+	}
+}
+
+// positions writes a run of positions.
+func positions(from, to uint64) string {
+	switch {
+	case from == 0 || to < from:
+		return "-"
+	case from == to:
+		return fmt.Sprint(from)
+	default:
+		return fmt.Sprintf("%d-%d", from, to)
+	}
+}

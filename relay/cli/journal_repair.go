@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/journal"
+)
+
+func (p Program) newJournalRepair() *cobra.Command {
+	flags := journalFlags{kinds: p.Kinds.Config()}
+	var yes, dryRun bool
+	cmd := &cobra.Command{
+		Use:   "repair",
+		Short: "Repair the streams of a stopped relay, with a copy of all removed bytes",
+		Long: `Repairs the findings of 'auditrelay journal verify' in every stream: events, dead
+letters, quarantine, audit trail, checkpoints and credentials. A start of the relay does
+the same. It copies damaged bytes to the folder "salvage" in the data directory before it
+takes them out, names lost and unreadable positions in the quarantine, and sets
+impossible positions of sinks back. A signed entry names damage to the trail. You can end
+it and begin again at any moment. Stop the relay first.
+
+Take a copy of the data directory before.
+
+Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 2 wrong usage.`,
+		Example: `  auditrelay journal repair --config relay.yaml --dry-run
+  cp -a /var/lib/auditrelay /var/lib/auditrelay.copy
+  auditrelay journal repair --config relay.yaml --yes`,
+		Args: cobra.NoArgs,
+		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+			cfg, err := flags.config()
+			if err != nil {
+				return err
+			}
+			dir := cfg.DataDir
+			v, err := verifyJournal(cmd, cfg)
+			if err != nil {
+				return err
+			}
+			if dryRun || v.Open() == 0 {
+				return flags.print(cmd.OutOrStdout(), v, func() string { return verificationText(v) + "nothing was changed\n" })
+			}
+			if !yes {
+				_, _ = io.WriteString(cmd.ErrOrStderr(), verificationText(v))
+			}
+			question := fmt.Sprintf("Take a copy of %s first, for instance: cp -a %s %s.copy\nRepair now?", dir, dir, dir)
+			if err := confirm(cmd, yes, question); err != nil {
+				return err
+			}
+			return repairJournal(cmd, cfg, &flags)
+		}),
+	}
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be repaired")
+	return cmd
+}
+
+// repairControl repairs the trail and the credentials like a start.
+func repairControl(cfg *config.Config, log *slog.Logger) func(context.Context, *journal.Conn) error {
+	return func(ctx context.Context, conn *journal.Conn) error {
+		trail, err := audit.Open(ctx, conn.JetStream, audit.Options{
+			StreamPrefix: cfg.Journal.StreamPrefix, Origin: cfg.Audit.Origin, KeyFile: cfg.Audit.KeyFile,
+			SalvageDir: filepath.Join(cfg.DataDir, datadir.SalvageDir), NoteEnd: conn.NoteEnd, End: conn.End, Logger: log,
+		})
+		if err != nil {
+			return err
+		}
+		store, err := credentials.Open(ctx, conn.JetStream, credentials.Options{
+			Prefix: cfg.Journal.StreamPrefix, Environments: cfg.Environments, Logger: log,
+			Dir: filepath.Join(cfg.DataDir, credentials.CopiesDir),
+		})
+		if err == nil {
+			store.Close()
+		}
+		return errors.Join(err, trail.Close(ctx))
+	}
+}
+
+func repairJournal(cmd *cobra.Command, cfg *config.Config, flags *journalFlags) error {
+	log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
+	done, err := journal.Repair(cmd.Context(), cfg.DataDir, cfg.Journal, log, repairControl(cfg, log))
+	if err != nil {
+		return err
+	}
+	return flags.print(cmd.OutOrStdout(), done, func() string {
+		var b strings.Builder
+		for _, m := range done.Mended {
+			fmt.Fprintf(&b, "mended      %s, position %s: %s", m.File, positions(m.From, m.To), m.Problem)
+			if m.Kept != "" {
+				fmt.Fprintf(&b, "; the bytes are in %s", m.Kept)
+			}
+			b.WriteString("\n")
+		}
+		for _, q := range done.SetAside {
+			fmt.Fprintf(&b, "set aside   %s, position %s: %s\n", q.Stream, positions(q.From, q.To), q.Reason)
+		}
+		fmt.Fprintf(&b, "repaired: %d pieces mended, %d runs of positions set aside, positions checked: %s\n",
+			len(done.Mended), len(done.SetAside), strings.Join(done.Positions, ", "))
+		return b.String()
+	})
+}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// A failure is an error of a well-formed command; cobra's own errors are errors of usage.
+type failure struct{ err error }
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// errReported ends a command after it has printed the reason of its failure.
+var errReported = errors.New("failed, as reported")
+
+// runs marks the error of run as a failure.
+func runs(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := run(cmd, args); err != nil {
+			return &failure{err}
+		}
+		return nil
+	}
+}
+
+func (p Program) newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "auditrelay",
+		Short: "Keep a workspace's event log and settings on record, and deliver them",
+		Long: `auditrelay receives an environment's event log, stores every event on disk before
+it acknowledges it, and delivers it to each sink at its own pace. It also watches the
+workspace's settings, and writes each change into an audit trail.
+
+Without --config, the environment variable AUDITRELAY_CONFIG names the configuration.
+
+Exit codes: 0 success, 1 failure, 2 wrong usage.`,
+		Example: `  auditrelay config init relay.yaml             # write an example configuration
+  auditrelay config check relay.yaml            # name every error in it
+  auditrelay sinks check --config relay.yaml    # try each destination
+  auditrelay run --config relay.yaml            # run the relay
+  auditrelay sinks list --config relay.yaml     # see each sink's lag`,
+		Version:       p.build().String(),
+		Args:          subcommands,
+		RunE:          showHelp,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.AddCommand(p.newRun(), p.newConfig(), newDeadletters(), newReplay(), p.newSinks(), newCredentials(), p.newJournal(), p.newVersion(), newHealthcheck())
+	return root
+}
+
+// showHelp runs a command with subcommands only.
+func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// subcommands refuses unknown subcommands of cmd, and suggests one.
+func subcommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 3
+	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	if meant := cmd.SuggestionsFor(args[0]); len(meant) > 0 {
+		text += "; did you mean " + strings.Join(meant, " or ") + "?"
+	}
+	return errors.New(text)
+}

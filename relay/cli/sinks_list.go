@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/console"
+)
+
+func newSinksList() *cobra.Command {
+	var which relayFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List each sink's lag, and the space it holds in the journal",
+		Long: `Lists every sink with a configuration or a position in the journal: its unacknowledged
+records, the age of the oldest, about how much disk they take, how far back a replay
+reaches, and its dead letters. A record holds one event or many. The journal keeps the
+events a sink lacks, even for a sink no longer configured, until you retire it. While a
+position is unknown, nothing is trimmed.
+` + whichRelay + `
+
+Exit codes: 0 listed, 1 failed, 2 wrong usage.`,
+		Example: `  auditrelay sinks list --config relay.yaml
+  auditrelay sinks list --data-dir /var/lib/auditrelay --json`,
+		Args: cobra.NoArgs,
+		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+			client, err := which.client()
+			if err != nil {
+				return err
+			}
+			list, err := client.Sinks(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				out := json.NewEncoder(cmd.OutOrStdout())
+				out.SetIndent("", "  ")
+				return out.Encode(list)
+			}
+			return printSinks(cmd.OutOrStdout(), list, time.Now())
+		}),
+	}
+	which.addTo(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
+	return cmd
+}
+
+func printSinks(w io.Writer, list []console.Sink, now time.Time) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(out, "SINK\tCONFIGURED\tPENDING RECORDS\tOLDEST\tHOLDS\tREPLAYABLE\tDEAD LETTERS")
+	for _, s := range list {
+		configured := "yes"
+		if !s.Configured {
+			configured = "no"
+		}
+		pending, oldest, holds, replayable := "no position", "-", "-", "-"
+		if s.Position != nil && !s.Position.Kept.IsZero() {
+			replayable = max(0, now.Sub(s.Position.Kept)).Round(time.Second).String()
+		}
+		switch p := s.Position; {
+		case p == nil || p.Absent:
+		case p.Unknown != "":
+			pending = "unknown"
+		default:
+			pending = fmt.Sprint(p.Pending)
+			if !p.Oldest.IsZero() {
+				oldest = max(0, now.Sub(p.Oldest)).Round(time.Second).String()
+			}
+			if p.Pending > 0 {
+				holds = "~" + sizeText(p.HeldBytes)
+			}
+		}
+		_, _ = fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", s.Name, configured, pending, oldest, holds, replayable, s.DeadLetters)
+	}
+	return out.Flush()
+}
+
+func sizeText(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB"}
+	v, i := float64(n), 0
+	for ; v >= 1024 && i < len(units)-1; i++ {
+		v /= 1024
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", v, units[i])
+}

@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+	"time"
+)
+
+// timeFlag is a point in time on the command line: RFC 3339, or how long ago.
+type timeFlag struct {
+	time time.Time
+	text string
+}
+
+const timeFlagHelp = "`TIME` is RFC 3339 (2026-11-03T08:30:00Z), or how long ago (90m, 2h, \"2h ago\")"
+
+// Set implements pflag.Value.
+func (f *timeFlag) Set(text string) error {
+	f.text = text
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		f.time = t
+		return nil
+	}
+	d, err := time.ParseDuration(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "ago")))
+	if err != nil || d < 0 {
+		return errors.New("write RFC 3339, as 2026-11-03T08:30:00Z, or how long ago, as 90m or \"48h ago\"")
+	}
+	f.time = time.Now().Add(-d)
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *timeFlag) String() string { return f.text }
+
+// Type implements pflag.Value.
+func (f *timeFlag) Type() string { return "time" }
