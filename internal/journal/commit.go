@@ -17,39 +17,43 @@ import (
 )
 
 const (
-	// commitsInFlight is how many records may be on their way to the disk at
-	// once: while one is being synced the next is compressed and handed over.
-	// More would only make groups smaller.
+	// commitsInFlight bounds the records on their way to the disk: while one is
+	// synced, the next is compressed and handed over. More would only make groups
+	// smaller.
 	commitsInFlight = 2
-	// worthAhead is how many bytes must wait for that: with fewer, a larger group
-	// later costs less than two now.
+	// A second commit needs worthAhead bytes in the queue. With fewer, one larger
+	// group later costs less than two groups.
 	worthAhead = 128 << 10
-	// slowCommit is after how long a commit is not waited for by fewer: its answer
-	// may be lost, or the servers be far away.
+	// After slowCommit, a pending commit no longer delays the next one: its answer may
+	// be lost, or the servers may be far away.
 	slowCommit = 20 * time.Millisecond
 	// commitTimeout bounds how long an append waits for the server, retries
 	// included. Beyond it the sender is told to push again.
 	commitTimeout = 15 * time.Second
-	// attemptTimeout bounds one try; a leader's change takes some seconds.
+	// attemptTimeout bounds one attempt; a change of leader takes some seconds.
 	attemptTimeout = 5 * time.Second
 	retryPause     = 200 * time.Millisecond
 )
 
-// committer does the group commit: one goroutine takes whatever has been
-// appended while the commits in flight were syncing, up to target bytes, and
-// publishes it as one record. On an idle journal an append is committed at
-// once; under load the groups grow by themselves. There is no timer.
+// committer commits appends in groups. One goroutine takes what was appended during
+// the commits in flight, up to recordTarget bytes, and publishes it as one record.
+// Before it takes a group, it yields once to goroutines that are about to append, and
+// waits for the senders of the last commit: see returning. On an idle journal an
+// append is committed at once.
+//
+// Each commit has a fixed cost: the server's work on a message, a write and an fsync. So
+// larger groups cost less per event.
 type committer struct {
 	js      jetstream.JetStream
-	epoch   func() *datadir.Epoch // of the server
+	epoch   func() *datadir.Epoch // the server's
 	limit   func() int            // the largest segment that a record can hold at present
 	subject string
 	metrics *metrics
-	// patience is after how long an append is not tried again. One attempt may be
-	// under way then, which takes attemptTimeout at the most.
+	// After patience an append is not tried again. An attempt under way by then still
+	// takes attemptTimeout at the most.
 	patience time.Duration
-	// committed is told of each record, and makeRoom called once before one is
-	// refused for want of so many bytes.
+	// committed is called for each record, and makeRoom once before a record is refused
+	// for want of so many bytes.
 	committed func(record uint64, stored int, shares []share)
 	makeRoom  func(ctx context.Context, need int64) error
 	refused   atomic.Pointer[refusal] // the last append's; nil where it succeeded
@@ -60,9 +64,10 @@ type committer struct {
 	mu       sync.Mutex
 	changed  *sync.Cond // signalled when queue grows, when a commit ends or is slow, and at close
 	queue    []segment  // guarded by mu
+	senders  returning  // guarded by mu
 	waiting  int        // bytes in queue; guarded by mu
 	inFlight int        // commits; guarded by mu
-	slow     int        // of the commits in flight, those for longer than slowCommit; guarded by mu
+	slow     int        // commits in flight for longer than slowCommit; guarded by mu
 	closed   bool       // guarded by mu
 	broken   error      // set once the embedded server gave a position out twice; guarded by mu
 	failed   func(error)
@@ -73,26 +78,26 @@ type committer struct {
 type refusal struct {
 	err  error
 	at   time.Time
-	need int64 // bytes that would have fit it; 0 where it was not for want of room
+	need int64 // bytes that there was no room for; 0 if it failed for another reason
 }
 
-// segment is a part of an append that goes into one record whole.
+// segment is a part of an append, and goes into one record whole.
 type segment struct {
 	data   []byte
 	events int
 	whole  *pending
 }
 
-// pending is an append that waits. It is told by each of its segments.
+// pending is an append that waits until each of its segments is settled.
 type pending struct {
 	since  time.Time // when it was appended
-	source string    // whose events they are
+	source string    // of its events
 	done   chan struct{}
 
 	mu   sync.Mutex
-	left int   // segments not committed yet; guarded by mu
-	err  error // the first; guarded by mu
-	need int64 // of the record that was refused; guarded by mu
+	left int   // segments that are not settled; guarded by mu
+	err  error // the first one; guarded by mu
+	need int64 // bytes of the record that there was no room for; guarded by mu
 }
 
 func (p *pending) settle(err error, need int64) {
@@ -108,20 +113,23 @@ func (p *pending) settle(err error, need int64) {
 }
 
 func newCommitter(j *Journal, failed func(error)) *committer {
-	c := &committer{
+	return startCommitter(&committer{
 		js: j.conn.JetStream, epoch: j.conn.epoch, limit: j.conn.recordLimit, subject: j.names.eventsSubject,
 		metrics: j.metrics, placed: j.placed, failed: failed, patience: commitTimeout,
 		committed: j.committed, makeRoom: j.makeRoom,
-		spare: make(chan []byte, commitsInFlight),
-	}
+	})
+}
+
+func startCommitter(c *committer) *committer {
+	c.spare = make(chan []byte, commitsInFlight)
 	c.changed = sync.NewCond(&c.mu)
 	c.wg.Add(1)
 	go c.loop()
 	return c
 }
 
-// append queues b and waits until it is committed. It waits even when the
-// caller's context ends, as b's memory is in use; patience bounds that.
+// append queues b and waits until it is committed. It knows no context: b's memory is
+// in use until then, and patience bounds the wait.
 func (c *committer) append(b *Batch) error {
 	b, err := fitting(b, c.limit())
 	if err != nil {
@@ -137,8 +145,8 @@ func (c *committer) append(b *Batch) error {
 	return err
 }
 
-// commit queues b and waits. Where there is no room, need is how many bytes the
-// record had that did not fit.
+// commit queues b and waits. If there is no room, need is the size of the record that
+// did not fit.
 func (c *committer) commit(b *Batch) (need int64, err error) {
 	if err := c.epoch().Ended(); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -154,6 +162,7 @@ func (c *committer) commit(b *Batch) (need int64, err error) {
 		c.queue = append(c.queue, s)
 		c.waiting += len(s.data)
 	}
+	c.senders.queued += len(b.cuts)
 	c.mu.Unlock()
 	c.changed.Signal()
 	<-p.done
@@ -179,8 +188,7 @@ func (c *committer) loop() {
 }
 
 // take waits until a commit may begin, and takes as many segments as fit into a
-// record, in order: also what came while it waited. It returns nil when the
-// committer is closed and all is taken.
+// record, in order. It returns nil once the committer is closed and the queue empty.
 func (c *committer) take() []segment {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,6 +198,7 @@ func (c *committer) take() []segment {
 		}
 		c.changed.Wait()
 	}
+	c.regroup()
 	c.inFlight++
 	n, size, target := 0, 0, min(recordTarget, c.limit())
 	for n < len(c.queue) && (n == 0 || size+len(c.queue[n].data) <= target) {
@@ -207,12 +216,12 @@ func (c *committer) ready() bool {
 	return c.inFlight == c.slow || c.waiting >= worthAhead
 }
 
-// errLate says that the commits before an append took all its time.
+// errLate says that the commits before an append took all of its time.
 var errLate = fmt.Errorf("%w: the server does not answer in time", ErrUnavailable)
 
-// dropLate refuses what has waited for too long behind the commits in flight:
-// without it a server that is away would keep senders waiting for as many
-// times patience as there are groups before theirs. mu is held.
+// dropLate refuses appends that waited longer than patience. Otherwise, while the
+// server is away, senders would wait that long for each group before theirs. mu is
+// held.
 func (c *committer) dropLate() {
 	n := 0
 	for n < len(c.queue) && time.Since(c.queue[n].whole.since) > c.patience {
@@ -222,7 +231,7 @@ func (c *committer) dropLate() {
 	c.shift(n)
 }
 
-// shift takes the first n segments out of the queue. mu is held.
+// shift removes the first n segments from the queue. mu is held.
 func (c *committer) shift(n int) []segment {
 	group := append([]segment(nil), c.queue[:n]...)
 	for _, s := range group {
@@ -234,12 +243,12 @@ func (c *committer) shift(n int) []segment {
 	return group
 }
 
-// publish hands the record to the server before it returns, so that records
-// keep the order of their appends, and settles the group when the answer comes.
+// publish hands the record to the server, so that records keep the order of their
+// appends, and returns. The answer settles the group later.
 func (c *committer) publish(group []segment, raw []byte, events int) {
 	start := time.Now()
 	msg := &nats.Msg{Subject: c.subject, Header: nats.Header{}, Data: appendRecord(c.memory(), raw, events)}
-	// A retry after a lost answer is recognised by the id and kept once.
+	// By the id, the server recognises a retry after a lost answer.
 	msg.Header.Set(jetstream.MsgIDHeader, nuid.Next())
 	size, deadline := len(raw), group[0].whole.since.Add(c.patience)
 	epoch := c.epoch()
@@ -251,7 +260,7 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 		var ack *jetstream.PubAck
 		if err == nil {
 			if ack, err = await(first, epoch); err == nil {
-				// Only now: a client that has no answer may send the record again.
+				// Only now: without an answer the record may be sent again.
 				defer c.keep(msg.Data)
 			}
 		}
@@ -266,6 +275,9 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 		case errors.Is(err, ErrFull):
 			need = int64(storedSize(msg))
 		}
+		if err == nil {
+			c.expect(len(group), time.Since(start))
+		}
 		if soon.Stop() {
 			c.count(-1, 0)
 		} else {
@@ -278,14 +290,14 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 	}()
 }
 
-// storedSize is about what a record takes of the budget: the server adds a frame.
+// storedSize is about how many bytes of the budget a record takes.
 func storedSize(msg *nats.Msg) int { return len(msg.Data) + recordFrame }
 
-// recordFrame is what the server keeps beside a record's data: a frame, the
-// subject, and the message id in its headers.
+// recordFrame is what the server adds to a record's data: a frame, the subject, and
+// the message id in its headers.
 const recordFrame = 160
 
-// sharesOf is whose the bytes of a record are.
+// sharesOf is how many bytes of a record are each source's.
 func sharesOf(group []segment) []share {
 	shares := make([]share, len(group))
 	for i, s := range group {
@@ -294,7 +306,7 @@ func sharesOf(group []segment) []share {
 	return shares
 }
 
-// count counts the commits in flight, and those of them that are slow.
+// count adds to the commits in flight, and to the slow ones among them.
 func (c *committer) count(inFlight, slow int) {
 	c.mu.Lock()
 	c.inFlight += inFlight
@@ -303,7 +315,7 @@ func (c *committer) count(inFlight, slow int) {
 	c.changed.Signal()
 }
 
-// memory gives memory for a record, empty.
+// memory gives an empty buffer for a record.
 func (c *committer) memory() []byte {
 	select {
 	case b := <-c.spare:
@@ -313,7 +325,7 @@ func (c *committer) memory() []byte {
 	}
 }
 
-// keep keeps the memory of a record that nobody uses any more.
+// keep keeps a buffer that nobody uses any more.
 func (c *committer) keep(b []byte) {
 	select {
 	case c.spare <- b:
@@ -321,9 +333,9 @@ func (c *committer) keep(b []byte) {
 	}
 }
 
-// accept notes the position of a record before anybody is told that it is kept. A
-// position that may be another record's is refused, as sinks may have
-// acknowledged it.
+// accept notes a record's position before any sender is told that the record is kept.
+// It refuses a position that may be another record's, as sinks may have acknowledged
+// that.
 func (c *committer) accept(at place, again bool) error {
 	err := c.placed(at, again)
 	c.mu.Lock()
@@ -340,7 +352,7 @@ func (c *committer) accept(at place, again bool) error {
 	return c.broken
 }
 
-// brokenBy is why positions cannot be trusted any more, or nil.
+// brokenBy says why positions can no longer be trusted, or is nil.
 func (c *committer) brokenBy() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,0 +1,91 @@
+package journal
+
+import (
+	"runtime"
+	"time"
+)
+
+const (
+	// longestReturn bounds how long a commit waits for senders to return.
+	longestReturn = 5 * time.Millisecond
+	// After a wait in vain, the next groups do not wait: 2, then 4, then 8 of them.
+	mostMisses = 3
+)
+
+// returning predicts which appends come soon: those of the senders that the last
+// commit released.
+//
+// A sender awaits the answer to one push before it sends the next. So the senders of a
+// commit return together, shortly after its end. A commit that begins before that
+// leaves them out, and from then on two parts of the senders take turns: twice the
+// commits for the same events. A commit that waits for them holds all senders again.
+type returning struct {
+	queued  int       // segments that were ever queued
+	awaited int       // queued, once the senders are back
+	until   time.Time // nobody waits for them beyond this
+	misses  int       // waits in vain, in a row
+	skip    int       // groups that are not to wait
+}
+
+// released notes the end of a commit of so many segments. Its senders have as long to
+// return as it took, so a wait at most doubles the time of a commit.
+func (r *returning) released(segments int, took time.Duration, now time.Time) {
+	r.awaited, r.until = r.queued+segments, now.Add(min(took, longestReturn))
+}
+
+// wait is how long the next group should wait for the senders; 0 for not at all.
+func (r *returning) wait(now time.Time) time.Duration {
+	left := r.until.Sub(now)
+	if r.queued >= r.awaited || left <= 0 {
+		return 0
+	}
+	if r.skip > 0 {
+		r.skip--
+		return 0
+	}
+	return left
+}
+
+// waited notes how a wait ended. Senders that push by a clock, not by answers, do not
+// return: groups then stop waiting, except for one now and then.
+func (r *returning) waited(returned bool) {
+	if returned {
+		r.misses = 0
+		return
+	}
+	r.misses = min(r.misses+1, mostMisses)
+	r.skip = 1 << r.misses
+}
+
+// regroup lets the queue grow before a group is taken. First it yields to the
+// goroutines that can run: some are about to append, and a yield costs nothing where
+// there are none. Then it waits for the senders of the last commit. mu is held, but
+// not throughout; nobody else takes from the queue.
+func (c *committer) regroup() {
+	c.mu.Unlock()
+	runtime.Gosched()
+	c.mu.Lock()
+	left, awaited := c.senders.wait(time.Now()), c.senders.awaited
+	if left == 0 || c.waiting >= recordTarget {
+		return
+	}
+	late := false
+	timer := time.AfterFunc(left, func() {
+		c.mu.Lock()
+		late = true
+		c.mu.Unlock()
+		c.changed.Signal()
+	})
+	defer timer.Stop()
+	for !late && !c.closed && c.senders.queued < awaited && c.waiting < recordTarget {
+		c.changed.Wait()
+	}
+	c.senders.waited(!late)
+}
+
+// expect notes that a commit released segments.
+func (c *committer) expect(segments int, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.senders.released(segments, took, time.Now())
+}

@@ -1,0 +1,117 @@
+package journal
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+// commitTakes is how long a steadyServer takes for a record.
+const commitTakes = 10 * time.Millisecond
+
+// steadyServer acknowledges each record after commitTakes.
+type steadyServer struct {
+	jetstream.JetStream // nil: only publishing is asked of it
+
+	mu     sync.Mutex
+	groups []int // events of each record; guarded by mu
+}
+
+type answer struct {
+	jetstream.PubAckFuture
+	ok chan *jetstream.PubAck
+}
+
+func (a answer) Ok() <-chan *jetstream.PubAck { return a.ok }
+func (a answer) Err() <-chan error            { return nil }
+
+func (s *steadyServer) PublishMsgAsync(msg *nats.Msg, _ ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.groups = append(s.groups, int(binary.LittleEndian.Uint32(msg.Data[8:])))
+	a, ack := answer{ok: make(chan *jetstream.PubAck, 1)}, &jetstream.PubAck{Sequence: uint64(len(s.groups))}
+	time.AfterFunc(commitTakes, func() { a.ok <- ack })
+	return a, nil
+}
+
+// committerOn is a committer that publishes to s.
+func committerOn(s *steadyServer) *committer {
+	return startCommitter(&committer{
+		js: s, epoch: func() *datadir.Epoch { return &datadir.Epoch{} }, limit: func() int { return recordTarget },
+		metrics: newMetrics(prometheus.NewRegistry()), patience: commitTimeout,
+		placed:    func(place, bool) error { return nil },
+		committed: func(uint64, int, []share) {},
+		makeRoom:  func(context.Context, int64) error { return nil },
+	})
+}
+
+// Eight senders that push again a millisecond after each answer must share their
+// commits. Without a wait they would take turns in two parts, with twice the commits.
+func TestSendersThatReturnShareACommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const senders, pushes = 8, 20
+		s := &steadyServer{}
+		c := committerOn(s)
+		var pushing sync.WaitGroup
+		for range senders {
+			pushing.Go(func() {
+				for range pushes {
+					if err := c.append(batchOf(relaytest.Events(1))); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		pushing.Wait()
+		c.close()
+		require.LessOrEqual(t, len(s.groups), pushes+3, "groups of %v", s.groups)
+	})
+}
+
+// A sender alone has nobody to wait for: each of its pushes takes one commit's time.
+func TestALonePushDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := committerOn(&steadyServer{})
+		for range 10 {
+			start := time.Now()
+			require.NoError(t, c.append(batchOf(relaytest.Events(1))))
+			require.Equal(t, commitTakes, time.Since(start))
+		}
+		c.close()
+	})
+}
+
+// Senders that push by a clock do not return. Waits for them must become rare.
+func TestWaitsInVainBecomeRare(t *testing.T) {
+	var r returning
+	now, waits := time.Now(), 0
+	for range 100 {
+		r.queued++
+		r.released(1, commitTakes, now)
+		if left := r.wait(now); left > 0 {
+			require.LessOrEqual(t, left, longestReturn)
+			r.waited(false)
+			waits++
+		}
+	}
+	require.Equal(t, 13, waits, "one of 9, after the first ones")
+	r.skip = 0
+	require.Positive(t, r.wait(now))
+	r.waited(true)
+	require.Positive(t, r.wait(now), "a wait that paid is followed by further ones")
+	require.Zero(t, r.wait(now.Add(longestReturn)), "it is too late for them")
+	r.queued++
+	require.Zero(t, r.wait(now), "they are back")
+}
