@@ -30,6 +30,8 @@ type flags struct {
 	long   bool
 	rate   float64
 	keep   bool
+	// backlog is what coldstart starts with, in MiB.
+	backlog int
 }
 
 func main() {
@@ -62,7 +64,8 @@ Scenarios: ` + strings.Join(names, ", ") + `.
 Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage.`,
 		Example: `  torture
   torture --only kill9 --rounds 20 --seed 42
-  torture --only outage --long`,
+  torture --only outage --long
+  torture --only coldstart --backlog 10240`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f, os.Stdout) },
@@ -75,6 +78,7 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
 	fs.DurationVar(&f.total, "for", 14*time.Minute+30*time.Second, "start no scenario after this `time`, and end those that run")
 	fs.BoolVar(&f.long, "long", false, "outages of five minutes instead of 20 seconds")
 	fs.Float64Var(&f.rate, "rate", 4000, "`events` a second, all environments together")
+	fs.IntVar(&f.backlog, "backlog", 384, "`MiB` of undelivered events that coldstart starts with")
 	fs.BoolVar(&f.keep, "keep", false, "keep the folder with the relay's logs")
 	cmd.AddCommand(newNATSCommand())
 	return cmd

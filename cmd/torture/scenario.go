@@ -33,6 +33,7 @@ func scenarios() []scenario {
 		{name: clockScenario, about: "the clock jumps by an hour", run: clockJumps, beside: true},
 		{name: "leaderless", about: "the server that leads a sink's position is killed shortly before a trim", run: leaderless, beside: true},
 		{name: "budget", about: "a small budget is spent, by delivered events and by one environment's flood", run: spentBudget},
+		{name: "coldstart", about: "a large backlog, a kill under load, and a start with an empty page cache", run: coldStart},
 		{name: "restarts", about: "ten restarts while a sink is gone", run: restarts},
 		{name: "diskfull", about: "no space left: during ingest, delivery, and at the start", run: diskFull},
 		{name: "faultfs", about: "writes, fsyncs, renames and unlinks that fail below the relay", run: faultFS},

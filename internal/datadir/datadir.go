@@ -49,6 +49,11 @@ type Dir struct {
 	path   string
 	layout Layout
 	marks  *Watermarks
+
+	// What a start knows of the events' blocks; the starting goroutine's own.
+	notes   *notes     // nil before it
+	doubt   bool       // this start reads the noted blocks too
+	trusted []*trusted // that it has not read
 }
 
 // New describes the data directory at path. It touches nothing. marks may be nil.

@@ -50,6 +50,9 @@ func (d *Dir) mendDescription(stream, key, dir string, dry bool) ([]Mending, err
 	}
 	m := Mending{Stream: stream, File: d.relative(filepath.Join(dir, natsserver.Description)), From: 1, Problem: "the description is damaged"}
 	restorable, err := blockfile.Described(key, backup)
+	if err == nil && restorable && !dry && halfCopied(dir, backup) {
+		return nil, copyDescription(backup, dir)
+	}
 	if err == nil && !restorable && key != stream && !exists(filepath.Join(dir, natsserver.Description)) {
 		return nil, nil // what an earlier start has left of a consumer
 	}

@@ -20,9 +20,30 @@
 //     cannot decode the state.
 //   - A damaged meta.inf hides a stream and its consumers.
 //
-// So, before the server opens the files, the relay reads the blocks of every stream. It
+// So, before the server opens the files, the relay reads them, except for verified ones. It
 // takes out only the damaged stretch, after a copy of it is in DATA_DIR/salvage, and puts a tombstone
 // behind a torn end, as the server itself does where its index remembers a later one.
+//
+// # What a start reads
+//
+// With an index.db that fits the newest block, the server opens a stream without reading
+// its blocks. After a kill the index is nearly always older; then the server reads all
+// of them (blockfile/server_test.go). A start must not, so for the events' stream:
+//
+//   - Each sealed block is noted in DATA_DIR/marks/sealed, once it was read and found sound:
+//     the identity of its file, and what the index says of it. A start reads the newest block,
+//     those without a note, and those at which a consumer goes on.
+//   - The start writes the index of all blocks, so that the server reads none. Where it cannot,
+//     it reads and mends every block first, as the server will read them too.
+//   - What was taken on trust is read in the background (32 MB/s), and before anybody has the
+//     server read a record: one bit in a record's length would have it cut off the whole rest
+//     of the block. A rotten block is mended under a new server, within a second.
+//
+// A note holds for one inode, size and times: a block that was written to or put back is
+// read again. It is written without a sync, behind a sync of its block, so a power loss
+// costs the reading of some blocks.
+//
+// # Watermarks
 //
 // Beside the server's files, in DATA_DIR/marks, the relay notes the newest acknowledged
 // position, the end of the trimmed records and each sink's position, with checksums and

@@ -194,7 +194,7 @@ func (d *Dir) walk(ctx context.Context, stream string, m *meter, each func(f *bl
 	if err != nil {
 		return nil, err
 	}
-	v, err := d.survey(stream, func(f *blockfile.Frame) {
+	v, err := d.survey(stream, nil, func(f *blockfile.Frame) {
 		m.add(f.Size)
 		if ctx.Err() == nil && f.Seq >= index.First && !gone[f.Seq] {
 			each(f)

@@ -76,6 +76,9 @@ func (d *Dir) prepare(stream string) ([]Mending, error) {
 			return []Mending{moved}, err
 		}
 	}
+	if err := d.dropEmptyBlock(stream); err != nil {
+		return nil, err
+	}
 	// First, as mending may put a block behind the newest.
 	if err := renewNewestBlock(d.streamDir(stream)); err != nil {
 		return nil, err
@@ -122,7 +125,7 @@ func (d *Dir) mendStream(stream string, dry bool) ([]Mending, error) {
 		files = append(files, m)
 	}
 	newer := later{layout: &d.layout, since: index.First}
-	survey, err := d.survey(stream, newer.look)
+	survey, err := d.survey(stream, d.trustIn(stream, dry), newer.look)
 	if err == nil && (stream == d.layout.Events || stream == d.layout.DeadLetters) { // the others hold bytes of any kind
 		err = newer.err()
 	}
@@ -150,7 +153,16 @@ func (d *Dir) mendStream(stream string, dry bool) ([]Mending, error) {
 		}
 	}
 	positions, err := d.mendPositions(stream, dry)
-	return slices.Concat(files, all, positions), err
+	all = slices.Concat(files, all, positions)
+	if err != nil || dry || stream != d.layout.Events {
+		return all, err
+	}
+	reread, err := d.take(stream, survey)
+	if err != nil || !reread {
+		return all, err
+	}
+	more, err := d.mendStream(stream, false)
+	return append(all, more...), err
 }
 
 // lastKnown is the newest sequence that there must be.

@@ -2,11 +2,13 @@ package datadir
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/pause"
@@ -35,6 +37,10 @@ type Server struct {
 	nudge chan struct{} // of one place: an error was logged
 	stop  context.CancelFunc
 	done  chan struct{} // closed when the watch has ended
+	scrub *scrub
+
+	mended atomic.Uint64      // pieces of files, in all epochs
+	asks   chan chan struct{} // of who wants the files mended; each is closed when that is done
 
 	mu    sync.Mutex     // guards what follows
 	srv   *server.Server // the newest
@@ -64,7 +70,7 @@ func (e *Epoch) Ended() error {
 // Start waits until the disk can be written to, mends the files, and starts the
 // server. The caller holds the directory's lock. ctx bounds the start only.
 func (d *Dir) Start(ctx context.Context, log *slog.Logger) (*Server, []Mending, error) {
-	s := &Server{dir: d, log: log, nudge: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &Server{dir: d, log: log, nudge: make(chan struct{}, 1), done: make(chan struct{}), asks: make(chan chan struct{})}
 	if err := tryDisk(d.path); err != nil {
 		log.Error("the journal's disk cannot be written to; the start waits until it can", "error", err)
 		if err := waitForDisk(ctx, d.path); err != nil {
@@ -74,6 +80,7 @@ func (d *Dir) Start(ctx context.Context, log *slog.Logger) (*Server, []Mending, 
 	if err := os.MkdirAll(serverDir(d.path), 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make journal directory: %w", err)
 	}
+	s.scrub = newScrub(s)
 	mended, err := s.start(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -81,12 +88,18 @@ func (d *Dir) Start(ctx context.Context, log *slog.Logger) (*Server, []Mending, 
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	go s.watch(watching)
+	go s.scrub.run(watching)
 	return s, mended, nil
 }
 
 // start mends the files, and begins an epoch with a new server.
 func (s *Server) start(ctx context.Context) ([]Mending, error) {
+	s.dir.begin(s.log)
 	mended, err := s.dir.mend(s.log)
+	s.mended.Add(uint64(len(mended)))
+	if err == nil && s.srv == nil { // of this process's first server
+		err = s.dir.forgetMessageIDs(s.dir.layout.Events)
+	}
 	if err != nil {
 		return mended, err
 	}
@@ -94,6 +107,7 @@ func (s *Server) start(ctx context.Context) ([]Mending, error) {
 	if err != nil {
 		return mended, err
 	}
+	s.scrub.trust(s.dir.notes, s.dir.trusted) // before anybody can ask the server for a record
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.srv, s.epoch = srv, &Epoch{over: make(chan struct{})}
@@ -123,15 +137,60 @@ func (s *Server) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		case <-s.nudge:
+		case done := <-s.asks:
+			s.end(ctx, errRotten)
+			close(done)
+			continue
 		}
-		srv, epoch := s.Current()
+		srv, _ := s.Current()
 		if err := writeError(srv); err != nil {
-			epoch.err = err
-			close(epoch.over)
-			s.replace(ctx, srv)
+			s.end(ctx, err)
 		}
 	}
 }
+
+// end ends the epoch, and begins another.
+func (s *Server) end(ctx context.Context, err error) {
+	srv, epoch := s.Current()
+	epoch.err = err
+	close(epoch.over)
+	s.replace(ctx, srv)
+}
+
+// mendNow has the files mended under a new server.
+func (s *Server) mendNow(ctx context.Context) error {
+	done := make(chan struct{})
+	for asked := false; ; asked = true {
+		asks := s.asks
+		if asked {
+			asks = nil
+		}
+		select {
+		case asks <- done:
+		case <-done:
+			return nil
+		case <-s.done:
+			return errors.New("mend a block: the server has ended")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Verified verifies the blocks that the server may read when it is asked for the
+// record at from and, with ahead, for those that follow. Through is the last position
+// for which no further call is needed. Where a block is damaged, it is mended under a
+// new server first.
+func (s *Server) Verified(ctx context.Context, from uint64, ahead bool) (through uint64, err error) {
+	return s.scrub.before(ctx, from, ahead)
+}
+
+// Mended counts the pieces of files that were mended, before every epoch so far.
+func (s *Server) Mended() uint64 { return s.mended.Load() }
+
+// Unscrubbed is how many bytes of the events' stream the start took on trust, and
+// nobody has read since.
+func (s *Server) Unscrubbed() int64 { return s.scrub.unread.Load() }
 
 // replace starts a server in place of one that met a write error, once its disk
 // works again. The next one may find what that server had not acknowledged, and
@@ -163,6 +222,7 @@ func (s *Server) replace(ctx context.Context, broken *server.Server) {
 func (s *Server) Close() {
 	s.stop()
 	<-s.done
+	<-s.scrub.done
 	srv, _ := s.Current()
 	srv.Shutdown()
 	srv.WaitForShutdown()

@@ -1,6 +1,8 @@
 package datadir
 
 import (
+	"slices"
+
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 )
 
@@ -13,6 +15,11 @@ type survey struct {
 	damaged         map[string]*damagedBlock // by file, as in damages
 	torn            bool                     // the newest of damages is the end of the newest block
 	gaps            []Span                   // positions without a record, between first and last
+
+	paths     []string            // of the blocks, oldest first
+	summaries []blockfile.Summary // of the blocks; fewer where one has none
+	trusted   []*trusted          // the blocks that were not read
+	verified  []note              // the sealed blocks that were read and have no note yet
 }
 
 // damagedBlock is a block, and what is left of it without the damage.
@@ -23,13 +30,28 @@ type damagedBlock struct {
 }
 
 // survey reads the stream's blocks, one at a time, and calls each with the messages.
-func (d *Dir) survey(stream string, each func(f *blockfile.Frame)) (*survey, error) {
+// It does not read the sealed blocks of which trust, unless nil, has a note.
+func (d *Dir) survey(stream string, trust *notes, each func(f *blockfile.Frame)) (*survey, error) {
 	paths, err := blockfile.List(d.streamDir(stream))
 	if err != nil {
 		return nil, err
 	}
-	v := &survey{blocks: len(paths), damaged: map[string]*damagedBlock{}}
-	for _, path := range paths {
+	v := &survey{blocks: len(paths), damaged: map[string]*damagedBlock{}, paths: paths}
+	var asked []uint64
+	if trust != nil {
+		if asked, err = askedFor(d.streamDir(stream)); err != nil {
+			return nil, err
+		}
+	}
+	for i, path := range paths {
+		if noted, ok := trust.of(path); ok && i < len(paths)-1 && !noted.holdsAny(asked) {
+			v.trust(noted, path)
+			continue
+		}
+		as, err := identify(path)
+		if err != nil {
+			return nil, err
+		}
 		b, err := blockfile.Read(stream, path)
 		if err != nil {
 			return nil, err
@@ -42,8 +64,35 @@ func (d *Dir) survey(stream string, each func(f *blockfile.Frame)) (*survey, err
 				each(f)
 			}
 		}
+		v.summarise(as, b.Index, frames, i < len(paths)-1)
 	}
 	return v, nil
+}
+
+// trust takes a block into account by its note.
+func (v *survey) trust(n note, path string) {
+	v.torn = false
+	v.bytes += uint64(n.Size)
+	v.messages += n.Messages
+	v.place(n.First)
+	for _, r := range n.Missing {
+		v.gaps = append(v.gaps, Span(r))
+	}
+	v.last = n.Last
+	v.summaries = append(v.summaries, n.Summary)
+	v.trusted = append(v.trusted, &trusted{note: n, path: path})
+}
+
+// summarise keeps what the server has to know of a block.
+func (v *survey) summarise(as identity, index uint32, frames []blockfile.Frame, sealed bool) {
+	s, ok := blockfile.Summarise(index, frames, noneDeleted)
+	if !ok {
+		return
+	}
+	v.summaries = append(v.summaries, s)
+	if sealed && s.Messages > 0 && !slices.ContainsFunc(frames, isDamaged) {
+		v.verified = append(v.verified, note{as, s})
+	}
 }
 
 // add takes a frame into account.

@@ -127,6 +127,10 @@ func (j *Journal) stampedBefore(ctx context.Context, from, end uint64, before, n
 	if from >= end {
 		return from, nil
 	}
+	// All before end was delivered. Only its last block may hold what was not.
+	if err := j.asks(ctx, end); err != nil {
+		return 0, err
+	}
 	consumer, err := j.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, HeadersOnly: true,
 	})

@@ -60,6 +60,9 @@ func (j *Journal) sample(ctx context.Context, delivered uint64, info *jetstream.
 
 // sourcesOf is how many bytes of a record are each source's, judged by its first piece.
 func (j *Journal) sourcesOf(ctx context.Context, record uint64) ([]share, error) {
+	if err := j.asks(ctx, record); err != nil {
+		return nil, err
+	}
 	msg, err := j.stream.GetMsg(ctx, record, jetstream.WithGetMsgSubject(j.names.eventsSubject))
 	if err != nil {
 		return nil, fmt.Errorf("read record %d: %w", record, err)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -67,6 +68,7 @@ type Journal struct {
 	metrics  *metrics
 	fuse     *fuse
 	past     *past
+	mended   atomic.Uint64      // pieces of files that are named: see nameMended
 	failed   func(error)        // as in Options
 	lost     func()             // as in Options
 	stop     context.CancelFunc // ends the loops
@@ -140,6 +142,7 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 	if err := j.openPast(ctx); err != nil {
 		return nil, err
 	}
+	j.mended.Store(conn.mended())
 	if err := streams.Await(ctx, j.log, "the journal's state", j.accountForDamage); err != nil {
 		return nil, err
 	}
@@ -147,7 +150,7 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 		return nil, err
 	}
 	j.commits = newCommitter(j, opts.Failed)
-	opts.Registerer.MustRegister(&usageCollector{j}, &lettersCollector{j}, watermarkFailures(conn.marks))
+	opts.Registerer.MustRegister(&usageCollector{j}, &lettersCollector{j}, watermarkFailures(conn.marks), unscrubbed(conn))
 	j.startLoops()
 	return j, nil
 }

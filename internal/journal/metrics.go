@@ -108,3 +108,16 @@ func watermarkFailures(m *datadir.Watermarks) prometheus.Collector {
 		Help: "Watermarks beside the journal that could not be written; after a kill, sinks may get more events twice.",
 	}, func() float64 { return float64(m.Failures()) })
 }
+
+// unscrubbed is how much the start took on trust.
+func unscrubbed(c *Conn) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "auditrelay_journal_unscrubbed_bytes",
+		Help: "Disk of the events' stream that was verified before the start, and not since.",
+	}, func() float64 {
+		if c.embedded == nil {
+			return 0
+		}
+		return float64(c.embedded.Unscrubbed())
+	})
+}

@@ -84,6 +84,9 @@ func (j *Journal) setOldest(ctx context.Context, p *SinkPosition) error {
 	if p.Pending == 0 {
 		return nil
 	}
+	if err := j.asks(ctx, p.Acknowledged+1); err != nil {
+		return err
+	}
 	msg, err := j.stream.GetMsg(ctx, p.Acknowledged+1, jetstream.WithGetMsgSubject(j.names.eventsSubject))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil // trimmed meanwhile

@@ -89,6 +89,10 @@ type stored struct {
 // readRange reads the records in [from, end), in order. Beyond lookBytes it keeps
 // only the newest, at least one, and returns whole as false.
 func (j *Journal) readRange(ctx context.Context, from, end uint64) (held []stored, whole bool, err error) {
+	var r reader
+	if err := r.asks(ctx, j, from); err != nil {
+		return nil, false, err
+	}
 	consumer, err := j.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
 	})
@@ -111,6 +115,9 @@ func (j *Journal) readRange(ctx context.Context, from, end uint64) (held []store
 		}
 		meta, err := msg.Metadata()
 		if err != nil {
+			return nil, false, err
+		}
+		if err := r.asks(ctx, j, meta.Sequence.Stream); err != nil {
 			return nil, false, err
 		}
 		if meta.Sequence.Stream < end {

@@ -28,6 +28,9 @@ type session struct {
 // earlier acknowledgement would cover and so lose them. open can be repeated.
 func (s *Source) open(ctx context.Context) (session, error) {
 	next := session{reconnects: s.j.conn.nc.Stats().Reconnects} // first: a reconnect from here on ends the session
+	if err := s.j.nameMended(ctx); err != nil {
+		return next, err
+	}
 	if err := s.j.comparePast(ctx); err != nil {
 		return next, err
 	}
@@ -130,6 +133,9 @@ func (s *Source) over(now *session) error {
 // of the server's count means that a record went elsewhere, and an acknowledgement
 // behind it would lose that record.
 func (s *Source) readFrom(ctx context.Context, now *session) error {
+	if err := s.reads.asks(ctx, s.j, now.after+1); err != nil {
+		return err
+	}
 	it, err := s.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(fetchRecords, s.j.conn.readLimit()))
 	if err != nil {
 		return fmt.Errorf("read records: %w", err)
@@ -171,6 +177,9 @@ func (s *Source) stopAtReconnect(it jetstream.MessagesContext) (end func()) {
 
 // take passes a record on, unless it was read before.
 func (s *Source) take(ctx context.Context, msg jetstream.Msg, seq uint64, now *session) error {
+	if err := s.reads.asks(ctx, s.j, seq); err != nil {
+		return err
+	}
 	another, err := s.isAnother(ctx, place{seq, keyOf(seq, msg.Data()).sum}, now)
 	if err != nil {
 		return err

@@ -75,6 +75,11 @@ func (j *Journal) setAsideUnreadable(ctx context.Context) error {
 		}
 		state := stream.CachedInfo().State
 		for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
+			if name == j.names.events {
+				if err := j.asks(ctx, seq); err != nil {
+					return err
+				}
+			}
 			msg, err := stream.GetMsg(ctx, seq)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				continue // the gaps were named when the journal was opened

@@ -131,6 +131,9 @@ func (s *Span) take(events []relay.Event, most int) ([]relay.Event, int) {
 // read gets the first record at or after next, or nil if there is none. It asks more
 // than once before it says so: a replica may lag, and a leader may change.
 func (s *Span) read(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+	if err := s.j.asks(ctx, s.next); err != nil {
+		return nil, err
+	}
 	for try := 1; ; try++ {
 		msg, err := s.j.stream.GetMsg(ctx, s.next, jetstream.WithGetMsgSubject(s.j.names.eventsSubject))
 		if err == nil {

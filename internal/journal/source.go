@@ -45,6 +45,7 @@ type Source struct {
 	limit relay.BatchLimit
 
 	consumer jetstream.Consumer // the reading goroutine's own, once that runs
+	reads    reader             // the reading goroutine's own
 	decoded  chan record        // filled by the reading goroutine
 	cancel   context.CancelFunc
 	failed   error // why reading ended; valid once decoded is closed

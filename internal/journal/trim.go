@@ -92,6 +92,9 @@ func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent)
 		return 0, err
 	}
 	j.conn.marks.Raise(datadir.Trimmed, datadir.Watermark{Value: keep - 1}) // first: what is missing below the mark was trimmed, not lost
+	if err := j.asks(ctx, keep); err != nil {                               // its block is read, and may be cut off
+		return 0, err
+	}
 	if err := j.stream.Purge(ctx, jetstream.WithPurgeSequence(keep)); err != nil {
 		return 0, fmt.Errorf("trim the journal up to record %d: %w", keep, err)
 	}
@@ -120,6 +123,9 @@ func (j *Journal) firstSince(ctx context.Context, from, to uint64, t time.Time) 
 	var failed error
 	n := sort.Search(int(to-from), func(i int) bool {
 		if failed != nil {
+			return true
+		}
+		if failed = j.asks(ctx, from+uint64(i)); failed != nil {
 			return true
 		}
 		msg, err := j.stream.GetMsg(ctx, from+uint64(i), jetstream.WithGetMsgSubject(j.names.eventsSubject))

@@ -70,6 +70,9 @@ func (j *Journal) checkStream(ctx context.Context) error {
 		return nil
 	}
 	for _, seq := range []uint64{info.State.FirstSeq, info.State.LastSeq} {
+		if _, err := j.conn.verified(ctx, seq, false); err != nil {
+			return err
+		}
 		msg, err := stream.GetMsg(ctx, seq)
 		if err != nil {
 			continue // a record that is lost is named elsewhere; a source looks at each

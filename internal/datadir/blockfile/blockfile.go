@@ -10,6 +10,7 @@
 package blockfile
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -84,12 +85,15 @@ func IndexOf(path string) (uint32, error) {
 }
 
 // Read reads a block of the stream.
-func Read(stream, path string) (*Block, error) {
+func Read(stream, path string) (*Block, error) { return ReadInto(nil, stream, path) }
+
+// ReadInto is Read into memory that is there, as far as it is enough.
+func ReadInto(memory []byte, stream, path string) (*Block, error) {
 	index, err := IndexOf(path)
 	if err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(path)
+	data, err := readFile(memory, path)
 	if err != nil {
 		return nil, fmt.Errorf("read block: %w", err)
 	}
@@ -97,6 +101,21 @@ func Read(stream, path string) (*Block, error) {
 		return nil, fmt.Errorf("%w: %s is compressed", ErrForm, path)
 	}
 	return New(stream, path, index, data), nil
+}
+
+func readFile(memory []byte, path string) (_ []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	into := bytes.NewBuffer(slices.Grow(memory[:0], int(info.Size())+bytes.MinRead)) // room to see the end
+	_, err = into.ReadFrom(f)
+	return into.Bytes(), err
 }
 
 // New is a block in memory.

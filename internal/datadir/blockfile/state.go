@@ -56,22 +56,27 @@ func endsWith(streamDir string, checksum []byte) (bool, error) {
 	if err != nil || len(paths) == 0 {
 		return false, err
 	}
-	f, err := os.Open(paths[len(paths)-1])
+	last, err := LastChecksum(paths[len(paths)-1])
+	return string(last[:]) == string(checksum), err
+}
+
+// LastChecksum is the checksum of a block's last frame, zero for an empty block.
+func LastChecksum(path string) (last [natsserver.FrameChecksum]byte, err error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return false, fmt.Errorf("open newest block: %w", err)
+		return last, fmt.Errorf("open newest block: %w", err)
 	}
 	defer func() { _ = f.Close() }() // only read
 	info, err := f.Stat()
 	if err != nil {
-		return false, fmt.Errorf("open newest block: %w", err)
+		return last, fmt.Errorf("open newest block: %w", err)
 	}
-	var last [natsserver.FrameChecksum]byte
 	if info.Size() >= natsserver.FrameChecksum {
 		if _, err := f.ReadAt(last[:], info.Size()-natsserver.FrameChecksum); err != nil {
-			return false, fmt.Errorf("read newest block: %w", err)
+			return last, fmt.Errorf("read newest block: %w", err)
 		}
 	}
-	return string(last[:]) == string(checksum), nil
+	return last, nil
 }
 
 // Position is a consumer's, as the server wrote it last.
@@ -167,9 +172,14 @@ func Described(key, dir string) (bool, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("read description's checksum: %w", err)
 	}
+	return string(DescriptionSum(key, text)) == string(sum), nil
+}
+
+// DescriptionSum is the content of the meta.sum of a description: see Described.
+func DescriptionSum(key string, text []byte) []byte {
 	hashKey := natsserver.Key(key)
-	want := binary.LittleEndian.AppendUint64(nil, highwayhash.Sum64(text, hashKey[:]))
-	return hex.EncodeToString(want) == string(sum), nil
+	sum := binary.LittleEndian.AppendUint64(nil, highwayhash.Sum64(text, hashKey[:]))
+	return hex.AppendEncode(nil, sum)
 }
 
 // AppendOnly reports whether the stream's description denies deletes and purges, so

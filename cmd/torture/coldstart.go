@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
+)
+
+const (
+	backlogClients = 4
+	// backlogLines a push, of backlogLine bytes that are half random, which is what S2
+	// makes of hexadecimal digits.
+	backlogLines, backlogLine = 50, 20_000
+	// startReads is how much of the disk a start may read before it takes a push. A
+	// start that reads the backlog shows by this on a machine of any speed.
+	startReads = 256 << 20
+)
+
+// coldStart has a backlog, a kill under load, and a start with an empty page cache.
+func coldStart(ctx context.Context, t *trial) error {
+	s, err := t.backlogScene(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := s.startReady(ctx); err != nil {
+		return err
+	}
+	pushed, err := s.pile(ctx, int64(t.backlog)<<20)
+	s.relay.kill()
+	if err != nil {
+		return err
+	}
+	if err := dropCaches(); err != nil {
+		t.remark("the page cache was not dropped: %v", err)
+	}
+	began := time.Now()
+	if err := s.start(); err != nil {
+		return err
+	}
+	if err := s.until(ctx, 10*time.Minute, "a push is taken", func() bool {
+		code, _ := s.push(ctx)
+		return code == http.StatusNoContent
+	}); err != nil {
+		return err
+	}
+	took, read := time.Since(began), readBytes(s.relay.cmd.Process.Pid)
+	t.remark("%d MiB of backlog: the first push was taken after %.2f s, with %d MiB read from disk and %s MiB not scrubbed yet",
+		t.backlog, took.Seconds(), read>>20, s.unscrubbed(ctx))
+	if read > startReads {
+		return fmt.Errorf("the start read %d MiB before it took a push, of a backlog of %d MiB", read>>20, t.backlog)
+	}
+	if err := s.relay.stop(); err != nil {
+		return err
+	}
+	return s.countJournal(ctx, pushed+1)
+}
+
+// backlogScene is a relay whose only sink is not there.
+func (t *trial) backlogScene(ctx context.Context) (*scene, error) {
+	free, err := rig.FreeAddresses(ctx, 3)
+	if err != nil {
+		return nil, err
+	}
+	s := &scene{
+		t: t, binary: t.binary, dataDir: filepath.Join(t.dir, "data"), config: filepath.Join(t.dir, "relay.yaml"),
+		ingest: free[0], admin: free[1],
+	}
+	text := fmt.Sprintf(`data_dir: %s
+ingest: {listen: "%s"}
+admin: {listen: "%s"}
+journal: {max_bytes: %dMiB}
+sinks:
+  - {name: gone, kafka: {brokers: ["%s"], topic: events}}
+environments:
+  - {project: torture, environment: live, credentials: [{username: %s, password: %s}]}
+`, s.dataDir, s.ingest, s.admin, 2*t.backlog+1024, free[2], pushUser, pushPassword)
+	return s, os.WriteFile(s.config, []byte(text), 0o600)
+}
+
+// pile pushes until the journal has so many bytes, and returns how many events were
+// acknowledged.
+func (s *scene) pile(ctx context.Context, size int64) (events uint64, err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var taken atomic.Uint64
+	var over atomic.Bool // the relay is to be killed
+	var clients sync.WaitGroup
+	for i := range backlogClients {
+		clients.Go(func() {
+			random := rand.New(rand.NewPCG(s.t.seed, uint64(i)))
+			for n := 0; ctx.Err() == nil; n++ {
+				body := backlogBody(random, i, n)
+				if code, _ := s.pushBody(ctx, strings.NewReader(body), int64(len(body))); code == http.StatusNoContent {
+					taken.Add(backlogLines)
+				} else if ctx.Err() == nil && !over.Load() {
+					stop(fmt.Errorf("a push of the backlog got the status %d", code))
+				}
+			}
+		})
+	}
+	for ctx.Err() == nil && s.used(ctx) < size {
+		time.Sleep(20 * time.Millisecond)
+	}
+	err = context.Cause(ctx)
+	over.Store(true)
+	s.relay.kill() // under load
+	stop(nil)
+	clients.Wait()
+	return taken.Load(), err
+}
+
+func backlogBody(random *rand.Rand, client, n int) string {
+	var b strings.Builder
+	b.WriteString(`{"streams":[{"stream":{"a":"b"},"values":[`)
+	noise := make([]byte, backlogLine/2)
+	for i := range backlogLines {
+		for k := 0; k+8 <= len(noise); k += 8 {
+			for j, v := 0, random.Uint64(); j < 8; j++ {
+				noise[k+j] = byte(v >> (8 * j))
+			}
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `["%d","{\"event_id\":\"%d-%d-%d\",\"noise\":\"%s\"}"]`, time.Now().UnixNano(), client, n, i, hex.EncodeToString(noise))
+	}
+	b.WriteString(`]}]}`)
+	return b.String()
+}
+
+// used is how large the journal is, 0 where it cannot be told.
+func (s *scene) used(ctx context.Context) int64 {
+	used, _ := strconv.ParseFloat(s.gauge(ctx, "auditrelay_journal_used_bytes"), 64)
+	return int64(used)
+}
+
+// unscrubbed is how many MiB of the journal the start took on trust.
+func (s *scene) unscrubbed(ctx context.Context) string {
+	bytes, err := strconv.ParseFloat(s.gauge(ctx, "auditrelay_journal_unscrubbed_bytes"), 64)
+	if err != nil {
+		return "an unknown number of"
+	}
+	return fmt.Sprint(int64(bytes) >> 20)
+}
+
+// gauge reads a metric without labels; "" where there is none.
+func (s *scene) gauge(ctx context.Context, name string) string {
+	_, text := s.ask(ctx, "/metrics")
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// countJournal has the stopped relay's journal verified, which reads and decodes all of it.
+func (s *scene) countJournal(ctx context.Context, acknowledged uint64) error {
+	v, err := s.verify(ctx)
+	if err != nil {
+		return err
+	}
+	s.t.row.acknowledged = acknowledged
+	s.t.row.delivered = int64(v.Events)
+	s.t.row.lost = max(0, int64(acknowledged)-int64(v.Events))
+	if n := v.Open(); n > 0 {
+		return fmt.Errorf("the journal has %d problems, the first is %+v", n, v.Problems[0])
+	}
+	return nil
+}
+
+// dropCaches empties the page cache, for which it has to be root.
+func dropCaches() error {
+	unix.Sync() // only what is on disk is dropped
+	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)
+}
+
+// readBytes is what a process has read from disk, 0 where it cannot be told.
+func readBytes(pid int) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, "read_bytes: "); ok {
+			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			return n
+		}
+	}
+	return 0
+}

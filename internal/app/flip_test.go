@@ -1,0 +1,44 @@
+package app
+
+import (
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A bit is flipped in each file of a data directory that no other test flips one in:
+// the relay takes pushes and delivers them, and what no event was lost by is not named
+// as a loss. TestADamagedTrailStopsNothing flips the others beside the journal, and
+// internal/journal the files of the journal's own streams.
+func TestABitInEachOtherFileStopsNothing(t *testing.T) {
+	t.Parallel()
+	made := newDamageable(t)
+	data := filepath.Join(made.dir, "data")
+	flipped := controlFiles(t, data)
+	var rest []string
+	require.NoError(t, filepath.WalkDir(data, func(path string, d fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(data, path)
+		journals := strings.Contains(name, "_EVENTS/") || strings.Contains(name, "_DEADLETTERS/") || strings.Contains(name, "_QUARANTINE/")
+		elsewhere := journals && !strings.HasPrefix(name, "marks") || slices.Contains(flipped, name)
+		if err == nil && d.Type().IsRegular() && !elsewhere {
+			rest = append(rest, name)
+		}
+		return err
+	}))
+	assert.Subset(t, rest, []string{"journals.json", "marks/acknowledged", "marks/sink_file", "marks/descriptions/AUDITRELAY_EVENTS/meta.inf"})
+	cfg := made.copied(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d, of %v", seed, rest)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for _, name := range rest {
+		damageFile(t, filepath.Join(cfg.DataDir, name), "flipped", rng)
+	}
+	assertRunsAndNames(t, cfg, made.issued, false)
+}

@@ -1,0 +1,168 @@
+package datadir
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
+)
+
+// begin prepares the directory for a start of the server.
+func (d *Dir) begin(log *slog.Logger) {
+	if d.notes == nil {
+		d.notes = d.readNotes(d.layout.Events, log)
+	}
+	d.doubt, d.trusted = false, nil
+}
+
+// trustIn gives the notes that a survey of the stream goes by: none where nothing is
+// mended, and where this start has found that the server will read the blocks.
+func (d *Dir) trustIn(stream string, dry bool) *notes {
+	if dry || stream != d.layout.Events || d.doubt {
+		return nil
+	}
+	return d.notes
+}
+
+// askedFor are the positions whose blocks the server may read as it starts: those at
+// which a consumer goes on, of a stream in which records are missing.
+func askedFor(streamDir string) (all []uint64, err error) {
+	consumers, err := blockfile.Consumers(streamDir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range consumers {
+		if at, err := blockfile.ReadPosition(streamDir, name); err == nil { // else it is taken away
+			all = append(all, at.Acknowledged+1, at.Delivered+1)
+		}
+	}
+	return all, nil
+}
+
+// take prepares the server for the blocks of the mended events' stream, and notes
+// those that were read. It returns true where all of them have to be read again.
+//
+// The server gets an index.db of all blocks, so that it reads none. Where there can be
+// none, since the blocks are not plain, it reads all, and would cut off each that has
+// rotted since it was noted: so the noted ones have to be mended too.
+func (d *Dir) take(stream string, v *survey) (reread bool, err error) {
+	paths, err := blockfile.List(d.streamDir(stream))
+	if err != nil || len(paths) > len(v.paths) { // mending has moved the end
+		return err == nil, err
+	}
+	sound, err := d.renewIndex(stream, v)
+	if err != nil {
+		return false, err
+	}
+	if !sound && len(v.trusted) > 0 {
+		d.doubt = true
+		return true, nil
+	}
+	d.trusted = v.trusted
+	for _, one := range v.verified {
+		path := filepath.Join(d.streamDir(stream), natsserver.MessagesDir, fmt.Sprint(one.Index, natsserver.BlockSuffix))
+		if d.notes.add(path, one) != nil {
+			break // the scrub tries again, and says why it fails
+		}
+	}
+	return false, nil
+}
+
+// renewIndex writes the index.db of a stream, as the server would write it after it
+// read all blocks. It returns false where the blocks are not plain. A crash leaves
+// the old index or the new one, or none: the next start does the same.
+func (d *Dir) renewIndex(stream string, v *survey) (sound bool, err error) {
+	if len(v.paths) == 0 {
+		return true, nil // of a new stream
+	}
+	if len(v.summaries) < len(v.paths) {
+		return false, nil
+	}
+	buried, first, last := v.buried()
+	for i, path := range v.paths {
+		s := &v.summaries[i]
+		if s.Last < first || last < s.First {
+			continue
+		}
+		if ok, err := bury(stream, path, s, buried); err != nil || !ok {
+			return false, err
+		}
+	}
+	checksum, err := blockfile.LastChecksum(v.paths[len(v.paths)-1])
+	if err != nil {
+		return false, err
+	}
+	text, ok := blockfile.EncodeIndex(stream, v.summaries, checksum)
+	if !ok {
+		return false, nil
+	}
+	path := filepath.Join(d.streamDir(stream), natsserver.MessagesDir, natsserver.IndexFile)
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
+		return true, nil
+	}
+	return true, keepFile(path, text)
+}
+
+// buried are the positions that tombstones name, as far as blocks may hold them,
+// and the first and the last of them.
+func (v *survey) buried() (all map[uint64]bool, first, last uint64) {
+	all, first = map[uint64]bool{}, math.MaxUint64
+	for i := range v.summaries {
+		for _, r := range v.summaries[i].Tombstones {
+			for seq := max(r.From, v.first); seq <= min(r.To, v.last); seq++ {
+				all[seq] = true
+				first, last = min(first, seq), max(last, seq)
+			}
+		}
+	}
+	return all, first, last
+}
+
+// bury takes messages out of a block's summary that were deleted. For that it has
+// to read the block: mostly the oldest one, of which a trim took a part.
+func bury(stream, path string, s *blockfile.Summary, buried map[uint64]bool) (bool, error) {
+	hit := false
+	for seq := range buried {
+		hit = hit || s.Holds(seq)
+	}
+	if !hit {
+		return true, nil
+	}
+	b, err := blockfile.Read(stream, path)
+	if err != nil {
+		return false, err
+	}
+	frames := b.Frames(0)
+	for i := range frames {
+		if frames[i].Kind == blockfile.Damaged {
+			return false, nil // since it was noted; the server must not go by the note
+		}
+	}
+	var plain bool
+	*s, plain = blockfile.Summarise(s.Index, frames, func(seq uint64) bool { return buried[seq] })
+	return plain && s.Messages > 0, nil
+}
+
+// dropEmptyBlock removes a newest block without content, as the server does when it
+// reads its blocks: it was killed after it made the block, before it wrote to it. A
+// crash here leaves the block for the next start.
+func (d *Dir) dropEmptyBlock(stream string) error {
+	paths, err := blockfile.List(d.streamDir(stream))
+	if err != nil || len(paths) < 2 || stream != d.layout.Events {
+		return err
+	}
+	newest := paths[len(paths)-1]
+	info, err := os.Stat(newest)
+	if err != nil || info.Size() > 0 {
+		return err
+	}
+	if err := os.Remove(newest); err != nil {
+		return fmt.Errorf("remove an empty block: %w", err)
+	}
+	return nil
+}
