@@ -1,5 +1,5 @@
-// Package admin is the private listener: what orchestrators, Prometheus and
-// the CLI ask a running relay.
+// Package admin is the private listener: it answers orchestrators, Prometheus and the
+// CLI.
 //
 //	/healthz  200 while the process serves at all
 //	/readyz   200 while pushes are taken, 503 otherwise; one line a check
@@ -25,7 +25,7 @@ import (
 // probeTimeout bounds one look at everything.
 const probeTimeout = 5 * time.Second
 
-// Check is one thing that readiness depends on.
+// Check is one condition of readiness.
 type Check struct {
 	Name string
 	// Probe returns a short remark, and an error where the relay cannot take
@@ -38,13 +38,13 @@ type Check struct {
 type Handler struct {
 	mux *http.ServeMux
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	started  bool
 	checks   []Check
 	sections map[string]func(ctx context.Context) (any, error)
 }
 
-// New makes a handler that serves the metrics of reg.
+// New makes a handler with the metrics of reg.
 func New(reg *prometheus.Registry, o Options) *Handler {
 	h := &Handler{mux: http.NewServeMux(), sections: map[string]func(context.Context) (any, error){}}
 	h.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
@@ -58,14 +58,14 @@ func New(reg *prometheus.Registry, o Options) *Handler {
 	return h
 }
 
-// AddCheck adds what readiness depends on.
+// AddCheck adds a condition of readiness.
 func (h *Handler) AddCheck(c Check) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.checks = append(h.checks, c)
 }
 
-// AddStatus adds a section to /status. What read returns is encoded as JSON.
+// AddStatus adds a section to /status. The result of read is encoded as JSON.
 func (h *Handler) AddStatus(name string, read func(ctx context.Context) (any, error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// Options say who may ask what.
+// Options say who may ask.
 type Options struct {
 	// Token, where it is set, is asked for as "Authorization: Bearer TOKEN",
 	// except by /healthz and /readyz: orchestrators know no token, and these

@@ -28,12 +28,11 @@ import (
 	"github.com/auditrelay/auditrelay/sinks"
 )
 
-// Options are what a relay needs beside its configuration.
+// Options are a relay's needs beside its configuration.
 type Options struct {
 	Logger  *slog.Logger
 	Version string
-	// Started, where set, is called once with the addresses that the relay
-	// listens on, when it takes pushes.
+	// Started, if set, is called once with the relay's addresses, when it takes pushes.
 	Started func(Addresses)
 	// Kinds are the program's own kinds of sinks.
 	Kinds sinks.Kinds
@@ -42,9 +41,8 @@ type Options struct {
 // Addresses are HOST:PORT.
 type Addresses struct{ Ingest, Admin string }
 
-// Run runs a relay until ctx ends, which is a clean shutdown within the
-// configured deadline, or until a part of it fails for good. cfg must have been
-// validated.
+// Run runs a relay until ctx ends, a clean shutdown within the configured deadline, or
+// until a part of it fails for good. cfg must have been validated.
 func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 	r := &process{
 		cfg: cfg, log: opts.Logger, version: opts.Version, reg: prometheus.NewRegistry(),
@@ -84,7 +82,7 @@ type process struct {
 	version   string
 	reg       *prometheus.Registry
 	stack     stack
-	failed    chan error // takes the first failure that ends the relay
+	failed    chan error // takes the first failure of a part for good
 	addresses Addresses
 
 	admin       *admin.Handler
@@ -94,7 +92,7 @@ type process struct {
 	trail       *audit.Trail
 	credentials *credentials.Store
 	reconciler  atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
-	recent      *recent.Set                          // nil where what is pushed again is stored again
+	recent      *recent.Set                          // nil: repeated pushes are stored again
 	kinds       sinks.Kinds
 	live        map[string]relay.Sink // by name; not changed once the sinks are started
 }
@@ -107,9 +105,8 @@ func (r *process) fail(err error) {
 	}
 }
 
-// start starts the parts, each of which stands on those before it: so pushes
-// are taken before the provider is told to send them, and the stop order is
-// the reverse.
+// start starts the parts, each on those before it: pushes are taken before the provider
+// is told to send them, and the stop order is the reverse.
 func (r *process) start(ctx context.Context) error {
 	if err := durable.MakeDir(r.cfg.DataDir); err != nil {
 		return fmt.Errorf("make data_dir: %w", err)
@@ -157,8 +154,8 @@ func (r *process) sinkNames() []string {
 	return names
 }
 
-// closeTrail takes a trail that cannot be used for a warning: it was told of while
-// the relay ran, and stopping is no failure of the relay.
+// closeTrail takes an unusable trail for a warning: it was reported while the relay
+// ran, and stopping is no failure of the relay.
 func (r *process) closeTrail(ctx context.Context) error {
 	err := r.trail.Close(ctx)
 	if errors.Is(err, audit.ErrUnavailable) {
@@ -168,8 +165,8 @@ func (r *process) closeTrail(ctx context.Context) error {
 	return err
 }
 
-// startTrail never fails because of the trail: what is damaged is named by it, and
-// one that cannot be used is tried again while events are taken and delivered.
+// startTrail never fails because of the trail. The trail names its own damage, and an
+// unusable one is tried again while events are taken and delivered.
 func (r *process) startTrail(ctx context.Context) (err error) {
 	r.trail, err = audit.Open(ctx, r.conn.JetStream, audit.Options{
 		StreamPrefix: r.cfg.Journal.StreamPrefix, Replicas: r.cfg.Journal.Replicas,

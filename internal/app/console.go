@@ -14,8 +14,8 @@ import (
 	"github.com/auditrelay/auditrelay/sinks"
 )
 
-// startConsole serves what the command line asks. It is stopped before the
-// sinks and the journal are.
+// startConsole answers the command line. It is stopped before the sinks and the journal
+// are.
 func (r *process) startConsole(ctx context.Context) error {
 	server, err := console.Listen(ctx, r.cfg.DataDir, console.Options{
 		Journal: r.journal, Sinks: r.cfg.Sinks, Open: r.openForReplay, Record: r.recordLoss,
@@ -45,7 +45,7 @@ func (r *process) recordLoss(ctx context.Context, loss console.Loss) error {
 	return err
 }
 
-// noProject stands in the trail for what is of no single project; no slug is so.
+// noProject stands in the trail for entries without a single project; no slug is so.
 const noProject = "-"
 
 // openForReplay gives a sink beside the live one. Where the destination has one
@@ -62,7 +62,7 @@ func (r *process) sinkDeps() sinks.Deps {
 	return sinks.Deps{Logger: r.log, Registerer: r.reg, Kinds: r.kinds}
 }
 
-// lent is a sink that somebody else closes.
+// lent is a sink; its owner closes it.
 type lent struct{ relay.Sink }
 
 func (lent) Close() error { return nil }

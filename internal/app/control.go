@@ -11,7 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streaming"
 )
 
-// startControl starts what asks the Workspace Management API: the streaming
+// startControl starts the watchers of the Workspace Management API: the streaming
 // config and the settings.
 func (r *process) startControl(context.Context) error {
 	w := r.cfg.Workspace

@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
-// entryPause is the wait before an entry is tried again that the trail did not take.
+// entryPause is the wait before the next attempt to append an entry.
 const entryPause = 5 * time.Second
 
 func (r *process) startCredentials(ctx context.Context) (err error) {
@@ -52,8 +52,8 @@ func (r *process) startCredentials(ctx context.Context) (err error) {
 	return nil
 }
 
-// recordDamaged enters damage of a credential record into the trail, as soon as
-// that can be used. A crash before leaves it in the log only.
+// recordDamaged enters damage of a credential record into the trail, as soon as the
+// trail can be used. A crash before leaves it in the log only.
 func (r *process) recordDamaged(ctx context.Context, d credentials.Damage) {
 	detail, err := json.Marshal(map[string]any{"problem": d.Problem, "lost": d.Lost})
 	if err != nil {

@@ -64,9 +64,9 @@ func (r *process) openSink(ctx context.Context, cfg config.Sink) (*relay.Pump, e
 	}, nil
 }
 
-// startForwarding puts each entry of the audit trail into the journal, so that
-// every sink gets it too. A crash between the two is harmless: the trail's
-// follower asks again, and the event has the same id.
+// startForwarding puts each entry of the audit trail into the journal, so every sink
+// gets it too. A crash between the two is harmless: the trail's follower asks again,
+// and the event has the same id.
 func (r *process) startForwarding(context.Context) error {
 	forward := func(ctx context.Context, index int64, e audit.Entry) error {
 		event, err := eventOf(r.trail.NameOf(index), index, e, min(maxAuditEvent, r.journal.MaxEvent()-attributesRoom))
@@ -86,25 +86,24 @@ func (r *process) startForwarding(context.Context) error {
 }
 
 const (
-	// maxAuditEvent bounds the body of an audit event, in bytes: brokers take 1 MB
-	// in all by default, and the trail holds larger entries than that.
+	// maxAuditEvent bounds the body of an audit event, in bytes: brokers take 1 MB in
+	// all by default, and the trail holds larger entries.
 	maxAuditEvent = 512 << 10
 	// attributesRoom is left for an event's attributes and labels, where an
 	// external server takes small messages only.
 	attributesRoom = 4 << 10
 )
 
-// withoutBodies gives a large entry in short: that it happened, and where the
-// whole of it stands.
+// withoutBodies gives a large entry in short: its place in the trail has the whole of
+// it.
 func withoutBodies(e audit.Entry, size int) audit.Entry {
 	e.Before, e.After = nil, nil
 	e.Detail = fmt.Appendf(nil, `{"omitted":"before, after and detail: the entry has %d bytes; the trail holds it whole"}`, size)
 	return e
 }
 
-// eventOf makes an entry of the trail an event. Its body is the trail's own
-// record, so that whoever receives it can find its hash in the trail; one that
-// is longer than limit is given in short.
+// eventOf makes an entry of the trail an event. Its body is the trail's own record, so
+// a receiver can find its hash in the trail; one longer than limit is given in short.
 func eventOf(trail string, index int64, e audit.Entry, limit int) (relay.Event, error) {
 	raw, err := json.Marshal(e)
 	if err != nil {

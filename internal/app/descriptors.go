@@ -6,7 +6,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/door"
 )
 
-// What the process needs descriptors for beside the connections of clients.
+// The need for descriptors beside the connections of clients.
 const (
 	ownDescriptors     = 64 // the journal's and the trail's files, the console, the API's connections
 	adminConnections   = 32
@@ -26,8 +26,8 @@ func openFiles() int {
 	return int(min(limit.Cur, 1<<30))
 }
 
-// ingestDoor says how many connections of clients are let in: those that the
-// configuration asks for, as far as descriptors are left for everything else.
+// ingestDoor bounds the connections of clients: the configured number, as far as
+// descriptors are left for everything else.
 func (r *process) ingestDoor(files int) door.Options {
 	reserve := ownDescriptors + adminConnections
 	for _, s := range r.cfg.Sinks {

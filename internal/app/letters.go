@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// lettersRemark tells which sinks' dead letters are close to their budget, where delivery
+// lettersRemark names the sinks with dead letters close to their budget, where delivery
 // waits. Pushes are taken all the while, so it is no reason to send them elsewhere.
 func (r *process) lettersRemark(ctx context.Context) (string, error) {
 	usage, err := r.journal.LetterUsage(ctx)

@@ -17,8 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ingest"
 )
 
-// startAdmin serves the private endpoints first of all, so that a long start
-// can be watched.
+// startAdmin serves the private endpoints first of all: a long start can be watched.
 func (r *process) startAdmin(ctx context.Context) error {
 	r.admin = admin.New(r.reg, admin.Options{Token: r.cfg.Admin.Token, Pprof: r.cfg.Admin.Pprof})
 	r.connections = door.NewMetrics(r.reg)
@@ -38,8 +37,8 @@ func (r *process) startAdmin(ctx context.Context) error {
 // refuseAfter is how long a start takes before pushes are told to wait.
 const refuseAfter = time.Second
 
-// refuse answers pushes with 503 until ctx ends, where the start takes long:
-// while the journal waits for its disk, or reads back what it holds.
+// refuse answers pushes with 503 until ctx ends, during a long start: while the journal
+// waits for its disk, or reads back its records.
 func (r *process) refuse(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -101,7 +100,7 @@ func anonymous(cfg config.Ingest) credentials.Environment {
 	return credentials.Environment{Project: project, Environment: environment}
 }
 
-// listen opens a listener behind a door, which the server reports to.
+// listen opens a listener behind a door; the server reports to the door.
 func (r *process) listen(ctx context.Context, address string, server *http.Server, o door.Options) (net.Listener, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -113,8 +112,8 @@ func (r *process) listen(ctx context.Context, address string, server *http.Serve
 	return d, nil
 }
 
-// serve listens, and serves until the stack is unwound. Requests under way are
-// then given a part of the time that is left.
+// serve listens, and serves until the stack is unwound. Requests under way are then
+// given a part of the remaining time.
 func (r *process) serve(ctx context.Context, address string, tlsConfig *tls.Config, server *http.Server, o door.Options) (string, error) {
 	listener, err := r.listen(ctx, address, server, o)
 	if err != nil {
@@ -142,7 +141,7 @@ func (r *process) serve(ctx context.Context, address string, tlsConfig *tls.Conf
 	return bound, nil
 }
 
-// portion gives the n-th part of the time that ctx leaves.
+// portion gives the n-th part of ctx's remaining time.
 func portion(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -151,9 +150,8 @@ func portion(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(n))
 }
 
-// ingestLimits are those of the configuration, but for lines that the journal's
-// server would not take: so such a line is refused by itself, and what was
-// pushed beside it is kept.
+// ingestLimits are those of the configuration, except for lines too long for the
+// journal's server: so such a line is refused by itself, and its neighbours are kept.
 func (r *process) ingestLimits() config.IngestLimits {
 	limits := r.cfg.Ingest.Limits
 	if most := config.Size(r.journal.MaxEvent() - attributesRoom); limits.LineBytes > most {

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// listenError names the field that an address which cannot be listened on
-// stands in, and says what to do. name is the section: ingest or admin.
+// listenError names the field of an address that cannot be listened on, and a remedy.
+// name is the section: ingest or admin.
 func listenError(name, address string, err error) error {
 	advice := ""
 	switch {

@@ -13,12 +13,12 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal"
 )
 
-// ownProject is the project of audit entries that concern the relay itself.
+// ownProject is the project of audit entries about the relay itself.
 const ownProject = "auditrelay"
 
-// startQuarantineWatch puts an entry into the trail for each run of records
-// that could not be read, and for each damaged file. The quarantine is what it goes by, and the trail what
-// it compares with: so it is told once, whatever line a crash hits.
+// startQuarantineWatch puts an entry into the trail for each run of unreadable records,
+// and for each damaged file. It compares the quarantine with the trail: each is told
+// once, whatever line a crash hits.
 func (r *process) startQuarantineWatch(context.Context) error {
 	r.stack.push("quarantine watch", background(func(ctx context.Context) {
 		for _, old := range r.conn.LetGo {
@@ -31,7 +31,7 @@ func (r *process) startQuarantineWatch(context.Context) error {
 	return nil
 }
 
-// damageRemark tells which sinks wait, and for what. Pushes are taken all the
+// damageRemark names the waiting sinks, and their reasons. Pushes are taken all the
 // while, so it is no reason to send them elsewhere.
 func (r *process) damageRemark(context.Context) (string, error) {
 	d := r.journal.Damage()
@@ -61,8 +61,8 @@ func (r *process) recordQuarantined(ctx context.Context, q datadir.Quarantined) 
 	return r.recordOnce(ctx, "journal.quarantined", subject, q)
 }
 
-// recordLetGo tells of a journal that a command gave up. Where that fails the
-// next start tells it.
+// recordLetGo tells of a journal given up by a command. If this fails, the next start
+// tells it.
 func (r *process) recordLetGo(ctx context.Context, old journal.LetGo) {
 	subject := fmt.Sprintf("journal with %s, let go at %s", old.Home, old.Time.Format(time.RFC3339))
 	if err := r.recordOnce(ctx, "journal.let_go", subject, old); err != nil && ctx.Err() == nil {

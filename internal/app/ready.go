@@ -7,8 +7,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// warnShare is the share of the disk budget from which readiness warns, where
-// events that a sink has not had take it.
+// warnShare is the share of the disk budget from which readiness warns, if undelivered
+// events take it.
 const warnShare = 0.8
 
 // journalReady says whether a push would be kept.

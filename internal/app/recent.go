@@ -19,8 +19,8 @@ const (
 	eagerBytes  = 8 << 20
 )
 
-// makeRecent makes the set of events that became durable lately, empty: the journal
-// empties it again whenever it finds that events are lost.
+// makeRecent makes the set of lately stored events, empty: the journal empties it again
+// whenever it finds events lost.
 func (r *process) makeRecent() (forget func()) {
 	window := r.cfg.Journal.DuplicateWindow
 	if window <= 0 {
@@ -30,10 +30,10 @@ func (r *process) makeRecent() (forget func()) {
 	return r.recent.Forget
 }
 
-// startRecent makes the relay know the events that earlier processes made durable
-// within the window, so that it recognises what is pushed again across a restart.
-// It returns once the newest are known, and reads the rest in the background. An
-// event that is pushed again before it is known is stored twice; none is dropped.
+// startRecent fills the set with the events of earlier processes within the window: so a
+// repeated push is recognised across a restart. It returns once the newest are known,
+// and reads the rest in the background. A repeated event is stored twice if it is not
+// known yet; none is dropped.
 func (r *process) startRecent(ctx context.Context) error {
 	if r.recent == nil {
 		return nil
@@ -63,7 +63,7 @@ func (r *process) startRecent(ctx context.Context) error {
 // readBack fills the set, the newest events first, and calls enough once those are
 // known. It reports whether it came to the window's beginning.
 //
-// It stops where the journal has emptied the set: what it read may be lost.
+// It stops where the journal has emptied the set: the events it read may be lost.
 func (r *process) readBack(ctx context.Context, enough func()) bool {
 	start, epoch, events, bytes := time.Now(), r.recent.Epoch(), 0, 0
 	since := start.Add(-r.cfg.Journal.DuplicateWindow)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// stack holds what has been started, to be stopped in the opposite order.
+// stack holds the started parts, to be stopped in the opposite order.
 type stack struct {
 	log   *slog.Logger
 	steps []step
@@ -19,14 +19,14 @@ type step struct {
 	stop func(ctx context.Context) error
 }
 
-// push adds a step that stops what was just started.
+// push adds a step to stop the part just started.
 func (s *stack) push(name string, stop func(ctx context.Context) error) {
 	s.steps = append(s.steps, step{name, stop})
 }
 
-// unwind stops everything, the newest first. All steps share ctx's deadline,
-// and each is taken whether the ones before it succeeded or not: what is
-// durable is so already, and each must still give back what it holds.
+// unwind stops everything, the newest first. All steps share ctx's deadline, and each
+// is taken whether the ones before it succeeded or not: durable data is so already, and
+// each must still give back its resources.
 func (s *stack) unwind(ctx context.Context) error {
 	var failed []error
 	for i := len(s.steps) - 1; i >= 0; i-- {
@@ -41,8 +41,8 @@ func (s *stack) unwind(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// background runs work in a goroutine of its own and returns what ends it: a
-// step that cancels work's context and waits for it, no longer than its own.
+// background runs work in a goroutine of its own and returns its end: a step to cancel
+// work's context and to wait for it, no longer than its own.
 func background(work func(ctx context.Context)) (stop func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

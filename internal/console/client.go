@@ -19,8 +19,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal"
 )
 
-// Client asks the relay that runs on a data directory. It is safe for
-// concurrent use.
+// Client asks the relay of a data directory. It is safe for concurrent use.
 type Client struct {
 	dir  string
 	http *http.Client
@@ -37,27 +36,28 @@ func (c *Client) Sinks(ctx context.Context) (list []Sink, err error) {
 	return list, c.ask(ctx, http.MethodGet, "/v1/sinks", &list)
 }
 
-// Retire removes the position of a sink, and returns what it was.
+// Retire removes the position of a sink, and returns it.
 func (c *Client) Retire(ctx context.Context, name string) (was Sink, err error) {
 	return was, c.ask(ctx, http.MethodPost, "/v1/sinks/"+url.PathEscape(name)+"/retire", &was)
 }
 
-// Damage tells which damaged records nobody has accepted yet.
+// Damage lists the damaged records without an acceptance.
 func (c *Client) Damage(ctx context.Context) (d journal.Damage, err error) {
 	return d, c.ask(ctx, http.MethodGet, "/v1/damage", &d)
 }
 
-// AcceptDamage lets the sinks pass over the damage, and returns what it was.
+// AcceptDamage lets the sinks pass over the damage, and returns it.
 func (c *Client) AcceptDamage(ctx context.Context) (was journal.Damage, err error) {
 	return was, c.ask(ctx, http.MethodPost, "/v1/damage/accept", &was)
 }
 
-// Credentials lists what may push.
+// Credentials lists the accepted credentials.
 func (c *Client) Credentials(ctx context.Context) (list []credentials.Listed, err error) {
 	return list, c.ask(ctx, http.MethodGet, "/v1/credentials", &list)
 }
 
-// Rotate replaces the generated credential of an environment, and lists what may push now.
+// Rotate replaces the generated credential of an environment, and lists the accepted
+// ones.
 func (c *Client) Rotate(ctx context.Context, which OfEnvironment) (list []credentials.Listed, err error) {
 	return list, c.call(ctx, http.MethodPost, "/v1/credentials/rotate", which, &list)
 }
@@ -67,8 +67,8 @@ func (c *Client) Revoke(ctx context.Context, which OfEnvironment) (done Revoked,
 	return done, c.call(ctx, http.MethodPost, "/v1/credentials/revoke", which, &done)
 }
 
-// Letters calls yield with each dead letter that req means, oldest first. Its
-// error ends the listing.
+// Letters calls yield with each dead letter of req, oldest first. Its error ends the
+// listing.
 func (c *Client) Letters(ctx context.Context, req ListLetters, yield func(*Letter) error) error {
 	return c.stream(ctx, "/v1/deadletters", req, func(f *frame) error {
 		if f.Letter == nil {
@@ -119,7 +119,7 @@ func (c *Client) call(ctx context.Context, method, path string, req, answer any)
 	return nil
 }
 
-// stream reads an answer line by line, and makes sure that it came to its end.
+// stream reads an answer line by line, and makes sure of its end.
 func (c *Client) stream(ctx context.Context, path string, req any, yield func(*frame) error) error {
 	body, err := c.send(ctx, http.MethodPost, path, req)
 	if err != nil {
@@ -146,7 +146,7 @@ func (c *Client) stream(ctx context.Context, path string, req any, yield func(*f
 	}
 }
 
-// send makes a call and returns the body of its answer, where that is 200.
+// send makes a call and returns the body of a 200 answer.
 func (c *Client) send(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
 	var payload bytes.Buffer
 	if body != nil {
@@ -174,7 +174,7 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (io.Re
 	return nil, errors.New(answer.Error)
 }
 
-// unreachable says what to do where no relay answers.
+// unreachable advises where no relay answers.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	_, noDir := os.Stat(c.dir)
 	switch {

@@ -1,5 +1,5 @@
-// Package console is what the command line asks a running relay: an HTTP API
-// over a socket in its data directory, and the client of it.
+// Package console serves the command line's questions to a running relay: an HTTP API
+// over a socket in its data directory, and its client.
 //
 //	GET  /v1/sinks               the sinks' positions in the journal
 //	POST /v1/sinks/{name}/retire forget the position of a sink that is configured no more
@@ -13,19 +13,19 @@
 //	POST /v1/credentials/revoke  accept a generated credential no more
 //	POST /v1/replay              hand a span of the journal to a sink again
 //
-// Bodies are JSON. A long answer is a stream of JSON values, one a line; the last
-// says that it has finished or why it failed, so a stream without such an end was cut
-// off. Whoever can open the socket (mode 0600) may do all of it.
+// Bodies are JSON. A long answer is a stream of JSON values, one a line. The last says
+// "finished", or why it failed; a stream without such an end was cut off. Whoever can
+// open the socket (mode 0600) may do all of it.
 //
 // # Replays
 //
 // A replay is a further relay.Pump with a further instance of the sink, over
-// journal.Span, which keeps no position and so holds nothing up. A file sink is the
-// exception: two writers would take each other's half-written lines for torn ones,
-// so the live instance serves both.
+// journal.Span. The span keeps no position and so holds nothing up. A file sink is the
+// exception: two writers would take each other's half-written lines for torn ones, so
+// the live instance serves both.
 //
 // A pump replays dead letters as well. A letter is removed after its batch is
-// acknowledged, and one that is refused again is first kept anew. So a crash at any line
+// acknowledged; a letter refused again is first kept anew. So a crash at any line
 // leaves it once too often, never not at all.
 package console
 
@@ -47,7 +47,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Options are what a console works on.
+// Options give a console its parts.
 type Options struct {
 	Journal *journal.Journal
 	// Sinks are the configured ones, with their defaults.
@@ -55,8 +55,8 @@ type Options struct {
 	// Open gives a sink for a replay, beside the one that live delivery uses.
 	// The console closes it.
 	Open func(config.Sink) (relay.Sink, error)
-	// Record puts into the audit trail what somebody is about to give up, and
-	// returns when it is durable.
+	// Record enters into the audit trail what somebody is about to give up, and returns
+	// when the entry is durable.
 	Record      func(context.Context, Loss) error
 	Credentials *credentials.Store
 	// Rotate replaces an environment's generated credential; its error says why not.
@@ -64,8 +64,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Loss is that events will not reach a sink, or a credential no longer pushes, because
-// somebody says so: promise 2 wants them accounted for all the same.
+// Loss means events will not reach a sink, or a credential no longer pushes, because
+// somebody says so. Promise 2 wants them accounted for all the same.
 type Loss struct {
 	Type                 string // "deadletters.discarded", "sink.retired", "journal.damage_accepted"
 	Project, Environment string // of the events; empty where they are of several
@@ -154,7 +154,7 @@ func (s *Server) sinkNames() string {
 	return text
 }
 
-// refusal is an error that the client has caused.
+// refusal is an error caused by the client.
 type refusal struct {
 	status int
 	text   string
@@ -166,7 +166,7 @@ func refuse(status int, format string, args ...any) error {
 	return &refusal{status, fmt.Sprintf(format, args...)}
 }
 
-// answerError is the body of an answer that is not 200.
+// answerError is the body of an answer other than 200.
 type answerError struct {
 	Error string `json:"error"`
 }
@@ -186,8 +186,8 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client has gone, or sees a cut answer
 }
 
-// readJSON reads a request's body strictly, so that a field that an older relay
-// does not know is not passed over.
+// readJSON reads a request's body strictly: an older relay must not pass over an
+// unknown field.
 func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	const limit = 1 << 20
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))

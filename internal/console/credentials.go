@@ -20,10 +20,10 @@ func (o OfEnvironment) environment() credentials.Environment {
 	return credentials.Environment{Project: o.Project, Environment: o.Environment}
 }
 
-// Revoked says what became of a credential, and of the one that is to take its place.
+// Revoked tells the fate of a credential, and of its successor.
 type Revoked struct {
 	Was credentials.Listed `json:"was"`
-	// Rotated says that a new credential was set, as the current one was revoked.
+	// Rotated: a new credential was set, as the current one was revoked.
 	Rotated bool `json:"rotated"`
 	// NotRotated says why none was set where one was due.
 	NotRotated string `json:"not_rotated,omitempty"`
@@ -73,9 +73,9 @@ func (s *Server) revoke(ctx context.Context, which OfEnvironment) (done Revoked,
 		return done, refuse(http.StatusNotFound, "%s has no generated credential that ends in %q; 'auditrelay credentials list' shows those that it has", which.environment(), which.LastFour)
 	}
 	done.Was = list[i]
-	// A crash between the two leaves an entry of what was meant; the command, given
-	// again, makes another. After Revoke the next look at the streaming config sets a
-	// new credential, if the rotation does not come to it.
+	// A crash between the two leaves an entry of the intent; the command, given again,
+	// makes another. After Revoke the next look at the streaming config sets a new
+	// credential, if the rotation does not come to it.
 	loss := Loss{Type: "credential.revoked", Project: which.Project, Environment: which.Environment, Subject: "push_credential", Detail: done.Was}
 	if err := s.opts.Record(ctx, loss); err != nil {
 		return done, err

@@ -22,8 +22,8 @@ func (s *Server) acceptDamage(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, was)
 }
 
-// accept lets sinks pass over the damage. A crash between the two steps leaves
-// an entry of what was meant; the command, given again, makes another.
+// accept lets sinks pass over the damage. A crash between the two steps leaves an entry
+// of the intent; the command, given again, makes another.
 func (s *Server) accept(r *http.Request) (journal.Damage, error) {
 	if was := s.opts.Journal.Damage(); was.Records > 0 {
 		if err := s.opts.Record(r.Context(), Loss{Type: "journal.damage_accepted", Detail: was}); err != nil {

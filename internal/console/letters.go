@@ -25,8 +25,8 @@ func (s *Server) listLetters(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// selection is the dead letters that a request means, as they stood when it
-// came: what is refused again while it runs is not among them.
+// selection is the dead letters of a request, as they stood when it came: letters
+// refused again while it runs are not among them.
 type selection struct {
 	bySink map[string][]chosen // ascending
 }
@@ -95,12 +95,12 @@ func (s *Server) discardLetters(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// discardedAtOnce bounds the event ids that one entry of the trail names.
+// discardedAtOnce bounds the event ids in one entry of the trail.
 const discardedAtOnce = 500
 
-// discard removes letters, in runs that are of one sink and environment. Each
-// run stands in the trail before it is removed: a crash between leaves letters
-// that the trail says were discarded; discarded again, they stand there twice.
+// discard removes letters, in runs of one sink and environment. Each run stands in the
+// trail before it is removed. A crash between leaves letters although the trail says
+// they were discarded; discarded again, they stand there twice.
 func (s *Server) discard(ctx context.Context, selected selection, j *job) error {
 	for sink, letters := range selected.bySink {
 		for len(letters) > 0 {

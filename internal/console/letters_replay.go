@@ -44,7 +44,7 @@ func (s *Server) replayLetters(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// route is the letters that go to one sink.
+// route is the letters for one sink.
 type route struct {
 	to      config.Sink
 	letters []chosen
@@ -72,7 +72,7 @@ func (s *Server) routes(selected selection, to string) ([]*route, error) {
 	return routes, nil
 }
 
-// redeliver runs a pump for each sink, so that a dead one holds up no other.
+// redeliver runs a pump for each sink, so a dead one holds up no other.
 func (s *Server) redeliver(ctx context.Context, routes []*route, j *job) error {
 	failed := make([]error, len(routes))
 	var running sync.WaitGroup
@@ -89,13 +89,13 @@ func (s *Server) redeliver(ctx context.Context, routes []*route, j *job) error {
 	return errors.Join(failed...)
 }
 
-// pump hands what source gives to a further instance of a sink.
+// pump hands the events of source to a further instance of a sink.
 func (s *Server) pump(ctx context.Context, cfg config.Sink, source relay.Source, dead relay.DeadLetters, j *job) error {
 	sink, err := s.opts.Open(cfg)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = sink.Close() }() // what it has acknowledged is so
+	defer func() { _ = sink.Close() }() // its acknowledgements stay valid
 	p := relay.Pump{
 		Name: cfg.Name, Source: source, Sink: &watched{sink, j}, DeadLetters: dead,
 		Limit: relay.BatchLimit{Events: cfg.BatchEvents, Bytes: int(cfg.BatchBytes)}, Timeout: cfg.Timeout,
@@ -104,7 +104,7 @@ func (s *Server) pump(ctx context.Context, cfg config.Sink, source relay.Source,
 	return p.Run(ctx)
 }
 
-// watched tells a job of the error that its sink is retried for.
+// watched tells a job the error its sink is retried for.
 type watched struct {
 	relay.Sink
 	job *job
@@ -129,7 +129,7 @@ type letterSource struct {
 	job    *job
 
 	taken   int                  // of the route's letters
-	batch   []journal.DeadLetter // the newest that was given out
+	batch   []journal.DeadLetter // the newest one given out
 	refused int                  // of batch
 }
 
@@ -157,7 +157,7 @@ func (l *letterSource) Next(ctx context.Context) (relay.Batch, error) {
 	return relay.Batch{Events: events, Position: relay.Position(l.taken)}, nil
 }
 
-// pass counts a letter that has gone meanwhile, or cannot be read, and stays.
+// pass counts a letter if it has gone meanwhile, or cannot be read, and stays.
 func (l *letterSource) pass(isThere bool) {
 	l.job.update(func(p *Progress) {
 		p.Done++
@@ -167,12 +167,12 @@ func (l *letterSource) pass(isThere bool) {
 	})
 }
 
-// Reject implements relay.DeadLetters: a letter that is refused again stands
-// there anew, with its new reason. Ack takes the old one away after that, so a
-// crash between leaves both: the event is delivered once more, never lost. It goes over
-// the budget of letters in between, or a full one could never be replayed.
+// Reject implements relay.DeadLetters: a letter refused again stands there anew, with
+// its new reason. Ack takes the old one away after the new one is kept. A crash between
+// leaves both: the event is delivered once more, never lost. It goes over the budget of
+// letters in between, or a full one could never be replayed.
 func (l *letterSource) Reject(ctx context.Context, to string, rejections []relay.Rejection) error {
-	again := map[string][]relay.Rejection{} // by the sink that refused them first
+	again := map[string][]relay.Rejection{} // by the sink of the refusal first
 	for i := range rejections {
 		r, owner := rejections[i], to
 		if old := l.find(&r.Event); old != nil {
@@ -194,8 +194,8 @@ func (l *letterSource) Reject(ctx context.Context, to string, rejections []relay
 	return nil
 }
 
-// find gives the letter that an event of the batch came from. Where the same
-// event stands twice either will do, as both are settled with the batch.
+// find gives the letter of an event in the batch. Where the same event stands twice
+// either will do, as both are settled with the batch.
 func (l *letterSource) find(e *relay.Event) *journal.DeadLetter {
 	for i := range l.batch {
 		if l.batch[i].Event.ID == e.ID && l.batch[i].Event.Source == e.Source {
@@ -205,8 +205,8 @@ func (l *letterSource) find(e *relay.Event) *journal.DeadLetter {
 	return nil
 }
 
-// Ack implements relay.Source. Each letter of the batch is at the sink, or has
-// been kept anew. A crash here leaves some that are delivered again.
+// Ack implements relay.Source. Each letter of the batch is at the sink, or has been
+// kept anew. A crash here delivers some again.
 func (l *letterSource) Ack(ctx context.Context, _ relay.Position) error {
 	l.job.update(func(p *Progress) { p.Delivered += uint64(len(l.batch) - l.refused) })
 	bySink := map[string][]uint64{}

@@ -9,7 +9,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Match says which events are meant: those that satisfy every term.
+// Match chooses the events with every term true.
 type Match []term
 
 type term struct {
@@ -17,7 +17,7 @@ type term struct {
 	value wildcard.Pattern
 }
 
-// matchKeys are the attributes that a match knows.
+// matchKeys are the attributes in terms.
 func matchKeys() []string { return []string{"type", "project", "environment", "id", "subject"} }
 
 // ParseMatch reads terms KEY=VALUE, joined with commas. KEY is type, project,

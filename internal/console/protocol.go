@@ -7,10 +7,10 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Sink is what is known of a sink that is configured, or has a position.
+// Sink describes a sink with a configuration or a position.
 type Sink struct {
 	Name string `json:"name"`
-	// Configured says that the running relay delivers to it.
+	// Configured: the running relay delivers to it.
 	Configured bool `json:"configured"`
 	// DeadLetters is how many it has.
 	DeadLetters uint64 `json:"dead_letters"`
@@ -38,7 +38,7 @@ type Letter struct {
 	Environment string    `json:"environment,omitempty"`
 	Labels      []Label   `json:"labels,omitempty"`
 	BodyBytes   int       `json:"body_bytes"`
-	// Body is left out of lists: it may hold what is personal.
+	// Body is left out of lists: it may hold personal data.
 	Body []byte `json:"body_base64,omitempty"`
 }
 
@@ -64,7 +64,7 @@ func letterOf(d *journal.DeadLetter, withBody bool) *Letter {
 	return l
 }
 
-// Event gives back the event of a letter that came with its body.
+// Event gives back the event of a letter with its body.
 func (l *Letter) Event() relay.Event {
 	e := relay.Event{
 		ID: l.ID, Source: l.Source, Type: l.Type, Subject: l.Subject, Time: l.Time, Received: l.Received,
@@ -95,8 +95,8 @@ type DiscardLetters struct {
 	DryRun bool                 `json:"dry_run,omitempty"`
 }
 
-// ReplaySpan asks to hand the events that were kept from Since until Until to a
-// sink again. A zero Until means now.
+// ReplaySpan asks to hand the kept events from Since until Until to a sink again. A
+// zero Until means now.
 type ReplaySpan struct {
 	Sink   string    `json:"sink"`
 	Since  time.Time `json:"since"`
@@ -111,20 +111,20 @@ type Progress struct {
 	Total uint64 `json:"total"`
 	Unit  string `json:"unit"` // of both: "records" or "dead letters"
 
-	Matched   uint64 `json:"matched"`           // events that are meant, as far as was looked
-	Delivered uint64 `json:"delivered"`         // that the sink has acknowledged
-	Refused   uint64 `json:"refused"`           // that it refused for good; they are in the dead letters
-	Removed   uint64 `json:"removed,omitempty"` // dead letters that were taken away
+	Matched   uint64 `json:"matched"`           // chosen events, as far as the job has looked
+	Delivered uint64 `json:"delivered"`         // acknowledged by the sink
+	Refused   uint64 `json:"refused"`           // refused by it for good; they are in the dead letters
+	Removed   uint64 `json:"removed,omitempty"` // removed dead letters
 	Damaged   uint64 `json:"damaged,omitempty"` // of Unit: could not be read
 	Missing   uint64 `json:"missing,omitempty"` // of Unit: were gone before they could be read
 
-	// Sinks counts what is meant by sink.
+	// Sinks counts the chosen letters by sink.
 	Sinks map[string]uint64 `json:"sinks,omitempty"`
-	// Last is the newest dead letter that is meant.
+	// Last is the newest chosen dead letter.
 	Last uint64 `json:"last,omitempty"`
-	// Failing is the error that is being retried; empty while it works.
+	// Failing is the error under retry; empty while it works.
 	Failing string `json:"failing,omitempty"`
-	// Notes are what a person should know.
+	// Notes are for a person.
 	Notes []string `json:"notes,omitempty"`
 }
 

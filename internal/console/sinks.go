@@ -19,8 +19,8 @@ func (s *Server) listSinks(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, list)
 }
 
-// sinks brings together the configured sinks, those that have a position, and
-// those that have dead letters.
+// sinks brings together the configured sinks, those with a position, and those with
+// dead letters.
 func (s *Server) sinks(ctx context.Context) ([]Sink, error) {
 	positions, err := s.opts.Journal.Positions(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Server) retireSink(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, sink)
 }
 
-// retire removes a position, and returns what it was.
+// retire removes a position, and returns it.
 func (s *Server) retire(ctx context.Context, name string) (Sink, error) {
 	if _, err := s.sink(name); err == nil {
 		return Sink{}, refuse(http.StatusConflict, "sink %q is in the running configuration: remove it from the config first, and restart the relay", name)
@@ -85,8 +85,8 @@ func (s *Server) retire(ctx context.Context, name string) (Sink, error) {
 	if list[i].Position.Reading {
 		return Sink{}, refuse(http.StatusConflict, "another relay reads the journal for sink %q right now: stop it first", name)
 	}
-	// A crash between the two leaves an entry of what was meant; the command,
-	// given again, makes another.
+	// A crash between the two leaves an entry of the intent; the command, given again,
+	// makes another.
 	if err := s.opts.Record(ctx, Loss{Type: "sink.retired", Sink: name, Detail: list[i]}); err != nil {
 		return Sink{}, err
 	}

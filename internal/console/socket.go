@@ -16,7 +16,7 @@ import (
 const (
 	// socketName is the socket's, within the data directory.
 	socketName = "control.sock"
-	// maxSocketPath is what the kernel's sockaddr_un takes beside its final NUL.
+	// maxSocketPath is the room in the kernel's sockaddr_un beside its final NUL.
 	maxSocketPath = 107
 	dialTimeout   = 5 * time.Second
 )
@@ -27,16 +27,16 @@ type socket struct {
 	listener *net.UnixListener
 }
 
-// listen makes the socket, with mode 0600. One that a process left behind which
-// is no more is replaced; one that somebody listens at is not.
+// listen makes the socket, with mode 0600. A socket left behind by a dead process is
+// replaced; one with a listener is not.
 func listen(ctx context.Context, dir string) (*socket, error) {
 	path := filepath.Join(dir, socketName)
 	if conn, err := dial(ctx, dir); err == nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("another process serves %s; give each relay a data_dir of its own", path)
 	}
-	// A crash on any line from here leaves no socket, or one that nobody
-	// listens at: the next start replaces it.
+	// A crash on any line from here leaves no socket, or one without a listener: the
+	// next start replaces it.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove the socket of an earlier process: %w", err)
 	}
@@ -45,7 +45,7 @@ func listen(ctx context.Context, dir string) (*socket, error) {
 		return nil, err
 	}
 	defer done()
-	// The mode is set before the name exists, so that nobody gets in between.
+	// The mode is set before the name exists, so nobody gets in between.
 	cfg := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
 	}}
@@ -69,7 +69,7 @@ func (s *socket) close() error {
 	return nil
 }
 
-// dial connects to the relay that runs on dir.
+// dial connects to the relay of dir.
 func dial(ctx context.Context, dir string) (net.Conn, error) {
 	address, done, err := addressOf(dir)
 	if err != nil {
@@ -80,9 +80,8 @@ func dial(ctx context.Context, dir string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", address)
 }
 
-// addressOf gives the name that the kernel is to know the socket by: its path,
-// or, where that is longer than a socket's may be, one through an open
-// directory, which Linux has. done closes the directory.
+// addressOf gives the socket's name for the kernel: its path or, if that is too long
+// for a socket, one through an open directory, as Linux has. done closes the directory.
 func addressOf(dir string) (address string, done func(), err error) {
 	path := filepath.Join(dir, socketName)
 	if len(path) <= maxSocketPath {

@@ -19,9 +19,9 @@ import (
 // CopiesDir is the folder under the data directory for Options.Dir.
 const CopiesDir = "credentials"
 
-// copies keeps each record a second time, in a file with a checksum: one that is
-// damaged in the bucket would otherwise refuse good pushes, which are never sent again
-// once the provider has given up. Without a folder nothing is kept.
+// copies keeps each record a second time, in a file with a checksum. Otherwise a record
+// damaged in the bucket would refuse good pushes, and the provider never sends those
+// again once it has given up. Without a folder nothing is kept.
 type copies struct{ dir string }
 
 // copied is the content of such a file.
@@ -30,7 +30,7 @@ type copied struct {
 	SHA256 string          `json:"sha256"` // of Record, in hex
 }
 
-// errCopy marks a copy that is not what was written.
+// errCopy marks a damaged copy.
 var errCopy = errors.New("the copy of a credential record is damaged")
 
 func (c copies) path(key string) string { return filepath.Join(c.dir, key+".json") }
@@ -90,19 +90,19 @@ func (c copies) remove(key string) error {
 	return nil
 }
 
-// Damage is a credential record that was found damaged.
+// Damage is a damaged credential record.
 type Damage struct {
 	Environment Environment
-	// Problem says what was found, and what became of it.
+	// Problem names the damage, and the remedy.
 	Problem string
-	// Lost says that nothing is left: pushes with the environment's generated
-	// credential are refused until it is replaced.
+	// Lost: nothing is left, and pushes with the environment's generated credential are
+	// refused until it is replaced.
 	Lost bool
 }
 
-// heal compares the bucket with the copies, once all that the bucket holds was
-// seen. A record that is damaged, gone or older there is put back from its copy: the
-// bucket may show an older value of a key whose newest one is lost on disk.
+// heal compares the bucket with the copies, once the whole bucket was seen. A record
+// damaged, gone or older there is put back from its copy: the bucket may show an older
+// value of a key if the newest one is lost on disk.
 func (s *Store) heal(ctx context.Context) error {
 	for key, env := range s.names {
 		inBucket, err := s.known(env)
@@ -129,7 +129,7 @@ func (s *Store) heal(ctx context.Context) error {
 	return nil
 }
 
-// putBack writes a copy over what the bucket has, if nobody else was quicker.
+// putBack writes a copy over the record in the bucket, if nobody else was quicker.
 func (s *Store) putBack(ctx context.Context, env Environment, r record, revision uint64, bad error) error {
 	if bad == nil {
 		bad = errors.New("the newest credential record is gone from the bucket")
@@ -153,8 +153,8 @@ func (s *Store) putBack(ctx context.Context, env Environment, r record, revision
 	return nil
 }
 
-// copyAgain makes a copy that is missing, as of a relay that kept none before, or
-// damaged.
+// copyAgain replaces a copy: a damaged one, or a missing one after a relay without
+// copies.
 func (s *Store) copyAgain(key string, env Environment, r *record, copyErr error) error {
 	if !errors.Is(copyErr, fs.ErrNotExist) {
 		s.report(Damage{env, copyErr.Error() + "; it was made again", false})

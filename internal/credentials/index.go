@@ -13,22 +13,21 @@ import (
 // index finds an environment by its credential. It is immutable once it is
 // published.
 //
-// The name and the secret are looked up as one: the map's key is a hash of
-// both. So an unknown name and a wrong password are the same miss, and no
-// branch or comparison depends on how much of a guess was right: a guess that
-// differs in one character has an unrelated key. The hash is keyed with bytes
-// that are drawn at each start, so that what the map's own comparisons take
-// says nothing about a key that someone computed beforehand.
+// The name and the secret are looked up as one: the map's key is a hash of both. So an
+// unknown name and a wrong password are the same miss, and no branch or comparison
+// depends on the right part of a guess: a guess with one wrong character has an
+// unrelated key. The hash is keyed with bytes drawn at each start: the time of the
+// map's own comparisons tells nothing about a key computed beforehand.
 type index struct {
 	key    digest
 	grants map[digest]grant
 }
 
-// grant says what a credential is good for, and until when (zero: for good).
+// grant is the environment of a credential, and its end (zero: none).
 type grant struct {
 	environment Environment
 	until       time.Time
-	used        *atomic.Int64 // Unix seconds, 0 for never; shared with the index that follows
+	used        *atomic.Int64 // Unix seconds, 0 for never; shared with the next index
 }
 
 // The kinds keep a Datadog key from being taken for a Basic credential.
@@ -65,8 +64,8 @@ func (ix *index) find(id digest, now time.Time) (Environment, bool) {
 	return g.environment, true
 }
 
-// addStatic takes the credentials of the config. One that stands for two
-// environments is refused: the events would be taken for the wrong one's.
+// addStatic takes the credentials of the config. A credential of two environments is
+// refused: its events could be taken for the wrong one's.
 func (ix *index) addStatic(environments []config.Environment) error {
 	for _, e := range environments {
 		env := Environment{e.Project, e.Environment}
@@ -88,8 +87,8 @@ func (ix *index) staticID(c config.Credential) digest {
 	return ix.id(kindBasic, sum(c.Username), sum(c.Password.Reveal()))
 }
 
-// addRecord takes an environment's generated credentials; before is the index that this
-// one follows, and knows when they were used.
+// addRecord takes an environment's generated credentials; before is the previous index,
+// with their last uses.
 func (ix *index) addRecord(env Environment, r *record, before *index) {
 	name := sum(env.Username())
 	for h := range r.all {

@@ -9,7 +9,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 )
 
-// The kinds and states of what [Store.List] gives.
+// The kinds and states in the list of [Store.List].
 const (
 	KindGenerated = "generated"
 	KindStatic    = "static" // of the configuration
@@ -19,7 +19,7 @@ const (
 	StateReplaced = "replaced" // accepted until then
 )
 
-// Listed is a credential that is accepted, without its secret.
+// Listed is an accepted credential, without its secret.
 type Listed struct {
 	Project     string `json:"project"`
 	Environment string `json:"environment"`
@@ -39,7 +39,7 @@ type Listed struct {
 	LastUsed time.Time `json:"last_used,omitzero"`
 }
 
-// List gives every credential that is accepted, by environment in the order of the
+// List gives every accepted credential, by environment in the order of the
 // configuration, the generated ones first.
 func (s *Store) List() []Listed {
 	ix, now := s.index.Load(), time.Now()
@@ -93,10 +93,10 @@ func (ix *index) lastUsed(id digest) time.Time {
 	return time.Time{}
 }
 
-// Revoke ceases to accept a generated password at once, by its last four characters.
-// It returns when that is durable; [ErrUnknown] says that there is no such one. Where
-// it is the current one, nothing stands in its place: the next look at the streaming
-// config finds a credential there that is not known, and sets a new one.
+// Revoke ceases to accept a generated password at once, by its last four characters. It
+// returns once the change is durable; [ErrUnknown]: there is no such one. If it is the
+// current one, nothing takes its place: the next look at the streaming config finds an
+// unknown credential there, and sets a new one.
 func (s *Store) Revoke(ctx context.Context, env Environment, lastFour string) error {
 	err := s.change(ctx, env, func(r *record, _ time.Time) error {
 		if !r.revoke(lastFour) {
@@ -110,7 +110,8 @@ func (s *Store) Revoke(ctx context.Context, env Environment, lastFour string) er
 	return nil
 }
 
-// revoke forgets the password that shows as lastFour, and reports whether there was one.
+// revoke forgets the password with the ending lastFour, and reports whether there was
+// one.
 func (r *record) revoke(lastFour string) bool {
 	is := func(h hashed) bool { return h.LastFour == lastFour }
 	switch {

@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// Environment is what a credential stands for.
+// Environment is the scope of a credential.
 type Environment struct{ Project, Environment string }
 
-// Username is the name that the environment's generated credential has: its
-// slugs, readable, and a hash of both, so that no two environments share one
-// ("a.b"/"c" and "a"/"b.c", or slugs that differ behind the cut). It is the
-// same at every start, and holds letters, digits, "-", "_" and ".", which are
-// safe in Basic auth (no colon), in a NATS key and in a log.
+// Username is the name of the environment's generated credential: its slugs, readable,
+// and a hash of both. So no two environments share one ("a.b"/"c" and "a"/"b.c", or
+// slugs with a difference behind the cut). It is the same at every start. It holds
+// letters, digits, "-", "_" and ".", all safe in Basic auth (no colon), in a NATS key
+// and in a log.
 func (e Environment) Username() string {
-	// Quoted, so that moving a character between the slugs is another input.
+	// Quoted: to move a character between the slugs makes another input.
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", e.Project, e.Environment))
 	return readable(e.Project) + "." + readable(e.Environment) + "." + hex.EncodeToString(sum[:6])
 }
 
 func (e Environment) String() string { return e.Project + "/" + e.Environment }
 
-// readable keeps what is harmless of a slug, up to 40 bytes.
+// readable keeps the harmless characters of a slug, up to 40 bytes.
 func readable(slug string) string {
 	keep := func(r rune) rune {
 		switch {

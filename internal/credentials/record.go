@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// record is what the bucket keeps of one environment, as JSON.
+// record is the bucket's value for one environment, as JSON.
 type record struct {
 	Version     int    `json:"version"`
 	Environment string `json:"environment"`
@@ -29,11 +29,11 @@ const (
 	maxReplaced = 16
 )
 
-// hashed is a generated password that was handed out once.
+// hashed is a generated password after it was handed out.
 //
-// The hash is a plain SHA-256, which is right for these passwords and would
-// be wrong for a person's: each has 256 random bits, so that there is nothing
-// to guess, and a slow hash would only make every push cost milliseconds.
+// The hash is a plain SHA-256: right for these passwords, and wrong for a person's.
+// Each has 256 random bits, so there is nothing to guess, and a slow hash would only
+// make every push cost milliseconds.
 type hashed struct {
 	Hash     digest    `json:"hash"`
 	LastFour string    `json:"last_four"`
@@ -56,7 +56,7 @@ func (d *digest) UnmarshalText(b []byte) error {
 	return err
 }
 
-// decodeRecord reads what the bucket has under the key of env.
+// decodeRecord reads the value under the key of env.
 func decodeRecord(value []byte) (record, error) {
 	var r record
 	if err := json.Unmarshal(value, &r); err != nil {
@@ -68,7 +68,7 @@ func decodeRecord(value []byte) (record, error) {
 	return r, nil
 }
 
-// all yields every password of the record that may still be accepted.
+// all yields every password of the record with a chance to be accepted.
 func (r *record) all(yield func(hashed) bool) {
 	if r.Current != nil && !yield(*r.Current) || r.Pending != nil && !yield(*r.Pending) {
 		return
@@ -100,14 +100,14 @@ func (r *record) retire(h *hashed, until time.Time) {
 	r.Replaced = slices.Insert(slices.Clone(r.Replaced), 0, old)
 }
 
-// prune forgets what has expired.
+// prune forgets expired passwords.
 func (r *record) prune(now time.Time) {
 	r.Replaced = slices.DeleteFunc(slices.Clone(r.Replaced), func(h hashed) bool { return !now.Before(h.Until) })
 	r.Replaced = r.Replaced[:min(len(r.Replaced), maxReplaced)]
 }
 
-// promote makes the password that shows as lastFour the current one, and
-// reports whether there is such a one.
+// promote makes the password with the ending lastFour the current one, and reports
+// whether there is one.
 func (r *record) promote(lastFour string, until time.Time) bool {
 	switch {
 	case r.Current != nil && r.Current.LastFour == lastFour:

@@ -15,15 +15,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
-// Issued is a generated credential: the only time that its password is shown.
+// Issued is a generated credential: its password is shown here and never again.
 type Issued struct {
 	Username string
 	Password secret.Text // 43 characters of base64url, 256 random bits
 	LastFour string
 }
 
-// State is what is known of an environment's generated credential, by the
-// last four characters, as the API's masked read shows them.
+// State describes an environment's generated credential by the last four characters, as
+// the API's masked read shows them.
 type State struct {
 	Username string
 	Current  string   // empty: none was promoted yet
@@ -31,7 +31,7 @@ type State struct {
 	Replaced []string // accepted for a while yet, the newest first
 }
 
-// State returns what is known of an environment's generated credential.
+// State describes an environment's generated credential.
 func (s *Store) State(env Environment) (State, error) {
 	r, err := s.known(env)
 	if err != nil {
@@ -53,13 +53,13 @@ func (s *Store) State(env Environment) (State, error) {
 	return st, nil
 }
 
-// Prepare makes a new password for env, and returns once its hash is durable:
-// from then on it is accepted, beside the current one, for as long as it takes
-// to be promoted or dropped. A crash after that leaves a pending password that
-// nobody knows, and that is dropped when the API does not show it.
+// Prepare makes a new password for env, and returns once its hash is durable: from then
+// on it is accepted, beside the current one, for as long as it takes to be promoted or
+// dropped. A crash after it leaves a pending password unknown to anybody. It is dropped
+// when the API does not show it.
 //
-// A password that was pending may have reached the API all the same (a PUT
-// whose answer was lost): it is accepted for the overlap.
+// A pending password may have reached the API all the same (a PUT with a lost answer):
+// it is accepted for the overlap.
 func (s *Store) Prepare(ctx context.Context, env Environment) (Issued, error) {
 	var issued Issued
 	err := s.change(ctx, env, func(r *record, now time.Time) error {
@@ -75,12 +75,11 @@ func (s *Store) Prepare(ctx context.Context, env Environment) (Issued, error) {
 	return issued, nil
 }
 
-// Promote makes the password that the API shows the last four characters of
-// the current one, and accepts the one that it replaces for the overlap. It
-// takes a pending one, and also one that was replaced and has not expired: two
-// relays may have set theirs at once, and the API knows which came last.
-// Promoting the current one changes nothing; [ErrUnknown] says that none of
-// them shows that way.
+// Promote makes the password with these last four characters at the API the current
+// one, and accepts the replaced one for the overlap. It takes a pending one, and also a
+// replaced one before its expiry: two relays may have set theirs at once, and the API
+// knows the order. Promoting the current one changes nothing; [ErrUnknown]: none of
+// them has that ending.
 func (s *Store) Promote(ctx context.Context, env Environment, lastFour string) error {
 	err := s.change(ctx, env, func(r *record, now time.Time) error {
 		if r.Current != nil && r.Current.LastFour == lastFour {
@@ -97,9 +96,9 @@ func (s *Store) Promote(ctx context.Context, env Environment, lastFour string) e
 	return nil
 }
 
-// Drop gives up the pending password that the API does not show. It is
-// accepted for the overlap all the same: the PUT that carried it may yet be on
-// its way, and then it is promoted.
+// Drop gives up the pending password, as the API does not show it. It is accepted for
+// the overlap all the same: the PUT with it may yet be on its way, and then it is
+// promoted.
 func (s *Store) Drop(ctx context.Context, env Environment, lastFour string) error {
 	err := s.change(ctx, env, func(r *record, now time.Time) error {
 		if r.Pending == nil || r.Pending.LastFour != lastFour {
@@ -142,7 +141,7 @@ func (s *Store) change(ctx context.Context, env Environment, edit func(*record, 
 func (s *Store) write(ctx context.Context, env Environment, r stored, edit func(*record, time.Time) error) error {
 	now := time.Now()
 	r.Version, r.Project, r.Environment = recordVersion, env.Project, env.Environment
-	// Pruned first: what has expired must not be promoted.
+	// Pruned first: an expired password must not be promoted.
 	r.prune(now)
 	if err := edit(&r.record, now); errors.Is(err, errNoChange) {
 		return nil
@@ -154,8 +153,8 @@ func (s *Store) write(ctx context.Context, env Environment, r stored, edit func(
 	if err != nil {
 		return err
 	}
-	// A crash, or a lost answer, around this line leaves the old record or the
-	// new one whole; both accept every password that the API may hold.
+	// A crash, or a lost answer, around this line leaves the old record or the new one
+	// whole; both accept every password possibly at the API.
 	if r.revision, err = s.kv.Update(ctx, env.Username(), value, r.revision); err != nil {
 		return err
 	}
@@ -163,8 +162,8 @@ func (s *Store) write(ctx context.Context, env Environment, r stored, edit func(
 	return nil
 }
 
-// read gets the record from the bucket. One that cannot be decoded is what is known
-// here, with its revision, so that it is written over.
+// read gets the record from the bucket. An undecodable record stands here as it is
+// known, with its revision, to be written over.
 func (s *Store) read(ctx context.Context, env Environment) (stored, error) {
 	entry, err := s.kv.Get(ctx, env.Username())
 	if errors.Is(err, jetstream.ErrKeyNotFound) {

@@ -10,7 +10,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
-// start watches the bucket, and returns when all that it holds was seen.
+// start watches the bucket, and returns after its whole content was seen.
 func (s *Store) start(ctx context.Context) error {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
@@ -32,7 +32,7 @@ func (s *Store) start(ctx context.Context) error {
 	return nil
 }
 
-// readAll takes what the bucket holds; the watcher marks its end with nil.
+// readAll takes the bucket's content; the watcher marks its end with nil.
 func (s *Store) readAll(ctx context.Context, w jetstream.KeyWatcher) error {
 	for {
 		select {
@@ -50,16 +50,17 @@ func (s *Store) readAll(ctx context.Context, w jetstream.KeyWatcher) error {
 	}
 }
 
-// follow applies what other relays change, until ctx ends. Where the watcher
-// gives up, as it may when the server lost its consumer, a new one begins with
-// the whole bucket; what is known is served meanwhile.
+// follow applies the changes of other relays, until ctx ends. Where the watcher gives
+// up, for example after the server lost its consumer, a new one begins with the whole
+// bucket; meanwhile the known credentials serve.
 func (s *Store) follow(ctx context.Context, w jetstream.KeyWatcher) {
 	defer close(s.done)
 	for {
 		for entry := range untilDone(ctx, w) {
 			s.take(entry)
 			if len(s.damaged) > 0 {
-				// A bucket that is away keeps its damage, and the next start comes to it.
+				// If the bucket is away, its damage stays, and the next start comes to
+				// it.
 				if err := s.heal(ctx); err != nil && ctx.Err() == nil {
 					s.log.Warn("putting back a credential record failed", "error", err)
 				}
@@ -69,8 +70,8 @@ func (s *Store) follow(ctx context.Context, w jetstream.KeyWatcher) {
 			if pause.For(ctx, time.Second) != nil {
 				return
 			}
-			// An error here is that of a server which is away: it is the
-			// connection's owner that reports it.
+			// An error here means the server is away: the connection's owner reports
+			// it.
 			w, _ = s.kv.WatchAll(ctx)
 		}
 	}
@@ -92,14 +93,14 @@ func untilDone(ctx context.Context, w jetstream.KeyWatcher) func(func(jetstream.
 	}
 }
 
-// take applies one entry. One that cannot be read is not taken for an empty one: the
-// environment keeps what is known of it, and heal or the next change writes over it.
+// take applies one entry. An unreadable record does not pass for an empty one: the
+// environment keeps the known one, and heal or the next change writes over it.
 func (s *Store) take(entry jetstream.KeyValueEntry) {
 	key := entry.Key()
 	delete(s.damaged, key)
 	delete(s.badRevision, key)
 	if entry.Operation() != jetstream.KeyValuePut {
-		// Taken away by somebody, so that its copy must not bring it back.
+		// Somebody removed it, so its copy must not bring it back.
 		if err := s.copies.remove(key); err != nil {
 			s.log.Warn("removing the copy of a credential record failed", "key", key, "error", err)
 		}

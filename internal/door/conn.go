@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// conn is one that was let in.
+// conn is an admitted one.
 type conn struct {
 	net.Conn
 	door      *Door
@@ -47,7 +47,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets net/http send an answer whole to a client that is still sending.
+// CloseWrite lets net/http send an answer whole to a client in the middle of its
+// request.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -55,7 +56,7 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// addressOf gives what counts as one client's address.
+// addressOf gives the address of one client.
 func addressOf(c net.Conn) netip.Prefix {
 	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -64,7 +65,7 @@ func addressOf(c net.Conn) netip.Prefix {
 	a := tcp.AddrPort().Addr().Unmap().WithZone("")
 	bits := a.BitLen()
 	if a.Is6() {
-		bits = 64 // what one customer of a provider usually has
+		bits = 64 // the usual share of one customer of a provider
 	}
 	p, _ := a.Prefix(bits) // the bits fit
 	return p
@@ -86,7 +87,7 @@ func (g *group) oldestStranger() *conn {
 	return c
 }
 
-// groups are those that have connections, as a heap with the most strangers on top.
+// groups are those with connections, as a heap with the most strangers on top.
 type groups struct {
 	byAddress map[netip.Prefix]*group
 	order     *byStrangers
@@ -94,7 +95,7 @@ type groups struct {
 
 func newGroups() groups { return groups{byAddress: map[netip.Prefix]*group{}, order: &byStrangers{}} }
 
-// of gives the group of an address, which may be an empty one that is not kept.
+// of gives the group of an address, perhaps an empty one outside the heap.
 func (gs groups) of(from netip.Prefix) *group {
 	if g := gs.byAddress[from]; g != nil {
 		return g
@@ -102,7 +103,7 @@ func (gs groups) of(from netip.Prefix) *group {
 	return &group{from: from}
 }
 
-// largest is the group with the most strangers; of equals it is g, which may be nil.
+// largest is the group with the most strangers; of equals it is g, if g is not nil.
 func (gs groups) largest(g *group) *group {
 	if len(*gs.order) == 0 {
 		return g

@@ -3,11 +3,11 @@
 // handler's panic into an answer of 500 and an error in the log, with the stack.
 //
 // A connection is a stranger's until [Trust] is called with the context of one of its
-// requests; ingest does so after a good credential. At the bound, a new connection gets in and another
-// is closed for it: the oldest of the largest crowd of strangers from one address, so an
-// attacker drives out itself. Without a crowd, the trusted connection that has been idle
-// longest goes, and then the oldest stranger. A trusted connection at work is never closed;
-// if there are only such, the new one is closed.
+// requests; ingest does so after a good credential. At the bound, a new connection gets
+// in and another is closed for it: the oldest of the largest crowd of strangers from
+// one address, so an attacker drives out itself. Without a crowd, the trusted
+// connection with the longest idle time goes, and then the oldest stranger. A trusted
+// connection at work is never closed; if there are only such, the new one is closed.
 //
 // Ingest speaks HTTP/1 only: a connection then costs no more than one push, and the bound on
 // connections bounds everything.
@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// Options say what a door lets in.
+// Options bound a door.
 type Options struct {
 	// Name is the listener's, in metrics and the log.
 	Name string
@@ -38,16 +38,16 @@ type Options struct {
 	Logger     *slog.Logger
 }
 
-// Door is a listener that bounds its connections. It serves one http.Server.
+// Door is a listener with a bound on its connections. It serves one http.Server.
 type Door struct {
 	net.Listener
 	opts Options
 
-	mu     sync.Mutex // guards what follows, and what is said so of conn and group
+	mu     sync.Mutex // guards the fields below, and the marked ones of conn and group
 	open   map[*conn]struct{}
 	groups groups // of open
 	logged time.Time
-	quiet  int // closed connections that were not logged
+	quiet  int // closed connections before the next log line
 }
 
 // New puts a door before a listener.
@@ -56,8 +56,8 @@ func New(l net.Listener, o Options) *Door {
 	return &Door{Listener: l, opts: o, open: map[*conn]struct{}{}, groups: newGroups()}
 }
 
-// Guard makes a server, which must not be serving yet, report to the door, and
-// passes it through [Harden].
+// Guard makes a server report to the door, and passes it through [Harden]. The server
+// must not be serving yet.
 func (d *Door) Guard(server *http.Server) {
 	Harden(server, d.opts.Name, d.opts.Logger)
 	server.ConnState = func(nc net.Conn, state http.ConnState) {
@@ -81,14 +81,14 @@ func ours(nc net.Conn) *conn {
 	return c
 }
 
-// Trust says that the connection of a request has shown a good credential.
+// Trust says: the connection of this request has shown a good credential.
 func Trust(ctx context.Context) {
 	if c, _ := ctx.Value(contextKey{}).(*conn); c != nil {
 		c.trust()
 	}
 }
 
-// Accept waits for a connection that is let in.
+// Accept waits for a connection and admits it.
 func (d *Door) Accept() (net.Conn, error) {
 	for {
 		raw, err := d.Listener.Accept()
@@ -108,18 +108,19 @@ func (d *Door) Accept() (net.Conn, error) {
 	}
 }
 
-// answersBuffered bounds what the kernel keeps for a client that reads no answers.
+// answersBuffered bounds the kernel's buffer of answers for a client without interest
+// in them.
 const answersBuffered = 64 << 10
 
-// The reasons for which connections are closed.
+// The reasons for closing connections.
 const (
 	reasonTotal       = "total"
 	reasonAddress     = "address"
 	reasonDescriptors = "descriptors"
 )
 
-// admit gives raw its place, for which another connection may have to go; nil
-// means that there is none.
+// admit gives raw its place, perhaps in exchange for another connection; nil: there is
+// none.
 func (d *Door) admit(raw net.Conn) *conn {
 	from := addressOf(raw)
 	d.mu.Lock()
@@ -158,12 +159,12 @@ func (d *Door) makeRoom() {
 	}
 }
 
-// crowdShare is the share of all connections from which the strangers of one
-// address are a crowd.
+// crowdShare is the share of all connections at which the strangers of one address
+// become a crowd.
 const crowdShare = 8
 
-// expendable chooses the connection that goes first: of g's strangers if they are a
-// crowd, else one that is idle, of g alone or of all. The caller holds mu.
+// expendable chooses the connection to go first: of g's strangers if they are a crowd,
+// else an idle one, of g alone or of all. The caller holds mu.
 func (d *Door) expendable(g *group, alone bool) *conn {
 	if g == nil {
 		return nil
@@ -176,8 +177,8 @@ func (d *Door) expendable(g *group, alone bool) *conn {
 	return g.oldestStranger()
 }
 
-// longestIdle finds the trusted connection that has been idle longest, of g alone or of all.
-// It looks at every one, which is rare: strangers go first where they are many.
+// longestIdle finds the trusted connection with the longest idle time, of g alone or of
+// all. It looks at every one, but seldom: strangers go first where they are many.
 func (d *Door) longestIdle(g *group, alone bool) (found *conn) {
 	oldest := int64(0)
 	for c := range d.open {
@@ -195,7 +196,7 @@ func (d *Door) add(c *conn) {
 	d.opts.Metrics.open.WithLabelValues(d.opts.Name).Inc()
 }
 
-// remove takes a connection off the books; nil and one that is gone do nothing.
+// remove takes a connection off the books; it may be nil, or gone already.
 func (d *Door) remove(c *conn) {
 	if _, here := d.open[c]; !here {
 		return

@@ -10,15 +10,16 @@ import (
 	"strings"
 )
 
-// Harden makes a server, which must not be serving yet, answer 500 where its handler
-// panics, and log that and whatever it complains of itself. name is the server's in the log.
+// Harden makes a server answer 500 after a panic of its handler, and log the panic and
+// the server's own complaints. The server must not be serving yet. name is the server's
+// in the log.
 func Harden(server *http.Server, name string, logger *slog.Logger) {
 	logger = logger.With("listener", name)
 	server.Handler = recovering(server.Handler, logger)
 	server.ErrorLog = slog.NewLogLogger(complaints{logger.Handler()}, slog.LevelError)
 }
 
-// maxPanicText bounds what is logged of a panic's value.
+// maxPanicText bounds a panic's value in the log.
 const maxPanicText = 1000
 
 // recovering logs a panic once, with its stack. The path is not logged: it may hold a key.
@@ -31,13 +32,13 @@ func recovering(next http.Handler, logger *slog.Logger) http.Handler {
 				return
 			}
 			if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-				panic(cause) // a handler that wants the connection closed
+				panic(cause) // a handler's way to have the connection closed
 			}
 			text := fmt.Sprint(cause)
 			logger.Error("handler panicked; the request failed, the relay goes on",
 				"method", r.Method, "panic", text[:min(len(text), maxPanicText)], "stack", string(debug.Stack()))
 			if answer.begun {
-				panic(http.ErrAbortHandler) // so that no half answer passes for a whole one
+				panic(http.ErrAbortHandler) // no half answer passes for a whole one
 			}
 			w.Header().Set("Connection", "close")
 			http.Error(w, "the relay failed at this request; its log says how", http.StatusInternalServerError)
@@ -65,7 +66,7 @@ func (a *answer) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// complaints gives what an http.Server logs its level.
+// complaints gives an http.Server's lines their level.
 type complaints struct{ slog.Handler }
 
 func (c complaints) Handle(ctx context.Context, r slog.Record) error {

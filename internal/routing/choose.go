@@ -9,7 +9,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// choice is what goes to the sink of the events that were given to Deliver.
+// choice is the part of Deliver's events for the sink.
 type choice struct {
 	events   []relay.Event   // a part of those given, or copies
 	index    []int           // of each of events among those given; nil where these are all, unchanged
@@ -19,8 +19,8 @@ type choice struct {
 	doubtful  int // the expression failed for
 }
 
-// errTime keeps bodies that are slow to look at from holding up a delivery for
-// longer than it may take, which would be tried again for ever.
+// errTime keeps slow bodies from holding up a delivery for longer than its time: it
+// would be tried again for ever.
 var errTime = errors.New("half of the delivery's time was spent on choosing its events")
 
 // chooser looks at the events of one delivery.
@@ -31,7 +31,7 @@ type chooser struct {
 	view   *view     // nil without an expression
 	latest time.Time // when no more expressions are evaluated; zero for never
 
-	given, kept []relay.Label // the labels that were looked at last, and what stays of them
+	given, kept []relay.Label // the last labels, and their rest
 }
 
 // choose fails only where ctx has ended. Nothing is allocated as long as every
@@ -68,7 +68,7 @@ func (r *Route) choose(ctx context.Context, events []relay.Event) (choice, error
 	return c.choice, nil
 }
 
-// start copies the events before the first that does not go on as it is.
+// start copies the events before the first changed one.
 func (c *choice) start(events []relay.Event) {
 	c.index = make([]int, 0, len(events)) // not nil
 	for i := range events {
@@ -76,10 +76,10 @@ func (c *choice) start(events []relay.Event) {
 	}
 }
 
-// errUnmatched says that an event is not chosen.
+// errUnmatched: the event is not chosen.
 var errUnmatched = errors.New("it is not chosen")
 
-// pass gives what goes to the sink of an event, or why nothing does.
+// pass gives the event for the sink, or a reason for none.
 func (c *chooser) pass(e *relay.Event) (out relay.Event, changed bool, err error) {
 	out = *e
 	if err := c.chosen(e); err != nil || c.redact == nil {
@@ -94,8 +94,8 @@ func (c *chooser) pass(e *relay.Event) (out relay.Event, changed bool, err error
 	return out, changed, nil
 }
 
-// labels gives what stays of an event's labels. Those of one stream are mostly the
-// same slice.
+// labels gives the rest of an event's labels. Those of one stream are mostly the same
+// slice.
 func (c *chooser) labels(labels []relay.Label) []relay.Label {
 	if len(labels) == 0 {
 		return labels
@@ -106,7 +106,7 @@ func (c *chooser) labels(labels []relay.Label) []relay.Label {
 	return c.kept
 }
 
-// half is when half of the time that ctx leaves is over; zero where it has no end.
+// half is the middle of ctx's remaining time; zero if it has no end.
 func half(ctx context.Context) time.Time {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -116,10 +116,10 @@ func half(ctx context.Context) time.Time {
 	return now.Add(end.Sub(now) / 2)
 }
 
-// chosen returns nil for what goes on to the sink, errUnmatched for what is left out,
-// and another error for what is withheld. Unless the configuration says otherwise, an
-// event for which the expression fails counts as chosen: a mistake in an expression
-// must not lose events.
+// chosen returns nil for an event to pass on, errUnmatched for one to leave out, and
+// another error for one to withhold. Unless the configuration says otherwise, an event
+// counts as chosen if its expression fails: a mistake in an expression must not lose
+// events.
 func (c *chooser) chosen(e *relay.Event) error {
 	if !c.named(e) {
 		c.unmatched++

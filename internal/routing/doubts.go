@@ -11,7 +11,7 @@ import (
 // quiet is how long nothing more is logged of doubts.
 const quiet = 10 * time.Minute
 
-// doubts logs that an expression fails: the first time, and then seldom.
+// doubts logs a failing expression: the first time, and then seldom.
 type doubts struct {
 	log *slog.Logger
 

@@ -8,10 +8,10 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Metrics count what routes do, labelled by sink. A nil *Metrics counts nothing.
+// Metrics count the work of routes, labelled by sink. A nil *Metrics counts nothing.
 type Metrics struct{ unmatched, doubtful, withheld *prometheus.CounterVec }
 
-// NewMetrics registers the metrics, or finds those that are registered.
+// NewMetrics registers the metrics, or finds the registered ones.
 func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	unmatched, err1 := Counter(reg, "unmatched_events_total", "Events that the sink's match left out; they count as delivered, too.")
 	doubtful, err2 := Counter(reg, "match_errors_total", "Events for which the sink's match.cel failed; match.on_error says what became of them.")
@@ -19,7 +19,7 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	return &Metrics{unmatched, doubtful, withheld}, errors.Join(err1, err2, err3)
 }
 
-// Counter registers a counter labelled by sink, or finds the one that is registered.
+// Counter registers a counter labelled by sink, or finds the registered one.
 func Counter(reg prometheus.Registerer, name, help string) (*prometheus.CounterVec, error) {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "auditrelay_sink_" + name, Help: help}, []string{"sink"})
 	err := reg.Register(c)

@@ -1,5 +1,5 @@
 // Package routing stands between a pump and a sink. It hands on the events chosen by
-// the sink's configuration (match), without the values and labels that redact takes out.
+// the sink's configuration (match), without the values and labels named by redact.
 // sinks.Open puts it there, for live events, replays and dead letters alike.
 //
 // An event left out by match is acknowledged with the rest of its batch, so positions and order
@@ -7,12 +7,12 @@
 // letters have the event as it came, so a changed configuration counts for everything
 // delivered or replayed later.
 //
-// Both fail on the safe side, each on its own. A failed expression delivers the event (on_error),
-// as an audit relay must not drop events meant to arrive. A body that cannot be
-// redacted for certain goes to the dead letters, as values meant to stay must not leave.
+// Both fail on the safe side, each on its own. A failed expression delivers the event
+// (on_error), as an audit relay must not drop events meant to arrive. If a body cannot
+// be redacted for certain, it goes to the dead letters: withheld values must not leave.
 //
 // One expression may cost a bounded amount of work, and all of a delivery half of its
-// time. After that events are delivered without a look at their bodies.
+// time. After that it delivers events without a look at their bodies.
 package routing
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Options are what a route needs beside its configuration.
+// Options are a route's needs beside its configuration.
 type Options struct {
 	// Sink is the sink's name, for the metrics.
 	Sink    string
@@ -35,19 +35,19 @@ type Options struct {
 	Metrics *Metrics     // nil counts nothing
 }
 
-// Route is what a sink's configuration says of the events that it gets.
+// Route is a sink's choice of events, and its redaction.
 type Route struct {
 	types, projects, environments []wildcard.Pattern
 
 	when   *condition.Condition // nil: always
-	strict bool                 // what when fails for is withheld
+	strict bool                 // withhold events if when fails for them
 	redact *redact.Rules        // nil: nothing
 	counts counts
 	views  sync.Pool // of *view
 	doubts doubts
 }
 
-// New reads what the sections say; both may be nil. Errors name the field.
+// New reads the sections; both may be nil. Errors name the field.
 func New(m *config.Match, r *config.Redact, opts Options) (*Route, error) {
 	route := &Route{counts: opts.Metrics.of(opts.Sink), doubts: doubts{log: opts.Logger}}
 	route.views.New = func() any { return &view{} }
@@ -88,7 +88,7 @@ func (r *Route) Wrap(sink relay.Sink) relay.Sink {
 	return &Sink{route: r, inner: sink}
 }
 
-// named reports whether e has a type, a project and an environment that are asked for.
+// named reports whether e has one of the wanted types, projects and environments.
 func (r *Route) named(e *relay.Event) bool {
 	return fits(r.types, e.Type) && fits(r.projects, e.Project) && fits(r.environments, e.Environment)
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Sink is a sink behind a [Route]. Several deliveries may run at once where the
-// sink behind it allows that.
+// Sink is a sink behind a [Route]. Several deliveries may run at once if the sink
+// behind it allows it.
 type Sink struct {
 	route *Route
 	inner relay.Sink
 }
 
-// Deliver implements [relay.Sink]. It acknowledges what the route does not
-// choose. An event that cannot be redacted for certain is refused for good:
-// withholding it is better than giving away what should have been taken out.
+// Deliver implements [relay.Sink]. It acknowledges the events left out. An event
+// without a certain redaction is refused for good: to withhold it is better than to
+// give away its secrets.
 func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	chosen, err := s.route.choose(ctx, events)
 	if err != nil {
@@ -37,8 +37,8 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 // Close implements [relay.Sink].
 func (s *Sink) Close() error { return s.inner.Close() }
 
-// Check implements [relay.Checker]. It reports the route, and then checks the
-// sink where that can be checked.
+// Check implements [relay.Checker]. It reports the route, and then checks the sink if
+// it has a check.
 func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
 	if s.route.when != nil {
 		report("match.cel", "compiles: "+s.route.when.String())
@@ -53,9 +53,8 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 	return checker.Check(ctx, report)
 }
 
-// settle says with the indexes of the events that were given what the sink's
-// error says of those that were chosen. settled is false where the delivery is
-// tried again as a whole, or in halves.
+// settle translates the sink's error, about the chosen events, to the indexes of all
+// events. settled is false where the delivery is tried again as a whole, or in halves.
 func (c *choice) settle(err error) (_ error, settled bool) {
 	partial := partialOf(err)
 	switch {
@@ -86,7 +85,7 @@ func (c *choice) translate(partial *relay.PartialError) (_ error, settled bool) 
 	failures, last := slices.Clone(c.withheld), -1
 	for _, f := range partial.Failures {
 		if f.Index <= last || f.Index >= len(c.index) || f.Err == nil {
-			// Nothing that it says of an event is to be believed.
+			// Nothing it says of an event is to be believed.
 			return fmt.Errorf("the sink names events that it was not given, or not in order: %v", partial), false //nolint:errorlint // its class is hidden on purpose
 		}
 		last = f.Index

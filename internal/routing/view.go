@@ -5,8 +5,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// view gives an expression the event that it asks about. It belongs to one
-// delivery at a time.
+// view gives an expression its event. It belongs to one delivery at a time.
 type view struct {
 	event   *relay.Event
 	body    any // decoded, where it was asked for

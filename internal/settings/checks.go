@@ -9,8 +9,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 )
 
-// checksSubject is a subject of its own, so that a check never becomes the
-// newest entry of a setting.
+// checksSubject is a subject of its own: a check never becomes the newest entry of a
+// setting.
 const checksSubject = "settings_checks"
 
 // tally counts looks since the last check.
@@ -29,9 +29,9 @@ func (t *tally) add(started, ended time.Time) {
 	t.last, t.until = started, ended
 }
 
-// check is the Detail of "settings.checked": between From and Until there were
-// Looks rounds. Looks of a process that crashed before it attested them are
-// not counted anywhere.
+// check is the Detail of "settings.checked": between From and Until there were Looks
+// rounds. If a process crashes before it attests its looks, they are not counted
+// anywhere.
 type check struct {
 	From      time.Time              `json:"from"`
 	Until     time.Time              `json:"until"`
@@ -39,9 +39,8 @@ type check struct {
 	Resources map[Kind]checkResource `json:"resources"`
 }
 
-// checkResource says how often a setting was read, how often that failed, and
-// what the last good look agreed with: the hash of the canonical JSON that is
-// the After of the setting's newest entry.
+// checkResource counts the reads of a setting and their failures. SHA256 is the hash of
+// the last good look: of the canonical JSON in the After of the setting's newest entry.
 type checkResource struct {
 	Looks    int       `json:"looks"`
 	Failures int       `json:"failures,omitempty"`
@@ -86,9 +85,9 @@ func (w *Watcher) attestIfOlder(ctx context.Context, g *group, age time.Duration
 	return w.attest(ctx, g)
 }
 
-// attest enters what was looked at since the last check. Where that fails, or
-// its outcome is not known, the looks stay counted and the next check covers
-// them, perhaps again: it says from when.
+// attest enters the looks since the last check. Where that fails, or its outcome is
+// unknown, the looks stay counted. The next check covers them, perhaps again: it says
+// from when.
 func (w *Watcher) attest(ctx context.Context, g *group) error {
 	e, err := audit.Update(ctx, w.trail, g.project, g.environment, checksSubject, func(audit.Entry, bool) (*audit.Entry, error) {
 		return &audit.Entry{
@@ -116,7 +115,7 @@ func (g *group) check() check {
 	return c
 }
 
-// attestLast attests what no check covers yet, at the end of Run.
+// attestLast attests the remaining looks, at the end of Run.
 func (w *Watcher) attestLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

@@ -20,8 +20,8 @@ type detail struct {
 	// have them whole. Omitted counts those beyond 500.
 	Changes []audit.Change `json:"changes,omitempty"`
 	Omitted int            `json:"omitted,omitempty"`
-	// Unsure says that entries behind Before are damaged and may have been of this
-	// setting: there may have been changes between.
+	// Unsure: entries behind Before are damaged and may have been of this setting, so
+	// there may have been changes between.
 	Unsure bool `json:"unsure,omitempty"`
 	// Look is when the look began and ended.
 	Look audit.Window `json:"look"`
@@ -45,8 +45,7 @@ func encode(v any) json.RawMessage {
 	return raw
 }
 
-// shorten cuts a value that is too long to be read at a glance: a string to
-// its beginning, another to its size.
+// shorten cuts a long value: a string to its beginning, another to its size.
 func shorten(raw json.RawMessage) json.RawMessage {
 	if len(raw) <= maxShown {
 		return raw

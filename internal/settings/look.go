@@ -17,7 +17,7 @@ const (
 	typeRestated = "settings.restated"
 )
 
-// look reads one resource and enters what changed.
+// look reads one resource and enters its changes.
 func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 	span := audit.Window{After: time.Now()}
 	state, err := w.read(ctx, x.resource, g.watches[0].seen)
@@ -25,7 +25,7 @@ func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 	if x.seen = err == nil; x.seen {
 		state, err = w.enter(ctx, x, state, span)
 	}
-	if ctx.Err() != nil { // the round was called off, which says nothing of the resource
+	if ctx.Err() != nil { // the round was called off, and the resource is not to blame
 		return ctx.Err()
 	}
 	if err != nil {
@@ -42,7 +42,7 @@ func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 	return nil
 }
 
-// failed keeps the old state, counts, and logs a failure that is new.
+// failed keeps the old state, counts, and logs a new failure.
 func (w *Watcher) failed(x *watch, at time.Time, err error) error {
 	r := x.resource
 	err = fmt.Errorf("look at %s of %s: %w", r.Kind, where(r), err)
@@ -56,9 +56,9 @@ func (w *Watcher) failed(x *watch, at time.Time, err error) error {
 	return err
 }
 
-// enter appends what changed since the trail's newest entry of the resource. It
-// returns the state as the trail has it now: that of an older look where the two
-// differ by order only.
+// enter appends the changes since the trail's newest entry of the resource. It returns
+// the state as the trail has it now: the one of an older look where the two differ by
+// order only.
 func (w *Watcher) enter(ctx context.Context, x *watch, state json.RawMessage, span audit.Window) (json.RawMessage, error) {
 	r, stands := x.resource, state
 	e, err := audit.Update(ctx, w.trail, r.Project, r.Environment, string(r.Kind), func(last audit.Entry, found bool) (*audit.Entry, error) {
@@ -115,9 +115,9 @@ func (w *Watcher) entered(r Resource, e *audit.Entry) {
 	}
 }
 
-// lastAgreed is the latest moment at which the resource is known to have been
-// as last says: this process's last look, else a check that attests the same
-// state, else the look behind last itself.
+// lastAgreed is the latest moment of certainty that the resource was as last says: this
+// process's last look, else a check of the same state, else the look behind last
+// itself.
 func (w *Watcher) lastAgreed(ctx context.Context, x *watch, last audit.Entry) time.Time {
 	at := lookOf(last)
 	r := x.resource
@@ -128,8 +128,8 @@ func (w *Watcher) lastAgreed(ctx context.Context, x *watch, last audit.Entry) ti
 			at = c.LastLook
 		}
 	}
-	// Only a look that agreed with last counts; another relay's entry may be
-	// younger than this process's last look.
+	// Only a look at the state of last counts; another relay's entry may be younger
+	// than this process's last look.
 	if x.hash == hashOf(last.After) && x.lastLook.After(at) {
 		at = x.lastLook
 	}

@@ -7,14 +7,14 @@ import (
 	"fmt"
 )
 
-// errImplausible marks a success answer that cannot be the resource: a broken
-// proxy or a broken service must not look as if someone had emptied it.
+// errImplausible marks a success answer without the resource in it: a broken proxy or
+// service must not look as if someone had emptied it.
 var errImplausible = errors.New("implausible answer")
 
-// shape is what a state must be, by the API's document, to be believed.
+// shape describes a believable state, by the API's document.
 type shape struct {
 	opens  byte            // '{' or '['
-	fields map[string]byte // members that must be there, and how their JSON opens
+	fields map[string]byte // members with how their JSON opens; all must be there
 	elem   byte            // how each element of an array opens
 }
 

@@ -40,9 +40,8 @@ func canonical(raw json.RawMessage) (json.RawMessage, error) {
 	return state, nil
 }
 
-// readDefaults reads the default template of each type: an object from type to
-// template id, null where there is none. It is one state, so one type that
-// cannot be read fails it whole.
+// readDefaults reads the default template of each type: an object from type to template
+// id, null where there is none. It is one state, so one unreadable type fails it whole.
 func (w *Watcher) readDefaults(ctx context.Context, r Resource, projectSeen bool) (json.RawMessage, error) {
 	ids := map[string]json.RawMessage{}
 	for _, r.TemplateType = range templateTypes() {

@@ -3,7 +3,7 @@
 // into the trail.
 //
 // The trail is the only state. A look is compared with the After of the resource's
-// newest entry, and a change is appended behind that entry or not at all. So a change
+// newest entry. A change is appended behind that entry or not at all. So a change
 // present at a look enters once, whatever crashed before, and whoever else is looking.
 //
 // States are kept raw, in canonical form (RFC 8785), but compared by meaning: sets, and
@@ -20,8 +20,8 @@ import (
 // Kind is a kind of setting; it is the Subject of its entries in the trail.
 type Kind string
 
-// The settings that the Workspace Management API lets one read. The first
-// three belong to a project, the others to an environment.
+// The readable settings of the Workspace Management API. The first three belong to a
+// project, the others to an environment.
 const (
 	Project               Kind = "project"                  // operation 1
 	EmailTemplates        Kind = "email_templates"          // operation 5
@@ -40,7 +40,7 @@ func environmentKinds() []Kind {
 	return []Kind{RBACPolicy, TrustedTokenProfiles, PasswordStrength, SMSCountryCodes}
 }
 
-// templateTypes are the values that operation 6 takes.
+// templateTypes are the values for operation 6.
 func templateTypes() []string {
 	return []string{
 		"LOGIN", "SIGNUP", "INVITE", "RESET_PASSWORD", "ONE_TIME_PASSCODE", "ONE_TIME_PASSCODE_SIGNUP",
@@ -48,22 +48,22 @@ func templateTypes() []string {
 	}
 }
 
-// Resource is one thing that can be read.
+// Resource is one readable thing.
 type Resource struct {
 	Kind        Kind
 	Project     string
 	Environment string // empty for a project's
-	// TemplateType is set for DefaultEmailTemplates, which is read by type.
+	// TemplateType is set for DefaultEmailTemplates, read by type.
 	TemplateType string
 }
 
-// Reader reads a resource's JSON, without the answer's envelope: an object or
-// an array, for DefaultEmailTemplates a template's id. Secrets are redacted.
-// What the API says does not exist is an error that wraps ErrNotFound. Retries
-// are the reader's business.
+// Reader reads a resource's JSON, without the answer's envelope: an object or an array,
+// for DefaultEmailTemplates a template's id. Secrets are redacted. If the API says a
+// resource does not exist, the error wraps ErrNotFound. Retries are the reader's
+// business.
 type Reader interface {
 	Read(ctx context.Context, r Resource) (json.RawMessage, error)
 }
 
-// ErrNotFound says that the API knows no such resource.
+// ErrNotFound says the API knows no such resource.
 var ErrNotFound = errors.New("the resource does not exist")

@@ -15,7 +15,7 @@ type Status struct {
 	Subject     Kind   `json:"subject"`
 	// LastLook is when the last good look ended; zero where there was none.
 	LastLook time.Time `json:"last_look,omitzero"`
-	// Changes that were entered, and when the last of them was seen.
+	// Changes counts the entered changes; LastChange is when the last of them was seen.
 	Changes    int       `json:"changes"`
 	LastChange time.Time `json:"last_change,omitzero"`
 	// Error is why the last look failed; empty where it did not.
@@ -51,7 +51,7 @@ type metrics struct {
 	lastLook                 *prometheus.GaugeVec
 }
 
-// newMetrics registers with r, which may be nil.
+// newMetrics registers with r, unless r is nil.
 func newMetrics(r prometheus.Registerer) *metrics {
 	labels := []string{"project", "environment", "subject"}
 	counter := func(name, help string) *prometheus.CounterVec {

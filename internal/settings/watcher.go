@@ -15,15 +15,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
-// Options say what is watched.
+// Options configure a watcher.
 type Options struct {
 	Reader  Reader
 	Trail   audit.Log
 	Targets []Target
 	// Interval between the ends and starts of two rounds. Default 5m.
 	Interval time.Duration
-	// CheckEvery is how often the looks that found nothing are attested, by a
-	// "settings.checked" entry for each project and environment. Default 24h.
+	// CheckEvery is the time between two attestations of the looks without a finding,
+	// by a "settings.checked" entry for each project and environment. Default 24h.
 	CheckEvery time.Duration
 	// Logger and Registerer may be nil.
 	Logger     *slog.Logger
@@ -42,32 +42,32 @@ type Watcher struct {
 	log        *slog.Logger
 	metrics    *metrics
 
-	round  sync.Mutex // held over a round; guards what groups hold
+	round  sync.Mutex // held over a round; guards the groups
 	groups []*group
 
 	mu     sync.Mutex // guards status
 	status map[Resource]*Status
 }
 
-// group is a project, or one of its environments: what one check attests.
+// group is a project, or one of its environments: the scope of one check.
 type group struct {
 	project, environment string
 
 	watches   []*watch
 	tally     tally     // of rounds
 	lastCheck time.Time // of the newest check in the trail; zero: not known yet
-	failing   bool      // a check that failed was logged
+	failing   bool      // a failed check was logged
 }
 
-// watch is one resource, and what is known of it beside the trail. All of it
+// watch is one resource, and this process's knowledge of it beside the trail. All of it
 // may be lost: a later look then has a wider window, and nothing else.
 type watch struct {
 	resource Resource
-	lastLook time.Time // the start of the last look that agreed with the trail
+	lastLook time.Time // the start of the last look in agreement with the trail
 	seen     bool      // the last look could be read
 	failing  bool      // a failure was logged
 	tally    tally
-	hash     string // of the trail's state that lastLook agreed with, SHA-256 in hex
+	hash     string // of the trail's state at lastLook, SHA-256 in hex
 }
 
 // New makes a watcher; nothing is read yet. A project is watched once however
@@ -100,8 +100,8 @@ func (w *Watcher) watch(project, environment string, kinds []Kind) {
 	w.groups = append(w.groups, g)
 }
 
-// Run takes a snapshot now and at every interval until ctx ends; then it
-// attests the looks that no check covers yet. Failures are logged and counted.
+// Run takes a snapshot now and at every interval until ctx ends; then it attests the
+// looks since the last check. Failures are logged and counted.
 func (w *Watcher) Run(ctx context.Context) {
 	for {
 		_ = w.Snapshot(ctx) // each failure was logged, once
@@ -112,8 +112,8 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// Snapshot looks at every setting once. Its error joins what could not be read
-// or entered; the other settings are done all the same.
+// Snapshot looks at every setting once. Its error joins all failures to read or enter;
+// the other settings are done all the same.
 func (w *Watcher) Snapshot(ctx context.Context) error {
 	w.round.Lock()
 	defer w.round.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
-// Finding is what is not as it should be although the API answers.
+// Finding is a fault although the API answers.
 type Finding string
 
 // The findings.
@@ -28,16 +28,16 @@ const (
 // Health is the state of one environment's streaming config.
 type Health struct {
 	Project, Environment string
-	// Status is the streaming_status that the API declared last; unknown ones
-	// pass through. Empty: it declared none yet.
+	// Status is the latest streaming_status from the API; unknown ones pass through.
+	// Empty: it declared none yet.
 	Status management.StreamingStatus
-	// Finding is what is wrong, and Differs the fields that it is about.
+	// Finding is the fault, and Differs its fields.
 	Finding Finding
 	Differs []string
 	// LastLook is when the API was last read, LastChange when a change was last
 	// recorded; zero: not in this run.
 	LastLook, LastChange time.Time
-	// LastError is what the last look failed with; empty: it did not.
+	// LastError is the error of the last look; empty: none.
 	LastError string
 }
 
@@ -46,8 +46,8 @@ func (h Health) OK() bool {
 	return h.Finding == FindingNone && h.LastError == "" && !h.LastLook.IsZero()
 }
 
-// Health returns the state of each environment that has a desired streaming
-// config, in the order of the configuration.
+// Health returns the state of each environment with a desired streaming config, in the
+// order of the configuration.
 func (r *Reconciler) Health() []Health {
 	all := make([]Health, 0, len(r.watchers))
 	for _, w := range r.watchers {
@@ -60,7 +60,7 @@ func (r *Reconciler) Health() []Health {
 	return all
 }
 
-// saw notes a look that succeeded.
+// saw notes a successful look.
 func (w *watcher) saw(o observation, f Finding, differs []string) {
 	w.lastLook = o.at
 	w.mu.Lock()

@@ -17,13 +17,11 @@ const (
 	causeOutside = "outside"
 )
 
-// maxPutWait is the longest that a config which is not taken waits for its
-// next attempt.
+// maxPutWait is the longest wait between two attempts to set a config.
 const maxPutWait = time.Hour
 
-// look reads, records, and mends. What was found goes into the trail before it
-// is replaced: while the trail cannot be written, nothing is changed, except a lost
-// credential.
+// look reads, records, and mends. A finding goes into the trail before it is replaced:
+// while the trail cannot be written, nothing is changed, except a lost credential.
 func (w *watcher) look(ctx context.Context) error {
 	seen, err := w.observe(ctx)
 	if err != nil {
@@ -35,8 +33,8 @@ func (w *watcher) look(ctx context.Context) error {
 	}
 	cause := causeOutside
 	if action.Promote != "" {
-		// The API shows a credential of ours that was not marked: a PUT of this
-		// relay, which ended before its answer was known, has had its effect.
+		// The API shows our prepared credential as set: a PUT of this relay ended
+		// before its answer was known, and had its effect.
 		cause = causeRelay
 	}
 	if err := w.record(ctx, seen, detail{Cause: cause}); err != nil {
@@ -59,9 +57,9 @@ func (w *watcher) look(ctx context.Context) error {
 	return w.put(ctx, action.Differs)
 }
 
-// replaceLost sets a new credential where nothing is known of the relay's own any
-// more, though the trail cannot say so yet: with the one that the API has every push
-// is refused, and the provider sends none again.
+// replaceLost sets a new credential where nothing is known of the relay's own any more,
+// though the trail cannot say so yet. With the one at the API every push is refused,
+// and the provider sends none again.
 func (w *watcher) replaceLost(ctx context.Context, trail error, seen observation) error {
 	if !errors.Is(trail, audit.ErrUnavailable) || w.dryRun || w.env.Stream.Relay == nil || time.Now().Before(w.nextPut) {
 		return nil
@@ -88,7 +86,7 @@ func (w *watcher) environment() credentials.Environment {
 	return credentials.Environment{Project: w.env.Project, Environment: w.env.Environment}
 }
 
-// finding says what is wrong with what was seen.
+// finding names the fault in a look.
 func (w *watcher) finding(seen observation, a Action) Finding {
 	switch {
 	case len(a.Differs) > 0 && w.puts > 0:
@@ -112,12 +110,12 @@ func (w *watcher) settle(ctx context.Context, a Action) error {
 	return nil
 }
 
-// taken notes that the config is as desired.
+// taken notes a config as desired.
 func (w *watcher) taken() { w.puts, w.nextPut, w.putErr = 0, time.Time{}, nil }
 
-// put sets what is desired, and looks again at what came of it.
+// put sets the desired config, and looks again at the result.
 func (w *watcher) put(ctx context.Context, reason []string) error {
-	// Counted first, so that failures are spaced out as well.
+	// Counted first, so failures are spaced out as well.
 	w.puts++
 	w.nextPut = time.Now().Add(putWait(w.interval, w.puts))
 	w.putErr = w.set(ctx, reason)
@@ -134,7 +132,7 @@ func (w *watcher) set(ctx context.Context, reason []string) error {
 	// the next look finds it shown, promotes it, and records the change.
 	answer, err := w.client.SetEventLogStreaming(ctx, w.env.Project, w.env.Environment, t, d)
 	if answer.StatusCode != 0 {
-		err = nil // a 2xx that cannot be read is one all the same
+		err = nil // an unreadable 2xx is one all the same
 	}
 	w.metrics.wasPut(err)
 	if err != nil {
@@ -149,7 +147,7 @@ func (w *watcher) set(ctx context.Context, reason []string) error {
 	return w.check(ctx, reason)
 }
 
-// check reads back what was set, and records it.
+// check reads the config back, and records it.
 func (w *watcher) check(ctx context.Context, reason []string) error {
 	seen, err := w.observe(ctx)
 	if err != nil {
@@ -169,8 +167,8 @@ func (w *watcher) check(ctx context.Context, reason []string) error {
 	return nil
 }
 
-// destination is the write shape of what is desired. For the relay itself it
-// has a credential made for this one PUT: of older ones only hashes are kept.
+// destination is the write shape of the desired config. For the relay itself it has a
+// credential made for this one PUT: of older ones only hashes are kept.
 func (w *watcher) destination(ctx context.Context) (management.DestinationType, management.DestinationConfig, error) {
 	s := w.env.Stream
 	switch {
@@ -192,8 +190,8 @@ func (w *watcher) destination(ctx context.Context) (management.DestinationType, 
 	}}, nil
 }
 
-// putWait is how long the n-th PUT in a row is left to work: so that the next
-// look may try again, then every second, every fourth, and so on.
+// putWait is the time for the n-th PUT in a row to take effect: the next look may try
+// again, then every second, every fourth, and so on.
 func putWait(interval time.Duration, n int) time.Duration {
 	return min(interval<<min(n-1, 10), max(maxPutWait, interval)) / 2
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
-// observation is one look at what the API shows of an environment.
+// observation is one look at an environment's config at the API.
 type observation struct {
 	shape  *Shape // nil: it streams nowhere
 	status management.StreamingStatus
@@ -19,9 +19,9 @@ type observation struct {
 	at     time.Time
 }
 
-// observe reads the config of the desired type, and where there is none that
-// of the other: an environment has one destination, and what it is replaced
-// from belongs in the trail.
+// observe reads the config of the desired type, and where there is none the config of
+// the other: an environment has one destination, and the replaced one belongs in the
+// trail.
 func (w *watcher) observe(ctx context.Context) (observation, error) {
 	first, second := management.GrafanaLoki, management.Datadog
 	if w.env.Stream.Datadog != nil {
@@ -48,8 +48,8 @@ func (w *watcher) observe(ctx context.Context) (observation, error) {
 	return observation{at: time.Now()}, nil
 }
 
-// shapeOf reads the destination out of a config, nil where it has none. A
-// destination of a type that is not known is one all the same.
+// shapeOf reads the destination out of a config, nil where it has none. A destination
+// of an unknown type is one all the same.
 func shapeOf(v management.EventLogStreaming) *Shape {
 	d, l := v.DestinationConfig.Datadog, v.DestinationConfig.GrafanaLoki
 	switch {

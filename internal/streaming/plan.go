@@ -22,28 +22,28 @@ type Shape struct {
 // Desired is where an environment is to stream to.
 type Desired struct {
 	Shape
-	// Generated is what is known of the relay's own credential, where the
-	// destination is the relay; LastFour is empty then. Else it is nil.
+	// Generated describes the relay's own credential, where the destination is the
+	// relay; LastFour is empty then. Else it is nil.
 	Generated *credentials.State
 }
 
-// Action is what brings an environment to what is desired.
+// Action brings an environment to the desired state.
 type Action struct {
-	// Differs names the fields for which a PUT is due; none: nothing is.
+	// Differs names the fields in need of a PUT; empty: none is due.
 	Differs []string
-	// Promote is the last four characters of an own credential that the API
-	// shows and that is not marked as the current one yet.
+	// Promote is the last four characters of an own credential at the API, if it is not
+	// marked as the current one yet.
 	Promote string
-	// Drop is that of a prepared one that the API does not show.
+	// Drop is the last four of a prepared one, if the API does not show it.
 	Drop string
 }
 
-// Plan compares what is desired with what the API shows, nil for no
-// destination at all. It is pure.
+// Plan compares the desired state with the API's, nil for no destination at all. It is
+// pure.
 //
-// A secret is compared by its last four characters, so one that ends like the
-// old one is not told from it; where they are not known, the secret is taken
-// to be right. Host names are compared without case, as DNS does.
+// A secret is compared by its last four characters, so a new one with the same ending
+// passes for the old one. Where they are unknown, the secret is taken to be right. Host
+// names are compared without case, as DNS does.
 func Plan(d Desired, actual *Shape) Action {
 	if actual == nil || actual.Type != d.Type {
 		return Action{Differs: []string{"destination_type"}}
@@ -69,9 +69,8 @@ func Plan(d Desired, actual *Shape) Action {
 	return a
 }
 
-// planGenerated decides about the own credential, and reports whether it is
-// the one that the API shows. It is promoted even where other fields differ:
-// the environment pushes with it.
+// planGenerated decides about the own credential, and reports whether the API shows it.
+// It is promoted even where other fields differ: the environment pushes with it.
 func planGenerated(s credentials.State, shown string, a *Action) bool {
 	switch {
 	case shown == "" && s.Current != "":
@@ -88,8 +87,8 @@ func planGenerated(s credentials.State, shown string, a *Action) bool {
 	return false
 }
 
-// desired gives the shape that a config asks for; own is what is known of the
-// relay's credential of the environment.
+// desired gives the shape of a config; own describes the relay's credential of the
+// environment.
 func desired(s *config.Stream, own credentials.State) Desired {
 	switch {
 	case s.Datadog != nil:

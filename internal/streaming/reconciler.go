@@ -2,9 +2,9 @@
 // desired, and watches the API's view of it.
 //
 // It looks at each environment again and again: it reads the config (operation 13),
-// records the changes since the trail's newest entry, and sets a config that differs
-// from the desired one (operation 14). Each look decides by its own findings, never by a
-// memory of the last one, so a crash at any line costs a look and nothing else.
+// records the changes since the trail's newest entry, and sets a config (operation 14)
+// if the two differ. Each look decides by its own findings, never by a memory of the
+// last one, so a crash at any line costs a look and nothing else.
 //
 // A credential rotates in two durable phases: the new one is accepted before the PUT,
 // and made current after it.
@@ -29,7 +29,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
-// Options are what a reconciler works with.
+// Options configure a reconciler.
 type Options struct {
 	// Environments are the relay's; those without a Stream are left alone.
 	Environments []config.Environment
@@ -65,7 +65,7 @@ type watcher struct {
 	lastLook time.Time
 	puts     int       // since it was last seen as desired
 	nextPut  time.Time // not before then
-	putErr   error     // what the last one failed with
+	putErr   error     // the error of the last one
 
 	mu     sync.Mutex // guards health
 	health Health
@@ -107,10 +107,10 @@ func (w *watcher) run(ctx context.Context) {
 	for {
 		err := w.inTurn(ctx, w.look)
 		if ctx.Err() != nil {
-			return // what the end of ctx broke off is no failure
+			return // a look cut off by ctx is no failure
 		}
 		w.ended(err)
-		// A tenth of jitter, so that many environments spread out by themselves.
+		// A tenth of jitter spreads out many environments by itself.
 		if pause.For(ctx, w.interval-rand.N(w.interval/10+1)) != nil {
 			return
 		}
@@ -118,9 +118,9 @@ func (w *watcher) run(ctx context.Context) {
 }
 
 var (
-	// ErrNotGenerated says that an environment has no credential of the relay's.
+	// ErrNotGenerated says the environment has no credential of the relay's.
 	ErrNotGenerated = errors.New("the environment is not streamed to this relay")
-	// ErrDryRun says that nothing may be changed.
+	// ErrDryRun says nothing may be changed.
 	ErrDryRun = errors.New("this is a dry run")
 )
 

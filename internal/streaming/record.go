@@ -11,40 +11,38 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 )
 
-// Subject is the resource that the room's audit entries are about.
+// Subject is the resource of the room's audit entries.
 const Subject = "event_log_streaming"
 
 // The types of the room's audit entries.
 const (
-	// TypeBaseline is the first look at an environment that the trail has
-	// nothing of.
+	// TypeBaseline is the first look at an environment without any entry.
 	TypeBaseline = "streaming.baseline"
-	// TypeChanged is a change of the config, its status included if that
-	// changed too.
+	// TypeChanged is a change of the config, with or without its status.
 	TypeChanged = "streaming.changed"
 	// TypeStatusChanged is a change of the streaming_status alone.
 	TypeStatusChanged = "streaming.status_changed"
-	// TypeRestated repeats what stands: a newer entry is damaged, and may have been of
+	// TypeRestated repeats the state: a newer entry is damaged, and may have been of
 	// this config.
 	TypeRestated = "streaming.restated"
 )
 
-// detail is what an entry says beside before and after.
+// detail is the Detail of an entry.
 type detail struct {
-	// Cause is "relay" for what this relay set, "outside" for what it found.
+	// Cause is "relay" if this relay set it, "outside" if it found it so.
 	Cause string `json:"cause,omitempty"`
-	// Reason is why the relay set it: the fields that differed, or "rotation".
+	// Reason tells why the relay set it: the fields with a difference, or "rotation".
 	Reason []string `json:"reason,omitempty"`
-	// Fields are the members that changed, as paths.
+	// Fields are the paths of the changed members.
 	Fields []string `json:"fields,omitempty"`
-	// Unsure says that entries behind Before are damaged and may have been of this
-	// config: there may have been changes between.
+	// Unsure: entries behind Before are damaged and may have been of this config, so
+	// there may have been changes between.
 	Unsure bool `json:"unsure,omitempty"`
 }
 
-// record adds what was seen to the trail, unless the trail's newest entry shows
-// it already. The trail itself is the memory of what was recorded: so a crash
-// between a change and its entry delays the entry and loses nothing.
+// record adds an observation to the trail, unless the trail's newest entry shows it
+// already. The trail itself is the memory of recorded changes: a crash between a change
+// and its entry delays the entry and loses nothing.
 func (w *watcher) record(ctx context.Context, o observation, d detail) error {
 	e, err := audit.Update(ctx, w.recorder, w.env.Project, w.env.Environment, Subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
 		return w.entry(last, found, o, d)
@@ -58,7 +56,7 @@ func (w *watcher) record(ctx context.Context, o observation, d detail) error {
 	return nil
 }
 
-// entry is what there is to record, nil for nothing.
+// entry is the entry to record, nil for none.
 func (w *watcher) entry(last audit.Entry, found bool, o observation, d detail) (*audit.Entry, error) {
 	e := &audit.Entry{
 		Type: TypeBaseline, Project: w.env.Project, Environment: w.env.Environment,
@@ -88,8 +86,8 @@ func (w *watcher) entry(last audit.Entry, found bool, o observation, d detail) (
 	return e, err
 }
 
-// window is when a change happened: after the last look that is known of, this
-// relay's or that of the trail's newest entry.
+// window is the time of a change: after the last known look, this relay's or the one of
+// the trail's newest entry.
 func (w *watcher) window(last audit.Entry, o observation) *audit.Window {
 	after := w.lastLook
 	if last.Time.After(after) {
@@ -101,7 +99,7 @@ func (w *watcher) window(last audit.Entry, o observation) *audit.Window {
 	return &audit.Window{After: after, Until: o.at}
 }
 
-// changedFields lists the members that differ, each as its path with dots.
+// changedFields lists the changed members, each as its path with dots.
 func changedFields(before, after json.RawMessage) ([]string, error) {
 	changes, err := audit.Diff(nil, orEmpty(before), orEmpty(after))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package streams has the common needs of the rooms with state in JetStream: waiting for
-// a cluster that is coming up, and following a stream for as long as it takes.
+// Package streams has the common needs of the rooms with state in JetStream: to wait
+// for a starting cluster, and to follow a stream for as long as it takes.
 //
 // An external cluster may come up after the relay. While it is not whole, every call may
 // fail or stay silent. So a start waits 30 s for each of its needs (connection, streams, positions, trail,
@@ -29,9 +29,9 @@ const (
 	pauseBetween = 200 * time.Millisecond
 )
 
-// Await calls do until it succeeds or fails for good, and for Patience where it
-// fails as on a cluster that is coming up, or that lacks a node for a moment. do
-// must be fit to be repeated. What names it in the log. The error is do's last.
+// Await calls do until it succeeds or fails for good. It goes on for Patience after
+// failures typical of a cluster in its start, or without a node for a moment. do must
+// be fit to be repeated. What names it in the log. The error is do's last.
 func Await(ctx context.Context, log *slog.Logger, what string, do func(context.Context) error) error {
 	told := false
 	for deadline := time.Now().Add(Patience); ; {
@@ -49,8 +49,7 @@ func Await(ctx context.Context, log *slog.Logger, what string, do func(context.C
 	}
 }
 
-// isComingUp recognises the answers, and the silence, of a cluster that is not
-// whole.
+// isComingUp recognises the answers, and the silence, of an incomplete cluster.
 func isComingUp(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
@@ -59,14 +58,14 @@ func isComingUp(err error) bool {
 		return slices.Contains([]jetstream.ErrorCode{incomplete, noPeers, notAvailable, notLeader, streamOffline, consumerOffline}, api.ErrorCode)
 	}
 	var operation *net.OpError
-	var name *net.DNSError // of a node that is not there yet
+	var name *net.DNSError // of a node before its start
 	if errors.As(err, &operation) || errors.As(err, &name) {
 		return true
 	}
 	passing := []error{
 		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoServers,
 		nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded,
-		jetstream.ErrNoStreamResponse, // no leader that takes what is published
+		jetstream.ErrNoStreamResponse, // no leader to take the message
 	}
 	return slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
 }

@@ -27,16 +27,17 @@ const (
 type Follower struct {
 	JetStream jetstream.JetStream
 	Stream    string
-	Durable   string // the name that the position is kept under; of several with one name, one gets each message
+	Durable   string // the name of the kept position; of several with one name, one gets each message
 	Logger    *slog.Logger
-	// IsFinal, where set, recognises the errors of handle that end Run.
+	// IsFinal, if set, recognises the errors of handle as the end of Run.
 	IsFinal func(error) bool
 }
 
-// Run calls handle with each message in order, at least once, until ctx ends
-// (its error) or handle fails for good. Where handle fails otherwise it is called
-// again, with growing pauses, for as long as it takes; so is a server that does
-// not answer. The position outlives restarts; after a crash the newest messages may come again.
+// Run calls handle with each message in order, at least once, until ctx ends (its
+// error) or handle fails for good. Where handle fails otherwise it is called again,
+// with growing pauses, for as long as it takes; a silent server is waited for in the
+// same way. The position outlives restarts; after a crash the newest messages may come
+// again.
 func (f *Follower) Run(ctx context.Context, handle func(context.Context, jetstream.Msg) error) error {
 	for wait := firstPause; ; wait = min(2*wait, longestPause) {
 		some, err := f.follow(ctx, handle)
@@ -57,7 +58,7 @@ func (f *Follower) Run(ctx context.Context, handle func(context.Context, jetstre
 
 func (f *Follower) isFinal(err error) bool { return f.IsFinal != nil && f.IsFinal(err) }
 
-// follow reads until something fails. Some says that messages were handled.
+// follow reads until something fails. Some: messages were handled.
 func (f *Follower) follow(ctx context.Context, handle func(context.Context, jetstream.Msg) error) (some bool, err error) {
 	consumer, err := f.open(ctx)
 	if err != nil {
@@ -83,8 +84,8 @@ func (f *Follower) follow(ctx context.Context, handle func(context.Context, jets
 	}
 }
 
-// open opens the position and has the server give again what is not acknowledged.
-// Without that, a message that a killed process was given would come again only
+// open opens the position and has the server give the messages without an
+// acknowledgement again. Otherwise a killed process's message would come again only
 // after ackWait, and hold up all behind it.
 func (f *Follower) open(ctx context.Context) (jetstream.Consumer, error) {
 	consumer, err := f.JetStream.CreateOrUpdateConsumer(ctx, f.Stream, jetstream.ConsumerConfig{
@@ -139,9 +140,9 @@ func (f *Follower) handOver(ctx context.Context, msg jetstream.Msg, handle func(
 	}
 }
 
-// acknowledge tries until the server has the acknowledgement: were it lost, the
-// server would hold back what is behind the message. After ackWait it offers the
-// message again, which does no harm. Where ctx ends it is tried once.
+// acknowledge tries until the server has the acknowledgement: were it lost, the server
+// would hold back the messages behind it. After ackWait it offers the message again,
+// without harm. Where ctx ends it is tried once.
 func (f *Follower) acknowledge(ctx context.Context, msg jetstream.Msg) {
 	ctx, cancel := context.WithTimeout(ctx, ackWait)
 	defer cancel()
@@ -159,7 +160,7 @@ func (f *Follower) acknowledge(ctx context.Context, msg jetstream.Msg) {
 	}
 }
 
-// sequence is the message's place in its stream; 0 where that cannot be told.
+// sequence is the message's place in its stream; 0 if unknown.
 func sequence(msg jetstream.Msg) uint64 {
 	meta, err := msg.Metadata()
 	if err != nil {
