@@ -7,9 +7,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// What a document may hold. The YAML parser takes time that grows with the
-// square of some of these, and stack with the depth; what aliases expand to
-// counts as if it were written out.
+// The bounds of a document. The YAML parser's time grows with the square of some of
+// these, and its stack with the depth. Expanded aliases count as if written out.
 const (
 	maxLines   = 20_000
 	maxTokens  = 50_000
@@ -18,8 +17,8 @@ const (
 	maxKeys    = 1_000 // of one section, written as a block
 )
 
-// bounds counts what the tokens of a document hold, so that a hostile document
-// is refused before the parser sees it.
+// bounds counts the tokens of a document, to refuse a hostile one before the parser
+// sees it.
 type bounds struct {
 	tokens    int
 	documents int
@@ -33,7 +32,7 @@ type bounds struct {
 // block is a run of lines that begin in the same column: the keys of a section.
 type block struct{ column, keys int }
 
-// take counts the next token. An error says what there is too much of.
+// take counts the next token. An error names the excess.
 func (b *bounds) take(t *token.Token) error {
 	if b.tokens++; b.tokens > maxTokens {
 		return fmt.Errorf("the file has more than %d YAML tokens", maxTokens)
@@ -65,8 +64,8 @@ func (b *bounds) take(t *token.Token) error {
 	return nil
 }
 
-// begin counts a token that a line begins with. Deeper blocks end there. What
-// follows a "-" begins a block of its own.
+// begin counts the first token of a line. Deeper blocks end there. A "-" begins a block
+// of its own.
 func (b *bounds) begin(t *token.Token) {
 	column := t.Position.Column
 	for len(b.blocks) > 0 && b.blocks[len(b.blocks)-1].column > column {

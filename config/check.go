@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// A checker collects what is wrong in a decoded configuration.
+// A checker collects the errors in a decoded configuration.
 type checker struct {
 	kinds Kinds
 	marks map[string]mark // where the fields stand; nil when built by a program
-	// What could not be decoded, and the sections around it. Neither these nor
-	// what is in the former is complained of twice.
+	// Undecodable fields, and the sections around them. Neither these nor what is in
+	// the former is complained of twice.
 	broken, around map[string]bool
 	errors         []Problem
 	warnings       []Problem
@@ -116,7 +116,7 @@ func (k *checker) positive(path string, value time.Duration) {
 	}
 }
 
-// number is what bounds are checked on.
+// number is a type with bounds.
 type number interface{ ~int | ~int64 | ~float64 }
 
 func between[T number](k *checker, path string, value, low, high T) {
@@ -136,7 +136,7 @@ func (k *checker) listenAddress(path, value string) (loopback bool) {
 	return isLoopback(host)
 }
 
-// hostname checks a name that the provider pushes to.
+// hostname checks the provider's target for pushes.
 func (k *checker) hostname(path, value string) {
 	if !k.required(path, value) {
 		return
@@ -218,7 +218,7 @@ func (k *checker) natsURLs(path, value string) {
 	}
 }
 
-// placeholders are what a topic, a subject, a tenant, a label or a tag may hold.
+// placeholders are those of topics, subjects, tenants, labels and tags.
 func placeholders() []string { return []string{"type", "project", "environment"} }
 
 // template checks a text with placeholders.

@@ -14,8 +14,8 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// Kind is a kind of sink that a Go program adds to the built-in ones. In YAML a sink
-// of the kind has a section of the kind's name, as "kafka" is for Kafka.
+// Kind is a Go program's own kind of sink, beside the built-in ones. In YAML a sink of
+// the kind has a section of the kind's name, as "kafka" is for Kafka.
 type Kind struct {
 	// Name has lower-case letters, digits and "_".
 	Name string
@@ -28,14 +28,14 @@ type Kind struct {
 	New func() Section
 }
 
-// Section is the configuration of a sink of a [Kind]. One that is [Exclusive] too has
-// a destination with one writer.
+// Section is the configuration of a sink of a [Kind]. An [Exclusive] one has a
+// destination with one writer.
 type Section interface {
-	// SetDefaults fills in what has no value. A second call changes nothing.
+	// SetDefaults fills in empty fields. A second call changes nothing.
 	SetDefaults()
-	// Problems returns all that is wrong, after SetDefaults. A Problem's Field begins
-	// at the section, such as "url" or "brokers[0]"; Value is shown unless empty, or
-	// a secret; the line is found by the field.
+	// Problems returns all errors, after SetDefaults. A Problem's Field begins at the
+	// section, such as "url" or "brokers[0]"; Value is shown unless empty, or a secret;
+	// the line is found by the field.
 	Problems() []Problem
 }
 
@@ -51,7 +51,7 @@ type Kinds []Kind
 
 func (c *Custom) setDefaults(*Sink) { c.Section.SetDefaults() }
 
-// check takes the secrets of the section out of what it says.
+// check takes the secrets of the section out of its messages.
 func (c *Custom) check(k *checker, at string, _ *Sink) {
 	hide := hiding(reflect.ValueOf(c.Section))
 	for _, p := range c.Section.Problems() {
@@ -127,7 +127,7 @@ func (d *decoder) custom(node ast.Node, at string, v reflect.Value, kind Kind) {
 	d.value(node, at, reflect.ValueOf(s.Custom.Section).Elem())
 }
 
-// check says what is wrong with the kinds themselves, which the program must mend.
+// check refuses faulty kinds; the program must mend them.
 func (k Kinds) check() error {
 	for i, kind := range k {
 		if err := kind.check(); err != nil {
@@ -155,7 +155,7 @@ func (k Kind) check() error {
 	return decodable(section.Type().Elem(), "")
 }
 
-// decodable reports what the decoder could not fill in.
+// decodable reports types the decoder cannot fill in.
 func decodable(t reflect.Type, at string) error {
 	switch {
 	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):

@@ -14,10 +14,9 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// A decoder fills a Config from a YAML tree. It is our own, and not the YAML
-// library's, for three reasons: it finds every error and not only the first,
-// it knows where each field stands, and it never shows a line of the source,
-// which may hold a secret.
+// A decoder fills a Config from a YAML tree. It is our own, and not the YAML library's,
+// for three reasons: it finds every error and not only the first, it knows each field's
+// place, and it never shows a line of the source, for fear of secrets.
 type decoder struct {
 	kinds    Kinds // of the program
 	env      func(string) (string, bool)
@@ -27,7 +26,7 @@ type decoder struct {
 	errors   []Problem
 	warnings []Problem
 
-	secretFiles map[string]string // fields of secrets, with the file of each that has one
+	secretFiles map[string]string // fields of secrets, each with its file, if any
 	inline      bool              // a secret stands in the configuration itself
 }
 
@@ -35,8 +34,8 @@ func newDecoder(env func(string) (string, bool)) *decoder {
 	return &decoder{env: env, marks: map[string]mark{}, anchors: map[string]ast.Node{}, secretFiles: map[string]string{}}
 }
 
-// A mark is where a field stands, and, of a scalar that is no secret, its text
-// as it is written.
+// A mark is the place of a field, and, of a scalar other than a secret, its text as
+// written.
 type mark struct {
 	line int
 	text string
@@ -54,8 +53,8 @@ func (d *decoder) warn(line int, path, reason string) {
 // the document is looked at.
 func (d *decoder) full() bool { return len(d.errors) > maxProblems }
 
-// value decodes one node into v, which stands at path. A null leaves v as it
-// is, as if the field were not there.
+// value decodes one node into v, at path. A null leaves v as it is, as if the field
+// were not there.
 func (d *decoder) value(node ast.Node, path string, v reflect.Value) {
 	if d.full() {
 		return
@@ -168,7 +167,7 @@ func (d *decoder) scalar(node ast.Node, line int, path string, v reflect.Value) 
 	d.scalarText(raw, line, path, v)
 }
 
-// scalarText gives v, which stands at path, the value that raw stands for.
+// scalarText gives v, at path, the value of raw.
 func (d *decoder) scalarText(raw string, line int, path string, v reflect.Value) {
 	d.marks[path] = mark{line: line, text: raw}
 	text, err := expand(raw, d.env)
@@ -209,7 +208,7 @@ func (d *decoder) secret(node ast.Node, line int, path string, v reflect.Value) 
 	v.Set(reflect.ValueOf(secret.New(s.text)))
 }
 
-// notSingle says that a node is not the single value that it should be.
+// notSingle says: a node should be a single value, and is not.
 func notSingle(node ast.Node) string {
 	if kind := kindOf(node); kind != "fields" {
 		return "must be a single value, not " + kind
@@ -217,7 +216,7 @@ func notSingle(node ast.Node) string {
 	return `must be a single value, not fields; put a value that holds a ":" in quotes`
 }
 
-// setScalar gives v the value that text stands for.
+// setScalar gives v the value of text.
 func setScalar(v reflect.Value, text string) error {
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		return u.UnmarshalText([]byte(text))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// setDefault fills in a field that has no value.
+// setDefault fills in an empty field.
 func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -15,8 +15,8 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// SetDefaults fills in every field that has a default and no value. [Parse]
-// does so; a Go program that fills in a Config itself calls it before Validate.
+// SetDefaults fills in every empty field with a default. [Parse] calls it; a Go program
+// with a Config of its own making calls it before Validate.
 func (c *Config) SetDefaults() {
 	setDefault(&c.ShutdownTimeout, 30*time.Second)
 	if w := c.Workspace; w != nil {

@@ -8,6 +8,6 @@ import (
 //go:embed example.yaml
 var example []byte
 
-// Example is a configuration with every field explained, what is optional
-// commented out: what `auditrelay config init` prints.
+// Example is a configuration with every field explained and optional ones commented
+// out, for `auditrelay config init`.
 func Example() []byte { return bytes.Clone(example) }

@@ -12,13 +12,13 @@ const maxSecret = 64 << 10
 
 var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	// What looks like a variable whose braces were forgotten, as in $HOME/relay.
+	// A variable with forgotten braces, as in $HOME/relay.
 	unbraced = regexp.MustCompile(`(?:^|[^$])\$[A-Z_][A-Z0-9_]+`)
 )
 
-// expand replaces each ${NAME} by the environment variable of that name, and
-// each $${ by ${. It works on values that YAML has parsed already, so that what
-// a variable holds can add no field. Errors name the variable, no value.
+// expand replaces each ${NAME} by the environment variable NAME, and each $${ by ${. It
+// works on parsed values, so a variable's content can add no field. Errors name the
+// variable, no value.
 func expand(text string, env func(string) (string, bool)) (string, error) {
 	var out strings.Builder
 	for {
@@ -51,9 +51,8 @@ type secretSource struct {
 	plain bool   // it stands in the configuration itself
 }
 
-// readSecret returns the secret that raw stands for: the content of PATH for
-// file:PATH, else raw itself with its ${NAME} replaced. Errors name the variable
-// or file, no value.
+// readSecret returns the secret of raw: the content of PATH for file:PATH, else raw
+// itself with its ${NAME} replaced. Errors name the variable or file, no value.
 func readSecret(raw string, env func(string) (string, bool)) (secretSource, error) {
 	path, isFile := strings.CutPrefix(raw, "file:")
 	text, err := expand(path, env)

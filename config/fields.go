@@ -42,7 +42,7 @@ func printable(name string, alone bool) string {
 	return name
 }
 
-// suggest says which field was probably meant by name, or lists them all.
+// suggest names the field probably meant by name, or lists them all.
 func suggest(name string, fields map[string]int) string {
 	names := make([]string, 0, len(fields))
 	for f := range fields {

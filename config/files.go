@@ -16,13 +16,13 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// maxNamed bounds a file that a *_file field names, in bytes.
+// maxNamed bounds a file named by a *_file field, in bytes.
 const maxNamed = 1 << 20
 
-// files looks at what a configuration names on this machine.
+// files looks at the files named in a configuration, on this machine.
 type files struct {
 	k       *checker
-	missing func(path string, value any, reason string) // a file that is not there, or not readable
+	missing func(path string, value any, reason string) // a missing or unreadable file
 }
 
 // all looks at each *_file field, at the secrets' files, at the configuration
@@ -64,8 +64,8 @@ func (f files) private(field, file string, secret bool) {
 	f.k.warn(field, fmt.Sprintf("%s %s by every user of this machine (mode %04o); run: chmod o-rwx %[1]s", file, reason, info.Mode().Perm()))
 }
 
-// eachFile calls visit for each field that names a file to read. Its name in
-// YAML ends in _file.
+// eachFile calls visit for each field with the name of a file to read. Its name in YAML
+// ends in _file.
 func eachFile(v reflect.Value, at string, visit func(field, file string)) {
 	switch {
 	case v.Type() == reflect.TypeFor[secret.Text]():
@@ -106,7 +106,7 @@ func readable(file string) error {
 	case errors.Is(err, fs.ErrPermission):
 		return errors.New("may not be read by this user; let the user that the relay runs as read it")
 	case errors.As(err, &at):
-		return fmt.Errorf("cannot be read: %w", at.Err) // without the path, which may be a secret in the wrong field
+		return fmt.Errorf("cannot be read: %w", at.Err) // without the path: it may be a secret in the wrong field
 	}
 	return err
 }

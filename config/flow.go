@@ -6,9 +6,9 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// plainInLists mends what the scanner makes of {brokers: [kafka-1:9092]}. In a
-// list within {}, it ends a name at each ":"; YAML ends one only where a space
-// follows. Other lists come as they should.
+// plainInLists mends the scanner's reading of {brokers: [kafka-1:9092]}. In a list
+// within {}, it ends a name at each ":"; YAML ends one only where a space follows.
+// Other lists come as they should.
 func plainInLists(tokens token.Tokens) token.Tokens {
 	var mended token.Tokens
 	var open []token.Type // brackets

@@ -8,36 +8,34 @@ import (
 // maxFile bounds a configuration file, in bytes.
 const maxFile = 1 << 20
 
-// Load reads the file at path, with the process's environment for ${NAME}; see
-// [Parse] for the rest. Of the files that it names, only those of secrets are
-// read.
+// Load reads the file at path, with the process's environment for ${NAME}; see [Parse]
+// for the rest. Of the named files, it reads only those of secrets.
 func Load(path string) (cfg *Config, warnings []Problem, err error) { return Kinds(nil).Load(path) }
 
-// Load does what the function does.
+// Load is [Load], for these kinds too.
 func (k Kinds) Load(path string) (cfg *Config, warnings []Problem, err error) {
 	return k.load(path, func(*decoder, *checker, *Config) {})
 }
 
-// Check loads as [Load] does, and looks at all files that the configuration
-// names. What is missing is an error; what every user of the machine can read
-// or change, as a secret's file, gives a warning.
+// Check loads like [Load], and looks at all files named in the configuration. A missing
+// file is an error; a file open to every user of the machine, such as a secret's, gives
+// a warning.
 func Check(path string) (cfg *Config, warnings []Problem, err error) { return Kinds(nil).Check(path) }
 
-// Check does what the function does.
+// Check is [Check], for these kinds too.
 func (k Kinds) Check(path string) (cfg *Config, warnings []Problem, err error) {
 	return k.load(path, func(d *decoder, k *checker, c *Config) {
 		files{k, k.fail}.all(path, d, c)
 	})
 }
 
-// LoadToRun is [Check] for a relay that starts: a missing file gives a warning,
-// for it may come before it is needed. What cannot do without it fails by
-// itself.
+// LoadToRun is [Check] for a start: a missing file gives a warning, for it may come
+// before its use. If not, its user fails.
 func LoadToRun(path string) (cfg *Config, warnings []Problem, err error) {
 	return Kinds(nil).LoadToRun(path)
 }
 
-// LoadToRun does what the function does.
+// LoadToRun is [LoadToRun], for these kinds too.
 func (k Kinds) LoadToRun(path string) (cfg *Config, warnings []Problem, err error) {
 	return k.load(path, func(d *decoder, k *checker, c *Config) {
 		files{k, func(field string, _ any, reason string) { k.warn(field, reason) }}.all(path, d, c)
@@ -52,9 +50,8 @@ func (k Kinds) load(path string, look func(*decoder, *checker, *Config)) (*Confi
 	return k.read(path, data, os.LookupEnv, look)
 }
 
-// DataDir reads nothing but data_dir from the file at path, for commands that
-// look for a running relay: they need not have the environment variables and
-// files that its secrets come from.
+// DataDir reads nothing but data_dir from the file at path, for commands to a running
+// relay: they need not have the environment variables and files of its secrets.
 func DataDir(path string) (string, error) {
 	data, err := readRegular(path, maxFile)
 	if err != nil {
@@ -71,17 +68,17 @@ func DataDir(path string) (string, error) {
 	return "", fmt.Errorf("%s: data_dir is not set", path)
 }
 
-// Parse reads one YAML document, puts in what ${NAME} and file:PATH stand for,
-// fills in the defaults and validates the whole. An unknown field is an error.
+// Parse reads one YAML document, resolves ${NAME} and file:PATH, fills in the defaults
+// and validates the whole. An unknown field is an error.
 //
-// Where the document is wrong, the error is an [Errors] with all that is wrong
-// with it, and no configuration is returned. The warnings are returned either
-// way. No secret is in either. name is what the errors call the document.
+// For a faulty document it returns no configuration, and an [Errors] with all its
+// errors. The warnings are returned either way. No secret is in either. name is the
+// document's name in errors.
 func Parse(name string, data []byte, env func(string) (string, bool)) (cfg *Config, warnings []Problem, err error) {
 	return Kinds(nil).Parse(name, data, env)
 }
 
-// Parse does what the function does.
+// Parse is [Parse], for these kinds too.
 func (k Kinds) Parse(name string, data []byte, env func(string) (string, bool)) (cfg *Config, warnings []Problem, err error) {
 	return k.read(name, data, env, func(*decoder, *checker, *Config) {})
 }
@@ -110,8 +107,8 @@ func (k Kinds) read(name string, data []byte, env func(string) (string, bool), l
 	return cfg, warnings, nil
 }
 
-// Validate checks a configuration that a Go program has filled in, after
-// SetDefaults. The error is an [Errors] without lines.
+// Validate checks a configuration made by a Go program, after SetDefaults. The error is
+// an [Errors] without lines.
 func (c *Config) Validate() error {
 	k := &checker{}
 	k.config(c)

@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong in a configuration, or, as a warning,
-// unwise. It never holds a secret, nor a line of the file.
+// Problem is one error in a configuration, or a warning. It never holds a secret, nor a
+// line of the file.
 type Problem struct {
-	// File is the name that the configuration was loaded by; may be empty.
+	// File is the configuration's name; may be empty.
 	File string `json:"file,omitempty"`
-	// Line counts from 1; 0 where it is not known. A field that is missing has
-	// the line of the section that it is missing from.
+	// Line counts from 1; 0 where it is not known. A missing field has the line of its
+	// section.
 	Line int `json:"line,omitempty"`
-	// Field is a path such as "sinks[1].kafka.brokers", indices from 0; empty
-	// for what concerns the whole file.
+	// Field is a path such as "sinks[1].kafka.brokers", indices from 0; empty for the
+	// whole file.
 	Field string `json:"field,omitempty"`
 	// Value is the value as it is written in the file, before ${NAME} is
 	// replaced; empty where there is none, or it is a secret.
 	Value string `json:"value,omitempty"`
-	// Default says that Value is not written, but the field's default.
+	// Default: Value is the field's default, not written in the file.
 	Default bool `json:"default,omitempty"`
-	// Reason says what is wrong, and what to do.
+	// Reason says the fault, and the remedy.
 	Reason string `json:"reason"`
 }
 
@@ -43,7 +43,7 @@ func (p Problem) String() string {
 	return b.String() + p.Reason
 }
 
-// Errors is everything that is wrong in one configuration, by appearance.
+// Errors has all errors of one configuration, by appearance.
 type Errors []Problem
 
 // Error has one line a problem below a heading line.
@@ -73,7 +73,7 @@ func (e Errors) Error() string {
 // maxProblems is how many problems of a configuration are named.
 const maxProblems = 1_000
 
-// bounded appends p. One more than maxProblems says that there are more.
+// bounded appends p. One more than maxProblems stands for further ones.
 func bounded(problems []Problem, p Problem) []Problem {
 	if len(problems) > maxProblems {
 		return problems

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// What secrets look like, wherever they stand.
+// The looks of secrets, wherever they stand.
 var (
 	variable   = regexp.MustCompile(`\$\{[A-Za-z0-9_]*\}`)
 	longRun    = regexp.MustCompile(`[A-Za-z0-9_+=]{16,}`) // as keys and tokens have
@@ -14,8 +14,8 @@ var (
 	secretWord = regexp.MustCompile(`password|secret|api_key|token`)
 )
 
-// shown gives a value as far as a problem may show it: not much of it, and
-// nothing of what may be a secret in the wrong field.
+// shown gives a value as far as a problem may show it: not much of it, and nothing of a
+// possible secret in the wrong field.
 func shown(value string) string {
 	if looksSecret(variable.ReplaceAllString(value, "")) {
 		return ""
@@ -27,8 +27,7 @@ func shown(value string) string {
 	return value
 }
 
-// looksSecret errs on the safe side. A value that is not shown is found by its
-// line and field.
+// looksSecret errs on the safe side. Line and field lead to a hidden value.
 func looksSecret(value string) bool {
 	return strings.Contains(value, "@") || pair.MatchString(value) || secretWord.MatchString(value) || holdsKey(value)
 }

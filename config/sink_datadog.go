@@ -14,9 +14,9 @@ type Datadog struct {
 	// APIKey is an API key of the organisation; an application key is not needed.
 	APIKey secret.Text `yaml:"api_key"`
 	// Site is the Datadog site, such as datadoghq.com (the default), us3.datadoghq.com
-	// or datadoghq.eu. URL, such as https://intake.example.com, is instead of it:
-	// the address of a proxy or another intake, to which /api/v2/logs is appended.
-	// https, but for loopback.
+	// or datadoghq.eu. URL, such as https://intake.example.com, is instead of it: the
+	// address of a proxy or another intake, before /api/v2/logs. https, except for
+	// loopback.
 	Site string `yaml:"site"`
 	URL  string `yaml:"url"`
 	// Source, Service and Hostname are the entries' ddsource, service and
@@ -25,28 +25,28 @@ type Datadog struct {
 	Source   string `yaml:"source"`
 	Service  string `yaml:"service"`
 	Hostname string `yaml:"hostname"`
-	// Tags are the entries' ddtags, which may hold the same; one whose values
-	// are empty is left out. Default env:{environment} and project:{project}.
+	// Tags are the entries' ddtags, with the same placeholders; a tag with empty values
+	// is left out. Default env:{environment} and project:{project}.
 	Tags []string `yaml:"tags"`
-	// Attributes is where a JSON body's fields stand beside the message, which
-	// is the body itself: merged (as @action, the default; beneath event, as
-	// @event.status, where Datadog uses the name itself), nested (all beneath
-	// event), or none, which halves the bytes that are sent.
+	// Attributes is the place of a JSON body's fields beside the message (the body
+	// itself): merged (as @action, the default; beneath event, as @event.status, where
+	// Datadog uses the name itself), nested (all beneath event), or none, for half the
+	// bytes.
 	Attributes string `yaml:"attributes"`
-	// Oversize is what becomes of an entry over the intake's 1 MB: reject (to
-	// the dead letters, the default) or truncate (cut, and marked as such).
+	// Oversize decides about an entry over the intake's 1 MB: reject (to the dead
+	// letters, the default) or truncate (cut, and marked as such).
 	Oversize string `yaml:"oversize"`
-	// OutsideWindow is what becomes of an event that is more than 18 h old, or
-	// 2 h ahead, which the intake would drop without a word: reject (to the dead
-	// letters, the default) or restamp (sent with the time of sending; its own
-	// time is in @ce.time, and @auditrelay.restamped is true).
+	// OutsideWindow decides about an event more than 18 h old, or 2 h ahead; the intake
+	// would drop it without a word: reject (to the dead letters, the default) or
+	// restamp (sent with the time of sending; its own time is in @ce.time, and
+	// @auditrelay.restamped is true).
 	OutsideWindow string `yaml:"outside_window"`
 	// Compression is gzip (default), deflate or none.
 	Compression string     `yaml:"compression"`
 	TLS         *TLSClient `yaml:"tls"`
 }
 
-// datadogSites are the sites that there were in November 2026.
+// datadogSites are the sites of November 2026.
 func datadogSites() []string {
 	return []string{
 		"datadoghq.com", "us3.datadoghq.com", "us5.datadoghq.com", "ap1.datadoghq.com", "ap2.datadoghq.com",
@@ -101,7 +101,7 @@ func (c *Datadog) check(k *checker, at string, _ *Sink) {
 	}
 }
 
-// datadogSite lets names pass that are not known, as there will be new sites.
+// datadogSite lets unknown names pass, as there will be new sites.
 func (k *checker) datadogSite(path, site string) {
 	switch {
 	case slices.Contains(datadogSites(), site):

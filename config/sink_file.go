@@ -7,7 +7,7 @@ import (
 
 // File writes JSON lines, one CloudEvents JSON object each.
 type File struct {
-	// Path is the file that is written; rotated ones stand beside it.
+	// Path is the current file; rotated ones stand beside it.
 	Path string `yaml:"path"`
 	// RotateBytes and RotateEvery start a new file. Defaults 128MiB and 24h;
 	// 0 uses the default, a negative value never rotates.

@@ -15,11 +15,11 @@ type Kafka struct {
 	Brokers []string `yaml:"brokers"`
 	// Topic may hold {type}, {project} and {environment}. Default auditrelay.events.
 	Topic string `yaml:"topic"`
-	// Key is what a record is partitioned by: environment (default), subject,
-	// id, none (round-robin), or a JSON pointer into the body (RFC 6901), such
-	// as /user/id. The key is the value's text: a string unescaped, a number,
-	// true or false as written. A body without that value, or with one that is
-	// empty, null, an object or an array, has no key, and goes round-robin.
+	// Key is a record's partition key: environment (default), subject, id, none
+	// (round-robin), or a JSON pointer into the body (RFC 6901), such as /user/id. The
+	// key is the value's text: a string unescaped, a number, true or false as written.
+	// A body without this value, or with an empty one, null, an object or an array, has
+	// no key, and goes round-robin.
 	Key string `yaml:"key"`
 	// Partitioner is murmur2 (as Java's, the default), crc32 (as librdkafka's)
 	// or round-robin.
@@ -30,8 +30,8 @@ type Kafka struct {
 	// body untouched, the default) or structured (one JSON object, with the
 	// header content-type: application/cloudevents+json).
 	Mode string `yaml:"mode"`
-	// CreateTopic makes a topic that does not exist, with Partitions and
-	// ReplicationFactor (default -1: as the broker has it).
+	// CreateTopic makes a missing topic, with Partitions and ReplicationFactor (default
+	// -1: as the broker has it).
 	CreateTopic       bool       `yaml:"create_topic"`
 	Partitions        int        `yaml:"partitions"`
 	ReplicationFactor int        `yaml:"replication_factor"`
@@ -98,7 +98,7 @@ func (k *checker) kafkaKey(path, value string) {
 	}
 }
 
-// created checks a property that only a topic that is created has.
+// created checks a property of created topics only.
 func (k *checker) created(path string, value, high int, create bool) {
 	switch {
 	case value != -1 && (value < 1 || value > high):

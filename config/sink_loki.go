@@ -14,16 +14,15 @@ import (
 // Loki delivers to a Loki, by its push API. A body becomes a line, byte for byte.
 type Loki struct {
 	// URL is the push endpoint, such as https://loki.example.com/loki/api/v1/push.
-	// https, but for loopback.
+	// https, except for loopback.
 	URL string `yaml:"url"`
 	// Tenant is sent as X-Scope-OrgID. It may hold {type}, {project} and
 	// {environment}. Default: none is sent.
 	Tenant string `yaml:"tenant"`
 	// Labels are the streams' labels; values may hold {type}, {project} and
-	// {environment}. Keep their number of values low. What is not a label goes
-	// along as structured metadata. A label that is empty for an event is left
-	// out of its stream. Default: service_name "auditrelay", project and
-	// environment.
+	// {environment}. Keep their number of values low. Everything else goes along as
+	// structured metadata. A label with an empty value is left out of the event's
+	// stream. Default: service_name "auditrelay", project and environment.
 	Labels map[string]string `yaml:"labels"`
 	// LineBytes, MetadataBytes and MetadataEntries are Loki's own limits,
 	// checked before sending: max_line_size, max_structured_metadata_size and
@@ -31,9 +30,9 @@ type Loki struct {
 	LineBytes       Size `yaml:"line_bytes"`
 	MetadataBytes   Size `yaml:"metadata_bytes"`
 	MetadataEntries int  `yaml:"metadata_entries"`
-	// LateAfter is how far behind the newest event of its stream Loki takes an
-	// event: half of its max_chunk_age. What is older goes into a stream of its
-	// own, with the label late. Default 1h.
+	// LateAfter is how far behind the newest event of its stream Loki takes an event:
+	// half of its max_chunk_age. An older one goes into a stream of its own, with the
+	// label late. Default 1h.
 	LateAfter time.Duration `yaml:"late_after"`
 	// Username and Password are Basic authentication; BearerToken is instead of them.
 	Username    string      `yaml:"username"`
@@ -54,8 +53,7 @@ func (c *Loki) setDefaults(*Sink) {
 	setDefault(&c.LateAfter, time.Hour)
 }
 
-// Loki's own limits of labels, which are seldom changed. One name is kept for
-// the label late.
+// Loki's own limits of labels, seldom changed. One name is kept for the label late.
 const (
 	maxLokiLabels     = 14
 	maxLokiLabelName  = 1024
@@ -106,8 +104,8 @@ func isTenant(r rune) bool {
 	return isWord(r) || strings.ContainsRune("!.*'(){}", r)
 }
 
-// lokiLabel checks one label. The names that the structured metadata has are
-// taken: one name with two values could not be asked for.
+// lokiLabel checks one label. Names of the structured metadata are taken: nobody could
+// query one name with two values.
 func (k *checker) lokiLabel(path, name, value string) {
 	switch {
 	case !isLokiName(name):

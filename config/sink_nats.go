@@ -11,14 +11,13 @@ import (
 type NATS struct {
 	// URL is nats://HOST:PORT, several joined with commas.
 	URL string `yaml:"url"`
-	// Subject may hold {type}, {project} and {environment}, each as one token
-	// with what a token may not hold escaped. Default auditrelay.{project}.{environment}.{type}.
+	// Subject may hold {type}, {project} and {environment}, each as one token, with
+	// forbidden characters escaped. Default auditrelay.{project}.{environment}.{type}.
 	Subject string `yaml:"subject"`
-	// Mode is jetstream (acknowledged, the default) or core (at most once:
-	// NATS does not acknowledge, and what nobody is subscribed to is gone).
+	// Mode is jetstream (acknowledged, the default) or core (at most once: NATS does
+	// not acknowledge, and a message without a subscriber is gone).
 	Mode string `yaml:"mode"`
-	// CreateStream, a name, makes that stream over Subject's space where it is
-	// missing.
+	// CreateStream is the name of a stream over Subject's space, made if it is missing.
 	CreateStream string `yaml:"create_stream"`
 	// CredentialsFile is a .creds file; NKeyFile a seed file; Token a token;
 	// Username and Password a pair. At most one of the four.

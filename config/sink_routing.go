@@ -10,52 +10,48 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonpointer"
 )
 
-// Match chooses events: all of the fields that are given have to fit. What is
-// left out is acknowledged, and stays in the journal like everything else.
+// Match chooses events: all of the given fields must fit. Other events are
+// acknowledged, and stay in the journal like everything else.
 type Match struct {
-	// Types, Projects and Environments are names, of which one has to fit; a
-	// "*" stands for any characters, also for none. What concerns a whole
-	// project has the environment "".
+	// Types, Projects and Environments are names, and one of them must fit; a "*"
+	// stands for any characters, also for none. An event of a whole project has the
+	// environment "".
 	Types        []string `yaml:"types"`
 	Projects     []string `yaml:"projects"`
 	Environments []string `yaml:"environments"`
-	// CEL is an expression of the Common Expression Language (https://cel.dev)
-	// that is true for what is to be delivered. It knows the texts id, source,
-	// type, subject, project, environment and raw, the body as received; the
-	// timestamps time and received; labels, a map from a name to the list of
-	// its values; and body, the JSON in it, which is null where it is no JSON.
-	// An integer is an int, a larger one a uint, any other number a double; they
-	// compare with each other.
+	// CEL is an expression of the Common Expression Language (https://cel.dev), true
+	// for events to deliver. It knows the texts id, source, type, subject, project,
+	// environment and raw, the body as received; the timestamps time and received;
+	// labels, a map from a name to the list of its values; and body, its JSON, or null
+	// for other texts. An integer is an int, a larger one a uint, any other number a
+	// double; they compare with each other.
 	//
-	// An expression fails for an event on a key that is not there (test with
-	// has(), or write body.?key.orValue("")), or when it takes too much work.
-	// OnError says what becomes of the event then. Failures are counted in
-	// auditrelay_sink_match_errors_total, and now and then logged.
+	// An expression fails for an event on a missing key (test with has(), or write
+	// body.?key.orValue("")), or when it takes too much work. OnError then decides
+	// about the event. Failures are counted in auditrelay_sink_match_errors_total, and
+	// now and then logged.
 	CEL string `yaml:"cel"`
 	// OnError is deliver (the default: in doubt an auditor gets too much) or
 	// withhold: the event goes to the sink's dead letters, with the reason.
 	OnError string `yaml:"on_error"`
 }
 
-// Redact takes fields out of JSON bodies, each named by a JSON pointer (RFC
-// 6901), such as /user/email or /sessions/*/ip: a "*" alone stands for each
-// element of an array, and each member of an object. All other bytes of a body
-// stay as they are. Names fit in any case, and all members that repeat a name are
-// taken. A Datadog entry may hold its event as an object in "message": pointers
-// lead into that too.
+// Redact takes fields out of JSON bodies, each named by a JSON pointer (RFC 6901), such
+// as /user/email or /sessions/*/ip: a "*" alone stands for each element of an array,
+// and each member of an object. All other bytes of a body stay as they are. Names fit
+// in any case, and all members of a repeated name are taken. A Datadog entry may hold
+// its event as an object in "message": pointers lead into it too.
 //
-// What cannot be redacted for certain is withheld: it goes to the sink's dead
-// letters with the reason, and not to the sink. That is a body that is no JSON
-// object, such as text, an array, or a string that holds JSON; one that is no valid
-// UTF-8 or nests deeper than 512; and one with a text that is JSON in turn and has a
-// value that a pointer names. The journal and the dead letters keep what came; a
-// replay redacts again.
+// An event that cannot be redacted for certain goes to the sink's dead letters with the
+// reason, and not to the sink. Such are: a body other than a JSON object, such as text,
+// an array, or a string with JSON in it; invalid UTF-8, or nesting deeper than 512;
+// JSON inside a text, with a value named by a pointer. The journal and the dead letters
+// keep events as received; a replay redacts again.
 //
-// Labels, which a loki sink sends as structured metadata, count as members of the
-// body: for /user/email those are taken that are named user.email or user_email,
-// or user with JSON that has an email. The attributes id, type and time may be a
-// copy of a body's event_id, action and timestamp (or date), so that these cannot
-// be redacted.
+// Labels count as members of the body (a loki sink sends them as structured metadata):
+// /user/email takes those named user.email or user_email, or user with JSON and an
+// email in it. The attributes id, type and time may be a copy of a body's event_id,
+// action and timestamp (or date), so these cannot be redacted.
 type Redact struct {
 	// Remove takes the values out: members with their names; of an element of
 	// an array, null stays.
@@ -66,17 +62,17 @@ type Redact struct {
 	Hash []string `yaml:"hash"`
 	// Labels takes out labels by name, in any case; a "*" stands for any characters.
 	Labels []string `yaml:"labels"`
-	// Missing says what becomes of an event in whose body one of the pointers of
-	// Remove and Hash names nothing: deliver (the default, as events of different
-	// kinds have different fields) or withhold.
+	// Missing decides about an event without a value at one of the pointers of Remove
+	// and Hash: deliver (the default, as events of different kinds have different
+	// fields) or withhold.
 	Missing string `yaml:"missing"`
 	// HashKey has at least 16 characters. With another key, equal values of
 	// before and after differ.
 	HashKey secret.Text `yaml:"hash_key"`
 }
 
-// minHashKey keeps hashes of what is easily guessed, such as addresses, from
-// being found by trying keys.
+// minHashKey keeps hashes of easily guessed values, such as addresses, safe from trying
+// keys.
 const minHashKey = 16
 
 func (k *checker) match(at string, m *Match) {
@@ -91,7 +87,7 @@ func (k *checker) match(at string, m *Match) {
 	k.oneOf(at+".on_error", m.OnError, "deliver", "withhold")
 }
 
-// names checks that none is empty, which no type and no project is.
+// names refuses empty names; no type and no project is empty.
 func (k *checker) names(at string, names []string) {
 	for i, name := range names {
 		k.required(fmt.Sprintf("%s[%d]", at, i), name)
@@ -156,8 +152,8 @@ func (k *checker) pointers(at string, texts []string, named map[string]string) {
 	}
 }
 
-// copied refuses pointers to what ingest copies out of a body into attributes and
-// labels: it would go along all the same.
+// copied refuses pointers to values copied by ingest from a body into attributes and
+// labels: they would go along all the same.
 func (k *checker) copied(at string, texts, labels []string) {
 	for i, text := range texts {
 		path := fmt.Sprintf("%s[%d]", at, i)
@@ -177,7 +173,7 @@ func (k *checker) copied(at string, texts, labels []string) {
 	}
 }
 
-// redactedKey refuses a Kafka key that is made of what redaction takes away.
+// redactedKey refuses a Kafka key made of a redacted value.
 func (k *checker) redactedKey(path, key string, r *Redact) {
 	if !strings.HasPrefix(key, "/") {
 		return
@@ -194,7 +190,8 @@ func (k *checker) redactedKey(path, key string, r *Redact) {
 	}
 }
 
-// pointsInto reports whether the pointer at names what around names, or a value in it.
+// pointsInto reports whether the pointer at names the value of around, or a value in
+// it.
 func pointsInto(at, around string) bool {
 	inner, outer := strings.Split(strings.ToLower(at), "/"), strings.Split(strings.ToLower(around), "/")
 	if len(inner) < len(outer) {
@@ -208,7 +205,7 @@ func pointsInto(at, around string) bool {
 	return true
 }
 
-// overlaps warns of pointers into what another one takes whole.
+// overlaps warns of pointers into a value taken whole by another one.
 func (k *checker) overlaps(at string, texts []string, named map[string]string) {
 	for i, text := range texts {
 		for end := strings.LastIndexByte(text, '/'); end > 0; end = strings.LastIndexByte(text[:end], '/') {

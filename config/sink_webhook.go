@@ -17,8 +17,8 @@ import (
 // The sink's BatchEvents and BatchBytes default to 100 and 512KiB, as receivers
 // of webhooks often take no more than 1 MiB.
 type Webhook struct {
-	// URL is what is posted to: https, but for loopback. It is kept as a secret,
-	// since many receivers have a credential in its path: errors and logs show
+	// URL is the receiver's address: https, except for loopback. It is kept as a
+	// secret, since many receivers have a credential in its path: errors and logs show
 	// its host alone.
 	URL secret.Text `yaml:"url"`
 	// Secret keys the HMAC-SHA256 signature of each request, by Standard Webhooks
@@ -83,7 +83,7 @@ func (k *checker) webhookSecret(path, value string) {
 	}
 }
 
-// webhookHeader knows the names that the request is made with already.
+// webhookHeader knows the request's own header names.
 func (k *checker) webhookHeader(path, name string, value secret.Text) {
 	isToken := func(r rune) bool { return isWord(r) || strings.ContainsRune("!#$%&'*+.^`|~", r) }
 	switch http.CanonicalHeaderKey(name) {

@@ -21,15 +21,15 @@ type Sink struct {
 	// Timeout bounds one attempt of one delivery. Default 30s.
 	Timeout time.Duration `yaml:"timeout"`
 
-	// Match chooses what the sink gets. Left out, it gets everything.
+	// Match chooses the sink's events. Left out, it gets everything.
 	Match *Match `yaml:"match"`
 	// Redact takes fields out of the bodies before this sink sees them; the
 	// journal keeps the events as they came.
 	Redact *Redact `yaml:"redact"`
-	// Parallel is how many deliveries may be under way at once, at most 64. 1,
-	// the default, keeps each environment's order; more are faster where the
-	// destination is far away, and give that order up. Each has connections of
-	// its own. A file takes 1 only.
+	// Parallel is how many deliveries may be under way at once, at most 64. 1, the
+	// default, keeps each environment's order; more are faster for distant
+	// destinations, and give the order up. Each has connections of its own. A file
+	// takes 1 only.
 	Parallel int `yaml:"parallel"`
 
 	Kafka   *Kafka   `yaml:"kafka"`
@@ -38,25 +38,25 @@ type Sink struct {
 	Datadog *Datadog `yaml:"datadog"`
 	Webhook *Webhook `yaml:"webhook"`
 	File    *File    `yaml:"file"`
-	// Custom is a destination of a [Kind] that a Go program adds. In YAML it stands
-	// under the kind's name.
+	// Custom is a destination of a Go program's own [Kind]. In YAML it stands under the
+	// kind's name.
 	Custom *Custom `yaml:"-"`
 }
 
-// section is the part of a Sink that describes its destination. Each field of Sink
-// that is one is found by its type: no list names them.
+// section is a Sink's description of its destination. They are the fields of Sink with
+// such a type: no list names them.
 type section interface {
-	// setDefaults fills in what has no value. It runs before the defaults of s, and
-	// may give s others. A second call changes nothing.
+	// setDefaults fills in empty fields. It runs before the defaults of s, and may give
+	// s others. A second call changes nothing.
 	setDefaults(s *Sink)
-	// check reports what is wrong. The section stands at the path at, in s.
+	// check reports the errors. The section stands at the path at, in s.
 	check(k *checker, at string, s *Sink)
 }
 
 // Exclusive is a section whose destination has one writer, such as a file: Parallel
 // must be 1, and no two sinks may have the same resource.
 type Exclusive interface {
-	// Resource names what is written, and the field of the section that says so.
+	// Resource names the written resource, and the section's field for it.
 	Resource() (field, name string)
 }
 
@@ -92,7 +92,7 @@ func exclusive(s section) Exclusive {
 	return one
 }
 
-// sections gives the destinations that s has, by their names in YAML.
+// sections gives the destinations of s, by their names in YAML.
 func (s *Sink) sections() map[string]section {
 	found, v := map[string]section{}, reflect.ValueOf(s).Elem()
 	for i := range v.NumField() {
@@ -108,7 +108,7 @@ func (s *Sink) sections() map[string]section {
 	return found
 }
 
-// destinations are the names of all that a sink may have.
+// destinations are the names of all possible ones.
 func destinations(kinds Kinds) (names []string) {
 	sink := reflect.TypeFor[Sink]()
 	for i := range sink.NumField() {
@@ -139,7 +139,7 @@ func (s *Sink) setDefaults() {
 	}
 }
 
-// sinks checks each sink, and what only one of them may have.
+// sinks checks each sink, and the resources for only one of them.
 func (k *checker) sinks(c *Config) {
 	names, resources := map[string]string{}, map[string]string{}
 	for i := range c.Sinks {
@@ -158,7 +158,7 @@ func (k *checker) sinks(c *Config) {
 	}
 }
 
-// resource checks that no sink before this one writes to the same.
+// resource refuses a second sink with the same resource.
 func (k *checker) resource(at, kind string, s section, seen map[string]string) {
 	one := exclusive(s)
 	if one == nil {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// ClientConfig returns what a TLS client dials with, at TLS 1.2 or later. The
-// client certificate is read again when its files change; the CA file is read
-// once, here. A nil t gives nil: the caller's default. Errors name the file.
+// ClientConfig returns a TLS client's configuration, at TLS 1.2 or later. The client
+// certificate is read again when its files change; the CA file is read once, here. A
+// nil t gives nil: the caller's default. Errors name the file.
 func (t *TLSClient) ClientConfig() (*tls.Config, error) {
 	if t == nil {
 		return nil, nil
@@ -38,9 +38,9 @@ func (t *TLSClient) ClientConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// ServerConfig returns what a TLS server listens with, at TLS 1.2 or later.
-// The certificate and the clients' authorities are read again when their files
-// change. A nil t gives nil: no TLS. Errors name the file.
+// ServerConfig returns a TLS server's configuration, at TLS 1.2 or later. The
+// certificate and the clients' authorities are read again when their files change. A
+// nil t gives nil: no TLS. Errors name the file.
 func (t *TLSServer) ServerConfig() (*tls.Config, error) {
 	if t == nil {
 		return nil, nil
@@ -73,13 +73,13 @@ func readRoots(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// keyPair is a certificate and its key, in files that may be replaced.
+// keyPair is a certificate and its key, in replaceable files.
 type keyPair struct {
 	certFile, keyFile string
 
 	mu      sync.Mutex
 	current *tls.Certificate // under mu; never nil after newKeyPair
-	seen    [2]fileState     // under mu; the files that current was read from, or that failed to load since
+	seen    [2]fileState     // under mu; the files of current, or those that failed to load since
 }
 
 // fileState tells whether a file was replaced.
@@ -103,9 +103,8 @@ func newKeyPair(certFile, keyFile string) (*keyPair, error) {
 	return p, nil
 }
 
-// certificate returns the newest pair that loads. Two files cannot be replaced
-// in one step, so a pair that does not match is taken for a replacement under
-// way: the one before it serves on.
+// certificate returns the newest good pair. Two files cannot be replaced in one step,
+// so a mismatched pair counts as a replacement under way: the one before it serves on.
 func (p *keyPair) certificate() *tls.Certificate {
 	p.mu.Lock()
 	defer p.mu.Unlock()

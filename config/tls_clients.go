@@ -7,15 +7,15 @@ import (
 	"sync"
 )
 
-// requireClients makes a server's configuration ask each client for a certificate that
-// one of the file's authorities has signed. The file is read again when it changes.
+// requireClients makes a server's configuration ask each client for a certificate,
+// signed by one of the file's authorities. The file is read again when it changes.
 func requireClients(base *tls.Config, file string) error {
 	authorities := &rootsFile{file: file}
 	if err := authorities.load(); err != nil {
 		return err
 	}
 	base.ClientAuth = tls.RequireAndVerifyClientCert
-	// A session that is resumed would pass by authorities that were removed since.
+	// A resumed session would pass by authorities removed since.
 	base.SessionTicketsDisabled = true
 	served := base.Clone()
 	base.ClientCAs = authorities.pool()
@@ -27,17 +27,17 @@ func requireClients(base *tls.Config, file string) error {
 	return nil
 }
 
-// rootsFile is a file of certificate authorities that may be replaced.
+// rootsFile is a replaceable file of certificate authorities.
 type rootsFile struct {
 	file string
 
 	mu      sync.Mutex
 	current *x509.CertPool // under mu; never nil after load
-	seen    fileState      // under mu; the file that current was read from, or that failed to load since
+	seen    fileState      // under mu; the file of current, or the one that failed to load since
 }
 
-// pool returns the newest authorities that load: what does not is taken for a
-// replacement under way, and those before it stand.
+// pool returns the newest good authorities. A faulty file counts as a replacement under
+// way, and those before it stand.
 func (r *rootsFile) pool() *x509.CertPool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

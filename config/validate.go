@@ -9,9 +9,9 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// The longest event that fits a record of the journal, whatever its labels and
-// however badly it compresses: an external cluster's payload is 1 MiB unless it
-// was raised, the embedded server's is 8 MiB.
+// The longest event for a record of the journal, whatever its labels and however badly
+// it compresses: an external cluster's payload is 1 MiB unless it was raised, the
+// embedded server's is 8 MiB.
 const (
 	maxLineExternal Size = 900 << 10
 	maxLineEmbedded Size = 7 << 20

@@ -36,7 +36,7 @@ func (k *checker) environments(c *Config) {
 }
 
 func (k *checker) quota(at string, q Quota, j Journal) {
-	const most = 1 << 40 // of both rates: far above what a machine can do
+	const most = 1 << 40 // of both rates: far above any machine
 	if q.EventsPerSecond != 0 {
 		between(k, at+".events_per_second", q.EventsPerSecond, 0.01, most)
 	}
@@ -48,7 +48,7 @@ func (k *checker) quota(at string, q Quota, j Journal) {
 	}
 }
 
-// silent warns of an environment that nothing can be seen of.
+// silent warns of an environment without anything to see.
 func (k *checker) silent(at string, e Environment, c *Config) {
 	watched := c.Workspace != nil && !c.Settings.Disabled && !e.SkipSettings
 	pushed := e.Stream != nil || len(e.Credentials) > 0 || c.Ingest.Anonymous == e.Project+"/"+e.Environment
@@ -57,8 +57,8 @@ func (k *checker) silent(at string, e Environment, c *Config) {
 	}
 }
 
-// slug checks a part of the API's paths. The API says not what it may hold, so
-// only what would break a path or a CloudEvents source is refused.
+// slug checks a part of the API's paths. The API leaves the characters open, so only
+// those that break a path or a CloudEvents source are refused.
 func (k *checker) slug(path, value string) bool {
 	if !k.required(path, value) {
 		return false
@@ -96,7 +96,7 @@ func (k *checker) stream(at string, s *Stream, c *Config) {
 	}
 }
 
-// reachable warns where the provider is sent to a listener that it cannot see.
+// reachable warns if the provider cannot see its listener.
 func (k *checker) reachable(path, value string, in Ingest) {
 	host, ok := splitHostPort(value, 1)
 	if !ok {
@@ -141,8 +141,8 @@ func (k *checker) credential(at string, c Credential, seen credentials) {
 	seen.names[c.Username] = at
 }
 
-// fewestBytes is the least length of what may push: it cannot be guessed over a network
-// where it was drawn at random.
+// fewestBytes is the least length of a push credential: drawn at random, nobody guesses
+// it over a network.
 const fewestBytes = 16
 
 func (k *checker) guessable(path string, value secret.Text) {

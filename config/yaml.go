@@ -61,7 +61,7 @@ func parseYAML(data []byte) (ast.Node, error) {
 	return file.Docs[0].Body, nil
 }
 
-// tokenize splits source, and refuses what would cost the parser too much.
+// tokenize splits source, and refuses documents too costly for the parser.
 func tokenize(source string) (token.Tokens, error) {
 	var s scanner.Scanner
 	s.Init(source)
@@ -81,8 +81,8 @@ func tokenize(source string) (token.Tokens, error) {
 	}
 }
 
-// withoutSource cuts what a parser's message quotes from the file, which may
-// be a piece of a secret.
+// withoutSource cuts quotations of the file out of a parser's message: they may be
+// pieces of a secret.
 func withoutSource(message string) string {
 	for _, m := range []string{
 		"invalid header option", "found unknown escape character", "found invalid tag character",
@@ -101,7 +101,7 @@ func withoutSource(message string) string {
 	return message
 }
 
-// resolve follows anchors and aliases to the node that they stand for.
+// resolve follows anchors and aliases to their node.
 func (d *decoder) resolve(node ast.Node, path string) (ast.Node, bool) {
 	line := node.GetToken().Position.Line
 	if d.visited++; d.visited > maxVisited {

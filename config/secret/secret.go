@@ -1,4 +1,4 @@
-// Package secret has the one type that keys, passwords and tokens are kept in.
+// Package secret has the one type for keys, passwords and tokens.
 package secret
 
 import (
@@ -9,15 +9,15 @@ import (
 	"unique"
 )
 
-// Redacted is what a [Text] prints as.
+// Redacted is the printed form of a [Text].
 const Redacted = "[redacted]"
 
 // Text is a secret. It prints as [Redacted] by every road (fmt with any verb,
 // slog, JSON, YAML and other text encodings); only Reveal gives the value. The zero value
 // is the empty secret, and prints as the empty string where it is encoded.
 //
-// Two Texts are == where their values are, so it can be a map's key; that
-// comparison takes no constant time, unlike Equal.
+// Two Texts are == if their values are, so it can be a map's key; this comparison takes
+// no constant time, unlike Equal.
 type Text struct {
 	// A handle keeps the value behind a pointer. fmt does not follow it, also
 	// where it calls no method of ours: on unexported fields of structs, and for
@@ -45,15 +45,15 @@ func (t Text) Reveal() string {
 // Empty reports whether there is no secret.
 func (t Text) Empty() bool { return t == Text{} }
 
-// Equal compares in a time that depends on neither value.
+// Equal compares in a time independent of both values.
 func (t Text) Equal(other string) bool {
 	a, b := sha256.Sum256([]byte(t.Reveal())), sha256.Sum256([]byte(other))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// LastFour returns the last four characters, as the Workspace Management API
-// shows them on read ("password_last_four"), or nothing of a secret that is
-// too short to give four characters away.
+// LastFour returns the last four characters, as the Workspace Management API shows them
+// on read ("password_last_four"), or nothing of a secret too short to give four
+// characters away.
 func (t Text) LastFour() string {
 	value := t.Reveal()
 	if len(value) < 12 {
