@@ -85,10 +85,10 @@ type publication struct {
 	newest int64
 }
 
-// publish adds p behind the last entry that is known. The stream takes it only
-// if that is still the last, so a message that was sent twice, or that another
-// relay overtook, is refused; then the entries behind are read, and where p is
-// among them it had arrived. A crash at any line leaves it in or out, whole.
+// publish adds p behind the last known entry. The stream takes it only if that entry is
+// still the last. So a message sent twice, or overtaken by another relay, is refused;
+// then the entries behind are read, and p is among them if it had arrived. A crash at
+// any line leaves it in or out, whole.
 func (t *Trail) publish(ctx context.Context, p *publication) (int64, error) {
 	if err := t.checkNewest(ctx, p); err != nil {
 		return 0, err
@@ -136,8 +136,8 @@ func isWrongSequence(err error) bool {
 		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
-// checkNewest holds p against the newest sound entry of its resource. What comes
-// after this look is seen by catchUp.
+// checkNewest holds p against the newest sound entry of its resource. Entries after
+// this look are seen by catchUp.
 func (t *Trail) checkNewest(ctx context.Context, p *publication) error {
 	if p.newest == anyEntry {
 		return nil
@@ -155,8 +155,8 @@ func (t *Trail) checkNewest(ctx context.Context, p *publication) error {
 	return nil
 }
 
-// catchUp adds to the tree what others appended. It returns the index of p
-// where that is among it, else -1.
+// catchUp adds to the tree the entries of others. It returns the index of p if p is
+// among them, else -1.
 func (t *Trail) catchUp(ctx context.Context, p *publication) (int64, error) {
 	info, err := t.entries.Info(ctx)
 	if err != nil {
@@ -176,7 +176,7 @@ func (t *Trail) catchUp(ctx context.Context, p *publication) (int64, error) {
 			continue
 		}
 		if msg.Header.Get(nats.MsgIdHdr) == p.id {
-			return int64(seq) - 1, nil // what stands behind it is read the next time
+			return int64(seq) - 1, nil // the entries behind it are read the next time
 		}
 		conflict = conflict || p.newest != anyEntry && msg.Subject == p.msg.Subject && int64(seq)-1 > p.newest
 	}
@@ -186,14 +186,14 @@ func (t *Trail) catchUp(ctx context.Context, p *publication) (int64, error) {
 	return -1, nil
 }
 
-// damage has the trail read back, and is the error for what led to that.
+// damage has the trail read back, and is the error for the cause.
 func (t *Trail) damage(format string, args ...any) error {
 	err := fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
 	t.suspect(err.Error())
 	return err
 }
 
-// readLeaf reads an entry that must be there. Needs the turn.
+// readLeaf reads an entry; the entry must be there. Needs the turn.
 func (t *Trail) readLeaf(ctx context.Context, index int64) (*jetstream.RawStreamMsg, tlog.Hash, error) {
 	msg, err := t.entries.GetMsg(ctx, uint64(index)+1)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -213,7 +213,7 @@ func (t *Trail) readLeaf(ctx context.Context, index int64) (*jetstream.RawStream
 	return msg, leafHash(record), nil
 }
 
-// add grows the tree by an entry that is durable.
+// add grows the tree by a durable entry.
 func (t *Trail) add(leaf tlog.Hash) {
 	t.tree.grow(leaf)
 	t.pending = append(t.pending, leaf)

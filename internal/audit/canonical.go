@@ -10,14 +10,13 @@ import (
 	"github.com/gowebpki/jcs"
 )
 
-// Canonical returns raw in the canonical form of RFC 8785, so that equal JSON
-// has equal bytes and anyone can compute a record's hash again.
+// Canonical returns raw in the canonical form of RFC 8785: equal JSON has equal bytes,
+// and anyone can compute a record's hash again.
 //
-// RFC 8785 knows numbers as doubles only, and rounds what a double cannot
-// hold. In a trail that would hide a change, so such a number becomes a string
-// of the digits as received, which is what the RFC's appendix D advises.
-// Invalid JSON, duplicate names and lone surrogates are errors; so is nesting
-// deeper than 1000.
+// RFC 8785 knows numbers as doubles only, and rounds the others. In a trail this would
+// hide a change, so such a number becomes a string of the digits as received, as the
+// RFC's appendix D advises. Invalid JSON, duplicate names and lone surrogates are
+// errors; so is nesting deeper than 1000.
 func Canonical(raw []byte) ([]byte, error) {
 	out, err := jcs.Transform(quoteWideNumbers(raw))
 	if err != nil {
@@ -26,8 +25,8 @@ func Canonical(raw []byte) ([]byte, error) {
 	return out, nil
 }
 
-// quoteWideNumbers puts quotes around the numbers that would not survive. It
-// leaves all else alone, invalid JSON too: the parser behind it judges that.
+// quoteWideNumbers puts quotes around the numbers a double would round. It leaves all
+// else alone, invalid JSON too: the parser behind it judges.
 func quoteWideNumbers(raw []byte) []byte {
 	var out bytes.Buffer
 	for i := 0; i < len(raw); {
@@ -77,9 +76,9 @@ func loses(number string) bool {
 	return digits != gotDigits || exponent != gotExponent
 }
 
-// decimal splits a JSON number into its significant digits, without zeros at
-// either end and with their sign, and the power of ten of the last one. Zero is
-// "", 0. A power that no int holds gives the number itself, which equals none.
+// decimal splits a JSON number into its significant digits, without zeros at either end
+// and with their sign, and the power of ten of the last one. Zero is "", 0. A power too
+// large for an int gives the number itself, equal to none.
 func decimal(number string) (digits string, exponent int) {
 	mantissa, power, _ := strings.Cut(strings.ToLower(number), "e")
 	if power != "" {

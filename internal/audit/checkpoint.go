@@ -19,9 +19,9 @@ const maxLeaves = 8192
 type keptCheckpoint struct {
 	// Note is the signed note, verbatim: C2SP tlog-checkpoint.
 	Note string `json:"checkpoint"`
-	// Leaves are the leaf hashes that the tree has more than at the
-	// checkpoint before, joined. The signed root vouches for them, so they
-	// tell which entry was altered, and not only between which checkpoints.
+	// Leaves are the leaf hashes added to the tree since the checkpoint before, joined.
+	// The signed root vouches for them, so they name the altered entry itself, not only
+	// the two checkpoints around it.
 	Leaves []byte `json:"leaves"`
 	// Edge is the right edge of the tree before Leaves. With it a checkpoint
 	// proves its own entries even where those before it cannot be proven.
@@ -35,7 +35,7 @@ type keptCheckpoint struct {
 type checkpoint struct {
 	seq    uint64 // in the checkpoints' stream; 0 for the one beside the key
 	base   int64  // index of its generation's first entry
-	public string // the key that signed it
+	public string // of the signature
 	text   string // the signed note
 	size   int64  // entries of its generation
 	root   tlog.Hash
@@ -43,10 +43,10 @@ type checkpoint struct {
 	edge   []tlog.Hash // of the tree before leaves
 }
 
-// from is the first leaf that leaves speaks of.
+// from is the index of the first of leaves.
 func (c *checkpoint) from() int64 { return c.size - int64(len(c.leaves)) }
 
-// alone is the tree that c's own hashes give, and whether its root is signed.
+// alone is the tree of c's own hashes, and whether its root is signed.
 func (c *checkpoint) alone() (tree, bool) {
 	if len(c.edge) != bits.OnesCount64(uint64(c.from())) {
 		return tree{}, false
@@ -102,8 +102,8 @@ func encodeKept(key keyPair, signed []byte, before tree, leaves []tlog.Hash) ([]
 	return data, nil
 }
 
-// decodeKept reads what encodeKept wrote. Hashes that make no sense are left
-// out: they are help for naming, and no part of what is signed.
+// decodeKept decodes the form of encodeKept. Hashes without sense are left out: they
+// help to name damage, and the signature does not cover them.
 func decodeKept(key keyPair, data []byte, seq uint64) (checkpoint, error) {
 	kept := keptCheckpoint{}
 	if err := json.Unmarshal(data, &kept); err != nil {

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// compareLeaves names where the entries, got, are not those that were signed,
-// want. Zero hashes in got are missing entries, in want those that no
-// signature vouches for. Runs of one kind are one problem.
+// compareLeaves names the differences between the entries, got, and the signed ones,
+// want. Zero hashes in got are missing entries; in want they are entries without a
+// signature. Runs of one kind are one problem.
 func compareLeaves(got, want []tlog.Hash) []Problem {
 	c := comparison{got: got, want: want}
 	for i, w := range want {
@@ -31,7 +31,7 @@ type comparison struct {
 	problems      []Problem
 }
 
-// differ says what became of entry i, and what stands in its place.
+// differ tells the fate of entry i, and names the entry in its place.
 func (c *comparison) differ(i int64) {
 	if c.inGot == nil {
 		c.inGot, c.inWant = places(c.got), places(c.want)
@@ -60,7 +60,7 @@ func (c *comparison) differ(i int64) {
 	}
 }
 
-// found adds a problem at i, or lengthens one that ends before it.
+// found adds a problem at i, or lengthens the one just before it.
 func (c *comparison) found(kind string, i int64, detail string) {
 	for k := len(c.problems) - 1; k >= max(0, len(c.problems)-2); k-- {
 		if p := &c.problems[k]; p.Kind == kind && p.Detail == detail && p.To == i-1 {

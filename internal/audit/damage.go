@@ -10,8 +10,8 @@ import (
 // span is a run of indices, both ends included.
 type span = spans.Span[int64]
 
-// namedDamage is what entries of the trail name already, so that each damage is
-// named once, however often the trail is opened.
+// namedDamage is the damage named by entries of the trail: each is named once, however
+// often the trail is opened.
 type namedDamage struct {
 	entries, checkpoints []span
 	pins                 []string // details
@@ -30,7 +30,7 @@ func (n *namedDamage) add(problems []Problem) {
 	}
 }
 
-// unnamed gives what of the problems is not named yet.
+// unnamed gives the problems without a name in the trail.
 func (n *namedDamage) unnamed(problems []Problem) (left []Problem) {
 	for _, p := range problems {
 		known := n.entries
@@ -58,9 +58,8 @@ func (n *namedDamage) unnamed(problems []Problem) (left []Problem) {
 	return left
 }
 
-// unsound are the entries that do not count as a resource's state: those that are
-// not there, or not what was signed. What is only unproven counts. Runs that touch
-// are joined.
+// unsound are the entries without weight as a resource's state: missing ones, and ones
+// unlike the signed ones. Merely unproven entries count. Adjacent runs are joined.
 func unsound(problems []Problem) []span {
 	var all []span
 	for _, p := range problems {

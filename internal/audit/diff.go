@@ -31,10 +31,9 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s: %s → %s", c.Path, c.Old, c.New)
 }
 
-// Diff returns the differences in meaning between two states, ordered by path.
-// The schema may be nil. Elements of a set are counted: one that occurs twice
-// differs from one that occurs once. Both states must be JSON that [Canonical]
-// takes.
+// Diff returns the differences in meaning between two states, ordered by path. The
+// schema may be nil. Elements of a set are counted: two equal elements differ from one.
+// Both states must be JSON fit for [Canonical].
 func Diff(s *Schema, before, after json.RawMessage) ([]Change, error) {
 	a, err := decodeState(before)
 	if err != nil {
@@ -188,8 +187,8 @@ func (d *differ) keyed(s *Schema, a, b map[string]any) {
 	}
 }
 
-// byKey indexes a list of objects by their key. It fails where an object has no
-// key, or one that another has too: then the list is compared by its order.
+// byKey indexes a list of objects by their key. It fails where an object has no key, or
+// the key of another: then the list is compared by its order.
 func byKey(list []any, key string) (map[string]any, bool) {
 	m := make(map[string]any, len(list))
 	for _, element := range list {

@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// Entry is one entry of the trail: something that changed, or was checked.
+// Entry is one entry of the trail: a change, or a check.
 type Entry struct {
-	// Type says what happened: "settings.baseline", "settings.changed",
+	// Type names the event: "settings.baseline", "settings.changed",
 	// "streaming.changed" and the like. It becomes the CloudEvents type.
 	Type string `json:"type"`
-	// Project and Environment are slugs; Environment is empty for what
-	// concerns a whole project.
+	// Project and Environment are slugs; Environment is empty if a whole project is
+	// concerned.
 	Project     string `json:"project"`
 	Environment string `json:"environment,omitempty"`
 	// Subject is the resource: "rbac_policy", "event_log_streaming" and the like.
 	Subject string `json:"subject"`
 	// Time is when the entry was made, by the relay's clock.
 	Time time.Time `json:"time"`
-	// Window is when the change happened: after the last look that did not
-	// show it, and no later than the one that did. Nil where it is not known.
+	// Window is the time of the change: after the last look before it, and no later
+	// than the first look after it. Nil where it is not known.
 	Window *Window `json:"window,omitempty"`
 	// Before and After are the resource's JSON on either side, secrets
 	// redacted; nil where there is none.
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
-	// Detail is what else a reader should know, by Type.
+	// Detail has further facts for a reader, by Type.
 	Detail json.RawMessage `json:"detail,omitempty"`
 
-	// Index is the entry's place in the trail, from 0. It is set on what is
-	// read, ignored by Append, and no part of the record.
+	// Index is the entry's place in the trail, from 0. It is set when an entry is read,
+	// ignored by Append, and no part of the record.
 	Index int64 `json:"-"`
-	// Unsure is set on what [Trail.Last] returns: an entry behind this one is lost that
-	// may have been of the same resource. It is no part of the record.
+	// Unsure is set by [Trail.Last]: a lost entry behind this one may have been of the
+	// same resource. It is no part of the record.
 	Unsure bool `json:"-"`
 }
 
@@ -48,17 +48,17 @@ var (
 	// ErrConflict is AppendIf's answer when the resource has a newer entry
 	// than the caller knew of.
 	ErrConflict = errors.New("the resource has a newer entry")
-	// ErrTooLarge marks an entry that does not fit in one record.
+	// ErrTooLarge marks an entry too large for one record.
 	ErrTooLarge = errors.New("the entry is too large for the trail")
-	// ErrSecret marks an entry that was refused because it holds a secret.
+	// ErrSecret marks an entry refused because of a secret in it.
 	ErrSecret = errors.New("the entry holds a secret")
-	// ErrUnavailable says that the trail cannot be used at present. It is tried again.
+	// ErrUnavailable says the trail cannot be used at present. It is tried again.
 	ErrUnavailable = errors.New("the audit trail cannot be used at present")
-	// ErrDamaged marks a trail whose entries are not those that were signed.
+	// ErrDamaged marks a trail with entries unlike the signed ones.
 	ErrDamaged = errors.New("the trail is damaged")
 )
 
-// check refuses what could not be found again, or must not be kept.
+// check refuses entries nobody could find again, and entries with a secret.
 func (e *Entry) check() error {
 	switch {
 	case e.Type == "":

@@ -10,12 +10,12 @@ import (
 )
 
 // Follow calls handle for each sound entry in order, at least once, and returns when
-// ctx ends (its error). An entry that cannot be read is passed over, and has the
-// trail read back, which names it. Where handle fails it is called again, with growing
-// pauses, for as long as it takes; an outage of the servers is waited for, and so is a
-// trail that cannot be used. The position is kept under the name durable, over
-// restarts; after a crash the newest entries may come again. Of several who follow
-// under one name, one gets each entry.
+// ctx ends (its error). An unreadable entry is passed over, and has the trail read
+// back, to be named. Where handle fails it is called again, with growing pauses, for as
+// long as it takes; an outage of the servers is waited for, and so is an unusable
+// trail. The position is kept under the name durable, over restarts; after a crash the
+// newest entries may come again. Of several who follow under one name, one gets each
+// entry.
 func (t *Trail) Follow(ctx context.Context, durable string, handle func(ctx context.Context, index int64, e Entry) error) error {
 	select {
 	case <-ctx.Done():

@@ -10,14 +10,13 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Generation is a run of entries with a Merkle tree, an origin and a key of its
-// own. A trail has one, unless its tree could not be continued: the key was lost,
-// or entries are gone together with the hashes that were kept of them. Then the
-// next entry opens a new generation. It names the old one, so that nothing is
-// rewritten in silence; what was signed of the old one can still be checked
-// against its own checkpoints.
+// Generation is a run of entries with a Merkle tree, an origin and a key of its own. A
+// trail has one, unless its tree could not be continued: the key was lost, or entries
+// are gone together with their kept hashes. Then the next entry opens a new generation.
+// It names the old one, so nothing is rewritten in silence; the signed part of the old
+// one can still be checked against its own checkpoints.
 type Generation struct {
-	// Base is the index of its first entry. That entry is leaf 0 of its tree.
+	// Base is the index of its first entry. This entry is leaf 0 of its tree.
 	Base int64 `json:"base"`
 	// Origin is the first line of its checkpoints, and the name of its key.
 	Origin string `json:"origin"`
@@ -28,7 +27,7 @@ type Generation struct {
 	Root tlog.Hash `json:"root"`
 }
 
-// The types of the entries that the trail makes of itself.
+// The types of the trail's entries about itself.
 const (
 	// TypeGeneration opens a generation; its Detail is an opening.
 	TypeGeneration = "trail.generation"
@@ -49,11 +48,11 @@ type opening struct {
 	Reason string `json:"reason"`
 	// Key is the public key of the new generation.
 	Key string `json:"key"`
-	// Previous is the generation that ends, and Checkpoint its newest signed note.
+	// Previous is the ended generation, and Checkpoint its newest signed note.
 	Previous   *Generation `json:"previous,omitempty"`
 	Checkpoint string      `json:"checkpoint,omitempty"`
-	// Found is what there is of all entries before this one: the Merkle tree hash
-	// over their leaf hashes, 32 zero bytes where an entry is missing.
+	// Found is the Merkle tree hash over the leaf hashes of all entries before this
+	// one, 32 zero bytes for a missing entry.
 	Found found `json:"found"`
 	naming
 }
@@ -66,15 +65,15 @@ type found struct {
 // naming is the Detail of TypeDamaged.
 type naming struct {
 	Problems []Problem `json:"problems,omitempty"`
-	// Salvage is the folder that has copies of what was damaged, if there is one.
+	// Salvage is the folder with copies of the damaged files, if there is one.
 	Salvage string `json:"salvage,omitempty"`
 }
 
 var originBase = regexp.MustCompile(`/from-([1-9]\d{0,17})$`)
 
-// originOf names a further generation, which begins at base, under the key's name. One
-// that begins at 0, as nothing is known of what was before, is told from that by the
-// time: events were made of its entries, whose ids have the name in them.
+// originOf names a further generation, from base on, under the key's name. A generation
+// from 0, as nothing is known of the past, is told from the first by the time: events
+// were made of the old entries, and their ids contain the name.
 func originOf(name string, base int64, now time.Time) string {
 	if base == 0 {
 		return fmt.Sprintf("%s/since-%d", name, now.Unix())
@@ -82,7 +81,7 @@ func originOf(name string, base int64, now time.Time) string {
 	return fmt.Sprintf("%s/from-%d", name, base)
 }
 
-// baseOf is the base that an origin names.
+// baseOf is the base in an origin's name.
 func baseOf(origin string) int64 {
 	m := originBase.FindStringSubmatch(origin)
 	if m == nil {
@@ -92,8 +91,8 @@ func baseOf(origin string) int64 {
 	return base
 }
 
-// lostLeaf stands in the tree for an entry that was lost before it was signed.
-// No record looks like it: each has a type.
+// lostLeaf stands in the tree for an entry lost before it was signed. No record looks
+// like it: each has a type.
 func lostLeaf(index int64) tlog.Hash {
 	return tlog.RecordHash(fmt.Appendf(nil, `{"lost_entry":%d}`, index))
 }

@@ -68,8 +68,8 @@ func (k keyPair) named(name string) (keyPair, error) {
 	return parseKey(strings.Join([]string{"PRIVATE+KEY", name, strings.SplitN(public, "+", 3)[1], seed}, "+"))
 }
 
-// publicBytes gives the algorithm and the key of NAME+HASH+KEY: what stays when a
-// key is given another name. It is nil where that is none.
+// publicBytes gives the algorithm and the key of NAME+HASH+KEY: the part independent of
+// the name. It is nil for anything else.
 func publicBytes(public string) []byte {
 	parts := strings.SplitN(public, "+", 3)
 	if len(parts) < 3 {
@@ -103,9 +103,9 @@ func publicKey(text string) (string, error) {
 	return key, nil
 }
 
-// generateKey makes a key named origin and keeps it in file, which must not
-// exist yet. A crash before the rename leaves no key, one behind it a whole
-// one; nothing is signed before this returns.
+// generateKey makes a key named origin and keeps it in a new file. A crash before the
+// rename leaves no key, one behind it a whole one; nothing is signed before this
+// returns.
 func generateKey(file, origin string) (keyPair, error) {
 	text, _, err := note.GenerateKey(rand.Reader, origin)
 	if err != nil {

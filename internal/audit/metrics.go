@@ -8,7 +8,7 @@ type metrics struct {
 	checkpoints, appendErrors, named       prometheus.Counter
 }
 
-// newMetrics registers with r, which may be nil.
+// newMetrics registers with r, unless r is nil.
 func newMetrics(r prometheus.Registerer) *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "auditrelay_audit_" + name, Help: help})

@@ -19,8 +19,7 @@ type Message struct {
 }
 
 // Reader calls fn with each readable message of a stream in order, and returns the
-// newest sequence that the stream has given out. A stream that is not there has none.
-// fn's error ends it.
+// newest sequence of the stream. A missing stream has none. fn's error ends it.
 type Reader func(ctx context.Context, stream string, fn func(Message) error) (last uint64, err error)
 
 // readStream is the Reader of an open trail.
@@ -34,10 +33,10 @@ func (t *Trail) readStream(ctx context.Context, name string, fn func(Message) er
 	})
 }
 
-// VerifyOffline is [Trail.Verify] of a trail that no relay has open. Of o it takes
-// StreamPrefix, KeyFile and End. Unnamed are the problems that the trail's own entries
-// do not name yet; a start would name them. A key that is not there, or not the one
-// that signed, is a problem where anything was signed.
+// VerifyOffline is [Trail.Verify] of a trail without a relay. Of o it takes
+// StreamPrefix, KeyFile and End. Unnamed are the problems without a name in the trail;
+// a start would name them. A missing key, or one other than the signer's, is a problem
+// if anything was signed.
 func VerifyOffline(ctx context.Context, o Options, read Reader) (report Report, unnamed []Problem, err error) {
 	c, err := newCodec()
 	if err != nil {

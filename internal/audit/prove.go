@@ -9,15 +9,14 @@ type proof struct {
 	history []checkpoint // of the generation
 
 	signed   tree  // proven by the newest good checkpoint
-	end      int64 // of what some checkpoint speaks of
-	good     int   // checkpoints that were proven
+	end      int64 // covered by some checkpoint
+	good     int   // proven checkpoints
 	problems []Problem
 }
 
-// prove grows the signed tree checkpoint by checkpoint. It returns the leaf
-// hashes that the signatures vouch for, zero where none does: from the
-// checkpoints' own lists, or where those are damaged from the entries, if they
-// give the signed root.
+// prove grows the signed tree checkpoint by checkpoint. It returns the leaf hashes with
+// a signature, zero for the others: from the checkpoints' own lists, or where those are
+// damaged from the entries, if they give the signed root.
 func (g *proof) prove() []tlog.Hash {
 	var want []tlog.Hash
 	for _, c := range g.history {
@@ -48,7 +47,7 @@ func (g *proof) unproven(from, to int64) {
 	}
 }
 
-// explain finds the leaves that lead from the signed tree to c's root.
+// explain finds the leaves between the signed tree and c's root.
 func (g *proof) explain(c checkpoint) ([]tlog.Hash, bool) {
 	base := g.signed.n
 	if c.size < base {

@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Last returns the newest sound entry of a resource, and whether there is one. An
-// entry that is damaged does not count: the one before it does, with Unsure set.
-// Without any, Unsure says that there may have been one.
+// Last returns the newest sound entry of a resource, and whether there is one. A
+// damaged entry does not count: the one before it does, with Unsure set. Without any,
+// Unsure means there may have been one.
 func (t *Trail) Last(ctx context.Context, project, environment, subject string) (Entry, bool, error) {
 	if err := t.isOpen(); err != nil {
 		return Entry{}, false, err
@@ -98,8 +98,8 @@ func (t *Trail) decode(subject string, header nats.Header, data []byte, seq uint
 	return t.codec.decode(t.prefix, Message{seq, subject, header, data})
 }
 
-// decode reads one message, and holds it against the subject it stands under,
-// which no leaf hash covers.
+// decode reads one message, and holds it against its subject, as no leaf hash covers
+// the subject.
 func (c *codec) decode(prefix string, m Message) (Entry, error) {
 	index := int64(m.Seq) - 1
 	record, err := c.unpack(m.Header, m.Data)

@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// maxRecord bounds a record before compression, and so what a reader may
-	// have to hold. Before and after of a project's email templates, with the
-	// largest HTML that mail clients show, are a tenth of it.
+	// maxRecord bounds a record before compression, and so a reader's memory. Before
+	// and after of a project's email templates, with the largest HTML shown by mail
+	// clients, are a tenth of it.
 	maxRecord = 32 << 20
-	// compressFrom is the record size from which compression is worth a try.
-	// Before and after are nearly the same, so large ones shrink tenfold.
+	// compressFrom is the smallest record worth a try of compression. Before and after
+	// are nearly the same, so large ones shrink tenfold.
 	compressFrom = 16 << 10
-	// maxLeaf is the largest entry that a C2SP tlog-tiles entry bundle can
-	// hold: its length prefix has 16 bits.
+	// maxLeaf is the largest entry of a C2SP tlog-tiles entry bundle: its length prefix
+	// has 16 bits.
 	maxLeaf = 1<<16 - 1
-	// headerRoom is what a message's headers take of the server's maximum.
+	// headerRoom is the share of a message's headers in the server's maximum.
 	headerRoom = 1 << 10
 
 	encodingHeader = "Content-Encoding"
 	encodingZstd   = "zstd"
 )
 
-// encodeRecord gives the canonical bytes that the trail keeps and hashes.
+// encodeRecord gives the canonical bytes, as kept and hashed by the trail.
 func encodeRecord(e Entry) ([]byte, error) {
 	if err := e.check(); err != nil {
 		return nil, fmt.Errorf("check entry: %w", err)
@@ -52,7 +52,7 @@ func encodeRecord(e Entry) ([]byte, error) {
 	return record, nil
 }
 
-// decodeRecord reads what encodeRecord wrote.
+// decodeRecord decodes the form of encodeRecord.
 func decodeRecord(record []byte, index int64) (Entry, error) {
 	e := Entry{}
 	if err := json.Unmarshal(record, &e); err != nil {
@@ -62,9 +62,9 @@ func decodeRecord(record []byte, index int64) (Entry, error) {
 	return e, nil
 }
 
-// leafHash is the Merkle leaf of a record. A record that is too large for an
-// entry bundle is stood for by its digest, so that the trail can be served in
-// the tlog-tiles layout. No record looks like such a digest: each has a type.
+// leafHash is the Merkle leaf of a record. The digest of a record too large for an
+// entry bundle stands for it, so the trail can be served in the tlog-tiles layout. No
+// record looks like such a digest: each has a type.
 func leafHash(record []byte) tlog.Hash {
 	if len(record) <= maxLeaf {
 		return tlog.RecordHash(record)
@@ -72,7 +72,7 @@ func leafHash(record []byte) tlog.Hash {
 	return tlog.RecordHash(fmt.Appendf(nil, `{"record_bytes":%d,"record_sha256":"%x"}`, len(record), sha256.Sum256(record)))
 }
 
-// resourceSubject is the NATS subject under which a resource's entries stand.
+// resourceSubject is the NATS subject of a resource's entries.
 func resourceSubject(prefix, project, environment, subject string) string {
 	return strings.Join([]string{prefix, "audit", token(project), token(environment), token(subject)}, ".")
 }
@@ -117,7 +117,7 @@ func (c *codec) close() {
 	c.dec.Close()
 }
 
-// pack makes the message that keeps record.
+// pack makes the message of a record.
 func (c *codec) pack(subject string, record []byte) *nats.Msg {
 	msg := nats.NewMsg(subject)
 	msg.Data = record

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Report is what [Trail.Verify] found.
+// Report is the result of [Trail.Verify].
 type Report struct {
-	// Entries there are, and how many of them the newest good checkpoint
-	// covers; what is above Signed no signature speaks of yet.
+	// Entries counts all entries, Signed those covered by the newest good checkpoint;
+	// no signature covers the rest yet.
 	Entries, Signed int64
 	// Checkpoints whose signature and root are good.
 	Checkpoints int
@@ -18,12 +18,12 @@ type Report struct {
 	Root tlog.Hash
 	// Generations, the oldest first; one where the tree was never broken.
 	Generations []Generation
-	// Problems, none where the trail is whole. Those that the trail itself names, in a
+	// Problems, none where the trail is whole. Problems named by the trail itself, in a
 	// signed entry, are among them: they stay.
 	Problems []Problem
 }
 
-// Problem is a run of entries, or of checkpoints, that is not what was signed.
+// Problem is a run of entries, or of checkpoints, unlike the signed ones.
 type Problem struct {
 	// Kind is altered, removed, moved, foreign, truncated, missing, misfiled or
 	// unproven, of entries; checkpoint; pin, of the checkpoint beside the key; or key.
@@ -57,7 +57,7 @@ func (p Problem) String() string {
 // maxNamed bounds how many problems an error spells out.
 const maxNamed = 20
 
-// Err is nil where there is no problem, else ErrDamaged with what was found.
+// Err is nil where there is no problem, else ErrDamaged with the problems.
 func (r *Report) Err() error {
 	if len(r.Problems) == 0 {
 		return nil

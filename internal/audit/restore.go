@@ -16,16 +16,16 @@ import (
 	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
-// lostHeader marks a message that keeps the place of an entry that is gone from the
-// stream's end, so that its index is not given to another entry.
+// lostHeader marks a message in the place of an entry gone from the stream's end, so no
+// other entry gets its index.
 const lostHeader = "Auditrelay-Lost"
 
-// restore reads the trail back, names what is damaged, and takes up where the trail
-// ends. It can be repeated; a crash on any line leaves what the next one goes on from.
+// restore reads the trail back, names the damage, and goes on at the trail's end. It
+// can be repeated: the next one goes on from the state left by a crash on any line.
 //
-// A damaged entry that was signed keeps its leaf hash, as the checkpoints keep it,
-// so the tree goes on. One that was not signed yet gets a leaf that says so. Only
-// where the signed tree itself cannot be known a new generation begins.
+// A damaged signed entry keeps its leaf hash from the checkpoints, so the tree goes on.
+// A damaged unsigned one gets the leaf of a lost entry. Only where the signed tree
+// itself cannot be known a new generation begins.
 func (t *Trail) restore(ctx context.Context) error {
 	x, err := t.examine(ctx)
 	if err != nil {
@@ -69,9 +69,9 @@ func (t *Trail) restore(ctx context.Context) error {
 	return nil
 }
 
-// pin keeps the newest checkpoint beside the key where there is none: of an empty
-// tree, where nothing was signed. So a key that has signed nothing yet can be told
-// from one whose trail is gone. Needs the turn.
+// pin keeps the newest checkpoint beside the key where there is none: of an empty tree,
+// where nothing was signed. So a key without any signature can be told from one with a
+// lost trail. Needs the turn.
 func (t *Trail) pin() error {
 	text, err := signCheckpoint(t.key, t.signed)
 	if err != nil {
@@ -146,7 +146,7 @@ func (x *examination) lostTail(end int64) bool {
 	return false
 }
 
-// begin opens a new generation at base, with an entry that names the old one.
+// begin opens a new generation at base, with an entry to name the old one.
 func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason string) error {
 	key, err := t.fileKey.named(originOf(t.fileKey.Name(), base, time.Now()))
 	if err != nil {
@@ -175,7 +175,7 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 	return nil
 }
 
-// name puts problems into the trail that it does not name yet.
+// name puts problems into the trail, except those named in it already.
 func (t *Trail) name(ctx context.Context, problems []Problem) error {
 	for len(problems) > 0 {
 		some := problems[:min(len(problems), maxProblems)]
@@ -213,10 +213,10 @@ func (t *Trail) appendOwn(ctx context.Context, kind string, detail any) error {
 	return nil
 }
 
-// keepPlaces keeps the places of entries that are gone from the end, so that no
-// other entry gets their index: sinks may have theirs. An empty stream is made anew
-// behind them; else each gets a message that says so. A crash between the two
-// requests leaves no stream, which the next start makes.
+// keepPlaces keeps the places of entries gone from the end, so no other entry gets
+// their index: sinks may have theirs. An empty stream is made anew behind them; else
+// each gets a message with lostHeader. A crash between the two requests leaves no
+// stream; the next start makes it.
 func (t *Trail) keepPlaces(ctx context.Context, from, end int64) error {
 	if from < end && from == 0 {
 		return t.remake(ctx, streamConfig(t.entriesName(), t.prefix+".audit.>", t.replicas), uint64(end))
@@ -244,8 +244,8 @@ func (t *Trail) remake(ctx context.Context, config jetstream.StreamConfig, after
 	return nil
 }
 
-// salvagePin copies the checkpoint beside the key, where the next one would write
-// over one that says more than the trail does, or cannot be read.
+// salvagePin copies the checkpoint beside the key before the next one replaces it, if
+// it says more than the trail does, or cannot be read.
 func (t *Trail) salvagePin(x *examination) error {
 	for _, p := range x.report.Problems {
 		if p.Kind == "pin" || p.Kind == "truncated" {

@@ -7,13 +7,13 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// secretKeys are the names under which the Workspace Management API gives
-// secrets away (operation 14's write shape, and a created key). Exact names
-// only: "password_strength_config" and the like are no secrets.
+// secretKeys are the names of secrets in the Workspace Management API (operation 14's
+// write shape, and a created key). Exact names only: "password_strength_config" and the
+// like are no secrets.
 var secretKeys = map[string]bool{"api_key": true, "password": true, "secret": true}
 
-// checkNoSecret is the last line of defence: whoever makes an entry redacts
-// it. A trail cannot forget, so what slipped through is refused here.
+// checkNoSecret is the last line of defence: whoever makes an entry redacts it. A trail
+// cannot forget, so a secret on its way in is refused here.
 func checkNoSecret(raw json.RawMessage) error {
 	if len(raw) == 0 {
 		return nil
@@ -28,7 +28,7 @@ func checkNoSecret(raw json.RawMessage) error {
 	return nil
 }
 
-// findSecret returns the name that a secret stands under, never its value.
+// findSecret returns the name of a secret, never its value.
 func findSecret(v any) string {
 	switch v := v.(type) {
 	case map[string]any:

@@ -28,7 +28,7 @@ func (t *Trail) keep(ctx context.Context, every time.Duration) {
 		case <-again.C:
 		}
 		err := t.sign(ctx)
-		if err != nil && ctx.Err() == nil && !failing && !errors.Is(err, ErrUnavailable) { // which is logged
+		if err != nil && ctx.Err() == nil && !failing && !errors.Is(err, ErrUnavailable) { // logged already
 			t.log.Error("signing the audit trail failed; it is tried again", "error", err)
 		}
 		if failing && err == nil {
@@ -60,16 +60,16 @@ func (t *Trail) sign(ctx context.Context) error {
 			silent++
 		}
 		if t.signed.n == before && (silent == publishAttempts || ctx.Err() != nil) {
-			t.grown() // so that the loop tries again
+			t.grown() // the loop tries again
 			return fmt.Errorf("keep checkpoint: %w", err)
 		}
 	}
 }
 
-// signNext signs and keeps one checkpoint. It is kept behind the newest one
-// that is known, or refused; then what came between is read and adopted. A
-// crash before it is kept leaves the entries unsigned until the next start; one
-// behind it leaves an older pin, which the kept history still contains.
+// signNext signs and keeps one checkpoint. It is kept behind the newest known one, or
+// refused; then the ones between are read and adopted. A crash before it is kept leaves
+// the entries unsigned until the next start; one behind it leaves an older pin, also
+// part of the kept history.
 func (t *Trail) signNext(ctx context.Context) error {
 	leaves := t.pending[:min(len(t.pending), maxLeaves)]
 	next := t.signed.grown(leaves...)
@@ -103,9 +103,9 @@ func (t *Trail) signedUpTo(next tree, seq uint64) {
 	t.metrics.signed.Set(float64(t.base + next.n))
 }
 
-// adopt takes up the checkpoints that were kept since: by another relay, or by
-// this one where the acknowledgement was lost. One that contradicts the
-// entries, or is of another key or generation, has the trail read back.
+// adopt takes up the checkpoints kept since: by another relay, or by this one after a
+// lost acknowledgement. One in contradiction to the entries, or of another key or
+// generation, has the trail read back.
 func (t *Trail) adopt(ctx context.Context) error {
 	for {
 		msg, err := t.checkpoints.GetMsg(ctx, t.keptSeq+1)

@@ -10,7 +10,7 @@ import (
 )
 
 // openStream opens one of the trail's streams, and makes it where it is missing. An
-// empty one that had messages is made to go on behind them.
+// empty one with a past is made to go on behind its last message.
 func (t *Trail) openStream(ctx context.Context, name, subject string) (jetstream.Stream, error) {
 	want := streamConfig(name, subject, t.replicas)
 	stream, err := openStream(ctx, t.js, want)
@@ -44,8 +44,8 @@ func openStream(ctx context.Context, js jetstream.JetStream, want jetstream.Stre
 	return stream, nil
 }
 
-// streamConfig is a stream that only ever grows. Direct gets are off: a
-// replica that lags must not answer for the newest entry.
+// streamConfig is an append-only stream. Direct gets are off: a lagging replica must
+// not answer for the newest entry.
 func streamConfig(name, subject string, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: name, Subjects: []string{subject}, Storage: jetstream.FileStorage,
@@ -55,7 +55,7 @@ func streamConfig(name, subject string, replicas int) jetstream.StreamConfig {
 	}
 }
 
-// checkStream refuses a stream that was made by someone else and may forget.
+// checkStream refuses a stream if someone else made it and it may forget.
 func checkStream(c jetstream.StreamConfig) error {
 	switch {
 	case !c.DenyDelete || !c.DenyPurge:
@@ -75,9 +75,9 @@ const (
 	scanTries    = 30
 )
 
-// scan calls fn with each message of stream in order, up to the last one that there
-// was at the start, whose sequence it returns; what cannot be read is passed over. Of a
-// subject only, where one is given. fn's error ends it.
+// scan calls fn with each message of stream in order, up to the last one at the start,
+// and returns its sequence; unreadable messages are passed over. Of a subject only,
+// where one is given. fn's error ends it.
 func scan(ctx context.Context, stream jetstream.Stream, subject string, fn func(seq uint64, msg jetstream.Msg) error) (last uint64, err error) {
 	info, err := stream.Info(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func scanMessages(ctx context.Context, consumer jetstream.Consumer, messages jet
 		msg, err := messages.Next(jetstream.NextContext(waiting))
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && tries < scanTries {
-			// The server passes in silence over a message that it cannot read, the last too.
+			// The server passes over unreadable messages in silence, the last too.
 			tries++
 			if info, err := consumer.Info(ctx); err == nil && info.NumPending == 0 {
 				return nil

@@ -14,10 +14,11 @@
 //
 // # Damage
 //
-// Damage stops nothing. At the start, and after any unsound finding, the trail
-// reads itself back (restore.go). It keeps the places of entries that are gone from the end, names every
-// unnamed problem in a trail.damaged entry, and goes on behind it. The leaf of a lost signed entry comes
-// from the hashes in the checkpoints; an unsigned one gets a placeholder.
+// Damage stops nothing. At the start, and after any unsound finding, the trail reads
+// itself back (restore.go). It keeps the places of entries gone from the end, names
+// every unnamed problem in a trail.damaged entry, and goes on behind it. The leaf of a
+// lost signed entry comes from the hashes in the checkpoints; an unsigned one gets a
+// placeholder.
 //
 // Only a lost key, or a lost signed tree, begins a new generation (generation.go): a tree with its own
 // origin and key, as two trees under the old origin would both be signed. This
@@ -53,22 +54,22 @@ import (
 type Options struct {
 	// StreamPrefix begins the names of the two streams and their subjects.
 	StreamPrefix string
-	// Replicas of streams that are made; 0 is 1.
+	// Replicas of new streams; 0 is 1.
 	Replicas int
-	// Origin names the trail: the key that is generated, and so the first
-	// line of each checkpoint. A key that exists keeps the name it has.
+	// Origin names the trail: a new key, and so the first line of each checkpoint. An
+	// existing key keeps its name.
 	Origin string
 	// KeyFile holds the signing key in the note form. It is generated where it is
 	// missing; if something was signed before, a new generation begins then. The newest
-	// checkpoint is kept beside it, as KeyFile + ".checkpoint", so that a roll-back of
-	// both streams is found too. Relays that share the streams share the key.
+	// checkpoint is kept beside it, as KeyFile + ".checkpoint": a roll-back of both
+	// streams is found too. Relays with the same streams share the key.
 	KeyFile string
 	// SignEvery is the least time between two checkpoints. Default 2s.
 	SignEvery time.Duration
 	// SalvageDir takes copies of a damaged key or checkpoint file. Empty: none are kept.
 	SalvageDir string
 	// NoteEnd, where set, is told of the newest sequence of each of the two streams;
-	// End gives back what it was told last, in whatever process.
+	// End gives its last sequence back, in whatever process.
 	NoteEnd func(stream string, seq uint64)
 	End     func(stream string) uint64
 	// Logger and Registerer may be nil.
@@ -98,12 +99,12 @@ type Trail struct {
 	newKey      bool    // generated since the last restore
 	keyLoss     string  // why it had to be, if something was signed before
 
-	// turn is the lock of what follows, as a channel so that waiting for it
-	// ends with a context. Whoever appends or signs holds it.
+	// turn is the lock of the fields below, as a channel: waiting for it ends with a
+	// context. Whoever appends or signs holds it.
 	turn     chan struct{}
 	key      keyPair     // of the newest generation
 	base     int64       // the newest generation's first index
-	tree     tree        // of that generation, over every entry that was read or appended
+	tree     tree        // of that generation, over every entry read or appended
 	signed   tree        // at the newest checkpoint
 	pending  []tlog.Hash // leaves of [signed.n, tree.n)
 	keptSeq  uint64      // the newest checkpoint's sequence
@@ -112,7 +113,7 @@ type Trail struct {
 	failure  error       // why it failed then
 
 	stale  atomic.Bool          // something unsound was met: restore is due
-	view   atomic.Pointer[view] // what readers see of the above
+	view   atomic.Pointer[view] // the readers' copy of the above
 	size   atomic.Int64         // entries, for readers without the turn
 	opened chan struct{}        // closed when restore has succeeded once
 	grew   chan struct{}        // of one place: there is something to do for the keeper
@@ -120,19 +121,19 @@ type Trail struct {
 	done   chan struct{} // closed when the keeper has ended
 }
 
-// retryPause is the wait between two tries to open a trail that cannot be used.
+// retryPause is the wait between two tries to open an unusable trail.
 const retryPause = 5 * time.Second
 
 // Open opens the trail, makes it where there is none, and begins to sign.
 //
-// It reads every entry back and checks it as [Trail.Verify] does. What is damaged is
-// named by an entry, once, and the trail goes on behind it. That costs one read of
-// the whole trail and, until it returns, 64 bytes of memory an entry; after that a
-// Trail holds the tree's edge only.
+// It reads every entry back and checks it as [Trail.Verify] does. An entry names the
+// damage, once, and the trail goes on behind it. This costs one read of the whole trail
+// and, until it returns, 64 bytes of memory an entry; after that a Trail holds the
+// tree's edge only.
 //
-// A trail that cannot be used, as its servers are away or its key may not be read, is
-// opened in the background as soon as it can be: until then its methods return
-// ErrUnavailable. The error of Open is ctx's.
+// An unusable trail (its servers are away, its key may not be read) is opened in the
+// background as soon as possible: until then its methods return ErrUnavailable. The
+// error of Open is ctx's.
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error) {
 	t := &Trail{
 		js: js, prefix: o.StreamPrefix, replicas: o.Replicas, origin: o.Origin,
@@ -174,7 +175,7 @@ func (t *Trail) open(ctx context.Context) error {
 			return err
 		}
 	}
-	t.stale.Store(false) // before: what is met from now on counts
+	t.stale.Store(false) // before: anything met from now on counts
 	if err := t.restore(ctx); err != nil {
 		return err
 	}
@@ -185,8 +186,8 @@ func (t *Trail) open(ctx context.Context) error {
 	return nil
 }
 
-// ready restores a trail that is not open, or in which something unsound was
-// met. Needs the turn.
+// ready restores a trail before its first use, and after anything unsound was met.
+// Needs the turn.
 func (t *Trail) ready(ctx context.Context) error {
 	if t.restored && t.failure == nil && !t.stale.Load() {
 		return nil
@@ -197,7 +198,7 @@ func (t *Trail) ready(ctx context.Context) error {
 	return t.failed(t.open(ctx))
 }
 
-// failed notes how an attempt to open has ended, and logs what is new.
+// failed notes the end of an attempt to open, and logs new errors.
 func (t *Trail) failed(err error) error {
 	t.tried = time.Now()
 	switch {
@@ -224,8 +225,8 @@ func (t *Trail) suspect(what string) {
 	t.nudge()
 }
 
-// openKey loads the key, or generates it. A damaged one is kept in the salvage
-// folder; one that may not be read is not replaced.
+// openKey loads the key, or generates it. A damaged one is kept in the salvage folder;
+// one without permission to read is not replaced.
 func (t *Trail) openKey() error {
 	key, err := loadKey(t.keyFile)
 	switch {
@@ -256,7 +257,7 @@ func (t *Trail) openKey() error {
 	return nil
 }
 
-// grown tells the others that the tree is larger. Needs the turn.
+// grown tells the others of the larger tree. Needs the turn.
 func (t *Trail) grown() {
 	t.size.Store(t.next())
 	t.metrics.entries.Set(float64(t.next()))
@@ -276,7 +277,7 @@ func (t *Trail) nudge() {
 	}
 }
 
-// noted is what was noted of a stream's end.
+// noted is the noted end of a stream.
 func (t *Trail) noted(stream string) int64 {
 	if t.ends == nil {
 		return 0
@@ -302,8 +303,8 @@ func (t *Trail) lock(ctx context.Context) error {
 
 func (t *Trail) unlock() { <-t.turn }
 
-// Size is the number of entries that this Trail has seen. Another relay on the
-// same streams may have added more.
+// Size is the number of entries seen by this Trail. Another relay on the same streams
+// may have added more.
 func (t *Trail) Size() int64 { return t.size.Load() }
 
 func entriesName(prefix string) string     { return prefix + "_AUDIT" }
@@ -313,8 +314,8 @@ func (t *Trail) entriesName() string       { return entriesName(t.prefix) }
 func (t *Trail) checkpointsName() string   { return checkpointsName(t.prefix) }
 func (t *Trail) checkpointSubject() string { return t.prefix + ".audit-checkpoints" }
 
-// Close signs what is not signed yet, and releases the Trail. The connection
-// stays open: it is the caller's.
+// Close signs the unsigned entries, and releases the Trail. The connection stays open:
+// it is the caller's.
 func (t *Trail) Close(ctx context.Context) error {
 	t.stop()
 	<-t.done

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// tree is the right edge of a Merkle tree (RFC 6962): the roots of its full
-// subtrees, largest first. It is all that is needed to append a leaf and to
-// know the root, so memory stays at 64 hashes however long the trail is.
+// tree is the right edge of a Merkle tree (RFC 6962): the roots of its full subtrees,
+// largest first. It suffices to append a leaf and to know the root, so memory stays at
+// 64 hashes however long the trail is.
 type tree struct {
 	n    int64
 	edge []tlog.Hash
@@ -16,8 +16,8 @@ type tree struct {
 
 // grow appends a leaf.
 func (t *tree) grow(leaf tlog.Hash) {
-	// Each trailing 1 bit of n is a full subtree that the new leaf completes
-	// to one of twice the size.
+	// Each trailing 1 bit of n is a full subtree; with the new leaf it becomes one of
+	// twice the size.
 	for m := t.n; m&1 == 1; m >>= 1 {
 		last := len(t.edge) - 1
 		leaf = tlog.NodeHash(t.edge[last], leaf)

@@ -17,14 +17,14 @@ type Log interface {
 // updateAttempts bounds how often others may be quicker.
 const updateAttempts = 6
 
-// Update compares a resource with its newest sound entry, and appends the
-// difference. next makes the entry that is due after last, nil for none; found is
-// false where there is no last. Update returns the entry that it appended, or nil.
+// Update compares a resource with its newest sound entry, and appends the difference.
+// next makes the entry due after last, nil for none; found is false where there is no
+// last. Update returns the appended entry, or nil.
 //
-// The entry is appended behind the one that next saw, or not at all. So a crash
-// before the append leaves the change to the next call, and after it nothing is
-// left to do. Where another relay was quicker, or an entry whose acknowledgement
-// was lost had arrived, next is called again.
+// The entry is appended behind next's last one, or not at all. So a crash before the
+// append leaves the change to the next call, and after it nothing is left to do. Where
+// another relay was quicker, or an entry whose acknowledgement was lost had arrived,
+// next is called again.
 func Update(ctx context.Context, log Log, project, environment, subject string, next func(last Entry, found bool) (*Entry, error)) (*Entry, error) {
 	for attempt := 1; ; attempt++ {
 		last, found, err := log.Last(ctx, project, environment, subject)

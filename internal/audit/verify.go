@@ -14,12 +14,12 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// examination is a Report and what the trail goes on with.
+// examination is a Report with the state to go on from.
 type examination struct {
 	report Report
 	leaves []tlog.Hash // of all entries as they are, by index; zero where one is missing
 
-	openings map[int64]opening // the entries that open a generation, by index
+	openings map[int64]opening // the first entries of generations, by index
 	named    namedDamage       // by the trail's own entries
 	history  []checkpoint      // those with a good signature, in order
 	pin      *checkpoint       // the one beside the key, where it is good
@@ -29,14 +29,13 @@ type examination struct {
 
 	gens   []Generation // the oldest first, at least one
 	signed tree         // of the newest generation, proven by a checkpoint
-	end    int64        // the most leaves of it that some good checkpoint speaks of
+	end    int64        // the most leaves of it covered by some good checkpoint
 }
 
-// Verify reads the trail back and checks everything: the signature of each
-// checkpoint, the hash of each entry, that there is no gap in the sequences, and
-// that each entry stands under its own subject. What it finds is in the Report; the
-// error is for a trail that cannot be read. Appends may go on meanwhile. Memory:
-// 64 bytes an entry, and about 250 where something is wrong.
+// Verify reads the trail back and checks everything: the signature of each checkpoint,
+// the hash of each entry, the sequences for gaps, and each entry's subject. Problems
+// are in the Report; the error is for an unreadable trail. Appends may go on meanwhile.
+// Memory: 64 bytes an entry, and about 250 where something is wrong.
 func (t *Trail) Verify(ctx context.Context) (Report, error) {
 	if err := t.isOpen(); err != nil {
 		return Report{}, err
@@ -52,7 +51,7 @@ func (t *Trail) examine(ctx context.Context) (*examination, error) {
 	return (&examiner{prefix: t.prefix, pinFile: t.pinFile, key: t.key, codec: t.codec, read: t.readStream}).examine(ctx)
 }
 
-// examiner is what an examination needs of a trail.
+// examiner is a trail under examination.
 type examiner struct {
 	prefix, pinFile string
 	key             keyPair // without a Signer where there is none
@@ -88,7 +87,7 @@ func (x *examination) problem(kind string, from, to int64, format string, args .
 	x.report.Problems = append(x.report.Problems, Problem{kind, from, to, fmt.Sprintf(format, args...)})
 }
 
-// checkpointProblem names a checkpoint, or adds it to a run that ends before it.
+// checkpointProblem names a checkpoint, or adds it to the run just before it.
 func (x *examination) checkpointProblem(seq uint64, what string) {
 	if n := len(x.report.Problems); n > 0 {
 		if p := &x.report.Problems[n-1]; p.Kind == "checkpoint" && p.Detail == what && p.To == int64(seq)-1 {
@@ -120,7 +119,7 @@ func (r *examiner) readCheckpoints(ctx context.Context, x *examination) error {
 	return err
 }
 
-// readLeaves hashes every entry, and takes in what the trail says of itself.
+// readLeaves hashes every entry, and takes in the trail's entries about itself.
 func (r *examiner) readLeaves(ctx context.Context, x *examination) error {
 	last, err := r.read(ctx, entriesName(r.prefix), func(m Message) error {
 		index := int64(m.Seq) - 1
@@ -155,7 +154,7 @@ func (x *examination) extend(n int64) {
 	}
 }
 
-// take reads an entry that the trail has made of itself.
+// take reads an entry of the trail about itself.
 func (x *examination) take(e *Entry) {
 	var o opening
 	if json.Unmarshal(e.Detail, &o) != nil {
@@ -167,8 +166,7 @@ func (x *examination) take(e *Entry) {
 	x.named.add(o.Problems)
 }
 
-// readPin checks the checkpoint beside the key, with the key or with one that
-// signed before.
+// readPin checks the checkpoint beside the key, with the key or an earlier signer's.
 func (r *examiner) readPin(x *examination) {
 	if x.pinText == nil {
 		return
@@ -225,9 +223,9 @@ func (x *examination) proveAll(own keyPair) {
 	x.report.Problems = append(entries, x.report.Problems...)
 }
 
-// keyOf is the key of a generation: the one that the next generation's first entry
-// names, else our own where it has signed there, else whichever has signed first. So
-// nobody continues, with a key of his own, what another has signed.
+// keyOf is the key of a generation: the one named by the next generation's first entry,
+// else our own if it has signed there, else the first signer's. So nobody continues
+// another's tree with a key of his own.
 func (x *examination) keyOf(bases []int64, i int, own keyPair) string {
 	if i+1 < len(bases) {
 		if o := x.openings[bases[i+1]]; o.Previous != nil && o.Previous.Base == bases[i] && o.Previous.PublicKey != "" {
@@ -258,7 +256,7 @@ func (x *examination) pins() []checkpoint {
 }
 
 // bases are where generations begin: at 0, where an entry opens one, and where
-// checkpoints say so. An entry that an older generation's checkpoint covers opens none.
+// checkpoints say so. An entry covered by an older generation's checkpoint opens none.
 func (x *examination) bases() []int64 {
 	bases := map[int64]int64{0: 0} // and how far their checkpoints reach
 	for _, c := range x.history {
@@ -284,8 +282,8 @@ func (x *examination) bases() []int64 {
 	return all
 }
 
-// generation sums up a proof. The key is that of the newest checkpoint, or the one
-// that the opening entry names.
+// generation sums up a proof. The key is the newest checkpoint's, or the one named by
+// the opening entry.
 func (x *examination) generation(g *proof, own keyPair) Generation {
 	made := Generation{Base: g.base, Size: g.signed.n, Root: g.signed.root()}
 	if n := len(g.history); n > 0 {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// view is what readers see of a trail without its turn. It is replaced whole.
+// view is a trail for readers without its turn. It is replaced whole.
 type view struct {
 	failure     error // why the trail cannot be used at present
 	generations []Generation
-	unsound     []span // entries that do not count
+	unsound     []span // entries without weight
 	problems    int
 }
 
-// show makes a view of what restore has found. Needs the turn.
+// show makes a view of restore's result. Needs the turn.
 func (t *Trail) show(x *examination) {
 	v := &view{generations: slices.Clone(x.gens), unsound: unsound(x.report.Problems), problems: len(x.report.Problems)}
 	t.view.Store(v)
@@ -46,8 +46,8 @@ func (t *Trail) isOpen() error {
 	return ErrUnavailable
 }
 
-// PublicKey is the key that the newest generation's checkpoints are checked with, in
-// the note form; empty while the trail cannot be used.
+// PublicKey verifies the newest generation's checkpoints, in the note form; empty while
+// the trail cannot be used.
 func (t *Trail) PublicKey() string {
 	if t.isOpen() != nil {
 		return ""
@@ -64,8 +64,8 @@ func (t *Trail) Generations() []Generation {
 	return nil
 }
 
-// NameOf tells trails apart that share an origin: ORIGIN+HASH of the key of the
-// generation that an entry is of.
+// NameOf tells trails with a common origin apart: ORIGIN+HASH of the key of the entry's
+// generation.
 func (t *Trail) NameOf(index int64) string {
 	name := ""
 	for _, g := range t.Generations() {

@@ -1,5 +1,5 @@
-// Package durable changes files so that a crash leaves the old state or the new
-// one, and a power cut does not undo what a call has returned from.
+// Package durable changes files: a crash leaves the old state or the new one, and after
+// a call has returned, a power cut does not undo it.
 package durable
 
 import (
@@ -19,9 +19,8 @@ func WriteFile(path string, data []byte) error {
 	})
 }
 
-// Rewrite replaces path by a synced copy of itself with the same permissions. So
-// everything that can be read there is on the disk, even after an fsync of the
-// old file has failed.
+// Rewrite replaces path by a synced copy of itself with the same permissions. So every
+// readable byte there is on the disk, even after an fsync of the old file has failed.
 func Rewrite(path string) error {
 	from, err := os.Open(path)
 	if err != nil {
@@ -42,8 +41,8 @@ func Rewrite(path string) error {
 // and makes their names durable.
 func MakeDir(dir string) error { return osDisk().makeDir(dir) }
 
-// SyncDir makes the names in dir durable: files that were created, renamed or
-// removed there.
+// SyncDir makes the names in dir durable, after files were created, renamed or removed
+// there.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -55,7 +54,7 @@ func SyncDir(dir string) error {
 	return nil
 }
 
-// disk has the steps that a test watches, and fails.
+// disk has the steps for a test to watch and to fail.
 type disk struct {
 	sync    func(*os.File) error
 	rename  func(from, to string) error
@@ -66,7 +65,7 @@ func osDisk() disk { return disk{(*os.File).Sync, os.Rename, SyncDir} }
 
 func (d disk) replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 	dir := filepath.Dir(path)
-	// The dot keeps programs that list *.blk or *.jsonl from taking the rest of a
+	// The dot keeps programs with a *.blk or *.jsonl list from taking the rest of a
 	// killed process for a file of theirs.
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*.tmp")
 	if err != nil {

@@ -2,14 +2,14 @@ package jsonpointer
 
 import "github.com/auditrelay/auditrelay/internal/json/jsonscan"
 
-// Find returns the value that p names, as it stands in body: a part of body, to
-// which nothing can be appended in place.
+// Find returns the value named by p, as it stands in body: a part of body, with no
+// capacity to append in place.
 //
-// ok is false where there is no such value; where body is no JSON, to its very
-// end; and where body nests deeper than jsonscan.MaxDepth below a value that p
-// does not lead through. Of members that repeat a name the last counts, as with
-// encoding/json, whatever the earlier ones hold. Names are compared by their
-// text, escaped or not; one that is no valid text equals none.
+// ok is false where there is no such value; where body is no JSON, to its very end; and
+// where body nests deeper than jsonscan.MaxDepth below a value beside p's way. Of
+// members with the same name the last counts, as with encoding/json, whatever the
+// earlier ones hold. Names are compared by their text, escaped or not; an invalid text
+// equals none.
 //
 // Body is read once and not written to. Nothing is allocated where body is
 // JSON, but for names of more than 256 bytes with escapes in them.
@@ -23,15 +23,15 @@ func (p Pointer) Find(body []byte) (raw []byte, ok bool) {
 	return raw, raw != nil
 }
 
-// finder walks through a body. Its methods return nil for what is not there,
-// and an error only where the body is no JSON.
+// finder walks through a body. Its methods return nil for a missing value, and an error
+// only where the body is no JSON.
 type finder struct {
 	jsonscan.Scanner
 
 	body []byte
 }
 
-// find reads one value to its end, and returns what tokens lead to from there.
+// find reads one value to its end, and returns the value tokens lead to from there.
 func (f *finder) find(tokens []token) ([]byte, error) {
 	switch c := f.Peek(); {
 	case len(tokens) == 0:
@@ -86,7 +86,7 @@ func (f *finder) element(tokens []token) (found []byte, err error) {
 	}
 }
 
-// same reports whether key is name, of which a byte is escaped by six at most.
+// same reports whether key is name, with up to six bytes for each escaped one.
 func same(key jsonscan.Raw, name string) bool {
 	if !key.Escaped {
 		return string(key.Bytes) == name
@@ -99,13 +99,12 @@ func same(key jsonscan.Raw, name string) bool {
 	return err == nil && string(text) == name
 }
 
-// AppendText appends the value in raw, which [Pointer.Find] returned, as text:
-// a string unescaped, a number, true or false as written.
+// AppendText appends the value in raw, from [Pointer.Find], as text: a string
+// unescaped, a number, true or false as written.
 //
-// ok is false, and dst is returned as it was, for what has no text: null, which
-// says that there is no value; objects and arrays, which can be written in many
-// ways; and strings that are no valid text, because they hold invalid UTF-8 or
-// half of a surrogate pair.
+// ok is false, and dst is returned as it was, for values without a text: null, in the
+// sense of no value; objects and arrays, with many ways to write them; and strings with
+// invalid UTF-8 or half of a surrogate pair.
 func AppendText(dst, raw []byte) (_ []byte, ok bool) {
 	if len(raw) == 0 {
 		return dst, false

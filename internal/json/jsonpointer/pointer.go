@@ -1,5 +1,5 @@
-// Package jsonpointer finds a value in a JSON body by a JSON pointer (RFC 6901),
-// in one pass over the bytes and without decoding what is not asked for.
+// Package jsonpointer finds a value in a JSON body by a JSON pointer (RFC 6901), in one
+// pass over the bytes and without decoding the rest.
 package jsonpointer
 
 import (
@@ -10,9 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Pointer names a value in a JSON text. The zero value is the pointer "", which
-// names the whole. It is not changed once made, and may be used by several
-// goroutines.
+// Pointer names a value in a JSON text. The zero value is the pointer "": the whole. It
+// is not changed once made, and may be used by several goroutines.
 type Pointer struct {
 	text   string
 	tokens []token
@@ -24,9 +23,8 @@ type token struct {
 	index int    // -1 where the name is no index of an array
 }
 
-// Parse reads a pointer such as /user/id or /groups/0. "~1" stands for "/" in a
-// name, and "~0" for "~". The error names the column, which counts characters
-// from 1.
+// Parse reads a pointer such as /user/id or /groups/0. "~1" stands for "/" in a name,
+// and "~0" for "~". The error names the column; columns count characters from 1.
 func Parse(text string) (Pointer, error) {
 	p := Pointer{text: text}
 	if text == "" {
@@ -54,7 +52,7 @@ func first(text string) rune {
 	return r
 }
 
-// misspelt returns the first byte of text that cannot stand there.
+// misspelt returns the first misplaced byte of text.
 func misspelt(text string) (at int, _ error) {
 	for i, r := range text {
 		switch {
@@ -75,7 +73,7 @@ func indexOf(name string) int {
 	}
 	n, err := strconv.Atoi(name)
 	if err != nil {
-		return -1 // no array is that long
+		return -1 // no array is so long
 	}
 	return n
 }

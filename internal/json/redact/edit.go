@@ -8,27 +8,27 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
-// editor reads a body once, and copies what stays once it has found the first
-// value that does not. It recurses as deep as pointers lead.
+// editor reads a body once, and copies the rest once it has found the first value to
+// edit. It recurses as deep as pointers lead.
 type editor struct {
 	rules  *Rules
 	body   []byte
 	scan   jsonscan.Scanner
 	out    []byte // nil as long as nothing has changed
 	copied int    // of body, in out
-	depth  int    // of the value that is being read
+	depth  int    // of the current value
 	seen   []bool // by pointer: it has named a value; nil where nobody asks
 	room   [128]byte
 }
 
-// errName says that redacting would be guessing: one reader may drop what is no
-// text, and another replace it, and so read the very name.
+// errName: redacting would be guessing. One reader may drop invalid text, and another
+// replace it, and so read the very name.
 var errName = errors.New("a member's name is not valid text")
 
 var errDeep = errors.New("it is nested deeper than " + strconv.Itoa(jsonscan.MaxDepth))
 
-// whole reads the body, which has to be an object: pointers lead into nothing else,
-// and an array, a string or plain text may hold any value at any place.
+// whole reads the body, an object: pointers lead into nothing else, and an array, a
+// string or plain text may hold any value at any place.
 func (e *editor) whole() error {
 	if c := e.scan.Peek(); c == '[' || c == '"' {
 		return fmt.Errorf("it is %s, not a JSON object", jsonscan.Kind(c))
@@ -102,7 +102,7 @@ func (e *editor) text(n *node) error {
 	return e.rules.look(textOf(raw), nodes, 0)
 }
 
-// note keeps in mind that the pointers to n have named a value.
+// note keeps in mind the pointers to n as found.
 func (e *editor) note(n *node) {
 	if e.seen != nil {
 		n.note(e.seen)
@@ -152,7 +152,7 @@ func (e *editor) object(n *node) error {
 		return err
 	}
 	stays := false // a member does
-	cut := -1      // where the members begin that go, up to now
+	cut := -1      // the starts of removed members, up to now
 	for i := 0; ; i++ {
 		e.scan.Peek()
 		end := e.scan.Pos() // of the member before, or the comma behind it
@@ -184,7 +184,7 @@ func (e *editor) object(n *node) error {
 			}
 			continue
 		}
-		if cut >= 0 { // the first that stays
+		if cut >= 0 { // the first kept one
 			e.replace(cut, start, "")
 			cut = -1
 		}
@@ -195,7 +195,7 @@ func (e *editor) object(n *node) error {
 	}
 }
 
-// trimmed gives the end of the value that ends before end, except for white space.
+// trimmed gives the end of the value before end, except for white space.
 func (e *editor) trimmed(from, end int) int {
 	for end > from && (e.body[end-1] == ' ' || e.body[end-1] == '\t' || e.body[end-1] == '\n' || e.body[end-1] == '\r') {
 		end--
@@ -203,7 +203,7 @@ func (e *editor) trimmed(from, end int) int {
 	return end
 }
 
-// name reads a member's name, and gives the node that it leads to.
+// name reads a member's name, and gives its node.
 func (e *editor) name(n *node) (*node, error) {
 	raw, err := e.scan.RawKey()
 	if err != nil || n == nil {

@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// appendFold appends name so that names are equal where a reader that does not mind
-// the case, such as encoding/json, takes them to be equal. It may be given the start
-// of name's own memory as dst, as the result is never longer.
+// appendFold appends name in a form equal for all names equal to a reader without
+// regard to case, such as encoding/json. It may be given the start of name's own memory
+// as dst, as the result is never longer.
 func appendFold[S ~string | ~[]byte](dst []byte, name S) []byte {
 	for i := 0; i < len(name); {
 		c := name[i]
@@ -26,7 +26,7 @@ func appendFold[S ~string | ~[]byte](dst []byte, name S) []byte {
 	return dst
 }
 
-// foldRune is the least of the runes that differ from r in case alone.
+// foldRune is the least of the runes equal to r except in case.
 func foldRune(r rune) rune {
 	for {
 		next := unicode.SimpleFold(r)

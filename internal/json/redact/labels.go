@@ -8,7 +8,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// labelRules say what is done to labels, by their folded names.
+// labelRules are the actions on labels, by their folded names.
 type labelRules struct {
 	names    map[string]uint8 // the action
 	patterns []labelPattern   // of names with a "*"
@@ -33,7 +33,7 @@ func (r *labelRules) add(name string, action uint8) {
 	}
 }
 
-// of is what is done to a label of that folded name; found is false for nothing.
+// of is the action on a label of this folded name; found is false for none.
 func (r *labelRules) of(name []byte) (action uint8, found bool) {
 	action, found = r.names[string(name)]
 	for _, p := range r.patterns {
@@ -54,11 +54,11 @@ func flatNames(p jsonpointer.Pointer) []string {
 	return []string{strings.Join(steps, "."), strings.Join(steps, "_")}
 }
 
-// Labels returns labels without those that the configuration names, or that hold a
-// value which a pointer names: the labels count as members of the body, with their
-// names as steps of a pointer or as a whole one, such as user.email. One that stands
-// for a whole hashed value is hashed. Where nothing is to change, the result is labels
-// itself; they are not written to.
+// Labels returns labels without those named by the configuration, and without those
+// with a value named by a pointer. The labels count as members of the body, with their
+// names as steps of a pointer or as a whole one, such as user.email. A label in the
+// place of a whole hashed value is hashed. Where nothing is to change, the result is
+// labels itself; they are not written to.
 func (r *Rules) Labels(labels []relay.Label) []relay.Label {
 	for i, l := range labels {
 		kept, ok := r.label(l)
@@ -76,7 +76,7 @@ func (r *Rules) Labels(labels []relay.Label) []relay.Label {
 	return labels
 }
 
-// label gives what stays of one label; ok is false where nothing does.
+// label gives the rest of one label; ok is false for none.
 func (r *Rules) label(l relay.Label) (kept relay.Label, ok bool) {
 	var room [128]byte
 	name := appendFold(room[:0], l.Name)

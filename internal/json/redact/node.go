@@ -2,23 +2,23 @@ package redact
 
 import "github.com/auditrelay/auditrelay/internal/json/jsonpointer"
 
-// What becomes of a value, the more of it taken the lower.
+// The actions on a value, the more of it taken the lower.
 const (
 	actionRemove uint8 = iota
 	actionHash
 )
 
-// node is a place that pointers lead to or by.
+// node is a place at the end or on the way of pointers.
 type node struct {
 	ends     bool
 	action   uint8            // where ends
-	pointers []int            // the numbers of those that end here
+	pointers []int            // the numbers of the pointers with their end here
 	members  map[string]*node // by folded name
-	elements map[int]*node    // those of members that are an index
+	elements map[int]*node    // the children whose names are an index
 	every    *node            // "*"
 }
 
-// add notes the pointer with that number.
+// add notes the pointer with this number.
 func (n *node) add(p jsonpointer.Pointer, action uint8, number int) {
 	for name, index := range p.Tokens {
 		n = n.step(name, index)
@@ -33,7 +33,7 @@ func (n *node) end(action uint8, numbers ...int) {
 	n.pointers = append(n.pointers, numbers...)
 }
 
-// step gives the node behind one step, which is made where it is missing.
+// step gives the node behind one step, and makes it where it is missing.
 func (n *node) step(name string, index int) *node {
 	if name == "*" {
 		if n.every == nil {
@@ -56,8 +56,8 @@ func (n *node) step(name string, index int) *node {
 	return next
 }
 
-// spread adds to each named place what "*" says of it, so that a value has one
-// node, and no branches are followed side by side.
+// spread adds the children of "*" to each named place: so a value has one node, and no
+// branches are followed side by side.
 func (n *node) spread() {
 	for _, next := range n.members {
 		next.merge(n.every)
@@ -111,7 +111,7 @@ func (n *node) member(folded []byte) *node {
 	return n.every
 }
 
-// note marks in seen the pointers that end at n, or beneath it.
+// note marks in seen the pointers with their end at n, or beneath it.
 func (n *node) note(seen []bool) {
 	if n == nil {
 		return
@@ -125,5 +125,5 @@ func (n *node) note(seen []bool) {
 	n.every.note(seen)
 }
 
-// doomed is what is removed, as opposed to hashed or looked into.
+// doomed is a removed value, as opposed to a hashed or searched one.
 func (n *node) doomed() bool { return n != nil && n.ends && n.action == actionRemove }

@@ -23,8 +23,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
-// Rules say what is taken out of which place. They are immutable, except for a
-// pool, and may be used by several goroutines.
+// Rules are the actions by place. They are immutable, except for a pool, and may be
+// used by several goroutines.
 type Rules struct {
 	root     *node
 	pointers []string // by number
@@ -33,17 +33,15 @@ type Rules struct {
 	macs     sync.Pool // of hash.Hash
 }
 
-// message is the member of a Datadog entry that holds the event, where that is not
-// a text.
+// message is the member with the event in a Datadog entry, unless it is a text.
 const message = "message"
 
-// New reads what the configuration takes out. Pointers are JSON pointers (RFC 6901);
-// a step that is "*" stands for each element of an array and each member of an
-// object. What Remove names is taken out: a member with its name, and of an element
-// null stays, so that the others keep their places. What Hash names is replaced by
-// "hmac-sha256:HEX", see [Rules.Apply]. Where both name a value, or one a value
-// around it, more is taken: what is removed is not hashed, and what is hashed whole
-// is not looked into.
+// New reads the redact section of the configuration. Pointers are JSON pointers (RFC
+// 6901); the step "*" stands for each element of an array and each member of an object.
+// Values named by Remove are taken out: a member with its name, and of an element null
+// stays, so the others keep their places. Values named by Hash are replaced by
+// "hmac-sha256:HEX", see [Rules.Apply]. Where both name a value, or one a value around
+// it, more is taken: a removed value is not hashed, and a hashed one is not searched.
 //
 // An error names a pointer, and the column where it is wrong.
 func New(cfg config.Redact) (*Rules, error) {
@@ -68,8 +66,8 @@ func New(cfg config.Redact) (*Rules, error) {
 	return r, nil
 }
 
-// add takes a pointer for what it names in the body, and in the message that the
-// body of a Datadog entry may hold.
+// add takes a pointer into the body, and into the message inside a Datadog entry's
+// body.
 func (r *Rules) add(p jsonpointer.Pointer, action uint8) {
 	number := len(r.pointers)
 	r.pointers = append(r.pointers, p.String())
@@ -88,21 +86,21 @@ func parse(text string) (jsonpointer.Pointer, error) {
 	return p, err
 }
 
-// Apply returns body without what the rules take out of it. Where there is none
-// of it, changed is false, and the result is body itself; else it is a new one:
-// body is not written to. The error holds nothing of the body.
+// Apply returns body after all actions of the rules. Where there is none of it, changed
+// is false, and the result is body itself; else it is a new one: body is not written
+// to. The error holds nothing of the body.
 //
-// All members of an object that repeat a name are taken out. A name is known by its
-// text, however it is escaped, and in any case: readers differ in that. Pointers count
-// from the body, and from its member "message", where that is an object. A hash is of
-// a string's text, unescaped (of one that is no text, such as half of a surrogate
-// pair, as it is written), and of any other value as it is written.
+// All members with a repeated name are taken out. A name is known by its text, however
+// it is escaped, and in any case, since readers differ. Pointers count from the body,
+// and from its member "message" if it is an object. A hash is of a string's text,
+// unescaped (of invalid text, such as half of a surrogate pair, as it is written), and
+// of any other value as it is written.
 //
-// An error says that a value might be there and not be found, or not be taken out in
-// place: the body is no JSON object to its end, is no valid UTF-8, or nests deeper
-// than [jsonscan.MaxDepth]; a name where a pointer leads by has no certain text; a
-// text in it is JSON in turn, with a value that a pointer names; or, with
-// missing: withhold, a pointer names nothing.
+// An error means a value might be there without being found, or cannot be taken out in
+// place: the body is no JSON object to its end, is no valid UTF-8, or nests deeper than
+// [jsonscan.MaxDepth]; a name on the way of a pointer has no certain text; a text in it
+// is JSON in turn, with a value named by a pointer; or, with missing: withhold, a
+// pointer names nothing.
 func (r *Rules) Apply(body []byte) (redacted []byte, changed bool, _ error) {
 	if len(r.pointers) == 0 {
 		return body, false, nil
@@ -126,7 +124,7 @@ func (r *Rules) Apply(body []byte) (redacted []byte, changed bool, _ error) {
 
 const prefix = "hmac-sha256:"
 
-// appendHash appends the JSON string that stands for raw, a JSON value.
+// appendHash appends the JSON string in place of raw, a JSON value.
 func (r *Rules) appendHash(dst, raw []byte) []byte {
 	text := raw
 	if raw[0] == '"' {
@@ -142,7 +140,7 @@ func (r *Rules) appendHash(dst, raw []byte) []byte {
 	return append(r.appendMAC(append(dst, '"'), text), '"')
 }
 
-// appendMAC appends what stands for a text.
+// appendMAC appends the hash of a text.
 func (r *Rules) appendMAC(dst, text []byte) []byte {
 	mac, _ := r.macs.Get().(hash.Hash)
 	defer r.macs.Put(mac)

@@ -10,8 +10,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
-// maxQuoted is how often JSON may stand in a text of JSON: each level takes a
-// quarter more bytes at the least, so that nobody has use for many.
+// maxQuoted bounds the levels of JSON in a text of JSON: each level takes a quarter
+// more bytes at the least, so nobody has use for many.
 const maxQuoted = 16
 
 var (
@@ -20,7 +20,7 @@ var (
 )
 
 // mayBeJSON reports whether a text, or a string as it stands between its quotes, can be
-// JSON: an object, an array, or a string that may be one. Readers trim space.
+// JSON: an object, an array, or a string with a chance to be one. Readers trim space.
 func mayBeJSON[S ~string | ~[]byte](raw S) bool {
 	for i := range len(raw) {
 		switch c := raw[i]; c {
@@ -32,7 +32,7 @@ func mayBeJSON[S ~string | ~[]byte](raw S) bool {
 	return false
 }
 
-// textOf unescapes a string, with U+FFFD for what is no text.
+// textOf unescapes a string, with U+FFFD for invalid text.
 func textOf(raw jsonscan.Raw) []byte {
 	if !raw.Escaped {
 		return raw.Bytes
@@ -46,10 +46,10 @@ func textOf(raw jsonscan.Raw) []byte {
 	return []byte(lenient)
 }
 
-// look returns an error where text is JSON, or begins with it, and holds a value that
-// rules would take out: counted from any of the nodes, which lead to the text, or
-// from the start. It only looks: in a text nothing can be taken out without writing
-// it anew. Text that is no JSON, as a line of a log, hides nothing.
+// look returns an error where text is JSON, or begins with it, and holds a value for
+// the rules: counted from any of the nodes above the text, or from the start. It only
+// looks: in a text nothing can be taken out without writing it anew. Text other than
+// JSON, such as a line of a log, hides nothing.
 func (r *Rules) look(text []byte, nodes []*node, level int) error {
 	text = bytes.TrimLeftFunc(text, func(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' })
 	if len(text) == 0 || text[0] != '{' && text[0] != '[' && text[0] != '"' {
@@ -80,7 +80,7 @@ type looker struct {
 	level int // of texts in texts
 }
 
-// value reads one value, which all of the nodes lead to.
+// value reads one value, the end of all the nodes.
 func (l *looker) value(nodes []*node, depth int) error {
 	if depth > jsonscan.MaxDepth {
 		return errDeep
@@ -135,7 +135,7 @@ func (l *looker) array(nodes []*node, depth int) error {
 	}
 }
 
-// step reads the value that comes, with the nodes that next leads to.
+// step reads the next value, with the nodes behind next.
 func (l *looker) step(nodes []*node, depth int, next func(*node) *node) error {
 	var behind []*node
 	for _, n := range nodes {
