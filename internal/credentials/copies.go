@@ -129,7 +129,9 @@ func (s *Store) heal(ctx context.Context) error {
 	return nil
 }
 
-// putBack writes a copy over the record in the bucket, if nobody else was quicker.
+// putBack writes a copy over what the bucket has at a revision. Where the bucket has
+// another revision, what stands there decides: it may be newer, by another relay, or an
+// older one that the watch did not show.
 func (s *Store) putBack(ctx context.Context, env Environment, r record, revision uint64, bad error) error {
 	if bad == nil {
 		bad = errors.New("the newest credential record is gone from the bucket")
@@ -143,7 +145,7 @@ func (s *Store) putBack(ctx context.Context, env Environment, r record, revision
 	}
 	newest, err := s.kv.Update(ctx, env.Username(), value, revision)
 	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-		return nil // the watch has the other's
+		return s.overtaken(ctx, env, r, revision, bad)
 	}
 	if err != nil {
 		return fmt.Errorf("put back the credential record of %s: %w", env, err)
@@ -151,6 +153,30 @@ func (s *Store) putBack(ctx context.Context, env Environment, r record, revision
 	s.apply(env.Username(), stored{r, newest})
 	s.report(Damage{env, bad.Error() + "; it was put back from its copy", false})
 	return nil
+}
+
+// overtaken takes what the bucket has in place of a revision, and puts the copy back
+// over it where that is older or damaged.
+func (s *Store) overtaken(ctx context.Context, env Environment, r record, revision uint64, bad error) error {
+	entry, err := s.kv.Get(ctx, env.Username())
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil // another relay has taken it away, which the watch tells
+	}
+	if err != nil {
+		return fmt.Errorf("read the credential record of %s again: %w", env, err)
+	}
+	found, damage := decodeRecord(entry.Value())
+	if damage == nil && !found.Changed.Before(r.Changed) {
+		s.take(entry)
+		return s.copies.write(env.Username(), &found)
+	}
+	if entry.Revision() == revision {
+		s.log.Warn("a credential record could not be put back: the bucket refuses a change of its newest revision; start the relay again",
+			"project", env.Project, "environment", env.Environment, "revision", revision)
+		return nil
+	}
+	delete(s.badRevision, env.Username())
+	return s.putBack(ctx, env, r, entry.Revision(), bad)
 }
 
 // copyAgain replaces a copy: a damaged one, or a missing one after a relay without

@@ -452,6 +452,37 @@ func TestARecordDamagedWhileRunningIsPutBack(t *testing.T) {
 	require.True(t, accepts(open(t, js), issued), "the bucket has it again")
 }
 
+// The bucket has a revision that the watch did not show: an older record gives way to the
+// copy, and a newer one, of another relay, is accepted at once.
+func TestTheBucketDecidesWhereItsRevisionIsAnother(t *testing.T) {
+	t.Parallel()
+	js := connect(t)
+	s := open(t, js, func(o *Options) { o.Dir = t.TempDir() })
+	kv, err := js.KeyValue(t.Context(), "AUDITRELAY_credentials")
+	require.NoError(t, err)
+	_, err = s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	older, err := kv.Get(t.Context(), live.Username())
+	require.NoError(t, err)
+	newest, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	s.Close() // so that nothing but putBack brings a change
+	_, err = kv.Put(t.Context(), live.Username(), older.Value())
+	require.NoError(t, err)
+	copied, err := s.copies.read(live.Username())
+	require.NoError(t, err)
+	const seen = 0 // the revision: none
+	require.NoError(t, s.putBack(t.Context(), live, copied, seen, nil))
+	require.True(t, accepts(open(t, js), newest), "the bucket has the newest again")
+
+	others, err := open(t, js).Prepare(t.Context(), live)
+	require.NoError(t, err)
+	require.False(t, accepts(s, others))
+	require.NoError(t, s.putBack(t.Context(), live, copied, seen, nil))
+	require.True(t, accepts(s, others))
+	require.True(t, accepts(open(t, js), others), "and stays")
+}
+
 // Neither the bucket nor the folder has a sound record: that is told as a loss.
 func TestARecordWithoutACopyIsTold(t *testing.T) {
 	t.Parallel()
