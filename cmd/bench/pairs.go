@@ -59,8 +59,8 @@ func (b *bench) pair(ctx context.Context, r row, dir string, otherFirst bool) (p
 	return p, other()
 }
 
-// pairsTable gives, for each row and figure, the medians of both binaries, their
-// ratio, and the smallest and the largest ratio within a pair.
+// pairsTable gives, for each row and figure, the medians of both binaries, and the
+// median, the smallest and the largest ratio of a pair.
 func pairsTable(all [][]pair) string {
 	figures := []struct {
 		name string
@@ -90,7 +90,7 @@ func pairsTable(all [][]pair) string {
 type comparison struct{ this, other, ratio, smallest, largest float64 }
 
 // compare compares one figure over all pairs. A ratio is this binary's figure over
-// the other's.
+// the other's, in one pair: so what slows the machine down for minutes cancels out.
 func compare(pairs []pair, figure func(result) float64) (c comparison) {
 	var this, other, ratios []float64
 	for _, p := range pairs {
@@ -98,7 +98,7 @@ func compare(pairs []pair, figure func(result) float64) (c comparison) {
 		this, other, ratios = append(this, a), append(other, b), append(ratios, a/b)
 	}
 	c.this, c.other = median(this), median(other)
-	c.ratio, c.smallest, c.largest = c.this/c.other, slices.Min(ratios), slices.Max(ratios)
+	c.ratio, c.smallest, c.largest = median(ratios), slices.Min(ratios), slices.Max(ratios)
 	return c
 }
 

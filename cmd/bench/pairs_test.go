@@ -13,8 +13,8 @@ func TestCompare(t *testing.T) {
 	}
 	cpu := func(r result) float64 { return r.cpuPerMillion }
 	// One pair ran while the machine was busy with something else.
-	c := compare([]pair{of(4, 5), of(30, 60), of(3, 5)}, cpu)
-	assert.Equal(t, comparison{this: 4, other: 5, ratio: 0.8, smallest: 0.5, largest: 0.8}, c)
+	c := compare([]pair{of(4, 5), of(30, 60), of(3.5, 5)}, cpu)
+	assert.Equal(t, comparison{this: 4, other: 5, ratio: 0.7, smallest: 0.5, largest: 0.8}, c)
 	assert.InDelta(t, 3.5, compare([]pair{of(4, 1), of(3, 1)}, cpu).this, 0)
 }
 
