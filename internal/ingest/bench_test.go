@@ -22,7 +22,7 @@ import (
 
 // benchLine is an event of 617 bytes, much as the comparison rig makes them.
 func benchLine(i int, id string) []byte {
-	return fmt.Appendf(nil, `{"%s":"evt-abcdef-%010d","ts":"2025-06-01T00:00:00.000Z","tenant":"t-042","realm":"prod-eu-3","type":"LOGIN","actor":{"user_id":"u-012345","username":"user012345@example.test","session":"0123456789abcdef0123456789abcdef"},"src":{"ip":"10.1.2.3","port":43210,"ua":"Mozilla/5.0 (Macintosh; Intel Mac OS X 14_5) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Safari/605.1.15","geo":"DE"},"auth":{"method":"password+totp","client_id":"mobile-android","result":"ok","reason":""},"req":{"id":"0123456789abcdef","path":"/realms/prod-eu-3/protocol/openid-connect/token","status":200,"ms":123},"host":"idp-3.internal"}`, id, i)
+	return fmt.Appendf(nil, `{"%s":"evt-abcdef-%010d","ts":"2025-06-01T00:00:00.000Z","action":"t.login","realm":"prod-eu-3","type":"LOGIN","actor":{"user_id":"u-012345","username":"user012345@example.test","session":"0123456789abcdef0123456789abcdef"},"src":{"ip":"10.1.2.3","port":43210,"ua":"Mozilla/5.0 (Macintosh; Intel Mac OS X 14_5) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Safari/605.1.15","geo":"DE"},"auth":{"method":"password+totp","client_id":"mobile-android","result":"ok","reason":""},"req":{"id":"0123456789abcdef","path":"/realms/prod-eu-3/protocol/openid-connect/token","status":200,"ms":123},"host":"idp-3.internal"}`, id, i)
 }
 
 func benchBodies(tb testing.TB, n int) map[string][]byte {

@@ -2,26 +2,40 @@ package jsonscan
 
 import "bytes"
 
-// Wanted is a top-level string that [Lookup] looks for.
+// Wanted is a top-level string for [Lookup] to find.
 type Wanted struct {
 	Quoted string // the key with its quotes: `"event_id"`; ASCII
-	// Value is set where the object has the key with a string. Of keys that
-	// repeat the first counts.
+	// Value is set where the object has the key with a string. The first of
+	// repeated keys counts.
 	Value Raw
-	Found bool // the key stands there, whatever its value
+	Found bool // the object has the key, whatever its value
 }
 
-// Lookup fills wanted from the object in text, in one pass that ends as soon as
-// all are found. It reads no further than it must: text that is no JSON may
-// go unnoticed.
+// readFirst is how many members Lookup reads before it searches the text for the
+// keys that are still wanted.
+const readFirst = 4
+
+// Lookup fills wanted from the object in text. It reads no more than it must, so
+// it may miss that the text is no JSON.
+//
+// Most events have the wanted keys at their start. A key that is not there may be
+// nowhere: to search the text for it costs less than to read all members.
 func Lookup(text []byte, wanted []Wanted) {
-	left := missing(text, wanted)
+	for i := range wanted {
+		wanted[i].Value, wanted[i].Found = Raw{}, false
+	}
 	var s Scanner
 	s.Reset(text)
-	if left == 0 || s.Open('{') != nil {
+	if s.Open('{') != nil {
 		return
 	}
+	left := len(wanted)
 	for n := 0; left > 0; n++ {
+		if n == readFirst {
+			if left = missing(text[s.Pos():], wanted); left == 0 {
+				return
+			}
+		}
 		if more, err := s.More('}', n); err != nil || !more {
 			return
 		}
@@ -49,18 +63,17 @@ func Lookup(text []byte, wanted []Wanted) {
 	}
 }
 
-// missing counts the wanted keys that may be in text, so that nothing is
-// scanned for keys that are nowhere. A key may hide behind an escape.
+// missing counts the keys that were not found yet and may stand in text. A key may
+// hide behind an escape.
 //
-// It is looked for without its first quote: quotes are so many in a JSON text
-// that a search for one is far slower than one for a letter.
+// It searches without the first quote: JSON is so full of quotes that a search for
+// one is far slower than a search for a letter.
 func missing(text []byte, wanted []Wanted) int {
 	escaped := bytes.IndexByte(text, '\\') >= 0
 	n := 0
 	for i := range wanted {
 		w := &wanted[i]
-		w.Value, w.Found = Raw{}, false
-		if escaped || bytes.Contains(text, []byte(w.Quoted[1:])) {
+		if !w.Found && (escaped || bytes.Contains(text, []byte(w.Quoted[1:]))) {
 			n++
 		}
 	}

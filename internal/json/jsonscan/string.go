@@ -117,9 +117,10 @@ func blockMarks(b *[blockSize]byte) (marks, all uint64) {
 		all |= word
 		// The top bit of each byte: of seven bits, no sum runs into the next byte.
 		ascii := word &^ high
-		plain := (ascii ^ ones*'"') + ones*0x7f // unless it is a quote
+		// With one bit flipped, a quote takes the place of the space, right above
+		// the control characters.
+		plain := (ascii ^ ones*('"'^' ')) + ones*(0x7f-' ')
 		plain &= (ascii ^ ones*'\\') + ones*0x7f
-		plain &= ascii + ones*(0x80-' ')
 		plain |= word // not ASCII
 		marks |= (^plain & high >> 7 * 0x0102040810204080 >> 56) << i
 	}
