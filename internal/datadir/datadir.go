@@ -51,9 +51,10 @@ type Dir struct {
 	marks  *Watermarks
 
 	// What a start knows of the events' blocks; the starting goroutine's own.
-	notes   *notes     // nil before it
-	doubt   bool       // this start reads the noted blocks too
-	trusted []*trusted // that it has not read
+	notes           *notes     // nil before it
+	doubt           bool       // this start reads the noted blocks too
+	trusted         []*trusted // that it has not read
+	unknownIsDamage bool       // see TakeUnknownForDamage
 }
 
 // New describes the data directory at path. It touches nothing. marks may be nil.

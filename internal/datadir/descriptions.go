@@ -16,24 +16,35 @@ import (
 // The server passes over a stream whose description is damaged, consumers and
 // all; so the newest sound one is kept beside the marks, and put back.
 func (d *Dir) mendDescriptions(stream string, dry bool) ([]Mending, error) {
+	var all []Mending
+	err := d.eachDescription(stream, func(key, dir string) error {
+		done, err := d.mendDescription(stream, key, dir, dry)
+		all = append(all, done...)
+		return err
+	})
+	return all, err
+}
+
+// eachDescription calls each with the key and the folder of the descriptions of a
+// stream and its consumers, until one fails.
+func (d *Dir) eachDescription(stream string, each func(key, dir string) error) error {
 	dir := d.streamDir(stream)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil
 	}
 	consumers, err := blockfile.Consumers(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	all, err := d.mendDescription(stream, stream, dir, dry)
+	if err := each(stream, dir); err != nil {
+		return err
+	}
 	for _, name := range consumers {
-		if err != nil {
-			return all, err
+		if err := each(stream+"/"+name, filepath.Join(dir, natsserver.ConsumersDir, name)); err != nil {
+			return err
 		}
-		var done []Mending
-		done, err = d.mendDescription(stream, stream+"/"+name, filepath.Join(dir, natsserver.ConsumersDir, name), dry)
-		all = append(all, done...)
 	}
-	return all, err
+	return nil
 }
 
 func (d *Dir) mendDescription(stream, key, dir string, dry bool) ([]Mending, error) {
@@ -90,13 +101,19 @@ func (d *Dir) keepDescriptions() error {
 	}
 	var errs []error
 	for _, stream := range streams {
-		consumers, err := blockfile.Consumers(d.streamDir(stream))
-		errs = append(errs, err, d.keepDescription(stream, d.streamDir(stream)))
-		for _, name := range consumers {
-			errs = append(errs, d.keepDescription(stream+"/"+name, filepath.Join(d.streamDir(stream), natsserver.ConsumersDir, name)))
-		}
+		errs = append(errs, d.keepStream(stream))
 	}
 	return errors.Join(errs...)
+}
+
+// keepStream copies the sound descriptions of a stream and its consumers.
+func (d *Dir) keepStream(stream string) error {
+	var errs []error
+	err := d.eachDescription(stream, func(key, dir string) error {
+		errs = append(errs, d.keepDescription(key, dir))
+		return nil
+	})
+	return errors.Join(append(errs, err)...)
 }
 
 func (d *Dir) keepDescription(key, dir string) error {

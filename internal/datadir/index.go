@@ -20,10 +20,10 @@ func (d *Dir) begin(log *slog.Logger) {
 	d.doubt, d.trusted = false, nil
 }
 
-// trustIn gives the notes that a survey of the stream goes by: none where nothing is
-// mended, and where this start has found that the server will read the blocks.
-func (d *Dir) trustIn(stream string, dry bool) *notes {
-	if dry || stream != d.layout.Events || d.doubt {
+// trustIn gives the notes that a survey of the stream goes by: none without a start,
+// and where this start has found that the server will read the blocks.
+func (d *Dir) trustIn(stream string) *notes {
+	if stream != d.layout.Events || d.doubt {
 		return nil
 	}
 	return d.notes
@@ -151,18 +151,18 @@ func bury(stream, path string, s *blockfile.Summary, buried map[uint64]bool) (bo
 // dropEmptyBlock removes a newest block without content, as the server does when it
 // reads its blocks: it was killed after it made the block, before it wrote to it. A
 // crash here leaves the block for the next start.
-func (d *Dir) dropEmptyBlock(stream string) error {
+func (d *Dir) dropEmptyBlock(stream string) (dropped bool, err error) {
 	paths, err := blockfile.List(d.streamDir(stream))
 	if err != nil || len(paths) < 2 || stream != d.layout.Events {
-		return err
+		return false, err
 	}
 	newest := paths[len(paths)-1]
 	info, err := os.Stat(newest)
 	if err != nil || info.Size() > 0 {
-		return err
+		return false, err
 	}
 	if err := os.Remove(newest); err != nil {
-		return fmt.Errorf("remove an empty block: %w", err)
+		return false, fmt.Errorf("remove an empty block: %w", err)
 	}
-	return nil
+	return true, nil
 }

@@ -52,12 +52,18 @@ func (d *Dir) mend(log *slog.Logger) ([]Mending, error) {
 	if err != nil {
 		return nil, err
 	}
+	// All are read before the first is changed: where the form of one is not known,
+	// or a later version wrote it, every file stays as it is.
+	damaged, err := d.look(names)
+	if err != nil {
+		return nil, err
+	}
 	var all []Mending
 	for _, stream := range names {
-		done, err := d.prepare(stream)
+		done, err := d.prepare(stream, damaged[stream])
 		all = append(all, done...)
 		if err != nil {
-			return all, fmt.Errorf("check the files of stream %s: %w", stream, err)
+			return all, fmt.Errorf("mend the files of stream %s: %w", stream, err)
 		}
 	}
 	for _, m := range all {
@@ -68,22 +74,60 @@ func (d *Dir) mend(log *slog.Logger) ([]Mending, error) {
 	return all, nil
 }
 
-// prepare syncs and mends one stream.
-func (d *Dir) prepare(stream string) ([]Mending, error) {
-	if !slices.Contains(d.layout.journal(), stream) {
-		if _, unreadable := d.mendStream(stream, true); unreadable != nil {
-			moved, err := d.moveAside(stream, unreadable)
-			return []Mending{moved}, err
+// condition is that of a stream's files.
+type condition struct {
+	damaged    bool
+	unreadable error   // of a stream without which the relay can go on
+	survey     *survey // where nothing is damaged
+}
+
+// look reads the files of the streams. The error says why none may be changed.
+func (d *Dir) look(streams []string) (map[string]condition, error) {
+	if err := d.knowDescriptions(streams); err != nil {
+		return nil, fmt.Errorf("%w; %s", err, adviceUnknown)
+	}
+	found := map[string]condition{}
+	for _, stream := range streams {
+		mendings, survey, err := d.mendStream(stream, true)
+		switch {
+		case errors.Is(err, blockfile.ErrForm):
+			return nil, fmt.Errorf("check the files of stream %s: %w; %s", stream, err, adviceUnknown)
+		case err != nil && slices.Contains(d.layout.journal(), stream):
+			return nil, fmt.Errorf("check the files of stream %s: %w", stream, err)
+		}
+		found[stream] = condition{damaged: len(mendings) > 0, unreadable: err}
+		if err == nil && len(mendings) == 0 && stream == d.layout.Events {
+			found[stream] = condition{survey: survey}
 		}
 	}
-	if err := d.dropEmptyBlock(stream); err != nil {
+	return found, nil
+}
+
+// prepare syncs and mends one stream.
+func (d *Dir) prepare(stream string, was condition) ([]Mending, error) {
+	if was.unreadable != nil {
+		moved, err := d.moveAside(stream, was.unreadable)
+		return []Mending{moved}, err
+	}
+	dropped, err := d.dropEmptyBlock(stream)
+	if err != nil {
 		return nil, err
 	}
 	// First, as mending may put a block behind the newest.
 	if err := renewNewestBlock(d.streamDir(stream)); err != nil {
 		return nil, err
 	}
-	return d.mendStream(stream, false)
+	if !was.damaged && !dropped {
+		reread := false
+		if err = d.keepStream(stream); err == nil && was.survey != nil {
+			reread, err = d.take(stream, was.survey)
+		}
+		if err != nil || !reread {
+			return nil, err
+		}
+	}
+	done, _, err := d.mendStream(stream, false)
+	return done, err
 }
 
 // moveAside takes a stream away whose files cannot be read. Its rooms make it
@@ -105,39 +149,42 @@ func (d *Dir) moveAside(stream string, cause error) (Mending, error) {
 }
 
 // mendStream mends one stream, or where dry is set only says what it would do.
-func (d *Dir) mendStream(stream string, dry bool) ([]Mending, error) {
+func (d *Dir) mendStream(stream string, dry bool) ([]Mending, *survey, error) {
 	dir := d.streamDir(stream)
 	described, err := d.mendDescriptions(stream, dry)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	index, err := blockfile.ReadIndex(stream, dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	files := described
 	if index.Damaged {
 		m, err := d.takeFile(stream, filepath.Join(dir, natsserver.MessagesDir, natsserver.IndexFile), "index", dry)
 		if err != nil {
-			return files, err
+			return files, nil, err
 		}
 		m.Problem = "the index is damaged; the server makes it again"
 		files = append(files, m)
 	}
 	newer := later{layout: &d.layout, since: index.First}
-	survey, err := d.survey(stream, d.trustIn(stream, dry), newer.look)
+	survey, err := d.survey(stream, d.trustIn(stream), newer.look)
 	if err == nil && (stream == d.layout.Events || stream == d.layout.DeadLetters) { // the others hold bytes of any kind
 		err = newer.err()
 	}
+	if err == nil && !d.unknownIsDamage {
+		err = survey.form.unknown()
+	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	last := d.lastKnown(stream, index, survey)
 	all := survey.damage(last)
 	if !dry {
 		for i := range all {
 			if err := d.takeOut(survey, &all[i]); err != nil {
-				return all, err
+				return all, survey, err
 			}
 		}
 	}
@@ -148,21 +195,21 @@ func (d *Dir) mendStream(stream string, dry bool) ([]Mending, error) {
 		})
 		if !dry {
 			if err := d.moveEnd(stream, dir, last); err != nil {
-				return all, err
+				return all, survey, err
 			}
 		}
 	}
 	positions, err := d.mendPositions(stream, dry)
 	all = slices.Concat(files, all, positions)
 	if err != nil || dry || stream != d.layout.Events {
-		return all, err
+		return all, survey, err
 	}
 	reread, err := d.take(stream, survey)
 	if err != nil || !reread {
-		return all, err
+		return all, survey, err
 	}
-	more, err := d.mendStream(stream, false)
-	return append(all, more...), err
+	more, survey, err := d.mendStream(stream, false)
+	return append(all, more...), survey, err
 }
 
 // lastKnown is the newest sequence that there must be.
@@ -225,8 +272,11 @@ func (d *Dir) mendPositions(stream string, dry bool) ([]Mending, error) {
 	var all []Mending
 	for _, name := range consumers {
 		_, damaged := blockfile.ReadPosition(dir, name)
-		if !errors.Is(damaged, blockfile.ErrPosition) {
+		if damaged == nil {
 			continue
+		}
+		if !errors.Is(damaged, blockfile.ErrPosition) {
+			return all, damaged
 		}
 		m, err := d.takeFile(stream, filepath.Join(dir, natsserver.ConsumersDir, name, natsserver.PositionFile), "position", dry)
 		if err != nil {

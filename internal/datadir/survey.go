@@ -20,6 +20,7 @@ type survey struct {
 	summaries []blockfile.Summary // of the blocks; fewer where one has none
 	trusted   []*trusted          // the blocks that were not read
 	verified  []note              // the sealed blocks that were read and have no note yet
+	form      form
 }
 
 // damagedBlock is a block, and what is left of it without the damage.
@@ -57,6 +58,7 @@ func (d *Dir) survey(stream string, trust *notes, each func(f *blockfile.Frame))
 			return nil, err
 		}
 		frames := b.Frames(v.last)
+		v.form.look(d.relative(path), b, frames)
 		v.torn = false
 		for i := range frames {
 			v.add(stream, d.relative(path), b, &frames[i], i == len(frames)-1)
@@ -74,6 +76,7 @@ func (v *survey) trust(n note, path string) {
 	v.torn = false
 	v.bytes += uint64(n.Size)
 	v.messages += n.Messages
+	v.form.sound += n.Messages
 	v.place(n.First)
 	for _, r := range n.Missing {
 		v.gaps = append(v.gaps, Span(r))

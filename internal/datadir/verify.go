@@ -2,6 +2,7 @@ package datadir
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -78,7 +79,13 @@ func (d *Dir) Verify(ctx context.Context, progress func(done, total int64)) (*Ve
 
 // verifyStream names what a start would mend, and what it would report.
 func (d *Dir) verifyStream(ctx context.Context, stream string, m *meter, v *Verification, named []Quarantined) error {
-	mendings, err := d.mendStream(stream, true)
+	mendings, _, err := d.mendStream(stream, true)
+	if errors.Is(err, blockfile.ErrForm) {
+		v.Problems = append(v.Problems, Problem{
+			Stream: stream, File: d.relative(d.streamDir(stream)), From: 1, What: err.Error(), Advice: adviceUnknown,
+		})
+		return nil
+	}
 	if err != nil && !slices.Contains(d.layout.journal(), stream) {
 		v.Problems = append(v.Problems, Problem{
 			Stream: stream, File: d.relative(d.streamDir(stream)), From: 1, What: err.Error(),

@@ -15,20 +15,13 @@ import (
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
-// Some damage is chance: it is named, and delivery goes on behind it. Much
-// damage is more likely a mistake of ours or of the server's, such as a format
-// that neither knows, and passing over it would lose sound events. So the fuse
-// blows at more than fuseRecords damaged records, or at more than 1 in
-// fuseShare, once there are that many. Sinks then wait before the damage until a
-// person accepts it; pushes are taken all the while.
-const (
-	fuseRecords = 10
-	fuseShare   = 100
-	// holdPause is how often a waiting source looks whether it may go on.
-	holdPause = 500 * time.Millisecond
-)
+// holdPause is how often a waiting source looks whether it may go on.
+const holdPause = 500 * time.Millisecond
 
-// fuse knows the damage of the events' stream. Only the embedded journal has
+// fuse knows the damage of the events' stream. More of it than chance explains (see
+// [datadir.BeyondChance]) may be a mistake of ours, and passing over it would lose
+// sound events: sinks wait before it until a person accepts it, while pushes are
+// taken. Only the embedded journal has
 // one: what an external cluster lost cannot be repaired from here.
 type fuse struct {
 	log   *slog.Logger
@@ -108,8 +101,7 @@ func (f *fuse) note(s datadir.Span, records uint64) {
 		f.damaged = append(f.damaged, datadir.Span{From: max(s.From, f.accepted+1), To: s.To})
 	}
 	n := f.count()
-	all := n + records
-	if f.held || n <= fuseRecords && (all < fuseShare || n*fuseShare <= all) {
+	if f.held || !datadir.BeyondChance(n, records) {
 		return
 	}
 	f.held = true

@@ -24,14 +24,21 @@ type Repairs struct {
 	Positions []string `json:"positions"`
 }
 
+// RepairOptions are what a [Repair] may do beside the obvious.
+type RepairOptions struct {
+	// UnknownIsDamage has blocks of an unknown form taken out, as a person has decided.
+	UnknownIsDamage bool
+	// Others, unless nil, repairs what other rooms keep beside the journal.
+	Others func(context.Context, *Conn) error
+}
+
 // Repair sets a data directory right while no relay runs on it. Damaged bytes
 // are taken out of the files, after they were copied to the salvage folder; records
 // that cannot be decoded and positions without a record are named in the
 // quarantine; sinks' positions that cannot be right are set back. It can be
-// ended and begun again at any moment. others, unless nil, does the same for the
-// rooms that keep something beside the journal.
-func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger, others func(context.Context, *Conn) error) (_ *Repairs, err error) {
-	conn, err := Connect(ctx, dataDir, cfg, log)
+// ended and begun again at any moment.
+func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger, opts RepairOptions) (_ *Repairs, err error) {
+	conn, err := connect(ctx, dataDir, cfg, log, opts.UnknownIsDamage)
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +55,8 @@ func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.L
 	if err := j.setAsideUnreadable(ctx); err != nil {
 		return nil, err
 	}
-	if others != nil {
-		if err := others(ctx, conn); err != nil {
+	if opts.Others != nil {
+		if err := opts.Others(ctx, conn); err != nil {
 			return nil, err
 		}
 	}

@@ -105,9 +105,9 @@ func TestRepairKeepsWhatItTakesOut(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 2, w.verify(t).Open())
 
-	_, err = Repair(t.Context(), w.dir, w.cfg, slog.New(slog.DiscardHandler), nil)
+	_, err = Repair(t.Context(), w.dir, w.cfg, slog.New(slog.DiscardHandler), RepairOptions{})
 	require.NoError(t, err)
-	again, err := Repair(t.Context(), w.dir, w.cfg, slog.New(slog.DiscardHandler), nil)
+	again, err := Repair(t.Context(), w.dir, w.cfg, slog.New(slog.DiscardHandler), RepairOptions{})
 	require.NoError(t, err)
 	assert.Empty(t, again.Mended)
 	assert.Empty(t, again.SetAside)

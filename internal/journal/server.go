@@ -50,6 +50,10 @@ type Conn struct {
 // Connect starts the embedded server on dataDir, or dials cfg.URL where it is
 // set, and waits for servers that are not there yet. ctx bounds the connecting only.
 func Connect(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (*Conn, error) {
+	return connect(ctx, dataDir, cfg, log, false)
+}
+
+func connect(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger, unknownIsDamage bool) (*Conn, error) {
 	if cfg.URL != "" {
 		letGo, err := checkMovedOut(ctx, dataDir, cfg, log)
 		if err != nil {
@@ -62,7 +66,7 @@ func Connect(ctx context.Context, dataDir string, cfg config.Journal, log *slog.
 		c.LetGo = letGo
 		return c, nil
 	}
-	return embed(ctx, dataDir, cfg, log)
+	return embed(ctx, dataDir, cfg, log, unknownIsDamage)
 }
 
 // checkMovedOut does what checkMoved does for a journal outside of the data directory.
@@ -75,7 +79,7 @@ func checkMovedOut(ctx context.Context, dataDir string, cfg config.Journal, log 
 	return checkMoved(ctx, dataDir, cfg, log)
 }
 
-func embed(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (*Conn, error) {
+func embed(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger, unknownIsDamage bool) (*Conn, error) {
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
@@ -90,7 +94,11 @@ func embed(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Lo
 	if c.marks, err = datadir.OpenWatermarks(dataDir, log); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	server, mended, err := datadir.New(dataDir, layoutFor(cfg.StreamPrefix), c.marks).Start(ctx, log)
+	files := datadir.New(dataDir, layoutFor(cfg.StreamPrefix), c.marks)
+	if unknownIsDamage {
+		files.TakeUnknownForDamage()
+	}
+	server, mended, err := files.Start(ctx, log)
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

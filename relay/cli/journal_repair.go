@@ -20,7 +20,7 @@ import (
 
 func (p Program) newJournalRepair() *cobra.Command {
 	flags := journalFlags{kinds: p.Kinds.Config()}
-	var yes, dryRun bool
+	var yes, dryRun, unknownIsDamage bool
 	cmd := &cobra.Command{
 		Use:   "repair",
 		Short: "Repair the streams of a stopped relay, with a copy of all removed bytes",
@@ -58,11 +58,12 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 2 wrong usage.`,
 			if err := confirm(cmd, yes, question); err != nil {
 				return err
 			}
-			return repairJournal(cmd, cfg, &flags)
+			return repairJournal(cmd, cfg, &flags, unknownIsDamage)
 		}),
 	}
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&unknownIsDamage, "unknown-is-damage", false, "move blocks without a single good checksum to the salvage folder; they may be sound records of another version")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be repaired")
 	return cmd
 }
@@ -88,9 +89,11 @@ func repairControl(cfg *config.Config, log *slog.Logger) func(context.Context, *
 	}
 }
 
-func repairJournal(cmd *cobra.Command, cfg *config.Config, flags *journalFlags) error {
+func repairJournal(cmd *cobra.Command, cfg *config.Config, flags *journalFlags, unknownIsDamage bool) error {
 	log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
-	done, err := journal.Repair(cmd.Context(), cfg.DataDir, cfg.Journal, log, repairControl(cfg, log))
+	done, err := journal.Repair(cmd.Context(), cfg.DataDir, cfg.Journal, log, journal.RepairOptions{
+		UnknownIsDamage: unknownIsDamage, Others: repairControl(cfg, log),
+	})
 	if err != nil {
 		return err
 	}

@@ -27,8 +27,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
-// ErrForm marks a block that is compressed, encrypted or of another format.
-var ErrForm = errors.New("block is not in the plain form")
+// ErrForm marks a file that is compressed, encrypted or of a format that this
+// version does not know. It may be sound.
+var ErrForm = errors.New("the file is of a form that this version does not know")
 
 // Kind says what a frame holds.
 type Kind int
@@ -100,6 +101,9 @@ func ReadInto(memory []byte, stream, path string) (*Block, error) {
 	if strings.HasPrefix(string(data), natsserver.CompressedPrefix) {
 		return nil, fmt.Errorf("%w: %s is compressed", ErrForm, path)
 	}
+	if _, err := os.Stat(strings.TrimSuffix(path, natsserver.BlockSuffix) + natsserver.KeySuffix); err == nil {
+		return nil, fmt.Errorf("%w: %s is encrypted", ErrForm, path)
+	}
 	return New(stream, path, index, data), nil
 }
 
@@ -166,8 +170,38 @@ func (b *Block) resync(from int, after uint64, sum hash.Hash64) int {
 	return len(b.Bytes)
 }
 
-// frame reads the frame at a place, if there is a whole one.
+// Shaped counts the frames that a block consists of by their lengths, whatever
+// their checksums, up to the first place without such a frame.
+func (b *Block) Shaped() (frames int) {
+	last := uint64(0)
+	for at := 0; at < len(b.Bytes); frames++ {
+		f, ok := b.shape(at)
+		if !ok || f.Seq <= last && f.Kind == Message {
+			break
+		}
+		last = max(last, f.Seq)
+		at += f.Size
+	}
+	return frames
+}
+
+// frame reads the frame at a place, if there is a whole one with a good checksum.
 func (b *Block) frame(at int, sum hash.Hash64) (Frame, bool) {
+	f, ok := b.shape(at)
+	if !ok {
+		return Frame{}, false
+	}
+	raw := b.Bytes[at : at+f.Size]
+	sum.Reset()
+	_, _ = sum.Write(raw[4:20])
+	_, _ = sum.Write(raw[natsserver.FrameHeader : natsserver.FrameHeader+len(f.Subject)])
+	_, _ = sum.Write(f.Header)
+	_, _ = sum.Write(f.Data)
+	return f, sum.Sum64() == binary.LittleEndian.Uint64(raw[f.Size-natsserver.FrameChecksum:])
+}
+
+// shape reads the frame at a place, if its lengths fit.
+func (b *Block) shape(at int) (Frame, bool) {
 	rest := b.Bytes[at:]
 	if len(rest) < natsserver.FrameMin {
 		return Frame{}, false
@@ -201,12 +235,7 @@ func (b *Block) frame(at int, sum hash.Hash64) (Frame, bool) {
 	case seq&natsserver.ErasedBit != 0 || seq == 0:
 		f.Kind = Erased
 	}
-	sum.Reset()
-	_, _ = sum.Write(rest[4:20])
-	_, _ = sum.Write(data[:subject])
-	_, _ = sum.Write(f.Header)
-	_, _ = sum.Write(f.Data)
-	return f, sum.Sum64() == binary.LittleEndian.Uint64(rest[size-natsserver.FrameChecksum:size])
+	return f, true
 }
 
 // TombstoneFrame is a frame which tells the server that sequences up to seq

@@ -24,7 +24,8 @@ type Index struct {
 	Damaged bool
 }
 
-// ReadIndex reads a stream's index.db. One that is not there is the zero Index.
+// ReadIndex reads a stream's index.db. One that is not there is the zero Index; one
+// with a good checksum and another version is an ErrForm.
 func ReadIndex(stream, streamDir string) (Index, error) {
 	data, err := os.ReadFile(filepath.Join(streamDir, natsserver.MessagesDir, natsserver.IndexFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -36,6 +37,9 @@ func ReadIndex(stream, streamDir string) (Index, error) {
 	key := natsserver.Key(stream)
 	if len(data) < 32 || highwayhash.Sum64(data[:len(data)-8], key[:]) != binary.LittleEndian.Uint64(data[len(data)-8:]) {
 		return Index{Damaged: true}, nil
+	}
+	if data[0] != natsserver.IndexMagic || data[1] < natsserver.IndexVersionLeast || data[1] > natsserver.IndexVersion {
+		return Index{}, fmt.Errorf("%w: the index of %s has magic %d and version %d", ErrForm, stream, data[0], data[1])
 	}
 	r := reader{data[2 : len(data)-8]}
 	r.uvarint() // messages
@@ -86,7 +90,9 @@ type Position struct{ Acknowledged, Delivered uint64 }
 // checksum of it, so damage often looks like another position instead.
 var ErrPosition = errors.New("consumer state is damaged")
 
-// ReadPosition reads a consumer's o.dat; without one it is the zero Position.
+// ReadPosition reads a consumer's o.dat; without one it is the zero Position. A
+// later version is an ErrForm, unless all else is as in ours: then a bit of the
+// version byte is flipped. Another magic byte is damage; nothing tells the two apart.
 func ReadPosition(streamDir, consumer string) (Position, error) {
 	data, err := os.ReadFile(filepath.Join(streamDir, natsserver.ConsumersDir, consumer, natsserver.PositionFile))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
@@ -96,16 +102,26 @@ func ReadPosition(streamDir, consumer string) (Position, error) {
 		return Position{}, fmt.Errorf("read consumer state: %w", err)
 	}
 	if len(data) < 2 || data[0] != natsserver.PositionMagic || data[1] != natsserver.PositionVersion {
+		later := len(data) >= 2 && data[0] == natsserver.PositionMagic && data[1] > natsserver.PositionVersion
+		if _, rest, err := decodePosition(data[min(2, len(data)):]); later && (err != nil || rest > 0) {
+			return Position{}, fmt.Errorf("%w: the state of consumer %s has version %d", ErrForm, consumer, data[1])
+		}
 		return Position{}, fmt.Errorf("%w: its header is unknown", ErrPosition)
 	}
-	r := reader{data[2:]}
+	p, _, err := decodePosition(data[2:])
+	return p, err
+}
+
+// decodePosition reads what stands behind the header, and counts the bytes behind that.
+func decodePosition(data []byte) (p Position, left int, err error) {
+	r := reader{data}
 	acknowledged := r.uvarint() // counted in deliveries
-	p := Position{Acknowledged: r.uvarint()}
+	p.Acknowledged = r.uvarint()
 	deliveries := r.uvarint()
 	p.Delivered = r.uvarint()
 	pending := r.uvarint()
 	if r.rest == nil || p.Delivered>>63 != 0 || p.Acknowledged > p.Delivered || acknowledged > deliveries || pending > p.Delivered-p.Acknowledged {
-		return Position{}, fmt.Errorf("%w: its numbers contradict each other", ErrPosition)
+		return Position{}, 0, fmt.Errorf("%w: its numbers contradict each other", ErrPosition)
 	}
 	// What is not acknowledged yet, with a time each: the server makes room for as
 	// many as the number says, and refuses the consumer where they do not follow.
@@ -118,12 +134,16 @@ func ReadPosition(streamDir, consumer string) (Position, error) {
 		r.uvarint() // when that was
 	}
 	if r.rest == nil {
-		return Position{}, fmt.Errorf("%w: its end is missing", ErrPosition)
+		return Position{}, 0, fmt.Errorf("%w: its end is missing", ErrPosition)
 	}
-	if again := r.uvarint(); again > uint64(len(r.rest)) {
-		return Position{}, fmt.Errorf("%w: it holds less than it says", ErrPosition)
+	again := r.uvarint()
+	if again > uint64(len(r.rest)) {
+		return Position{}, 0, fmt.Errorf("%w: it holds less than it says", ErrPosition)
 	}
-	return p, nil
+	for range 2 * again {
+		r.uvarint() // a record, and how often it was delivered
+	}
+	return p, len(r.rest), nil
 }
 
 // Consumers names the consumers of a stream.
@@ -171,6 +191,9 @@ func Described(key, dir string) (bool, error) {
 	sum, err := os.ReadFile(filepath.Join(dir, natsserver.DescriptionSum))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("read description's checksum: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, natsserver.DescriptionKey)); err == nil {
+		return false, fmt.Errorf("%w: the description in %s is encrypted", ErrForm, dir)
 	}
 	return string(DescriptionSum(key, text)) == string(sum), nil
 }

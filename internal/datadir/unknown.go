@@ -1,0 +1,111 @@
+package datadir
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
+)
+
+// Some damage is chance. Much damage is more likely a mistake of ours or of the
+// server's, such as a format that one of them does not know.
+const (
+	// chanceRecords damaged records, or 1 in chanceShare once there are that many, may be chance.
+	chanceRecords = 10
+	chanceShare   = 100
+)
+
+// BeyondChance reports whether so many damaged records beside so many readable
+// ones are too many for chance.
+func BeyondChance(damaged, readable uint64) bool {
+	all := damaged + readable
+	return damaged > chanceRecords || all >= chanceShare && damaged*chanceShare > all
+}
+
+// adviceUnknown says what to do about files of an unknown form.
+const adviceUnknown = "nothing was changed; run the auditrelay that wrote it, or if it is damage for certain, 'auditrelay journal repair --unknown-is-damage', which moves it to the salvage folder"
+
+// form tells whether the blocks of a stream are of the form that we know. A block
+// with one good checksum is: what is wrong in it is damage. It may be mended, and
+// pushes may be taken meanwhile, whatever its amount: no sound record is among the
+// bytes taken out, and the salvage folder keeps them all the same.
+//
+// A block without any good checksum may be of a form that we do not know, such as
+// another checksum, and sound. Where that is more than chance, nothing is mended. Then
+// no push can be taken either, as the server would cut off such a block.
+type form struct {
+	sound  uint64 // frames with a good checksum
+	shaped uint64 // frames in blocks without one, by their lengths
+	noise  int    // bytes in blocks without one, except zeros only
+	first  string // the first such block
+	blocks int    // such blocks
+}
+
+// enoughNoise is how many bytes without any frame show that all blocks of a stream
+// are of another form. Less may be what a torn write left.
+const enoughNoise = 64 << 10
+
+// look takes a block into account.
+func (f *form) look(file string, b *blockfile.Block, frames []blockfile.Frame) {
+	good := uint64(0)
+	for i := range frames {
+		if frames[i].Kind != blockfile.Damaged {
+			good++
+		}
+	}
+	f.sound += good
+	if good > 0 || len(bytes.Trim(b.Bytes, "\x00")) == 0 {
+		return
+	}
+	if f.blocks++; f.blocks == 1 {
+		f.first = file
+	}
+	f.shaped += uint64(b.Shaped())
+	f.noise += len(b.Bytes)
+}
+
+// unknown returns a [blockfile.ErrForm] where the blocks are of another form.
+func (f *form) unknown() error {
+	switch {
+	case BeyondChance(f.shaped, f.sound):
+	case f.sound == 0 && (f.shaped > 2 || f.noise >= enoughNoise):
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %d blocks, %s first, hold %d records of which no checksum is right, beside %d sound records",
+		blockfile.ErrForm, f.blocks, f.first, f.shaped, f.sound)
+}
+
+// knowDescriptions returns a [blockfile.ErrForm] where all descriptions can be
+// read and none has the checksum that we make of it.
+func (d *Dir) knowDescriptions(streams []string) error {
+	sound, readable := 0, 0
+	look := func(key, dir string) error {
+		good, err := blockfile.Described(key, dir)
+		if err != nil || good {
+			sound++
+			return err
+		}
+		if text, err := os.ReadFile(filepath.Join(dir, natsserver.Description)); err == nil && json.Valid(text) {
+			readable++
+		}
+		return nil
+	}
+	for _, stream := range streams {
+		if err := d.eachDescription(stream, look); err != nil {
+			return err
+		}
+	}
+	if sound == 0 && readable > 2 {
+		return fmt.Errorf("%w: none of %d descriptions of streams has the right checksum", blockfile.ErrForm, readable)
+	}
+	return nil
+}
+
+// TakeUnknownForDamage lets [Dir.Start] mend blocks of an unknown form, as a person
+// has decided.
+func (d *Dir) TakeUnknownForDamage() { d.unknownIsDamage = true }
