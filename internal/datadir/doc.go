@@ -24,6 +24,26 @@
 // takes out only the damaged stretch, after a copy of it is in DATA_DIR/salvage, and puts a tombstone
 // behind a torn end, as the server itself does where its index remembers a later one.
 //
+// # A form that is not known
+//
+// Unknown is not damaged. A start reads the files of all streams before it changes the
+// first, and refuses with a [blockfile.ErrForm] where one is compressed, encrypted, of
+// a later version, or beyond chance without a right checksum (unknown.go). Every file
+// then stays as it is, for the version that wrote it. No push is taken, as the server would cut off
+// such blocks. A person may decide that it is damage: journal repair --unknown-is-damage.
+//
+// Blocks with some right checksums are of the known form, so mending them is
+// safe, whatever the amount of damage. Ingest opens; beyond chance, the journal's sinks wait for a person.
+//
+// # Names of new blocks
+//
+// The server syncs a block before it acknowledges a record, and never the folder that
+// it has just made the block in. ext4, XFS and Btrfs write a new file's name with its first
+// fsync. ext2, ext4 without its journal and some network file systems may lose the
+// name, and all records with it, at a power cut. So the journal acknowledges the first record in a new block
+// of events or dead letters after it has synced the folder (names.go). All others cost one lstat.
+// Blocks of the trail, the quarantine and the credentials are not covered.
+//
 // # What a start reads
 //
 // With an index.db that fits the newest block, the server opens a stream without reading

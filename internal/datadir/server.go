@@ -38,6 +38,7 @@ type Server struct {
 	stop  context.CancelFunc
 	done  chan struct{} // closed when the watch has ended
 	scrub *scrub
+	names *names
 
 	mended atomic.Uint64      // pieces of files, in all epochs
 	asks   chan chan struct{} // of who wants the files mended; each is closed when that is done
@@ -70,7 +71,7 @@ func (e *Epoch) Ended() error {
 // Start waits until the disk can be written to, mends the files, and starts the
 // server. The caller holds the directory's lock. ctx bounds the start only.
 func (d *Dir) Start(ctx context.Context, log *slog.Logger) (*Server, []Mending, error) {
-	s := &Server{dir: d, log: log, nudge: make(chan struct{}, 1), done: make(chan struct{}), asks: make(chan chan struct{})}
+	s := &Server{dir: d, log: log, nudge: make(chan struct{}, 1), done: make(chan struct{}), asks: make(chan chan struct{}), names: newNames(d.path)}
 	if err := tryDisk(d.path); err != nil {
 		log.Error("the journal's disk cannot be written to; the start waits until it can", "error", err)
 		if err := waitForDisk(ctx, d.path); err != nil {
@@ -107,6 +108,7 @@ func (s *Server) start(ctx context.Context) ([]Mending, error) {
 	if err != nil {
 		return mended, err
 	}
+	s.names.forget()
 	s.scrub.trust(s.dir.notes, s.dir.trusted) // before anybody can ask the server for a record
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -225,6 +225,9 @@ func (j *Journal) placed(at place, again bool) error {
 			return fmt.Errorf("position %d is said to be another record's", at.seq)
 		}
 	}
+	if err := j.conn.settle(j.names.events); err != nil {
+		return err
+	}
 	if j.conn.embedded == nil {
 		note.Stream = j.made
 	}

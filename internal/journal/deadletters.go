@@ -46,7 +46,8 @@ func (j *Journal) RejectAgain(ctx context.Context, sink string, rejections []rel
 		}
 		rejections = rejections[len(letters):]
 	}
-	return nil
+	j.conn.shrunk(j.names.dead) // letters come and go; a look at all blocks costs less than their syncs
+	return j.conn.settle(j.names.dead)
 }
 
 // letters makes messages of the first rejections, as many as are stored at once.

@@ -21,8 +21,7 @@ const holdPause = 500 * time.Millisecond
 // fuse knows the damage of the events' stream. More of it than chance explains (see
 // [datadir.BeyondChance]) may be a mistake of ours, and passing over it would lose
 // sound events: sinks wait before it until a person accepts it, while pushes are
-// taken. Only the embedded journal has
-// one: what an external cluster lost cannot be repaired from here.
+// taken. Only the embedded journal has one: nothing here repairs an external cluster.
 type fuse struct {
 	log   *slog.Logger
 	blown prometheus.Gauge

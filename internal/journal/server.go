@@ -224,6 +224,21 @@ func (c *Conn) epoch() *datadir.Epoch {
 	return epoch
 }
 
+// settle makes durable what the embedded server leaves out: see [datadir.Server.Settle].
+func (c *Conn) settle(stream string) error {
+	if c.embedded == nil {
+		return nil
+	}
+	return c.embedded.Settle(stream)
+}
+
+// shrunk tells that messages of a stream were removed.
+func (c *Conn) shrunk(stream string) {
+	if c.embedded != nil {
+		c.embedded.Shrunk(stream)
+	}
+}
+
 // NoteEnd notes beside the embedded server's files that stream has reached seq.
 // Records that are then missing from its end are named at the next start, and
 // their positions are not given out again.

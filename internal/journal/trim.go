@@ -95,6 +95,7 @@ func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent)
 	if err := j.asks(ctx, keep); err != nil {                               // its block is read, and may be cut off
 		return 0, err
 	}
+	defer j.conn.shrunk(j.names.events) // whatever the answer
 	if err := j.stream.Purge(ctx, jetstream.WithPurgeSequence(keep)); err != nil {
 		return 0, fmt.Errorf("trim the journal up to record %d: %w", keep, err)
 	}

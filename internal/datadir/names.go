@@ -1,0 +1,103 @@
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
+	"github.com/auditrelay/auditrelay/internal/durable"
+)
+
+// names makes the names of new blocks durable. The server syncs a block before it
+// acknowledges a record in it, but not the folder in which it has just made the block.
+// ext4, XFS and Btrfs write a new file's name with its first fsync. POSIX does not
+// promise that: on ext2, on ext4 without its journal, and on some network file
+// systems, a power cut may take the file with every record in it.
+type names struct {
+	dir  string // the data directory
+	sync func(folder string) error
+
+	mu     sync.Mutex        // held while a folder is synced: who comes meanwhile waits for it
+	newest map[string]uint32 // by stream, the newest block whose name is durable; guarded by mu
+	shrunk map[string]bool   // the streams that may have lost blocks since; guarded by mu
+}
+
+func newNames(dir string) *names { return &names{dir: dir, sync: durable.SyncDir} }
+
+// forget is for a new server: it may make a block of a number that was there before.
+func (n *names) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.newest, n.shrunk = map[string]uint32{}, map[string]bool{}
+}
+
+// settle returns once the names of all blocks that a stream has are durable. Mostly
+// that costs one look at a file: the server numbers blocks without a gap, so where the
+// one behind the newest known does not stand, and none was removed, nothing is new.
+func (n *names) settle(stream string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	msgs := filepath.Join(StreamDir(n.dir, stream), natsserver.MessagesDir)
+	newest, known := n.newest[stream]
+	if known && !n.shrunk[stream] {
+		next := filepath.Join(msgs, fmt.Sprint(newest+1, natsserver.BlockSuffix))
+		if _, err := os.Lstat(next); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	last, err := lastBlock(stream, filepath.Dir(msgs))
+	if err == nil && (!known || last != newest) {
+		err = n.syncFrom(msgs, !known) // with a new stream, its folders are new
+	}
+	if err != nil {
+		return err
+	}
+	n.newest[stream] = last
+	delete(n.shrunk, stream)
+	return nil
+}
+
+// syncFrom makes the names in a folder durable, and where above is set those of the
+// folder itself and of all above it, up to the data directory.
+func (n *names) syncFrom(folder string, above bool) error {
+	for {
+		if err := n.sync(folder); err != nil {
+			return fmt.Errorf("make the name of a new block durable: %w", err)
+		}
+		if !above || folder == n.dir || folder == filepath.Dir(folder) {
+			return nil
+		}
+		folder = filepath.Dir(folder)
+	}
+}
+
+// lastBlock is the number of a stream's newest block.
+func lastBlock(stream, folder string) (uint32, error) {
+	paths, err := blockfile.List(folder)
+	if err == nil && len(paths) == 0 {
+		err = errors.Join(fs.ErrNotExist, errors.New("it has no block"))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("find the newest block of stream %s: %w", stream, err)
+	}
+	return blockfile.IndexOf(paths[len(paths)-1])
+}
+
+// shrink says that blocks of a stream were or will be removed.
+func (n *names) shrink(stream string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.shrunk[stream] = true
+}
+
+// Shrunk tells that messages of a stream were removed, and blocks with them.
+func (s *Server) Shrunk(stream string) { s.names.shrink(stream) }
+
+// Settle returns once the record that the server acknowledged last in a stream is
+// durable by its block's name, too. Before that, nobody may be told that it is kept.
+func (s *Server) Settle(stream string) error { return s.names.settle(stream) }
