@@ -192,15 +192,10 @@ func all(s string, allowed func(rune) bool) bool {
 }
 
 // name checks an identifier of at most 64 letters, digits, "-" and "_".
-func (k *checker) name(path, value string) bool {
-	if !k.required(path, value) {
-		return false
-	}
-	if len(value) > 64 || !all(value, isWord) {
+func (k *checker) name(path, value string) {
+	if k.required(path, value) && (len(value) > 64 || !all(value, isWord)) {
 		k.fail(path, value, `must be 1 to 64 letters, digits, "-" and "_"`)
-		return false
 	}
-	return true
 }
 
 // natsURLs checks addresses joined with commas.

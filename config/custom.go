@@ -150,7 +150,7 @@ func (k Kind) check() error {
 	}
 	section := reflect.ValueOf(k.New())
 	if section.Kind() != reflect.Pointer || section.IsNil() || section.Elem().Kind() != reflect.Struct {
-		return errors.New("New must return a pointer to a struct")
+		return errors.New("its New must return a pointer to a struct")
 	}
 	return decodable(section.Type().Elem(), "")
 }

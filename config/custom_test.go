@@ -64,7 +64,7 @@ func TestCustomSection(t *testing.T) {
 func TestCustomSectionIsDecodedStrictly(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"- {name: q, queue: {adress: a}}":                                    `line 6: sinks[0].queue.adress: unknown field; did you mean address?`,
+		"- {name: q, queue: {addres: a}}":                                    `line 6: sinks[0].queue.addres: unknown field; did you mean address?`,
 		"- {name: q, queue: {address: a, wait: soon}}":                       `sinks[0].queue.wait: "soon": not a duration`,
 		"- {name: q, queue: {address: a, wait: -1s}}":                        `sinks[0].queue.wait: "-1s": must be positive`,
 		"- {name: q, queue: {token: '${TOKEN}'}}":                            `line 6: sinks[0].queue: needs an address`,
@@ -124,14 +124,14 @@ func TestWrongKinds(t *testing.T) {
 	t.Parallel()
 	section := func() Section { return new(queue) }
 	for want, kinds := range map[string]Kinds{
-		`kind of sink "": its name must have`:         {{New: section}},
-		`kind of sink "A-b": its name must have`:      {{Name: "A-b", New: section}},
-		`kind of sink "kafka": a sink has a field`:    {{Name: "kafka", New: section}},
-		`kind of sink "name": a sink has a field`:     {{Name: "name", New: section}},
-		`kind of sink "a": it is given twice`:         {{Name: "a", New: section}, {Name: "a", New: section}},
-		`kind of sink "a": New must return a pointer`: {{Name: "a", New: func() Section { return (*queue)(nil) }}},
-		`count has the type int32, which is not`:      {{Name: "a", New: func() Section { return new(flat) }}},
-		`queue must be exported, and have a tag such`: {{Name: "a", New: func() Section { return new(hidden) }}},
+		`kind of sink "": its name must have`:             {{New: section}},
+		`kind of sink "A-b": its name must have`:          {{Name: "A-b", New: section}},
+		`kind of sink "kafka": a sink has a field`:        {{Name: "kafka", New: section}},
+		`kind of sink "name": a sink has a field`:         {{Name: "name", New: section}},
+		`kind of sink "a": it is given twice`:             {{Name: "a", New: section}, {Name: "a", New: section}},
+		`kind of sink "a": its New must return a pointer`: {{Name: "a", New: func() Section { return (*queue)(nil) }}},
+		`count has the type int32, which is not`:          {{Name: "a", New: func() Section { return new(flat) }}},
+		`queue must be exported, and have a tag such`:     {{Name: "a", New: func() Section { return new(hidden) }}},
 	} {
 		_, _, err := kinds.Parse("relay.yaml", nil, nil)
 		require.ErrorContains(t, err, want)
