@@ -22,14 +22,14 @@ const (
 type bounds struct {
 	tokens    int
 	documents int
-	brackets  int // that are open
+	brackets  int // open ones
 	line      int // of the latest token
-	onLine    int // what can nest on that line
+	onLine    int // nesting tokens on that line
 	leading   bool
-	blocks    []block // that are open, the innermost last
+	blocks    []block // open ones, the innermost last
 }
 
-// block is a run of lines that begin in the same column: the keys of a section.
+// block is a run of lines with the same indentation: the keys of a section.
 type block struct{ column, keys int }
 
 // take counts the next token. An error names the excess.

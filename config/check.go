@@ -49,8 +49,8 @@ func sections(path string) iter.Seq[string] {
 	}
 }
 
-// problem makes one about the field at path. value is shown unless nil; it is
-// never a secret. What the file says goes before it, lest ${NAME} come out.
+// problem makes one about the field at path. value is shown unless nil; it is never a
+// secret. The file's own text is shown instead, so an expanded ${NAME} is not.
 func (k *checker) problem(path string, value any, reason string) Problem {
 	p := Problem{Line: k.line(path), Field: path, Reason: reason}
 	if value == nil {
@@ -82,7 +82,7 @@ func (k *checker) warn(path string, reason string) {
 	k.warnings = bounded(k.warnings, k.problem(path, nil, reason))
 }
 
-// line finds the field's line, or that of the nearest section around it.
+// line finds the line of the field, or of the nearest section around it.
 func (k *checker) line(path string) int {
 	for section := range sections(path) {
 		if m, ok := k.marks[section]; ok {

@@ -45,8 +45,8 @@ type Custom struct {
 	Section Section
 }
 
-// Kinds are those of a Go program, beside the built-in ones. Each of its functions
-// does what the one of this package does, and knows these kinds too.
+// Kinds are those of a Go program, beside the built-in ones. Its methods are the functions
+// of this package, with these kinds known too.
 type Kinds []Kind
 
 func (c *Custom) setDefaults(*Sink) { c.Section.SetDefaults() }

@@ -24,10 +24,10 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// printable gives a name from the file as far as a problem may show it: up to
-// where it stops to be a name, for there a value may begin ("password …" without
-// its colon). A name that is alone may be a value itself (behind "password:,"),
-// and is only shown where it looks like one of ours.
+// printable gives a name from the file as far as a problem may show it: up to where it
+// stops to be a name, for there a value may begin ("password …" without its colon). A name
+// without a value may be a value itself (behind "password:,"): it is shown only if it looks
+// like one of ours.
 func printable(name string, alone bool) string {
 	if alone && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		return "…"

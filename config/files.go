@@ -49,7 +49,7 @@ func (f files) all(config string, d *decoder, c *Config) {
 // one, read it.
 func (f files) private(field, file string, secret bool) {
 	info, err := os.Stat(file)
-	if err != nil || runtime.GOOS == "windows" { // which has no such modes
+	if err != nil || runtime.GOOS == "windows" { // no such modes there
 		return
 	}
 	reason := ""

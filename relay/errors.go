@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Permanent marks err as one that no retry can cure: the pump finds the very
-// events that cause it, and only those go to the dead letters.
+// Permanent marks err as one no retry can cure. The pump finds the events behind it, and
+// only those go to the dead letters.
 func Permanent(err error) error { return &permanentError{err} }
 
 type permanentError struct{ err error }
@@ -17,15 +17,14 @@ type permanentError struct{ err error }
 func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
-// IsPermanent reports whether err, or an error that it wraps, was marked with
-// [Permanent].
+// IsPermanent reports whether err, or an error it wraps, is marked with [Permanent].
 func IsPermanent(err error) bool {
 	var p *permanentError
 	return errors.As(err, &p)
 }
 
-// RetryAfter marks err as one that the destination wants tried again no sooner
-// than d from now, as by HTTP's Retry-After.
+// RetryAfter marks err with the destination's wish: retry no sooner than d from now, as in
+// HTTP's Retry-After.
 func RetryAfter(err error, d time.Duration) error { return &retryAfterError{err, d} }
 
 type retryAfterError struct {
@@ -36,8 +35,8 @@ type retryAfterError struct {
 func (e *retryAfterError) Error() string { return e.err.Error() }
 func (e *retryAfterError) Unwrap() error { return e.err }
 
-// RetryDelay returns the delay that err was marked with by [RetryAfter], and
-// whether it was.
+// RetryDelay returns the delay of an error marked with [RetryAfter], and whether err is
+// one.
 func RetryDelay(err error) (time.Duration, bool) {
 	var r *retryAfterError
 	if !errors.As(err, &r) {
@@ -46,13 +45,13 @@ func RetryDelay(err error) (time.Duration, bool) {
 	return r.after, true
 }
 
-// PartialError says that a delivery was acknowledged but for the events named
-// in Failures. Each failure's own error is classified like a whole delivery's.
+// PartialError is a delivery acknowledged except for the events in Failures. Each failure's
+// own error is classified like a whole delivery's.
 type PartialError struct {
 	Failures []Failure // in ascending order of Index, each index once
 }
 
-// Failure is one event of a delivery that was not acknowledged.
+// Failure is one event without an acknowledgement.
 type Failure struct {
 	Index int // into the events given to Deliver
 	Err   error
@@ -65,8 +64,8 @@ func (e *PartialError) Error() string {
 	return fmt.Sprintf("%d events were not acknowledged, the first: %v", len(e.Failures), e.Failures[0].Err)
 }
 
-// Unwrap gives the failures' errors, so that errors.Is finds them. Note that
-// the class of a partial delivery is that of each failure, not of the whole.
+// Unwrap gives the failures' errors to errors.Is. Each failure has its own class; the whole
+// has none.
 func (e *PartialError) Unwrap() []error {
 	errs := make([]error, len(e.Failures))
 	for i, f := range e.Failures {
@@ -75,10 +74,10 @@ func (e *PartialError) Unwrap() []error {
 	return errs
 }
 
-// Outcome is what Deliver returns for a delivery of that many events, of which
-// failures were not acknowledged: nil without failures; where all of them failed and
-// none for good, the error that asks for the longest wait; else a [PartialError].
-// Each index stands once in failures, in any order. The slice stays the caller's.
+// Outcome is the error of a delivery of so many events with these failures: nil without
+// failures; if all events failed and none for good, the error with the longest wait; else a
+// [PartialError]. Each index stands once in failures, in any order. The slice stays the
+// caller's.
 func Outcome(events int, failures []Failure) error {
 	if len(failures) == 0 {
 		return nil

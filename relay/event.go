@@ -11,14 +11,14 @@ import "time"
 // Event is one event, with the attributes of CloudEvents 1.0 and the body as
 // it was received.
 //
-// An event and all that it points to are immutable: several pumps may share
-// one decoded copy, and a sink may keep a reference for as long as it likes.
+// An event and everything it points to are immutable: several pumps may share one decoded
+// copy, and a sink may keep a reference for as long as it likes.
 type Event struct {
 	// ID is the CloudEvents id. It is the same at every re-push and every
 	// redelivery: the body's own event_id, or a hash of source, time and body.
 	ID string
-	// Source is the CloudEvents source, "/projects/P/environments/E" for what
-	// an environment pushed. ID is unique within a Source.
+	// Source is the CloudEvents source, "/projects/P/environments/E" for an environment's
+	// pushed events. ID is unique within a Source.
 	Source string
 	// Type is the CloudEvents type: "event_log.ACTION" for pushed events,
 	// "settings.changed", "streaming.changed" and the like for the relay's own.
@@ -32,8 +32,8 @@ type Event struct {
 	Received time.Time
 	// ContentType is the media type of Body.
 	ContentType string
-	// Project and Environment are slugs of the workspace; Environment is empty
-	// for what concerns a whole project.
+	// Project and Environment are slugs of the workspace; Environment is empty if the event
+	// concerns a whole project.
 	Project, Environment string
 	// Labels are the sender's stream labels (Loki) or tags (Datadog), followed
 	// by the entry's own structured metadata. Names may repeat.
@@ -42,10 +42,10 @@ type Event struct {
 	Body []byte
 }
 
-// Label is a name and a value that came beside an event's body.
+// Label is a name and a value from beside an event's body.
 type Label struct{ Name, Value string }
 
-// SpecVersion is the CloudEvents version that [Event.Attributes] follows.
+// SpecVersion is the CloudEvents version of [Event.Attributes].
 const SpecVersion = "1.0"
 
 // Attributes yields the CloudEvents context attributes of e in a fixed order,

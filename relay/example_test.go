@@ -19,8 +19,8 @@ func events(ids ...string) (all []relay.Event) {
 	return all
 }
 
-// printer is a sink that prints. It refuses an event with the id "odd", and is busy at
-// the first delivery.
+// printer prints events. It refuses an event with the id "odd", and is busy at the first
+// delivery.
 type printer struct{ calls int }
 
 func (p *printer) Deliver(ctx context.Context, events []relay.Event) error {
@@ -62,7 +62,7 @@ func (l *list) Ack(_ context.Context, p relay.Position) error {
 	return nil
 }
 
-// basket prints the events that a sink refused for good.
+// basket prints the refused events.
 type basket struct{}
 
 func (basket) Reject(_ context.Context, sink string, rejections []relay.Rejection) error {
@@ -91,8 +91,7 @@ func ExamplePump() {
 	// read events for sink printer: EOF
 }
 
-// A sink makes one attempt, and says by the class of its error what is to become of
-// the events.
+// A sink makes one attempt. The class of its error decides the events' fate.
 func ExampleSink() {
 	var sink relay.Sink = &printer{}
 	fmt.Println(sink.Deliver(context.Background(), events("a")))

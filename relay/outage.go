@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// outage is what the deliveries of one pump are being retried for. It logs each
-// error when the first of them meets it, and not again while any is retried for it.
+// outage has the errors of the deliveries under retry, for one pump. It logs each error
+// once: when the first delivery meets it. After all deliveries got past an error, its next
+// occurrence is logged again.
 type outage struct {
 	sink    string
 	log     *slog.Logger
 	metrics *Metrics
 
 	mu      sync.Mutex
-	failing map[string]int // deliveries that are retried, by their error; guarded by mu
+	failing map[string]int // deliveries under retry, by their error; guarded by mu
 	since   time.Time      // when the first of them was; guarded by mu
 
 	told   time.Time // when refusals were logged last; guarded by mu
 	untold int       // events refused since; guarded by mu
 }
 
-// quiet is how long no more refusals are logged after some were: a sink may refuse all
-// that it gets.
+// quiet separates two log lines about refusals: a sink may refuse everything.
 const quiet = time.Minute
 
-// refused notes events that are in the dead letters now.
+// refused notes events now in the dead letters.
 func (o *outage) refused(r []Rejection) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -38,8 +38,8 @@ func (o *outage) refused(r []Rejection) {
 	o.told, o.untold = time.Now(), 0
 }
 
-// retry notes that a delivery is retried for the error text, after it was for
-// before; that is empty for one that was not.
+// retry notes a delivery under retry for the error text. Its previous error is before, or
+// empty.
 func (o *outage) retry(before, text string, events int) {
 	o.metrics.retry(o.sink)
 	if text == before {
@@ -57,7 +57,7 @@ func (o *outage) retry(before, text string, events int) {
 	o.leave(before)
 }
 
-// recover notes that a delivery which was retried for before got through.
+// recover notes the success of a delivery whose last error was before, or empty.
 func (o *outage) recover(before string) {
 	if before == "" {
 		return

@@ -31,7 +31,7 @@ type fleet struct {
 	pump   *relay.Pump
 }
 
-// lines is a log that is read while it is written to.
+// lines is a log, readable while others write to it.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu
@@ -49,7 +49,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// newFleet gives a pump with n sinks, each of which answers by respond.
+// newFleet gives a pump with n sinks, each answering by respond.
 func newFleet(source *relaytest.Source, n int, respond func([]relay.Event) relaytest.Outcome) *fleet {
 	f := &fleet{source: source, dead: &relaytest.DeadLetters{}, log: &lines{}, reg: prometheus.NewRegistry()}
 	instances := make([]relay.Sink, n)
@@ -64,7 +64,7 @@ func newFleet(source *relaytest.Source, n int, respond func([]relay.Event) relay
 	return f
 }
 
-// start runs the pump until stop, which waits for its end.
+// start runs the pump until stop, and stop waits for its end.
 func (f *fleet) start(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -134,8 +134,8 @@ func TestParallelPumpIsFaster(t *testing.T) {
 	}
 }
 
-// The first delivery hangs while those behind it are done. The position stays
-// before it, so that whoever comes after a crash gets it again.
+// The first delivery hangs while those behind it are done. The position stays before it, so
+// after a crash it comes again.
 func TestParallelPumpPositionNeverRunsAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -186,8 +186,8 @@ func TestParallelPumpWaitsForEachPartOfABatch(t *testing.T) {
 	})
 }
 
-// A delivery that is never settled lets the others go on for a bounded while:
-// nothing more is read then, and so no more is delivered twice after a crash.
+// An unsettled delivery lets the others go on for a bounded while. Then nothing more is
+// read, so a crash delivers no more than that twice.
 func TestParallelPumpReadsAheadWithinBounds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -271,8 +271,8 @@ func TestParallelPumpTellsOfAnOutageOnce(t *testing.T) {
 	})
 }
 
-// Told to end, deliveries under way get the grace, and only those count that
-// nothing unsettled stands before.
+// At the end, deliveries under way get the grace. Only those with nothing unsettled before
+// them count.
 func TestParallelPumpEndsGently(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -293,8 +293,8 @@ func TestParallelPumpEndsGently(t *testing.T) {
 	})
 }
 
-// A batch that is begun is delivered whole, however many deliveries it takes: to
-// stop in its middle would deliver its beginning twice.
+// A started batch is delivered whole, in however many deliveries: stopping in its middle
+// would deliver its beginning twice.
 func TestPumpEndsBehindABatch(t *testing.T) {
 	t.Parallel()
 	for _, instances := range []int{1, 2} {

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Pump carries events from a source to one destination: at least once, for as
-// long as it takes, and in order unless Parallel gives that up. It holds the
-// one retry loop of the relay; sinks only say what kind of error they met.
+// Pump carries events from a source to one destination: at least once, for as long as it
+// takes, and in order unless Parallel is set. It holds the one retry loop of the relay;
+// sinks only classify errors.
 //
 // Nothing is dropped: an event is acknowledged to the source after its sink has
 // acknowledged it, or after it stands in the dead letters, and after the same
 // holds of all events before it.
 //
-// The pump bisects a delivery after a permanent error that names no event. The refused
+// After a permanent error without a named event, the pump bisects the delivery. The refused
 // events of one delivery go to the dead letters together, as each time costs a sync, and
 // before anything behind them is acknowledged.
 //
-// With Parallel, an instance that hangs or holds a poisonous event stops no other. Up to
+// With Parallel, a hanging instance or a poisonous event stops no other instance. Up to
 // four batches an instance may be read before the source is told of a position, and would
-// come again after a crash; only those under way, and one more, are in memory. At the end
-// a batch under way gets its first attempt whole: to stop in its middle would deliver its
+// come again after a crash; only those under way, and one more, are in memory. At the end a
+// batch under way gets its first attempt whole: to stop in its middle would deliver its
 // beginning twice.
 type Pump struct {
 	// Name is the sink's.
@@ -35,13 +35,13 @@ type Pump struct {
 	// overtake each other. They stay the caller's to close, as Sink does.
 	Parallel    []Sink
 	DeadLetters DeadLetters
-	// Limit bounds what one delivery holds. Zero values mean 5000 events and
-	// 4 MiB of bodies; a single larger event goes alone.
+	// Limit bounds one delivery. Zero values mean 5000 events and 4 MiB of bodies; a single
+	// larger event goes alone.
 	Limit BatchLimit
 	// Timeout bounds one attempt; zero means 30 s.
 	Timeout time.Duration
-	// Grace is what deliveries under way get to end when Run is told to; zero
-	// means 5 s.
+	// Grace is how long deliveries under way may take after Run's context ended; zero means
+	// 5 s.
 	Grace   time.Duration
 	Logger  *slog.Logger
 	Metrics *Metrics
@@ -50,16 +50,15 @@ type Pump struct {
 // BatchLimit bounds a delivery.
 type BatchLimit struct{ Events, Bytes int }
 
-// batchesPerSink bounds, where there are several sinks, the batches that are
-// read and not acknowledged: so much may be delivered again after a crash. Only
-// those that are being delivered, one a sink, and one more are held in memory.
+// With several sinks, batchesPerSink bounds the batches read but not acknowledged: a crash
+// may deliver so many again. Memory holds only the batches under delivery, one per sink,
+// and one more.
 const batchesPerSink = 4
 
-// Run carries events until ctx ends or the source fails, and returns why. When
-// it ends nothing more is read and nothing tried again. A batch that is begun
-// gets its first attempt whole, as what is delivered of it would else be
-// delivered twice, and all of that has Grace to end. What is not acknowledged by then is read
-// again at the next start.
+// Run carries events until ctx ends or the source fails, and returns why. When it ends
+// nothing more is read and nothing tried again. A started batch gets its first attempt as a
+// whole, within Grace: otherwise its delivered part would be delivered twice.
+// Unacknowledged batches are read again at the next start.
 func (p *Pump) Run(ctx context.Context) error {
 	p.Metrics.failing(p.Name, false)
 	p.setDefaults()
@@ -104,21 +103,21 @@ func (p *Pump) setDefaults() {
 	}
 }
 
-// delivery is a run of a batch's events that is handed to a sink at once.
+// delivery is a run of a batch's events, handed to a sink at once.
 type delivery struct {
 	events []Event
 	of     *unsettled
 }
 
-// outlive gives a context that ends when ctx has ended and grace is over.
+// outlive gives a context that ends grace after ctx.
 func outlive(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() { _ = sleep(lasting, grace); end() })
 	return lasting, end
 }
 
-// feed reads batches, while there is room, and cuts them into deliveries. A
-// batch that is begun is handed out whole, unless lasting ends.
+// feed reads batches, while there is room, and cuts them into deliveries. It hands a
+// started batch out whole, unless lasting ends.
 func (p *Pump) feed(ctx, lasting context.Context, pending *window, work chan<- delivery) error {
 	for {
 		if err := pending.wait(ctx); err != nil {

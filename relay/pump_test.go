@@ -30,8 +30,8 @@ type pumped struct {
 	reg    *prometheus.Registry
 }
 
-// pumping runs check beside a pump that carries batches to a sink that answers
-// by respond, until check returns.
+// pumping runs check beside a pump. The pump carries batches to a sink answering by
+// respond, until check returns.
 func pumping(t *testing.T, respond func(int, []relay.Event) relaytest.Outcome, batches [][]relay.Event, check func(t *testing.T, p *pumped)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestPumpDeliversInOrderAndAcknowledges(t *testing.T) {
 	})
 }
 
-// lockstep is a source that gives a batch only when those before are acknowledged.
+// lockstep is a source. It gives a batch only after all earlier ones are acknowledged.
 type lockstep struct {
 	*relaytest.Source
 	t     *testing.T
@@ -182,7 +182,7 @@ func TestPumpFindsThePoison(t *testing.T) {
 	}
 }
 
-// calls are the dead letters that were kept at once.
+// calls are the dead letters of each Reject.
 type calls struct {
 	relaytest.DeadLetters
 	sizes []int
@@ -193,9 +193,9 @@ func (c *calls) Reject(ctx context.Context, sink string, r []relay.Rejection) er
 	return c.DeadLetters.Reject(ctx, sink, r)
 }
 
-// A delivery that is refused whole is halved down to each of its events; their letters
-// are kept at once, as each time costs a sync. What was refused does not wait for what
-// is retried, and a sink that refuses everything does not fill the log.
+// A wholly refused delivery is halved down to its events. Their letters are kept at once,
+// as each time costs a sync. Refused events do not wait for retried ones, and a sink
+// refusing everything does not fill the log.
 func TestPumpKeepsTheLettersOfADeliveryAtOnce(t *testing.T) {
 	t.Parallel()
 	events := relaytest.Events(100)

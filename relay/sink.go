@@ -4,35 +4,32 @@ import "context"
 
 // Sink is one destination.
 //
-// A Pump calls Deliver from one goroutine at a time; where it makes several
-// deliveries at once, each goes to an instance of its own. Close may be called
-// while a Deliver is under way, which must then return soon with an error.
+// A Pump calls Deliver from one goroutine at a time; where it makes several deliveries at
+// once, each goes to an instance of its own. Close may be called during a Deliver, which
+// must then return soon with an error.
 type Sink interface {
 	// Deliver hands events, oldest first, to the destination, and returns once
 	// it has acknowledged them.
 	//
-	// nil means that every event is acknowledged: it will survive whatever the
-	// destination promises to survive. Any other answer is a classification,
-	// never a retry of the sink's own: see [Permanent], [RetryAfter] and
-	// [PartialError]; an error of no class is tried again with backoff. An
-	// event that may or may not have arrived counts as not acknowledged.
+	// nil acknowledges every event: it survives whatever the destination promises to
+	// survive. Any other answer is a classification, never a retry of the sink's own: see
+	// [Permanent], [RetryAfter] and [PartialError]; an error of no class is tried again
+	// with backoff. An event with an unknown fate counts as not acknowledged.
 	//
-	// When ctx ends, Deliver returns soon, and nothing that it was given is
-	// sent after that. It must not change the events. Its errors name no secret.
+	// When ctx ends, Deliver returns soon, and sends nothing afterwards. It must not change
+	// the events. Its errors name no secret.
 	Deliver(ctx context.Context, events []Event) error
 
 	// Close releases the connections. It is called once.
 	Close() error
 }
 
-// Checker is what a Sink also is where it can tell beforehand whether a
-// delivery could work.
+// Checker is a Sink with a preflight: it can tell beforehand whether a delivery could work.
 type Checker interface {
-	// Check resolves, connects and authenticates as a delivery would, asks for
-	// the destination's limits, and writes nothing. It calls report with each
-	// finding as it is made: what was looked at, and what was found, neither
-	// with a secret. It returns the first error that a delivery would meet as
-	// well, saying what to do about it.
+	// Check resolves, connects and authenticates as a delivery would, asks for the
+	// destination's limits, and writes nothing. It calls report with each finding at once:
+	// the object and the finding, neither with a secret. It returns the first error a
+	// delivery would meet too, with the remedy.
 	Check(ctx context.Context, report func(what, found string)) error
 }
 
@@ -41,15 +38,13 @@ type Checker interface {
 // Next is under way, and for batches older than the newest; it calls neither of
 // the two from more than one goroutine at a time.
 type Source interface {
-	// Next waits for events and returns a batch of at least one, in order
-	// behind the batch that it returned before. It returns an error when ctx
-	// ends, or when the source is closed.
+	// Next waits for events and returns a batch of at least one, in order behind the
+	// previous batch. It returns an error when ctx ends, or when the source is closed.
 	Next(ctx context.Context) (Batch, error)
 
-	// Ack records that the batch at p and all before it need not be read
-	// again. p is the position of a batch that Next has returned, and greater
-	// at each call. It may be recorded lazily: after a crash the position may be
-	// older than the last Ack, never newer.
+	// Ack records the batch at p and all before it as done. p is the position of a batch
+	// from Next, and greater at each call. It may be recorded lazily: after a crash the
+	// position may be older than the last Ack, never newer.
 	Ack(ctx context.Context, p Position) error
 }
 
@@ -63,15 +58,15 @@ type Batch struct {
 // Position is a place in a Source; a later place is greater.
 type Position uint64
 
-// DeadLetters keeps the events that a sink refused for good. A Pump with several
-// sinks calls Reject from as many goroutines.
+// DeadLetters keeps the events a sink refused for good. A Pump with several sinks calls
+// Reject from as many goroutines.
 type DeadLetters interface {
 	// Reject returns once the rejections are durable. On an error the caller
 	// tries again: nothing may go on before they are kept.
 	Reject(ctx context.Context, sink string, rejections []Rejection) error
 }
 
-// Rejection is an event that one sink refused, and why.
+// Rejection is an event one sink refused, and why.
 type Rejection struct {
 	Event    Event
 	Reason   string // names the cause, and no secret

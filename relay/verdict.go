@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// verdict is what an error means for the events of a delivery.
+// verdict translates an error into the fate of a delivery's events.
 type verdict struct {
 	delivered []Event       // were acknowledged in spite of the error
 	refused   []Failure     // go to the dead letters
 	again     []Event       // are tried again, in their order
-	split     bool          // some event among them is refused, but which is not known
+	split     bool          // some unknown event among them is refused
 	after     time.Duration // wait at least this long
 	cause     error         // why they are tried again
 }
 
-// judge classifies an error. It is the one place that does.
+// judge classifies an error. Nothing else does.
 func judge(events []Event, err error) verdict {
 	var partial *PartialError
 	if errors.As(err, &partial) && plausible(partial, len(events)) {
@@ -51,9 +51,8 @@ func judgePartial(events []Event, partial *PartialError) verdict {
 	return v
 }
 
-// plausible reports whether the error names events of the delivery, in order.
-// A sink that names none, or others, is not to be believed: everything is
-// delivered again.
+// plausible reports whether the error names events of the delivery, in order. A sink naming
+// none, or others, is not believed: everything is delivered again.
 func plausible(partial *PartialError, n int) bool {
 	last := -1
 	for _, f := range partial.Failures {

@@ -6,26 +6,25 @@ import (
 	"sync/atomic"
 )
 
-// window holds the batches that were read and not acknowledged, in the order of
-// the source, so that it is told of a position only when all before it is
-// settled.
+// window holds the unacknowledged batches in the order of the source. A position is
+// acknowledged after everything before it is settled.
 type window struct {
 	source Source
 	stop   context.CancelFunc // ends the pump when the source fails
 	room   chan struct{}      // holds a token for each batch
 
-	mu      sync.Mutex // held while the source is told, so that positions only grow
+	mu      sync.Mutex // held during Ack, so positions only grow
 	batches []*unsettled
 	err     error // of the source
 }
 
-// unsettled is a batch that is being delivered.
+// unsettled is a batch under delivery.
 type unsettled struct {
 	position Position
 	left     atomic.Int64 // deliveries not settled yet, and one while more may come
 }
 
-// newWindow makes a window that has room for so many batches.
+// newWindow makes a window with room for so many batches.
 func newWindow(source Source, stop context.CancelFunc, batches int) *window {
 	return &window{source: source, stop: stop, room: make(chan struct{}, batches)}
 }
@@ -39,8 +38,8 @@ func (w *window) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// add takes in a batch after wait. It has to be settled once, and once more for
-// each delivery that is added to left.
+// add takes in a batch after wait. It must be settled once, and once more for each delivery
+// added to left.
 func (w *window) add(p Position) *unsettled {
 	b := &unsettled{position: p}
 	b.left.Add(1)
@@ -50,9 +49,9 @@ func (w *window) add(p Position) *unsettled {
 	return b
 }
 
-// settle counts down what is left of a batch, and acknowledges to the source as
-// far as all is settled. A crash before an acknowledgement is on disk delivers
-// what it covers again, with the same ids.
+// settle counts down the rest of a batch, and acknowledges up to the first unsettled one.
+// After a crash before an acknowledgement is on disk, its events are delivered again, with
+// the same ids.
 func (w *window) settle(b *unsettled) {
 	if b.left.Add(-1) > 0 {
 		return

@@ -13,12 +13,11 @@ type worker struct {
 	sink    Sink
 	outage  *outage
 	lasting context.Context // of the attempts; outlives Run's by Grace
-	failing string          // what the delivery under way is retried for, if it is
+	failing string          // the last error of the delivery under way, if it is under retry
 	refused []Rejection     // of the delivery under way, not in the dead letters yet
 }
 
-// run makes deliveries until work is closed. What it did not settle stays in
-// the window.
+// run makes deliveries until work is closed. Unsettled deliveries stay in the window.
 func (w *worker) run(ctx context.Context, pending *window, work <-chan delivery) {
 	for d := range work {
 		err := w.settle(ctx, d.events, 0)
@@ -29,22 +28,21 @@ func (w *worker) run(ctx context.Context, pending *window, work <-chan delivery)
 			w.recovered()
 			pending.settle(d.of)
 		}
-		w.refused = nil // what is not settled comes again
+		w.refused = nil // unsettled events come again
 	}
 }
 
-// The wait between attempts grows from firstWait to maxWait, each drawn from
-// its upper half so that many relays do not come back at once.
+// The wait between attempts grows from firstWait to maxWait, each drawn from its upper
+// half: many relays must not come back at once.
 const (
 	firstWait = 100 * time.Millisecond
 	maxWait   = 30 * time.Second
 )
 
-// settle returns when each event is delivered or refused: a delivery that has to be
-// halved until the refused events are found puts all of them into the dead letters at
-// once, which are synced to disk, unless some event is retried meanwhile. attempts is
-// how often they were tried before; when ctx has ended there is no second one. Its only
-// errors are ctx's.
+// settle returns after each event is delivered or refused. The refused events of a halved
+// delivery go to the dead letters together, as each time costs a sync; if some event is
+// retried meanwhile, the refused ones go first. attempts is how often they were tried
+// before; when ctx has ended there is no second one. Its only errors are ctx's.
 func (w *worker) settle(ctx context.Context, events []Event, attempts int) error {
 	wait := firstWait
 	for {
@@ -65,7 +63,7 @@ func (w *worker) settle(ctx context.Context, events []Event, attempts int) error
 		for _, f := range verdict.refused {
 			w.refused = append(w.refused, Rejection{Event: events[f.Index], Reason: f.Err.Error(), Attempts: attempts})
 		}
-		if verdict.split { // which of them it is shows when they are halved
+		if verdict.split { // halving shows which
 			half := len(events) / 2
 			if err := w.settle(ctx, events[:half], attempts); err != nil {
 				return err
@@ -107,9 +105,9 @@ func (w *worker) deliver(events []Event) error {
 	return err
 }
 
-// reject puts what was refused into the dead letters, and tries until it is there:
-// until then nothing behind it may be acknowledged. A crash before that delivers it
-// again, and a crash after it leaves it there twice.
+// reject puts the refused events into the dead letters, and tries until they are durable:
+// nothing behind them may be acknowledged earlier. After a crash before, they are delivered
+// again; after a crash behind, they may stand in the dead letters twice.
 func (w *worker) reject(ctx context.Context) error {
 	if len(w.refused) == 0 {
 		return nil

@@ -10,17 +10,17 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Destination is a topic, a subject or a tenant that a sink's template makes,
-// and the origins whose events go there.
+// Destination is a topic, a subject or a tenant from a sink's template, and the origins of
+// its events.
 type Destination struct {
 	// Kind is topic, subject or tenant.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// ByType says that Name has the type of pushed events ("event_log.login"), or
-	// of audit events ("settings.changed"), and differs for each other type.
+	// ByType: Name varies with the type. It is shown for pushed events ("event_log.login")
+	// or audit events ("settings.changed").
 	ByType bool `json:"by_type,omitempty"`
-	// Origins are environments (PROJECT/ENVIRONMENT), projects as a whole, which
-	// have audit events, and the relay itself.
+	// Origins are environments (PROJECT/ENVIRONMENT), projects as a whole (audit events),
+	// and the relay itself.
 	Origins []string `json:"origins"`
 }
 
@@ -41,7 +41,7 @@ type sample struct {
 	event  relay.Event
 }
 
-// samples are one of each origin that the sink's match lets through.
+// samples are one event of each origin, if the sink's match lets it through.
 func samples(s config.Sink, environments []config.Environment) (all []sample) {
 	add := func(origin, project, environment, kind string) {
 		if s.Match == nil || fits(s.Match.Projects, project) && fits(s.Match.Environments, environment) {
@@ -69,7 +69,7 @@ func fits(patterns []string, name string) bool {
 
 // addressed is a sink whose events go to places with names.
 type addressed interface {
-	// Address gives what e goes to: a kind, "" where there is none, and a name.
+	// Address gives the place for e: a kind ("" for none) and a name.
 	Address(e *relay.Event) (kind, name string)
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Kind is a kind of sink that a Go program adds; see [NewKind].
+// Kind is a kind of sink added by a Go program; see [NewKind].
 type Kind struct {
 	kind config.Kind
 	open func(config.Section, Options) (relay.Sink, error)
@@ -18,21 +18,20 @@ type Kind struct {
 // Kinds are those of a Go program.
 type Kinds []Kind
 
-// Options are what a sink of a [Kind] takes from the program around it.
+// Options are the surroundings of a sink of a [Kind].
 type Options struct {
-	// Logger is for what the sink does of its own accord. Errors of Deliver are
+	// Logger is for the sink's own doings, such as reconnecting. Errors of Deliver are
 	// logged by the pump.
 	Logger *slog.Logger
 }
 
-// NewKind makes a kind of sink. In the configuration, a sink of the kind has a
-// section called name (see [config.Kind]), which is decoded into the struct T,
-// completed and validated before open is called.
+// NewKind makes a kind of sink. In the configuration, a sink of the kind has a section
+// called name (see [config.Kind]). It is decoded into the struct T, completed and validated
+// before open is called.
 //
-// open makes a sink that holds to the contract of [relay.Sink]: relaytest.Run tries
-// that. It is called once for each delivery that may be under way at once, once more
-// for each replay, and again for `sinks check` where no relay need run. It connects
-// to nothing, and its errors name the field that is wrong, and no secret.
+// open makes a sink under the contract of [relay.Sink]; relaytest.Run tests it. A sink with
+// `parallel: N` opens N times, each replay once more, and so does `sinks check`. open
+// connects to nothing, and its errors name the wrong field and no secret.
 func NewKind[S interface {
 	*T
 	config.Section

@@ -17,7 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 )
 
-// destinationFields are the fields of config.Sink that describe a built-in destination.
+// destinationFields are config.Sink's fields for the built-in destinations.
 func destinationFields() (fields []reflect.StructField) {
 	others := []string{"Match", "Redact", "Custom"}
 	for field := range reflect.TypeFor[config.Sink]().Fields() {
@@ -73,7 +73,7 @@ func TestNothingElseNamesAKindOfSink(t *testing.T) {
 	}
 }
 
-// named gives the packages of sinks that a file imports, and the sections that it names.
+// named gives the packages of sinks imported by a file, and the sections it names.
 func named(t *testing.T, path string, sections []string) (found []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)

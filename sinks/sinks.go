@@ -1,4 +1,4 @@
-// Package sinks makes the sink that a section of the configuration describes.
+// Package sinks makes a sink from its section of the configuration.
 //
 // # A sink of a Go program's own
 //
@@ -8,11 +8,11 @@
 //
 // # A further built-in sink
 //
-// It touches three places in the code: its package beside sinks/file; its section,
-// a file beside config/sink_file.go with a field in config.Sink; and the switch in
-// this file. A test holds that nothing else in the product names a kind of sink.
-// Tests then say what is missing in the papers: config/example.yaml, the room in
-// cmd/auditrelay/house_test.go and in ARCHITECTURE.md.
+// It touches three places in the code: its package beside sinks/file; its section, a file
+// beside config/sink_file.go with a field in config.Sink; and the switch in this file. A
+// test checks the rest of the product for names of kinds. Tests then ask for the papers:
+// the fields in config/example.yaml, and the room in cmd/auditrelay/house_test.go and
+// ARCHITECTURE.md.
 package sinks
 
 import (
@@ -34,10 +34,10 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/webhook"
 )
 
-// Deps are what sinks take from the program around them.
+// Deps are the surroundings of the sinks.
 type Deps struct {
-	// Logger gets what sinks do of their own accord, with the attribute "sink".
-	// Default: nothing is logged.
+	// Logger is for the sinks' own doings, with the attribute "sink". Default: nothing is
+	// logged.
 	Logger *slog.Logger
 	// Registerer takes the metrics of sinks; those of all sinks are the same,
 	// labelled by sink. Default: nothing is counted.
@@ -48,11 +48,10 @@ type Deps struct {
 	topics []string // for Check
 }
 
-// Open completes s (see [config.Sink.Complete]) and makes the sink. It connects to
-// nothing and fails only where s is wrong or names a file that cannot be used;
-// errors name the sink. The batches and time limits of s are for the pump in front
-// of the sink. The sink itself does match and redact, for live events, replays and
-// dead letters alike.
+// Open completes s (see [config.Sink.Complete]) and makes the sink. It connects to nothing,
+// and fails only if s is wrong or names an unusable file; errors name the sink. The batches
+// and time limits of s are for the pump in front of the sink. The sink itself does match
+// and redact, for live events, replays and dead letters alike.
 func Open(s config.Sink, d Deps) (relay.Sink, error) {
 	sink, err := d.open(s)
 	if err != nil {
@@ -88,7 +87,7 @@ func (d Deps) route(s config.Sink) (*routing.Route, error) {
 	return routing.New(s.Match, s.Redact, opts)
 }
 
-// destination makes the sink of s, which is complete.
+// destination makes the sink of a complete s.
 func (d Deps) destination(s config.Sink) (relay.Sink, error) {
 	log := d.logger(s.Name)
 	switch {
@@ -112,7 +111,8 @@ func (d Deps) destination(s config.Sink) (relay.Sink, error) {
 	return d.Kinds.open(s, log)
 }
 
-// duplicates counts what a NATS sink's stream had stored before; nil without a Registerer.
+// duplicates counts events already stored in a NATS sink's stream; nil without a
+// Registerer.
 func (d Deps) duplicates(sink string) (prometheus.Counter, error) {
 	if d.Registerer == nil {
 		return nil, nil
@@ -125,7 +125,7 @@ func (d Deps) duplicates(sink string) (prometheus.Counter, error) {
 	return c.WithLabelValues(sink), nil
 }
 
-// ErrNoCheck is what [Check] returns for a sink that cannot be checked.
+// ErrNoCheck is [Check]'s error for a sink without a preflight.
 var ErrNoCheck = errors.New("this kind of sink cannot be checked without a delivery")
 
 // Check opens s and looks at its destination as relay.Checker says: it delivers
@@ -158,7 +158,7 @@ func check(ctx context.Context, sink relay.Sink, report func(what, found string)
 	return checker.Check(ctx, report)
 }
 
-// orError keeps a nil pointer beside an error from becoming a sink that is not nil.
+// orError keeps a nil pointer from becoming a non-nil interface.
 func orError[S relay.Sink](sink S, err error) (relay.Sink, error) {
 	if err != nil {
 		return nil, err

@@ -60,7 +60,7 @@ func TestOpenRegistersTheDuplicatesOnce(t *testing.T) {
 	assert.Equal(t, 1, n)
 }
 
-// Open trusts no caller: it completes and validates what it is given.
+// Open trusts no caller: it completes and validates the section.
 func TestOpenErrors(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]config.Sink{

@@ -29,8 +29,8 @@ const (
 	fieldEnvironment
 )
 
-// Parse reads text. A brace that belongs to none of the names {type}, {project} and
-// {environment} stands for itself: the configuration refuses such a text.
+// Parse reads text. Only {type}, {project} and {environment} are names; any other brace
+// stands for itself. The configuration refuses such a text.
 func Parse(text string) *Template {
 	t := &Template{text: text}
 	for rest := text; rest != ""; {
@@ -44,8 +44,8 @@ func Parse(text string) *Template {
 	return t
 }
 
-// cutField finds the first {NAME} in text: what stands before it, the name with its
-// braces, and its field. Without one all of text stands before.
+// cutField finds the first {NAME} in text: the text before it, the name with its braces,
+// and its field. Without one all of text stands before.
 func cutField(text string) (before, name string, f field) {
 	for at := range len(text) {
 		if text[at] != '{' {
@@ -79,14 +79,13 @@ func fieldNamed(name string) (field, bool) {
 	return none, false
 }
 
-// Empty stands in a name for an attribute that an event does not have, as the
-// environment of what concerns a whole project.
+// In a name, Empty stands for a missing attribute, such as the environment of a whole
+// project's event.
 const Empty = "_"
 
-// AppendName appends the name of a topic, a subject or a tenant for e: it is as
-// by Append, except that [Empty] stands for an attribute that e does not have.
-// "auth.{environment}" becomes "auth._" and not "auth.", which exists nowhere.
-// Values that may be empty, as of labels and tags, are for Append.
+// AppendName appends the name of a topic, a subject or a tenant for e: like Append, but
+// with [Empty] for each attribute missing in e. "auth.{environment}" becomes "auth._", as
+// "auth." is no valid name. Labels and tags may have empty values: they use Append.
 func (t *Template) AppendName(dst []byte, e *relay.Event, escape func(dst []byte, value string) []byte) []byte {
 	for i := range t.parts {
 		p := &t.parts[i]
@@ -99,10 +98,9 @@ func (t *Template) AppendName(dst []byte, e *relay.Event, escape func(dst []byte
 	return dst
 }
 
-// Append appends the text for e to dst. escape appends a value in the form in
-// which the destination takes it; it sees the values only, never the literal
-// text. Nil appends them as they are. An attribute that e does not have is the
-// empty value. It allocates nothing but what dst has to grow by.
+// Append appends the text for e to dst. escape appends a value in the destination's form;
+// it sees the values only, never the literal text. Nil appends them as they are. A missing
+// attribute is the empty value. Only growing dst allocates.
 func (t *Template) Append(dst []byte, e *relay.Event, escape func(dst []byte, value string) []byte) []byte {
 	for i := range t.parts {
 		dst = t.parts[i].append(dst, e, escape)
@@ -134,7 +132,7 @@ func (f field) of(e *relay.Event) string {
 	}
 }
 
-// Text is the text that the template was parsed from.
+// Text is the template's source.
 func (t *Template) Text() string { return t.text }
 
 // Constant reports whether the template is the same for every event; then it
@@ -143,9 +141,8 @@ func (t *Template) Constant() bool {
 	return len(t.parts) == 0 || len(t.parts) == 1 && t.parts[0].field == none
 }
 
-// Map returns the template's text with each name replaced by value: the
-// pattern of all that the template can become, such as the subjects
-// "events.*.*" of "events.{project}.{type}".
+// Map returns the template's text with each name replaced by value: the pattern of all its
+// results, such as the subjects "events.*.*" of "events.{project}.{type}".
 func (t *Template) Map(value string) string {
 	var b strings.Builder
 	for _, p := range t.parts {
