@@ -64,13 +64,19 @@ func (d *Dir) take(stream string, v *survey) (reread bool, err error) {
 		return true, nil
 	}
 	d.trusted = v.trusted
-	for _, one := range v.verified {
+	d.noteAll(stream, v.verified)
+	return false, nil
+}
+
+// noteAll notes blocks that a survey has read. What fails is tried again by the scrub,
+// which says why.
+func (d *Dir) noteAll(stream string, blocks []note) {
+	for _, one := range blocks {
 		path := filepath.Join(d.streamDir(stream), natsserver.MessagesDir, fmt.Sprint(one.Index, natsserver.BlockSuffix))
-		if d.notes.add(path, one) != nil {
-			break // the scrub tries again, and says why it fails
+		if err := d.notes.add(path, one); err != nil {
+			return
 		}
 	}
-	return false, nil
 }
 
 // renewIndex writes the index.db of a stream, as the server would write it after it

@@ -44,8 +44,8 @@ type scrub struct {
 
 	unread atomic.Int64 // bytes of pending
 
-	reading sync.Mutex // held by who has a block in memory
-	memory  []byte     // for it; guarded by reading
+	checking sync.Mutex // held by who reads a block
+	checker  blockfile.Checker
 
 	mu      sync.Mutex
 	notes   *notes              // guarded by mu
@@ -124,12 +124,12 @@ func (s *scrub) verify(ctx context.Context, b *trusted) error {
 		return nil
 	}
 	if now, err := identify(b.path); err == nil && now == b.identity { // else it was trimmed, or the server wrote it anew
-		damaged := false
-		err := s.read(b.path, func(frames []blockfile.Frame) { damaged = slices.ContainsFunc(frames, isDamaged) })
-		if err != nil {
+		found, err := s.check(b.path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // trimmed meanwhile
+		case err != nil:
 			return err
-		}
-		if damaged {
+		case !found.Sound:
 			return s.rotten(ctx, b)
 		}
 	}
@@ -170,29 +170,17 @@ func (s *scrub) settle(b *trusted) {
 
 func isDamaged(f blockfile.Frame) bool { return f.Kind == blockfile.Damaged }
 
-// read gives the frames of a block, and none of one that is gone. They are valid
-// until look returns.
-func (s *scrub) read(path string, look func([]blockfile.Frame)) error {
-	s.reading.Lock()
-	defer s.reading.Unlock()
-	b, err := blockfile.ReadInto(s.memory, s.stream, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		look(nil)
-		return nil // it was trimmed
-	}
-	if err != nil {
-		return err
-	}
-	s.memory = b.Bytes[:0]
-	look(b.Frames(0))
-	return nil
+func (s *scrub) check(path string) (blockfile.Checked, error) {
+	s.checking.Lock()
+	defer s.checking.Unlock()
+	return s.checker.Check(s.stream, path)
 }
 
 // rest gives the memory back.
 func (s *scrub) rest() {
-	s.reading.Lock()
-	defer s.reading.Unlock()
-	s.memory = nil
+	s.checking.Lock()
+	defer s.checking.Unlock()
+	s.checker = blockfile.Checker{}
 }
 
 // run notes what the server seals, and scrubs at a bounded rate, until ctx ends.
@@ -256,23 +244,21 @@ func (s *scrub) noteBlock(known *notes, path string, index uint32) error {
 	if err != nil {
 		return fmt.Errorf("look at a sealed block: %w", err)
 	}
-	var summary blockfile.Summary
-	var fit bool
-	err = s.read(path, func(frames []blockfile.Frame) {
-		summary, fit = blockfile.Summarise(index, frames, noneDeleted)
-		fit = fit && summary.Messages > 0 && !slices.ContainsFunc(frames, isDamaged)
-	})
+	found, err := s.check(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	if !fit {
+	if !found.Sound || !found.Plain || found.Messages == 0 {
 		s.unfit[index] = true
 		return nil
 	}
 	s.mu.Lock()
 	s.seen[index] = as
 	s.mu.Unlock()
-	return known.add(path, note{as, summary})
+	return known.add(path, note{as, found.Summary})
 }
 
 func noneDeleted(uint64) bool { return false }

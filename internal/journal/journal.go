@@ -68,11 +68,14 @@ type Journal struct {
 	metrics  *metrics
 	fuse     *fuse
 	past     *past
-	mended   atomic.Uint64      // pieces of files that are named: see nameMended
-	failed   func(error)        // as in Options
-	lost     func()             // as in Options
-	stop     context.CancelFunc // ends the loops
-	done     chan struct{}      // closed when the loops have ended
+	mended   atomic.Uint64 // pieces of files that are named: see nameMended
+	// reporting is held by who names losses, so that none is named twice. Who holds
+	// past.comparing does not take it.
+	reporting sync.Mutex
+	failed    func(error)        // as in Options
+	lost      func()             // as in Options
+	stop      context.CancelFunc // ends the loops
+	done      chan struct{}      // closed when the loops have ended
 }
 
 // names are those of the relay's streams and subjects.

@@ -19,6 +19,8 @@ import (
 // the salvage folder, and positions that have no record though nothing let it
 // go. It can be repeated at any time.
 func (j *Journal) reportLosses(ctx context.Context) error {
+	j.reporting.Lock()
+	defer j.reporting.Unlock()
 	if j.conn.embedded != nil {
 		j.conn.embedded.KeepDescriptions()
 	}

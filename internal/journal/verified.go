@@ -12,22 +12,15 @@ type reader struct{ through uint64 }
 // asks is called before the server is asked for the record at seq and those behind it.
 func (r *reader) asks(ctx context.Context, j *Journal, seq uint64) (err error) {
 	if seq > r.through {
-		r.through, err = j.verified(ctx, seq, true)
+		r.through, err = j.conn.verified(ctx, seq, true)
 	}
 	return err
 }
 
 // asks is called before the server is asked for the record at seq alone.
 func (j *Journal) asks(ctx context.Context, seq uint64) error {
-	_, err := j.verified(ctx, seq, false)
+	_, err := j.conn.verified(ctx, seq, false)
 	return err
-}
-
-func (j *Journal) verified(ctx context.Context, seq uint64, ahead bool) (through uint64, err error) {
-	if through, err = j.conn.verified(ctx, seq, ahead); err != nil {
-		return 0, err
-	}
-	return through, j.nameMended(ctx)
 }
 
 func (c *Conn) verified(ctx context.Context, seq uint64, ahead bool) (through uint64, err error) {
@@ -45,9 +38,10 @@ func (c *Conn) mended() uint64 {
 	return c.embedded.Mended()
 }
 
-// nameMended names what was mended since the journal was opened, when a block turned
-// out to be damaged. It is called before a sink may come to the gap: so the gap has
-// one name, which says where the bytes are.
+// nameMended names what was mended since the journal was opened, as a block turned
+// out to be damaged. That ends the sessions of all sources, and each calls it as it
+// begins another, before it may come to the gap. So the gap has one name, which says
+// where the bytes are.
 func (j *Journal) nameMended(ctx context.Context) error {
 	n := j.conn.mended()
 	if n == j.mended.Load() {

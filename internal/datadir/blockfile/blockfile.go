@@ -86,40 +86,22 @@ func IndexOf(path string) (uint32, error) {
 }
 
 // Read reads a block of the stream.
-func Read(stream, path string) (*Block, error) { return ReadInto(nil, stream, path) }
-
-// ReadInto is Read into memory that is there, as far as it is enough.
-func ReadInto(memory []byte, stream, path string) (*Block, error) {
+func Read(stream, path string) (*Block, error) {
 	index, err := IndexOf(path)
 	if err != nil {
 		return nil, err
 	}
-	data, err := readFile(memory, path)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read block: %w", err)
 	}
-	if strings.HasPrefix(string(data), natsserver.CompressedPrefix) {
+	if bytes.HasPrefix(data, []byte(natsserver.CompressedPrefix)) {
 		return nil, fmt.Errorf("%w: %s is compressed", ErrForm, path)
 	}
 	if _, err := os.Stat(strings.TrimSuffix(path, natsserver.BlockSuffix) + natsserver.KeySuffix); err == nil {
 		return nil, fmt.Errorf("%w: %s is encrypted", ErrForm, path)
 	}
 	return New(stream, path, index, data), nil
-}
-
-func readFile(memory []byte, path string) (_ []byte, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	into := bytes.NewBuffer(slices.Grow(memory[:0], int(info.Size())+bytes.MinRead)) // room to see the end
-	_, err = into.ReadFrom(f)
-	return into.Bytes(), err
 }
 
 // New is a block in memory.

@@ -83,6 +83,37 @@ func TestFramesGoOnBehindDamage(t *testing.T) {
 	require.Len(t, other.Frames(0), 1, "a block of another number has other checksums")
 }
 
+// A block that is checked frame by frame is as sound as one that is read whole.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	const size = 81
+	path := filepath.Join(t.TempDir(), "1.blk")
+	var c Checker
+	check := func(data []byte) Checked {
+		require.NoError(t, os.WriteFile(path, data, 0o600))
+		found, err := c.Check("S", path)
+		require.NoError(t, err)
+		return found
+	}
+	b := testBlock(5, 50)
+	want, _ := Summarise(1, b.Frames(0), func(uint64) bool { return false })
+	assert.Equal(t, Checked{want, true, true}, check(b.Bytes))
+	for at := range b.Bytes {
+		assert.Equal(t, at%size == 0, check(b.Bytes[:at]).Sound, "%d bytes", at)
+		if at%size == 20 || at%size == 21 {
+			continue // the subject's length is under no checksum of the server's
+		}
+		b.Bytes[at] ^= 0x10
+		assert.False(t, check(b.Bytes).Sound, "byte %d", at)
+		b.Bytes[at] ^= 0x10
+	}
+	_, err := c.Check("S", filepath.Join(filepath.Dir(path), "2.blk"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NoError(t, os.WriteFile(path, []byte("cmp"), 0o600))
+	_, err = c.Check("S", path)
+	require.ErrorIs(t, err, ErrForm)
+}
+
 func TestListIsInOrder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

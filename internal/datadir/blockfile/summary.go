@@ -43,30 +43,44 @@ const (
 // A block of tombstones alone has a summary without messages, which ends where
 // the tombstones say. Only the newest block may be so: see EncodeIndex.
 func Summarise(index uint32, frames []Frame, deleted func(seq uint64) bool) (Summary, bool) {
-	s := Summary{Index: index, Subjects: map[string]uint64{}}
-	var missing, gone uint64
+	all := newSumming(index, deleted)
 	for i := range frames {
-		f := &frames[i]
-		switch f.Kind {
-		case Damaged:
-			continue
-		case Tombstone:
-			s.bury(f)
-			continue
-		case Erased:
-			return Summary{}, false
-		}
-		if deleted(f.Seq) && s.Messages == 0 {
-			gone++
-			continue
-		}
-		if deleted(f.Seq) || s.Messages > 0 && f.Seq <= s.Last {
-			return Summary{}, false
-		}
-		missing += s.add(f)
+		all.take(&frames[i])
 	}
-	plain := s.Messages > 0 || gone == 0 && len(s.Tombstones) > 0
-	return s, plain && len(s.Subjects) <= maxSubjects && missing <= maxMissing
+	return all.result()
+}
+
+// summing makes a summary, frame by frame.
+type summing struct {
+	Summary
+	deleted       func(seq uint64) bool
+	missing, gone uint64
+	odd           bool // the block is not plain
+}
+
+func newSumming(index uint32, deleted func(seq uint64) bool) *summing {
+	return &summing{Summary: Summary{Index: index, Subjects: map[string]uint64{}}, deleted: deleted}
+}
+
+func (s *summing) take(f *Frame) {
+	switch {
+	case f.Kind == Damaged:
+	case f.Kind == Tombstone:
+		s.bury(f)
+	case f.Kind == Erased:
+		s.odd = true
+	case s.deleted(f.Seq) && s.Messages == 0:
+		s.gone++
+	case s.deleted(f.Seq) || s.Messages > 0 && f.Seq <= s.Last:
+		s.odd = true
+	default:
+		s.missing += s.add(f)
+	}
+}
+
+func (s *summing) result() (Summary, bool) {
+	plain := !s.odd && (s.Messages > 0 || s.gone == 0 && len(s.Tombstones) > 0)
+	return s.Summary, plain && len(s.Subjects) <= maxSubjects && s.missing <= maxMissing
 }
 
 // add takes a message into account, and returns how many are missing before it.
