@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -51,6 +52,14 @@ func (p *pace) moved(n int) {
 	_ = p.conn.SetReadDeadline(until)
 }
 
+// body is the body of a push in its forms.
+type body struct {
+	raw     []byte // as sent
+	plain   []byte // decompressed
+	decoded []byte // raw or plain, for the decoder
+	source  bytes.Reader
+}
+
 // read reads the body into a push, which the caller must release.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*push, error) {
 	limit := int64(h.limits.BodyBytes)
@@ -70,7 +79,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*push, error) {
 		h.release(p)
 		return nil, e
 	}
-	p.raw = append(p.raw[:0], head[:n]...)
+	p.body.raw = append(p.body.raw[:0], head[:n]...)
 	if err == nil {
 		err = p.readRest(r, limit, pace)
 	}
@@ -85,18 +94,18 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*push, error) {
 func (p *push) readRest(r *http.Request, limit int64, pace *pace) error {
 	room := min(max(r.ContentLength+1, 2*headBytes), 1<<20) // one byte more, to see the end
 	for {
-		if err := p.reserve(&p.raw, room); err != nil {
+		if err := p.reserve(&p.body.raw, room); err != nil {
 			return err
 		}
-		n, err := readFull(r.Body, p.raw[len(p.raw):cap(p.raw)], len(p.raw), pace)
-		p.raw = p.raw[:len(p.raw)+n]
-		if int64(len(p.raw)) > limit {
+		n, err := readFull(r.Body, p.body.raw[len(p.body.raw):cap(p.body.raw)], len(p.body.raw), pace)
+		p.body.raw = p.body.raw[:len(p.body.raw)+n]
+		if int64(len(p.body.raw)) > limit {
 			return tooLarge("the body has more than the %d bytes that are taken", limit)
 		}
 		if err != nil {
 			return err
 		}
-		room = min(2*int64(cap(p.raw)), limit+1)
+		room = min(2*int64(cap(p.body.raw)), limit+1)
 	}
 }
 

@@ -31,20 +31,20 @@ const (
 // inflaters keep decompressors, which are dear to make.
 type inflaters struct{ gzip, zlib, flate, zstd sync.Pool }
 
-// expand decompresses a push, so that its body stands in p.body.
+// expand decompresses a push, so that its body stands in p.body.decoded.
 func (h *Handler) expand(p *push, f form) error {
-	p.body = p.raw
+	p.body.decoded = p.body.raw
 	limit := int64(h.limits.DecompressedBytes)
 	if f.encoding != identity {
 		if err := h.inflate.run(p, f.encoding, limit); err != nil {
 			return err
 		}
-		p.body = p.plain
+		p.body.decoded = p.body.plain
 	}
 	if f.format != lokiProto {
 		return nil
 	}
-	n, err := loki.UnsnappyLen(p.body)
+	n, err := loki.UnsnappyLen(p.body.decoded)
 	if err != nil {
 		return err
 	}
@@ -52,19 +52,19 @@ func (h *Handler) expand(p *push, f form) error {
 		return tooLarge("the body has %d bytes when decompressed, at most %d are taken", n, limit)
 	}
 	if f.encoding != identity {
-		p.raw, p.plain = p.plain, p.raw
+		p.body.raw, p.body.plain = p.body.plain, p.body.raw
 	}
-	p.plain = p.plain[:0]
-	if err := p.reserve(&p.plain, int64(n)); err != nil {
+	p.body.plain = p.body.plain[:0]
+	if err := p.reserve(&p.body.plain, int64(n)); err != nil {
 		return err
 	}
-	p.body, err = loki.Unsnappy(p.plain, p.body)
+	p.body.decoded, err = loki.Unsnappy(p.body.plain, p.body.decoded)
 	return err
 }
 
-// run decompresses p.raw into p.plain.
+// run decompresses p.body.raw into p.body.plain.
 func (in *inflaters) run(p *push, e encoding, limit int64) error {
-	p.source.Reset(p.raw)
+	p.body.source.Reset(p.body.raw)
 	defer func() { p.extra = 0 }()
 	if err := p.hold(inflateRoom); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (in *inflaters) run(p *push, e encoding, limit int64) error {
 			r = new(gzip.Reader)
 		}
 		defer in.gzip.Put(r)
-		return p.inflate("gzip", r, r.Reset(&p.source), limit)
+		return p.inflate("gzip", r, r.Reset(&p.body.source), limit)
 	case deflated:
 		return in.deflated(p, limit)
 	default:
@@ -87,12 +87,12 @@ func (in *inflaters) run(p *push, e encoding, limit int64) error {
 // deflated takes zlib's form, which HTTP means by deflate, and raw deflate,
 // which Loki takes. A zlib header is one that its check bits bear out.
 func (in *inflaters) deflated(p *push, limit int64) error {
-	if b := p.raw; len(b) >= 2 && b[0]&15 == 8 && (int(b[0])<<8|int(b[1]))%31 == 0 {
+	if b := p.body.raw; len(b) >= 2 && b[0]&15 == 8 && (int(b[0])<<8|int(b[1]))%31 == 0 {
 		r, ok := in.zlib.Get().(zlibReader)
 		var err error
 		if ok {
-			err = r.Reset(&p.source, nil)
-		} else if fresh, e := zlib.NewReader(&p.source); e == nil {
+			err = r.Reset(&p.body.source, nil)
+		} else if fresh, e := zlib.NewReader(&p.body.source); e == nil {
 			r, _ = fresh.(zlibReader)
 		} else {
 			return p.inflate("deflate", nil, e, limit)
@@ -102,10 +102,10 @@ func (in *inflaters) deflated(p *push, limit int64) error {
 	}
 	r, ok := in.flate.Get().(flateReader)
 	if !ok {
-		r, _ = flate.NewReader(&p.source).(flateReader)
+		r, _ = flate.NewReader(&p.body.source).(flateReader)
 	}
 	defer in.flate.Put(r)
-	return p.inflate("deflate", r, r.Reset(&p.source, nil), limit)
+	return p.inflate("deflate", r, r.Reset(&p.body.source, nil), limit)
 }
 
 type zlibReader interface {
@@ -122,7 +122,7 @@ type flateReader interface {
 // is made for the push, and its memory counted.
 func (in *inflaters) zstandard(p *push, limit int64) error {
 	var header zstd.Header
-	if err := header.Decode(p.raw); err != nil {
+	if err := header.Decode(p.body.raw); err != nil {
 		return p.inflate("zstd", nil, err, limit)
 	}
 	if header.WindowSize > keptWindow {
@@ -134,7 +134,7 @@ func (in *inflaters) zstandard(p *push, limit int64) error {
 			return err
 		}
 		defer d.Close()
-		return p.inflate("zstd", d, d.Reset(&p.source), limit)
+		return p.inflate("zstd", d, d.Reset(&p.body.source), limit)
 	}
 	if err := p.hold(zstdRoom); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (in *inflaters) zstandard(p *push, limit int64) error {
 			return err
 		}
 	}
-	err := p.inflate("zstd", d, d.Reset(&p.source), limit)
+	err := p.inflate("zstd", d, d.Reset(&p.body.source), limit)
 	if d.Reset(nil) == nil {
 		in.zstd.Put(d)
 	}
@@ -169,23 +169,23 @@ func newZstd(window uint64) (*zstd.Decoder, error) {
 	return d, nil
 }
 
-// inflate reads r to its end into p.plain. ready is an error of making r ready.
+// inflate reads r to its end into p.body.plain. ready is an error of making r ready.
 func (p *push) inflate(name string, r io.Reader, ready error, limit int64) error {
-	p.plain = p.plain[:0]
+	p.body.plain = p.body.plain[:0]
 	err := ready
 	for err == nil {
 		// Text that compresses well does so eight times or so.
-		room := max(int64(8*len(p.raw)), 2*int64(cap(p.plain)), headBytes)
-		if len(p.plain) < cap(p.plain) {
-			room = int64(cap(p.plain))
+		room := max(int64(8*len(p.body.raw)), 2*int64(cap(p.body.plain)), headBytes)
+		if len(p.body.plain) < cap(p.body.plain) {
+			room = int64(cap(p.body.plain))
 		}
-		if err := p.reserve(&p.plain, min(room, limit+1)); err != nil {
+		if err := p.reserve(&p.body.plain, min(room, limit+1)); err != nil {
 			return err
 		}
 		var n int
-		n, err = r.Read(p.plain[len(p.plain):cap(p.plain)])
-		p.plain = p.plain[:len(p.plain)+n]
-		if int64(len(p.plain)) > limit {
+		n, err = r.Read(p.body.plain[len(p.body.plain):cap(p.body.plain)])
+		p.body.plain = p.body.plain[:len(p.body.plain)+n]
+		if int64(len(p.body.plain)) > limit {
 			return tooLarge("the body has more than the %d bytes that are taken when decompressed", limit)
 		}
 	}

@@ -2,9 +2,14 @@ package ingest
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"hash"
 
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 	"github.com/auditrelay/auditrelay/internal/wire/datadog"
 )
@@ -34,41 +39,58 @@ const (
 	maxAction  = 128     // bytes
 )
 
+// ids makes the id and the type of an entry.
+type ids struct {
+	wanted [2]jsonscan.Wanted
+	digest hash.Hash
+	sum    [sha256.Size]byte
+	id     []byte // an ordinal first, then the id, if it is a hash
+	head   []byte
+	typ    []byte
+}
+
+func newIDs(key secret.Text) ids {
+	return ids{
+		wanted: [2]jsonscan.Wanted{{Quoted: `"event_id"`}, {Quoted: `"action"`}},
+		digest: hmac.New(sha256.New, []byte(key.Reveal())), typ: append([]byte(nil), typePrefix...),
+	}
+}
+
 // identify sets the event's ID and type, from the body's own event_id and
 // action where it has them.
-func (p *push) identify(isObject bool) {
+func (x *ids) identify(e *journal.Entry, source string, isObject bool) {
 	if isObject {
-		jsonscan.Lookup(p.entry.Body, p.wanted[:])
+		jsonscan.Lookup(e.Body, x.wanted[:])
 	} else {
-		p.wanted[0].Value, p.wanted[1].Value = jsonscan.Raw{}, jsonscan.Raw{}
+		x.wanted[0].Value, x.wanted[1].Value = jsonscan.Raw{}, jsonscan.Raw{}
 	}
-	p.typ = p.typ[:len(typePrefix)]
-	if action := p.wanted[1].Value; isToken(action, maxAction) {
-		p.typ = append(append(p.typ, '.'), action.Bytes...)
+	x.typ = x.typ[:len(typePrefix)]
+	if action := x.wanted[1].Value; isToken(action, maxAction) {
+		x.typ = append(append(x.typ, '.'), action.Bytes...)
 	}
-	p.entry.Type = p.typ
-	if id := p.wanted[0].Value; isVisible(id, datadog.MaxEventID) {
-		p.entry.ID = id.Bytes
+	e.Type = x.typ
+	if id := x.wanted[0].Value; isVisible(id, datadog.MaxEventID) {
+		e.ID = id.Bytes
 		return
 	}
-	p.entry.ID = p.hashID()
+	e.ID = x.hashID(e, source)
 }
 
 // hashID makes an ID of the source, the time and the body: an HMAC-SHA256, as the ID
-// goes to sinks from which redaction keeps parts of the body. An ordinal in p.id
+// goes to sinks from which redaction keeps parts of the body. An ordinal in x.id
 // tells apart what these do not.
-func (p *push) hashID() []byte {
+func (x *ids) hashID(e *journal.Entry, source string) []byte {
 	var frame [16]byte // keeps the parts apart
-	binary.LittleEndian.PutUint64(frame[:8], uint64(len(p.group.Source)))
-	binary.LittleEndian.PutUint64(frame[8:], uint64(p.entry.Time)) //nolint:gosec // its bits
-	p.digest.Reset()
-	p.head = append(append(p.head[:0], frame[:]...), p.group.Source...)
-	p.digest.Write(p.head)
-	p.digest.Write(p.entry.Body)
-	p.digest.Write(p.id)
-	sum := p.digest.Sum(p.sum[:0])
-	p.id = hex.AppendEncode(append(p.id[:0], hashPrefix...), sum[:hashBytes])
-	return p.id
+	binary.LittleEndian.PutUint64(frame[:8], uint64(len(source)))
+	binary.LittleEndian.PutUint64(frame[8:], uint64(e.Time)) //nolint:gosec // its bits
+	x.digest.Reset()
+	x.head = append(append(x.head[:0], frame[:]...), source...)
+	x.digest.Write(x.head)
+	x.digest.Write(e.Body)
+	x.digest.Write(x.id)
+	sum := x.digest.Sum(x.sum[:0])
+	x.id = hex.AppendEncode(append(x.id[:0], hashPrefix...), sum[:hashBytes])
+	return x.id
 }
 
 func appendOrdinal(dst []byte, n int) []byte {

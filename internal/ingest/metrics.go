@@ -45,17 +45,17 @@ func newMetrics(r prometheus.Registerer, memory *budget) *metrics {
 // took counts the events of a push, all of which are durable now.
 func (m *metrics) took(a *seen, p *push, now time.Time) {
 	a.once.Do(func() {
-		a.events = m.events.WithLabelValues(p.group.Project, p.group.Environment)
-		a.duplicates = m.duplicates.WithLabelValues(p.group.Project, p.group.Environment)
-		a.bytes = m.bytes.WithLabelValues(p.group.Project, p.group.Environment)
+		a.events = m.events.WithLabelValues(p.batch.group.Project, p.batch.group.Environment)
+		a.duplicates = m.duplicates.WithLabelValues(p.batch.group.Project, p.batch.group.Environment)
+		a.bytes = m.bytes.WithLabelValues(p.batch.group.Project, p.batch.group.Environment)
 	})
-	a.events.Add(float64(p.batch.Len()))
-	a.bytes.Add(float64(p.bytes))
-	a.duplicates.Add(float64(p.duplicates))
+	a.events.Add(float64(p.batch.records.Len()))
+	a.bytes.Add(float64(p.batch.bytes))
+	a.duplicates.Add(float64(p.batch.duplicates))
 	a.push.Store(now.UnixNano())
 	for {
 		newest := a.event.Load()
-		if p.newest <= newest || a.event.CompareAndSwap(newest, p.newest) {
+		if p.batch.newest <= newest || a.event.CompareAndSwap(newest, p.batch.newest) {
 			return
 		}
 	}

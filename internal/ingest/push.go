@@ -1,13 +1,8 @@
 package ingest
 
 import (
-	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
 	"fmt"
-	"hash"
 	"net/http"
-	"strings"
 	"time"
 	"unsafe"
 
@@ -15,7 +10,6 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/internal/wire/datadog"
 	"github.com/auditrelay/auditrelay/internal/wire/labelset"
@@ -23,54 +17,41 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// push is one push that is worked on, with the memory for it. It is used by
-// one goroutine, and then by another push.
+// push is one push at work, with the memory for it. It is used by one goroutine, and
+// then by another push.
 type push struct {
+	limits config.IngestLimits
 	lease  lease
-	raw    []byte // the body as sent
-	plain  []byte // the body decompressed
-	body   []byte // what is decoded: raw or plain
-	source bytes.Reader
 	extra  int64 // bytes beside the buffers: of a decompressor, then of a decoder
+	body   body
+	query  labelset.Set // labels in the URL
+	ids    ids
+	recent Recent // nil for none
+	batch  batch
+	report report
+}
 
-	batch   journal.Batch
+// batch has the entries of a push on their way to the journal.
+type batch struct {
+	records journal.Batch
 	group   journal.Group
 	content string // the media type of the open group, "" for none
 	entry   journal.Entry
 
-	recent     Recent       // nil for none
-	keys       []recent.Key // of what is in batch
-	epoch      uint64       // of recent, before the batch is durable
-	duplicates int          // entries that are durable already
+	keys       []recent.Key // of the records
+	epoch      uint64       // of push.recent, before the records are durable
+	duplicates int          // entries already durable
 
-	limits   config.IngestLimits
-	entries  int // taken and not
-	newest   int64
-	bytes    int64
-	spread   int64    // what stands beside the bodies, counted with each event
-	refused  int      // entries that were not taken
-	problems int      // what is wrong with them, or with streams without entries
-	named    []string // the first problems
-
-	query  labelset.Set // labels in the URL
-	wanted [2]jsonscan.Wanted
-	digest hash.Hash
-	sum    [sha256.Size]byte
-	id     []byte // an ordinal first, then the ID, where that is a hash
-	head   []byte
-	typ    []byte
+	newest int64
+	bytes  int64
+	spread int64 // of everything beside the bodies, counted with each event
 }
 
-func newPush(idKey secret.Text) *push {
-	return &push{
-		digest: hmac.New(sha256.New, []byte(idKey.Reveal())), typ: append([]byte(nil), typePrefix...),
-		wanted: [2]jsonscan.Wanted{{Quoted: `"event_id"`}, {Quoted: `"action"`}},
-	}
-}
+func newPush(idKey secret.Text) *push { return &push{ids: newIDs(idKey)} }
 
-// size is the memory that the push has.
+// size is the memory of the push.
 func (p *push) size() int64 {
-	return int64(cap(p.raw)) + int64(cap(p.plain)) + int64(p.batch.Cap()) + int64(cap(p.keys))*keySize + p.extra
+	return int64(cap(p.body.raw)) + int64(cap(p.body.plain)) + int64(p.batch.records.Cap()) + int64(cap(p.batch.keys))*keySize + p.extra
 }
 
 const keySize = int64(unsafe.Sizeof(recent.Key{}))
@@ -80,12 +61,12 @@ const keptSize = 4 << 20
 
 // release gives the push's memory back, or away.
 func (h *Handler) release(p *push) {
-	p.batch.Reset()
+	p.batch.records.Reset()
 	p.extra = 0
 	p.lease.release()
-	p.raw, p.plain, p.body = p.raw[:0], p.plain[:0], nil
-	p.source.Reset(nil)
-	p.group, p.entry, p.named, p.query = journal.Group{}, journal.Entry{}, nil, p.query.Kept()
+	p.body.raw, p.body.plain, p.body.decoded = p.body.raw[:0], p.body.plain[:0], nil
+	p.body.source.Reset(nil)
+	p.batch.group, p.batch.entry, p.report, p.query = journal.Group{}, journal.Entry{}, report{}, p.query.Kept()
 	if p.size() <= keptSize {
 		h.pushes.Put(p)
 	}
@@ -94,31 +75,32 @@ func (h *Handler) release(p *push) {
 // start makes the push ready to be decoded.
 func (p *push) start(now time.Time, env credentials.Environment, h *Handler) {
 	p.limits, p.recent = h.limits, h.recent
-	p.keys, p.duplicates = p.keys[:0], 0
+	p.batch.keys, p.batch.duplicates = p.batch.keys[:0], 0
 	if p.recent != nil {
-		p.epoch = p.recent.Epoch()
+		p.batch.epoch = p.recent.Epoch()
 	}
-	p.group = journal.Group{
+	p.batch.group = journal.Group{
 		Source:  relay.SourceOf(env.Project, env.Environment),
 		Project: env.Project, Environment: env.Environment, Received: now,
 	}
-	p.content = ""
-	p.entries, p.refused, p.problems, p.newest, p.bytes, p.spread = 0, 0, 0, 0, 0, 0
+	p.batch.content = ""
+	p.batch.newest, p.batch.bytes, p.batch.spread = 0, 0, 0
+	p.report = report{most: h.limits.Entries}
 }
 
 func (p *push) decode(f form) error {
 	labels := p.labelLimit()
 	switch f.format {
 	case lokiJSON:
-		return lokiError(loki.DecodeJSON(p.body, labels, (*lokiHandler)(p)))
+		return lokiError(loki.DecodeJSON(p.body.decoded, labels, (*lokiHandler)(p)))
 	case lokiProto:
-		return lokiError(loki.DecodeProto(p.body, labels, (*lokiHandler)(p)))
+		return lokiError(loki.DecodeProto(p.body.decoded, labels, (*lokiHandler)(p)))
 	default:
 		limits := datadog.Limits{Labels: labels, Line: int(p.limits.LineBytes)}
-		if err := p.hold(limits.Room(len(p.body))); err != nil {
+		if err := p.hold(limits.Room(len(p.body.decoded))); err != nil {
 			return err
 		}
-		return datadog.Decode(p.body, limits, (*datadogHandler)(p))
+		return datadog.Decode(p.body.decoded, limits, (*datadogHandler)(p))
 	}
 }
 
@@ -139,7 +121,7 @@ func (p *push) queryLabels(r *http.Request) error {
 	if err == nil {
 		err = datadog.AddTags(&p.query, queryValue(query, "ddtags"))
 	}
-	p.group.Labels = p.query.Labels
+	p.batch.group.Labels = p.query.Labels
 	if err != nil {
 		return fmt.Errorf("the labels in the URL: %w", err)
 	}
@@ -150,21 +132,21 @@ func (p *push) queryLabels(r *http.Request) error {
 // already.
 func (p *push) add(body []byte) error {
 	content := contentType(body)
-	if content != p.content {
-		p.content, p.group.ContentType = content, content
-		p.batch.Begin(p.group)
+	if content != p.batch.content {
+		p.batch.content, p.batch.group.ContentType = content, content
+		p.batch.records.Begin(p.batch.group)
 	}
-	p.entry.Body = body
-	p.identify(content == contentJSON)
+	p.batch.entry.Body = body
+	p.ids.identify(&p.batch.entry, p.batch.group.Source, content == contentJSON)
 	if err := p.account(); err != nil {
 		return err
 	}
-	p.newest = max(p.newest, p.entry.Time)
+	p.batch.newest = max(p.batch.newest, p.batch.entry.Time)
 	if p.known() {
 		return nil
 	}
-	p.batch.Add(&p.entry)
-	p.bytes += int64(len(body))
+	p.batch.records.Add(&p.batch.entry)
+	p.batch.bytes += int64(len(body))
 	return nil
 }
 
@@ -177,17 +159,17 @@ func (p *push) known() bool {
 	if p.recent == nil {
 		return false
 	}
-	key := p.recent.Key(p.group.Source, p.entry.ID, p.entry.Body)
+	key := p.recent.Key(p.batch.group.Source, p.batch.entry.ID, p.batch.entry.Body)
 	if p.recent.Has(key) {
-		p.duplicates++
+		p.batch.duplicates++
 		return true
 	}
-	p.keys = append(p.keys, key)
+	p.batch.keys = append(p.batch.keys, key)
 	return false
 }
 
 // taken counts the entries that are durable once the batch is.
-func (p *push) taken() int { return p.batch.Len() + p.duplicates }
+func (p *push) taken() int { return p.batch.records.Len() + p.batch.duplicates }
 
 // maxSpread is how much may stand beside the bodies of a push's events, as a
 // multiple of decompressed_bytes: a stream's labels go to each sink with every one
@@ -199,19 +181,19 @@ const maxSpread = 8
 // before each run of events, and at the sinks.
 func (p *push) account() error {
 	const step = 256 << 10
-	if len(p.keys) == cap(p.keys) && p.recent != nil {
-		n := len(p.keys) + 64
-		if err := p.lease.grow(p.size() + int64(len(p.keys)+n)*keySize); err != nil {
+	if len(p.batch.keys) == cap(p.batch.keys) && p.recent != nil {
+		n := len(p.batch.keys) + 64
+		if err := p.lease.grow(p.size() + int64(len(p.batch.keys)+n)*keySize); err != nil {
 			return err
 		}
-		p.keys = append(make([]recent.Key, 0, len(p.keys)+n), p.keys...)
+		p.batch.keys = append(make([]recent.Key, 0, len(p.batch.keys)+n), p.batch.keys...)
 	}
-	room := p.batch.Room(&p.entry)
-	size := p.batch.Size() + room
-	if p.spread += int64(room - len(p.entry.Body)); p.spread > maxSpread*int64(p.limits.DecompressedBytes) {
+	room := p.batch.records.Room(&p.batch.entry)
+	size := p.batch.records.Size() + room
+	if p.batch.spread += int64(room - len(p.batch.entry.Body)); p.batch.spread > maxSpread*int64(p.limits.DecompressedBytes) {
 		return tooLarge("the labels of the body's entries are too many")
 	}
-	if size <= p.batch.Cap() {
+	if size <= p.batch.records.Cap() {
 		return nil
 	}
 	if int64(size) > 2*int64(p.limits.DecompressedBytes)+step {
@@ -221,48 +203,11 @@ func (p *push) account() error {
 	if err := p.lease.grow(p.size() + int64(size)); err != nil { // the old memory lives until it is copied
 		return err
 	}
-	p.batch.Grow(size)
+	p.batch.records.Grow(size)
 	p.lease.shrink(p.size())
-	return nil
-}
-
-// count counts an entry, and refuses the push where there are too many.
-func (p *push) count(n int) error {
-	p.entries += n
-	if p.entries > p.limits.Entries {
-		return tooLarge("the push has more than the %d entries that are taken", p.limits.Entries)
-	}
 	return nil
 }
 
 func errLine(have int, most config.Size) error {
 	return fmt.Errorf("the line has %d bytes, at most %d are taken", have, most)
-}
-
-// maxNamed is how many problems an answer names; maxProblem bounds each.
-const (
-	maxNamed   = 5
-	maxProblem = 200
-)
-
-// refuse notes that n entries are not taken.
-func (p *push) refuse(n int, problem error) {
-	p.refused += n
-	p.problems++
-	if len(p.named) < maxNamed {
-		text := problem.Error()
-		p.named = append(p.named, text[:min(len(text), maxProblem)])
-	}
-}
-
-// partial is the answer where not all entries were taken.
-func (p *push) partial() error {
-	more := ""
-	if n := p.problems - len(p.named); n > 0 {
-		more = fmt.Sprintf("; and %d more", n)
-	}
-	return &refusal{
-		status: http.StatusBadRequest, reason: "partial",
-		text: fmt.Sprintf("%d entries were taken, %d were not: %s%s", p.taken(), p.refused, strings.Join(p.named, "; "), more),
-	}
 }

@@ -148,35 +148,35 @@ func (h *Handler) enter(ctx context.Context) error {
 // sender pushes again; if it dies behind it, the sender may push again what is
 // kept already, and what the next process reads back of the journal tells.
 func (h *Handler) keep(ctx context.Context, p *push, env credentials.Environment) error {
-	if p.batch.Len() > 0 {
+	if p.batch.records.Len() > 0 {
 		if err := h.append(ctx, p, env); err != nil {
 			return err
 		}
 		if h.recent != nil {
-			h.recent.Add(p.keys, p.epoch) // not before: see known
+			h.recent.Add(p.batch.keys, p.batch.epoch) // not before: see known
 		}
 	}
-	if p.duplicates > 0 && p.epoch != h.recent.Epoch() {
+	if p.batch.duplicates > 0 && p.batch.epoch != h.recent.Epoch() {
 		return errForgotten
 	}
 	if p.taken() > 0 {
 		h.metrics.took(h.activity.of(env), p, h.now())
 	}
-	if p.problems > 0 {
-		h.metrics.rejected.WithLabelValues("entry").Add(float64(p.refused))
-		return p.partial()
+	if p.report.problems > 0 {
+		h.metrics.rejected.WithLabelValues("entry").Add(float64(p.report.refused))
+		return p.report.partial(p.taken())
 	}
 	return nil
 }
 
 // append appends the push's batch, within the environment's quotas.
 func (h *Handler) append(ctx context.Context, p *push, env credentials.Environment) error {
-	giveBack, err := h.quotas.charge(ctx, env, p.batch.Len(), p.bytes, int64(p.batch.Size()))
+	giveBack, err := h.quotas.charge(ctx, env, p.batch.records.Len(), p.batch.bytes, int64(p.batch.records.Size()))
 	if err != nil {
 		return err
 	}
 	defer giveBack()
-	if err := h.journal.Append(ctx, &p.batch); err != nil {
+	if err := h.journal.Append(ctx, &p.batch.records); err != nil {
 		return journalRefusal(err)
 	}
 	return nil
