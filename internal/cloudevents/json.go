@@ -66,15 +66,18 @@ func embeddable(body []byte) bool {
 		return false // a reader would take it for space around the value
 	}
 	return bytes.IndexByte(body, '\n') < 0 && bytes.IndexByte(body, '\r') < 0 &&
-		utf8.Valid(body) && valid(body)
+		valid(body)
 }
 
-// valid reports whether body is JSON. The scanner is several times as fast as
-// encoding/json, but takes no value that is nested deeper than it looks.
+// valid reports whether body is JSON in UTF-8. The scanner is several times as fast
+// as encoding/json, but takes no value that is nested deeper than it looks.
 func valid(body []byte) bool {
 	var scan jsonscan.Scanner
 	scan.Reset(body)
-	return scan.Skip() == nil && scan.End() == nil || json.Valid(body)
+	if scan.Skip() == nil && scan.End() == nil {
+		return scan.ASCII() || utf8.Valid(body)
+	}
+	return utf8.Valid(body) && json.Valid(body)
 }
 
 // DeclaresJSON reports whether data of that type is JSON by CloudEvents' JSON

@@ -43,14 +43,14 @@ func (r Raw) AppendText(dst []byte) ([]byte, error) {
 	return dst[:start+len(got)], nil
 }
 
-// AppendText reads a string and appends its text to dst; what is read stays as
-// it is. One of more than most bytes between its quotes is ErrLong. With an error
-// dst is returned as it was; with one of the content the scanner stands behind
-// the string.
+// AppendText reads a string and appends its text to dst. It does not change what it
+// reads. A string of more than most bytes between its quotes is ErrLong. With an error
+// it returns dst as it was. After an error of the content the scanner stands behind the
+// string.
 //
-// To find the string's end takes as long as to unescape it. So a guess of it is
-// copied, which takes next to nothing, and unescaped in place; more where the
-// end does not stand there.
+// To find the string's end takes as long as to unescape it. So AppendText guesses the
+// length, copies that much, which takes next to nothing, and unescapes the copy in
+// place. If the end is not there, it copies more.
 func (s *Scanner) AppendText(dst []byte, most int) ([]byte, error) {
 	if s.Peek() != '"' {
 		return dst, s.unexpected("a string")
@@ -80,6 +80,7 @@ func (s *Scanner) AppendText(dst []byte, most int) ([]byte, error) {
 			return dst, s.at(err)
 		}
 		s.pos += 1 + copied.pos
+		s.seen |= copied.seen
 		if err != nil {
 			return dst, err
 		}
@@ -123,6 +124,7 @@ func (s *Scanner) String() (Raw, error) {
 		switch c := buf[r]; {
 		case c == '"':
 			s.pos = r + 1
+			s.seen |= seen
 			raw.Bytes, raw.ASCII = buf[start:r:r], seen&high == 0
 			return raw, nil
 		case c == '\\':
@@ -143,9 +145,8 @@ func (s *Scanner) String() (Raw, error) {
 	}
 }
 
-// skipBlocks passes over plain characters and one-letter escapes. It stops
-// before anything else, and where less than a block and an escape is left. See
-// moveBlocks.
+// skipBlocks passes over plain characters and one-letter escapes. It stops before
+// anything else, and before the last block. See moveBlocks.
 func skipBlocks(buf []byte, r int, seen uint64) (int, uint64) {
 	for r+blockSize+2 <= len(buf) {
 		base := r

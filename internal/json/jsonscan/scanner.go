@@ -1,10 +1,10 @@
 // Package jsonscan reads JSON (RFC 8259) in one pass over the bytes, without
-// allocating, for the push bodies that are too many for encoding/json. It is a
-// scanner, not a decoder: what a text means is its callers' business.
+// allocating. encoding/json is too slow for push bodies. This is a scanner, not a
+// decoder: it leaves the meaning of a text to its callers.
 //
-// It is as strict as encoding/json about the grammar, and stricter about text:
-// a string that is no valid UTF-8, or that escapes half of a surrogate pair,
-// is reported, where encoding/json would put U+FFFD in its place.
+// It is as strict as encoding/json about the grammar, and stricter about text. It
+// reports a string of invalid UTF-8, and one that escapes half of a surrogate pair;
+// encoding/json would put U+FFFD in their place.
 package jsonscan
 
 import (
@@ -23,7 +23,7 @@ var (
 	ErrLong      = errors.New("text is longer than what is read")
 )
 
-// SyntaxError says that the text is no JSON. Nothing behind Offset was read.
+// SyntaxError says that the text is no JSON. The scanner read nothing behind Offset.
 type SyntaxError struct {
 	Offset int // bytes before the place
 	Reason string
@@ -33,8 +33,8 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("invalid JSON at byte %d: %s", e.Offset, e.Reason)
 }
 
-// IsContent reports whether err is one of the errors of a string's content,
-// behind which the scanner can go on.
+// IsContent reports whether err is an error of a string's content. The scanner can
+// go on behind such a string.
 func IsContent(err error) bool {
 	return errors.Is(err, ErrUTF8) || errors.Is(err, ErrSurrogate) || errors.Is(err, ErrLong)
 }
@@ -44,17 +44,22 @@ func IsContent(err error) bool {
 type Scanner struct {
 	buf   []byte
 	pos   int
-	guess int // how long a string that AppendText reads may be
+	guess int    // how long a string that AppendText reads may be
+	seen  uint64 // the strings' bytes or'ed, and perhaps some behind them
 }
 
 // Reset makes s read buf from its start. Some methods write into buf.
-func (s *Scanner) Reset(buf []byte) { s.buf, s.pos = buf, 0 }
+func (s *Scanner) Reset(buf []byte) { s.buf, s.pos, s.seen = buf, 0, 0 }
+
+// ASCII reports whether all that was read is surely ASCII. It may be false for
+// ASCII too.
+func (s *Scanner) ASCII() bool { return s.seen&high == 0 }
 
 // Pos is the offset of the next byte.
 func (s *Scanner) Pos() int { return s.pos }
 
-// Seek goes to an offset that Pos returned. What was unescaped in place since
-// then cannot be read again.
+// Seek goes to an offset that Pos returned. Strings that were unescaped in place
+// since then cannot be read again.
 func (s *Scanner) Seek(pos int) { s.pos = pos }
 
 // Peek skips white space, and returns the byte behind it without reading it,
@@ -79,9 +84,8 @@ func (s *Scanner) Open(c byte) error {
 	return nil
 }
 
-// More goes to the next element of an array or member of an object, n of which
-// were read, and reports whether there is one; if not, it has read the bracket
-// end.
+// More goes to the next element of an array or member of an object, after n of them,
+// and reports whether there is one. If not, it has read the bracket end.
 func (s *Scanner) More(end byte, n int) (bool, error) {
 	c := s.Peek()
 	if c == end {
@@ -140,8 +144,8 @@ func (s *Scanner) End() error {
 	return nil
 }
 
-// unexpected tells what stands at the position where want was needed. It shows
-// one byte at most: errors must not carry a body's content.
+// unexpected names the byte at the position where want was needed. It shows no more,
+// as errors must not carry a body's content.
 func (s *Scanner) unexpected(want string) error {
 	if s.pos >= len(s.buf) {
 		return s.fail("it ends where " + want + " is needed")

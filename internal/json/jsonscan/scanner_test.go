@@ -34,11 +34,22 @@ func FuzzSkip(f *testing.F) {
 			err = s.End()
 		}
 		require.Equal(t, before, string(text), "skipping must not write")
+		if err == nil && s.ASCII() {
+			require.NotContains(t, strings.Map(isHigh, string(text)), "x")
+		}
 		if err != nil && strings.Contains(err.Error(), "nested deeper") {
 			return
 		}
 		require.Equal(t, json.Valid(text), err == nil, "%q: %v", text, err)
 	})
+}
+
+// isHigh maps what is not ASCII to x, and drops the rest.
+func isHigh(r rune) rune {
+	if r >= 0x80 {
+		return 'x'
+	}
+	return -1
 }
 
 func FuzzUnescape(f *testing.F) {

@@ -57,6 +57,7 @@ func (s *Scanner) unescapeFrom(start int) ([]byte, error) {
 			}
 		case c == '"':
 			s.pos = r + 1
+			s.seen |= seen
 			return checkText(buf[start:w:w], seen, bad)
 		case c < ' ':
 			s.pos = r

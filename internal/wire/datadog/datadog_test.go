@@ -92,13 +92,17 @@ func TestDecode(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
 	for bad, problem := range map[string]string{
-		`"text"`:                  "entry 2: it is a string, not an object",
-		`null`:                    "entry 2: it is null, not an object",
-		`[{}]`:                    "entry 2: it is an array, not an object",
-		"{\"message\":\"\xff\"}":  "entry 2: text is not valid UTF-8",
-		"{\"a\":{\"\xc3\":1}}":    "entry 2: text is not valid UTF-8",
-		`{"hostname":"\udc00 x"}`: "entry 2: text escapes half of a surrogate pair",
-		`{"ddtags":"a:\ud800\""}`: "entry 2: text escapes half of a surrogate pair",
+		`"text"`:                   "entry 2: it is a string, not an object",
+		`null`:                     "entry 2: it is null, not an object",
+		`[{}]`:                     "entry 2: it is an array, not an object",
+		"{\"message\":\"\xff\"}":   "entry 2: text is not valid UTF-8",
+		"{\"a\":{\"\xc3\":1}}":     "entry 2: text is not valid UTF-8",
+		"{\"hostname\":\"\xff\"}":  "entry 2: text is not valid UTF-8",
+		"{\"message\":\"{\xff}\"}": "entry 2: text is not valid UTF-8",
+		"{\"message\":\"{" + strings.Repeat("x", 2000) + "\xff}\"}": "entry 2: text is not valid UTF-8",
+		"{\"a\":\"\\n" + strings.Repeat("x", 200) + "\xff\\n\"}":    "entry 2: text is not valid UTF-8",
+		`{"hostname":"\udc00 x"}`:                                   "entry 2: text escapes half of a surrogate pair",
+		`{"ddtags":"a:\ud800\""}`:                                   "entry 2: text escapes half of a surrogate pair",
 	} {
 		var got collector
 		require.NoError(t, Decode([]byte(`[{"a":1},`+bad+`,{"b":2}]`), testLimits, &got), bad)

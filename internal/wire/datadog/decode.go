@@ -297,7 +297,7 @@ func (d *decoder) text(raw jsonscan.Raw) string {
 
 // finish makes the entry that stands as object in the push.
 func (d *decoder) finish(object []byte) {
-	if !utf8.Valid(object) {
+	if !d.scan.ASCII() && !utf8.Valid(object) {
 		d.bad = jsonscan.ErrUTF8
 		return
 	}
