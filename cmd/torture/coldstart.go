@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -57,9 +58,9 @@ func coldStart(ctx context.Context, t *trial) error {
 	}); err != nil {
 		return err
 	}
-	took, read := time.Since(began), readBytes(s.relay.cmd.Process.Pid)
-	t.remark("%d MiB of backlog: the first push was taken after %.2f s, with %d MiB read from disk and %s MiB not scrubbed yet",
-		t.backlog, took.Seconds(), read>>20, s.unscrubbed(ctx))
+	took, read, cpu := time.Since(began), readBytes(s.relay.cmd.Process.Pid), cpuSeconds(s.relay.cmd.Process.Pid)
+	t.remark("%d MiB of backlog: the first push was taken after %.2f s and %.2f CPU-s, with %d MiB read from disk and %s MiB not scrubbed yet",
+		t.backlog, took.Seconds(), cpu, read>>20, s.unscrubbed(ctx))
 	if read > startReads {
 		return fmt.Errorf("the start read %d MiB before it took a push, of a backlog of %d MiB", read>>20, t.backlog)
 	}
@@ -187,6 +188,22 @@ func (s *scene) countJournal(ctx context.Context, acknowledged uint64) error {
 func dropCaches() error {
 	unix.Sync() // only what is on disk is dropped
 	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)
+}
+
+// cpuSeconds is what a process has used of the processors, 0 where it cannot be told.
+func cpuSeconds(pid int) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	const perSecond = 100 // of the kernel's ticks, on every Linux
+	return (user + system) / perSecond
 }
 
 // readBytes is what a process has read from disk, 0 where it cannot be told.
