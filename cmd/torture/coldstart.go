@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -25,9 +26,6 @@ const (
 	// backlogLines a push, of backlogLine bytes that are half random, which is what S2
 	// makes of hexadecimal digits.
 	backlogLines, backlogLine = 50, 20_000
-	// startReads is how much of the disk a start may read before it takes a push. A
-	// start that reads the backlog shows by this on a machine of any speed.
-	startReads = 256 << 20
 )
 
 // coldStart has a backlog, a kill under load, and a start with an empty page cache.
@@ -61,8 +59,8 @@ func coldStart(ctx context.Context, t *trial) error {
 	took, read, cpu := time.Since(began), readBytes(s.relay.cmd.Process.Pid), cpuSeconds(s.relay.cmd.Process.Pid)
 	t.remark("%d MiB of backlog: the first push was taken after %.2f s and %.2f CPU-s, with %d MiB read from disk and %s MiB not scrubbed yet",
 		t.backlog, took.Seconds(), cpu, read>>20, s.unscrubbed(ctx))
-	if read > startReads {
-		return fmt.Errorf("the start read %d MiB before it took a push, of a backlog of %d MiB", read>>20, t.backlog)
+	if s.unscrubbed(ctx) == "0" { // so it shows on a machine of any speed
+		return errors.New("the start has read all of the backlog before it took a push")
 	}
 	if err := s.relay.stop(); err != nil {
 		return err
@@ -70,7 +68,8 @@ func coldStart(ctx context.Context, t *trial) error {
 	return s.countJournal(ctx, pushed+1)
 }
 
-// backlogScene is a relay whose only sink is not there.
+// backlogScene is a relay whose only sink is not there. The budget is so large that
+// the relay does not read samples of the backlog to account for it.
 func (t *trial) backlogScene(ctx context.Context) (*scene, error) {
 	free, err := rig.FreeAddresses(ctx, 3)
 	if err != nil {
@@ -88,7 +87,7 @@ sinks:
   - {name: gone, kafka: {brokers: ["%s"], topic: events}}
 environments:
   - {project: torture, environment: live, credentials: [{username: %s, password: %s}]}
-`, s.dataDir, s.ingest, s.admin, 2*t.backlog+1024, free[2], pushUser, pushPassword)
+`, s.dataDir, s.ingest, s.admin, 9*t.backlog+1024, free[2], pushUser, pushPassword)
 	return s, os.WriteFile(s.config, []byte(text), 0o600)
 }
 

@@ -78,7 +78,7 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
 	fs.DurationVar(&f.total, "for", 14*time.Minute+30*time.Second, "start no scenario after this `time`, and end those that run")
 	fs.BoolVar(&f.long, "long", false, "outages of five minutes instead of 20 seconds")
 	fs.Float64Var(&f.rate, "rate", 4000, "`events` a second, all environments together")
-	fs.IntVar(&f.backlog, "backlog", 384, "`MiB` of undelivered events that coldstart starts with")
+	fs.IntVar(&f.backlog, "backlog", 512, "`MiB` of undelivered events that coldstart starts with")
 	fs.BoolVar(&f.keep, "keep", false, "keep the folder with the relay's logs")
 	cmd.AddCommand(newNATSCommand())
 	return cmd
