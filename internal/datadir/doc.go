@@ -83,4 +83,26 @@
 // Each start writes the newest file of each stream anew and syncs it: a killed process,
 // or a failed fsync, may have left readable records there without their bytes on disk, and
 // a push recognised by them must not be acknowledged. A start on a full disk waits, and answers pushes with 503.
+//
+// # Unknown is not damaged
+//
+// A start reads the files of all streams before it changes the first. It refuses, and
+// leaves every file as it is, if one is compressed, encrypted, of a later version, or has
+// records beyond chance (more than ten, or 1 in 100) without a single right checksum. A person may
+// decide for damage: `auditrelay journal repair --unknown-is-damage`. A block with some right
+// checksums is of the known form, so mending it is safe, whatever the amount.
+//
+// A consumer state with another magic byte is taken for damage: it has no checksum to
+// tell the two apart. It goes to salvage whole, and the watermark has the position.
+//
+// # A start reads the new blocks only
+//
+// Each sealed block that was read and found sound is noted beside the watermarks
+// (marks/sealed/STREAM), with the file's identity and everything the server must know of it. A start
+// takes noted blocks of the events' stream on trust, and writes the server's index.db for them, so the
+// server reads no old block after a kill either. It scrubs them in the background at 32 MB/s. Before the
+// server reads a record for anyone, its block is verified; a rotten one is
+// mended under a new server, within a second. Other streams are read whole at each start.
+// Without notes (the first start of a version with them, or a restored copy of the directory)
+// a start reads everything.
 package datadir

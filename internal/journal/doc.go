@@ -9,12 +9,20 @@
 //
 // # Group commit
 //
-// One goroutine takes the appends that arrived during the last commit, up to
+// One goroutine takes the appends that arrived during the commits in flight, up to
 // 1 MiB, compresses them (S2), seals them (xxHash64) and publishes them as one
-// JetStream message. The embedded server fsyncs before it acknowledges. There is no
-// timer: an idle journal commits at once. While one record syncs, the next may be
-// compressed and handed over, once enough bytes wait; small pushes gain more by
-// sharing a later record. record.go has the format.
+// JetStream message. The embedded server fsyncs before it acknowledges. record.go has
+// the format.
+//
+// Before it takes a group, it yields to goroutines about to append, and waits for the
+// senders of the last commit: they return together, and a commit without a wait splits
+// them into two parts that take turns. The wait lasts at most as long as that commit
+// did, and 5 ms at most; it becomes rare if senders do not return. A lone push never
+// waits. While one record syncs, the next may be compressed and handed over, once enough bytes
+// wait; small pushes gain more by sharing a later record.
+//
+// The first record in a new block is acknowledged only after the block's folder is
+// synced too: some file systems lose the name of an unsynced file.
 //
 // An ingest batch already has the form of the record, so a body is copied once
 // between the socket and the disk.
