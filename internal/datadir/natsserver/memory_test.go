@@ -1,0 +1,71 @@
+package natsserver
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+)
+
+// expiries are the times after which the blocks of a server's only stream leave memory.
+func expiries(t *testing.T, srv *server.Server) (all []time.Duration) {
+	t.Helper()
+	stores, err := fileStores(srv)
+	require.NoError(t, err)
+	require.Len(t, stores, 1)
+	require.NoError(t, readField(stores[0], "blks", func(blocks reflect.Value) {
+		for i := range blocks.Len() {
+			expiry, err := fieldOf[time.Duration](blocks.Index(i).Elem(), "cexp")
+			require.NoError(t, err)
+			all = append(all, *expiry)
+		}
+	}, reflect.Slice))
+	return all
+}
+
+// If this is red after an upgrade, see whether CacheExpire can be configured by now.
+func TestBlocksLeaveMemorySooner(t *testing.T) {
+	t.Parallel()
+	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true})
+	require.NoError(t, err)
+	srv.Start()
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	require.True(t, srv.ReadyForConnections(waiting.Stall))
+	require.NoError(t, ForgetAfter(srv, time.Second), "without a stream there is nothing to do")
+	nc, err := nats.Connect("", nats.InProcessServer(srv))
+	require.NoError(t, err)
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	require.NoError(t, err)
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, MaxBytes: 100_000})
+	require.NoError(t, err)
+	publish := func() {
+		_, err := js.Publish(t.Context(), "s", make([]byte, 33_000)) // more than one of these blocks takes
+		require.NoError(t, err)
+	}
+	publish()
+	require.NoError(t, ForgetAfter(srv, time.Second))
+	publish()
+	assert.Equal(t, []time.Duration{10 * time.Second, time.Second}, expiries(t, srv))
+}
+
+// What is not as in the known version must be told, and left alone.
+func TestUnknownFieldsAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	renamed := struct{ config server.FileStoreConfig }{}
+	require.ErrorContains(t, forgetAfter(reflect.ValueOf(&renamed).Elem(), time.Second), "has no field fcfg")
+	require.ErrorContains(t, forgetAfter(reflect.ValueOf(1), time.Second), "int has no field fcfg")
+	retyped := struct {
+		fcfg server.FileStoreConfig
+		mu   int
+	}{}
+	require.ErrorContains(t, forgetAfter(reflect.ValueOf(&retyped).Elem(), time.Second), "has no field mu")
+	assert.Zero(t, retyped.fcfg.CacheExpire)
+}
