@@ -10,6 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
 const (
@@ -101,7 +103,7 @@ func (t *Trail) publish(ctx context.Context, p *publication) (int64, error) {
 			t.add(p.leaf)
 			t.note(t.entriesName(), ack.Sequence)
 			return behind, nil
-		case err == nil, isWrongSequence(err):
+		case err == nil, streams.IsWrongSequence(err):
 			if index, err := t.catchUp(ctx, p); index >= 0 || err != nil {
 				return index, err
 			}
@@ -126,14 +128,6 @@ func (t *Trail) send(ctx context.Context, msg *nats.Msg, id string, last uint64)
 	return t.js.PublishMsg(ctx, msg, jetstream.WithMsgID(id), jetstream.WithExpectLastSequence(last),
 		// While a replicated stream has no leader the server says so at once.
 		jetstream.WithRetryWait(noLeaderPause), jetstream.WithRetryAttempts(int(publishTimeout/noLeaderPause)))
-}
-
-// isWrongSequence tells a refusal by the expected sequence; a replicated stream
-// has a code of its own for it.
-func isWrongSequence(err error) bool {
-	api := &jetstream.APIError{}
-	return errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
-		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
 // checkNewest holds p against the newest sound entry of its resource. Entries after

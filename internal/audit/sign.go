@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
 // keep signs a checkpoint when the tree has grown, and then not again for the time
@@ -84,7 +85,7 @@ func (t *Trail) signNext(ctx context.Context) error {
 	msg := nats.NewMsg(t.checkpointSubject())
 	msg.Data = data
 	ack, err := t.send(ctx, msg, nuid.Next(), t.keptSeq)
-	if isWrongSequence(err) {
+	if streams.IsWrongSequence(err) {
 		return t.adopt(ctx)
 	}
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
 // Headers of a message that belongs to an atomic batch (nats-server 2.12 and later).
@@ -57,9 +57,9 @@ func (j *Journal) keepLetters(ctx context.Context, letters []*nats.Msg) error {
 	for {
 		err := j.publishBatch(ctx, letters)
 		switch {
-		case err == nil || hasCode(err, codeBatchDuplicate) && epoch.Ended() == nil:
+		case err == nil || streams.HasCode(err, codeBatchDuplicate) && epoch.Ended() == nil:
 			return nil
-		case errors.Is(err, errNoBatches) || hasCode(err, codeBatchDisabled, codeBatchTooLarge):
+		case errors.Is(err, errNoBatches) || streams.HasCode(err, codeBatchDisabled, codeBatchTooLarge):
 			return j.keepEach(ctx, letters)
 		}
 		if !mayPass(err) || epoch.Ended() != nil || time.Now().Add(retryPause).After(deadline) || pause.For(ctx, retryPause) != nil {
@@ -117,11 +117,6 @@ func batchAck(data []byte) (count int, _ error) {
 		return 0, ack.Error
 	}
 	return ack.Count, nil
-}
-
-func hasCode(err error, codes ...jetstream.ErrorCode) bool {
-	var api *jetstream.APIError
-	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode)
 }
 
 // keepEach publishes letters one by one, all at once on their way, until the server

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/streams"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -263,6 +264,6 @@ func TestBatchErrors(t *testing.T) {
 	assert.Equal(t, 20, n)
 	var api *jetstream.APIError
 	require.ErrorAs(t, error(&jetstream.APIError{ErrorCode: codeBatchDuplicate}), &api)
-	assert.True(t, hasCode(api, codeBatchDuplicate))
-	assert.False(t, hasCode(errors.New("x"), codeBatchDuplicate))
+	assert.True(t, streams.HasCode(api, codeBatchDuplicate))
+	assert.False(t, streams.HasCode(errors.New("x"), codeBatchDuplicate))
 }

@@ -24,7 +24,7 @@ func (j *Journal) setAside(ctx context.Context, q datadir.Quarantined, data []by
 		defer j.lost() // also where another relay was first to name it
 	}
 	_, err := j.conn.JetStream.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(0))
-	if isWrongLast(err) {
+	if streams.IsWrongSequence(err) { // named already
 		return nil
 	}
 	if err != nil {
@@ -35,12 +35,6 @@ func (j *Journal) setAside(ctx context.Context, q datadir.Quarantined, data []by
 	j.log.Error("records of the journal cannot be read and were set aside", "stream", q.Stream,
 		"first_position", q.From, "last_position", q.To, "reason", q.Reason, "kept", q.Kept, "quarantine", j.names.quarantine)
 	return j.noteDamage(ctx, q)
-}
-
-func isWrongLast(err error) bool {
-	const wrongLastSequence = 10071
-	var api *jetstream.APIError
-	return errors.As(err, &api) && api.ErrorCode == wrongLastSequence
 }
 
 // Quarantine returns what stands in the quarantine, oldest first.
