@@ -46,6 +46,7 @@ func floors() map[string]int {
 		"internal/settings":             2,
 		"internal/management":           1,
 		"internal/journal":              2,
+		"internal/record":               1,
 		"internal/datadir":              1,
 		"internal/audit":                1,
 		"internal/credentials":          1,

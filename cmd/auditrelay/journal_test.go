@@ -23,6 +23,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/cli"
 )
@@ -41,7 +42,7 @@ func makeJournal(t *testing.T) string {
 	j, err := journal.Open(t.Context(), conn, cfg.Journal, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	for _, id := range []string{"a", "b", "c"} {
-		var b journal.Batch
+		var b record.Batch
 		b.AddEvent(&relay.Event{ID: id, Source: "/projects/p", Type: "t", Time: time.Now(), Body: bytes.Repeat([]byte(id), 100)})
 		require.NoError(t, j.Append(t.Context(), &b))
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
 )
@@ -73,7 +73,7 @@ func (r *process) startForwarding(context.Context) error {
 		if err != nil {
 			return err
 		}
-		var b journal.Batch
+		var b record.Batch
 		b.AddEvent(&event)
 		return r.journal.Append(ctx, &b)
 	}

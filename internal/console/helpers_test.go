@@ -15,6 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -73,7 +74,7 @@ func (lent) Close() error { return nil }
 func (s *stage) push(events []relay.Event) {
 	s.t.Helper()
 	for i := range events {
-		var b journal.Batch
+		var b record.Batch
 		b.AddEvent(&events[i])
 		require.NoError(s.t, s.journal.Append(s.t.Context(), &b))
 	}

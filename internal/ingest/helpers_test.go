@@ -22,7 +22,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/wire/loki"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -56,7 +56,7 @@ type fakeJournal struct {
 	came   atomic.Int32  // calls of Append
 }
 
-func (j *fakeJournal) Append(ctx context.Context, b *journal.Batch) error {
+func (j *fakeJournal) Append(ctx context.Context, b *record.Batch) error {
 	j.came.Add(1)
 	if j.hold != nil {
 		select {

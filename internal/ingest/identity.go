@@ -9,8 +9,8 @@ import (
 	"hash"
 
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/wire/datadog"
 )
 
@@ -58,7 +58,7 @@ func newIDs(key secret.Text) ids {
 
 // identify sets the event's ID and type, from the body's own event_id and
 // action where it has them.
-func (x *ids) identify(e *journal.Entry, source string, isObject bool) {
+func (x *ids) identify(e *record.Entry, source string, isObject bool) {
 	if isObject {
 		jsonscan.Lookup(e.Body, x.wanted[:])
 	} else {
@@ -79,7 +79,7 @@ func (x *ids) identify(e *journal.Entry, source string, isObject bool) {
 // hashID makes an ID of the source, the time and the body: an HMAC-SHA256, as the ID
 // goes to sinks from which redaction keeps parts of the body. An ordinal in x.id
 // tells apart what these do not.
-func (x *ids) hashID(e *journal.Entry, source string) []byte {
+func (x *ids) hashID(e *record.Entry, source string) []byte {
 	var frame [16]byte // keeps the parts apart
 	binary.LittleEndian.PutUint64(frame[:8], uint64(len(source)))
 	binary.LittleEndian.PutUint64(frame[8:], uint64(e.Time)) //nolint:gosec // its bits

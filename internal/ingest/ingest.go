@@ -6,7 +6,7 @@
 // the good entries of a push beside bad ones, and a 400 counts the bad.
 //
 // A body is read whole, within a bound on it and on the sum of all bodies. It is decoded in one
-// pass, straight into a journal.Batch, the form of the disk: so a body is copied once between the
+// pass, straight into a record.Batch, the form of the disk: so a body is copied once between the
 // socket and the record. The push is charged for everything that decoding holds before
 // it is allocated. An event's id is the body's own event_id, or else an HMAC; the journal
 // keeps its key.
@@ -33,8 +33,8 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/recent"
+	"github.com/auditrelay/auditrelay/internal/record"
 )
 
 // Journal keeps events.
@@ -42,7 +42,7 @@ type Journal interface {
 	// Append returns nil once the batch is durable. Any error means that it may
 	// not be; journal.ErrFull that the disk budget is spent. It may be called
 	// concurrently, and does not refer to the batch after it returned.
-	Append(ctx context.Context, b *journal.Batch) error
+	Append(ctx context.Context, b *record.Batch) error
 }
 
 // Credentials tells which environment a credential belongs to, in a time that

@@ -9,8 +9,8 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/recent"
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/wire/datadog"
 	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/internal/wire/loki"
@@ -33,10 +33,10 @@ type push struct {
 
 // batch has the entries of a push on their way to the journal.
 type batch struct {
-	records journal.Batch
-	group   journal.Group
+	records record.Batch
+	group   record.Group
 	content string // the media type of the open group, "" for none
-	entry   journal.Entry
+	entry   record.Entry
 
 	keys       []recent.Key // of the records
 	epoch      uint64       // of push.recent, before the records are durable
@@ -66,7 +66,7 @@ func (h *Handler) release(p *push) {
 	p.lease.release()
 	p.body.raw, p.body.plain, p.body.decoded = p.body.raw[:0], p.body.plain[:0], nil
 	p.body.source.Reset(nil)
-	p.batch.group, p.batch.entry, p.report, p.query = journal.Group{}, journal.Entry{}, report{}, p.query.Kept()
+	p.batch.group, p.batch.entry, p.report, p.query = record.Group{}, record.Entry{}, report{}, p.query.Kept()
 	if p.size() <= keptSize {
 		h.pushes.Put(p)
 	}
@@ -79,7 +79,7 @@ func (p *push) start(now time.Time, env credentials.Environment, h *Handler) {
 	if p.recent != nil {
 		p.batch.epoch = p.recent.Epoch()
 	}
-	p.batch.group = journal.Group{
+	p.batch.group = record.Group{
 		Source:  relay.SourceOf(env.Project, env.Environment),
 		Project: env.Project, Environment: env.Environment, Received: now,
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/record"
 )
 
 const good = `{"streams":[{"stream":{"a":"b"},"values":[["1","x"]]}]}`
@@ -108,7 +109,7 @@ func TestJournalFails(t *testing.T) {
 	}{
 		{fmt.Errorf("append: %w", journal.ErrFull), 503, "30", "the journal is full\n"},
 		{errors.New("nats: some secret host is down"), 503, "5", "the journal is unavailable\n"},
-		{journal.ErrTooLarge, 413, "", "event is too large for the journal\n"},
+		{record.ErrTooLarge, 413, "", "event is too large for the journal\n"},
 	} {
 		r := start(t, func(o *Options) { o.Journal = &fakeJournal{err: c.err} })
 		for _, body := range []string{good, `{"streams":[{"values":[["1","x"],[2,"y"]]}]}`} {

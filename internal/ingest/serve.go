@@ -10,6 +10,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/record"
 )
 
 // endpoint is one of the imitated intakes.
@@ -186,7 +187,7 @@ func journalRefusal(err error) error {
 	switch {
 	case errors.Is(err, journal.ErrFull):
 		return &refusal{status: http.StatusServiceUnavailable, reason: "journal_full", retryAfter: retryFull, text: "the journal is full", cause: err}
-	case errors.Is(err, journal.ErrTooLarge): // by its labels: lines are bounded
+	case errors.Is(err, record.ErrTooLarge): // by its labels: lines are bounded
 		return &refusal{status: http.StatusRequestEntityTooLarge, reason: "too_large", text: err.Error(), cause: err}
 	}
 	return &refusal{status: http.StatusServiceUnavailable, reason: "journal", retryAfter: retryUnableNow, text: "the journal is unavailable", cause: err}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/record"
 )
 
 const (
@@ -130,8 +131,8 @@ func startCommitter(c *committer) *committer {
 
 // append queues b and waits until it is committed. It knows no context: b's memory is
 // in use until then, and patience bounds the wait.
-func (c *committer) append(b *Batch) error {
-	b, err := fitting(b, c.limit())
+func (c *committer) append(b *record.Batch) error {
+	b, err := record.Fit(b, c.limit())
 	if err != nil {
 		return err
 	}
@@ -147,22 +148,23 @@ func (c *committer) append(b *Batch) error {
 
 // commit queues b and waits. If there is no room, need is the size of the record that
 // did not fit.
-func (c *committer) commit(b *Batch) (need int64, err error) {
+func (c *committer) commit(b *record.Batch) (need int64, err error) {
 	if err := c.epoch().Ended(); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	p := &pending{since: time.Now(), source: b.group.Source, left: len(b.cuts), done: make(chan struct{})}
+	p := &pending{since: time.Now(), source: b.Source(), left: b.Segments(), done: make(chan struct{})}
 	c.mu.Lock()
 	if c.closed || c.broken != nil {
 		defer c.mu.Unlock()
 		return 0, cmp.Or(c.broken, ErrClosed)
 	}
-	for i, cut := range b.cuts {
-		s := segment{data: b.segment(i), events: cut.events, whole: p}
+	for i := range b.Segments() {
+		data, events := b.Segment(i)
+		s := segment{data: data, events: events, whole: p}
 		c.queue = append(c.queue, s)
 		c.waiting += len(s.data)
 	}
-	c.senders.queued += len(b.cuts)
+	c.senders.queued += b.Segments()
 	c.mu.Unlock()
 	c.changed.Signal()
 	<-p.done
@@ -247,7 +249,7 @@ func (c *committer) shift(n int) []segment {
 // appends, and returns. The answer settles the group later.
 func (c *committer) publish(group []segment, raw []byte, events int) {
 	start := time.Now()
-	msg := &nats.Msg{Subject: c.subject, Header: nats.Header{}, Data: appendRecord(c.memory(), raw, events)}
+	msg := &nats.Msg{Subject: c.subject, Header: nats.Header{}, Data: record.Append(c.memory(), raw, events)}
 	// By the id, the server recognises a retry after a lost answer.
 	msg.Header.Set(jetstream.MsgIDHeader, nuid.Next())
 	size, deadline := len(raw), group[0].whole.since.Add(c.patience)

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streams"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -66,9 +67,9 @@ func (j *Journal) letters(sink string, rejections []relay.Rejection) []*nats.Msg
 }
 
 func (j *Journal) letter(sink string, r *relay.Rejection) *nats.Msg {
-	var b Batch
+	var b record.Batch
 	b.AddEvent(&r.Event)
-	m := &nats.Msg{Header: nats.Header{}, Data: appendRecord(nil, b.buf, b.events)}
+	m := &nats.Msg{Header: nats.Header{}, Data: record.Append(nil, b.Bytes(), b.Len())}
 	m.Header.Set(headerSink, sink)
 	m.Header.Set(headerReason, streams.HeaderText(r.Reason))
 	m.Header.Set(headerAttempts, strconv.Itoa(r.Attempts))
@@ -200,15 +201,15 @@ func letterOf(msg *jetstream.RawStreamMsg) DeadLetter {
 		Attempts: attempts, Time: msg.Time,
 	}
 	var events []relay.Event
-	r, err := openPieces(msg.Data)
+	r, err := record.Open(msg.Data)
 	if err == nil {
-		events, _, err = r.next(nil, 1)
+		events, _, err = r.Next(nil, 1)
 	}
 	switch {
 	case err != nil:
 		d.Damage = err.Error()
-	case r.events != 1:
-		d.Damage = fmt.Sprintf("it holds %d events", r.events)
+	case r.Events() != 1:
+		d.Damage = fmt.Sprintf("it holds %d events", r.Events())
 	default:
 		d.Event = events[0]
 		return d

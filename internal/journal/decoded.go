@@ -1,9 +1,9 @@
 package journal
 
 import (
-	"encoding/binary"
 	"sync"
 
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -29,17 +29,14 @@ type decodedCache struct {
 type recordKey struct{ seq, sum uint64 }
 
 func keyOf(seq uint64, data []byte) recordKey {
-	if len(data) < recordHeader {
-		return recordKey{seq: seq}
-	}
-	return recordKey{seq, binary.LittleEndian.Uint64(data[16:])}
+	return recordKey{seq, record.Checksum(data)}
 }
 
 // decodedRecord is filled by the first source that asks; others wait for it.
 type decodedRecord struct {
 	once   sync.Once
 	events []relay.Event
-	size   int  // of the events: see recordReader
+	size   int  // of the events: see [record.Reader]
 	large  bool // too many events to keep; sources read them in pieces
 	cut    int  // how often labels were left out
 	err    error
@@ -63,14 +60,14 @@ func (c *decodedCache) decode(seq uint64, data []byte) (r *decodedRecord, fresh 
 }
 
 func (r *decodedRecord) fill(data []byte) {
-	reader, err := openPieces(data)
+	reader, err := record.Open(data)
 	if err == nil {
-		r.events, r.size, err = reader.next(nil, pieceBytes)
+		r.events, r.size, err = reader.Next(nil, record.PieceBytes)
 	}
 	if r.err = err; err != nil {
 		return
 	}
-	if r.cut = reader.cut; reader.given < reader.events {
+	if r.cut = reader.LabelsLeftOut(); !reader.Done() {
 		r.large, r.events, r.size = true, nil, 0
 	}
 }

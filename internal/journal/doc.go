@@ -31,7 +31,7 @@
 //
 // A record of a mebibyte may decode to a thousand times as much: the labels of a
 // stream stand once in it, and with every event at a sink. So readers take at most
-// 4 MiB of events at a time (pieces.go). The first piece checks the whole record: a
+// 4 MiB of events at a time (package record). The first piece checks the whole record: a
 // damaged one gives nothing. Only the last piece's acknowledgement covers the record.
 // The cache of decoded records has a bound too (16 MiB, counted the same way). Earlier versions took
 // more labels than today's 1024 and 256 KiB; readers leave those out, and the label

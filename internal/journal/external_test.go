@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -57,7 +58,7 @@ func TestExternalServer(t *testing.T) {
 	many := relaytest.Events(3000, relaytest.From(3), relaytest.BodyBytes(1000))
 	j.push(t, many)
 	assert.Equal(t, ids(append(large, many...)), ids(read(t, s, 3003, true)))
-	require.ErrorIs(t, j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.BodyBytes(1<<20)))), ErrTooLarge)
+	require.ErrorIs(t, j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.BodyBytes(1<<20)))), record.ErrTooLarge)
 
 	// The server goes away and comes back: appends wait for it, nothing that was
 	// acknowledged is missing, and a retried record is there once.

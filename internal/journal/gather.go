@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -18,7 +19,7 @@ const (
 
 // gather adds the records that are there already, and those that arrive until the
 // next batch is due. It also returns the last record.
-func (s *Source) gather(ctx context.Context, first record) (events []relay.Event, last record) {
+func (s *Source) gather(ctx context.Context, first fetched) (events []relay.Event, last fetched) {
 	records, n, size := append(s.gathered[:0], first), len(first.events), first.size
 	until := s.last.Add(linger)
 	for s.spare == nil && !first.large && n < s.limit.Events && size < s.limit.Bytes {
@@ -39,7 +40,7 @@ func (s *Source) gather(ctx context.Context, first record) (events []relay.Event
 }
 
 // more gives the next record, if one is there or arrives by until.
-func (s *Source) more(ctx context.Context, until time.Time) (record, bool) {
+func (s *Source) more(ctx context.Context, until time.Time) (fetched, bool) {
 	select {
 	case r, ok := <-s.decoded:
 		return r, ok
@@ -47,7 +48,7 @@ func (s *Source) more(ctx context.Context, until time.Time) (record, bool) {
 	}
 	left := time.Until(until)
 	if left <= 0 {
-		return record{}, false
+		return fetched{}, false
 	}
 	timer := time.NewTimer(left)
 	defer timer.Stop()
@@ -57,12 +58,12 @@ func (s *Source) more(ctx context.Context, until time.Time) (record, bool) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return record{}, false
+	return fetched{}, false
 }
 
 // join gives the n events of records, and the last record. Sources share the
 // records' slices, so nothing may be appended to those.
-func (s *Source) join(records []record, n int) (events []relay.Event, last record) {
+func (s *Source) join(records []fetched, n int) (events []relay.Event, last fetched) {
 	last = records[len(records)-1]
 	events = slices.Clip(records[0].events)
 	if len(records) > 1 {
@@ -82,7 +83,7 @@ func (s *Source) join(records []record, n int) (events []relay.Event, last recor
 type pieces struct {
 	data     []byte
 	position uint64 // of the record
-	reader   *recordReader
+	reader   *record.Reader
 	given    uint64 // pieces
 }
 
@@ -98,18 +99,18 @@ func recordOf(p relay.Position) (record uint64, isPiece bool) {
 func (s *Source) piece() (relay.Batch, error) {
 	p := s.rest
 	if p.reader == nil {
-		reader, err := openPieces(p.data)
+		reader, err := record.Open(p.data)
 		if err != nil {
 			return relay.Batch{}, err // cannot happen: it was read before
 		}
 		p.reader, p.data = reader, nil
 	}
-	events, _, err := p.reader.next(nil, min(pieceBytes, max(1, s.limit.Bytes)))
+	events, _, err := p.reader.Next(nil, min(record.PieceBytes, max(1, s.limit.Bytes)))
 	if err != nil {
 		return relay.Batch{}, err
 	}
 	s.last = time.Now()
-	if p.reader.given == p.reader.events {
+	if p.reader.Done() {
 		s.rest = nil
 		return relay.Batch{Events: events, Position: relay.Position(p.position)}, nil
 	}

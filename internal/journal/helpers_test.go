@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -25,11 +26,11 @@ type opened struct {
 
 // decodeRecord appends all events of a record.
 func decodeRecord(dst []relay.Event, rec []byte) ([]relay.Event, error) {
-	r, err := openPieces(rec)
+	r, err := record.Open(rec)
 	if err != nil {
 		return dst, err
 	}
-	dst, _, err = r.next(dst, math.MaxInt)
+	dst, _, err = r.Next(dst, math.MaxInt)
 	return dst, err
 }
 
@@ -60,8 +61,8 @@ func (o *opened) push(t *testing.T, events []relay.Event) {
 	require.NoError(t, o.Append(t.Context(), batchOf(events)))
 }
 
-func batchOf(events []relay.Event) *Batch {
-	var b Batch
+func batchOf(events []relay.Event) *record.Batch {
+	var b record.Batch
 	for i := range events {
 		b.AddEvent(&events[i])
 	}

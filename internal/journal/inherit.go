@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -59,21 +60,21 @@ func (j *Journal) sample(ctx context.Context, delivered uint64, info *jetstream.
 }
 
 // sourcesOf is how many bytes of a record are each source's, judged by its first piece.
-func (j *Journal) sourcesOf(ctx context.Context, record uint64) ([]share, error) {
-	if err := j.asks(ctx, record); err != nil {
+func (j *Journal) sourcesOf(ctx context.Context, seq uint64) ([]share, error) {
+	if err := j.asks(ctx, seq); err != nil {
 		return nil, err
 	}
-	msg, err := j.stream.GetMsg(ctx, record, jetstream.WithGetMsgSubject(j.names.eventsSubject))
+	msg, err := j.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(j.names.eventsSubject))
 	if err != nil {
-		return nil, fmt.Errorf("read record %d: %w", record, err)
+		return nil, fmt.Errorf("read record %d: %w", seq, err)
 	}
-	reader, err := openPieces(msg.Data)
+	reader, err := record.Open(msg.Data)
 	var events []relay.Event
 	if err == nil {
-		events, _, err = reader.next(nil, pieceBytes) // a large record's beginning is enough
+		events, _, err = reader.Next(nil, record.PieceBytes) // a large record's beginning is enough
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read record %d: %w", record, err)
+		return nil, fmt.Errorf("read record %d: %w", seq, err)
 	}
 	var shares []share
 	for i := range events {

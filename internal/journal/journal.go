@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
@@ -25,9 +26,6 @@ var ErrFull = errors.New("journal is full")
 // disk. It may be there all the same; a sender that pushes again may cause
 // duplicates, and must push again to be sure.
 var ErrUnavailable = errors.New("journal is unavailable")
-
-// ErrTooLarge says that an event with its labels is larger than the server takes.
-var ErrTooLarge = errors.New("event is too large for the journal")
 
 // ErrClosed says that the journal is shutting down.
 var ErrClosed = errors.New("journal is closed")
@@ -248,11 +246,11 @@ func (j *Journal) makeStreams(ctx context.Context, metadata map[string]string) e
 // Append returns nil once the events of b are on disk: fsynced by the embedded
 // server, or acknowledged by a quorum of the external one. On an error nothing
 // may be acknowledged to the sender, though some of it may be on disk:
-// ErrFull, ErrUnavailable, ErrTooLarge, ErrClosed or ctx's. b must not be changed before
+// ErrFull, ErrUnavailable, record.ErrTooLarge, ErrClosed or ctx's. b must not be changed before
 // Append returns, and is not referred to after.
 //
 // Concurrent calls share commits: see committer.
-func (j *Journal) Append(ctx context.Context, b *Batch) error {
+func (j *Journal) Append(ctx context.Context, b *record.Batch) error {
 	if b.Len() == 0 {
 		return nil
 	}
@@ -263,7 +261,7 @@ func (j *Journal) Append(ctx context.Context, b *Batch) error {
 }
 
 // MaxEvent is the most that an event may take with its attributes and labels, in
-// bytes, by what the server takes at present. A larger one is ErrTooLarge.
+// bytes, by what the server takes at present. A larger one is record.ErrTooLarge.
 func (j *Journal) MaxEvent() int { return j.conn.recordLimit() }
 
 // Close stops trimming, and returns when all appends under way have ended.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -158,7 +159,7 @@ func TestLargeEvents(t *testing.T) {
 	for i := range large {
 		require.True(t, bytes.Equal(large[i].Body, got[i].Body), "event %d", i)
 	}
-	require.ErrorIs(t, j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.BodyBytes(9<<20)))), ErrTooLarge)
+	require.ErrorIs(t, j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.BodyBytes(9<<20)))), record.ErrTooLarge)
 }
 
 func TestABudgetThatIsSpentRefusesAndKeepsTheOld(t *testing.T) {
@@ -226,7 +227,7 @@ func TestACorruptRecordIsSetAsideAndTheRestGoesOn(t *testing.T) {
 	defer j.shut(t)
 	events := relaytest.Events(2)
 	j.push(t, events[:1])
-	rec := appendRecord(nil, batchOf(events).buf, 2)
+	rec := record.Append(nil, batchOf(events).Bytes(), 2)
 	rec[len(rec)/2] ^= 1
 	_, err := j.conn.JetStream.Publish(t.Context(), j.names.eventsSubject, rec)
 	require.NoError(t, err)

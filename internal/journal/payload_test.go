@@ -5,12 +5,12 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -56,7 +56,7 @@ func TestASmallerPayload(t *testing.T) {
 	j.push(t, after)
 	large := noisy(9000, 1, 48<<10)
 	err := j.Append(t.Context(), batchOf(append(noisy(8000, 3, 10), large...)))
-	require.ErrorIs(t, err, ErrTooLarge)
+	require.ErrorIs(t, err, record.ErrTooLarge)
 	require.ErrorContains(t, err, "and the journal takes 49152 at most")
 	require.NoError(t, j.Reject(t.Context(), "k", []relay.Rejection{{Event: after[500], Reason: strings.Repeat("long ", 1000)}}))
 
@@ -69,40 +69,4 @@ func TestASmallerPayload(t *testing.T) {
 		return assert.Equal(t, after[500], d.Event)
 	}))
 	assert.Equal(t, 1, letters)
-}
-
-// A batch that is cut anew holds the same events, in segments that fit.
-func TestABatchIsCutToFit(t *testing.T) {
-	t.Parallel()
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 60 {
-		limit := 2000 + rng.IntN(20_000)
-		var b Batch
-		for range 1 + rng.IntN(5) {
-			b.Begin(Group{Source: "s", Project: "p", Received: time.Unix(1, 2), Labels: labels(rng)})
-			for _, e := range noisy(rng.IntN(1000), rng.IntN(40), rng.IntN(limit-1900)) {
-				b.Add(&Entry{ID: []byte(e.ID), Type: []byte(e.Type), Time: e.Time.UnixNano(), Labels: labels(rng), Body: e.Body})
-			}
-		}
-		cut, err := fitting(&b, limit)
-		require.NoError(t, err)
-		assert.LessOrEqual(t, cut.longest(), limit)
-		assert.Equal(t, b.Len(), cut.Len())
-		want, err := decodeRecord(nil, appendRecord(nil, b.buf, b.events))
-		require.NoError(t, err)
-		var got []relay.Event
-		for i, c := range cut.cuts {
-			got, err = decodeRecord(got, appendRecord(nil, cut.segment(i), c.events))
-			require.NoError(t, err)
-		}
-		require.Equal(t, want, got)
-	}
-}
-
-func labels(rng *rand.Rand) []relay.Label {
-	var out []relay.Label
-	for range rng.IntN(4) {
-		out = append(out, relay.Label{Name: "name", Value: strings.Repeat("v", rng.IntN(300))})
-	}
-	return out
 }

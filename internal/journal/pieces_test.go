@@ -7,10 +7,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -27,14 +29,14 @@ const manyOnes = 500_000
 
 // storedBombs are records as earlier versions, which took any labels, kept them:
 // each takes little on disk.
-func storedBombs() map[string]*Batch {
-	one := func(labels int) *Entry {
-		return &Entry{ID: []byte("e"), Body: []byte("{}"), Labels: manyLabels(labels, "")}
+func storedBombs() map[string]*record.Batch {
+	one := func(labels int) *record.Entry {
+		return &record.Entry{ID: []byte("e"), Body: []byte("{}"), Labels: manyLabels(labels, "")}
 	}
-	all := map[string]*Batch{}
-	add := func(name string, common []relay.Label, e *Entry, n int) {
-		b := &Batch{}
-		b.Begin(Group{Source: "/projects/p", Project: "p", Received: time.Now(), Labels: common})
+	all := map[string]*record.Batch{}
+	add := func(name string, common []relay.Label, e *record.Entry, n int) {
+		b := &record.Batch{}
+		b.Begin(record.Group{Source: "/projects/p", Project: "p", Received: time.Now(), Labels: common})
 		for range n {
 			b.Add(e)
 		}
@@ -71,7 +73,7 @@ func TestStoredBombs(t *testing.T) {
 			for n < total {
 				batch, err := s.Next(t.Context())
 				require.NoError(t, err)
-				require.LessOrEqual(t, written(batch.Events), pieceBytes+(1<<20))
+				require.LessOrEqual(t, written(batch.Events), record.PieceBytes+(1<<20))
 				n += len(batch.Events)
 				if again {
 					require.NoError(t, s.Ack(t.Context(), batch.Position))
@@ -82,7 +84,7 @@ func TestStoredBombs(t *testing.T) {
 		}
 		n := 0
 		require.NoError(t, o.ReadBack(t.Context(), time.Time{}, math.MaxUint64, func(events []relay.Event) bool {
-			require.LessOrEqual(t, written(events), pieceBytes+(1<<20))
+			require.LessOrEqual(t, written(events), record.PieceBytes+(1<<20))
 			n += len(events)
 			return true
 		}))
@@ -95,7 +97,7 @@ func TestStoredBombs(t *testing.T) {
 				require.ErrorIs(t, err, ErrSpanEnd)
 				break
 			}
-			require.LessOrEqual(t, written(batch.Events), pieceBytes+(1<<20))
+			require.LessOrEqual(t, written(batch.Events), record.PieceBytes+(1<<20))
 		}
 		assert.EqualValues(t, total, span.Events)
 	}
@@ -112,9 +114,9 @@ func TestStoredBombs(t *testing.T) {
 // written is what a sink may write of events, labels with each.
 func written(events []relay.Event) (n int) {
 	for i := range events {
-		n += eventRoom + len(events[i].Body)
+		n += int(unsafe.Sizeof(events[i])) + len(events[i].Body)
 		for _, l := range events[i].Labels {
-			n += labelRoom + len(l.Name) + len(l.Value)
+			n += int(unsafe.Sizeof(l)) + len(l.Name) + len(l.Value)
 		}
 	}
 	return n
@@ -122,20 +124,21 @@ func written(events []relay.Event) (n int) {
 
 func TestLabelsCutAreCounted(t *testing.T) {
 	for name, b := range storedBombs() {
-		r, err := openPieces(appendRecord(nil, b.segment(0), b.cuts[0].events))
+		data, n := b.Segment(0)
+		r, err := record.Open(record.Append(nil, data, n))
 		require.NoError(t, err, name)
-		events, _, err := r.next(nil, 1)
+		events, _, err := r.Next(nil, 1)
 		require.NoError(t, err, name)
 		labels := events[0].Labels
 		kept, last := len(labels), labels[len(labels)-1]
 		switch name {
 		case "an event of very many labels", "a stream of very many labels":
-			assert.Equal(t, mostLabels+1, kept, name)
-			assert.Equal(t, relay.Label{Name: LabelsCut, Value: strconv.Itoa(manyOnes - mostLabels)}, last, name)
+			assert.Equal(t, record.MostLabels+1, kept, name)
+			assert.Equal(t, relay.Label{Name: record.LabelsCut, Value: strconv.Itoa(manyOnes - record.MostLabels)}, last, name)
 		case "a long label is left out":
-			assert.Equal(t, []relay.Label{{Name: LabelsCut, Value: "1"}}, labels, name)
+			assert.Equal(t, []relay.Label{{Name: record.LabelsCut, Value: "1"}}, labels, name)
 		default:
-			assert.NotEqual(t, LabelsCut, last.Name, name)
+			assert.NotEqual(t, record.LabelsCut, last.Name, name)
 		}
 		assert.Equal(t, "{}", string(events[0].Body), name)
 	}
@@ -144,17 +147,17 @@ func TestLabelsCutAreCounted(t *testing.T) {
 // A record whose end cannot be read gives nothing at all, however early its first
 // piece ends.
 func TestDamageBehindTheFirstPiece(t *testing.T) {
-	b := &Batch{}
+	b := &record.Batch{}
 	for range 5000 {
-		b.Begin(Group{Source: "/projects/p"})
-		b.Add(&Entry{ID: []byte("e"), Body: []byte("{}")})
+		b.Begin(record.Group{Source: "/projects/p"})
+		b.Add(&record.Entry{ID: []byte("e"), Body: []byte("{}")})
 	}
-	cut := b.buf[:len(b.buf)-1]
-	for i, rec := range [][]byte{appendRecord(nil, cut, 5000), appendRecord(nil, b.buf, 4999), appendRecord(nil, b.buf, 5001)} {
-		r, err := openPieces(rec)
+	cut := b.Bytes()[:b.Size()-1]
+	for i, rec := range [][]byte{record.Append(nil, cut, 5000), record.Append(nil, b.Bytes(), 4999), record.Append(nil, b.Bytes(), 5001)} {
+		r, err := record.Open(rec)
 		require.NoError(t, err)
-		events, _, err := r.next(nil, 1)
-		require.ErrorIs(t, err, ErrCorrupt, fmt.Sprint(i))
+		events, _, err := r.Next(nil, 1)
+		require.ErrorIs(t, err, record.ErrCorrupt, fmt.Sprint(i))
 		require.Empty(t, events)
 	}
 }
@@ -164,9 +167,9 @@ func TestDamageBehindTheFirstPiece(t *testing.T) {
 func TestAcknowledgePieces(t *testing.T) {
 	dir := t.TempDir()
 	o := open(t, dir, testConfig)
-	small := &Batch{}
-	small.Begin(Group{Source: "/projects/p"})
-	small.Add(&Entry{ID: []byte("small"), Body: []byte("{}")})
+	small := &record.Batch{}
+	small.Begin(record.Group{Source: "/projects/p"})
+	small.Add(&record.Entry{ID: []byte("small"), Body: []byte("{}")})
 	require.NoError(t, o.Append(t.Context(), small))
 	large := storedBombs()["a thousand labels copied for each event"]
 	require.NoError(t, o.Append(t.Context(), large))

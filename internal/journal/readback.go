@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -61,19 +62,19 @@ func (j *Journal) Inherited() uint64 { return j.ages.inherited() }
 
 // visitRecord reports whether to go on. It skips a record that cannot be read.
 func visitRecord(data []byte, visit func([]relay.Event) bool) bool {
-	r, err := openPieces(data)
+	r, err := record.Open(data)
 	if err != nil {
 		return true
 	}
 	for {
-		events, _, err := r.next(nil, pieceBytes)
+		events, _, err := r.Next(nil, record.PieceBytes)
 		if err != nil {
 			return true
 		}
 		if !visit(events) {
 			return false
 		}
-		if r.given == r.events {
+		if r.Done() {
 			return true
 		}
 	}

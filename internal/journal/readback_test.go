@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -125,9 +126,9 @@ func BenchmarkReadBack(b *testing.B) {
 			j, err := Open(b.Context(), conn, testConfig, Options{Logger: log, Registerer: prometheus.NewRegistry()})
 			require.NoError(b, err)
 			batch := batchOf(relaytest.Events(c.events))
-			record := appendRecord(nil, batch.buf, c.events)
+			rec := record.Append(nil, batch.Bytes(), c.events)
 			for range c.records {
-				_, err := conn.JetStream.Publish(b.Context(), j.names.eventsSubject, record)
+				_, err := conn.JetStream.Publish(b.Context(), j.names.eventsSubject, rec)
 				require.NoError(b, err)
 			}
 			n := 0

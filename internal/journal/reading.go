@@ -10,6 +10,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/record"
 )
 
 // session is a stretch of reading. It begins with a reset of the sink's position, and
@@ -269,10 +270,10 @@ func (s *Source) offeredAgain(msg jetstream.Msg, seq uint64) {
 func (s *Source) pass(ctx context.Context, msg jetstream.Msg, seq uint64, now int) error {
 	r, fresh := s.j.decoded.decode(seq, msg.Data())
 	if fresh && r.cut > 0 {
-		s.j.log.Error("a record has events with more labels than are read; a label of each says how many were left out", "position", seq, "label", LabelsCut)
+		s.j.log.Error("a record has events with more labels than are read; a label of each says how many were left out", "position", seq, "label", record.LabelsCut)
 	}
 	switch {
-	case errors.Is(r.err, ErrVersion):
+	case errors.Is(r.err, record.ErrVersion):
 		return s.holdVersion(ctx, seq, r.err)
 	case r.err != nil:
 		q := datadir.Quarantined{Stream: s.j.names.events, From: seq, To: seq, Reason: r.err.Error()}
@@ -284,7 +285,7 @@ func (s *Source) pass(ctx context.Context, msg jetstream.Msg, seq uint64, now in
 		}
 	}
 	select {
-	case s.decoded <- record{msg: msg, seq: seq, size: r.size, now: now, events: r.events, large: r.large}:
+	case s.decoded <- fetched{msg: msg, seq: seq, size: r.size, now: now, events: r.events, large: r.large}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/record"
 )
 
 // Repairs is what [Repair] did.
@@ -103,8 +104,8 @@ func (j *Journal) setAsideUnreadable(ctx context.Context) error {
 }
 
 func (j *Journal) setAsideIfCorrupt(ctx context.Context, stream string, msg *jetstream.RawStreamMsg) error {
-	_, corrupt := checkRecord(msg.Data)
-	if !errors.Is(corrupt, ErrCorrupt) {
+	_, corrupt := record.Check(msg.Data)
+	if !errors.Is(corrupt, record.ErrCorrupt) {
 		return corrupt // nil, or a later version's record: it is sound
 	}
 	kept, err := datadir.Keep(j.conn.dataDir, stream, msg.Sequence, msg.Data)

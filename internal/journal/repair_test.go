@@ -17,6 +17,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -91,7 +92,7 @@ func TestRepairKeepsWhatItTakesOut(t *testing.T) {
 	t.Parallel()
 	w := newWreck(t, 30, 30)
 	j := open(t, w.dir, w.cfg)
-	rec := appendRecord(nil, batchOf(relaytest.Events(2)).buf, 2)
+	rec := record.Append(nil, batchOf(relaytest.Events(2)).Bytes(), 2)
 	rec[len(rec)/2] ^= 1
 	_, err := j.conn.JetStream.Publish(t.Context(), j.names.eventsSubject, rec)
 	require.NoError(t, err)

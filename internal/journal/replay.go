@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -28,8 +29,8 @@ type Span struct {
 	limit relay.BatchLimit
 	keep  func(*relay.Event) bool
 
-	first, next, end uint64        // records [next, end) are still to be read; owned by Next
-	open             *recordReader // the record before next, if it is not read to its end; owned by Next
+	first, next, end uint64         // records [next, end) are still to be read; owned by Next
+	open             *record.Reader // the record before next, if it is not read to its end; owned by Next
 
 	// Oldest is when the oldest kept record was committed. Cut says that the span
 	// begins before it, where records were trimmed already.
@@ -100,7 +101,7 @@ func (s *Span) Next(ctx context.Context) (relay.Batch, error) {
 		if msg.Sequence >= s.end {
 			break
 		}
-		if s.open, err = openPieces(msg.Data); err != nil {
+		if s.open, err = record.Open(msg.Data); err != nil {
 			s.Corrupt++
 		}
 	}
@@ -112,7 +113,7 @@ func (s *Span) Next(ctx context.Context) (relay.Batch, error) {
 
 // take adds events of the open record, and returns the size of what it read.
 func (s *Span) take(events []relay.Event, most int) ([]relay.Event, int) {
-	piece, size, err := s.open.next(nil, max(1, min(most, pieceBytes)))
+	piece, size, err := s.open.Next(nil, max(1, min(most, record.PieceBytes)))
 	if err != nil {
 		s.Corrupt++
 	}
@@ -122,7 +123,7 @@ func (s *Span) take(events []relay.Event, most int) ([]relay.Event, int) {
 			events = append(events, piece[i])
 		}
 	}
-	if err != nil || s.open.given == s.open.events {
+	if err != nil || s.open.Done() {
 		s.open = nil
 	}
 	return events, size

@@ -10,14 +10,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
 // noise gives batches of one event of so many bytes, which do not compress.
-func noise(seed byte, source string, size int) func() *Batch {
+func noise(seed byte, source string, size int) func() *record.Batch {
 	random, from := rand.NewChaCha8([32]byte{seed}), 0
-	return func() *Batch {
+	return func() *record.Batch {
 		e := relaytest.Events(1, relaytest.From(from))
 		from++
 		e[0].Source = source
@@ -106,7 +107,7 @@ func TestWhoFloodsIsRefusedFirst(t *testing.T) {
 	j := open(t, dir, cfg)
 	behind := j.source(t, "behind")
 	flood, quiet := noise(1, "flood", 50_000), noise(2, "quiet", 50_000)
-	push := func(source string, b *Batch) error {
+	push := func(source string, b *record.Batch) error {
 		giveBack, err := j.Reserve(t.Context(), source, int64(b.Size()), 0)
 		if err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
@@ -271,7 +272,7 @@ func layoutFor(prefix string) datadir.Layout {
 	names := namesFor(prefix)
 	return datadir.Layout{
 		Events: names.events, DeadLetters: names.dead, Quarantine: names.quarantine,
-		Sinks: consumerPrefix, Count: eventCount, Check: checkRecord, Later: checkVersion, AdviceLater: adviceVersion,
+		Sinks: consumerPrefix, Count: record.Count, Check: record.Check, Later: record.CheckVersion, AdviceLater: adviceVersion,
 	}
 }
 

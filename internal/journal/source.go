@@ -46,15 +46,15 @@ type Source struct {
 
 	consumer jetstream.Consumer // the reading goroutine's own, once that runs
 	reads    reader             // the reading goroutine's own
-	decoded  chan record        // filled by the reading goroutine
+	decoded  chan fetched       // filled by the reading goroutine
 	cancel   context.CancelFunc
 	failed   error // why reading ended; valid once decoded is closed
 
 	rest  *pieces   // of the record that was given last; Next's own
-	spare *record   // read from decoded, but did not fit into the batch; Next's own
+	spare *fetched  // read from decoded, but did not fit into the batch; Next's own
 	last  time.Time // when the last batch was given; Next's own
 
-	gathered []record // memory for the records of a batch; Next's own
+	gathered []fetched // memory for the records of a batch; Next's own
 
 	mu    sync.Mutex // guards what follows
 	given []ending   // of the batches that are not acknowledged, oldest first
@@ -81,11 +81,11 @@ type ending struct {
 	void bool
 }
 
-// record is a record that was read.
-type record struct {
+// fetched is a record that was read.
+type fetched struct {
 	msg    jetstream.Msg
 	seq    uint64
-	size   int // of its events: see recordReader
+	size   int // of its events: see [record.Reader]
 	now    int // the session that read it
 	events []relay.Event
 	large  bool // its events are read later, in pieces
@@ -95,7 +95,7 @@ type record struct {
 // read. Close it when done. The limit counts events, and their memory with labels. A
 // batch holds whole records, or a piece of one, and may exceed the limit by as much.
 func (j *Journal) Source(ctx context.Context, sink string, limit relay.BatchLimit) (*Source, error) {
-	s := &Source{j: j, sink: sink, name: consumerPrefix + sink, limit: limit, decoded: make(chan record, decodedAhead)}
+	s := &Source{j: j, sink: sink, name: consumerPrefix + sink, limit: limit, decoded: make(chan fetched, decodedAhead)}
 	var first session
 	err := streams.Await(ctx, j.log, "the position of sink "+sink, func(ctx context.Context) (err error) {
 		first, err = s.open(ctx)
@@ -133,7 +133,7 @@ func (s *Source) Next(ctx context.Context) (relay.Batch, error) {
 	}
 }
 
-func (s *Source) wait(ctx context.Context) (record, error) {
+func (s *Source) wait(ctx context.Context) (fetched, error) {
 	if s.spare != nil {
 		r := *s.spare
 		s.spare = nil
@@ -142,18 +142,18 @@ func (s *Source) wait(ctx context.Context) (record, error) {
 	select {
 	case r, ok := <-s.decoded:
 		if !ok {
-			return record{}, s.failed
+			return fetched{}, s.failed
 		}
 		return r, nil
 	case <-ctx.Done():
-		return record{}, ctx.Err()
+		return fetched{}, ctx.Err()
 	}
 }
 
 // give notes how to acknowledge a batch that ends with last, and returns its
 // position. It returns false for records of an earlier session, which are read again.
 // Records that were all set aside make no batch: the batch before acknowledges them.
-func (s *Source) give(last record, isBatch bool) (relay.Position, bool) {
+func (s *Source) give(last fetched, isBatch bool) (relay.Position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if last.now != s.now {

@@ -95,7 +95,7 @@ func TestWhatIsSetAsideDoesNotCoverWhatIsUnderWay(t *testing.T) {
 // behind a pause, or that is full, is given at once.
 func TestGather(t *testing.T) {
 	t.Parallel()
-	of := func(n int) record { return record{seq: uint64(n), size: 100, events: make([]relay.Event, n)} }
+	of := func(n int) fetched { return fetched{seq: uint64(n), size: 100, events: make([]relay.Event, n)} }
 	for name, c := range map[string]struct {
 		sinceLast time.Duration
 		first     int // events
@@ -120,7 +120,7 @@ func TestGather(t *testing.T) {
 				if c.cancelled {
 					cancel()
 				}
-				s := &Source{limit: c.limit, decoded: make(chan record, decodedAhead), last: time.Now().Add(-c.sinceLast)}
+				s := &Source{limit: c.limit, decoded: make(chan fetched, decodedAhead), last: time.Now().Add(-c.sinceLast)}
 				var coming sync.WaitGroup
 				defer coming.Wait()
 				coming.Go(func() {

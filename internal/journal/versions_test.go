@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
 // later is a record as a later version may write it.
 func later(n int) []byte {
-	rec := appendRecord(nil, batchOf(relaytest.Events(3, relaytest.From(n))).buf, 3)
+	rec := record.Append(nil, batchOf(relaytest.Events(3, relaytest.From(n))).Bytes(), 3)
 	rec[3]++
 	rec[len(rec)-1] ^= 1
 	return reseal(rec)
@@ -45,7 +46,7 @@ func TestRecordsOfALaterVersionRefuseTheStart(t *testing.T) {
 			j.shut(t)
 			before := snapshot(t, dir)
 			_, err := Connect(t.Context(), dir, testConfig, slog.New(slog.DiscardHandler))
-			require.ErrorIs(t, err, ErrVersion)
+			require.ErrorIs(t, err, record.ErrVersion)
 			assert.ErrorContains(t, err, `2 records cannot be read by this version, the first at position 2: written by a later version of auditrelay: the record begins with "ARJ2"`)
 			after := snapshot(t, dir)
 			delete(after, dir+"/lock")
@@ -67,7 +68,7 @@ func TestAStreamThatALaterVersionWritesToRefusesTheStart(t *testing.T) {
 	_, err := j.conn.JetStream.UpdateStream(t.Context(), cfg)
 	require.NoError(t, err)
 	_, err = Open(t.Context(), j.conn, testConfig, Options{Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
-	require.ErrorIs(t, err, ErrVersion)
+	require.ErrorIs(t, err, record.ErrVersion)
 	assert.ErrorContains(t, err, "auditrelay v9.1.0 writes records of version 2, this one reads up to 1")
 	j.shut(t)
 }

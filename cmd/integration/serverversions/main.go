@@ -20,6 +20,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -100,7 +101,7 @@ func fill(ctx context.Context, dir string, to int, kill bool) error {
 	}
 	from := int(o.Inherited()) // one record an event
 	for i := from; i < to; i++ {
-		var b journal.Batch
+		var b record.Batch
 		e := event(i)
 		b.AddEvent(&e)
 		if err := o.Append(ctx, &b); err != nil {

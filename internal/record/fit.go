@@ -1,16 +1,20 @@
-package journal
+package record
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"unsafe"
 
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// fitting gives a batch of the same events with segments of at most limit bytes.
+// ErrTooLarge says that an event with its labels is larger than the server takes.
+var ErrTooLarge = errors.New("event is too large for the journal")
+
+// Fit gives a batch of the same events with segments of at most limit bytes.
 // That is b itself, unless the server takes less than a usual segment.
-func fitting(b *Batch, limit int) (*Batch, error) {
+func Fit(b *Batch, limit int) (*Batch, error) {
 	if b.longest() <= limit {
 		return b, nil
 	}

@@ -1,4 +1,4 @@
-package journal
+package record
 
 import (
 	"encoding/binary"
@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// pieceBytes is the size of a piece of a record. A record of a mebibyte may
+	// PieceBytes is the usual size of a piece of a record. A record of a mebibyte may
 	// decode to thousands of them.
-	pieceBytes = 4 << 20
-	// mostLabels and mostLabelBytes bound the labels of a stream, and also an
+	PieceBytes = 4 << 20
+	// MostLabels and mostLabelBytes bound the labels of a stream, and also an
 	// event's own. Ingest takes no more; earlier versions took any number.
-	mostLabels     = 1024
+	MostLabels     = 1024
 	mostLabelBytes = 256 << 10
 )
 
@@ -29,12 +29,12 @@ const (
 	labelRoom = int(unsafe.Sizeof(relay.Label{}))
 )
 
-// A recordReader gives the events of a record in pieces of a bounded size. The
+// Reader gives the events of a record in pieces of a bounded size. The
 // size counts all that a sink may write: a stream's labels are once in memory, and
 // go to the destination with every event.
 //
 // The events point into memory that is never changed or reused.
-type recordReader struct {
+type Reader struct {
 	decoder
 	events int // that the header says
 	given  int
@@ -44,20 +44,30 @@ type recordReader struct {
 	left   uint32      // events of the open group that are still to be read
 }
 
-// openPieces decompresses a record. Its error wraps ErrCorrupt or ErrVersion.
-func openPieces(rec []byte) (*recordReader, error) {
-	raw, events, err := openRecord(rec)
+// Open decompresses a record. Its error wraps ErrCorrupt or ErrVersion.
+func Open(rec []byte) (*Reader, error) {
+	raw, events, err := unpack(rec)
 	if err != nil {
 		return nil, err
 	}
-	return &recordReader{decoder: decoder{rest: raw, bounded: true}, events: events}, nil
+	return &Reader{decoder: decoder{rest: raw, bounded: true}, events: events}, nil
 }
 
-// next appends events to dst until they have most bytes or the record ends: at
+// Events is how many events the record holds, as its header says.
+func (r *Reader) Events() int { return r.events }
+
+// Done reports whether all events were given.
+func (r *Reader) Done() bool { return r.given == r.events }
+
+// LabelsLeftOut is how many events had more labels than are read; known after the first
+// call of Next.
+func (r *Reader) LabelsLeftOut() int { return r.cut }
+
+// Next appends events to dst until they have most bytes or the record ends: at
 // least one, if there is one. It returns their size. An error wraps ErrCorrupt and
 // leaves dst as it was. The first piece checks the whole record, so no later piece
 // can fail.
-func (r *recordReader) next(dst []relay.Event, most int) (_ []relay.Event, size int, err error) {
+func (r *Reader) Next(dst []relay.Event, most int) (_ []relay.Event, size int, err error) {
 	start, first := len(dst), r.given == 0
 	if n := min(r.events-r.given, most/eventRoom+1); cap(dst)-start < n {
 		dst = append(make([]relay.Event, 0, start+n), dst...)
@@ -81,7 +91,7 @@ func (r *recordReader) next(dst []relay.Event, most int) (_ []relay.Event, size 
 }
 
 // seek advances to the next event, and reports whether there is one.
-func (r *recordReader) seek() bool {
+func (r *Reader) seek() bool {
 	for r.left == 0 && len(r.rest) > 0 && r.err == nil {
 		before := len(r.rest)
 		r.common = relay.Event{
@@ -96,7 +106,7 @@ func (r *recordReader) seek() bool {
 }
 
 // event reads the event that seek found, and also returns its size.
-func (r *recordReader) event() (relay.Event, int) {
+func (r *Reader) event() (relay.Event, int) {
 	before := len(r.rest)
 	e := r.common
 	e.ID, e.Type, e.Subject, e.Time = r.text(), r.text(), r.text(), r.time()
@@ -108,26 +118,34 @@ func (r *recordReader) event() (relay.Event, int) {
 }
 
 // whole checks that the record held as many events as its header says.
-func (r *recordReader) whole() error {
+func (r *Reader) whole() error {
 	if r.err == nil && r.given != r.events {
 		r.err = fmt.Errorf("%w: holds %d events, its header says %d", ErrCorrupt, r.given, r.events)
 	}
 	return r.err
 }
 
-// eventCount is what the record's header says.
-func eventCount(rec []byte) uint64 {
-	if len(rec) < recordHeader || string(rec[:4]) != recordMagic {
+// Checksum is a record's own, and 0 for bytes that are too short for a record.
+func Checksum(rec []byte) uint64 {
+	if len(rec) < headerSize {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(rec[16:])
+}
+
+// Count is how many events a record holds, by its header; 0 where it has none.
+func Count(rec []byte) uint64 {
+	if len(rec) < headerSize || string(rec[:4]) != magic {
 		return 0
 	}
 	return uint64(binary.LittleEndian.Uint32(rec[8:]))
 }
 
-// checkRecord reads a whole record, and counts its events.
-func checkRecord(rec []byte) (events int, err error) {
-	r, err := openPieces(rec)
+// Check reads a whole record, and counts its events.
+func Check(rec []byte) (events int, err error) {
+	r, err := Open(rec)
 	if err == nil {
-		_, _, err = r.next(nil, 1)
+		_, _, err = r.Next(nil, 1)
 	}
 	if err != nil {
 		return 0, err
@@ -148,7 +166,7 @@ func (d *decoder) labels(common []relay.Label) []relay.Label {
 	}
 	most := n
 	if d.bounded {
-		most = min(n, mostLabels)
+		most = min(n, MostLabels)
 	}
 	var out []relay.Label
 	if !d.dry {

@@ -1,4 +1,4 @@
-package journal
+package record
 
 import (
 	"encoding/binary"
@@ -120,6 +120,18 @@ func (b *Batch) Grow(n int) {
 func (b *Batch) Reset() {
 	*b = Batch{buf: b.buf[:0], cuts: b.cuts[:0]}
 }
+
+// Source is the source of the group that was opened last.
+func (b *Batch) Source() string { return b.group.Source }
+
+// Bytes are the events as a record holds them, before compression.
+func (b *Batch) Bytes() []byte { return b.buf }
+
+// Segments is how many segments the batch has.
+func (b *Batch) Segments() int { return len(b.cuts) }
+
+// Segment returns the i-th segment, and how many events it holds.
+func (b *Batch) Segment(i int) (data []byte, events int) { return b.segment(i), b.cuts[i].events }
 
 // segment returns the i-th segment's bytes.
 func (b *Batch) segment(i int) []byte {

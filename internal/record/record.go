@@ -1,4 +1,6 @@
-package journal
+// Package record is the form of the journal's records: a [Batch] collects events in it,
+// [Append] compresses and seals them, and [Open] reads them back in pieces.
+package record
 
 import (
 	"encoding/binary"
@@ -22,21 +24,21 @@ import (
 //	16     8    xxHash64 of bytes 0 to 15 and the payload, uint64 LE
 //	24     …    the payload: a batch (see Batch), compressed
 const (
-	recordMagic  = "ARJ1"
-	recordHeader = 24
-	codecS2      = 1
+	magic      = "ARJ1"
+	headerSize = 24
+	codecS2    = 1
 )
 
-// maxRecordRaw bounds what openRecord allocates, whatever the record says.
-const maxRecordRaw = 64 << 20
+// maxRaw bounds what unpack allocates, whatever the record says.
+const maxRaw = 64 << 20
 
 // ErrCorrupt is wrapped by every error about a record that cannot be read whole.
 var ErrCorrupt = errors.New("corrupt record")
 
-// appendRecord appends a record of the batch raw, which holds so many events.
-func appendRecord(dst, raw []byte, events int) []byte {
+// Append appends a record of the batch raw, which holds so many events.
+func Append(dst, raw []byte, events int) []byte {
 	start := len(dst)
-	dst = append(dst, recordMagic...)
+	dst = append(dst, magic...)
 	dst = append(dst, codecS2, 0, 0, 0)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(events))
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(raw)))
@@ -47,12 +49,12 @@ func appendRecord(dst, raw []byte, events int) []byte {
 	}
 	payload := s2.Encode(dst[len(dst):len(dst)+room], raw)
 	dst = dst[:len(dst)+len(payload)]
-	binary.LittleEndian.PutUint64(dst[start+16:], recordSum(dst[start:start+16], dst[start+recordHeader:]))
+	binary.LittleEndian.PutUint64(dst[start+16:], checksum(dst[start:start+16], dst[start+headerSize:]))
 	return dst
 }
 
-// recordSum is the checksum over the first 16 bytes of a record and its payload.
-func recordSum(head, payload []byte) uint64 {
+// checksum is the checksum over the first 16 bytes of a record and its payload.
+func checksum(head, payload []byte) uint64 {
 	var d xxhash.Digest
 	d.Reset()
 	_, _ = d.Write(head)
@@ -60,27 +62,27 @@ func recordSum(head, payload []byte) uint64 {
 	return d.Sum64()
 }
 
-// openRecord checks a record and returns its batch, decompressed.
-func openRecord(rec []byte) (raw string, events int, err error) {
-	if err := checkVersion(rec); err != nil {
+// unpack checks a record and returns its batch, decompressed.
+func unpack(rec []byte) (raw string, events int, err error) {
+	if err := CheckVersion(rec); err != nil {
 		return "", 0, err
 	}
 	switch {
-	case len(rec) < recordHeader:
+	case len(rec) < headerSize:
 		return "", 0, fmt.Errorf("%w: %d bytes are too short for a header", ErrCorrupt, len(rec))
-	case string(rec[:4]) != recordMagic:
-		return "", 0, fmt.Errorf("%w: starts with %q, not %q", ErrCorrupt, rec[:4], recordMagic)
-	case binary.LittleEndian.Uint64(rec[16:]) != recordSum(rec[:16], rec[recordHeader:]):
+	case string(rec[:4]) != magic:
+		return "", 0, fmt.Errorf("%w: starts with %q, not %q", ErrCorrupt, rec[:4], magic)
+	case binary.LittleEndian.Uint64(rec[16:]) != checksum(rec[:16], rec[headerSize:]):
 		return "", 0, fmt.Errorf("%w: checksum differs", ErrCorrupt)
 	case rec[4] != codecS2:
 		return "", 0, fmt.Errorf("%w: the payload's codec is %d, this version reads %d", ErrVersion, rec[4], codecS2)
 	}
 	size := int(binary.LittleEndian.Uint32(rec[12:]))
 	events = int(binary.LittleEndian.Uint32(rec[8:]))
-	if n, err := s2.DecodedLen(rec[recordHeader:]); err != nil || n != size || n > maxRecordRaw || events > n {
+	if n, err := s2.DecodedLen(rec[headerSize:]); err != nil || n != size || n > maxRaw || events > n {
 		return "", 0, fmt.Errorf("%w: sizes contradict each other", ErrCorrupt)
 	}
-	buf, err := s2.Decode(nil, rec[recordHeader:])
+	buf, err := s2.Decode(nil, rec[headerSize:])
 	if err != nil {
 		return "", 0, fmt.Errorf("%w: decompress: %w", ErrCorrupt, err)
 	}
