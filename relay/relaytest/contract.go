@@ -1,9 +1,9 @@
-// Package relaytest has the contract suite that every sink passes, and fakes
-// with faults for testing what stands around a sink.
+// Package relaytest has the contract suite of every sink, and fakes with faults for tests
+// around a sink.
 //
-// [Run] holds a sink to the promises that [relay.Sink] makes, against a real
-// destination. [Sink], [Source] and [DeadLetters] are in memory, for tests of
-// a relay.Pump. [Events] makes realistic events.
+// [Run] tests a sink's promises (see [relay.Sink]) against a real destination. [Sink],
+// [Source] and [DeadLetters] are in memory, for tests of a relay.Pump. [Events] makes
+// realistic events.
 package relaytest
 
 import (
@@ -24,36 +24,32 @@ import (
 
 // Harness brings a kind of sink to [Run].
 type Harness struct {
-	// New makes a fresh, empty destination and a sink that delivers to it. It
-	// registers with t what ends them; the sink's Close may by then have been
-	// called. It is called once a subtest, and subtests run in parallel.
+	// New makes a fresh, empty destination and a sink for it. It registers their ends with
+	// t; the sink's Close may have been called by then. It is called once a subtest, and
+	// subtests run in parallel.
 	New func(t *testing.T) Destination
-	// Attributes names the CloudEvents attributes that arrive at the
-	// destination. Left out: all that relay.Event.Attributes yields, and
-	// datacontenttype.
+	// Attributes names the CloudEvents attributes arriving at the destination. Default:
+	// those of relay.Event.Attributes, and datacontenttype.
 	Attributes []string
-	// MaxBody is the largest body that the destination takes, in bytes, where
-	// that is less than 256 KiB.
+	// MaxBody is the destination's largest body, in bytes, if less than 256 KiB.
 	MaxBody int
 }
 
-// Destination is a sink, a look at what it delivered, and optional hooks that
-// make the destination misbehave; a nil hook skips the subtests that need it.
+// Destination is a sink, a look at its delivered events, and optional hooks for
+// misbehaviour; a nil hook skips its subtests.
 type Destination struct {
 	Sink relay.Sink
-	// Arrived reads back from the destination all that has arrived since it
-	// was made, in its order.
+	// Arrived reads everything back from the destination, in its order.
 	Arrived func() []Arrival
-	// Secrets are what the sink authenticates with: no error may name one.
+	// Secrets are the sink's credentials: no error may name one.
 	Secrets []string
-	// Down makes the destination unreachable and Up makes it reachable again,
-	// with all that had arrived. Both are needed.
+	// Down makes the destination unreachable, and Up reachable again, with everything
+	// arrived before. Both are needed.
 	Down, Up func()
-	// Stall makes the destination take what is sent and never answer, for the
-	// rest of the subtest.
+	// Stall makes the destination read and never answer, for the rest of the subtest.
 	Stall func()
-	// Refuse makes e an event that the destination refuses for good, by
-	// changing e or by telling the destination about it.
+	// Refuse makes the destination refuse e for good, by changing e or by telling the
+	// destination.
 	Refuse func(e *relay.Event)
 }
 
@@ -61,8 +57,8 @@ type Destination struct {
 type Arrival struct {
 	ID   string
 	Body []byte
-	// Attributes are the CloudEvents attributes by name, without a binding's
-	// prefix, and decoded from what the binding escapes.
+	// Attributes are the CloudEvents attributes by name, without a binding's prefix, and
+	// without the binding's escapes.
 	Attributes map[string]string
 }
 
@@ -108,15 +104,15 @@ func newSubject(t *testing.T, h Harness) *subject {
 	return &subject{Destination: h.New(t), harness: h}
 }
 
-// patience bounds what the contract calls soon: far less than what waits for a
-// timeout, and far more than a busy machine takes.
+// patience bounds the contract's "soon": far less than a timeout, and far more than a busy
+// machine needs.
 const patience = 30 * time.Second
 
 // attempt bounds one of several deliveries.
 const attempt = 10 * time.Second
 
-// deliver delivers once, and checks what holds of every delivery: the events
-// stay as they were, and the error names no secret.
+// deliver delivers once, with the checks of every delivery: the events stay as they were,
+// and the error names no secret.
 func (s *subject) deliver(ctx context.Context, t *testing.T, events []relay.Event) error {
 	t.Helper()
 	before := deepCopy(events)

@@ -11,7 +11,7 @@ import (
 // DeadLetters keeps rejections in memory. Its zero value is empty; it is safe
 // for concurrent use.
 type DeadLetters struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the rest
 	kept map[string][]relay.Rejection
 	errs []error
 }
@@ -40,7 +40,7 @@ func (d *DeadLetters) Fail(errs ...error) {
 	d.errs = append(d.errs, errs...)
 }
 
-// Kept returns what was rejected for sink, in order.
+// Kept returns the rejections for sink, in order.
 func (d *DeadLetters) Kept(sink string) []relay.Rejection {
 	d.mu.Lock()
 	defer d.mu.Unlock()

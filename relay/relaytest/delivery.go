@@ -38,8 +38,7 @@ func testOddEvents(t *testing.T, s *subject) {
 	s.requireArrived(t, events)
 }
 
-// oddEvents are events that a careless binding would change, refuse, or take
-// for two.
+// oddEvents are events to catch a careless binding: it would change, refuse or split them.
 func oddEvents(maxBody int) []relay.Event {
 	binary := make([]byte, 4096)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -126,8 +125,8 @@ func testCancelled(t *testing.T, s *subject) {
 	s.requireArrived(t, marker)
 }
 
-// testCancelledOnTheWay cancels deliveries at several moments. What had been
-// sent by then may have arrived; but once Deliver is back, nothing more comes.
+// testCancelledOnTheWay cancels deliveries at several moments. Events sent before may have
+// arrived; but after Deliver returned, nothing more comes.
 func testCancelledOnTheWay(t *testing.T, s *subject) {
 	for i, after := range []time.Duration{50 * time.Microsecond, 500 * time.Microsecond, 2 * time.Millisecond, 5 * time.Millisecond} {
 		ctx, cancel := context.WithTimeout(t.Context(), after)

@@ -9,7 +9,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// An Option changes what [Events] makes.
+// An Option changes the events of [Events].
 type Option func(*recipe)
 
 type recipe struct {
@@ -19,8 +19,8 @@ type recipe struct {
 	start        time.Time
 }
 
-// From numbers the events from n instead of 0, so that two calls of [Events]
-// make different ones.
+// From numbers the events from n instead of 0: so two calls of [Events] make different
+// ones.
 func From(n int) Option { return func(r *recipe) { r.first = n } }
 
 // Environments gives the events to these in turn, each "PROJECT/ENVIRONMENT".
@@ -75,8 +75,7 @@ func (r *recipe) event(i int) relay.Event {
 	}
 }
 
-// body spells the JSON with the odd spaces and escapes that a re-encoding
-// would not keep.
+// body spells the JSON with odd spaces and escapes, to catch a re-encoding.
 func (r *recipe) body(rng *rand.Rand, id, project, action string, at time.Time) []byte {
 	b := fmt.Appendf(nil, `{"event_id": "%s","project_id":"project-live-%s","action":"%s","status":"%s",`+
 		`"timestamp":"%s","request_id":"request-id-live-%s","user_id":"user-live-%s","session_id":"session-live-%s",`+

@@ -52,8 +52,8 @@ func (s *subject) requireRetryable(t *testing.T, events []relay.Event) {
 	})
 }
 
-// testNothingLate gives up on a delivery while the destination is down. When
-// it is back, only what is delivered then may arrive.
+// testNothingLate gives up on a delivery while the destination is down. When it is back,
+// only later deliveries may arrive.
 func testNothingLate(t *testing.T, s *subject) {
 	s.needDown(t)
 	first, never, last := Events(10), Events(100, From(10)), Events(10, From(110))

@@ -10,30 +10,29 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// ErrClosed is what [Sink] and [Source] answer when they are closed.
+// ErrClosed is the error of a closed [Sink] or [Source].
 var ErrClosed = errors.New("closed")
 
-// Outcome is what one delivery to a [Sink] comes to.
+// Outcome is the fate of one delivery to a [Sink].
 type Outcome struct {
 	// Latency is how long the delivery takes, before anything else happens.
 	Latency time.Duration
 	// Hang never answers: Deliver returns when its context ends, or at Close.
 	Hang bool
-	// Err is what Deliver returns. nil takes all events, a *relay.PartialError
-	// all but the failures, any other error none.
+	// Err is Deliver's error. nil takes all events, a *relay.PartialError all but the
+	// failures, any other error none.
 	Err error
 	// Taken takes all events whatever Err says, as when an acknowledgement is lost.
 	Taken bool
 }
 
-// Sink is a destination in memory that does as it is told. Its zero value
-// takes everything at once. It is safe for concurrent use, and works in a
-// testing/synctest bubble.
+// Sink is an obedient destination in memory. Its zero value takes everything at once. It is
+// safe for concurrent use, and works in a testing/synctest bubble.
 type Sink struct {
-	// Respond, where set, decides what becomes of delivery number call, from 0.
+	// Respond, if set, decides the outcome of delivery number call, from 0.
 	Respond func(call int, events []relay.Event) Outcome
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the rest
 	arrived  []relay.Event
 	calls    [][]relay.Event
 	inFlight int
@@ -42,8 +41,8 @@ type Sink struct {
 	closed   bool
 }
 
-// Script answers the deliveries by outcomes in turn, and takes all that come
-// after the last one. For [Sink.Respond].
+// Script answers the deliveries by outcomes in turn, and takes all later ones. For
+// [Sink.Respond].
 func Script(outcomes ...Outcome) func(int, []relay.Event) Outcome {
 	return func(call int, _ []relay.Event) Outcome {
 		if call < len(outcomes) {
@@ -53,8 +52,8 @@ func Script(outcomes ...Outcome) func(int, []relay.Event) Outcome {
 	}
 }
 
-// Refusing answers a delivery that holds one of the ids with a permanent
-// error for the whole, as a sink does that cannot tell which. For [Sink.Respond].
+// Refusing answers a delivery with one of the ids by a permanent error for the whole, like
+// a sink unable to name the event. For [Sink.Respond].
 func Refusing(ids ...string) func(int, []relay.Event) Outcome {
 	return func(_ int, events []relay.Event) Outcome {
 		for i := range events {
@@ -66,8 +65,8 @@ func Refusing(ids ...string) func(int, []relay.Event) Outcome {
 	}
 }
 
-// Naming answers a delivery that holds some of the ids with a partial error
-// that names just those, each failing with err. For [Sink.Respond].
+// Naming answers a delivery with some of the ids by a partial error for just those, each
+// failing with err. For [Sink.Respond].
 func Naming(err error, ids ...string) func(int, []relay.Event) Outcome {
 	return func(_ int, events []relay.Event) Outcome {
 		var failures []relay.Failure
@@ -187,15 +186,14 @@ func (s *Sink) Arrived() []relay.Event {
 	return slices.Clone(s.arrived)
 }
 
-// Calls returns what each Deliver was given, refused or not.
+// Calls returns the events of each Deliver, refused or not.
 func (s *Sink) Calls() [][]relay.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)
 }
 
-// Overlaps returns how often Deliver was called while another was under way,
-// which a Pump must never do.
+// Overlaps counts the calls of Deliver during another one. A Pump must never make one.
 func (s *Sink) Overlaps() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // Source yields batches from memory. Position p stands behind the p-th event
 // pushed. Make it with [NewSource]; it is safe for concurrent use.
 type Source struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the rest
 	batches []relay.Batch
 	next    int // into batches
 	last    relay.Position
@@ -23,8 +23,7 @@ type Source struct {
 	changed chan struct{} // closed and replaced at Push and Close
 }
 
-// NewSource makes a source that yields each slice as one batch, and then waits
-// for more to be pushed.
+// NewSource makes a source of these batches. Behind them it waits for Push.
 func NewSource(batches ...[]relay.Event) *Source {
 	s := &Source{changed: make(chan struct{})}
 	for _, events := range batches {
@@ -70,7 +69,7 @@ func (s *Source) Next(ctx context.Context) (relay.Batch, error) {
 	}
 }
 
-// poll returns a batch or an error, or what to wait for.
+// poll returns a batch, an error, or a channel to wait for.
 func (s *Source) poll() (relay.Batch, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

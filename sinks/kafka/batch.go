@@ -12,12 +12,12 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// batch makes Kafka record batches, version 2 ("magic", KIP-98; brokers since
-// 0.11 take it), in memory that is used again. kafka-go's own encoder takes a
-// writer through several layers for each field; this one appends.
+// batch makes Kafka record batches, version 2 ("magic", KIP-98; brokers since 0.11 take
+// it), in reused memory. kafka-go's own encoder takes a writer through several layers for
+// each field; this one appends.
 type batch struct {
 	set     []byte // the batch, with its length before it, as a produce request carries it
-	raw     []byte // records that are not compressed yet
+	raw     []byte // records before compression
 	scratch record
 
 	compression kafka.Compression
@@ -44,13 +44,13 @@ const (
 	batchHeader      = 61
 )
 
-// blockBytes is how many bytes of records are compressed at once: what snappy
-// can refer back over, and little enough to be still in the cache.
+// blockBytes of records are compressed at once: within snappy's window, and small enough
+// for the cache.
 const blockBytes = 60 << 10
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// encode makes b the batch of a run of events, which is not empty.
+// encode makes b the batch of a non-empty run of events.
 func (b *batch) encode(events []relay.Event, run []int32, f form, c kafka.Compression) error {
 	b.begin(c)
 	first, latest := recordTime(&events[run[0]]).UnixMilli(), int64(0)
@@ -77,7 +77,7 @@ func (b *batch) begin(c kafka.Compression) {
 	}
 }
 
-// flush compresses what raw holds.
+// flush compresses raw.
 func (b *batch) flush() {
 	switch {
 	case b.stream != nil:
@@ -92,9 +92,9 @@ func (b *batch) flush() {
 	b.raw = b.raw[:0]
 }
 
-// xerial begins a snappy stream as the Java client frames it: a magic, the
-// version, and the oldest version that can read it; then blocks, each with its
-// length before it (snappy-java, SnappyOutputStream).
+// xerial begins a snappy stream as the Java client frames it: a magic, the version, and the
+// oldest version able to read it; then blocks, each with its length before it (snappy-java,
+// SnappyOutputStream).
 const xerial = "\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 
 func (b *batch) appendSnappy() {
@@ -146,8 +146,7 @@ func (b *batch) end(first, latest int64, records int) {
 	put.PutUint32(head[checksumAt:], crc32.Checksum(head[attributesAt:], castagnoli))
 }
 
-// forget drops what the last delivery left: its events, and memory beyond what
-// the next may need.
+// forget drops the last delivery's events, and outsized memory.
 func (b *batch) forget() {
 	b.scratch.key, b.scratch.value = nil, nil
 	b.scratch.shared.forget()
@@ -159,7 +158,7 @@ func (b *batch) forget() {
 	}
 }
 
-// appender is a batch as the writer that a compressing stream writes to.
+// appender is a batch as the writer behind a compressing stream.
 type appender batch
 
 func (a *appender) Write(p []byte) (int, error) {
@@ -169,6 +168,6 @@ func (a *appender) Write(p []byte) (int, error) {
 
 // varintLen is the length of n as binary.AppendVarint writes it.
 func varintLen(n int64) int {
-	zigzag := uint64(n<<1) ^ uint64(n>>63) //nolint:gosec // that is the encoding
+	zigzag := uint64(n<<1) ^ uint64(n>>63) //nolint:gosec // the encoding
 	return (bits.Len64(zigzag|1) + 6) / 7
 }

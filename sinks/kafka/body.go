@@ -2,9 +2,9 @@ package kafka
 
 import "github.com/auditrelay/auditrelay/relay"
 
-// worker sends the partitions of a delivery their events, one after the other. Its
-// memory stays for the next delivery: one request is on its way while the next is
-// encoded; what a broker refuses is sent in halves beside the latter.
+// worker sends the partitions of a delivery their events, one after the other. Its memory
+// stays for the next delivery: one request is on its way while the next is encoded; a
+// refused request is sent in halves beside the latter.
 type worker struct {
 	job
 
@@ -23,7 +23,7 @@ type body struct {
 	err  error   // why the batch is not complete
 }
 
-// maxKeptBody bounds the memory that a body keeps for the next delivery.
+// maxKeptBody bounds a body's memory between deliveries.
 const maxKeptBody = 2 << 20
 
 func (w *worker) reset() {

@@ -36,11 +36,11 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 type checkup struct {
 	sink   *Sink
 	report func(what, found string)
-	asked  []string // addresses of brokers that answered
+	asked  []string // addresses of answering brokers
 	err    error    // the first
 }
 
-// fail reports what a delivery would fail with.
+// fail reports an error a delivery would meet too.
 func (c *checkup) fail(what string, err error) {
 	c.report(what, err.Error())
 	if c.err == nil {
@@ -57,8 +57,8 @@ func (c *checkup) names() []string {
 	return []string{c.sink.topic.Text()}
 }
 
-// bootstrap asks the brokers of the configuration. One that is down is no
-// failure as long as another answers.
+// bootstrap asks the brokers of the configuration. A broker that is down is no failure if
+// another answers.
 func (c *checkup) bootstrap(ctx context.Context) (res *kafka.MetadataResponse) {
 	var first error
 	for _, broker := range c.sink.brokers {
@@ -85,8 +85,7 @@ func (c *checkup) bootstrap(ctx context.Context) (res *kafka.MetadataResponse) {
 	return res
 }
 
-// resolve reports what a name stands for; that there is no such name is for
-// the connecting to say.
+// resolve reports a name's addresses; connecting reports a missing name.
 func (c *checkup) resolve(ctx context.Context, broker string) {
 	host, _, err := net.SplitHostPort(broker)
 	if err != nil || net.ParseIP(host) != nil {
@@ -113,8 +112,7 @@ func (c *checkup) secured() string {
 	return ", " + strings.Join(how, ", ")
 }
 
-// cluster asks the brokers that the cluster names: those are what deliveries
-// go to, by the addresses that the brokers advertise.
+// cluster asks the brokers at their advertised addresses: deliveries go there.
 func (c *checkup) cluster(ctx context.Context, res *kafka.MetadataResponse) {
 	c.report("cluster", fmt.Sprintf("%d brokers, id %q", len(res.Brokers), res.ClusterID))
 	for _, b := range res.Brokers {
@@ -131,7 +129,7 @@ func (c *checkup) cluster(ctx context.Context, res *kafka.MetadataResponse) {
 	}
 }
 
-// topics looks at each topic that is known, and at the limits of the first.
+// topics looks at each known topic, and at the limits of the first.
 func (c *checkup) topics(ctx context.Context, res *kafka.MetadataResponse) {
 	names := c.names()
 	if len(names) == 0 {
@@ -170,7 +168,7 @@ func (c *checkup) topic(ctx context.Context, res *kafka.MetadataResponse, name s
 	return nil
 }
 
-// creation asks the cluster whether it would make the topic, which it does not.
+// creation asks the cluster whether it would make the topic, without making it.
 func (c *checkup) creation(ctx context.Context, t *topic, controller kafka.Broker) {
 	what := "topic " + t.name
 	req := c.sink.creation([]*topic{t}, controller)

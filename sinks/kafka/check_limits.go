@@ -16,9 +16,8 @@ const (
 	leastInSync = "min.insync.replicas"
 )
 
-// limits reports what the cluster takes, as far as it tells: that needs a
-// permission that deliveries do not, so it is no failure where it is missing.
-// t is nil where there is no topic to look at.
+// limits reports the cluster's limits. Asking needs a permission beyond those of
+// deliveries: without it, nothing fails. t is nil where there is no topic to look at.
 func (c *checkup) limits(ctx context.Context, res *kafka.MetadataResponse, t *kafka.Topic) {
 	if len(res.Brokers) == 0 {
 		return
@@ -71,7 +70,7 @@ func (c *checkup) limitsOf(r *kafka.DescribeConfigResponseResource, b kafka.Brok
 	}
 }
 
-// code is the error without what the broker says beside its code.
+// code is the error without the broker's text beside its code.
 func code(err error) error {
 	var code kafka.Error
 	if errors.As(err, &code) {
@@ -80,8 +79,7 @@ func code(err error) error {
 	return err
 }
 
-// compare says what becomes of a delivery, of batch_bytes at most, where one
-// request may have limit bytes.
+// compare reports the fate of a delivery of batch_bytes under a limit for one request.
 func (c *checkup) compare(limit int64) {
 	batch := c.sink.batchBytes
 	switch {

@@ -46,7 +46,7 @@ func (t *transport) open(ctx context.Context, c *conn) error {
 	return c.authenticate(ctx, t.sasl)
 }
 
-// secure returns what is spoken over: TLS where it is configured.
+// secure returns the connection itself, or TLS over it if configured.
 func (t *transport) secure(ctx context.Context, c *conn) (net.Conn, error) {
 	if t.tls == nil {
 		return c.raw, nil
@@ -71,7 +71,7 @@ func (t *transport) secure(ctx context.Context, c *conn) (net.Conn, error) {
 func (c *conn) negotiate(ctx context.Context) error {
 	m, err := c.roundTrip(ctx, new(apiversions.Request))
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		// Listeners hang up on what they do not understand.
+		// Listeners hang up on unknown protocols.
 		return fmt.Errorf("negotiate API versions: the peer hung up: check the port, and whether it expects TLS: %w", err)
 	}
 	if err != nil {

@@ -38,7 +38,7 @@ func (s *Sink) resolve(events []relay.Event, now time.Time) {
 	}
 }
 
-// assign gives each event to the partition that it goes to.
+// assign gives each event to its partition.
 func (s *Sink) assign(events []relay.Event) {
 	for i, t := range s.of {
 		if t.err != nil {
@@ -75,7 +75,7 @@ func (s *Sink) produceAll(ctx context.Context, events []relay.Event) {
 	group.Wait()
 }
 
-// outcome merges what became of n events.
+// outcome merges the failures among n events.
 func (s *Sink) outcome(n int) error {
 	for _, j := range s.work {
 		s.failed = append(s.failed, j.partition.failed...)
@@ -83,10 +83,9 @@ func (s *Sink) outcome(n int) error {
 	return relay.Outcome(n, s.failed)
 }
 
-// produce sends the events in order, in as many requests as their size asks
-// for, each after the one before is acknowledged; meanwhile the next is encoded.
-// At the first error that may pass it stops, so that nothing overtakes what is
-// tried again.
+// produce sends the events in order, in as many requests as their size asks for, each after
+// the one before is acknowledged; meanwhile the next is encoded. At the first retryable
+// error it stops, so nothing overtakes the retried events.
 func (w *worker) produce(ctx context.Context) {
 	if w.partition.leader == nil {
 		w.topic.stale.Store(true)
@@ -99,7 +98,7 @@ func (w *worker) produce(ctx context.Context) {
 	for at := 1; ; at++ {
 		rest = rest[len(current.run):]
 		if len(rest) == 0 {
-			_ = w.send(ctx, current) // which notes the failures
+			_ = w.send(ctx, current) // it notes the failures
 			return
 		}
 		next := &w.turns[at%len(w.turns)]
@@ -131,10 +130,9 @@ func (w *worker) encode(b *body, rest []int32) {
 	b.full = full
 }
 
-// send sends a run of events. Where the broker refuses it, the halves are sent
-// one after the other, down to the very records that cannot be taken. An error
-// is one that may pass: the failures from there on are noted, and nothing of
-// what follows may be sent.
+// send sends a run of events. If the broker refuses it, the halves are sent one after the
+// other, down to the refused records. An error is retryable: the failures from there on are
+// noted, and nothing behind them may be sent.
 func (w *worker) send(ctx context.Context, body *body) error {
 	err := w.request(ctx, body)
 	if err == nil {
@@ -206,7 +204,7 @@ func (w *worker) named(err error) error {
 	return fmt.Errorf("produce to topic %s, partition %d: %w", w.topic.name, w.partition.id, advise(err))
 }
 
-// refusal names the one record that a broker refused.
+// refusal names the one refused record.
 func (w *worker) refusal(err error, i int32) error {
 	e := &w.events[i]
 	if tooLarge(err) {

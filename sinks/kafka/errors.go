@@ -7,17 +7,17 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// class is what is to be done about an error of a produce request.
+// class is the way to treat an error of a produce request.
 type class int
 
 const (
-	// retryable is all that may pass, also where an operator has to mend
-	// something first: a revoked permission must not cost a single event.
+	// retryable errors may pass, perhaps after an operator's help: a revoked permission
+	// must not cost a single event.
 	retryable class = iota
-	// refused says that the records of the request cannot be taken as they
-	// are: smaller runs of them, or all but some, may be.
+	// refused: the broker does not take this request, but may take smaller runs, or all
+	// records except some.
 	refused
-	// permanent says that no record of the request will ever be taken.
+	// permanent: no record of the request will ever be taken.
 	permanent
 )
 
@@ -43,7 +43,7 @@ func tooLarge(err error) bool {
 		errors.Is(err, kafka.InvalidMessageSize)
 }
 
-// advise adds what an operator can do about err, where that is known.
+// advise adds the operator's remedy for err, if known.
 func advise(err error) error {
 	var code kafka.Error
 	if !errors.As(err, &code) {

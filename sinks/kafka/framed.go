@@ -6,19 +6,18 @@ import (
 	"net"
 )
 
-// maxAnswer bounds one answer of a broker, in bytes. Metadata of the topics
-// that a delivery goes to, the largest of them, stays far below.
+// maxAnswer bounds one answer of a broker, in bytes. The largest answer, a delivery's topic
+// metadata, stays far below.
 const maxAnswer = 32 << 20
 
-// framed watches the lengths that begin each answer, so that what is no Kafka
-// broker (a TLS listener, a web server) is told as that, rather than waited for
-// or given memory.
+// framed watches the length before each answer. So a peer other than a Kafka broker (a TLS
+// listener, a web server) is reported as such, instead of being waited for or given memory.
 type framed struct {
 	net.Conn
 
 	head  [4]byte
-	have  int // bytes of head that were read
-	inner int // bytes of the frame that are still to come
+	have  int // bytes of head read so far
+	inner int // bytes of the frame still to come
 	bad   error
 }
 

@@ -1,12 +1,11 @@
 // Package kafka delivers events to Kafka.
 //
-// Each event becomes a record in CloudEvents 1.0 binary mode: the value is the
-// event's body, byte for byte; the headers are content-type and ce_specversion,
-// ce_id, ce_source, ce_type, ce_subject, ce_time, ce_project, ce_environment
-// and ce_receivedtime. In structured mode the value is one JSON object with all
-// of them, and the one header content-type is application/cloudevents+json. An
-// event's labels are not sent: a header for each would be too dear at a log's
-// rates, and what they say stands in the body as a rule.
+// Each event becomes a record in CloudEvents 1.0 binary mode: the value is the event's
+// body, byte for byte; the headers are content-type and ce_specversion, ce_id, ce_source,
+// ce_type, ce_subject, ce_time, ce_project, ce_environment and ce_receivedtime. In
+// structured mode the value is one JSON object with all of them, and the one header
+// content-type is application/cloudevents+json. An event's labels are not sent: a header
+// for each would be too expensive at a log's rates, and the body usually repeats them.
 //
 // A record is acknowledged once all in-sync replicas have it. There is no
 // idempotent producer in kafka-go, so an event whose acknowledgement was lost
@@ -33,18 +32,18 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
-// Options are what a sink takes from its surroundings.
+// Options are the surroundings of a sink.
 type Options struct {
-	// Logger gets what happens seldom, such as a topic being created. Default:
-	// nothing is logged.
+	// Logger is for rare events, such as the creation of a topic. Default: nothing is
+	// logged.
 	Logger *slog.Logger
-	// ClientID is what the sink calls itself in its requests; brokers show it in
-	// their logs and can set quotas by it. Default auditrelay.
+	// ClientID is the sink's name in its requests; brokers show it in their logs and can
+	// set quotas by it. Default auditrelay.
 	ClientID string
-	// BatchBytes is how large a delivery may be, in bytes of its bodies: what
-	// Check holds the brokers' limits against. Default 0: it does not.
+	// BatchBytes bounds a delivery, in bytes of its bodies; Check compares the brokers'
+	// limits with it. Default 0: it does not.
 	BatchBytes int64
-	// CheckTopics are what Check looks at where the topic depends on the events.
+	// CheckTopics are Check's topics if the topic depends on the events.
 	CheckTopics []string
 }
 
@@ -64,12 +63,11 @@ type Sink struct {
 	batchBytes  int64              // Options.BatchBytes
 	checkTopics []string           // Options.CheckTopics
 
-	// limit is how large the records of one request may be, before
-	// compression, in bytes; learned from what brokers refuse. Used by the
-	// goroutines of one delivery.
+	// limit bounds the records of one request, before compression, in bytes; learned from
+	// refusals. Used by the goroutines of one delivery.
 	limit atomic.Int64
 
-	// What follows belongs to the goroutine that is in Deliver.
+	// The rest belongs to Deliver's goroutine.
 
 	topics   map[string]*topic
 	known    []string        // brokers of the last metadata
@@ -78,14 +76,13 @@ type Sink struct {
 	keyBuf   []byte          // scratch: the key of an event
 	of       []*topic        // of each event of the delivery
 	due      []*topic        // topics of the delivery whose metadata is wanted
-	work     []job           // the partitions that the delivery goes to
+	work     []job           // the delivery's partitions
 	failed   []relay.Failure // of the delivery
 	workers  [inFlight]worker
 }
 
-// New makes a sink of a section that is complete (see config.Sink.Complete). It
-// connects to nothing: a cluster that is down shows at the first delivery. Errors
-// name the field of cfg.
+// New makes a sink of a complete section (see config.Sink.Complete). It connects to
+// nothing: the first delivery meets an outage. Errors name the field of cfg.
 func New(cfg config.Kafka, opts Options) (*Sink, error) {
 	s := &Sink{
 		log:         opts.Logger,
@@ -106,8 +103,8 @@ func New(cfg config.Kafka, opts Options) (*Sink, error) {
 		return nil, err
 	}
 	s.transport = t
-	// The client tells brokers to wait for their replicas for half of this, or
-	// for half of what is left of the context where that is less.
+	// The client tells brokers to wait for their replicas for half of this, or for half of
+	// the context's rest if less.
 	s.client = &kafka.Client{Transport: t, Timeout: requestTimeout}
 	s.limit.Store(firstLimit(s.compression))
 	return s, nil
@@ -132,7 +129,7 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	return s.outcome(len(events))
 }
 
-// reset drops what the last delivery left, and keeps the memory.
+// reset drops the last delivery, and keeps the memory.
 func (s *Sink) reset() {
 	clear(s.of)
 	for _, j := range s.work {

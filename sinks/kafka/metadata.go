@@ -19,10 +19,10 @@ import (
 // client (metadata.max.age.ms). An error makes it stale at once.
 const metadataMaxAge = 5 * time.Minute
 
-// topic is what is known of a topic that events went to lately.
+// topic is our knowledge of a recently used topic.
 type topic struct {
 	name       string
-	partitions []*partition // by id, which is their index
+	partitions []*partition // by id, their index
 	ids        []int        // of partitions: 0, 1, …
 	err        error        // why nothing can be sent; classified
 	fetched    time.Time    // zero: never
@@ -30,11 +30,11 @@ type topic struct {
 	stale      atomic.Bool // set by the goroutines of a delivery
 }
 
-// partition is a partition, and what a delivery has for it.
+// partition is a partition, and a delivery's events for it.
 type partition struct {
 	id     int
 	leader net.Addr      // nil: there is none
-	took   time.Duration // of the last request that was answered
+	took   time.Duration // of the last answered request
 
 	events []int32         // indexes into the delivery's events, in order
 	failed []relay.Failure // in order
@@ -59,8 +59,7 @@ func topicByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
-// topicValue appends an attribute in the form that it has in a topic's name:
-// what a name may not hold becomes "_".
+// topicValue appends an attribute for a topic's name: forbidden characters become "_".
 func topicValue(dst []byte, value string) []byte {
 	for i := range len(value) {
 		c := value[i]
@@ -72,12 +71,12 @@ func topicValue(dst []byte, value string) []byte {
 	return dst
 }
 
-// Address gives the topic that e goes to. It may be called beside Deliver.
+// Address gives the topic of e. It may be called beside Deliver.
 func (s *Sink) Address(e *relay.Event) (kind, name string) {
 	return "topic", string(s.topic.AppendName(nil, e, topicValue))
 }
 
-// topicFor returns the topic that e goes to.
+// topicFor returns the topic of e.
 func (s *Sink) topicFor(e *relay.Event) *topic {
 	s.name = s.topic.AppendName(s.name[:0], e, topicValue)
 	if t := s.topics[string(s.name)]; t != nil {
@@ -99,9 +98,8 @@ func (s *Sink) wanted(t *topic, now time.Time) bool {
 	return t.stale.Load() || t.err != nil || now.Sub(t.fetched) >= s.maxAge
 }
 
-// refresh fetches the metadata that the delivery wants, of those topics only,
-// and creates topics where it is told to. An error is one of the whole
-// cluster; those of a topic stand in the topic.
+// refresh fetches the metadata of the due topics only, and creates topics if configured. An
+// error is one of the whole cluster; those of a topic stand in the topic.
 func (s *Sink) refresh(ctx context.Context, now time.Time) error {
 	if len(s.due) == 0 {
 		return ctx.Err()
@@ -129,8 +127,8 @@ func (s *Sink) refresh(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// forget drops the topics that no event went to for long, so that a topic
-// template over ever new values does not fill the memory.
+// forget drops long unused topics: a topic template with ever new values must not fill the
+// memory.
 func (s *Sink) forget(now time.Time) {
 	for name, t := range s.topics {
 		if now.Sub(t.used) > 2*s.maxAge {
@@ -139,11 +137,10 @@ func (s *Sink) forget(now time.Time) {
 	}
 }
 
-// askTimeout bounds what one broker may take to answer, so that a delivery has
-// time left to ask the next.
+// askTimeout bounds one broker's answer, so that a delivery has time left to ask the next.
 const askTimeout = 5 * time.Second
 
-// metadata asks one broker after the other, first the one that answered last.
+// metadata asks one broker after the other, the last answering one first.
 func (s *Sink) metadata(ctx context.Context) (*kafka.MetadataResponse, error) {
 	names := make([]string, len(s.due))
 	for i, t := range s.due {
@@ -177,7 +174,7 @@ func (s *Sink) ask(ctx context.Context, broker string, names []string) (*kafka.M
 	return s.client.Metadata(ctx, &kafka.MetadataRequest{Addr: kafka.TCP(broker), Topics: names})
 }
 
-// learn takes in metadata, and returns the due topics that do not exist.
+// learn takes in metadata, and returns the missing ones of the due topics.
 func (s *Sink) learn(res *kafka.MetadataResponse, now time.Time) (missing []*topic) {
 	s.known = s.known[:0]
 	for _, b := range res.Brokers {
@@ -227,7 +224,7 @@ func (t *topic) learn(r *kafka.Topic) {
 
 func address(b kafka.Broker) string { return net.JoinHostPort(b.Host, strconv.Itoa(b.Port)) }
 
-// creation is the request that makes topics.
+// creation is the request for new topics.
 func (s *Sink) creation(topics []*topic, controller kafka.Broker) *kafka.CreateTopicsRequest {
 	req := &kafka.CreateTopicsRequest{Addr: kafka.TCP(s.brokers[0])}
 	if controller.Host != "" {
@@ -241,8 +238,8 @@ func (s *Sink) creation(topics []*topic, controller kafka.Broker) *kafka.CreateT
 	return req
 }
 
-// createTopics asks for topics to be made, and returns those that exist then.
-// That one is refused is that topic's error.
+// createTopics asks for new topics, and returns the existing ones afterwards. A refusal is
+// its topic's error.
 func (s *Sink) createTopics(ctx context.Context, topics []*topic, controller kafka.Broker) ([]*topic, error) {
 	res, err := s.client.CreateTopics(ctx, s.creation(topics, controller))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// record is the content of one Kafka record, in memory that is used again.
+// record is the content of one Kafka record, in reused memory.
 type record struct {
 	key     []byte // nil: none
 	value   []byte

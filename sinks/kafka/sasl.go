@@ -12,8 +12,8 @@ import (
 	"github.com/segmentio/kafka-go/sasl"
 )
 
-// authenticate runs a SASL exchange. Of what the broker says about a failure
-// only the code is passed on: its message could quote what it was sent.
+// authenticate runs a SASL exchange. Of a failure only the broker's code is passed on: its
+// message could quote our credentials.
 func (c *conn) authenticate(ctx context.Context, mechanism sasl.Mechanism) error {
 	m, err := c.roundTrip(ctx, &saslhandshake.Request{Mechanism: mechanism.Name()})
 	if err != nil {

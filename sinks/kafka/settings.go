@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
-// configure reads all of cfg that the transport does not.
+// configure reads cfg except for the transport's part.
 func (s *Sink) configure(cfg config.Kafka) {
 	s.brokers = cfg.Brokers
 	s.topic = template.Parse(cfg.Topic)
@@ -26,8 +26,8 @@ func (s *Sink) configure(cfg config.Kafka) {
 	}
 }
 
-// keyFunc appends the key of e to dst. It returns nil where e has none, which
-// is something else than an empty key.
+// keyFunc appends the key of e to dst. It returns nil for no key; an empty key is something
+// else.
 type keyFunc func(dst []byte, e *relay.Event) []byte
 
 func keyNamed(name string) keyFunc {
@@ -45,8 +45,8 @@ func keyNamed(name string) keyFunc {
 	return bodyKey(pointer)
 }
 
-// bodyKey is the text of the value that pointer names in the body. A value that
-// is empty, or null, an object or an array, is no key.
+// bodyKey is the text of the pointer's value in the body. An empty value, null, an object
+// or an array is no key.
 func bodyKey(pointer jsonpointer.Pointer) keyFunc {
 	return func(dst []byte, e *relay.Event) []byte {
 		raw, ok := pointer.Find(e.Body)
@@ -61,8 +61,7 @@ func bodyKey(pointer jsonpointer.Pointer) keyFunc {
 	}
 }
 
-// environmentKey is "project/environment", or "project" for what concerns a
-// whole project.
+// environmentKey is "project/environment", or "project" for a whole project's event.
 func environmentKey(dst []byte, e *relay.Event) []byte {
 	if e.Environment == "" {
 		return unlessEmpty(dst, e.Project)

@@ -2,19 +2,18 @@ package kafka
 
 import "github.com/segmentio/kafka-go"
 
-// spread chooses partitions. Records with a key go where the key's hash says,
-// whether that partition has a leader or not, so that a key keeps its
-// partition; the others go around the partitions that can take them.
+// spread chooses partitions. The key's hash chooses the partition, with or without a
+// leader, so a key keeps its partition; records without a key go around the available
+// partitions.
 type spread struct {
 	balancer kafka.Balancer // nil: keys do not matter
 	turn     int
 }
 
-// choose returns an index into t.partitions, of which there is at least one.
+// choose returns an index into t.partitions, never empty.
 //
-// With murmur2 and crc32 it is the partition that the Java client and
-// librdkafka choose. A record without a key gets any partition there; for
-// librdkafka, an empty key is none.
+// With murmur2 and crc32 it is the choice of the Java client and of librdkafka. A record
+// without a key gets any partition there; for librdkafka, an empty key is none.
 func (s *spread) choose(t *topic, key []byte) int {
 	if s.balancer == nil || key == nil {
 		return s.next(t)
@@ -22,7 +21,7 @@ func (s *spread) choose(t *topic, key []byte) int {
 	return s.balancer.Balance(kafka.Message{Key: key}, t.ids...)
 }
 
-// next goes around the partitions that have a leader, or, where none has, all.
+// next goes around the partitions with a leader, or, without any leader, all.
 func (s *spread) next(t *topic) int {
 	n := len(t.partitions)
 	for range n {

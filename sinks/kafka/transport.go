@@ -18,12 +18,11 @@ import (
 
 // transport is a kafka.RoundTripper over connections of its own.
 //
-// kafka-go's own Transport does not fit a relay: when a context is cancelled it
-// returns, while a goroutine of its own goes on encoding and sending what it
-// was given; and it sends to the leader that it knows of, from metadata that
-// cannot be told to refresh and is of all topics or of a fixed list. Here a
-// request goes to the broker that it names, and whoever gives it up closes its
-// connection: after RoundTrip returns nothing of it is read or sent.
+// kafka-go's own Transport does not fit a relay. After a cancelled context it returns,
+// while a goroutine of its own goes on sending the request. And it chooses the leader
+// itself, from metadata of all topics or of a fixed list, without a way to refresh it. Here
+// a request goes to its named broker, and giving it up closes its connection: after
+// RoundTrip returns nothing of it is read or sent.
 type transport struct {
 	clientID string
 	tls      *tls.Config    // nil: plain TCP
@@ -38,8 +37,8 @@ type transport struct {
 
 const (
 	dialTimeout = 5 * time.Second
-	// idleTimeout is how old an unused connection may be to be used again:
-	// less than what load balancers and brokers drop them after.
+	// idleTimeout bounds a reused connection's idle time: less than the timeouts of load
+	// balancers and brokers.
 	idleTimeout = 30 * time.Second
 )
 
@@ -61,7 +60,7 @@ func newTransport(cfg config.Kafka, clientID string) (*transport, error) {
 	}, nil
 }
 
-// conn is a connection that one request at a time goes over.
+// conn is a connection for one request at a time.
 type conn struct {
 	*protocol.Conn
 
@@ -70,8 +69,8 @@ type conn struct {
 	lastUsed time.Time
 }
 
-// abort closes c at once, without sending what the kernel still holds and
-// without TLS's goodbye, which may block.
+// abort closes c at once. It sends neither the kernel's buffer nor TLS's goodbye, as those
+// may block.
 func (c *conn) abort() {
 	if tcp, ok := c.raw.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -172,8 +171,7 @@ func (t *transport) release(c *conn, usable bool) {
 	t.idle[c.broker] = append(t.idle[c.broker], c)
 }
 
-// trim closes the connections that are too old to be used again, those to
-// brokers that are no more among them.
+// trim closes connections idle for too long, those to removed brokers among them.
 func (t *transport) trim(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,7 +202,7 @@ func (t *transport) close() {
 	clear(t.idle)
 }
 
-// track makes c one that close closes.
+// track registers c for close.
 func (t *transport) track(c *conn) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

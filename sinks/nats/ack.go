@@ -15,14 +15,13 @@ import (
 // errNoStream is JetStream's silence: nobody listens to the subject.
 var errNoStream = errors.New("no stream takes the subject, or JetStream is not available")
 
-// JetStream's error codes for what no retry cures (nats-server errors.json).
+// JetStream's codes of incurable errors (nats-server errors.json).
 const (
 	codeMessageTooLarge jetstream.ErrorCode = 10054
 	codeHeadersTooLarge jetstream.ErrorCode = 10097
 )
 
-// isDuplicate reports whether a stream's answer, for which ackError is nil, says
-// that the message was stored before.
+// isDuplicate reports whether a stream's good answer calls the message a duplicate.
 func isDuplicate(m *natsgo.Msg) bool {
 	if !bytes.Contains(m.Data, []byte(`"duplicate"`)) {
 		return false
@@ -39,7 +38,7 @@ func ackError(m *natsgo.Msg) error {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		return errNoStream
 	}
-	// What a server sends for a stored message, a hundred thousand times a second.
+	// The usual answer, a hundred thousand times a second.
 	if bytes.HasPrefix(m.Data, []byte(`{"stream":"`)) && !bytes.Contains(m.Data, []byte(`"error"`)) {
 		return nil
 	}
@@ -67,7 +66,7 @@ func apiError(e *jetstream.APIError) error {
 	return err
 }
 
-// sizeError makes permanent what the client refuses to send.
+// sizeError makes the client's refusal permanent.
 func sizeError(err error, m *natsgo.Msg, nc *natsgo.Conn) error {
 	if !errors.Is(err, natsgo.ErrMaxPayload) {
 		return err

@@ -14,9 +14,9 @@ import (
 // apiTimeout bounds one question to JetStream's API.
 const apiTimeout = 3 * time.Second
 
-// Check implements relay.Checker, over a connection of its own. JetStream's
-// API is asked for the streams that take the subjects; a principal that may not
-// ask it can deliver nevertheless, unless a stream is to be created.
+// Check implements relay.Checker, over a connection of its own. It asks JetStream's API for
+// the streams of the subjects. A principal without that permission can deliver
+// nevertheless, unless a stream is to be created.
 func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -49,7 +49,7 @@ type checkup struct {
 	err    error // the first
 }
 
-// fail reports what a delivery would fail with.
+// fail reports an error a delivery would meet too.
 func (c *checkup) fail(what string, err error) {
 	c.report(what, err.Error())
 	if c.err == nil {
@@ -89,7 +89,7 @@ func (c *checkup) jetStream(ctx context.Context) {
 	}
 }
 
-// reason prefers what the server complained of to the answer that did not come.
+// reason prefers the server's complaint to a missing answer.
 func (c *checkup) reason(err error) error {
 	if refusal := c.conn.refusal.Load(); refusal != nil {
 		return *refusal
@@ -97,8 +97,7 @@ func (c *checkup) reason(err error) error {
 	return err
 }
 
-// streams asks for those that take any of the sink's subjects, and for the one
-// that it would create.
+// streams asks for those with any of the sink's subjects, and for the one to create.
 func (c *checkup) streams(ctx context.Context, js jetstream.JetStream) ([]*jetstream.StreamInfo, error) {
 	asking, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
@@ -113,7 +112,7 @@ func (c *checkup) streams(ctx context.Context, js jetstream.JetStream) ([]*jetst
 	return infos, lister.Err()
 }
 
-// take looks at the streams that deliveries would go to.
+// take looks at the streams for deliveries.
 func (c *checkup) take(infos []*jetstream.StreamInfo) {
 	wanted, whole := c.sink.subjects, false
 	named := c.sink.stream == ""
@@ -136,7 +135,7 @@ func (c *checkup) take(infos []*jetstream.StreamInfo) {
 	}
 }
 
-// stream reports what a stream is and does, and what keeps it from storing.
+// stream reports a stream's properties, and its obstacles to storing.
 func (c *checkup) stream(info *jetstream.StreamInfo) {
 	what, cfg, state := "stream "+info.Config.Name, &info.Config, &info.State
 	c.report(what, fmt.Sprintf("takes %s; %d replicas in %s storage", strings.Join(cfg.Subjects, ", "), cfg.Replicas, strings.ToLower(cfg.Storage.String())))
@@ -156,7 +155,7 @@ func (c *checkup) stream(info *jetstream.StreamInfo) {
 	}
 }
 
-// weaknesses says when a stream loses what it has acknowledged.
+// weaknesses are the ways for a stream to lose acknowledged events.
 func weaknesses(cfg *jetstream.StreamConfig) (all []string) {
 	if cfg.Storage == jetstream.MemoryStorage {
 		all = append(all, "it is kept in memory: a restart of its servers loses what was delivered")
@@ -167,7 +166,7 @@ func weaknesses(cfg *jetstream.StreamConfig) (all []string) {
 	return all
 }
 
-// limits says what a stream does not take, and what it does when it is full.
+// limits are a stream's bounds, and its behaviour when full.
 func limits(cfg *jetstream.StreamConfig) string {
 	var parts []string
 	limit := func(set bool, text string) {
@@ -189,8 +188,8 @@ func limits(cfg *jetstream.StreamConfig) string {
 	return strings.Join(parts, ", ") + "; " + when
 }
 
-// covers reports whether filter, which may hold the wildcards * and >, takes
-// all that subject, which may hold *, stands for.
+// covers reports whether filter, perhaps with the wildcards * and >, includes all of
+// subject, perhaps with *.
 func covers(filter, subject string) bool {
 	f, s := strings.Split(filter, "."), strings.Split(subject, ".")
 	for i, token := range f {

@@ -14,19 +14,18 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// connection is one to a server. It is used by one goroutine at a time, except for
-// what the client calls back.
+// connection is one to a server. One goroutine at a time uses it, beside the client's
+// callbacks.
 type connection struct {
 	wire *wire
 	nc   *natsgo.Conn
 	core bool
-	// replies is what the subjects of acknowledgements begin with; the number
-	// of the message follows.
+	// replies begins the subjects of acknowledgements; the number of the message follows.
 	replies  string
 	next     uint64 // the number of the next message
 	lost     chan struct{}
 	delivery atomic.Pointer[delivery] // the delivery under way, for the callbacks
-	refusal  atomic.Pointer[error]    // what the server complained of first
+	refusal  atomic.Pointer[error]    // the server's first complaint
 	spoilt   bool                     // a delivery left messages unsettled
 
 	duplicates prometheus.Counter // nil counts nothing
@@ -65,8 +64,8 @@ func (c *connection) acknowledged(m *natsgo.Msg) {
 	d.settle(number-d.first, err)
 }
 
-// complain is called with what the server says beside the acknowledgements,
-// such as that a subject may not be published to: no acknowledgement follows.
+// complain is called with the server's errors beside the acknowledgements, such as a
+// forbidden subject: no acknowledgement follows.
 func (c *connection) complain(err error) {
 	c.refusal.CompareAndSwap(nil, &err)
 	if d := c.delivery.Load(); d != nil {
@@ -75,8 +74,8 @@ func (c *connection) complain(err error) {
 }
 
 func (c *connection) deliver(ctx context.Context, events []relay.Event, b *builder) error {
-	// A write to a peer that does not read blocks inside the client, with its
-	// locks held; cutting the wire is the only way out.
+	// If the peer does not read, a write blocks inside the client, with its locks held;
+	// cutting the wire is the only way out.
 	defer context.AfterFunc(ctx, c.wire.cut)()
 	if c.core {
 		return c.deliverCore(ctx, events, b)
@@ -104,7 +103,7 @@ func (c *connection) deliverCore(ctx context.Context, events []relay.Event, b *b
 	return relay.Outcome(len(events), failures)
 }
 
-// flush returns when the server has answered a ping behind all that was sent.
+// flush returns after the server answered a ping behind all messages.
 func (c *connection) flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Hour) // the client insists on a deadline
 	defer cancel()
@@ -115,8 +114,8 @@ func (c *connection) flush(ctx context.Context) error {
 	return c.nc.LastError()
 }
 
-// spoil marks the connection as not to be used again: what it may have buffered
-// must not go out after the delivery has returned. The best reason wins.
+// spoil gives up the connection: buffered messages must not go out after the delivery
+// returned. The best reason wins.
 func (c *connection) spoil(ctx context.Context, err error) error {
 	c.spoilt = true
 	if cause := context.Cause(ctx); cause != nil {

@@ -10,28 +10,28 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// What may be published and not yet acknowledged. A JetStream server queues
-// 10,000 messages or 128 MiB a stream, and refuses more.
+// The bounds of messages in flight. A JetStream server queues 10,000 messages or 128 MiB a
+// stream, and refuses more.
 const (
 	maxInFlight      = 4096
 	maxInFlightBytes = 8 << 20
 )
 
-// delivery is one call of Deliver under way, between the one that publishes and the
-// callbacks that acknowledge.
+// delivery is one call of Deliver under way, shared by its publisher and the acknowledging
+// callbacks.
 type delivery struct {
 	events []relay.Event
 	first  uint64        // the number of events[0]
-	wake   chan struct{} // holds one; filled when what the publisher waits for has come
+	wake   chan struct{} // holds one; filled when the publisher may go on
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the rest
 	settled  []bool     // by index: acknowledged or refused
 	refused  map[int]error
 	sent     int // events published, from the first; refused ones count
 	inFlight int
 	bytes    int   // of the bodies in flight
 	target   int   // wake when inFlight is no more than this, -1: never
-	failure  error // what stopped the delivery; nil while it goes on
+	failure  error // the error behind a stop; nil while it goes on
 }
 
 func (c *connection) deliverAcknowledged(ctx context.Context, events []relay.Event, b *builder) error {
@@ -71,9 +71,8 @@ func (c *connection) publish(ctx context.Context, d *delivery, i int, b *builder
 	}
 }
 
-// full reports whether no further event may be put in flight, and half of
-// those that are: to wait for so few spares the two sides waking each other
-// for every single one.
+// full reports whether the flight is full, and half of its number. Waiting for half spares
+// the two sides waking each other for every single one.
 func (d *delivery) full() (half int, full bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,7 +115,7 @@ func (d *delivery) settle(i uint64, err error) {
 	d.check()
 }
 
-// stop ends the delivery: what is in flight is not waited for.
+// stop ends the delivery without waiting for messages in flight.
 func (d *delivery) stop(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,8 +138,8 @@ func (d *delivery) check() {
 	}
 }
 
-// wait returns true when no more than target are in flight, and false where
-// the delivery cannot go on, which is then d.failure.
+// wait returns true when no more than target are in flight, and false if the delivery
+// cannot go on; d.failure says why.
 func (c *connection) wait(ctx context.Context, d *delivery, target int) bool {
 	for !d.reached(target) {
 		select {
@@ -166,8 +165,8 @@ func (d *delivery) reached(target int) bool {
 	return false
 }
 
-// outcome names what was not acknowledged. Whatever has no answer yet leaves
-// the connection spoilt.
+// outcome names the unacknowledged events. Whatever has no answer yet leaves the connection
+// spoilt.
 func (c *connection) outcome(d *delivery, b *builder) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,7 +183,7 @@ func (c *connection) outcome(d *delivery, b *builder) error {
 	return relay.Outcome(len(d.events), failures)
 }
 
-// result is what became of event i. d.mu is held.
+// result is the error of event i, or nil. d.mu is held.
 func (d *delivery) result(i int, b *builder) error {
 	switch err := d.refused[i]; {
 	case errors.Is(err, errNoStream):

@@ -37,8 +37,8 @@ func newDialer(cfg config.NATS, opts Options) (dialer, error) {
 	}
 	options := append(auth,
 		natsgo.Name(opts.Name),
-		// The pump is the one that tries again. The client's own reconnecting
-		// would send what it has buffered after a delivery was given up.
+		// Only the pump retries. The client's own reconnecting would send buffered messages
+		// of an abandoned delivery.
 		natsgo.NoReconnect(),
 		natsgo.Timeout(handshakeTimeout),
 		natsgo.SkipHostLookup(), // our dialer does, and minds the context
@@ -56,7 +56,7 @@ func newDialer(cfg config.NATS, opts Options) (dialer, error) {
 	return dialer{urls: cfg.URL, servers: hosts(cfg.URL), options: options, duplicates: opts.Duplicates}, nil
 }
 
-// hosts returns the addresses without anything that may be secret.
+// hosts returns the addresses without secrets.
 func hosts(urls string) string {
 	var out []string
 	for text := range strings.SplitSeq(urls, ",") {
@@ -120,11 +120,11 @@ func (d dialer) dial(ctx context.Context, core bool) (*connection, error) {
 	return c, nil
 }
 
-// wire dials, and can cut what it dialled.
+// wire dials, and can cut its connections.
 type wire struct {
 	ctx context.Context // of the connecting
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the rest
 	conns []net.Conn
 	isCut bool
 	err   error // of the last dialling; the client keeps it to itself
@@ -148,16 +148,15 @@ func (w *wire) Dial(network, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// failure is why the last address that was tried could not be dialled, or nil.
+// failure is the error of the last dialled address, or nil.
 func (w *wire) failure() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// cut ends the connections at once. What the system has not yet sent is
-// thrown away: a plain close would go on sending it. Whoever is blocked in a
-// read or a write is released.
+// cut ends the connections at once. Unsent bytes are thrown away: a plain close would go on
+// sending them. Whoever is blocked in a read or a write is released.
 func (w *wire) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,8 +8,7 @@ import (
 
 const hex = "0123456789ABCDEF"
 
-// needsEscape reports whether a header's value has characters that the
-// binding wants percent-encoded.
+// needsEscape reports whether a header's value needs percent-encoding by the binding.
 func needsEscape(value string) bool {
 	for i := range len(value) {
 		if escapedInHeader(value[i]) {
@@ -19,8 +18,8 @@ func needsEscape(value string) bool {
 	return false
 }
 
-// escapedInHeader is the NATS protocol binding's choice: space, double quote,
-// percent, and all that is not printable ASCII.
+// escapedInHeader is the NATS protocol binding's choice: space, double quote, percent, and
+// everything except printable ASCII.
 func escapedInHeader(c byte) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '%' }
 
 func appendHeaderEscaped(dst []byte, value string) []byte {
@@ -34,11 +33,10 @@ func appendHeaderEscaped(dst []byte, value string) []byte {
 	return dst
 }
 
-// appendToken appends value as one token of a subject. Percent-encoded are
-// what separates tokens or matches any ("." "*" ">"), "$", which begins the
-// server's own subjects, "%", space, and all that is not printable ASCII. "_"
-// is "%5F", as it stands for the empty value. So different values are different
-// tokens, and percent-decoding gives them back.
+// appendToken appends value as one token of a subject. Percent-encoded are separators and
+// wildcards ("." "*" ">"), "$" (it begins the server's own subjects), "%", space, and
+// everything except printable ASCII. "_" is "%5F", as it stands for the empty value. So
+// different values are different tokens, and percent-decoding gives them back.
 func appendToken(dst []byte, value string) []byte {
 	if value == template.Empty {
 		return append(dst, "%5F"...)
@@ -54,8 +52,8 @@ func appendToken(dst []byte, value string) []byte {
 	return dst
 }
 
-// anySubject returns the subject that matches all that a template makes: each token
-// with a name in it replaced by a wildcard.
+// anySubject returns the subject over all results of a template: each token with a name in
+// it replaced by a wildcard.
 func anySubject(template string) string {
 	tokens := strings.Split(template, ".")
 	for i, token := range tokens {

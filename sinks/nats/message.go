@@ -11,8 +11,8 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
-// maxSubject bounds a subject, in bytes. A server closes the connection when
-// the line that names it is longer than 4 KiB (max_control_line).
+// maxSubject bounds a subject, in bytes. A server closes the connection if the subject's
+// line is longer than 4 KiB (max_control_line).
 const maxSubject = 1024
 
 // maxSubjects bounds the subjects remembered.
@@ -29,7 +29,7 @@ type builder struct {
 	reply    []byte // for the caller's use
 }
 
-// slot is a header that is filled again and again.
+// slot is a reused header.
 type slot struct {
 	name   string
 	values [1]string
@@ -82,14 +82,13 @@ func (b *builder) fill(s *slot, value string) {
 	b.msg.Header[s.name] = s.values[:]
 }
 
-// bodyHash is how many bytes of the body's SHA-256 a message id holds. Nobody can
-// make a body that hides another one as its duplicate.
+// bodyHash is how many bytes of the body's SHA-256 a message id holds. Nobody can make a
+// body to hide another one as its duplicate.
 const bodyHash = 16
 
-// messageID is source, id and a hash of the body with spaces between, which none of
-// them can hold once it is encoded: no two events share it that do not share all
-// three. The server drops what it takes for a duplicate by the message id alone, and
-// an id that comes again with another body is another event.
+// messageID is source, id and a hash of the body with spaces between. Encoded, none of them
+// holds a space: events with one messageID share all three. The server drops duplicates by
+// the message id alone, and a known id with another body is another event.
 func (b *builder) messageID(e *relay.Event) string {
 	b.buf = appendHeaderEscaped(b.buf[:0], e.Source)
 	b.buf = append(b.buf, ' ')

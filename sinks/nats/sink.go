@@ -1,9 +1,9 @@
 // Package nats delivers events to NATS, through JetStream (acknowledged) or
 // core NATS (at most once).
 //
-// A message is a CloudEvent in binary content mode, by the NATS protocol
-// binding 1.0.3: the attributes in headers "ce-NAME", percent-encoded, the
-// event's body untouched as payload. See [Sink] for what is promised.
+// A message is a CloudEvent in binary content mode, by the NATS protocol binding 1.0.3: the
+// attributes in headers "ce-NAME", percent-encoded, the event's body untouched as payload.
+// See [Sink] for the promises.
 //
 // The sink publishes with its own acknowledgement inbox: nats.go's retries can send
 // after Deliver has returned.
@@ -24,24 +24,22 @@ import (
 
 // Sink delivers to NATS. It implements relay.Sink.
 //
-// With JetStream each event is published with an acknowledgement awaited from
-// the stream that takes its subject, many in flight at once. The header
-// Nats-Msg-Id is the event's source and id, each percent-encoded, and a hash of the
-// body as it is delivered, with spaces between them: a redelivery inside the stream's
-// duplicate window is stored once, and an id that comes again with another body is
-// stored as the other event that it is. An answer that says "duplicate" counts as
-// delivered, and is counted by itself.
+// With JetStream the stream of its subject must acknowledge each event; many are in flight
+// at once. The header Nats-Msg-Id is the event's source and id, each percent-encoded, and a
+// hash of the body as it is delivered, with spaces between them: a redelivery inside the
+// stream's duplicate window is stored once, and a known id with another body is stored as
+// another event. An answer "duplicate" counts as delivered, and is counted by itself.
 //
-// Order is kept as long as all is acknowledged. When an event fails to be
-// stored for now, no further one is published; those in flight behind it may
-// have been stored by then, and so stand before it once it is tried again. It
-// is the failed ones alone that are named in a relay.PartialError.
+// Order is kept as long as all is acknowledged. When an event fails to be stored for now,
+// no further one is published; those in flight behind it may have been stored by then, and
+// so stand before it once it is tried again. A relay.PartialError names the failed ones
+// alone.
 //
-// In core mode nil says that the server has read the events, not that anyone
-// received them: NATS does not acknowledge, and has none of it afterwards.
+// In core mode nil says: the server has read the events. Perhaps nobody received them, as
+// NATS neither acknowledges nor keeps them.
 //
-// A connection is made when it is first needed, and anew after it broke or a
-// delivery was given up: what was not sent by then is not sent later.
+// A connection is made when first needed, and anew after it broke or a delivery was given
+// up: unsent events are not sent later.
 type Sink struct {
 	dialer     dialer
 	core       bool
@@ -57,22 +55,20 @@ type Sink struct {
 	announced  bool        // under mu; the connection was logged, and not failed to be made since
 }
 
-// Options are what New needs beside the configuration; all may be left out.
+// Options are the surroundings of a sink; all may be left out.
 type Options struct {
-	// Name is what the server shows the connection as. Default auditrelay.
+	// Name is the connection's name at the server. Default auditrelay.
 	Name string
 	// Logger is told of connections made. Failures are Deliver's to tell.
 	Logger *slog.Logger
-	// Duplicates counts the events that the stream has stored before and answers
-	// as duplicates. Default: nothing is counted.
+	// Duplicates counts the stream's answers "duplicate". Default: nothing is counted.
 	Duplicates prometheus.Counter
 }
 
 var errClosed = errors.New("the sink is closed")
 
-// New makes a sink of a section that is complete (see config.Sink.Complete), without
-// connecting: a server that is down is an error of Deliver. Errors name the setting
-// and no secret.
+// New makes a sink of a complete section (see config.Sink.Complete), without connecting: an
+// outage is an error of Deliver. Errors name the setting and no secret.
 func New(cfg config.NATS, opts Options) (*Sink, error) {
 	if opts.Name == "" {
 		opts.Name = "auditrelay"
@@ -93,8 +89,8 @@ func New(cfg config.NATS, opts Options) (*Sink, error) {
 	return s, nil
 }
 
-// Deliver implements relay.Sink. What is larger than the server or the stream
-// takes is refused for good, by name; anything else is worth another try.
+// Deliver implements relay.Sink. An event too large for the server or the stream is refused
+// for good, by name; any other error is retryable.
 func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

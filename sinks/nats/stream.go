@@ -14,8 +14,8 @@ import (
 // server's own default. The server remembers all ids of the window in memory.
 const duplicateWindow = 2 * time.Minute
 
-// createStream makes the stream over subjects where it is missing, with one
-// replica in file storage and no limits. A stream that is there stays as it is.
+// createStream makes the stream over subjects where it is missing, with one replica in file
+// storage and no limits. An existing stream stays as it is.
 func createStream(ctx context.Context, nc *natsgo.Conn, name, subjects string) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
