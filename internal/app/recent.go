@@ -16,7 +16,7 @@ import (
 // again. Older ones are read behind ingest: until then they may be stored twice.
 const (
 	eagerEvents = 50_000
-	eagerBytes  = 8 << 20
+	eagerBytes  = 4 << 20
 )
 
 // makeRecent makes the set of lately stored events, empty: the journal empties it again

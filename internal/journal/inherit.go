@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -16,22 +17,21 @@ import (
 const (
 	samples       = 64
 	worthSampling = 8
+	// inheritAfter leaves the disk to the first pushes: each sample costs a block.
+	inheritAfter = time.Second
 )
 
 // inherit accounts for the undelivered records of an earlier process. It reads evenly
 // spaced samples, and counts each for its neighbours too, with the stream's mean size.
 // Ingest does not wait for that; until it ends, old events count for nobody.
 func (j *Journal) inherit(ctx context.Context) {
-	for {
+	for rest := inheritAfter; pause.For(ctx, rest) == nil; rest = retryPause {
 		delivered, info, err := j.standing(ctx)
 		if err == nil {
 			j.sample(ctx, delivered, info)
 			return
 		}
 		// A new sink has no position until it is opened.
-		if pause.For(ctx, retryPause) != nil {
-			return
-		}
 	}
 }
 
