@@ -159,7 +159,8 @@ func (s *Server) watch(ctx context.Context) {
 // boundMemory bounds what the server keeps in memory: of each server, and of streams
 // as they come. It is no part of watch, as it waits for locks that a slow disk holds.
 func (s *Server) boundMemory(ctx context.Context) {
-	for told := false; pause.For(ctx, healthInterval) == nil; {
+	told, wait := false, healthInterval/32 // often at first, when the streams are made
+	for ; pause.For(ctx, wait) == nil; wait = min(2*wait, healthInterval) {
 		srv, _ := s.Current()
 		if err := natsserver.ForgetAfter(srv, blockMemory); err != nil && !told {
 			told = true
