@@ -18,7 +18,7 @@ type destinations struct {
 	kafka  *readback.Kafka // nil without Kafka
 }
 
-// open starts what the row delivers to. The files stand in dir.
+// open starts the row's destination. The files stand in dir.
 func (r row) open(ctx context.Context, dir string) (*destinations, error) {
 	if r.file {
 		path := filepath.Join(dir, "delivered", "events")

@@ -1,6 +1,6 @@
-// Command bench measures the real relay binary over HTTP: the events that it
-// accepts, the events that arrive, and their cost. Everything shares one machine,
-// so compare figures of one run only.
+// Command bench measures the real relay binary over HTTP: accepted events, delivered
+// events, and their cost. Everything shares one machine, so compare figures of one run
+// only.
 package main
 
 import (

@@ -19,16 +19,16 @@ type row struct {
 	conns   int
 	events  int
 	share   float64 // of the first row's rate, offered in place of the most
-	rate    float64 // events a second that follow from share
+	rate    float64 // events a second, by share
 	sinks   int     // Kafka sinks; 0 is 1
-	file    bool    // one file sink in place of Kafka, which costs next to nothing
-	binary  string  // the relay's, where it is not the one that all rows share
+	file    bool    // one file sink in place of Kafka, nearly free
+	binary  string  // the relay's, if not the one of all rows
 	backlog bool    // the sinks are away until all is pushed
 	versus  bool    // a peer is measured beside it
 	peer    bool    // it is the peer
 }
 
-// result is what was measured.
+// result is one row's measurements.
 type result struct {
 	row
 	accepted, delivered float64 // events a second
@@ -40,7 +40,7 @@ type result struct {
 	commitsPerEvent     float64 // each is one fsync of the journal
 	recordBytes         int     // mean size of a commit
 	lost, duplicates    int64
-	beside              writer // what the disk gave meanwhile to one who writes a record now and then
+	beside              writer // the disk's rate meanwhile, for an occasional record
 }
 
 // bench runs rows one after the other.
@@ -77,7 +77,7 @@ func (b *bench) measure(ctx context.Context, r row, dir string) (result, error) 
 		return result{}, fmt.Errorf("%w\n%s", err, s.process.Tail())
 	}
 	res, start := result{row: r, eventBytes: l.eventBytes, beside: beside}, o.start
-	if r.backlog { // the broker comes back: what counts is how fast the rest goes out
+	if r.backlog { // the broker comes back: the rate of the rest counts
 		if err := s.process.Stop(startWithin); err != nil {
 			return result{}, err
 		}
@@ -103,7 +103,7 @@ func (b *bench) measure(ctx context.Context, r row, dir string) (result, error) 
 	return res, res.count(ctx, d.all[0], o)
 }
 
-// used sets what a row has cost.
+// used sets a row's cost.
 func (r *result) used(before, after usage) {
 	n := float64(r.events)
 	r.cpuPerMillion, r.rss = (after.cpu-before.cpu)/n*1e6, after.rss
@@ -152,7 +152,7 @@ func idIn(body []byte) string {
 	return string(body[from : from+max(0, to)])
 }
 
-// idle measures a relay that has nothing to do.
+// idle measures an idle relay.
 func (b *bench) idle(ctx context.Context, dir string, d time.Duration) (string, error) {
 	kafka, err := readback.StartKafka("", topic(0))
 	if err != nil {

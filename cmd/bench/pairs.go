@@ -13,9 +13,8 @@ import (
 // pair is one row measured with both binaries, one right after the other.
 type pair struct{ this, other result }
 
-// pairs measures the chosen rows with both binaries in turn. The one that goes
-// first changes with each pair, so that neither gains from a machine that slows
-// down.
+// pairs measures the chosen rows with both binaries in turn. The first one changes with
+// each pair, so neither gains from a slowing machine.
 func (b *bench) pairs(ctx context.Context) ([][]pair, error) {
 	var all [][]pair
 	for i, r := range chosen(rows(), b.only) {

@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
-// subject is the process that is measured: the relay, or a peer in its place.
+// subject is the measured process: the relay, or a peer in its place.
 type subject struct {
 	process       *rig.Process
 	loki, datadog string // where it takes pushes, HOST:PORT
@@ -31,7 +31,7 @@ func (s *subject) address(format string) string {
 	return s.loki
 }
 
-// startWithin bounds a start, on a machine that is busy with something else too.
+// startWithin bounds a start, on a busy machine.
 const startWithin = time.Minute
 
 // startRelay starts the relay on dir with a sinks section, and waits until it is
@@ -75,10 +75,10 @@ sinks:
 %s`, relay.DataDir(), relay.Ingest, relay.Admin, benchKey, sinks)
 }
 
-// collectorConfig makes an OpenTelemetry Collector keep what it acknowledges: its
-// queue is on the disk and fsynced, and it blocks rather than refuse. As in the
-// relay, an event is a record, all replicas acknowledge, snappy compresses, and
-// retries never end.
+// collectorConfig makes an OpenTelemetry Collector keep acknowledged events: its queue
+// is on the disk and fsynced, and it blocks rather than refuse. As in the relay, an
+// event is a record, all replicas acknowledge, snappy compresses, and retries never
+// end.
 const collectorConfig = `
 extensions:
   file_storage: {directory: %[1]q, create_directory: true, timeout: 10s, fsync: true}
@@ -143,7 +143,7 @@ func answers(ctx context.Context, address string) bool {
 	return true
 }
 
-// usage is what a subject has used so far.
+// usage is a subject's use of resources so far.
 type usage struct {
 	cpu     float64 // seconds
 	rss     float64 // MB at the peak
@@ -160,7 +160,7 @@ func (s *subject) usage(ctx context.Context) (u usage, err error) {
 		return u, err
 	}
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	const ticks = 100 // a second, on every Linux that Go runs on
+	const ticks = 100 // a second, on every Linux Go runs on
 	u.cpu = (number(fields[11]) + number(fields[12])) / ticks
 	u.rss = procValue(pid, "status", "VmHWM:") / 1024
 	u.written = procValue(pid, "io", "write_bytes:")

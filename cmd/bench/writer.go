@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// writer is what the disk gives to a bare writer.
+// writer is the disk's rate for a bare writer.
 type writer struct {
 	bytesPerSecond float64
-	p99            float64 // ms that a write and its fsync take
+	p99            float64 // ms of a write and its fsync
 	recordBytes    int
 }
 
@@ -44,9 +44,8 @@ func write(ctx context.Context, dir string, recordBytes int, pause time.Duration
 	}, nil
 }
 
-// writeBeside writes and syncs a record every 5 ms beside a row with a rate. The
-// record is as large as a push of that row on the disk. The returned function
-// ends the writing.
+// writeBeside writes and syncs a record every 5 ms beside a row with a rate. The record
+// is as large as a push of the row on the disk. The returned function ends the writing.
 func (b *bench) writeBeside(ctx context.Context, r row) func() (writer, error) {
 	if r.rate == 0 {
 		return func() (writer, error) { return writer{}, nil }
