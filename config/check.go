@@ -133,7 +133,7 @@ func (k *checker) listenAddress(path, value string) (loopback bool) {
 		k.fail(path, value, "must be IP:PORT, localhost:PORT or :PORT")
 		return true
 	}
-	return isLoopback(host)
+	return IsLoopback(host)
 }
 
 // hostname checks the provider's target for pushes.
@@ -148,7 +148,7 @@ func (k *checker) hostname(path, value string) {
 	switch {
 	case !isHost(host):
 		k.fail(path, value, "must be a host name alone, such as relay.example.com: no scheme, no path")
-	case port && !isLoopback(host):
+	case port && !IsLoopback(host):
 		k.fail(path, value, "must have no port (pushes go to 443); a port is for tests on loopback")
 	}
 }
@@ -163,7 +163,9 @@ func splitHostPort(value string, low int) (host string, ok bool) {
 	return host, err == nil && int(n) >= low
 }
 
-func isLoopback(host string) bool {
+// IsLoopback reports whether a host of an address is this machine: localhost, or an IP
+// address of loopback.
+func IsLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -123,7 +123,7 @@ func (k *checker) datadogURL(path, value string) {
 		k.fail(path, value, "must be an address such as https://intake.example.com, without ? and #")
 	case u.Path != "" && u.Path != "/":
 		k.fail(path, value, "must have no path: /api/v2/logs is appended to it")
-	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+	case u.Scheme == "http" && !IsLoopback(u.Hostname()):
 		k.fail(path, value, "must be https, for the key goes along with each request; http is for loopback only")
 	}
 }

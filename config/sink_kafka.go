@@ -116,7 +116,7 @@ func (k *checker) sasl(at string, c *Kafka) {
 		return
 	}
 	for _, b := range c.Brokers {
-		if host, ok := splitHostPort(b, 1); ok && !isLoopback(host) {
+		if host, ok := splitHostPort(b, 1); ok && !IsLoopback(host) {
 			k.warn(at+".sasl.mechanism", "plain without tls sends the password in the clear; set tls (tls: {} uses the system's roots), or use scram-sha-512")
 			return
 		}

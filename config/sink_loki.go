@@ -95,7 +95,7 @@ func (k *checker) lokiURL(path, value string) {
 		k.fail(path, nil, "must hold no user and password: an address is shown in logs; use username and password")
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || !isHost(u.Hostname()) || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") == "":
 		k.fail(path, value, "must be the push endpoint, such as https://loki.example.com/loki/api/v1/push, without ? and #")
-	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+	case u.Scheme == "http" && !IsLoopback(u.Hostname()):
 		k.fail(path, value, "must be https, for events and credentials go along; http is for loopback only")
 	}
 }

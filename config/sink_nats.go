@@ -69,7 +69,7 @@ func isSubject(s string) bool {
 func inTheClear(addresses string) bool {
 	for address := range strings.SplitSeq(addresses, ",") {
 		u, err := url.Parse(strings.TrimSpace(address))
-		if err == nil && (u.Scheme == "nats" || u.Scheme == "ws") && !isLoopback(u.Hostname()) {
+		if err == nil && (u.Scheme == "nats" || u.Scheme == "ws") && !IsLoopback(u.Hostname()) {
 			return true
 		}
 	}

@@ -64,7 +64,7 @@ func (k *checker) webhookURL(path, value string) {
 		k.fail(path, nil, "must hold no user and password; send them in headers, as Authorization")
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || !isHost(u.Hostname()) || u.Fragment != "":
 		k.fail(path, nil, "must be an address such as https://soar.example.com/hooks/auditrelay, without #")
-	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+	case u.Scheme == "http" && !IsLoopback(u.Hostname()):
 		k.fail(path, nil, "must be https, for the events and the headers go along; http is for loopback only")
 	}
 }

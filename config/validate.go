@@ -63,7 +63,7 @@ func (k *checker) baseURL(path, value string) {
 		k.fail(path, nil, "must hold no user and password; use key_id and secret")
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || !isHost(u.Hostname()) || u.RawQuery != "" || u.Fragment != "":
 		k.fail(path, value, "must be an address such as https://management.example.com, without ? and #")
-	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+	case u.Scheme == "http" && !IsLoopback(u.Hostname()):
 		k.fail(path, value, "must be https, for the key goes along with each call; http is for loopback only")
 	}
 }

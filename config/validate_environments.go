@@ -103,7 +103,7 @@ func (k *checker) reachable(path, value string, in Ingest) {
 		host = value
 	}
 	listen, ok := splitHostPort(in.Listen, 0)
-	if ok && isLoopback(listen) && !isLoopback(host) && !in.BehindProxy {
+	if ok && IsLoopback(listen) && !IsLoopback(host) && !in.BehindProxy {
 		k.warn(path, "the provider cannot reach a listener on loopback; set ingest.listen, or ingest.behind_proxy: true where a proxy forwards to it")
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
@@ -111,15 +111,10 @@ func parseBase(s string) (string, error) {
 		return "", errors.New("base_url must not carry credentials")
 	case u.RawQuery != "" || u.Fragment != "":
 		return "", errors.New("base_url must not have a query or a fragment")
-	case u.Scheme == "https", u.Scheme == "http" && isLoopback(u.Hostname()):
+	case u.Scheme == "https", u.Scheme == "http" && config.IsLoopback(u.Hostname()):
 		return strings.TrimRight(u.String(), "/"), nil
 	}
 	return "", fmt.Errorf("base_url has scheme %q: https is required, but for loopback", u.Scheme)
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // httpClient copies the given client, so that its redirect policy can be set.
