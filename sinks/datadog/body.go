@@ -8,14 +8,14 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/datadog/entry"
 )
 
-// body is what a request carries: a JSON array of entries. Its memory is used
-// again by later requests, and by later deliveries.
+// body is a request's: a JSON array of entries. Its memory is used again by later requests,
+// and by later deliveries.
 type body struct {
 	encoder    *entry.Encoder
 	compressor *compressor
 	text       []byte       // the entries; one byte stands before the first and behind each
 	ends       []int        // in text, of each entry and the byte behind it
-	packed     bytes.Buffer // what was compressed last
+	packed     bytes.Buffer // the last compressed bytes
 }
 
 // add encodes an entry. After an error the body is as it was.
@@ -27,7 +27,7 @@ func (b *body) add(e *relay.Event, now time.Time) (err error) {
 	return err
 }
 
-// addText adds an entry that is encoded.
+// addText adds an encoded entry.
 func (b *body) addText(entry []byte) {
 	b.open()
 	b.text = append(b.text, entry...)
@@ -59,17 +59,17 @@ func (b *body) start(i int) int {
 // entry is the text of entry i.
 func (b *body) entry(i int) []byte { return b.text[b.start(i) : b.ends[i]-1] }
 
-// pack returns the array of the entries from low to high as it is sent, valid until
-// the next call. What is packed later must not reach beyond what was packed
-// before: its brackets replace commas.
+// pack returns the array of the entries from low to high as it is sent, valid until the
+// next call. Later packing must not reach beyond earlier packing: its brackets replace
+// commas.
 func (b *body) pack(low, high int) []byte {
 	text := b.text[b.start(low)-1 : b.start(high)]
 	text[0], text[len(text)-1] = '[', ']'
 	return b.compressor.compress(&b.packed, text)
 }
 
-// maxKept is the largest body whose memory is kept. An entry that turns out to be too
-// large may take more while it is encoded.
+// maxKept is the largest body whose memory is kept. A too large entry may take more while
+// it is encoded.
 const maxKept = 2 * entry.MaxRequestBytes
 
 // reset removes the entries, and reports whether the memory is worth keeping.

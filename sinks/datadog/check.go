@@ -13,9 +13,8 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/datadog/entry"
 )
 
-// Check implements relay.Checker. It asks the intake for its page, which writes
-// nothing, by the way that deliveries take, proxy and all, and of a Datadog site
-// whether the key is valid.
+// Check implements relay.Checker. It asks the intake for its page by the way of a delivery,
+// proxy and all, and writes nothing. It asks a Datadog site whether the key is valid.
 func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
 	ctx, cancel := s.until(ctx)
 	defer cancel()
@@ -66,8 +65,8 @@ func (s *Sink) get(ctx context.Context, address string) (int, error) {
 	return res.StatusCode, res.Body.Close()
 }
 
-// tracer reports what a connection is made of. Its hooks may be called from
-// several goroutines, and after the request has ended.
+// tracer reports a connection's steps. Its hooks may be called from several goroutines, and
+// after the request has ended.
 type tracer struct {
 	report func(what, found string)
 

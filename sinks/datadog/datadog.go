@@ -1,10 +1,9 @@
 // Package datadog delivers events to Datadog's logs intake.
 //
-// Package entry encodes the log entries; its doc says what one holds, and what
-// happens to events that the intake would cut or drop silently. This package fills
-// requests, compresses them and sends them with the core of Datadog's client, which
-// knows the sites, authentication and requests. Datadog keeps an event that is
-// delivered twice as two logs; @ce.source and @ce.id tell.
+// Package entry encodes the log entries; its doc has their content, and the fate of events
+// the intake would cut or drop silently. This package fills requests, compresses them and
+// sends them with the core of Datadog's client: sites, authentication and requests. Datadog
+// keeps an event delivered twice as two logs; @ce.source and @ce.id tell.
 //
 // The client's package datadogV2, with a method for every operation of the API, takes
 // minutes and gigabytes to compile. Nothing links it: of the client the sink takes
@@ -30,19 +29,17 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/datadog/entry"
 )
 
-// Options are what a sink takes from its surroundings.
+// Options are the surroundings of a sink.
 type Options struct {
-	// Now tells whether an event is still within what the intake takes. Default
-	// time.Now.
+	// Now is the clock for the intake's window of time. Default time.Now.
 	Now func() time.Time
 }
 
 // Sink delivers to one intake. It implements relay.Sink and relay.Checker.
 //
-// A delivery that is more than one request may hold is several, one after the
-// other, so that the order is kept. Where the intake refuses a request for what
-// is in it, halves of it are sent, down to the very entries that it does not
-// take. Deliver may be called concurrently.
+// A delivery too large for one request is several, one after the other, to keep the order.
+// If the intake refuses a request for its content, halves of it are sent, down to the
+// refused entries. Deliver may be called concurrently.
 type Sink struct {
 	target     target
 	key        string
@@ -59,9 +56,8 @@ type Sink struct {
 
 var errClosed = errors.New("the sink is closed")
 
-// New makes a sink of a section that is complete (see config.Sink.Complete). It
-// connects to nothing: an intake that is down shows at the first delivery. Errors
-// name the field of cfg, and no secret.
+// New makes a sink of a complete section (see config.Sink.Complete). It connects to
+// nothing: the first delivery meets an outage. Errors name the field of cfg, and no secret.
 func New(cfg config.Datadog, opts Options) (*Sink, error) {
 	s := &Sink{key: cfg.APIKey.Reveal(), now: opts.Now}
 	if s.now == nil {
@@ -82,22 +78,22 @@ func New(cfg config.Datadog, opts Options) (*Sink, error) {
 	return s, nil
 }
 
-// clientConfig is the library's. It switches off retries, and dumps of requests,
-// which hold events.
+// clientConfig is the library's. It switches off retries, and dumps of requests with their
+// events.
 func clientConfig(client *http.Client) *datadog.Configuration {
 	c := datadog.NewConfiguration()
 	c.HTTPClient = client
 	c.UserAgent = userAgent
 	c.Debug = false
-	c.Compress = false // of answers, which are short
+	c.Compress = false // of answers: they are short
 	c.RetryConfiguration.EnableRetry = false
 	return c
 }
 
 const userAgent = "auditrelay"
 
-// Deliver implements relay.Sink. It returns once the intake has answered 202 to
-// all that it takes.
+// Deliver implements relay.Sink. It returns after the intake answered 202 to every taken
+// entry.
 func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	ctx, cancel := s.until(ctx)
 	defer cancel()
@@ -109,7 +105,7 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	return d.outcome()
 }
 
-// until returns a context that ends with ctx, and at Close.
+// until returns a context, ended by ctx and by Close.
 func (s *Sink) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if s.closing.Err() != nil {

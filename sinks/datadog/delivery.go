@@ -19,8 +19,8 @@ type delivery struct {
 	underWay *request // nil: none
 }
 
-// run sends the events. An error is one that may pass: what is not settled by then
-// was not sent, or not acknowledged.
+// run sends the events. An error is retryable: events unsettled by then were not sent, or
+// not acknowledged.
 func (d *delivery) run(ctx context.Context, events []relay.Event) error {
 	d.filling = d.sink.newRequest()
 	defer func() { d.filling.release() }()
@@ -36,7 +36,7 @@ func (d *delivery) run(ctx context.Context, events []relay.Event) error {
 	return d.wait()
 }
 
-// add puts the entry of event i into the request, and sends that once it is full.
+// add puts the entry of event i into the request, and sends a full one.
 func (d *delivery) add(ctx context.Context, i int, e *relay.Event, now time.Time) error {
 	if err := d.filling.add(i, e, now); err != nil {
 		d.refuse(i, err)
@@ -91,7 +91,7 @@ func (d *delivery) wait() error {
 	return r.err
 }
 
-// refuse settles an event that the intake does not take, or not whole.
+// refuse settles an event the intake does not take, or not whole.
 func (d *delivery) refuse(i int, err error) {
 	d.fail(i, relay.Permanent(err))
 }

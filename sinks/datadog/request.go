@@ -8,8 +8,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// request is a run of a delivery's events that is sent at once, or in halves where
-// the intake refuses it.
+// request is a run of a delivery's events, sent at once, or in halves after a refusal.
 type request struct {
 	sink *Sink
 	body *body
@@ -19,7 +18,7 @@ type request struct {
 	done    chan struct{}
 	acked   []int // events
 	refused []relay.Failure
-	err     error // one that may pass: events in neither list may be sent again
+	err     error // a retryable one: events in neither list may be sent again
 }
 
 func (s *Sink) newRequest() *request {
@@ -55,8 +54,8 @@ func (r *request) takeFrom(o *request, n int) {
 	o.of = o.of[:n]
 }
 
-// send sends the entries from low to high, which are packed. Where the intake
-// refuses them, the halves are sent one after the other.
+// send sends the packed entries from low to high. Where the intake refuses them, the halves
+// are sent one after the other.
 func (r *request) send(ctx context.Context, packed []byte, low, high int) error {
 	err := r.sink.submit(ctx, packed)
 	var refused *refusal

@@ -18,13 +18,13 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// refusal says that the intake does not take a request for what is in it: fewer
-// entries, or others, it may take.
+// refusal: the intake does not take a request for its content. It may take fewer entries,
+// or others.
 type refusal struct{ text string }
 
 func (r *refusal) Error() string { return r.text }
 
-// submit sends one request. nil means that all its entries are acknowledged.
+// submit sends one request. nil acknowledges all its entries.
 func (s *Sink) submit(ctx context.Context, packed []byte) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("submit logs: %w", context.Cause(ctx))
@@ -45,8 +45,8 @@ func (s *Sink) submit(ctx context.Context, packed []byte) error {
 	return s.classify(res, s.detailOf(answer))
 }
 
-// request is what SubmitLog of Datadog's full client sends. Its Content-Encoding is
-// set last, as PrepareRequest would compress a body that has one.
+// request is that of SubmitLog in Datadog's full client. Its Content-Encoding is set last:
+// otherwise PrepareRequest would compress the body.
 func (s *Sink) request(ctx context.Context, packed []byte) (*http.Request, error) {
 	base, err := s.api.Cfg.ServerURLWithContext(ctx, "v2.LogsApi.SubmitLog")
 	if err != nil {
@@ -62,17 +62,16 @@ func (s *Sink) request(ctx context.Context, packed []byte) (*http.Request, error
 	return req, nil
 }
 
-// acknowledges reports whether an answer says that the intake has the entries.
-// Datadog's answers 202; others that speak its protocol may answer 200, as may
-// any web server, so that counts only of an intake that was named in the
-// configuration, and with an answer that is readable: JSON, or empty.
+// acknowledges reports whether an answer acknowledges the entries. Datadog's answers 202;
+// others with its protocol may answer 200, as may any web server. So 200 counts only from
+// an intake named in the configuration, and with a readable answer: JSON, or empty.
 func (s *Sink) acknowledges(status int, readable bool) bool {
 	return status == http.StatusAccepted || status == http.StatusOK && s.target.api == "" && readable
 }
 
-// classify says what an answer that is no acknowledgement means. What is not
-// known to be about the entries is tried again: a wrong address or a proxy's
-// page must not send everything to the dead letters.
+// classify classifies an answer without an acknowledgement. Unless it is known to be about
+// the entries, it is retryable: a wrong address or a proxy's page must not send everything
+// to the dead letters.
 func (s *Sink) classify(res *http.Response, detail string) error {
 	text := fmt.Sprintf("submit logs: %s answered %s%s", s.target.host, statusText(res.StatusCode), detail)
 	switch status := res.StatusCode; {
@@ -96,7 +95,7 @@ func (s *Sink) classify(res *http.Response, detail string) error {
 	}
 }
 
-// The wait after a 429 that names none, and the longest that is believed.
+// The wait after a 429 without one, and the longest believed one.
 const (
 	defaultRetryAfter = 10 * time.Second
 	maxRetryAfter     = time.Hour
@@ -117,11 +116,11 @@ func statusText(status int) string {
 	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
 }
 
-// maxDetail is how much is shown of what the intake says about an error.
+// maxDetail bounds the intake's shown text about an error.
 const maxDetail = 300
 
-// detailOf is what the intake's structured answer says, or nothing: other
-// answers may be anything.
+// detailOf is the detail in the intake's structured answer, or nothing: other answers may
+// be anything.
 func (s *Sink) detailOf(answer []byte) string {
 	var model struct {
 		Errors []struct{ Detail, Title string }
@@ -136,8 +135,8 @@ func (s *Sink) detailOf(answer []byte) string {
 	return fmt.Sprintf(": %.*q", maxDetail, s.scrub(text))
 }
 
-// transportError is an error without an answer. The cause of an end, such as
-// the sink being closed, stands for what the client makes of it.
+// transportError is an error without an answer. The cause of an end, such as Close,
+// replaces the client's error.
 func (s *Sink) transportError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -152,5 +151,5 @@ func (s *Sink) transportError(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w", s.target.host, err)
 }
 
-// scrub takes the key out of a text that came from outside.
+// scrub takes the key out of a text from outside.
 func (s *Sink) scrub(text string) string { return strings.ReplaceAll(text, s.key, "[redacted]") }

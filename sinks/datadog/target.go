@@ -27,14 +27,14 @@ func targetOf(cfg config.Datadog) (target, error) {
 	return target{scheme: u.Scheme, host: u.Host}, nil
 }
 
-// The client's list of servers for an operation: the second one is
-// {protocol}://{name}, which serves any site, also one that it does not know.
+// The client's list of servers for an operation: the second one, {protocol}://{name},
+// serves any site, also an unknown one.
 const namedServer = 1
 
 // apiKeyAuth is the client's name for authentication by API key.
 const apiKeyAuth = "apiKeyAuth"
 
-// context adds to ctx what the client takes from it.
+// context adds the client's values to ctx.
 func (t target) context(ctx context.Context, key string) context.Context {
 	ctx = context.WithValue(ctx, datadog.ContextServerIndex, namedServer)
 	ctx = context.WithValue(ctx, datadog.ContextServerVariables, map[string]string{"protocol": t.scheme, "name": t.host})

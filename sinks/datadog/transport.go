@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What a request may take, beside what the context of a delivery says.
+// The time limits of a request, beside the context of a delivery.
 const (
 	requestTimeout   = time.Minute
 	connectTimeout   = 10 * time.Second
@@ -18,14 +18,14 @@ const (
 	pingTimeout      = 10 * time.Second
 )
 
-// What is read of an answer; the client reads all that it gets.
+// The bounds of an answer; the client reads everything.
 const (
 	maxAnswer  = 64 << 10
 	maxHeaders = 64 << 10
 )
 
-// newHTTPClient makes a client that follows no redirect: the key would go along
-// to whatever host the answer names. The proxy is the environment's.
+// newHTTPClient makes a client without redirects: the key would go along to any host named
+// by the answer. The proxy is the environment's.
 func newHTTPClient(config *tls.Config) *http.Client {
 	return &http.Client{
 		Timeout:       requestTimeout,

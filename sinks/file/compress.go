@@ -15,8 +15,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// A compressor turns rotated files into .gz, one at a time, in a goroutine of
-// its own, so that no delivery waits for it.
+// A compressor turns rotated files into .gz, one at a time, in a goroutine of its own: no
+// delivery waits for it.
 //
 // Whatever line a crash hits, each event stands in the plain form or in the
 // compressed one, or in both, of which a reader takes the plain one:
@@ -49,7 +49,7 @@ func newCompressor(s *Sink) *compressor {
 	return c
 }
 
-// wake says that there may be something to compress.
+// wake starts a look for something to compress.
 func (c *compressor) wake() {
 	select {
 	case c.due <- struct{}{}:
@@ -57,7 +57,7 @@ func (c *compressor) wake() {
 	}
 }
 
-// close ends what is under way; the next start does it again.
+// close ends a compression under way; the next start does it again.
 func (c *compressor) close() {
 	c.end()
 	<-c.ended
@@ -75,8 +75,8 @@ func (c *compressor) run() {
 	}
 }
 
-// all compresses what is plain, the oldest first. What fails stays as it is, and
-// is tried again after the next rotation.
+// all compresses the plain files, the oldest first. After an error a file stays as it is,
+// and is tried again after the next rotation.
 func (c *compressor) all() {
 	found, err := archives(c.path)
 	if err != nil {
@@ -166,7 +166,7 @@ func (c *compressor) replace(a archive) error {
 	c.names.Lock()
 	defer c.names.Unlock()
 	if _, err := os.Lstat(a.name); err != nil {
-		return err // nothing may come back that was removed meanwhile
+		return err // a file removed meanwhile must not come back
 	}
 	// A crash before the rename leaves a rest beside the plain form, and one
 	// behind it both forms, whole.
@@ -185,8 +185,7 @@ func (c *compressor) replace(a archive) error {
 	return nil
 }
 
-// sweep removes what compressions that were cut off have left. None may be
-// under way.
+// sweep removes the rests of interrupted compressions. None may be under way.
 func (s *Sink) sweep() error {
 	found, err := archives(s.path)
 	if err != nil {
@@ -203,7 +202,7 @@ func (s *Sink) sweep() error {
 	return nil
 }
 
-// writer writes to a file by way of the disk that a test lets fail.
+// writer writes to a file by way of the disk, for tests to let fail.
 type writer struct {
 	disk disk
 	file *os.File

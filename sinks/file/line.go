@@ -5,8 +5,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// lineStart is how every line begins, so that a torn one can be told from what
-// somebody else wrote.
+// lineStart begins every line: it tells a torn one from somebody else's.
 const lineStart = cloudevents.Start
 
 // AppendLine appends e to dst as a delivery writes it: one line of the JSON event

@@ -12,7 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
-// follow makes sure that s.file is what stands at s.path.
+// follow makes s.file the file at s.path.
 func (s *Sink) follow() error {
 	if s.file != nil {
 		held, heldErr := s.file.Stat()
@@ -86,8 +86,8 @@ func (s *Sink) repair(f *os.File, size int64) (int64, error) {
 	return whole, nil
 }
 
-// whole returns the length of f without a torn last line, which must be of this
-// sink's making.
+// whole returns the length of f without a torn last line, if the line is of this sink's
+// making.
 func (s *Sink) whole(f io.ReaderAt, size int64) (int64, error) {
 	whole, err := wholeLines(f, size)
 	if err != nil || whole == size {
@@ -97,7 +97,7 @@ func (s *Sink) whole(f io.ReaderAt, size int64) (int64, error) {
 	if _, err := f.ReadAt(torn, whole); err != nil {
 		return 0, fmt.Errorf("read %s: %w", s.path, err)
 	}
-	// After a power cut, blocks that never reached the disk may read as zeros.
+	// After a power cut, unwritten blocks may read as zeros.
 	torn = bytes.TrimRight(torn, "\x00")
 	if !bytes.HasPrefix([]byte(lineStart), torn) {
 		return 0, fmt.Errorf("%s ends in the middle of a line that is not of this sink's making: move it away", s.path)
@@ -124,7 +124,7 @@ func wholeLines(f io.ReaderAt, size int64) (int64, error) {
 
 func makeDir(dir string) error {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return nil // it is there, or opening the file tells what is wrong
+		return nil // it is there, or opening the file reports the error
 	}
 	return durable.MakeDir(dir)
 }

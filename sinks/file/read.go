@@ -28,11 +28,11 @@ type Record struct {
 // ID is the event's CloudEvents id.
 func (r *Record) ID() string { return r.Attributes["id"] }
 
-// Read yields all records that a [Sink] with that path has written, in order:
-// the rotated files, compressed or not, oldest first, and then the file itself. A
-// last line that has no newline is left out, as it may be in the middle of being
-// written. A line that is no event is yielded as an error that names its file and
-// number, and reading goes on behind it. Files must not be rotated meanwhile.
+// Read yields all records of a [Sink] with this path, in order: the rotated files,
+// compressed or not, oldest first, and then the file itself. A last line without a newline
+// is left out, as it may still be written. A line other than an event is yielded as an
+// error with its file and number, and reading goes on behind it. Files must not be rotated
+// meanwhile.
 func Read(path string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		names, err := Files(path)
@@ -48,9 +48,9 @@ func Read(path string) iter.Seq2[Record, error] {
 	}
 }
 
-// Files names the files that a [Sink] with that path has written, oldest first:
-// the rotated ones, which may be compressed when they are opened (NAME.gz in
-// the place of NAME), and path itself, which may not be there.
+// Files names the files of a [Sink] with this path, oldest first: the rotated ones, perhaps
+// compressed by the time of opening (NAME.gz instead of NAME), and path itself, perhaps
+// missing.
 func Files(path string) ([]string, error) {
 	path = filepath.Clean(path)
 	found, err := archives(path)
@@ -66,8 +66,8 @@ func Files(path string) ([]string, error) {
 	return append(names, path), nil
 }
 
-// openFile opens a file in the form that it is in. The plain form comes first,
-// as the compressed one is made before it goes.
+// openFile opens a file, compressed or not. The plain form comes first, as the compressed
+// one is made before it goes.
 func openFile(name string) (io.ReadCloser, error) {
 	f, err := os.Open(name)
 	if !errors.Is(err, fs.ErrNotExist) {

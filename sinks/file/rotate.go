@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// stamp is the time in a rotated file's name: in UTC, of one length, so that
-// names sort by age.
+// stamp is the time in a rotated file's name: in UTC, of one length, so names sort by age.
 const stamp = "20060102T150405.000000000Z"
 
-// What a rotated file's name ends with beside its own extension.
+// The end of a rotated file's name, beside its own extension.
 const (
 	packedExt  = ".gz"
 	partialExt = ".gz.tmp"
@@ -56,13 +55,12 @@ func (s *Sink) rotate() error {
 	return nil
 }
 
-// removeOld keeps the newest archives. One that cannot be removed now is tried
-// again at the next rotation.
+// removeOld keeps the newest archives. After an error, the next rotation tries again.
 func (s *Sink) removeOld(all []archive) {
 	if s.keep <= 0 || len(all) <= s.keep {
 		return
 	}
-	s.names.Lock() // so that none comes back by being compressed
+	s.names.Lock() // a compression must not bring one back
 	defer s.names.Unlock()
 	for _, a := range all[:len(all)-s.keep] {
 		for _, name := range []string{a.partialName(), a.packedName(), a.name} {

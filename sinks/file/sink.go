@@ -19,28 +19,25 @@ import (
 
 // Sink appends to a file. It implements relay.Sink.
 //
-// A delivery is one write and one fsync; nil says that both are done (without
-// the fsync where the configuration says so). What a delivery wrote before it
-// failed is cut off again, and a line that a crash left torn is cut off when
-// the file is next opened, so every line that a reader sees with its newline
-// is whole. An event stands twice only where an error or a crash fell between
-// the write and the acknowledgement; its id and source are the same.
+// A delivery is one write and one fsync; nil means both are done (without the fsync if so
+// configured). A failed delivery's bytes are cut off again, and a line torn by a crash is
+// cut off at the next opening. So every line with a newline is whole. An event stands twice
+// only where an error or a crash fell between the write and the acknowledgement; its id and
+// source are the same.
 //
-// A line's "data" holds the body byte for byte where that is possible on one
-// line: JSON without line breaks and without space around it. The body of an
-// event that is not JSON by its content type is a JSON string in "data", if it
-// is valid UTF-8. Every other body is in "data_base64".
+// A line's "data" holds the body byte for byte if possible on one line: JSON without line
+// breaks and without space around it. With another content type than JSON, the body is a
+// JSON string in "data", if it is valid UTF-8. Every other body is in "data_base64".
 //
-// The file is RotateBytes long at most, unless one delivery alone is longer.
-// It is also rotated where a period of RotateEvery ends, the periods counted in
-// UTC, so that 24h ends at midnight. If something else moves or removes the
-// file, the next delivery starts a new one.
+// The file is RotateBytes long at most, unless one delivery alone is longer. It is also
+// rotated where a period of RotateEvery ends, the periods counted in UTC: 24h ends at
+// midnight. If something else moves or removes the file, the next delivery starts a new
+// one.
 //
-// With Gzip, a rotated file is compressed beside the deliveries, one at a time;
-// it is never missing meanwhile, and where that fails it stays as it is.
+// With Gzip, a rotated file is compressed beside the deliveries, one at a time; it is never
+// missing meanwhile, and stays as it is if compression fails.
 //
-// Deliver heeds its context before it writes; a write or an fsync that hangs
-// in the system cannot be given up.
+// Deliver heeds its context before it writes; a hanging write or fsync cannot be given up.
 type Sink struct {
 	path        string
 	rotateBytes int64         // 0: never
@@ -53,16 +50,16 @@ type Sink struct {
 
 	names sync.Mutex // held where archives come to their names or lose them; after mu
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the rest
 	closed bool
-	swept  bool      // what earlier compressions left is removed
+	swept  bool      // the rests of earlier compressions are removed
 	file   *os.File  // nil where it has to be opened
-	size   int64     // of what is acknowledged, and of the file between deliveries
+	size   int64     // acknowledged bytes; between deliveries, the file's size
 	period time.Time // of the last write, its start
 	buf    []byte
 }
 
-// disk is what a test lets fail.
+// disk is for tests to let fail.
 type disk struct {
 	write   func(*os.File, []byte) (int, error)
 	sync    func(*os.File) error
@@ -76,7 +73,7 @@ func realDisk() disk {
 	return disk{write: (*os.File).Write, sync: (*os.File).Sync, rename: os.Rename, remove: os.Remove, syncDir: durable.SyncDir, free: freeSpace}
 }
 
-// Options are what New needs beside the configuration; all may be left out.
+// Options are the surroundings of a sink; all may be left out.
 type Options struct {
 	// Logger is told of rotations and repairs.
 	Logger *slog.Logger
@@ -87,8 +84,8 @@ const keptBuffer = 16 << 20
 
 var errClosed = errors.New("the sink is closed")
 
-// New makes a sink of a section that is complete (see config.Sink.Complete). It opens
-// the file at the first delivery: a failure is an error of Deliver.
+// New makes a sink of a complete section (see config.Sink.Complete). It opens the file at
+// the first delivery: a failure is an error of Deliver.
 func New(cfg config.File, opts Options) *Sink {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -155,8 +152,8 @@ func (s *Sink) periodOf(t time.Time) time.Time {
 
 // append writes b and syncs it, or leaves the file as it was.
 //
-// A crash within leaves some of b's lines, and maybe a torn one, behind what is
-// acknowledged: open cuts the torn one, and the pump delivers all of b again.
+// A crash within leaves some of b's lines, and maybe a torn one, behind the acknowledged
+// ones: open cuts the torn one, and the pump delivers all of b again.
 func (s *Sink) append(b []byte) error {
 	_, err := s.disk.write(s.file, b)
 	if err == nil && !s.noSync {
@@ -166,9 +163,8 @@ func (s *Sink) append(b []byte) error {
 		s.size += int64(len(b))
 		return nil
 	}
-	// After a failed fsync the system may take its unwritten pages for written:
-	// only bytes that are written again can be trusted. So they go, and the
-	// file is opened afresh.
+	// After a failed fsync the system may take its unwritten pages for written: only
+	// rewritten bytes can be trusted. So they go, and the file is opened afresh.
 	if cut := s.file.Truncate(s.size); cut != nil {
 		err = errors.Join(err, fmt.Errorf("cut off what was written of it: %w", cut))
 	}
@@ -176,7 +172,7 @@ func (s *Sink) append(b []byte) error {
 	return fmt.Errorf("append %d bytes: %w", len(b), err)
 }
 
-// shrink lets go of the buffer that an outsized delivery has left.
+// shrink lets go of an outsized delivery's buffer.
 func (s *Sink) shrink() {
 	if cap(s.buf) > keptBuffer {
 		s.buf = nil
@@ -186,13 +182,13 @@ func (s *Sink) shrink() {
 // release closes the file, to be opened again at the next delivery.
 func (s *Sink) release() {
 	if s.file != nil {
-		_ = s.file.Close() // all that matters is synced, or was reported as failed
+		_ = s.file.Close() // everything acknowledged is synced
 		s.file = nil
 	}
 }
 
-// Close implements relay.Sink. It waits for a delivery under way, and gives up
-// a compression, which the next start does again.
+// Close implements relay.Sink. It waits for a delivery under way, and gives up a
+// compression; the next start does it again.
 func (s *Sink) Close() error {
 	err := s.closeFile()
 	if s.compressor != nil {

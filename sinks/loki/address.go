@@ -2,8 +2,7 @@ package loki
 
 import "github.com/auditrelay/auditrelay/relay"
 
-// Address gives the tenant that e goes to, where one is configured. It may be
-// called beside Deliver.
+// Address gives the tenant of e, if one is configured. It may be called beside Deliver.
 func (s *Sink) Address(e *relay.Event) (kind, name string) {
 	if s.tenant == nil {
 		return "", ""

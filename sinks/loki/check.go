@@ -21,12 +21,12 @@ var _ relay.Checker = (*Sink)(nil)
 // delivered.
 const checkName = "auditrelay-check"
 
-// pushPath is what a push endpoint ends in; Loki's other addresses stand beside it.
+// pushPath ends a push endpoint; Loki's other addresses stand beside it.
 const pushPath = "/loki/api/v1/push"
 
-// Check implements relay.Checker. It sends a push without streams, which goes
-// the way of a delivery until Loki has looked at the credential and the tenant,
-// and writes nothing. What Loki's configuration says is read where it may be.
+// Check implements relay.Checker. It sends a push without streams: Loki checks the
+// credential and the tenant as for a delivery, and writes nothing. Loki's configuration is
+// read if permitted.
 func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
 	tenant := ""
 	if s.tenant != nil {
@@ -45,7 +45,7 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 	return s.checkLimits(ctx, tenant, report)
 }
 
-// settings is what is of interest in Loki's configuration.
+// settings are the interesting parts of Loki's configuration.
 type settings struct {
 	Ingester struct {
 		MaxChunkAge string `yaml:"max_chunk_age"`
@@ -64,8 +64,8 @@ type settings struct {
 	} `yaml:"limits_config"`
 }
 
-// checkLimits holds Loki's configuration against the sink's. That of single
-// tenants may differ, and is not seen here.
+// checkLimits holds Loki's configuration against the sink's. Single tenants' settings may
+// differ, and are not seen here.
 func (s *Sink) checkLimits(ctx context.Context, tenant string, report func(what, found string)) error {
 	found, err := s.readSettings(ctx, tenant)
 	if err != nil {

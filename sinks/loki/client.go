@@ -18,14 +18,14 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 )
 
-// maxAnswer bounds what is read of an answer, in bytes. Loki writes a line for
-// each kind of refusal, which for a full push is some 700 kB.
+// maxAnswer bounds the reading of an answer, in bytes. Loki writes a line for each kind of
+// refusal: some 700 kB for a full push.
 const maxAnswer = 1 << 20
 
-// connect makes the client. It dials nothing. It is the one that loki-client-go
-// makes of its configuration. Its package loki is not imported: its Client
-// drops entries or waits for them without an end, and it links the package
-// testing, and metrics of its own, into whatever imports it.
+// connect makes the client. It dials nothing. It is loki-client-go's, from its
+// configuration. Its package loki is not imported: its Client drops entries or waits for
+// them without an end, and it links the package testing, and metrics of its own, into
+// whatever imports it.
 func (s *Sink) connect(cfg config.Loki) error {
 	var u urlutil.URLValue
 	if err := u.Set(cfg.URL); err != nil {
@@ -46,7 +46,7 @@ func (s *Sink) connect(cfg config.Loki) error {
 	security := func(context.Context, *promconfig.TLSConfig, ...promconfig.TLSConfigOption) (*tls.Config, error) {
 		return cfg.TLS.ClientConfig()
 	}
-	// Over HTTP/1, what is cancelled is not sent any further.
+	// Over HTTP/1, a cancelled request is not sent any further.
 	client, err := promconfig.NewClientFromConfig(c, "auditrelay",
 		promconfig.WithHTTP2Disabled(), promconfig.WithUserAgent("auditrelay"), promconfig.WithNewTLSConfigFunc(security))
 	if err != nil {
@@ -70,13 +70,13 @@ func hiding(cfg config.Loki) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// answer is what Loki said.
+// answer is Loki's.
 type answer struct {
 	status int
 	header http.Header
 	text   string
 	cut    bool              // there was more
-	hide   *strings.Replacer // takes credentials out of what is shown
+	hide   *strings.Replacer // takes credentials out of messages
 }
 
 // push posts a body to the push endpoint.
@@ -107,7 +107,7 @@ func (s *Sink) do(r *http.Request, tenant string) (*answer, error) {
 	return a, nil
 }
 
-// unreachable says why there is no answer. What was sent may have arrived.
+// unreachable says why there is no answer. Everything sent may have arrived.
 func (s *Sink) unreachable(ctx context.Context, err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {

@@ -20,13 +20,13 @@ const inFlight = 8
 const (
 	firstLimit = 2 << 20
 	leastLimit = 16 << 10
-	widening   = 64 // a full push that went well widens the limit by 1/64
+	widening   = 64 // an accepted full push widens the limit by 1/64
 )
 
 // delivery is one call of Deliver.
 type delivery struct {
 	events []relay.Event
-	next   atomic.Int32          // the stream that is to be pushed next
+	next   atomic.Int32          // the stream to push next
 	halted atomic.Pointer[error] // why no further push makes sense
 }
 
@@ -67,9 +67,9 @@ func (w *worker) reset() {
 	w.failed = w.failed[:0]
 }
 
-// deliver pushes a run, which is in order of time, to a stream, and what is too
-// late for it to the next. At the first error that may pass it stops, so that
-// nothing overtakes what is tried again. What failed is noted.
+// deliver pushes a run, in order of time, to a stream, and its too late events to the next
+// stream. At the first retryable error it stops, so nothing overtakes the retried events.
+// Failures are noted.
 func (w *worker) deliver(ctx context.Context, st *stream, run []int32) error {
 	st.behind = st.behind[:0]
 	for len(run) > 0 {
@@ -118,7 +118,7 @@ func (w *worker) fit(st *stream, run []int32) int {
 	return len(run)
 }
 
-// deliverLate pushes what was too late for a stream to the next.
+// deliverLate pushes a stream's too late events to the next.
 func (w *worker) deliverLate(ctx context.Context, st *stream) error {
 	behind := st.behind
 	if len(behind) == 0 {
@@ -157,8 +157,8 @@ func (w *worker) nextStream(st *stream, t time.Time) *stream {
 	return next
 }
 
-// send makes one push of a run. An error is one that may pass: what failed is
-// noted, and nothing of what follows may be sent.
+// send makes one push of a run. An error is retryable: failures are noted, and nothing
+// behind them may be sent.
 func (w *worker) send(ctx context.Context, st *stream, run []int32) error {
 	if len(run) == 0 {
 		return nil
@@ -193,7 +193,7 @@ func (w *worker) send(ctx context.Context, st *stream, run []int32) error {
 	}
 }
 
-// retry notes that a run has to be tried again.
+// retry notes a run for another try.
 func (w *worker) retry(run []int32, a *answer) error {
 	err := a.err()
 	if a.concernsAll() {
@@ -203,14 +203,14 @@ func (w *worker) retry(run []int32, a *answer) error {
 	return err
 }
 
-// halt notes an error that every other push would meet as well.
+// halt notes an error every other push would meet too.
 func (w *worker) halt(run []int32, err error) error {
 	w.halted.CompareAndSwap(nil, &err)
 	w.fail(run, err)
 	return err
 }
 
-// smaller pushes the halves of a run that was too large.
+// smaller pushes the halves of a too large run.
 func (w *worker) smaller(ctx context.Context, st *stream, run []int32, a *answer) error {
 	if len(run) == 1 {
 		w.fail(run, relay.Permanent(a.errTooLarge(len(w.plain))))
@@ -229,9 +229,9 @@ func (w *worker) halves(ctx context.Context, st *stream, run []int32) error {
 	return w.send(ctx, st, run[half:])
 }
 
-// refused goes by what Loki says of a run that it took in part: what is late
-// is kept for another stream, what is bad fails for good, and what is in doubt
-// is pushed again. Each time there is less of it.
+// refused follows Loki's answer about a partly taken run: late events are kept for another
+// stream, bad ones fail for good, and doubtful ones are pushed again. Each time there is
+// less of it.
 func (w *worker) refused(ctx context.Context, st *stream, run []int32, a *answer) error {
 	r := readRefusal(a.text, st.text)
 	if r.mend != "" {
@@ -272,12 +272,12 @@ func (w *worker) fail(run []int32, err error) {
 	}
 }
 
-// narrow learns that a push was too much for Loki, or for what stands before it.
+// narrow lowers the limit after a push too large for Loki, or for a proxy before it.
 func (w *worker) narrow() {
 	w.limit.Store(max(leastLimit, min(w.limit.Load(), int64(len(w.plain)))/2))
 }
 
-// widen learns that a push went well.
+// widen raises the limit after an accepted push.
 func (w *worker) widen() {
 	if limit := w.limit.Load(); int64(len(w.plain)) > limit/2 {
 		w.limit.Store(min(firstLimit, limit+limit/widening))

@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// check refuses what Loki would, and what cannot be mended.
+// check refuses events Loki would refuse for good.
 func (s *Sink) check(e *relay.Event) error {
 	if len(e.Body) > s.lineBytes {
 		return fmt.Errorf("the body has %d bytes, and the sink's line_bytes is %d", len(e.Body), s.lineBytes)
@@ -28,10 +28,10 @@ func (s *Sink) check(e *relay.Event) error {
 	return nil
 }
 
-// maxSeconds is how far from 1970 a time may be that is counted in nanoseconds.
+// maxSeconds from 1970 still fit a count of nanoseconds.
 const maxSeconds = 1<<63/1_000_000_000 - 1
 
-// ownSize is what e's own attributes take as metadata, in bytes, at the most.
+// ownSize bounds e's own attributes as metadata, in bytes.
 func (s *Sink) ownSize(e *relay.Event) int {
 	const names = len("id"+"source"+"type"+"subject"+"project"+"environment"+"receivedtime"+"datacontenttype") + len(time.RFC3339Nano)
 	return names + len(e.ID) + len(e.Source) + len(e.Type) + len(e.Subject) + len(e.Project) + len(e.Environment) + len(e.ContentType)
@@ -49,7 +49,7 @@ type encoder struct {
 	request push.PushRequest
 	entries []push.Entry
 	meta    []push.LabelAdapter // of all entries, one after the other
-	texts   []byte              // what meta points to and is no event's
+	texts   []byte              // the texts of meta beside the events' own
 	names   map[string]string   // the sender's label names, as they are sent
 	plain   []byte
 	packed  []byte
@@ -58,8 +58,8 @@ type encoder struct {
 // maxNames bounds encoder.names.
 const maxNames = 1000
 
-// encode makes a push of the events in run, in that order, for one stream. It
-// holds until the next call.
+// encode makes a push of the events in run, in its order, for one stream. It holds until
+// the next call.
 func (c *encoder) encode(labels string, events []relay.Event, run []int32) ([]byte, error) {
 	c.entries, c.meta, c.texts = c.entries[:0], c.meta[:0], c.texts[:0]
 	for _, i := range run {
@@ -79,7 +79,7 @@ func (c *encoder) encode(labels string, events []relay.Event, run []int32) ([]by
 	return c.packed, nil
 }
 
-// reset lets go of the events, and keeps the memory that a push usually takes.
+// reset lets go of the events, and keeps a usual push's memory.
 func (c *encoder) reset() {
 	if cap(c.plain) > 2*firstLimit {
 		c.plain, c.packed = nil, nil
@@ -89,8 +89,7 @@ func (c *encoder) reset() {
 	clear(c.request.Streams)
 }
 
-// metadata is what goes along with e's line. Slices that were returned before
-// stay as they are where c.meta grows.
+// metadata goes along with e's line. Earlier slices stay as they are when c.meta grows.
 func (c *encoder) metadata(e *relay.Event) push.LabelsAdapter {
 	start := len(c.meta)
 	c.add("id", e.ID)
@@ -155,7 +154,7 @@ func filled(labels []relay.Label) (n int) {
 	return n
 }
 
-// unique appends _2 and so on to a name that taken has already.
+// unique appends _2 and so on to a taken name.
 func unique(taken []push.LabelAdapter, name string) string {
 	unused := func(name string) bool {
 		for i := range taken {
@@ -184,8 +183,8 @@ func (c *encoder) name(name string) string {
 	return clean
 }
 
-// sanitise gives a name that Loki leaves as it is: letters, digits and "_". It
-// does not begin like one of the attributes.
+// sanitise gives a name Loki leaves as it is: letters, digits and "_". It does not begin
+// like one of the attributes.
 func sanitise(name string) string {
 	plain := func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {
@@ -196,7 +195,7 @@ func sanitise(name string) string {
 	return "label_" + strings.Map(plain, name)
 }
 
-// entrySize is about what an entry takes in a push, in bytes.
+// entrySize is about an entry's size in a push, in bytes.
 func entrySize(e *relay.Event) int64 {
 	const names, times, rest = 70, 50, 60
 	n := len(e.Body) + len(e.ID) + len(e.Source) + len(e.Type) + len(e.Subject) + len(e.ContentType) +
@@ -207,6 +206,5 @@ func entrySize(e *relay.Event) int64 {
 	return int64(n)
 }
 
-// view is b as a string that shares its bytes, which must not change for as
-// long as it is used.
+// view is b as a string over the same bytes: they must not change while it is used.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

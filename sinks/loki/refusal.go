@@ -8,10 +8,10 @@ import (
 	"github.com/grafana/loki/pkg/push"
 )
 
-// refusal is what a 400 says. Loki looks at a push twice: the distributor
-// leaves out what breaks a limit, and says so as "K errors like: …; …", and the
-// ingester leaves out what is too far behind, and says so with the first ten,
-// and how many of how many. Where both do, only the second is told.
+// refusal is the text of a 400. Loki looks at a push twice: the distributor leaves out
+// entries beyond a limit, and says so as "K errors like: …; …"; the ingester leaves out
+// entries too far behind, and says so with the first ten, and how many of how many. Where
+// both do, only the second is told.
 //
 // Source of the texts: Loki 3.7.8, pkg/validation/validate.go,
 // pkg/util/errors.go, pkg/ingester/stream.go, pkg/chunkenc/interface.go.
@@ -20,9 +20,9 @@ type refusal struct {
 	oldest     time.Time // acceptable to the ingester, to the second; zero where it was not told
 
 	old, young, long, fat, many    kind   // told by the distributor
-	mend                           string // what the configuration lacks, of the sink or of Loki
-	labels                         string // what is wrong with the stream's labels for good
-	doubt                          bool   // there is more that is not understood
+	mend                           string // the setting lacking in the sink or in Loki
+	labels                         string // the permanent error of the stream's labels
+	doubt                          bool   // there is more text, not understood
 	longLimit, fatLimit, manyLimit int    // bytes, bytes, entries
 }
 
@@ -60,7 +60,7 @@ func readRefusal(text, labels string) refusal {
 	return r
 }
 
-// readBehind reads what the ingester says.
+// readBehind reads the ingester's text.
 func readBehind(text string) (refusal, bool) {
 	const total, oldest = "total ignored: ", "oldest acceptable timestamp is: "
 	at := strings.LastIndex(text, total)
@@ -155,7 +155,7 @@ func (r *refusal) limit(message, before string) int {
 	return n
 }
 
-// fate is what became of one entry of a push that was refused in part.
+// fate is that of one entry in a partly refused push.
 type fate struct {
 	verdict
 	why string // where it is bad
@@ -170,9 +170,8 @@ const (
 	unsure // to be pushed again
 )
 
-// fates tells what became of each entry of the push, which are in order of
-// time. It returns nil where the text does not tell; what it returns settles at
-// least one entry.
+// fates tells the fate of each entry of the push, in order of time. It returns nil if the
+// text does not tell; otherwise it settles at least one entry.
 func (r *refusal) fates(entries []push.Entry) []fate {
 	switch {
 	case r.doubt:
@@ -190,8 +189,8 @@ func (r *refusal) fates(entries []push.Entry) []fate {
 	}
 }
 
-// fatesBehind goes by what the ingester says. The newest entry that it has sets
-// the bound, so of those that are sent in order the first are left out.
+// fatesBehind follows the ingester's text. Its newest entry sets the bound, so of entries
+// sent in order the first are left out.
 func (r *refusal) fatesBehind(entries []push.Entry) []fate {
 	all := make([]fate, len(entries))
 	before := func(i int, t time.Time) bool { return entries[i].Timestamp.Before(t) }
@@ -207,8 +206,8 @@ func (r *refusal) fatesBehind(entries []push.Entry) []fate {
 		}
 		return all
 	}
-	// The ingester did not get all of it: the distributor left some out, which
-	// it does not tell, or gave the rest to other shards of the stream.
+	// The ingester did not get all of it: the distributor silently left some out, or gave
+	// the rest to other shards of the stream.
 	for i := range all {
 		all[i].verdict = unsure
 		if told && before(i, r.oldest) {
@@ -221,9 +220,9 @@ func (r *refusal) fatesBehind(entries []push.Entry) []fate {
 	return all
 }
 
-// fatesInvalid goes by what the distributor says. It looks at an entry's age
-// first, so what is too old comes first, and what is too new last; the rest is
-// told by its size. Counts that do not fit leave a doubt.
+// fatesInvalid follows the distributor's text. It looks at an entry's age first, so the too
+// old come first, and the too new last; sizes tell the rest. Mismatched counts leave a
+// doubt.
 func (r *refusal) fatesInvalid(entries []push.Entry) []fate {
 	if r.old.count+r.young.count+r.long.count+r.fat.count+r.many.count == 0 || r.old.count+r.young.count > len(entries) {
 		return nil

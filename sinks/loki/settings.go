@@ -17,7 +17,7 @@ type limits struct {
 	lateAfter       time.Duration
 }
 
-// Loki's own limits, which are seldom changed.
+// Loki's own limits, seldom changed.
 const (
 	maxLabelValue = 2048
 	maxTenant     = 150
@@ -29,10 +29,10 @@ type label struct {
 	value *template.Template
 }
 
-// lateLabel marks the streams of what comes late.
+// lateLabel marks the streams of late entries.
 const lateLabel = "late"
 
-// configure reads all of cfg that the client does not.
+// configure reads cfg except for the client's part.
 func (s *Sink) configure(cfg config.Loki) {
 	s.limits = limits{
 		lineBytes:       int(cfg.LineBytes),
@@ -56,8 +56,7 @@ const (
 	service     = "auditrelay"
 )
 
-// attributes tells which of those that a label may carry have to go along as
-// metadata.
+// attributes to send as metadata, as no label carries them.
 type attributes struct{ typ, project, environment bool }
 
 func (s *Sink) attributes() attributes {

@@ -11,12 +11,11 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// class is what an answer means for a push.
+// class is an answer's meaning for a push.
 type class int
 
 const (
-	// retryable is all that may pass, also where an operator has to mend
-	// something first.
+	// retryable errors may pass, perhaps after an operator's help.
 	retryable class = iota
 	acknowledged
 	refused  // Loki looked at the entries, and left some of them out
@@ -44,7 +43,7 @@ func (a *answer) class() class {
 	return retryable
 }
 
-// Delays for answers that name none, and the longest that is believed.
+// Delays for answers without one, and the longest believed one.
 const (
 	rateDelay = time.Second
 	maxDelay  = 10 * time.Minute
@@ -66,7 +65,7 @@ func (a *answer) err() error {
 	return err
 }
 
-// quote is the beginning of what was said, for a message.
+// quote is the beginning of an answer, for a message.
 func (a *answer) quote() string {
 	if text := a.show(a.text); text != "" {
 		return ": " + text
@@ -74,7 +73,7 @@ func (a *answer) quote() string {
 	return ""
 }
 
-// show is the beginning of a part of what was said, in one line.
+// show is the beginning of a part of an answer, in one line.
 func (a *answer) show(text string) string {
 	return cut(a.hide.Replace(strings.Join(strings.Fields(text), " ")))
 }
@@ -84,12 +83,12 @@ func (a *answer) errRefused(why string) error {
 	return errors.New("loki refuses it: " + a.show(why))
 }
 
-// errMend is for what the configuration lacks.
+// errMend is for a lacking setting.
 func (a *answer) errMend(what string) error {
 	return fmt.Errorf("loki refuses every event: %s (mend labels, or Loki's limits; nothing is lost meanwhile)", a.show(what))
 }
 
-// cut bounds what is shown of a text.
+// cut bounds a shown text.
 func cut(text string) string {
 	const most = 300
 	if len(text) <= most {
@@ -127,11 +126,11 @@ func (a *answer) advice() string {
 	return ""
 }
 
-// errTooLarge is for one event that does not fit a push by itself.
+// errTooLarge is for one event too large for a push by itself.
 func (a *answer) errTooLarge(size int) error {
 	return fmt.Errorf("a push of this event alone, %d bytes, is too large: it answers %d%s", size, a.status, a.quote())
 }
 
-// errTooLate is for an event that is behind in the stream of its hour too.
+// errTooLate is for an event behind in the stream of its hour too.
 var errTooLate = errors.New("its time is too far behind, even in a stream for late events of its hour: " +
 	"set late_after to no more than half of Loki's max_chunk_age")

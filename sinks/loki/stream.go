@@ -16,8 +16,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// maxStreams bounds what is remembered of streams. What is forgotten costs one
-// more push when it is met again.
+// maxStreams bounds the remembered streams. A forgotten one costs one more push when met
+// again.
 const maxStreams = 10_000
 
 // stream is one of Loki's: a tenant and labels.
@@ -26,11 +26,10 @@ type stream struct {
 	labels labelutil.LabelSet
 	text   string  // labels as Loki takes them, sorted by name
 	run    []int32 // its events of the delivery, as indexes, oldest first
-	behind []int32 // those of them that are too late for it
+	behind []int32 // those too late for it
 
-	// newest is the timestamp, in Unix nanoseconds, of the newest entry that
-	// Loki is known to have: what is older than it by more than lateAfter is
-	// late. Meaningless unless known.
+	// newest is the timestamp, in Unix nanoseconds, of Loki's newest known entry: entries
+	// more than lateAfter older are late. Meaningless unless known.
 	newest int64
 	known  bool
 
@@ -38,15 +37,15 @@ type stream struct {
 	late  *stream // made when it is wanted; nil from byHour on
 }
 
-// Levels of streams: what is too late for one goes to the next.
+// Levels of streams: entries too late for one go to the next.
 const (
 	inTime = iota
 	lateStream
 	byHour
 )
 
-// next returns the stream that takes what is too late for st, at the hour of t
-// where it is one of many. There is none behind the last.
+// next returns the stream for entries too late for st; at the last level, the one for the
+// hour of t. There is none behind the last.
 func (st *stream) next(t time.Time) *stream {
 	switch st.level {
 	case inTime:
@@ -70,14 +69,14 @@ func (st *stream) marked(value string) *stream {
 	return &stream{tenant: st.tenant, labels: labels, text: labels.LabelSet.String(), level: st.level + 1}
 }
 
-// reach notes that Loki has an entry of that time.
+// reach notes an entry of this time in Loki.
 func (st *stream) reach(t int64) {
 	if !st.known || t > st.newest {
 		st.newest, st.known = t, true
 	}
 }
 
-// lateBefore is the time before which an entry is too late for the stream.
+// Entries before lateBefore are too late for the stream.
 func (st *stream) lateBefore(window time.Duration) int64 {
 	if !st.known || st.newest < math.MinInt64+int64(window) {
 		return math.MinInt64
@@ -85,8 +84,7 @@ func (st *stream) lateBefore(window time.Duration) int64 {
 	return st.newest - int64(window)
 }
 
-// assign gives each event to the stream that it goes to, and refuses what Loki
-// would not take.
+// assign gives each event to its stream, and refuses those Loki would refuse.
 func (s *Sink) assign(events []relay.Event) {
 	for i := range events {
 		st, err := s.streamOf(&events[i])
@@ -107,8 +105,8 @@ func (s *Sink) assign(events []relay.Event) {
 	}
 }
 
-// streamOf finds the stream of e by what varies in it: the tenant and the
-// labels' values. Nothing is allocated for one that is known.
+// streamOf finds the stream of e by its tenant and its labels' values. A known stream costs
+// no allocation.
 func (s *Sink) streamOf(e *relay.Event) (*stream, error) {
 	key := s.key[:0]
 	if s.tenant != nil {

@@ -19,16 +19,15 @@ import (
 )
 
 const (
-	// maxAnswer bounds what is read of an answer's body, and maxExcerpt what is
-	// shown of it. Far more is read than shown, so that a secret that is echoed
-	// is seen as a whole and taken out.
+	// maxAnswer bounds the read part of an answer's body, and maxExcerpt the shown part.
+	// Far more is read than shown: an echoed secret is seen as a whole and taken out.
 	maxAnswer   = 64 << 10
 	excerptFrom = 4 << 10
 	maxExcerpt  = 200
 	// answerTime bounds the wait for an answer's body: the status is known by then.
 	answerTime = time.Second
-	// maxWait bounds what Retry-After may ask for: a receiver's wrong date must
-	// not silence the sink for days.
+	// maxWait bounds Retry-After: a receiver's wrong date must not silence the sink for
+	// days.
 	maxWait = time.Hour
 )
 
@@ -59,7 +58,7 @@ func (s *Sink) answered(resp *http.Response) error {
 	return err
 }
 
-// advise says what to do about a status that does not pass by itself.
+// advise has the remedy for a status that stays.
 func advise(resp *http.Response) string {
 	switch status := resp.StatusCode; {
 	case status >= 300 && status < 400:
@@ -78,27 +77,27 @@ func advise(resp *http.Response) string {
 	return ""
 }
 
-// readSome reads the beginning of an answer's body, and of a short one its
-// end, which lets the connection be used again.
+// readSome reads the beginning of an answer's body. Reading a short one to its end lets the
+// connection be reused.
 func readSome(body io.ReadCloser) string {
 	defer time.AfterFunc(answerTime, func() { _ = body.Close() }).Stop()
-	text, _ := io.ReadAll(io.LimitReader(body, maxAnswer)) // what was read before an error is good enough to be shown
+	text, _ := io.ReadAll(io.LimitReader(body, maxAnswer)) // the part before an error is good enough to be shown
 	return string(text)
 }
 
-// retryAfter reads a Retry-After header (RFC 9110, 10.2.3): seconds, or an
-// HTTP date. What cannot be read, or lies in the past, is zero.
+// retryAfter reads a Retry-After header (RFC 9110, 10.2.3): seconds, or an HTTP date. An
+// unreadable or past time is zero.
 func retryAfter(header string, now time.Time) time.Duration {
 	wait, _ := retryafter.Parse(header, now, maxWait) // zero where it says nothing
 	return wait
 }
 
-// A cleaner takes the sink's secrets out of what a receiver says: it may echo
-// a header, or the address.
+// A cleaner takes the sink's secrets out of a receiver's text: it may echo a header, or the
+// address.
 type cleaner struct{ replacer *strings.Replacer }
 
-// The lengths from which a text is looked for. A shorter one is an everyday
-// word, above all among the parts of an address, "/hooks/events".
+// The least lengths of a searched text. A shorter one is an everyday word, above all among
+// the parts of an address, "/hooks/events".
 const (
 	shortestSecret  = 4
 	shortestSegment = 16
@@ -123,7 +122,7 @@ func newCleaner(cfg config.Webhook, target *url.URL) cleaner {
 	for _, values := range target.Query() {
 		add(shortestSecret, values...)
 	}
-	// The longest first, so that none leaves a rest of another behind.
+	// The longest first: none leaves a rest of another behind.
 	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, form := range forms {
@@ -132,8 +131,8 @@ func newCleaner(cfg config.Webhook, target *url.URL) cleaner {
 	return cleaner{strings.NewReplacer(pairs...)}
 }
 
-// error returns err, or where its text shows a secret, one without it and
-// without the chain that still would.
+// error returns err, or, if its text shows a secret, one without the secret and without the
+// wrapped chain.
 func (c cleaner) error(err error) error {
 	text := err.Error()
 	if cleaned := c.replacer.Replace(text); cleaned != text {
@@ -142,7 +141,7 @@ func (c cleaner) error(err error) error {
 	return err
 }
 
-// excerpt makes one short line of a text that a stranger wrote.
+// excerpt makes one short line of a stranger's text.
 func (c cleaner) excerpt(text string) string {
 	text = c.replacer.Replace(text)
 	text = strings.ToValidUTF8(text[:min(len(text), excerptFrom)], "")

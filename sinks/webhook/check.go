@@ -16,8 +16,8 @@ import (
 const (
 	// renewal is how long before its end a certificate is pointed at.
 	renewal = 21 * 24 * time.Hour
-	// refusalTime is the wait for a receiver that refuses our certificate: in
-	// TLS 1.3 it says so only after the handshake has succeeded on this side.
+	// refusalTime is the wait for a receiver's refusal of our certificate: in TLS 1.3 it
+	// comes only after the handshake succeeded on this side.
 	refusalTime = 300 * time.Millisecond
 )
 
@@ -90,7 +90,7 @@ func (s *Sink) shakeHands(ctx context.Context, conn net.Conn, report func(what, 
 	return nil
 }
 
-// tlsConfig is what the transport dials with.
+// tlsConfig is the transport's.
 func (s *Sink) tlsConfig() *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.tls != nil {

@@ -59,9 +59,9 @@ func appendBatch(dst []byte, events []relay.Event) []byte {
 	return append(dst, ']')
 }
 
-// batchID is made from sources, ids and bodies alone: an event that was pushed
-// again has another time of receipt, and one that came under an old id with
-// another body must not be taken for the old one. It holds no ".", as it is signed.
+// batchID is made from sources, ids and bodies alone: a repeated event has another time of
+// receipt, and an old id with another body must not be taken for the old event. It holds no
+// ".", as it is signed.
 func batchID(events []relay.Event) string {
 	h := sha256.New()
 	part := func(b []byte) {

@@ -22,23 +22,20 @@ const (
 )
 
 var (
-	// ErrSignature says that a request was not signed with the secret, or was
-	// changed since.
+	// ErrSignature: a request was not signed with the secret, or was changed since.
 	ErrSignature = errors.New("the request's signature is not valid")
-	// ErrTimestamp says that a request was signed too long ago, or by a clock
-	// that is ahead: it may be an old one, played again.
+	// ErrTimestamp: a request was signed too long ago, or by a clock ahead of ours: it may
+	// be an old one, played again.
 	ErrTimestamp = errors.New("the request's timestamp is outside the tolerance")
 )
 
-// Verify checks that a request was signed with key by whoever sent it, and that
-// it is of the time now, give or take tolerance; 5 minutes is usual. body is
-// the whole body as received: bound it before reading it. Errors are, or wrap,
-// [ErrSignature] or [ErrTimestamp], and anything else where key is no secret.
+// Verify checks a request's signature by key, and its time: now, give or take tolerance; 5
+// minutes is usual. body is the whole body as received: bound it before reading it. Errors
+// are, or wrap, [ErrSignature] or [ErrTimestamp], and anything else where key is no secret.
 //
-// It implements the symmetric scheme (v1) of Standard Webhooks 1.0.0. key is in
-// that document's form, whsec_ and base64, or else the key's own bytes. The
-// comparison takes a time that does not depend on the signature. After it,
-// the header webhook-id is authentic, and may serve to recognise a redelivery.
+// It implements the symmetric scheme (v1) of Standard Webhooks 1.0.0. key is in its form,
+// whsec_ and base64, or else the key's own bytes. The comparison takes constant time. After
+// it, the header webhook-id is authentic, and may serve to recognise a redelivery.
 func Verify(header http.Header, body []byte, key secret.Text, tolerance time.Duration, now time.Time) error {
 	raw, err := keyOf(key)
 	if err != nil {
@@ -48,7 +45,7 @@ func Verify(header http.Header, body []byte, key secret.Text, tolerance time.Dur
 		return errors.New("verify a request: the secret is empty")
 	}
 	id, timestamp := header.Get(headerID), header.Get(headerTimestamp)
-	// With a "." in it, an id could swallow what was signed as the timestamp.
+	// With a "." in it, an id could swallow the signed timestamp.
 	if id == "" || strings.Contains(id, ".") {
 		return fmt.Errorf("%w: the header webhook-id is missing, or holds a dot", ErrSignature)
 	}
@@ -78,7 +75,7 @@ func sign(key []byte, id, timestamp string, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// keyOf gives the bytes that key a signature; nil where there is no secret.
+// keyOf gives a signature's key; nil without a secret.
 func keyOf(s secret.Text) ([]byte, error) {
 	if s.Empty() {
 		return nil, nil

@@ -22,17 +22,15 @@ import (
 // Sink posts to one address. It implements relay.Sink and relay.Checker; its
 // methods may be called concurrently.
 //
-// Any 2xx acknowledges the whole batch, whatever its body says. 400, 413 and
-// 422 are permanent, so the pump finds the very events that the receiver cannot
-// take; a batch that is only too large arrives in smaller ones. All else is
-// tried again, after Retry-After where the answer has one: so are 401, 403,
-// 404, 410 and 415, which mending the configuration or the receiver cures, and
-// redirects, which are not followed.
+// Any 2xx acknowledges the whole batch, whatever its body says. 400, 413 and 422 are
+// permanent: the pump finds the refused events, and a too large batch arrives in smaller
+// ones. Everything else is tried again, after Retry-After if the answer has one: also 401,
+// 403, 404, 410 and 415, as mending the configuration or the receiver cures them, and
+// redirects, as they are not followed.
 //
-// The header webhook-id is made from the events' sources, ids and bodies: an
-// equal batch has an equal one, so that a receiver can recognise a redelivery.
-// After a restart events may come again in other batches; each event's own
-// source and id are the last word.
+// The header webhook-id is made from the events' sources, ids and bodies: an equal batch
+// has an equal one, so a receiver can recognise a redelivery. After a restart events may
+// come again in other batches; each event's own source and id are the last word.
 type Sink struct {
 	target  *url.URL
 	key     []byte      // nil: requests are not signed
@@ -53,8 +51,8 @@ const (
 
 var errClosed = errors.New("the sink is closed")
 
-// New makes a sink of a section that is complete (see config.Sink.Complete). It
-// connects to nothing; its errors name the setting that is wrong, and no secret.
+// New makes a sink of a complete section (see config.Sink.Complete). It connects to
+// nothing; its errors name the wrong setting, and no secret.
 func New(cfg config.Webhook) (*Sink, error) {
 	target, err := url.Parse(cfg.URL.Reveal())
 	if err != nil {
@@ -82,7 +80,7 @@ func New(cfg config.Webhook) (*Sink, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Transport: &http.Transport{
 				Proxy:                  http.ProxyFromEnvironment,
-				TLSClientConfig:        tlsConfig.Clone(), // to which it adds its protocols
+				TLSClientConfig:        tlsConfig.Clone(), // it adds its protocols
 				ForceAttemptHTTP2:      true,
 				DisableCompression:     true, // no answer grows in the unpacking
 				MaxResponseHeaderBytes: maxAnswerHeader,
@@ -105,8 +103,8 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ended, cancel)()
-	// The transport sends a request again only where none of it was read by the
-	// receiver, as on a connection that had been closed while idle.
+	// The transport sends a request again only if the receiver read none of it, as on a
+	// connection closed while idle.
 	req, err := s.request(ctx, events, time.Now())
 	if err != nil {
 		return fmt.Errorf("make the request: %w", s.clean.error(err))
@@ -119,8 +117,8 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	return s.answered(resp)
 }
 
-// unanswered is what becomes of a delivery without an answer: it may have
-// arrived, and is tried again.
+// unanswered is the error of a delivery without an answer: it may have arrived, and is
+// tried again.
 func (s *Sink) unanswered(err error) error {
 	if s.ended.Err() != nil {
 		return errClosed

@@ -20,10 +20,10 @@
 //
 // # What Datadog does in silence
 //
-// The intake acknowledges an entry of more than 1 MB and cuts it, and one whose
-// date is more than 18 hours old, or 2 hours ahead, and drops it. So such an
-// entry is not made: it is refused, or changed visibly where the configuration
-// asks for that. (https://docs.datadoghq.com/api/latest/logs/#send-logs and
+// The intake acknowledges an entry of more than 1 MB and cuts it, and one whose date is
+// more than 18 hours old, or 2 hours ahead, and drops it. So such an entry is not made: it
+// is refused, or changed visibly if so configured.
+// (https://docs.datadoghq.com/api/latest/logs/#send-logs and
 // https://docs.datadoghq.com/logs/log_configuration/processors/log_date_remapper/)
 package entry
 
@@ -39,8 +39,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// The intake's limits, with what is kept free of them. Its megabytes are taken
-// to be the smaller ones, of 1000 kB.
+// The intake's limits, with a reserve. Its megabytes are taken to be the smaller ones, of
+// 1000 kB.
 const (
 	MaxEntries      = 1000
 	MaxRequestBytes = 5_000_000 - 100_000
@@ -49,26 +49,26 @@ const (
 	MaxAhead        = 2*time.Hour - windowMargin
 )
 
-// windowMargin is for the way to the intake, and for clocks that differ.
+// windowMargin is for the way to the intake, and for differing clocks.
 const windowMargin = 5 * time.Minute
 
-// Marks say what was done to an entry, beneath the attribute "auditrelay".
+// Marks are the changes to an entry, beneath the attribute "auditrelay".
 type Marks struct {
 	// Encoding is base64 where the message is the body in base64.
 	Encoding string `json:"encoding,omitempty"`
-	// Truncated: the message is only the start of the body, which had
-	// OriginalSize bytes.
+	// Truncated: the message is only the start of the body. The body had OriginalSize
+	// bytes.
 	Truncated    bool `json:"truncated,omitempty"`
 	OriginalSize int  `json:"original_size,omitempty"`
 	// AttributesOmitted: the body's fields were left out, or the entry would
 	// have been too large. The message has them.
 	AttributesOmitted bool `json:"attributes_omitted,omitempty"`
-	// Restamped: the timestamp is when the entry was sent, as the event's own,
-	// which is in @ce.time, is outside of what the intake takes.
+	// Restamped: the timestamp is the time of sending. The event's own, in @ce.time, is
+	// outside of the intake's window.
 	Restamped bool `json:"restamped,omitempty"`
 }
 
-// Encoder encodes entries one after the other, with memory that it uses again.
+// Encoder encodes entries one after the other, in reused memory.
 type Encoder struct {
 	maker  *Maker
 	joined []byte // memory for a text
@@ -83,9 +83,9 @@ type Encoder struct {
 // Encoder makes an encoder of such entries.
 func (m *Maker) Encoder() *Encoder { return &Encoder{maker: m} }
 
-// Append appends the entry for e, sent at now, to dst: one JSON object. An error
-// says why the intake would not keep the entry whole, and what can be done. Such an
-// error is permanent, and dst is then returned as it was.
+// Append appends the entry for e, sent at now, to dst: one JSON object. An error says why
+// the intake would not keep the entry whole, with the remedy. Such an error is permanent,
+// and dst is then returned as it was.
 func (c *Encoder) Append(dst []byte, e *relay.Event, now time.Time) ([]byte, error) {
 	c.event, c.stamp, c.marks = e, e.Time, Marks{}
 	if err := checkWindow(e.Time, now); err != nil {
@@ -168,7 +168,7 @@ func (c *Encoder) truncated(dst []byte) ([]byte, error) {
 }
 
 // encode appends the entry with a message: the body, or its start. The body's fields come
-// first, so that a reader that meets one name twice ends with ours.
+// first: a reader of a repeated name ends with ours.
 func (c *Encoder) encode(dst, message []byte, fields bool) []byte {
 	dst = append(dst, '{')
 	if fields {
@@ -198,5 +198,5 @@ func (c *Encoder) appendMessage(dst, message []byte) []byte {
 	return append(dst, '"')
 }
 
-// view is b as a string that shares its bytes, which must not change.
+// view is b as a string over the same bytes: they must not change.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

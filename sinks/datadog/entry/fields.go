@@ -26,8 +26,8 @@ func (m *member) key() string {
 	return view(text)
 }
 
-// membersOf appends the fields of the object that body, valid UTF-8, is as a
-// whole. It returns none where body is anything else.
+// membersOf appends the fields of body, if it is a JSON object in valid UTF-8. It returns
+// none where body is anything else.
 func membersOf(body []byte, dst []member) []member {
 	var s jsonscan.Scanner
 	s.Reset(body)
@@ -83,8 +83,8 @@ func withoutRepeats(members []member) []member {
 	})
 }
 
-// keepMembers removes the members that keep does not want. It asks in their
-// order, before it moves one that stands behind.
+// keepMembers removes the members refused by keep. It asks in their order, before it moves
+// a later one.
 func keepMembers(members []member, keep func(i int) bool) []member {
 	n := 0
 	for i := range members {
@@ -103,8 +103,8 @@ func (m *member) sameName(o *member) bool {
 	return m.key() == o.key()
 }
 
-// halfPair reports whether valid JSON escapes half of a surrogate pair: text
-// that a reader of the entry may refuse, and the whole request with it.
+// halfPair reports whether valid JSON escapes half of a surrogate pair: a reader of the
+// entry may refuse the text, and the whole request with it.
 func halfPair(text []byte) bool {
 	for {
 		at := bytes.IndexByte(text, '\\')
@@ -128,7 +128,7 @@ func halfPair(text []byte) bool {
 	}
 }
 
-// escaped reads the \uXXXX that text starts with.
+// escaped reads the \uXXXX at the start of text.
 func escaped(text []byte) (rune, bool) {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0, false
@@ -147,7 +147,7 @@ func hexDigit(c byte) byte {
 	return c&^0x20 - 'A' + 10
 }
 
-// maxStatus is the longest status that is taken for one.
+// maxStatus is the longest accepted status.
 const maxStatus = 64
 
 // statusOf is the field "status", where it is a short string.

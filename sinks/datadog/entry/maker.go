@@ -26,7 +26,7 @@ const (
 	fieldsNone
 )
 
-// NewMaker reads what cfg, which is complete, says of entries.
+// NewMaker reads the entries' settings from a complete cfg.
 func NewMaker(cfg config.Datadog) *Maker {
 	m := &Maker{truncate: cfg.Oversize == "truncate", restamp: cfg.OutsideWindow == "restamp"}
 	m.fields = map[string]fields{"merged": fieldsMerged, "nested": fieldsNested, "none": fieldsNone}[cfg.Attributes]
@@ -109,8 +109,8 @@ func appendTag(list []byte, p *template.Template, e *relay.Event) []byte {
 	return list
 }
 
-// appendTagValue keeps a value from becoming two tags. Datadog itself puts "_"
-// for what a tag may not hold.
+// appendTagValue keeps a value from becoming two tags. Datadog itself puts "_" for a tag's
+// forbidden characters.
 func appendTagValue(dst []byte, value string) []byte {
 	for i := range len(value) {
 		if c := value[i]; c == ',' {
@@ -138,7 +138,7 @@ func appendEnvelope(dst []byte, e *relay.Event) []byte {
 	return append(dst, '}')
 }
 
-// appendText appends a JSON string. What is no UTF-8 becomes U+FFFD.
+// appendText appends a JSON string. Invalid UTF-8 becomes U+FFFD.
 func appendText(dst []byte, value string) []byte {
 	grown, err := jsonscan.AppendString(dst, value)
 	if errors.Is(err, jsonscan.ErrUTF8) {

@@ -2,8 +2,8 @@ package entry
 
 import "unicode/utf8"
 
-// cut returns the longest start of text, which is valid UTF-8, that appendText
-// writes in at most room bytes between the quotes.
+// cut returns the longest start of text, in valid UTF-8, for room bytes between the quotes
+// as appendText writes them.
 func cut(text []byte, room int) []byte {
 	for i := 0; i < len(text); {
 		_, size := utf8.DecodeRune(text[i:])
@@ -16,7 +16,7 @@ func cut(text []byte, room int) []byte {
 	return text
 }
 
-// escapes is how many bytes appendText adds to a character that starts with c.
+// escapes is how many bytes appendText adds to a character starting with c.
 func escapes(c byte) int {
 	switch {
 	case c == '"' || c == '\\' || c == '\n':
