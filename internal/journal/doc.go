@@ -11,7 +11,7 @@
 //
 // One goroutine takes the appends that arrived during the commits in flight, up to
 // 1 MiB, compresses them (S2), seals them (xxHash64) and publishes them as one
-// JetStream message. The embedded server fsyncs before it acknowledges. record.go has
+// JetStream message. The embedded server fsyncs before it acknowledges. Package record has
 // the format.
 //
 // Before it takes a group, it yields to goroutines about to append, and waits for the

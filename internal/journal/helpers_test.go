@@ -3,7 +3,6 @@ package journal
 import (
 	"context"
 	"log/slog"
-	"math"
 	"testing"
 	"time"
 
@@ -22,16 +21,6 @@ var testConfig = config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, Repla
 type opened struct {
 	*Journal
 	conn *Conn
-}
-
-// decodeRecord appends all events of a record.
-func decodeRecord(dst []relay.Event, rec []byte) ([]relay.Event, error) {
-	r, err := record.Open(rec)
-	if err != nil {
-		return dst, err
-	}
-	dst, _, err = r.Next(dst, math.MaxInt)
-	return dst, err
 }
 
 func open(t testing.TB, dir string, cfg config.Journal) *opened {
