@@ -36,7 +36,7 @@ type fake struct {
 	pass   string
 	shards int // streams are split into so many
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the rest
 	now     time.Time  // zero: ages are not looked at
 	stored  []stored
 	highest map[string]time.Time

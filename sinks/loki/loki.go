@@ -6,7 +6,7 @@
 // one never varies, and the other is the entry's timestamp. Metadata over Loki's limits is
 // cut at the sender's labels, the last first, and metadata_dropped says how many.
 //
-// # What an acknowledgement means
+// # Acknowledgements
 //
 // A push has one stream, never more. To a push of several, Loki (3.7.8,
 // ingester/instance.go) gives the answer of the last stream alone: if an earlier one
@@ -20,7 +20,7 @@
 // line and metadata as long as they are in the open block of their stream; later they stand
 // twice, with the same id.
 //
-// # What comes late
+// # Late entries
 //
 // Loki refuses an entry more than half of max_chunk_age behind the newest of its stream.
 // Such an entry goes to the same stream with the label late="true"; if too late there as
@@ -29,14 +29,14 @@
 // answer may again be the last shard's alone. The first push of a stream has only its
 // oldest entry, to learn Loki's position.
 //
-// # What is refused and what is tried again
+// # Refusals and retries
 //
 // Dead letters get the incurable: a too long line, label or attribute, a time refused even
 // as late (reject_old_samples, creation_grace_period), and single entries with a 400 of
 // another kind. Everything else is tried again, also errors for an operator to mend (401,
 // 403, 404, a redirect, a label demanded by Loki): they must not cost a single event.
 //
-// # What is taken from loki-client-go
+// # Parts of loki-client-go
 //
 // The types of its configuration, the HTTP client made from them, and the push types. Not
 // its package loki: its client retries on its own terms, and drops, and links testing and
