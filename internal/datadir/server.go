@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
+	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -82,7 +82,7 @@ func (d *Dir) Start(ctx context.Context, log *slog.Logger) (*Server, []Mending, 
 			return nil, nil, err
 		}
 	}
-	if err := os.MkdirAll(serverDir(d.path), 0o700); err != nil {
+	if err := durable.MakeDir(serverDir(d.path)); err != nil {
 		return nil, nil, fmt.Errorf("make journal directory: %w", err)
 	}
 	s.scrub = newScrub(s)

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
 // Watermarks are positions that the relay notes beside the embedded server's
@@ -73,7 +75,7 @@ const (
 func OpenWatermarks(path string, log *slog.Logger) (*Watermarks, error) {
 	m := ReadWatermarks(path)
 	m.log, m.open, m.failing = log, map[string]*openMark{}, map[string]bool{}
-	if err := os.MkdirAll(filepath.Join(m.dir, endsDir), 0o700); err != nil {
+	if err := durable.MakeDir(filepath.Join(m.dir, endsDir)); err != nil {
 		return nil, fmt.Errorf("make directory of watermarks: %w", err)
 	}
 	return m, nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
@@ -81,7 +82,7 @@ func checkMovedOut(ctx context.Context, dataDir string, cfg config.Journal, log 
 }
 
 func embed(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger, unknownIsDamage bool) (*Conn, error) {
-	if err := os.MkdirAll(dataDir, 0o700); err != nil {
+	if err := durable.MakeDir(dataDir); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
 	lock, err := datadir.Lock(dataDir)
