@@ -36,6 +36,7 @@ func (j *Journal) comparePast(ctx context.Context) error {
 	j.past.comparing.Lock()
 	defer j.past.comparing.Unlock()
 	for until := time.Now().Add(certainty); ; {
+		known := j.known() // before the server is asked: appends go on meanwhile
 		info, err := j.stream.Info(ctx)
 		if j.conn.embedded == nil && (errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && info.Created.UnixNano() != j.made) {
 			return j.replacedMeanwhile()
@@ -43,7 +44,7 @@ func (j *Journal) comparePast(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read the journal's state: %w", err)
 		}
-		switch back, err := j.wentBack(ctx, info); {
+		switch back, err := j.wentBack(ctx, info, known); {
 		case err != nil:
 			return err
 		case !back:
@@ -238,16 +239,32 @@ func (j *Journal) placed(at place, again bool) error {
 // errGivenTwice says that the server gave a position to two records.
 var errGivenTwice = errors.New("the position was another record's")
 
-// wentBack says whether the stream went back behind what is known of it.
-func (j *Journal) wentBack(ctx context.Context, info *jetstream.StreamInfo) (bool, error) {
-	if acknowledged, ok := j.conn.marks.Read(datadir.Acknowledged); ok && j.conn.embedded == nil && acknowledged.Value > info.State.LastSeq {
+// knownEnd is what shows best, at some moment, whether the stream went back.
+type knownEnd struct {
+	acknowledged uint64 // of an external stream, else 0
+	suspect      place
+	any          bool // there is a suspect
+}
+
+func (j *Journal) known() (end knownEnd) {
+	if acknowledged, ok := j.conn.marks.Read(datadir.Acknowledged); ok && j.conn.embedded == nil {
+		end.acknowledged = acknowledged.Value
+	}
+	end.suspect, end.any = j.past.suspect()
+	return end
+}
+
+// wentBack says whether the stream went back behind what was known of it before the
+// server was asked for info. What became known later says nothing: info does not have
+// those records yet.
+func (j *Journal) wentBack(ctx context.Context, info *jetstream.StreamInfo, known knownEnd) (bool, error) {
+	if known.acknowledged > info.State.LastSeq {
 		return true, nil
 	}
-	suspect, known := j.past.suspect()
-	if !known {
+	if !known.any {
 		return false, nil
 	}
-	is, err := j.lookAt(ctx, info.State, suspect)
+	is, err := j.lookAt(ctx, info.State, known.suspect)
 	return is == replaced, err
 }
 

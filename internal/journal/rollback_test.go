@@ -225,6 +225,25 @@ func TestTheEndIsLostTwice(t *testing.T) {
 	assert.Equal(t, [][2]uint64{{11, 30}, {16, 35}}, spans)
 }
 
+// Records that are appended between the question and its answer are no loss.
+func TestAppendsWhileTheServerIsAskedAreNoLoss(t *testing.T) {
+	t.Parallel()
+	srv := startRestorable(t)
+	j := open(t, t.TempDir(), srv.config())
+	defer j.shut(t)
+	insist(t, j, 0, 3)
+	before := j.known()
+	info, err := j.stream.Info(t.Context())
+	require.NoError(t, err)
+	insist(t, j, 100, 3)
+	back, err := j.wentBack(t.Context(), info, before)
+	require.NoError(t, err)
+	assert.False(t, back)
+	back, err = j.wentBack(t.Context(), info, j.known())
+	require.NoError(t, err)
+	assert.True(t, back, "the order matters")
+}
+
 // An outage without a loss is none.
 func TestAnOutageLosesNothing(t *testing.T) {
 	t.Parallel()
