@@ -13,7 +13,7 @@ type Raw struct {
 	ASCII   bool // surely; may be unset for one with a backslash
 }
 
-// Is reports whether the string is text, which must be ASCII.
+// Is reports whether the string is text, in ASCII.
 func (r Raw) Is(text string) bool {
 	if !r.Escaped {
 		return string(r.Bytes) == text
@@ -34,7 +34,7 @@ func (r Raw) AppendText(dst []byte) ([]byte, error) {
 	if !r.Escaped && r.ASCII {
 		return dst, nil
 	}
-	dst = append(dst, '"') // what unescapeFrom stops at
+	dst = append(dst, '"') // unescapeFrom stops at it
 	text := Scanner{buf: dst[start:]}
 	got, err := text.unescapeFrom(0)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Scanner) AppendText(dst []byte, most int) ([]byte, error) {
 		text, err := copied.unescapeFrom(0)
 		if err != nil && !IsContent(err) {
 			if n < len(rest) {
-				continue // what is wrong may be that it ends here
+				continue // perhaps it is only cut off here
 			}
 			if isCut {
 				if _, err := s.String(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"fmt"
 )
 
-// MaxDepth is how deep arrays and objects may nest in a value that is skipped.
+// MaxDepth bounds the depth of arrays and objects in a skipped value.
 const MaxDepth = 512
 
 // Errors of a string's content. The scanner stands behind such a string, so a
@@ -23,7 +23,7 @@ var (
 	ErrLong      = errors.New("text is longer than what is read")
 )
 
-// SyntaxError says that the text is no JSON. The scanner read nothing behind Offset.
+// SyntaxError says the text is no JSON. The scanner read nothing behind Offset.
 type SyntaxError struct {
 	Offset int // bytes before the place
 	Reason string
@@ -44,7 +44,7 @@ func IsContent(err error) bool {
 type Scanner struct {
 	buf   []byte
 	pos   int
-	guess int    // how long a string that AppendText reads may be
+	guess int    // the longest string for AppendText
 	seen  uint64 // the strings' bytes or'ed, and perhaps some behind them
 }
 
@@ -58,8 +58,8 @@ func (s *Scanner) ASCII() bool { return s.seen&high == 0 }
 // Pos is the offset of the next byte.
 func (s *Scanner) Pos() int { return s.pos }
 
-// Seek goes to an offset that Pos returned. Strings that were unescaped in place
-// since then cannot be read again.
+// Seek goes to an offset from Pos. Strings that were unescaped in place since then
+// cannot be read again.
 func (s *Scanner) Seek(pos int) { s.pos = pos }
 
 // Peek skips white space, and returns the byte behind it without reading it,
@@ -135,7 +135,7 @@ func (s *Scanner) colon() error {
 	return nil
 }
 
-// End checks that nothing but white space is left.
+// End checks for nothing but white space in the rest.
 func (s *Scanner) End() error {
 	s.Peek()
 	if s.pos != len(s.buf) {

@@ -2,7 +2,7 @@ package jsonscan
 
 import "strconv"
 
-// nesting is which of the open brackets are objects, the innermost last.
+// nesting marks the objects among the open brackets, the innermost last.
 type nesting struct {
 	object [MaxDepth / 64]uint64
 	depth  int
@@ -26,8 +26,8 @@ func (n *nesting) inObject() bool {
 	return n.object[i/64]&(1<<(i%64)) != 0
 }
 
-// Skip reads one value of any kind, and checks its grammar. It does not
-// recurse, and refuses what is nested deeper than MaxDepth.
+// Skip reads one value of any kind, and checks its grammar. It does not recurse, and
+// refuses a depth beyond MaxDepth.
 func (s *Scanner) Skip() error {
 	c := s.Peek()
 	if c != '{' && c != '[' {
@@ -140,7 +140,7 @@ func (s *Scanner) digits() int {
 	return s.pos - start
 }
 
-// Kind names the kind of the value that begins with c, for errors.
+// Kind names the kind of a value by its first byte c, for errors.
 func Kind(c byte) string {
 	switch c {
 	case '{':

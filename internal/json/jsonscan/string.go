@@ -20,14 +20,13 @@ func special(w uint64) uint64 {
 	return ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w) & high
 }
 
-// escapes gives the byte that a one-letter escape stands for, 0 for no escape.
+// escapes gives the byte of a one-letter escape, 0 for no escape.
 var escapes = [256]byte{
 	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
 }
 
-// Unescape reads a string, and returns its text, which takes the place of the
-// escaped one in the buffer. On ErrUTF8 and ErrSurrogate the scanner stands
-// behind the string.
+// Unescape reads a string, and returns its text, in the place of the escaped one in the
+// buffer. On ErrUTF8 and ErrSurrogate the scanner stands behind the string.
 func (s *Scanner) Unescape() ([]byte, error) {
 	if s.Peek() != '"' {
 		return nil, s.unexpected("a string")
@@ -38,7 +37,7 @@ func (s *Scanner) Unescape() ([]byte, error) {
 // unescapeFrom does it for the string whose text begins at start.
 func (s *Scanner) unescapeFrom(start int) ([]byte, error) {
 	buf, r, w := s.buf, start, start // read and write offsets, w ≤ r
-	var seen uint64                  // the plain bytes or'ed, for those that are not ASCII
+	var seen uint64                  // the plain bytes or'ed, to see those outside ASCII
 	var bad error
 	for {
 		r, w, seen = moveBlocks(buf, r, w, seen)
@@ -70,16 +69,14 @@ func (s *Scanner) unescapeFrom(start int) ([]byte, error) {
 	}
 }
 
-// moveBlocks moves plain characters, and one-letter escapes as what they stand
-// for, from r to w. It stops before anything else, and where less than a block
-// and an escape is left.
+// moveBlocks moves plain characters, and the bytes of one-letter escapes, from r to w.
+// It stops before anything else, and where less than a block and an escape is left.
 //
-// Much of the time that a push takes is spent here: a log line is full of escaped
-// quotes, a few bytes apart. To find them one by one would wait for each before
-// the search for the next can begin; so all of a block are found first, which
-// waits for nothing.
+// A push spends much of its time here: a log line is full of escaped quotes, a few
+// bytes apart. To find them one by one would wait for each before the search for the
+// next can begin; so all of a block are found first, which waits for nothing.
 func moveBlocks(buf []byte, r, w int, seen uint64) (int, int, uint64) {
-	for r+blockSize+maxRun <= len(buf) { // so that a run may be read beyond the block's end
+	for r+blockSize+maxRun <= len(buf) { // a run may be read beyond the block's end
 		end := r + blockSize
 		marks, all := blockMarks((*[blockSize]byte)(buf[r:end]))
 		seen |= all // also what is behind the string: at worst, text is looked at once more
@@ -107,7 +104,7 @@ func moveBlocks(buf []byte, r, w int, seen uint64) (int, int, uint64) {
 // blockSize is as many bytes as a word has bits.
 const blockSize = 64
 
-// maxRun is how long a run may be that is moved as two words.
+// maxRun is the longest run to be moved as two words.
 const maxRun = 16
 
 // blockMarks has a bit for each byte of b that is a quote, a backslash or a
@@ -140,7 +137,7 @@ func moveRun(buf []byte, w, r, n int) {
 	binary.LittleEndian.PutUint64(to[8:], second)
 }
 
-// moveWords is moveBlocks for what is shorter than a block.
+// moveWords is moveBlocks for less than a block.
 func moveWords(buf []byte, r, w int, seen uint64) (int, int, uint64) {
 	for r+10 <= len(buf) {
 		word := binary.LittleEndian.Uint64(buf[r:])
@@ -176,8 +173,8 @@ func checkText(text []byte, seen uint64, bad error) ([]byte, error) {
 	return text, nil
 }
 
-// unescapeRune writes the rune that is escaped at r to w. It returns the offsets
-// behind both.
+// unescapeRune writes the rune of the escape at r to w. It returns the offsets behind
+// both.
 func (s *Scanner) unescapeRune(w, r int) (_, _ int, _ error) {
 	if r+1 < len(s.buf) && escapes[s.buf[r+1]] != 0 {
 		s.buf[w] = escapes[s.buf[r+1]]
