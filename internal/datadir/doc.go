@@ -105,4 +105,10 @@
 // mended under a new server, within a second. Other streams are read whole at each start.
 // Without notes (the first start of a version with them, or a restored copy of the directory)
 // a start reads everything.
+//
+// # Memory
+//
+// With sync always, nats-server keeps a written block in memory for ten seconds after its
+// last use, if a consumer reads it too, whatever the rate. The relay makes that one second
+// (natsserver.ForgetAfter).
 package datadir
