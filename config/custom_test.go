@@ -64,7 +64,7 @@ func TestCustomSection(t *testing.T) {
 func TestCustomSectionIsDecodedStrictly(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"- {name: q, queue: {addres: a}}":                                    `line 6: sinks[0].queue.addres: unknown field; did you mean address?`,
+		"- {name: q, queue: {addrss: a}}":                                    `line 6: sinks[0].queue.addrss: unknown field; did you mean address?`,
 		"- {name: q, queue: {address: a, wait: soon}}":                       `sinks[0].queue.wait: "soon": not a duration`,
 		"- {name: q, queue: {address: a, wait: -1s}}":                        `sinks[0].queue.wait: "-1s": must be positive`,
 		"- {name: q, queue: {token: '${TOKEN}'}}":                            `line 6: sinks[0].queue: needs an address`,

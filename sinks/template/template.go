@@ -79,7 +79,7 @@ func fieldNamed(name string) (field, bool) {
 	return none, false
 }
 
-// In a name, Empty stands for a missing attribute, such as the environment of a whole
+// Empty stands, in a name, for a missing attribute, such as the environment of a whole
 // project's event.
 const Empty = "_"
 

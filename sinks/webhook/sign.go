@@ -22,10 +22,10 @@ const (
 )
 
 var (
-	// ErrSignature: a request was not signed with the secret, or was changed since.
+	// ErrSignature says that a request was not signed with the secret, or was changed since.
 	ErrSignature = errors.New("the request's signature is not valid")
-	// ErrTimestamp: a request was signed too long ago, or by a clock ahead of ours: it may
-	// be an old one, played again.
+	// ErrTimestamp says that a request was signed too long ago, or by a clock ahead of
+	// ours: it may be an old one, played again.
 	ErrTimestamp = errors.New("the request's timestamp is outside the tolerance")
 )
 
