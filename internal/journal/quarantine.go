@@ -43,9 +43,13 @@ func (j *Journal) Quarantine(ctx context.Context) ([]datadir.Quarantined, error)
 	return all, err
 }
 
-// readQuarantine also returns the position up to which damage is accepted.
 func (j *Journal) readQuarantine(ctx context.Context) (all []datadir.Quarantined, accepted uint64, err error) {
-	stream, err := j.conn.JetStream.Stream(ctx, j.names.quarantine)
+	return readQuarantine(ctx, j.conn.JetStream, j.names.quarantine)
+}
+
+// readQuarantine also returns the position up to which damage is accepted.
+func readQuarantine(ctx context.Context, js jetstream.JetStream, name string) (all []datadir.Quarantined, accepted uint64, err error) {
+	stream, err := js.Stream(ctx, name)
 	if err != nil {
 		return nil, 0, fmt.Errorf("open the quarantine: %w", err)
 	}

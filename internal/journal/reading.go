@@ -52,7 +52,8 @@ func (s *Source) open(ctx context.Context) (session, error) {
 	if err != nil {
 		return next, fmt.Errorf("open the position of sink %s: %w", s.sink, err)
 	}
-	if err := s.checkPosition(ctx); err != nil {
+	acked, started := s.acknowledged()
+	if err := s.j.correct(ctx, position{s.name, s.consumer}, acked, started); err != nil {
 		return next, err
 	}
 	at, err := s.j.stream.ResetConsumer(ctx, s.name)

@@ -18,10 +18,9 @@ import (
 // Repairs is what [Repair] did.
 type Repairs struct {
 	Mended []datadir.Mending `json:"mended"`
-	// SetAside are the positions that came to the quarantine.
+	// SetAside are the positions now in the quarantine, without those from before.
 	SetAside []datadir.Quarantined `json:"set_aside"`
-	// Positions are the sinks whose position was looked at, and set back where
-	// that was needed.
+	// Positions are the sinks with a position; wrong ones were set back.
 	Positions []string `json:"positions"`
 }
 
@@ -33,18 +32,17 @@ type RepairOptions struct {
 	Others func(context.Context, *Conn) error
 }
 
-// Repair sets a data directory right while no relay runs on it. Damaged bytes
-// are taken out of the files, after they were copied to the salvage folder; records
-// that cannot be decoded and positions without a record are named in the
-// quarantine; sinks' positions that cannot be right are set back. It can be
-// ended and begun again at any moment.
+// Repair mends a data directory while no relay runs on it. It copies damaged bytes to
+// the salvage folder and takes them out of the files, names unreadable records and
+// positions without a record in the quarantine, and sets wrong positions of sinks back.
+// It can be ended and begun again at any moment.
 func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger, opts RepairOptions) (_ *Repairs, err error) {
 	conn, err := connect(ctx, dataDir, cfg, log, opts.UnknownIsDamage)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	before, err := (&Journal{conn: conn, names: namesFor(cfg.StreamPrefix)}).Quarantine(ctx)
+	before, _, err := readQuarantine(ctx, conn.JetStream, namesFor(cfg.StreamPrefix).quarantine)
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, err
 	}
@@ -73,8 +71,8 @@ func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.L
 	return r, nil
 }
 
-// setAsideUnreadable reads every record, and sets aside those that cannot be
-// decoded, with a copy of their bytes in the salvage folder.
+// setAsideUnreadable reads every record. It copies each undecodable one to the salvage
+// folder, and names it in the quarantine.
 func (j *Journal) setAsideUnreadable(ctx context.Context) error {
 	for _, name := range []string{j.names.events, j.names.dead} {
 		stream, err := j.conn.JetStream.Stream(ctx, name)
@@ -133,7 +131,7 @@ func (j *Journal) checkPositions(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("open the position of %s: %w", name, err)
 		}
-		if err := (&Source{j: j, name: name, consumer: consumer}).checkPosition(ctx); err != nil {
+		if err := j.correct(ctx, position{name, consumer}, 0, false); err != nil {
 			return nil, err
 		}
 		names[i] = strings.TrimPrefix(name, consumerPrefix)
