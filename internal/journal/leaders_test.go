@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -39,6 +40,7 @@ type load struct {
 	slowest time.Duration // of a push, until it is acknowledged
 	seen    []string
 	letters int
+	doubts  int // rejections without an answer in time; each may have kept its letter
 	entries int
 }
 
@@ -80,12 +82,16 @@ func (l *load) push(ctx context.Context, p int) {
 	}
 }
 
+// reject keeps letters one by one, each until it is acknowledged. How long a leader's
+// change takes depends on the machine, so an answer may come too late.
 func (l *load) reject(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		time.Sleep(pace)
 		r := []relay.Rejection{{Event: relaytest.Events(1, relaytest.From(i))[0], Reason: "test", Attempts: 1}}
-		if !assert.NoError(l.t, l.j.Reject(context.Background(), "k", r)) {
-			return
+		for l.j.Reject(context.Background(), "k", r) != nil {
+			l.mu.Lock()
+			l.doubts++
+			l.mu.Unlock()
 		}
 		l.mu.Lock()
 		l.letters++
@@ -93,12 +99,17 @@ func (l *load) reject(ctx context.Context) {
 	}
 }
 
+// enter appends entries one by one, each until it is in the trail: a conflict says that
+// an earlier attempt put it there.
 func (l *load) enter(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		time.Sleep(pace)
 		e := audit.Entry{Type: "test", Project: "p", Environment: "e", Subject: fmt.Sprintf("s%d", i), Time: time.Now()}
-		if _, err := l.trail.Append(context.Background(), e); !assert.NoError(l.t, err) {
-			return
+		for {
+			_, err := l.trail.AppendIf(context.Background(), e, -1)
+			if err == nil || errors.Is(err, audit.ErrConflict) {
+				break
+			}
 		}
 		l.mu.Lock()
 		l.entries++
@@ -163,7 +174,8 @@ func (l *load) end() {
 	}
 	counts, err := l.j.CountDeadLetters(t.Context())
 	require.NoError(t, err)
-	assert.EqualValues(t, l.letters, counts["k"], "each dead letter stands once")
+	assert.GreaterOrEqual(t, counts["k"], uint64(l.letters), "each dead letter stands")
+	assert.LessOrEqual(t, counts["k"], uint64(l.letters+l.doubts), "and once, except where an answer was late")
 	assert.EqualValues(t, l.entries, l.trail.Size())
 	lost, err := l.j.Quarantine(t.Context())
 	require.NoError(t, err)
