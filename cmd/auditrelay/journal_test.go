@@ -200,12 +200,8 @@ func assertNamed(t *testing.T, dir string, torn map[uint64]int64, missing map[st
 	t.Logf("torn: %d records; named: %d runs with %d events", len(torn), len(in.Quarantine), named)
 }
 
-// mostTorn records go with one tear, so that three tears do not blow the fuse, which
-// would stop delivery until a person accepts the damage.
-const mostTorn = 3
-
-// tear cuts n bytes off the newest block that holds records, but no more than mostTorn
-// records. It returns the torn records, and how many events each held.
+// tear cuts n bytes off the newest block that holds records. It returns the torn
+// records, and how many events each held.
 func tear(t *testing.T, dir string, n int) map[uint64]int64 {
 	t.Helper()
 	paths, err := blockfile.List(dir)
@@ -216,15 +212,10 @@ func tear(t *testing.T, dir string, n int) map[uint64]int64 {
 		if len(b.Bytes) < 100 {
 			continue // holds a tombstone only
 		}
-		records := slices.DeleteFunc(b.Frames(0), func(f blockfile.Frame) bool { return f.Kind != blockfile.Message })
-		records = records[max(0, len(records)-mostTorn):]
 		end := max(0, len(b.Bytes)-n)
-		if len(records) > 0 {
-			end = max(end, records[0].Offset)
-		}
 		gone := map[uint64]int64{}
-		for _, f := range records {
-			if f.Offset+f.Size > end {
+		for _, f := range b.Frames(0) {
+			if f.Kind == blockfile.Message && f.Offset+f.Size > end {
 				gone[f.Seq] = int64(binary.LittleEndian.Uint32(f.Data[8:]))
 			}
 		}
