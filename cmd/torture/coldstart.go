@@ -23,8 +23,8 @@ import (
 
 const (
 	backlogClients = 4
-	// backlogLines a push, of backlogLine bytes that are half random, which is what S2
-	// makes of hexadecimal digits.
+	// A push has backlogLines lines of backlogLine hexadecimal digits, which S2
+	// compresses to a half.
 	backlogLines, backlogLine = 50, 20_000
 )
 

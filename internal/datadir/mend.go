@@ -189,10 +189,7 @@ func (d *Dir) mendStream(stream string, dry bool) ([]Mending, *survey, error) {
 		}
 	}
 	if end := survey.end(index); last > end {
-		all = append(all, Mending{
-			Stream: stream, File: d.relative(dir), From: end + 1, To: last,
-			Problem: "the newest records are gone from the end of the stream",
-		})
+		all = append(all, d.lostEnd(stream, end+1, last))
 		if !dry {
 			if err := d.moveEnd(stream, dir, last); err != nil {
 				return all, survey, err
@@ -210,6 +207,13 @@ func (d *Dir) mendStream(stream string, dry bool) ([]Mending, *survey, error) {
 	}
 	more, survey, err := d.mendStream(stream, false)
 	return append(all, more...), survey, err
+}
+
+func (d *Dir) lostEnd(stream string, from, to uint64) Mending {
+	return Mending{
+		Stream: stream, File: d.relative(d.streamDir(stream)), From: from, To: to,
+		Problem: "the newest records are gone from the end of the stream",
+	}
 }
 
 // lastKnown is the newest sequence that there must be.

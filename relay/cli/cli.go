@@ -19,8 +19,7 @@ import (
 
 // Program is the command auditrelay.
 type Program struct {
-	// Version is what the program calls its version. Default: what the Go toolchain
-	// recorded.
+	// Version is the program's version. Default: the one recorded by the Go toolchain.
 	Version string
 	// Kinds are sinks of the program's own, beside the built-in ones.
 	Kinds sinks.Kinds
