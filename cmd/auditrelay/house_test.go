@@ -47,6 +47,7 @@ func floors() map[string]int {
 		"internal/management":           1,
 		"internal/journal":              2,
 		"internal/record":               1,
+		"internal/history":              1,
 		"internal/datadir":              1,
 		"internal/audit":                1,
 		"internal/credentials":          1,

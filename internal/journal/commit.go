@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/history"
 	"github.com/auditrelay/auditrelay/internal/record"
 )
 
@@ -72,7 +73,7 @@ type committer struct {
 	closed   bool       // guarded by mu
 	broken   error      // set once the embedded server gave a position out twice; guarded by mu
 	failed   func(error)
-	placed   func(at place, again bool) error // see Journal.placed
+	placed   func(at history.Place, again bool) error // see Journal.placed
 }
 
 // refusal is why an append failed.
@@ -268,7 +269,7 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 		}
 		ack, err = c.retry(context.Background(), msg, ack, err, epoch, deadline)
 		if err == nil {
-			err = c.accept(place{ack.Sequence, keyOf(0, msg.Data).sum}, ack.Duplicate)
+			err = c.accept(history.Place{Seq: ack.Sequence, Sum: record.Checksum(msg.Data)}, ack.Duplicate)
 		}
 		need := int64(0)
 		switch {
@@ -338,12 +339,12 @@ func (c *committer) keep(b []byte) {
 // accept notes a record's position before any sender is told that the record is kept.
 // It refuses a position that may be another record's, as sinks may have acknowledged
 // that.
-func (c *committer) accept(at place, again bool) error {
+func (c *committer) accept(at history.Place, again bool) error {
 	err := c.placed(at, again)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if errors.Is(err, errGivenTwice) && c.broken == nil {
-		c.broken = fmt.Errorf("%w: the server gave out position %d again: it has lost the end of the stream, which the next start of the relay sets right", ErrUnavailable, at.seq)
+		c.broken = fmt.Errorf("%w: the server gave out position %d again: it has lost the end of the stream, which the next start of the relay sets right", ErrUnavailable, at.Seq)
 		if c.failed != nil {
 			go c.failed(c.broken)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sort"
 	"strings"
 	"time"
@@ -14,7 +15,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/history"
 	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
@@ -25,6 +28,8 @@ const (
 	certainty = 5 * time.Second
 	// certaintyPause is the wait between two looks.
 	certaintyPause = 500 * time.Millisecond
+	// historyFile is the history of an external stream, beside the watermarks.
+	historyFile = "past"
 )
 
 // comparePast compares what is known of the events' stream with what is there.
@@ -33,8 +38,8 @@ const (
 // repeated, and has to be where it fails: a crash at any line, too, leaves the
 // same to be found, as what is known changes last.
 func (j *Journal) comparePast(ctx context.Context) error {
-	j.past.comparing.Lock()
-	defer j.past.comparing.Unlock()
+	j.comparing.Lock()
+	defer j.comparing.Unlock()
 	for until := time.Now().Add(certainty); ; {
 		known := j.known() // before the server is asked: appends go on meanwhile
 		info, err := j.stream.Info(ctx)
@@ -48,7 +53,7 @@ func (j *Journal) comparePast(ctx context.Context) error {
 		case err != nil:
 			return err
 		case !back:
-			j.past.settle()
+			j.history.Settle()
 			return nil
 		case info.Config.Replicas < 2 || time.Now().After(until):
 			return j.goBack(ctx, info)
@@ -79,20 +84,20 @@ const (
 )
 
 // lookAt says whether a record still is where it was.
-func (j *Journal) lookAt(ctx context.Context, state jetstream.StreamState, at place) (presence, error) {
+func (j *Journal) lookAt(ctx context.Context, state jetstream.StreamState, at history.Place) (presence, error) {
 	switch {
-	case at.seq > state.LastSeq:
+	case at.Seq > state.LastSeq:
 		return replaced, nil
-	case at.seq < state.FirstSeq:
+	case at.Seq < state.FirstSeq:
 		return gone, nil
 	}
-	sum, err := j.sumAt(ctx, at.seq)
+	sum, err := j.sumAt(ctx, at.Seq)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return gone, nil
 	case err != nil:
 		return 0, err
-	case sum != at.sum:
+	case sum != at.Sum:
 		return replaced, nil
 	}
 	return present, nil
@@ -124,18 +129,17 @@ func (j *Journal) sumAt(ctx context.Context, seq uint64) (uint64, error) {
 	case got.Message == nil:
 		return 0, fmt.Errorf("read record %d: %w", seq, nats.ErrInvalidMsg)
 	}
-	return keyOf(seq, got.Message.Data).sum, nil
+	return record.Checksum(got.Message.Data), nil
 }
 
 // openPast reads what is known of the events' stream, and compares it with what
 // is there before anything is appended or read.
 func (j *Journal) openPast(ctx context.Context) (err error) {
-	dir := ""
 	if j.conn.embedded == nil {
-		dir = j.conn.marks.Dir()
-	}
-	if j.past, err = openPast(dir, j.conn.marks); err != nil {
-		return err
+		tell := func(err error) { j.conn.marks.Tell(historyFile, err) }
+		if j.history, err = history.Open(filepath.Join(j.conn.marks.Dir(), historyFile), tell); err != nil {
+			return err
+		}
 	}
 	return streams.Await(ctx, j.log, "the end of the journal's stream", func(ctx context.Context) error {
 		if err := j.nameReplaced(ctx); err != nil {
@@ -155,13 +159,13 @@ func (j *Journal) begin(ctx context.Context) error {
 		return fmt.Errorf("read the journal's state: %w", err)
 	}
 	last := info.State.LastSeq
-	j.past.begin(last)
+	j.history.Begin(last)
 	sum, err := j.sumAt(ctx, last)
 	if errors.Is(err, jetstream.ErrMsgNotFound) || last == 0 {
 		return nil
 	}
 	if err == nil {
-		j.past.read(place{last, sum})
+		j.history.Read(history.Place{Seq: last, Sum: sum})
 	}
 	return err
 }
@@ -195,7 +199,7 @@ func (j *Journal) nameReplaced(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := j.past.reset(0, info.State.LastSeq); err != nil {
+	if err := j.history.Reset(0, info.State.LastSeq); err != nil {
 		return err
 	}
 	return errors.Join(j.conn.marks.Forget(datadir.Trimmed), j.conn.marks.Forget(datadir.Acknowledged))
@@ -207,11 +211,11 @@ func (j *Journal) nameReplaced(ctx context.Context) error {
 // Of an external one everything is set back to what stayed, and the record with it
 // is as good as any other. An embedded one needs its files mended: errGivenTwice.
 // Again says that the server had the record from an earlier attempt.
-func (j *Journal) placed(at place, again bool) error {
-	note := datadir.Watermark{Value: at.seq}
-	fits := j.past.given
+func (j *Journal) placed(at history.Place, again bool) error {
+	note := datadir.Watermark{Value: at.Seq}
+	fits := j.history.Given
 	if again {
-		fits = j.past.read
+		fits = j.history.Read
 	}
 	if !fits(at) {
 		if j.conn.embedded != nil {
@@ -222,8 +226,8 @@ func (j *Journal) placed(at place, again bool) error {
 		if err := j.comparePast(ctx); err != nil {
 			return err
 		}
-		if !j.past.read(at) {
-			return fmt.Errorf("position %d is said to be another record's", at.seq)
+		if !j.history.Read(at) {
+			return fmt.Errorf("position %d is said to be another record's", at.Seq)
 		}
 	}
 	if err := j.conn.settle(j.names.events); err != nil {
@@ -242,7 +246,7 @@ var errGivenTwice = errors.New("the position was another record's")
 // knownEnd is what shows best, at some moment, whether the stream went back.
 type knownEnd struct {
 	acknowledged uint64 // of an external stream, else 0
-	suspect      place
+	suspect      history.Place
 	any          bool // there is a suspect
 }
 
@@ -250,7 +254,7 @@ func (j *Journal) known() (end knownEnd) {
 	if acknowledged, ok := j.conn.marks.Read(datadir.Acknowledged); ok && j.conn.embedded == nil {
 		end.acknowledged = acknowledged.Value
 	}
-	end.suspect, end.any = j.past.suspect()
+	end.suspect, end.any = j.history.Suspect()
 	return end
 }
 
@@ -271,8 +275,8 @@ func (j *Journal) wentBack(ctx context.Context, info *jetstream.StreamInfo, know
 // stays is the newest known position that still has its record. Each one before
 // it has too; so it can be searched by halves.
 func (j *Journal) stays(ctx context.Context, state jetstream.StreamState) (uint64, error) {
-	suspect, _ := j.past.suspect()
-	known := j.past.places(min(suspect.seq, state.LastSeq))
+	suspect, _ := j.history.Suspect()
+	known := j.history.Places(min(suspect.Seq, state.LastSeq))
 	var failed error
 	n := sort.Search(len(known), func(i int) bool {
 		if failed != nil {
@@ -280,14 +284,14 @@ func (j *Journal) stays(ctx context.Context, state jetstream.StreamState) (uint6
 		}
 		is, err := j.lookAt(ctx, state, known[i])
 		failed = err
-		return is == replaced || is == gone && known[i].seq >= state.FirstSeq
+		return is == replaced || is == gone && known[i].Seq >= state.FirstSeq
 	})
 	if failed != nil {
 		return 0, failed
 	}
 	stays := max(state.FirstSeq, 1) - 1
 	if n > 0 {
-		stays = max(stays, known[n-1].seq)
+		stays = max(stays, known[n-1].Seq)
 	}
 	return stays, nil
 }
@@ -299,7 +303,7 @@ func (j *Journal) goBack(ctx context.Context, info *jetstream.StreamInfo) error 
 		return err
 	}
 	// First: no source may acknowledge what it read, whose positions are others' now.
-	j.past.turn(stays)
+	j.history.Turn(stays)
 	if err := j.conn.nc.FlushTimeout(attemptTimeout); err != nil {
 		return fmt.Errorf("set the sinks back: %w", err)
 	}
@@ -311,7 +315,7 @@ func (j *Journal) goBack(ctx context.Context, info *jetstream.StreamInfo) error 
 	}
 	j.conn.marks.Lower(datadir.Trimmed, datadir.Watermark{Value: stays})
 	j.conn.marks.Lower(datadir.Acknowledged, datadir.Watermark{Value: stays, Stream: j.made})
-	return j.past.reset(stays, info.State.LastSeq)
+	return j.history.Reset(stays, info.State.LastSeq)
 }
 
 // nameLostEnd names the acknowledged positions behind what stayed.
@@ -322,9 +326,9 @@ func (j *Journal) nameLostEnd(ctx context.Context, stays, end uint64) error {
 	if acknowledged.Value <= stays {
 		return nil
 	}
-	suspect, _ := j.past.suspect()
+	suspect, _ := j.history.Suspect()
 	return j.setAside(ctx, datadir.Quarantined{
-		Stream: j.names.events, From: stays + 1, To: acknowledged.Value, Loss: fmt.Sprintf("%016x", suspect.sum),
+		Stream: j.names.events, From: stays + 1, To: acknowledged.Value, Loss: fmt.Sprintf("%016x", suspect.Sum),
 		Reason: "the servers lost the end of the stream, and give its positions to other records",
 	}, nil)
 }

@@ -219,22 +219,6 @@ func TestAPositionThatIsGivenOutTwiceIsRefused(t *testing.T) {
 	assert.Equal(t, uint64(4), u.State.LastSeq)
 }
 
-func TestPositionsMayBeAnsweredOutOfOrder(t *testing.T) {
-	t.Parallel()
-	var p past
-	p.begin(3000)
-	for _, seq := range []uint64{5000, 5002, 5001, 5004, 5003} {
-		assert.True(t, p.given(place{seq, seq}), "%d", seq)
-		assert.True(t, p.given(place{seq, seq}), "%d, as a source read it first", seq)
-	}
-	for _, seq := range []uint64{5004, 5001, 3500, 3000} {
-		assert.False(t, p.given(place{seq, 1}), "%d", seq)
-		assert.False(t, p.given(place{5005, 1}), "nothing is known for certain then")
-		p.settle()
-	}
-	assert.True(t, p.given(place{5005, 1}))
-}
-
 // The whole newest block is gone, and nothing is appended that would show it.
 func TestALostEndIsNamedAtOnce(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@
 // A server may lose the end of a stream, and give its positions to other records as if
 // nothing had happened. So the relay notes the checksum of the record at each
 // of the newest 1,024 positions, and of older ones at every 1,024th and every 1,048,576th: 72 KiB,
-// on its own disk for an external journal (past.go). It compares the stream with these
+// on its own disk for an external journal (package history). It compares the stream with these
 // notes at each start and reconnect, every minute, and at any position with an unexpected record (compare.go). A
 // binary search finds the newest noted position with its own record. The relay sets
 // every sink beyond it back, names the acknowledged positions behind it, and changes its notes last: a crash

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/history"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
@@ -62,13 +63,15 @@ type Journal struct {
 	trimming sync.Mutex // held by who trims
 	doubts   bool       // trimming is blocked, and that was told; guarded by trimming
 	commits  *committer
-	decoded  *decodedCache
+	decoded  *record.Cache
 	metrics  *metrics
 	fuse     *fuse
-	past     *past
-	mended   atomic.Uint64 // pieces of files that are named: see nameMended
+	history  *history.History
+	// comparing is held while the history is compared with the stream.
+	comparing sync.Mutex
+	mended    atomic.Uint64 // pieces of files that are named: see nameMended
 	// reporting is held by who names losses, so that none is named twice. Who holds
-	// past.comparing does not take it.
+	// comparing does not take it.
 	reporting sync.Mutex
 	failed    func(error)        // as in Options
 	lost      func()             // as in Options
@@ -120,7 +123,7 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 	j := &Journal{
 		conn: conn, cfg: cfg, log: opts.Logger, lost: opts.Lost,
 		names: namesFor(cfg.StreamPrefix), sinks: opts.Sinks, environments: opts.Environments,
-		decoded: newDecodedCache(),
+		decoded: record.NewCache(), history: &history.History{},
 		metrics: newMetrics(opts.Registerer),
 		fuse:    newFuse(opts.Logger, opts.Registerer),
 		failed:  opts.Failed,
@@ -270,8 +273,8 @@ func (j *Journal) Close() {
 	j.commits.close()
 	j.stop()
 	<-j.done
-	if err := j.past.close(); err != nil {
-		j.log.Warn("writing what is known of the journal's stream failed", "error", err)
+	if err := j.history.Close(); err != nil {
+		j.log.Warn("writing the history of the journal's stream failed", "error", err)
 	}
 }
 

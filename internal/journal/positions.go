@@ -141,7 +141,7 @@ func (j *Journal) standing(ctx context.Context) (uint64, *jetstream.StreamInfo, 
 // contradiction says why the positions cannot belong to a stream of that state, or nil.
 func (j *Journal) contradiction(lowest uint64, info *jetstream.StreamInfo) error {
 	last := info.State.LastSeq
-	newest, doubt := j.past.reach()
+	newest, doubt := j.history.Reach()
 	switch broken := j.commits.brokenBy(); {
 	case broken != nil:
 		return broken

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/history"
 	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/auditrelay/auditrelay/internal/record"
 )
@@ -75,7 +76,7 @@ func (s *Source) open(ctx context.Context) (session, error) {
 func (s *Source) begin(next *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	turns, stays := s.j.past.since(s.turns)
+	turns, stays := s.j.history.Turns(s.turns)
 	s.acked = min(s.acked, stays)
 	next.after = s.acked
 	for i := range s.given {
@@ -122,7 +123,7 @@ var (
 
 // over says why a session is over, or nil.
 func (s *Source) over(now *session) error {
-	if turns, _ := s.j.past.since(now.turns); turns != now.turns {
+	if turns, _ := s.j.history.Turns(now.turns); turns != now.turns {
 		return errWentBack
 	}
 	if s.j.conn.nc.Stats().Reconnects != now.reconnects {
@@ -182,7 +183,7 @@ func (s *Source) take(ctx context.Context, msg jetstream.Msg, seq uint64, now *s
 	if err := s.reads.asks(ctx, s.j, seq); err != nil {
 		return err
 	}
-	another, err := s.isAnother(ctx, place{seq, keyOf(seq, msg.Data()).sum}, now)
+	another, err := s.isAnother(ctx, history.Place{Seq: seq, Sum: record.Checksum(msg.Data())}, now)
 	if err != nil {
 		return err
 	}
@@ -206,19 +207,19 @@ func (s *Source) take(ctx context.Context, msg jetstream.Msg, seq uint64, now *s
 // isAnother says whether the record differs from the known one at its position. Mostly
 // the stream went back then, which ends the session. If its leader does not confirm
 // that, the servers disagree, and the record is delivered rather than lost.
-func (s *Source) isAnother(ctx context.Context, at place, now *session) (bool, error) {
-	if s.j.past.read(at) {
+func (s *Source) isAnother(ctx context.Context, at history.Place, now *session) (bool, error) {
+	if s.j.history.Read(at) {
 		return false, nil
 	}
 	if err := s.j.comparePast(ctx); err != nil {
 		return false, err
 	}
-	if err := s.over(now); err != nil || s.j.past.read(at) {
+	if err := s.over(now); err != nil || s.j.history.Read(at) {
 		return false, err
 	}
-	s.j.past.settle()
+	s.j.history.Settle()
 	s.j.log.Error("the servers gave out two records at one position; both are delivered",
-		"stream", s.j.names.events, "position", at.seq, "consumer", s.name)
+		"stream", s.j.names.events, "position", at.Seq, "consumer", s.name)
 	return true, nil
 }
 
@@ -269,15 +270,15 @@ func (s *Source) offeredAgain(msg jetstream.Msg, seq uint64) {
 
 // pass decodes a record and hands it to Next.
 func (s *Source) pass(ctx context.Context, msg jetstream.Msg, seq uint64, now int) error {
-	r, fresh := s.j.decoded.decode(seq, msg.Data())
-	if fresh && r.cut > 0 {
+	r, fresh := s.j.decoded.Decode(seq, msg.Data())
+	if fresh && r.Cut > 0 {
 		s.j.log.Error("a record has events with more labels than are read; a label of each says how many were left out", "position", seq, "label", record.LabelsCut)
 	}
 	switch {
-	case errors.Is(r.err, record.ErrVersion):
-		return s.holdVersion(ctx, seq, r.err)
-	case r.err != nil:
-		q := datadir.Quarantined{Stream: s.j.names.events, From: seq, To: seq, Reason: r.err.Error()}
+	case errors.Is(r.Err, record.ErrVersion):
+		return s.holdVersion(ctx, seq, r.Err)
+	case r.Err != nil:
+		q := datadir.Quarantined{Stream: s.j.names.events, From: seq, To: seq, Reason: r.Err.Error()}
 		if err := s.j.setAside(ctx, q, msg.Data()); err != nil {
 			return err
 		}
@@ -286,7 +287,7 @@ func (s *Source) pass(ctx context.Context, msg jetstream.Msg, seq uint64, now in
 		}
 	}
 	select {
-	case s.decoded <- fetched{msg: msg, seq: seq, size: r.size, now: now, events: r.events, large: r.large}:
+	case s.decoded <- fetched{msg: msg, seq: seq, size: r.Size, now: now, events: r.Events, large: r.Large}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -201,7 +201,7 @@ func (s *Source) acknowledge(e ending) {
 		return
 	}
 	s.acked = e.last
-	if turns, _ := s.j.past.since(s.turns); turns != s.turns {
+	if turns, _ := s.j.history.Turns(s.turns); turns != s.turns {
 		return // the next session begins behind it, or at what is left of the stream
 	}
 	if e.reply != "" {

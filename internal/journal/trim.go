@@ -69,8 +69,8 @@ func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent)
 	j.trimming.Lock()
 	defer j.trimming.Unlock()
 	// So that no position is set back meanwhile.
-	j.past.comparing.Lock()
-	defer j.past.comparing.Unlock()
+	j.comparing.Lock()
+	defer j.comparing.Unlock()
 	delivered, info, err := j.standing(ctx)
 	j.noteDoubt(err)
 	if err != nil {

@@ -1,0 +1,105 @@
+package record
+
+import (
+	"sync"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Bounds of a cache: records, and bytes of their events. Sinks that keep up read the
+// same records within moments of each other.
+const (
+	cachedRecords = 16
+	cachedBytes   = 16 << 20
+)
+
+// Cache decodes a record once for all sources that read it at about the same time.
+// Events are immutable, so sources can share them. A source far behind decodes for
+// itself. A Cache is safe for concurrent use.
+type Cache struct {
+	mu      sync.Mutex
+	records map[cacheKey]*Decoded // guarded by mu
+	order   []cacheKey            // as they came; guarded by mu
+	bytes   int                   // of the decoded ones; guarded by mu
+}
+
+// cacheKey identifies a record. The number alone does not: a server that lost its
+// newest records gives their numbers to others.
+type cacheKey struct{ seq, sum uint64 }
+
+// Decoded is the content of a record.
+type Decoded struct {
+	Events []relay.Event
+	Size   int  // of the events: see [Reader]
+	Large  bool // too many events to keep: the caller reads them in pieces
+	Cut    int  // events with labels left out
+	Err    error
+
+	once    sync.Once // the first source decodes, others wait for it
+	counted int       // its bytes in the cache; guarded by the cache's mu
+}
+
+// NewCache makes an empty cache.
+func NewCache() *Cache { return &Cache{records: map[cacheKey]*Decoded{}} }
+
+// Decode decodes rec, the record with number seq. fresh says that this call did the
+// work, and no earlier one. Nothing may be appended to the record's events.
+func (c *Cache) Decode(seq uint64, rec []byte) (d *Decoded, fresh bool) {
+	key := cacheKey{seq, Checksum(rec)}
+	d = c.entry(key)
+	d.once.Do(func() {
+		fresh = true
+		d.fill(rec)
+		c.count(key, d)
+	})
+	return d, fresh
+}
+
+func (d *Decoded) fill(rec []byte) {
+	reader, err := Open(rec)
+	if err == nil {
+		d.Events, d.Size, err = reader.Next(nil, PieceBytes)
+	}
+	if d.Err = err; err != nil {
+		return
+	}
+	if d.Cut = reader.LabelsLeftOut(); !reader.Done() {
+		d.Large, d.Events, d.Size = true, nil, 0
+	}
+}
+
+// entry returns the record's entry in the cache, or a new one.
+func (c *Cache) entry(key cacheKey) *Decoded {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d, ok := c.records[key]; ok {
+		return d
+	}
+	if len(c.order) == cachedRecords {
+		c.dropOldest()
+	}
+	d := &Decoded{}
+	c.records[key] = d
+	c.order = append(c.order, key)
+	return d
+}
+
+// count adds a decoded record's bytes, and drops the oldest records beyond the bound.
+func (c *Cache) count(key cacheKey, d *Decoded) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.records[key] != d {
+		return // dropped already
+	}
+	d.counted = d.Size
+	for c.bytes += d.Size; c.bytes > cachedBytes && len(c.order) > 1; {
+		c.dropOldest()
+	}
+}
+
+// dropOldest drops the oldest record. mu is held.
+func (c *Cache) dropOldest() {
+	c.bytes -= c.records[c.order[0]].counted
+	delete(c.records, c.order[0])
+	c.order = append(c.order[:0], c.order[1:]...)
+}

@@ -1,0 +1,41 @@
+package record
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+func TestACacheIsBoundedAndDecodesOnce(t *testing.T) {
+	t.Parallel()
+	c := NewCache()
+	rec := Append(nil, batchOf(relaytest.Events(3)).Bytes(), 3)
+	first, fresh := c.Decode(1, rec)
+	require.NoError(t, first.Err)
+	require.Len(t, first.Events, 3)
+	assert.True(t, fresh)
+	again, fresh := c.Decode(1, rec)
+	assert.Same(t, first, again)
+	assert.False(t, fresh)
+	other, _ := c.Decode(1, Append(nil, batchOf(relaytest.Events(1, relaytest.From(9))).Bytes(), 1))
+	require.NoError(t, other.Err)
+	assert.Len(t, other.Events, 1, "the number was given to another record")
+	for seq := range uint64(10 * cachedRecords) {
+		_, _ = c.Decode(seq, rec)
+	}
+	assert.Len(t, c.records, cachedRecords)
+	assert.Len(t, c.order, cachedRecords)
+	again, _ = c.Decode(1, rec)
+	assert.NotSame(t, first, again, "it was dropped, and is decoded again")
+	large := batchOf(relaytest.Events(100, relaytest.BodyBytes(30<<10)))
+	for seq := range uint64(10) {
+		d, _ := c.Decode(seq, Append(nil, large.Bytes(), 100))
+		require.Greater(t, d.Size, 3_000_000)
+		require.False(t, d.Large)
+	}
+	assert.Len(t, c.order, 5, "of 3 MB each")
+	assert.Equal(t, 5, c.bytes/3_000_000)
+}
