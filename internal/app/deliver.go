@@ -10,6 +10,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
@@ -109,7 +110,7 @@ func eventOf(trail string, index int64, e audit.Entry, limit int) (relay.Event, 
 	if err != nil {
 		return relay.Event{}, fmt.Errorf("encode audit entry %d: %w", index, err)
 	}
-	body, err := audit.Canonical(raw)
+	body, err := jsondiff.Canonical(raw)
 	if err != nil {
 		return relay.Event{}, fmt.Errorf("encode audit entry %d: %w", index, err)
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/nats-io/nats.go"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 const (
@@ -42,7 +44,7 @@ func encodeRecord(e Entry) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode entry: %w", err)
 	}
-	record, err := Canonical(plain)
+	record, err := jsondiff.Canonical(plain)
 	if err != nil {
 		return nil, err
 	}

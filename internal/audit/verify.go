@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 // examination is a Report with the state to go on from.
@@ -136,7 +138,7 @@ func (r *examiner) readLeaves(ctx context.Context, x *examination) error {
 		e, err := r.codec.decode(r.prefix, m)
 		if err != nil {
 			x.problem("misfiled", index, index, "%v", err)
-		} else if canonical, err := Canonical(record); err != nil || !bytes.Equal(canonical, record) {
+		} else if canonical, err := jsondiff.Canonical(record); err != nil || !bytes.Equal(canonical, record) {
 			x.problem("misfiled", index, index, "the record is not in canonical form")
 		} else if e.Project == ownProject && e.Subject == ownSubject {
 			x.take(&e)

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 const (
@@ -18,8 +19,8 @@ const (
 type detail struct {
 	// Changes are for reading: long values are cut, since before and after
 	// have them whole. Omitted counts those beyond 500.
-	Changes []audit.Change `json:"changes,omitempty"`
-	Omitted int            `json:"omitted,omitempty"`
+	Changes []jsondiff.Change `json:"changes,omitempty"`
+	Omitted int               `json:"omitted,omitempty"`
 	// Unsure: entries behind Before are damaged and may have been of this setting, so
 	// there may have been changes between.
 	Unsure bool `json:"unsure,omitempty"`
@@ -27,10 +28,10 @@ type detail struct {
 	Look audit.Window `json:"look"`
 }
 
-func (d detail) with(changes []audit.Change) detail {
+func (d detail) with(changes []jsondiff.Change) detail {
 	d.Omitted = max(0, len(changes)-maxChanges)
 	for _, c := range changes[:len(changes)-d.Omitted] {
-		d.Changes = append(d.Changes, audit.Change{Path: c.Path, Old: shorten(c.Old), New: shorten(c.New)})
+		d.Changes = append(d.Changes, jsondiff.Change{Path: c.Path, Old: shorten(c.Old), New: shorten(c.New)})
 	}
 	return d
 }

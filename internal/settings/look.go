@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 const (
@@ -87,7 +88,7 @@ func (w *Watcher) change(ctx context.Context, x *watch, last audit.Entry, found 
 	if !found {
 		return e, nil
 	}
-	changes, err := audit.Diff(schemas[r.Kind], last.After, state)
+	changes, err := jsondiff.Diff(schemas[r.Kind], last.After, state)
 	if err != nil {
 		return nil, fmt.Errorf("compare: %w", err)
 	}

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 // maxState bounds a state. Before and after of this size fit in a record of
@@ -33,7 +33,7 @@ func canonical(raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) > maxState {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", errImplausible, len(raw), maxState)
 	}
-	state, err := audit.Canonical(raw)
+	state, err := jsondiff.Canonical(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errImplausible, err)
 	}

@@ -8,7 +8,7 @@
 //
 // States are kept raw, in canonical form (RFC 8785), but compared by meaning: sets, and
 // lists keyed by an id, do not change when reordered; an unknown field is compared as it
-// stands. See [Compare]. Answers' envelopes (request_id, status_code) are no part of a state.
+// stands. See [jsondiff.Diff]. Answers' envelopes (request_id, status_code) are no part of a state.
 package settings
 
 import (

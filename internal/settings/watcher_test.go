@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 // workspace is a Reader over plain values.
@@ -167,7 +168,7 @@ func TestBaselineThenChanges(t *testing.T) {
 		require.JSONEq(t, `["CA","DE"]`, string(changed[0].After))
 		require.True(t, agreed.Equal(changed[0].Window.After))
 		require.True(t, agreed.Add(time.Minute).Equal(changed[0].Window.Until))
-		require.Contains(t, string(changed[0].Detail), `"changes":[{"path":"/","new":"DE"},{"path":"/","old":"US"}]`)
+		require.Contains(t, string(changed[0].Detail), `"changes":[{"path":"","new":"DE"},{"path":"","old":"US"}]`)
 	})
 }
 
@@ -371,9 +372,9 @@ func TestChecks(t *testing.T) {
 
 func TestDetailIsBounded(t *testing.T) {
 	t.Parallel()
-	var changes []audit.Change
+	var changes []jsondiff.Change
 	for range 2 * maxChanges {
-		changes = append(changes, audit.Change{Path: "/x", Old: encode(strings.Repeat("ä", 10_000)), New: encode(make([]int, 10_000))})
+		changes = append(changes, jsondiff.Change{Path: "/x", Old: encode(strings.Repeat("ä", 10_000)), New: encode(make([]int, 10_000))})
 	}
 	d := detail{}.with(changes)
 	require.Equal(t, maxChanges, d.Omitted)

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
@@ -39,7 +39,7 @@ func (w *watcher) observe(ctx context.Context) (observation, error) {
 		if shape == nil {
 			continue
 		}
-		raw, err := audit.Canonical(a.Raw)
+		raw, err := jsondiff.Canonical(a.Raw)
 		if err != nil {
 			return observation{}, fmt.Errorf("keep the streaming config: %w", err)
 		}

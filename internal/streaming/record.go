@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 // Subject is the resource of the room's audit entries.
@@ -101,7 +102,7 @@ func (w *watcher) window(last audit.Entry, o observation) *audit.Window {
 
 // changedFields lists the changed members, each as its path with dots.
 func changedFields(before, after json.RawMessage) ([]string, error) {
-	changes, err := audit.Diff(nil, orEmpty(before), orEmpty(after))
+	changes, err := jsondiff.Diff(nil, orEmpty(before), orEmpty(after))
 	if err != nil {
 		return nil, fmt.Errorf("compare with the trail: %w", err)
 	}

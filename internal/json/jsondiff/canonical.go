@@ -1,4 +1,4 @@
-package audit
+package jsondiff
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 // RFC 8785 knows numbers as doubles only, and rounds the others. In a trail this would
 // hide a change, so such a number becomes a string of the digits as received, as the
 // RFC's appendix D advises. Invalid JSON, duplicate names and lone surrogates are
-// errors; so is nesting deeper than 1000.
+// errors; so is nesting deeper than 10,000.
 func Canonical(raw []byte) ([]byte, error) {
 	out, err := jcs.Transform(quoteWideNumbers(raw))
 	if err != nil {

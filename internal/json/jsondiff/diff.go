@@ -1,4 +1,7 @@
-package audit
+// Package jsondiff compares two JSON states by meaning: a [Schema] says which arrays are
+// sets, and which are lists whose elements have a key. It also has the canonical form of
+// a state. Everything here is a pure function.
+package jsondiff
 
 import (
 	"bytes"
@@ -12,9 +15,9 @@ import (
 
 // Change is one difference between two states.
 type Change struct {
-	// Path is a JSON pointer (RFC 6901). An element of a keyed list is named by
-	// its key, /custom_roles/role_id=editor/description, and an element of a set
-	// by the set's own path.
+	// Path is a JSON pointer (RFC 6901), "" for the whole state. An element of a keyed
+	// list is named by its key, /custom_roles/role_id=editor/description, and an element
+	// of a set by the set's own path.
 	Path string `json:"path"`
 	// Old and New are the values on either side; nil where there is none.
 	Old json.RawMessage `json:"old,omitempty"`
@@ -35,22 +38,27 @@ func (c Change) String() string {
 // schema may be nil. Elements of a set are counted: two equal elements differ from one.
 // Both states must be JSON fit for [Canonical].
 func Diff(s *Schema, before, after json.RawMessage) ([]Change, error) {
-	a, err := decodeState(before)
+	a, err := Decode(before)
 	if err != nil {
 		return nil, fmt.Errorf("read the state before: %w", err)
 	}
-	b, err := decodeState(after)
+	b, err := Decode(after)
 	if err != nil {
 		return nil, fmt.Errorf("read the state after: %w", err)
 	}
-	d := differ{}
-	d.value(s, a, b)
-	return d.changes, nil
+	return DiffValues(s, a, b), nil
 }
 
-// decodeState reads JSON. Equal numbers become equal strings, and the depth is
-// bounded.
-func decodeState(raw json.RawMessage) (any, error) {
+// DiffValues is [Diff] for two states that [Decode] has read.
+func DiffValues(s *Schema, a, b any) []Change {
+	d := differ{}
+	d.value(s, a, b)
+	return d.changes
+}
+
+// Decode reads a state. Numbers become a [json.Number] with the digits of the canonical
+// form, so equal numbers are equal strings. Errors are those of [Canonical].
+func Decode(raw json.RawMessage) (any, error) {
 	canonical, err := Canonical(raw)
 	if err != nil {
 		return nil, err
@@ -96,15 +104,19 @@ func (d *differ) value(s *Schema, a, b any) {
 			}
 		}
 	}
-	d.changed(encodeState(a), encodeState(b))
+	d.changed(Encode(a), Encode(b))
 }
 
 func (d *differ) changed(old, now json.RawMessage) {
-	path := "/"
-	if len(d.path) > 0 {
-		path += strings.Join(d.path, "/")
+	d.changes = append(d.changes, Change{Path: pointer(d.path), Old: old, New: now})
+}
+
+// pointer joins escaped steps, "" for none.
+func pointer(steps []string) string {
+	if len(steps) == 0 {
+		return ""
 	}
-	d.changes = append(d.changes, Change{Path: path, Old: old, New: now})
+	return "/" + strings.Join(steps, "/")
 }
 
 func (d *differ) oneSided(step string, old, now json.RawMessage) {
@@ -119,9 +131,9 @@ func (d *differ) object(s *Schema, a, b map[string]any) {
 		y, inB := b[name]
 		switch step := escape(name); {
 		case !inB:
-			d.oneSided(step, encodeState(x), nil)
+			d.oneSided(step, Encode(x), nil)
 		case !inA:
-			d.oneSided(step, nil, encodeState(y))
+			d.oneSided(step, nil, Encode(y))
 		default:
 			d.at(step, s.Member(name), x, y)
 		}
@@ -144,9 +156,9 @@ func (d *differ) array(s *Schema, a, b []any) {
 	for i := range max(len(a), len(b)) {
 		switch step := strconv.Itoa(i); {
 		case i >= len(b):
-			d.oneSided(step, encodeState(a[i]), nil)
+			d.oneSided(step, Encode(a[i]), nil)
 		case i >= len(a):
-			d.oneSided(step, nil, encodeState(b[i]))
+			d.oneSided(step, nil, Encode(b[i]))
 		default:
 			d.at(step, s.Element(), a[i], b[i])
 		}
@@ -157,10 +169,10 @@ func (d *differ) array(s *Schema, a, b []any) {
 func (d *differ) set(a, b []any) {
 	count := map[string]int{}
 	for _, x := range a {
-		count[string(encodeState(x))]--
+		count[string(Encode(x))]--
 	}
 	for _, y := range b {
-		count[string(encodeState(y))]++
+		count[string(Encode(y))]++
 	}
 	for _, element := range slices.Sorted(maps.Keys(count)) {
 		for n := count[element]; n < 0; n++ {
@@ -178,9 +190,9 @@ func (d *differ) keyed(s *Schema, a, b map[string]any) {
 		y, inB := b[id]
 		switch step := s.Key + "=" + escape(id); {
 		case !inB:
-			d.oneSided(step, encodeState(x), nil)
+			d.oneSided(step, Encode(x), nil)
 		case !inA:
-			d.oneSided(step, nil, encodeState(y))
+			d.oneSided(step, nil, Encode(y))
 		default:
 			d.at(step, s.Elem, x, y)
 		}
@@ -208,13 +220,14 @@ func union(a, b map[string]any) []string {
 	return slices.Compact(names)
 }
 
-func escape(step string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(step)
-}
+var escaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// encode gives a decoded value's JSON again. Map keys come out sorted, so equal
-// values have equal bytes.
-func encodeState(v any) json.RawMessage {
+// escape writes a member's name as a step of a JSON pointer.
+func escape(name string) string { return escaper.Replace(name) }
+
+// Encode gives a decoded value's JSON again. Members come out sorted, so equal values
+// have equal bytes.
+func Encode(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
 	if err != nil { // never: a decoder made v
 		return json.RawMessage("null")
