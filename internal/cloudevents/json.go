@@ -1,5 +1,5 @@
 // Package cloudevents writes events in the JSON event format of CloudEvents 1.0.2
-// ("structured" content mode), the one encoder that all sinks share.
+// ("structured" content mode). All sinks share this encoder.
 package cloudevents
 
 import (
@@ -16,12 +16,12 @@ import (
 // MediaType is the content type of one event in this format.
 const MediaType = "application/cloudevents+json"
 
-// Start begins everything that [AppendJSON] appends.
+// Start begins every output of [AppendJSON].
 const Start = `{"specversion":"` + relay.SpecVersion + `","id":"`
 
-// AppendJSON appends e as one JSON object without a line end, as a file of lines
-// needs it. A JSON body stands in data as it is, and text stands there as a JSON
-// string. Where neither gives the body back byte for byte, data_base64 has it.
+// AppendJSON appends e as one JSON object on one line, without a line end. The member
+// data holds a JSON body as it is, and text as a JSON string. If neither gives the body
+// back byte for byte, data_base64 holds it.
 func AppendJSON(dst []byte, e *relay.Event) []byte {
 	separator := byte('{')
 	member := func(name, value string) bool {
@@ -40,8 +40,8 @@ func AppendJSON(dst []byte, e *relay.Event) []byte {
 	return append(dst, '}')
 }
 
-// appendBody appends the body in the first form that gives it back byte for
-// byte: JSON, a JSON string, base64. An empty body is no member at all.
+// appendBody appends the body in the first form that gives it back byte for byte: JSON, a
+// JSON string, base64. For an empty body it appends no member.
 func appendBody(dst []byte, e *relay.Event) []byte {
 	isJSON := DeclaresJSON(e.ContentType)
 	switch {
@@ -59,7 +59,7 @@ func appendBody(dst []byte, e *relay.Event) []byte {
 	return append(dst, '"')
 }
 
-// embeddable reports whether body can stand within a line as it is.
+// embeddable reports whether a line can hold body as it is.
 func embeddable(body []byte) bool {
 	first, last := body[0], body[len(body)-1]
 	if first == ' ' || first == '\t' || last == ' ' || last == '\t' {
@@ -69,8 +69,8 @@ func embeddable(body []byte) bool {
 		valid(body)
 }
 
-// valid reports whether body is JSON in UTF-8. The scanner is several times as fast
-// as encoding/json, but takes no value that is nested deeper than it looks.
+// valid reports whether body is JSON in UTF-8. The scanner is several times as fast as
+// encoding/json, but refuses values nested too deep for it.
 func valid(body []byte) bool {
 	var scan jsonscan.Scanner
 	scan.Reset(body)
@@ -80,8 +80,9 @@ func valid(body []byte) bool {
 	return utf8.Valid(body) && json.Valid(body)
 }
 
-// DeclaresJSON reports whether data of that type is JSON by CloudEvents' JSON
-// format, 3.1: the subtype is json or ends in +json. No type at all is JSON too.
+// DeclaresJSON reports whether CloudEvents' JSON format, 3.1, takes data of the content
+// type for JSON: the subtype is json or ends in +json. No content type at all means JSON
+// too.
 func DeclaresJSON(contentType string) bool {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	mediaType = strings.TrimSpace(mediaType)
@@ -95,12 +96,12 @@ func DeclaresJSON(contentType string) bool {
 
 const hex = "0123456789abcdef"
 
-// appendString appends s as a JSON string. It escapes control characters, and
-// what some readers of lines take for line ends. JSON has no way to say bytes that
-// are not UTF-8: each becomes U+FFFD.
+// appendString appends s as a JSON string. It escapes control characters, and the line
+// ends of some readers of lines. JSON has no form for bytes outside of UTF-8: each
+// becomes U+FFFD.
 func appendString[S ~string | ~[]byte](dst []byte, s S) []byte {
 	dst = append(dst, '"')
-	plain := 0 // s[plain:i] is yet to be appended as it stands
+	plain := 0 // s[plain:i] is not appended yet
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c >= ' ' && c != '"' && c != '\\' && c < 0x7f {

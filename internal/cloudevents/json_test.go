@@ -41,7 +41,7 @@ func TestBodyForms(t *testing.T) {
 	assert.True(t, bytes.HasPrefix(AppendJSON(nil, &relay.Event{}), []byte(Start)))
 }
 
-// CloudEvents' own SDK for Go reads what is written, and finds it valid.
+// CloudEvents' own SDK for Go reads the output and finds it valid.
 func TestTheSDKReadsIt(t *testing.T) {
 	t.Parallel()
 	for contentType, body := range map[string]string{

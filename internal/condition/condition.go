@@ -1,9 +1,8 @@
-// Package condition compiles and evaluates expressions of the Common Expression
-// Language (https://cel.dev) over one event's attributes and body. What an
-// expression may name, and of which type it is, stands in [Names].
+// Package condition compiles and evaluates expressions of the Common Expression Language
+// (https://cel.dev) over one event's attributes and body. [Names] lists the variables.
 //
-// Bodies come from outside, expressions from the operator: evaluation takes
-// bounded work, whatever the body, and its errors hold nothing of it.
+// Expressions come from the operator, bodies from strangers: the work of an evaluation is
+// bounded for any body, and errors hold nothing of a body.
 package condition
 
 import (
@@ -16,23 +15,22 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// maxCost bounds one evaluation, in cel-go's units: about one for an operation,
-// or for ten bytes of a text that is searched. It is some tenths of a second.
+// maxCost bounds one evaluation, in cel-go's units: about one for an operation, or for
+// ten bytes of searched text. An evaluation takes some tenths of a second at most.
 const maxCost = 1_000_000
 
-// Variables gives an expression the values of the names that it uses, each when
-// it is first needed: strings, time.Time, map[string]any, and what [Decode]
-// returns. Parent is nil.
+// Variables gives an expression the value of each variable at its first use: a string,
+// time.Time, map[string]any, or a result of [Decode]. Parent is nil.
 type Variables = cel.Activation
 
-// Condition is a compiled expression. It may be used by several goroutines.
+// Condition is a compiled expression. Several goroutines may use it.
 type Condition struct {
 	text    string
 	checked *cel.Ast
 	program cel.Program
 }
 
-// Names are what an expression may name, in the order of the documentation.
+// Names are the variables of an expression, in the order of the documentation.
 func Names() []string {
 	return []string{"id", "source", "type", "subject", "project", "environment", "time", "received", "labels", "body", "raw"}
 }
@@ -54,8 +52,7 @@ func variables() []cel.EnvOption {
 	return vars
 }
 
-// Compile checks text, which has to be true or false by its type. Its error is
-// an [Errors].
+// Compile compiles text, an expression of type bool. Its error is an [Errors].
 func Compile(text string) (*Condition, error) {
 	env, err := cel.NewEnv(append(variables(),
 		cel.CustomTypeAdapter(newAdapter()),
@@ -87,12 +84,12 @@ func notBool(got *cel.Type) string {
 	return fmt.Sprintf("it is of the type %s, and must be true or false", got)
 }
 
-// String is the expression as it was compiled.
+// String returns the compiled text.
 func (c *Condition) String() string { return c.text }
 
-// Holds evaluates the condition. An error says that it cannot be told: a key
-// that is not there, an operation on values of the wrong types, too much work.
-// It names the place in the expression, and holds nothing of the event.
+// Holds evaluates the condition. It fails on a missing key, on values of the wrong types,
+// and on too much work. The error names the place in the expression, and holds nothing of
+// the event.
 func (c *Condition) Holds(vars Variables) (bool, error) {
 	out, _, err := c.program.Eval(vars)
 	if err != nil {
@@ -101,8 +98,8 @@ func (c *Condition) Holds(vars Variables) (bool, error) {
 	return out == types.True, nil
 }
 
-// failure tells where and why an evaluation failed. cel-go's own text may hold
-// values of the event.
+// failure tells where and why an evaluation failed. It does not use cel-go's text, as
+// that may hold values of the event.
 func (c *Condition) failure(err error) error {
 	text := "an operation failed on what the event holds"
 	var cancelled interpreter.EvalCancelledError

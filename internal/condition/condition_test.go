@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// given are variables by name; what is not given is empty.
+// given are variables by name. All others are empty.
 type given map[string]any
 
 func (g given) Parent() Variables { return nil }
@@ -130,7 +130,7 @@ func TestCompileErrors(t *testing.T) {
 	require.ErrorContains(t, err, "; column 35: undeclared reference to 'y'", "all of them at once")
 }
 
-// What one event may cost at most: see maxCost.
+// BenchmarkTheCostliest measures the highest cost of one event: see maxCost.
 func BenchmarkTheCostliest(b *testing.B) {
 	c, err := Compile(`body.all(x, body.all(y, x == y))`)
 	require.NoError(b, err)

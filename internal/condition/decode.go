@@ -11,9 +11,9 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// Decode gives the variable "body" for a body: objects are map[string]any, of
-// members that repeat a name the last; numbers are [json.Number]. It is nil for
-// what is no JSON, as for null. encoding/json takes no more than 10,000 levels.
+// Decode returns the variable "body": nil for null and for invalid JSON. Objects are
+// map[string]any, with the last of members of one name. Numbers are [json.Number].
+// encoding/json bounds the depth at 10,000.
 func Decode(body []byte) any {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
@@ -27,8 +27,7 @@ func Decode(body []byte) any {
 	return v
 }
 
-// adapter makes values of what [Decode] returns when they are looked at, and
-// leaves the rest to cel-go.
+// adapter converts results of [Decode] on first use, and leaves the rest to cel-go.
 type adapter struct{ types.Adapter }
 
 func newAdapter() adapter { return adapter{types.DefaultTypeAdapter} }
@@ -46,8 +45,8 @@ func (a adapter) NativeToValue(value any) ref.Val {
 	return a.Adapter.NativeToValue(value)
 }
 
-// number gives an integer exactly, as far as 64 bits hold it, and all other
-// numbers as the nearest double. CEL compares across the three types.
+// number returns integers of up to 64 bits exactly, and all other numbers as the nearest
+// double. CEL compares across the three types.
 func number(text string) ref.Val {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return types.Int(n)
@@ -55,6 +54,6 @@ func number(text string) ref.Val {
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil {
 		return types.Uint(n)
 	}
-	f, _ := strconv.ParseFloat(text, 64) // ±Inf where it is too large, which is what the error says
+	f, _ := strconv.ParseFloat(text, 64) // if too large ±Inf, and an error saying so
 	return types.Double(f)
 }

@@ -9,15 +9,15 @@ import (
 	"cel.dev/cel-go/cel"
 )
 
-// Error is what is wrong at one place of an expression.
+// Error is one fault of an expression, with its place.
 type Error struct {
 	Line, Column int // from 1; columns count characters
 	Reason       string
 
-	oneLine bool // the line goes without saying
+	oneLine bool // the error does not show the line
 }
 
-// Error gives "column 7: REASON", the line before it where there are several.
+// Error returns "column 7: REASON", and shows the line if there are several.
 func (e Error) Error() string {
 	if e.oneLine {
 		return fmt.Sprintf("column %d: %s", e.Column, e.Reason)
@@ -25,7 +25,7 @@ func (e Error) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Reason)
 }
 
-// Errors is all that is wrong with an expression, by place.
+// Errors are all faults of an expression, by place.
 type Errors []Error
 
 func (e Errors) Error() string {
@@ -48,14 +48,14 @@ func errorsOf(text string, found []*cel.Error) Errors {
 	slices.SortStableFunc(errs, func(a, b Error) int {
 		return cmp.Or(a.Line-b.Line, a.Column-b.Column)
 	})
-	// One slip of the pen makes the parser stumble on for a while.
+	// After one syntax error, the parser reports others as a consequence.
 	if strings.HasPrefix(errs[0].Reason, "syntax error") {
 		errs = errs[:1]
 	}
 	return errs
 }
 
-// plain puts cel-go's text as this program speaks.
+// plain rewords cel-go's message in this program's style.
 func plain(message string) string {
 	message, _, _ = strings.Cut(message, " expecting {") // dozens of tokens
 	message = strings.Replace(message, " (in container '')", "", 1)

@@ -7,23 +7,23 @@ import (
 	"fmt"
 )
 
-// Receipt is what every success answer carries.
+// Receipt comes with every success answer.
 type Receipt struct {
 	RequestID  string
 	StatusCode int // the HTTP status
 }
 
-// Answer is a success answer that holds a resource.
+// Answer is a success answer with a resource.
 type Answer[T any] struct {
 	Receipt
 	Value T
-	// Raw is the resource's JSON as received, but for secrets.
+	// Raw is the resource's JSON as received, except for secrets.
 	Raw json.RawMessage
 }
 
-// fetch makes the call and decodes the resource that the answer has under
-// field. An error after a 2xx comes with the receipt, and with Raw where only
-// the typed value could not be decoded: a write has then had its effect.
+// fetch makes the call and decodes the resource under field in the answer. An error after
+// a 2xx comes with the receipt: a write has had its effect then. If only the typed value
+// was undecodable, it comes with Raw too.
 func fetch[T any](ctx context.Context, c *Client, k call, field string, decode func(json.RawMessage, *T) error) (Answer[T], error) {
 	k.scrub = cmp.Or(k.scrub, c.scrub)
 	r, err := c.send(ctx, k)
@@ -45,7 +45,7 @@ func fetch[T any](ctx context.Context, c *Client, k call, field string, decode f
 	return a, nil
 }
 
-// receive makes a call whose answer holds nothing but the receipt.
+// receive makes a call and returns the receipt, all that its answer holds.
 func (c *Client) receive(ctx context.Context, k call) (Receipt, error) {
 	r, err := c.send(ctx, k)
 	if err != nil {
@@ -58,8 +58,8 @@ func (c *Client) receive(ctx context.Context, k call) (Receipt, error) {
 	return receipt, nil
 }
 
-// members splits the answer's object. An empty body is an empty object: any
-// 2xx is a success, 204 too.
+// members splits the answer's object. An empty body is an empty object: any 2xx is a
+// success, also 204.
 func (r reply) members() (map[string]json.RawMessage, Receipt, error) {
 	receipt := Receipt{StatusCode: r.status}
 	if len(r.body) == 0 {

@@ -36,14 +36,14 @@ type reply struct {
 const (
 	backoffFirst = 500 * time.Millisecond
 	backoffMost  = 30 * time.Second
-	// patience is the longest wait that the client takes on itself. A server
-	// that asks for more gets its error handed to the caller, with RetryAfter.
+	// patience is the longest wait of the client itself. When a server asks for more, the
+	// caller gets the error, with RetryAfter.
 	patience = 2 * time.Minute
-	// errorBytes is how much of an error's body is read.
+	// errorBytes bounds the bytes read of an error's body.
 	errorBytes = 64 << 10
 )
 
-// send makes the call, and repeats it where that is safe and promises success.
+// send makes the call. It repeats the call if that is safe and may succeed.
 func (c *Client) send(ctx context.Context, k call) (reply, error) {
 	k.scrub = cmp.Or(k.scrub, c.scrub)
 	path, err := k.expand()
@@ -85,7 +85,7 @@ func (c *Client) attempt(ctx context.Context, k call, path string) (r reply, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		// What cannot be read of an error's body only makes its message shorter.
+		// A failed read only shortens the error's message.
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, errorBytes))
 		return reply{}, newAPIError(resp, body, k.scrub)
 	}
@@ -117,8 +117,8 @@ func (c *Client) request(ctx context.Context, k call, path string) (*http.Reques
 	return req, nil
 }
 
-// again says whether a failed attempt is followed by another, and after what
-// wait. A POST is never repeated: its first attempt may have had its effect.
+// again says whether to repeat a failed attempt, and after how long. It never repeats a
+// POST: the first attempt may have had its effect.
 func (c *Client) again(ctx context.Context, k call, attempt int, err error) (time.Duration, bool) {
 	if ctx.Err() != nil || k.method == http.MethodPost || attempt >= c.maxAttempts || errors.Is(err, ErrAnswerTooLarge) {
 		return 0, false
@@ -129,7 +129,7 @@ func (c *Client) again(ctx context.Context, k call, attempt int, err error) (tim
 		if api.Status != http.StatusTooManyRequests && api.Status < 500 {
 			return 0, false
 		}
-		// The jitter goes on top, so that many clients do not return at once.
+		// Jitter on top keeps many clients from returning at once.
 		if api.RetryAfter > 0 {
 			wait = api.RetryAfter + wait/4
 		}
@@ -146,9 +146,9 @@ func backoff(attempt int) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// expand puts the parameters into the path, each as exactly one segment.
-// Dot segments are refused even though they could be escaped: an intermediary
-// may resolve "%2E%2E", and the call would hit another resource.
+// expand puts the parameters into the path, each as exactly one segment. It refuses dot
+// segments even in escaped form: an intermediary may resolve "%2E%2E" and lead the call
+// to another resource.
 func (k call) expand() (string, error) {
 	segments, next := strings.Split(k.path, "/"), 0
 	for i, s := range segments {

@@ -1,10 +1,9 @@
-// Package management is a typed client of the Workspace Management API: its
-// fourteen operations, and the creation of a project.
+// Package management is a typed client of the Workspace Management API: its fourteen
+// operations, and the creation of a project.
 //
-// Every answer carries the typed value and the resource's JSON, so that a
-// field that this client does not know is not lost; enum values are strings,
-// and unknown ones pass through. No secret leaves the package: answers that
-// carry one are redacted, and errors are scrubbed of those that a request sent.
+// Every answer carries the typed value and the resource's JSON, so no unknown field is
+// lost. Enum values are strings, and unknown ones pass through. No secret leaves the
+// package: it redacts answers, and scrubs errors of the secrets it sent.
 package management
 
 import (
@@ -24,9 +23,9 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// Options say how the API is reached. Zero values take the defaults.
+// Options configure a client. Zero values take the defaults.
 type Options struct {
-	// BaseURL is what the paths are appended to: https, but for loopback.
+	// BaseURL comes before each path. It is https, except on loopback.
 	BaseURL string
 	// KeyID and Secret are a workspace management key (HTTP Basic).
 	KeyID  string
@@ -35,22 +34,20 @@ type Options struct {
 	RequestsPerSecond float64
 	// Timeout bounds one attempt of one call. Default 30s.
 	Timeout time.Duration
-	// MaxAttempts bounds how often a call that may be repeated is tried.
-	// Default 5.
+	// MaxAttempts bounds the attempts of a repeatable call. Default 5.
 	MaxAttempts int
 	// MaxAnswerBytes bounds an answer's body after decompression. Default 16MiB.
 	MaxAnswerBytes int64
-	// RBACPrefix is the prefix of the four RBAC policy fields that carry the
-	// maker's brand on the wire. Default "service".
+	// RBACPrefix begins the names of four RBAC policy fields, the provider's brand on the
+	// wire. Default "service".
 	RBACPrefix string
-	// HTTPClient replaces the client that requests go through. Its redirect
-	// policy is not used: see [New].
+	// HTTPClient sends the requests. New replaces its redirect policy.
 	HTTPClient *http.Client
 	// Registerer takes the client's metrics; nil keeps them unregistered.
 	Registerer prometheus.Registerer
 }
 
-// Client calls the API. It may be used by many goroutines.
+// Client calls the API. Many goroutines may use it.
 type Client struct {
 	base           string
 	keyID          string
@@ -65,9 +62,9 @@ type Client struct {
 	scrub          *scrubber // knows the client's own secret
 }
 
-// New checks the options and returns a client; nothing is sent yet.
+// New checks the options and returns a client. It sends nothing yet.
 //
-// Redirects are followed for GET only, and only to the same scheme and host:
+// The client follows redirects for GET only, and only to the same scheme and host:
 // credentials and bodies go nowhere else, and a PUT never turns into a GET.
 func New(o Options) (*Client, error) {
 	base, err := parseBase(o.BaseURL)
@@ -100,8 +97,8 @@ func New(o Options) (*Client, error) {
 	}, nil
 }
 
-// parseBase checks the base address. Its errors do not show it, since a
-// mistaken one may hold a password.
+// parseBase checks the base address. Its errors do not show the address, as a mistaken
+// one may hold a password.
 func parseBase(s string) (string, error) {
 	u, err := url.Parse(s)
 	switch {
@@ -114,10 +111,10 @@ func parseBase(s string) (string, error) {
 	case u.Scheme == "https", u.Scheme == "http" && config.IsLoopback(u.Hostname()):
 		return strings.TrimRight(u.String(), "/"), nil
 	}
-	return "", fmt.Errorf("base_url has scheme %q: https is required, but for loopback", u.Scheme)
+	return "", fmt.Errorf("base_url has scheme %q: https is required, except on loopback", u.Scheme)
 }
 
-// httpClient copies the given client, so that its redirect policy can be set.
+// httpClient copies the given client and sets its redirect policy.
 func httpClient(given *http.Client) *http.Client {
 	var c http.Client
 	if given != nil {
@@ -129,8 +126,8 @@ func httpClient(given *http.Client) *http.Client {
 	return &c
 }
 
-// sameHostOnly gives up by returning the redirect itself, which the caller sees
-// as an [APIError] with its 3xx status.
+// sameHostOnly refuses a redirect by returning it: the caller sees an [APIError] with its
+// 3xx status.
 func sameHostOnly(req *http.Request, via []*http.Request) error {
 	from := via[0]
 	if from.Method != http.MethodGet || len(via) > 3 ||

@@ -25,7 +25,7 @@ func options(base string) Options {
 	return Options{BaseURL: base, KeyID: testKey, Secret: secret.New(testSecret), RequestsPerSecond: 10000}
 }
 
-// serve starts a server and gives a client of it.
+// serve starts a server and returns a client of it.
 func serve(t *testing.T, h http.HandlerFunc) *Client {
 	t.Helper()
 	srv := httptest.NewServer(h)

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestTypesHaveEveryFieldOfTheDocument holds each table of the document's
-// "Resources and their fields", and the request bodies of "Endpoints", against
-// the types: the same names, no more and no fewer.
+// TestTypesHaveEveryFieldOfTheDocument compares the types with the tables of the
+// document's "Resources and their fields" and with the request bodies of "Endpoints": the
+// same names, no more and no fewer.
 func TestTypesHaveEveryFieldOfTheDocument(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -9,9 +9,9 @@ import (
 
 const environmentPath = "/pwa/v3/projects/:project_slug/environments/:environment_slug"
 
-// UpdateRedirectURL changes what a redirect URL of an environment is valid for
-// (operation 3). The document does not show how the URL is named in the
-// request; public clients send it as the query parameter url, and so does this.
+// UpdateRedirectURL sets the valid types of a redirect URL (operation 3). The document
+// does not show how a request names the URL. Public clients send it as the query
+// parameter url, and so does this one.
 func (c *Client) UpdateRedirectURL(ctx context.Context, project, environment, redirectURL string, u RedirectURLUpdate) (Answer[RedirectURL], error) {
 	if u.ValidTypes == nil {
 		u.ValidTypes = []RedirectType{} // an array by the document, never null
@@ -35,7 +35,7 @@ func (c *Client) TrustedTokenProfiles(ctx context.Context, project, environment 
 	}, "profiles", plain[[]TrustedTokenProfile])
 }
 
-// PasswordStrengthConfig reads what passwords an environment takes (operation 9).
+// PasswordStrengthConfig reads an environment's rules for passwords (operation 9).
 func (c *Client) PasswordStrengthConfig(ctx context.Context, project, environment string) (Answer[PasswordStrengthConfig], error) {
 	return fetch(ctx, c, call{
 		operation: "read password strength config", method: http.MethodGet,
@@ -43,8 +43,7 @@ func (c *Client) PasswordStrengthConfig(ctx context.Context, project, environmen
 	}, "password_strength_config", plain[PasswordStrengthConfig])
 }
 
-// SMSCountryCodes reads the countries that an environment sends SMS to
-// (operation 10).
+// SMSCountryCodes reads the countries an environment sends SMS to (operation 10).
 func (c *Client) SMSCountryCodes(ctx context.Context, project, environment string) (Answer[[]string], error) {
 	return fetch(ctx, c, call{
 		operation: "read sms country codes", method: http.MethodGet,
@@ -52,8 +51,8 @@ func (c *Client) SMSCountryCodes(ctx context.Context, project, environment strin
 	}, "country_codes", plain[[]string])
 }
 
-// DeleteSecret deletes a secret of an environment by its id (operation 11).
-// Where a lost answer made the client repeat it, it may fail with a 404.
+// DeleteSecret deletes a secret of an environment by its id (operation 11). If an answer
+// is lost, the client repeats the call, and may get a 404.
 func (c *Client) DeleteSecret(ctx context.Context, project, environment, secretID string) (Receipt, error) {
 	return c.receive(ctx, call{
 		operation: "delete secret", method: http.MethodDelete,
@@ -61,8 +60,8 @@ func (c *Client) DeleteSecret(ctx context.Context, project, environment, secretI
 	})
 }
 
-// DeletePublicToken deletes a public token of an environment (operation 12).
-// Where a lost answer made the client repeat it, it may fail with a 404.
+// DeletePublicToken deletes a public token of an environment (operation 12). If an answer
+// is lost, the client repeats the call, and may get a 404.
 func (c *Client) DeletePublicToken(ctx context.Context, project, environment, publicToken string) (Receipt, error) {
 	return c.receive(ctx, call{
 		operation: "delete public token", method: http.MethodDelete,

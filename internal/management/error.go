@@ -13,29 +13,28 @@ import (
 )
 
 var (
-	// ErrNoResource says that a 2xx answer did not hold the resource asked for.
+	// ErrNoResource means a 2xx answer without the resource asked for.
 	ErrNoResource = errors.New("the answer holds no such resource")
-	// ErrAnswerTooLarge says that an answer was longer than Options.MaxAnswerBytes.
+	// ErrAnswerTooLarge means an answer longer than Options.MaxAnswerBytes.
 	ErrAnswerTooLarge = errors.New("the answer is too large")
 )
 
-// longestRetryAfter bounds what a Retry-After header may ask for.
+// longestRetryAfter bounds the wait of a Retry-After header.
 const longestRetryAfter = 24 * time.Hour
 
-// APIError is an answer other than 2xx; errors.As finds it. Its texts are the
-// API's own, with the secrets that the client knows taken out.
+// APIError is an answer other than 2xx; errors.As finds it. Its texts are the API's own,
+// without the secrets known to the client.
 type APIError struct {
 	// Status is the HTTP status.
 	Status int
 	// RequestID, Type, Message and URL are the body's request_id, error_type,
-	// error_message and error_url. Where the body is not the documented JSON,
-	// Message holds the beginning of its text and the others may be empty.
+	// error_message and error_url. For any other body, Message holds the beginning of its
+	// text, and the rest may be empty.
 	RequestID string
 	Type      string
 	Message   string
 	URL       string
-	// RetryAfter is how long the API asks to wait, by its Retry-After header;
-	// zero where it did not say.
+	// RetryAfter is the wait asked for by the Retry-After header; 0 without one.
 	RetryAfter time.Duration
 }
 
@@ -60,8 +59,8 @@ func IsNotFound(err error) bool {
 	return errors.As(err, &e) && e.Status == http.StatusNotFound
 }
 
-// errorBody is the document's error body. The members are decoded one by one,
-// since a proxy's error page may use the same names with other types.
+// errorBody is the document's error body. Its members are decoded one by one: a proxy's
+// error page may use the same names with other types.
 type errorBody map[string]json.RawMessage
 
 func (b errorBody) text(name string) string {
@@ -72,11 +71,11 @@ func (b errorBody) text(name string) string {
 	return s
 }
 
-// newAPIError reads an answer's error, body being at most its beginning.
+// newAPIError makes an error of an answer and the beginning of its body.
 func newAPIError(resp *http.Response, body []byte, scrub *scrubber) *APIError {
 	clean := func(s string) string { return printable(scrub.clean(s)) }
 	e := &APIError{Status: resp.StatusCode}
-	e.RetryAfter, _ = retryafter.Parse(resp.Header.Get("Retry-After"), time.Now(), longestRetryAfter) // else zero
+	e.RetryAfter, _ = retryafter.Parse(resp.Header.Get("Retry-After"), time.Now(), longestRetryAfter) // 0 if unreadable
 	var b errorBody
 	if json.Unmarshal(body, &b) != nil {
 		e.Message = clean(string(body))
@@ -90,7 +89,7 @@ func newAPIError(resp *http.Response, body []byte, scrub *scrubber) *APIError {
 	return e
 }
 
-// printable makes one bounded line of a text that a stranger wrote.
+// printable makes one bounded line of a stranger's text.
 func printable(s string) string {
 	const limit = 500
 	s = strings.Map(func(r rune) rune {

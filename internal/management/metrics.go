@@ -37,7 +37,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, errors.Join(r.Register(m.requests), r.Register(m.retries), r.Register(m.seconds))
 }
 
-// attempt counts one attempt; err is what it failed with, if it did.
+// attempt counts one attempt; err is its failure, or nil.
 func (m *metrics) attempt(operation string, status int, err error, took time.Duration) {
 	code := strconv.Itoa(status)
 	var api *APIError

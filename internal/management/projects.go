@@ -29,12 +29,11 @@ func (c *Client) UpdateProject(ctx context.Context, project string, u ProjectUpd
 	}, "project", plain[Project])
 }
 
-// CreateProject makes a project. It is never repeated by itself: after an
-// error that is not an [APIError] the project may exist or not.
+// CreateProject makes a project. The client never repeats this call: after an error other
+// than an [APIError], the project may exist or not.
 //
-// The answer's shape is not documented: Raw is its member "project" where it
-// has one, else all of it, secrets redacted in either case; Value is as much
-// of a project as was found there.
+// The answer's shape is undocumented. Raw is its member "project" if there is one, else
+// all of it, without secrets. Value has the fields found there.
 func (c *Client) CreateProject(ctx context.Context, p NewProject) (Answer[Project], error) {
 	body, err := json.Marshal(p)
 	if err != nil {

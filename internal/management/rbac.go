@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// RBACPolicy is the policy of an environment. The fields tagged service_ carry
-// the maker's brand on the wire, see Options.RBACPrefix.
+// RBACPolicy is the policy of an environment. On the wire, the fields tagged service_
+// carry the provider's brand: see Options.RBACPrefix.
 type RBACPolicy struct {
 	ServiceResources []RBACResource `json:"service_resources"`
 	CustomRoles      []RBACRole     `json:"custom_roles"`
@@ -18,28 +18,28 @@ type RBACPolicy struct {
 	ServiceUser      RBACGrants     `json:"service_user"`
 }
 
-// RBACResource is something that actions are allowed on.
+// RBACResource is the object of allowed actions.
 type RBACResource struct {
 	ResourceID       string   `json:"resource_id"`
 	Description      string   `json:"description"`
 	AvailableActions []string `json:"available_actions"`
 }
 
-// RBACRole is a role and what it may do.
+// RBACRole is a role and its permissions.
 type RBACRole struct {
 	RoleID      string           `json:"role_id"`
 	Description string           `json:"description"`
 	Permissions []RBACPermission `json:"permissions"`
 }
 
-// RBACScope is an OAuth scope and what it may do.
+// RBACScope is an OAuth scope and its permissions.
 type RBACScope struct {
 	Scope       string           `json:"scope"`
 	Description string           `json:"description"`
 	Permissions []RBACPermission `json:"permissions"`
 }
 
-// RBACGrants is what one of the maker's own roles may do.
+// RBACGrants are the permissions of one of the provider's own roles.
 type RBACGrants struct {
 	Permissions []RBACPermission `json:"permissions"`
 }
@@ -59,7 +59,7 @@ func (c *Client) RBACPolicy(ctx context.Context, project, environment string) (A
 	}, "policy", c.decodeRBAC)
 }
 
-// decodeRBAC gives the branded members their documented names first.
+// decodeRBAC first gives the branded members their documented names.
 func (c *Client) decodeRBAC(raw json.RawMessage, p *RBACPolicy) error {
 	if c.rbacPrefix == "service" {
 		return json.Unmarshal(raw, p)

@@ -10,13 +10,12 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// redact returns raw with the value of every member whose name ends like that
-// of a secret replaced, at any depth and whatever its type; all else, order and
-// numbers' digits included, stays. Names are compared without case and
-// separators: "api_key", "apiKey" and "API-Key" are one, and the masked
-// "api_key_last_four" is none.
+// redact returns raw with a replacement for every secret: the value of each member with a
+// secret's name, at any depth and of any type. All else stays, with its order and its
+// digits. Names are compared without case and separators: "api_key", "apiKey" and
+// "API-Key" are one. The masked "api_key_last_four" is no secret.
 func redact(raw json.RawMessage) (json.RawMessage, error) {
-	if !json.Valid(raw) { // which bounds the depth, too
+	if !json.Valid(raw) { // this bounds the depth, too
 		return nil, errors.New("redact the answer: it is not JSON")
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))

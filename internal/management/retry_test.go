@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// script answers request after request from a list, without a network, so
-// that time can be faked; the last step repeats.
+// script answers each request with the next step of a list. The last step repeats. It
+// needs no network, so a test can fake time.
 type script struct {
 	steps []step
 	times []time.Time

@@ -11,16 +11,15 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// A scrubber takes known secrets out of what the API sends: it may echo one
-// of ours in a message, as it came or encoded.
+// A scrubber removes known secrets from the API's answers: a message may echo one of
+// ours, as it came or encoded.
 type scrubber struct {
 	text *strings.Replacer
 	raw  *strings.Replacer
 }
 
-// rawMinimum is the length from which a secret is looked for in JSON that is
-// otherwise kept as received. A shorter one is likely to be found in a place
-// where it is an ordinary word.
+// rawMinimum is the least length of a secret to search for in raw JSON. A shorter one may
+// well be an ordinary word there.
 const rawMinimum = 8
 
 func newScrubber(secrets ...secret.Text) *scrubber {
@@ -34,8 +33,8 @@ func newScrubber(secrets ...secret.Text) *scrubber {
 	return &scrubber{text: strings.NewReplacer(text...), raw: strings.NewReplacer(raw...)}
 }
 
-// forms lists each secret as it may be echoed, the longest first, so that no
-// form leaves a rest of another behind.
+// forms lists the possible echoes of each secret. The longest comes first, so replacing
+// one leaves no rest of another.
 func forms(secrets []secret.Text) []string {
 	var all []string
 	for _, s := range secrets {
@@ -51,7 +50,7 @@ func forms(secrets []secret.Text) []string {
 	return slices.Compact(all)
 }
 
-// ownSecrets are the client's: the secret, and the Authorization header's value.
+// ownSecrets are the client's own: the secret, and the value of the Authorization header.
 func ownSecrets(keyID string, s secret.Text) []secret.Text {
 	return []secret.Text{s, secret.New(base64.StdEncoding.EncodeToString([]byte(keyID + ":" + s.Reveal())))}
 }
@@ -65,8 +64,8 @@ func (s *scrubber) cleanRaw(raw json.RawMessage) json.RawMessage {
 	return json.RawMessage(s.raw.Replace(string(raw)))
 }
 
-// cleanError returns err, or where its text shows a secret, one without it and
-// without the chain that still would.
+// cleanError returns err. If its text shows a secret, it returns a cleaned error without
+// the chain.
 func (s *scrubber) cleanError(err error) error {
 	text := err.Error()
 	if cleaned := s.clean(text); cleaned != text {

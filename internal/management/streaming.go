@@ -11,7 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// DestinationType is where an environment's event log is streamed to.
+// DestinationType is the kind of an event log's destination.
 type DestinationType string
 
 // The documented destination types.
@@ -20,11 +20,11 @@ const (
 	GrafanaLoki DestinationType = "GRAFANA_LOKI"
 )
 
-// StreamingStatus is what the API declares about a stream. Only ACTIVE is
-// documented; others pass through.
+// StreamingStatus is the API's word on a stream. Only ACTIVE is documented; others pass
+// through.
 type StreamingStatus string
 
-// The statuses that are known.
+// The known statuses.
 const (
 	StatusActive   StreamingStatus = "ACTIVE"
 	StatusDisabled StreamingStatus = "DISABLED"
@@ -38,9 +38,8 @@ type EventLogStreaming struct {
 	Status            StreamingStatus   `json:"streaming_status"`
 }
 
-// DestinationConfig has the key that matches the destination type. On read
-// the secrets are empty and their last four characters are given; in the
-// answer of a write it is the other way round.
+// DestinationConfig has the member of its destination type. A read gives only the last
+// four characters of secrets; the answer of a write gives only the secrets.
 type DestinationConfig struct {
 	Datadog     *DatadogDestination     `json:"datadog,omitempty"`
 	GrafanaLoki *GrafanaLokiDestination `json:"grafana_loki,omitempty"`
@@ -50,10 +49,10 @@ type DestinationConfig struct {
 type DatadogDestination struct {
 	APIKey         secret.Text `json:"api_key,omitzero"`
 	APIKeyLastFour string      `json:"api_key_last_four,omitempty"`
-	Site           string      `json:"site"` // US is documented; US3, US5, EU, AP1 are seen
+	Site           string      `json:"site"` // US is documented; US3, US5, EU and AP1 occur
 }
 
-// GrafanaLokiDestination is anything that takes Loki's push.
+// GrafanaLokiDestination is any receiver of Loki's push.
 type GrafanaLokiDestination struct {
 	Hostname         string      `json:"hostname"` // no scheme, no path
 	Username         string      `json:"username"`
@@ -63,9 +62,9 @@ type GrafanaLokiDestination struct {
 
 const streamingPath = environmentPath + "/event_log_streaming/:destination_type"
 
-// EventLogStreaming reads the config for a destination type (operation 13).
-// An environment has one destination: reading another type may answer 404
-// ([IsNotFound]), [ErrNoResource], or a config without a destination.
+// EventLogStreaming reads the config for a destination type (operation 13). An
+// environment has one destination: a read of another type may give a 404 ([IsNotFound]),
+// [ErrNoResource], or a config without a destination.
 func (c *Client) EventLogStreaming(ctx context.Context, project, environment string, t DestinationType) (Answer[EventLogStreaming], error) {
 	return c.fetchStreaming(ctx, call{
 		operation: "read event log streaming", method: http.MethodGet,
@@ -73,9 +72,9 @@ func (c *Client) EventLogStreaming(ctx context.Context, project, environment str
 	})
 }
 
-// SetEventLogStreaming sets the config for a destination type (operation 14).
-// d must have exactly the key that matches the type, with its secret. The API
-// answers with the secrets in full; Raw has them redacted.
+// SetEventLogStreaming sets the config for a destination type (operation 14). d must have
+// exactly the member of that type, with its secret. The API answers with the secrets in
+// full; Raw has them redacted.
 func (c *Client) SetEventLogStreaming(ctx context.Context, project, environment string, t DestinationType, d DestinationConfig) (Answer[EventLogStreaming], error) {
 	body, secrets, err := writeShape(t, d)
 	if err != nil {
@@ -89,8 +88,8 @@ func (c *Client) SetEventLogStreaming(ctx context.Context, project, environment 
 	})
 }
 
-// fetchStreaming redacts reads too: a server that forgets to mask must not
-// bring a secret into the trail.
+// fetchStreaming redacts reads too: if a server forgets to mask a secret, it still must
+// not reach the trail.
 func (c *Client) fetchStreaming(ctx context.Context, k call) (Answer[EventLogStreaming], error) {
 	a, err := fetch(ctx, c, k, "event_log_streaming_config", plain[EventLogStreaming])
 	if a.Raw == nil {
@@ -101,8 +100,8 @@ func (c *Client) fetchStreaming(ctx context.Context, k call) (Answer[EventLogStr
 	return a, errors.Join(err, redactErr)
 }
 
-// writeShape is the one place where the secrets of a destination are revealed:
-// the request's body. (Marshalled as they are, they would be sent redacted.)
+// writeShape is the only place to reveal a destination's secrets: in the request's body.
+// (Plain marshalling would send them redacted.)
 func writeShape(t DestinationType, d DestinationConfig) ([]byte, []secret.Text, error) {
 	var key string
 	var fields map[string]string

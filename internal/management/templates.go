@@ -14,7 +14,7 @@ type EmailTemplate struct {
 	CustomHTMLCustomization CustomHTMLCustomization `json:"custom_html_customization"`
 }
 
-// SenderInformation is whom a template's mails come from.
+// SenderInformation is the sender of a template's mails.
 type SenderInformation struct {
 	FromLocalPart    string `json:"from_local_part"`
 	FromDomain       string `json:"from_domain"`
@@ -23,7 +23,7 @@ type SenderInformation struct {
 	ReplyToName      string `json:"reply_to_name"`
 }
 
-// PrebuiltCustomization styles the maker's own template.
+// PrebuiltCustomization styles the provider's own template.
 type PrebuiltCustomization struct {
 	ButtonBorderRadius int           `json:"button_border_radius"`
 	ButtonColor        string        `json:"button_color"`
@@ -32,7 +32,7 @@ type PrebuiltCustomization struct {
 	TextAlignment      TextAlignment `json:"text_alignment"`
 }
 
-// CustomHTMLCustomization is a template of one's own.
+// CustomHTMLCustomization is a workspace's own template.
 type CustomHTMLCustomization struct {
 	TemplateType     EmailTemplateType `json:"template_type"`
 	HTMLContent      string            `json:"html_content"`
@@ -40,25 +40,25 @@ type CustomHTMLCustomization struct {
 	Subject          string            `json:"subject"`
 }
 
-// FontFamily is a template's font; ARIAL is the one that is documented.
+// FontFamily is a template's font. Only ARIAL is documented.
 type FontFamily string
 
 // FontArial is the documented font.
 const FontArial FontFamily = "ARIAL"
 
-// TextAlignment is how a template's text is set.
+// TextAlignment is the alignment of a template's text.
 type TextAlignment string
 
-// The alignments that are known.
+// The known alignments.
 const (
 	AlignLeft   TextAlignment = "LEFT"
 	AlignCenter TextAlignment = "CENTER"
 )
 
-// EmailTemplateType is the occasion that a template is for.
+// EmailTemplateType is the occasion of a template's mails.
 type EmailTemplateType string
 
-// The types that the document allows.
+// The documented types.
 const (
 	TemplateLogin                    EmailTemplateType = "LOGIN"
 	TemplateSignup                   EmailTemplateType = "SIGNUP"
@@ -71,7 +71,7 @@ const (
 	TemplatePrebuilt                 EmailTemplateType = "PREBUILT"
 )
 
-// EmailTemplateTypes returns the types that the document allows, in its order.
+// EmailTemplateTypes returns the documented types, in the document's order.
 func EmailTemplateTypes() []EmailTemplateType {
 	return []EmailTemplateType{
 		TemplateLogin, TemplateSignup, TemplateInvite, TemplateResetPassword, TemplateOneTimePasscode,
@@ -89,8 +89,8 @@ func (c *Client) EmailTemplates(ctx context.Context, project string) (Answer[[]E
 	}, "email_templates", plain[[]EmailTemplate])
 }
 
-// DefaultEmailTemplate reads the id of the default template of a type
-// (operation 6). A type without one may answer 404, see [IsNotFound].
+// DefaultEmailTemplate reads the id of the default template of a type (operation 6). A
+// type without one may give a 404: see [IsNotFound].
 func (c *Client) DefaultEmailTemplate(ctx context.Context, project string, t EmailTemplateType) (Answer[string], error) {
 	return fetch(ctx, c, call{
 		operation: "read default email template", method: http.MethodGet,
@@ -98,8 +98,8 @@ func (c *Client) DefaultEmailTemplate(ctx context.Context, project string, t Ema
 	}, "template_id", plain[string])
 }
 
-// UnsetDefaultEmailTemplate removes the default of a type (operation 7). Where
-// a lost answer made the client repeat it, it may fail with a 404.
+// UnsetDefaultEmailTemplate removes the default of a type (operation 7). If an answer is
+// lost, the client repeats the call, and may get a 404.
 func (c *Client) UnsetDefaultEmailTemplate(ctx context.Context, project string, t EmailTemplateType) (Receipt, error) {
 	return c.receive(ctx, call{
 		operation: "unset default email template", method: http.MethodDelete,

@@ -7,13 +7,13 @@ type Project struct {
 	Slug      string   `json:"project_slug"`
 	Name      string   `json:"name"`
 	Vertical  Vertical `json:"vertical"`
-	CreatedAt string   `json:"created_at"` // a timestamp as text; its form is not documented
+	CreatedAt string   `json:"created_at"` // a timestamp as text, in an undocumented form
 }
 
 // Vertical is the kind of a project's customers.
 type Vertical string
 
-// The verticals that are known.
+// The known verticals.
 const (
 	VerticalAll      Vertical = "ALL"
 	VerticalB2B      Vertical = "B2B"
@@ -43,10 +43,10 @@ type RedirectType struct {
 	Type      RedirectKind `json:"type"`
 }
 
-// RedirectKind names what a redirect URL is used for.
+// RedirectKind is the use of a redirect URL.
 type RedirectKind string
 
-// The kinds of redirects that are known.
+// The known kinds of redirects.
 const (
 	RedirectLogin         RedirectKind = "LOGIN"
 	RedirectSignup        RedirectKind = "SIGNUP"
@@ -61,7 +61,7 @@ type RedirectURLUpdate struct {
 	DoNotPromoteDefaults bool           `json:"do_not_promote_defaults"`
 }
 
-// TrustedTokenProfile says which foreign tokens an environment trusts.
+// TrustedTokenProfile describes the foreign tokens an environment trusts.
 type TrustedTokenProfile struct {
 	ProfileID       string    `json:"profile_id"`
 	Name            string    `json:"name"`
@@ -70,7 +70,7 @@ type TrustedTokenProfile struct {
 	PEMFiles        []PEMFile `json:"pem_files"`
 	CanJITProvision bool      `json:"can_jit_provision"`
 	JWKSURL         string    `json:"jwks_url"`
-	// AttributeMapping is documented as a string, and seen as an object too.
+	// AttributeMapping is a string in the document, and at times an object on the wire.
 	AttributeMapping json.RawMessage `json:"attribute_mapping"`
 	PublicKeyType    PublicKeyType   `json:"public_key_type"`
 }
@@ -81,16 +81,16 @@ type PEMFile struct {
 	PublicKey string `json:"public_key"`
 }
 
-// PublicKeyType is how a trusted token profile's keys are given.
+// PublicKeyType is the form of a trusted token profile's keys.
 type PublicKeyType string
 
-// The key types that are known.
+// The known key types.
 const (
 	PublicKeyJWK PublicKeyType = "JWK"
 	PublicKeyPEM PublicKeyType = "PEM"
 )
 
-// PasswordStrengthConfig says what passwords an environment takes.
+// PasswordStrengthConfig holds an environment's rules for passwords.
 type PasswordStrengthConfig struct {
 	CheckBreachOnCreation       bool             `json:"check_breach_on_creation"`
 	CheckBreachOnAuthentication bool             `json:"check_breach_on_authentication"`
@@ -101,10 +101,10 @@ type PasswordStrengthConfig struct {
 	LUDSMinPasswordComplexity *int `json:"luds_min_password_complexity"`
 }
 
-// ValidationPolicy is how a password's strength is judged.
+// ValidationPolicy is the measure of a password's strength.
 type ValidationPolicy string
 
-// The policies that are known.
+// The known policies.
 const (
 	PolicyZXCVBN ValidationPolicy = "ZXCVBN"
 	PolicyLUDS   ValidationPolicy = "LUDS"

@@ -19,7 +19,7 @@ import (
 
 const brand = "maker" // the RBAC names' prefix on the simulated wire
 
-// walk is a client of a simulator, and what went over the wire.
+// walk is a client of a simulator, with a record of the requests.
 type walk struct {
 	*testing.T
 	*management.Client
@@ -49,7 +49,7 @@ func newWalk(t *testing.T, key secret.Text) *walk {
 	return w
 }
 
-// took checks what every answer has.
+// took checks the parts common to all answers.
 func took(w *walk, r management.Receipt, err error) {
 	w.Helper()
 	require.NoError(w, err)
@@ -57,8 +57,8 @@ func took(w *walk, r management.Receipt, err error) {
 	assert.GreaterOrEqual(w, r.StatusCode, 200)
 }
 
-// whole checks that the typed value has all that the simulator sent: encoded
-// again, it is the raw resource.
+// whole checks for missing fields in the typed value: encoded again, it equals the raw
+// resource.
 func whole[T any](w *walk, a management.Answer[T], err error) T {
 	w.Helper()
 	took(w, a.Receipt, err)
@@ -83,10 +83,10 @@ func TestAllOperationsAgainstTheSimulator(t *testing.T) {
 	assert.Len(t, kinds, 15, "%v", kinds)
 }
 
-// lastParameter is the value that ends a path with one.
+// lastParameter matches a parameter's value at the end of a path.
 var lastParameter = regexp.MustCompile(`/(secrets|public_tokens|default_email_templates|event_log_streaming)/[^/]+$`)
 
-// operation takes the values of parameters out of a request.
+// operation removes the parameters' values from a request.
 func (w *walk) operation(request string) string {
 	request = lastParameter.ReplaceAllString(request, "/$1/:x")
 	return strings.NewReplacer(w.env.Project, ":p", "/environments/"+w.env.Environment, "/:e").Replace(request)

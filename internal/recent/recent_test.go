@@ -29,7 +29,7 @@ func testSet(window time.Duration, events int) (*Set, *clock) {
 
 func (s *Set) key(i int) Key { return s.Key("/s", fmt.Appendf(nil, "id-%d", i), []byte("body")) }
 
-// keys gives those of the events in [from, to).
+// keys returns the keys of the events in [from, to).
 func (s *Set) keys(from, to int) (all []Key) {
 	for i := from; i < to; i++ {
 		all = append(all, s.key(i))
@@ -37,7 +37,7 @@ func (s *Set) keys(from, to int) (all []Key) {
 	return all
 }
 
-// known counts the events in [from, to) that s has.
+// known counts the events of [from, to) in s.
 func (s *Set) known(from, to int) (n int) {
 	for i := from; i < to; i++ {
 		if s.Has(s.key(i)) {
@@ -47,7 +47,7 @@ func (s *Set) known(from, to int) (n int) {
 	return n
 }
 
-// bytes is the memory that the tables take.
+// bytes is the memory of the tables.
 func (s *Set) bytes() (n int) {
 	for _, t := range s.tables.Load() {
 		n += 8*len(t.tags) + 16*len(t.keys)
@@ -64,7 +64,7 @@ func TestOnlyTheSameSourceIDAndBodyAreTheSame(t *testing.T) {
 		{"/a", "1", "y"},
 		{"/a", "2", "x"},
 		{"/b", "1", "x"},
-		// What ends one part does not begin the next.
+		// The end of one part is not the beginning of the next.
 		{"/a1", "", "x"},
 		{"/", "a1", "x"},
 		{"", "/a1", "x"},
@@ -129,7 +129,7 @@ func TestTheOldestGoWhenTheSetIsFull(t *testing.T) {
 		require.Equal(t, min(end, 2000), known(max(0, end-2000), end), "the newest two thirds are known")
 		require.LessOrEqual(t, known(0, end), 3000)
 	}
-	s.Add(keys[:10_000], s.Epoch()) // a push that is larger than the set
+	s.Add(keys[:10_000], s.Epoch()) // a push larger than the set
 	assert.Equal(t, 2000, known(8000, 10_000))
 	assert.Zero(t, known(10_000, 20_000))
 }
@@ -154,8 +154,7 @@ func TestItForgetsWhileNothingComes(t *testing.T) {
 		s.Add(s.keys(0, 20_000), s.Epoch())
 		time.Sleep(10*time.Minute - time.Second)
 		assert.Equal(t, 20_000, s.known(0, 20_000))
-		// Half of the next window for the generation, and once more the space
-		// that was made ready for as many as came before.
+		// By then the generation is gone, and so is the empty one made of the same size.
 		time.Sleep(15 * time.Minute)
 		assert.Zero(t, s.known(0, 20_000))
 		assert.Less(t, s.bytes(), 4<<10, "memory is given back")
@@ -212,7 +211,7 @@ func TestRestore(t *testing.T) {
 	assert.Equal(t, 200, s.known(0, 200))
 }
 
-// What is read back while the relay runs may be what turns out to be lost.
+// Events read back while the relay runs may turn out to be lost.
 func TestRestoreEndsWhenTheSetIsEmptied(t *testing.T) {
 	t.Parallel()
 	s, c := testSet(time.Minute, 300)
@@ -224,11 +223,10 @@ func TestRestoreEndsWhenTheSetIsEmptied(t *testing.T) {
 	assert.Zero(t, s.known(0, 1))
 }
 
-// Nothing that has been added is missing to those who look meanwhile, through
-// growth and turns.
+// Readers find every added key at once, through growth and turns.
 func TestLookupsBesideAdds(t *testing.T) {
 	t.Parallel()
-	s := New(time.Hour, 150_000) // two turns, and nothing is let go
+	s := New(time.Hour, 150_000) // two turns, and no key is dropped
 	var adding, looking sync.WaitGroup
 	stop := make(chan struct{})
 	var newest [4]struct {

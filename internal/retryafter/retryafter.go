@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// Parse reads the value of a Retry-After header (RFC 9110, 10.2.3): seconds, or
-// an HTTP date, from which now is taken. The wait is never negative and at most
-// most, as a server's wrong date must not silence a client for days. Ok is false
-// where the value is neither.
+// Parse reads the value of a Retry-After header (RFC 9110, 10.2.3): seconds, or an HTTP
+// date, compared with now. The wait is between 0 and most: a server's wrong date must not
+// silence a client for days. Ok is false for any other value.
 func Parse(value string, now time.Time, most time.Duration) (wait time.Duration, ok bool) {
 	value = strings.TrimSpace(value)
 	if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {

@@ -13,8 +13,8 @@ func HasCode(err error, codes ...jetstream.ErrorCode) bool {
 	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode)
 }
 
-// IsWrongSequence recognises the refusal of a message by its expected last sequence,
-// for the stream or for the subject. A replicated stream has a code of its own for it.
+// IsWrongSequence recognises the refusal of a message by its expected last sequence, for
+// the stream or for the subject. A replicated stream has its own code for it.
 func IsWrongSequence(err error) bool {
 	return HasCode(err, jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }

@@ -29,9 +29,9 @@ const (
 	pauseBetween = 200 * time.Millisecond
 )
 
-// Await calls do until it succeeds or fails for good. It goes on for Patience after
-// failures typical of a cluster in its start, or without a node for a moment. do must
-// be fit to be repeated. What names it in the log. The error is do's last.
+// Await calls do until it succeeds or fails for good. For Patience, it repeats do after
+// failures typical of a starting cluster, or of one without a node for a moment. A
+// repeated do must be harmless. The log names it what. The error is do's last.
 func Await(ctx context.Context, log *slog.Logger, what string, do func(context.Context) error) error {
 	told := false
 	for deadline := time.Now().Add(Patience); ; {

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// errNotAvailable is what a node answers that sees no leader.
+// errNotAvailable is the answer of a node without a leader.
 var errNotAvailable = fmt.Errorf("open stream: %w", &jetstream.APIError{Code: 503, ErrorCode: 10008, Description: "JetStream system temporarily unavailable"})
 
 func TestAwaitGoesOnUntilTheClusterIsThere(t *testing.T) {

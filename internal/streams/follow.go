@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// ackWait is after how long the server offers a message again.
+	// After ackWait, the server offers an unacknowledged message again.
 	ackWait = 30 * time.Second
 	// ackTimeout bounds the wait for an answer to an acknowledgement.
 	ackTimeout = 2 * time.Second
@@ -27,17 +27,16 @@ const (
 type Follower struct {
 	JetStream jetstream.JetStream
 	Stream    string
-	Durable   string // the name of the kept position; of several with one name, one gets each message
+	Durable   string // names the kept position; of several followers of one name, one gets each message
 	Logger    *slog.Logger
 	// IsFinal, if set, recognises the errors of handle as the end of Run.
 	IsFinal func(error) bool
 }
 
-// Run calls handle with each message in order, at least once, until ctx ends (its
-// error) or handle fails for good. Where handle fails otherwise it is called again,
-// with growing pauses, for as long as it takes; a silent server is waited for in the
-// same way. The position outlives restarts; after a crash the newest messages may come
-// again.
+// Run calls handle with each message in order, at least once, until ctx ends (its error)
+// or handle fails for good. After any other failure it calls handle again, with growing
+// pauses, for as long as it takes. It waits for a silent server in the same way. The
+// position outlives restarts; after a crash the newest messages may come again.
 func (f *Follower) Run(ctx context.Context, handle func(context.Context, jetstream.Msg) error) error {
 	for wait := firstPause; ; wait = min(2*wait, longestPause) {
 		some, err := f.follow(ctx, handle)
@@ -58,7 +57,7 @@ func (f *Follower) Run(ctx context.Context, handle func(context.Context, jetstre
 
 func (f *Follower) isFinal(err error) bool { return f.IsFinal != nil && f.IsFinal(err) }
 
-// follow reads until something fails. Some: messages were handled.
+// follow reads until something fails, and reports whether it handled any message.
 func (f *Follower) follow(ctx context.Context, handle func(context.Context, jetstream.Msg) error) (some bool, err error) {
 	consumer, err := f.open(ctx)
 	if err != nil {
@@ -84,9 +83,9 @@ func (f *Follower) follow(ctx context.Context, handle func(context.Context, jets
 	}
 }
 
-// open opens the position and has the server give the messages without an
-// acknowledgement again. Otherwise a killed process's message would come again only
-// after ackWait, and hold up all behind it.
+// open opens the position and has the server offer all unacknowledged messages again.
+// Otherwise a killed process's message would come again only after ackWait, and hold up
+// all behind it.
 func (f *Follower) open(ctx context.Context) (jetstream.Consumer, error) {
 	consumer, err := f.JetStream.CreateOrUpdateConsumer(ctx, f.Stream, jetstream.ConsumerConfig{
 		Durable: f.Durable, AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
@@ -104,8 +103,8 @@ func (f *Follower) open(ctx context.Context) (jetstream.Consumer, error) {
 	if at <= end {
 		_, err = stream.ResetConsumer(ctx, f.Durable)
 	} else {
-		// The server lost the stream's end, and may have given some of those
-		// positions to other messages: all are handled again.
+		// The server lost the stream's end, and may have given some of those positions to
+		// other messages: all are handled again.
 		f.Logger.Error("a position is beyond the end of its stream, which lost messages; the stream is read again from its start",
 			"stream", f.Stream, "position", at, "newest", end)
 		_, err = stream.ResetConsumerToSequence(ctx, f.Durable, 1)
@@ -116,8 +115,8 @@ func (f *Follower) open(ctx context.Context) (jetstream.Consumer, error) {
 	return consumer, nil
 }
 
-// handOver calls handle until it succeeds, and then acknowledges the message. A
-// crash before that brings it again.
+// handOver calls handle until it succeeds, and then acknowledges the message. After a
+// crash before the acknowledgement, the message comes again.
 func (f *Follower) handOver(ctx context.Context, msg jetstream.Msg, handle func(context.Context, jetstream.Msg) error) error {
 	for wait := firstPause; ; wait = min(2*wait, longestPause) {
 		err := handle(ctx, msg)
@@ -140,9 +139,9 @@ func (f *Follower) handOver(ctx context.Context, msg jetstream.Msg, handle func(
 	}
 }
 
-// acknowledge tries until the server has the acknowledgement: were it lost, the server
-// would hold back the messages behind it. After ackWait it offers the message again,
-// without harm. Where ctx ends it is tried once.
+// acknowledge tries until the server has the acknowledgement: without it, the server
+// would hold back the messages behind. After ackWait it offers the message again, without
+// harm. After the end of ctx, acknowledge tries once.
 func (f *Follower) acknowledge(ctx context.Context, msg jetstream.Msg) {
 	ctx, cancel := context.WithTimeout(ctx, ackWait)
 	defer cancel()

@@ -36,7 +36,7 @@ func startServer(t *testing.T, dir string, port int) *server.Server {
 	return srv
 }
 
-// stream makes a stream on a server, and a client that comes back with it.
+// stream makes a stream on a server, with a client that reconnects to it.
 func stream(t *testing.T, srv *server.Server) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(srv.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectBufSize(-1))
@@ -49,7 +49,7 @@ func stream(t *testing.T, srv *server.Server) jetstream.JetStream {
 	return js
 }
 
-// publish adds the messages from to to-1, as soon as they are taken.
+// publish adds the messages from to to-1, and repeats each until the server takes it.
 func publish(t *testing.T, js jetstream.JetStream, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
@@ -60,7 +60,7 @@ func publish(t *testing.T, js jetstream.JetStream, from, to int) {
 	}
 }
 
-// follow runs a follower that notes what it handles, until stop is called.
+// follow runs a follower until stop is called. handled lists its messages.
 func follow(t *testing.T, js jetstream.JetStream, handle func(message string) error) (handled func() []string, stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -89,8 +89,8 @@ func follow(t *testing.T, js jetstream.JetStream, handle func(message string) er
 
 var errFinal = errors.New("it is damaged")
 
-// An outage of the server, be it while a message is handled or while none is
-// there, is waited for; what comes behind it is handled, in order.
+// The follower waits out a server's absence, with a message in hand or without, and then
+// handles the rest in order.
 func TestFollowOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -122,7 +122,7 @@ func TestFollowOutlivesTheServer(t *testing.T) {
 	assert.Equal(t, []string{"0", "1", "2", "3", "4", "5"}, handled())
 }
 
-// What cannot be handled is tried again, and holds up what is behind it.
+// A failed message is tried again, and holds up the ones behind it.
 func TestFollowTriesAgain(t *testing.T) {
 	t.Parallel()
 	js := stream(t, startServer(t, t.TempDir(), 0))
@@ -149,9 +149,8 @@ func TestFollowEndsWhereItFailsForGood(t *testing.T) {
 	require.ErrorIs(t, f.Run(t.Context(), func(context.Context, jetstream.Msg) error { return errFinal }), errFinal)
 }
 
-// A process that was killed leaves a message that it was given and did not
-// acknowledge. The next one gets it at once, as the first time it is given: not
-// again, when ackWait is over.
+// A killed process leaves a message without an acknowledgement. The next process gets it
+// at once, as if for the first time, and not only after ackWait.
 func TestFollowAfterAKill(t *testing.T) {
 	t.Parallel()
 	js := stream(t, startServer(t, t.TempDir(), 0))
@@ -174,8 +173,8 @@ func TestFollowAfterAKill(t *testing.T) {
 	assert.Equal(t, []string{"0", "1", "2"}, handled)
 }
 
-// A server that lost the end of the stream gives its positions out anew: what
-// stands there is new to the follower, which handles all again.
+// A server without its stream's lost end gives the same positions to new messages. The
+// follower cannot tell them apart, and handles all again.
 func TestFollowAStreamThatLostItsEnd(t *testing.T) {
 	t.Parallel()
 	js := stream(t, startServer(t, t.TempDir(), 0))
@@ -185,7 +184,7 @@ func TestFollowAStreamThatLostItsEnd(t *testing.T) {
 	require.ErrorIs(t, stop(), context.Canceled)
 	s, err := js.Stream(t.Context(), "S")
 	require.NoError(t, err)
-	// The position is ahead of the stream, as where the server had written the one and not the other.
+	// The position is ahead of the stream, as after a crash between the two writes.
 	_, err = s.ResetConsumerToSequence(t.Context(), "d", 11)
 	require.NoError(t, err)
 

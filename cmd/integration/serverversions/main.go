@@ -1,7 +1,7 @@
-// Command serverversions fills a data directory with the nats-server that it was
-// built with, or checks every record of one that another version filled. It is a
-// module by itself, so that it builds with other versions than the relay's: run.sh
-// beside it does so, and tries an upgrade and a roll-back.
+// Command serverversions fills a data directory with the nats-server it was built with,
+// or checks every record of another version's directory. It is a module of its own, to
+// build with other versions than the relay's: run.sh beside it does so, and tries an
+// upgrade and a roll-back.
 package main
 
 import (
@@ -75,16 +75,16 @@ func (o *opened) close() error {
 
 const (
 	budget = 1 << 30
-	// smallBudget has the server make small blocks, of which it keeps the size.
+	// smallBudget makes the server choose small blocks. It keeps their size later.
 	smallBudget = 100_000
 )
 
-// behind is how many events the sink leaves unacknowledged.
+// behind is the number of events the sink leaves unacknowledged.
 const behind = 10
 
-// fill appends the events that are missing up to to, each as a record of its own,
-// and a dead letter of each tenth; the sink acknowledges all but the last ten. With
-// kill the process ends like a killed one: the server's index is older than its blocks.
+// fill appends the missing events up to to, each as a record of its own, and a dead
+// letter for each tenth. The sink acknowledges all except the last ten. With kill the
+// process ends like a killed one: the server's index is older than its blocks.
 func fill(ctx context.Context, dir string, to int, kill bool) error {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
 		small, err := open(ctx, dir, smallBudget)
@@ -123,8 +123,7 @@ func fill(ctx context.Context, dir string, to int, kill bool) error {
 	return o.close()
 }
 
-// read gives the events that a sink has not acknowledged, until the event before
-// to, and acknowledges them.
+// read returns a sink's unacknowledged events before to, and acknowledges them.
 func (o *opened) read(ctx context.Context, sink string, to int) ([]relay.Event, error) {
 	s, err := o.Source(ctx, sink, relay.BatchLimit{Events: 1, Bytes: 1})
 	if err != nil {
@@ -149,8 +148,8 @@ func (o *opened) read(ctx context.Context, sink string, to int) ([]relay.Event, 
 	return got, nil
 }
 
-// check compares each event, each dead letter and the sink's position with what
-// was filled, and looks for damage that the start has found.
+// check compares each event, each dead letter and the sink's position with those of fill.
+// It fails if the start found damage.
 func check(ctx context.Context, dir string, to int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -194,7 +193,7 @@ func check(ctx context.Context, dir string, to int) error {
 
 func id(i int) string { return "event-" + strconv.Itoa(i) }
 
-// event makes an event that does not compress.
+// event makes an incompressible event.
 func event(i int) relay.Event {
 	body := make([]byte, 4000)
 	random := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8)})

@@ -11,15 +11,14 @@ type Wanted struct {
 	Found bool // the object has the key, whatever its value
 }
 
-// readFirst is how many members Lookup reads before it searches the text for the
-// keys that are still wanted.
+// After readFirst members, Lookup searches the text for the keys it still wants.
 const readFirst = 4
 
-// Lookup fills wanted from the object in text. It reads no more than it must, so
-// it may miss that the text is no JSON.
+// Lookup fills wanted from the object in text. It reads as little as possible, and may
+// miss invalid JSON.
 //
-// Most events have the wanted keys at their start. A key that is not there may be
-// nowhere: to search the text for it costs less than to read all members.
+// Most events have the wanted keys at their start. An absent key may be nowhere: a search
+// of the text for it costs less than reading all members.
 func Lookup(text []byte, wanted []Wanted) {
 	for i := range wanted {
 		wanted[i].Value, wanted[i].Found = Raw{}, false
@@ -63,11 +62,10 @@ func Lookup(text []byte, wanted []Wanted) {
 	}
 }
 
-// missing counts the keys that were not found yet and may stand in text. A key may
-// hide behind an escape.
+// missing counts the keys still to be found in text. A key may hide behind an escape.
 //
-// It searches without the first quote: JSON is so full of quotes that a search for
-// one is far slower than a search for a letter.
+// It searches without the first quote: JSON is so full of quotes that the search for a
+// letter is far faster.
 func missing(text []byte, wanted []Wanted) int {
 	escaped := bytes.IndexByte(text, '\\') >= 0
 	n := 0

@@ -43,14 +43,14 @@ func (r Raw) AppendText(dst []byte) ([]byte, error) {
 	return dst[:start+len(got)], nil
 }
 
-// AppendText reads a string and appends its text to dst. It does not change what it
-// reads. A string of more than most bytes between its quotes is ErrLong. With an error
-// it returns dst as it was. After an error of the content the scanner stands behind the
+// AppendText reads a string and appends its text to dst, and leaves the buffer unchanged.
+// A string of more than most bytes between its quotes is ErrLong. With an error it
+// returns dst as it was. After an error of the content the scanner stands behind the
 // string.
 //
 // To find the string's end takes as long as to unescape it. So AppendText guesses the
-// length, copies that much, which takes next to nothing, and unescapes the copy in
-// place. If the end is not there, it copies more.
+// length, makes a cheap copy of so many bytes, and unescapes the copy in place. If the
+// end is not there, it copies more.
 func (s *Scanner) AppendText(dst []byte, most int) ([]byte, error) {
 	if s.Peek() != '"' {
 		return dst, s.unexpected("a string")

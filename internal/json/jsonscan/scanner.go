@@ -51,15 +51,14 @@ type Scanner struct {
 // Reset makes s read buf from its start. Some methods write into buf.
 func (s *Scanner) Reset(buf []byte) { s.buf, s.pos, s.seen = buf, 0, 0 }
 
-// ASCII reports whether all that was read is surely ASCII. It may be false for
-// ASCII too.
+// ASCII reports whether everything read is surely ASCII. It may be false for ASCII too.
 func (s *Scanner) ASCII() bool { return s.seen&high == 0 }
 
 // Pos is the offset of the next byte.
 func (s *Scanner) Pos() int { return s.pos }
 
-// Seek goes to an offset from Pos. Strings that were unescaped in place since then
-// cannot be read again.
+// Seek goes to an offset from Pos. Behind it, strings already unescaped in place cannot
+// be read again.
 func (s *Scanner) Seek(pos int) { s.pos = pos }
 
 // Peek skips white space, and returns the byte behind it without reading it,

@@ -44,7 +44,7 @@ func FuzzSkip(f *testing.F) {
 	})
 }
 
-// isHigh maps what is not ASCII to x, and drops the rest.
+// isHigh maps everything outside of ASCII to x, and drops the rest.
 func isHigh(r rune) rune {
 	if r >= 0x80 {
 		return 'x'
@@ -124,8 +124,8 @@ func FuzzAppendString(f *testing.F) {
 	})
 }
 
-// FuzzLookup compares with encoding/json where the text is valid: a key that
-// stands there once must be found.
+// FuzzLookup compares with encoding/json on valid JSON: a key that stands there once must
+// be found.
 func FuzzLookup(f *testing.F) {
 	for _, s := range seeds {
 		f.Add([]byte(s))

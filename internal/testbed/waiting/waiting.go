@@ -1,6 +1,6 @@
-// Package waiting lets a test wait as long as there is progress. How fast a machine
-// is says nothing about whether the code is right, so no wait here ends because
-// something took long: it ends when nothing has moved for a long stretch.
+// Package waiting lets a test wait as long as there is progress. A slow machine says
+// nothing about the code, so no wait ends because of its length alone: it ends when
+// nothing has moved for a long stretch.
 package waiting
 
 import (
@@ -15,14 +15,14 @@ import (
 // Stall is how long a wait goes on while nothing moves.
 const Stall = 4 * time.Minute
 
-// Looks at the condition are a pause apart, which grows from the first to the second.
+// The pause between two looks at the condition grows from the first to the second.
 const (
 	firstPause = time.Millisecond
 	lastPause  = 20 * time.Millisecond
 )
 
-// Until waits until done reports true. It is for what happens in one step; with steps in
-// between, [While] says more. The rest is what the failure says: a format and its values.
+// Until waits until done reports true, in one step. Over several steps, use [While]. The
+// rest is the failure's message: a format and its values.
 func Until(t testing.TB, done func() bool, messageAndValues ...any) {
 	t.Helper()
 	While(t, func() any { return nil }, done, messageAndValues...)
@@ -37,7 +37,7 @@ func While(t testing.TB, progress func() any, done func() bool, messageAndValues
 	}
 }
 
-// For is While where there is no test. It also ends with ctx.
+// For is While without a test. It also ends with ctx.
 func For(ctx context.Context, progress func() any, done func() bool) error {
 	last, moved := progress(), time.Now()
 	for wait := firstPause; !done(); wait = min(wait+wait/8, lastPause) {
