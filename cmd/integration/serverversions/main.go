@@ -37,7 +37,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	to, err := strconv.Atoi(args[2])
 	if err != nil {
-		return fmt.Errorf("TO is how many events there shall be: %w", err)
+		return fmt.Errorf("TO must be a number of events: %w", err)
 	}
 	if args[0] == "check" {
 		return check(ctx, args[1], to)
@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string) error {
 	return fill(ctx, args[1], to, len(args) > 3)
 }
 
-// sink is the one whose position is kept.
+// sink is the sink with a position.
 const sink = "steady"
 
 // opened is a journal on a data directory.
