@@ -26,7 +26,6 @@ func hangingAllowed() map[string]int {
 		"internal/datadir":              40,
 		"internal/datadir/blockfile":    32,
 		"internal/datadir/natsserver":   39,
-		"internal/ingest":               36,
 		"internal/journal":              39,
 		"internal/record":               29,
 		"internal/testbed/readback":     33,

@@ -12,11 +12,11 @@ const (
 	queryAPIKey  = "dd-api-key"
 )
 
-// claim is the credential that a push shows: a key, or a user name with a password.
+// claim is the credential in a push: a key, or a user name with a password.
 type claim struct{ key, username, password string }
 
-// claimOf finds the credential of a push, and whether there is any; keyInPath is the
-// last segment of /v1/input/KEY. Both intakes take both kinds of it.
+// claimOf finds the credential of a push, and whether there is any. keyInPath is the last
+// segment of /v1/input/KEY. Both intakes take both kinds.
 func claimOf(r *http.Request, keyInPath string) (c claim, shown bool) {
 	c.key = r.Header.Get(headerAPIKey)
 	if c.key == "" {
@@ -28,12 +28,12 @@ func claimOf(r *http.Request, keyInPath string) (c claim, shown bool) {
 	if c.key != "" {
 		return c, true
 	}
-	c.username, c.password, _ = r.BasicAuth() // empty, and so wrong, where it is another scheme
+	c.username, c.password, _ = r.BasicAuth() // empty for another scheme, and so wrong
 	return c, r.Header.Get("Authorization") != ""
 }
 
-// authenticate tells the environment of a push by its credential. The answer to a
-// wrong one takes its time, in which the push holds neither a slot nor memory.
+// authenticate finds the environment of a push by its credential. It answers a wrong one
+// late. Meanwhile, the push holds neither a slot nor memory.
 func (h *Handler) authenticate(r *http.Request, e endpoint, keyInPath string) (credentials.Environment, error) {
 	c, shown := claimOf(r, keyInPath)
 	if !shown && h.anonymous != (credentials.Environment{}) {
@@ -59,7 +59,7 @@ func (h *Handler) check(c claim) (credentials.Environment, bool) {
 	return h.credentials.Basic(c.username, c.password)
 }
 
-// wait holds an answer back, until the client has gone or the server shuts down.
+// wait holds an answer back until the client is gone or the server shuts down.
 func (h *Handler) wait(r *http.Request, delay time.Duration) {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
@@ -70,8 +70,8 @@ func (h *Handler) wait(r *http.Request, delay time.Duration) {
 	}
 }
 
-// denied is the answer to a wrong credential. It does not tell what is wrong
-// with it. Datadog tells a wrong one (403) from a missing one (401).
+// denied is the answer to a wrong credential, without the reason. Datadog tells a wrong
+// one (403) from a missing one (401).
 func denied(e endpoint) *refusal {
 	r := &refusal{status: http.StatusUnauthorized, reason: "unauthorized", logged: true, hangUp: true, text: "the credential is not valid"}
 	if e != lokiPush {

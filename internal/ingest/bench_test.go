@@ -20,7 +20,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// benchLine is an event of 617 bytes, much as the comparison rig makes them.
+// benchLine is an event of 617 bytes, much like those of the comparison rig.
 func benchLine(i int, id string) []byte {
 	return fmt.Appendf(nil, `{"%s":"evt-abcdef-%010d","ts":"2025-06-01T00:00:00.000Z","action":"t.login","realm":"prod-eu-3","type":"LOGIN","actor":{"user_id":"u-012345","username":"user012345@example.test","session":"0123456789abcdef0123456789abcdef"},"src":{"ip":"10.1.2.3","port":43210,"ua":"Mozilla/5.0 (Macintosh; Intel Mac OS X 14_5) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Safari/605.1.15","geo":"DE"},"auth":{"method":"password+totp","client_id":"mobile-android","result":"ok","reason":""},"req":{"id":"0123456789abcdef","path":"/realms/prod-eu-3/protocol/openid-connect/token","status":200,"ms":123},"host":"idp-3.internal"}`, id, i)
 }
@@ -45,7 +45,7 @@ func benchBodies(tb testing.TB, n int) map[string][]byte {
 	return map[string][]byte{"json": asJSON, "hashed": hashed, "proto": protoOf(streams...), "datadog": asLogs}
 }
 
-// nullWriter is a response writer that costs next to nothing.
+// nullWriter is a response writer of nearly no cost.
 type nullWriter struct {
 	header http.Header
 	status int
@@ -59,7 +59,7 @@ type nullBody struct{ bytes.Reader }
 
 func (*nullBody) Close() error { return nil }
 
-// newToIt makes each push's events new ones, though their bodies are the same.
+// newToIt makes each push's events new, though their bodies are the same.
 type newToIt struct {
 	*recent.Set
 	pushes uint64
@@ -76,7 +76,7 @@ func (n *newToIt) Add(keys []recent.Key, epoch uint64) {
 	n.pushes++
 }
 
-// fullSet has as many events as it takes.
+// fullSet holds as many events as it can.
 func fullSet() *recent.Set {
 	s := recent.New(time.Hour, recent.DefaultEvents)
 	var keys []recent.Key
@@ -87,9 +87,9 @@ func fullSet() *recent.Set {
 	return s
 }
 
-// BenchmarkPush runs the handler alone, without net/http, on a journal that
-// does nothing. "+recent" is with a full set of what became durable lately, to
-// which all is new, "+again" with one to which nothing is.
+// BenchmarkPush runs the handler alone, without net/http, on a journal without work.
+// "+recent" has a full set of recent events and only new ones in the push; with "+again"
+// the set knows all of the push.
 func BenchmarkPush(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -130,8 +130,8 @@ func BenchmarkPush(b *testing.B) {
 	}
 }
 
-// TestNoAllocationPerEvent holds the hot path to what a push costs, whatever
-// its number of events.
+// TestNoAllocationPerEvent bounds the allocations of a push by a constant, for any number
+// of events.
 func TestNoAllocationPerEvent(t *testing.T) {
 	known := fullSet()
 	for name, path := range map[string]string{"json": "/loki/api/v1/push", "hashed": "/loki/api/v1/push", "proto": "/loki/api/v1/push", "datadog": "/api/v2/logs"} {

@@ -10,25 +10,25 @@ import (
 	"time"
 )
 
-// headBytes is how much of a body is read before a push gets its buffers: what
-// thousands of clients that send a byte a second cost each.
+// headBytes of a body are read before a push gets its buffers. So each of thousands of
+// clients sending a byte a second costs no more than this.
 const headBytes = 4 << 10
 
-// A client must have sent minRate bytes a second on average, but for a grace
-// at the start, a sixth of the whole time that it has.
+// After a grace period, a client must have sent minRate bytes a second on average. The
+// grace is a sixth of the whole time allowed.
 const (
 	minRate    = 1 << 10
 	graceShare = 6
 )
 
-// pace gives a client time to send: as long as it is not too slow, and the
-// whole is not too long. net/http lifts the deadline when the body has ended, so
-// that it does not hit the request while the journal is at work.
+// pace gives a client time to send, as long as it is fast enough and not over the whole
+// time. net/http lifts the deadline at the end of the body, so it does not interrupt the
+// journal's work.
 type pace struct {
 	conn       *http.ResponseController
 	start, end time.Time
 	grace      time.Duration
-	until      time.Time // the deadline that is set
+	until      time.Time // the current deadline
 }
 
 func newPace(w http.ResponseWriter, whole time.Duration) *pace {
@@ -38,21 +38,21 @@ func newPace(w http.ResponseWriter, whole time.Duration) *pace {
 	return p
 }
 
-// moved extends the deadline for a client that has sent n bytes so far.
+// moved extends the deadline of a client after n bytes in all.
 func (p *pace) moved(n int) {
 	until := p.start.Add(p.grace + time.Duration(n)*time.Second/minRate)
 	if until.After(p.end) {
 		until = p.end
 	}
 	if until.Sub(p.until) < p.grace/8 {
-		return // too little to be worth a call
+		return // too few to be worth a call
 	}
 	p.until = until
-	// A writer that has no deadlines is a test's; then there is none.
+	// Only a test's writer has no deadlines. Then there is none.
 	_ = p.conn.SetReadDeadline(until)
 }
 
-// body is the body of a push in its forms.
+// body holds the forms of a push's body.
 type body struct {
 	raw     []byte // as sent
 	plain   []byte // decompressed
@@ -60,7 +60,7 @@ type body struct {
 	source  bytes.Reader
 }
 
-// read reads the body into a push, which the caller must release.
+// read reads the body into a push. The caller must release it.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*push, error) {
 	limit := int64(h.limits.BodyBytes)
 	if r.ContentLength > limit {
@@ -90,7 +90,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*push, error) {
 	return p, nil
 }
 
-// readRest reads what is behind the head.
+// readRest reads the body behind its head.
 func (p *push) readRest(r *http.Request, limit int64, pace *pace) error {
 	room := min(max(r.ContentLength+1, 2*headBytes), 1<<20) // one byte more, to see the end
 	for {
@@ -109,8 +109,8 @@ func (p *push) readRest(r *http.Request, limit int64, pace *pace) error {
 	}
 }
 
-// readFull fills buf, or reads to the end, which is io.EOF. The client has sent
-// before bytes so far.
+// readFull fills buf, or reads to the end and returns io.EOF. The client has sent before
+// bytes so far.
 func readFull(body io.Reader, buf []byte, before int, pace *pace) (int, error) {
 	n := 0
 	for n < len(buf) {
@@ -139,12 +139,12 @@ func tooLarge(text string, args ...any) *refusal {
 	return &refusal{status: http.StatusRequestEntityTooLarge, reason: "too_large", hangUp: true, text: fmt.Sprintf(text, args...)}
 }
 
-// reserve makes *buf hold n bytes in all, as far as the budget goes.
+// reserve makes *buf hold n bytes in all, within the budget.
 func (p *push) reserve(buf *[]byte, n int64) error {
 	if n <= int64(cap(*buf)) {
 		return nil
 	}
-	// The old one lives until it is copied.
+	// The old buffer counts until its bytes are copied.
 	if err := p.lease.grow(p.size() + n); err != nil {
 		return err
 	}

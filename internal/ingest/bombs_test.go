@@ -14,14 +14,14 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// bomb is a small push that decodes to much.
+// bomb is a small push with a large decoded form.
 type bomb struct {
 	name, path string
 	header     header
 	body       []byte
 }
 
-// protoBomb is a push of one stream whose one entry is raw.
+// protoBomb is a push of one stream with raw as its only entry.
 func protoBomb(labels string, entry []byte) []byte {
 	stream := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), []byte(labels))
 	stream = protowire.AppendBytes(protowire.AppendTag(stream, 2, protowire.BytesType), entry)
@@ -52,8 +52,8 @@ func bombs(t testing.TB, size int) []bomb {
 	}
 }
 
-// Each decodes to some 2 MiB, of which a careless decoder makes many times as
-// much. All pushes together may hold 10 MiB.
+// Each decodes to some 2 MiB, and to a multiple in a careless decoder. All pushes
+// together may hold 10 MiB.
 func TestLabelBombs(t *testing.T) {
 	const size, most = 2 << 20, 10 << 20
 	for _, b := range bombs(t, size) {
@@ -81,7 +81,7 @@ func TestQueryValue(t *testing.T) {
 	}
 }
 
-// A push that holds more than all may is refused for good, not asked to come again.
+// A push above the budget of all pushes is refused for good: trying again would not help.
 func TestPushAboveTheBudget(t *testing.T) {
 	r := start(t, func(o *Options) { o.Limits.InFlightBytes = 1 << 20 })
 	body := `{"streams":[{"stream":{},"values":[["1","` + strings.Repeat("x", 60<<10) + `"]` + strings.Repeat(`,["1","`+strings.Repeat("x", 60<<10)+`"]`, 12) + `]}]}`

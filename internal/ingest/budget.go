@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// budget bounds the memory that all pushes take together.
+// budget bounds the memory of all pushes together.
 type budget struct {
 	limit int64
 	used  atomic.Int64
 }
 
-// lease is what one push holds of a budget.
+// lease is the share of one push in a budget.
 type lease struct {
 	from *budget
 	held int64
@@ -22,9 +22,9 @@ var errMemory = &refusal{
 	text: "too many bytes in flight",
 }
 
-// grow makes the lease at least n bytes. It does not wait for others to give
-// back: those may be waiting for it. A push that would need all of the budget
-// and more is too large: to try again would not help.
+// grow makes the lease at least n bytes. It never waits for other pushes, as they may be
+// waiting for this one. A push larger than the whole budget is too large: trying again
+// would not help.
 func (l *lease) grow(n int64) error {
 	more := n - l.held
 	if more <= 0 {
@@ -41,7 +41,7 @@ func (l *lease) grow(n int64) error {
 	return nil
 }
 
-// shrink gives back what the lease holds beyond n bytes.
+// shrink gives back all above n bytes.
 func (l *lease) shrink(n int64) {
 	if less := l.held - n; less > 0 {
 		l.from.used.Add(-less)

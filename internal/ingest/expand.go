@@ -15,23 +15,23 @@ import (
 	"github.com/auditrelay/auditrelay/internal/wire/loki"
 )
 
-// A zstd frame asks for a window to look back in: at most maxWindow. A decoder
-// for windows above keptWindow is not used again, for its memory.
+// A zstd frame may ask for a window of at most maxWindow. Decoders for windows above
+// keptWindow are not kept, because of their memory.
 const (
 	maxWindow  = 8 << 20
 	keptWindow = 1 << 20
 )
 
-// What a decompressor holds beside what it reads and writes, at most.
+// Memory of a decompressor beside its input and output, at most.
 const (
 	inflateRoom = 64 << 10
-	zstdRoom    = keptWindow + 1<<20 // behind the window stand a block and its tables
+	zstdRoom    = keptWindow + 1<<20 // a block and its tables come on top of the window
 )
 
-// inflaters keep decompressors, which are dear to make.
+// inflaters keep decompressors for reuse: making one is expensive.
 type inflaters struct{ gzip, zlib, flate, zstd sync.Pool }
 
-// expand decompresses a push, so that its body stands in p.body.decoded.
+// expand decompresses a push into p.body.decoded.
 func (h *Handler) expand(p *push, f form) error {
 	p.body.decoded = p.body.raw
 	limit := int64(h.limits.DecompressedBytes)
@@ -84,8 +84,8 @@ func (in *inflaters) run(p *push, e encoding, limit int64) error {
 	}
 }
 
-// deflated takes zlib's form, which HTTP means by deflate, and raw deflate,
-// which Loki takes. A zlib header is one that its check bits bear out.
+// deflated reads zlib's form, the meaning of deflate in HTTP, and raw deflate, accepted
+// by Loki. It recognises a zlib header by its check bits.
 func (in *inflaters) deflated(p *push, limit int64) error {
 	if b := p.body.raw; len(b) >= 2 && b[0]&15 == 8 && (int(b[0])<<8|int(b[1]))%31 == 0 {
 		r, ok := in.zlib.Get().(zlibReader)
@@ -118,8 +118,8 @@ type flateReader interface {
 	flate.Resetter
 }
 
-// zstandard has decoders for small windows in the pool. One for large windows
-// is made for the push, and its memory counted.
+// zstandard takes decoders for small windows from the pool. For a large window it makes
+// one, and counts its memory.
 func (in *inflaters) zstandard(p *push, limit int64) error {
 	var header zstd.Header
 	if err := header.Decode(p.body.raw); err != nil {
@@ -159,8 +159,7 @@ func (p *push) hold(n int64) error {
 	return p.lease.grow(p.size())
 }
 
-// newZstd makes a decoder that works in the caller's goroutine: none is left
-// behind in a pool.
+// newZstd makes a decoder for the caller's goroutine. So none is left behind in a pool.
 func newZstd(window uint64) (*zstd.Decoder, error) {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
 	if err != nil {
@@ -169,12 +168,12 @@ func newZstd(window uint64) (*zstd.Decoder, error) {
 	return d, nil
 }
 
-// inflate reads r to its end into p.body.plain. ready is an error of making r ready.
+// inflate reads r to its end into p.body.plain. ready is the error of preparing r.
 func (p *push) inflate(name string, r io.Reader, ready error, limit int64) error {
 	p.body.plain = p.body.plain[:0]
 	err := ready
 	for err == nil {
-		// Text that compresses well does so eight times or so.
+		// Well compressible text shrinks to an eighth or so.
 		room := max(int64(8*len(p.body.raw)), 2*int64(cap(p.body.plain)), headBytes)
 		if len(p.body.plain) < cap(p.body.plain) {
 			room = int64(cap(p.body.plain))

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// format is what a body is written in, once it is decompressed.
+// format is the format of a decompressed body.
 type format int
 
 const (
@@ -16,7 +16,7 @@ const (
 	datadogJSON
 )
 
-// encoding is how a body is compressed.
+// encoding is the compression of a body.
 type encoding int
 
 const (
@@ -26,7 +26,7 @@ const (
 	zstandard
 )
 
-// form is how a push is written.
+// form is the format and the compression of a push.
 type form struct {
 	format   format
 	encoding encoding
@@ -58,7 +58,7 @@ func formOf(r *http.Request, e endpoint) (f form, err error) {
 	case "zstd":
 		f.encoding = zstandard
 	default:
-		// Protobuf is snappy anyway; clients may say so, as they may to Loki.
+		// Protobuf is always snappy. A client may name it, as Loki allows.
 		if name != "snappy" || f.format != lokiProto {
 			return f, unsupported("Content-Encoding %q is not supported: gzip, deflate, zstd or none", name)
 		}
@@ -66,7 +66,7 @@ func formOf(r *http.Request, e endpoint) (f form, err error) {
 	return f, nil
 }
 
-// unsupported is a 415. The header's value is shown shortened.
+// unsupported is a 415 with the header's value, shortened.
 func unsupported(text, value string) *refusal {
 	if len(value) > 64 {
 		value = value[:64]
@@ -74,8 +74,8 @@ func unsupported(text, value string) *refusal {
 	return &refusal{status: http.StatusUnsupportedMediaType, reason: "unsupported", hangUp: true, text: fmt.Sprintf(text, value)}
 }
 
-// queryValue gives the first value of a name in a URL's query, as
-// [net/url.Values.Get] does, without making a map of all that a stranger writes there.
+// queryValue returns the first value of a name in a URL's query, like
+// [net/url.Values.Get], but without a map of a stranger's making.
 func queryValue(query, name string) string {
 	for query != "" {
 		var pair string

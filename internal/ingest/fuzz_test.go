@@ -14,9 +14,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// FuzzPush sends any body in any form. Whatever it is, there is an answer from
-// the fixed set, a 2xx only if the journal has as much as was answered for, and
-// all memory comes back.
+// FuzzPush sends any body in any form. The answer is always from the fixed set, and a 2xx
+// only with all its events in the journal. All memory comes back.
 func FuzzPush(f *testing.F) {
 	streams := loki.Stream{Labels: []relay.Label{{Name: "a", Value: "b"}}, Entries: []loki.Entry{{Time: 1, Line: []byte(`{"event_id":"e"}`)}}}
 	f.Add(uint8(0), []byte(good))

@@ -14,20 +14,20 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 )
 
-// An answer to a wrong credential comes late, and later each time that the same
-// address is wrong. A good credential is never delayed: it is looked up first.
+// A wrong credential is answered late, and later each time from the same address. A good
+// one is looked up first, and never delayed.
 const (
 	firstDelay   = 100 * time.Millisecond
 	longestDelay = 5 * time.Second
-	// forgiveAfter is how long an address must make no mistake to be as good as new.
+	// forgiveAfter this long without a mistake, an address is as good as new.
 	forgiveAfter = 5 * time.Minute
-	// maxGuessers bounds the addresses that are remembered.
+	// maxGuessers bounds the remembered addresses.
 	maxGuessers = 4096
-	// guessLogEvery is how often one address is logged.
+	// guessLogEvery is the least time between two log lines of one address.
 	guessLogEvery = time.Minute
 )
 
-// guesses remembers who shows wrong credentials.
+// guesses remembers the addresses of wrong credentials.
 type guesses struct {
 	logger *slog.Logger
 	now    func() time.Time
@@ -41,17 +41,17 @@ type guesser struct {
 	failures int
 	last     time.Time
 	logged   time.Time
-	quiet    int // failures that were not logged
+	quiet    int // failures not logged yet
 }
 
 func newGuesses(logger *slog.Logger, now func() time.Time) *guesses {
 	return &guesses{logger: logger, now: now, lines: rate.NewLimiter(rate.Every(6*time.Second), 10), addresses: map[netip.Addr]*guesser{}}
 }
 
-// failed counts a wrong credential, logs it unless that was done lately, and says
-// how long its answer is to wait.
+// failed counts a wrong credential, logs it unless it did so lately, and returns the
+// delay of its answer.
 func (g *guesses) failed(r *http.Request, c claim, owner credentials.Environment) time.Duration {
-	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // a test's may have none
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // may be missing in a test
 	now := g.now()
 	g.mu.Lock()
 	who := g.of(peer.Addr().Unmap(), now)
@@ -76,7 +76,7 @@ func (g *guesses) failed(r *http.Request, c claim, owner credentials.Environment
 	return delay
 }
 
-// of finds an address, for which another may be forgotten. The caller holds mu.
+// of finds an address, and may forget another one for it. The caller holds mu.
 func (g *guesses) of(a netip.Addr, now time.Time) *guesser {
 	who := g.addresses[a]
 	if who != nil && now.Sub(who.last) < forgiveAfter {
@@ -90,7 +90,7 @@ func (g *guesses) of(a netip.Addr, now time.Time) *guesser {
 	return who
 }
 
-// forget makes room: of those that were wrong long ago, or else of any.
+// forget makes room: it removes old failures, or else any.
 func (g *guesses) forget(now time.Time) {
 	before := len(g.addresses)
 	for a, who := range g.addresses {
@@ -110,8 +110,8 @@ func delayAfter(failures int) time.Duration {
 	return min(firstDelay<<min(failures-1, 10), longestDelay)
 }
 
-// lastForwarded is the address that a proxy before the relay says it was asked from:
-// the last one, as those before it may be the client's invention.
+// lastForwarded is the client's address by the word of a proxy before the relay. It is
+// the last one, as the client may have invented the others.
 func lastForwarded(h http.Header) string {
 	values := h.Values("X-Forwarded-For")
 	if len(values) == 0 {
@@ -125,7 +125,7 @@ func lastForwarded(h http.Header) string {
 	return a.String()
 }
 
-// attrs are what the log may hold of a claim: a user name, or the end of a key.
+// attrs are the loggable part of a claim: a user name, or the end of a key.
 func (c claim) attrs() []any {
 	if c.key != "" {
 		return []any{"api_key_last_four", harmless(secret.New(c.key).LastFour())}
@@ -133,10 +133,10 @@ func (c claim) attrs() []any {
 	return []any{"username", harmless(c.username)}
 }
 
-// maxNameText bounds what is logged of a user name, in characters.
+// maxNameText bounds a user name in the log, in characters.
 const maxNameText = 64
 
-// harmless keeps what a stranger says from filling or steering a log.
+// harmless keeps a stranger's text from filling or steering a log.
 func harmless(text string) string {
 	text = text[:min(len(text), 4*maxNameText)]
 	runes := []rune(strings.Map(func(r rune) rune {

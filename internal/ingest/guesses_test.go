@@ -44,7 +44,7 @@ func newGuessed(t *testing.T) *guessed {
 	return g
 }
 
-// push pushes from an address, and says how long the answer took.
+// push pushes from an address, and measures the time to the answer.
 func (g *guessed) push(from, username, password string, header ...string) (status int, took time.Duration) {
 	g.t.Helper()
 	client, served := net.Pipe()
@@ -145,7 +145,7 @@ func TestGuessesAreTold(t *testing.T) {
 		assert.InDelta(t, 6, count("acme", "live", "wrong"), 0)
 		assert.InDelta(t, 2, count("", "", "wrong"), 0)
 		before := strings.Count(g.log.String(), "\n")
-		for i := range 100 { // from everywhere: ten lines, and one each six seconds
+		for i := range 100 { // from everywhere: ten lines, and one every six seconds
 			g.push(fmt.Sprintf("198.51.100.%d", i), "user", "wrong")
 		}
 		assert.LessOrEqual(t, strings.Count(g.log.String(), "\n")-before, 15)

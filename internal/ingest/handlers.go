@@ -38,7 +38,7 @@ func (h *lokiHandler) Refuse(problem loki.Problem) error {
 	return p.report.count(max(problem.Entries, 1))
 }
 
-// lokiError gives a push without streams the status that Loki gives it.
+// lokiError gives a push without streams the same status as Loki does.
 func lokiError(err error) error {
 	if errors.Is(err, loki.ErrNoStreams) {
 		return &refusal{status: http.StatusUnprocessableEntity, reason: "empty", text: err.Error()}
@@ -61,8 +61,8 @@ func (h *datadogHandler) Entry(at int, e *datadog.Entry) error {
 	p.batch.entry.Time, p.batch.entry.Labels = e.Time, e.Labels
 	p.ids.id = p.ids.id[:0]
 	if !e.Timed {
-		// Without a time, two events of the same text would have one ID: the
-		// arrival makes the difference.
+		// Without a time, two events of the same text would have one ID. Their arrival
+		// tells them apart.
 		p.batch.entry.Time = p.batch.group.Received.UnixNano()
 		p.ids.id = appendOrdinal(p.ids.id, at)
 	}

@@ -29,7 +29,7 @@ import (
 
 var testEnv = credentials.Environment{Project: "acme", Environment: "live"}
 
-// fakeCredentials knows one of each kind.
+// fakeCredentials knows one credential of each kind.
 type fakeCredentials struct{}
 
 func (fakeCredentials) Basic(username, password string) (credentials.Environment, bool) {
@@ -126,7 +126,7 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-// answer is what a push got.
+// answer is the answer to a push.
 type answer struct {
 	status int
 	header http.Header
@@ -137,7 +137,7 @@ type header map[string]string
 
 var asJSON = header{"Content-Type": "application/json"}
 
-// with adds to a header.
+// with adds fields to a header.
 func (h header) with(pairs ...string) header {
 	out := header{}
 	for k, v := range h {

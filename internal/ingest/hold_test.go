@@ -36,8 +36,8 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
 const goodHead = "POST /loki/api/v1/push HTTP/1.1\r\nHost: x\r\nAuthorization: Basic dXNlcjpjb3JyZWN0IGhvcnNl\r\n"
 
-// TestNobodyHoldsAConnection has clients that stop at some point, without a word and
-// without an end: each is cut off in time.
+// TestNobodyHoldsAConnection has clients fall silent at different points, without
+// closing: the server cuts each off in time.
 func TestNobodyHoldsAConnection(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -83,7 +83,7 @@ func TestNobodyHoldsAConnection(t *testing.T) {
 	}
 }
 
-// waitClosed finds out without reading: a pipe that is closed takes nothing.
+// waitClosed finds out without reading: a write to a closed pipe fails.
 func waitClosed(t *testing.T, c net.Conn) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(time.Second) {

@@ -20,7 +20,8 @@ const (
 	contentText = "text/plain; charset=utf-8"
 )
 
-// contentType tells a JSON object by its ends; what is between is not read.
+// contentType recognises a JSON object by its first and last byte. It reads nothing
+// between.
 func contentType(body []byte) string {
 	if n := len(body); n >= 2 && body[0] == '{' && body[n-1] == '}' {
 		return contentJSON
@@ -34,8 +35,8 @@ func contentType(body []byte) string {
 
 const (
 	typePrefix = "event_log"
-	hashPrefix = "hmac-" // says how the rest is made; earlier versions made "sha256-", without a key
-	hashBytes  = 16      // of the digest that are in an ID, as hex
+	hashPrefix = "hmac-" // names the method; earlier versions made "sha256-", without a key
+	hashBytes  = 16      // of the digest, as hex in an ID
 	maxAction  = 128     // bytes
 )
 
@@ -56,8 +57,7 @@ func newIDs(key secret.Text) ids {
 	}
 }
 
-// identify sets the event's ID and type, from the body's own event_id and
-// action where it has them.
+// identify sets the event's ID and type: the body's own event_id and action, if there.
 func (x *ids) identify(e *record.Entry, source string, isObject bool) {
 	if isObject {
 		jsonscan.Lookup(e.Body, x.wanted[:])
@@ -76,9 +76,9 @@ func (x *ids) identify(e *record.Entry, source string, isObject bool) {
 	e.ID = x.hashID(e, source)
 }
 
-// hashID makes an ID of the source, the time and the body: an HMAC-SHA256, as the ID
-// goes to sinks from which redaction keeps parts of the body. An ordinal in x.id
-// tells apart what these do not.
+// hashID makes an ID of the source, the time and the body. It is an HMAC-SHA256, because
+// redaction may hide parts of the body from a sink, and not the ID. An ordinal in x.id
+// tells apart events equal in all three.
 func (x *ids) hashID(e *record.Entry, source string) []byte {
 	var frame [16]byte // keeps the parts apart
 	binary.LittleEndian.PutUint64(frame[:8], uint64(len(source)))
@@ -97,8 +97,8 @@ func appendOrdinal(dst []byte, n int) []byte {
 	return binary.LittleEndian.AppendUint64(dst, uint64(n)) //nolint:gosec // a count
 }
 
-// isVisible reports whether s is 1 to most visible ASCII characters: what every
-// destination takes in a header as it is. One with escapes is not.
+// isVisible reports whether s is 1 to most visible ASCII characters, and so fits into any
+// destination's header. A string with escapes is not.
 func isVisible(s jsonscan.Raw, most int) bool {
 	if s.Escaped || !s.ASCII || len(s.Bytes) == 0 || len(s.Bytes) > most {
 		return false

@@ -1,21 +1,21 @@
-// Package ingest takes the pushes of environments over HTTP, in Loki's or Datadog's
-// form, and hands them to the journal.
+// Package ingest takes the pushes of environments over HTTP, in Loki's or Datadog's form,
+// and hands them to the journal.
 //
 // It answers 2xx only after the journal has all of a push. It refuses aloud: with a 4xx
-// and the cause, or with 429 or 503 and Retry-After when trying again helps. It keeps
-// the good entries of a push beside bad ones, and a 400 counts the bad.
+// and the cause, or with 429 or 503 and Retry-After when trying again helps. It keeps the
+// good entries of a push beside bad ones, and a 400 counts the bad.
 //
-// A body is read whole, within a bound on it and on the sum of all bodies. It is decoded in one
-// pass, straight into a record.Batch, the form of the disk: so a body is copied once between the
-// socket and the record. The push is charged for everything that decoding holds before
-// it is allocated. An event's id is the body's own event_id, or else an HMAC; the journal
-// keeps its key.
+// It reads a body whole, within a bound on it and on the sum of all bodies. It decodes
+// the body in one pass, straight into a record.Batch, the form of the disk: so it copies
+// a body once between the socket and the record. Before decoding allocates memory, it
+// charges the push for it. An event's id is the body's own event_id, or else an HMAC; the
+// journal keeps its key.
 //
-// One environment cannot push another out. Each may have a quota of events and
-// bytes a second, kept by token buckets of ten seconds' worth, and of undelivered
-// bytes. Without any quota, an environment may hold up to eight times the free part of
-// the journal's budget. So the largest holder is refused first, with 429, and a
-// small one finds room as long as there is any.
+// One environment cannot push another out. Each may have a quota of events and bytes a
+// second, kept by token buckets of ten seconds' worth, and of undelivered bytes. Without
+// any quota, an environment may hold up to eight times the free part of the journal's
+// budget. So the largest holder is refused first, with 429, and a small one finds room as
+// long as there is any.
 package ingest
 
 import (
@@ -39,49 +39,48 @@ import (
 
 // Journal keeps events.
 type Journal interface {
-	// Append returns nil once the batch is durable. Any error means that it may
-	// not be; journal.ErrFull that the disk budget is spent. It may be called
-	// concurrently, and does not refer to the batch after it returned.
+	// Append returns nil once the batch is durable. After an error, it may be durable or
+	// not. The error is journal.ErrFull if the disk budget is spent. Calls may be
+	// concurrent. Append keeps no reference to the batch.
 	Append(ctx context.Context, b *record.Batch) error
 }
 
-// Credentials tells which environment a credential belongs to, in a time that
-// tells nothing of the credential. Its methods may be called concurrently.
+// Credentials finds the environment of a credential, in a time independent of the
+// credential's content. Calls may be concurrent.
 type Credentials interface {
 	Basic(username, password string) (credentials.Environment, bool)
 	APIKey(key string) (credentials.Environment, bool)
-	// Owner tells whose user name it is; that proves nothing.
+	// Owner finds the environment of a user name. This proves nothing.
 	Owner(username string) (credentials.Environment, bool)
 }
 
-// Recent knows the events that became durable a short while ago. Its methods
-// may be called concurrently.
+// Recent knows the recently stored events. Calls may be concurrent.
 type Recent interface {
-	// Key stands for the event with this source, ID and body, and no other.
+	// Key stands for the one event with this source, ID and body.
 	Key(source string, id, body []byte) recent.Key
-	// Has reports whether the key was added, and not too long ago.
+	// Has reports whether the key was added not too long ago.
 	Has(k recent.Key) bool
-	// Add adds the keys of events that are durable. epoch is what Epoch gave before
-	// they were appended. It does not keep the slice.
+	// Add adds the keys of durable events, with the Epoch from before their append. It
+	// does not keep the slice.
 	Add(keys []recent.Key, epoch uint64)
 	Epoch() uint64
 }
 
-// Options are what a Handler is made of.
+// Options configure a Handler.
 type Options struct {
 	Credentials Credentials
 	Journal     Journal
-	// Recent recognises what is pushed again; nil stores it again.
+	// Recent recognises repeated events. Without it, they are stored again.
 	Recent Recent
 	Limits config.IngestLimits // each above zero
-	// Room bounds what each environment takes of the journal; nil is no bound.
+	// Room bounds each environment's part of the journal; nil is no bound.
 	Room Room
-	// Quotas are by environment; one that is not in it has none.
+	// Quotas by environment. Any other environment has none.
 	Quotas map[credentials.Environment]config.Quota
-	// IDKey is the key of the ids of events that bring none; empty for a random one.
+	// IDKey is the key of generated event ids; empty for a random one.
 	IDKey secret.Text
-	// Anonymous is the environment of pushes without a credential; they are
-	// refused where it is zero.
+	// Anonymous is the environment of pushes without a credential. If it is zero, they
+	// are refused.
 	Anonymous  credentials.Environment
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -105,7 +104,7 @@ type Handler struct {
 	stopping chan struct{} // closed when the server shuts down
 	quotas   *quotas
 	memory   budget
-	slots    chan struct{} // one element for each push that is worked on
+	slots    chan struct{} // one element for each push at work
 	pushes   sync.Pool     // of *push
 	heads    sync.Pool     // of *[headBytes]byte
 	inflate  inflaters
@@ -163,20 +162,20 @@ func checkLimits(l config.IngestLimits) error {
 	return errors.Join(errs...)
 }
 
-// answerTime is how long a client may take to read an answer.
+// answerTime bounds a client's time to read an answer.
 const answerTime = 10 * time.Second
 
-// Server gives an HTTP server for h, with what keeps slow and greedy clients
-// off before a request reaches h. Its address, TLS, door and lifecycle are the
-// caller's; h has one server. It speaks HTTP/1 only, over which a connection costs what one push does.
+// Server returns an HTTP server for h. It keeps slow and greedy clients off before a
+// request reaches h. Its address, TLS, door and lifecycle are the caller's; h has one
+// server. It speaks HTTP/1 only: there, a connection costs as much as one push.
 func (h *Handler) Server() *http.Server {
 	server := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
-		// For a body that no handler reads; else the push has a pace.
+		// For a body no handler reads. A push has its pace.
 		ReadTimeout: h.limits.ReadTimeout,
-		// From the header on, so that no push is cut off which the journal still may
-		// take; the answer itself has answerTime.
+		// It runs from the header on, so it must not cut off a push the journal may still
+		// take. The answer itself has answerTime.
 		WriteTimeout:   h.limits.ReadTimeout + 2*time.Minute,
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 16 << 10,

@@ -25,7 +25,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// realJournal is an embedded one, and what reads it.
+// realJournal is an embedded one, with a source to read it.
 func realJournal(t *testing.T) (*journal.Journal, *journal.Source) {
 	t.Helper()
 	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1}
@@ -60,7 +60,7 @@ func next(t *testing.T, s *journal.Source, n int) []relay.Event {
 // testKey is the key of the handlers in tests.
 var testKey = secret.New("the key of event ids in the tests")
 
-// hashID is the reference for IDs of events without an event_id.
+// hashID is the reference for generated IDs.
 func hashID(source string, at int64, body string, ordinal ...uint64) string {
 	h := hmac.New(sha256.New, []byte(testKey.Reveal()))
 	var frame [16]byte
@@ -122,7 +122,7 @@ func TestEventsReachTheJournal(t *testing.T) {
 		"input":              {"/v1/input", apiKey, logsBody, viaLogs},
 		"input with key":     {"/v1/input/0123456789abcdef", asJSON.with("Authorization", ""), logsBody, viaLogs},
 	} {
-		for range 2 { // the second time with memory that was used before
+		for range 2 { // the second time with used memory
 			got := r.send(t, http.MethodPost, c.path, c.header, c.body)
 			if strings.HasPrefix(c.path, "/loki") {
 				require.Equal(t, answer{http.StatusNoContent, got.header, ""}, got, name)
@@ -140,7 +140,7 @@ func TestEventsReachTheJournal(t *testing.T) {
 	assert.Zero(t, r.handler.memory.used.Load(), "all memory is given back")
 }
 
-// TestIdentity pushes bodies with and without an id and action of their own.
+// TestIdentity pushes bodies with and without their own id and action.
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	j, source := realJournal(t)
@@ -175,7 +175,7 @@ func TestIdentity(t *testing.T) {
 		e := next(t, source, 1)[0]
 		assert.Equal(t, [4]string{c.line, c.id, c.typ, c.content}, [4]string{string(e.Body), e.ID, e.Type, e.ContentType})
 	}
-	// Without a time of their own, equal logs are told apart.
+	// Ordinals tell equal logs without a time apart.
 	got := r.send(t, http.MethodPost, "/api/v2/logs?ddsource=idp&ddtags=env:prod", asJSON, []byte("{\"a\":1}\n{\"a\":1}"))
 	require.Equal(t, http.StatusAccepted, got.status)
 	for i, e := range next(t, source, 2) {
@@ -185,8 +185,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestGoodBesideBad checks that good entries are kept in order, and the labels
-// with their streams, whatever stands between.
+// TestGoodBesideBad checks the order of the good entries, and their labels, with bad ones
+// between them.
 func TestGoodBesideBad(t *testing.T) {
 	t.Parallel()
 	j, source := realJournal(t)
@@ -214,8 +214,8 @@ func TestGoodBesideBad(t *testing.T) {
 	next(t, source, 2)
 }
 
-// Whoever knows all of an event but its phone number cannot find the number by the
-// event's id: that takes the key.
+// Even with all of an event except its phone number, nobody can find the number by the
+// event's id. They would need the key.
 func TestAnIDDoesNotGiveTheBodyAway(t *testing.T) {
 	t.Parallel()
 	j, source := realJournal(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
-// allocated is what f allocates, in bytes, garbage included.
+// allocated measures the bytes allocated by f, garbage included.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -29,8 +29,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestBombs sends bodies that decompress to far more than is taken. It measures
-// the whole process, so it runs alone.
+// TestBombs sends bodies with far more than the allowed bytes behind their compression.
+// It measures the whole process, so it runs alone.
 func TestBombs(t *testing.T) {
 	r := start(t, func(o *Options) { o.Limits.DecompressedBytes, o.Limits.LabelBytes = 2<<20, 128<<10 })
 	zeros := make([]byte, 48<<20)
@@ -55,7 +55,7 @@ func TestBombs(t *testing.T) {
 		assert.Contains(t, got.body, "window")
 	})
 	assert.Less(t, used, uint64(8<<20))
-	// Labels that stand before every other line would be written each time.
+	// Labels before every other line would be written each time.
 	var amplified strings.Builder
 	amplified.WriteString(`{"streams":[{"stream":{"a":"` + strings.Repeat("x", 100_000) + `"},"values":[["1","x"]`)
 	for range 400 {
@@ -92,7 +92,7 @@ func status(t *testing.T, br *bufio.Reader) int {
 	return resp.StatusCode
 }
 
-// TestSlowClients holds many connections that hardly send, while others push.
+// TestSlowClients holds many nearly idle connections, while others push.
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *Options) {
@@ -116,12 +116,12 @@ func TestSlowClients(t *testing.T) {
 	}
 	assert.Less(t, time.Since(began), 3*time.Second, "minimum progress is asked for")
 	assert.Zero(t, r.handler.memory.used.Load())
-	// A connection that was once slow enough to need the deadline is not cut
-	// later, when the journal takes its time.
+	// A connection once slow enough to need the deadline is not cut off later, while the
+	// journal takes its time.
 	assert.Equal(t, http.StatusNoContent, r.push(t, good).status)
 }
 
-// TestDeadlineIsLifted has a journal that takes longer than a client may.
+// TestDeadlineIsLifted uses a journal slower than a client may be.
 func TestDeadlineIsLifted(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
@@ -148,8 +148,8 @@ func TestTooManyAtOnce(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, r.push(t, good).status)
 }
 
-// TestInFlightBytes has large pushes at once, for which there is not memory
-// enough: some are refused, none is lost, and all memory comes back.
+// TestInFlightBytes sends large pushes at once, more than there is memory for: some are
+// refused, none is lost, and all memory comes back.
 func TestInFlightBytes(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
@@ -164,7 +164,7 @@ func TestInFlightBytes(t *testing.T) {
 		go func() { answers <- r.send(t, "POST", "/loki/api/v1/push", asJSON, body) }()
 	}
 	var first answer
-	select { // those that fit wait for the journal
+	select { // the taken ones wait for the journal
 	case first = <-answers:
 	case <-time.After(waiting.Stall):
 		close(hold)
@@ -199,8 +199,8 @@ func TestClientGone(t *testing.T) {
 	assert.Zero(t, r.journal.taken())
 }
 
-// TestConcurrentPushesStayApart pushes distinct events from many clients, with
-// memory handed from one to the next.
+// TestConcurrentPushesStayApart pushes distinct events from many clients, and reuses
+// memory between them.
 func TestConcurrentPushesStayApart(t *testing.T) {
 	t.Parallel()
 	j, source := realJournal(t)

@@ -42,7 +42,7 @@ func newMetrics(r prometheus.Registerer, memory *budget) *metrics {
 	return m
 }
 
-// took counts the events of a push, all of which are durable now.
+// took counts the events of a durable push.
 func (m *metrics) took(a *seen, p *push, now time.Time) {
 	a.once.Do(func() {
 		a.events = m.events.WithLabelValues(p.batch.group.Project, p.batch.group.Environment)
@@ -66,7 +66,7 @@ func (m *metrics) done(e endpoint, status int, took time.Duration) {
 	m.duration.WithLabelValues(e.String()).Observe(took.Seconds())
 }
 
-// activity is what was heard of each environment.
+// activity records the last push and the last event of each environment.
 type activity struct{ environments sync.Map } // credentials.Environment to *seen
 
 type seen struct {
@@ -83,14 +83,14 @@ func (a *activity) of(env credentials.Environment) *seen {
 	return s.(*seen) //nolint:errcheck // nothing else is stored
 }
 
-// LastPush is when events of env were last made durable, or pushed again; zero if never since
-// the handler was made.
+// LastPush is the time of env's last push of durable or repeated events, since the
+// handler was made; zero for none.
 func (h *Handler) LastPush(env credentials.Environment) time.Time {
 	return timeOf(h.activity.of(env).push.Load())
 }
 
-// LastEvent is the newest time of env's events, as their sender says, since the
-// handler was made; zero if there were none.
+// LastEvent is the newest time of env's events, by their sender's word, since the handler
+// was made; zero for none.
 func (h *Handler) LastEvent(env credentials.Environment) time.Time {
 	return timeOf(h.activity.of(env).event.Load())
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// push is one push at work, with the memory for it. It is used by one goroutine, and
-// then by another push.
+// push is one push at work, with its memory. One goroutine uses it, and then another push
+// does.
 type push struct {
 	limits config.IngestLimits
 	lease  lease
@@ -31,7 +31,7 @@ type push struct {
 	report report
 }
 
-// batch has the entries of a push on their way to the journal.
+// batch holds the entries of a push for the journal.
 type batch struct {
 	records record.Batch
 	group   record.Group
@@ -56,10 +56,10 @@ func (p *push) size() int64 {
 
 const keySize = int64(unsafe.Sizeof(recent.Key{}))
 
-// keptSize is how much memory a push may keep for the next one.
+// keptSize bounds the memory a push keeps for the next one.
 const keptSize = 4 << 20
 
-// release gives the push's memory back, or away.
+// release gives the push's memory back to the pool, or to the collector.
 func (h *Handler) release(p *push) {
 	p.batch.records.Reset()
 	p.extra = 0
@@ -72,7 +72,7 @@ func (h *Handler) release(p *push) {
 	}
 }
 
-// start makes the push ready to be decoded.
+// start prepares the push for decoding.
 func (p *push) start(now time.Time, env credentials.Environment, h *Handler) {
 	p.limits, p.recent = h.limits, h.recent
 	p.batch.keys, p.batch.duplicates = p.batch.keys[:0], 0
@@ -108,7 +108,7 @@ func (p *push) labelLimit() labelset.Limit {
 	return labelset.Limit{Count: p.limits.Labels, Bytes: int(p.limits.LabelBytes)}
 }
 
-// queryLabels takes the attributes that Datadog's intakes take in the URL.
+// queryLabels reads the attributes in the URL, as Datadog's intakes do.
 func (p *push) queryLabels(r *http.Request) error {
 	p.query.Reset(p.labelLimit())
 	query := r.URL.RawQuery
@@ -128,8 +128,7 @@ func (p *push) queryLabels(r *http.Request) error {
 	return nil
 }
 
-// add takes an entry. A nil error means that it is in the batch, or durable
-// already.
+// add takes an entry. After a nil error it is in the batch, or durable already.
 func (p *push) add(body []byte) error {
 	content := contentType(body)
 	if content != p.batch.content {
@@ -150,11 +149,11 @@ func (p *push) add(body []byte) error {
 	return nil
 }
 
-// known reports whether the entry was made durable by an earlier push.
+// known reports whether an earlier push made the entry durable.
 //
-// What another push, or this one, is about to make durable does not count: were
-// it left out here and failed there, it would be acknowledged and lost. So an
-// event that is pushed again before the first push is done is stored twice.
+// An entry still on its way to the disk does not count, in this push or another: skipped
+// here, and failed there, it would be acknowledged and lost. So if an event comes again
+// before its first push is done, it is stored twice.
 func (p *push) known() bool {
 	if p.recent == nil {
 		return false
@@ -168,17 +167,17 @@ func (p *push) known() bool {
 	return false
 }
 
-// taken counts the entries that are durable once the batch is.
+// taken counts the entries already durable, or durable with the batch.
 func (p *push) taken() int { return p.batch.records.Len() + p.batch.duplicates }
 
-// maxSpread is how much may stand beside the bodies of a push's events, as a
-// multiple of decompressed_bytes: a stream's labels go to each sink with every one
-// of its events, though they come once.
+// maxSpread bounds the bytes beside the bodies of a push's events, as a multiple of
+// decompressed_bytes. A push holds a stream's labels once, but each sink gets them with
+// every event.
 const maxSpread = 8
 
-// account makes room for the entry in the batch and for its key, as far as the
-// budget goes. It bounds what is written of labels, in the batch, where they stand
-// before each run of events, and at the sinks.
+// account makes room for the entry in the batch and for its key, within the budget. It
+// bounds the bytes of labels twice: in the batch, before each run of events, and at the
+// sinks.
 func (p *push) account() error {
 	const step = 256 << 10
 	if len(p.batch.keys) == cap(p.batch.keys) && p.recent != nil {
@@ -200,7 +199,7 @@ func (p *push) account() error {
 		return tooLarge("the labels of the body's entries are too many")
 	}
 	size += max(size/4, min(size, step))
-	if err := p.lease.grow(p.size() + int64(size)); err != nil { // the old memory lives until it is copied
+	if err := p.lease.grow(p.size() + int64(size)); err != nil { // the old memory counts until it is copied
 		return err
 	}
 	p.batch.records.Grow(size)

@@ -16,15 +16,13 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Room reserves room in the journal for an append of a source, of so many bytes
-// before compression, and returns what gives it back once the append is done.
-// The source may hold most bytes there; 0 is no bound but fairness. An error
-// that wraps journal.ErrShare says that the source has to wait.
+// Room reserves bytes in the journal, before compression, for an append of a source. Call
+// giveBack after the append. The source may hold most bytes there; 0 is no bound except
+// fairness. An error wrapping journal.ErrShare asks the source to wait.
 type Room func(ctx context.Context, source string, bytes, most int64) (giveBack func(), err error)
 
-// quotas bound what each environment takes. An environment is looked at twice:
-// before its body is read, so that a flood costs little, and with the
-// decoded events in hand, just before they are appended.
+// quotas bound each environment. They check it twice: before they read its body, so a
+// flood costs little, and just before they append the decoded events.
 type quotas struct {
 	room    Room // nil for no bound
 	now     func() time.Time
@@ -32,7 +30,7 @@ type quotas struct {
 	refused *prometheus.CounterVec
 }
 
-// quota is what one environment may take.
+// quota is the quota of one environment.
 type quota struct {
 	most          int64 // undelivered bytes; 0 for no bound of its own
 	events, bytes bucket
@@ -58,7 +56,7 @@ func newQuota(cfg config.Quota, now time.Time) *quota {
 	}
 }
 
-// admit says whether a push of env may be read.
+// admit says whether to read a push of env.
 func (q *quotas) admit(ctx context.Context, env credentials.Environment) error {
 	if own := q.by[env]; own != nil {
 		now := q.now()
@@ -74,8 +72,8 @@ func (q *quotas) admit(ctx context.Context, env credentials.Environment) error {
 	return nil
 }
 
-// charge counts events that are about to be appended, and reserves room for
-// them. The caller gives it back when they are.
+// charge counts events before their append, and reserves room for them. The caller gives
+// it back after the append.
 func (q *quotas) charge(ctx context.Context, env credentials.Environment, events int, bytes, size int64) (giveBack func(), err error) {
 	if own := q.by[env]; own != nil {
 		now := q.now()
@@ -100,10 +98,10 @@ func (q *quotas) reserve(ctx context.Context, env credentials.Environment, size 
 	return giveBack, err
 }
 
-// retryRoom is when an environment may try again that has to wait for sinks.
+// retryRoom is the Retry-After of an environment waiting for sinks.
 const retryRoom = 5 * time.Second
 
-// refuse refuses one environment, so it is 429: the relay itself is well.
+// refuse refuses one environment with a 429: the relay itself is well.
 func (q *quotas) refuse(env credentials.Environment, reason string, wait time.Duration, text string, cause error) error {
 	q.refused.WithLabelValues(env.Project, env.Environment, reason).Inc()
 	return &refusal{
@@ -112,24 +110,24 @@ func (q *quotas) refuse(env credentials.Environment, reason string, wait time.Du
 	}
 }
 
-// burst is how long an environment that was quiet may push without a bound.
+// burst is how long an environment may push without a bound after a quiet time.
 const burst = 10 * time.Second
 
-// bucket is a token bucket that may run into debt: a push counts once it is
-// decoded, and the next one waits until the debt is paid.
+// bucket is a token bucket. It may run into debt: a push counts after its decoding, and
+// the next one waits until the debt is paid.
 type bucket struct {
 	rate float64 // tokens a second; 0 for no bound
 
 	mu    sync.Mutex
 	level float64   // at most burst's worth; guarded by mu
-	at    time.Time // when level was right; guarded by mu
+	at    time.Time // time of level; guarded by mu
 }
 
 func newBucket(rate float64, now time.Time) bucket {
 	return bucket{rate: rate, level: rate * burst.Seconds(), at: now}
 }
 
-// wait is how long it takes until there is something in the bucket.
+// wait is the time until the bucket holds something.
 func (b *bucket) wait(now time.Time) time.Duration {
 	if b.rate == 0 {
 		return 0
@@ -143,7 +141,7 @@ func (b *bucket) wait(now time.Time) time.Duration {
 	return time.Duration((1 - b.level) / b.rate * float64(time.Second))
 }
 
-// take takes tokens out, whether they are there or not.
+// take takes tokens out, even more than there are.
 func (b *bucket) take(tokens float64, now time.Time) {
 	if b.rate == 0 {
 		return
@@ -154,7 +152,7 @@ func (b *bucket) take(tokens float64, now time.Time) {
 	b.level -= tokens
 }
 
-// fill adds what has come since the last time. mu is held.
+// fill adds the tokens since the last call. mu is held.
 func (b *bucket) fill(now time.Time) {
 	since := max(0, now.Sub(b.at))
 	b.level, b.at = min(b.level+b.rate*since.Seconds(), b.rate*burst.Seconds()), now

@@ -24,7 +24,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// recently makes a handler that knows what became durable.
+// recently makes a handler with a set of recent events.
 func recently(o *Options) { o.Recent = recent.New(time.Hour, 1000) }
 
 // lokiPushOf is a push of lines, a nanosecond apart.
@@ -61,7 +61,7 @@ func TestAPushThatComesAgainIsStoredOnce(t *testing.T) {
 	assert.Equal(t, []string{a, "text"}, bodies(2))
 	assert.Equal(t, []float64{2, 4}, []float64{r.stored(), r.duplicates()})
 
-	// Some of it is new; what is new keeps its order and its group.
+	// New events beside known ones keep their order and their group.
 	require.Equal(t, http.StatusNoContent, r.push(t, lokiPushOf(a, b, "text", c)).status)
 	assert.Equal(t, []string{b, "text", c}, bodies(3), "the text stands at another time, and has no id of its own")
 
@@ -118,7 +118,7 @@ func TestAFailedAppendIsNotRemembered(t *testing.T) {
 	assert.Equal(t, 2.0, r.duplicates(), "of pushes that were acknowledged")
 }
 
-// Whatever memory a push gets of a failed one, it does not remember for it.
+// No other push remembers the events of a failed one by their shared memory.
 func TestAFailedAppendIsNotRememberedByAnotherPush(t *testing.T) {
 	t.Parallel()
 	r := start(t, recently)
@@ -133,8 +133,8 @@ func TestAFailedAppendIsNotRememberedByAnotherPush(t *testing.T) {
 	}
 }
 
-// While the first of two equal pushes is being committed, nothing is
-// acknowledged: neither of them, as the commit may fail.
+// During the commit of the first of two equal pushes, neither is acknowledged: the commit
+// may fail.
 func TestTwoEqualPushesAtOnceAreBothDurable(t *testing.T) {
 	t.Parallel()
 	r := start(t, recently)
@@ -154,7 +154,7 @@ func TestTwoEqualPushesAtOnceAreBothDurable(t *testing.T) {
 	assert.Equal(t, 2, r.journal.taken())
 }
 
-// A process that ends takes its memory along: the next one reads the journal.
+// The set of recent events ends with its process. The next process reads the journal.
 func TestAPushThatComesAgainAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -184,8 +184,7 @@ func TestAPushThatComesAgainAfterARestart(t *testing.T) {
 	}
 }
 
-// An event that became durable and was lost at runtime is stored again when it is
-// pushed again.
+// A stored event, lost at runtime, is stored again when it is pushed again.
 func TestWhatWasLostIsNotRecognised(t *testing.T) {
 	t.Parallel()
 	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1}

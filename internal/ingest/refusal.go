@@ -13,26 +13,26 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
-// refusal is why a push was not taken, or not as a whole. Its text goes to the
-// sender: it holds neither events nor secrets.
+// refusal is the reason not to take a push, or a part of it. Its text goes to the sender:
+// it holds neither events nor secrets.
 type refusal struct {
 	status     int
 	reason     string // of a fixed set, for metrics and logs
 	text       string
 	cause      error         // for the log only; may be nil
 	retryAfter time.Duration // 0 for none
-	hangUp     bool          // the rest of the body is not worth reading
-	logged     bool          // by whoever made it
+	hangUp     bool          // reading the rest of the body is not worth it
+	logged     bool          // its maker has logged it
 }
 
 func (r *refusal) Error() string { return r.text }
 func (r *refusal) Unwrap() error { return r.cause }
 
-// errGone is for a sender that does not wait for the answer.
+// errGone is for a sender without interest in the answer.
 var errGone = &refusal{status: http.StatusBadRequest, reason: "aborted", hangUp: true, text: "the body ended early"}
 
-// errForgotten is for events that were recognised, while others of that time, or
-// these, turned out to be lost.
+// errForgotten is for recognised events, after a loss of these or of others of their
+// time.
 var errForgotten = &refusal{status: http.StatusServiceUnavailable, reason: "journal", retryAfter: retryUnableNow, text: "the journal lost events; push again"}
 
 // asRefusal finds the refusal in err. Any other error is a decoder's.
@@ -107,12 +107,12 @@ type refusalKey struct {
 
 type refusalCount struct {
 	logged time.Time
-	since  int // refusals since then that were not logged
+	since  int // refusals since then without a log line
 }
 
 const refusalLogEvery = time.Minute
 
-// note counts a refusal, and logs it if its like was not logged for a minute.
+// note counts a refusal, and logs the first of its kind in a minute.
 func (l *refusalLog) note(env credentials.Environment, r *refusal) {
 	if r.logged {
 		return

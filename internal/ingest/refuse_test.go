@@ -98,7 +98,7 @@ func TestNothingToTake(t *testing.T) {
 	assert.True(t, r.handler.LastPush(testEnv).IsZero())
 }
 
-// TestJournalFails also pushes a bad entry: what could not be kept rules.
+// TestJournalFails pushes a bad entry as well: the journal's failure decides the answer.
 func TestJournalFails(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -29,7 +29,7 @@ func (r *report) count(n int) error {
 	return nil
 }
 
-// refuse notes that n entries are not taken.
+// refuse counts n entries as refused, and notes the problem.
 func (r *report) refuse(n int, problem error) {
 	r.refused += n
 	r.problems++

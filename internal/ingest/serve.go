@@ -28,7 +28,7 @@ func (e endpoint) String() string {
 	return [...]string{"unknown", "loki_push", "datadog_v2_logs", "datadog_v1_input"}[e]
 }
 
-// route finds the endpoint of a path, and the API key that may stand in it.
+// route finds the endpoint of a path, and any API key in it.
 func route(path string) (endpoint, string) {
 	switch path {
 	case "/loki/api/v1/push":
@@ -71,7 +71,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			err = h.take(w, r, e, env)
 		}
 	}
-	// A writer that has no deadlines is a test's; then there is none.
+	// Only a test's writer has no deadlines. Then there is none.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 	status := h.answer(w, e, err)
 	if err != nil {
@@ -80,7 +80,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.metrics.done(e, status, time.Since(start))
 }
 
-// take takes a push of env. nil means that all of it is durable.
+// take takes a push of env. After nil, all of it is durable.
 func (h *Handler) take(w http.ResponseWriter, r *http.Request, e endpoint, env credentials.Environment) error {
 	f, err := formOf(r, e)
 	if err != nil {
@@ -114,7 +114,7 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, e endpoint, env c
 	return h.keep(r.Context(), p, env)
 }
 
-// How long a push waits for others to be done, and when it may be tried again.
+// The longest wait of a push for others, and the Retry-After behind it.
 const (
 	slotWait       = 2 * time.Second
 	retryOverload  = time.Second
@@ -143,11 +143,11 @@ func (h *Handler) enter(ctx context.Context) error {
 	}
 }
 
-// keep makes the good entries durable, and then tells of the bad ones.
+// keep makes the good entries durable, and then reports the bad ones.
 //
-// If the process dies before Append returned, nothing was acknowledged, and the
-// sender pushes again; if it dies behind it, the sender may push again what is
-// kept already, and what the next process reads back of the journal tells.
+// If the process dies before Append returns, nothing was acknowledged, and the sender
+// pushes again. If it dies later, the sender may push stored events again. The next
+// process reads the journal back to recognise them.
 func (h *Handler) keep(ctx context.Context, p *push, env credentials.Environment) error {
 	if p.batch.records.Len() > 0 {
 		if err := h.append(ctx, p, env); err != nil {
