@@ -23,7 +23,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/auditrelay/auditrelay/internal/console"
-	"github.com/auditrelay/auditrelay/internal/testbed/readback"
+	"github.com/auditrelay/auditrelay/internal/testbed/kafkatest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 	"github.com/auditrelay/auditrelay/relay/cli"
@@ -179,7 +179,7 @@ func TestASinkIsRetired(t *testing.T) {
 // message size.
 type stand struct {
 	config, ingest, admin string
-	kafka                 *readback.Kafka
+	kafka                 *kafkatest.Topic
 	client                *kadm.Client
 	output                bytes.Buffer
 }
@@ -187,7 +187,7 @@ type stand struct {
 func newStand(t *testing.T, maxMessage int) *stand {
 	t.Helper()
 	dir := t.TempDir()
-	kafka, err := readback.StartKafka("", "events")
+	kafka, err := kafkatest.StartStandIn(nil)
 	require.NoError(t, err)
 	t.Cleanup(kafka.Close)
 	client, err := kgo.NewClient(kgo.SeedBrokers(kafka.Brokers...))
@@ -195,7 +195,7 @@ func newStand(t *testing.T, maxMessage int) *stand {
 	t.Cleanup(client.Close)
 	s := &stand{
 		config: filepath.Join(dir, "relay.yaml"), ingest: freeAddress(t), admin: freeAddress(t),
-		kafka: kafka, client: kadm.NewClient(client),
+		kafka: kafka.On("events"), client: kadm.NewClient(client),
 	}
 	_, err = s.client.CreateTopic(t.Context(), 1, 1, nil, "events")
 	require.NoError(t, err)

@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/kafkatest"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
@@ -97,15 +99,15 @@ func newSceneOf(t *testing.T, rate float64, options workspacesim.Options) *scene
 	require.NoError(t, sim.SetRate("", "", rate/float64(len(environments))))
 	api := httptest.NewServer(sim.Handler())
 	t.Cleanup(api.Close)
-	kafka, err := readback.StartKafka("", "events")
+	kafka, err := kafkatest.StartStandIn(nil)
 	require.NoError(t, err)
 	t.Cleanup(kafka.Close)
-	nats, err := readback.StartNATS(filepath.Join(dir, "nats"), "EVENTS")
+	nats, err := natstest.Start(filepath.Join(dir, "nats"))
 	require.NoError(t, err)
 	t.Cleanup(nats.Close)
 	file := &readback.File{Path: filepath.Join(dir, "events.jsonl")}
 	s := &scene{
-		sim: sim, destinations: []readback.Destination{kafka, nats, file},
+		sim: sim, destinations: []readback.Destination{kafka.On("events"), nats.Stream("EVENTS"), file},
 		config: filepath.Join(dir, "relay.yaml"), admin: freeAddress(t),
 	}
 	listen := freeAddress(t)

@@ -31,6 +31,8 @@ func floors() map[string]int {
 		"sinks":                         3,
 		"internal/console":              3,
 		"internal/admin":                3,
+		"internal/testbed/kafkatest":    3,
+		"internal/testbed/natstest":     3,
 		"internal/testbed/readback":     3,
 		"internal/testbed/realservers":  3,
 		"sinks/kafka":                   2,

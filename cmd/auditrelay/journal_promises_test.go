@@ -6,14 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/relay/cli"
 )
 
@@ -22,11 +20,7 @@ import (
 func TestChecksAskTheJournalsServers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: filepath.Join(dir, "js"), NoLog: true, NoSigs: true})
-	require.NoError(t, err)
-	srv.Start()
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	require.True(t, srv.ReadyForConnections(time.Minute))
+	srv := natstest.Run(t, filepath.Join(dir, "js"))
 	file := filepath.Join(dir, "relay.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(strings.NewReplacer("DIR", dir, "SERVER", srv.Addr().String()).Replace(`
 data_dir: DIR/data
@@ -56,12 +50,7 @@ sinks:
 	assert.Contains(t, out, "journal.replicas: 1: there is one copy")
 	assert.NoDirExists(t, filepath.Join(dir, "data"))
 
-	nc, err := nats.Connect(srv.ClientURL())
-	require.NoError(t, err)
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "AUDITRELAY_EVENTS", Subjects: []string{"auditrelay.events"}, PersistMode: jetstream.AsyncPersistMode})
+	_, err := natstest.JetStream(t, srv).CreateStream(t.Context(), jetstream.StreamConfig{Name: "AUDITRELAY_EVENTS", Subjects: []string{"auditrelay.events"}, PersistMode: jetstream.AsyncPersistMode})
 	require.NoError(t, err)
 	for _, args := range [][]string{{"sinks", "check"}, {"config", "check", "--api"}, {"config", "check", "--api", "--json"}} {
 		code, out = run(args...)
@@ -71,8 +60,7 @@ sinks:
 	code, out = run("config", "check")
 	assert.Equal(t, cli.ExitOK, code, out)
 
-	srv.Shutdown()
-	srv.WaitForShutdown()
+	natstest.Stop(srv)
 	for _, args := range [][]string{{"sinks", "check"}, {"config", "check", "--api"}} {
 		code, out = run(args...)
 		assert.Equal(t, cli.ExitFailure, code, out)

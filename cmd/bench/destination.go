@@ -7,15 +7,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/kafkatest"
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 )
 
 // destinations are where the sinks of a row deliver.
 type destinations struct {
 	all    []readback.Destination
-	sinks  string          // section of the relay's configuration
-	broker string          // HOST:PORT, empty without Kafka
-	kafka  *readback.Kafka // nil without Kafka
+	sinks  string             // section of the relay's configuration
+	broker string             // HOST:PORT, empty without Kafka
+	kafka  *kafkatest.StandIn // nil without Kafka
 }
 
 // open starts the row's destination. The files stand in dir.
@@ -27,11 +28,12 @@ func (r row) open(ctx context.Context, dir string) (*destinations, error) {
 			sinks: fmt.Sprintf("  - {name: file, file: {path: %q, no_sync: true, rotate_bytes: -1, rotate_every: -1s}}\n", path),
 		}, nil
 	}
-	kafka, err := readback.StartKafka("", topic(0))
+	kafka, err := kafkatest.StartStandIn(nil)
 	if err != nil {
 		return nil, err
 	}
-	if err := kafka.Create(ctx); err != nil {
+	const brokersDefault = -1
+	if err := kafka.On(topic(0)).Create(ctx, brokersDefault); err != nil {
 		kafka.Close()
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/kafkatest"
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
@@ -154,7 +155,7 @@ func idIn(body []byte) string {
 
 // idle measures an idle relay.
 func (b *bench) idle(ctx context.Context, dir string, d time.Duration) (string, error) {
-	kafka, err := readback.StartKafka("", topic(0))
+	kafka, err := kafkatest.StartStandIn(nil)
 	if err != nil {
 		return "", err
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/app"
+	"github.com/auditrelay/auditrelay/internal/testbed/kafkatest"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
@@ -27,8 +29,8 @@ type stage struct {
 	dir          string // of the demo's own, removed at the end
 	sim          *workspacesim.Simulator
 	environments []workspacesim.Environment
-	nats         *readback.NATS
-	kafka        *readback.Kafka
+	nats         *natstest.Stream
+	kafka        *kafkatest.Topic
 	file         *readback.File
 	changes      *changes
 	addresses    app.Addresses
@@ -58,24 +60,55 @@ func setStage(ctx context.Context, f flags) (s *stage, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.nats, err = readback.StartNATS(filepath.Join(s.dir, "nats"), demoStream); err != nil {
+	server, err := natstest.Start(filepath.Join(s.dir, "nats"))
+	if err != nil {
 		return nil, err
 	}
-	s.closers = append(s.closers, s.nats.Close)
+	s.closers = append(s.closers, server.Close)
+	s.nats = server.Stream(demoStream)
 	if s.changes, err = followChanges(s.nats.URL); err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, s.changes.close)
-	if s.kafka, err = readback.StartKafka(f.kafka, "auditrelay.demo."+strconv.FormatInt(time.Now().Unix(), 36)); err != nil {
+	if err := s.startKafka(); err != nil {
 		return nil, err
 	}
-	s.closers = append(s.closers, s.kafka.Close)
 	s.file = &readback.File{Path: filepath.Join(s.dir, "events.jsonl")}
 	cfg, err := s.config(apiURL)
 	if err != nil {
 		return nil, err
 	}
 	return s, s.startRelay(ctx, cfg)
+}
+
+// startKafka connects to the broker that --kafka names, or else starts a stand-in.
+func (s *stage) startKafka() error {
+	topic := "auditrelay.demo." + strconv.FormatInt(time.Now().Unix(), 36)
+	if s.flags.kafka != "" {
+		broker, err := kafkatest.Connect(s.flags.kafka)
+		if err != nil {
+			return err
+		}
+		s.closers = append(s.closers, broker.Close)
+		s.kafka = broker.On(topic)
+		return nil
+	}
+	broker, err := kafkatest.StartStandIn(nil)
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, broker.Close)
+	s.kafka = broker.On(topic)
+	return nil
+}
+
+// describeKafka says in words what broker it is.
+func (s *stage) describeKafka() string {
+	text := fmt.Sprintf("%s, topic %s", s.kafka.Brokers[0], s.kafka.Topic)
+	if s.flags.kafka == "" {
+		text += " (a stand-in broker in this process; --kafka HOST:PORT uses a real one)"
+	}
+	return text
 }
 
 func (s *stage) startWorkspace() (url string, err error) {
@@ -195,7 +228,7 @@ func (s *stage) describe() string {
   file            tail -f %s
   relay's log     %s
 
-`, len(s.environments), s.rate, s.addresses.Ingest, s.addresses.Admin, s.kafka.Describe(), s.nats.URL, demoSubjectPrefix, s.file.Path, s.logFile)
+`, len(s.environments), s.rate, s.addresses.Ingest, s.addresses.Admin, s.describeKafka(), s.nats.URL, demoSubjectPrefix, s.file.Path, s.logFile)
 }
 
 // close ends running parts, the newest first.

@@ -14,8 +14,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/auditrelay/auditrelay/internal/testbed/readback"
-	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
+	"github.com/auditrelay/auditrelay/internal/testbed/kafkatest"
 )
 
 // kafkaPOM pins the version of Kafka.
@@ -34,7 +33,7 @@ func startKafka(ctx context.Context, s *session) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := realservers.StartKafka(ctx, realservers.KafkaOptions{Java: java, Jars: jars, Dir: s.dir})
+	cluster, err := kafkatest.StartCluster(ctx, kafkatest.Options{Java: java, Jars: jars, Dir: s.dir})
 	if err != nil {
 		return nil, err
 	}
@@ -50,23 +49,16 @@ func startKafka(ctx context.Context, s *session) (*place, error) {
 	}, nil
 }
 
-func kafkaTarget(cluster *realservers.Kafka) target {
+func kafkaTarget(cluster *kafkatest.Cluster) target {
 	return target{
 		name: "kafka RF 3", sink: "kafka",
 		section: fmt.Sprintf("kafka: {brokers: [\"%s\"], topic: %s}", strings.Join(cluster.Brokers, `", "`), kafkaTopic),
-		read: func(ctx context.Context, add func(id string)) error {
-			d, err := readback.ConnectKafka(cluster.Brokers, kafkaTopic)
-			if err != nil {
-				return err
-			}
-			defer d.Close()
-			return readerOf(d)(ctx, add)
-		},
+		read:    readerOf(cluster.On(kafkaTopic)),
 	}
 }
 
 // kafkaOutage kills the leader of the partition with the most records.
-func kafkaOutage(cluster *realservers.Kafka) *outage {
+func kafkaOutage(cluster *kafkatest.Cluster) *outage {
 	var down int
 	return &outage{
 		kill: func(ctx context.Context) (string, error) {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
 // flags are the command's.
@@ -95,7 +95,7 @@ func newNATSCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: natsCommand + " FILE", Hidden: true, Args: cobra.ExactArgs(1),
 		Short: "Run one nats-server by a configuration file",
-		RunE:  func(_ *cobra.Command, args []string) error { return realservers.RunNATS(args[0]) },
+		RunE:  func(_ *cobra.Command, args []string) error { return natstest.RunNode(args[0]) },
 	}
 }
 

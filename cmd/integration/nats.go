@@ -7,12 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/testbed/readback"
-	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
 // cluster gives the servers for all NATS destinations.
-func (s *session) cluster(ctx context.Context) (*realservers.NATS, error) {
+func (s *session) cluster(ctx context.Context) (*natstest.Cluster, error) {
 	if s.nats != nil {
 		return s.nats, nil
 	}
@@ -20,7 +19,7 @@ func (s *session) cluster(ctx context.Context) (*realservers.NATS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program, which is a nats-server too: %w", err)
 	}
-	s.nats, err = realservers.StartNATS(ctx, realservers.NATSOptions{Command: []string{self, natsCommand}, Dir: s.dir})
+	s.nats, err = natstest.StartCluster(ctx, natstest.Options{Command: []string{self, natsCommand}, Dir: s.dir})
 	if err != nil {
 		return nil, err
 	}
@@ -28,8 +27,8 @@ func (s *session) cluster(ctx context.Context) (*realservers.NATS, error) {
 	return s.nats, nil
 }
 
-// One stream knows message ids for as long as servers do by default, and one hardly
-// does: events sent twice by the relay show in the second.
+// The first stream has a server's default duplicate window, the second nearly none: it
+// shows events that the relay has sent twice.
 const (
 	natsStream, natsSubjects = "EVENTS", "events"
 	bareStream, bareSubjects = "BARE", "bare"
@@ -58,30 +57,23 @@ func startNATS(ctx context.Context, s *session) (*place, error) {
 }
 
 // natsTarget makes a stream and says how it is delivered to and read.
-func natsTarget(ctx context.Context, cluster *realservers.NATS, stream, subjects string, window time.Duration) (target, error) {
+func natsTarget(ctx context.Context, cluster *natstest.Cluster, stream, subjects string, window time.Duration) (target, error) {
 	if err := cluster.CreateStream(ctx, stream, subjects+".>", window); err != nil {
 		return target{}, err
 	}
 	return target{
 		section: fmt.Sprintf(`nats: {url: %q, subject: "%s.{project}.{environment}.{type}"}`, cluster.URL, subjects),
-		read: func(ctx context.Context, add func(id string)) error {
-			d, err := readback.ConnectNATS(cluster.URL, stream)
-			if err != nil {
-				return err
-			}
-			defer d.Close()
-			return readerOf(d)(ctx, add)
-		},
+		read:    readerOf(cluster.Stream(stream)),
 	}, nil
 }
 
-// healing bounds how long a node may take to catch up.
+// healing bounds how long a restarted node takes to catch up.
 const healing = 2 * time.Minute
 
-// outageOf kills the leader of the first stream. By then it leads the others as well,
-// and all consumers: their open requests end without a word. It reads streams anew each
-// time.
-func outageOf(cluster *realservers.NATS, streams ...string) *outage {
+// outageOf kills the leader of the first stream. Before, that node is made the leader of
+// the other streams and of all consumers: their open requests then end without a word.
+// It reads streams anew each time.
+func outageOf(cluster *natstest.Cluster, streams ...string) *outage {
 	var down int
 	return &outage{
 		kill: func(ctx context.Context) (string, error) {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
 // session is one call of the command. It is for one goroutine.
@@ -19,7 +19,7 @@ type session struct {
 	out  io.Writer
 	rows []row
 	// nats is started when it is first needed: two destinations share it.
-	nats    *realservers.NATS
+	nats    *natstest.Cluster
 	closers []func()
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
-	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
 // leaderless has the relay's journal on three real servers. After the first trim, Kafka
@@ -22,7 +22,7 @@ func leaderless(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	servers, err := realservers.StartNATS(ctx, realservers.NATSOptions{
+	servers, err := natstest.StartCluster(ctx, natstest.Options{
 		Command: []string{self, natsCommand}, Dir: filepath.Join(t.dir, "journal"),
 	})
 	if err != nil {
@@ -51,7 +51,7 @@ func leaderless(ctx context.Context, t *trial) error {
 // leaders is a scene with its journal on servers to be killed.
 type leaders struct {
 	*scene
-	servers *realservers.NATS
+	servers *natstest.Cluster
 	conn    *nats.Conn
 	js      jetstream.JetStream
 }
@@ -133,7 +133,7 @@ func (l *leaders) leading(ctx context.Context) (int, error) {
 	}); err != nil {
 		return 0, err
 	}
-	for i := range l.servers.Nodes() {
+	for i := range l.servers.Len() {
 		if l.servers.Name(i) == "nats-server "+name {
 			return i, nil
 		}
@@ -148,6 +148,6 @@ func newNATSCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: natsCommand + " FILE", Hidden: true, Args: cobra.ExactArgs(1),
 		Short: "Run one nats-server by a configuration file",
-		RunE:  func(_ *cobra.Command, args []string) error { return realservers.RunNATS(args[0]) },
+		RunE:  func(_ *cobra.Command, args []string) error { return natstest.RunNode(args[0]) },
 	}
 }

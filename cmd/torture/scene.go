@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/kafkatest"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
@@ -22,8 +24,8 @@ type scene struct {
 	sim          *workspacesim.Simulator
 	kafkaProxy   *proxy
 	natsProxy    *proxy
-	kafka        *readback.Kafka
-	nats         *readback.NATS
+	kafka        *kafkatest.Topic
+	nats         *natstest.Stream
 	file         *readback.File
 	ingest       string // HOST:PORT of the relay's push listener
 	admin        string // HOST:PORT of the relay's private listener
@@ -85,14 +87,17 @@ func (s *scene) startDestinations() (err error) {
 		}
 		s.closers = append(s.closers, (*p).close)
 	}
-	if s.kafka, err = readback.StandInForKafka("events", s.kafkaProxy.listen); err != nil {
+	broker, err := kafkatest.StartStandIn(s.kafkaProxy.listen)
+	if err != nil {
 		return err
 	}
-	s.closers = append(s.closers, s.kafka.Close)
-	if s.nats, err = readback.StartNATS(filepath.Join(s.t.dir, "nats"), "EVENTS"); err != nil {
+	s.closers = append(s.closers, broker.Close)
+	server, err := natstest.Start(filepath.Join(s.t.dir, "nats"))
+	if err != nil {
 		return err
 	}
-	s.closers = append(s.closers, s.nats.Close)
+	s.closers = append(s.closers, server.Close)
+	s.kafka, s.nats = broker.On("events"), server.Stream("EVENTS")
 	u, err := url.Parse(s.nats.URL)
 	if err != nil {
 		return err

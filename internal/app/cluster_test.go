@@ -2,48 +2,33 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/testbed/realservers"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
-// natsMode has this program be one nats-server.
-const natsMode = "APP_TEST_NATS"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(natsMode) != "" {
-		if err := realservers.RunNATS(os.Args[1]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
-}
+// TestMain lets the test's binary be a node of a cluster.
+func TestMain(m *testing.M) { natstest.Main(m) }
 
 // A relay may be started before the cluster that keeps its journal is whole, and
 // outlives that all of it is started anew.
 func TestARelayWaitsForItsCluster(t *testing.T) {
 	t.Parallel()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	n, err := realservers.StartNATS(t.Context(), realservers.NATSOptions{Command: []string{"env", natsMode + "=1", self}, Dir: t.TempDir()})
+	n, err := natstest.StartCluster(t.Context(), natstest.Options{Command: natstest.Self(t), Dir: t.TempDir()})
 	require.NoError(t, err)
 	t.Cleanup(n.Close)
-	for i := range n.Nodes() {
+	for i := range n.Len() {
 		n.Kill(i)
 	}
 	comesUp := make(chan error, 1)
 	restart := func(from int) {
-		for i := from; i < n.Nodes(); i++ {
+		for i := from; i < n.Len(); i++ {
 			if err := n.Restart(context.Background(), i); err != nil {
 				comesUp <- err
 				return
@@ -68,7 +53,7 @@ func TestARelayWaitsForItsCluster(t *testing.T) {
 	push("before")
 	r.arrived("before")
 
-	for i := range n.Nodes() {
+	for i := range n.Len() {
 		n.Kill(i)
 	}
 	code, _ := r.push("refused")

@@ -10,19 +10,15 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
 // An external server takes smaller messages than the limits of ingest allow: the
 // line that cannot be kept is refused by itself, with the reason.
 func TestALineThatTheJournalsServerDoesNotTakeIsRefused(t *testing.T) {
 	t.Parallel()
-	srv, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), MaxPayload: 64 << 10,
-	})
-	require.NoError(t, err)
-	srv.Start()
-	require.True(t, srv.ReadyForConnections(10*time.Second))
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	srv := natstest.Run(t, t.TempDir(), func(o *server.Options) { o.MaxPayload = 64 << 10 })
 	cfg := testConfig(t.TempDir())
 	cfg.Journal.URL, cfg.Journal.Replicas, cfg.Journal.MaxBytes = srv.ClientURL(), 1, 64<<20
 	r := start(t, cfg)

@@ -15,6 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
 // lossyServer gives connections that break, when armed, just before they would
@@ -46,21 +48,8 @@ func (c *lossyConn) Read(p []byte) (int, error) {
 
 func startLossy(t *testing.T, stream string) (jetstream.JetStream, *lossyServer) {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		DontListen: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, NoSigs: true, NoLog: true,
-	})
-	require.NoError(t, err)
-	s.Start()
-	t.Cleanup(s.WaitForShutdown)
-	t.Cleanup(s.Shutdown)
-	require.True(t, s.ReadyForConnections(10*time.Second))
-	lossy := &lossyServer{Server: s, marker: []byte(`{"stream":"` + stream + `",`)}
-	nc, err := nats.Connect("", nats.InProcessServer(lossy), nats.ReconnectWait(time.Millisecond), nats.MaxReconnects(-1))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	return js, lossy
+	lossy := &lossyServer{Server: natstest.Run(t, t.TempDir(), natstest.SyncAlways), marker: []byte(`{"stream":"` + stream + `",`)}
+	return natstest.JetStream(t, lossy, nats.ReconnectWait(time.Millisecond), nats.MaxReconnects(-1)), lossy
 }
 
 func TestLostAcknowledgement(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -23,21 +24,7 @@ import (
 // on one of its own choosing where that is 0.
 func startExternal(t *testing.T, dir string, port int, changes ...func(*server.Options)) *server.Server {
 	t.Helper()
-	if port == 0 {
-		port = server.RANDOM_PORT
-	}
-	options := &server.Options{
-		Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir, SyncAlways: true,
-	}
-	for _, change := range changes {
-		change(options)
-	}
-	srv, err := server.NewServer(options)
-	require.NoError(t, err)
-	srv.Start()
-	require.True(t, srv.ReadyForConnections(10*time.Second))
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	return srv
+	return natstest.Run(t, dir, append(changes, natstest.SyncAlways, natstest.Port(port))...)
 }
 
 func TestExternalServer(t *testing.T) {

@@ -8,40 +8,26 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
 // openTrail opens a real trail on a server that keeps its files in dir.
 func openTrail(t *testing.T, dir string) (*audit.Trail, func()) {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		DontListen: true, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true, NoLog: true,
-	})
-	require.NoError(t, err)
-	s.Start()
-	require.True(t, s.ReadyForConnections(10*time.Second))
-	nc, err := nats.Connect("", nats.InProcessServer(s))
-	require.NoError(t, err)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
+	js, stop := natstest.Serve(t, dir, natstest.SyncAlways)
 	trail, err := audit.Open(t.Context(), js, audit.Options{
 		StreamPrefix: "TEST", Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"),
 	})
 	require.NoError(t, err)
 	return trail, func() {
 		require.NoError(t, trail.Close(context.WithoutCancel(t.Context())))
-		nc.Close()
-		s.Shutdown()
-		s.WaitForShutdown()
+		stop()
 	}
 }
 

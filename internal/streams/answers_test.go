@@ -7,6 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
 func TestIsWrongSequence(t *testing.T) {
@@ -21,7 +23,7 @@ func TestIsWrongSequence(t *testing.T) {
 
 func TestTheServersRefusalIsRecognised(t *testing.T) {
 	t.Parallel()
-	js := stream(t, startServer(t, t.TempDir(), 0))
+	js := stream(t, natstest.Run(t, t.TempDir()))
 	for i := range 2 {
 		_, err := js.Publish(t.Context(), "s", nil, jetstream.WithExpectLastSequencePerSubject(0))
 		assert.Equal(t, i > 0, IsWrongSequence(err), "%v", err)

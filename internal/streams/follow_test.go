@@ -17,24 +17,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
-
-// startServer starts a server on dir; port 0 is a free one.
-func startServer(t *testing.T, dir string, port int) *server.Server {
-	t.Helper()
-	if port == 0 {
-		port = server.RANDOM_PORT
-	}
-	srv, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir,
-	})
-	require.NoError(t, err)
-	srv.Start()
-	require.True(t, srv.ReadyForConnections(10*time.Second))
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	return srv
-}
 
 // stream makes a stream on a server, with a client that reconnects to it.
 func stream(t *testing.T, srv *server.Server) jetstream.JetStream {
@@ -94,7 +79,7 @@ var errFinal = errors.New("it is damaged")
 func TestFollowOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	srv := startServer(t, dir, 0)
+	srv := natstest.Run(t, dir)
 	port := srv.Addr().(*net.TCPAddr).Port
 	js := stream(t, srv)
 	reached, away := make(chan struct{}), make(chan struct{})
@@ -111,11 +96,11 @@ func TestFollowOutlivesTheServer(t *testing.T) {
 	srv.WaitForShutdown()
 	close(away)
 	waiting.Until(t, func() bool { return len(handled()) == 2 })
-	srv = startServer(t, dir, port)
+	srv = natstest.Run(t, dir, natstest.Port(port))
 	waiting.Until(t, func() bool { return len(handled()) == 4 })
 	srv.Shutdown()
 	srv.WaitForShutdown()
-	startServer(t, dir, port)
+	natstest.Run(t, dir, natstest.Port(port))
 	publish(t, js, 4, 6)
 	waiting.Until(t, func() bool { return len(handled()) == 6 })
 	require.ErrorIs(t, stop(), context.Canceled)
@@ -125,7 +110,7 @@ func TestFollowOutlivesTheServer(t *testing.T) {
 // A failed message is tried again, and holds up the ones behind it.
 func TestFollowTriesAgain(t *testing.T) {
 	t.Parallel()
-	js := stream(t, startServer(t, t.TempDir(), 0))
+	js := stream(t, natstest.Run(t, t.TempDir()))
 	publish(t, js, 0, 3)
 	failures := 3
 	handled, stop := follow(t, js, func(message string) error {
@@ -143,7 +128,7 @@ func TestFollowTriesAgain(t *testing.T) {
 
 func TestFollowEndsWhereItFailsForGood(t *testing.T) {
 	t.Parallel()
-	js := stream(t, startServer(t, t.TempDir(), 0))
+	js := stream(t, natstest.Run(t, t.TempDir()))
 	publish(t, js, 0, 1)
 	f := &Follower{JetStream: js, Stream: "S", Durable: "d", Logger: slog.New(slog.DiscardHandler), IsFinal: func(err error) bool { return errors.Is(err, errFinal) }}
 	require.ErrorIs(t, f.Run(t.Context(), func(context.Context, jetstream.Msg) error { return errFinal }), errFinal)
@@ -153,7 +138,7 @@ func TestFollowEndsWhereItFailsForGood(t *testing.T) {
 // at once, as if for the first time, and not only after ackWait.
 func TestFollowAfterAKill(t *testing.T) {
 	t.Parallel()
-	js := stream(t, startServer(t, t.TempDir(), 0))
+	js := stream(t, natstest.Run(t, t.TempDir()))
 	publish(t, js, 0, 3)
 	killed := &Follower{JetStream: js, Stream: "S", Durable: "d", Logger: slog.New(slog.DiscardHandler), IsFinal: func(error) bool { return true }}
 	require.Error(t, killed.Run(t.Context(), func(context.Context, jetstream.Msg) error { return errFinal }))
@@ -177,7 +162,7 @@ func TestFollowAfterAKill(t *testing.T) {
 // follower cannot tell them apart, and handles all again.
 func TestFollowAStreamThatLostItsEnd(t *testing.T) {
 	t.Parallel()
-	js := stream(t, startServer(t, t.TempDir(), 0))
+	js := stream(t, natstest.Run(t, t.TempDir()))
 	publish(t, js, 0, 3)
 	handled, stop := follow(t, js, func(string) error { return nil })
 	waiting.Until(t, func() bool { return len(handled()) == 3 })

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -15,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
 const (
@@ -31,20 +32,8 @@ func destinations(t *testing.T, change ...string) (config string, dir string) {
 		kfake.EnableSASL(), kfake.Superuser("PLAIN", "relay", kafkaPassword))
 	require.NoError(t, err)
 	t.Cleanup(cluster.Close)
-	srv, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: filepath.Join(dir, "js"), NoLog: true, NoSigs: true,
-		Username: "relay", Password: natsPassword,
-	})
-	require.NoError(t, err)
-	srv.Start()
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	require.True(t, srv.ReadyForConnections(10*time.Second))
-	nc, err := nats.Connect(srv.ClientURL(), nats.UserInfo("relay", natsPassword))
-	require.NoError(t, err)
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "AUDIT", Subjects: []string{"auditrelay.>"}})
+	srv := natstest.Run(t, filepath.Join(dir, "js"), func(o *server.Options) { o.Username, o.Password = "relay", natsPassword })
+	_, err = natstest.JetStream(t, srv, nats.UserInfo("relay", natsPassword)).CreateStream(t.Context(), jetstream.StreamConfig{Name: "AUDIT", Subjects: []string{"auditrelay.>"}})
 	require.NoError(t, err)
 
 	text := strings.NewReplacer(append(change, "DIR", dir, "BROKER", cluster.ListenAddrs()[0], "SERVER", srv.Addr().String(),

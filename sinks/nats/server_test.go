@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
@@ -27,19 +27,12 @@ const (
 // startServer runs a NATS server with JetStream on file storage.
 func startServer(tb testing.TB, change func(*server.Options)) *server.Server {
 	tb.Helper()
-	opts := &server.Options{
-		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: tb.TempDir(),
-		NoLog: true, NoSigs: true, Username: testUser, Password: testPassword,
-	}
-	if change != nil {
-		change(opts)
-	}
-	srv, err := server.NewServer(opts)
-	require.NoError(tb, err)
-	srv.Start()
-	tb.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	require.True(tb, srv.ReadyForConnections(10*time.Second))
-	return srv
+	return natstest.Run(tb, tb.TempDir(), func(o *server.Options) {
+		o.Username, o.Password = testUser, testPassword
+		if change != nil {
+			change(o)
+		}
+	})
 }
 
 func dial(tb testing.TB, srv *server.Server, options ...natsgo.Option) *natsgo.Conn {

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
 // leastWindow is the shortest duplicate window that the server allows.
@@ -21,15 +21,8 @@ const leastWindow = 100 * time.Millisecond
 // serve runs a server on dir while use does something to its stream.
 func serve(t *testing.T, dir string, window time.Duration, use func(js jetstream.JetStream, stream jetstream.Stream)) {
 	t.Helper()
-	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, JetStream: true, StoreDir: dir, SyncAlways: true})
-	require.NoError(t, err)
-	srv.Start()
-	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
-	conn, err := nats.Connect("", nats.InProcessServer(srv))
-	require.NoError(t, err)
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	require.NoError(t, err)
+	js, stop := natstest.Serve(t, dir, natstest.SyncAlways)
+	defer stop()
 	stream, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{
 		Name: "S", Subjects: []string{"s"}, MaxBytes: 100_000, Duplicates: window, // so it makes blocks of 32 KB
 	})

@@ -6,12 +6,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
 // expiries are the times after which the blocks of a server's only stream leave memory.
@@ -33,18 +32,10 @@ func expiries(t *testing.T, srv *server.Server) (all []time.Duration) {
 // If this is red after an upgrade, see whether CacheExpire can be configured by now.
 func TestBlocksLeaveMemorySooner(t *testing.T) {
 	t.Parallel()
-	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true})
-	require.NoError(t, err)
-	srv.Start()
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	require.True(t, srv.ReadyForConnections(waiting.Stall))
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
 	require.NoError(t, ForgetAfter(srv, time.Second), "without a stream there is nothing to do")
-	nc, err := nats.Connect("", nats.InProcessServer(srv))
-	require.NoError(t, err)
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	require.NoError(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, MaxBytes: 100_000})
+	js := natstest.JetStream(t, srv)
+	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, MaxBytes: 100_000})
 	require.NoError(t, err)
 	publish := func() {
 		_, err := js.Publish(t.Context(), "s", make([]byte, 33_000)) // more than one of these blocks takes

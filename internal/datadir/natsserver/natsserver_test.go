@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
@@ -29,28 +30,12 @@ func TestTheVersionIsTheLinkedOne(t *testing.T) {
 		"the linked nats-server is another: see whether the tests of this package are green, read its filestore.go, then set Version")
 }
 
-// start runs a server in dir. stop returns once its files are closed.
-func start(t *testing.T, dir string) (srv *server.Server, js jetstream.JetStream, stop func()) {
-	t.Helper()
-	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir, SyncAlways: true})
-	require.NoError(t, err)
-	srv.Start()
-	require.True(t, srv.ReadyForConnections(waiting.Stall))
-	nc, err := nats.Connect("", nats.InProcessServer(srv))
-	require.NoError(t, err)
-	js, err = jetstream.New(nc)
-	require.NoError(t, err)
-	stop = func() { nc.Close(); srv.Shutdown(); srv.WaitForShutdown() }
-	t.Cleanup(stop)
-	return srv, js, stop
-}
-
 // written returns the folder of a stream S with the messages m1 to m3, the first
 // with a header, and a consumer C that has acknowledged two.
 func written(t *testing.T, change func(js jetstream.JetStream)) string {
 	t.Helper()
 	dir := t.TempDir()
-	_, js, stop := start(t, dir)
+	js, stop := natstest.Serve(t, dir, natstest.SyncAlways)
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
 	require.NoError(t, err)
 	_, err = js.PublishMsg(t.Context(), &nats.Msg{Subject: "s.a", Header: nats.Header{"K": {"V"}}, Data: []byte("m1")})
@@ -193,7 +178,7 @@ func TestDescriptions(t *testing.T) {
 func TestCompressedAndEncrypted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	_, js, stop := start(t, dir)
+	js, stop := natstest.Serve(t, dir, natstest.SyncAlways)
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Compression: jetstream.S2Compression, MaxBytes: 100_000})
 	require.NoError(t, err)
 	for range 12 { // some blocks of 32 KB
@@ -205,16 +190,7 @@ func TestCompressedAndEncrypted(t *testing.T) {
 	assert.True(t, bytes.HasPrefix(block, []byte(natsserver.CompressedPrefix)))
 
 	dir = t.TempDir()
-	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir, JetStreamKey: "key", JetStreamCipher: server.AES})
-	require.NoError(t, err)
-	srv.Start()
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	require.True(t, srv.ReadyForConnections(waiting.Stall))
-	nc, err := nats.Connect("", nats.InProcessServer(srv))
-	require.NoError(t, err)
-	defer nc.Close()
-	js, err = jetstream.New(nc)
-	require.NoError(t, err)
+	js, _ = natstest.Serve(t, dir, func(o *server.Options) { o.JetStreamKey, o.JetStreamCipher = "key", server.AES })
 	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
 	require.NoError(t, err)
 	_, err = js.Publish(t.Context(), "s", nil)
@@ -225,7 +201,7 @@ func TestCompressedAndEncrypted(t *testing.T) {
 
 func TestTheErrorOfAFullStream(t *testing.T) {
 	t.Parallel()
-	_, js, _ := start(t, t.TempDir())
+	js, _ := natstest.Serve(t, t.TempDir())
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, MaxBytes: 100, Discard: jetstream.DiscardNew})
 	require.NoError(t, err)
 	_, err = js.Publish(t.Context(), "s", make([]byte, 200))
@@ -237,7 +213,8 @@ func TestTheErrorOfAFullStream(t *testing.T) {
 func TestTheErrorOfAFailedWrite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	srv, js, _ := start(t, dir)
+	srv := natstest.Run(t, dir, natstest.SyncAlways)
+	js := natstest.JetStream(t, srv)
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
 	require.NoError(t, err)
 	_, err = js.Publish(t.Context(), "s", nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
-// File is what the file sink writes: one file, and the rotated ones beside it,
-// compressed or not. Counting is cheap only while there is none of those.
+// File reads the file sink's file, and the rotated ones beside it, compressed or not.
+// Counting is cheap only without rotated ones.
 type File struct {
 	Path  string // the sink's
 	lines int64  // counted so far in the one file; used by one goroutine

@@ -1,6 +1,7 @@
-// Package readback has destinations on loopback that can be read back: what the
-// demo and the tests over real processes count at, instead of believing the
-// relay's own counters.
+// Package readback says what a destination must do to be read back, and does it for the
+// file sink's files. Packages kafkatest and natstest do it for topics and streams. The
+// demo, the benchmark and the tests over real processes count there, and do not rely on
+// the relay's own counters.
 package readback
 
 import "context"
@@ -8,10 +9,10 @@ import "context"
 // Destination is where events arrive.
 type Destination interface {
 	Name() string
-	// Count is how many records there are, asked of the destination cheaply.
-	// It is for one goroutine at a time.
+	// Count returns the number of records, at little cost. It is for one goroutine at a
+	// time.
 	Count(ctx context.Context) (int64, error)
-	// Read gives each record's CloudEvents id and body, from the start. The
-	// body is good during the call.
+	// Read passes each record's CloudEvents id and body to record, from the start. The
+	// body is valid during the call.
 	Read(ctx context.Context, record func(id string, body []byte)) error
 }

@@ -1,8 +1,6 @@
-package realservers
+package natstest
 
 import (
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -13,25 +11,11 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
-// natsMode has this program be one nats-server.
-const natsMode = "REALSERVERS_TEST_NATS"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(natsMode) != "" {
-		if err := RunNATS(os.Args[1]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { Main(m) }
 
 func TestALeaderIsKilledAndComesBack(t *testing.T) {
 	t.Parallel()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	n, err := StartNATS(t.Context(), NATSOptions{Command: []string{"env", natsMode + "=1", self}, Dir: t.TempDir()})
+	n, err := StartCluster(t.Context(), Options{Command: Self(t), Dir: t.TempDir()})
 	require.NoError(t, err)
 	defer n.Close()
 	for _, stream := range []string{"A", "B"} {
@@ -44,7 +28,7 @@ func TestALeaderIsKilledAndComesBack(t *testing.T) {
 	require.NoError(t, n.Lead(t.Context(), "B", leader))
 	consumer, err := n.js.Consumer(t.Context(), "B", "C")
 	require.NoError(t, err)
-	assert.Equal(t, natsName(leader), consumer.CachedInfo().Cluster.Leader)
+	assert.Equal(t, nodeName(leader), consumer.CachedInfo().Cluster.Leader)
 	other, err := n.Leader(t.Context(), "B")
 	require.NoError(t, err)
 	assert.Equal(t, leader, other)
@@ -53,7 +37,7 @@ func TestALeaderIsKilledAndComesBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Error(t, n.Restart(t.Context(), leader), "it runs")
 	n.Kill(leader)
-	assert.Len(t, n.alive(), 2)
+	assert.Len(t, n.Alive(), 2)
 	waiting.Until(t, func() bool {
 		_, err := n.js.Publish(t.Context(), "A.x", []byte("meanwhile"), jetstream.WithRetryAttempts(0))
 		return err == nil

@@ -1,4 +1,4 @@
-package realservers
+package kafkatest
 
 import (
 	"context"
@@ -12,35 +12,30 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
-// Kafka is a cluster of Apache Kafka brokers, each of which is a KRaft
-// controller as well. It is for one goroutine at a time.
-type Kafka struct {
-	cluster
-	// Brokers are HOST:PORT.
-	Brokers []string
-
-	client *kgo.Client
-	admin  *kadm.Client
+// Cluster is a cluster of Apache Kafka brokers. Each of them is a process, and a KRaft
+// controller too. It is for one goroutine at a time.
+type Cluster struct {
+	Client
+	rig.Nodes
 }
 
-// KafkaOptions say how brokers are run.
-type KafkaOptions struct {
-	// Java is the program; Jars the folder with Kafka's own jars and all that
-	// they need, an SLF4J binding among them.
+// Options say how the brokers of a cluster are run.
+type Options struct {
+	// Java is the program. Jars is the folder with Kafka's jars and their
+	// dependencies, including an SLF4J binding.
 	Java, Jars string
 	// Dir is where the brokers keep their files.
 	Dir string
-	// Brokers is how many there are. Default 3.
+	// Brokers is the number of brokers. Default 3.
 	Brokers int
 }
 
-// kafkaStart bounds the start of brokers, on a machine that has other work too.
-const kafkaStart = 5 * time.Minute
+// startWithin bounds the start of brokers, on a machine with other work too.
+const startWithin = 5 * time.Minute
 
 // javaFlags keep a broker small, and its start short.
 func javaFlags() []string {
@@ -50,13 +45,13 @@ func javaFlags() []string {
 	}
 }
 
-// StartKafka formats the brokers' storage, starts them, and waits until each
-// takes part.
-func StartKafka(ctx context.Context, o KafkaOptions) (k *Kafka, err error) {
+// StartCluster formats the brokers' storage, starts them, and waits until each takes
+// part.
+func StartCluster(ctx context.Context, o Options) (k *Cluster, err error) {
 	if o.Brokers == 0 {
 		o.Brokers = 3
 	}
-	k = &Kafka{}
+	k = &Cluster{}
 	defer func() {
 		if err != nil {
 			k.Close()
@@ -65,19 +60,18 @@ func StartKafka(ctx context.Context, o KafkaOptions) (k *Kafka, err error) {
 	if err := k.configure(ctx, o); err != nil {
 		return nil, err
 	}
-	if k.client, err = kgo.NewClient(kgo.SeedBrokers(k.Brokers...)); err != nil {
-		return nil, fmt.Errorf("connect to kafka: %w", err)
-	}
-	k.admin = kadm.NewClient(k.client)
-	if err := k.startAll(); err != nil {
+	if err := k.connect(); err != nil {
 		return nil, err
 	}
-	err = rig.Until(ctx, kafkaStart, fmt.Sprintf("all %d kafka brokers are there", o.Brokers), func() bool {
+	if err := k.StartAll(); err != nil {
+		return nil, err
+	}
+	err = rig.Until(ctx, startWithin, fmt.Sprintf("all %d kafka brokers are there", o.Brokers), func() bool {
 		asking, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 		brokers, err := k.admin.ListBrokers(asking)
 		return err == nil && len(brokers) == o.Brokers
-	}, k.alive()...)
+	}, k.Alive()...)
 	if err != nil {
 		return nil, fmt.Errorf("start kafka: %w", err)
 	}
@@ -88,7 +82,7 @@ func StartKafka(ctx context.Context, o KafkaOptions) (k *Kafka, err error) {
 const askTimeout = 5 * time.Second
 
 // configure writes the brokers' properties and formats their storage.
-func (k *Kafka) configure(ctx context.Context, o KafkaOptions) error {
+func (k *Cluster) configure(ctx context.Context, o Options) error {
 	free, err := rig.FreeAddresses(ctx, 2*o.Brokers)
 	if err != nil {
 		return err
@@ -115,9 +109,8 @@ func (k *Kafka) configure(ctx context.Context, o KafkaOptions) error {
 	return nil
 }
 
-// addBroker formats a broker's storage. That is the Java program's own, which
-// takes a second or two.
-func (k *Kafka) addBroker(ctx context.Context, name, address, dir, properties, cluster string, java []string) error {
+// addBroker formats a broker's storage with Kafka's own tool, in a second or two.
+func (k *Cluster) addBroker(ctx context.Context, name, address, dir, properties, cluster string, java []string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make a folder for kafka: %w", err)
 	}
@@ -130,11 +123,11 @@ func (k *Kafka) addBroker(ctx context.Context, name, address, dir, properties, c
 	if err := (rig.Command{Name: "formatting the storage of " + name, Dir: dir, Log: log, Args: format}).Run(ctx, nil); err != nil {
 		return err
 	}
-	k.add(address, rig.Command{Name: name, Dir: dir, Log: log, Args: append(java[:len(java):len(java)], "kafka.Kafka", file)})
+	k.Add(address, rig.Command{Name: name, Dir: dir, Log: log, Args: append(java[:len(java):len(java)], "kafka.Kafka", file)})
 	return nil
 }
 
-// clusterID is a random one in Kafka's form, which must not begin with "-".
+// clusterID returns a random id in Kafka's form. It must not begin with "-".
 func clusterID() (string, error) {
 	id := make([]byte, 16)
 	if _, err := rand.Read(id); err != nil {
@@ -144,8 +137,8 @@ func clusterID() (string, error) {
 	return base64.RawURLEncoding.EncodeToString(id), nil
 }
 
-// kafkaProperties are those of a cluster that keeps what it has acknowledged
-// while one of three brokers is gone.
+// kafkaProperties are a broker's settings. With them a cluster keeps all acknowledged
+// records while one of three brokers is gone.
 func kafkaProperties(id int, broker, controller, voters, dir string, brokers int) string {
 	replicas, inSync := min(3, brokers), min(2, brokers)
 	return fmt.Sprintf(`process.roles=broker,controller
@@ -166,17 +159,17 @@ broker.session.timeout.ms=6000
 `, id, voters, broker, controller, broker, dir, replicas, inSync, replicas, replicas, inSync)
 }
 
-// CreateTopic makes a topic with as many replicas as the cluster keeps.
-func (k *Kafka) CreateTopic(ctx context.Context, topic string, partitions int32) error {
-	_, err := k.admin.CreateTopic(ctx, partitions, -1, nil, topic)
-	if err != nil {
-		return fmt.Errorf("create the kafka topic %s: %w", topic, err)
+// CreateTopic makes a topic with as many replicas as the cluster keeps, and waits
+// until they are in sync.
+func (k *Cluster) CreateTopic(ctx context.Context, topic string, partitions int32) error {
+	if err := k.On(topic).Create(ctx, partitions); err != nil {
+		return err
 	}
 	return k.WaitInSync(ctx, topic, time.Minute)
 }
 
-// Busiest gives the broker that leads the partition with the most records.
-func (k *Kafka) Busiest(ctx context.Context, topic string) (broker int, partition int32, err error) {
+// Busiest returns the leader of the partition with the most records.
+func (k *Cluster) Busiest(ctx context.Context, topic string) (broker int, partition int32, err error) {
 	details, err := k.details(ctx, topic)
 	if err != nil {
 		return 0, 0, err
@@ -201,7 +194,7 @@ func (k *Kafka) Busiest(ctx context.Context, topic string) (broker int, partitio
 	return int(leader) - 1, partition, nil
 }
 
-func (k *Kafka) details(ctx context.Context, topic string) (kadm.TopicDetail, error) {
+func (k *Cluster) details(ctx context.Context, topic string) (kadm.TopicDetail, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	topics, err := k.admin.ListTopics(ctx, topic)
@@ -214,9 +207,9 @@ func (k *Kafka) details(ctx context.Context, topic string) (kadm.TopicDetail, er
 	return topics[topic], nil
 }
 
-// WaitInSync waits until every replica of every partition is in sync, so that
-// the next broker may go.
-func (k *Kafka) WaitInSync(ctx context.Context, topic string, within time.Duration) error {
+// WaitInSync waits until every replica of every partition is in sync. Then the next
+// broker may be killed.
+func (k *Cluster) WaitInSync(ctx context.Context, topic string, within time.Duration) error {
 	last := error(kerr.UnknownTopicOrPartition)
 	err := rig.Until(ctx, within, "all replicas of the kafka topic "+topic+" are in sync", func() bool {
 		var d kadm.TopicDetail
@@ -230,17 +223,15 @@ func (k *Kafka) WaitInSync(ctx context.Context, topic string, within time.Durati
 			}
 		}
 		return true
-	}, k.alive()...)
+	}, k.Alive()...)
 	if err != nil {
 		return fmt.Errorf("%w (%w)", err, last)
 	}
 	return nil
 }
 
-// Close kills the brokers.
-func (k *Kafka) Close() {
-	if k.client != nil {
-		k.client.Close()
-	}
-	k.cluster.Close()
+// Close disconnects, and kills the brokers.
+func (k *Cluster) Close() {
+	k.Client.Close()
+	k.KillAll()
 }

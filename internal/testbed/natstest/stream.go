@@ -1,0 +1,100 @@
+package natstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Client is a connection to servers. It outlives their restarts.
+type Client struct {
+	// URL names the servers, several joined with commas.
+	URL string
+
+	conn *nats.Conn
+	js   jetstream.JetStream
+}
+
+// Connect connects to running servers, by their addresses joined with commas.
+func Connect(url string) (*Client, error) {
+	c := &Client{URL: url}
+	return c, c.connect()
+}
+
+func (c *Client) connect() error {
+	conn, err := nats.Connect(c.URL, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	if err != nil {
+		return fmt.Errorf("connect to nats-server: %w", err)
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		conn.Close()
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	c.conn, c.js = conn, js
+	return nil
+}
+
+// JetStream returns the connection's JetStream.
+func (c *Client) JetStream() jetstream.JetStream { return c.js }
+
+// Close disconnects.
+func (c *Client) Close() {
+	if c.conn != nil {
+		c.conn.Close()
+	}
+}
+
+// Stream returns a stream to read back. It need not exist yet.
+func (c *Client) Stream(name string) *Stream { return &Stream{Client: c, name: name} }
+
+// Stream is a stream to read back, a destination for package readback.
+type Stream struct {
+	*Client
+
+	name string
+}
+
+// Name returns "nats".
+func (s *Stream) Name() string { return "nats" }
+
+// Count returns how many messages the stream has.
+func (s *Stream) Count(ctx context.Context) (int64, error) {
+	stream, err := s.js.Stream(ctx, s.name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 0, nil // the sink makes it with its first delivery
+	}
+	if err != nil {
+		return 0, err
+	}
+	return int64(stream.CachedInfo().State.Msgs), nil
+}
+
+// Read passes each message's CloudEvents id and body to record, from the start.
+func (s *Stream) Read(ctx context.Context, record func(id string, body []byte)) error {
+	n, err := s.Count(ctx)
+	if err != nil || n == 0 {
+		return err
+	}
+	consumer, err := s.js.OrderedConsumer(ctx, s.name, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		return err
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(2000))
+	if err != nil {
+		return err
+	}
+	defer messages.Stop()
+	for ; n > 0; n-- {
+		msg, err := messages.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return err
+		}
+		record(msg.Headers().Get("ce-id"), msg.Data())
+	}
+	return nil
+}
