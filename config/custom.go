@@ -28,8 +28,8 @@ type Kind struct {
 	New func() Section
 }
 
-// Section is the configuration of a sink of a [Kind]. An [Exclusive] one has a
-// destination with one writer.
+// Section is the configuration of a sink of a [Kind]. It is a [Warner] too if it has
+// warnings, and [Exclusive] if its destination has one writer.
 type Section interface {
 	// SetDefaults fills in empty fields. A second call changes nothing.
 	SetDefaults()
@@ -37,6 +37,14 @@ type Section interface {
 	// section, such as "url" or "brokers[0]"; Value is shown unless empty, or a secret;
 	// the line is found by the field.
 	Problems() []Problem
+}
+
+// Warner is a [Section] with warnings: weaknesses that refuse no start. `config check`
+// shows them, and `run` logs them.
+type Warner interface {
+	// Warnings returns all warnings of a section without Problems, after SetDefaults. Their
+	// fields are those of Problems, except that no Value is shown.
+	Warnings() []Problem
 }
 
 // Custom is the section of a sink of a [Kind].
@@ -51,10 +59,19 @@ type Kinds []Kind
 
 func (c *Custom) setDefaults(*Sink) { c.Section.SetDefaults() }
 
-// check takes the secrets of the section out of its messages.
+// check asks the section itself. Warnings of a faulty section could mislead.
 func (c *Custom) check(k *checker, at string, _ *Sink) {
+	problems := c.Section.Problems()
+	c.tell(problems, at, k.fail)
+	if weak, ok := c.Section.(Warner); ok && len(problems) == 0 {
+		c.tell(weak.Warnings(), at, func(path string, _ any, reason string) { k.warn(path, reason) })
+	}
+}
+
+// tell passes problems of the section at the path on, without its secrets.
+func (c *Custom) tell(problems []Problem, at string, to func(path string, value any, reason string)) {
 	hide := hiding(reflect.ValueOf(c.Section))
-	for _, p := range c.Section.Problems() {
+	for _, p := range problems {
 		path := at
 		if p.Field != "" {
 			path = join(at, p.Field)
@@ -63,7 +80,7 @@ func (c *Custom) check(k *checker, at string, _ *Sink) {
 		if p.Value != "" {
 			value = hide.Replace(p.Value)
 		}
-		k.fail(path, value, hide.Replace(p.Reason))
+		to(path, value, hide.Replace(p.Reason))
 	}
 }
 

@@ -37,6 +37,13 @@ func (q *queue) Problems() (all []Problem) {
 	return all
 }
 
+func (q *queue) Warnings() (all []Problem) {
+	if q.Wait > time.Minute {
+		all = append(all, Problem{Field: "wait", Value: q.Wait.String(), Reason: "is long, with the token " + q.Token.Reveal()})
+	}
+	return all
+}
+
 func (q *queue) Resource() (field, name string) { return "address", q.Address }
 
 func queues() Kinds { return Kinds{{Name: "queue", New: func() Section { return new(queue) }}} }
@@ -89,6 +96,18 @@ func TestCustomSectionTellsNoSecret(t *testing.T) {
 	require.ErrorContains(t, err, "sinks[0].queue.token: ")
 	require.ErrorContains(t, err, "[redacted] is too short")
 	assert.NotContains(t, err.Error(), "hunter2")
+}
+
+// A section's warnings refuse nothing, and are left out where the section has errors.
+func TestCustomSectionWarns(t *testing.T) {
+	t.Parallel()
+	_, warnings, err := parseQueues(t, "- {name: q, queue: {address: a}}\n- name: r\n  queue:\n    {address: b, token: '${TOKEN}', wait: 2m}\n")
+	require.NoError(t, err)
+	require.Len(t, warnings, 1)
+	assert.Equal(t, Problem{File: "relay.yaml", Line: 9, Field: "sinks[1].queue.wait", Reason: "is long, with the token [redacted]"}, warnings[0])
+	_, warnings, err = parseQueues(t, "- {name: q, queue: {wait: 2m}}\n")
+	require.ErrorContains(t, err, "needs an address")
+	assert.Empty(t, warnings)
 }
 
 func TestFilesOfCustomSections(t *testing.T) {

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/routing"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -23,11 +26,29 @@ type Options struct {
 	// Logger is for the sink's own doings, such as reconnecting. Errors of Deliver are
 	// logged by the pump.
 	Logger *slog.Logger
+	// Registerer takes the sink's metrics; see [Register]. It puts auditrelay_sink_ before
+	// their names and adds the label sink, with the sink's name. With `config check` and
+	// `sinks check`, nothing is counted.
+	Registerer prometheus.Registerer
+}
+
+// Register registers a metric of a sink, such as one of prometheus.NewCounter. If another
+// instance of the sink has registered it before, that one's metric is returned: all
+// instances count together. Without a Registerer the metric works and nobody reads it.
+func Register[C prometheus.Collector](opts Options, metric C) (C, error) {
+	if opts.Registerer == nil {
+		return metric, nil
+	}
+	registered, err := routing.Register(opts.Registerer, metric)
+	if err != nil {
+		return metric, fmt.Errorf("register metrics: %w", err)
+	}
+	return registered, nil
 }
 
 // NewKind makes a kind of sink. In the configuration, a sink of the kind has a section
 // called name (see [config.Kind]). It is decoded into the struct T, completed and validated
-// before open is called.
+// before open is called. A *T that is a [config.Warner] has its warnings shown.
 //
 // open makes a sink under the contract of [relay.Sink]; relaytest.Run tests it. A sink with
 // `parallel: N` opens N times, each replay once more, and so does `sinks check`. open
@@ -59,13 +80,15 @@ func (k Kinds) Config() config.Kinds {
 
 var errNoCase = errors.New("its destination has no case in the switch of package sinks")
 
-func (k Kinds) open(s config.Sink, log *slog.Logger) (relay.Sink, error) {
+// open makes a sink of a program's kind. Without reg, nothing is counted.
+func (k Kinds) open(s config.Sink, log *slog.Logger, reg prometheus.Registerer) (relay.Sink, error) {
 	if s.Custom == nil {
 		return nil, errNoCase
 	}
 	for _, kind := range k {
 		if kind.kind.Name == s.Custom.Kind {
-			return kind.open(s.Custom.Section, Options{Logger: log})
+			reg = prometheus.WrapRegistererWithPrefix(routing.MetricPrefix, prometheus.WrapRegistererWith(prometheus.Labels{"sink": s.Name}, reg))
+			return kind.open(s.Custom.Section, Options{Logger: log, Registerer: reg})
 		}
 	}
 	return nil, fmt.Errorf("no kind of sink is called %q", s.Custom.Kind)

@@ -3,8 +3,10 @@
 // # A sink of a Go program's own
 //
 // [NewKind] names a section of the configuration and makes the sink for it. The
-// package cli under relay runs the relay, with all of its commands, with such kinds.
-// The example there is a whole program, and its test delivers a pushed event to it.
+// section's errors and warnings are shown like those of the built-in kinds, and the sink
+// can have metrics ([Register]). The package cli under relay runs the relay, with all of
+// its commands, with such kinds. The example there is a whole program, and its test
+// delivers a pushed event to it.
 //
 // # A further built-in sink
 //
@@ -108,7 +110,7 @@ func (d Deps) destination(s config.Sink) (relay.Sink, error) {
 	case s.File != nil:
 		return file.New(*s.File, file.Options{Logger: log}), nil
 	}
-	return d.Kinds.open(s, log)
+	return d.Kinds.open(s, log, d.Registerer)
 }
 
 // duplicates counts events already stored in a NATS sink's stream; nil without a

@@ -1,6 +1,7 @@
 package sinks
 
 import (
+	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -60,6 +61,46 @@ func TestOpenRegistersTheDuplicatesOnce(t *testing.T) {
 	assert.Equal(t, 1, n)
 }
 
+// ownSection is the section of a program's own kind of sink.
+type ownSection struct{}
+
+func (*ownSection) SetDefaults()               {}
+func (*ownSection) Problems() []config.Problem { return nil }
+
+// countingSink counts its deliveries.
+type countingSink struct {
+	relay.Sink
+
+	delivered prometheus.Counter
+}
+
+func (s countingSink) Deliver(context.Context, []relay.Event) error { s.delivered.Inc(); return nil }
+func (s countingSink) Close() error                                 { return nil }
+
+// All instances of a program's own sink count together, under the sink's name.
+func TestOwnKindsHaveMetrics(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	kind := NewKind("own", func(_ *ownSection, opts Options) (relay.Sink, error) {
+		c, err := Register(opts, prometheus.NewCounter(prometheus.CounterOpts{Name: "own_deliveries_total", Help: "Deliveries."}))
+		return countingSink{delivered: c}, err
+	})
+	for _, name := range []string{"a", "a", "b"} {
+		custom := &config.Custom{Kind: "own", Section: &ownSection{}}
+		sink, err := Open(config.Sink{Name: name, Custom: custom}, Deps{Registerer: reg, Kinds: Kinds{kind}})
+		require.NoError(t, err)
+		require.NoError(t, sink.Deliver(t.Context(), relaytest.Events(1)))
+		uncounted, err := Open(config.Sink{Name: name, Custom: custom}, Deps{Kinds: Kinds{kind}})
+		require.NoError(t, err)
+		require.NoError(t, uncounted.Deliver(t.Context(), relaytest.Events(1)))
+	}
+	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`# HELP auditrelay_sink_own_deliveries_total Deliveries.
+# TYPE auditrelay_sink_own_deliveries_total counter
+auditrelay_sink_own_deliveries_total{sink="a"} 2
+auditrelay_sink_own_deliveries_total{sink="b"} 1
+`)))
+}
+
 // Open trusts no caller: it completes and validates the section.
 func TestOpenErrors(t *testing.T) {
 	t.Parallel()
@@ -72,7 +113,7 @@ func TestOpenErrors(t *testing.T) {
 		"datadog.api_key: is required":               {Name: "x", Datadog: &config.Datadog{}},
 		"loki.url: is required":                      {Name: "x", Loki: &config.Loki{}},
 		`nats.mode: "x": must be one of`:             {Name: "x", NATS: &config.NATS{Mode: "x"}},
-		`no kind of sink is called "y"`:              {Name: "x", Custom: &config.Custom{Kind: "y", Section: &noSection{}}},
+		`no kind of sink is called "y"`:              {Name: "x", Custom: &config.Custom{Kind: "y", Section: &ownSection{}}},
 	} {
 		sink, err := Open(s, Deps{})
 		require.ErrorContains(t, err, `open sink "x": `)
@@ -80,11 +121,6 @@ func TestOpenErrors(t *testing.T) {
 		assert.Nil(t, sink)
 	}
 }
-
-type noSection struct{}
-
-func (*noSection) SetDefaults()               {}
-func (*noSection) Problems() []config.Problem { return nil }
 
 func TestOpenErrorsOfRouting(t *testing.T) {
 	t.Parallel()

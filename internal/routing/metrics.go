@@ -19,17 +19,25 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	return &Metrics{unmatched, doubtful, withheld}, errors.Join(err1, err2, err3)
 }
 
+// MetricPrefix begins the names of the sinks' metrics.
+const MetricPrefix = "auditrelay_sink_"
+
 // Counter registers a counter labelled by sink, or finds the registered one.
 func Counter(reg prometheus.Registerer, name, help string) (*prometheus.CounterVec, error) {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "auditrelay_sink_" + name, Help: help}, []string{"sink"})
-	err := reg.Register(c)
+	return Register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: MetricPrefix + name, Help: help}, []string{"sink"}))
+}
+
+// Register registers a metric, or finds the registered one of the same name: several
+// instances of a sink share their metrics.
+func Register[C prometheus.Collector](reg prometheus.Registerer, metric C) (C, error) {
+	err := reg.Register(metric)
 	var before prometheus.AlreadyRegisteredError
 	if errors.As(err, &before) {
-		if c, ok := before.ExistingCollector.(*prometheus.CounterVec); ok {
-			return c, nil
+		if found, ok := before.ExistingCollector.(C); ok {
+			return found, nil
 		}
 	}
-	return c, err
+	return metric, err
 }
 
 // counts are one sink's; the zero value counts nothing.

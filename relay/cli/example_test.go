@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/relay"
@@ -48,17 +50,32 @@ func (c *Inbox) Problems() []config.Problem {
 	return nil
 }
 
+// Warnings implements config.Warner.
+func (c *Inbox) Warnings() []config.Problem {
+	if strings.HasPrefix(c.URL, "http:") {
+		return []config.Problem{{Field: "url", Reason: "the token goes over the network in the clear; write https://"}}
+	}
+	return nil
+}
+
 // InboxSink delivers to an inbox.
 type InboxSink struct {
 	*Inbox
 	client  http.Client
-	closing context.Context // ends at Close
+	taken   prometheus.Counter // auditrelay_sink_inbox_entries_total
+	closing context.Context    // ends at Close
 	close   context.CancelFunc
 }
 
 // OpenInbox connects to nothing: an inbox that is down shows at the first delivery.
-func OpenInbox(c *Inbox, _ sinks.Options) (relay.Sink, error) {
-	s := &InboxSink{Inbox: c, client: http.Client{Transport: &http.Transport{}}}
+func OpenInbox(c *Inbox, opts sinks.Options) (relay.Sink, error) {
+	taken, err := sinks.Register(opts, prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "inbox_entries_total", Help: "Events that the inbox has taken.",
+	}))
+	if err != nil {
+		return nil, err
+	}
+	s := &InboxSink{Inbox: c, client: http.Client{Transport: &http.Transport{}}, taken: taken}
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -88,7 +105,11 @@ func (s *InboxSink) Deliver(ctx context.Context, events []relay.Event) error {
 			return fmt.Errorf("encode the events: %w", err)
 		}
 	}
-	return s.post(ctx, &body)
+	if err := s.post(ctx, &body); err != nil {
+		return err
+	}
+	s.taken.Add(float64(len(events)))
+	return nil
 }
 
 func (s *InboxSink) post(ctx context.Context, body io.Reader) error {
@@ -157,15 +178,21 @@ sinks:
 	_ = os.WriteFile(filepath.Join(dir, "token"), []byte("example-token"), 0o600)
 
 	ctx, stop := context.WithCancel(context.Background())
+	checked := new(bytes.Buffer)
+	_ = program.Execute(ctx, []string{"config", "check", "--config", file}, checked, io.Discard)
+	fmt.Println("warned:", strings.Contains(checked.String(), "sinks[0].inbox.url  the token goes over the network in the clear"))
 	ended := make(chan int)
 	log := new(bytes.Buffer) // read after the end
 	go func() { ended <- program.Execute(ctx, []string{"run", "--config", file}, io.Discard, log) }()
 	push(ctx, "http://"+ingest+"/loki/api/v1/push", `{"event_id":"e-1","action":"login"}`)
 	entry := <-arrived
+	fmt.Println(metric(ctx, "http://"+admin+"/metrics", "auditrelay_sink_inbox_entries_total"))
 	stop()
 	fmt.Println(entry.Attributes["id"], entry.Attributes["type"], string(entry.Body))
 	fmt.Println("ended with", <-ended, "told the token:", strings.Contains(log.String(), "example-token"))
 	// Output:
+	// warned: true
+	// auditrelay_sink_inbox_entries_total{sink="mine"} 1
 	// e-1 event_log.login {"event_id":"e-1","action":"login"}
 	// ended with 0 told the token: false
 }
@@ -185,6 +212,24 @@ func push(ctx context.Context, url, event string) {
 		}
 		time.Sleep(20 * time.Millisecond) // it is starting
 	}
+}
+
+// metric reads the line of a counter, once it has counted.
+func metric(ctx context.Context, url, name string) string {
+	for ctx.Err() == nil {
+		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if res, err := http.DefaultClient.Do(req); err == nil {
+			page, _ := io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			for line := range strings.Lines(string(page)) {
+				if strings.HasPrefix(line, name) && !strings.HasSuffix(line, " 0\n") {
+					return strings.TrimSpace(line)
+				}
+			}
+		}
+		time.Sleep(20 * time.Millisecond) // the delivery is under way
+	}
+	return ""
 }
 
 func freeAddress() string {
