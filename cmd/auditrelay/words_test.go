@@ -23,18 +23,11 @@ const mostHanging = 15
 // an entry after mending a room, and never raise one.
 func hangingAllowed() map[string]int {
 	return map[string]int{
-		"internal/datadir":              40,
-		"internal/datadir/blockfile":    32,
 		"internal/datadir/natsserver":   39,
 		"internal/journal":              39,
-		"internal/record":               29,
 		"internal/testbed/readback":     33,
 		"internal/testbed/realservers":  35,
-		"internal/testbed/rig":          45,
 		"internal/testbed/workspacesim": 32,
-		"internal/wire/datadog":         43,
-		"internal/wire/labelset":        54,
-		"internal/wire/loki":            36,
 	}
 }
 

@@ -15,29 +15,28 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
-// SalvageDir is the folder under the data directory where damaged bytes are kept.
+// SalvageDir is the folder of damaged bytes under the data directory.
 const SalvageDir = "salvage"
 
-// lockPatience is how long a start waits for another process to let go of the
-// data directory.
+// lockPatience bounds a start's wait for another process to release the data directory.
 const lockPatience = time.Second
 
-// Layout says what the streams hold of which the room cannot tell by itself.
+// Layout describes the contents of the streams.
 type Layout struct {
-	// Events, DeadLetters and Quarantine are the journal's streams. Without them no
-	// event can be kept, so none of them is ever moved aside. Sinks have their
-	// positions in Events, and the watermarks are of that stream.
+	// Events, DeadLetters and Quarantine are the journal's streams. The relay can keep no
+	// event without them, so a start never moves them aside. Events holds the sinks'
+	// positions, and the watermarks belong to it.
 	Events, DeadLetters, Quarantine string
-	// Sinks is what the names of consumers that are a sink's position begin with.
+	// Sinks begins the name of each consumer with a sink's position.
 	Sinks string
-	// Count tells from a record's header how many events it holds.
+	// Count reads the number of events from a record's header.
 	Count func(record []byte) uint64
 	// Check reads a whole record of Events or DeadLetters, and counts its events.
 	Check func(record []byte) (events int, err error)
-	// Later returns an error for a record that a later version of the relay wrote,
-	// and nil for any other.
+	// Later returns an error for a record of a later version of the relay, and nil for
+	// any other.
 	Later func(record []byte) error
-	// AdviceLater says what to do about those.
+	// AdviceLater tells a person how to handle such records.
 	AdviceLater string
 }
 
@@ -50,19 +49,19 @@ type Dir struct {
 	layout Layout
 	marks  *Watermarks
 
-	// What a start knows of the events' blocks; the starting goroutine's own.
-	notes           *notes     // nil before it
+	// The start's knowledge of the events' blocks; the starting goroutine's own.
+	notes           *notes     // nil before the first start
 	doubt           bool       // this start reads the noted blocks too
-	trusted         []*trusted // that it has not read
+	trusted         []*trusted // blocks this start has not read
 	unknownIsDamage bool       // see TakeUnknownForDamage
 }
 
-// New describes the data directory at path. It touches nothing. marks may be nil.
+// New describes the data directory at path, and does not touch it. marks may be nil.
 func New(path string, layout Layout, marks *Watermarks) *Dir {
 	return &Dir{path: path, layout: layout, marks: marks}
 }
 
-// Streams names the streams that a data directory holds.
+// Streams lists the streams of a data directory.
 func Streams(path string) ([]string, error) {
 	entries, err := os.ReadDir(StreamDir(path, ""))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +69,7 @@ func Streams(path string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		// The server removes what begins with a dot: a stream that it was deleting.
+		// The server was deleting a stream with a dot before its name, and goes on.
 		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
 			names = append(names, e.Name())
 		}
@@ -78,16 +77,16 @@ func Streams(path string) ([]string, error) {
 	return names, nil
 }
 
-// StreamDir is the folder in which the server keeps a stream of a data directory.
+// StreamDir is the server's folder of a stream in a data directory.
 func StreamDir(path, stream string) string {
 	return filepath.Join(natsserver.StreamsDir(serverDir(path)), stream)
 }
 
-// serverDir is the folder that belongs to the server.
+// serverDir is the server's folder.
 func serverDir(path string) string { return filepath.Join(path, "jetstream") }
 
-// streams names the journal's streams, and then whatever else the data directory
-// holds: the trail, its checkpoints, the credentials, and streams of tomorrow.
+// streams lists the journal's streams, and then all others of the data directory: the
+// trail, its checkpoints, the credentials, and future ones.
 func (d *Dir) streams() ([]string, error) {
 	found, err := Streams(d.path)
 	all := d.layout.journal()
@@ -101,7 +100,7 @@ func (d *Dir) streams() ([]string, error) {
 
 func (d *Dir) streamDir(stream string) string { return StreamDir(d.path, stream) }
 
-// relative is a path as seen from the data directory.
+// relative is a path relative to the data directory.
 func (d *Dir) relative(path string) string {
 	if r, err := filepath.Rel(d.path, path); err == nil {
 		return r
@@ -109,16 +108,15 @@ func (d *Dir) relative(path string) string {
 	return path
 }
 
-// Lock keeps a second process off a data directory: two servers on the same
-// files would corrupt them. The kernel frees the lock when the process dies.
+// Lock keeps a second process off a data directory: two servers would corrupt the files.
+// The kernel frees the lock when the process dies.
 func Lock(path string) (*os.File, error) {
 	path = filepath.Join(path, "lock")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open lock file: %w", err)
 	}
-	// A process that is ending, or a child of ours that is being started, may
-	// have it for a moment longer.
+	// An ending process, or a starting child of ours, may hold it for a moment longer.
 	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPatience / 20) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
@@ -130,7 +128,7 @@ func Lock(path string) (*os.File, error) {
 	}
 }
 
-// LockOffline is [Lock] for a command that needs a relay to be stopped.
+// LockOffline is [Lock] for a command on a stopped relay.
 func LockOffline(path string) (*os.File, error) {
 	lock, err := Lock(path)
 	if errors.Is(err, unix.EWOULDBLOCK) {

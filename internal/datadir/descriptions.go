@@ -12,9 +12,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
-// mendDescriptions sees to the description of a stream and of its consumers.
-// The server passes over a stream whose description is damaged, consumers and
-// all; so the newest sound one is kept beside the marks, and put back.
+// mendDescriptions restores the damaged descriptions of a stream and its consumers from
+// sound copies beside the watermarks. Otherwise the server would pass over the stream,
+// consumers and all.
 func (d *Dir) mendDescriptions(stream string, dry bool) ([]Mending, error) {
 	var all []Mending
 	err := d.eachDescription(stream, func(key, dir string) error {
@@ -25,8 +25,8 @@ func (d *Dir) mendDescriptions(stream string, dry bool) ([]Mending, error) {
 	return all, err
 }
 
-// eachDescription calls each with the key and the folder of the descriptions of a
-// stream and its consumers, until one fails.
+// eachDescription calls each with the key and the folder of every description of a stream
+// and its consumers, until one fails.
 func (d *Dir) eachDescription(stream string, each func(key, dir string) error) error {
 	dir := d.streamDir(stream)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +65,7 @@ func (d *Dir) mendDescription(stream, key, dir string, dry bool) ([]Mending, err
 		return nil, copyDescription(backup, dir)
 	}
 	if err == nil && !restorable && key != stream && !exists(filepath.Join(dir, natsserver.Description)) {
-		return nil, nil // what an earlier start has left of a consumer
+		return nil, nil // an earlier start's rest of a consumer
 	}
 	if err != nil || dry {
 		return []Mending{m}, err
@@ -92,8 +92,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// keepDescriptions copies the descriptions that are sound, of a server that runs
-// or has ended. What it does not come to keeps its older copy.
+// keepDescriptions copies the sound descriptions of a running or ended server. Any other
+// keeps its older copy.
 func (d *Dir) keepDescriptions() error {
 	streams, err := d.streams()
 	if err != nil {
@@ -128,11 +128,11 @@ func (d *Dir) descriptionCopy(key string) string {
 	return filepath.Join(d.path, "marks", "descriptions", filepath.FromSlash(key))
 }
 
-// descriptionFiles are in the order in which they are written: after a crash
-// between the two the checksum is that of another text, and both come again.
+// descriptionFiles are in the order of their writing: after a crash between the two, the
+// checksum belongs to another text, and both are written again.
 func descriptionFiles() []string { return []string{natsserver.Description, natsserver.DescriptionSum} }
 
-// copyDescription copies what is there and differs.
+// copyDescription copies the existing files, if they differ.
 func copyDescription(from, to string) error {
 	for _, name := range descriptionFiles() {
 		data, err := os.ReadFile(filepath.Join(from, name))

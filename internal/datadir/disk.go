@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// spareBytes is what must be free before a journal is started: the server
-	// writes its state then, and shall not fail at the next record again.
+	// spareBytes must be free before a server starts: it writes its state then, and must
+	// not fail again at the next record.
 	spareBytes = 16 << 20
-	// probeBytes is what is written to see whether a disk works.
+	// probeBytes is the size of a test write to a disk.
 	probeBytes = 1 << 20
 )
 
-// waitForDisk returns when dir can be written to, or with ctx's error.
+// waitForDisk returns when a write to dir succeeds, or with ctx's error.
 func waitForDisk(ctx context.Context, dir string) error {
 	for tryDisk(dir) != nil {
 		if err := pause.For(ctx, diskPause); err != nil {
@@ -49,9 +49,9 @@ func tryDisk(dir string) (err error) {
 	if err != nil {
 		return fmt.Errorf("try the disk: %w", err)
 	}
-	// A crash here leaves the file, which the next try replaces.
+	// After a crash here, the next try replaces the file.
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(path)) }()
-	if _, err := f.WriteAt(make([]byte, probeBytes), 0); err != nil { // as the server writes
+	if _, err := f.WriteAt(make([]byte, probeBytes), 0); err != nil { // like the server
 		return fmt.Errorf("try the disk: %w", err)
 	}
 	if err := f.Sync(); err != nil {
@@ -60,14 +60,14 @@ func tryDisk(dir string) (err error) {
 	return nil
 }
 
-// renewNewestBlock writes the file that the server appends to anew, and syncs
-// it. No server may be running.
+// renewNewestBlock rewrites and syncs the file the server appends to. No server may be
+// running.
 //
-// A process that was killed, or whose fsync failed, may leave records that can
-// be read but are not on disk: an operating system forgets, after it has told
-// of a failed fsync, that the pages were never written. What is recognised by
-// them as kept already must not be acknowledged before they are on disk. A
-// failed write ends a stream's life, so that only its newest file is concerned.
+// After a kill or a failed fsync, records may be readable without being on disk: once an
+// operating system has reported a failed fsync, it forgets the unwritten pages. A push
+// recognised by such a record must not be acknowledged before the record is on disk. A
+// failed write ends the server's epoch for the stream, so only the newest file is at
+// risk.
 func renewNewestBlock(streamDir string) error {
 	newest, err := newestBlock(filepath.Join(streamDir, natsserver.MessagesDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,7 +82,7 @@ func renewNewestBlock(streamDir string) error {
 	return nil
 }
 
-// newestBlock is the file NUMBER.blk with the highest number, or "".
+// newestBlock is the path of NUMBER.blk with the highest number, or "".
 func newestBlock(folder string) (path string, err error) {
 	entries, err := os.ReadDir(folder)
 	highest := -1

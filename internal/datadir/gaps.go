@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Deleted gives the positions between a stream's ends that have no record.
+// Deleted lists the positions without a record between a stream's ends.
 func Deleted(ctx context.Context, stream jetstream.Stream) ([]Span, error) {
 	info, err := stream.Info(ctx, jetstream.WithDeletedDetails(true))
 	if err != nil {
@@ -23,7 +23,7 @@ func Deleted(ctx context.Context, stream jetstream.Stream) ([]Span, error) {
 		}
 		found = append(found, Span{From: seq, To: seq})
 	}
-	// The server does not list those behind the last record.
+	// The server does not list positions behind the last record.
 	state := info.State
 	if missing, listed := state.LastSeq+1-state.FirstSeq-state.Msgs, uint64(len(state.Deleted)); missing > listed {
 		found = append(found, Span{From: state.LastSeq + 1 - (missing - listed), To: state.LastSeq})
@@ -31,8 +31,7 @@ func Deleted(ctx context.Context, stream jetstream.Stream) ([]Span, error) {
 	return found, nil
 }
 
-// AppendOnlyGaps gives the positions without a record of a stream that lets
-// nothing go.
+// AppendOnlyGaps lists the positions without a record in a stream without deletions.
 func AppendOnlyGaps(ctx context.Context, js jetstream.JetStream, info *jetstream.StreamInfo) (gaps []Span, err error) {
 	if first := max(info.Config.FirstSeq, 1); info.State.FirstSeq > first {
 		gaps = append(gaps, Span{From: first, To: info.State.FirstSeq - 1})

@@ -20,8 +20,8 @@ func (d *Dir) begin(log *slog.Logger) {
 	d.doubt, d.trusted = false, nil
 }
 
-// trustIn gives the notes that a survey of the stream goes by: none without a start,
-// and where this start has found that the server will read the blocks.
+// trustIn returns the notes for a survey of the stream. There are none outside of a
+// start, nor after this start found out that the server will read the blocks.
 func (d *Dir) trustIn(stream string) *notes {
 	if stream != d.layout.Events || d.doubt {
 		return nil
@@ -29,27 +29,27 @@ func (d *Dir) trustIn(stream string) *notes {
 	return d.notes
 }
 
-// askedFor are the positions whose blocks the server may read as it starts: those at
-// which a consumer goes on, of a stream in which records are missing.
+// askedFor lists the positions the server may read as it starts: those of the consumers,
+// in a stream with missing records.
 func askedFor(streamDir string) (all []uint64, err error) {
 	consumers, err := blockfile.Consumers(streamDir)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range consumers {
-		if at, err := blockfile.ReadPosition(streamDir, name); err == nil { // else it is taken away
+		if at, err := blockfile.ReadPosition(streamDir, name); err == nil { // else the start removes it
 			all = append(all, at.Acknowledged+1, at.Delivered+1)
 		}
 	}
 	return all, nil
 }
 
-// take prepares the server for the blocks of the mended events' stream, and notes
-// those that were read. It returns true where all of them have to be read again.
+// take prepares the server for the blocks of the mended events' stream, and notes the
+// blocks just read. It returns true if all blocks must be read again.
 //
-// The server gets an index.db of all blocks, so that it reads none. Where there can be
-// none, since the blocks are not plain, it reads all, and would cut off each that has
-// rotted since it was noted: so the noted ones have to be mended too.
+// The server gets an index.db of all blocks, so it reads none. If the blocks are not
+// plain, there is no such index: the server reads all, and would cut off each block
+// rotten since its note. So the noted ones must be mended too.
 func (d *Dir) take(stream string, v *survey) (reread bool, err error) {
 	paths, err := blockfile.List(d.streamDir(stream))
 	if err != nil || len(paths) > len(v.paths) { // mending has moved the end
@@ -68,8 +68,8 @@ func (d *Dir) take(stream string, v *survey) (reread bool, err error) {
 	return false, nil
 }
 
-// noteAll notes blocks that a survey has read. What fails is tried again by the scrub,
-// which says why.
+// noteAll notes blocks read by a survey. After a failure the scrub tries again, and
+// reports the reason.
 func (d *Dir) noteAll(stream string, blocks []note) {
 	for _, one := range blocks {
 		path := filepath.Join(d.streamDir(stream), natsserver.MessagesDir, fmt.Sprint(one.Index, natsserver.BlockSuffix))
@@ -79,9 +79,9 @@ func (d *Dir) noteAll(stream string, blocks []note) {
 	}
 }
 
-// renewIndex writes the index.db of a stream, as the server would write it after it
-// read all blocks. It returns false where the blocks are not plain. A crash leaves
-// the old index or the new one, or none: the next start does the same.
+// renewIndex writes the index.db of a stream, as the server would after reading all
+// blocks. It returns false if the blocks are not plain. A crash leaves the old index, the
+// new one, or none: the next start does the same again.
 func (d *Dir) renewIndex(stream string, v *survey) (sound bool, err error) {
 	if len(v.paths) == 0 {
 		return true, nil // of a new stream
@@ -114,8 +114,8 @@ func (d *Dir) renewIndex(stream string, v *survey) (sound bool, err error) {
 	return true, keepFile(path, text)
 }
 
-// buried are the positions that tombstones name, as far as blocks may hold them,
-// and the first and the last of them.
+// buried lists the positions named by tombstones, within the range of the blocks, and
+// returns this range.
 func (v *survey) buried() (all map[uint64]bool, first, last uint64) {
 	all, first = map[uint64]bool{}, math.MaxUint64
 	for i := range v.summaries {
@@ -129,8 +129,8 @@ func (v *survey) buried() (all map[uint64]bool, first, last uint64) {
 	return all, first, last
 }
 
-// bury takes messages out of a block's summary that were deleted. For that it has
-// to read the block: mostly the oldest one, of which a trim took a part.
+// bury removes deleted messages from a block's summary. It must read the block for it:
+// mostly the oldest one, partly trimmed.
 func bury(stream, path string, s *blockfile.Summary, buried map[uint64]bool) (bool, error) {
 	hit := false
 	for seq := range buried {
@@ -146,7 +146,7 @@ func bury(stream, path string, s *blockfile.Summary, buried map[uint64]bool) (bo
 	frames := b.Frames(0)
 	for i := range frames {
 		if frames[i].Kind == blockfile.Damaged {
-			return false, nil // since it was noted; the server must not go by the note
+			return false, nil // rotten since its note; the server must not go by the note
 		}
 	}
 	var plain bool
@@ -154,9 +154,9 @@ func bury(stream, path string, s *blockfile.Summary, buried map[uint64]bool) (bo
 	return plain && s.Messages > 0, nil
 }
 
-// dropEmptyBlock removes a newest block without content, as the server does when it
-// reads its blocks: it was killed after it made the block, before it wrote to it. A
-// crash here leaves the block for the next start.
+// dropEmptyBlock removes a newest block without content, as the server does when it reads
+// its blocks: it was killed between making the block and writing to it. A crash here
+// leaves the block for the next start.
 func (d *Dir) dropEmptyBlock(stream string) (dropped bool, err error) {
 	paths, err := blockfile.List(d.streamDir(stream))
 	if err != nil || len(paths) < 2 || stream != d.layout.Events {

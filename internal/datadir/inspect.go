@@ -13,8 +13,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 )
 
-// Offline is a data directory on which no relay runs. It reads the files
-// themselves, as a server that opened them would change them.
+// Offline is the data directory of a stopped relay. It reads the files itself, as a
+// server would change them.
 type Offline struct {
 	*Dir
 	lock *os.File
@@ -32,10 +32,10 @@ func OpenOffline(path string, layout Layout) (*Offline, error) {
 	return &Offline{New(path, layout, ReadWatermarks(path)), lock}, nil
 }
 
-// Close lets go of the directory.
+// Close frees the directory's lock.
 func (o *Offline) Close() error { return o.lock.Close() }
 
-// Inspection is what a journal holds.
+// Inspection sums up a journal.
 type Inspection struct {
 	DataDir    string            `json:"data_dir"`
 	Streams    []StreamSummary   `json:"streams"`
@@ -43,7 +43,7 @@ type Inspection struct {
 	Quarantine []Quarantined     `json:"quarantine"`
 }
 
-// StreamSummary is one stream. First and Last are positions, Bytes are on disk.
+// StreamSummary is one stream. First and Last are positions; Bytes are on disk.
 type StreamSummary struct {
 	Name    string    `json:"name"`
 	Holds   string    `json:"holds"`
@@ -56,8 +56,8 @@ type StreamSummary struct {
 	Newest  time.Time `json:"newest,omitzero"`
 }
 
-// PositionSummary is a sink's position: the newest record that it has
-// acknowledged, as written last, and how many records and events are behind it.
+// PositionSummary is a sink's position: the newest record it acknowledged, by the last
+// write, and the number of records and events behind it.
 type PositionSummary struct {
 	Sink       string `json:"sink"`
 	Position   uint64 `json:"position"`
@@ -103,7 +103,7 @@ func (d *Dir) Inspect(ctx context.Context, progress func(done, total int64)) (*I
 	return in, nil
 }
 
-// holds says what a stream is for.
+// holds describes the content of a stream.
 func (d *Dir) holds(stream string) string {
 	switch stream {
 	case d.layout.Events:
@@ -138,7 +138,7 @@ func (p *PositionSummary) behind(f *blockfile.Frame, events uint64) {
 	}
 }
 
-// positions reads those that can be read.
+// positions reads the sinks' positions, except damaged ones.
 func (d *Dir) positions() ([]PositionSummary, error) {
 	dir := d.streamDir(d.layout.Events)
 	consumers, err := blockfile.Consumers(dir)
@@ -155,7 +155,7 @@ func (d *Dir) positions() ([]PositionSummary, error) {
 		if err != nil && !errors.Is(err, blockfile.ErrPosition) {
 			return nil, err
 		}
-		// After a kill the mark is newer than what the server wrote.
+		// After a kill the watermark is newer than the server's file.
 		mark, _ := d.marks.Read(name)
 		all = append(all, PositionSummary{Sink: sink, Position: max(at.Acknowledged, mark.Value)})
 	}
@@ -163,7 +163,7 @@ func (d *Dir) positions() ([]PositionSummary, error) {
 }
 
 // Read calls each with the readable messages of a stream in order, and returns the
-// newest position that it has given out.
+// position of the last one.
 func (d *Dir) Read(ctx context.Context, stream string, each func(seq uint64, subject string, header nats.Header, data []byte) error) (uint64, error) {
 	var failed error
 	v, err := d.walk(ctx, stream, &meter{}, func(f *blockfile.Frame) {
@@ -181,10 +181,11 @@ func (d *Dir) Read(ctx context.Context, stream string, each func(seq uint64, sub
 	return v.last, nil
 }
 
-// End is how far a stream beside the events' has come, as the relay has Watermark.
+// End is the newest known position of a stream beside the events', like the relay's
+// Watermark.
 func (d *Dir) End(stream string) uint64 { return d.marks.End(stream) }
 
-// walk surveys a stream, without the messages that were deleted.
+// walk surveys a stream, without its deleted messages.
 func (d *Dir) walk(ctx context.Context, stream string, m *meter, each func(f *blockfile.Frame)) (*survey, error) {
 	index, err := blockfile.ReadIndex(stream, d.streamDir(stream))
 	if err != nil {
@@ -203,13 +204,13 @@ func (d *Dir) walk(ctx context.Context, stream string, m *meter, each func(f *bl
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, err
 	}
-	// A block is removed whole, so it may begin with what was let go.
+	// Blocks are removed whole, so the first one may begin with trimmed records.
 	v.first = max(v.first, index.First)
 	return v, nil
 }
 
-// deleted are the messages that a tombstone was written for: dead letters that
-// were discarded, and older values of keys. Nothing deletes single events.
+// deleted lists the messages with a tombstone: discarded dead letters, and older values
+// of keys. Nothing deletes single events.
 func (d *Dir) deleted(ctx context.Context, stream string) (map[uint64]bool, error) {
 	if stream == d.layout.Events {
 		return nil, nil
@@ -233,7 +234,7 @@ func (d *Dir) deleted(ctx context.Context, stream string) (map[uint64]bool, erro
 	return gone, ctx.Err()
 }
 
-// meter counts bytes that were read.
+// meter counts the bytes read.
 type meter struct {
 	done, total int64
 	tell        func(done, total int64) // may be nil
@@ -242,7 +243,7 @@ type meter struct {
 func (d *Dir) meter(names []string, tell func(done, total int64)) *meter {
 	m := &meter{tell: tell}
 	for _, stream := range names {
-		paths, _ := blockfile.List(d.streamDir(stream)) // told when they are read
+		paths, _ := blockfile.List(d.streamDir(stream)) // the reader reports the error
 		for _, path := range paths {
 			if info, err := os.Stat(path); err == nil {
 				m.total += info.Size()

@@ -25,7 +25,7 @@ func (l *later) look(f *blockfile.Frame) {
 	}
 }
 
-// err refuses to go on where there are any.
+// err returns an error if there are any.
 func (l *later) err() error {
 	if l.first == nil {
 		return nil

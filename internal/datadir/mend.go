@@ -14,46 +14,46 @@ import (
 	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
-// Mending is a piece of a file that was set right before the server read it.
+// Mending is a piece of a file, mended before the server read it.
 type Mending struct {
 	Stream string `json:"stream"`
-	// File is relative to the data directory, Offset and Bytes lie in it.
+	// File is relative to the data directory. Offset and Bytes lie in it.
 	File   string `json:"file"`
 	Offset int    `json:"offset"`
 	Bytes  int    `json:"bytes"`
-	// From and To are the records that the piece held, as far as can be told;
-	// To is less than From where it held none that was acknowledged.
+	// From and To are the records of the piece, as far as known. To is less than From if
+	// none of them was acknowledged.
 	From uint64 `json:"from,omitempty"`
 	To   uint64 `json:"to,omitempty"`
-	// Problem says what was wrong, Kept where the bytes were copied to before.
+	// Problem describes the damage. Kept is the place of the bytes, copied before the
+	// change.
 	Problem string `json:"problem"`
 	Kept    string `json:"kept,omitempty"`
 }
 
-// mend looks through the files of every stream before the server opens them, and
-// sets right what the server would answer with the loss of more than is damaged:
+// mend looks through the files of every stream before the server opens them. It mends
+// damage the server would turn into a greater loss:
 //
 //   - Damage in a block: the server cuts the block off there, good records
 //     behind it and all. Only the damaged stretch is taken out; the server then
-//     sees positions without a record, which [Journal] reports.
+//     sees positions without a record, and the journal reports them.
 //   - A torn end: the server would give the lost records' positions to new ones,
-//     and sinks that have acknowledged those positions would never get them. A
-//     tombstone behind the end keeps them from being used again.
-//   - A consumer's state that cannot be decoded: no consumer of that name could
-//     be made again.
-//   - Files of a stream that cannot be read at all, where the stream holds no
-//     events: its folder is moved to the salvage folder, and the stream begins anew.
+//     and sinks beyond those positions would never get them. A tombstone behind
+//     the end keeps them from being used again.
+//   - An undecodable state of a consumer: no consumer of its name could be made again.
+//   - Unreadable files of a stream without events: its folder is moved to the salvage
+//     folder, and the stream begins anew.
 //
-// What is taken out is in the salvage folder first. A crash on any line leaves
-// each file as it was or as it shall be, and the next start goes on.
+// Removed bytes are in the salvage folder first. A crash on any line leaves each file as
+// it was or as it should be, and the next start goes on.
 func (d *Dir) mend(log *slog.Logger) ([]Mending, error) {
 	start := time.Now()
 	names, err := d.streams()
 	if err != nil {
 		return nil, err
 	}
-	// All are read before the first is changed: where the form of one is not known,
-	// or a later version wrote it, every file stays as it is.
+	// Read all of them before changing the first: if one is of an unknown form, or of a
+	// later version, every file stays as it is.
 	damaged, err := d.look(names)
 	if err != nil {
 		return nil, err
@@ -74,14 +74,14 @@ func (d *Dir) mend(log *slog.Logger) ([]Mending, error) {
 	return all, nil
 }
 
-// condition is that of a stream's files.
+// condition is the condition of a stream's files.
 type condition struct {
 	damaged    bool
-	unreadable error   // of a stream without which the relay can go on
-	survey     *survey // where nothing is damaged
+	unreadable error   // of a stream the relay can do without
+	survey     *survey // of an undamaged stream
 }
 
-// look reads the files of the streams. The error says why none may be changed.
+// look reads the files of the streams. An error means no file may be changed.
 func (d *Dir) look(streams []string) (map[string]condition, error) {
 	if err := d.knowDescriptions(streams); err != nil {
 		return nil, fmt.Errorf("%w; %s", err, adviceUnknown)
@@ -130,8 +130,8 @@ func (d *Dir) prepare(stream string, was condition) ([]Mending, error) {
 	return done, err
 }
 
-// moveAside takes a stream away whose files cannot be read. Its rooms make it
-// again, and say what is missing.
+// moveAside moves an unreadable stream to the salvage folder. Its room makes it again,
+// and reports the loss.
 func (d *Dir) moveAside(stream string, cause error) (Mending, error) {
 	m := Mending{
 		Stream: stream, File: d.relative(d.streamDir(stream)), From: 1,
@@ -148,7 +148,7 @@ func (d *Dir) moveAside(stream string, cause error) (Mending, error) {
 	return m, errors.Join(durable.SyncDir(filepath.Dir(to)), durable.SyncDir(d.streamDir("")))
 }
 
-// mendStream mends one stream, or where dry is set only says what it would do.
+// mendStream mends one stream. With dry, it only lists the mendings.
 func (d *Dir) mendStream(stream string, dry bool) ([]Mending, *survey, error) {
 	dir := d.streamDir(stream)
 	described, err := d.mendDescriptions(stream, dry)
@@ -216,20 +216,20 @@ func (d *Dir) lostEnd(stream string, from, to uint64) Mending {
 	}
 }
 
-// lastKnown is the newest sequence that there must be.
+// lastKnown is the newest sequence that must exist.
 func (d *Dir) lastKnown(stream string, index blockfile.Index, v *survey) uint64 {
 	if stream != d.layout.Events {
 		return max(index.Last, d.marks.End(stream))
 	}
 	last := max(index.Last, d.marks.newest())
 	if _, known := d.marks.Read(Acknowledged); !known && v.torn {
-		last = max(last, v.last+1) // a mark got lost, too: what is torn may have been acknowledged
+		last = max(last, v.last+1) // a watermark is lost, too: the torn record may have been acknowledged
 	}
 	return last
 }
 
-// takeOut rewrites a block without a damaged stretch. All stretches of a block
-// are named before the first is taken out, with offsets into the file as it was.
+// takeOut rewrites a block without a damaged stretch. The stretches of a block are all
+// named before the first is taken out, with offsets into the original file.
 func (d *Dir) takeOut(v *survey, m *Mending) error {
 	b := v.damaged[m.File]
 	if b == nil {
@@ -241,13 +241,13 @@ func (d *Dir) takeOut(v *survey, m *Mending) error {
 	}
 	m.Kept = kept
 	if m.Offset != b.lastDamage {
-		return nil // the rewrite takes out all of them, once all are kept
+		return nil // the rewrite removes all of them, once all are copied
 	}
 	return durable.WriteFile(b.Path, b.sound)
 }
 
-// moveEnd writes a block that holds nothing but a tombstone, as the server does
-// when its own state remembers a later end than its blocks.
+// moveEnd writes a block with only a tombstone, as the server does when its own state
+// remembers a later end.
 func (d *Dir) moveEnd(stream, dir string, last uint64) error {
 	paths, err := blockfile.List(dir)
 	if err != nil {
@@ -266,7 +266,7 @@ func (d *Dir) moveEnd(stream, dir string, last uint64) error {
 	return durable.WriteFile(path, b.TombstoneFrame(last, time.Now()))
 }
 
-// mendPositions takes away consumer states that cannot be decoded.
+// mendPositions moves undecodable consumer states to the salvage folder.
 func (d *Dir) mendPositions(stream string, dry bool) ([]Mending, error) {
 	dir := d.streamDir(stream)
 	consumers, err := blockfile.Consumers(dir)
@@ -292,8 +292,8 @@ func (d *Dir) mendPositions(stream string, dry bool) ([]Mending, error) {
 	return all, nil
 }
 
-// takeFile moves a damaged file of the server's to the salvage folder. A crash
-// behind the copy has it copied once more.
+// takeFile moves a damaged file of the server's to the salvage folder. After a crash
+// behind the copy, the next start copies it once more.
 func (d *Dir) takeFile(stream, path, what string, dry bool) (Mending, error) {
 	m := Mending{Stream: stream, File: d.relative(path), From: 1}
 	if dry {
@@ -313,7 +313,7 @@ func (d *Dir) takeFile(stream, path, what string, dry bool) (Mending, error) {
 	return m, nil
 }
 
-// keepFile writes a file durably, and its folder where that is not there.
+// keepFile writes a file durably, and makes its folder if needed.
 func keepFile(path string, data []byte) error {
 	if err := durable.MakeDir(filepath.Dir(path)); err != nil {
 		return err

@@ -14,31 +14,31 @@ import (
 )
 
 // names makes the names of new blocks durable. The server syncs a block before it
-// acknowledges a record in it, but not the folder in which it has just made the block.
-// ext4, XFS and Btrfs write a new file's name with its first fsync. POSIX does not
-// promise that: on ext2, on ext4 without its journal, and on some network file
-// systems, a power cut may take the file with every record in it.
+// acknowledges a record in it, but not the folder of a new block. ext4, XFS and Btrfs
+// write a new file's name with its first fsync. POSIX promises no such thing: on ext2, on
+// ext4 without its journal, and on some network file systems, a power cut may take the
+// file with every record in it.
 type names struct {
 	dir  string // the data directory
 	sync func(folder string) error
 
-	mu     sync.Mutex        // held while a folder is synced: who comes meanwhile waits for it
-	newest map[string]uint32 // by stream, the newest block whose name is durable; guarded by mu
-	shrunk map[string]bool   // the streams that may have lost blocks since; guarded by mu
+	mu     sync.Mutex        // held during the sync of a folder: other callers wait for it
+	newest map[string]uint32 // by stream, the newest block with a durable name; guarded by mu
+	shrunk map[string]bool   // streams with possible removals of blocks since; guarded by mu
 }
 
 func newNames(dir string) *names { return &names{dir: dir, sync: durable.SyncDir} }
 
-// forget is for a new server: it may make a block of a number that was there before.
+// forget is for a new server: it may reuse the number of an old block.
 func (n *names) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.newest, n.shrunk = map[string]uint32{}, map[string]bool{}
 }
 
-// settle returns once the names of all blocks that a stream has are durable. Mostly
-// that costs one look at a file: the server numbers blocks without a gap, so where the
-// one behind the newest known does not stand, and none was removed, nothing is new.
+// settle returns once the names of all blocks of a stream are durable. Mostly this costs
+// one look at a file: the server numbers blocks without a gap. So without removals,
+// nothing is new while the number after the newest known block is free.
 func (n *names) settle(stream string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -52,7 +52,7 @@ func (n *names) settle(stream string) error {
 	}
 	last, err := lastBlock(stream, filepath.Dir(msgs))
 	if err == nil && (!known || last != newest) {
-		err = n.syncFrom(msgs, !known) // with a new stream, its folders are new
+		err = n.syncFrom(msgs, !known) // a new stream has new folders
 	}
 	if err != nil {
 		return err
@@ -62,8 +62,8 @@ func (n *names) settle(stream string) error {
 	return nil
 }
 
-// syncFrom makes the names in a folder durable, and where above is set those of the
-// folder itself and of all above it, up to the data directory.
+// syncFrom makes the names in a folder durable. With above, it goes on with the folder's
+// own name and those of its parents, up to the data directory.
 func (n *names) syncFrom(folder string, above bool) error {
 	for {
 		if err := n.sync(folder); err != nil {
@@ -88,16 +88,16 @@ func lastBlock(stream, folder string) (uint32, error) {
 	return blockfile.IndexOf(paths[len(paths)-1])
 }
 
-// shrink says that blocks of a stream were or will be removed.
+// shrink notes a past or future removal of a stream's blocks.
 func (n *names) shrink(stream string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.shrunk[stream] = true
 }
 
-// Shrunk tells that messages of a stream were removed, and blocks with them.
+// Shrunk notes a removal of a stream's messages, and perhaps of blocks with them.
 func (s *Server) Shrunk(stream string) { s.names.shrink(stream) }
 
-// Settle returns once the record that the server acknowledged last in a stream is
-// durable by its block's name, too. Before that, nobody may be told that it is kept.
+// Settle returns once the last acknowledged record of a stream is durable by its block's
+// name, too. Acknowledge it to nobody before.
 func (s *Server) Settle(stream string) error { return s.names.settle(stream) }

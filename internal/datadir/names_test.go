@@ -12,7 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
-// watchedNames has a stream S with some blocks, and counts the syncs by folder.
+// watchedNames makes a stream S with some blocks, and counts the syncs by folder.
 func watchedNames(t testing.TB, blocks ...string) (n *names, block func(name string) string, syncs map[string]int) {
 	t.Helper()
 	n, syncs = newNames(t.TempDir()), map[string]int{}
@@ -47,7 +47,7 @@ func TestTheNameOfANewBlockIsSynced(t *testing.T) {
 	assert.Equal(t, 2, syncs[msgs])
 	assert.Equal(t, 1, syncs[n.dir])
 
-	// A trim took the known blocks, and the one behind them, between two records.
+	// Between two records, a trim removed the known blocks, and the next one too.
 	require.NoError(t, os.Remove(block("1.blk")))
 	n.shrink("S")
 	require.NoError(t, n.settle("S"))
@@ -79,7 +79,7 @@ func TestANameThatCannotBeSyncedIsTriedAgain(t *testing.T) {
 	require.Error(t, n.settle("another"), "a stream without a block")
 }
 
-// What each commit pays while its record is in a known block.
+// BenchmarkSettle measures the cost for each commit into a known block.
 func BenchmarkSettle(b *testing.B) {
 	n, _, _ := watchedNames(b, "1.blk")
 	for b.Loop() {

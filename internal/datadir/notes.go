@@ -23,8 +23,8 @@ import (
 // notesDir is the folder of the notes beside the watermarks.
 const notesDir = "sealed"
 
-// note says that a sealed block was read, that all its frames were sound, and what
-// the server has to know of it. A start takes such a block on trust, and scrubs it later.
+// note says a sealed block was read and all its frames were sound. It holds the block's
+// entry for the server's index. A start takes such a block on trust, and scrubs it later.
 type note struct {
 	identity
 	blockfile.Summary
@@ -35,10 +35,10 @@ func (n *note) holdsAny(positions []uint64) bool {
 	return slices.ContainsFunc(positions, func(p uint64) bool { return n.First <= p && p <= n.Last })
 }
 
-// identity tells a file from what it may have become. No program sets Changed, the
-// inode's own time: a block that was written to, replaced, or put back from a copy
-// has another identity, and is read again. So a note can be stale, but not wrong:
-// rot below the file system is what it does not show.
+// identity tells an unchanged file from a changed one. No program sets Changed, the
+// inode's own time: a block changed, replaced, or put back from a copy has another
+// identity, and is read again. So a note can be stale, but not wrong. It only misses rot
+// below the file system.
 type identity struct {
 	Size     int64
 	Inode    uint64
@@ -54,9 +54,9 @@ func identify(path string) (identity, error) {
 	return identity{Size: s.Size, Inode: s.Ino, Modified: s.Mtim.Nano(), Changed: s.Ctim.Nano()}, nil
 }
 
-// notes are those of a stream, in a file of lines: each a checksum and a note. They
-// are written without a sync, each behind a sync of its block: what a crash takes of
-// them costs the reading of those blocks.
+// notes are the notes of a stream, in a file of lines: each a checksum and a note. They
+// are written without a sync, each behind a sync of its block: a note lost in a crash
+// costs the reading of its block.
 type notes struct {
 	path string
 
@@ -65,8 +65,8 @@ type notes struct {
 	lines   int             // in the file; guarded by mu
 }
 
-// readNotes reads a stream's notes, except those that are damaged or cannot be read:
-// their blocks are read instead.
+// readNotes reads a stream's notes, except damaged ones: a start reads their blocks
+// instead.
 func (d *Dir) readNotes(stream string, log *slog.Logger) *notes {
 	n := &notes{path: filepath.Join(d.path, "marks", notesDir, stream), byBlock: map[uint32]note{}}
 	text, err := os.ReadFile(n.path)
@@ -96,8 +96,8 @@ func decodeNote(line []byte) (n note, ok bool) {
 	return n, json.Unmarshal(text, &n) == nil
 }
 
-// of gives the note of a block, if the file is still the one that was noted.
-// Nil notes have none.
+// of returns the note of a block, if the file is still the noted one. Nil notes have
+// none.
 func (n *notes) of(path string) (note, bool) {
 	if n == nil {
 		return note{}, false
@@ -116,7 +116,7 @@ func (n *notes) of(path string) (note, bool) {
 	return one, err == nil && now == one.identity
 }
 
-// knows reports whether there is a note of the block, of whatever identity.
+// knows reports whether there is a note of the block, of any identity.
 func (n *notes) knows(index uint32) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -124,14 +124,14 @@ func (n *notes) knows(index uint32) bool {
 	return ok
 }
 
-// add notes a block that was read and found sound, with its identity from before. It
-// syncs the block first: the note may outlive a power loss, and then the block must.
+// add notes a sound block, with its identity from before it was read. It syncs the block
+// first: if the note outlives a power loss, the block must too.
 func (n *notes) add(path string, one note) error {
 	if err := syncFile(path); err != nil {
 		return fmt.Errorf("note a verified block: %w", err)
 	}
 	if now, err := identify(path); err != nil || now != one.identity {
-		return err // it was written to meanwhile
+		return err // it changed meanwhile
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -142,8 +142,8 @@ func (n *notes) add(path string, one note) error {
 	return nil
 }
 
-// append writes lines behind the others. A crash leaves a torn line, which the next
-// start leaves out. mu is held.
+// append writes lines behind the others. A crash leaves a torn line, and the next start
+// skips it. mu is held.
 func (n *notes) append(text []byte) (err error) {
 	if err := durable.MakeDir(filepath.Dir(n.path)); err != nil {
 		return fmt.Errorf("note a verified block: %w", err)
@@ -160,8 +160,8 @@ func (n *notes) append(text []byte) (err error) {
 	return nil
 }
 
-// drop forgets blocks, and writes the file anew where that is due. It is durable
-// when it returns: the next start reads the blocks.
+// drop forgets blocks, and rewrites the file when due. It is durable when it returns: the
+// next start reads the blocks.
 func (n *notes) drop(blocks ...uint32) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

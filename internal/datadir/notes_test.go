@@ -12,7 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 )
 
-// noted makes notes of n files that stand for blocks.
+// noted makes notes of n files in place of blocks.
 func noted(t *testing.T, n uint32) (d *Dir, paths []string) {
 	t.Helper()
 	d = New(t.TempDir(), Layout{Events: "E"}, nil)
@@ -28,7 +28,7 @@ func noted(t *testing.T, n uint32) (d *Dir, paths []string) {
 	return d, paths
 }
 
-// known is how many of the blocks have a note that is believed.
+// known counts the blocks with a trusted note.
 func known(d *Dir, paths []string) (n int) {
 	notes := d.readNotes("E", slog.New(slog.DiscardHandler))
 	for _, path := range paths {
@@ -39,7 +39,7 @@ func known(d *Dir, paths []string) (n int) {
 	return n
 }
 
-// Whatever bit flips, and wherever the file ends, no note says what was not noted.
+// A flipped bit or a lost end anywhere never invents a note.
 func TestADamagedNoteIsLeftOut(t *testing.T) {
 	t.Parallel()
 	d, paths := noted(t, 3)

@@ -13,8 +13,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
-// Headers of a message in the quarantine's stream; its payload is what is left of
-// the record, if anything.
+// Headers of a message in the quarantine's stream. Its payload is the rest of the record,
+// if any.
 const (
 	headerStream     = "Auditrelay-Stream"
 	headerPosition   = "Auditrelay-Position"
@@ -25,27 +25,27 @@ const (
 	headerAccepted   = "Auditrelay-Accepted"
 )
 
-// Quarantined is a run of positions whose records cannot be read, or a damaged
-// file. Each is named once, however many sinks meet it and however often the relay starts.
+// Quarantined is a run of positions with unreadable records, or a damaged file. Each is
+// named once, for any number of sinks and starts.
 type Quarantined struct {
 	Stream string `json:"stream"`
-	// From and To are the first and the last position, in Stream; both are 0 for a
-	// file of the stream that holds no records. The file is kept then.
+	// From and To are the first and the last position, in Stream. Both are 0 for a file
+	// without records; it is kept then.
 	From   uint64 `json:"from"`
 	To     uint64 `json:"to"`
 	Reason string `json:"reason"`
-	// Kept is the file, relative to the data directory, that holds the damaged
-	// bytes; empty where none are left, or the quarantine itself holds them.
+	// Kept is the file of the damaged bytes, relative to the data directory. It is empty
+	// if none are left, or if the quarantine itself holds them.
 	Kept string    `json:"kept,omitempty"`
-	Time time.Time `json:"time"` // when it was found
-	// Loss names the loss where the positions are other records' by now, as the
-	// stream went back or was replaced; empty otherwise.
+	Time time.Time `json:"time"` // of discovery
+	// Loss names a loss whose positions belong to other records by now, as the stream
+	// went back or was replaced. It is empty otherwise.
 	Loss string `json:"loss,omitempty"`
-	// Bytes of the record that the quarantine holds.
+	// Bytes of the record held by the quarantine.
 	Bytes int `json:"bytes"`
 }
 
-// Positions is how many it names.
+// Positions counts the positions.
 func (q *Quarantined) Positions() uint64 {
 	if q.From == 0 {
 		return 0
@@ -53,7 +53,7 @@ func (q *Quarantined) Positions() uint64 {
 	return q.To - q.From + 1
 }
 
-// Message names it under the quarantine's subject. Its own subject is the first
+// Message names the loss under the quarantine's subject. Its own subject is the first
 // position, or the file: so the same loss has the same subject.
 func (q *Quarantined) Message(subject string, data []byte) *nats.Msg {
 	m := nats.NewMsg(subject + "." + q.subject())
@@ -86,8 +86,8 @@ func (q *Quarantined) subject() string {
 	return fmt.Sprintf("%s.%d", q.Stream, q.From)
 }
 
-// ReadQuarantined reads the headers of a quarantine's message, which holds size bytes. It
-// is false for a message that names no loss: see [AcceptanceMessage].
+// ReadQuarantined reads the headers of a quarantine's message with size bytes. It returns
+// false for a message without a loss: see [AcceptanceMessage].
 func ReadQuarantined(header nats.Header, size int, at time.Time) (Quarantined, bool) {
 	if header.Get(headerAccepted) != "" {
 		return Quarantined{}, false
@@ -102,8 +102,8 @@ func ReadQuarantined(header nats.Header, size int, at time.Time) (Quarantined, b
 	return q, true
 }
 
-// AcceptanceMessage is the quarantine's message by which a person accepts all
-// damage up to a position.
+// AcceptanceMessage is the quarantine's message for a person's acceptance of all damage
+// up to a position.
 func AcceptanceMessage(subject string, through uint64) *nats.Msg {
 	m := nats.NewMsg(subject + ".accepted")
 	m.Header.Set(headerAccepted, strconv.FormatUint(through, 10))
@@ -116,8 +116,8 @@ func Accepted(header nats.Header) (through uint64) {
 	return through
 }
 
-// quarantinedIn reads a message of the quarantine's stream from its file, and is
-// false where it names nothing.
+// quarantinedIn reads a message of the quarantine's stream from its file. It returns
+// false for a message without a loss.
 func quarantinedIn(f *blockfile.Frame) (Quarantined, bool) {
 	header, err := nats.DecodeHeadersMsg(f.Header)
 	if err != nil {

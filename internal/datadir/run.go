@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// maxPayload is the greatest message of the embedded server.
+	// maxPayload is the size of the embedded server's largest message.
 	maxPayload = 8 << 20
-	// startTimeout bounds the embedded server's start. It reads back all that
-	// it holds, so a large journal after a crash takes its time.
+	// startTimeout bounds the embedded server's start. The server may read all of its
+	// blocks, so a large journal takes its time after a crash.
 	startTimeout = 5 * time.Minute
 )
 
@@ -32,8 +32,8 @@ func serverOptions(dir string) *server.Options {
 		// Promise 1 rests on this: a publish is acknowledged after its fsync.
 		SyncAlways: true,
 		MaxPayload: maxPayload,
-		// The budget is the stream's own. The server's default is a share of
-		// what is free at the start, and refuses to recover on a full disk.
+		// The budget is the stream's own. The server's default is a share of the free
+		// space at the start, and refuses to recover on a full disk.
 		JetStreamMaxStore:  math.MaxInt64 / 2,
 		JetStreamMaxMemory: 64 << 20,
 	}
@@ -61,8 +61,7 @@ func startServer(ctx context.Context, dir string, log serverLog) (*server.Server
 	return srv, nil
 }
 
-// writeError asks a server whether one of its streams met an error that it will
-// not write after.
+// writeError asks a server for a stream stopped by a write error.
 func writeError(srv *server.Server) error {
 	if !srv.JetStreamEnabled() {
 		return errors.New("the embedded JetStream has turned itself off")
@@ -75,8 +74,8 @@ func writeError(srv *server.Server) error {
 	return nil
 }
 
-// serverLog hands the embedded server's lines to slog. Its notices are of no
-// use to the relay's operators, so they are debug lines.
+// serverLog hands the embedded server's lines to slog. Its notices are debug lines: they
+// do not help the relay's operators.
 type serverLog struct {
 	log   *slog.Logger
 	nudge chan<- struct{}
@@ -88,11 +87,11 @@ func (l serverLog) Fatalf(f string, v ...any)  { l.Errorf(f, v...) }
 func (l serverLog) Debugf(string, ...any)      {}
 func (l serverLog) Tracef(string, ...any)      {}
 
-// Errorf is called with the server's locks held: the look is the watch's.
+// Errorf is called with the server's locks held, so it leaves the look to the watch.
 func (l serverLog) Errorf(f string, v ...any) {
 	l.log.Error("nats: " + fmt.Sprintf(f, v...))
 	select {
 	case l.nudge <- struct{}{}:
-	default: // it is to look already
+	default: // a look is due already
 	}
 }

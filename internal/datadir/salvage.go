@@ -10,20 +10,19 @@ import (
 	"time"
 )
 
-// salvageName is the place of a whole file, or folder, of a stream. From it
-// fileSalvageOf reads what it was.
+// salvageName is the place of a whole file, or folder, of a stream. fileSalvageOf reads
+// it back.
 func salvageName(stream, what string) string {
 	return filepath.Join(SalvageDir, fmt.Sprintf("%s-%s-%d.file", stream, what, time.Now().UnixNano()))
 }
 
-// stretchName is the place of a stretch that was taken out of a block. From it
-// stretchOf reads what it was.
+// stretchName is the place of a stretch of a block. stretchOf reads it back.
 func stretchName(m *Mending, block uint32) string {
 	return filepath.Join(SalvageDir, fmt.Sprintf("%s-%d-%d-%d-%d.bin", m.Stream, m.From, m.To, block, m.Offset))
 }
 
-// Salvaged names what was taken out of the server's files and was, or may have
-// been, acknowledged. Kept says where its bytes are.
+// Salvaged lists the stretches and files taken from the server, except those surely never
+// acknowledged. Kept is the place of the bytes.
 func Salvaged(path string) ([]Quarantined, error) {
 	entries, err := os.ReadDir(filepath.Join(path, SalvageDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -42,14 +41,13 @@ func Salvaged(path string) ([]Quarantined, error) {
 	return all, nil
 }
 
-// Keep writes a record that cannot be decoded to the salvage folder, and returns
-// its place there.
+// Keep writes an undecodable record to the salvage folder, and returns its place there.
 func Keep(path, stream string, seq uint64, record []byte) (kept string, err error) {
 	kept = filepath.Join(SalvageDir, fmt.Sprintf("record-%s-%d.raw", stream, seq))
 	return kept, keepFile(filepath.Join(path, kept), record)
 }
 
-// fileSalvageOf reads a name that salvageName has made.
+// fileSalvageOf reads a name made by salvageName.
 func fileSalvageOf(base string) (Quarantined, bool) {
 	name, ok := strings.CutSuffix(base, ".file")
 	parts := strings.Split(name, "-")
@@ -63,7 +61,7 @@ func fileSalvageOf(base string) (Quarantined, bool) {
 	}, true
 }
 
-// stretchOf reads a name that stretchName has made.
+// stretchOf reads a name made by stretchName.
 func stretchOf(base string) (Quarantined, bool) {
 	name, ok := strings.CutSuffix(base, ".bin")
 	parts := strings.Split(name, "-")

@@ -17,24 +17,25 @@ import (
 )
 
 const (
-	// scrubRate bounds what is read of blocks that nobody waits for, in bytes a second.
+	// scrubRate bounds the reading of blocks nobody waits for, in bytes a second.
 	scrubRate = 32 << 20
-	// sealInterval is how often blocks are looked for that the server has sealed.
+	// sealInterval is the time between two looks for newly sealed blocks.
 	sealInterval = 250 * time.Millisecond
-	// readAhead is how much is verified before the server is asked for a record: more
-	// than it may read for one request.
+	// readAhead bytes are verified before a request to the server for a record: more than
+	// it may read for one.
 	readAhead = 64 << 20
 )
 
-// errRotten ends an epoch: a block has to be mended, which no server may have open.
+// errRotten ends an epoch: a block needs mending, and no server may have it open then.
 var errRotten = errors.New("a block of the journal is damaged; it is mended under a new server")
 
-// scrub reads the blocks of the events' stream that the start took on trust, and
-// notes the blocks that the server seals.
+// scrub reads the blocks of the events' stream taken on trust by the start, and notes the
+// blocks the server seals.
 //
-// The server reads a block when it is asked for one of its records. One flipped bit
-// in a record's length has it cut the block off there. So a block is verified before
-// anybody asks: by who is about to, or else in the background.
+// The server reads a block at the first request for one of its records. Because of one
+// flipped bit in a record's length, it would cut the block off there. So each block is
+// verified before such a request: by the reader about to make it, or else in the
+// background.
 type scrub struct {
 	dir    string // of the stream
 	stream string
@@ -44,21 +45,21 @@ type scrub struct {
 
 	unread atomic.Int64 // bytes of pending
 
-	checking sync.Mutex // held by who reads a block
+	checking sync.Mutex // held while reading a block
 	checker  blockfile.Checker
 
 	mu      sync.Mutex
 	notes   *notes              // guarded by mu
 	pending []*trusted          // the lowest sequences first; guarded by mu
-	seen    map[uint32]identity // the blocks that this process has verified; guarded by mu
-	unfit   map[uint32]bool     // sealed blocks of which there can be no note; run's own
+	seen    map[uint32]identity // blocks verified by this process; guarded by mu
+	unfit   map[uint32]bool     // sealed blocks without a possible note; run's own
 }
 
-// trusted is a block that the start has not read.
+// trusted is a block the start has not read.
 type trusted struct {
 	note
 	path string
-	turn sync.Mutex // held by who reads it
+	turn sync.Mutex // held while reading it
 	done bool       // guarded by turn
 }
 
@@ -70,8 +71,8 @@ func newScrub(s *Server) *scrub {
 	}
 }
 
-// trust has the blocks verified that a start took on trust, except those that this
-// process has verified before.
+// trust queues the blocks a start took on trust, except those this process has already
+// verified.
 func (s *scrub) trust(known *notes, blocks []*trusted) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,14 +117,15 @@ func (s *scrub) before(ctx context.Context, from uint64, ahead bool) (through ui
 	return math.MaxUint64, nil
 }
 
-// verify reads a block. A damaged one is mended when it returns, under a new server.
+// verify reads a block. If it is damaged, it is mended under a new server before verify
+// returns.
 func (s *scrub) verify(ctx context.Context, b *trusted) error {
 	b.turn.Lock()
 	defer b.turn.Unlock()
 	if b.done {
 		return nil
 	}
-	if now, err := identify(b.path); err == nil && now == b.identity { // else it was trimmed, or the server wrote it anew
+	if now, err := identify(b.path); err == nil && now == b.identity { // else it was trimmed, or rewritten by the server
 		found, err := s.check(b.path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // trimmed meanwhile
@@ -138,7 +140,8 @@ func (s *scrub) verify(ctx context.Context, b *trusted) error {
 	return nil
 }
 
-// rotten has a damaged block mended. A crash behind the drop has the next start mend it.
+// rotten has a damaged block mended. After a crash behind the drop, the next start mends
+// it.
 func (s *scrub) rotten(ctx context.Context, b *trusted) error {
 	s.log.Error("a block of the journal was damaged since it was verified; the server is started anew to mend it", "file", b.path)
 	if err := s.known().drop(b.Index); err != nil {
@@ -157,7 +160,7 @@ func (s *scrub) known() *notes {
 	return s.notes
 }
 
-// settle takes a block that is verified, or gone, off the list.
+// settle removes a verified or trimmed block from the list.
 func (s *scrub) settle(b *trusted) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,14 +179,14 @@ func (s *scrub) check(path string) (blockfile.Checked, error) {
 	return s.checker.Check(s.stream, path)
 }
 
-// rest gives the memory back.
+// rest frees the memory.
 func (s *scrub) rest() {
 	s.checking.Lock()
 	defer s.checking.Unlock()
 	s.checker = blockfile.Checker{}
 }
 
-// run notes what the server seals, and scrubs at a bounded rate, until ctx ends.
+// run notes newly sealed blocks, and scrubs at a bounded rate, until ctx ends.
 func (s *scrub) run(ctx context.Context) {
 	defer close(s.done)
 	for failing := false; ; {
@@ -198,7 +201,7 @@ func (s *scrub) run(ctx context.Context) {
 			s.rest()
 		}
 		if err != nil && !failing && ctx.Err() == nil {
-			s.log.Warn("verifying the journal's blocks failed; it is tried again, and the next start reads what is not verified", "error", err)
+			s.log.Warn("verifying the journal's blocks failed; trying again; the next start reads the unverified ones", "error", err)
 		}
 		if failing = err != nil; failing {
 			rest = time.Second
@@ -209,8 +212,7 @@ func (s *scrub) run(ctx context.Context) {
 	}
 }
 
-// noteSealed notes the blocks that the server writes to no more, and returns how many
-// it has read.
+// noteSealed notes the sealed blocks, and returns the number of blocks it read.
 func (s *scrub) noteSealed(ctx context.Context) (read int, err error) {
 	paths, err := blockfile.List(s.dir)
 	if err != nil || len(paths) < 2 {
@@ -234,8 +236,8 @@ func (s *scrub) noteSealed(ctx context.Context) (read int, err error) {
 	return read, known.trim(oldest)
 }
 
-// noteBlock reads a sealed block, and notes it where it is sound. Damage is left to
-// the next start, or to who reads the records: the server has read this block before.
+// noteBlock reads a sealed block, and notes it if it is sound. It leaves damage to the
+// next start, or to the records' readers: the server has read this block before.
 func (s *scrub) noteBlock(known *notes, path string, index uint32) error {
 	as, err := identify(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -17,46 +17,46 @@ import (
 )
 
 const (
-	// healthInterval is how often the embedded server is asked whether it can
-	// still write; a line of its error log makes that at once.
+	// healthInterval is the time between two checks whether the embedded server can still
+	// write. A line in its error log triggers one at once.
 	healthInterval = time.Second
-	// diskPause is the wait between two looks at a disk that failed.
+	// diskPause is the wait between two looks at a failed disk.
 	diskPause = time.Second
-	// The server keeps a block in memory for blockMemory after its last use. A push
-	// after a longer pause has the newest block read again, for some 2 ms of CPU.
+	// The server keeps a block in memory for blockMemory after its last use. A push after
+	// a longer pause makes it read the newest block again, for some 2 ms of CPU.
 	blockMemory = time.Second
 )
 
-// Server is the JetStream server in this process, over the files of a data
-// directory. It is a nats.InProcessConnProvider.
+// Server is the JetStream server in this process, over the files of a data directory. It
+// is a nats.InProcessConnProvider.
 //
-// After one failing write or fsync, as on a full disk, nats-server never writes
-// to that stream again: it serves reads, and leaves publishers without an answer.
-// So the server is watched, what waits is told at once by the end of its [Epoch],
-// and as soon as the disk works a new one is started below the connection, which
-// reconnects. Until then sinks read what there is.
+// After one failed write or fsync, as on a full disk, nats-server never writes to that
+// stream again: it serves reads, and leaves publishers without an answer. So the relay
+// watches the server. The end of the [Epoch] tells waiting publishers at once. As soon as
+// the disk works, a new server starts below the connection, and the client reconnects.
+// Until then sinks read the old one.
 type Server struct {
 	dir   *Dir
 	log   *slog.Logger
-	nudge chan struct{} // of one place: an error was logged
+	nudge chan struct{} // capacity 1: the server logged an error
 	stop  context.CancelFunc
 	done  chan struct{} // closed when the watch has ended
 	scrub *scrub
 	names *names
 
-	mended atomic.Uint64      // pieces of files, in all epochs
-	asks   chan chan struct{} // of who wants the files mended; each is closed when that is done
+	mended atomic.Uint64      // pieces of files, over all epochs
+	asks   chan chan struct{} // requests to mend the files; each is closed when done
 
-	mu    sync.Mutex     // guards what follows
+	mu    sync.Mutex     // guards the fields below
 	srv   *server.Server // the newest
 	epoch *Epoch         // of srv
 }
 
-// Epoch is the life of one server: while it lasts, the server can be trusted to
-// keep what it is given. The zero Epoch never ends.
+// Epoch is the lifetime of one server: until its end, the server can be trusted to keep its
+// messages. The zero Epoch never ends.
 type Epoch struct {
-	over chan struct{} // closed at its end
-	err  error         // why it ended; valid once over is closed
+	over chan struct{} // closed at the end
+	err  error         // the reason for the end; valid once over is closed
 }
 
 // Over is closed when the epoch ends.
@@ -72,8 +72,8 @@ func (e *Epoch) Ended() error {
 	}
 }
 
-// Start waits until the disk can be written to, mends the files, and starts the
-// server. The caller holds the directory's lock. ctx bounds the start only.
+// Start waits for a writable disk, mends the files, and starts the server. The caller
+// holds the directory's lock. ctx bounds the start only.
 func (d *Dir) Start(ctx context.Context, log *slog.Logger) (*Server, []Mending, error) {
 	s := &Server{dir: d, log: log, nudge: make(chan struct{}, 1), done: make(chan struct{}), asks: make(chan chan struct{}), names: newNames(d.path)}
 	if err := tryDisk(d.path); err != nil {
@@ -127,7 +127,7 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 	return srv.InProcessConn()
 }
 
-// Current gives the server that runs, and its epoch.
+// Current returns the running server and its epoch.
 func (s *Server) Current() (*server.Server, *Epoch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,15 +156,15 @@ func (s *Server) watch(ctx context.Context) {
 	}
 }
 
-// boundMemory bounds what the server keeps in memory: of each server, and of streams
-// as they come. It is no part of watch, as it waits for locks that a slow disk holds.
+// boundMemory bounds the memory of each server, and of new streams as they come. It is no
+// part of watch: it waits for locks, and a slow disk may hold them.
 func (s *Server) boundMemory(ctx context.Context) {
-	told, wait := false, healthInterval/32 // often at first, when the streams are made
+	told, wait := false, healthInterval/32 // often at first, while the streams are made
 	for ; pause.For(ctx, wait) == nil; wait = min(2*wait, healthInterval) {
 		srv, _ := s.Current()
 		if err := natsserver.ForgetAfter(srv, blockMemory); err != nil && !told {
 			told = true
-			s.log.Warn("the server keeps what was written for longer, and takes more memory", "error", err)
+			s.log.Warn("bounding the server's memory failed; it keeps written blocks for longer", "error", err)
 		}
 	}
 }
@@ -197,24 +197,23 @@ func (s *Server) mendNow(ctx context.Context) error {
 	}
 }
 
-// Verified verifies the blocks that the server may read when it is asked for the
-// record at from and, with ahead, for those that follow. Through is the last position
-// for which no further call is needed. Where a block is damaged, it is mended under a
-// new server first.
+// Verified verifies the blocks the server may read for the record at from and, with
+// ahead, for the following ones. No further call is needed up to through. If a block is
+// damaged, it is mended under a new server first.
 func (s *Server) Verified(ctx context.Context, from uint64, ahead bool) (through uint64, err error) {
 	return s.scrub.before(ctx, from, ahead)
 }
 
-// Mended counts the pieces of files that were mended, before every epoch so far.
+// Mended counts the mended pieces of files, over all epochs so far.
 func (s *Server) Mended() uint64 { return s.mended.Load() }
 
-// Unscrubbed is how many bytes of the events' stream the start took on trust, and
-// nobody has read since.
+// Unscrubbed counts the bytes of the events' stream taken on trust by the start, and not
+// read since.
 func (s *Server) Unscrubbed() int64 { return s.scrub.unread.Load() }
 
-// replace starts a server in place of one that met a write error, once its disk
-// works again. The next one may find what that server had not acknowledged, and
-// deliver it; nobody was told that it is durable.
+// replace starts a server in place of one with a write error, once its disk works again.
+// The new server may find unacknowledged messages of the old one, and deliver them.
+// Nobody was told they are durable.
 func (s *Server) replace(ctx context.Context, broken *server.Server) {
 	since := time.Now()
 	_, epoch := s.Current()
@@ -232,7 +231,7 @@ func (s *Server) replace(ctx context.Context, broken *server.Server) {
 		}
 		if text := err.Error(); text != shown && ctx.Err() == nil {
 			shown = text
-			s.log.Error("starting the journal again failed; it is tried until it succeeds", "error", err)
+			s.log.Error("starting the journal again failed; trying until it succeeds", "error", err)
 		}
 		_ = pause.For(ctx, diskPause)
 	}
@@ -249,9 +248,8 @@ func (s *Server) Close() {
 	s.KeepDescriptions()
 }
 
-// KeepDescriptions copies the descriptions of the streams, to be put back when
-// they are damaged. The journal asks for it as often as it looks for losses: a
-// server that is killed leaves those of the last look.
+// KeepDescriptions copies the streams' descriptions, to restore damaged ones. The journal
+// calls it at each look for losses: after a kill, the copies of the last look remain.
 func (s *Server) KeepDescriptions() {
 	if err := s.dir.keepDescriptions(); err != nil {
 		s.log.Warn("copying the descriptions of streams failed; older copies stand", "error", err)

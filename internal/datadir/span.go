@@ -5,7 +5,7 @@ import "github.com/auditrelay/auditrelay/internal/spans"
 // Span is a run of positions, both ends included.
 type Span = spans.Span[uint64]
 
-// Uncovered is what of the gaps in a stream no entry of the quarantine names.
+// Uncovered returns the gaps in a stream not named in the quarantine.
 func Uncovered(gaps []Span, known []Quarantined, stream string) []Span {
 	var left []Span
 	for _, gap := range gaps {

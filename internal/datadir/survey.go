@@ -6,9 +6,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 )
 
-// survey is what the block files of one stream hold.
+// survey sums up the block files of one stream.
 type survey struct {
-	first, last     uint64 // sequences of messages and of what stands for them
+	first, last     uint64 // sequences of messages and of their tombstones
 	messages, bytes uint64
 	blocks          int
 	damages         []Mending
@@ -18,20 +18,20 @@ type survey struct {
 
 	paths     []string            // of the blocks, oldest first
 	summaries []blockfile.Summary // of the blocks; fewer where one has none
-	trusted   []*trusted          // the blocks that were not read
-	verified  []note              // the sealed blocks that were read and have no note yet
+	trusted   []*trusted          // blocks not read
+	verified  []note              // sealed blocks just read and without a note
 	form      form
 }
 
-// damagedBlock is a block, and what is left of it without the damage.
+// damagedBlock is a block, with the frames left without the damage.
 type damagedBlock struct {
 	*blockfile.Block
 	sound      []byte
 	lastDamage int // its offset
 }
 
-// survey reads the stream's blocks, one at a time, and calls each with the messages.
-// It does not read the sealed blocks of which trust, unless nil, has a note.
+// survey reads the stream's blocks, one at a time, and calls each with the messages. It
+// skips the sealed blocks with a note in trust, unless trust is nil.
 func (d *Dir) survey(stream string, trust *notes, each func(f *blockfile.Frame)) (*survey, error) {
 	paths, err := blockfile.List(d.streamDir(stream))
 	if err != nil {
@@ -71,7 +71,7 @@ func (d *Dir) survey(stream string, trust *notes, each func(f *blockfile.Frame))
 	return v, nil
 }
 
-// trust takes a block into account by its note.
+// trust counts a block by its note.
 func (v *survey) trust(n note, path string) {
 	v.torn = false
 	v.bytes += uint64(n.Size)
@@ -86,7 +86,7 @@ func (v *survey) trust(n note, path string) {
 	v.trusted = append(v.trusted, &trusted{note: n, path: path})
 }
 
-// summarise keeps what the server has to know of a block.
+// summarise keeps a block's entry for the server's index.
 func (v *survey) summarise(as identity, index uint32, frames []blockfile.Frame, sealed bool) {
 	s, ok := blockfile.Summarise(index, frames, noneDeleted)
 	if !ok {
@@ -98,7 +98,7 @@ func (v *survey) summarise(as identity, index uint32, frames []blockfile.Frame, 
 	}
 }
 
-// add takes a frame into account.
+// add counts a frame.
 func (v *survey) add(stream, file string, b *blockfile.Block, f *blockfile.Frame, final bool) {
 	v.bytes += uint64(f.Size)
 	switch f.Kind {
@@ -123,7 +123,7 @@ func (v *survey) add(stream, file string, b *blockfile.Block, f *blockfile.Frame
 			v.messages++
 		}
 	case blockfile.Tombstone:
-		// In a block of its own it says where the stream ends.
+		// In a block of its own it marks the stream's end.
 		if v.last < f.Seq {
 			v.place(f.Seq + 1)
 			v.last = f.Seq
@@ -134,7 +134,7 @@ func (v *survey) add(stream, file string, b *blockfile.Block, f *blockfile.Frame
 	}
 }
 
-// place moves the end to seq, and gives the damage before it its last position.
+// place moves the end to seq: the last position of the damage before it is known then.
 func (v *survey) place(seq uint64) {
 	if seq <= v.last {
 		return
@@ -150,7 +150,7 @@ func (v *survey) place(seq uint64) {
 	v.last = seq
 }
 
-// end is the newest sequence that the server will know of by itself.
+// end is the newest sequence the server will know of by itself.
 func (v *survey) end(index blockfile.Index) uint64 {
 	if index.Trusted && len(v.damages) == 0 {
 		return max(v.last, index.Last)
@@ -158,7 +158,7 @@ func (v *survey) end(index blockfile.Index) uint64 {
 	return v.last
 }
 
-// damage returns the damaged stretches, where the stream should reach to last.
+// damage returns the damaged stretches of a stream with the end last.
 func (v *survey) damage(last uint64) []Mending {
 	for i := range v.damages {
 		d := &v.damages[i]

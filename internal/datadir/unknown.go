@@ -11,10 +11,11 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
-// Some damage is chance. Much damage is more likely a mistake of ours or of the
-// server's, such as a format that one of them does not know.
+// Some damage is chance. Much damage is more likely a mistake of ours or of the server's,
+// such as an unknown format.
 const (
-	// chanceRecords damaged records, or 1 in chanceShare once there are that many, may be chance.
+	// chanceRecords damaged records may be chance. Among more records, 1 in chanceShare
+	// may be.
 	chanceRecords = 10
 	chanceShare   = 100
 )
@@ -26,17 +27,17 @@ func BeyondChance(damaged, readable uint64) bool {
 	return damaged > chanceRecords || all >= chanceShare && damaged*chanceShare > all
 }
 
-// adviceUnknown says what to do about files of an unknown form.
+// adviceUnknown tells a person how to handle files of an unknown form.
 const adviceUnknown = "nothing was changed; run the auditrelay that wrote it, or if it is damage for certain, 'auditrelay journal repair --unknown-is-damage', which moves it to the salvage folder"
 
-// form tells whether the blocks of a stream are of the form that we know. A block
-// with one good checksum is: what is wrong in it is damage. It may be mended, and
-// pushes may be taken meanwhile, whatever its amount: no sound record is among the
-// bytes taken out, and the salvage folder keeps them all the same.
+// form tells whether the blocks of a stream are of the known form. A block with one good
+// checksum is: its faults are damage. Mending is safe then, and so is taking pushes,
+// whatever the amount: it removes no sound record, and the salvage folder keeps all
+// removed bytes.
 //
-// A block without any good checksum may be of a form that we do not know, such as
-// another checksum, and sound. Where that is more than chance, nothing is mended. Then
-// no push can be taken either, as the server would cut off such a block.
+// A block without any good checksum may be sound and of an unknown form, such as one with
+// another checksum. If there are more of them than chance explains, nothing is mended. No
+// push is taken either then, as the server would cut off such a block.
 type form struct {
 	sound  uint64 // frames with a good checksum
 	shaped uint64 // frames in blocks without one, by their lengths
@@ -45,8 +46,8 @@ type form struct {
 	blocks int    // such blocks
 }
 
-// enoughNoise is how many bytes without any frame show that all blocks of a stream
-// are of another form. Less may be what a torn write left.
+// enoughNoise bytes without any frame mean another form of all blocks. Fewer may be the
+// rest of a torn write.
 const enoughNoise = 64 << 10
 
 // look takes a block into account.
@@ -68,7 +69,7 @@ func (f *form) look(file string, b *blockfile.Block, frames []blockfile.Frame) {
 	f.noise += len(b.Bytes)
 }
 
-// unknown returns a [blockfile.ErrForm] where the blocks are of another form.
+// unknown returns a [blockfile.ErrForm] if the blocks are of another form.
 func (f *form) unknown() error {
 	switch {
 	case BeyondChance(f.shaped, f.sound):
@@ -76,12 +77,12 @@ func (f *form) unknown() error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: %d blocks, %s first, hold %d records of which no checksum is right, beside %d sound records",
+	return fmt.Errorf("%w: %d blocks, %s first, hold %d records without a right checksum, beside %d sound ones",
 		blockfile.ErrForm, f.blocks, f.first, f.shaped, f.sound)
 }
 
-// knowDescriptions returns a [blockfile.ErrForm] where all descriptions can be
-// read and none has the checksum that we make of it.
+// knowDescriptions returns a [blockfile.ErrForm] if all descriptions are readable and
+// every checksum differs from ours.
 func (d *Dir) knowDescriptions(streams []string) error {
 	sound, readable := 0, 0
 	look := func(key, dir string) error {
@@ -106,6 +107,6 @@ func (d *Dir) knowDescriptions(streams []string) error {
 	return nil
 }
 
-// TakeUnknownForDamage lets [Dir.Start] mend blocks of an unknown form, as a person
-// has decided.
+// TakeUnknownForDamage lets [Dir.Start] mend blocks of an unknown form, on a person's
+// decision.
 func (d *Dir) TakeUnknownForDamage() { d.unknownIsDamage = true }

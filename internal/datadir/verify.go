@@ -11,7 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
-// Verification is what [Dir.Verify] found.
+// Verification is the result of [Dir.Verify].
 type Verification struct {
 	Records  uint64    `json:"records"`
 	Events   uint64    `json:"events"`
@@ -19,7 +19,7 @@ type Verification struct {
 	Problems []Problem `json:"problems"`
 }
 
-// Open is how many problems are not settled.
+// Open counts the unsettled problems.
 func (v *Verification) Open() int {
 	n := 0
 	for _, p := range v.Problems {
@@ -30,7 +30,7 @@ func (v *Verification) Open() int {
 	return n
 }
 
-// Problem is a run of positions, or a file, that is not as it should be.
+// Problem is a faulty run of positions, or a faulty file.
 type Problem struct {
 	Stream string `json:"stream"`
 	File   string `json:"file,omitempty"` // relative to the data directory
@@ -40,7 +40,7 @@ type Problem struct {
 	To     uint64 `json:"to,omitempty"`
 	What   string `json:"what"`
 	Advice string `json:"advice"`
-	// Settled says that the quarantine names it, so that there is nothing left to do.
+	// Settled means the quarantine names it already, and nothing is left to do.
 	Settled bool `json:"settled"`
 }
 
@@ -49,10 +49,10 @@ const (
 	adviceNone   = "nothing is left to do: the quarantine names it"
 )
 
-// Verify reads every record of every stream and checks the server's checksums. It
-// decodes the events and the dead letters, and looks for positions without a record
-// where nothing deletes any, and for positions of sinks that cannot be right. It
-// changes nothing: no server opens the files. progress may be nil.
+// Verify reads every record of every stream and checks the server's checksums. It decodes
+// the events and the dead letters. It looks for positions without a record in streams
+// without deletions, and for impossible positions of sinks. It changes nothing, and no
+// server opens the files. progress may be nil.
 func (d *Dir) Verify(ctx context.Context, progress func(done, total int64)) (*Verification, error) {
 	v := &Verification{Problems: []Problem{}}
 	names, err := d.streams()
@@ -77,7 +77,7 @@ func (d *Dir) Verify(ctx context.Context, progress func(done, total int64)) (*Ve
 	return v, d.verifyPositions(v)
 }
 
-// verifyStream names what a start would mend, and what it would report.
+// verifyStream lists the mendings and reports of a start.
 func (d *Dir) verifyStream(ctx context.Context, stream string, m *meter, v *Verification, named []Quarantined) error {
 	mendings, _, err := d.mendStream(stream, true)
 	if errors.Is(err, blockfile.ErrForm) {
@@ -108,7 +108,7 @@ func (d *Dir) verifyStream(ctx context.Context, stream string, m *meter, v *Veri
 	return d.verifyRecords(ctx, stream, m, v, named)
 }
 
-// verifyGone names streams of which there is nothing but a note of their end.
+// verifyGone names the streams with only a note of their end left.
 func (d *Dir) verifyGone(names []string, v *Verification) {
 	for _, stream := range d.marks.ends() {
 		last := d.marks.End(stream)
@@ -122,8 +122,8 @@ func (d *Dir) verifyGone(names []string, v *Verification) {
 	}
 }
 
-// verifyRecords decodes every record that has the journal's form, and names what
-// is missing between the records of a stream that lets nothing go.
+// verifyRecords decodes every record of the journal's form. In a stream without
+// deletions, it names the gaps.
 func (d *Dir) verifyRecords(ctx context.Context, stream string, m *meter, v *Verification, named []Quarantined) error {
 	decodes := stream == d.layout.Events || stream == d.layout.DeadLetters
 	found, err := d.walk(ctx, stream, m, func(f *blockfile.Frame) {
@@ -142,13 +142,13 @@ func (d *Dir) verifyRecords(ctx context.Context, stream string, m *meter, v *Ver
 	})
 	first, appendOnly := blockfile.AppendOnly(d.streamDir(stream))
 	if err != nil || stream != d.layout.Events && !appendOnly {
-		return err // a dead letter that is gone was discarded
+		return err // a missing dead letter was discarded
 	}
 	if appendOnly && found.first > first {
 		found.gaps = append(found.gaps, Span{From: first, To: found.first - 1})
 		found.first = first
 	}
-	// Damage that is there still is a problem of its own.
+	// Damage still there is a problem of its own.
 	for _, lost := range found.damages {
 		named = append(named, Quarantined{Stream: stream, From: lost.From, To: lost.To})
 	}
@@ -172,7 +172,7 @@ func problemOf(stream string, at Span, what string, settled bool) Problem {
 	return p
 }
 
-// verifyPositions looks for sinks' positions beyond what they can have acknowledged.
+// verifyPositions looks for sinks' positions beyond all acknowledged records.
 func (d *Dir) verifyPositions(v *Verification) error {
 	positions, err := d.positions()
 	if err != nil {

@@ -17,30 +17,29 @@ import (
 	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
-// Watermarks are positions that the relay notes beside the embedded server's
-// files: the newest one that was acknowledged to a sender, how far the stream was
-// trimmed, and each sink's position. The server keeps no checksum of a position,
-// and after a crash it takes whatever its newest block ends with for the stream's
-// end. A watermark shows when either is wrong. The server also writes positions
-// only some times a second: after a kill a sink goes on from its watermark, and
-// only deliveries that were under way are repeated.
+// Watermarks are positions noted beside the embedded server's files: the newest one
+// acknowledged to a sender, the end of the trimmed records, and each sink's position. The
+// server keeps no checksum of a position, and after a crash it takes the end of its
+// newest block for the stream's end. A watermark shows when either is wrong. The server
+// also writes positions only some times a second: after a kill a sink goes on from its
+// watermark, and only deliveries under way are repeated.
 //
-// Each stands in a file of its own, with a checksum, and is written without a
-// sync. After a kill it is exact; after a power loss it may be older than the
-// truth. It is never newer.
+// Each stands in a file of its own, with a checksum, and is written without a sync. After
+// a kill it is exact; after a power loss it may be older than the truth. It is never
+// newer.
 //
-// An external stream has watermarks too, on the relay's own disk. They set no
-// sink's position forward: such a stream may lose its end and give positions out anew.
+// An external stream has watermarks too, on the relay's own disk. They set no sink's
+// position forward: such a stream may lose its end and reuse its positions.
 //
 // Nil watermarks are empty and keep nothing.
 type Watermarks struct {
 	dir      string
 	log      *slog.Logger
-	failures atomic.Uint64 // watermarks that could not be written
+	failures atomic.Uint64 // failed writes of watermarks
 
 	mu      sync.Mutex
 	open    map[string]*openMark // guarded by mu
-	failing map[string]bool      // the watermarks whose newest write failed; guarded by mu
+	failing map[string]bool      // watermarks with a failed newest write; guarded by mu
 }
 
 type openMark struct {
@@ -51,8 +50,8 @@ type openMark struct {
 // Watermark is a noted position. Its file holds the two fields and their checksum.
 type Watermark struct {
 	Value uint64
-	// Stream is when the stream was made, in ns since 1970, which tells it from
-	// others of its name; 0 where that does not matter.
+	// Stream is the time of the stream's creation, in ns since 1970. It tells streams of
+	// one name apart; 0 if this does not matter.
 	Stream int64
 }
 
@@ -66,12 +65,12 @@ const (
 	watermarkSize = 24 // bytes
 	// marksDir is the folder of the watermarks in the data directory.
 	marksDir = "marks"
-	// endsDir is the folder of the watermarks that say how far the streams beside the
-	// events' have come. It is one of its own, as Newest reads all of the events'.
+	// endsDir is the folder of the ends of the streams beside the events'. It is
+	// separate, as newest reads all watermarks of the events'.
 	endsDir = "ends"
 )
 
-// OpenWatermarks opens those in a data directory, to read and write them.
+// OpenWatermarks opens the watermarks in a data directory, to read and write them.
 func OpenWatermarks(path string, log *slog.Logger) (*Watermarks, error) {
 	m := ReadWatermarks(path)
 	m.log, m.open, m.failing = log, map[string]*openMark{}, map[string]bool{}
@@ -81,10 +80,10 @@ func OpenWatermarks(path string, log *slog.Logger) (*Watermarks, error) {
 	return m, nil
 }
 
-// ReadWatermarks gives those in a data directory, to read them only.
+// ReadWatermarks opens the watermarks in a data directory, to read them only.
 func ReadWatermarks(path string) *Watermarks { return &Watermarks{dir: filepath.Join(path, marksDir)} }
 
-// RemoveWatermarks removes those of the events' stream, and leaves the folders
+// RemoveWatermarks removes the watermarks of the events' stream, and leaves the folders
 // beside them.
 func RemoveWatermarks(path string) error {
 	dir := filepath.Join(path, marksDir)
@@ -103,10 +102,10 @@ func RemoveWatermarks(path string) error {
 	return nil
 }
 
-// Dir is their folder. What else is known of the stream may stand there.
+// Dir is their folder. Other notes on the stream may stand there.
 func (m *Watermarks) Dir() string { return m.dir }
 
-// Read returns a watermark, or false where there is no sound one.
+// Read returns a watermark, or false without a sound one.
 func (m *Watermarks) Read(name string) (Watermark, bool) {
 	if m == nil {
 		return Watermark{}, false
@@ -116,17 +115,17 @@ func (m *Watermarks) Read(name string) (Watermark, bool) {
 		return Watermark{}, false
 	}
 	if binary.LittleEndian.Uint64(data[16:]) != xxhash.Sum64(data[:16]) {
-		return Watermark{}, false // a flipped bit could claim that there are positions without end
+		return Watermark{}, false // a flipped bit could claim endless positions
 	}
 	return Watermark{binary.LittleEndian.Uint64(data), int64(binary.LittleEndian.Uint64(data[8:]))}, true
 }
 
-// newest is the greatest of all: so far the events' stream has been.
+// newest is the greatest of all: the events' stream has reached it.
 func (m *Watermarks) newest() (value uint64) {
 	if m == nil {
 		return 0
 	}
-	files, _ := os.ReadDir(m.dir) // what cannot be read says nothing
+	files, _ := os.ReadDir(m.dir) // an unreadable folder has none
 	for _, file := range files {
 		w, _ := m.Read(file.Name())
 		value = max(value, w.Value)
@@ -134,36 +133,36 @@ func (m *Watermarks) newest() (value uint64) {
 	return value
 }
 
-// End is how far a stream beside the events' has come, as far as is known.
+// End is the newest known position of a stream beside the events'.
 func (m *Watermarks) End(stream string) uint64 {
 	w, _ := m.Read(filepath.Join(endsDir, stream))
 	return w.Value
 }
 
-// RaiseEnd notes how far a stream beside the events' has come.
+// RaiseEnd notes the newest position of a stream beside the events'.
 func (m *Watermarks) RaiseEnd(stream string, seq uint64) {
 	m.Raise(filepath.Join(endsDir, stream), Watermark{Value: seq})
 }
 
-// ends names the streams of which an end is noted.
+// ends lists the streams with a noted end.
 func (m *Watermarks) ends() (streams []string) {
 	if m == nil {
 		return nil
 	}
-	noted, _ := os.ReadDir(filepath.Join(m.dir, endsDir)) // what cannot be read says nothing
+	noted, _ := os.ReadDir(filepath.Join(m.dir, endsDir)) // an unreadable folder has none
 	for _, e := range noted {
 		streams = append(streams, e.Name())
 	}
 	return streams
 }
 
-// Lowest is the lowest watermark of a stream whose name begins with prefix; 0
-// where there is none.
+// Lowest is the lowest of a stream's watermarks with the prefix in their names; 0 if
+// there is none.
 func (m *Watermarks) Lowest(prefix string, stream int64) (value uint64) {
 	if m == nil {
 		return 0
 	}
-	files, _ := os.ReadDir(m.dir) // what cannot be read says nothing
+	files, _ := os.ReadDir(m.dir) // an unreadable folder has none
 	found := false
 	for _, file := range files {
 		w, ok := m.Read(file.Name())
@@ -177,9 +176,9 @@ func (m *Watermarks) Lowest(prefix string, stream int64) (value uint64) {
 	return value
 }
 
-// Raise sets a watermark that is lower, or of another stream. A failure loses no
-// event: after a kill a sink gets more events twice, and the end of a damaged
-// stream is less sure. So it is counted, and logged when it begins and when it ends.
+// Raise raises a watermark, or sets one of another stream. A failure loses no event:
+// after a kill a sink gets more events twice, and the end of a damaged stream is less
+// sure. So it is counted, and logged when it begins and when it ends.
 func (m *Watermarks) Raise(name string, to Watermark) {
 	if m == nil {
 		return
@@ -189,7 +188,7 @@ func (m *Watermarks) Raise(name string, to Watermark) {
 	m.told(name, m.write(name, to, false))
 }
 
-// Lower sets a watermark that is greater back: the stream lost what stood there.
+// Lower lowers a watermark: the stream lost the records above.
 func (m *Watermarks) Lower(name string, to Watermark) {
 	if m == nil {
 		return
@@ -201,8 +200,7 @@ func (m *Watermarks) Lower(name string, to Watermark) {
 	}
 }
 
-// Tell counts and logs the error of a file that stands beside the watermarks, or
-// that there is none any more.
+// Tell counts and logs the error of a file beside the watermarks, or its end.
 func (m *Watermarks) Tell(name string, err error) {
 	if m == nil {
 		return
@@ -212,7 +210,7 @@ func (m *Watermarks) Tell(name string, err error) {
 	m.told(name, err)
 }
 
-// Failures is how many writes failed.
+// Failures counts the failed writes.
 func (m *Watermarks) Failures() uint64 {
 	if m == nil {
 		return 0
@@ -234,7 +232,7 @@ func (m *Watermarks) told(name string, err error) {
 	m.failing[name] = err != nil
 }
 
-// write sets a watermark that is of another stream or lower, or any if down. mu is held.
+// write sets a lower watermark, one of another stream, or any if down. mu is held.
 func (m *Watermarks) write(name string, to Watermark, down bool) error {
 	at := m.open[name]
 	if at == nil {
@@ -261,7 +259,7 @@ func (m *Watermarks) write(name string, to Watermark, down bool) error {
 	return nil
 }
 
-// Forget removes a watermark: its consumer is to go.
+// Forget removes the watermark of a consumer to be removed.
 func (m *Watermarks) Forget(name string) error {
 	if m == nil {
 		return nil
@@ -269,7 +267,7 @@ func (m *Watermarks) Forget(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if at := m.open[name]; at != nil {
-		_ = at.file.Close() // what it holds is removed
+		_ = at.file.Close() // its content is removed
 		delete(m.open, name)
 	}
 	if err := os.Remove(filepath.Join(m.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

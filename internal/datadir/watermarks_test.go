@@ -27,8 +27,8 @@ func TestAWatermarkRisesOnly(t *testing.T) {
 	require.NoError(t, m.Close())
 }
 
-// A watermark that cannot be written loses nothing and is told: once, and once more
-// after it could be written between.
+// A failed write of a watermark loses nothing. It is reported once, and once more after a
+// success between.
 func TestWatermarksThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

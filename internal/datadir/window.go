@@ -11,17 +11,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
-// leastWindow is the shortest duplicate window that the server allows, in a
-// description of a stream.
+// leastWindow is the server's shortest duplicate window, in a description of a stream.
 const leastWindow = `"duplicate_window":100000000`
 
 var windowField = regexp.MustCompile(`"duplicate_window":[0-9]+`)
 
-// forgetMessageIDs shortens the duplicate window in the description of a stream. As
-// it starts, the server reads every record that is younger than the window for its
-// message id: seconds of full load. No process tries a publish of an earlier one
-// again, so those ids are of no use. The journal sets the window again as it opens
-// the stream.
+// forgetMessageIDs shortens the duplicate window in the description of a stream. At its
+// start the server reads every record within the window for its message id: seconds of
+// full load. No process repeats a publish of an earlier one, so those ids are of no use.
+// The journal sets the window again as it opens the stream.
 //
 // The description and its checksum are two files. The copy of both is written first:
 // after a crash between the two, [Dir.mendDescription] completes the pair by it.
@@ -49,8 +47,8 @@ func (d *Dir) forgetMessageIDs(stream string) error {
 	return copyDescription(kept, dir)
 }
 
-// halfCopied reports whether a crash hit between the two files of a description: its
-// text is that of the sound copy, and its checksum is still another text's.
+// halfCopied reports whether a crash hit between the two files of a description: its text
+// equals the sound copy's, and its checksum is still another text's.
 func halfCopied(dir, kept string) bool {
 	text, err := os.ReadFile(filepath.Join(dir, natsserver.Description))
 	if err != nil {

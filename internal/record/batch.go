@@ -7,17 +7,17 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// segmentTarget is the size at which a batch starts a new segment. A commit takes
-// whole segments. So a push of any size can be divided, and a commit exceeds its
-// bound by one segment at the most.
+// segmentTarget is the size at which a batch starts a new segment. A commit takes whole
+// segments, so it can divide a push of any size, and exceeds its bound by one segment at
+// the most.
 const segmentTarget = 256 << 10
 
-// A Batch collects the events of one push in the form of a record, so that each
-// body is copied once between the request and the disk. It may be reused after
-// Reset. The zero value is ready to use.
+// A Batch collects the events of one push in the form of a record: each body is copied
+// once between the request and the disk. It may be reused after Reset. The zero value is
+// ready to use.
 //
-// This is its layout. Lengths and counts are uvarints as in encoding/binary,
-// except where noted; a string follows its length.
+// This is its layout. Lengths and counts are uvarints as in encoding/binary, except where
+// noted; a string follows its length.
 //
 //	batch = { group }
 //	group = source project environment contentType received(int64 LE, Unix ns)
@@ -25,13 +25,13 @@ const segmentTarget = 256 << 10
 //	event = id type subject time(int64 LE, Unix ns) labels body
 //	labels = count { name value }
 //
-// The batch is cut into segments. Each starts with a group, so a run of segments
-// is a batch of its own.
+// The batch is cut into segments. Each starts with a group, so a run of segments is a
+// batch of its own.
 type Batch struct {
 	buf     []byte
 	cuts    []cut  // where the segments start, ascending
 	group   Group  // the open one
-	room    int    // the most bytes that its head takes
+	room    int    // the most bytes of its head
 	open    bool   // whether a group is open
 	count   int    // offset of the open group's event count
 	inGroup uint32 // events of the open group
@@ -41,7 +41,7 @@ type Batch struct {
 // cut is where a segment starts in a batch, and how many events it holds.
 type cut struct{ start, events int }
 
-// Group holds what the events of a run have in common.
+// Group holds the common attributes of a run of events.
 type Group struct {
 	Source, Project, Environment, ContentType string
 
@@ -100,13 +100,13 @@ func (b *Batch) writeGroup() {
 // Len is the number of events in the batch.
 func (b *Batch) Len() int { return b.events }
 
-// Size is the number of bytes that the batch takes before compression.
+// Size is the size of the batch before compression, in bytes.
 func (b *Batch) Size() int { return len(b.buf) }
 
-// Cap is the number of bytes that the batch's memory can hold.
+// Cap is the size of the batch's memory, in bytes.
 func (b *Batch) Cap() int { return cap(b.buf) }
 
-// Room is the most bytes that Add takes for an event.
+// Room is the most bytes Add takes for an event.
 func (b *Batch) Room(e *Entry) int { return b.room + e.room() }
 
 // Grow gives the batch memory for n bytes in all.
@@ -121,7 +121,7 @@ func (b *Batch) Reset() {
 	*b = Batch{buf: b.buf[:0], cuts: b.cuts[:0]}
 }
 
-// Source is the source of the group that was opened last.
+// Source is the source of the group opened last.
 func (b *Batch) Source() string { return b.group.Source }
 
 // Bytes are the events as a record holds them, before compression.

@@ -6,16 +6,16 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Bounds of a cache: records, and bytes of their events. Sinks that keep up read the
-// same records within moments of each other.
+// Bounds of a cache: records, and bytes of their events. Sinks in step read the same
+// records within moments of each other.
 const (
 	cachedRecords = 16
 	cachedBytes   = 16 << 20
 )
 
-// Cache decodes a record once for all sources that read it at about the same time.
-// Events are immutable, so sources can share them. A source far behind decodes for
-// itself. A Cache is safe for concurrent use.
+// Cache decodes a record once for all sources reading it at about the same time. Events
+// are immutable, so sources can share them. A source far behind decodes for itself. A
+// Cache is safe for concurrent use.
 type Cache struct {
 	mu      sync.Mutex
 	records map[cacheKey]*Decoded // guarded by mu
@@ -23,8 +23,8 @@ type Cache struct {
 	bytes   int                   // of the decoded ones; guarded by mu
 }
 
-// cacheKey identifies a record. The number alone does not: a server that lost its
-// newest records gives their numbers to others.
+// cacheKey identifies a record. The number alone does not: after losing its newest
+// records, a server gives their numbers to others.
 type cacheKey struct{ seq, sum uint64 }
 
 // Decoded is the content of a record.
@@ -42,8 +42,8 @@ type Decoded struct {
 // NewCache makes an empty cache.
 func NewCache() *Cache { return &Cache{records: map[cacheKey]*Decoded{}} }
 
-// Decode decodes rec, the record with number seq. fresh says that this call did the
-// work, and no earlier one. Nothing may be appended to the record's events.
+// Decode decodes rec, the record with number seq. fresh means this call did the work.
+// Nothing may be appended to the record's events.
 func (c *Cache) Decode(seq uint64, rec []byte) (d *Decoded, fresh bool) {
 	key := cacheKey{seq, Checksum(rec)}
 	d = c.entry(key)

@@ -9,11 +9,11 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// ErrTooLarge says that an event with its labels is larger than the server takes.
+// ErrTooLarge means an event, with its labels, too large for the server.
 var ErrTooLarge = errors.New("event is too large for the journal")
 
-// Fit gives a batch of the same events with segments of at most limit bytes.
-// That is b itself, unless the server takes less than a usual segment.
+// Fit returns a batch of the same events in segments of at most limit bytes. This is b
+// itself, unless the limit is below a usual segment.
 func Fit(b *Batch, limit int) (*Batch, error) {
 	if b.longest() <= limit {
 		return b, nil
@@ -22,7 +22,7 @@ func Fit(b *Batch, limit int) (*Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := cut.longest(); n > limit { // that segment is one event
+	if n := cut.longest(); n > limit { // this segment is one event
 		return nil, fmt.Errorf("%w: one of its events takes %d bytes with its attributes and labels, and the journal takes %d at most", ErrTooLarge, n, limit)
 	}
 	return cut, nil
@@ -77,13 +77,13 @@ func (b *Batch) cut() {
 	}
 }
 
-// room is the most bytes that a group takes in a batch, without its events.
+// room is the most bytes a group takes in a batch, without its events.
 func (g *Group) room() int {
 	return 4*binary.MaxVarintLen32 + len(g.Source) + len(g.Project) + len(g.Environment) + len(g.ContentType) +
 		8 + labelsRoom(g.Labels) + 4
 }
 
-// room is the most bytes that an event takes in a batch.
+// room is the most bytes an event takes in a batch.
 func (e *Entry) room() int {
 	return 4*binary.MaxVarintLen32 + len(e.ID) + len(e.Type) + len(e.Subject) + 8 + labelsRoom(e.Labels) + len(e.Body)
 }

@@ -23,25 +23,25 @@ const (
 // value is their number.
 const LabelsCut = "auditrelay_labels_left_out"
 
-// Memory that an event and a label take, in bytes, without their texts.
+// Memory of an event and of a label, in bytes, without their texts.
 const (
 	eventRoom = int(unsafe.Sizeof(relay.Event{}))
 	labelRoom = int(unsafe.Sizeof(relay.Label{}))
 )
 
-// Reader gives the events of a record in pieces of a bounded size. The
-// size counts all that a sink may write: a stream's labels are once in memory, and
-// go to the destination with every event.
+// Reader returns the events of a record in pieces of a bounded size. The size counts
+// everything a sink may write: memory holds a stream's labels once, but they go to the
+// destination with every event.
 //
-// The events point into memory that is never changed or reused.
+// The events point into memory, and nobody changes or reuses it.
 type Reader struct {
 	decoder
-	events int // that the header says
+	events int // by the header
 	given  int
 
 	common relay.Event // of the open group
-	room   int         // bytes that the group adds to each of its events
-	left   uint32      // events of the open group that are still to be read
+	room   int         // bytes the group adds to each of its events
+	left   uint32      // unread events of the open group
 }
 
 // Open decompresses a record. Its error wraps ErrCorrupt or ErrVersion.
@@ -53,13 +53,13 @@ func Open(rec []byte) (*Reader, error) {
 	return &Reader{decoder: decoder{rest: raw, bounded: true}, events: events}, nil
 }
 
-// Events is how many events the record holds, as its header says.
+// Events is the number of events in the record, by its header.
 func (r *Reader) Events() int { return r.events }
 
 // Done reports whether all events were given.
 func (r *Reader) Done() bool { return r.given == r.events }
 
-// LabelsLeftOut is how many events had more labels than are read; known after the first
+// LabelsLeftOut counts the events with labels beyond the bounds; known after the first
 // call of Next.
 func (r *Reader) LabelsLeftOut() int { return r.cut }
 
@@ -105,7 +105,7 @@ func (r *Reader) seek() bool {
 	return r.left > 0 && r.err == nil
 }
 
-// event reads the event that seek found, and also returns its size.
+// event reads the event found by seek, and also returns its size.
 func (r *Reader) event() (relay.Event, int) {
 	before := len(r.rest)
 	e := r.common
@@ -117,7 +117,7 @@ func (r *Reader) event() (relay.Event, int) {
 	return e, r.room + before - len(r.rest) + (len(e.Labels)-len(r.common.Labels))*labelRoom
 }
 
-// whole checks that the record held as many events as its header says.
+// whole compares the record's number of events with its header's.
 func (r *Reader) whole() error {
 	if r.err == nil && r.given != r.events {
 		r.err = fmt.Errorf("%w: holds %d events, its header says %d", ErrCorrupt, r.given, r.events)
@@ -125,7 +125,7 @@ func (r *Reader) whole() error {
 	return r.err
 }
 
-// Checksum is a record's own, and 0 for bytes that are too short for a record.
+// Checksum is a record's own checksum, and 0 for bytes too short for a record.
 func Checksum(rec []byte) uint64 {
 	if len(rec) < headerSize {
 		return 0
@@ -133,7 +133,7 @@ func Checksum(rec []byte) uint64 {
 	return binary.LittleEndian.Uint64(rec[16:])
 }
 
-// Count is how many events a record holds, by its header; 0 where it has none.
+// Count is the number of events in a record, by its header; 0 without one.
 func Count(rec []byte) uint64 {
 	if len(rec) < headerSize || string(rec[:4]) != magic {
 		return 0

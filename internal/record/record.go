@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// A record is one JetStream message that holds many events:
+// A record is one JetStream message of many events:
 //
 //	offset size
 //	0      4    "ARJ1": the magic, with the version as its last byte
@@ -29,13 +29,13 @@ const (
 	codecS2    = 1
 )
 
-// maxRaw bounds what unpack allocates, whatever the record says.
+// maxRaw bounds the memory unpack allocates for any record.
 const maxRaw = 64 << 20
 
-// ErrCorrupt is wrapped by every error about a record that cannot be read whole.
+// ErrCorrupt is wrapped by every error about an unreadable record.
 var ErrCorrupt = errors.New("corrupt record")
 
-// Append appends a record of the batch raw, which holds so many events.
+// Append appends a record of the batch raw with its number of events.
 func Append(dst, raw []byte, events int) []byte {
 	start := len(dst)
 	dst = append(dst, magic...)

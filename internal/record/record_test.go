@@ -35,7 +35,7 @@ func decodeAll(dst []relay.Event, rec []byte) ([]relay.Event, error) {
 	return dst, err
 }
 
-// noisy makes n events whose bodies do not compress.
+// noisy makes n events with incompressible bodies.
 func noisy(rng *rand.Rand, n, size int) []relay.Event {
 	events := make([]relay.Event, n)
 	for i := range events {
@@ -113,7 +113,7 @@ func BenchmarkDecodeRecord(b *testing.B) {
 	}
 }
 
-// A batch that is cut anew holds the same events, in segments that fit.
+// A recut batch holds the same events, in segments within the limit.
 func TestABatchIsCutToFit(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -6,16 +6,16 @@ import (
 	"fmt"
 )
 
-// ErrVersion is wrapped by the error of whatever a later version of auditrelay
-// wrote. Such records are sound: nothing sets them aside or passes over them.
+// ErrVersion is wrapped by the errors about a later version's records. Such records are
+// sound: nothing sets them aside or passes over them.
 var ErrVersion = errors.New("written by a later version of auditrelay")
 
-// Version is the version of the records that this auditrelay writes, and
-// the newest that it reads: the last byte of magic.
+// Version is the version of the written records, and the newest readable one: the last
+// byte of magic.
 const Version = 1
 
-// CheckVersion tells a record of a later version from a damaged one: a record
-// that is whole once its version byte is set right has a flipped bit there.
+// CheckVersion tells a record of a later version from a damaged one: if setting the
+// version byte right makes the record whole, a bit was flipped there.
 func CheckVersion(rec []byte) error {
 	if len(rec) < len(magic) || string(rec[:3]) != magic[:3] {
 		return nil

@@ -1,10 +1,9 @@
-// Package blockfile reads the files in which nats-server keeps a stream, while
-// no server has them open.
+// Package blockfile reads nats-server's files of a stream, while no server has them open.
 //
-// It exists because the server cannot be asked about damage: when it rebuilds a
-// block (after every crash) it cuts the file off at the first record whose
-// checksum fails, and all the good records behind it are gone. So the files are
-// looked at, and mended, before a server opens them.
+// It exists because the server cannot be asked about damage: when it rebuilds a block
+// (after every crash), it cuts the file off at the first record with a bad checksum, and
+// all good records behind it are gone. So the relay reads and mends the files before a
+// server opens them.
 //
 // Package natsserver has the layout of the files.
 package blockfile
@@ -27,19 +26,19 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
-// ErrForm marks a file that is compressed, encrypted or of a format that this
-// version does not know. It may be sound.
-var ErrForm = errors.New("the file is of a form that this version does not know")
+// ErrForm marks a compressed or encrypted file, or one in an unknown format. It may be
+// sound.
+var ErrForm = errors.New("the file is in a form unknown to this version")
 
-// Kind says what a frame holds.
+// Kind is the kind of a frame.
 type Kind int
 
 // The kinds of frames.
 const (
 	Message   Kind = iota // a message
-	Erased                // the place of a message that was deleted
-	Tombstone             // a note that an earlier message was deleted
-	Damaged               // bytes that are no frame
+	Erased                // the place of a deleted message
+	Tombstone             // a note on the deletion of an earlier message
+	Damaged               // bytes without a frame
 )
 
 // Frame is one record of a block, or a run of damaged bytes between two.
@@ -52,7 +51,7 @@ type Frame struct {
 	Header, Data []byte // parts of the block
 }
 
-// Block is one file, as it was read.
+// Block is one file as read.
 type Block struct {
 	Path  string
 	Index uint32
@@ -60,8 +59,8 @@ type Block struct {
 	key   [32]byte
 }
 
-// List names the blocks of a stream's directory, oldest first. A directory
-// that is not there has none.
+// List lists the blocks of a stream's directory, oldest first. A missing directory has
+// none.
 func List(streamDir string) ([]string, error) {
 	names, err := filepath.Glob(filepath.Join(streamDir, natsserver.MessagesDir, "*"+natsserver.BlockSuffix))
 	if err != nil {
@@ -104,16 +103,16 @@ func Read(stream, path string) (*Block, error) {
 	return New(stream, path, index, data), nil
 }
 
-// New is a block in memory.
+// New makes a block in memory.
 func New(stream, path string, index uint32, data []byte) *Block {
 	return &Block{Path: path, Index: index, Bytes: data, key: natsserver.BlockKey(stream, index)}
 }
 
-// Frames gives all frames of the block, so that their sizes add up to the
-// file's. after is the newest sequence of the blocks before it.
+// Frames returns all frames of the block: their sizes add up to the file's. after is the
+// newest sequence of the blocks before it.
 //
-// Behind damage it searches for the next place where a whole frame with a good
-// checksum and a later sequence begins.
+// Behind damage it searches for the next whole frame with a good checksum and a later
+// sequence.
 func (b *Block) Frames(after uint64) []Frame {
 	var frames []Frame
 	sum := b.hash()
@@ -137,9 +136,9 @@ func (b *Block) hash() hash.Hash64 {
 	return h
 }
 
-// resync finds where the frames go on, or the file's end.
+// resync finds the next frame, or the file's end.
 func (b *Block) resync(from int, after uint64, sum hash.Hash64) int {
-	const reach = 1 << 24 // no more messages than that in one block
+	const reach = 1 << 24 // a block never holds more messages
 	for at := from; at+natsserver.FrameMin <= len(b.Bytes); at++ {
 		seq := binary.LittleEndian.Uint64(b.Bytes[at+4:]) &^ (natsserver.ErasedBit | natsserver.TombstoneBit)
 		if seq <= after || seq > after+reach {
@@ -152,8 +151,8 @@ func (b *Block) resync(from int, after uint64, sum hash.Hash64) int {
 	return len(b.Bytes)
 }
 
-// Shaped counts the frames that a block consists of by their lengths, whatever
-// their checksums, up to the first place without such a frame.
+// Shaped counts the frames of a block by their lengths alone, with any checksums, up to
+// the first place without one.
 func (b *Block) Shaped() (frames int) {
 	last := uint64(0)
 	for at := 0; at < len(b.Bytes); frames++ {
@@ -167,7 +166,7 @@ func (b *Block) Shaped() (frames int) {
 	return frames
 }
 
-// frame reads the frame at a place, if there is a whole one with a good checksum.
+// frame reads the frame at a place, if it is whole and its checksum is good.
 func (b *Block) frame(at int, sum hash.Hash64) (Frame, bool) {
 	f, ok := b.shape(at)
 	if !ok {
@@ -220,8 +219,8 @@ func (b *Block) shape(at int) (Frame, bool) {
 	return f, true
 }
 
-// TombstoneFrame is a frame which tells the server that sequences up to seq
-// were used. It writes the same when its own state runs ahead of its blocks.
+// TombstoneFrame is a frame to tell the server that sequences up to seq were used. The
+// server writes the same when its own state runs ahead of its blocks.
 func (b *Block) TombstoneFrame(seq uint64, at time.Time) []byte {
 	out := make([]byte, natsserver.FrameMin)
 	binary.LittleEndian.PutUint32(out, natsserver.FrameMin)

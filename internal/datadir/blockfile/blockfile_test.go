@@ -15,7 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
-// frame makes a message frame.
+// testFrame makes a message frame.
 func (b *Block) testFrame(seq uint64, subject string, data []byte) []byte {
 	out := make([]byte, natsserver.FrameHeader, natsserver.FrameMin+len(subject)+len(data))
 	binary.LittleEndian.PutUint32(out, uint32(cap(out)))
@@ -38,8 +38,8 @@ func testBlock(n int, size int) *Block {
 	return b
 }
 
-// Whatever is done to a block, the frames add up to it, sequences grow, and
-// what is read is what was written.
+// For any change to a block, the frames add up to it, sequences grow, and each message
+// read is one of those written.
 func FuzzFrames(f *testing.F) {
 	whole := testBlock(5, 50)
 	f.Add(whole.Bytes)
@@ -63,7 +63,7 @@ func TestFramesGoOnBehindDamage(t *testing.T) {
 	const size = 81
 	for at := range size {
 		if at == 20 || at == 21 {
-			continue // the subject's length is under no checksum of the server's; the record has its own
+			continue // no checksum of the server's covers the subject's length; the record has its own
 		}
 		b := testBlock(5, 50)
 		b.Bytes[2*size+at] ^= 0x10
@@ -83,7 +83,7 @@ func TestFramesGoOnBehindDamage(t *testing.T) {
 	require.Len(t, other.Frames(0), 1, "a block of another number has other checksums")
 }
 
-// A block that is checked frame by frame is as sound as one that is read whole.
+// Checking a block frame by frame gives the same verdict as reading it whole.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	const size = 81
@@ -101,7 +101,7 @@ func TestCheck(t *testing.T) {
 	for at := range b.Bytes {
 		assert.Equal(t, at%size == 0, check(b.Bytes[:at]).Sound, "%d bytes", at)
 		if at%size == 20 || at%size == 21 {
-			continue // the subject's length is under no checksum of the server's
+			continue // no checksum of the server's covers the subject's length
 		}
 		b.Bytes[at] ^= 0x10
 		assert.False(t, check(b.Bytes).Sound, "byte %d", at)

@@ -19,7 +19,7 @@ type Checker struct {
 	memory []byte
 }
 
-// Checked is a block that was read to its end, or to its first unsound frame.
+// Checked is a block, read to its end or to its first unsound frame.
 type Checked struct {
 	Summary
 	Plain bool // there is a Summary: see Summarise
@@ -68,8 +68,8 @@ func (c *Checker) frames(b *Block) (Checked, error) {
 	}
 }
 
-// next reads the next frame into memory, unless it is cut short or has no
-// possible length. It returns io.EOF where there is none.
+// next reads the next frame into memory, unless it is cut short or has an impossible
+// length. It returns io.EOF at the end.
 func (c *Checker) next() (sound bool, err error) {
 	c.memory = c.memory[:0]
 	length, err := c.reader.Peek(4)

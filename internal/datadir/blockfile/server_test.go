@@ -14,22 +14,23 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
-// What nats-server 2.15.2 does to an old block with a flipped bit, where nobody
-// mends the block first. What a start may leave unread rests on it:
+// TestWhatTheServerDoesToAnOldRottenBlock shows how nats-server 2.15.2 treats an old
+// block with a flipped bit, if nobody mends it first. The blocks a start leaves unread
+// rest on it:
 //
-//   - It goes by index.db where that names the newest block's last checksum. It then
-//     reads no block at the start, and each block when a record of it is asked for.
-//   - Without index.db, or with one that is older than the newest record (as after
-//     nearly every kill), it reads all blocks at the start, and cuts each off before
-//     the first record whose checksum fails.
-//   - Whatever the index says, it reads the records that are younger than the
-//     stream's duplicate window at the start.
-//   - A block that it reads with an index is checked record by record: a flipped bit
-//     in a message costs that record. A bit in a record's length or sequence has the
-//     server cut the block off there, on disk too.
+//   - The server goes by index.db if it names the newest block's last checksum. Then it
+//     reads no block at the start, and each block at the first request for its records.
+//   - Without index.db, or with one older than the newest record (as after nearly every
+//     kill), it reads all blocks at the start, and cuts each off before the first record
+//     with a bad checksum.
+//   - With any index, it reads the records within the stream's duplicate window at the
+//     start.
+//   - It checks a block read with an index record by record: a flipped bit in a message
+//     costs that record. Because of a bit in a record's length or sequence, it cuts the
+//     block off there, on disk too.
 //
-// So a start may leave an old block unread only with an index.db that is up to date,
-// and must have the block verified before the server is asked for one of its records.
+// So a start may leave an old block unread only with an up-to-date index.db, and the
+// block must be verified before any request for its records.
 func TestWhatTheServerDoesToAnOldRottenBlock(t *testing.T) {
 	t.Parallel()
 	const length, sequence, body = 1, 5, 1000 // bytes of a record
@@ -37,8 +38,8 @@ func TestWhatTheServerDoesToAnOldRottenBlock(t *testing.T) {
 		index   string
 		window  time.Duration
 		byte    int
-		atStart bool // the block is cut off before anybody has read of it
-		later   bool // it is once somebody has
+		atStart bool // the server cuts the block off before any read of it
+		later   bool // it does so at the first read
 	}{
 		{"there", leastWindow, body, false, false},
 		{"there", leastWindow, length, false, true},

@@ -15,17 +15,17 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
-// Index is what the server wrote about a stream when it last stopped or paused.
+// Index is the server's note on a stream from its last stop or pause.
 type Index struct {
 	First, Last uint64 // sequences
-	// Trusted says that the server will go by it, and not read the blocks.
+	// Trusted means the server will go by it, and not read the blocks.
 	Trusted bool
-	// Damaged says that the file is there and its checksum fails. The rest is zero then.
+	// Damaged means the file exists and its checksum is wrong. The rest is zero then.
 	Damaged bool
 }
 
-// ReadIndex reads a stream's index.db. One that is not there is the zero Index; one
-// with a good checksum and another version is an ErrForm.
+// ReadIndex reads a stream's index.db. Without a file it returns the zero Index. A good
+// checksum with another version is an ErrForm.
 func ReadIndex(stream, streamDir string) (Index, error) {
 	data, err := os.ReadFile(filepath.Join(streamDir, natsserver.MessagesDir, natsserver.IndexFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,16 +83,16 @@ func LastChecksum(path string) (last [natsserver.FrameChecksum]byte, err error) 
 	return last, nil
 }
 
-// Position is a consumer's, as the server wrote it last.
+// Position is a consumer's, by the server's last write.
 type Position struct{ Acknowledged, Delivered uint64 }
 
-// ErrPosition marks a consumer's state that cannot be read. The server keeps no
-// checksum of it, so damage often looks like another position instead.
+// ErrPosition marks an unreadable consumer state. The server keeps no checksum of it, so
+// damage often looks like another position instead.
 var ErrPosition = errors.New("consumer state is damaged")
 
-// ReadPosition reads a consumer's o.dat; without one it is the zero Position. A
-// later version is an ErrForm, unless all else is as in ours: then a bit of the
-// version byte is flipped. Another magic byte is damage; nothing tells the two apart.
+// ReadPosition reads a consumer's o.dat. Without a file it returns the zero Position. A
+// later version is an ErrForm, unless all else is as in ours: then a bit of the version
+// byte is flipped. Another magic byte counts as damage, as nothing tells the two apart.
 func ReadPosition(streamDir, consumer string) (Position, error) {
 	data, err := os.ReadFile(filepath.Join(streamDir, natsserver.ConsumersDir, consumer, natsserver.PositionFile))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
@@ -112,7 +112,7 @@ func ReadPosition(streamDir, consumer string) (Position, error) {
 	return p, err
 }
 
-// decodePosition reads what stands behind the header, and counts the bytes behind that.
+// decodePosition reads the state behind the header, and counts the bytes left.
 func decodePosition(data []byte) (p Position, left int, err error) {
 	r := reader{data}
 	acknowledged := r.uvarint() // counted in deliveries
@@ -123,15 +123,15 @@ func decodePosition(data []byte) (p Position, left int, err error) {
 	if r.rest == nil || p.Delivered>>63 != 0 || p.Acknowledged > p.Delivered || acknowledged > deliveries || pending > p.Delivered-p.Acknowledged {
 		return Position{}, 0, fmt.Errorf("%w: its numbers contradict each other", ErrPosition)
 	}
-	// What is not acknowledged yet, with a time each: the server makes room for as
-	// many as the number says, and refuses the consumer where they do not follow.
+	// The unacknowledged messages, with a time each: the server makes room for the number
+	// written here, and refuses the consumer if they do not follow.
 	if pending > 0 {
 		r.uvarint()
 	}
 	for ; pending > 0 && r.rest != nil; pending-- {
 		r.uvarint() // the record
 		r.uvarint() // its delivery
-		r.uvarint() // when that was
+		r.uvarint() // its time
 	}
 	if r.rest == nil {
 		return Position{}, 0, fmt.Errorf("%w: its end is missing", ErrPosition)
@@ -141,12 +141,12 @@ func decodePosition(data []byte) (p Position, left int, err error) {
 		return Position{}, 0, fmt.Errorf("%w: it holds less than it says", ErrPosition)
 	}
 	for range 2 * again {
-		r.uvarint() // a record, and how often it was delivered
+		r.uvarint() // a record, and the number of its deliveries
 	}
 	return p, len(r.rest), nil
 }
 
-// Consumers names the consumers of a stream.
+// Consumers lists the consumers of a stream.
 func Consumers(streamDir string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(streamDir, natsserver.ConsumersDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -177,9 +177,9 @@ func (r *reader) uvarint() uint64 {
 	return v
 }
 
-// Described reports whether the description (meta.inf) of a stream or a consumer
-// in dir is what its checksum (meta.sum) was made of. The key is the stream's
-// name, or for a consumer the stream's, a slash, and the consumer's.
+// Described reports whether the description (meta.inf) of a stream or a consumer in dir
+// fits its checksum (meta.sum). The key is the stream's name. For a consumer it is the
+// stream's, a slash, and the consumer's.
 func Described(key, dir string) (bool, error) {
 	text, err := os.ReadFile(filepath.Join(dir, natsserver.Description))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -205,8 +205,8 @@ func DescriptionSum(key string, text []byte) []byte {
 	return hex.AppendEncode(nil, sum)
 }
 
-// AppendOnly reports whether the stream's description denies deletes and purges, so
-// that a sequence without a message was lost, and the sequence that it begins with.
+// AppendOnly reports whether the stream's description denies deletes and purges, and
+// returns its first sequence. In such a stream, a sequence without a message was lost.
 func AppendOnly(streamDir string) (first uint64, yes bool) {
 	text, err := os.ReadFile(filepath.Join(streamDir, natsserver.Description))
 	var c struct {

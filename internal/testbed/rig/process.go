@@ -14,23 +14,22 @@ import (
 	"time"
 )
 
-// Command is a process that can be started, again and again.
+// Command describes a process to start, again and again.
 type Command struct {
-	// Name is what errors call it.
+	// Name names it in errors.
 	Name string
 	// Args are the program and its arguments.
 	Args []string
 	// Env is added to the environment: NAME=VALUE each.
 	Env []string
-	// Dir is the folder that it runs in. Default: this process's.
+	// Dir is its working folder. Default: this process's.
 	Dir string
-	// Log is the file that gets its output, behind what an earlier start wrote.
+	// Log is the file for its output, appended to that of earlier starts.
 	Log string
 }
 
-// Process is one life of a command. It is killed when this process dies, on
-// Linux, and has a process group of its own, so that a Ctrl-C at the terminal is
-// not meant for it.
+// Process is one run of a command. On Linux it is killed when this process dies. It has
+// its own process group: a Ctrl-C at the terminal does not reach it.
 type Process struct {
 	name   string
 	log    string
@@ -39,7 +38,7 @@ type Process struct {
 	err    error         // of the exit; valid once exited is closed
 }
 
-// Start starts the process. It is its owner's to end, by Kill or Stop.
+// Start starts the process. Its owner ends it by Kill or Stop.
 func (c Command) Start() (*Process, error) {
 	log, err := os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -52,8 +51,8 @@ func (c Command) Start() (*Process, error) {
 	p := &Process{name: c.Name, log: c.Log, cmd: cmd, exited: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel ends the child with the thread that started it, so that
-		// thread has to live until then.
+		// The kernel kills the child when its starting thread ends, so that thread must
+		// live on.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer func() { _ = log.Close() }()
@@ -70,9 +69,8 @@ func (c Command) Start() (*Process, error) {
 	return p, nil
 }
 
-// Run runs the command to its end, which must be a success; it is stopped when
-// ctx ends first. Once in a while it shows the last line that it printed, where
-// show is not nil.
+// Run runs the command to its end, and fails unless it succeeds; the end of ctx stops it.
+// Once in a while it shows the last printed line, unless show is nil.
 func (c Command) Run(ctx context.Context, show func(line string)) error {
 	p, err := c.Start()
 	if err != nil {
@@ -89,7 +87,7 @@ func (c Command) Run(ctx context.Context, show func(line string)) error {
 			}
 			return nil
 		case <-ctx.Done():
-			_ = p.Stop(often) // that it was cut off is its error anyway
+			_ = p.Stop(often) // ctx's end is its error anyway
 			return fmt.Errorf("%s was cut off: %w", c.Name, ctx.Err())
 		case <-tick.C:
 			if show != nil {
@@ -99,7 +97,7 @@ func (c Command) Run(ctx context.Context, show func(line string)) error {
 	}
 }
 
-// lastLine is the last thing that the process has printed.
+// lastLine is the last line printed by the process.
 func (p *Process) lastLine() string {
 	text := p.Tail()
 	return text[strings.LastIndexByte(text, '\n')+1:]
@@ -121,7 +119,7 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Unexpected is the error of a process that has ended and should not have.
+// Unexpected is the error of a process ended by itself, with the end of its log.
 func (p *Process) Unexpected() error {
 	ended := errors.New("exit code 0")
 	if p.err != nil {
@@ -130,14 +128,14 @@ func (p *Process) Unexpected() error {
 	return fmt.Errorf("%s has ended by itself (%w): %s", p.name, ended, p.Tail())
 }
 
-// Kill ends the process as a power cut does, but for the page cache, and waits
-// until it is gone.
+// Kill ends the process like a power cut, except for the page cache, and waits until it
+// is gone.
 func (p *Process) Kill() {
 	_ = p.signal(syscall.SIGKILL) // it may have ended
 	<-p.exited
 }
 
-// signal reaches the process and those that it has started.
+// signal reaches the process and its children.
 func (p *Process) signal(s syscall.Signal) error {
 	if p.Ended() {
 		return os.ErrProcessDone
@@ -145,9 +143,8 @@ func (p *Process) signal(s syscall.Signal) error {
 	return syscall.Kill(-p.PID(), s)
 }
 
-// Stop ends the process as an operator does, by SIGTERM. An error says that it
-// had ended before, did not end in time and was killed, or that its exit code
-// was not 0.
+// Stop ends the process like an operator, by SIGTERM. It fails if the process had ended
+// before, was too slow and so killed, or if its exit code was not 0.
 func (p *Process) Stop(within time.Duration) error {
 	if p.Ended() {
 		return p.Unexpected()
@@ -167,10 +164,10 @@ func (p *Process) Stop(within time.Duration) error {
 	}
 }
 
-// tailBytes is how much of a log is shown.
+// tailBytes is the length of a log's end in errors.
 const tailBytes = 2000
 
-// Tail gives the end of what the process has printed.
+// Tail returns the end of the process's output.
 func (p *Process) Tail() string {
 	f, err := os.Open(p.log)
 	if err != nil {

@@ -38,8 +38,7 @@ func shell(t *testing.T, script string) Command {
 	return Command{Name: "the script", Args: []string{"sh", "-c", script}, Log: filepath.Join(t.TempDir(), "log")}
 }
 
-// running tells a process that runs from one that is gone, or only waits to be
-// asked about.
+// running tells a running process from a gone or unreaped one.
 func running(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

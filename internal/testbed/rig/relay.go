@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// Relay is `auditrelay run` on a folder of its own.
+// Relay is `auditrelay run` in a folder of its own.
 type Relay struct {
-	// Ingest and Admin are where it listens, HOST:PORT: known before it runs,
-	// as they stand in its configuration.
+	// Ingest and Admin are its listeners, HOST:PORT. They are known before its start, for
+	// its configuration.
 	Ingest, Admin string
 
 	binary, dir string
 	process     *Process // nil: never started
 }
 
-// NewRelay prepares a relay that keeps everything in dir, which is made.
+// NewRelay makes dir and prepares a relay with all its files there.
 func NewRelay(ctx context.Context, binary, dir string) (*Relay, error) {
 	free, err := FreeAddresses(ctx, 2)
 	if err != nil {
@@ -32,11 +32,11 @@ func NewRelay(ctx context.Context, binary, dir string) (*Relay, error) {
 	return &Relay{Ingest: free[0], Admin: free[1], binary: binary, dir: dir}, nil
 }
 
-// DataDir is what data_dir should be.
+// DataDir is the right value for data_dir.
 func (r *Relay) DataDir() string { return filepath.Join(r.dir, "data") }
 
-// Start starts the relay with a configuration, in YAML, and waits until it
-// takes pushes, at most for within. env is added to its environment.
+// Start starts the relay with a configuration in YAML, and waits until it takes pushes,
+// at most for within. env is added to its environment.
 func (r *Relay) Start(ctx context.Context, config string, within time.Duration, env ...string) error {
 	file := filepath.Join(r.dir, "relay.yaml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -53,7 +53,7 @@ func (r *Relay) Start(ctx context.Context, config string, within time.Duration, 
 	return Until(ctx, within, "the relay is ready", func() bool { return r.Ready(ctx) }, r.process)
 }
 
-// Process is the relay's last life, nil before the first.
+// Process is the relay's last run, nil before the first.
 func (r *Relay) Process() *Process { return r.process }
 
 // Ready asks the relay whether it takes pushes.
@@ -79,7 +79,7 @@ func (r *Relay) Ask(ctx context.Context, path string) (code int, text string, er
 	return resp.StatusCode, string(body), err
 }
 
-// Close kills a relay that still runs.
+// Close kills a running relay.
 func (r *Relay) Close() {
 	if r.process != nil {
 		r.process.Kill()

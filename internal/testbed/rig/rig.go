@@ -1,6 +1,6 @@
-// Package rig tries out the real relay binary: it runs processes, stands a
-// simulated workspace in front of the relay, and waits for what shall become
-// of it. What is counted, and what goes wrong meanwhile, is its user's matter.
+// Package rig tries out the real relay binary: it runs processes, puts a simulated
+// workspace before the relay, and waits for results. Its users cause the faults, and
+// count.
 package rig
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
-// The kernel gives connections, and listeners that ask for any port, a port from 32768 up.
+// For connections, and for listeners on any port, the kernel chooses ports from 32768 up.
 const (
 	firstPort = 10_000
 	lastPort  = 32_000
 )
 
-// FreeAddresses finds so many different HOST:PORT on loopback that are free
-// now. Nobody gets one of their ports by chance before it is listened on; a
-// process that asks for the very port makes that start fail.
+// FreeAddresses finds n different HOST:PORT on loopback, free at this moment. The kernel
+// gives none of these ports to others by chance. If a process asks for the very port, the
+// later start fails.
 func FreeAddresses(ctx context.Context, n int) (all []string, err error) {
 	for len(all) < n {
 		address := fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort))
@@ -35,7 +35,7 @@ func FreeAddresses(ctx context.Context, n int) (all []string, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
-		defer func() { _ = l.Close() }() // not before all are found: else one could come twice
+		defer func() { _ = l.Close() }() // not before all are found, so that none comes twice
 		all = append(all, address)
 	}
 	return all, nil
@@ -44,9 +44,8 @@ func FreeAddresses(ctx context.Context, n int) (all []string, err error) {
 // pace is the pause between two looks at a condition.
 const pace = 20 * time.Millisecond
 
-// Until waits until met returns true, at most for within. The error names
-// what was waited for; it also ends with ctx, and with the first of the
-// processes that ends meanwhile.
+// Until waits until met returns true, at most for within. Its error names the awaited
+// thing. It also ends with ctx, and with the first process to end.
 func Until(ctx context.Context, within time.Duration, what string, met func() bool, alive ...*Process) error {
 	deadline := time.Now().Add(within)
 	for !met() {

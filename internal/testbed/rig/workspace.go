@@ -11,8 +11,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// Workspace is a simulated workspace, whose environments push their event log
-// to a relay over HTTP, with the credentials that the relay generates.
+// Workspace is a simulated workspace. Its environments push their event log to a relay
+// over HTTP, with the relay's credentials.
 type Workspace struct {
 	*workspacesim.Simulator
 	// URL is the base address of its Workspace Management API.
@@ -21,8 +21,8 @@ type Workspace struct {
 	server *http.Server
 }
 
-// StartWorkspace starts a workspace that goes by the demo key. It generates
-// nothing until it has a rate, and streams nothing until a relay told it where to.
+// StartWorkspace starts a workspace with the demo key. It generates nothing before it has
+// a rate, and streams nothing before a relay sets its streaming config.
 func StartWorkspace(ctx context.Context, o workspacesim.Options) (*Workspace, error) {
 	sim, err := workspacesim.New(o)
 	if err != nil {
@@ -41,19 +41,19 @@ func StartWorkspace(ctx context.Context, o workspacesim.Options) (*Workspace, er
 	return w, nil
 }
 
-// SetTotalRate spreads so many events a second over the environments.
+// SetTotalRate spreads perSecond events a second over the environments.
 func (w *Workspace) SetTotalRate(perSecond float64) error {
 	return w.SetRate("", "", perSecond/float64(len(w.Environments())))
 }
 
-// secretName is the environment variable that Config takes the key's secret from.
+// secretName is the environment variable with the key's secret, for Config.
 const secretName = "SIM_SECRET"
 
-// Env is what the relay's environment needs for Config.
+// Env is the variable Config needs in the relay's environment.
 func (w *Workspace) Env() string { return secretName + "=" + workspacesim.DemoSecret }
 
-// Config is a relay's configuration, in YAML, but for data_dir, journal and
-// sinks: with it the environments stream to the relay that listens on ingest.
+// Config is a relay's configuration in YAML, without data_dir, journal and sinks: with it
+// the environments stream to the relay at ingest.
 func (w *Workspace) Config(ingest, admin string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `workspace: {base_url: %q, key_id: %s, secret: "${%s}", requests_per_second: 1000}

@@ -1,16 +1,16 @@
-// Package datadog has the codec of Datadog's logs intake: the JSON that
-// POST /api/v2/logs and /v1/input take. It knows nothing of HTTP.
+// Package datadog has the codec of Datadog's logs intake: the JSON of POST /api/v2/logs
+// and /v1/input. It knows nothing of HTTP.
 //
-// # What an event's body is
+// # An event's body
 //
-// An entry is an object: "message", some reserved attributes, and others. Where
-// "message" is a string that itself holds a JSON object with an "event_id",
-// that object is the event, and the body is the message's text. Otherwise the
-// body is the entry as it stands in the push, byte for byte.
+// An entry is an object: "message", some reserved attributes, and others. If "message" is
+// a string with a JSON object in it, and this object has an "event_id", the object is the
+// event, and the body is the message's text. Otherwise the body is the entry as it stands
+// in the push, byte for byte.
 //
-// ddtags, ddsource, hostname, service and status become labels. Where the body
-// is the message, so do all other attributes (those that are no strings as JSON),
-// so that nothing is lost.
+// ddtags, ddsource, hostname, service and status become labels. If the body is the
+// message, so do all other attributes, and none is lost. Those other than strings become
+// labels as JSON.
 package datadog
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// ErrEmpty says that a push has nothing in it, not even an empty array.
+// ErrEmpty means a push without content, not even an empty array.
 var ErrEmpty = errors.New("the push is empty")
 
-// MaxEventID is the length in bytes that an event_id may have.
+// MaxEventID bounds an event_id, in bytes.
 const MaxEventID = 256
 
 // Entry is one log.
@@ -35,7 +35,7 @@ type Entry struct {
 	Body   []byte
 }
 
-// Problem is why an entry was left out. Its error shows nothing of it.
+// Problem is the reason to leave out an entry. Its error shows nothing of the entry.
 type Problem struct {
 	Entry int // counted from 1
 	Err   error
@@ -43,17 +43,16 @@ type Problem struct {
 
 func (p Problem) Error() string { return fmt.Sprintf("entry %d: %v", p.Entry, p.Err) }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (p Problem) Unwrap() error { return p.Err }
 
-// Handler takes what the decoder finds, in the order of the push. The entry, and
-// all that it points to, holds until the call returns. An error ends the
-// decoding, and is what the decoder returns.
+// Handler takes the decoder's finds, in the order of the push. The entry, and all memory
+// behind it, is valid until the call returns. An error ends the decoding, and the decoder
+// returns it.
 type Handler interface {
 	Entry(at int, e *Entry) error // at is counted from 1
 	Refuse(p Problem) error
 }
 
-// view is b as a string that shares its bytes, which must not change for as
-// long as it is used.
+// view is b as a string on the same bytes. They must not change while it is used.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

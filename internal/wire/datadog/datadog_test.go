@@ -33,7 +33,7 @@ func (c *collector) Entry(_ int, e *Entry) error {
 
 func (c *collector) Refuse(p Problem) error { c.problems = append(c.problems, p.Error()); return nil }
 
-// testLimits are for what is not about limits.
+// testLimits are for tests of other things than limits.
 var testLimits = Limits{Labels: labelset.Limit{Count: 128, Bytes: 64 << 10}, Line: 256 << 10}
 
 func labels(pairs ...string) []relay.Label {
@@ -236,7 +236,7 @@ func TestLimits(t *testing.T) {
 		`{"ddtags":"x","a":1,"b":2,"c":3,` + event + `}`:                 count,
 		`{"a":"1234567890123456789012345678901234567890",` + event + `}`: bytes,
 		`{"` + long + `":1}`:                                             "",
-		`{"message":"{` + long + long + long + `}"}`:                     "", // too long to be an event of its own
+		`{"message":"{` + long + long + long + `}"}`:                     "", // too long for an event of its own
 	} {
 		var got collector
 		require.NoError(t, Decode([]byte(body), limits, &got), "%.80s", body)

@@ -10,30 +10,28 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Limits bound what a push's entries make a decoder hold.
+// Limits bound a decoder's memory for a push's entries.
 type Limits struct {
 	Labels labelset.Limit // of each entry
-	// Line is how long a message may be that is unescaped to see whether it is
-	// an event of its own, in bytes.
+	// Line bounds a message, in bytes, to unescape it and see whether it is an event.
 	Line int
 }
 
-// Room is the most that a decoder holds beside a body of so many bytes.
+// Room is the most memory of a decoder beside a body of so many bytes.
 func (l Limits) Room(body int) int64 {
-	const memory = 2 // how much larger a slice may be that grows
+	const memory = 2 // a growing slice may be so much larger than its content
 	return memory * int64(min(2*body, maxEscaped*l.Line+2*labelset.MaxEscape*l.Labels.Bytes))
 }
 
-// maxEscaped is how many bytes of a JSON string stand for one byte at most: \u0041.
+// maxEscaped is the most bytes of a JSON string for one byte of text: \u0041.
 const maxEscaped = 6
 
-// Decode decodes an array of objects, one object, or objects one after the
-// other, a line each. It does not write into body. Beside it, it holds as much
-// as [Limits.Room] says.
+// Decode decodes an array of objects, one object, or objects one after the other, a line
+// each. It does not write into body. Beside it, it holds at most [Limits.Room].
 //
-// What is wrong with one entry is told to the handler. An error means that the
-// body must not be used, whatever the handler was given before: it is ErrEmpty,
-// one of the handler, or one that names the entry and the byte.
+// Decode reports a faulty entry to the handler. After an error, the body must not be
+// used, even the entries already handled: it is ErrEmpty, one of the handler, or one
+// naming the entry and the byte.
 func Decode(body []byte, limits Limits, h Handler) error {
 	d, _ := decoders.Get().(*decoder)
 	d.scan.Reset(body)
@@ -46,10 +44,10 @@ func Decode(body []byte, limits Limits, h Handler) error {
 	return err
 }
 
-// decoders keeps decoders for their memory.
+// decoders keeps decoders for reuse of their memory.
 var decoders = sync.Pool{New: func() any { return new(decoder) }}
 
-// What a decoder in the pool holds at most.
+// Bounds of a decoder in the pool.
 const (
 	maxKeptOthers  = 256
 	maxKeptScratch = 1 << 20
@@ -63,17 +61,18 @@ type decoder struct {
 	handlerFailed bool
 	at            int
 
-	// Of the entry that is being read.
+	// Of the current entry.
 	entry    Entry
 	labels   labelset.Set
-	others   []other // one more than may be labels, at most
-	scratch  []byte  // texts that had to be unescaped
-	message  []byte  // the text of a message that may be an event
-	messages int     // how many members are called "message"; only one is understood
+	others   []other // at most one more than may be labels
+	scratch  []byte  // unescaped texts
+	message  []byte  // the text of a message, perhaps an event
+	messages int     // number of members named "message"; only a single one is understood
 	bad      error
 }
 
-// other is an attribute that is a label only where the body is the message.
+// other is an attribute with no other use than a label. It becomes one only if the body
+// is the message.
 type other struct{ name, value jsonscan.Raw }
 
 func (d *decoder) release() {
@@ -185,8 +184,7 @@ func (d *decoder) members() error {
 	}
 }
 
-// holdsObject reports whether the value that comes is a string that begins as an
-// object does.
+// holdsObject reports whether the next value is a string beginning like an object.
 func (d *decoder) holdsObject() bool {
 	if d.scan.Peek() != '"' {
 		return false
@@ -195,7 +193,7 @@ func (d *decoder) holdsObject() bool {
 	return next < len(d.body) && d.body[next] == '{'
 }
 
-// readMessage reads such a string. One that is no text, or too long, is no event.
+// readMessage reads such a string. If it is too long, or not text, it is no event.
 func (d *decoder) readMessage() error {
 	start := len(d.scratch)
 	grown, err := d.scan.AppendText(d.scratch, maxEscaped*d.limits.Line)
@@ -217,8 +215,7 @@ func (d *decoder) value() (value jsonscan.Raw, isText bool, err error) {
 	return jsonscan.Raw{Bytes: d.body[start:d.scan.Pos()], ASCII: true}, false, err
 }
 
-// member takes one attribute. A reserved one whose value is not understood is
-// like any other.
+// member takes one attribute. A reserved one with a strange value is like any other.
 func (d *decoder) member(key []byte, name, value jsonscan.Raw, isText bool) {
 	switch string(key) {
 	case "message":
@@ -248,7 +245,7 @@ func (d *decoder) member(key []byte, name, value jsonscan.Raw, isText bool) {
 	}
 }
 
-// shortKey gives the text of an escaped key that may be a reserved one.
+// shortKey returns the text of an escaped key, if it may be a reserved one.
 func (d *decoder) shortKey(name jsonscan.Raw) []byte {
 	const longest = maxEscaped * len("timestamp")
 	if len(name.Bytes) > longest {
@@ -259,7 +256,7 @@ func (d *decoder) shortKey(name jsonscan.Raw) []byte {
 	return key
 }
 
-// label adds a label. Behind one that is wrong the others do not matter.
+// label adds a label. After a faulty one, the others do not matter.
 func (d *decoder) label(name, value jsonscan.Raw) {
 	l := relay.Label{Name: d.text(name), Value: d.text(value)}
 	if d.bad == nil {
@@ -274,7 +271,7 @@ func (d *decoder) keep(err error) {
 	}
 }
 
-// text gives a string's text, and notes where it has none that is exact.
+// text returns a string's text, and notes a string without an exact one.
 func (d *decoder) text(raw jsonscan.Raw) string {
 	if !raw.Escaped {
 		return view(raw.Bytes)
@@ -295,7 +292,7 @@ func (d *decoder) text(raw jsonscan.Raw) string {
 	return view(grown[start:])
 }
 
-// finish makes the entry that stands as object in the push.
+// finish completes the entry of the given object.
 func (d *decoder) finish(object []byte) {
 	if !d.scan.ASCII() && !utf8.Valid(object) {
 		d.bad = jsonscan.ErrUTF8

@@ -7,14 +7,14 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
-// Log is what the encoder takes. Empty fields are left out, but for Message.
+// Log is one log for the encoder. It omits empty fields, except for Message.
 type Log struct {
 	Time                                    int64 // Unix nanoseconds; the format has milliseconds
 	Source, Tags, Hostname, Service, Status string
 	Message                                 []byte
 }
 
-// AppendJSON appends logs as an array. It fails where text is no valid UTF-8.
+// AppendJSON appends logs as an array. It fails for text in invalid UTF-8.
 func AppendJSON(dst []byte, logs []Log) ([]byte, error) {
 	var err error
 	dst = append(dst, '[')

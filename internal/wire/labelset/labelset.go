@@ -1,5 +1,5 @@
-// Package labelset collects the labels of a stream or of an entry, up to a
-// limit: in a push that compresses well, millions of them cost nothing to send.
+// Package labelset collects the labels of a stream or of an entry, up to a limit: a well
+// compressed push can carry millions of them at no cost to its sender.
 package labelset
 
 import (
@@ -14,12 +14,11 @@ type Limit struct {
 	Bytes int // of all names and values together
 }
 
-// MaxEscape is how many bytes of an escaped text stand for one byte at most:
-// Go's \U00000041. Text that is longer than MaxEscape times Bytes exceeds the
-// limit, and need not be unescaped to know it.
+// MaxEscape is the most bytes of an escaped text for one byte: Go's \U00000041. A text
+// longer than MaxEscape times Bytes exceeds the limit even before unescaping.
 const MaxEscape = 10
 
-// Set is a list of labels; names may repeat. A decoder keeps it for its memory.
+// Set is a list of labels. Names may repeat. A decoder keeps it to reuse its memory.
 type Set struct {
 	Labels []relay.Label
 
@@ -27,11 +26,10 @@ type Set struct {
 	bytes int
 }
 
-// Reset empties the set, which keeps its memory.
+// Reset empties the set and keeps its memory.
 func (s *Set) Reset(limit Limit) { s.Labels, s.limit, s.bytes = s.Labels[:0], limit, 0 }
 
-// Add adds a label. Its error says which limit the label exceeds; the label is
-// then left out.
+// Add adds a label, or leaves it out and returns the limit it exceeds as an error.
 func (s *Set) Add(l relay.Label) error {
 	if len(s.Labels) >= s.limit.Count {
 		return fmt.Errorf("at most %d labels or attributes are taken", s.limit.Count)
@@ -44,7 +42,7 @@ func (s *Set) Add(l relay.Label) error {
 	return nil
 }
 
-// Check refuses an escaped text that is too long, whatever it stands for.
+// Check refuses an escaped text too long for any meaning.
 func (l Limit) Check(escaped int) error {
 	if escaped > MaxEscape*l.Bytes {
 		return l.tooLong()
@@ -56,11 +54,11 @@ func (l Limit) tooLong() error {
 	return fmt.Errorf("at most %d bytes of labels or attributes are taken", l.Bytes)
 }
 
-// maxKept bounds what a decoder in a pool keeps of a set.
+// maxKept bounds a set in a pooled decoder.
 const maxKept = 256
 
-// Kept gives the set emptied, without references, and without its memory where
-// that is much.
+// Kept returns the set emptied, without references. It keeps the memory only if there is
+// little.
 func (s *Set) Kept() Set {
 	if cap(s.Labels) > maxKept {
 		return Set{}

@@ -11,8 +11,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// AppendJSON appends streams as a push body. It fails where text is no valid
-// UTF-8, which JSON cannot carry; the error names the stream and the entry.
+// AppendJSON appends streams as a push body. It fails for text in invalid UTF-8: JSON
+// cannot carry it. The error names the stream and the entry.
 func AppendJSON(dst []byte, streams []Stream) ([]byte, error) {
 	var err error
 	dst = append(dst, `{"streams":[`...)
@@ -129,7 +129,7 @@ func protoEntrySize(e *Entry) int {
 	return size
 }
 
-// splitTime gives a google.protobuf.Timestamp's fields: nanos count forward.
+// splitTime returns the fields of a google.protobuf.Timestamp: nanos count forward.
 func splitTime(t int64) (seconds, nanos uint64) {
 	s, n := t/1e9, t%1e9
 	if n < 0 {

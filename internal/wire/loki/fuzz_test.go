@@ -23,8 +23,8 @@ var jsonSeeds = []string{
 	`{"x":{"y":[{}]},"streams":[]}`, `{"streams":[`, ``, `{}`,
 }
 
-// reference decodes with encoding/json. It returns the streams, how many
-// entries must be refused, and whether the body is to be taken at all.
+// reference decodes with encoding/json. It returns the streams, the number of entries to
+// refuse, and whether to take the body at all.
 func reference(body []byte) (out []Stream, refused int, ok bool) {
 	if !json.Valid(body) {
 		return nil, 0, false
@@ -95,9 +95,9 @@ func referenceEntry(err error, parts []json.RawMessage) (e Entry, ok bool) {
 	return e, true
 }
 
-// FuzzDecodeJSON compares with encoding/json: the same entries with the same
-// bytes, and the same number refused. Bodies in which the reference cannot
-// tell are left out: with repeated keys, which it merges, and with U+FFFD.
+// FuzzDecodeJSON compares with encoding/json: the same entries with the same bytes, and
+// the same number refused. It leaves out bodies beyond the reference: those with U+FFFD,
+// and those with repeated keys, as it merges them.
 func FuzzDecodeJSON(f *testing.F) {
 	for _, s := range jsonSeeds {
 		f.Add([]byte(s))
@@ -191,7 +191,7 @@ func FuzzDecodeProto(f *testing.F) {
 			return
 		}
 		require.Equal(t, before, string(raw), "it must not be written to")
-		// What was decoded comes out again as it is, by either road.
+		// Decoded streams come out again unchanged, by either road.
 		var proto, viaJSON collector
 		if len(got.streams) == 0 {
 			return

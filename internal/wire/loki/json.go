@@ -11,13 +11,12 @@ import (
 )
 
 // DecodeJSON decodes {"streams":[{"stream":{LABELS},"values":[[TIME,LINE,META]…]}…]}.
-// Keys may come in any order, unknown ones and further elements of an entry are
-// skipped. It overwrites body, where strings are unescaped in place. Streams and
-// entries with more labels than limit takes are refused; it counts for each.
+// Keys may come in any order; unknown ones, and further elements of an entry, are
+// skipped. It overwrites body to unescape strings in place. It refuses streams and
+// entries with more labels than limit, which counts for each.
 //
-// An error means that the body must not be used, whatever the handler was given
-// before: it is ErrNoStreams, one of the handler, or one that names the
-// stream, the entry and the byte.
+// After an error, the body must not be used, even the entries already handled: it is
+// ErrNoStreams, one of the handler, or one naming the stream, the entry and the byte.
 func DecodeJSON(body []byte, limit labelset.Limit, h Handler) error {
 	d, _ := jsonDecoders.Get().(*jsonDecoder)
 	d.scan.Reset(body)
@@ -34,7 +33,7 @@ func DecodeJSON(body []byte, limit labelset.Limit, h Handler) error {
 	return err
 }
 
-// jsonDecoders keeps decoders for their labels' memory.
+// jsonDecoders keeps decoders for reuse of their labels' memory.
 var jsonDecoders = sync.Pool{New: func() any { return new(jsonDecoder) }}
 
 type jsonDecoder struct {
@@ -45,9 +44,9 @@ type jsonDecoder struct {
 	limit         labelset.Limit
 	labels, meta  labelset.Set
 	entry         Entry
-	// late is where the values stand of a stream whose labels come behind them.
+	// late is the place of a stream's values, if its labels follow behind.
 	late int
-	// refused is why the whole stream is left out.
+	// refused is the reason to leave out the whole stream.
 	refused error
 }
 
@@ -56,7 +55,7 @@ func (d *jsonDecoder) release() {
 	jsonDecoders.Put(d)
 }
 
-// call passes on what a handler returned.
+// call returns the handler's error, and notes it.
 func (d *jsonDecoder) call(err error) error {
 	d.handlerFailed = err != nil
 	return err
@@ -64,7 +63,7 @@ func (d *jsonDecoder) call(err error) error {
 
 func (d *jsonDecoder) refuse(p Problem) error { return d.call(d.h.Refuse(p)) }
 
-// skipRefused refuses what stands next.
+// skipRefused skips the next value and reports it as refused.
 func (d *jsonDecoder) skipRefused(p Problem) error {
 	if err := d.refuse(p); err != nil {
 		return err
@@ -86,8 +85,8 @@ func (d *jsonDecoder) push() error {
 	return d.scan.End()
 }
 
-// object reads an object's members; member reads the value of one. A key whose
-// text is broken comes as nil.
+// object reads an object's members; member reads the value of one. A key with invalid
+// text comes as nil.
 func (d *jsonDecoder) object(member func(key []byte) error) error {
 	if err := d.scan.Open('{'); err != nil {
 		return err
@@ -128,7 +127,7 @@ func (d *jsonDecoder) streams() error {
 	}
 }
 
-// errRepeated says that a stream has a key twice; which one is meant is unknown.
+// errRepeated means a stream has a key twice, and the right one is unknown.
 var errRepeated = errors.New(`"stream" or "values" stands twice`)
 
 // errNoValues is for a stream in another form, such as Loki's legacy one: its
@@ -149,7 +148,7 @@ func (d *jsonDecoder) stream() error {
 			return d.streamLabels()
 		case string(key) == "values" && !values:
 			values = true
-			if !labels { // look at them when the labels are known
+			if !labels { // they wait for the labels
 				d.late = d.scan.Pos()
 				return d.scan.Skip()
 			}
@@ -189,8 +188,8 @@ func (d *jsonDecoder) streamLabels() error {
 	return err
 }
 
-// pairs reads an object of strings. bad is what is wrong with a pair, behind
-// which nothing more is added.
+// pairs reads an object of strings. bad is the first fault of a pair. It adds no pair
+// behind it.
 func (d *jsonDecoder) pairs(set *labelset.Set) (bad, err error) {
 	set.Reset(d.limit)
 	if err := d.scan.Open('{'); err != nil {
@@ -222,8 +221,7 @@ func (d *jsonDecoder) pairs(set *labelset.Set) (bad, err error) {
 	}
 }
 
-// text reads a string. bad is what is wrong with it where the structure is
-// whole.
+// text reads a string. bad is a fault of its content, within a whole structure.
 func (d *jsonDecoder) text() (s []byte, bad, err error) {
 	if c := d.scan.Peek(); c != '"' {
 		if err := d.scan.Skip(); err != nil {

@@ -37,7 +37,7 @@ func (d *jsonDecoder) values() error {
 	}
 }
 
-// refuseValues counts the entries that are left out together.
+// refuseValues counts entries refused together.
 func (d *jsonDecoder) refuseValues(why error) error {
 	_ = d.scan.Open('[')
 	for n := 0; ; n++ {
@@ -54,7 +54,7 @@ func (d *jsonDecoder) refuseValues(why error) error {
 	}
 }
 
-// oneEntry reads an entry. A null is none, as to Loki.
+// oneEntry reads an entry. Like Loki, it skips a null.
 func (d *jsonDecoder) oneEntry() error {
 	switch c := d.scan.Peek(); c {
 	case '[':

@@ -76,8 +76,8 @@ func parseLabel(text string) (l relay.Label, rest string, err error) {
 	return l, rest, err
 }
 
-// parseQuoted reads a quoted string at the start of text. Only one with
-// escapes is copied.
+// parseQuoted reads a quoted string at the start of text. It copies only a string with
+// escapes.
 func parseQuoted(text string) (value, rest string, err error) {
 	if text == "" || !strings.Contains("\"'`", text[:1]) {
 		return "", "", errLabels

@@ -16,7 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// collector keeps copies of all that a decoder finds.
+// collector keeps copies of a decoder's finds.
 type collector struct {
 	streams  []Stream
 	problems []string
@@ -44,7 +44,7 @@ func (c *collector) Refuse(p Problem) error {
 	return nil
 }
 
-// testLimit is for what is not about limits.
+// testLimit is for tests of other things than limits.
 var testLimit = labelset.Limit{Count: 128, Bytes: 64 << 10}
 
 func cloneLabels(labels []relay.Label) []relay.Label {
@@ -181,7 +181,7 @@ func TestHandlerErrorEndsDecoding(t *testing.T) {
 	assert.Equal(t, stop, DecodeProto(AppendProto(nil, streams), testLimit, &collector{fail: stop}))
 }
 
-// TestCorpus decodes each file of testdata/push; the name tells what is to come.
+// TestCorpus decodes each file of testdata/push. Its name tells the result.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/push/*.json")
@@ -210,7 +210,7 @@ func benchStreams(n int) []Stream {
 	return streams
 }
 
-// benchLine is an event of 617 bytes, as the comparison rig makes them.
+// benchLine is an event of 617 bytes, like those of the comparison rig.
 func benchLine(i int) string {
 	line := fmt.Sprintf(`{"event_id":"evt-abcdef-%010d","ts":"2025-06-01T00:00:00.000Z","tenant":"t-042","realm":"prod-eu-3","type":"LOGIN","actor":{"user_id":"u-012345","username":"user012345@example.test","session":"0123456789abcdef0123456789abcdef"},"src":{"ip":"10.1.2.3","port":43210,"ua":"Mozilla/5.0 (Macintosh; Intel Mac OS X 14_5) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Safari/605.1.15","geo":"DE"},"auth":{"method":"password+totp","client_id":"mobile-android","result":"ok","reason":""},"req":{"id":"0123456789abcdef","path":"/realms/prod-eu-3/protocol/openid-connect/token","status":200,"ms":123},"host":"idp-3.internal"}`, i)
 	return line

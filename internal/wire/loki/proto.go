@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Field numbers of logproto.PushRequest and what it holds.
+// Field numbers of logproto.PushRequest and its messages.
 const (
 	fieldStreams = 1 // PushRequest
 
@@ -32,14 +32,12 @@ const (
 	fieldValue = 2
 )
 
-// errWireType is for a known field that is encoded as another type.
+// errWireType is for a known field, encoded as another type.
 var errWireType = errors.New("a field has the wrong wire type")
 
-// DecodeProto decodes a logproto.PushRequest, which came snappy-compressed (see
-// [Unsnappy]). Unknown fields are skipped. It does not write into raw. limit is
-// as for [DecodeJSON].
-//
-// An error means what it means for [DecodeJSON].
+// DecodeProto decodes a logproto.PushRequest, already decompressed (see [Unsnappy]). It
+// skips unknown fields. It does not write into raw. limit and the error are those of
+// [DecodeJSON].
 func DecodeProto(raw []byte, limit labelset.Limit, h Handler) error {
 	d, _ := protoDecoders.Get().(*protoDecoder)
 	d.h, d.limit, d.at = h, limit, Place{}
@@ -84,7 +82,7 @@ type field struct {
 	value  uint64
 }
 
-// nextField reads the field at the start of b, and returns what is behind it.
+// nextField reads the field at the start of b, and returns the rest behind it.
 func nextField(b []byte) (f field, rest []byte, err error) {
 	number, typ, n := protowire.ConsumeTag(b)
 	if n < 0 {
@@ -127,8 +125,8 @@ func (d *protoDecoder) push(raw []byte) error {
 	return nil
 }
 
-// stream reads a stream twice: for its labels, which may stand anywhere, and
-// for the entries. The first time only hops from field to field.
+// stream reads a stream twice: for its labels, anywhere in it, and for the entries. The
+// first pass only hops from field to field.
 func (d *protoDecoder) stream(raw []byte) error {
 	text, entries, err := scanStream(raw)
 	if err != nil {
@@ -164,8 +162,8 @@ func (d *protoDecoder) stream(raw []byte) error {
 	return nil
 }
 
-// scanStream finds a stream's labels, the last where there are several, as
-// protobuf has it, and counts its entries.
+// scanStream finds a stream's labels and counts its entries. Of several labels fields,
+// protobuf takes the last.
 func scanStream(raw []byte) (labels []byte, entries int, err error) {
 	for len(raw) > 0 {
 		f, rest, err := nextField(raw)
@@ -252,8 +250,8 @@ func (d *protoDecoder) readMeta(raw []byte) error {
 	return d.meta.Add(l)
 }
 
-// parseLabels reads the stream's labels. Beside names and values, their text has
-// some bytes for each label.
+// parseLabels reads the stream's labels. Their text has some bytes for each label beside
+// names and values.
 func (d *protoDecoder) parseLabels(text []byte) error {
 	const around = 16
 	if err := d.limit.Check(len(text) - around*d.limit.Count); err != nil {

@@ -7,16 +7,15 @@ import (
 	"github.com/klauspost/compress/snappy"
 )
 
-// ErrSnappy says that a body is no snappy block.
+// ErrSnappy means the body is no snappy block.
 var ErrSnappy = errors.New("the body is no snappy block")
 
-// maxRatio is how much a snappy block can grow at most: its densest element
-// is a copy of 64 bytes in three.
+// maxRatio bounds the growth of a snappy block: its densest element is a copy of 64 bytes
+// in three.
 const maxRatio = 22
 
-// UnsnappyLen returns the length that a snappy block says it decompresses to,
-// checked for what it can decompress to at all, so that memory may be made
-// ready for it.
+// UnsnappyLen returns the decompressed length by a snappy block's own word. It refuses
+// impossible lengths, so it is safe to allocate that much.
 func UnsnappyLen(src []byte) (int, error) {
 	n, err := snappy.DecodedLen(src)
 	if err != nil {
@@ -28,8 +27,7 @@ func UnsnappyLen(src []byte) (int, error) {
 	return n, nil
 }
 
-// Unsnappy decompresses src into the memory of dst, which it replaces where
-// that is too small.
+// Unsnappy decompresses src into dst's memory, or into new memory if dst is too small.
 func Unsnappy(dst, src []byte) ([]byte, error) {
 	if _, err := UnsnappyLen(src); err != nil {
 		return nil, err
