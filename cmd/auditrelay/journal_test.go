@@ -24,6 +24,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/cli"
 )
@@ -37,7 +38,7 @@ func makeJournal(t *testing.T) string {
 	cfg := &config.Config{DataDir: dir}
 	cfg.SetDefaults()
 	log := slog.New(slog.DiscardHandler)
-	conn, err := journal.Connect(t.Context(), dir, cfg.Journal, log)
+	conn, err := streamserver.Connect(t.Context(), dir, cfg.Journal, log)
 	require.NoError(t, err)
 	j, err := journal.Open(t.Context(), conn, cfg.Journal, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
@@ -104,7 +105,7 @@ func TestJournalCommandsRefuse(t *testing.T) {
 	dir := makeJournal(t)
 	cfg := &config.Config{DataDir: dir}
 	cfg.SetDefaults()
-	conn, err := journal.Connect(t.Context(), dir, cfg.Journal, slog.New(slog.DiscardHandler))
+	conn, err := streamserver.Connect(t.Context(), dir, cfg.Journal, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	for _, name := range []string{"inspect", "verify", "repair"} {
 		code, _, errs := command(t, "journal", name, "--data-dir", dir)

@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 // makeTrail writes a journal with a trail of ten signed entries.
@@ -23,7 +23,7 @@ func makeTrail(t *testing.T) string {
 	dir := makeJournal(t)
 	cfg := &config.Config{DataDir: dir}
 	cfg.SetDefaults()
-	conn, err := journal.Connect(t.Context(), dir, cfg.Journal, slog.New(slog.DiscardHandler))
+	conn, err := streamserver.Connect(t.Context(), dir, cfg.Journal, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	trail, err := audit.Open(t.Context(), conn.JetStream, audit.Options{
 		StreamPrefix: cfg.Journal.StreamPrefix, Origin: "example.com/trail", KeyFile: cfg.Audit.KeyFile, NoteEnd: conn.NoteEnd, End: conn.End,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 	vocabulary "github.com/auditrelay/auditrelay/relay"
 )
@@ -80,7 +81,7 @@ func (s *scene) journalled(t *testing.T) (tally workspacesim.Tally) {
 	cfg, _, err := config.Load(s.config)
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
-	conn, err := journal.Connect(t.Context(), cfg.DataDir, cfg.Journal, log)
+	conn, err := streamserver.Connect(t.Context(), cfg.DataDir, cfg.Journal, log)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
 	j, err := journal.Open(t.Context(), conn, cfg.Journal, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})

@@ -24,6 +24,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/internal/streaming"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
 )
@@ -87,7 +88,7 @@ type process struct {
 
 	admin       *admin.Handler
 	connections *door.Metrics // of all listeners
-	conn        *journal.Conn
+	conn        *streamserver.Conn
 	journal     *journal.Journal
 	trail       *audit.Trail
 	credentials *credentials.Store
@@ -126,7 +127,7 @@ func (r *process) start(ctx context.Context) error {
 func (r *process) startJournal(ctx context.Context) (err error) {
 	started := background(r.refuse)
 	defer func() { err = errors.Join(err, started(context.WithoutCancel(ctx))) }()
-	r.conn, err = journal.Connect(ctx, r.cfg.DataDir, r.cfg.Journal, r.log)
+	r.conn, err = streamserver.Connect(ctx, r.cfg.DataDir, r.cfg.Journal, r.log)
 	if err != nil {
 		return err
 	}

@@ -13,13 +13,14 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 // spoil puts records that nothing can decode into a stopped relay's journal.
 func spoil(t *testing.T, cfg *config.Config, n int) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	conn, err := journal.Connect(t.Context(), cfg.DataDir, cfg.Journal, log)
+	conn, err := streamserver.Connect(t.Context(), cfg.DataDir, cfg.Journal, log)
 	require.NoError(t, err)
 	j, err := journal.Open(t.Context(), conn, cfg.Journal, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
@@ -75,9 +76,9 @@ func TestAJournalThatWasLetGoIsAnEntry(t *testing.T) {
 	r.arrived("before")
 	require.NoError(t, r.stop())
 	spoil(t, cfg, 1) // a record that the sink lacks
-	old := journal.Home{Prefix: cfg.Journal.StreamPrefix}
+	old := streamserver.Home{Prefix: cfg.Journal.StreamPrefix}
 	cfg.Journal.StreamPrefix = "OTHER"
-	require.NoError(t, journal.LetJournalGo(t.Context(), cfg.DataDir, cfg.Journal, old, slog.New(slog.DiscardHandler), func(journal.Left) error { return nil }))
+	require.NoError(t, streamserver.LetJournalGo(t.Context(), cfg.DataDir, cfg.Journal, old, slog.New(slog.DiscardHandler), func(streamserver.Left) error { return nil }))
 	for range 2 {
 		r = start(t, cfg)
 		r.push("after")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/datadir"
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 // ownProject is the project of audit entries about the relay itself.
@@ -63,7 +63,7 @@ func (r *process) recordQuarantined(ctx context.Context, q datadir.Quarantined) 
 
 // recordLetGo tells of a journal given up by a command. If this fails, the next start
 // tells it.
-func (r *process) recordLetGo(ctx context.Context, old journal.LetGo) {
+func (r *process) recordLetGo(ctx context.Context, old streamserver.LetGo) {
 	subject := fmt.Sprintf("journal with %s, let go at %s", old.Home, old.Time.Format(time.RFC3339))
 	if err := r.recordOnce(ctx, "journal.let_go", subject, old); err != nil && ctx.Err() == nil {
 		r.log.Warn("recording in the trail that a journal was let go failed; the next start tries again", "error", err)

@@ -21,7 +21,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
@@ -48,7 +48,7 @@ func newDamageable(t *testing.T) *damageable {
 	require.NoError(t, cfg.Validate())
 	require.NoError(t, os.MkdirAll(cfg.DataDir, 0o700))
 	log := slog.New(slog.DiscardHandler)
-	conn, err := journal.Connect(t.Context(), cfg.DataDir, cfg.Journal, log)
+	conn, err := streamserver.Connect(t.Context(), cfg.DataDir, cfg.Journal, log)
 	require.NoError(t, err)
 	store, err := credentials.Open(t.Context(), conn.JetStream, credentials.Options{
 		Prefix: cfg.Journal.StreamPrefix, Environments: cfg.Environments, Dir: filepath.Join(cfg.DataDir, credentials.CopiesDir),

@@ -16,6 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -26,7 +27,7 @@ type stage struct {
 	*console.Client
 	t       *testing.T
 	dir     string
-	conn    *journal.Conn
+	conn    *streamserver.Conn
 	journal *journal.Journal
 	sinks   map[string]*relaytest.Sink // what a replay opens
 	losses  []console.Loss
@@ -38,7 +39,7 @@ func newStage(t *testing.T, names ...string) *stage {
 	t.Helper()
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1}
-	conn, err := journal.Connect(t.Context(), dir, cfg, log)
+	conn, err := streamserver.Connect(t.Context(), dir, cfg, log)
 	require.NoError(t, err)
 	j, err := journal.Open(t.Context(), conn, cfg, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)

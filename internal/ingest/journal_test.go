@@ -20,6 +20,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/wire/loki"
 	"github.com/auditrelay/auditrelay/relay"
@@ -30,7 +31,7 @@ func realJournal(t *testing.T) (*journal.Journal, *journal.Source) {
 	t.Helper()
 	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1}
 	log := slog.New(slog.DiscardHandler)
-	conn, err := journal.Connect(t.Context(), t.TempDir(), cfg, log)
+	conn, err := streamserver.Connect(t.Context(), t.TempDir(), cfg, log)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
 	j, err := journal.Open(t.Context(), conn, cfg, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})

@@ -20,6 +20,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/recent"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -162,7 +163,7 @@ func TestAPushThatComesAgainAfterARestart(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	lines := []string{`{"event_id":"a"}`, "text", `{"event_id":"b","action":"LOGIN"}`}
 	for round := range 3 {
-		conn, err := journal.Connect(t.Context(), dir, cfg, log)
+		conn, err := streamserver.Connect(t.Context(), dir, cfg, log)
 		require.NoError(t, err)
 		j, err := journal.Open(t.Context(), conn, cfg, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})
 		require.NoError(t, err)
@@ -189,7 +190,7 @@ func TestWhatWasLostIsNotRecognised(t *testing.T) {
 	t.Parallel()
 	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1}
 	log := slog.New(slog.DiscardHandler)
-	conn, err := journal.Connect(t.Context(), t.TempDir(), cfg, log)
+	conn, err := streamserver.Connect(t.Context(), t.TempDir(), cfg, log)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, conn.Close()) }()
 	known := recent.New(time.Hour, 1000)

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
@@ -19,7 +20,7 @@ func BenchmarkAppend(b *testing.B) {
 			log := slog.New(slog.DiscardHandler)
 			cfg := testConfig
 			cfg.MaxBytes = 64 << 30
-			conn, err := Connect(b.Context(), b.TempDir(), cfg, log)
+			conn, err := streamserver.Connect(b.Context(), b.TempDir(), cfg, log)
 			require.NoError(b, err)
 			j, err := Open(b.Context(), conn, cfg, Options{Logger: log, Registerer: prometheus.NewRegistry()})
 			require.NoError(b, err)

@@ -188,7 +188,7 @@ func (c *cluster) leader(t *testing.T, j *opened, stream string) (leader *node) 
 func stepDown(t *testing.T, j *opened, what string) {
 	t.Helper()
 	waiting.Until(t, func() bool {
-		m, err := j.conn.nc.Request("$JS.API."+what, nil, 2*time.Second)
+		m, err := j.conn.JetStream.Conn().Request("$JS.API."+what, nil, 2*time.Second)
 		return err == nil && strings.Contains(string(m.Data), `"success":true`)
 	}, "%s", what)
 }

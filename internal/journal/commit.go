@@ -16,6 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/history"
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 const (
@@ -31,9 +32,8 @@ const (
 	slowCommit = 20 * time.Millisecond
 	// commitTimeout bounds how long an append waits for the server, retries
 	// included. Beyond it the sender is told to push again.
-	commitTimeout = 15 * time.Second
-	// attemptTimeout bounds one attempt; a change of leader takes some seconds.
-	attemptTimeout = 5 * time.Second
+	commitTimeout  = 15 * time.Second
+	attemptTimeout = streamserver.PublishTimeout // of one attempt
 	retryPause     = 200 * time.Millisecond
 )
 
@@ -116,7 +116,7 @@ func (p *pending) settle(err error, need int64) {
 
 func newCommitter(j *Journal, failed func(error)) *committer {
 	return startCommitter(&committer{
-		js: j.conn.JetStream, epoch: j.conn.epoch, limit: j.conn.recordLimit, subject: j.names.eventsSubject,
+		js: j.conn.JetStream, epoch: j.conn.Epoch, limit: j.recordLimit, subject: j.names.eventsSubject,
 		metrics: j.metrics, placed: j.placed, failed: failed, patience: commitTimeout,
 		committed: j.committed, makeRoom: j.makeRoom,
 	})

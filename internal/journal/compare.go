@@ -43,7 +43,7 @@ func (j *Journal) comparePast(ctx context.Context) error {
 	for until := time.Now().Add(certainty); ; {
 		known := j.known() // before the server is asked: appends go on meanwhile
 		info, err := j.stream.Info(ctx)
-		if j.conn.embedded == nil && (errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && info.Created.UnixNano() != j.made) {
+		if !j.conn.Embedded() && (errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && info.Created.UnixNano() != j.made) {
 			return j.replacedMeanwhile()
 		}
 		if err != nil {
@@ -108,7 +108,7 @@ func (j *Journal) lookAt(ctx context.Context, state jetstream.StreamState, at hi
 func (j *Journal) sumAt(ctx context.Context, seq uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	answer, err := j.conn.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+j.names.events, fmt.Appendf(nil, `{"seq":%d}`, seq))
+	answer, err := j.conn.JetStream.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+j.names.events, fmt.Appendf(nil, `{"seq":%d}`, seq))
 	if err != nil {
 		return 0, fmt.Errorf("read record %d: %w", seq, err)
 	}
@@ -135,9 +135,9 @@ func (j *Journal) sumAt(ctx context.Context, seq uint64) (uint64, error) {
 // openPast reads what is known of the events' stream, and compares it with what
 // is there before anything is appended or read.
 func (j *Journal) openPast(ctx context.Context) (err error) {
-	if j.conn.embedded == nil {
-		tell := func(err error) { j.conn.marks.Tell(historyFile, err) }
-		if j.history, err = history.Open(filepath.Join(j.conn.marks.Dir(), historyFile), tell); err != nil {
+	if !j.conn.Embedded() {
+		tell := func(err error) { j.conn.Watermarks.Tell(historyFile, err) }
+		if j.history, err = history.Open(filepath.Join(j.conn.Watermarks.Dir(), historyFile), tell); err != nil {
 			return err
 		}
 	}
@@ -174,15 +174,15 @@ func (j *Journal) begin(ctx context.Context) error {
 // or the servers came back without it, and it was made anew. Marks are
 // lowered last, so that a crash before that leaves the same to be found.
 func (j *Journal) nameReplaced(ctx context.Context) error {
-	acknowledged, known := j.conn.marks.Read(datadir.Acknowledged)
-	if !known || j.conn.embedded != nil || acknowledged.Stream == j.made {
+	acknowledged, known := j.conn.Watermarks.Read(datadir.Acknowledged)
+	if !known || j.conn.Embedded() || acknowledged.Stream == j.made {
 		return nil
 	}
 	info, err := j.stream.Info(ctx)
 	if err != nil {
 		return fmt.Errorf("read the journal's state: %w", err)
 	}
-	had := j.conn.marks.Lowest(consumerPrefix, acknowledged.Stream)
+	had := j.conn.Watermarks.Lowest(consumerPrefix, acknowledged.Stream)
 	level := slog.LevelError
 	if had >= acknowledged.Value {
 		level = slog.LevelWarn // nothing is missing, as after a move to another cluster
@@ -202,7 +202,7 @@ func (j *Journal) nameReplaced(ctx context.Context) error {
 	if err := j.history.Reset(0, info.State.LastSeq); err != nil {
 		return err
 	}
-	return errors.Join(j.conn.marks.Forget(datadir.Trimmed), j.conn.marks.Forget(datadir.Acknowledged))
+	return errors.Join(j.conn.Watermarks.Forget(datadir.Trimmed), j.conn.Watermarks.Forget(datadir.Acknowledged))
 }
 
 // placed makes sure that a record has a position of its own, before anybody is
@@ -218,7 +218,7 @@ func (j *Journal) placed(at history.Place, again bool) error {
 		fits = j.history.Read
 	}
 	if !fits(at) {
-		if j.conn.embedded != nil {
+		if j.conn.Embedded() {
 			return errGivenTwice
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
@@ -230,13 +230,13 @@ func (j *Journal) placed(at history.Place, again bool) error {
 			return fmt.Errorf("position %d is said to be another record's", at.Seq)
 		}
 	}
-	if err := j.conn.settle(j.names.events); err != nil {
+	if err := j.conn.Settle(j.names.events); err != nil {
 		return err
 	}
-	if j.conn.embedded == nil {
+	if !j.conn.Embedded() {
 		note.Stream = j.made
 	}
-	j.conn.marks.Raise(datadir.Acknowledged, note)
+	j.conn.Watermarks.Raise(datadir.Acknowledged, note)
 	return nil
 }
 
@@ -251,7 +251,7 @@ type knownEnd struct {
 }
 
 func (j *Journal) known() (end knownEnd) {
-	if acknowledged, ok := j.conn.marks.Read(datadir.Acknowledged); ok && j.conn.embedded == nil {
+	if acknowledged, ok := j.conn.Watermarks.Read(datadir.Acknowledged); ok && !j.conn.Embedded() {
 		end.acknowledged = acknowledged.Value
 	}
 	end.suspect, end.any = j.history.Suspect()
@@ -304,7 +304,7 @@ func (j *Journal) goBack(ctx context.Context, info *jetstream.StreamInfo) error 
 	}
 	// First: no source may acknowledge what it read, whose positions are others' now.
 	j.history.Turn(stays)
-	if err := j.conn.nc.FlushTimeout(attemptTimeout); err != nil {
+	if err := j.conn.JetStream.Conn().FlushTimeout(attemptTimeout); err != nil {
 		return fmt.Errorf("set the sinks back: %w", err)
 	}
 	if err := j.setBack(ctx, stays); err != nil {
@@ -313,14 +313,14 @@ func (j *Journal) goBack(ctx context.Context, info *jetstream.StreamInfo) error 
 	if err := j.nameLostEnd(ctx, stays, info.State.LastSeq); err != nil {
 		return err
 	}
-	j.conn.marks.Lower(datadir.Trimmed, datadir.Watermark{Value: stays})
-	j.conn.marks.Lower(datadir.Acknowledged, datadir.Watermark{Value: stays, Stream: j.made})
+	j.conn.Watermarks.Lower(datadir.Trimmed, datadir.Watermark{Value: stays})
+	j.conn.Watermarks.Lower(datadir.Acknowledged, datadir.Watermark{Value: stays, Stream: j.made})
 	return j.history.Reset(stays, info.State.LastSeq)
 }
 
 // nameLostEnd names the acknowledged positions behind what stayed.
 func (j *Journal) nameLostEnd(ctx context.Context, stays, end uint64) error {
-	acknowledged, _ := j.conn.marks.Read(datadir.Acknowledged)
+	acknowledged, _ := j.conn.Watermarks.Read(datadir.Acknowledged)
 	j.log.Error("the journal's stream went back: its servers lost records that they had confirmed, and give their positions to others; every sink goes on behind what stayed, and may get duplicates",
 		"stream", j.names.events, "stayed", stays, "acknowledged", acknowledged.Value, "newest", end)
 	if acknowledged.Value <= stays {
@@ -350,7 +350,7 @@ func (j *Journal) setBack(ctx context.Context, to uint64) error {
 				return fmt.Errorf("set the position of %s from %d to %d: %w", name, at, to, err)
 			}
 		}
-		j.conn.marks.Lower(name, datadir.Watermark{Value: to, Stream: j.made})
+		j.conn.Watermarks.Lower(name, datadir.Watermark{Value: to, Stream: j.made})
 	}
 	if err := names.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
 		return fmt.Errorf("list the sinks' positions: %w", err)

@@ -47,8 +47,8 @@ func (j *Journal) RejectAgain(ctx context.Context, sink string, rejections []rel
 		}
 		rejections = rejections[len(letters):]
 	}
-	j.conn.shrunk(j.names.dead) // letters come and go; a look at all blocks costs less than their syncs
-	return j.conn.settle(j.names.dead)
+	j.conn.Shrunk(j.names.dead) // letters come and go; a look at all blocks costs less than their syncs
+	return j.conn.Settle(j.names.dead)
 }
 
 // letters makes messages of the first rejections, as many as are stored at once.

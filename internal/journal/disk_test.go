@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,8 +18,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// breakWrites makes writes to the open files of this process that lie under
-// dir fail: as on a full disk, or, with a device that takes them, at the fsync.
+// breakWrites makes writes to this process's open files under dir fail: as on a full
+// disk or, with a device that takes writes, at the fsync.
 func breakWrites(t *testing.T, dir, device string) {
 	t.Helper()
 	bad, err := os.OpenFile(device, os.O_RDWR, 0)
@@ -41,8 +42,8 @@ func breakWrites(t *testing.T, dir, device string) {
 	require.Positive(t, broken, "no file of the journal is open")
 }
 
-// After a failed write or fsync nothing is acknowledged, appends are refused
-// at once, and the journal comes back by itself with all that it had.
+// After a failed write or fsync the journal acknowledges nothing, refuses appends at
+// once, and comes back by itself with all its records.
 func TestAFailedWriteIsMended(t *testing.T) {
 	for _, c := range []struct{ name, device string }{
 		{"no space", "/dev/full"},
@@ -93,11 +94,14 @@ func TestAFailedWriteIsMended(t *testing.T) {
 	}
 }
 
-// An acknowledgement that meets no server counts: it is made up for when the
-// record is offered again.
+// An acknowledgement without a server counts: the source repeats it when the server
+// offers the record again.
 func TestAnAcknowledgementWaitsForTheServer(t *testing.T) {
 	t.Parallel()
-	j := open(t, t.TempDir(), testConfig)
+	dir, cfg := t.TempDir(), testConfig
+	srv := startExternal(t, dir, 0)
+	cfg.URL = srv.ClientURL()
+	j := open(t, t.TempDir(), cfg)
 	defer j.shut(t)
 	j.push(t, []relay.Event{{ID: "a", Time: time.Now(), Received: time.Now()}})
 	s := j.source(t, "s")
@@ -106,11 +110,13 @@ func TestAnAcknowledgementWaitsForTheServer(t *testing.T) {
 	defer cancel()
 	b, err := s.Next(ctx)
 	require.NoError(t, err)
-	srv, epoch := j.conn.embedded.Current()
+	addr, ok := srv.Addr().(*net.TCPAddr)
+	require.True(t, ok)
 	srv.Shutdown()
 	srv.WaitForShutdown()
-	waiting.Until(t, func() bool { return !j.conn.nc.IsConnected() || epoch.Ended() != nil })
+	waiting.Until(t, func() bool { return !j.conn.JetStream.Conn().IsConnected() })
 	require.NoError(t, s.Ack(ctx, b.Position))
+	startExternal(t, dir, addr.Port)
 	waiting.Until(t, func() bool {
 		_, err := j.stream.ResetConsumer(ctx, consumerPrefix+"s") // offers it again before ackWait
 		return err == nil

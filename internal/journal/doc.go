@@ -111,12 +111,6 @@
 // outlives restarts. An external journal has no fuse: the relay cannot restore what the
 // servers lost.
 //
-// # Versions
-//
-// A record begins with the version of its format, and the stream's metadata names the
-// newest version that wrote to it (versions.go). Records of a later version are sound: they refuse
-// the start, before any file is touched. On a shared cluster, a source that meets one waits there.
-//
 // # An external cluster
 //
 // The same code serves journal.url. A publish is tried again with the same message id
@@ -125,21 +119,12 @@
 // whatever it waited behind. If the record was kept after all, the next push stores its events a
 // second time, with the same ids: package recent knows only acknowledged events.
 //
-// After two unanswered pings the client leaves a server. A request for records may go
+// On a shared cluster a later version may write: a source waits at its first record of a
+// later version. A request for records may go
 // away with the consumer's leader; asking every two idle seconds for the pending count
 // notices it. A reconnect may change the largest payload, so each append asks for it:
 // segments are cut anew to fit, and a single event beyond it gets 413. For dead
 // letters, quarantine and trail only the leader answers. Any replica serves events, as
 // their readers expect a lagging one.
-//
-// The cluster's disks are not the relay's: it mends nothing there. It keeps watermarks on its own
-// disk, in DATA_DIR/external/PREFIX/marks, to name losses; they set no sink's position
-// forward.
-//
-// # Where the journal is
-//
-// DATA_DIR/journals.json says where the relay kept its journal (moved.go). A start under other settings
-// looks into the journal before, in its files or its cluster, and refuses while that
-// holds undelivered events or dead letters. DATA_DIR/marks belongs to one embedded journal, and
-// goes when another takes its place.
+// The watermarks of an external journal name losses; they set no sink's position forward.
 package journal

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
@@ -35,7 +36,7 @@ func TestExternalServer(t *testing.T) {
 	cfg.URL = srv.ClientURL()
 	j := open(t, t.TempDir(), cfg)
 	defer j.shut(t)
-	assert.Equal(t, 1<<20, j.conn.maxPayload())
+	assert.Equal(t, 1<<20, j.conn.MaxPayload())
 	s := j.source(t, "k")
 	defer s.Close()
 
@@ -79,12 +80,12 @@ func TestAnExternalServerThatIsAwayRefuses(t *testing.T) {
 	cfg.URL = "nats://127.0.0.1:1"
 	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond) // else it is waited for
 	defer cancel()
-	_, err := Connect(short, t.TempDir(), cfg, slog.New(slog.DiscardHandler))
+	_, err := streamserver.Connect(short, t.TempDir(), cfg, slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "journal.url nats://127.0.0.1:1: connect to the journal's NATS")
 
 	srv := startExternal(t, t.TempDir(), 0)
 	cfg.URL = srv.ClientURL()
-	conn, err := Connect(t.Context(), t.TempDir(), cfg, slog.New(slog.DiscardHandler))
+	conn, err := streamserver.Connect(t.Context(), t.TempDir(), cfg, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
 	j, err := Open(t.Context(), conn, cfg, Options{Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})

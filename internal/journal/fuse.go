@@ -13,6 +13,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 // holdPause is how often a waiting source looks whether it may go on.
@@ -173,7 +174,7 @@ func (s *Source) holdBefore(ctx context.Context, at datadir.Span) error {
 // runs: the record is sound, and the version that wrote it will deliver it.
 func (s *Source) holdVersion(ctx context.Context, seq uint64, why error) error {
 	s.j.log.Error("a sink waits at a record that this version cannot read; pushes are taken as before",
-		"consumer", s.name, "position", seq, "error", why, "do", adviceVersion)
+		"consumer", s.name, "position", seq, "error", why, "do", streamserver.AdviceLater)
 	s.j.fuse.wait(s.name, fmt.Sprintf("position %d: %v", seq, why))
 	defer s.j.fuse.wait(s.name, "")
 	<-ctx.Done()
@@ -198,7 +199,7 @@ func (j *Journal) accountForDamage(ctx context.Context) error {
 
 // noteDamage tells the fuse of damage that the quarantine names.
 func (j *Journal) noteDamage(ctx context.Context, q datadir.Quarantined) error {
-	if j.conn.embedded == nil || q.Stream != j.names.events || q.Loss != "" {
+	if !j.conn.Embedded() || q.Stream != j.names.events || q.Loss != "" {
 		return nil
 	}
 	info, err := j.stream.Info(ctx)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -20,13 +21,13 @@ var testConfig = config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, Repla
 // opened is a journal on an embedded server.
 type opened struct {
 	*Journal
-	conn *Conn
+	conn *streamserver.Conn
 }
 
 func open(t testing.TB, dir string, cfg config.Journal) *opened {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	conn, err := Connect(t.Context(), dir, cfg, log)
+	conn, err := streamserver.Connect(t.Context(), dir, cfg, log)
 	require.NoError(t, err)
 	j, err := Open(t.Context(), conn, cfg, Options{Logger: log, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)

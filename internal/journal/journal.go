@@ -17,6 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/history"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 // ErrFull says that the disk budget is spent: nothing was kept. Space returns
@@ -32,18 +33,18 @@ var ErrUnavailable = errors.New("journal is unavailable")
 var ErrClosed = errors.New("journal is closed")
 
 const (
-	// recordTarget bounds a record before compression, but for a single large
-	// event, and unless the server takes less. Larger records share an fsync
-	// among more events, and take longer to write.
+	// recordTarget bounds a record before compression, except for a single large event;
+	// the server may take less. Larger records share an fsync among more events, and take
+	// longer to write.
 	recordTarget = 1 << 20
-	// payloadSlack is left for a record's header and for NATS's own, of which a
-	// dead letter's reason is the largest; of a small payload a quarter is.
+	// payloadSlack is left for a record's header and for NATS's own, with a dead letter's
+	// reason as the largest. Of a small payload a quarter is left.
 	payloadSlack = 16 << 10
 )
 
 // Journal is safe for concurrent use.
 type Journal struct {
-	conn   *Conn
+	conn   *streamserver.Conn
 	cfg    config.Journal
 	log    *slog.Logger
 	stream jetstream.Stream
@@ -89,11 +90,11 @@ type names struct {
 }
 
 func namesFor(prefix string) names {
-	subject := strings.ToLower(prefix)
+	subject, layout := strings.ToLower(prefix), streamserver.Layout(prefix)
 	return names{
-		events: prefix + "_EVENTS", eventsSubject: subject + ".events",
-		dead: prefix + "_DEADLETTERS", deadSubject: subject + ".deadletters",
-		quarantine: prefix + "_QUARANTINE", quarantineSubject: subject + ".quarantine",
+		events: layout.Events, eventsSubject: subject + ".events",
+		dead: layout.DeadLetters, deadSubject: subject + ".deadletters",
+		quarantine: layout.Quarantine, quarantineSubject: subject + ".quarantine",
 		sinks: prefix + "_SINKS", sinksSubject: subject + ".sinks",
 		keys: prefix + "_KEYS",
 	}
@@ -119,7 +120,7 @@ type Options struct {
 
 // Open makes or opens the journal's streams on conn and starts to trim them.
 // cfg must have its defaults. The conn stays the caller's to close.
-func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*Journal, error) {
+func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, opts Options) (*Journal, error) {
 	j := &Journal{
 		conn: conn, cfg: cfg, log: opts.Logger, lost: opts.Lost,
 		names: namesFor(cfg.StreamPrefix), sinks: opts.Sinks, environments: opts.Environments,
@@ -130,13 +131,7 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 		sweeps:  sweeps{wake: make(chan struct{}, 1)},
 		done:    make(chan struct{}),
 	}
-	if err := streams.Await(ctx, j.log, "what the journal's servers promise", j.checkPromises); err != nil {
-		return nil, fmt.Errorf("open the journal: %w", err)
-	}
-	if err := streams.Await(ctx, j.log, "the journal's version", j.checkStream); err != nil {
-		return nil, fmt.Errorf("open the journal: %w", err)
-	}
-	if err := j.makeStreams(ctx, streamMetadata(opts.Version)); err != nil {
+	if err := j.makeStreams(ctx, streamserver.Metadata(opts.Version)); err != nil {
 		return nil, err
 	}
 	if err := streams.Await(ctx, j.log, "the register of sinks", j.register.adopt); err != nil {
@@ -146,7 +141,7 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 	if err := j.openPast(ctx); err != nil {
 		return nil, err
 	}
-	j.mended.Store(conn.mended())
+	j.mended.Store(conn.Mendings())
 	if err := streams.Await(ctx, j.log, "the journal's state", j.accountForDamage); err != nil {
 		return nil, err
 	}
@@ -154,7 +149,7 @@ func Open(ctx context.Context, conn *Conn, cfg config.Journal, opts Options) (*J
 		return nil, err
 	}
 	j.commits = newCommitter(j, opts.Failed)
-	opts.Registerer.MustRegister(&usageCollector{j}, &lettersCollector{j}, watermarkFailures(conn.marks), unscrubbed(conn))
+	opts.Registerer.MustRegister(&usageCollector{j}, &lettersCollector{j}, watermarkFailures(conn.Watermarks), unscrubbed(conn))
 	j.startLoops()
 	return j, nil
 }
@@ -265,7 +260,19 @@ func (j *Journal) Append(ctx context.Context, b *record.Batch) error {
 
 // MaxEvent is the most that an event may take with its attributes and labels, in
 // bytes, by what the server takes at present. A larger one is record.ErrTooLarge.
-func (j *Journal) MaxEvent() int { return j.conn.recordLimit() }
+func (j *Journal) MaxEvent() int { return j.recordLimit() }
+
+// recordLimit is the most that a record may hold before compression, in bytes.
+func (j *Journal) recordLimit() int {
+	payload := j.conn.MaxPayload()
+	return payload - min(payloadSlack, payload/4)
+}
+
+// readLimit bounds one request for records, in bytes: some records, or one of the
+// largest. Older records may be from a time when the server took more.
+func (j *Journal) readLimit() int {
+	return max(j.conn.MaxPayload(), recordTarget+payloadSlack) + fetchBytes
+}
 
 // Close stops trimming, and returns when all appends under way have ended.
 // Later ones get ErrClosed.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -271,7 +272,7 @@ func TestOneProcessOwnsADirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	j := open(t, dir, testConfig)
-	_, err := Connect(t.Context(), dir, testConfig, slog.New(slog.DiscardHandler))
+	_, err := streamserver.Connect(t.Context(), dir, testConfig, slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "another process")
 	j.shut(t)
 	j = open(t, dir, testConfig)

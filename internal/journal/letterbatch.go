@@ -53,7 +53,7 @@ func (j *Journal) keepLetters(ctx context.Context, letters []*nats.Msg) error {
 		return j.keepEach(ctx, letters)
 	}
 	letters[len(letters)-1].Header.Set(jetstream.MsgIDHeader, nuid.Next())
-	epoch, deadline := j.conn.epoch(), time.Now().Add(commitTimeout)
+	epoch, deadline := j.conn.Epoch(), time.Now().Add(commitTimeout)
 	for {
 		err := j.publishBatch(ctx, letters)
 		switch {
@@ -80,7 +80,7 @@ func (j *Journal) publishBatch(ctx context.Context, letters []*nats.Msg) error {
 		m.Header.Set(headerBatchSequence, strconv.Itoa(i+1))
 	}
 	letters[last].Header.Set(headerBatchCommit, "1")
-	first, err := j.conn.nc.RequestMsgWithContext(ctx, letters[0])
+	first, err := j.conn.JetStream.Conn().RequestMsgWithContext(ctx, letters[0])
 	if err != nil {
 		return fmt.Errorf("begin a batch: %w", err)
 	}
@@ -89,11 +89,11 @@ func (j *Journal) publishBatch(ctx context.Context, letters []*nats.Msg) error {
 		return errors.Join(err, errNoBatches)
 	}
 	for _, m := range letters[1:last] {
-		if err := j.conn.nc.PublishMsg(m); err != nil {
+		if err := j.conn.JetStream.Conn().PublishMsg(m); err != nil {
 			return fmt.Errorf("publish a batch: %w", err)
 		}
 	}
-	answer, err := j.conn.nc.RequestMsgWithContext(ctx, letters[last])
+	answer, err := j.conn.JetStream.Conn().RequestMsgWithContext(ctx, letters[last])
 	if err != nil {
 		return fmt.Errorf("commit a batch: %w", err)
 	}
@@ -124,7 +124,7 @@ func batchAck(data []byte) (count int, _ error) {
 // once. The id is of this very call: the same event may be refused again after its
 // letter was removed.
 func (j *Journal) keepEach(ctx context.Context, letters []*nats.Msg) error {
-	epoch, deadline := j.conn.epoch(), time.Now().Add(commitTimeout)
+	epoch, deadline := j.conn.Epoch(), time.Now().Add(commitTimeout)
 	acks, errs := make([]jetstream.PubAckFuture, len(letters)), make([]error, len(letters))
 	for i, m := range letters {
 		for _, name := range []string{headerBatch, headerBatchSequence, headerBatchCommit} {

@@ -21,9 +21,7 @@ import (
 func (j *Journal) reportLosses(ctx context.Context) error {
 	j.reporting.Lock()
 	defer j.reporting.Unlock()
-	if j.conn.embedded != nil {
-		j.conn.embedded.KeepDescriptions()
-	}
+	j.conn.KeepDescriptions()
 	if err := j.comparePast(ctx); err != nil {
 		return err
 	}
@@ -49,7 +47,7 @@ func (j *Journal) reportLosses(ctx context.Context) error {
 // and its checkpoints. On an external cluster, which may not let itself be asked for
 // all streams, the trail alone names what is missing there.
 func (j *Journal) reportAppendOnly(ctx context.Context) error {
-	if j.conn.embedded == nil {
+	if !j.conn.Embedded() {
 		return nil
 	}
 	list := j.conn.JetStream.ListStreams(ctx)
@@ -99,10 +97,10 @@ func total(all []datadir.Quarantined) (n float64) {
 
 // reportSalvage names what was taken out of the server's files.
 func (j *Journal) reportSalvage(ctx context.Context, known []datadir.Quarantined) error {
-	if j.conn.dataDir == "" {
+	if j.conn.DataDir == "" {
 		return nil
 	}
-	salvaged, err := datadir.Salvaged(j.conn.dataDir)
+	salvaged, err := datadir.Salvaged(j.conn.DataDir)
 	if err != nil {
 		return err
 	}
@@ -112,7 +110,7 @@ func (j *Journal) reportSalvage(ctx context.Context, known []datadir.Quarantined
 		}
 		var data []byte
 		if q.From > 0 {
-			if data, err = os.ReadFile(filepath.Join(j.conn.dataDir, q.Kept)); err != nil {
+			if data, err = os.ReadFile(filepath.Join(j.conn.DataDir, q.Kept)); err != nil {
 				return fmt.Errorf("read salvaged bytes: %w", err)
 			}
 		}
@@ -153,7 +151,7 @@ func (j *Journal) frontGap(ctx context.Context, state jetstream.StreamState) dat
 		return none
 	}
 	behind := slices.Min(slices.Collect(maps.Values(positions)))
-	trimmed, _ := j.conn.marks.Read(datadir.Trimmed)
+	trimmed, _ := j.conn.Watermarks.Read(datadir.Trimmed)
 	from := max(behind, trimmed.Value) + 1
 	if from >= state.FirstSeq {
 		return none

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 type metrics struct {
@@ -110,14 +111,9 @@ func watermarkFailures(m *datadir.Watermarks) prometheus.Collector {
 }
 
 // unscrubbed is how much the start took on trust.
-func unscrubbed(c *Conn) prometheus.Collector {
+func unscrubbed(c *streamserver.Conn) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "auditrelay_journal_unscrubbed_bytes",
 		Help: "Disk of the events' stream that was verified before the start, and not since.",
-	}, func() float64 {
-		if c.embedded == nil {
-			return 0
-		}
-		return float64(c.embedded.Unscrubbed())
-	})
+	}, func() float64 { return float64(c.Unscrubbed()) })
 }

@@ -31,7 +31,7 @@ func TestAnAcknowledgementWaitsForTheNameOfABlock(t *testing.T) {
 		},
 	} {
 		folder := filepath.Join(datadir.StreamDir(dir, stream), natsserver.MessagesDir)
-		j.conn.shrunk(stream) // so that it is looked at
+		j.conn.Shrunk(stream) // so that it is looked at
 		require.NoError(t, os.Rename(folder, folder+".away"))
 		err := keep()
 		require.NoError(t, os.Rename(folder+".away", folder))

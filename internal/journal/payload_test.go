@@ -48,7 +48,7 @@ func TestASmallerPayload(t *testing.T) {
 	srv.Shutdown()
 	srv.WaitForShutdown()
 	startExternal(t, dir, addr.Port, taking(64<<10))
-	waiting.Until(t, func() bool { return j.conn.maxPayload() == 64<<10 })
+	waiting.Until(t, func() bool { return j.conn.MaxPayload() == 64<<10 })
 	assert.Equal(t, 48<<10, j.MaxEvent())
 
 	after := noisy(5000, 1000, 1000)

@@ -183,7 +183,7 @@ func (j *Journal) askPositions(ctx context.Context) (map[string]uint64, error) {
 // checksum of positions, and a late answer may be older than a step back. Marks do not
 // bound an external server's positions, as another relay may have read on since.
 func (j *Journal) atMost(consumer string, answered uint64) uint64 {
-	if mark, marked := j.conn.marks.Read(consumer); marked && j.conn.embedded != nil {
+	if mark, marked := j.conn.Watermarks.Read(consumer); marked && j.conn.Embedded() {
 		answered = min(answered, mark.Value)
 	}
 	return min(answered, j.reached.at(consumer))
@@ -240,7 +240,7 @@ func (j *Journal) RemovePosition(ctx context.Context, sink string) error {
 		return fmt.Errorf("remove the position of sink %s: %w", sink, err)
 	}
 	// First: the sink would go on from a mark that outlives its position.
-	if err := j.conn.marks.Forget(consumerPrefix + sink); err != nil {
+	if err := j.conn.Watermarks.Forget(consumerPrefix + sink); err != nil {
 		return fmt.Errorf("remove the position of sink %s: %w", sink, err)
 	}
 	err = j.stream.DeleteConsumer(ctx, consumerPrefix+sink)

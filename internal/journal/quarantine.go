@@ -16,7 +16,7 @@ import (
 // there. The subject is the first position, and takes one message: so whoever
 // comes second, be it another sink or the same after a crash, changes nothing.
 func (j *Journal) setAside(ctx context.Context, q datadir.Quarantined, data []byte) error {
-	if len(data) > j.conn.recordLimit() {
+	if len(data) > j.recordLimit() {
 		data = nil // it stands in the file that Kept names
 	}
 	m := q.Message(j.names.quarantineSubject, data)

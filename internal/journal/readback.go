@@ -104,7 +104,7 @@ func (j *Journal) readRange(ctx context.Context, from, end uint64) (held []store
 	if consumer.CachedInfo().NumPending == 0 {
 		return nil, whole, nil
 	}
-	it, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(lookAhead, j.conn.readLimit()))
+	it, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(lookAhead, j.readLimit()))
 	if err != nil {
 		return nil, false, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -121,7 +122,7 @@ func BenchmarkReadBack(b *testing.B) {
 	for _, c := range []struct{ records, events int }{{10_000, 1}, {10_000, 10}, {500, 1000}} {
 		b.Run(fmt.Sprintf("events=%d", c.events), func(b *testing.B) {
 			log := slog.New(slog.DiscardHandler)
-			conn, err := Connect(b.Context(), b.TempDir(), testConfig, log)
+			conn, err := streamserver.Connect(b.Context(), b.TempDir(), testConfig, log)
 			require.NoError(b, err)
 			j, err := Open(b.Context(), conn, testConfig, Options{Logger: log, Registerer: prometheus.NewRegistry()})
 			require.NoError(b, err)

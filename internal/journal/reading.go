@@ -29,7 +29,7 @@ type session struct {
 // an earlier process had read would come only after ackWait and out of order, and an
 // earlier acknowledgement would cover and so lose them. open can be repeated.
 func (s *Source) open(ctx context.Context) (session, error) {
-	next := session{reconnects: s.j.conn.nc.Stats().Reconnects} // first: a reconnect from here on ends the session
+	next := session{reconnects: s.j.conn.JetStream.Conn().Stats().Reconnects} // first: a reconnect from here on ends the session
 	if err := s.j.nameMended(ctx); err != nil {
 		return next, err
 	}
@@ -126,7 +126,7 @@ func (s *Source) over(now *session) error {
 	if turns, _ := s.j.history.Turns(now.turns); turns != now.turns {
 		return errWentBack
 	}
-	if s.j.conn.nc.Stats().Reconnects != now.reconnects {
+	if s.j.conn.JetStream.Conn().Stats().Reconnects != now.reconnects {
 		return errReconnected
 	}
 	return nil
@@ -139,7 +139,7 @@ func (s *Source) readFrom(ctx context.Context, now *session) error {
 	if err := s.reads.asks(ctx, s.j, now.after+1); err != nil {
 		return err
 	}
-	it, err := s.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(fetchRecords, s.j.conn.readLimit()))
+	it, err := s.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(fetchRecords, s.j.readLimit()))
 	if err != nil {
 		return fmt.Errorf("read records: %w", err)
 	}
@@ -169,13 +169,13 @@ func (s *Source) readFrom(ctx context.Context, now *session) error {
 
 // stopAtReconnect stops the iterator at a reconnect. The returned function ends that.
 func (s *Source) stopAtReconnect(it jetstream.MessagesContext) (end func()) {
-	connected := s.j.conn.nc.StatusChanged(nats.CONNECTED)
+	connected := s.j.conn.JetStream.Conn().StatusChanged(nats.CONNECTED)
 	go func() {
 		if _, again := <-connected; again {
 			it.Stop()
 		}
 	}()
-	return func() { s.j.conn.nc.RemoveStatusListener(connected) }
+	return func() { s.j.conn.JetStream.Conn().RemoveStatusListener(connected) }
 }
 
 // take passes a record on, unless it was read before.

@@ -13,6 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 // Repairs is what [Repair] did.
@@ -29,7 +30,7 @@ type RepairOptions struct {
 	// UnknownIsDamage has blocks of an unknown form taken out, as a person has decided.
 	UnknownIsDamage bool
 	// Others, unless nil, repairs what other rooms keep beside the journal.
-	Others func(context.Context, *Conn) error
+	Others func(context.Context, *streamserver.Conn) error
 }
 
 // Repair mends a data directory while no relay runs on it. It copies damaged bytes to
@@ -37,12 +38,16 @@ type RepairOptions struct {
 // positions without a record in the quarantine, and sets wrong positions of sinks back.
 // It can be ended and begun again at any moment.
 func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger, opts RepairOptions) (_ *Repairs, err error) {
-	conn, err := connect(ctx, dataDir, cfg, log, opts.UnknownIsDamage)
+	connect := streamserver.Connect
+	if opts.UnknownIsDamage {
+		connect = streamserver.ConnectTakingUnknownForDamage
+	}
+	conn, err := connect(ctx, dataDir, cfg, log)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	before, _, err := readQuarantine(ctx, conn.JetStream, namesFor(cfg.StreamPrefix).quarantine)
+	before, _, err := readQuarantine(ctx, conn.JetStream, streamserver.Layout(cfg.StreamPrefix).Quarantine)
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, err
 	}
@@ -106,7 +111,7 @@ func (j *Journal) setAsideIfCorrupt(ctx context.Context, stream string, msg *jet
 	if !errors.Is(corrupt, record.ErrCorrupt) {
 		return corrupt // nil, or a later version's record: it is sound
 	}
-	kept, err := datadir.Keep(j.conn.dataDir, stream, msg.Sequence, msg.Data)
+	kept, err := datadir.Keep(j.conn.DataDir, stream, msg.Sequence, msg.Data)
 	if err != nil {
 		return err
 	}

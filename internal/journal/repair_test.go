@@ -18,6 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -71,7 +72,7 @@ func TestASoundJournalIsLeftAlone(t *testing.T) {
 				w.dropIndex(t)
 			}
 			var log bytes.Buffer
-			conn, err := Connect(t.Context(), w.dir, w.cfg, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
+			conn, err := streamserver.Connect(t.Context(), w.dir, w.cfg, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
 			require.NoError(t, err)
 			assert.Empty(t, conn.Mended)
 			again, err := Open(t.Context(), conn, w.cfg, Options{Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
@@ -136,7 +137,7 @@ func TestWhatWasMendedIsToldAfterACrash(t *testing.T) {
 	require.NoError(t, err)
 	frame := b.Frames(0)[1]
 	flip(t, path, frame.Offset+frame.Size/2, 3)
-	conn, err := Connect(t.Context(), w.dir, w.cfg, slog.New(slog.DiscardHandler))
+	conn, err := streamserver.Connect(t.Context(), w.dir, w.cfg, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.Len(t, conn.Mended, 1)
 	require.NoError(t, conn.Close())
@@ -153,9 +154,9 @@ func TestWhatWasMendedIsToldAfterACrash(t *testing.T) {
 func TestInspectShowsWhatThereIs(t *testing.T) {
 	t.Parallel()
 	w := newWreck(t, 30, 10)
-	o, err := OpenOffline(w.dir, w.cfg.StreamPrefix)
+	o, err := streamserver.OpenOffline(w.dir, w.cfg.StreamPrefix)
 	require.NoError(t, err)
-	_, err = OpenOffline(w.dir, w.cfg.StreamPrefix)
+	_, err = streamserver.OpenOffline(w.dir, w.cfg.StreamPrefix)
 	require.ErrorContains(t, err, "stop it first")
 	in, err := o.Inspect(t.Context(), nil)
 	require.NoError(t, err)
@@ -163,7 +164,7 @@ func TestInspectShowsWhatThereIs(t *testing.T) {
 	events := in.Streams[0]
 	assert.Equal(t, []uint64{30, 90, 1, 30}, []uint64{events.Records, events.Events, events.First, events.Last})
 	assert.Equal(t, []datadir.PositionSummary{{Sink: "k", Position: 10, LagRecords: 20, LagEvents: 60}}, in.Sinks)
-	_, err = OpenOffline(t.TempDir(), "X")
+	_, err = streamserver.OpenOffline(t.TempDir(), "X")
 	require.ErrorContains(t, err, "holds no journal")
 }
 
@@ -183,7 +184,7 @@ func TestInspectAfterATrim(t *testing.T) {
 		frames += uint64(len(b.Frames(0)))
 	}
 	require.Greater(t, frames, uint64(19), "the trim ended with a block: choose another position")
-	o, err := OpenOffline(w.dir, w.cfg.StreamPrefix)
+	o, err := streamserver.OpenOffline(w.dir, w.cfg.StreamPrefix)
 	require.NoError(t, err)
 	in, err := o.Inspect(t.Context(), nil)
 	require.NoError(t, err)

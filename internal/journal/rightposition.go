@@ -57,8 +57,8 @@ func (j *Journal) correct(ctx context.Context, p position, acked uint64, started
 // times a second. Then the watermark must be of this very stream, and the stream must
 // reach that far.
 func (j *Journal) rightPosition(name string, at uint64, stream jetstream.StreamState) (right uint64, cause string) {
-	mark, marked := j.conn.marks.Read(name)
-	marked = marked && j.conn.embedded != nil // on a cluster, another relay may have gone on
+	mark, marked := j.conn.Watermarks.Read(name)
+	marked = marked && j.conn.Embedded() // on a cluster, another relay may have gone on
 	switch {
 	case marked && max(mark.Value, stream.FirstSeq-1) < at:
 		return min(max(mark.Value, stream.FirstSeq-1), stream.LastSeq), "it was beyond the sink's newest acknowledgement"

@@ -11,12 +11,12 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
 const (
-	// consumerPrefix begins the names of the consumers that keep a sink's position.
-	consumerPrefix = "sink_"
+	consumerPrefix = streamserver.SinkConsumers
 	// fetchRecords bounds the records that the client buffers for one sink.
 	// fetchBytes bounds the stored bytes that it requests at once, beside the largest
 	// possible record.
@@ -207,13 +207,13 @@ func (s *Source) acknowledge(e ending) {
 	if e.reply != "" {
 		s.confirm(e.reply, e.last)
 	}
-	s.j.conn.marks.Raise(s.name, datadir.Watermark{Value: e.last, Stream: s.j.made})
+	s.j.conn.Watermarks.Raise(s.name, datadir.Watermark{Value: e.last, Stream: s.j.made})
 	s.j.reached.raise(s.name, e.last)
 }
 
 // confirm sends an acknowledgement.
 func (s *Source) confirm(reply string, seq uint64) {
-	if err := s.j.conn.nc.Publish(reply, []byte("+ACK")); err != nil {
+	if err := s.j.conn.JetStream.Conn().Publish(reply, []byte("+ACK")); err != nil {
 		s.j.log.Debug("a position was not recorded yet", "consumer", s.name, "position", seq, "error", err)
 	}
 }

@@ -91,11 +91,11 @@ func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent)
 	if err != nil || keep <= free.first {
 		return 0, err
 	}
-	j.conn.marks.Raise(datadir.Trimmed, datadir.Watermark{Value: keep - 1}) // first: what is missing below the mark was trimmed, not lost
-	if err := j.asks(ctx, keep); err != nil {                               // its block is read, and may be cut off
+	j.conn.Watermarks.Raise(datadir.Trimmed, datadir.Watermark{Value: keep - 1}) // first: what is missing below the mark was trimmed, not lost
+	if err := j.asks(ctx, keep); err != nil {                                    // its block is read, and may be cut off
 		return 0, err
 	}
-	defer j.conn.shrunk(j.names.events) // whatever the answer
+	defer j.conn.Shrunk(j.names.events) // whatever the answer
 	if err := j.stream.Purge(ctx, jetstream.WithPurgeSequence(keep)); err != nil {
 		return 0, fmt.Errorf("trim the journal up to record %d: %w", keep, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -50,7 +51,7 @@ func TestNothingIsTrimmedWhileAKnownSinkHasNoPosition(t *testing.T) {
 func TestNothingIsTrimmedBeforeAConfiguredSinkIsOpened(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	conn, err := Connect(t.Context(), dir, testConfig, slog.New(slog.DiscardHandler))
+	conn, err := streamserver.Connect(t.Context(), dir, testConfig, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	j, err := Open(t.Context(), conn, testConfig, Options{
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Sinks: []string{"k", "new"},

@@ -16,6 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
@@ -113,7 +114,7 @@ func TestAnUnknownFormRefusesTheStart(t *testing.T) {
 			w := sound.copied(t)
 			change(t, w)
 			before := snapshot(t, w.dir)
-			conn, err := Connect(t.Context(), w.dir, w.cfg, slog.New(slog.DiscardHandler))
+			conn, err := streamserver.Connect(t.Context(), w.dir, w.cfg, slog.New(slog.DiscardHandler))
 			if err == nil {
 				require.NoError(t, conn.Close())
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -198,7 +199,7 @@ func (w *wreck) anywhere(t *testing.T, rng *rand.Rand) (string, int) {
 
 func (w *wreck) verify(t *testing.T) *datadir.Verification {
 	t.Helper()
-	o, err := OpenOffline(w.dir, w.cfg.StreamPrefix)
+	o, err := streamserver.OpenOffline(w.dir, w.cfg.StreamPrefix)
 	require.NoError(t, err)
 	v, err := o.Verify(t.Context(), nil)
 	require.NoError(t, err)

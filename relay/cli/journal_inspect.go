@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 func (p Program) newJournalInspect() *cobra.Command {
@@ -31,7 +31,7 @@ Exit codes: 0 shown, 1 could not be read, 2 wrong usage.`,
 			if err != nil {
 				return err
 			}
-			o, err := journal.OpenOffline(dir, cfg.StreamPrefix)
+			o, err := streamserver.OpenOffline(dir, cfg.StreamPrefix)
 			if err != nil {
 				return err
 			}

@@ -6,12 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 func (p Program) newJournalLetGo() *cobra.Command {
 	var file string
-	var home journal.Home
+	var home streamserver.Home
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "let-go",
@@ -34,7 +34,7 @@ Exit codes: 0 given up, 1 not given up, 2 wrong usage.`,
 				return err
 			}
 			log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
-			return journal.LetJournalGo(cmd.Context(), cfg.DataDir, cfg.Journal, home, log, func(left journal.Left) error {
+			return streamserver.LetJournalGo(cmd.Context(), cfg.DataDir, cfg.Journal, home, log, func(left streamserver.Left) error {
 				question := fmt.Sprintf("The journal with %s holds %v. Give them up?", home, left)
 				if err := confirm(cmd, yes, question); err != nil {
 					return err

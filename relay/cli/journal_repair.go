@@ -16,6 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 func (p Program) newJournalRepair() *cobra.Command {
@@ -69,8 +70,8 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 2 wrong usage.`,
 }
 
 // repairControl repairs the trail and the credentials like a start.
-func repairControl(cfg *config.Config, log *slog.Logger) func(context.Context, *journal.Conn) error {
-	return func(ctx context.Context, conn *journal.Conn) error {
+func repairControl(cfg *config.Config, log *slog.Logger) func(context.Context, *streamserver.Conn) error {
+	return func(ctx context.Context, conn *streamserver.Conn) error {
 		trail, err := audit.Open(ctx, conn.JetStream, audit.Options{
 			StreamPrefix: cfg.Journal.StreamPrefix, Origin: cfg.Audit.Origin, KeyFile: cfg.Audit.KeyFile,
 			SalvageDir: filepath.Join(cfg.DataDir, datadir.SalvageDir), NoteEnd: conn.NoteEnd, End: conn.End, Logger: log,

@@ -13,7 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/datadir"
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 func (p Program) newJournalVerify() *cobra.Command {
@@ -56,7 +56,7 @@ Exit codes: 0 no open problem, 1 problems, 2 wrong usage.`,
 }
 
 func verifyJournal(cmd *cobra.Command, cfg *config.Config) (_ *datadir.Verification, err error) {
-	o, err := journal.OpenOffline(cfg.DataDir, cfg.Journal.StreamPrefix)
+	o, err := streamserver.OpenOffline(cfg.DataDir, cfg.Journal.StreamPrefix)
 	if err != nil {
 		return nil, err
 	}

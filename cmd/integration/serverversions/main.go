@@ -21,6 +21,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -51,13 +52,13 @@ const sink = "steady"
 // opened is a journal on a data directory.
 type opened struct {
 	*journal.Journal
-	conn *journal.Conn
+	conn *streamserver.Conn
 }
 
 func open(ctx context.Context, dir string, budget config.Size) (*opened, error) {
 	cfg := config.Journal{StreamPrefix: "VERSIONS", MaxBytes: budget, ReplayWindow: time.Hour, Replicas: 1, DeadLetterBytes: 1 << 30}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	conn, err := journal.Connect(ctx, dir, cfg, log)
+	conn, err := streamserver.Connect(ctx, dir, cfg, log)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package journal
+package streamserver
 
 import (
 	"bytes"
@@ -12,18 +12,17 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// of gives the promises about what begins with it.
+// of picks the promises with such a beginning.
 func of(promises []Promise, what string) []Promise {
 	return slices.DeleteFunc(slices.Clone(promises), func(p Promise) bool { return !strings.HasPrefix(p.What, what) })
 }
 
-// A stream that somebody made before, so that nothing in it is durable: the relay
-// does not start on it, and a check says why.
+// Nothing is durable in a stream that somebody made so before: the relay does not start
+// on it, and a check says why.
 func TestServersThatAcknowledgeWhatIsNotDurableAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -35,7 +34,7 @@ func TestServersThatAcknowledgeWhatIsNotDurableAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			srv := startExternal(t, t.TempDir(), 0)
+			srv := startExternal(t)
 			cfg := testConfig
 			cfg.URL = srv.ClientURL()
 			nc, err := nats.Connect(cfg.URL)
@@ -55,21 +54,17 @@ func TestServersThatAcknowledgeWhatIsNotDurableAreRefused(t *testing.T) {
 			assert.Contains(t, found[0].Found, c.want)
 			require.ErrorContains(t, Refusal(promises), "stream TEST_EVENTS: ")
 
-			log := slog.New(slog.DiscardHandler)
-			conn, err := Connect(t.Context(), t.TempDir(), cfg, log)
-			require.NoError(t, err)
-			defer func() { require.NoError(t, conn.Close()) }()
-			_, err = Open(t.Context(), conn, cfg, Options{Logger: log, Registerer: prometheus.NewRegistry()})
+			_, err = Connect(t.Context(), t.TempDir(), cfg, silent)
 			require.ErrorContains(t, err, c.want)
 			require.ErrorContains(t, err, "delete the stream")
 		})
 	}
 }
 
-// What may lose events is named at the start, once, and does not keep it.
+// A start names weak promises, once, and goes on.
 func TestWeakPromisesAreNamed(t *testing.T) {
 	t.Parallel()
-	srv := startExternal(t, t.TempDir(), 0, func(o *server.Options) { o.SyncAlways = false })
+	srv := startExternal(t, func(o *server.Options) { o.SyncAlways = false })
 	cfg := testConfig
 	cfg.URL = srv.ClientURL()
 	var log bytes.Buffer
@@ -77,9 +72,8 @@ func TestWeakPromisesAreNamed(t *testing.T) {
 	conn, err := Connect(t.Context(), t.TempDir(), cfg, logger)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
-	j, err := Open(t.Context(), conn, cfg, Options{Logger: logger, Registerer: prometheus.NewRegistry()})
+	_, err = conn.JetStream.CreateStream(t.Context(), jetstream.StreamConfig{Name: "TEST_EVENTS", Subjects: []string{"test.events"}})
 	require.NoError(t, err)
-	j.Close()
 	for _, what := range []string{"what=journal.replicas", "what=sync_interval"} {
 		assert.Equal(t, 1, strings.Count(log.String(), what), what)
 	}
@@ -100,12 +94,13 @@ func TestWeakPromisesAreNamed(t *testing.T) {
 func TestHowServersSync(t *testing.T) {
 	t.Parallel()
 	for _, always := range []bool{true, false} {
-		srv := startExternal(t, t.TempDir(), 0, func(o *server.Options) { o.SyncAlways = always })
+		srv := startExternal(t, func(o *server.Options) { o.SyncAlways = always })
 		system, err := nats.Connect("", nats.InProcessServer(srv))
 		require.NoError(t, err)
 		defer system.Close()
-		conn := &Conn{nc: system}
-		a := &asked{conn: conn, cfg: testConfig}
+		js, err := jetstream.New(system)
+		require.NoError(t, err)
+		a := &asked{js: js, cfg: testConfig}
 		require.NoError(t, srv.SystemAccount().AddServiceExport("$SYS.REQ.SERVER.PING.JSZ", nil))
 		require.NoError(t, srv.GlobalAccount().AddServiceImport(srv.SystemAccount(), "$SYS.REQ.SERVER.PING.JSZ", "$SYS.REQ.SERVER.PING.JSZ"))
 		a.sync(t.Context())
@@ -121,7 +116,7 @@ func TestHowServersSync(t *testing.T) {
 
 func TestTheLimitOfTheAccount(t *testing.T) {
 	t.Parallel()
-	srv := startExternal(t, t.TempDir(), 0)
+	srv := startExternal(t)
 	cfg := testConfig
 	cfg.URL, cfg.MaxBytes = srv.ClientURL(), 64<<20
 	require.NoError(t, srv.GlobalAccount().UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": {

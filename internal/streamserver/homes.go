@@ -1,4 +1,4 @@
-package journal
+package streamserver
 
 import (
 	"context"
@@ -18,16 +18,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
-// ErrMoved says that the configuration names another journal than before, and
-// that the one before still holds what sinks lack.
+// ErrMoved refuses a configuration with another journal than before, as some sink still
+// lacks events of the old one.
 var ErrMoved = errors.New("the configuration names another journal, and the one before is not drained")
 
-// homesFile is the file in the data directory that says where the relay has
-// kept its journals.
+// homesFile is the file in the data directory that says where the relay kept its journals.
 const homesFile = "journals.json"
 
-// Home is where a journal is kept: in the data directory, or in the cluster at
-// URL, in streams whose names begin with Prefix.
+// Home is the place of a journal: in the data directory, or in the cluster at URL, in
+// streams with names of that prefix.
 type Home struct {
 	URL    string `json:"url,omitempty"`
 	Prefix string `json:"stream_prefix"`
@@ -40,21 +39,21 @@ func (h Home) String() string {
 	return "stream_prefix " + h.Prefix + " at " + h.URL
 }
 
-// LetGo is a journal that a person has given up, with what it held.
+// LetGo is a journal that a person gave up, with its content at that time.
 type LetGo struct {
 	Home
 	Left
 	Time time.Time `json:"time"`
 }
 
-// Left is what a journal holds that has not reached every sink.
+// Left is the undelivered content of a journal.
 type Left struct {
-	// Events are undelivered, to the sink that lacks most of them. Where no sink
-	// has a position it is all events.
+	// Events are undelivered to the sink that lacks most of them. Without any sink's
+	// position it is all events.
 	Events uint64 `json:"events"`
 	// DeadLetters are still kept there.
 	DeadLetters uint64 `json:"dead_letters"`
-	// Doubt says why that may not be all.
+	// Doubt says why there may be more.
 	Doubt string `json:"doubt,omitempty"`
 }
 
@@ -70,18 +69,18 @@ func (l Left) String() string {
 
 // homes is the content of homesFile.
 type homes struct {
-	// Used are the journals that may hold what a sink lacks: the current one.
+	// Used are the journals that may hold undelivered events: the current one.
 	Used []Home `json:"used"`
-	// Drained are journals in the data directory that hold nothing that a sink lacks.
+	// Drained are journals in the data directory without undelivered events.
 	Drained []Home `json:"drained,omitempty"`
-	// Embedded is the prefix that the marks belong to.
+	// Embedded is the prefix of the watermarks' journal.
 	Embedded string `json:"embedded,omitempty"`
-	// LetGo are journals that were given up by a command.
+	// LetGo are journals that a person gave up.
 	LetGo []LetGo `json:"let_go,omitempty"`
 }
 
-// readHomes returns what is known, and nothing where the file is missing or
-// damaged: journals in the data directory are found by their folders too.
+// readHomes returns nothing for a missing or damaged file: the search by folders finds
+// the journals in the data directory too.
 func readHomes(dataDir string, log *slog.Logger) homes {
 	var h homes
 	data, err := os.ReadFile(filepath.Join(dataDir, homesFile))
@@ -111,16 +110,16 @@ func homesIn(dataDir string) ([]Home, error) {
 	}
 	var all []Home
 	for _, name := range names {
-		if prefix, ours := strings.CutSuffix(name, "_EVENTS"); ours {
+		if prefix, ours := strings.CutSuffix(name, Layout("").Events); ours {
 			all = append(all, Home{Prefix: prefix})
 		}
 	}
 	return all, nil
 }
 
-// checkMoved refuses to leave a journal behind that sinks have not had whole. It
-// then notes cfg's as the current one. The caller holds the lock on the data
-// directory. A crash before the note is written has the next start look again.
+// checkMoved refuses to leave an undrained journal behind, and then notes cfg's as the
+// current one. The caller holds the lock on the data directory. After a crash before the
+// note is written, the next start looks again.
 func checkMoved(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) ([]LetGo, error) {
 	h := readHomes(dataDir, log)
 	current := Home{cfg.URL, cfg.StreamPrefix}
@@ -145,8 +144,8 @@ func checkMoved(ctx context.Context, dataDir string, cfg config.Journal, log *sl
 	return next.LetGo, err
 }
 
-// isSameCluster reports whether only the list of servers differs, by a node at
-// least that stands in both.
+// isSameCluster reports whether only the lists of servers differ, with at least one node
+// in both.
 func isSameCluster(a, b Home) bool {
 	if a.URL == "" || b.URL == "" || a.Prefix != b.Prefix {
 		return false
@@ -156,9 +155,9 @@ func isSameCluster(a, b Home) bool {
 	})
 }
 
-// settle notes the current journal, all others being drained or let go. The
-// marks of another embedded journal go first: they would say of this one that it
-// lost its end.
+// settle notes the current journal; all others are drained or let go. It first removes
+// the watermarks of another embedded journal, as by those this one would have lost its
+// end.
 func (h *homes) settle(dataDir string, current Home, found []Home) (next homes, err error) {
 	next = homes{Used: []Home{current}, Embedded: h.Embedded}
 	for _, l := range h.LetGo {
@@ -194,9 +193,9 @@ func (h *homes) equal(o *homes) bool {
 	return slices.Equal(h.Used, o.Used) && slices.Equal(h.Drained, o.Drained) && h.Embedded == o.Embedded && slices.Equal(h.LetGo, o.LetGo)
 }
 
-// LetJournalGo gives up what a journal holds that the configuration no longer
-// names, so that a relay starts without it. Its files or streams stay. ask is
-// shown what would be given up. No relay may run on the data directory.
+// LetJournalGo gives up the journal at home, which the configuration no longer names, so
+// that a relay starts without it. Its files or streams stay. ask sees the loss before,
+// and an error of ask stops it. No relay may run on the data directory.
 func LetJournalGo(ctx context.Context, dataDir string, cfg config.Journal, home Home, log *slog.Logger, ask func(Left) error) (err error) {
 	lock, err := datadir.LockOffline(dataDir)
 	if err != nil {
@@ -226,29 +225,30 @@ func LetJournalGo(ctx context.Context, dataDir string, cfg config.Journal, home 
 	return h.write(dataDir)
 }
 
-// leftIn looks at what a journal holds that its sinks lack.
+// leftIn looks for the undelivered content of a journal.
 func leftIn(ctx context.Context, dataDir string, old Home, h homes, cfg config.Journal) (Left, error) {
 	if old.URL != "" {
 		return leftInCluster(ctx, old, cfg), nil
 	}
 	marks := datadir.ReadWatermarks(dataDir)
 	if h.Embedded != "" && h.Embedded != old.Prefix {
-		marks = nil // they are another journal's
+		marks = nil // they belong to another journal
 	}
-	in, err := datadir.New(dataDir, layoutFor(old.Prefix), marks).Inspect(ctx, nil)
+	layout := Layout(old.Prefix)
+	in, err := datadir.New(dataDir, layout, marks).Inspect(ctx, nil)
 	if err != nil {
 		return Left{}, fmt.Errorf("look into the journal with %s: %w", old, err)
 	}
-	return leftOf(in, namesFor(old.Prefix)), nil
+	return leftOf(in, layout), nil
 }
 
-// leftOf sums up what sinks lack.
-func leftOf(in *datadir.Inspection, names names) (left Left) {
+// leftOf sums up the undelivered content.
+func leftOf(in *datadir.Inspection, layout datadir.Layout) (left Left) {
 	for _, s := range in.Streams {
 		switch {
-		case s.Name == names.dead:
+		case s.Name == layout.DeadLetters:
 			left.DeadLetters = s.Records
-		case s.Name == names.events && len(in.Sinks) == 0:
+		case s.Name == layout.Events && len(in.Sinks) == 0:
 			left.Events = s.Events
 		}
 	}

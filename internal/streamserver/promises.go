@@ -1,4 +1,4 @@
-package journal
+package streamserver
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 )
 
-// Promise is one thing that the external servers were asked about: what they
-// promise of what they acknowledge.
+// Promise is the answer of the external servers to one question about the durability of
+// acknowledged messages.
 type Promise struct {
 	What    string `json:"what"`
 	Found   string `json:"found"`
@@ -25,22 +25,21 @@ type Promise struct {
 // Verdicts on a promise.
 const (
 	Kept   = "ok"
-	Weak   = "warning" // a fault may lose what was acknowledged
-	Broken = "refused" // the relay does not start, as nothing acknowledged would be durable
+	Weak   = "warning" // a fault may lose acknowledged events
+	Broken = "refused" // nothing acknowledged would be durable, so the relay does not start
 )
 
 const (
 	// promiseTimeout bounds one question.
 	promiseTimeout = 3 * time.Second
-	// promiseSilence is how long nothing has to come before all servers have answered.
+	// After promiseSilence without another answer, all servers have answered.
 	promiseSilence = 500 * time.Millisecond
-	// replicasWanted go on, and keep everything, when one of them is lost.
+	// replicasWanted lose nothing, and go on, without one of them.
 	replicasWanted = 3
 )
 
-// Check connects to the external servers of cfg, which must have its defaults,
-// and asks what they promise. It makes no stream and writes nothing. The error says
-// why they could not be asked.
+// Check asks the external servers of cfg for their promises. cfg must have its defaults.
+// Check makes no stream and writes nothing. The error says why it could not ask.
 func Check(ctx context.Context, cfg config.Journal) ([]Promise, error) {
 	opts, err := dialOptions(ctx, cfg)
 	if err != nil {
@@ -48,10 +47,10 @@ func Check(ctx context.Context, cfg config.Journal) ([]Promise, error) {
 	}
 	c := &Conn{}
 	if err := c.open(append(opts, quiet(slog.New(slog.DiscardHandler)), nats.MaxReconnects(0))...); err != nil {
-		return nil, fmt.Errorf("journal.url %s: %w", cfg.URL, err) // it holds no password
+		return nil, fmt.Errorf("journal.url %s: %w", cfg.URL, err) // the URL holds no password
 	}
-	defer c.nc.Close()
-	return askPromises(ctx, c, cfg)
+	defer c.JetStream.Conn().Close()
+	return askPromises(ctx, c.JetStream, cfg)
 }
 
 // Refusal joins the broken promises into an error, nil without any.
@@ -65,19 +64,16 @@ func Refusal(promises []Promise) error {
 	return errors.Join(errs...)
 }
 
-// checkPromises refuses servers that acknowledge what is not durable, and warns
-// of those that may lose it.
-func (j *Journal) checkPromises(ctx context.Context) error {
-	if j.conn.embedded != nil {
-		return nil
-	}
-	promises, err := askPromises(ctx, j.conn, j.cfg)
+// checkPromises refuses servers that acknowledge before a message is durable, and warns of
+// those that may lose it later.
+func (c *Conn) checkPromises(ctx context.Context, cfg config.Journal, log *slog.Logger) error {
+	promises, err := askPromises(ctx, c.JetStream, cfg)
 	if err != nil {
 		return err
 	}
 	for _, p := range promises {
 		if p.Verdict == Weak {
-			j.log.Warn("the journal's servers may lose what they acknowledge", "what", p.What, "found", p.Found)
+			log.Warn("the journal's servers may lose what they acknowledge", "what", p.What, "found", p.Found)
 		}
 	}
 	return Refusal(promises)
@@ -85,7 +81,7 @@ func (j *Journal) checkPromises(ctx context.Context) error {
 
 // asked is one round of questions.
 type asked struct {
-	conn     *Conn
+	js       jetstream.JetStream
 	cfg      config.Journal
 	promises []Promise
 }
@@ -94,9 +90,8 @@ func (a *asked) found(verdict, what, format string, args ...any) {
 	a.promises = append(a.promises, Promise{What: what, Found: fmt.Sprintf(format, args...), Verdict: verdict})
 }
 
-func askPromises(ctx context.Context, conn *Conn, cfg config.Journal) ([]Promise, error) {
-	a := &asked{conn: conn, cfg: cfg}
-	nc := conn.nc
+func askPromises(ctx context.Context, js jetstream.JetStream, cfg config.Journal) ([]Promise, error) {
+	a, nc := &asked{js: js, cfg: cfg}, js.Conn()
 	a.found(Kept, "server", "%s, version %s, cluster %q", nc.ConnectedServerName(), nc.ConnectedServerVersion(), nc.ConnectedClusterName())
 	a.replicas()
 	a.account(ctx)
@@ -118,11 +113,11 @@ func (a *asked) replicas() {
 	}
 }
 
-// account looks at the limits of the account.
+// account compares the account's limits with the budget.
 func (a *asked) account(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, promiseTimeout)
 	defer cancel()
-	info, err := a.conn.JetStream.AccountInfo(ctx)
+	info, err := a.js.AccountInfo(ctx)
 	if err != nil {
 		a.found(Weak, "account", "its limits could not be told: %v", err)
 		return
@@ -142,21 +137,11 @@ func (a *asked) account(ctx context.Context) {
 	}
 }
 
-// streamNames are those of all streams that the relay keeps with a prefix. They are
-// asked for by name: a list leaves out those that no server leads.
-func streamNames(prefix string) []string {
-	names := []string{"KV_" + prefix + "_credentials"}
-	for _, of := range []string{"EVENTS", "DEADLETTERS", "QUARANTINE", "SINKS", "AUDIT", "CHECKPOINTS"} {
-		names = append(names, prefix+"_"+of)
-	}
-	return names
-}
-
-// streams looks at those of the relay that there are.
+// streams looks at the relay's streams, as far as they exist.
 func (a *asked) streams(ctx context.Context) error {
 	some := false
 	for _, name := range streamNames(a.cfg.StreamPrefix) {
-		stream, err := a.conn.JetStream.Stream(ctx, name)
+		stream, err := a.js.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue
 		}
@@ -172,10 +157,9 @@ func (a *asked) streams(ctx context.Context) error {
 	return nil
 }
 
-// makeAnew is what to do about a setting that no update changes.
+// makeAnew says what to do about a setting that no update can change.
 const makeAnew = "this cannot be changed: let every sink take what the stream holds, stop the relay, delete the stream, and start the relay, which makes it anew"
 
-// stream looks at one stream.
 func (a *asked) stream(info *jetstream.StreamInfo) {
 	what, before := "stream "+info.Config.Name, len(a.promises)
 	if info.Config.PersistMode == jetstream.AsyncPersistMode {
@@ -199,10 +183,10 @@ func (a *asked) stream(info *jetstream.StreamInfo) {
 	}
 }
 
-// setSync is how servers are set to sync.
+// setSync says how to make servers sync.
 const setSync = "set 'jetstream { sync_interval: always }' on every server: the default syncs every two minutes, so that a power cut loses what was acknowledged in between"
 
-// sync asks every server how it syncs. Mostly only the system account may.
+// sync asks every server for its sync_interval. Usually only the system account may ask.
 func (a *asked) sync(ctx context.Context) {
 	servers := a.askServers(ctx)
 	if len(servers) == 0 {
@@ -218,7 +202,7 @@ func (a *asked) sync(ctx context.Context) {
 	}
 }
 
-// serverAnswer is what of a server's answer matters here.
+// serverAnswer is the part of a server's answer that says how it syncs.
 type serverAnswer struct {
 	Server struct {
 		Name string `json:"name"`
@@ -231,16 +215,17 @@ type serverAnswer struct {
 	} `json:"data"`
 }
 
-// askServers asks all servers for their settings of JetStream, and returns the
-// answers that come: none where these credentials may not ask.
+// askServers asks all servers for their JetStream settings, and returns their answers:
+// none if these credentials may not ask.
 func (a *asked) askServers(ctx context.Context) (all []serverAnswer) {
-	inbox := a.conn.nc.NewRespInbox()
-	answers, err := a.conn.nc.SubscribeSync(inbox)
+	nc := a.js.Conn()
+	inbox := nc.NewRespInbox()
+	answers, err := nc.SubscribeSync(inbox)
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = answers.Unsubscribe() }() // else it ends with the connection
-	if err := a.conn.nc.PublishRequest("$SYS.REQ.SERVER.PING.JSZ", inbox, []byte(`{"config":true}`)); err != nil {
+	defer func() { _ = answers.Unsubscribe() }() // on an error it ends with the connection
+	if err := nc.PublishRequest("$SYS.REQ.SERVER.PING.JSZ", inbox, []byte(`{"config":true}`)); err != nil {
 		return nil
 	}
 	for wait := promiseTimeout; ; wait = promiseSilence {

@@ -1,4 +1,4 @@
-package journal
+package streamserver
 
 import (
 	"context"
@@ -12,12 +12,11 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 )
 
-// oldClusterPatience bounds the look at a cluster that the configuration no
-// longer names.
+// oldClusterPatience bounds the look into the cluster of an old configuration.
 const oldClusterPatience = 10 * time.Second
 
-// leftInCluster looks at an external journal with the present credentials. What
-// cannot be told is a doubt, not an error: a person can still let it go.
+// leftInCluster looks into an external journal with the present credentials. A failed
+// look is a doubt, not an error: a person can still let the journal go.
 func leftInCluster(ctx context.Context, old Home, cfg config.Journal) Left {
 	ctx, cancel := context.WithTimeout(ctx, oldClusterPatience)
 	defer cancel()
@@ -39,14 +38,14 @@ func readCluster(ctx context.Context, old Home, cfg config.Journal) (left Left, 
 		return left, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	names := namesFor(old.Prefix)
-	dead, err := conn.JetStream.Stream(ctx, names.dead)
+	layout := Layout(old.Prefix)
+	dead, err := conn.JetStream.Stream(ctx, layout.DeadLetters)
 	if err == nil {
 		left.DeadLetters = dead.CachedInfo().State.Msgs
 	} else if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return left, err
 	}
-	events, err := conn.JetStream.Stream(ctx, names.events)
+	events, err := conn.JetStream.Stream(ctx, layout.Events)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return left, nil
 	}
@@ -56,13 +55,13 @@ func readCluster(ctx context.Context, old Home, cfg config.Journal) (left Left, 
 	return left, readPending(ctx, events, &left)
 }
 
-// readPending counts records, not the events in them, and doubts where it finds any.
+// readPending counts records, not their events. So any record raises a doubt.
 func readPending(ctx context.Context, events jetstream.Stream, left *Left) error {
 	info := events.CachedInfo()
 	pending, sinks := uint64(0), 0
 	list := events.ListConsumers(ctx)
 	for c := range list.Info() {
-		if !strings.HasPrefix(c.Name, consumerPrefix) {
+		if !strings.HasPrefix(c.Name, SinkConsumers) {
 			continue
 		}
 		sinks++
