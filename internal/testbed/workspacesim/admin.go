@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Admin serves the simulator's own address: what a dashboard, an outage or a
-// test would do to the service. It asks for no credentials: keep it private.
+// Admin serves the simulator's own address, in the part of a dashboard, an outage or a
+// test. It asks for no credentials: keep it private.
 //
 //	GET  /_sim/environments      the environments, and what can be deleted from them
 //	GET  /_sim/counts            the counts of all environments together
 //	GET  /_sim/ledgers           what became of each event, by environment
 //	GET  /_sim/changes           the changes made so far
 //	POST /_sim/changes           change a setting: {} or {"project_slug", "environment_slug", "resource"}
-//	GET  /_sim/faults            the faults that are set
+//	GET  /_sim/faults            the current faults
 //	POST /_sim/faults            replace them: [Faults], its durations as "250ms"
 //	POST /_sim/rate              {"rate"}, of one environment with {"project_slug", "environment_slug"}
 //	POST /_sim/rate_limit        {"rate"}
@@ -48,7 +48,7 @@ func (s *Simulator) Admin() http.Handler {
 	return m
 }
 
-// adminRequest is what most of the POSTs take, each the fields that it needs.
+// adminRequest is the body of most POSTs. Each takes the fields it needs.
 type adminRequest struct {
 	Project     string  `json:"project_slug"`
 	Environment string  `json:"environment_slug"`
@@ -64,7 +64,7 @@ func (s *Simulator) adminChange(r adminRequest) (any, error) {
 	return s.ChangeSetting(r.Project, r.Environment, r.Resource)
 }
 
-// done is the answer of a POST that has nothing to tell.
+// done is the answer of a POST without a result.
 var done = struct {
 	Done bool `json:"done"`
 }{true}

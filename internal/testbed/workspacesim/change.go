@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The resources that [Simulator.ChangeSomething] changes. The first three
-// belong to a project, the others to an environment.
+// The resources for [Simulator.ChangeSomething]. The first three belong to a project, the
+// others to an environment.
 const (
 	ResourceProject               = "project"
 	ResourceEmailTemplates        = "email_templates"
@@ -22,7 +22,7 @@ const (
 	ResourceSMSCountryCodes       = "sms_country_codes"
 )
 
-// Resources lists the resources that can be changed.
+// Resources lists the changeable resources.
 func Resources() []string {
 	return []string{
 		ResourceProject, ResourceEmailTemplates, ResourceDefaultEmailTemplates,
@@ -30,28 +30,27 @@ func Resources() []string {
 	}
 }
 
-// Change is one change of one setting, as somebody at the dashboard makes it.
+// Change is one change of one setting, as made by a person at the dashboard.
 type Change struct {
 	// Number counts from 1.
 	Number  int       `json:"number"`
 	Time    time.Time `json:"time"`
 	Project string    `json:"project_slug"`
-	// Environment is empty for what belongs to a project.
+	// Environment is empty for a resource of a project.
 	Environment string `json:"environment_slug,omitempty"`
 	// Resource is one of [Resources].
 	Resource string `json:"resource"`
-	// Detail says in words what was changed.
+	// Detail describes the change in words.
 	Detail string `json:"detail"`
-	// Before and After are the value under the answer's resource field (the
-	// object "project", "policy" and so on); of default_email_templates an
-	// object of type to template id.
+	// Before and After are the value under the answer's resource field (the object
+	// "project", "policy" and so on). Of default_email_templates, they are an object of
+	// type to template id.
 	Before json.RawMessage `json:"before"`
 	After  json.RawMessage `json:"after"`
 }
 
-// ChangeSomething changes one setting, drawn by the seed. The resource gets a
-// state that it never had in this simulator's life before, and one that a
-// comparison which ignores order sees.
+// ChangeSomething changes one setting, drawn by the seed. The resource gets a state it
+// never had in this simulator. Reordering alone is no change.
 func (s *Simulator) ChangeSomething() (Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,8 +62,8 @@ func (s *Simulator) ChangeSomething() (Change, error) {
 	return s.change(p, pick(m, p.environments), pick(m, Resources()))
 }
 
-// ChangeSetting changes one resource, and otherwise is as ChangeSomething. The
-// environment slug is not looked at where the resource belongs to a project.
+// ChangeSetting is ChangeSomething for one resource. It ignores the environment slug for
+// a project's resource.
 func (s *Simulator) ChangeSetting(projectSlug, environmentSlug, resource string) (Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +83,7 @@ func ofProject(resource string) bool {
 	return resource == ResourceProject || resource == ResourceEmailTemplates || resource == ResourceDefaultEmailTemplates
 }
 
-// Changes returns the changes so far, the oldest first; of very many the last
+// Changes returns the changes so far, the oldest first. Of very many it keeps the last
 // 10,000 to 20,000.
 func (s *Simulator) Changes() []Change {
 	s.mu.Lock()
@@ -92,8 +91,8 @@ func (s *Simulator) Changes() []Change {
 	return append([]Change{}, s.changes...)
 }
 
-// maxTries bounds the search for a state that a resource never had; after it,
-// one that differs from the last will do. keepChanges bounds [Simulator.changes].
+// maxTries bounds the search for a new state of a resource. After it, any state different
+// from the last will do. keepChanges bounds [Simulator.changes].
 const (
 	maxTries    = 1000
 	keepChanges = 10_000
@@ -123,7 +122,7 @@ func (s *Simulator) change(p *projectState, e *environment, resource string) (Ch
 	return c, nil
 }
 
-// record keeps c and says it.
+// record keeps c and logs it.
 func (s *Simulator) record(c Change) {
 	s.changed++
 	if len(s.changes) >= 2*keepChanges {
@@ -134,7 +133,7 @@ func (s *Simulator) record(c Change) {
 		slog.String("resource", c.Resource), slog.String("detail", c.Detail))
 }
 
-// rawJSON is v as an answer of the API holds it.
+// rawJSON is v in the form of the API's answers.
 func rawJSON(v any) json.RawMessage { return bytes.TrimSpace(encode(0, v).body) }
 
 // isNew records a state of a resource, and reports whether it is the first time.

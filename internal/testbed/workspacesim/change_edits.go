@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// edit makes one change and says what it was; n is the change's number.
+// edit makes the change with number n and describes it.
 type edit func(m *maker, n int) string
 
-// editor returns how a resource is changed, and its value.
+// editor returns the edit of a resource, and a function for its value.
 func editor(p *projectState, e *environment, resource string) (edit, func() any, bool) {
 	switch resource {
 	case ResourceProject:
@@ -54,8 +54,8 @@ func (p *projectState) editTemplate(m *maker, n int) string {
 	}
 }
 
-// editDefaults sets or unsets the default of a type. There are few states, so
-// it edits a second type at times.
+// editDefaults sets or unsets the default of a type. There are few states, so at times it
+// edits a second type.
 func (p *projectState) editDefaults(m *maker, _ int) string {
 	kind := pick(m, emailTemplateTypes)
 	if p.defaults[kind] != "" && m.chance(30) {
@@ -84,7 +84,7 @@ func (e *environment) editPolicy(m *maker, n int) string {
 	}
 }
 
-// dropRole takes a role away, but for the last one.
+// dropRole removes a role, except the last one.
 func (p *rbacPolicy) dropRole(m *maker) string {
 	if len(p.customRoles) < 2 {
 		return ""

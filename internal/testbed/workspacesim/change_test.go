@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unordered is v with every list sorted by its items' JSON, as a comparison
-// that takes lists for sets would see it.
+// unordered is v with every list sorted by its items' JSON: the view of a comparison with
+// lists as sets.
 func unordered(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -64,7 +64,7 @@ func TestEveryChangeIsANewState(t *testing.T) {
 	assert.Len(t, sim.Changes(), changes*len(Resources()))
 }
 
-// A change is what the API then shows.
+// The API shows each change.
 func TestChangesAreSeenThroughTheAPI(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, Options{Seed: 3})

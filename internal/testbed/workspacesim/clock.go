@@ -2,7 +2,7 @@ package workspacesim
 
 import "time"
 
-// clock formats times that mostly lie within the same second.
+// clock formats times, most of them within the same second.
 type clock struct {
 	at     int64 // Unix nanoseconds
 	second int64

@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// Counts tell what became of events. Generated is always the sum of
-// Acknowledged, Dropped and InFlight.
+// Counts tell the fate of events. Generated is always the sum of Acknowledged, Dropped
+// and InFlight.
 type Counts struct {
 	// Generated events happened while there was a destination for them.
 	Generated uint64 `json:"generated"`
-	// Acknowledged events were answered with a 2xx.
+	// Acknowledged events got a 2xx.
 	Acknowledged uint64 `json:"acknowledged"`
-	// Dropped events found the queue full, or were refused with a 4xx, or
-	// waited when streaming was switched off.
+	// Dropped events found the queue full, got a 4xx, or waited when streaming was
+	// switched off.
 	Dropped uint64 `json:"dropped"`
 	// InFlight events are queued, or under way.
 	InFlight uint64 `json:"in_flight"`
 	// Unstreamed events happened while there was no destination: they have no
 	// id, and are not in Generated.
 	Unstreamed uint64 `json:"unstreamed"`
-	// Pushes counts attempts, Retries those that were not the first, and
-	// Repushed those that repeated an acknowledged push (not in Pushes).
+	// Pushes counts attempts. Retries are all except first ones. Repushed are repetitions
+	// of acknowledged pushes, not counted in Pushes.
 	Pushes   uint64 `json:"pushes"`
 	Retries  uint64 `json:"retries"`
 	Repushed uint64 `json:"repushed"`
@@ -39,8 +39,8 @@ func (c *Counts) add(d Counts) {
 	c.Repushed += d.Repushed
 }
 
-// Ledger says what became of each event of an environment. The event with
-// sequence number n has the id [EventID](Prefix, n); numbers begin at 0.
+// Ledger tells the fate of each event of an environment. The event with sequence number n
+// has the id [EventID](Prefix, n). Numbers begin at 0.
 type Ledger struct {
 	Project      string  `json:"project_slug"`
 	Environment  string  `json:"environment_slug"`
@@ -92,8 +92,8 @@ func (st *stream) ledger(ranges bool) Ledger {
 	return l
 }
 
-// SetRate changes how many events a second an environment generates; with
-// empty slugs, each environment.
+// SetRate changes the rate of an environment, in events a second; with empty slugs, of
+// each environment.
 func (s *Simulator) SetRate(projectSlug, environmentSlug string, perSecond float64) error {
 	if !isRate(perSecond) {
 		return fmt.Errorf("set rate: %v is not in 0 to %d", perSecond, maxRate)
@@ -112,11 +112,11 @@ func (s *Simulator) SetRate(projectSlug, environmentSlug string, perSecond float
 	return nil
 }
 
-// Pause stops the generation of events: once it has returned, Generated does
-// not grow. What was generated is still pushed.
+// Pause stops the generation of events: after its return, Generated does not grow. Events
+// generated before are still pushed.
 func (s *Simulator) Pause() { s.setPaused(true) }
 
-// Resume goes on generating after Pause.
+// Resume ends a Pause.
 func (s *Simulator) Resume() { s.setPaused(false) }
 
 func (s *Simulator) setPaused(paused bool) {
@@ -134,8 +134,8 @@ func (st *stream) setPaused(paused bool) {
 	st.paused = paused
 }
 
-// Wait returns once no event is in flight, or with ctx's error. Call Pause
-// first, or it may never be so.
+// Wait returns once no event is in flight, or with ctx's error. Call Pause first, or this
+// may never happen.
 func (s *Simulator) Wait(ctx context.Context) error {
 	for _, st := range s.allStreams() {
 		if err := st.wait(ctx); err != nil {

@@ -11,16 +11,16 @@ import (
 	"unicode/utf8"
 )
 
-// object is a JSON object whose fields are taken one by one; what was not
-// taken, or had another type, becomes the error that names the field. Unlike
-// encoding/json it tells "name" from "NAME", and refuses a field given twice.
+// object is a JSON object. Its user takes the fields one by one; fields left over, or of
+// another type, become the error. Unlike encoding/json it tells "name" from "NAME", and
+// refuses a field given twice.
 type object struct {
 	path   string // "destination_config.", empty at the top
 	fields map[string]json.RawMessage
 	errs   *fieldErrors
 }
 
-// fieldErrors collects what is wrong with a body: the first problem is told.
+// fieldErrors keeps the first fault of a body.
 type fieldErrors struct{ first error }
 
 func (e *fieldErrors) add(path, problem string) {
@@ -47,7 +47,7 @@ func parseBody(body []byte) (*object, error) {
 	return o, nil
 }
 
-// syntaxProblem says where body stops being one JSON value.
+// syntaxProblem names the place where body stops being one JSON value.
 func syntaxProblem(body []byte) error {
 	var v any
 	err := json.Unmarshal(body, &v)
@@ -58,7 +58,7 @@ func syntaxProblem(body []byte) error {
 	return errors.New("body is not valid JSON")
 }
 
-// parse splits raw, which is valid JSON, into fields.
+// parse splits raw, valid JSON, into fields.
 func (o *object) parse(raw json.RawMessage) error {
 	o.fields = map[string]json.RawMessage{}
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -92,14 +92,14 @@ func (o *object) name() string {
 
 func (o *object) fail(field, problem string) { o.errs.add(o.path+field, problem) }
 
-// take removes and returns a field; nil where it is missing.
+// take removes and returns a field; nil if it is missing.
 func (o *object) take(field string) json.RawMessage {
 	raw := o.fields[field]
 	delete(o.fields, field)
 	return raw
 }
 
-// require is take for a field that must be there.
+// require is take for a required field.
 func (o *object) require(field string) json.RawMessage {
 	raw := o.take(field)
 	if raw == nil {
@@ -108,7 +108,7 @@ func (o *object) require(field string) json.RawMessage {
 	return raw
 }
 
-// text takes a required string that is not empty.
+// text takes a required non-empty string.
 func (o *object) text(field string) string {
 	var s string
 	if raw := o.require(field); raw != nil {
@@ -121,7 +121,7 @@ func (o *object) text(field string) string {
 	return s
 }
 
-// boolean takes a boolean, false where it is missing.
+// boolean takes a boolean, false if it is missing.
 func (o *object) boolean(field string) bool {
 	raw := o.take(field)
 	if raw == nil {
@@ -133,7 +133,7 @@ func (o *object) boolean(field string) bool {
 	return raw[0] == 't'
 }
 
-// object takes a required object; nil where it is missing or no object.
+// object takes a required object; nil if it is missing or no object.
 func (o *object) object(field string) *object {
 	raw := o.require(field)
 	if raw == nil {
@@ -171,17 +171,17 @@ func (o *object) objects(field string) []*object {
 	return out
 }
 
-// done refuses the fields that nobody took.
+// done refuses all fields not taken.
 func (o *object) done() {
 	for _, field := range slices.Sorted(maps.Keys(o.fields)) {
 		o.fail(field, "unknown field")
 	}
 }
 
-// err is the first thing that was wrong with the body.
+// err is the first fault of the body.
 func (o *object) err() error { return o.errs.first }
 
-// kindOf names the JSON type of raw, which is valid JSON.
+// kindOf names the JSON type of raw, valid JSON.
 func kindOf(raw json.RawMessage) string {
 	switch bytes.TrimSpace(raw)[0] {
 	case '{':

@@ -1,11 +1,11 @@
-// Package workspacesim simulates the Workspace Management API, and the event
-// log that the service streams to where the API tells it to.
+// Package workspacesim simulates the Workspace Management API, and the event log streamed
+// by the service.
 //
-// [Simulator.Handler] serves the operations of the API's document, strictly;
-// what the document leaves open is decided in CHOICES.md beside this file.
-// [Simulator.Start] lets every environment generate events and push them to
-// the destination that operation 14 set. [Simulator.Admin] is the simulator's
-// own address, for what a dashboard, a provider's outage or a test would do.
+// [Simulator.Handler] serves the operations of the API's document, strictly. CHOICES.md
+// beside this file decides the points left open there. [Simulator.Start] lets every
+// environment generate events and push them to its destination, set by operation 14.
+// [Simulator.Admin] is the simulator's own address: it acts the dashboard, a provider's
+// outage or a test.
 //
-// Everything that is generated follows from [Options.Seed], but for times.
+// All generated data follows from [Options.Seed], except for times.
 package workspacesim

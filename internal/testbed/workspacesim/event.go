@@ -10,24 +10,23 @@ import (
 // maxEventBytes bounds [Options.EventBytes].
 const maxEventBytes = 1 << 20
 
-// generator writes the events of one environment. An event follows from the
-// seed and its sequence number, but for its time, so that a queue need not
-// hold events but only their numbers.
+// generator writes the events of one environment. Except for its time, an event follows
+// from the seed and its sequence number, so a queue holds numbers and no events.
 //
-// Events are written as the inside of a JSON string, since both destinations
-// carry them as one: all pieces are escaped beforehand, once.
+// It writes an event as the inside of a JSON string, as both destinations need it: all
+// pieces are escaped once, beforehand.
 type generator struct {
 	seed    uint64
 	size    int // least size of an event, unescaped
 	head    string
 	project string                // from behind the sequence number to the action
 	status  [eventStatuses]string // from behind the action to the request id
-	quotes  [eventStatuses]int    // how many bytes the escaping of an event adds
+	quotes  [eventStatuses]int    // bytes added by escaping an event
 	agents  []escaped
 }
 
-// escaped is a text within a JSON string within a JSON string; surplus is how
-// many bytes longer that is than within one.
+// escaped is a text, escaped twice: for a JSON string within a JSON string. surplus is
+// its additional length over a single escaping.
 type escaped struct {
 	text    string
 	surplus int
@@ -57,8 +56,8 @@ var (
 
 const eventStatuses = 3
 
-// newGenerator makes the generator of an environment. run and slugs hold no
-// character that JSON escapes.
+// newGenerator makes the generator of an environment. JSON must not need to escape run
+// and slugs.
 func newGenerator(o *Options, e *environment) *generator {
 	g := &generator{seed: mix(o.Seed ^ hashOf(e.project+"/"+e.slug)), size: o.EventBytes}
 	projectID := "project-live-" + uuid(mix(hashOf(e.project)), mix(hashOf(e.slug)))
@@ -79,10 +78,10 @@ func newGenerator(o *Options, e *environment) *generator {
 	return g
 }
 
-// quoted replaces each ' by an escaped quotation mark.
+// quoted replaces each ' with an escaped quotation mark.
 func quoted(s string) string { return strings.ReplaceAll(s, "'", `\"`) }
 
-// jsonInside is s as it stands within a JSON string.
+// jsonInside is s as the inside of a JSON string.
 func jsonInside(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s)
 }
@@ -95,7 +94,7 @@ func hashOf(s string) uint64 {
 	return h
 }
 
-// idPrefix is what all event ids of an environment in one run begin with.
+// idPrefix begins all event ids of an environment in one run.
 func idPrefix(o *Options, e *environment) string {
 	return "event-log-" + e.project + "." + e.slug + "-" + o.Run + "-"
 }
@@ -189,8 +188,7 @@ func (g *generator) appendActor(dst []byte, h uint64) []byte {
 	return strconv.AppendUint(dst, h>>24&255, 10)
 }
 
-// appendNote ends the event that began at start, with a note that makes it as
-// long as it shall be at least.
+// appendNote ends the event begun at start, with a note to fill it to its least size.
 func (g *generator) appendNote(dst []byte, start, escapes int, own uint64) []byte {
 	dst = append(dst, pieceNote...)
 	missing := g.size - (len(dst) + len(pieceEnd) - start - escapes)

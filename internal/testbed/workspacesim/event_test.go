@@ -138,8 +138,7 @@ func BenchmarkAppendEvent(b *testing.B) {
 	}
 }
 
-// BenchmarkPush is what a push of 500 events costs, the intake's side of the
-// connection included.
+// BenchmarkPush measures a push of 500 events, with the intake's side of the connection.
 func BenchmarkPush(b *testing.B) {
 	for name, share := range map[string]float64{"plain": -1, "gzip": 1, "usual": 0.1} {
 		b.Run(name, func(b *testing.B) {
@@ -186,8 +185,8 @@ func TestBuildsBothKindsOfBody(t *testing.T) {
 	assert.Equal(t, lines, same)
 }
 
-// The transport may read a body after the answer came: what was lent and not
-// read to its end must stay as it was.
+// The transport may read a body even after the answer: until it has read a lent body to
+// its end, the body must not change.
 func TestLentBodiesAreNotWrittenOver(t *testing.T) {
 	t.Parallel()
 	for _, share := range []float64{-1, 1} {

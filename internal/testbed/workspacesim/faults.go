@@ -10,13 +10,12 @@ import (
 	"time"
 )
 
-// Faults are what goes wrong with the API's requests. The zero value is a
-// service in health.
+// Faults are the faults of the API. The zero value is a healthy service.
 type Faults struct {
 	// Outage closes every connection without an answer.
 	Outage bool
-	// ErrorRates are the shares, 0 to 1, of the requests that get a status
-	// (400 to 599) instead of being handled. Their sum is at most 1.
+	// ErrorRates are shares of the requests, 0 to 1. Such a request gets a status (400 to
+	// 599) instead of being handled. Their sum is at most 1.
 	ErrorRates map[int]float64
 	// RetryAfter goes with the 429 and 5xx of ErrorRates, in whole seconds;
 	// 0 sends none.
@@ -24,11 +23,10 @@ type Faults struct {
 	// Latency is added to each request, and up to LatencyJitter more.
 	Latency       time.Duration
 	LatencyJitter time.Duration
-	// CutRate is the share of requests whose connection is cut: before the
-	// operation took effect, after it, or halfway through the answer, with
-	// equal odds.
+	// CutRate is the share of requests with a cut connection: before the operation took
+	// effect, after it, or halfway through the answer, with equal odds.
 	CutRate float64
-	// PathContains confines all of the above to paths that hold it.
+	// PathContains confines all of the above to paths containing it.
 	PathContains string
 }
 
@@ -56,14 +54,14 @@ func (f *Faults) validate() error {
 
 func isShare(x float64) bool { return x >= 0 && x <= 1 }
 
-// faultBox draws the faults of requests, in an order that follows from the seed.
+// faultBox draws the faults of requests. Their order follows from the seed.
 type faultBox struct {
 	mu  sync.Mutex // guards both
 	set Faults
 	rng *rand.Rand
 }
 
-// fault is what happens to one request.
+// fault is the fault of one request.
 type fault struct {
 	latency                        time.Duration
 	retryAfter                     time.Duration
@@ -122,7 +120,7 @@ func (s *Simulator) SetFaults(f Faults) error {
 	return nil
 }
 
-// Faults returns the faults that are set.
+// Faults returns the current faults.
 func (s *Simulator) Faults() Faults {
 	s.faults.mu.Lock()
 	defer s.faults.mu.Unlock()

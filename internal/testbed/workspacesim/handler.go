@@ -19,7 +19,7 @@ const maxBody = 256 << 10
 type call struct {
 	params map[string]string
 	query  url.Values
-	body   *object // nil where the operation takes none
+	body   *object // nil if the operation takes none
 }
 
 // Handler serves the API, and nothing else.
@@ -81,7 +81,7 @@ func (s *Simulator) perform(op *operation, c *call) *answer {
 	return s.success(fields)
 }
 
-// authorized compares both halves in constant time, whatever the first says.
+// authorized compares both halves in constant time, whatever the first comparison says.
 func (s *Simulator) authorized(r *http.Request) bool {
 	id, password, _ := r.BasicAuth()
 	okID := s.keyID.Equal(id)
@@ -89,8 +89,8 @@ func (s *Simulator) authorized(r *http.Request) bool {
 	return okID && okSecret
 }
 
-// readBody reads the JSON object of an operation that takes one, and makes
-// sure that any other operation was sent nothing.
+// readBody reads the JSON object of an operation. For an operation without one, it
+// refuses any body.
 func readBody(w http.ResponseWriter, r *http.Request, wanted bool) (*object, *apiError) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError

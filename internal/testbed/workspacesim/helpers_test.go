@@ -66,7 +66,7 @@ func (a *api) do(req *http.Request) (reply, error) {
 	return r, nil
 }
 
-// call sends a request, and checks what holds for every answer.
+// call sends a request, and checks the common parts of every answer.
 func (a *api) call(method, path, body string) reply {
 	a.t.Helper()
 	r, err := a.do(a.request(method, path, body))

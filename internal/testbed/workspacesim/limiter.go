@@ -27,7 +27,7 @@ func (l *limiter) set(perSecond float64) {
 	l.bucket.SetLimit(rate.Limit(perSecond))
 }
 
-// wait takes a token and returns 0, or says how long until there is one.
+// wait takes a token and returns 0, or the time until there is one.
 func (l *limiter) wait() time.Duration {
 	r := l.bucket.Reserve()
 	d := r.Delay()

@@ -117,8 +117,8 @@ func (s *Simulator) unsetDefaultTemplate(c *call) (map[string]any, *apiError) {
 	return nil, nil
 }
 
-// defaultOf finds the project and the template type of operations 6 and 7,
-// and makes sure that the type has a default.
+// defaultOf finds the project and the template type of operations 6 and 7. It fails for a
+// type without a default.
 func (s *Simulator) defaultOf(c *call) (*projectState, string, *apiError) {
 	kind := c.params["email_template_type"]
 	if !slices.Contains(emailTemplateTypes, kind) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Operation 3. The redirect URL is named by the query parameter "url"; without
-// it the environment's first one is meant.
+// Operation 3. The query parameter "url" names the redirect URL; without it the
+// environment's first one is meant.
 func (s *Simulator) updateRedirectURL(c *call) (map[string]any, *apiError) {
 	e, fail := s.environment(c)
 	if fail != nil {
@@ -46,9 +46,9 @@ func validTypes(o *object) []validType {
 	return types
 }
 
-// setValidTypes gives redirects[i] its types. A type has one default URL at
-// most: a new one replaces the old. Where redirects[i] was a type's default and
-// is no more, promote makes the next URL of that type the default.
+// setValidTypes gives redirects[i] its types. A type has at most one default URL: a new
+// one replaces the old. If redirects[i] is a type's default no more, promote makes the
+// next URL of the type the default.
 func setValidTypes(redirects []redirectURL, i int, types []validType, promote bool) {
 	before := redirects[i].ValidTypes
 	redirects[i].ValidTypes = types

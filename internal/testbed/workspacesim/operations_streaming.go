@@ -48,8 +48,8 @@ func destinationType(c *call) (string, *apiError) {
 	return kind, nil
 }
 
-// parseDestination takes destination_config out of body: an object with the
-// one key that belongs to kind.
+// parseDestination takes destination_config out of body: an object with the one key for
+// kind.
 func (s *Simulator) parseDestination(kind string, body *object) *streamingConfig {
 	key, parse := "datadog", s.parseDatadog
 	if kind == typeLoki {

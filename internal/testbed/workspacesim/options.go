@@ -12,26 +12,26 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// The demo credentials, for when [Options] names none.
+// The demo credentials, the default of [Options].
 const (
 	DemoKeyID  = "workspace-key-demo-7d1f0c52"
 	DemoSecret = "workspace-secret-demo-R2n8vQ5kXw"
 )
 
-// maxProjects bounds what POST /v1/projects can make.
+// maxProjects bounds the projects made by POST /v1/projects.
 const maxProjects = 100
 
 // Options are a simulator's settings. The zero value is usable.
 type Options struct {
-	// Seed is what all data and events follow from.
+	// Seed determines all data and events.
 	Seed uint64
-	// Run is the part of the event ids that tells this run from others:
-	// letters and digits. Default: Seed in decimal.
+	// Run is a part of the event ids, to tell this run from others: letters and digits.
+	// Default: Seed in decimal.
 	Run string
 	// KeyID and Secret are the management key. Default: the demo pair.
 	KeyID  string
 	Secret secret.Text
-	// Projects is how many projects there are at first. Default 3.
+	// Projects is the number of projects at first. Default 3.
 	Projects int
 	// RBACPrefix is the prefix of four RBAC field names. Default "service".
 	RBACPrefix string
@@ -42,47 +42,44 @@ type Options struct {
 	// NewConfigStatus is the streaming_status after operation 14. Default ACTIVE.
 	NewConfigStatus string
 
-	// Rate is the events a second that each environment generates, at first.
+	// Rate is the rate of each environment at first, in events a second.
 	Rate float64
-	// EventBytes is the least size of an event's JSON. Default 600; what an
-	// event says takes 480 to 660.
+	// EventBytes is the least size of an event's JSON. Default 600; the content takes 480
+	// to 660.
 	EventBytes int
-	// PushEvents is the most events that one push holds. Default 500.
+	// PushEvents is the most events in one push. Default 500.
 	PushEvents int
-	// PushEvery is how often what was generated is handed to the pushers.
-	// Default 50ms.
+	// PushEvery is the time between two batches of new events. Default 50ms.
 	PushEvery time.Duration
-	// PushesInFlight is how many pushes an environment has under way at once.
-	// Default 8.
+	// PushesInFlight bounds an environment's concurrent pushes. Default 8.
 	PushesInFlight int
-	// QueueEvents bounds the events of an environment that wait or are under
-	// way; what is generated beyond is dropped, and counted. Default 500000.
+	// QueueEvents bounds an environment's events in the queue and in flight. Events
+	// beyond it are dropped and counted. Default 500000.
 	QueueEvents int
-	// GzipShare and RepushShare are the shares, 0 to 1, of pushes that are
-	// compressed, and of those that are pushed once more though they were
-	// acknowledged. Defaults 0.1 and 0; a negative GzipShare is none.
+	// GzipShare is the share of compressed pushes, and RepushShare of acknowledged pushes
+	// sent once more, 0 to 1. Defaults 0.1 and 0; a negative GzipShare is none.
 	GzipShare, RepushShare float64
 	// PushTimeout bounds one attempt of a push. Default 10s.
 	PushTimeout time.Duration
 	// RetryMin and RetryMax bound the backoff between attempts. Defaults
 	// 100ms and 5s.
 	RetryMin, RetryMax time.Duration
-	// DatadogSites maps a site to the address that its logs are pushed to,
-	// as http://127.0.0.1:8126. A site that is missing cannot be reached.
+	// DatadogSites maps a site to its intake's address, such as http://127.0.0.1:8126. A
+	// missing site cannot be reached.
 	DatadogSites map[string]string
-	// LocalHosts are host names that are pushed to over plain HTTP, with a
-	// port if one is given, as loopback addresses are.
+	// LocalHosts are pushed to over plain HTTP, like loopback addresses. An entry may
+	// include a port.
 	LocalHosts []string
 	// TLS is for pushes over HTTPS. Default: the system's roots.
 	TLS *tls.Config
 
-	// Logger says what the simulator does. Default: nothing.
+	// Logger takes the simulator's log. Default: none.
 	Logger *slog.Logger
-	// Now is the clock of what is generated. Default time.Now.
+	// Now is the clock of generated data. Default time.Now.
 	Now func() time.Time
 }
 
-// complete fills in the defaults and says what is wrong.
+// complete fills in the defaults and validates.
 func (o *Options) complete() error {
 	if o.KeyID == "" && o.Secret.Empty() {
 		o.KeyID, o.Secret = DemoKeyID, secret.New(DemoSecret)

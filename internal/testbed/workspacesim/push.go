@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// pushAll pushes what is queued until ctx ends.
+// pushAll pushes queued events until ctx ends.
 func (st *stream) pushAll(ctx context.Context) {
 	defer context.AfterFunc(ctx, st.broadcast)()
 	var taken []segment
@@ -21,9 +21,9 @@ func (st *stream) pushAll(ctx context.Context) {
 	}
 }
 
-// pushOne pushes segments until the destination has acknowledged them, or they
-// are dropped because it refuses them or is no more. The destination is looked
-// up before each attempt.
+// pushOne pushes segments until the destination has acknowledged them. It drops them if
+// the destination refuses them, or is gone. It looks up the destination before each
+// attempt.
 func (st *stream) pushOne(ctx context.Context, segments []segment, b *bodyBuffer) {
 	var built *target
 	for attempt := 0; ; attempt++ {
@@ -57,8 +57,8 @@ func (st *stream) pushOne(ctx context.Context, segments []segment, b *bodyBuffer
 	}
 }
 
-// pushAgain repeats a share of the pushes that were acknowledged, as a sender
-// does that did not get the answer. Its own answer is of no interest.
+// pushAgain repeats a share of the acknowledged pushes, like a sender after a lost
+// answer. It ignores its own answer.
 func (st *stream) pushAgain(ctx context.Context, t *target, segments []segment, b *bodyBuffer) {
 	if !share(st.gen.seed^segments[0].From^0xa9a1, st.opts.RepushShare) {
 		return
@@ -92,8 +92,8 @@ func (st *stream) note(r result, attempt int) {
 	}
 }
 
-// backOff waits between RetryMin and RetryMax, or as long as the destination
-// asked for; a new destination ends the wait.
+// backOff waits between RetryMin and RetryMax, or for the destination's Retry-After. A
+// new destination ends the wait.
 func (st *stream) backOff(ctx context.Context, attempt int, retryAfter time.Duration, retargeted <-chan struct{}) {
 	d := float64(st.opts.RetryMin) * math.Pow(2, float64(min(attempt, 30)))
 	d = min(d, float64(st.opts.RetryMax)) * (0.5 + rand.Float64()/2)

@@ -9,19 +9,19 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// bodyBuffer is the body of one push, and the memory of those before it.
+// bodyBuffer is the body of one push, in the memory of those before it.
 type bodyBuffer struct {
 	plain   []byte
 	packed  bytes.Buffer
 	zip     *gzip.Writer
 	gzipped bool // send packed
 	clock   clock
-	// lent counts the requests that have not read the body to its end; until
-	// then the transport may be reading it, even after it gave an answer.
+	// lent counts the requests still reading the body: the transport may read it even
+	// after its answer.
 	lent *atomic.Int32
 }
 
-// build writes the events of segments as t's kind of destination wants them.
+// build writes the events of segments in the form of t's kind.
 func (b *bodyBuffer) build(st *stream, t *target, segments []segment) {
 	if b.lent != nil && b.lent.Load() != 0 {
 		b.plain, b.packed = nil, bytes.Buffer{}
@@ -99,7 +99,7 @@ func (b *bodyBuffer) reader() (io.ReadCloser, int64) {
 	return &lentBody{data: data, lent: b.lent}, int64(len(data))
 }
 
-// lentBody reads a body and says when nothing of it will be read again.
+// lentBody reads a body, and notes its end: nothing will be read again.
 type lentBody struct {
 	data []byte
 	lent *atomic.Int32
@@ -116,5 +116,5 @@ func (l *lentBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close does nothing: it may be called while Read runs.
+// Close does nothing, as it may be called during Read.
 func (l *lentBody) Close() error { return nil }

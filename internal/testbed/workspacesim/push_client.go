@@ -14,16 +14,16 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// target is where an environment's events are pushed to. It is never changed.
+// target is an environment's destination. It is never changed.
 type target struct {
 	kind     string // destination type
-	url      string // empty where there is no way to it
+	url      string // empty if there is no way to it
 	username string
 	password secret.Text
 	apiKey   secret.Text
 }
 
-// targetOf is nil where c means that nothing is streamed.
+// targetOf is nil if c streams nothing.
 func (s *Simulator) targetOf(c *streamingConfig) *target {
 	if c == nil || c.status != StatusActive {
 		return nil
@@ -66,16 +66,16 @@ func newPusherClient(o *Options) *pusherClient {
 
 func (p *pusherClient) close() { p.http.CloseIdleConnections() }
 
-// result is what came of one attempt.
+// result is the result of one attempt.
 type result struct {
-	status     int // 0 where there was no answer
+	status     int // 0 without an answer
 	err        error
 	retryAfter time.Duration
 }
 
 func (r result) acknowledged() bool { return r.status/100 == 2 }
 
-// refused reports whether trying again is of no use.
+// refused reports whether trying again is useless.
 func (r result) refused() bool {
 	return r.status/100 == 4 && r.status != http.StatusTooManyRequests && r.status != http.StatusRequestTimeout
 }
@@ -110,8 +110,7 @@ func (p *pusherClient) send(ctx context.Context, t *target, b *bodyBuffer) resul
 	return readResult(resp)
 }
 
-// readResult reads an answer; of its body no more than helps to use the
-// connection again.
+// readResult reads an answer, and of its body only enough to reuse the connection.
 func readResult(resp *http.Response) result {
 	const keep, most = 200, 64 << 10
 	r := result{status: resp.StatusCode}

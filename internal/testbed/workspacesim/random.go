@@ -2,7 +2,7 @@ package workspacesim
 
 import "encoding/hex"
 
-// mix is splitmix64's finalizer: a bijection that looks random.
+// mix is splitmix64's finalizer: a random-looking bijection.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9

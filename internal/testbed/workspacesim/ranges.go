@@ -8,10 +8,10 @@ type Range struct {
 	To   uint64 `json:"to"`
 }
 
-// rangeSet is a set of numbers as ascending ranges that do not touch.
+// rangeSet is a set of numbers as ascending ranges. No two of them touch.
 type rangeSet []Range
 
-// add puts r, which is not empty and which the set does not overlap, into the set.
+// add adds r. It must not be empty, nor overlap the set.
 func (s *rangeSet) add(r Range) {
 	i, _ := slices.BinarySearchFunc(*s, r.From, func(x Range, from uint64) int {
 		if x.From < from {

@@ -21,8 +21,8 @@ type validType struct {
 	Type      string `json:"type"`
 }
 
-// rbacPolicy has four fields whose names begin with a prefix that is a
-// setting, so it writes its own JSON.
+// rbacPolicy has four fields with a configurable prefix in their names, so it writes its
+// own JSON.
 type rbacPolicy struct {
 	prefix           string
 	serviceResources []rbacResource
@@ -137,7 +137,7 @@ var emailTemplateTypes = []string{
 	"ONE_TIME_PASSCODE_SIGNUP", "VERIFY_EMAIL_PASSWORD_RESET", "UNLOCK", "PREBUILT",
 }
 
-// redirectTypes and verticals hold more than the document shows: CHOICES.md.
+// redirectTypes and verticals hold more than the document shows: see CHOICES.md.
 var (
 	redirectTypes = []string{"LOGIN", "SIGNUP", "INVITE", "RESET_PASSWORD", "DISCOVERY"}
 	verticals     = []string{"ALL", "CONSUMER", "B2B"}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// apiError is an error body of the document, before it has its request id.
+// apiError is an error body of the document, still without a request id.
 type apiError struct {
 	status     int
 	kind       string // error_type
@@ -26,7 +26,7 @@ func notFound(kind, format string, args ...any) *apiError {
 	return &apiError{status: http.StatusNotFound, kind: kind, message: fmt.Sprintf(format, args...)}
 }
 
-// errorFor is the error of a status, in the document's words where it has any.
+// errorFor is the error of a status, in the document's words if it has any.
 func errorFor(status int) *apiError {
 	e := &apiError{status: status, kind: "error_" + strconv.Itoa(status), message: http.StatusText(status) + "."}
 	switch status {
@@ -43,7 +43,7 @@ func errorFor(status int) *apiError {
 	return e
 }
 
-// answer is a response that is ready to be sent.
+// answer is a response, ready to be sent.
 type answer struct {
 	status int
 	header http.Header
@@ -91,7 +91,7 @@ func encode(status int, v any) *answer {
 	return &answer{status: status, header: http.Header{"Content-Type": {"application/json"}}, body: b.Bytes()}
 }
 
-// write sends a. cut, where true, breaks the connection halfway through the body.
+// write sends a. With cut it breaks the connection halfway through the body.
 func (a *answer) write(w http.ResponseWriter, cut bool) {
 	h := w.Header()
 	for name, v := range a.header {
@@ -100,7 +100,7 @@ func (a *answer) write(w http.ResponseWriter, cut bool) {
 	h.Set("Content-Length", strconv.Itoa(len(a.body)))
 	w.WriteHeader(a.status)
 	if !cut {
-		_, _ = w.Write(a.body) // a client that went away is its own affair
+		_, _ = w.Write(a.body) // the client may be gone
 		return
 	}
 	_, _ = w.Write(a.body[:len(a.body)/2])

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// operation is one of the API's. handle runs with the state locked, and what
-// it returns is encoded before the lock is released.
+// operation is one of the API's operations. handle runs with the state locked, and its
+// result is encoded before the lock is released.
 type operation struct {
 	method  string
-	pattern string // segments that begin with ":" are parameters
+	pattern string // segments beginning with ":" are parameters
 	body    bool   // takes a JSON object
 	handle  func(*Simulator, *call) (map[string]any, *apiError)
 }
@@ -23,8 +23,8 @@ const (
 	streamingPath   = environmentPath + "/event_log_streaming/:destination_type"
 )
 
-// operations are in the order of the document's table; project creation,
-// which has no number there, is last.
+// operations are in the order of the document's table. Project creation has no number
+// there, and comes last.
 var operations = []operation{
 	{method: http.MethodGet, pattern: projectPath, handle: (*Simulator).getProject},
 	{method: http.MethodPatch, pattern: projectPath, body: true, handle: (*Simulator).updateProject},
@@ -43,8 +43,8 @@ var operations = []operation{
 	{method: http.MethodPost, pattern: "/v1/projects", body: true, handle: (*Simulator).createProject},
 }
 
-// route finds the operation of a request and its path parameters. The path is
-// taken as sent: nothing is cleaned, and each segment is unescaped by itself.
+// route finds the operation of a request and its path parameters. It takes the path as
+// sent: it cleans nothing, and unescapes each segment by itself.
 func route(method, escapedPath string) (*operation, map[string]string, *apiError) {
 	var allow []string
 	for i := range operations {

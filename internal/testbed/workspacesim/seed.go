@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// seededProjects are the projects that a workspace begins with. Their slugs do
-// not depend on the seed, so that a configuration can name them.
+// seededProjects are a workspace's first projects. Their slugs are independent of the
+// seed, for use in configurations.
 var seededProjects = []struct{ slug, name, vertical string }{
 	{"acme-portal", "Acme Customer Portal", "B2B"},
 	{"northwind-shop", "Northwind Shop", "CONSUMER"},
@@ -19,7 +19,7 @@ var seededProjects = []struct{ slug, name, vertical string }{
 	{"tailspin-toys", "Tailspin Toys", "CONSUMER"},
 }
 
-// seed makes the projects that a workspace begins with.
+// seed makes a workspace's first projects.
 func (s *Simulator) seed() {
 	created := time.Date(2024, 2, 12, 9, 30, 0, 0, time.UTC)
 	for i := range s.opts.Projects {
@@ -53,7 +53,7 @@ func (s *Simulator) addProject(slug, name, vertical, created string) *projectSta
 	return p
 }
 
-// freeSlug makes a slug of name that no project has.
+// freeSlug makes an unused slug of name.
 func (s *Simulator) freeSlug(name string) string {
 	slug := strings.Trim(strings.Map(func(r rune) rune {
 		switch {
@@ -77,7 +77,7 @@ func (s *Simulator) freeSlug(name string) string {
 	return free
 }
 
-// maker makes data that looks real, all of it from rng.
+// maker makes realistic data, all of it from rng.
 type maker struct{ rng *rand.Rand }
 
 func (m *maker) id(kind string) string {
@@ -124,7 +124,7 @@ func (m *maker) redirects(projectSlug string, test bool) []redirectURL {
 	}
 }
 
-// allowedCountries are what SMS country code allowlists are drawn from.
+// allowedCountries are the candidates for SMS country code allowlists.
 var allowedCountries = strings.Fields("AT AU BE BR CA CH CZ DE DK ES FI FR GB IE IN IT JP KR MX NL NO NZ PL PT SE SG US ZA")
 
 func (m *maker) countries() []string {

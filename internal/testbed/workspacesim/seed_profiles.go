@@ -28,8 +28,7 @@ func (m *maker) pemProfile(projectSlug string) trustedTokenProfile {
 	}
 }
 
-// pemFile makes a public key from the seed, which rules out every kind of key
-// but Ed25519.
+// pemFile makes a public key from the seed. Only Ed25519 keys can be made from one.
 func (m *maker) pemFile() pemFile {
 	var seed [ed25519.SeedSize]byte
 	for i := 0; i < len(seed); i += 8 {

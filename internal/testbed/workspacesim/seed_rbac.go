@@ -1,6 +1,6 @@
 package workspacesim
 
-// What the seeded RBAC policies are made of.
+// Parts of the seeded RBAC policies.
 var (
 	seededResources = []rbacResource{
 		{"documents", "Documents of the organization", []string{"create", "read", "update", "delete", "share"}},
@@ -47,7 +47,7 @@ func (m *maker) policy(prefix string) rbacPolicy {
 	return p
 }
 
-// clone copies r so that a change of one policy stays in it.
+// clone copies r, so each policy changes for itself.
 func clone(r rbacResource) rbacResource {
 	r.AvailableActions = append([]string(nil), r.AvailableActions...)
 	return r

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A shape is what the document says of a value: "string", "integer",
-// "boolean", an object of fields, or a list of one kind of item.
+// A shape is a value's form in the document: "string", "integer", "boolean", an object of
+// fields, or a list of one kind of item.
 type (
 	fields map[string]any
 	listOf struct{ item any }
@@ -58,7 +58,7 @@ func streamingShape(key string, destination fields) fields {
 	}
 }
 
-// fits fails where v has not exactly the shape.
+// fits fails if v has not exactly the shape.
 func fits(t *testing.T, path string, shape, v any) {
 	t.Helper()
 	switch shape := shape.(type) {

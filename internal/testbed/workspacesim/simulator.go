@@ -23,12 +23,12 @@ type Simulator struct {
 
 	requests atomic.Uint64 // request ids given out
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	projects []*projectState
 	changes  []Change                       // the last ones
-	changed  int                            // how many changes were made
+	changed  int                            // number of changes made
 	rng      *rand.Rand                     // draws changes
-	seen     map[[sha256.Size]byte]struct{} // states that resources have had
+	seen     map[[sha256.Size]byte]struct{} // former states of resources
 	paused   bool                           // no events are generated
 	running  context.Context                // of the streams; nil while stopped
 	stop     context.CancelFunc
@@ -68,8 +68,8 @@ func (s *Simulator) Start(ctx context.Context) {
 	}
 }
 
-// Stop ends all streams and waits for them. What was not acknowledged yet
-// stays counted as in flight, and is pushed after another Start.
+// Stop ends all streams and waits for them. Unacknowledged events stay counted as in
+// flight, and are pushed after another Start.
 func (s *Simulator) Stop() {
 	s.mu.Lock()
 	stop := s.stop
@@ -82,7 +82,7 @@ func (s *Simulator) Stop() {
 	s.pushes.close()
 }
 
-// environments are all, in order. The caller holds s.mu.
+// environments lists all, in order. The caller holds s.mu.
 func (s *Simulator) environments() []*environment {
 	var all []*environment
 	for _, p := range s.projects {
@@ -91,7 +91,7 @@ func (s *Simulator) environments() []*environment {
 	return all
 }
 
-// Environment names an environment, and what can be deleted from it.
+// Environment names an environment, and its deletable parts.
 type Environment struct {
 	Project      string   `json:"project_slug"`
 	Environment  string   `json:"environment_slug"`
@@ -132,9 +132,9 @@ func (s *Simulator) find(projectSlug, environmentSlug string) (*environment, err
 // SetRateLimit changes the API's rate limit, in requests a second, 0 for none.
 func (s *Simulator) SetRateLimit(perSecond float64) { s.limiter.set(perSecond) }
 
-// SetStreamingStatus gives an environment's streaming config another
-// streaming_status, as the dashboard would. Events are streamed under
-// [StatusActive] only. It fails where operation 14 has set no config.
+// SetStreamingStatus gives an environment's streaming config another streaming_status, as
+// the dashboard would. Events are streamed under [StatusActive] only. It fails before the
+// first operation 14.
 func (s *Simulator) SetStreamingStatus(projectSlug, environmentSlug, status string) error {
 	e, err := s.find(projectSlug, environmentSlug)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// projectState is a project with all that belongs to it. [Simulator.mu]
-// guards it, but for what is said otherwise.
+// projectState is a project with all its parts. [Simulator.mu] guards it, except for the
+// fields marked otherwise.
 type projectState struct {
 	project
 	templates    []emailTemplate
@@ -14,8 +14,8 @@ type projectState struct {
 	environments []*environment
 }
 
-// environment is one environment of a project. [Simulator.mu] guards it, but
-// for what is said otherwise.
+// environment is one environment of a project. [Simulator.mu] guards it, except for the
+// fields marked otherwise.
 type environment struct {
 	project, slug string // immutable
 

@@ -14,14 +14,14 @@ const maxRate = 10_000_000
 
 func isRate(x float64) bool { return x >= 0 && x <= maxRate }
 
-// segment is a run of events that were generated together, evenly in time.
+// segment is a run of events generated together, evenly in time.
 type segment struct {
 	Range
-	at, step int64 // of the first event in Unix nanoseconds, and between two
+	at, step int64 // of the first event in Unix nanoseconds, and between two events
 }
 
-// stream is the event log of one environment: a goroutine that generates, a
-// queue, and goroutines that push.
+// stream is the event log of one environment: a generating goroutine, a queue, and
+// pushing goroutines.
 type stream struct {
 	env  *environment
 	opts *Options
@@ -30,19 +30,19 @@ type stream struct {
 	push *pusherClient
 	rate atomic.Uint64 // math.Float64bits of events a second
 
-	mu sync.Mutex // guards what follows
-	// moved tells of changes to the queue and to what is in flight.
+	mu sync.Mutex // guards the fields below
+	// moved signals changes to the queue and to the events in flight.
 	moved *sync.Cond
-	// retargeted is closed, and replaced, when the destination changes.
+	// retargeted is closed and replaced when the destination changes.
 	retargeted chan struct{}
 	paused     bool
-	failing    bool // the last attempt failed, which was logged
-	full       bool // the last events were dropped, which was logged
+	failing    bool // the last attempt failed, and this was logged
+	full       bool // the last events were dropped, and this was logged
 	queue      []segment
 	next       uint64 // sequence number of the next event
 	acked      rangeSet
 	dropped    rangeSet
-	counts     Counts // InFlight is worked out when asked for
+	counts     Counts // InFlight is computed on demand
 }
 
 func (s *Simulator) newStream(e *environment) *stream {
@@ -58,7 +58,7 @@ func (s *Simulator) newStream(e *environment) *stream {
 
 func (st *stream) setRate(perSecond float64) { st.rate.Store(math.Float64bits(perSecond)) }
 
-// retarget ends the waits of pushes that failed at the former destination.
+// retarget ends the waits of pushes after failures at the former destination.
 func (st *stream) retarget() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -88,7 +88,7 @@ func (st *stream) generate(ctx context.Context) {
 		case <-ticker.C:
 		}
 		now := time.Now()
-		since := min(now.Sub(last), time.Second) // a machine that slept has no burst to catch up on
+		since := min(now.Sub(last), time.Second) // after a sleep, a machine catches up on no burst
 		last = now
 		due += math.Float64frombits(st.rate.Load()) * since.Seconds()
 		if n := uint64(due); n > 0 {
@@ -104,8 +104,8 @@ func (st *stream) broadcast() {
 	st.moved.Broadcast()
 }
 
-// happen makes n events, evenly over the time since the last ones. They queue,
-// unless there is no destination: then nobody ever learns of them.
+// happen makes n events, evenly over the time since the last ones. They queue, unless
+// there is no destination: then nobody ever hears of them.
 func (st *stream) happen(n uint64, since time.Duration) {
 	at := st.opts.Now().Add(-since).UnixNano()
 	st.mu.Lock()
@@ -135,7 +135,7 @@ func (st *stream) enqueue(n uint64, at, step int64) {
 	}
 }
 
-// overflow drops n events that the queue has no room for. The caller holds st.mu.
+// overflow drops n events without room in the queue. The caller holds st.mu.
 func (st *stream) overflow(n uint64) {
 	if n > 0 {
 		st.dropped.add(Range{st.next, st.next + n})
@@ -150,8 +150,7 @@ func (st *stream) overflow(n uint64) {
 	}
 }
 
-// inFlight is how many events are neither acknowledged nor dropped. The caller
-// holds st.mu.
+// inFlight counts the events neither acknowledged nor dropped. The caller holds st.mu.
 func (st *stream) inFlight() uint64 {
 	return st.next - st.counts.Acknowledged - st.counts.Dropped
 }
@@ -180,7 +179,7 @@ func (st *stream) take(ctx context.Context, into []segment) []segment {
 	return into
 }
 
-// putBack returns events that were taken, and not pushed, to the queue.
+// putBack returns taken events to the queue, unpushed.
 func (st *stream) putBack(taken []segment) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -20,17 +20,17 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
-// destination is a Loki and a Datadog intake in one, that counts event ids.
+// destination is a Loki and a Datadog intake in one. It counts event ids.
 type destination struct {
 	*httptest.Server
 	t *testing.T
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	fault   func(push int) int
 	pushes  int
 	gzipped int
 	most    int            // events in a push
-	ids     map[string]int // how often each was taken
+	ids     map[string]int // number of times each came
 }
 
 func newDestination(t *testing.T) *destination {
@@ -138,7 +138,7 @@ func (d *destination) setFault(f func(push int) int) {
 	d.fault = f
 }
 
-// taken returns how many ids there are, and how many came more than once.
+// taken returns the number of ids, and of those with repetitions.
 func (d *destination) taken() (unique, repeated int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -150,7 +150,7 @@ func (d *destination) taken() (unique, repeated int) {
 	return len(d.ids), repeated
 }
 
-// fast are options for tests that stream.
+// fast are options for streaming tests.
 func fast(o Options) Options {
 	o.PushEvery, o.RetryMin, o.RetryMax = 5*time.Millisecond, time.Millisecond, 4*time.Millisecond
 	if o.Rate == 0 {
@@ -188,7 +188,7 @@ func (a *api) generated(n uint64) {
 	waiting.Until(a.t, func() bool { return a.sim.Counts().Generated >= n })
 }
 
-// acknowledgedIDs are the ids that the ledgers say were acknowledged.
+// acknowledgedIDs are the acknowledged ids by the ledgers.
 func (a *api) acknowledgedIDs() map[string]bool {
 	ids := map[string]bool{}
 	for _, l := range a.sim.Ledgers() {
@@ -201,7 +201,7 @@ func (a *api) acknowledgedIDs() map[string]bool {
 	return ids
 }
 
-// sameIDs asserts that d took exactly what was acknowledged.
+// sameIDs asserts equality of the ids taken by ds and those acknowledged.
 func (a *api) sameIDs(ds ...*destination) {
 	a.t.Helper()
 	want, got := a.acknowledgedIDs(), map[string]bool{}
@@ -406,7 +406,7 @@ func TestSetRate(t *testing.T) {
 	require.Error(t, a.sim.SetRate("", "", -1))
 }
 
-// A push that waits to be tried again does not wait out a former destination.
+// A new destination ends a push's backoff at the former one.
 func TestNewDestinationEndsTheBackoff(t *testing.T) {
 	t.Parallel()
 	o := fast(Options{})

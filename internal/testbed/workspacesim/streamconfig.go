@@ -17,8 +17,7 @@ const (
 	typeLoki    = "GRAFANA_LOKI"
 )
 
-// StatusActive is the streaming_status under which events are streamed; under
-// any other nothing is.
+// StatusActive is the only streaming_status with events streamed.
 const StatusActive = "ACTIVE"
 
 // streamingConfig is an environment's one event log streaming config. It is
@@ -63,14 +62,14 @@ func (c *streamingConfig) shape(key string, destination map[string]any) map[stri
 	}
 }
 
-// lastFour is what the service shows of a secret, which is always four
-// characters: unlike [secret.Text.LastFour] it has no mercy on short ones.
+// lastFour is the service's mask of a secret. Unlike [secret.Text.LastFour] it always
+// shows four characters, also of short ones.
 func lastFour(t secret.Text) string {
 	s := t.Reveal()
 	return s[max(0, len(s)-4):]
 }
 
-// with returns a copy that has another status.
+// with returns a copy with another status.
 func (c *streamingConfig) with(status string) *streamingConfig {
 	changed := *c
 	changed.status = status
@@ -112,8 +111,8 @@ func (s *Simulator) validHostname(h string) bool {
 	return len(h) <= 253 && hostname.MatchString(h)
 }
 
-// isLocal reports whether h, HOST or HOST:PORT, is pushed to over plain HTTP:
-// a loopback address, localhost, or one of [Options.LocalHosts].
+// isLocal reports whether to push to h, HOST or HOST:PORT, over plain HTTP: a loopback
+// address, localhost, or one of [Options.LocalHosts].
 func (s *Simulator) isLocal(h string) bool {
 	host, port, err := net.SplitHostPort(h)
 	if err != nil {

@@ -1,15 +1,15 @@
 package workspacesim
 
-// Tally counts the events that arrived at a destination, by their ids, in a
-// bit for each. Its zero value is empty; it is not safe for concurrent use.
+// Tally counts the events at a destination by their ids, in a bit for each. Its zero
+// value is empty; it is not safe for concurrent use.
 type Tally struct {
 	Unique     int64 // distinct events
-	Duplicates int64 // events that had come before
+	Duplicates int64 // repetitions of events
 
 	seen map[string][]uint64 // bits by sequence number, by the id's prefix
 }
 
-// Add counts an event, and reports whether id is one that a simulator gives.
+// Add counts an event, and reports whether its id is a simulator's.
 func (t *Tally) Add(id string) bool {
 	prefix, seq, ok := ParseEventID(id)
 	if !ok {
@@ -32,7 +32,7 @@ func (t *Tally) Add(id string) bool {
 	return true
 }
 
-// Missing counts the events that were acknowledged and have not arrived.
+// Missing counts the acknowledged events not arrived.
 func (t *Tally) Missing(ledgers []Ledger) (n int64) {
 	for _, l := range ledgers {
 		bits := t.seen[l.Prefix]
