@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhatGoesInTheClear wants a warning for what started before, and an error
-// for what is new and unsafe.
+// TestWhatGoesInTheClear wants a warning for configurations of earlier versions, and an
+// error for new unsafe ones.
 func TestWhatGoesInTheClear(t *testing.T) {
 	t.Parallel()
 	sink := func(nats string) string { return "sinks: [{name: n, nats: {" + nats + "}}]" }

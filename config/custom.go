@@ -42,8 +42,8 @@ type Section interface {
 // Warner is a [Section] with warnings: weaknesses that refuse no start. `config check`
 // shows them, and `run` logs them.
 type Warner interface {
-	// Warnings returns all warnings of a section without Problems, after SetDefaults. Their
-	// fields are those of Problems, except that no Value is shown.
+	// Warnings returns all warnings of a section without Problems, after SetDefaults.
+	// Their fields are those of Problems. No Value is shown.
 	Warnings() []Problem
 }
 

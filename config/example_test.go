@@ -27,8 +27,8 @@ func uncommented() string {
 	return strings.Join(lines, "\n")
 }
 
-// decodeAll decodes the uncommented example, which is not valid as a whole:
-// it names several destinations where only one may stand.
+// decodeAll decodes the uncommented example. As a whole it is invalid: it names several
+// destinations in place of one.
 func decodeAll(t *testing.T) (*Config, *decoder) {
 	t.Helper()
 	d := newDecoder(func(string) (string, bool) { return "x", true })
@@ -132,7 +132,7 @@ func TestExampleShowsTheDefaults(t *testing.T) {
 	assert.Equal(t, want.Sinks[3].Loki.LateAfter, got.Sinks[3].Loki.LateAfter)
 }
 
-// TestFieldKinds holds that setScalar knows every kind that the structs have.
+// TestFieldKinds checks setScalar for every kind of field in the structs.
 func TestFieldKinds(t *testing.T) {
 	t.Parallel()
 	var walk func(reflect.Type)

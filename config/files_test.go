@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// everyFile names each file that a configuration can name, DIR/X for each.
+// everyFile names a file in each field for one, DIR/X for each.
 const everyFile = `data_dir: DIR/data
 environments:
   - project: shop
@@ -29,7 +29,7 @@ sinks:
     nats: {url: "tls://nats:4222", nkey_file: DIR/nats.nk, tls: {ca_file: DIR/nats-ca.crt}}
 `
 
-// writeFiles writes everyFile and all that it names, each with mode.
+// writeFiles writes everyFile and all files named in it, each with mode.
 func writeFiles(t *testing.T, mode os.FileMode) (config string, named map[string]string) {
 	t.Helper()
 	dir, named := t.TempDir(), map[string]string{}

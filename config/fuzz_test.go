@@ -26,7 +26,7 @@ func FuzzParse(f *testing.F) {
 		case err == nil && cfg == nil:
 			t.Fatal("neither a configuration nor an error")
 		case err == nil:
-			// What loads is valid as it stands, with all defaults in place.
+			// A loaded configuration is valid with all defaults in place.
 			cfg.SetDefaults()
 			if err := cfg.Validate(); err != nil {
 				t.Fatalf("loaded, yet not valid: %v", err)

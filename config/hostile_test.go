@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostile are documents that cost the bare YAML library, or a decoder without
-// bounds, far more than their size.
+// hostile are documents with a cost far above their size for the bare YAML library, or
+// for a decoder without bounds.
 func hostile() map[string]struct{ text, want string } {
 	manyAliases := "environments:\n  - &e {project: a, environment: b, credentials: &c [" +
 		strings.Repeat("{username: a},", 2000) + "]}\n" + strings.Repeat("  - *e\n", 2000)
@@ -38,9 +38,8 @@ func hostile() map[string]struct{ text, want string } {
 	}
 }
 
-// TestHostileDocuments holds that none costs much. The work is counted by what
-// is allocated, which no other load on the machine changes; so it is not
-// parallel.
+// TestHostileDocuments bounds the cost of each. It counts allocations, as they do not
+// depend on the machine's load; so it is not parallel.
 func TestHostileDocuments(t *testing.T) {
 	const most = 256 << 20
 	for name, c := range hostile() {

@@ -22,7 +22,7 @@ func environment(vars map[string]string) func(string) (string, bool) {
 	}
 }
 
-// minimal is a configuration that loads without a warning, given KEY.
+// minimal is a configuration without a warning, given KEY.
 const minimal = `
 data_dir: /tmp/relay
 environments:
@@ -224,7 +224,7 @@ func TestValidateWithoutAFile(t *testing.T) {
 	assert.Equal(t, Errors{{Field: "log.level", Value: "loud", Reason: "must be one of debug, info, warn, error"}}, found)
 }
 
-// Commands that look for a running relay have not what its secrets come from.
+// Commands for a running relay do not have the variables of its secrets.
 func TestDataDirAlone(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "relay.yaml")

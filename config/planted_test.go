@@ -43,8 +43,8 @@ func texts(v reflect.Value, at string, visit func(at string, v reflect.Value)) {
 	}
 }
 
-// TestPlantedSecretsAreNotPrinted puts a secret into every field that is no
-// secret's, and looks for it in whatever is said about the configuration.
+// TestPlantedSecretsAreNotPrinted puts a secret into every field for other values, and
+// looks for it in all messages about the configuration.
 func TestPlantedSecretsAreNotPrinted(t *testing.T) {
 	t.Parallel()
 	cfg, _ := decodeAll(t)

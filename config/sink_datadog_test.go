@@ -46,7 +46,7 @@ func TestDatadogSites(t *testing.T) {
 	assert.Contains(t, warnings[0].Reason, "check the name")
 }
 
-// TestDatadogExampleShowsTheDefaults is for what is not a matter of taste.
+// TestDatadogExampleShowsTheDefaults compares all fields except matters of taste.
 func TestDatadogExampleShowsTheDefaults(t *testing.T) {
 	t.Parallel()
 	cfg, _ := decodeAll(t)

@@ -48,7 +48,7 @@ func TestTheExampleOfRoutingIsValid(t *testing.T) {
 	assert.Empty(t, k.warnings)
 }
 
-// A program that fills in a configuration itself is told of expressions too.
+// Faulty expressions are reported to a program with a configuration of its own, too.
 func TestValidateCompilesExpressions(t *testing.T) {
 	t.Parallel()
 	c := &Config{

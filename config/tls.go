@@ -79,7 +79,7 @@ type keyPair struct {
 
 	mu      sync.Mutex
 	current *tls.Certificate // under mu; never nil after newKeyPair
-	seen    [2]fileState     // under mu; the files of current, or those that failed to load since
+	seen    [2]fileState     // under mu; the files of current, or later ones with a failed load
 }
 
 // fileState tells whether a file was replaced.

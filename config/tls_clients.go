@@ -33,7 +33,7 @@ type rootsFile struct {
 
 	mu      sync.Mutex
 	current *x509.CertPool // under mu; never nil after load
-	seen    fileState      // under mu; the file of current, or the one that failed to load since
+	seen    fileState      // under mu; the file of current, or a later one with a failed load
 }
 
 // pool returns the newest good authorities. A faulty file counts as a replacement under

@@ -46,8 +46,8 @@ func writePair(t *testing.T, dir string, serial int64, modified time.Time) (cert
 	return certFile, keyFile
 }
 
-// handshake connects a client to a server and returns the serial numbers that
-// the client saw, and that the server saw (0 for none).
+// handshake connects a client to a server and returns the serial numbers seen by the
+// client and by the server (0 for none).
 func handshake(t *testing.T, server, client *tls.Config) (ofServer, ofClient int64) {
 	t.Helper()
 	near, far := net.Pipe()

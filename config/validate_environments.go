@@ -57,8 +57,8 @@ func (k *checker) silent(at string, e Environment, c *Config) {
 	}
 }
 
-// slug checks a part of the API's paths. The API leaves the characters open, so only
-// those that break a path or a CloudEvents source are refused.
+// slug checks a part of the API's paths. The API leaves the characters open, so it
+// refuses only those unfit for a path or a CloudEvents source.
 func (k *checker) slug(path, value string) bool {
 	if !k.required(path, value) {
 		return false

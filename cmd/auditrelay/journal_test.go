@@ -201,8 +201,7 @@ func assertNamed(t *testing.T, dir string, torn map[uint64]int64, missing map[st
 	t.Logf("torn: %d records; named: %d runs with %d events", len(torn), len(in.Quarantine), named)
 }
 
-// tear cuts n bytes off the newest block that holds records. It returns the torn
-// records, and how many events each held.
+// tear cuts n bytes off the newest block with records.
 func tear(t *testing.T, dir string, n int) map[uint64]int64 {
 	t.Helper()
 	paths, err := blockfile.List(dir)

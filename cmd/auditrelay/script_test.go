@@ -13,7 +13,7 @@ import (
 const raceWait = "atexit_sleep_ms=10"
 
 func TestMain(m *testing.M) {
-	_ = os.Setenv("GORACE", os.Getenv("GORACE")+" "+raceWait) // for the commands that the tests run
+	_ = os.Setenv("GORACE", os.Getenv("GORACE")+" "+raceWait) // for the commands of the scripts
 	testscript.Main(m, map[string]func(){"auditrelay": main})
 }
 

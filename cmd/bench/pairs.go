@@ -88,8 +88,8 @@ func pairsTable(all [][]pair) string {
 
 type comparison struct{ this, other, ratio, smallest, largest float64 }
 
-// compare compares one figure over all pairs. A ratio is this binary's figure over
-// the other's, in one pair: so what slows the machine down for minutes cancels out.
+// compare compares one figure over all pairs. A ratio is this binary's figure over the
+// other's, in one pair: a slow stretch of the machine cancels out.
 func compare(pairs []pair, figure func(result) float64) (c comparison) {
 	var this, other, ratios []float64
 	for _, p := range pairs {

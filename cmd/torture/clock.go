@@ -19,7 +19,7 @@ import (
 )
 
 // clockJumps moves the relay's wall clock by an hour, to and fro: under load,
-// while a sink is gone and the journal is trimmed, and between two lives.
+// while a sink is gone and the journal is trimmed, and between two runs.
 func clockJumps(ctx context.Context, t *trial) error {
 	binary, err := t.clock.wait(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ type clock struct {
 // and knows the age of records from an earlier look.
 const trimmed = 125 * time.Second
 
-// jumpUnderLoad is one life with jumps. Kafka is gone from shortly after its start to
+// jumpUnderLoad is one run with jumps. Kafka is gone from shortly after its start to
 // its end, so trimming meets records it must keep.
 func (c *clock) jumpUnderLoad(ctx context.Context) error {
 	if err := c.startReady(ctx); err != nil {

@@ -168,7 +168,8 @@ func (s *scene) gauge(ctx context.Context, name string) string {
 	return ""
 }
 
-// countJournal has the stopped relay's journal verified, which reads and decodes all of it.
+// countJournal has the stopped relay's journal verified, and so reads and decodes all of
+// it.
 func (s *scene) countJournal(ctx context.Context, acknowledged uint64) error {
 	v, err := s.verify(ctx)
 	if err != nil {
@@ -183,13 +184,13 @@ func (s *scene) countJournal(ctx context.Context, acknowledged uint64) error {
 	return nil
 }
 
-// dropCaches empties the page cache, for which it has to be root.
+// dropCaches empties the page cache. It needs root.
 func dropCaches() error {
-	unix.Sync() // only what is on disk is dropped
+	unix.Sync() // only pages already on disk are dropped
 	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)
 }
 
-// cpuSeconds is what a process has used of the processors, 0 where it cannot be told.
+// cpuSeconds is the CPU time of a process, 0 if unknown.
 func cpuSeconds(pid int) float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -205,7 +206,7 @@ func cpuSeconds(pid int) float64 {
 	return (user + system) / perSecond
 }
 
-// readBytes is what a process has read from disk, 0 where it cannot be told.
+// readBytes counts the bytes a process has read from disk, 0 if unknown.
 func readBytes(pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
 	if err != nil {

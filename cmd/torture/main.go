@@ -30,7 +30,7 @@ type flags struct {
 	long   bool
 	rate   float64
 	keep   bool
-	// backlog is what coldstart starts with, in MiB.
+	// coldstart's initial backlog, in MiB
 	backlog int
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// process is one life of the relay.
+// process is one run of the relay.
 type process struct {
 	cmd    *exec.Cmd
 	log    string // the file
@@ -96,7 +96,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// kill ends the process as a power cut does, but for the page cache.
+// kill ends the process like a power cut, except for the page cache.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.exited

@@ -25,7 +25,7 @@ type proxy struct {
 type fault struct {
 	refuse bool          // connections end as soon as they are made
 	mute   bool          // nothing from the destination comes through
-	delay  time.Duration // answers come so much later, but for those of a connection's first exchanges
+	delay  time.Duration // delay of answers, except in a connection's first exchanges
 }
 
 // greeting is the most bytes a client sends to set up its connection: until then

@@ -17,8 +17,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// scene surrounds a relay process, and lives through its crashes: the simulated
-// workspace, and three destinations, two of them behind proxies.
+// scene surrounds a relay process, and outlives its crashes: the simulated workspace,
+// and three destinations, two of them behind proxies.
 type scene struct {
 	t            *trial
 	sim          *workspacesim.Simulator
@@ -37,7 +37,7 @@ type scene struct {
 	env          []string // beside the machine's own, as of the next start
 	relay        *process
 	ledgers      []workspacesim.Ledger // of clients beside the simulator
-	peak         int                   // the relay's peak in its last life, in MiB; set by settle
+	peak         int                   // the relay's peak in its last run, in MiB; set by settle
 	closers      []func()
 }
 

@@ -86,7 +86,7 @@ type short struct {
 	asked, done int
 }
 
-// shorts gives the writes to files that took some bytes, and not all.
+// shorts lists the partial writes to files.
 func (t *tracing) shorts() (all []short, err error) {
 	begun := map[string]short{} // by thread
 	err = t.lines(func(line string) {

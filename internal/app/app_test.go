@@ -177,7 +177,7 @@ func TestPushedEventsArriveAsTheyWere(t *testing.T) {
 	require.NoError(t, r.stop())
 }
 
-// A record that is lost on disk is told of once by an audit event.
+// An audit event reports a record lost on disk, once.
 func TestALostRecordIsToldOfByAnAuditEvent(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t.TempDir())

@@ -16,8 +16,8 @@ import (
 // TestMain lets the test's binary be a node of a cluster.
 func TestMain(m *testing.M) { natstest.Main(m) }
 
-// A relay may be started before the cluster that keeps its journal is whole, and
-// outlives that all of it is started anew.
+// A relay may start before its journal's cluster is whole, and outlives a restart of the
+// whole cluster.
 func TestARelayWaitsForItsCluster(t *testing.T) {
 	t.Parallel()
 	n, err := natstest.StartCluster(t.Context(), natstest.Options{Command: natstest.Self(t), Dir: t.TempDir()})

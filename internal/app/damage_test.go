@@ -16,7 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
-// spoil puts records that nothing can decode into a stopped relay's journal.
+// spoil puts undecodable records into a stopped relay's journal.
 func spoil(t *testing.T, cfg *config.Config, n int) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -67,7 +67,7 @@ func TestMuchDamageWaitsForAPersonWhilePushesAreTaken(t *testing.T) {
 	require.NoError(t, r.stop())
 }
 
-// What a command gave up stands in the trail, once.
+// A loss accepted by a command stands in the trail, once.
 func TestAJournalThatWasLetGoIsAnEntry(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t.TempDir())
@@ -75,7 +75,7 @@ func TestAJournalThatWasLetGoIsAnEntry(t *testing.T) {
 	r.push("before")
 	r.arrived("before")
 	require.NoError(t, r.stop())
-	spoil(t, cfg, 1) // a record that the sink lacks
+	spoil(t, cfg, 1) // a record missing at the sink
 	old := streamserver.Home{Prefix: cfg.Journal.StreamPrefix}
 	cfg.Journal.StreamPrefix = "OTHER"
 	require.NoError(t, streamserver.LetJournalGo(t.Context(), cfg.DataDir, cfg.Journal, old, slog.New(slog.DiscardHandler), func(streamserver.Left) error { return nil }))
@@ -95,7 +95,7 @@ func TestAJournalThatWasLetGoIsAnEntry(t *testing.T) {
 	}
 }
 
-// A relay that was stopped in order has drained its journal.
+// An orderly stop has drained the relay's journal.
 func TestADrainedJournalMayBeLeft(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t.TempDir())

@@ -14,8 +14,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
-// An external server takes smaller messages than the limits of ingest allow: the
-// line that cannot be kept is refused by itself, with the reason.
+// An external server's message limit is below the limits of ingest: a line above it is
+// refused by itself, with the reason.
 func TestALineThatTheJournalsServerDoesNotTakeIsRefused(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, t.TempDir(), func(o *server.Options) { o.MaxPayload = 64 << 10 })

@@ -13,10 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A bit is flipped in each file of a data directory that no other test flips one in:
-// the relay takes pushes and delivers them, and what no event was lost by is not named
-// as a loss. TestADamagedTrailStopsNothing flips the others beside the journal, and
-// internal/journal the files of the journal's own streams.
+// A bit is flipped in each file of a data directory not covered by other tests. The relay
+// takes pushes and delivers them, and names no loss where none is.
 func TestABitInEachOtherFileStopsNothing(t *testing.T) {
 	t.Parallel()
 	made := newDamageable(t)

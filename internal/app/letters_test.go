@@ -16,9 +16,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
-// A sink that refuses everything waits at the budget of its dead letters, and says
-// so. Nothing is lost: pushes are taken, another sink gets all of it, and once the
-// letters are gone, the sink goes on with what waited in the journal.
+// A sink refusing everything waits at the budget of its dead letters, and says so.
+// Nothing is lost: pushes are taken, and another sink gets all of it. Once the letters
+// are gone, the sink goes on with the events waiting in the journal.
 func TestASinkWaitsAtTheBudgetOfItsDeadLetters(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -6,8 +6,7 @@ import (
 	"syscall"
 )
 
-// listenError names the field of an address that cannot be listened on, and a remedy.
-// name is the section: ingest or admin.
+// listenError names the field of an unusable address, and a remedy.
 func listenError(name, address string, err error) error {
 	advice := ""
 	switch {

@@ -7,8 +7,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// warnShare is the share of the disk budget from which readiness warns, if undelivered
-// events take it.
+// With more than warnShare of the disk budget undelivered, readiness warns.
 const warnShare = 0.8
 
 // journalReady says whether a push would be kept.

@@ -40,7 +40,7 @@ func (r *running) eventually(metric, want string) {
 	waiting.Until(r.t, func() bool { return r.metric(metric) == want }, "%s is %s, not %s", metric, r.metric(metric), want)
 }
 
-// bodies are those that a file holds of pushed events, in their order.
+// bodies are the bodies of the pushed events in a file, in their order.
 func bodies(t *testing.T, path string) (all []string) {
 	t.Helper()
 	for rec, err := range file.Read(path) {

@@ -26,7 +26,7 @@ import (
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
-// damageable is a data directory of a relay that has run. Each test damages a copy.
+// damageable is the data directory of a stopped relay.
 type damageable struct {
 	dir    string
 	issued *credentials.Issued
@@ -77,7 +77,7 @@ func newDamageable(t *testing.T) *damageable {
 		require.NoError(t, trail.Close(t.Context()))
 	}
 	require.NoError(t, conn.Close())
-	r := start(t, cfg) // which forwards the trail
+	r := start(t, cfg) // to forward the trail
 	waiting.Until(t, func() bool { return len(auditEvents(r.path)) >= 30 })
 	require.NoError(t, r.stop())
 	return &damageable{dir, &issued}
@@ -93,7 +93,7 @@ func auditEvents(path string) (all []file.Record) {
 	return all
 }
 
-// namings gives what the audit events name, one line a damage.
+// namings lists the damage named by the audit events, a line each.
 func namings(t *testing.T, path string) (all []string) {
 	t.Helper()
 	seen := map[string]bool{}

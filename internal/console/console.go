@@ -52,11 +52,11 @@ type Options struct {
 	Journal *journal.Journal
 	// Sinks are the configured ones, with their defaults.
 	Sinks []config.Sink
-	// Open gives a sink for a replay, beside the one that live delivery uses.
-	// The console closes it.
+	// Open opens a sink for a replay, beside the one for live delivery. The console
+	// closes it.
 	Open func(config.Sink) (relay.Sink, error)
-	// Record enters into the audit trail what somebody is about to give up, and returns
-	// when the entry is durable.
+	// Record enters a person's planned loss into the audit trail, and returns when the
+	// entry is durable.
 	Record      func(context.Context, Loss) error
 	Credentials *credentials.Store
 	// Rotate replaces an environment's generated credential; its error says why not.

@@ -29,9 +29,9 @@ type stage struct {
 	dir     string
 	conn    *streamserver.Conn
 	journal *journal.Journal
-	sinks   map[string]*relaytest.Sink // what a replay opens
+	sinks   map[string]*relaytest.Sink // by name, for replays
 	losses  []console.Loss
-	lost    error // what recording a loss answers
+	lost    error // answer to recording a loss
 	stop    func()
 }
 
@@ -66,7 +66,7 @@ func newStage(t *testing.T, names ...string) *stage {
 	return s
 }
 
-// lent is a sink that is opened several times.
+// lent is a sink for several opens.
 type lent struct{ relay.Sink }
 
 func (lent) Close() error { return nil }
@@ -123,5 +123,5 @@ func letterIDs(letters []console.Letter) []string {
 	return idsOf(letters, func(l *console.Letter) string { return l.ID })
 }
 
-// busy is an error that passes.
+// busy is a temporary error.
 var busy = relaytest.Outcome{Err: errors.New("the destination is down")}

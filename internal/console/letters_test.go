@@ -109,8 +109,8 @@ func TestLettersGoToAnotherSink(t *testing.T) {
 	assert.Equal(t, 3, left[0].Attempts)
 }
 
-// A letter is taken away only after its sink has the event: ended before that,
-// by its client or by the relay's shutdown, the replay leaves it.
+// A letter is removed only after its sink has the event: ended before by its client, or
+// by the relay's shutdown, the replay leaves it.
 func TestAReplayThatIsEndedLosesNothing(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(s *stage, cancel func()){
@@ -145,7 +145,7 @@ func TestAReplayThatIsEndedLosesNothing(t *testing.T) {
 				end(s, cancel)
 				require.ErrorIs(t, <-ended, context.Canceled)
 				assert.Equal(t, eventIDs(events[10:]), letterIDs(s.letters(journal.LetterFilter{}, false)))
-				waiting.Until(t, func() bool { // the one that was ended gives way
+				waiting.Until(t, func() bool { // the ended one gives way
 					_, err := s.replayed(console.ReplayLetters{DryRun: true})
 					return err == nil
 				})
@@ -183,7 +183,7 @@ func TestLettersAreDiscarded(t *testing.T) {
 	assert.Equal(t, eventIDs(events[5:]), letterIDs(s.letters(journal.LetterFilter{}, false)), "what came later stays")
 }
 
-// A letter that cannot be read hides no other, and stays.
+// An unreadable letter hides no other, and stays.
 func TestADamagedLetter(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "a")

@@ -66,7 +66,7 @@ func TestASpanRefused(t *testing.T) {
 	}
 }
 
-// A span holds nothing up, and says what it could not read.
+// An unreadable span holds nothing up, and is reported.
 func TestASpanBehindTheTrimming(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "a")

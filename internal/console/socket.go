@@ -80,8 +80,8 @@ func dial(ctx context.Context, dir string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", address)
 }
 
-// addressOf gives the socket's name for the kernel: its path or, if that is too long
-// for a socket, one through an open directory, as Linux has. done closes the directory.
+// addressOf returns the socket's name for the kernel: its path. If this is too long for a
+// socket, it is a path through an open directory, possible on Linux.
 func addressOf(dir string) (address string, done func(), err error) {
 	path := filepath.Join(dir, socketName)
 	if len(path) <= maxSocketPath {

@@ -52,7 +52,7 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 	dir := t.TempDir()
 	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "control.sock"), Net: "unix"})
 	require.NoError(t, err)
-	dead.SetUnlinkOnClose(false) // as a process that was killed
+	dead.SetUnlinkOnClose(false) // as by a killed process
 	require.NoError(t, dead.Close())
 	_, err = console.NewClient(dir).Sinks(t.Context())
 	require.ErrorContains(t, err, "no relay runs on the data directory "+dir)

@@ -129,9 +129,9 @@ func (s *Store) heal(ctx context.Context) error {
 	return nil
 }
 
-// putBack writes a copy over what the bucket has at a revision. Where the bucket has
-// another revision, what stands there decides: it may be newer, by another relay, or an
-// older one that the watch did not show.
+// putBack writes a copy over the bucket's record at a revision. If the bucket has another
+// revision, its record decides: it may be newer, by another relay, or an older one unseen
+// by the watch.
 func (s *Store) putBack(ctx context.Context, env Environment, r record, revision uint64, bad error) error {
 	if bad == nil {
 		bad = errors.New("the newest credential record is gone from the bucket")
@@ -155,12 +155,12 @@ func (s *Store) putBack(ctx context.Context, env Environment, r record, revision
 	return nil
 }
 
-// overtaken takes what the bucket has in place of a revision, and puts the copy back
-// over it where that is older or damaged.
+// overtaken takes the bucket's record in place of a revision. If it is older than the
+// copy, or damaged, it puts the copy back over it.
 func (s *Store) overtaken(ctx context.Context, env Environment, r record, revision uint64, bad error) error {
 	entry, err := s.kv.Get(ctx, env.Username())
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil // another relay has taken it away, which the watch tells
+		return nil // another relay has removed it, and the watch reports this
 	}
 	if err != nil {
 		return fmt.Errorf("read the credential record of %s again: %w", env, err)

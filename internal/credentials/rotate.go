@@ -75,11 +75,11 @@ func (s *Store) Prepare(ctx context.Context, env Environment) (Issued, error) {
 	return issued, nil
 }
 
-// Promote makes the password with these last four characters at the API the current
-// one, and accepts the replaced one for the overlap. It takes a pending one, and also a
+// Promote makes the password with these last four characters at the API the current one,
+// and accepts the replaced one for the overlap. It takes a pending one, and also a
 // replaced one before its expiry: two relays may have set theirs at once, and the API
-// knows the order. Promoting the current one changes nothing; [ErrUnknown]: none of
-// them has that ending.
+// knows the order. Promoting the current one changes nothing. If none of them ends so, it
+// returns [ErrUnknown].
 func (s *Store) Promote(ctx context.Context, env Environment, lastFour string) error {
 	err := s.change(ctx, env, func(r *record, now time.Time) error {
 		if r.Current != nil && r.Current.LastFour == lastFour {

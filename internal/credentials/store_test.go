@@ -379,7 +379,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// spoiled is a bucket's record that is damaged in one way.
+// spoiled is a bucket's record with one kind of damage.
 var spoiled = map[string]func(t *testing.T, js jetstream.JetStream, key string){
 	"not JSON": func(t *testing.T, js jetstream.JetStream, key string) {
 		kv, err := js.KeyValue(t.Context(), "AUDITRELAY_credentials")
@@ -398,8 +398,8 @@ var spoiled = map[string]func(t *testing.T, js jetstream.JetStream, key string){
 	},
 }
 
-// A record that is damaged, gone or older in the bucket is put back from its copy, and
-// told of once; the password that the environment has is accepted throughout.
+// A record damaged, gone or older in the bucket is put back from its copy, and reported
+// once. The environment's password is accepted throughout.
 func TestADamagedRecordIsPutBack(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range spoiled {
@@ -428,7 +428,7 @@ func TestADamagedRecordIsPutBack(t *testing.T) {
 	}
 }
 
-// A record is damaged under a running relay: what is known stands, and is written back.
+// A record is damaged under a running relay: the known one stands, and is written back.
 func TestARecordDamagedWhileRunningIsPutBack(t *testing.T) {
 	t.Parallel()
 	js, told := connect(t), make(chan Damage, 10)
@@ -441,8 +441,8 @@ func TestARecordDamagedWhileRunningIsPutBack(t *testing.T) {
 	require.True(t, accepts(open(t, js), issued), "the bucket has it again")
 }
 
-// The bucket has a revision that the watch did not show: an older record gives way to the
-// copy, and a newer one, of another relay, is accepted at once.
+// The bucket has a revision unseen by the watch: an older record gives way to the copy,
+// and a newer one, of another relay, is accepted at once.
 func TestTheBucketDecidesWhereItsRevisionIsAnother(t *testing.T) {
 	t.Parallel()
 	js := connect(t)
@@ -455,7 +455,7 @@ func TestTheBucketDecidesWhereItsRevisionIsAnother(t *testing.T) {
 	require.NoError(t, err)
 	newest, err := s.Prepare(t.Context(), live)
 	require.NoError(t, err)
-	s.Close() // so that nothing but putBack brings a change
+	s.Close() // so only putBack brings changes
 	_, err = kv.Put(t.Context(), live.Username(), older.Value())
 	require.NoError(t, err)
 	copied, err := s.copies.read(live.Username())
@@ -472,7 +472,7 @@ func TestTheBucketDecidesWhereItsRevisionIsAnother(t *testing.T) {
 	require.True(t, accepts(open(t, js), others), "and stays")
 }
 
-// Neither the bucket nor the folder has a sound record: that is told as a loss.
+// With no sound record in the bucket or the folder, the relay reports a loss.
 func TestARecordWithoutACopyIsTold(t *testing.T) {
 	t.Parallel()
 	js, dir := connect(t), t.TempDir()
@@ -499,7 +499,7 @@ func TestARecordWithoutACopyIsTold(t *testing.T) {
 	require.True(t, accepts(s, issued))
 }
 
-// A record that somebody has taken away does not come back from its copy.
+// A deliberately removed record does not come back from its copy.
 func TestATakenAwayRecordStaysAway(t *testing.T) {
 	t.Parallel()
 	js, dir := connect(t), t.TempDir()

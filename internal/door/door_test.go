@@ -27,7 +27,7 @@ type house struct {
 	*Door
 	t       *testing.T
 	metrics *Metrics
-	holding chan struct{} // a value for each request that is held
+	holding chan struct{} // a value for each held request
 	held    int           // how many are
 }
 
@@ -80,7 +80,7 @@ func (h *house) stranger(from string) *client {
 	return c
 }
 
-// seen counts the connections that came so far, and those that went.
+// seen counts the connections opened and closed so far.
 func (h *house) seen() float64 {
 	count := testutil.ToFloat64(h.metrics.open.WithLabelValues("test"))
 	for _, v := range []*prometheus.CounterVec{h.metrics.refused, h.metrics.evicted} {
@@ -158,7 +158,7 @@ func TestACrowdOfStrangersGivesWay(t *testing.T) {
 	}
 	late := h.stranger("127.0.0.3")
 	crowd[0].gone()
-	for i := range 20 { // a crowd that comes back drives out itself
+	for i := range 20 { // a returning crowd drives out itself
 		h.stranger("127.0.0.2")
 		if i < 14 {
 			crowd[i+1].gone()
@@ -227,8 +227,8 @@ func (remote) SetDeadline(time.Time) error      { return nil }
 func (remote) SetReadDeadline(time.Time) error  { return nil }
 func (remote) SetWriteDeadline(time.Time) error { return nil }
 
-// TestBooks does whatever may happen, in any order, and holds the books against what
-// is open.
+// TestBooks runs all kinds of steps in any order, and compares the books with the open
+// connections.
 func TestBooks(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -262,7 +262,7 @@ func TestBooks(t *testing.T) {
 	assert.Zero(t, testutil.ToFloat64(d.opts.Metrics.open.WithLabelValues("test")))
 }
 
-// check holds that the groups are those of the open connections, and in order.
+// check compares the groups with the open connections, and checks their order.
 func (d *Door) check(t *testing.T) {
 	t.Helper()
 	require.LessOrEqual(t, len(d.open), d.opts.Total)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lines is a log that may be read while it is written.
+// lines is a log, readable while it is written.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer

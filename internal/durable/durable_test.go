@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// traced is the real disk, which notes its steps, and stops at the one named.
+// traced is the real disk. It notes its steps, and stops at the one named.
 func traced(steps *[]string, stop string) disk {
 	real := osDisk()
 	step := func(name string, do func() error) error {

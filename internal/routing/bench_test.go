@@ -19,7 +19,7 @@ type taker struct{}
 func (taker) Deliver(context.Context, []relay.Event) error { return nil }
 func (taker) Close() error                                 { return nil }
 
-// It runs by itself: what other tests allocate would be counted.
+// It runs by itself: allocations of other tests would be counted.
 func TestNothingIsAllocatedWhereNothingChanges(t *testing.T) {
 	events := relaytest.Events(500)
 	for name, c := range map[string]struct {

@@ -129,8 +129,8 @@ func TestNewErrors(t *testing.T) {
 	require.ErrorContains(t, err, "redact: a key is required")
 }
 
-// The sink sees bodies without what is redacted; whoever shares the events, and
-// the dead letters, see them as they came.
+// The sink sees redacted bodies. Others sharing the events, and the dead letters, see
+// them as they came.
 func TestThroughAPump(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestIndexesAreTheCallers(t *testing.T) {
 	assert.Equal(t, map[int]bool{2: false, 3: true, 5: false, 6: true, 7: false}, got)
 	assert.Equal(t, "e0", ids(inner.Arrived()))
 
-	// A single one that is refused is known.
+	// A single refused event is known.
 	inner = &relaytest.Sink{Respond: relaytest.Refusing("e5")}
 	err = route(t, &config.Match{CEL: `id == "e5"`}, nil).Wrap(inner).Deliver(t.Context(), events)
 	require.ErrorAs(t, err, &partial)
@@ -302,7 +302,7 @@ func TestChoosingIsBounded(t *testing.T) {
 	})
 }
 
-// With on_error: withhold, what the expression fails for goes to the dead letters.
+// With on_error: withhold, events go to the dead letters if the expression fails.
 func TestDoubtsAreWithheld(t *testing.T) {
 	t.Parallel()
 	r := route(t, &config.Match{CEL: `body.n > 1`, OnError: "withhold"}, nil)
@@ -355,7 +355,7 @@ func TestLabelsAreRedacted(t *testing.T) {
 	assert.Equal(t, before, given, "events are shared")
 }
 
-// checkable is a sink that can be checked.
+// checkable is a sink with a check.
 type checkable struct{ relaytest.Sink }
 
 func (*checkable) Check(_ context.Context, report func(what, found string)) error {

@@ -37,8 +37,7 @@ const (
 // Main runs the process's command line and ends the process. The first SIGINT or
 // SIGTERM ends a command cleanly.
 func (p Program) Main() {
-	// After the first signal the default behaviour is back, so that a second
-	// one ends the process at once.
+	// Restoring the default lets a second signal end the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(p.Execute(ctx, os.Args[1:], os.Stdout, os.Stderr))

@@ -22,9 +22,9 @@ import (
 	"github.com/auditrelay/auditrelay/sinks"
 )
 
-// server is an inbox that misbehaves as it is told.
+// server is an inbox with faults on command.
 type server struct {
-	mu            sync.Mutex // guards what follows
+	mu            sync.Mutex // guards the fields below
 	arrived       []relaytest.Arrival
 	refused       []string
 	down, stalled bool

@@ -67,7 +67,7 @@ type InboxSink struct {
 	close   context.CancelFunc
 }
 
-// OpenInbox connects to nothing: an inbox that is down shows at the first delivery.
+// OpenInbox connects to nothing: the first delivery meets an outage.
 func OpenInbox(c *Inbox, opts sinks.Options) (relay.Sink, error) {
 	taken, err := sinks.Register(opts, prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "inbox_entries_total", Help: "Events that the inbox has taken.",

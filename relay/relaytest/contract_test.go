@@ -13,7 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// The fake keeps the contract that it helps to test, in both ways of refusing.
+// The fake keeps the contract too, in both ways of refusing.
 func TestSinkKeepsTheContract(t *testing.T) {
 	t.Parallel()
 	for name, refusing := range map[string]func(ids ...string) func(int, []relay.Event) relaytest.Outcome{

@@ -97,7 +97,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// Entries that the intake refuses are found by halving; the others arrive.
+// The sink finds refused entries by halving; the others arrive.
 func TestRefusedEntriesAreFound(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)
@@ -118,8 +118,8 @@ func TestRefusedEntriesAreFound(t *testing.T) {
 	assert.Less(t, len(d.Requests()), 100)
 }
 
-// A refusal and then an outage: what the outage kept from being sent is to be
-// tried again, and what was refused is not.
+// After a refusal and then an outage, the unsent entries are tried again, and the refused
+// ones are not.
 func TestRefusalThenOutage(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)
@@ -220,7 +220,7 @@ func TestNoErrorNamesTheKey(t *testing.T) {
 	}
 }
 
-// An acknowledgement that is lost leads to a second delivery, never to none.
+// A lost acknowledgement leads to a second delivery, never to none.
 func TestLostAcknowledgement(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)

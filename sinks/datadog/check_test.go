@@ -45,7 +45,7 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, newSink(t, d.URL, func(cfg *config.Datadog) { cfg.TLS = tls }).Deliver(t.Context(), relaytest.Events(1)))
 }
 
-// findings collects what a check reports.
+// findings collects the findings of a check.
 func findings(t *testing.T, s *Sink) (map[string]string, error) {
 	t.Helper()
 	found := map[string]string{}
@@ -107,7 +107,7 @@ func TestCheckErrors(t *testing.T) {
 	require.ErrorIs(t, siteSink(t, d, tls, "datadoghq.com").Check(ctx, func(string, string) {}), context.Canceled)
 }
 
-// A name that does not resolve is an outage like any other.
+// An unresolvable name is an outage like any other.
 func TestUnknownHost(t *testing.T) {
 	t.Parallel()
 	s, err := New(complete(t, config.Datadog{APIKey: secret.New(testKey), URL: "https://intake.invalid"}), Options{Now: sentAt})

@@ -81,7 +81,7 @@ func TestRequestsByBytes(t *testing.T) {
 	d := newIntake(t)
 	s := newSink(t, d.URL, func(c *config.Datadog) { c.Attributes = "none" })
 	events := relaytest.Events(120, relaytest.BodyBytes(100_000))
-	for i := range events { // a client that forgets escapes would send 6 times as much
+	for i := range events { // a client without a count of escapes would send 6 times as much
 		events[i].Body = []byte(strings.Repeat("\x01", 16_000+i))
 	}
 	require.NoError(t, s.Deliver(t.Context(), events))
@@ -94,7 +94,7 @@ func TestRequestsByBytes(t *testing.T) {
 	}
 }
 
-// The size that the limits are held against is the one on the wire.
+// The limits are compared with the size on the wire.
 func TestSizeOnTheWire(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)
@@ -113,8 +113,8 @@ func TestSizeOnTheWire(t *testing.T) {
 	}
 }
 
-// An entry that does not fit into a request is the first of the next one, and
-// what is refused in halves is found there as well.
+// An entry without room in a request is the first of the next one. A refused one is found
+// by halves there as well.
 func TestRefusedBehindAFullRequest(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)
@@ -133,8 +133,8 @@ func TestRefusedBehindAFullRequest(t *testing.T) {
 	}
 }
 
-// A request that fails in the middle of a delivery: exactly what was not
-// acknowledged is named, and nothing behind it is sent.
+// When a request fails in the middle of a delivery, the error names exactly the
+// unacknowledged events, and nothing behind them is sent.
 func TestFailureMidway(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)
@@ -180,7 +180,8 @@ func TestFailureOfAll(t *testing.T) {
 	assert.Len(t, d.Requests(), 1)
 }
 
-// What the intake would lose behind its 202 is never sent: the fake says so.
+// The sink never sends entries the intake would lose behind its 202. The fake would
+// report them.
 func TestNothingIsLostInSilence(t *testing.T) {
 	t.Parallel()
 	spoil := func(events []relay.Event) {
@@ -211,7 +212,7 @@ func TestNothingIsLostInSilence(t *testing.T) {
 	assert.Equal(t, map[string]any{"truncated": true, "original_size": json.Number("1000001")}, marks)
 }
 
-// The fake catches what it is there to catch: the same, sent without the checks.
+// The fake catches violations: the same entries, sent without the sink's checks.
 func TestTheIntakeSeesViolations(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)
@@ -253,8 +254,8 @@ func TestConcurrentDeliveries(t *testing.T) {
 	assert.Len(t, d.IDs(), 1200)
 }
 
-// The whole way: what the intake does not take stands in the dead letters, each
-// event by name; all others arrive once, through an outage.
+// Through a pump and an outage, each refused event stands in the dead letters by name,
+// and all others arrive once.
 func TestThroughAPump(t *testing.T) {
 	t.Parallel()
 	d := newIntake(t)

@@ -40,7 +40,7 @@ func newIntake(t testing.TB) intake {
 	return intake{d}
 }
 
-// newTLSIntake is an intake that the sink of TLS() trusts.
+// newTLSIntake is an intake with a certificate the sink of TLS() trusts.
 func newTLSIntake(t testing.TB) (intake, *config.TLSClient) {
 	t.Helper()
 	d, err := realservers.StartDatadogIntake(realservers.DatadogOptions{APIKey: testKey, Now: sentAt, Keep: true, TLS: true})
@@ -76,7 +76,7 @@ func siteSink(t testing.TB, d intake, tls *config.TLSClient, site string) *Sink 
 	return s
 }
 
-// serve is a server that answers as f does.
+// serve is a server with the answers of f.
 func serve(t testing.TB, f http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(f)
@@ -101,7 +101,7 @@ func idsOf(events []relay.Event) []string {
 	return ids
 }
 
-// failed is the events that err names, by index, and their errors.
+// failed returns the errors in err by the indexes of their events.
 func failed(t testing.TB, err error) map[int]error {
 	t.Helper()
 	var partial *relay.PartialError
@@ -173,7 +173,7 @@ func arrivals(t testing.TB, d intake) []relaytest.Arrival {
 	return list
 }
 
-// complete fills in what a section leaves out, as the configuration does.
+// complete fills in the defaults of a section, as the configuration does.
 func complete(t testing.TB, cfg config.Datadog) config.Datadog {
 	t.Helper()
 	require.NoError(t, (&config.Sink{Name: "test", Datadog: &cfg}).Complete())

@@ -45,8 +45,8 @@ func (s *Sink) submit(ctx context.Context, packed []byte) error {
 	return s.classify(res, s.detailOf(answer))
 }
 
-// request is that of SubmitLog in Datadog's full client. Its Content-Encoding is set last:
-// otherwise PrepareRequest would compress the body.
+// request is the request of SubmitLog in Datadog's full client. Its Content-Encoding is
+// set last: otherwise PrepareRequest would compress the body.
 func (s *Sink) request(ctx context.Context, packed []byte) (*http.Request, error) {
 	base, err := s.api.Cfg.ServerURLWithContext(ctx, "v2.LogsApi.SubmitLog")
 	if err != nil {

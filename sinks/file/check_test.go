@@ -25,7 +25,7 @@ func checked(t *testing.T, s relay.Checker) (string, error) {
 	return text, err
 }
 
-// Beside a sink that writes, and in a directory that is not there yet.
+// Beside a writing sink, and in a missing directory.
 func TestCheckOnlyLooks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func TestCheckOnlyLooks(t *testing.T) {
 	require.NoError(t, writer.Deliver(t.Context(), events[:2]))
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	require.NoError(t, err)
-	_, err = f.WriteString(lineStart) // a line that is being written
+	_, err = f.WriteString(lineStart) // a half-written line
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	before, err := os.ReadFile(path)

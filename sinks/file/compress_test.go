@@ -111,8 +111,8 @@ func compressNow(t *testing.T, path string, d disk) {
 
 var errCrash = errors.New("the machine is off")
 
-// crashing gives a disk that does n more things, and then half of the next one
-// and nothing after it.
+// crashing returns a disk for n more operations. It does half of the next one and nothing
+// after it.
 func crashing(n int) (disk, func() bool) {
 	d, crashed := realDisk(), false
 	off := func() bool {
@@ -157,8 +157,8 @@ func crashing(n int) (disk, func() bool) {
 	return d, func() bool { return crashed }
 }
 
-// A crash at each step of a compression leaves every event readable, once, and
-// the next start finishes what was begun, whether it compresses or not.
+// A crash at each step of a compression leaves every event readable, once. The next start
+// finishes the work, whether it compresses or not.
 func TestCrashAtEachStepOfACompression(t *testing.T) {
 	t.Parallel()
 	events := relaytest.Events(60)
@@ -276,7 +276,7 @@ func TestCloseGivesACompressionUp(t *testing.T) {
 	requireIDs(t, events, path)
 }
 
-// An archive that is too old to be kept does not come back by being compressed.
+// An archive past its retention does not come back through compression.
 func TestRemovedWhileCompressed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -291,7 +291,7 @@ func TestRemovedWhileCompressed(t *testing.T) {
 	requireIDs(t, events[5:], path)
 }
 
-// Nor does one that was removed before there was anything of its compression.
+// Nor does one removed before its compression began.
 func TestRemovedBeforeItIsCompressed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -305,7 +305,7 @@ func TestRemovedBeforeItIsCompressed(t *testing.T) {
 	assert.Empty(t, entries)
 }
 
-// The rest of an earlier attempt, which could not be removed, is written over.
+// An undeletable rest of an earlier attempt is written over.
 func TestRestOfACompressionIsWrittenOver(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -316,7 +316,7 @@ func TestRestOfACompressionIsWrittenOver(t *testing.T) {
 	settled(t, path, 1)
 }
 
-// What was written wrongly does not take the place of the only good copy.
+// A wrongly written copy does not replace the only good one.
 func TestCompressedFormIsReadBack(t *testing.T) {
 	t.Parallel()
 	var other bytes.Buffer

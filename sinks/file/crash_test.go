@@ -20,8 +20,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// A file that a crash left torn at any byte of its last line is whole again
-// after the next delivery.
+// After a crash at any byte of its last line, a file is whole again with the next
+// delivery.
 func TestTornLineIsCutOff(t *testing.T) {
 	t.Parallel()
 	events := relaytest.Events(4)
@@ -47,7 +47,7 @@ func TestTornZerosAreCutOff(t *testing.T) {
 	requireIDs(t, events, path)
 }
 
-// A path that names somebody else's file must not cost them their last line.
+// A path to somebody else's file must not cost them their last line.
 func TestForeignFileIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "notes.txt")

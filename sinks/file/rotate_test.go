@@ -40,7 +40,7 @@ func TestRotationBySize(t *testing.T) {
 	requireIDs(t, events, path)
 }
 
-// The periods are the calendar's, so that a restart does not begin a new one.
+// The periods are the calendar's: a restart begins no new one.
 func TestRotationByTime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	synctest.Test(t, func(t *testing.T) { // starts at midnight UTC
@@ -62,7 +62,7 @@ func TestRotationByTime(t *testing.T) {
 		require.Len(t, names, 1)
 		requireIDs(t, events[:15], names[0])
 		time.Sleep(time.Hour)
-		deliver(20) // 02:00, by a sink that finds the file of 01:00
+		deliver(20) // 02:00, by a sink with the file of 01:00 before it
 		names, err = rotated(path)
 		require.NoError(t, err)
 		require.Len(t, names, 2)
@@ -88,7 +88,7 @@ func TestOldFilesAreRemoved(t *testing.T) {
 	assert.FileExists(t, bystander)
 }
 
-// A clock set back must not put a file before the ones that it follows.
+// After a clock is set back, a new file still sorts behind the earlier ones.
 func TestNamesStayInOrder(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 3, 8, 30, 0, 5, time.UTC)

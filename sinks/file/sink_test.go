@@ -91,8 +91,7 @@ func TestFilesAreForTheirOwnerOnly(t *testing.T) {
 	}
 }
 
-// What log rotation does from outside: the file is moved, and must not be
-// written on.
+// When log rotation moves the file from outside, the sink must not write on in it.
 func TestMovedFileIsLeft(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -105,8 +104,8 @@ func TestMovedFileIsLeft(t *testing.T) {
 	requireIDs(t, events[10:], path)
 }
 
-// complete fills in what a section leaves out, as the configuration does. Tests
-// rotate smaller files than it allows.
+// complete fills in the defaults of a section, as the configuration does. Tests rotate
+// smaller files than it allows.
 func complete(t testing.TB, cfg config.File) config.File {
 	t.Helper()
 	rotateBytes := cfg.RotateBytes

@@ -17,7 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// carry delivers as a pump does, and returns what was refused for good.
+// carry delivers like a pump, and returns the permanently refused events.
 func carry(t testing.TB, s *Sink, events []relay.Event) map[string]error {
 	t.Helper()
 	refused := map[string]error{}
@@ -47,8 +47,8 @@ func carry(t testing.TB, s *Sink, events []relay.Event) map[string]error {
 	return nil
 }
 
-// Whatever is refused and however Loki says it, each event arrives or is
-// refused for a reason that holds.
+// For any refusal and any text of Loki's, each event arrives or is refused for a good
+// reason.
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*fake){
@@ -132,8 +132,8 @@ func requireSettled(t *testing.T, f *fake, events []relay.Event, refused map[str
 	}
 }
 
-// What Loki finds too late goes to a stream with the label late, and what is
-// known to be late goes there at once.
+// Events too late for Loki go to a stream with the label late, at once if this is known
+// beforehand.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -157,8 +157,8 @@ func TestLate(t *testing.T) {
 	}
 	gather()
 	assert.Equal(t, map[string][]time.Duration{"": {0, time.Minute}, "true": {3 * time.Hour, 2 * time.Hour}}, late)
-	// One for the newest; then one for what is in time, two for the late ones:
-	// the first of a stream goes alone. Nothing was sent to be refused.
+	// One push for the newest, one for the events in time, two for the late ones: the
+	// first of a stream goes alone. No push was sent in vain.
 	assert.Len(t, f.pushes, 4)
 
 	require.NoError(t, s.Deliver(t.Context(), at(20, 30*time.Hour, 28*time.Hour+30*time.Minute, 90*time.Minute)))
@@ -176,13 +176,13 @@ func TestLate(t *testing.T) {
 	assert.Equal(t, 2, count)
 }
 
-// A sink that starts does not know where Loki stands: one event tells.
+// A starting sink does not know Loki's newest entry: it finds out with one event.
 func TestLateAfterAStart(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	require.NoError(t, f.sink(t, nil).Deliver(t.Context(), relaytest.Events(1)))
 	s := f.sink(t, nil)
-	f.set(func() { f.shards = 4 }) // from now on Loki hides what it leaves out
+	f.set(func() { f.shards = 4 }) // from now on Loki is silent about some of the entries it leaves out
 	events := relaytest.Events(30, relaytest.From(1))
 	for i := range events {
 		events[i].Time = events[i].Time.Add(-2 * time.Hour)
@@ -192,8 +192,7 @@ func TestLateAfterAStart(t *testing.T) {
 	assert.Len(t, f.pushes, 4, "the oldest is refused, and goes alone to the late stream, and the rest follows it there")
 }
 
-// What is late, or was found to be, is tried again as well when something behind
-// it fails.
+// If something behind a late event fails, the late event is tried again too.
 func TestLateAndThenAnError(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
@@ -225,7 +224,7 @@ func TestLateAndThenAnError(t *testing.T) {
 	}
 }
 
-// requireRetried returns the events that are to be tried again.
+// requireRetried returns the events to try again.
 func requireRetried(t *testing.T, events []relay.Event, err error) (again []relay.Event) {
 	t.Helper()
 	var partial *relay.PartialError
@@ -239,7 +238,7 @@ func requireRetried(t *testing.T, events []relay.Event, err error) (again []rela
 	return again
 }
 
-// Even a stream for one hour can be ahead, where Loki allows for less.
+// Even a stream for one hour can be ahead, if Loki allows for less.
 func TestTooLateForEveryStream(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -258,7 +257,7 @@ func TestTooLateForEveryStream(t *testing.T) {
 	assert.ErrorContains(t, failures[0], "even in a stream for late events of its hour")
 }
 
-// A text that is not understood leads to the one event by halves.
+// With an unknown text, the sink finds the refused event by halves.
 func TestUnknownRefusal(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -274,8 +273,8 @@ func TestUnknownRefusal(t *testing.T) {
 	assert.Len(t, f.byID(), 98)
 }
 
-// An answer that is too long to be read whole is not gone by, even where what
-// was read can be understood.
+// The sink ignores an answer too long to read whole, even if it understands the
+// beginning.
 func TestRefusalCutOff(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -294,7 +293,7 @@ func TestRefusalCutOff(t *testing.T) {
 	assert.Len(t, f.byID(), 11)
 }
 
-// refuseIDs answers any push with one of the events as a whole.
+// refuseIDs refuses any push with one of the events, as a whole.
 func (f *fake) refuseIDs(bad map[string]bool, text string) {
 	f.set(func() {
 		f.whole = func(ids []string) *canned {
@@ -308,7 +307,7 @@ func (f *fake) refuseIDs(bad map[string]bool, text string) {
 	})
 }
 
-// Pushes that are too large for Loki are made smaller, and stay so.
+// Pushes too large for Loki are made smaller, and stay so.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -344,7 +343,7 @@ func TestRateLimitNarrows(t *testing.T) {
 	assert.Len(t, f.byID(), 300)
 }
 
-// The other pushes of a delivery are not sent once Loki cannot be reached.
+// Once Loki is unreachable, the other pushes of a delivery are not sent.
 func TestHalted(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

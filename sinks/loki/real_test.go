@@ -23,7 +23,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// TestRealLoki delivers to a real Loki, and counts what it gives back.
+// TestRealLoki delivers to a real Loki, and counts the events read back.
 func TestRealLoki(t *testing.T) {
 	t.Parallel()
 	binary := os.Getenv("AUDITRELAY_LOKI_BINARY")
@@ -87,7 +87,7 @@ func (r *real) ids(t *testing.T, more string) map[string]int {
 	return ids
 }
 
-// requireOnce checks that Loki has these events and no other, each once.
+// requireOnce checks for exactly these events in Loki, each once.
 func requireOnce(t *testing.T, ids map[string]int, events []relay.Event) {
 	t.Helper()
 	for i := range events {
@@ -102,7 +102,7 @@ func testRealPlain(t *testing.T, r *real) {
 	assert.Empty(t, carryPatiently(t, s, all[:3000]))
 	assert.Empty(t, carryPatiently(t, s, all[3000:]))
 	requireOnce(t, r.ids(t, ""), all)
-	// What is pushed again can stand twice, once Loki has closed the block that it is in.
+	// A repeated event can stand twice, once Loki has closed its block.
 	assert.Empty(t, carryPatiently(t, s, all[2990:3010]))
 	for id, n := range r.ids(t, "") {
 		require.LessOrEqual(t, n, 2, id)
@@ -141,7 +141,7 @@ func testRealLate(t *testing.T, r *real) {
 	assert.Empty(t, carryPatiently(t, s, r.events(10, 5000, "a/1")))
 
 	old := r.events(5, 9000, "a/1")
-	for i := range old { // what stands ahead of them is 100 hours old
+	for i := range old { // the entry ahead of them is 100 hours newer
 		old[i].Time = r.now.Add(-150*time.Hour - time.Duration(i)*20*time.Minute)
 	}
 	assert.Empty(t, carryPatiently(t, r.sink(t, nil), old))
@@ -151,8 +151,8 @@ func testRealLate(t *testing.T, r *real) {
 	}
 }
 
-// Some of a push is refused, of every kind that Loki knows; the rest arrives,
-// and each one that is refused is named.
+// Some entries of a push are refused, of every kind known to Loki. The rest arrives, and
+// each refused one is named.
 func testRealPartial(t *testing.T, r *real) {
 	s := r.sink(t, func(c *config.Loki) { c.LineBytes, c.MetadataBytes, c.MetadataEntries = 1<<20, 1<<20, 1000 })
 	assert.Empty(t, carryPatiently(t, s, r.events(1, 9999, "a/1")))
@@ -199,8 +199,8 @@ func testRealPartial(t *testing.T, r *real) {
 	assert.Len(t, r.ids(t, `, late="true"`), 40)
 }
 
-// Why a push has one stream: Loki answers one of two with 204, though it left
-// out the first one's entry. Should this fail, Loki was mended.
+// The reason for one stream a push: Loki answers a push of two with 204, though it left
+// out the first one's entry. If this fails, Loki was mended.
 func testRealSeveralStreams(t *testing.T, r *real) {
 	entry := func(id string, at time.Time) []push.Entry {
 		return []push.Entry{{Timestamp: at, Line: id, StructuredMetadata: push.LabelsAdapter{{Name: "id", Value: id}}}}
@@ -229,7 +229,7 @@ func (r *real) post(t *testing.T, streams ...push.Stream) int {
 	return res.StatusCode
 }
 
-// Loki's processes do not take from each other what its rate limit allows.
+// Loki's processes refuse from each other even sizes within its rate limit.
 func testRealSize(t *testing.T, r *real) {
 	s := r.sink(t, nil)
 	s.limit.Store(64 << 20)
@@ -242,8 +242,8 @@ func testRealSize(t *testing.T, r *real) {
 	assert.Less(t, s.limit.Load(), int64(4<<20))
 }
 
-// carryPatiently carries by a pump, with the waits that Loki asks for, and
-// returns what was refused for good.
+// carryPatiently carries by a pump, with Loki's waits, and returns the permanently
+// refused events.
 func carryPatiently(t *testing.T, s *Sink, events []relay.Event) map[string]error {
 	t.Helper()
 	var dead relaytest.DeadLetters

@@ -16,10 +16,10 @@ import (
 // Source of the texts: Loki 3.7.8, pkg/validation/validate.go,
 // pkg/util/errors.go, pkg/ingester/stream.go, pkg/chunkenc/interface.go.
 type refusal struct {
-	behind, of int       // told by the ingester
-	oldest     time.Time // acceptable to the ingester, to the second; zero where it was not told
+	behind, of int       // from the ingester's text
+	oldest     time.Time // acceptable to the ingester, to the second; zero if not given
 
-	old, young, long, fat, many    kind   // told by the distributor
+	old, young, long, fat, many    kind   // from the distributor's text
 	mend                           string // the setting lacking in the sink or in Loki
 	labels                         string // the permanent error of the stream's labels
 	doubt                          bool   // there is more text, not understood
@@ -155,10 +155,10 @@ func (r *refusal) limit(message, before string) int {
 	return n
 }
 
-// fate is that of one entry in a partly refused push.
+// fate is the fate of one entry in a partly refused push.
 type fate struct {
 	verdict
-	why string // where it is bad
+	why string // of a bad entry
 }
 
 type verdict uint8

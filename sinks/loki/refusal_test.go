@@ -12,7 +12,7 @@ import (
 
 const testLabels = `{app="a; 3 errors like: has timestamp too old: x", service_name="auditrelay"}`
 
-// The texts are Loki 3.7.8's own, taken from one that was pushed to.
+// The texts are those of a real Loki 3.7.8.
 func TestReadRefusal(t *testing.T) {
 	t.Parallel()
 	oldest := time.Date(2026, 11, 21, 11, 48, 29, 0, time.UTC)
@@ -113,8 +113,8 @@ func TestFates(t *testing.T) {
 	}
 }
 
-// Whatever is said, what is made of it ends: each round settles something, or
-// the push is halved.
+// For any text the refusals come to an end: each round settles something, or halves the
+// push.
 func FuzzRefusal(f *testing.F) {
 	f.Add("entry out of order, oldest acceptable timestamp is: 2026-11-21T11:48:29Z', total ignored: 1 out of 3 for stream: {}", 3)
 	f.Add("2 errors like: x has timestamp too old: y; 1 errors like: max entry size '1' bytes", 4)

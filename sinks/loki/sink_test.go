@@ -22,7 +22,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// What is a label is not repeated; what is not goes along under its own name.
+// Labels are not repeated as metadata; all other attributes go along under their own
+// names.
 func TestLabelsAndMetadata(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -105,7 +106,7 @@ func TestTenants(t *testing.T) {
 	assert.Equal(t, "_", f.entries()[len(f.entries())-1].tenant, "what concerns a project as a whole has no environment")
 }
 
-// permanent returns the failures of a partial error, all of which are for good.
+// permanent returns the failures of a partial error. All of them must be permanent.
 func permanent(t testing.TB, err error) map[int]error {
 	t.Helper()
 	var partial *relay.PartialError
@@ -118,7 +119,7 @@ func permanent(t testing.TB, err error) map[int]error {
 	return failures
 }
 
-// Only those are refused that cannot be mended, and each by name.
+// Only incurable events are refused, each by name.
 func TestLimitsBeforeSending(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -137,7 +138,7 @@ func TestLimitsBeforeSending(t *testing.T) {
 	assert.Equal(t, map[string]int{events[0].ID: 1, events[5].ID: 1}, f.byID())
 }
 
-// Of metadata that does not fit, the sender's labels are cut, and it is said.
+// When metadata does not fit, the sender's labels are cut, and this is recorded.
 func TestMetadataIsCutVisibly(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -281,8 +282,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A stream that is limited does not keep the others, of which there are more
-// than are pushed at once.
+// A rate-limited stream does not hold up the others, more of them than concurrent pushes.
 func TestOneStreamIsLimited(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -315,9 +315,9 @@ func TestOneStreamIsLimited(t *testing.T) {
 	}
 }
 
-// What prometheus/common's client registers goes to the default registry, which
-// the relay does not serve. Two sinks do not get in each other's way there, and
-// nothing of promtail's is there.
+// prometheus/common's client registers metrics with the default registry, not served by
+// the relay. Two sinks do not get in each other's way there, and nothing of promtail's is
+// there.
 func TestMetricsOfTheLibraries(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

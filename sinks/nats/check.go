@@ -14,9 +14,9 @@ import (
 // apiTimeout bounds one question to JetStream's API.
 const apiTimeout = 3 * time.Second
 
-// Check implements relay.Checker, over a connection of its own. It asks JetStream's API for
-// the streams of the subjects. A principal without that permission can deliver
-// nevertheless, unless a stream is to be created.
+// Check implements relay.Checker, over a connection of its own. It asks JetStream's API
+// for the streams of the subjects. Without the permission for this, a principal can still
+// deliver, unless a stream must be created.
 func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

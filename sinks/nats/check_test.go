@@ -47,7 +47,7 @@ func TestCheckFindsTheStreamAndWritesNothing(t *testing.T) {
 	assert.NotContains(t, found, "EVENTS")
 }
 
-// What a stream acknowledges may be lost all the same.
+// A stream may lose messages even after acknowledging them.
 func TestCheckNamesWhatIsNotDurable(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*jetstream.StreamConfig){

@@ -138,8 +138,8 @@ func (c *connection) lostError() error {
 // broken reports whether the connection is of no further use.
 func (c *connection) broken() bool { return c.spoilt || !c.nc.IsConnected() }
 
-// close ends the connection. Of a broken one the wire is cut first, as the client
-// would flush what it has buffered; any other has nothing buffered.
+// close ends the connection. It cuts the wire of a broken one first: the client would
+// flush its buffer. Any other has nothing buffered.
 func (c *connection) close() {
 	if c.nc == nil || c.broken() {
 		c.wire.cut()

@@ -71,8 +71,8 @@ func (c *connection) publish(ctx context.Context, d *delivery, i int, b *builder
 	}
 }
 
-// full reports whether the flight is full, and half of its number. Waiting for half spares
-// the two sides waking each other for every single one.
+// full reports whether the messages in flight have reached a bound, and returns half of
+// their number. Waiting for half saves waking the other side for every single one.
 func (d *delivery) full() (half int, full bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -116,7 +116,8 @@ func TestStreamIsCreatedAndCreatedAgain(t *testing.T) {
 	require.NoError(t, sink.Deliver(t.Context(), relaytest.Events(10)))
 }
 
-// A full stream stores what fits: exactly the rest is named, to be tried again.
+// A full stream stores as much as fits: the sink names exactly the rest, to be tried
+// again.
 func TestFullStreamNamesTheRest(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t, nil)

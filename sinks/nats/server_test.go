@@ -113,7 +113,7 @@ type proxy struct {
 	target  string
 	address string
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	listener net.Listener
 	conns    []net.Conn
 	stalled  bool
@@ -193,7 +193,7 @@ func (p *proxy) copy(dst, src net.Conn) {
 	}
 }
 
-// complete fills in what a section leaves out, as the configuration does.
+// complete fills in the defaults of a section, as the configuration does.
 func complete(t testing.TB, cfg config.NATS) config.NATS {
 	t.Helper()
 	require.NoError(t, (&config.Sink{Name: "test", NATS: &cfg}).Complete())

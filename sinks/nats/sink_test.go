@@ -44,7 +44,7 @@ func destination(s *Sink, p *proxy, arrived func() []relaytest.Arrival) relaytes
 	}
 }
 
-// subscribe receives all that is published from now on.
+// subscribe receives all messages from now on.
 func subscribe(t *testing.T, nc *natsgo.Conn) func() []relaytest.Arrival {
 	sub, err := nc.SubscribeSync("auditrelay.>")
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func subscribe(t *testing.T, nc *natsgo.Conn) func() []relaytest.Arrival {
 	require.NoError(t, nc.Flush())
 	var out []relaytest.Arrival
 	return func() []relaytest.Arrival {
-		require.NoError(t, nc.Flush()) // the server has sent us what it has
+		require.NoError(t, nc.Flush()) // the server has sent everything
 		for pending, _, _ := sub.Pending(); pending > 0; pending-- {
 			m, err := sub.NextMsgWithContext(t.Context())
 			require.NoError(t, err)

@@ -58,7 +58,7 @@ func (s *Sink) answered(resp *http.Response) error {
 	return err
 }
 
-// advise has the remedy for a status that stays.
+// advise returns the remedy for a lasting status.
 func advise(resp *http.Response) string {
 	switch status := resp.StatusCode; {
 	case status >= 300 && status < 400:

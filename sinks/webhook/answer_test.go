@@ -163,7 +163,7 @@ func TestBodyThatNeverEnds(t *testing.T) {
 	}
 }
 
-// Answers that are read to their end let the connection be used again.
+// A connection is reused after each answer is read to its end.
 func TestConnectionIsKept(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, false)

@@ -21,7 +21,7 @@ import (
 
 var _ relay.Checker = (*Sink)(nil)
 
-// findings collects what a check reports.
+// findings collects the findings of a check.
 type findings map[string]string
 
 func check(t *testing.T, s *Sink) (findings, error) {
@@ -102,7 +102,7 @@ func TestCheckFindsAMissingClientCertificate(t *testing.T) {
 	require.ErrorContains(t, err, "closed the connection after the handshake: remote error: tls: certificate required; check tls.cert_file")
 }
 
-// A receiver that takes the connection and says nothing ends with the context.
+// The check of a silent receiver ends with the context.
 func TestCheckOfASilentReceiver(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -35,21 +35,20 @@ const (
 	path  = "/hooks/hunter2-part-of-the-address"
 )
 
-// receiver verifies and strictly decodes what it is posted. A request that is
-// not as it should be fails the test.
+// receiver verifies and strictly decodes each post. A faulty request fails the test.
 type receiver struct {
 	t       *testing.T
 	secure  bool
 	address string
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	server   *httptest.Server
 	arrived  []relaytest.Arrival
 	refused  map[string]bool
 	stalled  bool
 	requests []*http.Request
 	bodies   [][]byte
-	answer   http.HandlerFunc // where set, answers what has been verified
+	answer   http.HandlerFunc // if set, answers verified requests
 }
 
 func newReceiver(t *testing.T, secure bool) *receiver {
@@ -150,7 +149,7 @@ func verified(req *http.Request, body []byte) ([]relaytest.Arrival, error) {
 	return decodeBatch(body)
 }
 
-// decodeBatch reads the JSON batch format, and takes nothing that is not of it.
+// decodeBatch reads the JSON batch format strictly.
 func decodeBatch(body []byte) ([]relaytest.Arrival, error) {
 	var batch []json.RawMessage
 	if err := json.Unmarshal(body, &batch); err != nil {
@@ -253,7 +252,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// complete fills in what a section leaves out, as the configuration does.
+// complete fills in the defaults of a section, as the configuration does.
 func complete(t testing.TB, cfg config.Webhook) config.Webhook {
 	t.Helper()
 	require.NoError(t, (&config.Sink{Name: "test", Webhook: &cfg}).Complete())

@@ -87,8 +87,8 @@ func TestHTTP2IsSpokenOverTLS(t *testing.T) {
 	assert.Equal(t, 2, r.requests[0].ProtoMajor)
 }
 
-// The default limits leave room for what the format adds, so that a batch fits
-// what receivers take, 1 MiB.
+// The default limits leave room for the format's own bytes: a batch fits the usual limit
+// of receivers, 1 MiB.
 func TestDefaultBatchFits(t *testing.T) {
 	t.Parallel()
 	c := config.Config{Sinks: []config.Sink{{Webhook: &config.Webhook{}}}}
@@ -139,11 +139,12 @@ func TestClosedSinkPostsNothing(t *testing.T) {
 	for range 200 {
 		require.ErrorIs(t, s.Deliver(t.Context(), relaytest.Events(1)), errClosed)
 	}
-	r.down() // waits for what is under way
+	r.down() // waits for the current request
 	assert.Empty(t, r.requests)
 }
 
-// What a delivery costs before it is sent: encoding, webhook-id and signature.
+// BenchmarkRequest measures a delivery before its sending: encoding, webhook-id and
+// signature.
 func BenchmarkRequest(b *testing.B) {
 	s, err := New(complete(b, config.Webhook{URL: secret.New("https://hooks.example.com/"), Secret: secret.New(key)}))
 	require.NoError(b, err)

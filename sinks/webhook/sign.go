@@ -22,10 +22,10 @@ const (
 )
 
 var (
-	// ErrSignature says that a request was not signed with the secret, or was changed since.
+	// ErrSignature means a request signed with another secret, or changed since.
 	ErrSignature = errors.New("the request's signature is not valid")
-	// ErrTimestamp says that a request was signed too long ago, or by a clock ahead of
-	// ours: it may be an old one, played again.
+	// ErrTimestamp means a request signed too long ago, or by a clock ahead of ours: it
+	// may be a replay of an old one.
 	ErrTimestamp = errors.New("the request's timestamp is outside the tolerance")
 )
 

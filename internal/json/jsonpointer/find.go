@@ -11,8 +11,8 @@ import "github.com/auditrelay/auditrelay/internal/json/jsonscan"
 // earlier ones hold. Names are compared by their text, escaped or not; an invalid text
 // equals none.
 //
-// Body is read once and not written to. Nothing is allocated where body is
-// JSON, but for names of more than 256 bytes with escapes in them.
+// It reads body once and does not write to it. For valid JSON it allocates nothing,
+// except for names of more than 256 bytes with escapes in them.
 func (p Pointer) Find(body []byte) (raw []byte, ok bool) {
 	f := finder{body: body}
 	f.Reset(body)

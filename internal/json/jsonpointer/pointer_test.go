@@ -111,7 +111,7 @@ func TestAppendText(t *testing.T) {
 const event = `{"event_id":"evt-1","ts":"2026-06-01T00:00:00Z","actor":{"kind":"user","id":"u-\u00e9-7","groups":["a","b"]},` +
 	`"src":{"ip":"10.1.2.3","port":1024},"n\u006fte":"said \"hi\"","action":"login"}`
 
-// It runs by itself: what other tests allocate would be counted.
+// It runs by itself: allocations of other tests would be counted.
 func TestFindAllocatesNothing(t *testing.T) {
 	body, buf := []byte(event), make([]byte, 0, 64)
 	for _, text := range []string{"/actor/id", "/actor/groups/1", "/note", "/nowhere"} {
@@ -124,7 +124,7 @@ func TestFindAllocatesNothing(t *testing.T) {
 	assert.Equal(t, event, string(body))
 }
 
-// FuzzFind compares with what encoding/json makes of the same text.
+// FuzzFind compares with encoding/json on the same text.
 func FuzzFind(f *testing.F) {
 	for _, s := range [][2]string{
 		{event, "/actor/id"},
@@ -155,7 +155,7 @@ func FuzzFind(f *testing.F) {
 		decode(t, body, &whole)
 		want, there := walk(whole, text)
 		if !utf8.Valid(body) || bytes.Contains(bytes.ToLower(body), []byte(`\ud`)) || strings.Contains(text, "\ufffd") {
-			return // encoding/json replaces what is no text
+			return // encoding/json replaces invalid text
 		}
 		require.Equal(t, there, ok, "%s in %s", text, body)
 		if !there {

@@ -203,8 +203,8 @@ func TestErrorsShowNoContent(t *testing.T) {
 	assert.Contains(t, err.Error(), "byte 22")
 }
 
-// TestUnescapeKeepsToItsString reads strings of all lengths, with what is behind
-// them in the buffer: text is moved many bytes at a time.
+// TestUnescapeKeepsToItsString reads strings of all lengths, with other bytes behind them
+// in the buffer: the scanner moves text many bytes at a time.
 func TestUnescapeKeepsToItsString(t *testing.T) {
 	t.Parallel()
 	pieces := []string{`\"`, `\\`, `\n`, `\u00e9`, `\ud83d\ude00`, "é", "a", "two", "and twenty-three letters", strings.Repeat("x", 70)}
@@ -236,8 +236,8 @@ func TestUnescapeKeepsToItsString(t *testing.T) {
 
 const escapedLine = `"{\"event_id\":\"evt-abcdef-0000000001\",\"ts\":\"2025-06-01T00:00:00.000Z\",\"tenant\":\"t-001\",\"realm\":\"prod-eu-1\",\"actor\":{\"user_id\":\"u-000001\",\"username\":\"user000001@example.test\"},\"src\":{\"ip\":\"10.1.2.3\",\"port\":1024}}"`
 
-// TestAppendText reads strings that are longer than it guesses, and shorter, from
-// one buffer, with memory that has room and that has none.
+// TestAppendText reads longer and shorter strings than the scanner's guess, from one
+// buffer, into memory with and without room.
 func TestAppendText(t *testing.T) {
 	t.Parallel()
 	var want []string

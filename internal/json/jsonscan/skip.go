@@ -50,8 +50,8 @@ func (s *Scanner) Skip() error {
 	}
 }
 
-// nextInside goes from behind the value or opening bracket that began with c to
-// the next value inside open brackets, closing those that end.
+// nextInside goes on from behind a value or an opening bracket, begun with c, to the next
+// value inside open brackets. It closes the brackets ending on the way.
 func (s *Scanner) nextInside(open *nesting, c byte) error {
 	read := 1
 	if c == '{' || c == '[' {

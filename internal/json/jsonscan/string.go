@@ -13,8 +13,8 @@ const (
 	high = 0x8080808080808080
 )
 
-// special marks, by its top bit, the first byte of w that is a quote, a
-// backslash or a control character. Bytes above the first may be marked wrongly.
+// special sets the top bit of the first quote, backslash or control character in w. Bytes
+// above the first may be marked wrongly.
 func special(w uint64) uint64 {
 	quote, slash := w^ones*'"', w^ones*'\\'
 	return ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w) & high
@@ -79,7 +79,7 @@ func moveBlocks(buf []byte, r, w int, seen uint64) (int, int, uint64) {
 	for r+blockSize+maxRun <= len(buf) { // a run may be read beyond the block's end
 		end := r + blockSize
 		marks, all := blockMarks((*[blockSize]byte)(buf[r:end]))
-		seen |= all // also what is behind the string: at worst, text is looked at once more
+		seen |= all // also bytes behind the string: at worst, text is looked at once more
 		for base := r; marks != 0; {
 			at := base + bits.TrailingZeros64(marks)
 			moveRun(buf, w, r, at-r)
@@ -107,8 +107,8 @@ const blockSize = 64
 // maxRun is the longest run to be moved as two words.
 const maxRun = 16
 
-// blockMarks has a bit for each byte of b that is a quote, a backslash or a
-// control character, the first in the lowest bit; all is the block's words or'ed.
+// blockMarks has a bit for each quote, backslash or control character of b, the first in
+// the lowest bit. all is the block's words or'ed.
 func blockMarks(b *[blockSize]byte) (marks, all uint64) {
 	for i := 0; i < blockSize; i += 8 {
 		word := binary.LittleEndian.Uint64(b[i : i+8])
@@ -149,7 +149,7 @@ func moveWords(buf []byte, r, w int, seen uint64) (int, int, uint64) {
 			continue
 		}
 		k := bits.TrailingZeros64(mark) >> 3
-		plain := uint64(1)<<(8*k) - 1 // what is behind w+k may be still to be read
+		plain := uint64(1)<<(8*k) - 1 // the bytes behind w+k may not be read yet
 		to := buf[w : w+8]
 		binary.LittleEndian.PutUint64(to, binary.LittleEndian.Uint64(to)&^plain|word&plain)
 		w, r = w+k, r+k
@@ -191,8 +191,8 @@ func (s *Scanner) unescapeRune(w, r int) (_, _ int, _ error) {
 	return w + utf8.EncodeRune(s.buf[w:r+n], c), r + n, nil
 }
 
-// runeAt reads one escape of the form \uXXXX, or two that are a surrogate pair,
-// and returns the rune and the bytes read. The rune is -1 for half a pair.
+// runeAt reads one escape of the form \uXXXX, or two of a surrogate pair, and returns the
+// rune and the bytes read. The rune is -1 for half a pair.
 func runeAt(b []byte) (c rune, n int, ok bool) {
 	c, ok = hex4(b)
 	if !ok || c < 0xd800 || c > 0xdfff {

@@ -15,7 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// entries keeps what Datadog's form is decoded to.
+// entries keeps the decoded entries of a Datadog push.
 type entries []relay.Event
 
 func (e *entries) Entry(_ int, entry *datadog.Entry) error {
@@ -29,8 +29,8 @@ func (e *entries) Entry(_ int, entry *datadog.Entry) error {
 
 func (e *entries) Refuse(p datadog.Problem) error { return p.Err }
 
-// Whatever ingest makes of an entry, the value is taken out or the event withheld:
-// of the body, and of the labels that attributes beside an event become.
+// For any form of an entry, the value is removed or the event withheld: in the body, and
+// in the labels made of attributes beside an event.
 func TestDatadogForms(t *testing.T) {
 	t.Parallel()
 	const event = `{"event_id":"e","user":{"email":"hunter2"}}`
@@ -79,8 +79,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// The labels that Rules.Labels returns are those that were given where nothing is to
-// be taken, and never written to.
+// Rules.Labels never writes to the given labels. It returns them if there is nothing to
+// remove.
 func TestLabels(t *testing.T) {
 	t.Parallel()
 	r := rules(t, "/user/email /sessions/*/ip", "/user/id")

@@ -17,17 +17,17 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
-// tree is a JSON value with the spelling of all that it consists of, except
-// white space. A leaf has neither members nor elements.
+// tree is a JSON value with the spelling of all its parts, except white space. A leaf has
+// neither members nor elements.
 type tree struct {
 	kind     byte // '{', '[' or 0
 	raw      string
 	names    []string // as they are spelt
-	texts    []string // what they mean
+	texts    []string // their meanings
 	children []tree
 }
 
-// read decodes with encoding/json, which shares no code with what is tested.
+// read decodes with encoding/json: it shares no code with the tested package.
 func read(t *testing.T, raw []byte) tree {
 	raw = bytes.TrimSpace(raw)
 	node := tree{raw: string(raw)}
@@ -60,12 +60,12 @@ type rule struct {
 	hash  bool
 }
 
-// leads reports whether the pointer's first step is of that name.
+// leads reports whether the pointer's first step has the name.
 func (r rule) leads(name string) bool {
 	return r.steps[0] == "*" || strings.EqualFold(r.steps[0], name)
 }
 
-// texts calls visit with each JSON value that a reader may find in a text.
+// texts calls visit with each JSON value some reader may find in a text.
 func texts(raw string, visit func(raw []byte)) {
 	var text string
 	if raw[0] != '"' || json.Unmarshal([]byte(raw), &text) != nil {
@@ -85,8 +85,8 @@ func texts(raw string, visit func(raw []byte)) {
 	}
 }
 
-// reach calls visit with each value that a reader may find where a pointer leads,
-// however it reads: in texts, in any case of a name, the first or the last of equal ones.
+// reach calls visit with each value any reader may find at a pointer: in texts, in any
+// case of a name, the first or the last of equal ones.
 func reach(t *testing.T, node tree, rules, all []rule, visit func(raw string)) {
 	texts(node.raw, func(raw []byte) { reach(t, read(t, raw), append(slices.Clone(rules), all...), all, visit) })
 	for i, child := range node.children {
@@ -108,7 +108,7 @@ func reach(t *testing.T, node tree, rules, all []rule, visit func(raw string)) {
 	}
 }
 
-// mayHide reports whether there is a text that a careful redactor might withhold.
+// mayHide reports whether a careful redactor might withhold a text in the value.
 func mayHide(t *testing.T, node tree) (found bool) {
 	if node.kind == 0 && node.raw[0] == '"' {
 		var text string
@@ -121,7 +121,7 @@ func mayHide(t *testing.T, node tree) (found bool) {
 	return found
 }
 
-// model says what redacting means, one pointer and one place after the other.
+// model defines redaction, one pointer and one place after the other.
 func model(node tree, rules []rule) tree {
 	out := tree{kind: node.kind, raw: node.raw}
 	for i, child := range node.children {
@@ -189,9 +189,9 @@ func (t tree) write(b *strings.Builder) {
 	b.WriteByte(t.kind + 2)
 }
 
-// FuzzApply holds what is redacted against the model: each byte that is not white
-// space has to be the same. So what is taken out has left no trace, and what is
-// delivered cannot be read as having it, in any way.
+// FuzzApply compares the redacted text with the model: each byte must be the same, except
+// white space. So a removed value leaves no trace, and no reader can find it in the
+// delivered text.
 func FuzzApply(f *testing.F) {
 	for _, s := range [][3]string{
 		{event, "/actor/email /src", "/actor/id /note"},
@@ -228,7 +228,7 @@ func FuzzApply(f *testing.F) {
 			return
 		}
 		if bytes.Contains(bytes.ToLower(body), []byte(`\ud`)) {
-			return // encoding/json replaces what is no text
+			return // encoding/json replaces invalid text
 		}
 		if err != nil {
 			require.True(t, mayHide(t, read(t, body)), "%s: %v", body, err)

@@ -17,8 +17,8 @@ func quoted(text string) string {
 
 const secretUser = `{"user":{"email":"hunter2"}}`
 
-// What a reader may take for JSON that a pointer leads into is withheld where the
-// value cannot be taken out in place.
+// If a text may be JSON to some reader, and a pointer leads into it, the event is
+// withheld unless the value can be removed in place.
 func TestWhatCouldHideIsWithheld(t *testing.T) {
 	t.Parallel()
 	r := rules(t, "/user/email", "/user/id")
@@ -71,8 +71,8 @@ func TestWhatHidesNothingIsDelivered(t *testing.T) {
 	}
 }
 
-// A Datadog entry may hold its event as an object; readers differ in which case of
-// a name they know, and in which of two equal names they take.
+// A Datadog entry may hold its event as an object. Readers differ in the case of the
+// names they know, and in their choice between two equal names.
 func TestMoreIsTakenRatherThanLess(t *testing.T) {
 	t.Parallel()
 	r := rules(t, "/user/email", "/user/id")

@@ -114,8 +114,8 @@ func TestOtherPlaces(t *testing.T) {
 	assert.NotContains(t, got, "auditrelay")
 }
 
-// What is no JSON object, or holds text that a strict reader may refuse, is a
-// message and nothing more.
+// A body is only a message if it is not a JSON object, or if a strict reader might refuse
+// its text.
 func TestBodiesWithoutFields(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{
@@ -226,7 +226,7 @@ func TestWindow(t *testing.T) {
 	assert.Less(t, MaxAhead, 2*time.Hour)
 }
 
-// A body that fits alone, but not with its fields beside it, goes alone.
+// A body goes alone if it fits only without its fields.
 func TestAttributesOmitted(t *testing.T) {
 	t.Parallel()
 	body := `{"status":"error","a":"` + long("x", 600_000) + `"}`
@@ -283,8 +283,8 @@ func TestOversize(t *testing.T) {
 	require.ErrorContains(t, err, "without its message", "nothing that could be cut helps")
 }
 
-// The largest body that is not refused is found by halving: on the wire it must
-// be within the limit, and the next one not far above it.
+// The test finds the largest accepted body by halving: on the wire it must be within the
+// limit, and the next one not far above it.
 func TestSizeIsTight(t *testing.T) {
 	t.Parallel()
 	m := newMaker(t, config.Datadog{Attributes: "none"})

@@ -55,8 +55,8 @@ func FuzzAppend(f *testing.F) {
 	})
 }
 
-// FuzzCut holds that a text is cut no later than there is room, and no earlier
-// than it must be.
+// FuzzCut checks the place of a cut: not behind the available room, and no earlier than
+// necessary.
 func FuzzCut(f *testing.F) {
 	for _, s := range []string{"", "abc", "é", "<\x01\"\u2028😀\n", "\u2029\u2030"} {
 		f.Add(s, 5)
