@@ -13,13 +13,14 @@ const relayProject = "auditrelay"
 
 // typeFamilies are the first parts of types: of pushed events, and of the relay's own.
 func typeFamilies() []string {
-	return []string{"event_log", "settings", "streaming", "journal", "trail", "audit", "credential", "credentials", "deadletters", "sink"}
+	return []string{"event_log", "settings", "streaming", "journal", "trail", "audit", "credential", "credentials", "deadletters", "sink", "environment"}
 }
 
 // relayTypes are types of the relay's own, as suggestions for a pattern.
 func relayTypes() []string {
 	return []string{
-		"settings.baseline", "settings.changed", "settings.checked",
+		"settings.baseline", "settings.changed", "settings.gone", "settings.restated", "settings.checked",
+		"environment.gone", "environment.back",
 		"streaming.baseline", "streaming.changed", "streaming.restated", "streaming.status_changed",
 		"journal.quarantined", "journal.damage_accepted", "trail.damaged", "trail.generation",
 		"credential.revoked", "credentials.damaged", "deadletters.discarded", "sink.retired",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/settings"
 	"github.com/auditrelay/auditrelay/internal/streaming"
@@ -25,17 +26,18 @@ func (r *process) startControl(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("workspace: %w", err)
 	}
-	if err := r.startStreaming(client); err != nil {
+	presence := looks.NewPresence(r.trail, r.log)
+	if err := r.startStreaming(client, presence); err != nil {
 		return err
 	}
-	r.startSettings(client)
+	r.startSettings(client, presence)
 	return nil
 }
 
-func (r *process) startStreaming(client *management.Client) error {
+func (r *process) startStreaming(client *management.Client, presence *looks.Presence) error {
 	reconciler, err := streaming.New(streaming.Options{
 		Environments: r.cfg.Environments, Interval: r.cfg.Streaming.Interval, DryRun: r.cfg.Streaming.DryRun,
-		Client: client, Credentials: r.credentials, Recorder: r.trail,
+		Client: client, Credentials: r.credentials, Recorder: r.trail, Presence: presence,
 		Logger: r.log, Registerer: r.reg,
 	})
 	if err != nil {
@@ -47,7 +49,7 @@ func (r *process) startStreaming(client *management.Client) error {
 	return nil
 }
 
-func (r *process) startSettings(client *management.Client) {
+func (r *process) startSettings(client *management.Client, presence *looks.Presence) {
 	if r.cfg.Settings.Disabled {
 		return
 	}
@@ -58,7 +60,7 @@ func (r *process) startSettings(client *management.Client) {
 		}
 	}
 	watcher := settings.New(settings.Options{
-		Reader: settings.NewReader(client), Trail: r.trail, Targets: targets,
+		Client: client, Trail: r.trail, Presence: presence, Targets: targets,
 		Interval: r.cfg.Settings.Interval, Logger: r.log, Registerer: r.reg,
 	})
 	r.stack.push("settings", background(watcher.Run))

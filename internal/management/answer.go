@@ -36,7 +36,7 @@ func fetch[T any](ctx context.Context, c *Client, k call, field string, decode f
 	}
 	raw, ok := members[field]
 	if !ok {
-		return Answer[T]{Receipt: receipt}, fmt.Errorf("%s: %w: %s", k.operation, ErrNoResource, field)
+		return Answer[T]{Receipt: receipt}, fmt.Errorf("%s: %w", k.operation, &noResource{receipt, field})
 	}
 	a := Answer[T]{Receipt: receipt, Raw: k.scrub.cleanRaw(raw)}
 	if err := decode(raw, &a.Value); err != nil {

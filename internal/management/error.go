@@ -19,6 +19,15 @@ var (
 	ErrAnswerTooLarge = errors.New("the answer is too large")
 )
 
+// noResource is the error of a 2xx without the resource asked for.
+type noResource struct {
+	Receipt
+	field string
+}
+
+func (e *noResource) Error() string        { return ErrNoResource.Error() + ": " + e.field }
+func (e *noResource) Is(target error) bool { return target == ErrNoResource }
+
 // longestRetryAfter bounds the wait of a Retry-After header.
 const longestRetryAfter = 24 * time.Hour
 
@@ -53,7 +62,8 @@ func (e *APIError) Error() string {
 	return b.String()
 }
 
-// IsNotFound reports whether err is, or wraps, a 404 of the API.
+// IsNotFound reports whether err is, or wraps, a 404. It does not say that anything is
+// missing: see [Client.Confirm].
 func IsNotFound(err error) bool {
 	var e *APIError
 	return errors.As(err, &e) && e.Status == http.StatusNotFound

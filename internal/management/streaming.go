@@ -62,9 +62,9 @@ type GrafanaLokiDestination struct {
 
 const streamingPath = environmentPath + "/event_log_streaming/:destination_type"
 
-// EventLogStreaming reads the config for a destination type (operation 13). An
-// environment has one destination: a read of another type may give a 404 ([IsNotFound]),
-// [ErrNoResource], or a config without a destination.
+// EventLogStreaming reads the config for a destination type (operation 13). For a type
+// without a config it may give a 404, [ErrNoResource], or a config without a destination;
+// [Client.Confirm] judges the first two.
 func (c *Client) EventLogStreaming(ctx context.Context, project, environment string, t DestinationType) (Answer[EventLogStreaming], error) {
 	return c.fetchStreaming(ctx, call{
 		operation: "read event log streaming", method: http.MethodGet,

@@ -90,7 +90,7 @@ func (c *Client) EmailTemplates(ctx context.Context, project string) (Answer[[]E
 }
 
 // DefaultEmailTemplate reads the id of the default template of a type (operation 6). A
-// type without one may give a 404: see [IsNotFound].
+// type without one may give a 404: see [Client.Confirm].
 func (c *Client) DefaultEmailTemplate(ctx context.Context, project string, t EmailTemplateType) (Answer[string], error) {
 	return fetch(ctx, c, call{
 		operation: "read default email template", method: http.MethodGet,

@@ -46,6 +46,8 @@ type checkResource struct {
 	Failures int       `json:"failures,omitempty"`
 	LastLook time.Time `json:"last_look,omitzero"`
 	SHA256   string    `json:"sha256,omitempty"`
+	// Requests are the request ids of the last good look.
+	Requests []string `json:"request_ids,omitempty"`
 }
 
 func checkOf(e audit.Entry) check {
@@ -109,7 +111,7 @@ func (g *group) check() check {
 	c := check{From: g.tally.from, Until: g.tally.until, Looks: g.tally.looks, Resources: map[Kind]checkResource{}}
 	for _, x := range g.watches {
 		c.Resources[x.resource.Kind] = checkResource{
-			Looks: x.tally.looks, Failures: x.tally.failures, LastLook: x.tally.last, SHA256: x.hash,
+			Looks: x.tally.looks, Failures: x.tally.failures, LastLook: x.tally.last, SHA256: x.agreed.hash, Requests: x.agreed.requests,
 		}
 	}
 	return c

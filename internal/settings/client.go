@@ -8,42 +8,44 @@ import (
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
-// NewReader reads by the Workspace Management API.
-func NewReader(client *management.Client) Reader { return clientReader{client} }
-
-type clientReader struct{ client *management.Client }
-
-func (c clientReader) Read(ctx context.Context, r Resource) (json.RawMessage, error) {
-	switch r.Kind {
-	case Project:
-		return rawOf(c.client.Project(ctx, r.Project))
-	case EmailTemplates:
-		return rawOf(c.client.EmailTemplates(ctx, r.Project))
-	case DefaultEmailTemplates:
-		return rawOf(c.client.DefaultEmailTemplate(ctx, r.Project, management.EmailTemplateType(r.TemplateType)))
-	case RBACPolicy:
-		return rawOf(c.client.RBACPolicy(ctx, r.Project, r.Environment))
-	case TrustedTokenProfiles:
-		return rawOf(c.client.TrustedTokenProfiles(ctx, r.Project, r.Environment))
-	case PasswordStrength:
-		return rawOf(c.client.PasswordStrengthConfig(ctx, r.Project, r.Environment))
-	case SMSCountryCodes:
-		return rawOf(c.client.SMSCountryCodes(ctx, r.Project, r.Environment))
-	}
-	return nil, fmt.Errorf("unknown kind of setting: %s", r.Kind)
+// answer is a resource as the API gave it.
+type answer struct {
+	raw       json.RawMessage // without the envelope, secrets redacted
+	requestID string
 }
 
-// rawOf gives the answer's JSON. An answer whose typed value could not be
-// decoded still has it, and a field of an unexpected type is no reason not to
-// watch the resource: whether the state can be believed is judged here.
-func rawOf[T any](a management.Answer[T], err error) (json.RawMessage, error) {
+// fetch reads a resource: an object or an array; for DefaultEmailTemplates, the id of
+// the default template of one type.
+func (w *Watcher) fetch(ctx context.Context, r Resource) (answer, error) {
+	c := w.client
+	switch r.Kind {
+	case Project:
+		return answerOf(c.Project(ctx, r.Project))
+	case EmailTemplates:
+		return answerOf(c.EmailTemplates(ctx, r.Project))
+	case DefaultEmailTemplates:
+		return answerOf(c.DefaultEmailTemplate(ctx, r.Project, management.EmailTemplateType(r.TemplateType)))
+	case RBACPolicy:
+		return answerOf(c.RBACPolicy(ctx, r.Project, r.Environment))
+	case TrustedTokenProfiles:
+		return answerOf(c.TrustedTokenProfiles(ctx, r.Project, r.Environment))
+	case PasswordStrength:
+		return answerOf(c.PasswordStrengthConfig(ctx, r.Project, r.Environment))
+	case SMSCountryCodes:
+		return answerOf(c.SMSCountryCodes(ctx, r.Project, r.Environment))
+	}
+	return answer{}, fmt.Errorf("unknown kind of setting: %s", r.Kind)
+}
+
+// answerOf gives the answer's JSON, even where its typed value could not be decoded: a
+// field of an unexpected type is no reason not to watch the resource. The shape is
+// judged by plausible.
+func answerOf[T any](a management.Answer[T], err error) (answer, error) {
 	switch {
 	case a.Raw != nil:
-		return a.Raw, nil
-	case management.IsNotFound(err):
-		return nil, fmt.Errorf("%w: %w", ErrNotFound, err)
+		return answer{a.Raw, a.RequestID}, nil
 	case err != nil:
-		return nil, err
+		return answer{}, err
 	}
-	return nil, errImplausible
+	return answer{}, errImplausible
 }

@@ -3,11 +3,11 @@ package settings
 import (
 	"encoding/json"
 	"fmt"
-	"time"
 	"unicode/utf8"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/looks"
 )
 
 const (
@@ -15,8 +15,9 @@ const (
 	maxShown   = 512 // bytes of a value shown in a change
 )
 
-// detail is the Detail of "settings.baseline", "settings.changed" and "settings.restated".
+// detail is the Detail of an entry about a setting's state.
 type detail struct {
+	looks.Attribution
 	// Changes are for reading: long values are cut, since before and after
 	// have them whole. Omitted counts those beyond 500.
 	Changes []jsondiff.Change `json:"changes,omitempty"`
@@ -26,6 +27,8 @@ type detail struct {
 	Unsure bool `json:"unsure,omitempty"`
 	// Look is when the look began and ended.
 	Look audit.Window `json:"look"`
+	// Requests are the ids of the reads that show the states before and after.
+	Requests looks.Requests `json:"request_ids,omitzero"`
 }
 
 func (d detail) with(changes []jsondiff.Change) detail {
@@ -65,11 +68,12 @@ func shorten(raw json.RawMessage) json.RawMessage {
 	return encode(fmt.Sprintf("%s… (%d bytes)", s[:cut], len(s)))
 }
 
-// lookOf is when the look behind an entry began.
-func lookOf(e audit.Entry) time.Time {
+// lookBehind is the look behind an entry.
+func lookBehind(e audit.Entry) agreed {
+	a := agreed{at: e.Time, hash: hashOf(e.After)}
 	var d detail
-	if json.Unmarshal(e.Detail, &d) != nil || d.Look.After.IsZero() {
-		return e.Time
+	if json.Unmarshal(e.Detail, &d) == nil && !d.Look.After.IsZero() {
+		a.at, a.requests = d.Look.After, d.Requests.After
 	}
-	return d.Look.After
+	return a
 }

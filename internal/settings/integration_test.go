@@ -3,6 +3,7 @@ package settings
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
@@ -35,19 +37,19 @@ func TestWithTheRealTrail(t *testing.T) {
 	t.Parallel()
 	dir, space := t.TempDir(), newWorkspace()
 	trail, closeTrail := openTrail(t, dir)
-	require.NoError(t, newWatcher(space, trail).Snapshot(t.Context()))
+	require.NoError(t, newWatcher(t, space, trail).Snapshot(t.Context()))
 	require.EqualValues(t, 11, trail.Size())
 	page := strings.Repeat("<p>Dear {{name}}, we are pleased &amp; sorry</p>\n", 20_000) // 1 MB, over max_payload with its before
-	space.set(Resource{Kind: EmailTemplates, Project: "p"}, fmt.Sprintf(`[{"template_id":"t1","custom_html_customization":{"html_content":%q}}]`, page))
-	require.NoError(t, newWatcher(space, trail).Snapshot(t.Context()))
+	space.set(ofProject(EmailTemplates), fmt.Sprintf(`[{"template_id":"t1","custom_html_customization":{"html_content":%q}}]`, page))
+	require.NoError(t, newWatcher(t, space, trail).Snapshot(t.Context()))
 	closeTrail()
 
 	trail, closeTrail = openTrail(t, dir)
 	defer closeTrail()
-	w := newWatcher(space, trail)
+	w := newWatcher(t, space, trail)
 	require.NoError(t, w.Snapshot(t.Context()))
 	require.EqualValues(t, 12, trail.Size(), "nothing new after the restart")
-	space.set(Resource{Kind: EmailTemplates, Project: "p"}, fmt.Sprintf(`[{"template_id":"t1","custom_html_customization":{"html_content":%q}}]`, page+"!"))
+	space.set(ofProject(EmailTemplates), fmt.Sprintf(`[{"template_id":"t1","custom_html_customization":{"html_content":%q}}]`, page+"!"))
 	require.NoError(t, w.Snapshot(t.Context()))
 	last, _, err := trail.Last(t.Context(), "p", "", string(EmailTemplates))
 	require.NoError(t, err)
@@ -87,7 +89,9 @@ func TestWithTheClient(t *testing.T) {
 	client, err := management.New(management.Options{BaseURL: api.URL, KeyID: "key", Secret: secret.New("s3cret-s3cret"), RequestsPerSecond: 1000})
 	require.NoError(t, err)
 	trail := &memoryTrail{}
-	w := New(Options{Reader: NewReader(client), Trail: trail, Targets: []Target{{"p", "live"}}})
+	w := New(Options{
+		Client: client, Trail: trail, Presence: looks.NewPresence(trail, slog.New(slog.DiscardHandler)), Targets: []Target{{"p", "live"}},
+	})
 	for range 3 {
 		require.NoError(t, w.Snapshot(t.Context()))
 	}
@@ -97,7 +101,10 @@ func TestWithTheClient(t *testing.T) {
 	require.JSONEq(t, `[{"profile_id":"x","attribute_mapping":{"a":"b"}}]`, string(trail.entries[4].After))
 
 	delete(answers, env+"/rbac_policy")
+	require.NoError(t, w.Snapshot(t.Context()))
+	require.Len(t, trail.of(typeGone), 1)
+	delete(answers, project)
 	err = w.Snapshot(t.Context())
-	require.ErrorIs(t, err, ErrNotFound)
-	require.Len(t, trail.entries, 7)
+	require.ErrorIs(t, err, management.ErrUnproven)
+	require.Len(t, trail.entries, 8)
 }

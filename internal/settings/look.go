@@ -10,21 +10,25 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/looks"
 )
 
 const (
-	typeChanged = "settings.changed"
+	typeBaseline = "settings.baseline"
+	typeChanged  = "settings.changed"
+	// typeGone marks an entry of a setting that its environment has no more.
+	typeGone = "settings.gone"
 	// typeRestated marks an entry that repeats the state, since newer ones are damaged.
 	typeRestated = "settings.restated"
 )
 
 // look reads one resource and enters its changes.
-func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
+func (w *Watcher) look(ctx context.Context, x *watch) error {
 	span := audit.Window{After: time.Now()}
-	state, err := w.read(ctx, x.resource, g.watches[0].seen)
+	got, err := w.read(ctx, x.resource)
 	span.Until = time.Now()
-	if x.seen = err == nil; x.seen {
-		state, err = w.enter(ctx, x, state, span)
+	if err == nil {
+		got.state, err = w.enter(ctx, x, got, span)
 	}
 	if ctx.Err() != nil { // the round was called off, and the resource is not to blame
 		return ctx.Err()
@@ -36,7 +40,7 @@ func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 		w.log.Info("a setting can be read again", attrs(x.resource)...)
 	}
 	x.failing = false
-	x.lastLook, x.hash = span.After, hashOf(state)
+	x.agreed = agreed{at: span.After, requests: got.requests, hash: hashOf(got.state)}
 	x.tally.add(span.After, span.Until)
 	w.metrics.looked(x.resource, span.Until)
 	w.note(x.resource, func(s *Status) { s.LastLook, s.Error = span.Until, "" })
@@ -49,7 +53,7 @@ func (w *Watcher) failed(x *watch, at time.Time, err error) error {
 	err = fmt.Errorf("look at %s of %s: %w", r.Kind, where(r), err)
 	x.tally.failures++
 	w.metrics.failed(r)
-	if !x.failing {
+	if !x.failing && !isGone(err) { // Presence tells of an environment that is gone
 		w.log.Warn("looking at a setting failed; its old state stands", append(attrs(r), "error", err)...)
 	}
 	x.failing = true
@@ -60,11 +64,11 @@ func (w *Watcher) failed(x *watch, at time.Time, err error) error {
 // enter appends the changes since the trail's newest entry of the resource. It returns
 // the state as the trail has it now: the one of an older look where the two differ by
 // order only.
-func (w *Watcher) enter(ctx context.Context, x *watch, state json.RawMessage, span audit.Window) (json.RawMessage, error) {
-	r, stands := x.resource, state
+func (w *Watcher) enter(ctx context.Context, x *watch, got reading, span audit.Window) (json.RawMessage, error) {
+	r, stands := x.resource, got.state
 	e, err := audit.Update(ctx, w.trail, r.Project, r.Environment, string(r.Kind), func(last audit.Entry, found bool) (*audit.Entry, error) {
-		e, err := w.change(ctx, x, last, found, state, span)
-		if stands = state; e == nil {
+		e, err := w.change(ctx, x, last, found, got, span)
+		if stands = got.state; e == nil {
 			stands = last.After
 		}
 		return e, err
@@ -79,62 +83,79 @@ func (w *Watcher) enter(ctx context.Context, x *watch, state json.RawMessage, sp
 }
 
 // change is the entry that is due after last, nil for none.
-func (w *Watcher) change(ctx context.Context, x *watch, last audit.Entry, found bool, state json.RawMessage, span audit.Window) (*audit.Entry, error) {
-	r, about := x.resource, detail{Look: span, Unsure: last.Unsure}
+func (w *Watcher) change(ctx context.Context, x *watch, last audit.Entry, found bool, got reading, span audit.Window) (*audit.Entry, error) {
+	r, about := x.resource, detail{Look: span, Unsure: last.Unsure, Requests: looks.Requests{After: got.requests}}
 	e := &audit.Entry{
-		Type: "settings.baseline", Project: r.Project, Environment: r.Environment, Subject: string(r.Kind),
-		Time: span.Until, After: state, Detail: about.encode(),
+		Type: typeBaseline, Project: r.Project, Environment: r.Environment, Subject: string(r.Kind),
+		Time: span.Until, After: got.state, Detail: about.encode(),
 	}
 	if !found {
 		return e, nil
 	}
-	changes, err := jsondiff.Diff(schemas[r.Kind], last.After, state)
+	changes, err := jsondiff.Diff(schemas[r.Kind], last.After, got.state)
 	if err != nil {
 		return nil, fmt.Errorf("compare: %w", err)
 	}
 	if len(changes) == 0 && !last.Unsure {
 		return nil, nil //nolint:nilnil // no change is no error
 	}
-	e.Type, e.Before, e.Detail = typeChanged, last.After, about.with(changes).encode()
-	if len(changes) == 0 {
-		// A damaged newer entry may have been of this setting: with it, a change there and
-		// back would be lost. So the state is entered once more, as restated.
-		e.Type = typeRestated
+	before := w.lastAgreed(ctx, x, last)
+	about.Requests.Before = before.requests
+	if e.Type = typeOf(changes, got.state); e.Type != typeRestated {
+		about.Attribution = looks.Outside()
 	}
-	e.Window = &audit.Window{After: w.lastAgreed(ctx, x, last), Until: span.Until}
+	e.Before, e.Detail = last.After, about.with(changes).encode()
+	e.Window = &audit.Window{After: before.at, Until: span.Until}
 	if e.Window.After.After(e.Window.Until) { // the clock was set back
 		e.Window.After = e.Window.Until
 	}
 	return e, nil
 }
 
+func typeOf(changes []jsondiff.Change, state json.RawMessage) string {
+	switch {
+	case len(changes) == 0:
+		// A damaged newer entry may have been of this setting. Without a new entry, a
+		// change there and back would be lost.
+		return typeRestated
+	case string(state) == null:
+		return typeGone
+	}
+	return typeChanged
+}
+
 func (w *Watcher) entered(r Resource, e *audit.Entry) {
 	w.log.Info("a setting entered the audit trail", append(attrs(r), "type", e.Type, "index", e.Index)...)
-	if e.Type == typeChanged {
+	if e.Type == typeChanged || e.Type == typeGone {
 		w.metrics.changed(r)
 		w.note(r, func(s *Status) { s.Changes, s.LastChange = s.Changes+1, e.Time })
 	}
 }
 
-// lastAgreed is the latest moment of certainty that the resource was as last says: this
-// process's last look, else a check of the same state, else the look behind last
-// itself.
-func (w *Watcher) lastAgreed(ctx context.Context, x *watch, last audit.Entry) time.Time {
-	at := lookOf(last)
-	r := x.resource
+// agreed is a look that agreed with the trail.
+type agreed struct {
+	at       time.Time // its start
+	requests []string
+	hash     string // of the trail's state, SHA-256 in hex
+}
+
+// lastAgreed is the latest look that found the resource as last says: this process's,
+// or the last one in a check of the same state, or the look behind last itself.
+func (w *Watcher) lastAgreed(ctx context.Context, x *watch, last audit.Entry) agreed {
+	r, latest := x.resource, lookBehind(last)
 	check, found, err := w.trail.Last(ctx, r.Project, r.Environment, checksSubject)
 	if err == nil && found {
 		c := checkOf(check).Resources[r.Kind]
-		if c.SHA256 == hashOf(last.After) && c.LastLook.After(at) {
-			at = c.LastLook
+		if c.SHA256 == latest.hash && c.LastLook.After(latest.at) {
+			latest.at, latest.requests = c.LastLook, c.Requests
 		}
 	}
 	// Only a look at the state of last counts; another relay's entry may be younger
 	// than this process's last look.
-	if x.hash == hashOf(last.After) && x.lastLook.After(at) {
-		at = x.lastLook
+	if x.agreed.hash == latest.hash && x.agreed.at.After(latest.at) {
+		latest = x.agreed
 	}
-	return at
+	return latest
 }
 
 func hashOf(state json.RawMessage) string {

@@ -11,12 +11,6 @@
 // stands. See [jsondiff.Diff]. Answers' envelopes (request_id, status_code) are no part of a state.
 package settings
 
-import (
-	"context"
-	"encoding/json"
-	"errors"
-)
-
 // Kind is a kind of setting; it is the Subject of its entries in the trail.
 type Kind string
 
@@ -32,8 +26,6 @@ const (
 	SMSCountryCodes       Kind = "sms_country_codes"        // operation 10
 )
 
-// projectKinds are read in this order: the project itself comes first, since
-// a 404 for a default template proves something only where the project exists.
 func projectKinds() []Kind { return []Kind{Project, EmailTemplates, DefaultEmailTemplates} }
 
 func environmentKinds() []Kind {
@@ -56,14 +48,3 @@ type Resource struct {
 	// TemplateType is set for DefaultEmailTemplates, read by type.
 	TemplateType string
 }
-
-// Reader reads a resource's JSON, without the answer's envelope: an object or an array,
-// for DefaultEmailTemplates a template's id. Secrets are redacted. If the API says a
-// resource does not exist, the error wraps ErrNotFound. Retries are the reader's
-// business.
-type Reader interface {
-	Read(ctx context.Context, r Resource) (json.RawMessage, error)
-}
-
-// ErrNotFound says the API knows no such resource.
-var ErrNotFound = errors.New("the resource does not exist")

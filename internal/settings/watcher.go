@@ -12,14 +12,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // Options configure a watcher.
 type Options struct {
-	Reader  Reader
-	Trail   audit.Log
-	Targets []Target
+	Client   *management.Client
+	Trail    audit.Log
+	Presence *looks.Presence // shared with all who look at the same environments
+	Targets  []Target
 	// Interval between the ends and starts of two rounds. Default 5m.
 	Interval time.Duration
 	// CheckEvery is the time between two attestations of the looks without a finding,
@@ -35,8 +38,9 @@ type Target struct{ Project, Environment string }
 
 // Watcher looks at settings. Its methods may be called concurrently.
 type Watcher struct {
-	reader     Reader
+	client     *management.Client
 	trail      audit.Log
+	presence   *looks.Presence
 	interval   time.Duration
 	checkEvery time.Duration
 	log        *slog.Logger
@@ -63,18 +67,16 @@ type group struct {
 // may be lost: a later look then has a wider window, and nothing else.
 type watch struct {
 	resource Resource
-	lastLook time.Time // the start of the last look in agreement with the trail
-	seen     bool      // the last look could be read
-	failing  bool      // a failure was logged
+	agreed   agreed // the last look that agreed with the trail
+	failing  bool   // a failure was logged
 	tally    tally
-	hash     string // of the trail's state at lastLook, SHA-256 in hex
 }
 
 // New makes a watcher; nothing is read yet. A project is watched once however
 // many of its environments are.
 func New(o Options) *Watcher {
 	w := &Watcher{
-		reader: o.Reader, trail: o.Trail,
+		client: o.Client, trail: o.Trail, presence: o.Presence,
 		interval: cmp.Or(o.Interval, 5*time.Minute), checkEvery: cmp.Or(o.CheckEvery, 24*time.Hour),
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
 		status: map[Resource]*Status{},
@@ -120,13 +122,9 @@ func (w *Watcher) Snapshot(ctx context.Context) error {
 	var errs []error
 	for _, g := range w.groups {
 		started := time.Now()
-		for _, x := range g.watches {
-			if err := w.look(ctx, g, x); err != nil {
-				errs = append(errs, err)
-			}
-			if ctx.Err() != nil {
-				return errors.Join(append(errs, ctx.Err())...)
-			}
+		errs = append(errs, w.lookAtGroup(ctx, g)...)
+		if ctx.Err() != nil {
+			return errors.Join(append(errs, ctx.Err())...)
 		}
 		g.tally.add(started, time.Now())
 		if err := w.attestIfDue(ctx, g); err != nil {
@@ -134,4 +132,41 @@ func (w *Watcher) Snapshot(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// lookAtGroup looks at each resource of a group, or only at the first where that shows
+// the whole environment to be gone.
+func (w *Watcher) lookAtGroup(ctx context.Context, g *group) (errs []error) {
+	for _, x := range g.watches {
+		err := w.look(ctx, x)
+		if ctx.Err() != nil {
+			return errs
+		}
+		if err == nil && g.environment != "" {
+			err = w.presence.Present(ctx, g.project, g.environment, x.agreed.requests[0])
+		}
+		if isGone(err) {
+			return append(errs, err, w.gone(ctx, g, err))
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// gone notes that the group's environment does not exist. Its settings keep their last
+// states in the trail: nobody changed them, as the API has none.
+func (w *Watcher) gone(ctx context.Context, g *group, err error) error {
+	for _, x := range g.watches {
+		w.note(x.resource, func(s *Status) { s.LastFailure, s.Error = time.Now(), err.Error() })
+	}
+	var a *management.Absence
+	errors.As(err, &a)
+	return w.presence.Gone(ctx, g.project, g.environment, a)
+}
+
+func isGone(err error) bool {
+	var a *management.Absence
+	return errors.As(err, &a) && a.WholeEnvironment
 }

@@ -17,59 +17,9 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/management"
 )
-
-// workspace is a Reader over plain values.
-type workspace struct {
-	mu    sync.Mutex
-	state map[Resource]string
-	fail  map[Resource]error
-	reads map[Resource]int
-}
-
-func newWorkspace() *workspace {
-	w := &workspace{state: map[Resource]string{}, fail: map[Resource]error{}, reads: map[Resource]int{}}
-	w.set(Resource{Kind: Project, Project: "p"}, `{"project_slug":"p","name":"Acme","vertical":"B2B"}`)
-	w.set(Resource{Kind: EmailTemplates, Project: "p"}, `[{"template_id":"t1","name":"Welcome"}]`)
-	w.set(Resource{Kind: DefaultEmailTemplates, Project: "p", TemplateType: "LOGIN"}, `"t1"`)
-	for _, env := range []string{"live", "test"} {
-		w.set(at(RBACPolicy, env), `{"custom_roles":[],"custom_resources":[],"custom_scopes":[]}`)
-		w.set(at(TrustedTokenProfiles, env), `[]`)
-		w.set(at(PasswordStrength, env), `{"validation_policy":"ZXCVBN","luds_min_password_length":null}`)
-		w.set(at(SMSCountryCodes, env), `["US","CA"]`)
-	}
-	return w
-}
-
-func at(kind Kind, env string) Resource {
-	return Resource{Kind: kind, Project: "p", Environment: env}
-}
-
-func (w *workspace) set(r Resource, state string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.state[r] = state
-}
-
-func (w *workspace) setError(r Resource, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.fail[r] = err
-}
-
-func (w *workspace) Read(ctx context.Context, r Resource) (json.RawMessage, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.reads[r]++
-	if err := errors.Join(ctx.Err(), w.fail[r]); err != nil {
-		return nil, err
-	}
-	state, ok := w.state[r]
-	if !ok {
-		return nil, ErrNotFound
-	}
-	return json.RawMessage(state), nil
-}
 
 // memoryTrail is a trail that fails on demand. The real one is used by
 // TestWithTheRealTrail.
@@ -132,18 +82,14 @@ func (m *memoryTrail) of(types ...string) []audit.Entry {
 	return out
 }
 
-func newWatcher(w *workspace, trail audit.Log) *Watcher {
-	return New(Options{Reader: w, Trail: trail, Targets: []Target{{"p", "live"}, {"p", "test"}, {"p", "live"}}})
-}
-
 func TestBaselineThenChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		space, trail := newWorkspace(), &memoryTrail{}
-		w := newWatcher(space, trail)
+		w := newWatcher(t, space, trail)
 		require.NoError(t, w.Snapshot(t.Context()))
 		require.Len(t, trail.of("settings.baseline"), 3+4+4)
-		require.Equal(t, 1, space.reads[Resource{Kind: Project, Project: "p"}], "a project is read once")
+		require.Equal(t, 1, space.reads[ofProject(EmailTemplates)], "a project is read once")
 		defaults, found, err := trail.Last(t.Context(), "p", "", string(DefaultEmailTemplates))
 		require.NoError(t, err)
 		require.True(t, found)
@@ -179,7 +125,7 @@ func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		space, trail := newWorkspace(), &memoryTrail{}
 		ctx, cancel := context.WithCancel(t.Context())
-		go newWatcher(space, trail).Run(ctx)
+		go newWatcher(t, space, trail).Run(ctx)
 		time.Sleep(time.Hour + time.Second)
 		cancel() // attests what was looked at
 		synctest.Wait()
@@ -189,11 +135,11 @@ func TestRestart(t *testing.T) {
 
 		time.Sleep(time.Hour)
 		space.set(at(PasswordStrength, "test"), `{"validation_policy":"LUDS"}`)
-		require.NoError(t, newWatcher(space, trail).Snapshot(t.Context()))
+		require.NoError(t, newWatcher(t, space, trail).Snapshot(t.Context()))
 		changed := trail.of("settings.changed")
 		require.Len(t, changed, 1)
 		require.Equal(t, time.Hour+time.Second, changed[0].Window.Until.Sub(changed[0].Window.After))
-		require.NoError(t, newWatcher(space, trail).Snapshot(t.Context()))
+		require.NoError(t, newWatcher(t, space, trail).Snapshot(t.Context()))
 		require.Len(t, trail.of("settings.changed"), 1)
 	})
 }
@@ -201,7 +147,7 @@ func TestRestart(t *testing.T) {
 func TestFailingTrail(t *testing.T) {
 	t.Parallel()
 	space, trail := newWorkspace(), &memoryTrail{}
-	w := newWatcher(space, trail)
+	w := newWatcher(t, space, trail)
 	require.NoError(t, w.Snapshot(t.Context()))
 	space.set(at(SMSCountryCodes, "live"), `[]`)
 
@@ -221,7 +167,7 @@ func TestDamagedNewestEntry(t *testing.T) {
 	t.Parallel()
 	for now, want := range map[string]string{`["DE"]`: "settings.changed", `["US","CA"]`: "settings.restated"} {
 		space, trail := newWorkspace(), &memoryTrail{damaged: map[int64]bool{}}
-		w := newWatcher(space, trail)
+		w := newWatcher(t, space, trail)
 		require.NoError(t, w.Snapshot(t.Context()))
 		space.set(at(SMSCountryCodes, "live"), `["DE"]`)
 		require.NoError(t, w.Snapshot(t.Context()))
@@ -250,7 +196,7 @@ func TestDamagedNewestEntry(t *testing.T) {
 func TestTwoWatchers(t *testing.T) {
 	t.Parallel()
 	space, trail := newWorkspace(), &memoryTrail{}
-	one, other := newWatcher(space, trail), newWatcher(space, trail)
+	one, other := newWatcher(t, space, trail), newWatcher(t, space, trail)
 	for _, codes := range []string{`["DE"]`, `["FR"]`} {
 		space.set(at(SMSCountryCodes, "live"), codes)
 		trail.between = func() { require.NoError(t, other.Snapshot(t.Context())) }
@@ -263,38 +209,44 @@ func TestTwoWatchers(t *testing.T) {
 
 func TestFailuresAreNoChanges(t *testing.T) {
 	t.Parallel()
-	login := Resource{Kind: DefaultEmailTemplates, Project: "p", TemplateType: "LOGIN"}
+	project := ofProject(Project)
 	for name, tc := range map[string]struct {
 		resource Resource
 		answer   string
-		err      error
+		fault    fault
 		failures int
 	}{
-		"read error":              {at(RBACPolicy, "live"), "", errors.New("500"), 1},
-		"environment not found":   {at(RBACPolicy, "live"), "", ErrNotFound, 1},
-		"null":                    {at(SMSCountryCodes, "live"), "null", nil, 1},
-		"object for array":        {at(SMSCountryCodes, "live"), "{}", nil, 1},
-		"wrong elements":          {at(SMSCountryCodes, "live"), "[1]", nil, 1},
-		"missing member":          {at(RBACPolicy, "live"), `{"custom_roles":[]}`, nil, 1},
-		"null member":             {at(RBACPolicy, "live"), `{"custom_roles":null,"custom_resources":[],"custom_scopes":[]}`, nil, 1},
-		"empty object":            {at(PasswordStrength, "live"), `{}`, nil, 1},
-		"not JSON":                {Resource{Kind: Project, Project: "p"}, `<html>`, nil, 2},
-		"lone surrogate":          {Resource{Kind: Project, Project: "p"}, `{"project_slug":"p","name":"\ud800"}`, nil, 2},
-		"elements not objects":    {Resource{Kind: EmailTemplates, Project: "p"}, `["t1"]`, nil, 1},
-		"one type cannot be read": {login, "", errors.New("429"), 1},
-		"template id a number":    {login, "7", nil, 1},
+		"read error":              {at(RBACPolicy, "live"), "", fault{status: 500}, 1},
+		"a proxy's 404":           {at(RBACPolicy, "live"), "", fault{status: 404, body: "<html>Not Found</html>"}, 1},
+		"an unknown path":         {at(RBACPolicy, "live"), "", fault{status: 404, kind: "route_not_found"}, 1},
+		"environment not found":   {at(RBACPolicy, "live"), "", fault{status: 404, kind: "environment_not_found"}, 1},
+		"a stranger's empty 200":  {at(RBACPolicy, "live"), "", fault{status: 200, body: "{}"}, 1},
+		"null":                    {at(SMSCountryCodes, "live"), "null", fault{}, 1},
+		"object for array":        {at(SMSCountryCodes, "live"), "{}", fault{}, 1},
+		"wrong elements":          {at(SMSCountryCodes, "live"), "[1]", fault{}, 1},
+		"missing member":          {at(RBACPolicy, "live"), `{"custom_roles":[]}`, fault{}, 1},
+		"null member":             {at(RBACPolicy, "live"), `{"custom_roles":null,"custom_resources":[],"custom_scopes":[]}`, fault{}, 1},
+		"empty object":            {at(PasswordStrength, "live"), `{}`, fault{}, 1},
+		"lone surrogate":          {project, `{"project_slug":"p","name":"\ud800"}`, fault{}, 1},
+		"elements not objects":    {ofProject(EmailTemplates), `["t1"]`, fault{}, 1},
+		"one type cannot be read": {defaultOf("LOGIN"), "", fault{status: 403}, 1},
+		"one type behind a proxy": {defaultOf("LOGIN"), "", fault{status: 404, body: `{"error":"not_found"}`}, 1},
+		"template id a number":    {defaultOf("LOGIN"), "7", fault{}, 1},
 		// Where the project cannot be read, a type's 404 proves nothing either.
-		"project not found": {Resource{Kind: Project, Project: "p"}, "", ErrNotFound, 2},
+		"project not JSON":  {project, `<html>`, fault{}, 2},
+		"project not found": {project, "", fault{status: 404, kind: "project_not_found"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			space, trail := newWorkspace(), &memoryTrail{}
 			registry := prometheus.NewRegistry()
-			w := New(Options{Reader: space, Trail: trail, Targets: []Target{{"p", "live"}}, Registerer: registry})
+			o := space.options(t, trail, "live")
+			o.Registerer = registry
+			w := New(o)
 			require.NoError(t, w.Snapshot(t.Context()))
 			entered, was := len(trail.entries), maps.Clone(space.state)
-			space.setError(tc.resource, tc.err)
-			if tc.err == nil {
+			space.setFault(tc.resource, tc.fault)
+			if tc.answer != "" {
 				space.set(tc.resource, tc.answer)
 			}
 			require.Error(t, w.Snapshot(t.Context()))
@@ -311,7 +263,7 @@ func TestFailuresAreNoChanges(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, tc.failures, count)
 
-			space.setError(tc.resource, nil)
+			space.setFault(tc.resource, fault{})
 			space.state = was
 			require.NoError(t, w.Snapshot(t.Context()))
 			require.Len(t, trail.entries, entered, "the old state still stands")
@@ -319,12 +271,118 @@ func TestFailuresAreNoChanges(t *testing.T) {
 	}
 }
 
+// TestRevokedProject: the key cannot see the project any more, and every read answers
+// that there is none. Nobody removed anything as far as anyone can tell.
+func TestRevokedProject(t *testing.T) {
+	t.Parallel()
+	space, trail := newWorkspace(), &memoryTrail{}
+	w := newWatcher(t, space, trail)
+	require.NoError(t, w.Snapshot(t.Context()))
+	entered := len(trail.entries)
+	for r := range space.state {
+		space.setFault(r, fault{status: 404, kind: "not_found"})
+	}
+	require.ErrorIs(t, w.Snapshot(t.Context()), management.ErrUnproven)
+	require.Len(t, trail.entries, entered)
+}
+
+// TestRemovedEnvironment is one entry when it goes, and one when it is back, over a
+// restart too. Nothing is said of its settings.
+func TestRemovedEnvironment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		space, trail := newWorkspace(), &memoryTrail{}
+		w := newWatcher(t, space, trail)
+		require.NoError(t, w.Snapshot(t.Context()))
+		seen := time.Now()
+		time.Sleep(time.Minute)
+		space.remove("live")
+		for range 2 {
+			require.Error(t, w.Snapshot(t.Context()))
+		}
+		again := newWatcher(t, space, trail)
+		require.Error(t, again.Snapshot(t.Context()))
+		require.Len(t, trail.entries, 11+1)
+		gone := trail.of(looks.TypeGone)
+		require.Len(t, gone, 1)
+		require.Equal(t, "live", gone[0].Environment)
+		require.Equal(t, looks.SubjectEnvironment, gone[0].Subject)
+		require.True(t, seen.Equal(gone[0].Window.After), "the last look that saw it")
+		require.Contains(t, string(gone[0].Detail), `"cause":"outside","actor":"unknown","actor_reason":`)
+		require.Contains(t, string(gone[0].Detail), `"error_type":"environment_not_found","request_ids":{"after":["r-`)
+		for _, s := range w.Status() {
+			require.Equal(t, s.Environment == "live", s.Error != "", "%+v", s)
+		}
+
+		space.restore("live")
+		space.set(at(SMSCountryCodes, "live"), `["KP"]`)
+		for _, w := range []*Watcher{again, w} {
+			require.NoError(t, w.Snapshot(t.Context()))
+		}
+		require.Len(t, trail.of(looks.TypeBack), 1)
+		changed := trail.of(typeChanged)
+		require.Len(t, changed, 1, "what changed meanwhile is compared with the state before")
+		require.JSONEq(t, `["US","CA"]`, string(changed[0].Before))
+	})
+}
+
+// TestRemovedSetting: the environment stands, and has no such setting any more.
+func TestRemovedSetting(t *testing.T) {
+	t.Parallel()
+	space, trail := newWorkspace(), &memoryTrail{}
+	w := newWatcher(t, space, trail)
+	require.NoError(t, w.Snapshot(t.Context()))
+	policy := space.state[at(RBACPolicy, "live")]
+	delete(space.state, at(RBACPolicy, "live"))
+	for range 2 {
+		require.NoError(t, w.Snapshot(t.Context()))
+	}
+	gone := trail.of(typeGone)
+	require.Len(t, gone, 1)
+	require.JSONEq(t, policy, string(gone[0].Before))
+	require.Equal(t, null, string(gone[0].After))
+	space.set(at(RBACPolicy, "live"), policy)
+	for range 2 {
+		require.NoError(t, w.Snapshot(t.Context()))
+	}
+	require.Len(t, trail.of(typeChanged), 1)
+	require.Len(t, trail.entries, 11+2)
+}
+
+// TestEntriesNameTheirReads: a change has the ids of the look that last agreed, and of
+// the look that found it, after a restart too.
+func TestEntriesNameTheirReads(t *testing.T) {
+	t.Parallel()
+	space, trail := newWorkspace(), &memoryTrail{}
+	w := newWatcher(t, space, trail)
+	ids := func(e audit.Entry) looks.Requests {
+		var d detail
+		require.NoError(t, json.Unmarshal(e.Detail, &d))
+		return d.Requests
+	}
+	require.NoError(t, w.Snapshot(t.Context()))
+	first := ids(trail.of(typeBaseline)[6]) // the last of live
+	require.Len(t, first.After, 1)
+	require.Empty(t, first.Before)
+	require.NoError(t, w.Snapshot(t.Context()))
+	w.attestLast(t.Context())
+	agreed := w.groups[1].watches[3].agreed.requests
+	require.NotEqual(t, first.After, agreed)
+
+	space.set(at(SMSCountryCodes, "live"), `["DE"]`)
+	require.NoError(t, newWatcher(t, space, trail).Snapshot(t.Context()))
+	e := trail.of(typeChanged)[0]
+	require.Equal(t, agreed, ids(e).Before)
+	require.Len(t, ids(e).After, 1)
+	require.Contains(t, string(e.Detail), `{"cause":"outside","actor":"unknown","actor_reason":"the API names no actor of a change",`)
+}
+
 func TestDefaultTemplateUnset(t *testing.T) {
 	t.Parallel()
 	space, trail := newWorkspace(), &memoryTrail{}
-	w := newWatcher(space, trail)
+	w := newWatcher(t, space, trail)
 	require.NoError(t, w.Snapshot(t.Context()))
-	delete(space.state, Resource{Kind: DefaultEmailTemplates, Project: "p", TemplateType: "LOGIN"})
+	delete(space.state, defaultOf("LOGIN"))
 	require.NoError(t, w.Snapshot(t.Context()))
 	changed := trail.of("settings.changed")
 	require.Len(t, changed, 1)
@@ -337,9 +395,9 @@ func TestChecks(t *testing.T) {
 		space, trail := newWorkspace(), &memoryTrail{}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		w := newWatcher(space, trail)
+		w := newWatcher(t, space, trail)
 		start := time.Now()
-		space.setError(at(RBACPolicy, "live"), errors.New("500"))
+		space.setFault(at(RBACPolicy, "live"), fault{status: 500})
 		go w.Run(ctx)
 		time.Sleep(23 * time.Hour)
 		require.Empty(t, trail.of("settings.checked"))

@@ -3,11 +3,14 @@ package streaming
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +21,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
@@ -36,6 +40,10 @@ type api struct {
 	garble   bool                           // and its answer is no JSON
 	failPut  int                            // status of every PUT
 	failRead int                            // status of every GET
+	page     bool                           // every GET gets a proxy's 404 page
+	gone     bool                           // the environment does not exist
+	second   map[string]string              // a config of the other type
+	garbled  bool                           // reads of the other type fail
 }
 
 func (a *api) set(change func()) {
@@ -73,8 +81,23 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case a.failRead != 0:
 		reply(w, a.failRead, map[string]any{"error_type": "fault"})
-	case a.kind == "" || a.kind != kind:
-		reply(w, 404, map[string]any{"error_type": "not_found"})
+	case a.page:
+		w.WriteHeader(404)
+		_, _ = w.Write([]byte("<html>Not Found</html>"))
+	case !strings.Contains(r.URL.Path, "/environments/"):
+		reply(w, 200, map[string]any{"project": map[string]any{}})
+	case a.gone:
+		reply(w, 404, map[string]any{"error_type": "environment_not_found"})
+	case kind == "password_strength_config":
+		reply(w, 200, map[string]any{kind: map[string]any{}})
+	case a.kind != kind && a.garbled:
+		reply(w, 403, map[string]any{"error_type": "fault"})
+	case a.kind != kind && a.second != nil:
+		reply(w, 200, map[string]any{"event_log_streaming_config": map[string]any{
+			"destination_type": kind, "streaming_status": "ACTIVE", "destination_config": map[string]any{strings.ToLower(kind): a.second},
+		}})
+	case a.kind != kind:
+		reply(w, 404, map[string]any{"error_type": "event_log_streaming_config_not_found"})
 	default:
 		reply(w, 200, map[string]any{"event_log_streaming_config": a.config(mask(a.fields))})
 	}
@@ -124,8 +147,11 @@ func mask(fields map[string]string) map[string]string {
 	return masked
 }
 
+// requests counts the request ids of all tests.
+var requests atomic.Int64
+
 func reply(w http.ResponseWriter, status int, body map[string]any) {
-	body["request_id"], body["status_code"] = "r", status
+	body["request_id"], body["status_code"] = fmt.Sprintf("r-%d", requests.Add(1)), status
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body)
 }
@@ -224,7 +250,10 @@ func (g *rig) start(change func(*Options), streams ...*config.Stream) (*Reconcil
 		BaseURL: g.url, KeyID: "k", Secret: secret.New("management-secret"), RequestsPerSecond: 1000, MaxAttempts: 1,
 	})
 	require.NoError(g.t, err)
-	o := Options{Environments: envs, Client: client, Credentials: store, Recorder: g.trail, Interval: time.Hour}
+	o := Options{
+		Environments: envs, Client: client, Credentials: store, Recorder: g.trail, Interval: time.Hour,
+		Presence: looks.NewPresence(g.trail, slog.New(slog.DiscardHandler)),
+	}
 	if change != nil {
 		change(&o)
 	}

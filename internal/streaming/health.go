@@ -1,6 +1,7 @@
 package streaming
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -28,6 +29,8 @@ const (
 // Health is the state of one environment's streaming config.
 type Health struct {
 	Project, Environment string
+	// Observed: the relay watches the config, and desires none.
+	Observed bool
 	// Status is the latest streaming_status from the API; unknown ones pass through.
 	// Empty: it declared none yet.
 	Status management.StreamingStatus
@@ -46,8 +49,8 @@ func (h Health) OK() bool {
 	return h.Finding == FindingNone && h.LastError == "" && !h.LastLook.IsZero()
 }
 
-// Health returns the state of each environment with a desired streaming config, in the
-// order of the configuration.
+// Health returns the state of each environment that is looked at, in the order of the
+// configuration.
 func (r *Reconciler) Health() []Health {
 	all := make([]Health, 0, len(r.watchers))
 	for _, w := range r.watchers {
@@ -62,13 +65,13 @@ func (r *Reconciler) Health() []Health {
 
 // saw notes a successful look.
 func (w *watcher) saw(o observation, f Finding, differs []string) {
-	w.lastLook = o.at
+	w.lastLook, w.lastRequests = o.at, o.requests
 	w.mu.Lock()
 	before := w.health.Finding
 	w.health.LastLook, w.health.Status = o.at, o.status
 	w.health.Finding, w.health.Differs = f, differs
 	w.mu.Unlock()
-	w.metrics.saw(w.env, o, f)
+	w.metrics.saw(w.env, o, f, w.observed())
 	if f != before && f != FindingNone {
 		w.log.Warn("streaming config is not as it should be", "finding", f, "fields", differs, "status", o.status)
 	}
@@ -95,9 +98,15 @@ func (w *watcher) ended(err error) {
 	w.mu.Unlock()
 	w.metrics.looked(err)
 	switch {
+	case isGone(err): // Presence tells of it
 	case err != nil && before == "":
 		w.log.Error("look at the streaming config failed", "error", err)
 	case err == nil && before != "":
 		w.log.Info("look at the streaming config succeeds again")
 	}
+}
+
+func isGone(err error) bool {
+	var a *management.Absence
+	return errors.As(err, &a) && a.WholeEnvironment
 }

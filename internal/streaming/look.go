@@ -2,19 +2,15 @@ package streaming
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
-)
-
-// The causes of a change, in an entry's detail.
-const (
-	causeRelay   = "relay"
-	causeOutside = "outside"
 )
 
 // maxPutWait is the longest wait between two attempts to set a config.
@@ -25,31 +21,28 @@ const maxPutWait = time.Hour
 func (w *watcher) look(ctx context.Context) error {
 	seen, err := w.observe(ctx)
 	if err != nil {
-		return err
+		return w.unseen(ctx, err)
 	}
 	action, err := w.plan(seen)
 	if err != nil {
 		return err
 	}
-	cause := causeOutside
-	if action.Promote != "" {
-		// The API shows our prepared credential as set: a PUT of this relay ended
-		// before its answer was known, and had its effect.
-		cause = causeRelay
-	}
-	if err := w.record(ctx, seen, detail{Cause: cause}); err != nil {
+	if err := w.record(ctx, seen, detail{Attribution: w.attribute(action)}); err != nil {
 		return errors.Join(err, w.replaceLost(ctx, err, seen))
 	}
 	w.saw(seen, w.finding(seen, action), action.Differs)
-	if w.dryRun {
-		return nil
+	if err := w.presence.Present(ctx, w.env.Project, w.env.Environment, seen.requests[0]); err != nil {
+		return err
+	}
+	if w.observed() || w.dryRun {
+		return seen.secondErr
 	}
 	if err := w.settle(ctx, action); err != nil {
 		return err
 	}
 	if len(action.Differs) == 0 {
 		w.taken()
-		return nil
+		return seen.secondErr
 	}
 	if time.Now().Before(w.nextPut) {
 		return w.putErr
@@ -57,11 +50,30 @@ func (w *watcher) look(ctx context.Context) error {
 	return w.put(ctx, action.Differs)
 }
 
+// unseen notes an environment that is gone, and hands on all other errors.
+func (w *watcher) unseen(ctx context.Context, err error) error {
+	var a *management.Absence
+	if !errors.As(err, &a) {
+		return err
+	}
+	return errors.Join(err, w.presence.Gone(ctx, w.env.Project, w.env.Environment, a))
+}
+
+// attribute tells the relay's own change from another's. The API may show our prepared
+// credential as set, or the desired config after a PUT without a known outcome: then a
+// PUT of this relay had its effect, and its answer was lost.
+func (w *watcher) attribute(a Action) looks.Attribution {
+	if a.Promote != "" || w.action != "" && len(a.Differs) == 0 && !w.observed() {
+		return looks.ByRelay(w.action)
+	}
+	return looks.Outside()
+}
+
 // replaceLost sets a new credential where nothing is known of the relay's own any more,
 // though the trail cannot say so yet. With the one at the API every push is refused,
 // and the provider sends none again.
 func (w *watcher) replaceLost(ctx context.Context, trail error, seen observation) error {
-	if !errors.Is(trail, audit.ErrUnavailable) || w.dryRun || w.env.Stream.Relay == nil || time.Now().Before(w.nextPut) {
+	if !errors.Is(trail, audit.ErrUnavailable) || w.dryRun || w.observed() || w.env.Stream.Relay == nil || time.Now().Before(w.nextPut) {
 		return nil
 	}
 	own, err := w.store.State(w.environment())
@@ -72,6 +84,9 @@ func (w *watcher) replaceLost(ctx context.Context, trail error, seen observation
 }
 
 func (w *watcher) plan(seen observation) (Action, error) {
+	if w.observed() {
+		return Action{}, nil
+	}
 	var own credentials.State
 	if w.env.Stream.Relay != nil {
 		var err error
@@ -89,6 +104,8 @@ func (w *watcher) environment() credentials.Environment {
 // finding names the fault in a look.
 func (w *watcher) finding(seen observation, a Action) Finding {
 	switch {
+	case w.observed():
+		return FindingNone
 	case len(a.Differs) > 0 && w.puts > 0:
 		return FindingNotTaken
 	case len(a.Differs) > 0:
@@ -111,7 +128,7 @@ func (w *watcher) settle(ctx context.Context, a Action) error {
 }
 
 // taken notes a config as desired.
-func (w *watcher) taken() { w.puts, w.nextPut, w.putErr = 0, time.Time{}, nil }
+func (w *watcher) taken() { w.puts, w.nextPut, w.putErr, w.action = 0, time.Time{}, nil, "" }
 
 // put sets the desired config, and looks again at the result.
 func (w *watcher) put(ctx context.Context, reason []string) error {
@@ -130,13 +147,14 @@ func (w *watcher) set(ctx context.Context, reason []string) error {
 	// A crash, or a lost answer, from here on: the API may hold the new config
 	// while nothing here says so. The prepared credential is accepted already;
 	// the next look finds it shown, promotes it, and records the change.
+	w.action = rand.Text()
 	answer, err := w.client.SetEventLogStreaming(ctx, w.env.Project, w.env.Environment, t, d)
 	if answer.StatusCode != 0 {
 		err = nil // an unreadable 2xx is one all the same
 	}
 	w.metrics.wasPut(err)
 	if err != nil {
-		return err
+		return w.refused(err)
 	}
 	w.log.Info("streaming config set", "reason", reason)
 	if d.GrafanaLoki != nil && w.env.Stream.Relay != nil {
@@ -147,13 +165,23 @@ func (w *watcher) set(ctx context.Context, reason []string) error {
 	return w.check(ctx, reason)
 }
 
+// refused forgets the action of a PUT that the API refused: it had no effect. After any
+// other error it may have had one.
+func (w *watcher) refused(err error) error {
+	var e *management.APIError
+	if errors.As(err, &e) && e.Status >= 400 && e.Status < 500 {
+		w.action = ""
+	}
+	return err
+}
+
 // check reads the config back, and records it.
 func (w *watcher) check(ctx context.Context, reason []string) error {
 	seen, err := w.observe(ctx)
 	if err != nil {
 		return fmt.Errorf("read back the config that was set: %w", err)
 	}
-	if err := w.record(ctx, seen, detail{Cause: causeRelay, Reason: reason}); err != nil {
+	if err := w.record(ctx, seen, detail{Attribution: looks.ByRelay(w.action), Reason: reason}); err != nil {
 		return err
 	}
 	action, err := w.plan(seen)

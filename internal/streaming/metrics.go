@@ -44,12 +44,15 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		r.Register(m.active), r.Register(m.matches), r.Register(m.lastLook))
 }
 
-func (m *metrics) saw(env config.Environment, o observation, f Finding) {
+func (m *metrics) saw(env config.Environment, o observation, f Finding, observed bool) {
 	set := func(g *prometheus.GaugeVec, v float64) { g.WithLabelValues(env.Project, env.Environment).Set(v) }
+	set(m.lastLook, float64(o.at.UnixMilli())/1000)
+	if observed {
+		return // nothing is desired of it
+	}
 	flag := map[bool]float64{true: 1}
 	set(m.active, flag[o.status == management.StatusActive])
 	set(m.matches, flag[f == FindingNone || f == FindingNotActive])
-	set(m.lastLook, float64(o.at.UnixMilli())/1000)
 }
 
 func (m *metrics) looked(err error) { m.looks.WithLabelValues(result(err)).Inc() }

@@ -11,41 +11,101 @@ import (
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
-// observation is one look at an environment's config at the API.
+// observation is one look at an environment's configs at the API.
 type observation struct {
-	shape  *Shape // nil: it streams nowhere
-	status management.StreamingStatus
-	raw    json.RawMessage // as received, canonical; nil: no config
-	at     time.Time
+	shape    *Shape // nil: it streams nowhere
+	status   management.StreamingStatus
+	raw      json.RawMessage // as received, canonical; nil: no config
+	at       time.Time
+	requests []string // the ids of the requests behind it
+
+	// second is the config of the other destination type, if both types have one; nil:
+	// none. secondErr says why it is unknown.
+	second    json.RawMessage
+	secondErr error
 }
 
-// observe reads the config of the desired type, and where there is none the config of
-// the other: an environment has one destination, and the replaced one belongs in the
-// trail.
+// found is the config of one destination type.
+type found struct {
+	shape   *Shape // nil: none
+	status  management.StreamingStatus
+	raw     json.RawMessage
+	receipt management.Receipt
+	absent  error // the 404, not judged yet
+}
+
+// observe reads the configs of both destination types. The first is the desired type:
+// its config is the environment's. Where it has none, the other's is.
+//
+// The desired type is read last. If it has a config, this read proves that the
+// environment exists, so the other type's 404 is believed without a further request.
 func (w *watcher) observe(ctx context.Context) (observation, error) {
-	first, second := management.GrafanaLoki, management.Datadog
-	if w.env.Stream.Datadog != nil {
-		first, second = second, first
+	other, otherErr := w.read(ctx, w.types[1])
+	main, err := w.read(ctx, w.types[0])
+	if err != nil {
+		return observation{}, err
 	}
-	for _, t := range []management.DestinationType{first, second} {
-		a, err := w.client.EventLogStreaming(ctx, w.env.Project, w.env.Environment, t)
-		if management.IsNotFound(err) || errors.Is(err, management.ErrNoResource) {
-			continue
-		}
-		if err != nil {
+	if main.absent != nil {
+		if main.receipt, err = w.believe(w.client.Confirm(ctx, w.env.Project, w.env.Environment, main.absent)); err != nil {
 			return observation{}, err
 		}
-		shape := shapeOf(a.Value)
-		if shape == nil {
-			continue
-		}
-		raw, err := jsondiff.Canonical(a.Raw)
-		if err != nil {
-			return observation{}, fmt.Errorf("keep the streaming config: %w", err)
-		}
-		return observation{shape, a.Value.Status, raw, time.Now()}, nil
 	}
-	return observation{at: time.Now()}, nil
+	if otherErr == nil && other.absent != nil {
+		_, otherErr = w.believe(management.Beside(main.receipt, other.absent))
+	}
+	if main.shape == nil {
+		if otherErr != nil {
+			return observation{}, otherErr
+		}
+		if other.shape != nil && w.observed() {
+			// Where the relay desires no type, the one with a config is read last from now on.
+			w.types[0], w.types[1] = w.types[1], w.types[0]
+		}
+		return w.seen(other, found{}, nil, main.receipt), nil
+	}
+	return w.seen(main, other, otherErr, other.receipt), nil
+}
+
+// seen joins the config of the environment, and a second one, if there is any.
+func (w *watcher) seen(main, second found, secondErr error, also management.Receipt) observation {
+	o := observation{
+		shape: main.shape, status: main.status, raw: main.raw, at: time.Now(), second: second.raw, secondErr: secondErr,
+	}
+	for _, r := range []management.Receipt{main.receipt, also} {
+		if r.RequestID != "" {
+			o.requests = append(o.requests, r.RequestID)
+		}
+	}
+	return o
+}
+
+// believe takes a believed 404 of a config for an answer: it is the receipt of the
+// parent's read. A missing environment is an error all the same.
+func (w *watcher) believe(err error) (management.Receipt, error) {
+	var a *management.Absence
+	if !errors.As(err, &a) || a.WholeEnvironment {
+		return management.Receipt{}, err
+	}
+	return management.Receipt{RequestID: a.ParentRequestID}, nil
+}
+
+// read reads the config of one destination type.
+func (w *watcher) read(ctx context.Context, t management.DestinationType) (found, error) {
+	a, err := w.client.EventLogStreaming(ctx, w.env.Project, w.env.Environment, t)
+	if management.IsNotFound(err) || errors.Is(err, management.ErrNoResource) {
+		return found{absent: err}, nil
+	}
+	if err != nil {
+		return found{}, err
+	}
+	f := found{shape: shapeOf(a.Value), status: a.Value.Status, receipt: a.Receipt}
+	if f.shape == nil {
+		return found{receipt: a.Receipt}, nil
+	}
+	if f.raw, err = jsondiff.Canonical(a.Raw); err != nil {
+		return found{}, fmt.Errorf("keep the streaming config: %w", err)
+	}
+	return f, nil
 }
 
 // shapeOf reads the destination out of a config, nil where it has none. A destination

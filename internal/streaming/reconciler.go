@@ -25,13 +25,15 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // Options configure a reconciler.
 type Options struct {
-	// Environments are the relay's; those without a Stream are left alone.
+	// Environments are the relay's. One without a Stream is observed: its config is read
+	// and recorded, and never set. With SkipSettings it is left alone.
 	Environments []config.Environment
 	// Interval between two looks at one environment. Default 60s.
 	Interval time.Duration
@@ -41,6 +43,7 @@ type Options struct {
 	Client      *management.Client
 	Credentials *credentials.Store
 	Recorder    audit.Log
+	Presence    *looks.Presence // shared with all who look at the same environments
 
 	Logger     *slog.Logger          // default: nowhere
 	Registerer prometheus.Registerer // nil keeps the metrics unregistered
@@ -57,15 +60,19 @@ type watcher struct {
 	client   *management.Client
 	store    *credentials.Store
 	recorder audit.Log
+	presence *looks.Presence
 	log      *slog.Logger
 	metrics  *metrics
 
 	turn chan struct{} // holds one token: a look or a rotation is under way
 	// Of whoever has the turn:
-	lastLook time.Time
-	puts     int       // since it was last seen as desired
-	nextPut  time.Time // not before then
-	putErr   error     // the error of the last one
+	types        [2]management.DestinationType // the one whose config counts, and the other
+	lastLook     time.Time
+	lastRequests []string  // of the last look
+	puts         int       // since it was last seen as desired
+	nextPut      time.Time // not before then
+	putErr       error     // the error of the last one
+	action       string    // the id of a PUT without a known outcome; empty: none
 
 	mu     sync.Mutex // guards health
 	health Health
@@ -80,16 +87,21 @@ func New(o Options) (*Reconciler, error) {
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	r := &Reconciler{}
 	for _, e := range o.Environments {
-		if e.Stream == nil {
+		if e.Stream == nil && e.SkipSettings {
 			continue
 		}
-		r.watchers = append(r.watchers, &watcher{
+		w := &watcher{
 			env: e, interval: cmp.Or(o.Interval, time.Minute), dryRun: o.DryRun,
-			client: o.Client, store: o.Credentials, recorder: o.Recorder, metrics: m,
-			log:    log.With("project", e.Project, "environment", e.Environment),
-			turn:   make(chan struct{}, 1),
-			health: Health{Project: e.Project, Environment: e.Environment},
-		})
+			client: o.Client, store: o.Credentials, recorder: o.Recorder, presence: o.Presence, metrics: m,
+			log:   log.With("project", e.Project, "environment", e.Environment),
+			turn:  make(chan struct{}, 1),
+			types: [2]management.DestinationType{management.GrafanaLoki, management.Datadog},
+		}
+		if e.Stream != nil && e.Stream.Datadog != nil {
+			w.types[0], w.types[1] = w.types[1], w.types[0]
+		}
+		w.health = Health{Project: e.Project, Environment: e.Environment, Observed: w.observed()}
+		r.watchers = append(r.watchers, w)
 	}
 	return r, nil
 }
@@ -102,6 +114,9 @@ func (r *Reconciler) Run(ctx context.Context) {
 	}
 	all.Wait()
 }
+
+// observed: the config is watched, and never set.
+func (w *watcher) observed() bool { return w.env.Stream == nil }
 
 func (w *watcher) run(ctx context.Context) {
 	for {
@@ -128,7 +143,7 @@ var (
 // accepted for the overlap.
 func (r *Reconciler) Rotate(ctx context.Context, project, environment string) error {
 	for _, w := range r.watchers {
-		if w.env.Project != project || w.env.Environment != environment || w.env.Stream.Relay == nil {
+		if w.env.Project != project || w.env.Environment != environment || w.observed() || w.env.Stream.Relay == nil {
 			continue
 		}
 		if w.dryRun {

@@ -19,11 +19,14 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
 var toRelay = &config.Stream{Relay: &config.StreamRelay{Hostname: "relay.example.com"}}
+
+var datadogKey = secret.New("datadog-key-0001")
 
 // look is one turn of the first environment's loop.
 func look(t *testing.T, r *Reconciler) error {
@@ -46,9 +49,10 @@ func TestPointsAnEnvironmentAtTheRelay(t *testing.T) {
 	e, d := g.trail.newest()
 	assert.Nil(t, e.Before)
 	assert.Contains(t, string(e.After), `"later_field":1`, "what is not known is kept")
-	assert.Equal(t, detail{Cause: "relay", Reason: []string{"destination_type"}, Fields: []string{
+	assert.Equal(t, detail{Attribution: looks.ByRelay(d.Action), Reason: []string{"destination_type"}, Fields: []string{
 		"destination_config", "destination_type", "later_field", "streaming_status",
-	}}, withoutPaths(d))
+	}}, withoutPaths(t, d))
+	assert.Len(t, d.Action, 26)
 	h := r.Health()[0]
 	assert.True(t, h.OK(), "%+v", h)
 	assert.Equal(t, management.StatusActive, h.Status)
@@ -63,8 +67,12 @@ func TestPointsAnEnvironmentAtTheRelay(t *testing.T) {
 	assert.Equal(t, 1, g.api.count())
 }
 
-// withoutPaths keeps the top of each field's path.
-func withoutPaths(d detail) detail {
+// withoutPaths keeps the top of each field's path. The request ids are of both reads.
+func withoutPaths(t *testing.T, d detail) detail {
+	t.Helper()
+	assert.Len(t, d.Requests.After, 1)
+	assert.NotEqual(t, d.Requests.Before, d.Requests.After)
+	d.Requests = looks.Requests{}
 	var fields []string
 	for _, f := range d.Fields {
 		top, _, _ := bytes.Cut([]byte(f), []byte("."))
@@ -86,10 +94,14 @@ func TestMendsDriftAndRecordsBoth(t *testing.T) {
 	require.NoError(t, look(t, r))
 	assert.Equal(t, []string{"baseline", "changed", "changed", "changed"}, g.trail.types())
 	drift := g.trail.entries[2]
-	assert.JSONEq(t, `{"cause":"outside","fields":["destination_config.grafana_loki.hostname"]}`, string(drift.Detail))
+	var d detail
+	require.NoError(t, json.Unmarshal(drift.Detail, &d))
+	assert.Equal(t, detail{Attribution: looks.Outside(), Fields: []string{"destination_config"}}, withoutPaths(t, d))
+	assert.Equal(t, []string{"destination_config.grafana_loki.hostname"}, d.Fields)
 	assert.Contains(t, string(drift.After), "elsewhere")
 	assert.True(t, drift.Window.After.Before(before) && drift.Window.Until.After(before), "the change lies in its window")
 	e, d := g.trail.newest()
+	assert.Equal(t, looks.CauseRelay, d.Cause)
 	assert.Equal(t, drift.After, e.Before)
 	assert.Equal(t, []string{"hostname"}, d.Reason)
 	assert.Equal(t, "relay.example.com", g.api.field("hostname"))
@@ -109,7 +121,8 @@ func TestStatusIsAFindingAndAnEntry(t *testing.T) {
 	assert.Equal(t, []string{"baseline", "changed", "status_changed"}, g.trail.types())
 	e, _ := g.trail.newest()
 	assert.Contains(t, string(e.Before), "ACTIVE")
-	assert.JSONEq(t, `{"fields":["streaming_status"]}`, string(e.Detail))
+	_, d := g.trail.newest()
+	assert.Equal(t, detail{Attribution: looks.Outside(), Fields: []string{"streaming_status"}}, withoutPaths(t, d))
 	assert.Equal(t, 1, g.api.count(), "a status is nothing that a PUT mends")
 }
 
@@ -195,8 +208,9 @@ func TestRotation(t *testing.T) {
 	e, d := g.trail.newest()
 	assert.Equal(t, TypeChanged, e.Type)
 	assert.Equal(t, detail{
-		Cause: "relay", Reason: []string{"rotation"}, Fields: []string{"destination_config.grafana_loki.password_last_four"},
-	}, d)
+		Attribution: looks.ByRelay(d.Action), Reason: []string{"rotation"}, Fields: []string{"destination_config"},
+	}, withoutPaths(t, d))
+	assert.Equal(t, []string{"destination_config.grafana_loki.password_last_four"}, d.Fields)
 	require.NoError(t, look(t, r))
 	assert.Equal(t, 2, g.api.count())
 	assert.True(t, r.Health()[0].OK())
@@ -257,7 +271,7 @@ func TestARefusedPutIsSpacedOutAndStaysVisible(t *testing.T) {
 func TestGivenDestinations(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*config.Stream{
-		"datadog": {Datadog: &config.StreamDatadog{Site: "EU", APIKey: secret.New("datadog-key-0001")}},
+		"datadog": {Datadog: &config.StreamDatadog{Site: "EU", APIKey: datadogKey}},
 		"loki":    {GrafanaLoki: &config.StreamGrafanaLoki{Hostname: "loki.example.com", Username: "u", Password: secret.New("loki-password-0001")}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -343,8 +357,8 @@ func TestRunGoesOnThroughFailures(t *testing.T) {
 	is(func(h Health) bool { return h.Finding == FindingNotActive })
 	stop()
 	<-done
-	assert.Equal(t, 1, bytes.Count(logs.b.Bytes(), []byte("look at the streaming config failed")), "logged once")
-	assert.Len(t, r.Health(), 1, "an environment without a stream is left alone")
+	assert.Equal(t, 2, bytes.Count(logs.b.Bytes(), []byte("look at the streaming config failed")), "logged once by environment")
+	assert.Len(t, r.Health(), 2, "an environment without a stream is observed")
 }
 
 func TestOneEnvironmentDoesNotStopAnother(t *testing.T) {

@@ -10,10 +10,17 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/looks"
 )
 
-// Subject is the resource of the room's audit entries.
-const Subject = "event_log_streaming"
+// The subjects of the room's audit entries.
+const (
+	// Subject is an environment's streaming config: the one of the desired destination
+	// type, or of the other where that has none.
+	Subject = "event_log_streaming"
+	// SubjectSecond is a config of the other type beside it.
+	SubjectSecond = "event_log_streaming_second"
+)
 
 // The types of the room's audit entries.
 const (
@@ -30,8 +37,7 @@ const (
 
 // detail is the Detail of an entry.
 type detail struct {
-	// Cause is "relay" if this relay set it, "outside" if it found it so.
-	Cause string `json:"cause,omitempty"`
+	looks.Attribution
 	// Reason tells why the relay set it: the fields with a difference, or "rotation".
 	Reason []string `json:"reason,omitempty"`
 	// Fields are the paths of the changed members.
@@ -39,14 +45,26 @@ type detail struct {
 	// Unsure: entries behind Before are damaged and may have been of this config, so
 	// there may have been changes between.
 	Unsure bool `json:"unsure,omitempty"`
+	// Requests are the ids of the reads that show the configs before and after.
+	Requests looks.Requests `json:"request_ids,omitzero"`
 }
 
-// record adds an observation to the trail, unless the trail's newest entry shows it
+// record adds an observation to the trail, unless the trail's newest entries show it
 // already. The trail itself is the memory of recorded changes: a crash between a change
 // and its entry delays the entry and loses nothing.
 func (w *watcher) record(ctx context.Context, o observation, d detail) error {
-	e, err := audit.Update(ctx, w.recorder, w.env.Project, w.env.Environment, Subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
-		return w.entry(last, found, o, d)
+	if err := w.recordConfig(ctx, Subject, o.raw, o, d); err != nil || o.secondErr != nil {
+		return err
+	}
+	return w.recordConfig(ctx, SubjectSecond, o.second, o, detail{Attribution: looks.Outside()})
+}
+
+func (w *watcher) recordConfig(ctx context.Context, subject string, raw json.RawMessage, o observation, d detail) error {
+	e, err := audit.Update(ctx, w.recorder, w.env.Project, w.env.Environment, subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
+		if subject == SubjectSecond && !found && raw == nil {
+			return nil, nil //nolint:nilnil // no second config, as ever, is nothing to record
+		}
+		return w.entry(last, found, subject, raw, o, d)
 	})
 	if err != nil {
 		return fmt.Errorf("record the streaming config: %w", err)
@@ -58,46 +76,64 @@ func (w *watcher) record(ctx context.Context, o observation, d detail) error {
 }
 
 // entry is the entry to record, nil for none.
-func (w *watcher) entry(last audit.Entry, found bool, o observation, d detail) (*audit.Entry, error) {
+func (w *watcher) entry(last audit.Entry, found bool, subject string, raw json.RawMessage, o observation, d detail) (*audit.Entry, error) {
 	e := &audit.Entry{
 		Type: TypeBaseline, Project: w.env.Project, Environment: w.env.Environment,
-		Subject: Subject, Time: o.at, After: o.raw,
+		Subject: subject, Time: o.at, After: raw,
 	}
-	var err error
-	d.Unsure = last.Unsure
+	d.Unsure, d.Requests.After = last.Unsure, o.requests
+	if !found && subject == SubjectSecond {
+		// The environment was looked at before, or is looked at now for the first time;
+		// either way this config is news.
+		e.Type = TypeChanged
+	}
 	if found {
-		same := bytes.Equal(last.After, o.raw)
+		same := bytes.Equal(last.After, raw)
 		if same && !last.Unsure {
 			return nil, nil //nolint:nilnil // nothing to record is no error
 		}
-		e.Before = last.After
-		if d.Fields, err = changedFields(last.After, o.raw); err != nil {
+		fields, err := changedFields(last.After, raw)
+		if err != nil {
 			return nil, err
 		}
-		e.Type = TypeChanged
-		switch {
-		case same:
-			e.Type, d.Cause, d.Reason = TypeRestated, "", nil
-		case slices.Equal(d.Fields, []string{"streaming_status"}):
-			e.Type, d.Cause, d.Reason = TypeStatusChanged, "", nil
-		}
-		e.Window = w.window(last, o)
+		e.Before, e.Type, d.Fields = last.After, typeOf(same, fields), fields
+		e.Window, d.Requests.Before = w.window(last, o)
 	}
+	switch e.Type {
+	case TypeBaseline, TypeRestated:
+		d.Attribution, d.Reason = looks.Attribution{}, nil
+	case TypeStatusChanged: // a PUT asks for no status
+		d.Attribution, d.Reason = looks.Outside(), nil
+	}
+	var err error
 	e.Detail, err = json.Marshal(d)
 	return e, err
 }
 
-// window is the time of a change: after the last known look, this relay's or the one of
-// the trail's newest entry.
-func (w *watcher) window(last audit.Entry, o observation) *audit.Window {
-	after := w.lastLook
-	if last.Time.After(after) {
-		after = last.Time
+func typeOf(same bool, fields []string) string {
+	switch {
+	case same:
+		return TypeRestated
+	case slices.Equal(fields, []string{"streaming_status"}):
+		return TypeStatusChanged
+	}
+	return TypeChanged
+}
+
+// window is the time of a change, and the requests before it: after the last known look,
+// this relay's or the one of the trail's newest entry. It is nil where another relay's
+// clock is ahead.
+func (w *watcher) window(last audit.Entry, o observation) (*audit.Window, []string) {
+	after, requests := w.lastLook, w.lastRequests
+	if !after.After(last.Time) {
+		var d detail
+		_ = json.Unmarshal(last.Detail, &d) // what cannot be read has no requests
+		after, requests = last.Time, d.Requests.After
 	}
 	if after.After(o.at) {
-		return nil // another relay's clock is ahead
+		return nil, requests
 	}
-	return &audit.Window{After: after, Until: o.at}
+	return &audit.Window{After: after, Until: o.at}, requests
 }
 
 // changedFields lists the changed members, each as its path with dots.

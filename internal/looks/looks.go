@@ -1,0 +1,52 @@
+// Package looks holds the common part of all looks at the workspace: who is behind a
+// change, and which environments exist, as entries of the audit trail.
+package looks
+
+import "encoding/json"
+
+// The causes of a change.
+const (
+	// CauseRelay: this relay made the change.
+	CauseRelay = "relay"
+	// CauseOutside: the relay found the change. Somebody else made it.
+	CauseOutside = "outside"
+)
+
+// Attribution says who is behind a change. It is part of an entry's Detail.
+type Attribution struct {
+	// Cause is [CauseRelay] or [CauseOutside]; empty where nothing changed.
+	Cause string `json:"cause,omitempty"`
+	// Action is the id of the relay's action behind the change, if it is known.
+	Action string `json:"action,omitempty"`
+	// Actor is the person or program behind the change: "relay" or "unknown".
+	Actor string `json:"actor,omitempty"`
+	// ActorReason says why the actor is unknown.
+	ActorReason string `json:"actor_reason,omitempty"`
+}
+
+// Outside attributes a change that was found.
+func Outside() Attribution {
+	return Attribution{Cause: CauseOutside, Actor: "unknown", ActorReason: "the API names no actor of a change"}
+}
+
+// ByRelay attributes a change to an action of this relay.
+func ByRelay(action string) Attribution {
+	return Attribution{Cause: CauseRelay, Action: action, Actor: "relay"}
+}
+
+// Requests are the request ids of the two reads that show a change.
+type Requests struct {
+	// Before are those of the last look that agreed with the entry's Before. It is
+	// empty where that look is unknown.
+	Before []string `json:"before,omitempty"`
+	// After are those of the look that found the entry's After.
+	After []string `json:"after,omitempty"`
+}
+
+func encode(v any) json.RawMessage {
+	raw, err := json.Marshal(v)
+	if err != nil { // never: the details are plain structs
+		return json.RawMessage("null")
+	}
+	return raw
+}

@@ -1,0 +1,157 @@
+package management
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// ErrUnproven marks a 404 that is not believed: what it names may well exist.
+var ErrUnproven = errors.New("this 404 proves nothing")
+
+// Absence is the error of a believed 404, see [Client.Confirm]. errors.As finds it.
+type Absence struct {
+	// WholeEnvironment: the environment is gone, and not only the resource.
+	WholeEnvironment bool
+	// Type and RequestID are the 404's error_type and request_id; Type is empty for a
+	// 2xx without the resource.
+	Type, RequestID string
+	// ParentRequestID is the request_id of the parent's successful read.
+	ParentRequestID string
+}
+
+func (a *Absence) Error() string {
+	what := "the resource does not exist"
+	if a.WholeEnvironment {
+		what = "the environment does not exist"
+	}
+	return fmt.Sprintf("%s: request %s answered %s, and request %s read its parent", what, a.RequestID, a.Type, a.ParentRequestID)
+}
+
+// scope is the kind of thing that a 404 says is missing.
+type scope int
+
+const (
+	aResource scope = iota
+	anEnvironment
+	aProject
+)
+
+// claim is an answer in the API's own form that says: there is no such thing.
+type claim struct {
+	scope           scope
+	kind, requestID string
+}
+
+// Confirm judges err, the failure of a read in an environment, or of a project where
+// environment is empty. It returns an [Absence] for a 404 that is believed, an
+// [ErrUnproven] for another 404, and any other error as it is.
+//
+// A 404 is believed under two conditions. It has the API's form: a request_id, and an
+// error_type whose meaning is that something was not found. And a read of the parent
+// succeeds after it. So a proxy's error page, a wrong base_url and a project withdrawn
+// from the key are failures to read, never removals.
+//
+// A resource's parent is its environment, read by operation 9, or 10 where 9 has a 404
+// too. An environment's parent is the project (operation 1). A project has none that
+// can be read, so its 404 is never believed.
+func (c *Client) Confirm(ctx context.Context, project, environment string, err error) error {
+	said, reason := claimOf(err)
+	switch {
+	case reason == "" && said == nil:
+		return err
+	case said == nil:
+		return unproven(err, reason)
+	case environment == "" && said.scope != aResource:
+		return unproven(err, "no operation reads the parent of a project")
+	case environment == "":
+		return c.beside(ctx, project, *said, err, false)
+	}
+	parent, probeErr := c.probe(ctx, project, environment)
+	probed, _ := claimOf(probeErr)
+	switch {
+	case probeErr == nil:
+		return Beside(parent, err)
+	case probed == nil || probed.scope == aProject || said.scope == aProject:
+		return unproven(err, fmt.Sprintf("its environment cannot be read: %v", probeErr))
+	}
+	return c.beside(ctx, project, *said, err, true)
+}
+
+// Beside is [Client.Confirm] without a request: parent is the receipt of a read in the
+// same environment that succeeded after the 404.
+func Beside(parent Receipt, err error) error {
+	said, reason := claimOf(err)
+	switch {
+	case said == nil && reason == "":
+		return err
+	case said == nil:
+		return unproven(err, reason)
+	case said.scope != aResource:
+		return unproven(err, "its environment can be read all the same")
+	}
+	return &Absence{Type: said.kind, RequestID: said.requestID, ParentRequestID: parent.RequestID}
+}
+
+// beside reads the project, the parent of the missing thing.
+func (c *Client) beside(ctx context.Context, project string, said claim, err error, whole bool) error {
+	a, parentErr := c.Project(ctx, project)
+	if parentErr != nil {
+		return unproven(err, fmt.Sprintf("its project cannot be read: %v", parentErr))
+	}
+	return &Absence{WholeEnvironment: whole, Type: said.kind, RequestID: said.requestID, ParentRequestID: a.RequestID}
+}
+
+// probe reads the smallest settings of an environment. Of two 404s it returns the
+// second.
+func (c *Client) probe(ctx context.Context, project, environment string) (Receipt, error) {
+	a, err := c.PasswordStrengthConfig(ctx, project, environment)
+	if said, _ := claimOf(err); said == nil {
+		return a.Receipt, err
+	}
+	codes, err := c.SMSCountryCodes(ctx, project, environment)
+	return codes.Receipt, err
+}
+
+func unproven(err error, reason string) error {
+	return fmt.Errorf("%w: %w: %s", err, ErrUnproven, reason)
+}
+
+// claimOf reads the claim out of an error. A 404 without one has a reason instead;
+// other errors have neither.
+func claimOf(err error) (*claim, string) {
+	var empty *noResource
+	if errors.As(err, &empty) && empty.RequestID != "" {
+		return &claim{requestID: empty.RequestID}, ""
+	}
+	var e *APIError
+	if !errors.As(err, &e) || e.Status != http.StatusNotFound {
+		return nil, ""
+	}
+	where, known := scopeOf(e.Type)
+	if !known || e.RequestID == "" {
+		return nil, fmt.Sprintf("it is not the API's (error_type %q, request_id %q); check workspace.base_url, and any proxy before it", e.Type, e.RequestID)
+	}
+	return &claim{scope: where, kind: e.Type, requestID: e.RequestID}, ""
+}
+
+// scopeOf tells what an error_type says is missing. The document shows no error_type of
+// a 404, so every type that ends in "not_found" is taken for a resource's, except those
+// of an environment, of a project, and of the address itself.
+func scopeOf(kind string) (scope, bool) {
+	name, ok := strings.CutSuffix(strings.ToLower(kind), "not_found")
+	if !ok {
+		return 0, false
+	}
+	switch name = strings.TrimSuffix(name, "_"); name {
+	case "environment":
+		return anEnvironment, true
+	case "project":
+		return aProject, true
+	}
+	address := []string{"route", "path", "endpoint", "url", "page", "operation", "method", "api", "host", "service", "workspace"}
+	return aResource, !slices.Contains(address, name)
+}

@@ -1,0 +1,160 @@
+package settings
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/management"
+)
+
+// workspace serves the API over plain values, without a network, so that time can be
+// faked.
+type workspace struct {
+	mu    sync.Mutex
+	state map[Resource]string
+	fail  map[Resource]fault
+	reads map[Resource]int
+	asked int
+}
+
+// fault is an answer other than the resource: a status with an error_type, or a body
+// of a stranger.
+type fault struct {
+	status     int
+	kind, body string
+}
+
+func newWorkspace() *workspace {
+	w := &workspace{state: map[Resource]string{}, fail: map[Resource]fault{}, reads: map[Resource]int{}}
+	w.set(ofProject(Project), `{"project_slug":"p","name":"Acme","vertical":"B2B"}`)
+	w.set(ofProject(EmailTemplates), `[{"template_id":"t1","name":"Welcome"}]`)
+	w.set(defaultOf("LOGIN"), `"t1"`)
+	for _, env := range []string{"live", "test"} {
+		w.set(at(RBACPolicy, env), `{"custom_roles":[],"custom_resources":[],"custom_scopes":[]}`)
+		w.set(at(TrustedTokenProfiles, env), `[]`)
+		w.set(at(PasswordStrength, env), `{"validation_policy":"ZXCVBN","luds_min_password_length":null}`)
+		w.set(at(SMSCountryCodes, env), `["US","CA"]`)
+	}
+	return w
+}
+
+func ofProject(kind Kind) Resource { return Resource{Kind: kind, Project: "p"} }
+
+func defaultOf(templateType string) Resource {
+	return Resource{Kind: DefaultEmailTemplates, Project: "p", TemplateType: templateType}
+}
+
+func at(kind Kind, env string) Resource {
+	return Resource{Kind: kind, Project: "p", Environment: env}
+}
+
+func (w *workspace) set(r Resource, state string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.state[r] = state
+}
+
+// setFault makes reads of r fail; the zero fault ends that.
+func (w *workspace) setFault(r Resource, f fault) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fail[r] = f
+}
+
+// remove removes an environment.
+func (w *workspace) remove(env string) {
+	for _, kind := range environmentKinds() {
+		w.setFault(at(kind, env), fault{status: 404, kind: "environment_not_found"})
+	}
+}
+
+// restore brings it back.
+func (w *workspace) restore(env string) {
+	for _, kind := range environmentKinds() {
+		w.setFault(at(kind, env), fault{})
+	}
+}
+
+func (w *workspace) RoundTrip(req *http.Request) (*http.Response, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r, field := resourceOf(req.URL.Path)
+	w.reads[r]++
+	w.asked++
+	status, body := w.answer(r, field)
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
+}
+
+func (w *workspace) answer(r Resource, field string) (int, string) {
+	f, failing := w.fail[r]
+	state, ok := w.state[r]
+	switch {
+	case f.body != "":
+		return f.status, f.body
+	case !failing || f == (fault{}):
+		if ok {
+			return 200, fmt.Sprintf(`{"request_id":"r-%d","status_code":200,%q:%s}`, w.asked, field, state)
+		}
+		f = fault{status: 404, kind: "not_found"}
+	}
+	return f.status, fmt.Sprintf(`{"request_id":"r-%d","status_code":%d,"error_type":%q}`, w.asked, f.status, f.kind)
+}
+
+// resourceOf finds the resource of a path, and its field in the answer.
+func resourceOf(path string) (Resource, string) {
+	parts := append(strings.Split(path, "/"), "", "", "", "")
+	r := Resource{Project: parts[4]}
+	switch parts[5] {
+	case "":
+		r.Kind = Project
+		return r, "project"
+	case "email_templates":
+		r.Kind = EmailTemplates
+		return r, "email_templates"
+	case "default_email_templates":
+		r.Kind, r.TemplateType = DefaultEmailTemplates, parts[6]
+		return r, "template_id"
+	}
+	r.Kind, r.Environment = Kind(parts[7]), parts[6]
+	if parts[7] == "allowed_country_codes" {
+		r.Kind = SMSCountryCodes
+	}
+	fields := map[Kind]string{RBACPolicy: "policy", TrustedTokenProfiles: "profiles", SMSCountryCodes: "country_codes"}
+	return r, cmp.Or(fields[r.Kind], string(r.Kind))
+}
+
+func (w *workspace) client(t *testing.T) *management.Client {
+	t.Helper()
+	c, err := management.New(management.Options{
+		BaseURL: "https://api.example.com", KeyID: "key", Secret: secret.New("s3cret-s3cret"),
+		RequestsPerSecond: 10000, MaxAttempts: 1, HTTPClient: &http.Client{Transport: w},
+	})
+	require.NoError(t, err)
+	return c
+}
+
+// options watch one or two environments of the project p.
+func (w *workspace) options(t *testing.T, trail audit.Log, envs ...string) Options {
+	t.Helper()
+	o := Options{Client: w.client(t), Trail: trail, Presence: looks.NewPresence(trail, slog.New(slog.DiscardHandler))}
+	for _, env := range envs {
+		o.Targets = append(o.Targets, Target{"p", env})
+	}
+	return o
+}
+
+func newWatcher(t *testing.T, w *workspace, trail audit.Log) *Watcher {
+	t.Helper()
+	return New(w.options(t, trail, "live", "test", "live"))
+}

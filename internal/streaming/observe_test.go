@@ -1,0 +1,141 @@
+package streaming
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/management"
+)
+
+// TestAFalse404IsNoRemoval: before, each of these was signed as "after: null, cause:
+// outside".
+func TestAFalse404IsNoRemoval(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]func(*api){
+		"a proxy's page":        func(a *api) { a.page = true },
+		"a removed environment": func(a *api) { a.gone = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newRig(t)
+			r, _ := g.start(nil, toRelay)
+			require.NoError(t, look(t, r))
+			recorded := len(g.trail.entries)
+			g.api.set(func() { fault(g.api) })
+			for range 2 {
+				require.Error(t, look(t, r))
+			}
+			again, _ := g.start(nil, toRelay)
+			require.Error(t, look(t, again))
+			entered := g.trail.entries[recorded:]
+			if name == "a proxy's page" {
+				assert.Empty(t, entered)
+			} else if assert.Len(t, entered, 1) {
+				assert.Equal(t, looks.TypeGone, entered[0].Type)
+			}
+			assert.Equal(t, 1, g.api.count(), "nothing is set where nothing was seen")
+		})
+	}
+}
+
+// TestARemovedConfigIsOne: the environment stands, and streams nowhere.
+func TestARemovedConfigIsOne(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(func(o *Options) { o.DryRun = true }, toRelay)
+	g.api.set(func() {
+		g.api.kind, g.api.fields, g.api.status = "GRAFANA_LOKI", map[string]string{"hostname": "h"}, "ACTIVE"
+	})
+	require.NoError(t, look(t, r))
+	g.api.set(func() { g.api.kind = "" })
+	for range 2 {
+		require.NoError(t, look(t, r))
+	}
+	assert.Equal(t, []string{"baseline", "changed"}, g.trail.types())
+	e, d := g.trail.newest()
+	assert.Nil(t, e.After)
+	assert.Equal(t, looks.Outside(), d.Attribution)
+}
+
+// TestAnObservedEnvironment is read for both destination types, recorded, and left as
+// it is.
+func TestAnObservedEnvironment(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(nil, nil)
+	require.NoError(t, look(t, r))
+	g.api.set(func() { g.api.kind, g.api.fields, g.api.status = "DATADOG", map[string]string{"site": "US"}, "PENDING" })
+	for range 2 {
+		require.NoError(t, look(t, r))
+	}
+	g.api.set(func() { g.api.fields = map[string]string{"site": "EU"} })
+	require.NoError(t, look(t, r))
+	assert.Equal(t, []string{"baseline", "changed", "changed"}, g.trail.types())
+	assert.Zero(t, g.api.count())
+	h := r.Health()[0]
+	assert.True(t, h.OK() && h.Observed, "%+v", h)
+	assert.Equal(t, management.StatusPending, h.Status)
+	require.ErrorIs(t, r.Rotate(t.Context(), "shop", "a"), ErrNotGenerated)
+}
+
+func TestLeftAlone(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(func(o *Options) {
+		o.Environments = []config.Environment{{Project: "shop", Environment: "a", SkipSettings: true}}
+	}, nil)
+	assert.Empty(t, r.Health())
+}
+
+// TestASecondDestination beside the relay's would carry every event elsewhere.
+func TestASecondDestination(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(nil, toRelay)
+	require.NoError(t, look(t, r))
+	g.api.set(func() { g.api.second = map[string]string{"site": "EU", "api_key": "0123456789abcdef"} })
+	for range 2 {
+		require.NoError(t, look(t, r))
+	}
+	assert.Equal(t, []string{"baseline", "changed", "changed"}, g.trail.types())
+	e, d := g.trail.newest()
+	assert.Equal(t, SubjectSecond, e.Subject)
+	assert.Contains(t, string(e.After), `"site":"EU"`)
+	assert.NotContains(t, string(e.After), "0123456789abcdef", "a server that forgets to mask")
+	assert.Equal(t, looks.Outside(), d.Attribution)
+
+	g.api.set(func() { g.api.garbled = true })
+	require.Error(t, look(t, r))
+	assert.Len(t, g.trail.entries, 3, "a read that fails is no removal")
+	assert.Equal(t, FindingNone, r.Health()[0].Finding, "and the relay's own config is seen all the same")
+	g.api.set(func() { g.api.garbled, g.api.second = false, nil })
+	require.NoError(t, look(t, r))
+	e, _ = g.trail.newest()
+	assert.Equal(t, SubjectSecond, e.Subject)
+	assert.Nil(t, e.After)
+	assert.Equal(t, 1, g.api.count())
+}
+
+// TestALostAnswerIsTheRelaysChange: a destination of the operator's own has no
+// credential to recognise it by.
+func TestALostAnswerIsTheRelaysChange(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(nil, &config.Stream{Datadog: &config.StreamDatadog{Site: "EU", APIKey: datadogKey}})
+	g.api.set(func() { g.api.lose = true })
+	require.Error(t, look(t, r))
+	g.api.set(func() { g.api.lose = false })
+	require.NoError(t, look(t, r))
+	_, d := g.trail.newest()
+	assert.Equal(t, looks.CauseRelay, d.Cause)
+	assert.Len(t, d.Action, 26)
+	g.api.set(func() { g.api.fields["site"] = "US" })
+	require.NoError(t, look(t, r))
+	for _, e := range g.trail.entries[2:3] {
+		assert.Contains(t, string(e.Detail), `"cause":"outside"`)
+	}
+}
