@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
+	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
 // noted makes notes of n files in place of blocks.
@@ -22,7 +23,7 @@ func noted(t *testing.T, n uint32) (d *Dir, paths []string) {
 		require.NoError(t, os.WriteFile(path, []byte("block"), 0o600))
 		as, err := identify(path)
 		require.NoError(t, err)
-		require.NoError(t, known.add(path, note{as, blockfile.Summary{Index: i + 1, First: uint64(i), Subjects: map[string]uint64{"s": 1}}}))
+		require.NoError(t, known.add(path, note{as, blockfile.Summary{IndexBlock: natsserver.IndexBlock{Index: i + 1, First: uint64(i)}, Subjects: map[string]uint64{"s": 1}}}))
 		paths = append(paths, path)
 	}
 	return d, paths

@@ -83,7 +83,7 @@ func isFull(err error) bool {
 	const storeFailed, accountLimit, noResources = 10077, 10002, 10023
 	switch api.ErrorCode {
 	case storeFailed:
-		return strings.Contains(api.Description, natsserver.FullError) || strings.Contains(api.Description, "no space")
+		return strings.Contains(api.Description, natsserver.FullError)
 	case accountLimit, noResources:
 		return true
 	}

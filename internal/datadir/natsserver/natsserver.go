@@ -60,16 +60,6 @@ func BlockKey(stream string, number uint32) [32]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%s-%d", stream, number))
 }
 
-// IndexFile begins with a magic byte and a version. Varints follow: messages,
-// bytes, first sequence, first time, last sequence, and more. It ends with the
-// checksum of the newest frame (8) and its own (8): HighwayHash-64 of all before,
-// keyed by [Key].
-const (
-	IndexMagic        = 11
-	IndexVersion      = 4 // that the server writes
-	IndexVersionLeast = 1 // that it reads
-)
-
 // PositionFile begins with a magic byte and a version. Varints follow:
 // acknowledged delivery and sequence, delivered delivery and sequence, and how
 // many are pending. With pending ones a time follows, and three numbers for each.
@@ -87,7 +77,7 @@ func Key(name string) [32]byte { return sha256.Sum256([]byte(name)) }
 const (
 	// WriteError is in the health report of a stream which the server writes to no more.
 	WriteError = "write error"
-	// FullError is in the answer to a publish beyond the stream's max_bytes; the code
+	// FullError is in the answer to a publish beyond the stream's max_bytes. The code
 	// says only that the message was not stored.
 	FullError = "maximum bytes"
 )

@@ -134,21 +134,6 @@ func TestDeletedMessages(t *testing.T) {
 	assert.Contains(t, strings.Join(kinds, ","), "erased")
 }
 
-func TestTheIndex(t *testing.T) {
-	t.Parallel()
-	folder := written(t, nil)
-	index := read(t, folder, natsserver.MessagesDir, natsserver.IndexFile)
-	assert.EqualValues(t, natsserver.IndexMagic, index[0])
-	assert.EqualValues(t, natsserver.IndexVersion, index[1])
-	key := natsserver.Key("S")
-	assert.Equal(t, binary.LittleEndian.Uint64(index[len(index)-8:]), highwayhash.Sum64(index[:len(index)-8], key[:]))
-	block := read(t, folder, natsserver.MessagesDir, "1"+natsserver.BlockSuffix)
-	assert.Equal(t, block[len(block)-8:], index[len(index)-16:len(index)-8], "the newest frame's checksum")
-	varints := uvarints(index[2:], 5)
-	assert.Equal(t, []uint64{3, uint64(len(block)), 1}, varints[:3], "messages, bytes, first sequence")
-	assert.EqualValues(t, 3, varints[4], "the last sequence")
-}
-
 func uvarints(data []byte, n int) (all []uint64) {
 	for range n {
 		v, size := binary.Uvarint(data)
@@ -220,7 +205,7 @@ func TestTheErrorOfAFailedWrite(t *testing.T) {
 	_, err = js.Publish(t.Context(), "s", nil)
 	require.NoError(t, err)
 	breakWrites(t, dir)
-	_, err = js.PublishAsync("s", nil)
+	_, err = js.PublishAsync("s", nil) // the server gives no answer
 	require.NoError(t, err)
 	waiting.Until(t, func() bool {
 		for _, problem := range srv.Healthz(&server.HealthzOptions{Details: true}).Errors {
