@@ -49,6 +49,7 @@ func floors() map[string]int {
 		"internal/looks":                2,
 		"internal/management":           1,
 		"internal/journal":              4,
+		"internal/deadletters":          3,
 		"internal/record":               1,
 		"internal/history":              1,
 		"internal/streamserver":         2,

@@ -19,6 +19,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/internal/journal"
@@ -90,6 +91,7 @@ type process struct {
 	connections *door.Metrics // of all listeners
 	conn        *streamserver.Conn
 	journal     *journal.Journal
+	letters     *deadletters.Store
 	trail       *audit.Trail
 	credentials *credentials.Store
 	reconciler  atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
@@ -140,6 +142,10 @@ func (r *process) startJournal(ctx context.Context) (err error) {
 		return err
 	}
 	r.stack.push("journal", func(context.Context) error { r.journal.Close(); return nil })
+	r.letters, err = deadletters.Open(ctx, r.conn, r.cfg.Journal, r.log, r.reg)
+	if err != nil {
+		return err
+	}
 	r.admin.AddCheck(admin.Check{Name: "journal", Probe: r.journalReady})
 	r.admin.AddCheck(admin.Check{Name: "damage", Probe: r.damageRemark})
 	r.admin.AddCheck(admin.Check{Name: "dead letters", Probe: r.lettersRemark})

@@ -18,7 +18,7 @@ import (
 // are.
 func (r *process) startConsole(ctx context.Context) error {
 	server, err := console.Listen(ctx, r.cfg.DataDir, console.Options{
-		Journal: r.journal, Sinks: r.cfg.Sinks, Open: r.openForReplay, Record: r.recordLoss,
+		Journal: r.journal, Letters: r.letters, Sinks: r.cfg.Sinks, Open: r.openForReplay, Record: r.recordLoss,
 		Credentials: r.credentials, Rotate: r.rotate, Logger: r.log,
 	}, r.fail)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // lettersRemark names the sinks with dead letters close to their budget, where delivery
 // waits. Pushes are taken all the while, so it is no reason to send them elsewhere.
 func (r *process) lettersRemark(ctx context.Context) (string, error) {
-	usage, err := r.journal.LetterUsage(ctx)
+	usage, err := r.letters.Usage(ctx)
 	if err != nil {
 		return "warning: " + err.Error(), nil //nolint:nilerr // it says so
 	}

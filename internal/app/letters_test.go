@@ -12,7 +12,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/console"
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
@@ -58,7 +58,7 @@ func TestASinkWaitsAtTheBudgetOfItsDeadLetters(t *testing.T) {
 			return nil
 		}))
 		if through > 0 {
-			request := console.DiscardLetters{Filter: journal.LetterFilter{Through: through}}
+			request := console.DiscardLetters{Filter: deadletters.Filter{Through: through}}
 			require.NoError(t, client.DiscardLetters(t.Context(), request, func(*console.Progress) {}))
 		}
 	}

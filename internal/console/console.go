@@ -42,6 +42,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/relay"
@@ -50,6 +51,7 @@ import (
 // Options give a console its parts.
 type Options struct {
 	Journal *journal.Journal
+	Letters *deadletters.Store
 	// Sinks are the configured ones, with their defaults.
 	Sinks []config.Sink
 	// Open opens a sink for a replay, beside the one for live delivery. The console

@@ -14,6 +14,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
@@ -29,6 +30,7 @@ type stage struct {
 	dir     string
 	conn    *streamserver.Conn
 	journal *journal.Journal
+	dead    *deadletters.Store
 	sinks   map[string]*relaytest.Sink // by name, for replays
 	losses  []console.Loss
 	lost    error // answer to recording a loss
@@ -43,14 +45,16 @@ func newStage(t *testing.T, names ...string) *stage {
 	require.NoError(t, err)
 	j, err := journal.Open(t.Context(), conn, cfg, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
-	s := &stage{Client: console.NewClient(dir), t: t, dir: dir, conn: conn, journal: j, sinks: map[string]*relaytest.Sink{}}
+	dead, err := deadletters.Open(t.Context(), conn, cfg, log, prometheus.NewRegistry())
+	require.NoError(t, err)
+	s := &stage{Client: console.NewClient(dir), t: t, dir: dir, conn: conn, journal: j, dead: dead, sinks: map[string]*relaytest.Sink{}}
 	var sinks []config.Sink
 	for _, name := range names {
 		s.sinks[name] = &relaytest.Sink{}
 		sinks = append(sinks, config.Sink{Name: name, BatchEvents: 10, BatchBytes: 1 << 20, Timeout: 5 * time.Second})
 	}
 	server, err := console.Listen(t.Context(), dir, console.Options{
-		Journal: j, Sinks: sinks, Logger: log,
+		Journal: j, Letters: dead, Sinks: sinks, Logger: log,
 		Open:   func(c config.Sink) (relay.Sink, error) { return lent{s.sinks[c.Name]}, nil },
 		Record: func(_ context.Context, l console.Loss) error { s.losses = append(s.losses, l); return s.lost },
 	}, func(err error) { t.Error(err) })
@@ -84,11 +88,11 @@ func (s *stage) push(events []relay.Event) {
 func (s *stage) reject(sink, reason string, attempts int, events ...relay.Event) {
 	s.t.Helper()
 	for i := range events {
-		require.NoError(s.t, s.journal.Reject(s.t.Context(), sink, []relay.Rejection{{Event: events[i], Reason: reason, Attempts: attempts}}))
+		require.NoError(s.t, s.dead.Reject(s.t.Context(), sink, []relay.Rejection{{Event: events[i], Reason: reason, Attempts: attempts}}))
 	}
 }
 
-func (s *stage) letters(filter journal.LetterFilter, bodies bool) []console.Letter {
+func (s *stage) letters(filter deadletters.Filter, bodies bool) []console.Letter {
 	s.t.Helper()
 	var out []console.Letter
 	require.NoError(s.t, s.Letters(s.t.Context(), console.ListLetters{Filter: filter, Bodies: bodies},

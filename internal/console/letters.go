@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
 )
 
 func (s *Server) listLetters(w http.ResponseWriter, r *http.Request) {
@@ -16,7 +16,7 @@ func (s *Server) listLetters(w http.ResponseWriter, r *http.Request) {
 	}
 	out := newStream(w)
 	var gone error
-	err := s.opts.Journal.FindDeadLetters(r.Context(), req.Filter, func(d journal.DeadLetter) bool {
+	err := s.opts.Letters.Find(r.Context(), req.Filter, func(d deadletters.Letter) bool {
 		gone = out.send(frame{Letter: letterOf(&d, req.Bodies)})
 		return gone == nil
 	})
@@ -37,9 +37,9 @@ type chosen struct {
 	project, environment, id string
 }
 
-func (s *Server) choose(ctx context.Context, filter journal.LetterFilter, j *job) (selection, error) {
+func (s *Server) choose(ctx context.Context, filter deadletters.Filter, j *job) (selection, error) {
 	selected := selection{bySink: map[string][]chosen{}}
-	err := s.opts.Journal.FindDeadLetters(ctx, filter, func(d journal.DeadLetter) bool {
+	err := s.opts.Letters.Find(ctx, filter, func(d deadletters.Letter) bool {
 		// Cloned, as they are parts of the whole letter's memory.
 		selected.bySink[d.Sink] = append(selected.bySink[d.Sink], chosen{
 			d.Sequence, strings.Clone(d.Event.Project), strings.Clone(d.Event.Environment), strings.Clone(d.Event.ID),
@@ -129,7 +129,7 @@ func (s *Server) discardRun(ctx context.Context, sink string, run []chosen, j *j
 	if err := s.opts.Record(ctx, loss); err != nil {
 		return err
 	}
-	if err := s.opts.Journal.RemoveDeadLetters(ctx, sink, sequences); err != nil {
+	if err := s.opts.Letters.Remove(ctx, sink, sequences); err != nil {
 		return err
 	}
 	j.update(func(p *Progress) { p.Done += uint64(len(run)); p.Removed += uint64(len(run)) })

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -129,7 +129,7 @@ type letterSource struct {
 	job    *job
 
 	taken   int                  // of the route's letters
-	batch   []journal.DeadLetter // the newest one given out
+	batch   []deadletters.Letter // the newest one given out
 	refused int                  // of batch
 }
 
@@ -139,7 +139,7 @@ func (l *letterSource) Next(ctx context.Context) (relay.Batch, error) {
 	var events []relay.Event
 	size, limit := 0, l.route.to
 	for l.taken < len(l.route.letters) && len(events) < max(1, limit.BatchEvents) && size < max(1, int(limit.BatchBytes)) {
-		letter, ok, err := l.server.opts.Journal.DeadLetter(ctx, l.route.letters[l.taken].sequence)
+		letter, ok, err := l.server.opts.Letters.Get(ctx, l.route.letters[l.taken].sequence)
 		if err != nil {
 			return relay.Batch{}, err
 		}
@@ -185,7 +185,7 @@ func (l *letterSource) Reject(ctx context.Context, to string, rejections []relay
 		again[owner] = append(again[owner], r)
 	}
 	for owner, rejections := range again {
-		if err := l.server.opts.Journal.RejectAgain(ctx, owner, rejections); err != nil {
+		if err := l.server.opts.Letters.RejectAgain(ctx, owner, rejections); err != nil {
 			return err
 		}
 	}
@@ -196,7 +196,7 @@ func (l *letterSource) Reject(ctx context.Context, to string, rejections []relay
 
 // find gives the letter of an event in the batch. Where the same event stands twice
 // either will do, as both are settled with the batch.
-func (l *letterSource) find(e *relay.Event) *journal.DeadLetter {
+func (l *letterSource) find(e *relay.Event) *deadletters.Letter {
 	for i := range l.batch {
 		if l.batch[i].Event.ID == e.ID && l.batch[i].Event.Source == e.Source {
 			return &l.batch[i]
@@ -215,7 +215,7 @@ func (l *letterSource) Ack(ctx context.Context, _ relay.Position) error {
 	}
 	for sink, sequences := range bySink {
 		slices.Sort(sequences) // with --to, those of several sinks stand one behind the other
-		if err := l.server.opts.Journal.RemoveDeadLetters(ctx, sink, sequences); err != nil {
+		if err := l.server.opts.Letters.Remove(ctx, sink, sequences); err != nil {
 			return err
 		}
 		l.job.update(func(p *Progress) { p.Done += uint64(len(sequences)) })

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/console"
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -25,7 +25,7 @@ func TestLettersAreListed(t *testing.T) {
 	between := time.Now()
 	s.reject("b", "schema", 1, events[4:]...)
 
-	all := s.letters(journal.LetterFilter{}, true)
+	all := s.letters(deadletters.Filter{}, true)
 	require.Equal(t, eventIDs(events), letterIDs(all))
 	for i := range all {
 		assert.Equal(t, events[i], all[i].Event())
@@ -34,19 +34,19 @@ func TestLettersAreListed(t *testing.T) {
 	assert.Equal(t, 3, all[0].Attempts)
 
 	for name, c := range map[string]struct {
-		filter journal.LetterFilter
+		filter deadletters.Filter
 		want   []relay.Event
 	}{
-		"sink":        {journal.LetterFilter{Sink: "b"}, events[4:]},
-		"no sink":     {journal.LetterFilter{Sink: "c"}, nil},
-		"since":       {journal.LetterFilter{Since: between}, events[4:]},
-		"until":       {journal.LetterFilter{Until: between}, events[:4]},
-		"reason":      {journal.LetterFilter{Reason: "too large"}, events[:4]},
-		"id":          {journal.LetterFilter{ID: events[5].ID}, events[5:]},
-		"environment": {journal.LetterFilter{Project: "acme", Environment: "test", Sink: "b"}, events[5:]},
-		"number":      {journal.LetterFilter{Sequence: 3}, events[2:3]},
-		"through":     {journal.LetterFilter{Through: 2}, events[:2]},
-		"limit":       {journal.LetterFilter{Limit: 3}, events[:3]},
+		"sink":        {deadletters.Filter{Sink: "b"}, events[4:]},
+		"no sink":     {deadletters.Filter{Sink: "c"}, nil},
+		"since":       {deadletters.Filter{Since: between}, events[4:]},
+		"until":       {deadletters.Filter{Until: between}, events[:4]},
+		"reason":      {deadletters.Filter{Reason: "too large"}, events[:4]},
+		"id":          {deadletters.Filter{ID: events[5].ID}, events[5:]},
+		"environment": {deadletters.Filter{Project: "acme", Environment: "test", Sink: "b"}, events[5:]},
+		"number":      {deadletters.Filter{Sequence: 3}, events[2:3]},
+		"through":     {deadletters.Filter{Through: 2}, events[:2]},
+		"limit":       {deadletters.Filter{Limit: 3}, events[:3]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := s.letters(c.filter, false)
@@ -71,7 +71,7 @@ func TestLettersAreReplayed(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, map[string]uint64{"a": 45, "b": 15}, p.Sinks)
 	assert.Empty(t, s.sinks["a"].Calls())
-	require.Len(t, s.letters(journal.LetterFilter{}, false), 60)
+	require.Len(t, s.letters(deadletters.Filter{}, false), 60)
 
 	p, err = s.replayed(console.ReplayLetters{})
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestLettersAreReplayed(t *testing.T) {
 	assert.Len(t, s.sinks["a"].Arrived(), 43)
 	assert.Equal(t, eventIDs(events[45:]), eventIDs(s.sinks["b"].Arrived()))
 
-	left := s.letters(journal.LetterFilter{}, true)
+	left := s.letters(deadletters.Filter{}, true)
 	require.Equal(t, []string{events[7].ID, events[31].ID}, letterIDs(left))
 	assert.Equal(t, "a", left[0].Sink)
 	assert.Equal(t, "an event is refused", left[0].Reason, "its new reason")
@@ -102,7 +102,7 @@ func TestLettersGoToAnotherSink(t *testing.T) {
 	p, err := s.replayed(console.ReplayLetters{To: "a"})
 	require.NoError(t, err)
 	assert.Equal(t, []uint64{3, 1}, []uint64{p.Delivered, p.Refused})
-	left := s.letters(journal.LetterFilter{}, false)
+	left := s.letters(deadletters.Filter{}, false)
 	require.Equal(t, []string{events[1].ID}, letterIDs(left))
 	assert.Equal(t, "gone", left[0].Sink, "it is still the sink's that refused it first")
 	assert.Equal(t, "sink a: no such topic", left[0].Reason)
@@ -144,7 +144,7 @@ func TestAReplayThatIsEndedLosesNothing(t *testing.T) {
 			if name == "by its client" {
 				end(s, cancel)
 				require.ErrorIs(t, <-ended, context.Canceled)
-				assert.Equal(t, eventIDs(events[10:]), letterIDs(s.letters(journal.LetterFilter{}, false)))
+				assert.Equal(t, eventIDs(events[10:]), letterIDs(s.letters(deadletters.Filter{}, false)))
 				waiting.Until(t, func() bool { // the ended one gives way
 					_, err := s.replayed(console.ReplayLetters{DryRun: true})
 					return err == nil
@@ -167,12 +167,12 @@ func TestLettersAreDiscarded(t *testing.T) {
 	require.NoError(t, s.DiscardLetters(t.Context(), console.DiscardLetters{DryRun: true}, report))
 	assert.Equal(t, []uint64{5, 0, 5}, []uint64{p.Total, p.Removed, p.Last})
 	s.reject("a", "came later", 1, events[5:]...)
-	require.Len(t, s.letters(journal.LetterFilter{}, false), 9)
+	require.Len(t, s.letters(deadletters.Filter{}, false), 9)
 
-	all := console.DiscardLetters{Filter: journal.LetterFilter{Through: p.Last}}
+	all := console.DiscardLetters{Filter: deadletters.Filter{Through: p.Last}}
 	s.lost = errors.New("no trail")
 	require.ErrorContains(t, s.DiscardLetters(t.Context(), all, report), "no trail")
-	require.Len(t, s.letters(journal.LetterFilter{}, false), 9, "nothing goes that is not in the trail")
+	require.Len(t, s.letters(deadletters.Filter{}, false), 9, "nothing goes that is not in the trail")
 	s.lost, s.losses = nil, nil
 	require.NoError(t, s.DiscardLetters(t.Context(), all, report))
 	assert.Equal(t, []console.Loss{{
@@ -180,7 +180,7 @@ func TestLettersAreDiscarded(t *testing.T) {
 		Detail: map[string]any{"sink": "a", "event_ids": eventIDs(events[:5])},
 	}}, s.losses)
 	assert.Equal(t, uint64(5), p.Removed)
-	assert.Equal(t, eventIDs(events[5:]), letterIDs(s.letters(journal.LetterFilter{}, false)), "what came later stays")
+	assert.Equal(t, eventIDs(events[5:]), letterIDs(s.letters(deadletters.Filter{}, false)), "what came later stays")
 }
 
 // An unreadable letter hides no other, and stays.
@@ -197,14 +197,14 @@ func TestADamagedLetter(t *testing.T) {
 	require.NoError(t, err)
 	s.reject("a", "too large", 1, events[1])
 
-	all := s.letters(journal.LetterFilter{}, true)
+	all := s.letters(deadletters.Filter{}, true)
 	require.Equal(t, []string{events[0].ID, "the-id", events[1].ID}, letterIDs(all))
 	assert.Contains(t, all[1].Damage, "corrupt record")
 	p, err := s.replayed(console.ReplayLetters{})
 	require.NoError(t, err)
 	assert.Equal(t, []uint64{3, 3, 2, 1}, []uint64{p.Total, p.Done, p.Delivered, p.Damaged})
-	assert.Equal(t, []string{"the-id"}, letterIDs(s.letters(journal.LetterFilter{}, false)))
-	require.NoError(t, s.journal.RemoveDeadLetter(t.Context(), 2))
-	require.NoError(t, s.journal.RemoveDeadLetter(t.Context(), 2), "it is gone already")
-	require.NoError(t, s.journal.RemoveDeadLetter(t.Context(), 99), "it never was")
+	assert.Equal(t, []string{"the-id"}, letterIDs(s.letters(deadletters.Filter{}, false)))
+	require.NoError(t, s.dead.Remove(t.Context(), "a", []uint64{2}))
+	require.NoError(t, s.dead.Remove(t.Context(), "a", []uint64{2}), "it is gone already")
+	require.NoError(t, s.dead.Remove(t.Context(), "a", []uint64{99}), "it never was")
 }

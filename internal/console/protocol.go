@@ -3,6 +3,7 @@ package console
 import (
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -48,7 +49,7 @@ type Label struct {
 	Value string `json:"value"`
 }
 
-func letterOf(d *journal.DeadLetter, withBody bool) *Letter {
+func letterOf(d *deadletters.Letter, withBody bool) *Letter {
 	e := &d.Event
 	l := &Letter{
 		Sequence: d.Sequence, Sink: d.Sink, Reason: d.Reason, Attempts: d.Attempts, Refused: d.Time, Damage: d.Damage,
@@ -78,21 +79,21 @@ func (l *Letter) Event() relay.Event {
 
 // ListLetters asks for dead letters.
 type ListLetters struct {
-	Filter journal.LetterFilter `json:"filter"`
-	Bodies bool                 `json:"bodies,omitempty"`
+	Filter deadletters.Filter `json:"filter"`
+	Bodies bool               `json:"bodies,omitempty"`
 }
 
 // ReplayLetters asks to hand dead letters to their sink again, or to To.
 type ReplayLetters struct {
-	Filter journal.LetterFilter `json:"filter"`
-	To     string               `json:"to,omitempty"`
-	DryRun bool                 `json:"dry_run,omitempty"`
+	Filter deadletters.Filter `json:"filter"`
+	To     string             `json:"to,omitempty"`
+	DryRun bool               `json:"dry_run,omitempty"`
 }
 
 // DiscardLetters asks to remove dead letters.
 type DiscardLetters struct {
-	Filter journal.LetterFilter `json:"filter"`
-	DryRun bool                 `json:"dry_run,omitempty"`
+	Filter deadletters.Filter `json:"filter"`
+	DryRun bool               `json:"dry_run,omitempty"`
 }
 
 // ReplaySpan asks to hand the kept events from Since until Until to a sink again. A

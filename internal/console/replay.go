@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -43,7 +44,7 @@ func (s *Server) replaySpan(w http.ResponseWriter, r *http.Request) {
 // spanSource gives a span's events to a pump, and counts. It belongs to the
 // pump's goroutine.
 type spanSource struct {
-	journal *journal.Journal
+	letters *deadletters.Store
 	span    *journal.Span
 	job     *job
 	given   int // events of the newest batch
@@ -71,7 +72,7 @@ func (s *Server) openSpan(ctx context.Context, req *ReplaySpan) (*spanSource, er
 	if span.Cut {
 		j.p.Notes = append(j.p.Notes, cutNote(req.Since, span.Oldest))
 	}
-	return &spanSource{journal: s.opts.Journal, span: span, job: j}, nil
+	return &spanSource{letters: s.opts.Letters, span: span, job: j}, nil
 }
 
 func cutNote(since, oldest time.Time) string {
@@ -103,7 +104,7 @@ func (l *spanSource) Next(ctx context.Context) (relay.Batch, error) {
 
 // Reject implements relay.DeadLetters.
 func (l *spanSource) Reject(ctx context.Context, sink string, rejections []relay.Rejection) error {
-	if err := l.journal.Reject(ctx, sink, rejections); err != nil {
+	if err := l.letters.Reject(ctx, sink, rejections); err != nil {
 		return err
 	}
 	l.refused += len(rejections)

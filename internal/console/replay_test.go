@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
@@ -54,7 +55,7 @@ func TestASpanRefused(t *testing.T) {
 	p, err := s.spanned(console.ReplaySpan{Sink: "a", Since: time.Now().Add(-time.Hour)})
 	require.NoError(t, err)
 	assert.Equal(t, []uint64{19, 1}, []uint64{p.Delivered, p.Refused})
-	assert.Equal(t, []string{events[4].ID}, letterIDs(s.letters(journal.LetterFilter{Sink: "a"}, false)))
+	assert.Equal(t, []string{events[4].ID}, letterIDs(s.letters(deadletters.Filter{Sink: "a"}, false)))
 
 	for want, req := range map[string]console.ReplaySpan{
 		`there is no sink "b"`:  {Sink: "b"},
@@ -151,7 +152,7 @@ func TestSinksAreListedAndRetired(t *testing.T) {
 	trimmed, err = s.journal.Trim(t.Context(), time.Now())
 	require.NoError(t, err)
 	assert.Equal(t, uint64(6), trimmed, "it holds nothing any more")
-	assert.Len(t, s.letters(journal.LetterFilter{Sink: "old"}, false), 1, "its dead letters stay")
+	assert.Len(t, s.letters(deadletters.Filter{Sink: "old"}, false), 1, "its dead letters stay")
 }
 
 func TestASpanIsCancelled(t *testing.T) {

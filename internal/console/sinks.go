@@ -26,7 +26,7 @@ func (s *Server) sinks(ctx context.Context) ([]Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	letters, err := s.opts.Journal.CountDeadLetters(ctx)
+	letters, err := s.opts.Letters.Usage(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +43,8 @@ func (s *Server) sinks(ctx context.Context) ([]Sink, error) {
 	for i := range positions {
 		named(positions[i].Sink).Position = &positions[i]
 	}
-	for name, n := range letters {
-		named(name).DeadLetters = n
+	for name, usage := range letters {
+		named(name).DeadLetters = usage.Letters
 	}
 	list := make([]Sink, 0, len(byName))
 	for _, sink := range byName {

@@ -34,7 +34,6 @@ const (
 	// included. Beyond it the sender is told to push again.
 	commitTimeout  = 15 * time.Second
 	attemptTimeout = streamserver.PublishTimeout // of one attempt
-	retryPause     = 200 * time.Millisecond
 )
 
 // committer commits appends in groups. One goroutine takes what was appended during
@@ -262,12 +261,12 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 		defer c.wg.Done()
 		var ack *jetstream.PubAck
 		if err == nil {
-			if ack, err = await(first, epoch); err == nil {
+			if ack, err = streamserver.Await(first, epoch); err == nil {
 				// Only now: without an answer the record may be sent again.
 				defer c.keep(msg.Data)
 			}
 		}
-		ack, err = c.retry(context.Background(), msg, ack, err, epoch, deadline)
+		ack, err = c.retry(msg, ack, err, epoch, deadline)
 		if err == nil {
 			err = c.accept(history.Place{Seq: ack.Sequence, Sum: record.Checksum(msg.Data)}, ack.Duplicate)
 		}
@@ -360,19 +359,6 @@ func (c *committer) brokenBy() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.broken
-}
-
-// await waits for the server's answer. The connection's async timeout is
-// attemptTimeout, so an answer always comes.
-func await(ack jetstream.PubAckFuture, epoch *datadir.Epoch) (*jetstream.PubAck, error) {
-	select {
-	case got := <-ack.Ok():
-		return got, nil
-	case err := <-ack.Err():
-		return nil, err
-	case <-epoch.Over():
-		return nil, epoch.Ended()
-	}
 }
 
 func (c *committer) close() {

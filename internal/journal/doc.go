@@ -69,19 +69,6 @@
 // [Journal.Reserve] refuses an environment that would hold more than eight times the
 // free part of the budget (429). So the one with most is refused first (room.go has the model).
 //
-// # Dead letters
-//
-// Each letter is one message, so each can be shown, replayed and discarded alone. Up
-// to 1,000 letters form one atomic batch, at the cost of a handful of syncs. The last
-// message of a batch has a message id, and the server stores it after the others: a
-// batch refused as a duplicate is there whole. A server without atomic batches gets the
-// letters one by one.
-//
-// A letter's subject is PREFIX.deadletters.SINK.SIZE, with SIZE rounded up to an eighth
-// of a power of two. The server counts messages by subject, so it knows each sink's
-// bytes, without a ledger for a crash to corrupt. At journal.dead_letter_bytes Reject
-// fails and the pump holds.
-//
 // # A stream that goes back
 //
 // A server may lose the end of a stream, and give its positions to other records as if

@@ -12,6 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 const (
@@ -72,7 +73,7 @@ func (j *Journal) idKey(ctx context.Context) ([]byte, error) {
 			return nil, fmt.Errorf("read or make the key of event ids: %w", err)
 		}
 		if err != nil { // another relay was first, or a replica lags
-			if err := pause.For(ctx, retryPause); err != nil {
+			if err := pause.For(ctx, streamserver.RetryPause); err != nil {
 				return nil, err
 			}
 		}

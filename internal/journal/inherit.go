@@ -9,6 +9,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -25,7 +26,7 @@ const (
 // spaced samples, and counts each for its neighbours too, with the stream's mean size.
 // Ingest does not wait for that; until it ends, old events count for nobody.
 func (j *Journal) inherit(ctx context.Context) {
-	for rest := inheritAfter; pause.For(ctx, rest) == nil; rest = retryPause {
+	for rest := inheritAfter; pause.For(ctx, rest) == nil; rest = streamserver.RetryPause {
 		delivered, info, err := j.standing(ctx)
 		if err == nil {
 			j.sample(ctx, delivered, info)

@@ -48,7 +48,6 @@ type Journal struct {
 	cfg    config.Journal
 	log    *slog.Logger
 	stream jetstream.Stream
-	dead   jetstream.Stream
 	made   int64 // when the stream was made, in ns since 1970: which stream it is
 	names  names
 	sinks  []string // of the config
@@ -83,7 +82,6 @@ type Journal struct {
 // names are those of the relay's streams and subjects.
 type names struct {
 	events, eventsSubject         string
-	dead, deadSubject             string
 	quarantine, quarantineSubject string
 	sinks, sinksSubject           string
 	keys                          string // a bucket
@@ -93,7 +91,6 @@ func namesFor(prefix string) names {
 	subject, layout := strings.ToLower(prefix), streamserver.Layout(prefix)
 	return names{
 		events: layout.Events, eventsSubject: subject + ".events",
-		dead: layout.DeadLetters, deadSubject: subject + ".deadletters",
 		quarantine: layout.Quarantine, quarantineSubject: subject + ".quarantine",
 		sinks: prefix + "_SINKS", sinksSubject: subject + ".sinks",
 		keys: prefix + "_KEYS",
@@ -149,7 +146,7 @@ func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, opts
 		return nil, err
 	}
 	j.commits = newCommitter(j, opts.Failed)
-	opts.Registerer.MustRegister(&usageCollector{j}, &lettersCollector{j}, watermarkFailures(conn.Watermarks), unscrubbed(conn))
+	opts.Registerer.MustRegister(&usageCollector{j}, watermarkFailures(conn.Watermarks), unscrubbed(conn))
 	j.startLoops()
 	return j, nil
 }
@@ -207,12 +204,6 @@ func (j *Journal) makeStreams(ctx context.Context, metadata map[string]string) e
 	// Of the other streams only the leader speaks: what it has is there.
 	events.AllowDirect = true
 
-	dead := base
-	dead.Name, dead.Subjects = j.names.dead, []string{j.names.deadSubject + ".>"}
-	dead.Description = "auditrelay: events that a sink refused for good, one to a message"
-	dead.AllowAtomicPublish = true // a server before 2.12 leaves it out: see keepLetters
-	dead.Duplicates = 2 * commitTimeout
-
 	quarantine := base
 	quarantine.Name, quarantine.Subjects = j.names.quarantine, []string{j.names.quarantineSubject, j.names.quarantineSubject + ".>"}
 	quarantine.Description = "auditrelay: records that could not be read, and positions whose records are lost"
@@ -223,7 +214,7 @@ func (j *Journal) makeStreams(ctx context.Context, metadata map[string]string) e
 	sinks.MaxMsgsPerSubject = 1
 
 	opened := map[string]jetstream.Stream{}
-	for _, cfg := range []jetstream.StreamConfig{events, dead, quarantine, sinks} {
+	for _, cfg := range []jetstream.StreamConfig{events, quarantine, sinks} {
 		err := streams.Await(ctx, j.log, "stream "+cfg.Name, func(ctx context.Context) (err error) {
 			opened[cfg.Name], err = j.conn.JetStream.CreateOrUpdateStream(ctx, cfg)
 			return err
@@ -232,7 +223,7 @@ func (j *Journal) makeStreams(ctx context.Context, metadata map[string]string) e
 			return fmt.Errorf("open stream %s: %w", cfg.Name, err)
 		}
 	}
-	j.stream, j.dead = opened[events.Name], opened[dead.Name]
+	j.stream = opened[events.Name]
 	j.made = j.stream.CachedInfo().Created.UnixNano()
 	j.register = &register{
 		js: j.conn.JetStream, events: j.stream, stream: opened[sinks.Name],

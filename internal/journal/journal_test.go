@@ -246,28 +246,6 @@ func TestACorruptRecordIsSetAsideAndTheRestGoesOn(t *testing.T) {
 	assert.Equal(t, 1.0, testutil.ToFloat64(j.metrics.quarantined))
 }
 
-func TestDeadLettersAreKeptByName(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	j := open(t, dir, testConfig)
-	events := relaytest.Events(2)
-	require.NoError(t, j.Reject(t.Context(), "kafka", []relay.Rejection{
-		{Event: events[0], Reason: "too\nlarge", Attempts: 3}, {Event: events[1], Reason: "x", Attempts: 1},
-	}))
-	j.shut(t)
-	j = open(t, dir, testConfig)
-	defer j.shut(t)
-	var got []DeadLetter
-	require.NoError(t, j.DeadLetters(t.Context(), func(d DeadLetter) bool { got = append(got, d); return true }))
-	require.Len(t, got, 2)
-	assert.Equal(t, "kafka", got[0].Sink)
-	assert.Equal(t, "too large", got[0].Reason)
-	assert.Equal(t, 3, got[0].Attempts)
-	assert.WithinDuration(t, time.Now(), got[0].Time, time.Minute)
-	assert.Equal(t, events[0], got[0].Event)
-	assert.Equal(t, events[1], got[1].Event)
-}
-
 func TestOneProcessOwnsADirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -329,7 +307,4 @@ func TestAGapInTheDeliveriesIsReadAgain(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-var (
-	_ relay.Source      = (*Source)(nil)
-	_ relay.DeadLetters = (*Journal)(nil)
-)
+var _ relay.Source = (*Source)(nil)

@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -30,6 +32,7 @@ const pace = 5 * time.Millisecond
 type load struct {
 	t       *testing.T
 	j       *opened
+	dead    *deadletters.Store
 	trail   *audit.Trail
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -46,7 +49,7 @@ type load struct {
 
 func startLoad(t *testing.T, j *opened) *load {
 	t.Helper()
-	l := &load{t: t, j: j}
+	l := &load{t: t, j: j, dead: j.letters(t)}
 	dir := t.TempDir()
 	var err error
 	l.trail, err = audit.Open(t.Context(), j.conn.JetStream, audit.Options{
@@ -88,7 +91,7 @@ func (l *load) reject(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		time.Sleep(pace)
 		r := []relay.Rejection{{Event: relaytest.Events(1, relaytest.From(i))[0], Reason: "test", Attempts: 1}}
-		for l.j.Reject(context.Background(), "k", r) != nil {
+		for l.dead.Reject(context.Background(), "k", r) != nil {
 			l.mu.Lock()
 			l.doubts++
 			l.mu.Unlock()
@@ -172,10 +175,10 @@ func (l *load) end() {
 		got := slices.DeleteFunc(slices.Clone(order), func(id string) bool { return !sent[id] })
 		assert.True(t, slices.Equal(want, got), "sender %d's order", p)
 	}
-	counts, err := l.j.CountDeadLetters(t.Context())
+	usage, err := l.dead.Usage(t.Context())
 	require.NoError(t, err)
-	assert.GreaterOrEqual(t, counts["k"], uint64(l.letters), "each dead letter stands")
-	assert.LessOrEqual(t, counts["k"], uint64(l.letters+l.doubts), "and once, except where an answer was late")
+	assert.GreaterOrEqual(t, usage["k"].Letters, uint64(l.letters), "each dead letter stands")
+	assert.LessOrEqual(t, usage["k"].Letters, uint64(l.letters+l.doubts), "and once, except where an answer was late")
 	assert.EqualValues(t, l.entries, l.trail.Size())
 	lost, err := l.j.Quarantine(t.Context())
 	require.NoError(t, err)
@@ -222,7 +225,7 @@ func TestCluster(t *testing.T) {
 		for range 2 {
 			for _, what := range []string{
 				"STREAM.LEADER.STEPDOWN." + j.names.events, "CONSUMER.LEADER.STEPDOWN." + j.names.events + "." + consumerPrefix + "k",
-				"STREAM.LEADER.STEPDOWN." + j.names.dead, "STREAM.LEADER.STEPDOWN.STEP_AUDIT",
+				"STREAM.LEADER.STEPDOWN." + streamserver.Layout("STEP").DeadLetters, "STREAM.LEADER.STEPDOWN.STEP_AUDIT",
 			} {
 				stepDown(t, j, what)
 				l.goesOn()

@@ -12,6 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/history"
 	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 // session is a stretch of reading. It begins with a reset of the sink's position, and
@@ -103,7 +104,7 @@ func (s *Source) read(ctx context.Context, now session) {
 		}
 		s.j.log.Warn("reading the journal was interrupted", "consumer", s.name, "error", err)
 		for err != nil {
-			if pause.For(ctx, retryPause) != nil {
+			if pause.For(ctx, streamserver.RetryPause) != nil {
 				return
 			}
 			now, err = s.open(ctx)

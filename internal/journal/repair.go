@@ -79,8 +79,11 @@ func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.L
 // setAsideUnreadable reads every record. It copies each undecodable one to the salvage
 // folder, and names it in the quarantine.
 func (j *Journal) setAsideUnreadable(ctx context.Context) error {
-	for _, name := range []string{j.names.events, j.names.dead} {
+	for _, name := range []string{j.names.events, streamserver.Layout(j.cfg.StreamPrefix).DeadLetters} {
 		stream, err := j.conn.JetStream.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue // no relay has run on this directory yet
+		}
 		if err != nil {
 			return fmt.Errorf("open stream %s: %w", name, err)
 		}

@@ -10,13 +10,14 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
 // ErrSpanEnd is what a span's Next returns after its last record.
 var ErrSpanEnd = errors.New("end of the span")
 
-// spanTries bounds the requests for one record, retryPause apart: together longer than
+// spanTries bounds the requests for one record, RetryPause apart: together longer than
 // a leader's change, or a replica's lag.
 const spanTries = 50
 
@@ -148,7 +149,7 @@ func (s *Span) read(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		} else if try == spanTries {
 			return nil, fmt.Errorf("read record %d: %w", s.next, err)
 		}
-		if err := pause.For(ctx, retryPause); err != nil {
+		if err := pause.For(ctx, streamserver.RetryPause); err != nil {
 			return nil, err
 		}
 	}

@@ -19,8 +19,6 @@ import (
 )
 
 const (
-	// PublishTimeout bounds one attempt to publish; a change of leader takes some seconds.
-	PublishTimeout = 5 * time.Second
 	// pingInterval is the time between two pings to an external server.
 	pingInterval = 2 * time.Second
 	// reconnectWait is the pause between two rounds of all external servers;

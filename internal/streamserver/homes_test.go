@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
@@ -148,7 +149,9 @@ func TestWhatIsKeptForNobodyAndDeadLettersAreNotStrandedEither(t *testing.T) {
 
 	dir = t.TempDir()
 	j = open(t, dir, testConfig)
-	require.NoError(t, j.Reject(t.Context(), "k", []relay.Rejection{{Event: relaytest.Events(1)[0], Reason: "no", Attempts: 1}}))
+	letters, err := deadletters.Open(t.Context(), j.conn, testConfig, silent, prometheus.NewRegistry())
+	require.NoError(t, err)
+	require.NoError(t, letters.Reject(t.Context(), "k", []relay.Rejection{{Event: relaytest.Events(1)[0], Reason: "no", Attempts: 1}}))
 	j.shut(t)
 	assert.Contains(t, refused(t, dir, other), "holds 0 undelivered events and 1 dead letters")
 }

@@ -3,7 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
 )
 
 func newDeadletters() *cobra.Command {
@@ -28,7 +28,7 @@ Mend the cause first (the reason names it), then replay.`,
 
 // letterFlags choose dead letters.
 type letterFlags struct {
-	filter       journal.LetterFilter
+	filter       deadletters.Filter
 	since, until timeFlag
 }
 
@@ -44,7 +44,7 @@ func (f *letterFlags) addTo(cmd *cobra.Command) {
 	flags.IntVar(&f.filter.Limit, "limit", 0, "no more than `N`, the oldest first (0: all)")
 }
 
-func (f *letterFlags) get() journal.LetterFilter {
+func (f *letterFlags) get() deadletters.Filter {
 	f.filter.Since, f.filter.Until = f.since.time, f.until.time
 	return f.filter
 }

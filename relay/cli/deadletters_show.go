@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/console"
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
 )
 
 func newDeadlettersShow() *cobra.Command {
@@ -45,7 +45,7 @@ Exit codes: 0 shown, 1 it is not there, or failed, 2 wrong usage.`,
 			}
 			number, _ := strconv.ParseUint(args[0], 10, 64) // Args has checked it
 			var found *console.Letter
-			err = client.Letters(cmd.Context(), console.ListLetters{Filter: journal.LetterFilter{Sequence: number}, Bodies: true},
+			err = client.Letters(cmd.Context(), console.ListLetters{Filter: deadletters.Filter{Sequence: number}, Bodies: true},
 				func(l *console.Letter) error { found = l; return nil })
 			switch {
 			case err != nil:

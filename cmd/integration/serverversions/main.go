@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
@@ -52,7 +53,8 @@ const sink = "steady"
 // opened is a journal on a data directory.
 type opened struct {
 	*journal.Journal
-	conn *streamserver.Conn
+	letters *deadletters.Store
+	conn    *streamserver.Conn
 }
 
 func open(ctx context.Context, dir string, budget config.Size) (*opened, error) {
@@ -66,7 +68,12 @@ func open(ctx context.Context, dir string, budget config.Size) (*opened, error) 
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &opened{j, conn}, nil
+	letters, err := deadletters.Open(ctx, conn, cfg, log, prometheus.NewRegistry())
+	if err != nil {
+		j.Close()
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &opened{j, letters, conn}, nil
 }
 
 func (o *opened) close() error {
@@ -109,7 +116,7 @@ func fill(ctx context.Context, dir string, to int, kill bool) error {
 			return fmt.Errorf("append event %d: %w", i, err)
 		}
 		if i%10 == 0 {
-			if err := o.Reject(ctx, sink, []relay.Rejection{{Event: e, Reason: "refused", Attempts: 1}}); err != nil {
+			if err := o.letters.Reject(ctx, sink, []relay.Rejection{{Event: e, Reason: "refused", Attempts: 1}}); err != nil {
 				return err
 			}
 		}
@@ -182,7 +189,7 @@ func check(ctx context.Context, dir string, to int) error {
 		return fmt.Errorf("the sink's position is before %s, and was before %s", rest[0].ID, id(to-behind))
 	}
 	letters := 0
-	if err := o.DeadLetters(ctx, func(journal.DeadLetter) bool { letters++; return true }); err != nil {
+	if err := o.letters.Find(ctx, deadletters.Filter{}, func(deadletters.Letter) bool { letters++; return true }); err != nil {
 		return err
 	}
 	if want := (to + 9) / 10; letters != want {

@@ -1,0 +1,136 @@
+// Package deadletters keeps the events that a sink refused for good, in a stream beside
+// the journal.
+//
+// Each letter is one message, so a person can look at it, replay and discard it alone. Up
+// to 1,000 letters form one atomic batch, at the cost of a handful of syncs. The last
+// message of a batch has a message id, and the server stores it after the others: a batch
+// refused as a duplicate is there whole. A server without atomic batches gets the letters
+// one by one.
+//
+// A letter's subject is PREFIX.deadletters.SINK.SIZE, with SIZE rounded up to an eighth of
+// a power of two. The server counts messages by subject, so it knows each sink's bytes,
+// without a ledger for a crash to corrupt. At journal.dead_letter_bytes [Store.Reject]
+// fails, and the sink's pump waits.
+//
+// Only the stream's leader answers, as a lagging replica may lack letters.
+package deadletters
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Headers of a letter's message; its payload is a record of one event.
+const (
+	headerSink     = "Auditrelay-Sink"
+	headerReason   = "Auditrelay-Reason"
+	headerAttempts = "Auditrelay-Attempts"
+	headerEvent    = "Auditrelay-Event-Id"
+)
+
+// overhead is what a letter takes beside its payload and its own headers: its subject,
+// the headers of its batch, and the server's frame.
+const overhead = 200
+
+// patience bounds the attempts to store letters. Then the caller tries again.
+const patience = 15 * time.Second
+
+// Store keeps dead letters. It is safe for concurrent use.
+type Store struct {
+	conn    *streamserver.Conn
+	stream  jetstream.Stream
+	name    string // of the stream
+	subject string // begins each letter's
+	budget  int64  // of each sink, in bytes; 0 for none
+}
+
+// Open makes or opens the stream of dead letters. cfg must have its defaults.
+func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, log *slog.Logger, reg prometheus.Registerer) (*Store, error) {
+	s := &Store{
+		conn: conn, name: streamserver.Layout(cfg.StreamPrefix).DeadLetters,
+		subject: strings.ToLower(cfg.StreamPrefix) + ".deadletters", budget: int64(cfg.DeadLetterBytes),
+	}
+	err := streams.Await(ctx, log, "stream "+s.name, func(ctx context.Context) (err error) {
+		s.stream, err = conn.JetStream.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+			Name: s.name, Subjects: []string{s.subject + ".>"},
+			Description: "auditrelay: events that a sink refused for good, one to a message",
+			Storage:     jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Replicas: max(1, cfg.Replicas),
+			AllowAtomicPublish: true,         // a server before 2.12 leaves it out: see keep
+			Duplicates:         2 * patience, // so that no letter is stored twice by a retry
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open stream %s: %w", s.name, err)
+	}
+	reg.MustRegister(&collector{s})
+	return s, nil
+}
+
+// Reject implements relay.DeadLetters. A crash on the way leaves some of the letters; the
+// delivery is then tried again, and they stand twice, never not at all. While the sink's
+// letters take all of their budget, the error wraps ErrFull, and nothing is kept.
+func (s *Store) Reject(ctx context.Context, sink string, rejections []relay.Rejection) error {
+	if err := s.room(ctx, sink); err != nil {
+		return err
+	}
+	return s.RejectAgain(ctx, sink, rejections)
+}
+
+// RejectAgain keeps events that were refused again before their old letters are removed.
+// It may exceed the budget meanwhile.
+func (s *Store) RejectAgain(ctx context.Context, sink string, rejections []relay.Rejection) error {
+	for len(rejections) > 0 {
+		letters := s.batch(sink, rejections)
+		if err := s.keep(ctx, letters); err != nil {
+			return fmt.Errorf("keep %d dead letters, the first of event %s: %w", len(letters), rejections[0].Event.ID, err)
+		}
+		rejections = rejections[len(letters):]
+	}
+	s.conn.Shrunk(s.name) // letters come and go; a look at all blocks costs less than their syncs
+	return s.conn.Settle(s.name)
+}
+
+// batch makes messages of the first rejections, as many as are stored at once.
+func (s *Store) batch(sink string, rejections []relay.Rejection) []*nats.Msg {
+	var letters []*nats.Msg
+	size := 0
+	for i := range rejections {
+		m := s.message(sink, &rejections[i])
+		size += m.Size()
+		if i == batchLetters || i > 0 && size > batchBytes {
+			break
+		}
+		letters = append(letters, m)
+	}
+	return letters
+}
+
+func (s *Store) message(sink string, r *relay.Rejection) *nats.Msg {
+	var b record.Batch
+	b.AddEvent(&r.Event)
+	m := &nats.Msg{Header: nats.Header{}, Data: record.Append(nil, b.Bytes(), b.Len())}
+	m.Header.Set(headerSink, sink)
+	m.Header.Set(headerReason, streams.HeaderText(r.Reason))
+	m.Header.Set(headerAttempts, strconv.Itoa(r.Attempts))
+	m.Header.Set(headerEvent, streams.HeaderText(r.Event.ID))
+	m.Subject = s.ofSink(sink) + strconv.Itoa(sizeClass(m.Size()+overhead))
+	return m
+}
+
+// ofSink begins the subjects of a sink's letters.
+func (s *Store) ofSink(sink string) string { return s.subject + "." + sink + "." }
