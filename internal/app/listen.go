@@ -14,6 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/admin"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/door"
+	"github.com/auditrelay/auditrelay/internal/idkey"
 	"github.com/auditrelay/auditrelay/internal/ingest"
 )
 
@@ -68,7 +69,7 @@ func (r *process) refuse(ctx context.Context) {
 // startIngest begins to take pushes.
 func (r *process) startIngest(ctx context.Context) error {
 	options := ingest.Options{
-		Credentials: r.credentials, Journal: r.journal, Limits: r.ingestLimits(), IDKey: r.journal.IDKey(ctx),
+		Credentials: r.credentials, Journal: r.journal, Limits: r.ingestLimits(), IDKey: idkey.Get(ctx, r.conn.JetStream, r.cfg.Journal, r.log),
 		Anonymous: anonymous(r.cfg.Ingest), Logger: r.log, Registerer: r.reg,
 		Room: r.journal.Reserve, Quotas: quotas(r.cfg.Environments),
 	}

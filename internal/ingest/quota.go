@@ -12,13 +12,13 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/diskbudget"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
 // Room reserves bytes in the journal, before compression, for an append of a source. Call
 // giveBack after the append. The source may hold most bytes there; 0 is no bound except
-// fairness. An error wrapping journal.ErrShare asks the source to wait.
+// fairness. An error wrapping diskbudget.ErrShare asks the source to wait.
 type Room func(ctx context.Context, source string, bytes, most int64) (giveBack func(), err error)
 
 // quotas bound each environment. They check it twice: before they read its body, so a
@@ -92,7 +92,7 @@ func (q *quotas) reserve(ctx context.Context, env credentials.Environment, size 
 		most = own.most
 	}
 	giveBack, err = q.room(ctx, relay.SourceOf(env.Project, env.Environment), size, most)
-	if errors.Is(err, journal.ErrShare) {
+	if errors.Is(err, diskbudget.ErrShare) {
 		return nil, q.refuse(env, "room", retryRoom, "the environment's events wait for sinks, and take all of their share of the journal", err)
 	}
 	return giveBack, err

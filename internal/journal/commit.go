@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/diskbudget"
 	"github.com/auditrelay/auditrelay/internal/history"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
@@ -55,7 +56,7 @@ type committer struct {
 	patience time.Duration
 	// committed is called for each record, and makeRoom once before a record is refused
 	// for want of so many bytes.
-	committed func(record uint64, stored int, shares []share)
+	committed func(record uint64, stored int, shares []diskbudget.Share)
 	makeRoom  func(ctx context.Context, need int64) error
 	refused   atomic.Pointer[refusal] // the last append's; nil where it succeeded
 
@@ -300,10 +301,10 @@ func storedSize(msg *nats.Msg) int { return len(msg.Data) + recordFrame }
 const recordFrame = 160
 
 // sharesOf is how many bytes of a record are each source's.
-func sharesOf(group []segment) []share {
-	shares := make([]share, len(group))
+func sharesOf(group []segment) []diskbudget.Share {
+	shares := make([]diskbudget.Share, len(group))
 	for i, s := range group {
-		shares[i] = share{s.whole.source, len(s.data)}
+		shares[i] = diskbudget.Share{Source: s.whole.source, Bytes: len(s.data)}
 	}
 	return shares
 }

@@ -58,7 +58,7 @@
 // before its position is made, and leaves it by `sinks retire`. Only the leader's
 // answer about a position counts, as a list of consumers omits those without a leader. One
 // missing answer, or one that contradicts the relay's own notes, trims nothing
-// (positions.go, register.go).
+// (positions.go, package register).
 //
 // Delivered records stay for the replay window (72 h) within the budget, judged by
 // the process's own clock, which never jumps. As the budget nears its end, and
@@ -67,7 +67,7 @@
 //
 // Undelivered events are accounted to the environment they came from, and
 // [Journal.Reserve] refuses an environment that would hold more than eight times the
-// free part of the budget (429). So the one with most is refused first (room.go has the model).
+// free part of the budget (429). So the one with most is refused first (package diskbudget has the model).
 //
 // # A stream that goes back
 //

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/auditrelay/auditrelay/internal/diskbudget"
 	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
@@ -43,11 +44,11 @@ func (j *Journal) sample(ctx context.Context, delivered uint64, info *jetstream.
 	}
 	from := max(state.FirstSeq, delivered+1)
 	mean := state.Bytes / state.Msgs
-	if int64((end-from)*mean) < j.room.budget/worthSampling {
+	if int64((end-from)*mean) < int64(j.cfg.MaxBytes)/worthSampling {
 		return
 	}
 	step := max(1, (end-from+samples-1)/samples)
-	var found []cell
+	var found []diskbudget.Cell
 	for ; from < end; from += step {
 		next := min(from+step, end)
 		by, err := j.sourcesOf(ctx, from+(next-from)/2)
@@ -55,13 +56,13 @@ func (j *Journal) sample(ctx context.Context, delivered uint64, info *jetstream.
 			j.log.Debug("whose a record is cannot be told; it counts for nobody", "record", from, "error", err)
 			continue
 		}
-		found = append(found, newCell(next-1, int64((next-from)*mean), by))
+		found = append(found, diskbudget.NewCell(next-1, int64((next-from)*mean), by))
 	}
-	j.room.inherit(found)
+	j.budget.Inherit(found)
 }
 
 // sourcesOf is how many bytes of a record are each source's, judged by its first piece.
-func (j *Journal) sourcesOf(ctx context.Context, seq uint64) ([]share, error) {
+func (j *Journal) sourcesOf(ctx context.Context, seq uint64) ([]diskbudget.Share, error) {
 	if err := j.asks(ctx, seq); err != nil {
 		return nil, err
 	}
@@ -77,13 +78,13 @@ func (j *Journal) sourcesOf(ctx context.Context, seq uint64) ([]share, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read record %d: %w", seq, err)
 	}
-	var shares []share
+	var shares []diskbudget.Share
 	for i := range events {
 		e := &events[i]
-		if n := len(shares); n == 0 || shares[n-1].source != e.Source {
-			shares = append(shares, share{source: e.Source})
+		if n := len(shares); n == 0 || shares[n-1].Source != e.Source {
+			shares = append(shares, diskbudget.Share{Source: e.Source})
 		}
-		shares[len(shares)-1].bytes += len(e.Body) + 1
+		shares[len(shares)-1].Bytes += len(e.Body) + 1
 	}
 	return shares, nil
 }

@@ -14,8 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/diskbudget"
 	"github.com/auditrelay/auditrelay/internal/history"
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/register"
 	"github.com/auditrelay/auditrelay/internal/streams"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
@@ -53,11 +55,11 @@ type Journal struct {
 	sinks  []string // of the config
 	// environments is how many may push, 0 for any number.
 	environments int
-	register     *register
+	register     *register.Register
 	reached      reached
 
 	ages   ages
-	room   *room
+	budget *diskbudget.Budget
 	sweeps sweeps
 
 	trimming sync.Mutex // held by who trims
@@ -83,8 +85,6 @@ type Journal struct {
 type names struct {
 	events, eventsSubject         string
 	quarantine, quarantineSubject string
-	sinks, sinksSubject           string
-	keys                          string // a bucket
 }
 
 func namesFor(prefix string) names {
@@ -92,8 +92,6 @@ func namesFor(prefix string) names {
 	return names{
 		events: layout.Events, eventsSubject: subject + ".events",
 		quarantine: layout.Quarantine, quarantineSubject: subject + ".quarantine",
-		sinks: prefix + "_SINKS", sinksSubject: subject + ".sinks",
-		keys: prefix + "_KEYS",
 	}
 }
 
@@ -131,7 +129,8 @@ func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, opts
 	if err := j.makeStreams(ctx, streamserver.Metadata(opts.Version)); err != nil {
 		return nil, err
 	}
-	if err := streams.Await(ctx, j.log, "the register of sinks", j.register.adopt); err != nil {
+	var err error
+	if j.register, err = register.Open(ctx, conn.JetStream, j.stream, cfg, j.log); err != nil {
 		return nil, err
 	}
 	// Before anything is appended or read.
@@ -158,8 +157,7 @@ func (j *Journal) lookAround(ctx context.Context) error {
 		return fmt.Errorf("read the journal's state: %w", err)
 	}
 	j.ages.begin(info.State.LastSeq, thisMoment())
-	j.room = newRoom(info.Config.MaxBytes, int64(info.State.Bytes))
-	j.room.alone = j.environments == 1
+	j.budget = diskbudget.New(info.Config.MaxBytes, int64(info.State.Bytes), j.environments == 1)
 	return nil
 }
 
@@ -169,7 +167,7 @@ func (j *Journal) startLoops() {
 	j.stop = stop
 	var running sync.WaitGroup
 	loops := []func(context.Context){j.trimLoop, j.sweepLoop}
-	if len(j.sinks) > 0 || j.register.any() {
+	if len(j.sinks) > 0 || j.register.Any() {
 		loops = append(loops, j.inherit)
 	}
 	for _, loop := range loops {
@@ -179,8 +177,8 @@ func (j *Journal) startLoops() {
 }
 
 // committed accounts for a record that is durable.
-func (j *Journal) committed(record uint64, stored int, shares []share) {
-	if j.room.add(record, stored, shares) {
+func (j *Journal) committed(record uint64, stored int, shares []diskbudget.Share) {
+	if j.budget.Add(record, stored, shares) {
 		j.sweeps.press()
 	}
 }
@@ -208,13 +206,8 @@ func (j *Journal) makeStreams(ctx context.Context, metadata map[string]string) e
 	quarantine.Name, quarantine.Subjects = j.names.quarantine, []string{j.names.quarantineSubject, j.names.quarantineSubject + ".>"}
 	quarantine.Description = "auditrelay: records that could not be read, and positions whose records are lost"
 
-	sinks := base
-	sinks.Name, sinks.Subjects = j.names.sinks, []string{j.names.sinksSubject + ".>"}
-	sinks.Description = "auditrelay: the sinks that have a position"
-	sinks.MaxMsgsPerSubject = 1
-
 	opened := map[string]jetstream.Stream{}
-	for _, cfg := range []jetstream.StreamConfig{events, quarantine, sinks} {
+	for _, cfg := range []jetstream.StreamConfig{events, quarantine} {
 		err := streams.Await(ctx, j.log, "stream "+cfg.Name, func(ctx context.Context) (err error) {
 			opened[cfg.Name], err = j.conn.JetStream.CreateOrUpdateStream(ctx, cfg)
 			return err
@@ -225,10 +218,6 @@ func (j *Journal) makeStreams(ctx context.Context, metadata map[string]string) e
 	}
 	j.stream = opened[events.Name]
 	j.made = j.stream.CachedInfo().Created.UnixNano()
-	j.register = &register{
-		js: j.conn.JetStream, events: j.stream, stream: opened[sinks.Name],
-		subject: j.names.sinksSubject, kept: map[string]bool{},
-	}
 	return nil
 }
 
@@ -294,7 +283,7 @@ func (j *Journal) Usage(ctx context.Context) (Usage, error) {
 		return Usage{}, fmt.Errorf("read the journal's state: %w", err)
 	}
 	u := Usage{
-		Bytes: int64(info.State.Bytes), MaxBytes: info.Config.MaxBytes, Undelivered: j.room.waiting(),
+		Bytes: int64(info.State.Bytes), MaxBytes: info.Config.MaxBytes, Undelivered: j.budget.Undelivered(),
 		Records: info.State.Msgs, Oldest: info.State.FirstTime, Newest: info.State.LastTime,
 	}
 	if u.Records > 0 {

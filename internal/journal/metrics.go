@@ -97,7 +97,7 @@ func (c *usageCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, float64(u.Bytes))
 	ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, float64(u.MaxBytes))
 	ch <- prometheus.MustNewConstMetric(replayDesc, prometheus.GaugeValue, u.ReplaySeconds)
-	for source, bytes := range c.j.room.undelivered() {
+	for source, bytes := range c.j.budget.BySource() {
 		ch <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, float64(bytes), source)
 	}
 }

@@ -42,7 +42,7 @@ type SinkPosition struct {
 // Positions returns the position of each sink that the journal knows, configured or
 // not, sorted by name. It lists a position that cannot be read as unknown.
 func (j *Journal) Positions(ctx context.Context) ([]SinkPosition, error) {
-	sinks, err := j.register.read(ctx)
+	sinks, err := j.register.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (j *Journal) contradiction(lowest uint64, info *jetstream.StreamInfo) error
 // Known are the config's sinks, and those that had a position and were not retired:
 // they may come back.
 func (j *Journal) askPositions(ctx context.Context) (map[string]uint64, error) {
-	sinks, err := j.register.read(ctx)
+	sinks, err := j.register.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +235,7 @@ func (r *reached) at(consumer string) uint64 {
 // that comes back starts at the oldest record. The error wraps ErrNoPosition if there
 // is none. The caller makes sure that nothing reads for the sink.
 func (j *Journal) RemovePosition(ctx context.Context, sink string) error {
-	known, err := j.register.has(ctx, sink)
+	known, err := j.register.Has(ctx, sink)
 	if err != nil {
 		return fmt.Errorf("remove the position of sink %s: %w", sink, err)
 	}
@@ -251,7 +251,7 @@ func (j *Journal) RemovePosition(ctx context.Context, sink string) error {
 		err = nil // an earlier attempt got this far
 	}
 	if err == nil {
-		err = j.register.retire(ctx, sink)
+		err = j.register.Retire(ctx, sink)
 	}
 	if err != nil {
 		return fmt.Errorf("remove the position of sink %s: %w", sink, err)

@@ -38,7 +38,7 @@ func (s *Source) open(ctx context.Context) (session, error) {
 		return next, err
 	}
 	s.begin(&next)
-	err := s.j.register.add(ctx, s.sink)
+	err := s.j.register.Add(ctx, s.sink)
 	if err != nil {
 		return next, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/diskbudget"
 	"github.com/auditrelay/auditrelay/internal/history"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -52,7 +53,7 @@ func committerOn(s *steadyServer) *committer {
 		js: s, epoch: func() *datadir.Epoch { return &datadir.Epoch{} }, limit: func() int { return recordTarget },
 		metrics: newMetrics(prometheus.NewRegistry()), patience: commitTimeout,
 		placed:    func(history.Place, bool) error { return nil },
-		committed: func(uint64, int, []share) {},
+		committed: func(uint64, int, []diskbudget.Share) {},
 		makeRoom:  func(context.Context, int64) error { return nil },
 	})
 }

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/diskbudget"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -121,12 +121,12 @@ func TestWhoFloodsIsRefusedFirst(t *testing.T) {
 		err = push("flood", flood())
 	}
 	kept--
-	require.ErrorIs(t, err, ErrShare)
+	require.ErrorIs(t, err, diskbudget.ErrShare)
 	assert.InDelta(t, 8.0/9*float64(cfg.MaxBytes), float64(kept*50_000), 0.1*float64(cfg.MaxBytes))
 	for range 10 {
 		require.NoError(t, push("quiet", quiet()))
 		kept++
-		require.ErrorIs(t, push("flood", flood()), ErrShare)
+		require.ErrorIs(t, push("flood", flood()), diskbudget.ErrShare)
 	}
 	behind.Close()
 	j.shut(t)
@@ -134,46 +134,11 @@ func TestWhoFloodsIsRefusedFirst(t *testing.T) {
 	j = open(t, dir, cfg)
 	t.Cleanup(func() { j.shut(t) })
 	behind = j.source(t, "behind")
-	waiting.Until(t, func() bool { return j.room.undelivered()["flood"] > 6<<20 })
-	require.ErrorIs(t, push("flood", flood()), ErrShare, "it is known after a restart")
+	waiting.Until(t, func() bool { return j.budget.BySource()["flood"] > 6<<20 })
+	require.ErrorIs(t, push("flood", flood()), diskbudget.ErrShare, "it is known after a restart")
 	require.NoError(t, push("quiet", quiet()))
 	kept++
 	read(t, behind, kept, true)
 	drain(t, behind)
 	waiting.Until(t, func() bool { return push("flood", flood()) == nil }, "the sink has caught up")
-}
-
-func TestReserveHoldsToAQuota(t *testing.T) {
-	t.Parallel()
-	r := newRoom(1<<30, 0)
-	r.ratio = 1
-	reserved, err := r.reserve("a", 60, 100)
-	require.NoError(t, err)
-	assert.EqualValues(t, 60, reserved)
-	_, err = r.reserve("a", 60, 100)
-	require.ErrorIs(t, err, ErrShare)
-	_, err = r.reserve("b", 60, 100)
-	require.NoError(t, err)
-	r.giveBack("a", reserved)
-	_, err = r.reserve("a", 60, 100)
-	require.NoError(t, err)
-}
-
-func TestRoomIsGivenBackByCells(t *testing.T) {
-	t.Parallel()
-	r := newRoom(256*1000, 0) // a cell of 1000 bytes
-	for record := range uint64(1000) {
-		r.add(record+1, 100, []share{{"a", 300}, {"b", 100}})
-	}
-	assert.LessOrEqual(t, len(r.cells), 101)
-	assert.Equal(t, map[string]int64{"a": 75_000, "b": 25_000}, r.undelivered())
-	r.look(500, infoOf(1000, 100_000))
-	assert.InDelta(t, 37_500, r.undelivered()["a"], 1000)
-	r.look(1000, infoOf(1000, 100_000))
-	assert.Empty(t, r.undelivered())
-	assert.Zero(t, r.all)
-}
-
-func infoOf(last, bytes uint64) *jetstream.StreamInfo {
-	return &jetstream.StreamInfo{State: jetstream.StreamState{LastSeq: last, Bytes: bytes}}
 }

@@ -101,7 +101,11 @@ func (j *Journal) sweepLoop(ctx context.Context) {
 func (j *Journal) sweep(ctx context.Context, need int64) (gone uint64, err error) {
 	for {
 		n, err := j.trim(ctx, func(_ context.Context, free extent) (uint64, error) {
-			return free.first + j.room.surplus(free, need), nil
+			if !free.sinks { // nobody has had them
+				return free.first, nil
+			}
+			surplus := j.budget.Surplus(int64(free.stream.Bytes), free.stream.Msgs, need)
+			return free.first + min(free.end-free.first, surplus), nil
 		})
 		gone += n
 		if n == 0 || err != nil {
@@ -112,22 +116,22 @@ func (j *Journal) sweep(ctx context.Context, need int64) (gone uint64, err error
 
 // Reserve reserves room for a source's append of so many bytes before compression,
 // and returns a function that gives it back once the append is done. The error wraps
-// ErrShare where the source's undelivered events take too much of the budget: more
+// diskbudget.ErrShare where the source's undelivered events take too much of the budget: more
 // than most stored bytes, if most is above 0, or more than fairness allows at the
 // budget's edge. Before it refuses, it asks the sinks' positions again.
 func (j *Journal) Reserve(ctx context.Context, source string, bytes, most int64) (giveBack func(), err error) {
-	reserved, err := j.room.reserve(source, bytes, most)
+	reserved, err := j.budget.Reserve(source, bytes, most)
 	if err != nil {
 		looking, cancel := context.WithTimeout(ctx, reservePatience)
 		defer cancel()
 		if j.makeRoom(looking, 0) != nil {
 			return nil, err
 		}
-		if reserved, err = j.room.reserve(source, bytes, most); err != nil {
+		if reserved, err = j.budget.Reserve(source, bytes, most); err != nil {
 			return nil, err
 		}
 	}
-	return func() { j.room.giveBack(source, reserved) }, nil
+	return func() { j.budget.GiveBack(source, reserved) }, nil
 }
 
 // Refusing says why the last append was refused, if another one would be too.

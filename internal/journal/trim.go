@@ -19,7 +19,7 @@ const trimInterval = time.Minute
 
 func (j *Journal) trimLoop(ctx context.Context) {
 	for pause.For(ctx, trimInterval) == nil {
-		if err := j.register.adopt(ctx); err != nil && ctx.Err() == nil {
+		if err := j.register.Adopt(ctx); err != nil && ctx.Err() == nil {
 			j.log.Warn("looking for further sinks failed; it is tried again", "error", err)
 		}
 		if _, err := j.trimAged(ctx, thisMoment()); err != nil && !errors.Is(err, errUncertain) && ctx.Err() == nil {
@@ -82,7 +82,7 @@ func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent)
 	if !sinks { // nothing was delivered
 		had = state.FirstSeq - 1
 	}
-	j.room.look(had, info)
+	j.budget.Look(had, int64(info.State.Bytes))
 	free := extent{first: state.FirstSeq, end: min(delivered, state.LastSeq) + 1, stream: state, sinks: sinks}
 	if state.Msgs == 0 || free.end <= free.first {
 		return 0, nil

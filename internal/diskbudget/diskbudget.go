@@ -1,0 +1,204 @@
+// Package diskbudget accounts for the journal's disk budget: how much of it the undelivered
+// events of each source take.
+//
+// It divides a record's stored bytes among its appends by their bytes before compression,
+// and adds them up in cells of 1/256 of the budget. A cell is freed as soon as every sink
+// has acknowledged its newest record. So memory is bounded by cells times sources, and the
+// sum exceeds the truth by a cell at most. An append reserves its bytes beforehand, by the
+// compression of the last ones.
+package diskbudget
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+)
+
+// ErrShare says that a source's undelivered events fill its share of the disk budget.
+// Pushes of other sources are still taken.
+var ErrShare = errors.New("the environment's undelivered events take all of their share of the journal")
+
+const (
+	// A source's undelivered events may take fairness times the free space. So one that
+	// floods takes at most 8/9 of the budget, two take 8/17 each, and a source that holds
+	// little always finds room.
+	fairness = 8
+	// cells is the number of steps in the account.
+	cells = 256
+)
+
+// Budget is safe for concurrent use.
+type Budget struct {
+	size int64
+	// Above mark bytes delivered records are trimmed, down to goal bytes.
+	mark, goal int64
+	alone      bool // one source has nobody to be fair to
+
+	mu        sync.Mutex // guards what follows
+	used      int64      // bytes of the stream, delivered or not; estimated between two looks
+	delivered uint64     // the newest record that every sink had at the last look
+	cells     []Cell     // undelivered, oldest first
+	held      map[string]int64
+	all       int64   // the sum of held
+	ratio     float64 // of stored bytes to those before compression
+}
+
+// Share is a source's part of a record, in bytes before compression.
+type Share struct {
+	Source string
+	Bytes  int
+}
+
+func sum(shares []Share) (bytes int) {
+	for _, s := range shares {
+		bytes += s.Bytes
+	}
+	return bytes
+}
+
+// Cell is a run of undelivered records.
+type Cell struct {
+	last  uint64 // its newest record
+	bytes int64
+	by    map[string]int64 // bytes by source
+}
+
+// NewCell divides the stored bytes of the records up to last among their sources.
+func NewCell(last uint64, bytes int64, shares []Share) Cell {
+	c := Cell{last: last, bytes: bytes, by: map[string]int64{}}
+	total := int64(max(1, sum(shares)))
+	for _, s := range shares {
+		c.by[s.Source] += bytes * int64(s.Bytes) / total
+	}
+	return c
+}
+
+func (c *Cell) merge(o Cell) {
+	c.last, c.bytes = max(c.last, o.last), c.bytes+o.bytes
+	for source, bytes := range o.by {
+		c.by[source] += bytes
+	}
+}
+
+// New makes the account of a budget of size bytes, of which used are taken. alone says
+// that only one source pushes, so fairness does not apply.
+func New(size, used int64, alone bool) *Budget {
+	// Delivered records leave a quarter of a small budget free, and an eighth of a
+	// large one: ingest goes on while they are trimmed.
+	spare := max(size/8, min(size/4, 4<<20))
+	return &Budget{
+		size: size, mark: size - spare, goal: size - spare - spare/2, alone: alone,
+		used: used, held: map[string]int64{}, ratio: 0.5,
+	}
+}
+
+// Add accounts for a record. It reports whether the budget nears its end, so that a trim
+// is due.
+func (b *Budget) Add(record uint64, stored int, shares []Share) (press bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ratio += (float64(stored)/float64(max(1, sum(shares))) - b.ratio) / 16
+	b.used += int64(stored)
+	if record <= b.delivered {
+		return b.used > b.mark
+	}
+	c := NewCell(record, int64(stored), shares)
+	b.count(c)
+	if n := len(b.cells); n > 0 && b.cells[n-1].bytes < b.size/cells {
+		b.cells[n-1].merge(c)
+	} else {
+		b.cells = append(b.cells, c)
+	}
+	return b.used > b.mark || b.all > b.size/2
+}
+
+// Inherit accounts for records that are older than all others.
+func (b *Budget) Inherit(older []Cell) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range older {
+		b.count(c)
+	}
+	b.cells = append(older, b.cells...)
+}
+
+// count adds a cell's bytes. mu is held.
+func (b *Budget) count(c Cell) {
+	for source, bytes := range c.by {
+		b.hold(source, bytes)
+	}
+}
+
+// hold adds bytes to a source's, or subtracts them. mu is held.
+func (b *Budget) hold(source string, bytes int64) {
+	b.all += bytes
+	if b.held[source] += bytes; b.held[source] <= 0 {
+		delete(b.held, source)
+	}
+}
+
+// Look corrects the account: the newest record that every sink has had, and the stream's
+// bytes.
+func (b *Budget) Look(delivered uint64, used int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used, b.delivered = used, delivered
+	n := 0
+	for ; n < len(b.cells) && b.cells[n].last <= delivered; n++ {
+		for source, bytes := range b.cells[n].by {
+			b.hold(source, -bytes)
+		}
+	}
+	b.cells = append(b.cells[:0], b.cells[n:]...)
+}
+
+// Reserve accounts for an append of so many bytes before compression; the caller passes
+// the reserved bytes to GiveBack after the append. The error wraps ErrShare: the source
+// would hold more than most, if that is above 0, or more than fairness allows.
+func (b *Budget) Reserve(source string, bytes, most int64) (reserved int64, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	reserved = int64(b.ratio * float64(bytes))
+	own, free := b.held[source]+reserved, max(0, b.size-b.all-reserved)
+	switch {
+	case most > 0 && own > most:
+		return 0, fmt.Errorf("%w: about %d bytes of the %d that it is allowed", ErrShare, own, most)
+	case !b.alone && own > fairness*free:
+		return 0, fmt.Errorf("%w: about %d bytes, while %d of %d are free", ErrShare, own, free, b.size)
+	}
+	b.hold(source, reserved)
+	return reserved, nil
+}
+
+// GiveBack ends a reservation.
+func (b *Budget) GiveBack(source string, reserved int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hold(source, -reserved)
+}
+
+// Undelivered is about how many stored bytes some sink has not had yet.
+func (b *Budget) Undelivered() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return min(b.all, b.used)
+}
+
+// BySource is about how many undelivered bytes each source holds.
+func (b *Budget) BySource() map[string]int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.held)
+}
+
+// Surplus is how many records of a stream of that size must go to make room for need
+// bytes; 0 below the mark.
+func (b *Budget) Surplus(used int64, records uint64, need int64) uint64 {
+	if used <= b.mark && used+need <= b.size {
+		return 0
+	}
+	excess := used - min(b.goal, b.size-need)
+	mean := max(1, used/int64(max(1, records)))
+	return uint64(max(0, (excess+mean-1)/mean))
+}

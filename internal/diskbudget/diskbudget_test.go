@@ -1,0 +1,58 @@
+package diskbudget
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestReserveHoldsToAQuota(t *testing.T) {
+	t.Parallel()
+	b := New(1<<30, 0, false)
+	b.ratio = 1
+	reserved, err := b.Reserve("a", 60, 100)
+	require.NoError(t, err)
+	assert.EqualValues(t, 60, reserved)
+	_, err = b.Reserve("a", 60, 100)
+	require.ErrorIs(t, err, ErrShare)
+	_, err = b.Reserve("b", 60, 100)
+	require.NoError(t, err)
+	b.GiveBack("a", reserved)
+	_, err = b.Reserve("a", 60, 100)
+	require.NoError(t, err)
+}
+
+func TestBytesAreGivenBackByCells(t *testing.T) {
+	t.Parallel()
+	b := New(256*1000, 0, false) // a cell of 1000 bytes
+	for record := range uint64(1000) {
+		b.Add(record+1, 100, []Share{{"a", 300}, {"b", 100}})
+	}
+	assert.LessOrEqual(t, len(b.cells), 101)
+	assert.Equal(t, map[string]int64{"a": 75_000, "b": 25_000}, b.BySource())
+	b.Look(500, 100_000)
+	assert.InDelta(t, 37_500, b.BySource()["a"], 1000)
+	b.Look(1000, 100_000)
+	assert.Empty(t, b.BySource())
+	assert.Zero(t, b.all)
+}
+
+// Records go from the mark on, down to the goal or as far as an append needs.
+func TestSurplus(t *testing.T) {
+	t.Parallel()
+	b := New(1000, 0, false) // the mark is at 750, the goal at 625
+	for _, c := range []struct {
+		used, need int64
+		gone       uint64
+	}{
+		{750, 0, 0},
+		{750, 250, 0},
+		{760, 0, 14},
+		{750, 260, 13},
+		{750, 500, 25},
+		{100, 950, 5},
+	} {
+		assert.Equal(t, c.gone, b.Surplus(c.used, uint64(c.used)/10, c.need), "%d bytes in records of 10, %d more", c.used, c.need)
+	}
+}

@@ -1,0 +1,180 @@
+// Package register is the durable list of the sinks that have a position in the journal.
+// Trimming asks for each position by name, as a list of consumers leaves out those
+// without a leader.
+package register
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
+)
+
+// Register is a stream with one message per sink, each on its own subject: kept, or
+// retired once somebody removed the position. So two relays with one journal never
+// overwrite each other's names. A running relay knows a name until the register says
+// retired, even if the servers lose their newest writes. It is safe for concurrent use.
+type Register struct {
+	js      jetstream.JetStream
+	events  jetstream.Stream // its consumers are the positions
+	stream  jetstream.Stream
+	subject string
+
+	mu   sync.Mutex
+	seen uint64          // the newest message read; guarded by mu
+	kept map[string]bool // by sink; false once retired; guarded by mu
+}
+
+const (
+	kept    = "kept"
+	retired = "retired"
+)
+
+// Open makes or opens the register of the sinks with a position in events. cfg must have
+// its defaults.
+func Open(ctx context.Context, js jetstream.JetStream, events jetstream.Stream, cfg config.Journal, log *slog.Logger) (*Register, error) {
+	r := &Register{js: js, events: events, subject: strings.ToLower(cfg.StreamPrefix) + ".sinks", kept: map[string]bool{}}
+	name := cfg.StreamPrefix + "_SINKS"
+	err := streams.Await(ctx, log, "stream "+name, func(ctx context.Context) (err error) {
+		r.stream, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+			Name: name, Subjects: []string{r.subject + ".>"},
+			Description: "auditrelay: the sinks that have a position",
+			Storage:     jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Replicas: max(1, cfg.Replicas),
+			MaxMsgsPerSubject: 1,
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open stream %s: %w", name, err)
+	}
+	return r, streams.Await(ctx, log, "the register of sinks", r.Adopt)
+}
+
+// Read returns the sinks that have a position, sorted.
+func (r *Register) Read(ctx context.Context) ([]string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// Only the register's leader answers.
+	info, err := r.stream.Info(ctx, jetstream.WithSubjectFilter(r.subject+".>"))
+	if err != nil {
+		return nil, fmt.Errorf("read the register of sinks: %w", err)
+	}
+	if info.State.LastSeq != r.seen {
+		if err := r.readValues(ctx, info.State.Subjects); err != nil {
+			return nil, err
+		}
+	}
+	var sinks []string
+	for sink, isKept := range r.kept {
+		if !isKept {
+			continue
+		}
+		if _, there := info.State.Subjects[r.subject+"."+sink]; !there { // the servers lost it
+			if err := r.write(ctx, sink, kept); err != nil {
+				return nil, err
+			}
+		}
+		sinks = append(sinks, sink)
+	}
+	r.seen = info.State.LastSeq
+	slices.Sort(sinks)
+	return sinks, nil
+}
+
+// readValues reads what the register says of each sink. mu is held.
+func (r *Register) readValues(ctx context.Context, subjects map[string]uint64) error {
+	for _, subject := range slices.Sorted(maps.Keys(subjects)) {
+		msg, err := r.stream.GetLastMsgForSubject(ctx, subject)
+		if err != nil {
+			return fmt.Errorf("read the register of sinks: %w", err)
+		}
+		// Whatever a later version writes there counts as kept.
+		r.kept[strings.TrimPrefix(subject, r.subject+".")] = string(msg.Data) != retired
+	}
+	return nil
+}
+
+// Add registers a sink, before its position is made: after a crash between the two,
+// nothing is trimmed until the sink is opened or retired.
+func (r *Register) Add(ctx context.Context, sink string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kept[sink] {
+		return nil
+	}
+	if err := r.write(ctx, sink, kept); err != nil {
+		return err
+	}
+	r.kept[sink] = true
+	return nil
+}
+
+// Retire takes a sink out, after its position was removed: after a crash between the
+// two, nothing is trimmed until it is retired again.
+func (r *Register) Retire(ctx context.Context, sink string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.write(ctx, sink, retired); err != nil {
+		return err
+	}
+	r.kept[sink] = false
+	return nil
+}
+
+// Has reports whether the sink is registered.
+func (r *Register) Has(ctx context.Context, sink string) (bool, error) {
+	sinks, err := r.Read(ctx)
+	return slices.Contains(sinks, sink), err
+}
+
+// Any reports whether a sink was registered at the last look.
+func (r *Register) Any() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.kept) > 0
+}
+
+func (r *Register) write(ctx context.Context, sink, value string) error {
+	if _, err := r.js.Publish(ctx, r.subject+"."+sink, []byte(value)); err != nil {
+		return fmt.Errorf("write sink %s to the register of sinks: %w", sink, err)
+	}
+	return nil
+}
+
+// Adopt adds sinks with a position made by an earlier version, which had no register.
+// It takes none out, as the list of consumers may be incomplete.
+func (r *Register) Adopt(ctx context.Context) error {
+	list := r.events.ConsumerNames(ctx)
+	var sinks []string
+	for name := range list.Name() {
+		if sink, ours := strings.CutPrefix(name, streamserver.SinkConsumers); ours {
+			sinks = append(sinks, sink)
+		}
+	}
+	if err := list.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
+		return fmt.Errorf("list the sinks' positions: %w", err)
+	}
+	known, err := r.Read(ctx)
+	if err != nil {
+		return err
+	}
+	for _, sink := range sinks {
+		if slices.Contains(known, sink) {
+			continue
+		}
+		if err := r.Add(ctx, sink); err != nil {
+			return err
+		}
+	}
+	return nil
+}

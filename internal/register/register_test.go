@@ -1,0 +1,48 @@
+package register
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
+)
+
+func open(t *testing.T) *Register {
+	t.Helper()
+	cfg, log := config.Journal{StreamPrefix: "TEST", Replicas: 1}, slog.New(slog.DiscardHandler)
+	conn, err := streamserver.Connect(t.Context(), t.TempDir(), cfg, log)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	events, err := conn.JetStream.CreateStream(t.Context(), jetstream.StreamConfig{Name: "TEST_EVENTS", Subjects: []string{"test.events"}})
+	require.NoError(t, err)
+	r, err := Open(t.Context(), conn.JetStream, events, cfg, log)
+	require.NoError(t, err)
+	return r
+}
+
+// Servers that lose their newest writes cannot make a running relay forget a sink.
+func TestARegisterThatLostItsEndIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	r := open(t)
+	assert.False(t, r.Any())
+	require.NoError(t, r.Add(t.Context(), "a"))
+	require.NoError(t, r.Add(t.Context(), "b"))
+	require.NoError(t, r.Retire(t.Context(), "b"))
+	sinks, err := r.Read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"a"}, sinks)
+	require.NoError(t, r.stream.Purge(t.Context()))
+	for range 2 {
+		sinks, err = r.Read(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []string{"a"}, sinks)
+	}
+	info, err := r.stream.Info(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, uint64(1), info.State.Msgs)
+}
