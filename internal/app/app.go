@@ -26,6 +26,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
 )
@@ -95,6 +96,7 @@ type process struct {
 	trail       *audit.Trail
 	credentials *credentials.Store
 	reconciler  atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
+	desk        atomic.Pointer[workspace.Desk]       // nil until people may act on the workspace
 	recent      *recent.Set                          // nil: repeated pushes are stored again
 	kinds       sinks.Kinds
 	live        map[string]relay.Sink // by name; not changed once the sinks are started

@@ -19,7 +19,7 @@ import (
 func (r *process) startConsole(ctx context.Context) error {
 	server, err := console.Listen(ctx, r.cfg.DataDir, console.Options{
 		Journal: r.journal, Letters: r.letters, Sinks: r.cfg.Sinks, Open: r.openForReplay, Record: r.recordLoss,
-		Credentials: r.credentials, Rotate: r.rotate, Logger: r.log,
+		Credentials: r.credentials, Rotate: r.rotate, Desk: r.deskForPeople, Logger: r.log,
 	}, r.fail)
 	if err != nil {
 		return err

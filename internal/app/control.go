@@ -31,6 +31,7 @@ func (r *process) startControl(context.Context) error {
 		return err
 	}
 	r.startSettings(client, presence)
+	r.startDesk(client)
 	return nil
 }
 

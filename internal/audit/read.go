@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,6 +24,29 @@ func (t *Trail) Last(ctx context.Context, project, environment, subject string) 
 		return Entry{}, false, fmt.Errorf("read newest entry of %s: %w", subject, err)
 	}
 	return e, found, nil
+}
+
+// Newest returns the newest sound entry of each resource with that subject, in any
+// project and environment.
+func (t *Trail) Newest(ctx context.Context, subject string) ([]Entry, error) {
+	if err := t.isOpen(); err != nil {
+		return nil, err
+	}
+	info, err := t.entries.Info(ctx, jetstream.WithSubjectFilter(strings.Join([]string{t.prefix, "audit", "*", "*", token(subject)}, ".")))
+	if err != nil {
+		return nil, fmt.Errorf("list resources: %w", err)
+	}
+	var entries []Entry
+	for _, where := range slices.Sorted(maps.Keys(info.State.Subjects)) {
+		e, found, err := t.newest(ctx, where)
+		if err != nil {
+			return nil, fmt.Errorf("read newest entry of %s: %w", where, err)
+		}
+		if found {
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
 }
 
 // newest is Last for a subject. Where the server's newest message is not sound, or

@@ -11,6 +11,9 @@
 //	GET  /v1/credentials         what may push, without secrets
 //	POST /v1/credentials/rotate  replace an environment's generated credential
 //	POST /v1/credentials/revoke  accept a generated credential no more
+//	POST /v1/workspace/read      read a setting at the Workspace Management API
+//	POST /v1/workspace/plan      tell what a mutation would do
+//	POST /v1/workspace/do        perform it, between two entries of the audit trail
 //	POST /v1/replay              hand a span of the journal to a sink again
 //
 // Bodies are JSON. A long answer is a stream of JSON values, one a line. The last says
@@ -45,6 +48,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -63,6 +67,9 @@ type Options struct {
 	Credentials *credentials.Store
 	// Rotate replaces an environment's generated credential; its error says why not.
 	Rotate func(context.Context, credentials.Environment) error
+	// Desk performs operations of the Workspace Management API; its error says why there
+	// is none.
+	Desk   func() (*workspace.Desk, error)
 	Logger *slog.Logger
 }
 
@@ -106,6 +113,9 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	mux.HandleFunc("GET /v1/credentials", s.listCredentials)
 	mux.HandleFunc("POST /v1/credentials/rotate", s.rotateCredential)
 	mux.HandleFunc("POST /v1/credentials/revoke", s.revokeCredential)
+	mux.HandleFunc("POST /v1/workspace/read", serveDesk(s, (*workspace.Desk).Read))
+	mux.HandleFunc("POST /v1/workspace/plan", serveDesk(s, (*workspace.Desk).Plan))
+	mux.HandleFunc("POST /v1/workspace/do", serveDesk(s, (*workspace.Desk).Do))
 	mux.HandleFunc("POST /v1/replay", s.replaySpan)
 	mux.HandleFunc("GET /v1/damage", s.showDamage)
 	mux.HandleFunc("POST /v1/damage/accept", s.acceptDamage)

@@ -1,0 +1,206 @@
+package workspace
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/pause"
+)
+
+// Subject is the resource of the entries: one of each project and environment.
+const Subject = "workspace_actions"
+
+// The types of the entries.
+const (
+	// TypeIntended comes before the call. Its Before is the state as the person saw it.
+	TypeIntended = "action.intended"
+	// TypeEnded comes after it. Its After is the resource in the API's answer.
+	TypeEnded = "action.ended"
+)
+
+// The outcomes of an action.
+const (
+	OutcomeDone = "done"
+	// OutcomeRefused: the API refused, so nothing changed.
+	OutcomeRefused = "refused"
+	// OutcomeUnknown: the answer was lost, or the relay ended before it came.
+	OutcomeUnknown = "unknown"
+)
+
+// ofNoProject stands for the project of actions on the workspace itself.
+const ofNoProject = "-"
+
+// underWay is how long another host's action may go without an end. The client's calls
+// end far earlier.
+const underWay = 30 * time.Minute
+
+// action is the Detail of both entries.
+type action struct {
+	Action    string            `json:"action"` // an id
+	Operation string            `json:"operation"`
+	Arguments map[string]string `json:"arguments,omitempty"`
+	Person    Person            `json:"person"`
+	Reason    string            `json:"reason,omitempty"`
+	Relay     string            `json:"relay,omitempty"` // the host name of the acting relay
+
+	// Of TypeEnded.
+	Outcome   string `json:"outcome,omitempty"`
+	RequestID string `json:"request_id,omitempty"`
+	Status    int    `json:"status,omitempty"`
+	Error     string `json:"error,omitempty"`
+
+	project, environment string
+}
+
+func newAction(r Request, host string) *action {
+	return &action{
+		Action: nuid.Next(), Operation: r.Operation, Arguments: maps.Clone(r.Arguments), Person: r.Person, Reason: r.Reason,
+		Relay: host, project: cmp.Or(r.Project, ofNoProject), environment: r.Environment,
+	}
+}
+
+// settle notes the API's answer.
+func (a *action) settle(receipt management.Receipt, err error) {
+	a.RequestID, a.Status, a.Outcome = receipt.RequestID, receipt.StatusCode, OutcomeDone
+	if err == nil {
+		return
+	}
+	a.Error = err.Error()
+	var api *management.APIError
+	switch {
+	case receipt.StatusCode != 0: // a success with an answer that could not be read
+	case !errors.As(err, &api):
+		a.Outcome = OutcomeUnknown
+	default:
+		a.RequestID, a.Status, a.Outcome = api.RequestID, api.Status, OutcomeRefused
+		// After a lost answer the client repeats a call, and the repetition finds
+		// nothing left to delete.
+		if api.Status >= 500 || api.Status == http.StatusNotFound {
+			a.Outcome = OutcomeUnknown
+		}
+	}
+}
+
+func (a *action) entry(kind string, before, after json.RawMessage) *audit.Entry {
+	detail, err := json.Marshal(a)
+	if err != nil { // never: strings and a number
+		detail = json.RawMessage("{}")
+	}
+	return &audit.Entry{
+		Type: kind, Project: a.project, Environment: a.environment, Subject: Subject,
+		Time: time.Now(), Before: before, After: after, Detail: detail,
+	}
+}
+
+// intend records the intent. Where the newest action of the target has no end, it is
+// ended first.
+func (d *Desk) intend(ctx context.Context, a *action, p Plan) error {
+	for {
+		ended := false
+		_, err := audit.Update(ctx, d.trail, a.project, a.environment, Subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
+			open, isOpen := openAction(last, found)
+			if ended = isOpen; !isOpen {
+				return a.entry(TypeIntended, p.Before, nil), nil
+			}
+			if !d.mayEnd(open, last.Time) {
+				return nil, fmt.Errorf("%w: %s by %s at %s, since %s; it counts as ended after %s", ErrUnderWay,
+					open.Operation, open.Person.User, open.Relay, last.Time.Format(time.RFC3339), underWay)
+			}
+			return d.lost(open), nil
+		})
+		if err != nil || !ended {
+			return err
+		}
+	}
+}
+
+// openAction is the action in an entry of an intent.
+func openAction(last audit.Entry, found bool) (*action, bool) {
+	if !found || last.Type != TypeIntended {
+		return nil, false
+	}
+	a := &action{}
+	_ = json.Unmarshal(last.Detail, a) // an unreadable one is ended without a name
+	a.project, a.environment = last.Project, last.Environment
+	return a, true
+}
+
+// mayEnd says whether nobody waits for the outcome any more. This process has no other
+// action under way: the caller holds the lock, or nothing has begun yet.
+func (d *Desk) mayEnd(a *action, since time.Time) bool {
+	return a.Relay == d.host || time.Since(since) > underWay
+}
+
+// lost is the entry that ends a, whose relay was lost.
+func (d *Desk) lost(a *action) *audit.Entry {
+	a.Outcome = OutcomeUnknown
+	a.Error = "the relay ended before the outcome was recorded; the API may have done it or not"
+	return a.entry(TypeEnded, nil, nil)
+}
+
+// endWithin bounds the wait for a trail that cannot be written.
+const endWithin = 30 * time.Second
+
+// end records the outcome. It goes on after the person has gone.
+func (d *Desk) end(ctx context.Context, a *action, after json.RawMessage) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+	defer cancel()
+	for {
+		_, err := audit.Update(ctx, d.trail, a.project, a.environment, Subject, func(audit.Entry, bool) (*audit.Entry, error) {
+			return a.entry(TypeEnded, nil, after), nil
+		})
+		if err == nil {
+			d.log.Info("an action on the workspace has ended", "action", a.Action, "operation", a.Operation,
+				"project", a.project, "environment", a.environment, "user", a.Person.User, "outcome", a.Outcome, "error", a.Error)
+			return nil
+		}
+		if pause.For(ctx, time.Second) != nil {
+			return fmt.Errorf("record the outcome %q of action %s (the next start records it as unknown): %w", a.Outcome, a.Action, err)
+		}
+	}
+}
+
+// EndOpen ends the actions that an earlier process of this host left without an outcome.
+// Call it before the first Do.
+func (d *Desk) EndOpen(ctx context.Context) error {
+	d.acting.Lock()
+	defer d.acting.Unlock()
+	newest, err := d.trail.Newest(ctx, Subject)
+	if err != nil {
+		return fmt.Errorf("find actions without an outcome: %w", err)
+	}
+	for _, e := range newest {
+		if err := d.endOpen(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Desk) endOpen(ctx context.Context, e audit.Entry) error {
+	ended, err := audit.Update(ctx, d.trail, e.Project, e.Environment, Subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
+		open, isOpen := openAction(last, found)
+		if !isOpen || !d.mayEnd(open, last.Time) {
+			return nil, nil //nolint:nilnil // nothing to record is no error
+		}
+		return d.lost(open), nil
+	})
+	if err != nil {
+		return fmt.Errorf("end an action of %s/%s without an outcome: %w", e.Project, e.Environment, err)
+	}
+	if ended != nil {
+		d.log.Warn("an action on the workspace has no known outcome: the relay ended during it",
+			"project", e.Project, "environment", e.Environment, "intent", e.Index)
+	}
+	return nil
+}

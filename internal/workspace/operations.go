@@ -1,0 +1,256 @@
+package workspace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/management"
+)
+
+// The scope of an operation: what it needs to be given.
+type scope int
+
+const (
+	ofWorkspace scope = iota
+	ofProject
+	ofEnvironment
+)
+
+// call performs a request at the API. The raw result has no secrets.
+type call func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error)
+
+// operation is one row of the API's document.
+type operation struct {
+	scope    scope
+	needs    []string // the arguments that must not be empty
+	mayHave  []string // further arguments
+	secret   bool     // needs a secret
+	validate func(Request) error
+
+	// read reads the state; nil where the API shows none. mayLack: a 404 means there is
+	// no such state.
+	read    call
+	mayLack bool
+	// do changes something; nil for an operation that only reads. plan tells what do
+	// would do to the state.
+	do   call
+	plan func(r Request, before json.RawMessage) []string
+}
+
+const streamingSet = "streaming.set"
+
+// operations are the API's, by the names that the entries and the command line use.
+var operations = map[string]operation{
+	"project.get": {scope: ofProject, read: readProject},
+	"project.rename": {
+		scope: ofProject, needs: []string{"name"}, read: readProject,
+		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+			return split(c.UpdateProject(ctx, r.Project, management.ProjectUpdate{Name: r.Arguments["name"]}))
+		},
+		plan: func(r Request, before json.RawMessage) []string {
+			return []string{fmt.Sprintf("the name of project %s: %s → %q", r.Project, member(before, "name"), r.Arguments["name"])}
+		},
+	},
+	"project.create": {
+		scope: ofWorkspace, needs: []string{"name", "vertical"},
+		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+			return split(c.CreateProject(ctx, management.NewProject{Name: r.Arguments["name"], Vertical: management.Vertical(r.Arguments["vertical"])}))
+		},
+		plan: says("a project with the name %[1]q and the vertical %[2]s is created; the API has no operation to delete it", "name", "vertical"),
+	},
+	"redirect_urls.set_types": {
+		scope: ofEnvironment, needs: []string{"url"}, mayHave: []string{"types", "default_types", "do_not_promote_defaults"},
+		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+			return split(c.UpdateRedirectURL(ctx, r.Project, r.Environment, r.Arguments["url"], redirectTypes(r)))
+		},
+		plan: says("the valid types of redirect URL %[1]q become: %[2]s; by default: %[3]s (the API does not show the present ones)", "url", "types", "default_types"),
+	},
+	"rbac.get": {scope: ofEnvironment, read: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+		return split(c.RBACPolicy(ctx, r.Project, r.Environment))
+	}},
+	"templates.list": {scope: ofProject, read: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+		return split(c.EmailTemplates(ctx, r.Project))
+	}},
+	"templates.default.get": {scope: ofProject, needs: []string{"type"}, read: readDefaultTemplate},
+	"templates.default.unset": {
+		scope: ofProject, needs: []string{"type"}, read: readDefaultTemplate,
+		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+			return receiptOf(c.UnsetDefaultEmailTemplate(ctx, r.Project, management.EmailTemplateType(r.Arguments["type"])))
+		},
+		plan: func(r Request, before json.RawMessage) []string {
+			return []string{fmt.Sprintf("the default %s template of project %s: %s → none", r.Arguments["type"], r.Project, before)}
+		},
+	},
+	"token_profiles.list": {scope: ofEnvironment, read: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+		return split(c.TrustedTokenProfiles(ctx, r.Project, r.Environment))
+	}},
+	"password_config.get": {scope: ofEnvironment, read: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+		return split(c.PasswordStrengthConfig(ctx, r.Project, r.Environment))
+	}},
+	"country_codes.get": {scope: ofEnvironment, read: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+		return split(c.SMSCountryCodes(ctx, r.Project, r.Environment))
+	}},
+	"secret.delete": {
+		scope: ofEnvironment, needs: []string{"secret_id"},
+		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+			return receiptOf(c.DeleteSecret(ctx, r.Project, r.Environment, r.Arguments["secret_id"]))
+		},
+		plan: says("the secret %[1]q is deleted: whoever uses it is refused from then on (the API cannot show it first)", "secret_id"),
+	},
+	"public_token.delete": {
+		scope: ofEnvironment, needs: []string{"public_token"},
+		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+			return receiptOf(c.DeletePublicToken(ctx, r.Project, r.Environment, r.Arguments["public_token"]))
+		},
+		plan: says("the public token %[1]q is deleted: whoever uses it is refused from then on (the API cannot show it first)", "public_token"),
+	},
+	"streaming.get": {scope: ofEnvironment, needs: []string{"type"}, read: readStreaming},
+	streamingSet: {
+		scope: ofEnvironment, needs: []string{"type"}, mayHave: []string{"hostname", "username", "site"}, secret: true,
+		validate: validateDestination, read: readStreaming, mayLack: true,
+		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+			return split(c.SetEventLogStreaming(ctx, r.Project, r.Environment, management.DestinationType(r.Arguments["type"]), destination(r)))
+		},
+		plan: planStreaming,
+	},
+}
+
+// Operations lists the names that Request.Operation may have.
+func Operations() []string { return slices.Sorted(maps.Keys(operations)) }
+
+// check holds r against the operation's needs.
+func (op operation) check(r Request) error {
+	switch {
+	case op.scope != ofWorkspace && r.Project == "":
+		return errors.New("it needs a project")
+	case op.scope == ofEnvironment && r.Environment == "":
+		return errors.New("it needs an environment")
+	case op.scope == ofWorkspace && r.Project != "", op.scope != ofEnvironment && r.Environment != "":
+		return errors.New("it takes no such project or environment")
+	case op.secret == r.Secret.Empty():
+		return fmt.Errorf("secret given: %t, needed: %t", !r.Secret.Empty(), op.secret)
+	}
+	for _, name := range op.needs {
+		if r.Arguments[name] == "" {
+			return fmt.Errorf("it needs the argument %q", name)
+		}
+	}
+	for name := range r.Arguments {
+		if !slices.Contains(op.needs, name) && !slices.Contains(op.mayHave, name) {
+			return fmt.Errorf("it takes no argument %q", name)
+		}
+	}
+	if op.validate != nil {
+		return op.validate(r)
+	}
+	return nil
+}
+
+// split takes an answer apart. An answer that could not be decoded has had its effect.
+func split[T any](a management.Answer[T], err error) (management.Receipt, json.RawMessage, error) {
+	return a.Receipt, a.Raw, err
+}
+
+func receiptOf(r management.Receipt, err error) (management.Receipt, json.RawMessage, error) {
+	return r, nil, err
+}
+
+func readProject(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+	return split(c.Project(ctx, r.Project))
+}
+
+func readDefaultTemplate(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+	return split(c.DefaultEmailTemplate(ctx, r.Project, management.EmailTemplateType(r.Arguments["type"])))
+}
+
+func readStreaming(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
+	return split(c.EventLogStreaming(ctx, r.Project, r.Environment, management.DestinationType(r.Arguments["type"])))
+}
+
+// says makes a plan of one sentence from arguments.
+func says(sentence string, names ...string) func(Request, json.RawMessage) []string {
+	return func(r Request, _ json.RawMessage) []string {
+		values := make([]any, len(names))
+		for i, name := range names {
+			values[i] = r.Arguments[name]
+			if values[i] == "" {
+				values[i] = "none"
+			}
+		}
+		return []string{fmt.Sprintf(sentence, values...)}
+	}
+}
+
+// member is a member of a JSON object, as JSON.
+func member(state json.RawMessage, names ...string) string {
+	for _, name := range names {
+		var object map[string]json.RawMessage
+		if json.Unmarshal(state, &object) != nil || object[name] == nil {
+			return "none"
+		}
+		state = object[name]
+	}
+	return string(state)
+}
+
+func redirectTypes(r Request) management.RedirectURLUpdate {
+	u := management.RedirectURLUpdate{DoNotPromoteDefaults: r.Arguments["do_not_promote_defaults"] == "true"}
+	add := func(list string, isDefault bool) {
+		for kind := range strings.SplitSeq(list, ",") {
+			if kind = strings.TrimSpace(kind); kind != "" {
+				u.ValidTypes = append(u.ValidTypes, management.RedirectType{IsDefault: isDefault, Type: management.RedirectKind(kind)})
+			}
+		}
+	}
+	add(r.Arguments["types"], false)
+	add(r.Arguments["default_types"], true)
+	return u
+}
+
+// validateDestination refuses what SetEventLogStreaming would: without a call, and so
+// without entries.
+func validateDestination(r Request) error {
+	a := r.Arguments
+	switch management.DestinationType(a["type"]) {
+	case management.Datadog:
+		if a["site"] == "" || a["hostname"] != "" || a["username"] != "" {
+			return errors.New("DATADOG takes a site and an API key")
+		}
+	case management.GrafanaLoki:
+		if a["hostname"] == "" || a["username"] == "" || a["site"] != "" {
+			return errors.New("GRAFANA_LOKI takes a host name, a user name and a password")
+		}
+	default:
+		return fmt.Errorf("the type %q is neither DATADOG nor GRAFANA_LOKI", a["type"])
+	}
+	return nil
+}
+
+func destination(r Request) management.DestinationConfig {
+	if management.DestinationType(r.Arguments["type"]) == management.Datadog {
+		return management.DestinationConfig{Datadog: &management.DatadogDestination{APIKey: r.Secret, Site: r.Arguments["site"]}}
+	}
+	return management.DestinationConfig{GrafanaLoki: &management.GrafanaLokiDestination{
+		Hostname: r.Arguments["hostname"], Username: r.Arguments["username"], Password: r.Secret,
+	}}
+}
+
+func planStreaming(r Request, before json.RawMessage) []string {
+	if management.DestinationType(r.Arguments["type"]) == management.Datadog {
+		return []string{
+			fmt.Sprintf("the Datadog site: %s → %q", member(before, "destination_config", "datadog", "site"), r.Arguments["site"]),
+			"the API key is replaced",
+		}
+	}
+	loki := func(name string) string { return member(before, "destination_config", "grafana_loki", name) }
+	return []string{
+		fmt.Sprintf("the Loki host name: %s → %q", loki("hostname"), r.Arguments["hostname"]),
+		fmt.Sprintf("the Loki user name: %s → %q", loki("username"), r.Arguments["username"]),
+		"the password is replaced",
+	}
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/workspace"
+)
+
+// deskRead is a command that reads the workspace.
+type deskRead struct {
+	operation, use, short, example string
+	names                          []string // of the arguments behind the target
+}
+
+func (c deskRead) command() *cobra.Command {
+	var which relayFlags
+	var request workspace.Request
+	output := outputFlag{value: "table", allowed: []string{"table", "json", "yaml"}}
+	cmd := &cobra.Command{
+		Use:   c.use,
+		Short: c.short,
+		Long: c.short + `.
+` + whichRelay + `
+
+Exit codes: 0 shown, 1 failed, 2 wrong usage.`,
+		Example: "  auditrelay " + c.example + " --config relay.yaml",
+		Args: func(_ *cobra.Command, args []string) (err error) {
+			request, err = deskRequest(c.operation, c.use, c.names, args, nil)
+			return err
+		},
+		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+			client, err := which.client()
+			if err != nil {
+				return err
+			}
+			out, err := client.ReadWorkspace(cmd.Context(), request)
+			if err != nil {
+				return err
+			}
+			return printState(cmd.OutOrStdout(), output.value, out.Result)
+		}),
+	}
+	which.addTo(cmd)
+	cmd.Flags().VarP(&output, "output", "o", "table, json or yaml")
+	return cmd
+}
+
+// deskChange is a command that changes the workspace.
+type deskChange struct {
+	operation, use, short, example string
+	names                          []string
+	arguments                      map[string]string // filled by the command's own flags
+	secret                         bool
+}
+
+func (c deskChange) command() *cobra.Command {
+	var which relayFlags
+	var request workspace.Request
+	var reason, secretFile string
+	var yes, dryRun bool
+	output := outputFlag{value: "table", allowed: []string{"table", "json", "yaml"}}
+	cmd := &cobra.Command{
+		Use:   c.use,
+		Short: c.short,
+		Long: c.short + `. It shows what will change, and asks, except with --yes.
+The audit trail gets an entry before and one after it.
+` + whichRelay + `
+
+Exit codes: 0 done, 1 not done or of unknown outcome, 2 wrong usage.`,
+		Example: "  auditrelay " + c.example + " --config relay.yaml",
+		Args: func(_ *cobra.Command, args []string) (err error) {
+			request, err = deskRequest(c.operation, c.use, c.names, args, c.arguments)
+			return err
+		},
+		RunE: runs(func(cmd *cobra.Command, _ []string) (err error) {
+			if c.secret {
+				if request.Secret, err = readSecret(cmd, secretFile); err != nil {
+					return err
+				}
+			}
+			request.Person, request.Reason = thisPerson(), reason
+			return act(cmd, &which, request, yes, dryRun, output.value)
+		}),
+	}
+	which.addTo(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&reason, "reason", "", "why, as the audit trail will show it: a `TEXT` or a ticket")
+	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	flags.BoolVar(&dryRun, "dry-run", false, "only show what would change")
+	flags.VarP(&output, "output", "o", "of the result: table, json or yaml")
+	if c.secret {
+		flags.StringVar(&secretFile, "secret-file", "", "the password or API key: a `FILE`, or - for standard input")
+		_ = cmd.MarkFlagRequired("secret-file") // fails only for an unknown flag
+	}
+	return cmd
+}
+
+// act plans, asks and performs.
+func act(cmd *cobra.Command, which *relayFlags, r workspace.Request, yes, dryRun bool, output string) error {
+	client, err := which.client()
+	if err != nil {
+		return err
+	}
+	plan, err := client.PlanWorkspace(cmd.Context(), r)
+	if err != nil {
+		return err
+	}
+	for _, change := range plan.Changes {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "will change: %s\n", printable(change))
+	}
+	if dryRun {
+		return nil
+	}
+	if err := confirm(cmd, yes, "Do it?"); err != nil {
+		return err
+	}
+	r.Seen = plan.Seen
+	out, err := client.ActOnWorkspace(cmd.Context(), r)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "done: action %s, request %s\n", out.Action, printable(out.RequestID))
+	if len(out.Result) == 0 {
+		return nil
+	}
+	return printState(cmd.OutOrStdout(), output, out.Result)
+}

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/goccy/go-yaml"
+)
+
+// outputFlag chooses a form of output.
+type outputFlag struct {
+	value   string
+	allowed []string
+}
+
+func (f *outputFlag) String() string { return f.value }
+func (f *outputFlag) Type() string   { return "FORM" }
+func (f *outputFlag) Set(value string) error {
+	if !slices.Contains(f.allowed, value) {
+		return fmt.Errorf("it is one of %s", strings.Join(f.allowed, ", "))
+	}
+	f.value = value
+	return nil
+}
+
+// printState prints a resource of the API.
+func printState(w io.Writer, form string, state json.RawMessage) error {
+	switch form {
+	case "json":
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, state, "", "  "); err != nil {
+			return fmt.Errorf("print the answer: %w", err)
+		}
+		_, err := fmt.Fprintln(w, indented.String())
+		return err
+	case "yaml":
+		text, err := yaml.JSONToYAML(state)
+		if err != nil {
+			return fmt.Errorf("print the answer: %w", err)
+		}
+		_, err = w.Write(text)
+		return err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(state))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return fmt.Errorf("print the answer: %w", err)
+	}
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	printRows(out, value)
+	return out.Flush()
+}
+
+// printRows prints a list of objects as a table, any other value as lines of path and
+// value.
+func printRows(w io.Writer, value any) {
+	if list, ok := value.([]any); ok && len(list) > 0 {
+		if columns := columnsOf(list); len(columns) > 0 {
+			_, _ = fmt.Fprintln(w, strings.ToUpper(strings.Join(columns, "\t")))
+			for _, element := range list {
+				object, _ := element.(map[string]any)
+				cells := make([]string, len(columns))
+				for i, column := range columns {
+					cells[i] = cell(object[column])
+				}
+				_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
+			}
+			return
+		}
+	}
+	printPaths(w, "", value)
+}
+
+// columnsOf are the members of a list's objects, the nested ones left out where there
+// are simple ones. It is empty for a list of other values.
+func columnsOf(list []any) []string {
+	seen := map[string]bool{}
+	for _, element := range list {
+		object, ok := element.(map[string]any)
+		if !ok {
+			return nil
+		}
+		for name, member := range object {
+			if _, nested := member.(map[string]any); !nested {
+				seen[printable(name)] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// cell shows a value in a table: a list by its size, text cut.
+func cell(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return "-"
+	case []any:
+		return fmt.Sprintf("%d", len(v))
+	case string:
+		return short(v)
+	}
+	return short(fmt.Sprint(value))
+}
+
+func printPaths(w io.Writer, path string, value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			printPaths(w, strings.TrimPrefix(path+"."+printable(name), "."), v[name])
+		}
+	case []any:
+		if texts, ok := allTexts(v); ok {
+			printPaths(w, path, strings.Join(texts, " "))
+			return
+		}
+		for _, element := range v {
+			printPaths(w, path+"."+nameOf(element), withoutName(element))
+		}
+	default:
+		_, _ = fmt.Fprintf(w, "%s\t%s\n", path, cell(v))
+	}
+}
+
+func allTexts(list []any) ([]string, bool) {
+	texts := make([]string, len(list))
+	for i, element := range list {
+		text, ok := element.(string)
+		if !ok {
+			return nil, false
+		}
+		texts[i] = text
+	}
+	return texts, true
+}
+
+// names are the members that name an object of the API's lists.
+var names = []string{"role_id", "resource_id", "scope", "profile_id", "template_id", "pem_file_id"}
+
+func nameOf(element any) string {
+	object, _ := element.(map[string]any)
+	for _, name := range names {
+		if text, ok := object[name].(string); ok {
+			return printable(text)
+		}
+	}
+	return "-"
+}
+
+func withoutName(element any) any {
+	object, ok := element.(map[string]any)
+	if !ok {
+		return element
+	}
+	rest := maps.Clone(object)
+	for _, name := range names {
+		if _, ok := rest[name].(string); ok {
+			delete(rest, name)
+			break
+		}
+	}
+	return rest
+}
