@@ -78,7 +78,7 @@ func (a *action) settle(receipt management.Receipt, err error) {
 	a.Error = err.Error()
 	var api *management.APIError
 	switch {
-	case receipt.StatusCode != 0: // a success with an answer that could not be read
+	case receipt.StatusCode != 0: // a success with an unreadable answer
 	case !errors.As(err, &api):
 		a.Outcome = OutcomeUnknown
 	default:
@@ -141,14 +141,14 @@ func (d *Desk) mayEnd(a *action, since time.Time) bool {
 	return a.Relay == d.host || time.Since(since) > underWay
 }
 
-// lost is the entry that ends a, whose relay was lost.
+// lost is the entry for the end of a after its relay was lost.
 func (d *Desk) lost(a *action) *audit.Entry {
 	a.Outcome = OutcomeUnknown
 	a.Error = "the relay ended before the outcome was recorded; the API may have done it or not"
 	return a.entry(TypeEnded, nil, nil)
 }
 
-// endWithin bounds the wait for a trail that cannot be written.
+// endWithin bounds the wait for an unusable trail.
 const endWithin = 30 * time.Second
 
 // end records the outcome. It goes on after the person has gone.
@@ -170,7 +170,7 @@ func (d *Desk) end(ctx context.Context, a *action, after json.RawMessage) error 
 	}
 }
 
-// EndOpen ends the actions that an earlier process of this host left without an outcome.
+// EndOpen ends the actions left without an outcome by an earlier process of this host.
 // Call it before the first Do.
 func (d *Desk) EndOpen(ctx context.Context) error {
 	d.acting.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
-// The scope of an operation: what it needs to be given.
+// The scope of an operation: the parts of a target.
 type scope int
 
 const (
@@ -27,7 +27,7 @@ type call func(ctx context.Context, c *management.Client, r Request) (management
 // operation is one row of the API's document.
 type operation struct {
 	scope    scope
-	needs    []string // the arguments that must not be empty
+	needs    []string // the arguments with a value, always
 	mayHave  []string // further arguments
 	secret   bool     // needs a secret
 	validate func(Request) error
@@ -36,15 +36,15 @@ type operation struct {
 	// no such state.
 	read    call
 	mayLack bool
-	// do changes something; nil for an operation that only reads. plan tells what do
-	// would do to the state.
+	// do changes something; nil for a reading operation. plan tells the changes to the
+	// state in sentences.
 	do   call
 	plan func(r Request, before json.RawMessage) []string
 }
 
 const streamingSet = "streaming.set"
 
-// operations are the API's, by the names that the entries and the command line use.
+// operations are the API's, by their names in the entries and on the command line.
 var operations = map[string]operation{
 	"project.get": {scope: ofProject, read: readProject},
 	"project.rename": {
@@ -120,7 +120,7 @@ var operations = map[string]operation{
 	},
 }
 
-// Operations lists the names that Request.Operation may have.
+// Operations lists the values of Request.Operation.
 func Operations() []string { return slices.Sorted(maps.Keys(operations)) }
 
 // check holds r against the operation's needs.
@@ -212,8 +212,7 @@ func redirectTypes(r Request) management.RedirectURLUpdate {
 	return u
 }
 
-// validateDestination refuses what SetEventLogStreaming would: without a call, and so
-// without entries.
+// validateDestination refuses a destination before any call and any entry.
 func validateDestination(r Request) error {
 	a := r.Arguments
 	switch management.DestinationType(a["type"]) {
