@@ -169,7 +169,9 @@ func TestASinkIsRetired(t *testing.T) {
 	assert.NotContains(t, s.run(t, cli.ExitOK, "sinks", "list"), "kafka")
 	waiting.Until(t, func() bool { // the trail's entry is an event too
 		found := false
-		err := s.kafka.Read(t.Context(), func(_ string, body []byte) { found = found || bytes.Contains(body, []byte("sink.retired")) })
+		err := s.kafka.Read(t.Context(), func(_ string, body []byte) {
+			found = found || bytes.Contains(body, []byte("sink.retired")) && bytes.Contains(body, []byte(`"person":{"host":`))
+		})
 		return err == nil && found
 	})
 	s.end(t, relay)

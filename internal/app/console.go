@@ -10,6 +10,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
 )
@@ -30,7 +31,7 @@ func (r *process) startConsole(ctx context.Context) error {
 
 // recordLoss makes an entry of the trail, and so an event at every sink.
 func (r *process) recordLoss(ctx context.Context, loss console.Loss) error {
-	detail, err := json.Marshal(loss.Detail)
+	detail, err := withPerson(loss.Detail, loss.Person)
 	if err != nil {
 		return fmt.Errorf("encode the audit entry: %w", err)
 	}
@@ -43,6 +44,22 @@ func (r *process) recordLoss(ctx context.Context, loss console.Loss) error {
 		Subject: subject, Time: time.Now(), Detail: detail,
 	})
 	return err
+}
+
+// withPerson encodes a detail with its person as one more member.
+func withPerson(detail any, person workspace.Person) (json.RawMessage, error) {
+	raw, err := json.Marshal(detail)
+	if err != nil {
+		return nil, err
+	}
+	members := map[string]json.RawMessage{}
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return nil, err
+	}
+	if members["person"], err = json.Marshal(person); err != nil {
+		return nil, err
+	}
+	return json.Marshal(members)
 }
 
 // noProject stands in the trail for entries without a single project; no slug is so.

@@ -17,12 +17,15 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
 // Client asks the relay of a data directory. It is safe for concurrent use.
 type Client struct {
 	dir  string
 	http *http.Client
+	// Person asks, as the audit trail will show it.
+	Person workspace.Person
 }
 
 // NewClient makes a client; it connects at each call.
@@ -154,7 +157,7 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (io.Re
 			return nil, fmt.Errorf("encode the request: %w", err)
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://relay"+path, &payload)
+	req, err := http.NewRequestWithContext(ctx, method, "http://relay"+path+"?"+onURL(c.Person), &payload)
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
 	}

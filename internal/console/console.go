@@ -80,7 +80,8 @@ type Loss struct {
 	Project, Environment string // of the events; empty where they are of several
 	Sink                 string // empty where it is every sink
 	Subject              string // empty for the sink
-	Detail               any    // encoded as JSON
+	Person               workspace.Person
+	Detail               any // encoded as a JSON object
 }
 
 // Server serves a console.
@@ -120,7 +121,7 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	mux.HandleFunc("GET /v1/damage", s.showDamage)
 	mux.HandleFunc("POST /v1/damage/accept", s.acceptDamage)
 	s.http = &http.Server{
-		Handler: mux, ReadHeaderTimeout: 10 * time.Second,
+		Handler: withPerson(mux), ReadHeaderTimeout: 10 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return working },
 	}
 	door.Harden(s.http, "console", opts.Logger)

@@ -77,7 +77,7 @@ func (s *Server) revoke(ctx context.Context, which OfEnvironment) (done Revoked,
 	// makes another. After Revoke the next look at the streaming config sets a new
 	// credential, if the rotation does not come to it.
 	loss := Loss{Type: "credential.revoked", Project: which.Project, Environment: which.Environment, Subject: "push_credential", Detail: done.Was}
-	if err := s.opts.Record(ctx, loss); err != nil {
+	if err := s.record(ctx, loss); err != nil {
 		return done, err
 	}
 	err = s.opts.Credentials.Revoke(ctx, which.environment(), which.LastFour)

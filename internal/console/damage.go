@@ -26,7 +26,7 @@ func (s *Server) acceptDamage(w http.ResponseWriter, r *http.Request) {
 // of the intent; the command, given again, makes another.
 func (s *Server) accept(r *http.Request) (journal.Damage, error) {
 	if was := s.opts.Journal.Damage(); was.Records > 0 {
-		if err := s.opts.Record(r.Context(), Loss{Type: "journal.damage_accepted", Detail: was}); err != nil {
+		if err := s.record(r.Context(), Loss{Type: "journal.damage_accepted", Detail: was}); err != nil {
 			return was, err
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -48,6 +49,7 @@ func newStage(t *testing.T, names ...string) *stage {
 	dead, err := deadletters.Open(t.Context(), conn, cfg, log, prometheus.NewRegistry())
 	require.NoError(t, err)
 	s := &stage{Client: console.NewClient(dir), t: t, dir: dir, conn: conn, journal: j, dead: dead, sinks: map[string]*relaytest.Sink{}}
+	s.Person = workspace.Person{User: "Ada & Co.", Host: "höst"}
 	var sinks []config.Sink
 	for _, name := range names {
 		s.sinks[name] = &relaytest.Sink{}

@@ -126,7 +126,7 @@ func (s *Server) discardRun(ctx context.Context, sink string, run []chosen, j *j
 		Type: "deadletters.discarded", Project: run[0].project, Environment: run[0].environment, Sink: sink,
 		Detail: map[string]any{"sink": sink, "event_ids": ids},
 	}
-	if err := s.opts.Record(ctx, loss); err != nil {
+	if err := s.record(ctx, loss); err != nil {
 		return err
 	}
 	if err := s.opts.Letters.Remove(ctx, sink, sequences); err != nil {

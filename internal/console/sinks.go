@@ -87,7 +87,7 @@ func (s *Server) retire(ctx context.Context, name string) (Sink, error) {
 	}
 	// A crash between the two leaves an entry of the intent; the command, given again,
 	// makes another.
-	if err := s.opts.Record(ctx, Loss{Type: "sink.retired", Sink: name, Detail: list[i]}); err != nil {
+	if err := s.record(ctx, Loss{Type: "sink.retired", Sink: name, Detail: list[i]}); err != nil {
 		return Sink{}, err
 	}
 	err = s.opts.Journal.RemovePosition(ctx, name)

@@ -56,7 +56,7 @@ func askDesk[T any](s *Server, w http.ResponseWriter, r *http.Request, method fu
 	if err != nil {
 		return v, refuse(http.StatusServiceUnavailable, "%v", err)
 	}
-	req.Request.Secret = secret.New(req.Secret)
+	req.Request.Secret, req.Person = secret.New(req.Secret), personOf(r.Context())
 	v, err = method(desk, r.Context(), req.Request)
 	switch {
 	case errors.Is(err, workspace.ErrUsage):

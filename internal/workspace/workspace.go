@@ -42,7 +42,7 @@ type Request struct {
 	Secret secret.Text `json:"-"`
 
 	// Of a mutation: who asks for it, and why.
-	Person Person `json:"person,omitzero"`
+	Person Person `json:"-"`
 	Reason string `json:"reason,omitempty"`
 	// Seen is the Plan.Seen that the person agreed to; empty for none.
 	Seen string `json:"seen,omitempty"`

@@ -27,5 +27,7 @@ func (f *relayFlags) client() (*console.Client, error) {
 			return nil, err
 		}
 	}
-	return console.NewClient(dir), nil
+	client := console.NewClient(dir)
+	client.Person = thisPerson()
+	return client, nil
 }

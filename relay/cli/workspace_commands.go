@@ -80,7 +80,7 @@ Exit codes: 0 done, 1 not done or of unknown outcome, 2 wrong usage.`,
 					return err
 				}
 			}
-			request.Person, request.Reason = thisPerson(), reason
+			request.Reason = reason
 			return act(cmd, &which, request, yes, dryRun, output.value)
 		}),
 	}
