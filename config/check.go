@@ -97,7 +97,7 @@ func (k *checker) required(path, value string) bool {
 	case value != "":
 		return true
 	case k.marks[path].text != "":
-		k.fail(path, value, "is required, and what its variable holds is empty")
+		k.fail(path, value, "is required, and its variable is empty")
 	default:
 		k.fail(path, nil, "is required")
 	}

@@ -178,7 +178,7 @@ func (d *decoder) scalarText(raw string, line int, path string, v reflect.Value)
 		d.fail(line, path, raw, err.Error())
 	}
 	if unbraced.MatchString(raw) {
-		d.warn(line, path, "holds a $NAME without braces, which stays as it is; write ${NAME} for an environment variable")
+		d.warn(line, path, "holds a $NAME without braces, and it stays as it is; write ${NAME} for an environment variable")
 	}
 }
 

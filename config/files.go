@@ -104,7 +104,7 @@ func readable(file string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return errors.New("there is no such file; put it there, or mend the path")
 	case errors.Is(err, fs.ErrPermission):
-		return errors.New("may not be read by this user; let the user that the relay runs as read it")
+		return errors.New("this user may not read it; let the relay's user read it")
 	case errors.As(err, &at):
 		return fmt.Errorf("cannot be read: %w", at.Err) // without the path: it may be a secret in the wrong field
 	}

@@ -72,13 +72,13 @@ func (c *Datadog) setDefaults(*Sink) {
 func (c *Datadog) check(k *checker, at string, _ *Sink) {
 	k.secret(at+".api_key", c.APIKey)
 	if !all(c.APIKey.Reveal(), func(r rune) bool { return r > ' ' && r <= '~' }) {
-		k.fail(at+".api_key", nil, "holds a space, or what is not ASCII; copy the key alone")
+		k.fail(at+".api_key", nil, "holds a space or a non-ASCII character; copy the key alone")
 	}
 	switch {
 	case c.URL == "":
 		k.datadogSite(at+".site", c.Site)
 	case c.Site != "":
-		k.fail(at+".url", nil, "is instead of site, which is set too; remove one of them")
+		k.fail(at+".url", nil, "replaces site, and site is set too; remove one of them")
 	default:
 		k.datadogURL(at+".url", c.URL)
 	}
@@ -110,7 +110,7 @@ func (k *checker) datadogSite(path, site string) {
 	case strings.HasPrefix(site, "app."), strings.HasPrefix(site, "api."), strings.HasPrefix(site, "http-intake."):
 		k.fail(path, site, "must be the site alone, such as datadoghq.eu or us3.datadoghq.com, without app., api. or http-intake.logs. before it")
 	default:
-		k.warn(path, "is none of the sites that are known ("+strings.Join(datadogSites(), ", ")+"); check the name, unless it is a new one")
+		k.warn(path, "is none of the known sites ("+strings.Join(datadogSites(), ", ")+"); check the name, unless it is a new one")
 	}
 }
 

@@ -111,9 +111,9 @@ func (k *checker) lokiLabel(path, name, value string) {
 	case !isLokiName(name):
 		k.fail(path, nil, `must be named with letters, digits and "_", with no digit and no "__" at the start`)
 	case name == "late":
-		k.fail(path, nil, "is the label of what comes late; choose another name")
+		k.fail(path, nil, "is the label of late entries; choose another name")
 	case slices.Contains([]string{"id", "source", "subject", "receivedtime", "datacontenttype"}, name):
-		k.fail(path, nil, "is the name of an attribute, which goes along as structured metadata; choose another name")
+		k.fail(path, nil, "is the name of an attribute, sent as structured metadata; choose another name")
 	case slices.Contains(placeholders(), name) && value != "{"+name+"}":
 		k.fail(path, value, "must be {"+name+"}: it is the name of that attribute; choose another name for anything else")
 	case value == "":

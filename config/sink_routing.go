@@ -99,7 +99,7 @@ func (k *checker) expression(at, text string) {
 	var found condition.Errors
 	switch {
 	case err != nil && holdsKey(text):
-		k.fail(at, nil, "is no valid expression; what is wrong is not shown, as it seems to hold a key")
+		k.fail(at, nil, "is no valid expression; the fault is not shown, as the text seems to hold a key")
 	case errors.As(err, &found):
 		for _, e := range found {
 			k.fail(at, text, e.Error())
@@ -143,7 +143,7 @@ func (k *checker) pointers(at string, texts []string, named map[string]string) {
 		case err != nil:
 			k.fail(path, text, err.Error())
 		case text == "":
-			k.fail(path, nil, "names the whole body; name what is in it, as in /user/email")
+			k.fail(path, nil, "names the whole body; name a part of it, as in /user/email")
 		case twice:
 			k.fail(path, text, "is named by "+before+" already; remove one")
 		default:
@@ -160,13 +160,13 @@ func (k *checker) copied(at string, texts, labels []string) {
 		steps, _ := strings.CutPrefix(strings.ToLower(text), "/")
 		switch name, inside, _ := strings.Cut(steps, "/"); {
 		case name == "event_id":
-			k.fail(path, text, "is the event's id, an attribute that each sink is given; it cannot be redacted")
+			k.fail(path, text, "is the event's id, and each sink gets it as an attribute; it cannot be redacted")
 		case name == "action":
-			k.fail(path, text, "is a part of the event's type, an attribute that each sink is given; it cannot be redacted")
+			k.fail(path, text, "is a part of the event's type, and each sink gets it as an attribute; it cannot be redacted")
 		case name == "timestamp" || name == "date":
-			k.fail(path, text, "may be the event's time, an attribute that each sink is given; it cannot be redacted")
+			k.fail(path, text, "may be the event's time, and each sink gets it as an attribute; it cannot be redacted")
 		case name == "*" && inside == "":
-			k.fail(path, text, "names event_id and action too, which are the attributes id and type that each sink is given; name what is to be redacted")
+			k.fail(path, text, "names event_id and action too, and each sink gets them as the attributes id and type; name the members to redact")
 		case name == "ddtags" && len(labels) == 0:
 			k.fail(path, text, `becomes labels, each with the name of its tag; take those out by name in labels, or all by labels: ["*"]`)
 		}
@@ -180,12 +180,12 @@ func (k *checker) redactedKey(path, key string, r *Redact) {
 	}
 	for _, text := range r.Remove {
 		if pointsInto(key, text) {
-			k.fail(path, key, "is taken out by redact.remove, so that no record would have a key; hash it instead, or choose another key")
+			k.fail(path, key, "is removed by redact.remove, so no record would have a key; hash it instead, or choose another key")
 		}
 	}
 	for _, text := range r.Hash {
 		if pointsInto(key, text) && strings.Count(key, "/") > strings.Count(text, "/") {
-			k.fail(path, key, "is inside what redact.hash replaces, so that no record would have a key; hash the key itself, or choose another key")
+			k.fail(path, key, "is inside a value replaced by redact.hash, so no record would have a key; hash the key itself, or choose another key")
 		}
 	}
 }
@@ -210,7 +210,7 @@ func (k *checker) overlaps(at string, texts []string, named map[string]string) {
 	for i, text := range texts {
 		for end := strings.LastIndexByte(text, '/'); end > 0; end = strings.LastIndexByte(text[:end], '/') {
 			if around, taken := named[text[:end]]; taken {
-				k.warn(fmt.Sprintf("%s[%d]", at, i), "has no effect: "+around+" takes all that is around it")
+				k.warn(fmt.Sprintf("%s[%d]", at, i), "has no effect: "+around+" takes everything around it")
 				break
 			}
 		}

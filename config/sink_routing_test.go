@@ -29,10 +29,10 @@ sinks:
 	assert.Equal(t, []string{
 		"sinks[0].match: has no effect: it chooses everything",
 		"sinks[0].redact: has no effect: neither remove nor hash nor labels names anything",
-		"sinks[1].redact.remove[1]: has no effect: sinks[1].redact.remove[0] takes all that is around it",
-		"sinks[1].redact.remove[2]: has no effect: sinks[1].redact.remove[3] takes all that is around it",
+		"sinks[1].redact.remove[1]: has no effect: sinks[1].redact.remove[0] takes everything around it",
+		"sinks[1].redact.remove[2]: has no effect: sinks[1].redact.remove[3] takes everything around it",
 		"sinks[1].redact.hash_key: has no effect without hash",
-		"sinks[2].redact.remove[0]: has no effect: sinks[2].redact.hash[0] takes all that is around it",
+		"sinks[2].redact.remove[0]: has no effect: sinks[2].redact.hash[0] takes everything around it",
 	}, texts)
 }
 

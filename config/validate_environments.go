@@ -92,7 +92,7 @@ func (k *checker) stream(at string, s *Stream, c *Config) {
 		k.fail(at, nil, "must have exactly one of relay, datadog and grafana_loki: the API streams an environment to one place")
 	}
 	if c.Workspace == nil {
-		k.fail(at, nil, "needs the workspace section, through which streaming is configured")
+		k.fail(at, nil, "needs the workspace section, to configure streaming")
 	}
 }
 

@@ -120,7 +120,7 @@ func (d Deps) duplicates(sink string) (prometheus.Counter, error) {
 		return nil, nil
 	}
 	c, err := routing.Counter(d.Registerer, "duplicate_events_total",
-		"Delivered events that the destination says it had stored before, as after a lost answer.")
+		"Delivered events the destination had stored before by its own word, as after a lost answer.")
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}

@@ -55,7 +55,7 @@ whether anything is missing. Exit codes: 0 nothing lost, 1 otherwise.`,
 	fs.StringVar(&f.report, "report", "", "write the outcome as JSON to this `file`")
 	fs.StringVar(&f.kafka, "kafka", "", "`HOST:PORT` of a real Kafka broker; without it a stand-in runs in the process")
 	fs.DurationVar(&f.changeEvery, "change-every", 2*time.Second, "`time` between two changes of a setting; 0 makes none")
-	fs.Uint64Var(&f.seed, "seed", 1, "what the workspace and its events follow from")
+	fs.Uint64Var(&f.seed, "seed", 1, "seed of the workspace and its events")
 	return cmd
 }
 

@@ -262,7 +262,7 @@ func TestAPartThatCannotStartEndsTheRelay(t *testing.T) {
 	other.Ingest.Listen = r.Ingest
 	err = Run(t.Context(), other, Options{Logger: slog.New(slog.DiscardHandler)})
 	require.ErrorContains(t, err, "ingest.listen "+r.Ingest+": ")
-	require.ErrorContains(t, err, "address already in use; end the process that listens there, as another relay, or set another port")
+	require.ErrorContains(t, err, "address already in use; end the process listening there, such as another relay, or set another port")
 
 	other.Ingest.Listen, other.Admin.Listen = "127.0.0.1:0", r.Admin
 	err = Run(t.Context(), other, Options{Logger: slog.New(slog.DiscardHandler)})

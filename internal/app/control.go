@@ -73,7 +73,7 @@ func (r *process) rotate(ctx context.Context, env credentials.Environment) error
 	reconciler := r.reconciler.Load()
 	switch {
 	case r.cfg.Workspace == nil:
-		return errors.New("the configuration has no workspace section, through which a new credential would be set")
+		return errors.New("the configuration has no workspace section to set a new credential through")
 	case reconciler == nil:
 		return errors.New("the relay is still starting; try again")
 	}
@@ -82,7 +82,7 @@ func (r *process) rotate(ctx context.Context, env credentials.Environment) error
 	case errors.Is(err, streaming.ErrDryRun):
 		return errors.New("streaming.dry_run is set, so nothing is changed in the workspace; remove it, and restart the relay")
 	case errors.Is(err, streaming.ErrNotGenerated):
-		return fmt.Errorf("%s has no stream.relay in the configuration, so that the relay has set no credential there", env)
+		return fmt.Errorf("%s has no stream.relay in the configuration, so the relay has set no credential there", env)
 	}
 	return err
 }

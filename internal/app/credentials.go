@@ -19,7 +19,7 @@ const entryPause = 5 * time.Second
 
 func (r *process) startCredentials(ctx context.Context) (err error) {
 	damaged := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "auditrelay_credentials_damaged_total", Help: "Credential records that were found damaged.",
+		Name: "auditrelay_credentials_damaged_total", Help: "Damaged credential records found.",
 	})
 	r.reg.MustRegister(damaged)
 	found := make(chan credentials.Damage, 64)

@@ -66,7 +66,7 @@ func (r *process) recordQuarantined(ctx context.Context, q datadir.Quarantined) 
 func (r *process) recordLetGo(ctx context.Context, old streamserver.LetGo) {
 	subject := fmt.Sprintf("journal with %s, let go at %s", old.Home, old.Time.Format(time.RFC3339))
 	if err := r.recordOnce(ctx, "journal.let_go", subject, old); err != nil && ctx.Err() == nil {
-		r.log.Warn("recording in the trail that a journal was let go failed; the next start tries again", "error", err)
+		r.log.Warn("recording a given-up journal in the trail failed; the next start tries again", "error", err)
 	}
 }
 

@@ -26,7 +26,7 @@ func (r *process) journalReady(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("pushes of every environment are refused: %w", err)
 	}
 	spent, waiting := percent(u.Bytes, u.MaxBytes), percent(u.Undelivered, u.MaxBytes)
-	remark := fmt.Sprintf("%.1f%% of the disk budget is spent, %.1f%% on events that a sink has not had yet", spent, waiting)
+	remark := fmt.Sprintf("%.1f%% of the disk budget is spent, %.1f%% on events still undelivered to some sink", spent, waiting)
 	if waiting >= 100*warnShare {
 		remark = "warning: " + remark + "; when they take it all, pushes are refused"
 	}

@@ -40,7 +40,7 @@ func (r *process) startRecent(ctx context.Context) error {
 	}
 	known := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "auditrelay_ingest_duplicates_known",
-		Help: "1 once the relay recognises all events of the duplicate window that earlier processes have stored.",
+		Help: "1 once the relay recognises all events of the duplicate window stored by earlier processes.",
 	})
 	r.reg.MustRegister(known)
 	eager := make(chan struct{})
@@ -80,7 +80,7 @@ func (r *process) readBack(ctx context.Context, enough func()) bool {
 	})
 	took := time.Since(start).Round(time.Millisecond)
 	if err != nil && ctx.Err() == nil {
-		r.log.Warn("the newest events of the journal were not all read back; older ones that are pushed again are stored again",
+		r.log.Warn("the newest events of the journal were not all read back; older repeated ones are stored again",
 			"events", events, "took", took, "error", err)
 	}
 	r.log.Debug("the newest events of the journal were read back", "events", events, "took", took)

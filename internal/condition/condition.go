@@ -101,7 +101,7 @@ func (c *Condition) Holds(vars Variables) (bool, error) {
 // failure tells where and why an evaluation failed. It does not use cel-go's text, as
 // that may hold values of the event.
 func (c *Condition) failure(err error) error {
-	text := "an operation failed on what the event holds"
+	text := "an operation failed on the event's values"
 	var cancelled interpreter.EvalCancelledError
 	switch said := err.Error(); {
 	case errors.As(err, &cancelled):
@@ -109,7 +109,7 @@ func (c *Condition) failure(err error) error {
 	case strings.HasPrefix(said, "no such key"):
 		text = "there is no such key; test for it with has()"
 	case strings.HasPrefix(said, "no such overload"):
-		text = "the values are of types that this operation does not take"
+		text = "this operation does not take values of these types"
 	}
 	var at *types.Err
 	if errors.As(err, &at) && at.NodeID() != 0 {

@@ -184,12 +184,12 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(noDir, fs.ErrNotExist):
-		return fmt.Errorf("there is no data directory %s: name the one that the relay runs on, by --data-dir or --config", c.dir)
+		return fmt.Errorf("there is no data directory %s: name the relay's by --data-dir or --config", c.dir)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no relay runs on the data directory %s, or it is still starting: "+
 			"start it by 'auditrelay run --config FILE', on this machine and in this container, and try again", c.dir)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("the relay's socket in %s is its user's alone: run this command as the user that the relay runs as: %w", c.dir, err)
+		return fmt.Errorf("the relay's socket in %s is for its user only: run this command as that user: %w", c.dir, err)
 	}
 	return fmt.Errorf("ask the relay on %s: %w", c.dir, err)
 }

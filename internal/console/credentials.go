@@ -43,7 +43,7 @@ func (s *Server) rotateCredential(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, err)
 		return
 	}
-	s.opts.Logger.Warn("credential is rotated, as somebody asked for", "project", which.Project, "environment", which.Environment)
+	s.opts.Logger.Warn("credential is rotated on request", "project", which.Project, "environment", which.Environment)
 	writeJSON(w, http.StatusOK, s.opts.Credentials.List())
 }
 
@@ -58,7 +58,7 @@ func (s *Server) revokeCredential(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, err)
 		return
 	}
-	s.opts.Logger.Warn("credential is revoked, as somebody asked for", "project", which.Project, "environment", which.Environment,
+	s.opts.Logger.Warn("credential is revoked on request", "project", which.Project, "environment", which.Environment,
 		"last_four", which.LastFour, "rotated", done.Rotated, "not_rotated", done.NotRotated)
 	writeJSON(w, http.StatusOK, done)
 }
@@ -70,7 +70,7 @@ func (s *Server) revoke(ctx context.Context, which OfEnvironment) (done Revoked,
 		return c.Project == which.Project && c.Environment == which.Environment && c.LastFour == which.LastFour && c.Kind == credentials.KindGenerated
 	})
 	if i < 0 || which.LastFour == "" {
-		return done, refuse(http.StatusNotFound, "%s has no generated credential that ends in %q; 'auditrelay credentials list' shows those that it has", which.environment(), which.LastFour)
+		return done, refuse(http.StatusNotFound, "%s has no generated credential ending in %q; 'auditrelay credentials list' shows its credentials", which.environment(), which.LastFour)
 	}
 	done.Was = list[i]
 	// A crash between the two leaves an entry of the intent; the command, given again,

@@ -66,7 +66,7 @@ func (s *Server) changeLetters(w http.ResponseWriter, r *http.Request, j *job, w
 	select {
 	case s.lettersTurn <- struct{}{}:
 	default:
-		s.fail(w, refuse(http.StatusConflict, "the dead letters are being replayed or discarded already: wait until that has ended, or end it with Ctrl-C"))
+		s.fail(w, refuse(http.StatusConflict, "the dead letters are being replayed or discarded already: wait for its end, or end it with Ctrl-C"))
 		return
 	}
 	s.run(w, r, j, func(ctx context.Context) error {

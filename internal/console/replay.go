@@ -77,9 +77,9 @@ func (s *Server) openSpan(ctx context.Context, req *ReplaySpan) (*spanSource, er
 
 func cutNote(since, oldest time.Time) string {
 	if oldest.IsZero() {
-		return fmt.Sprintf("the span begins at %s, and all that was kept since has been trimmed by now (see journal.replay_window)", at(since))
+		return fmt.Sprintf("the span begins at %s, and everything since then has been trimmed by now (see journal.replay_window)", at(since))
 	}
-	return fmt.Sprintf("the span begins at %s, before the oldest event that is still kept, of %s (see journal.replay_window)", at(since), at(oldest))
+	return fmt.Sprintf("the span begins at %s, before the oldest kept event, of %s (see journal.replay_window)", at(since), at(oldest))
 }
 
 func at(t time.Time) string { return t.UTC().Format(time.RFC3339) }

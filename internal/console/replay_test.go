@@ -95,7 +95,7 @@ func TestASpanBehindTheTrimming(t *testing.T) {
 	p, err := s.spanned(console.ReplaySpan{Sink: "a", Since: time.Now().Add(-time.Hour)})
 	require.NoError(t, err)
 	require.Len(t, p.Notes, 1)
-	assert.Contains(t, p.Notes[0], "before the oldest event that is still kept")
+	assert.Contains(t, p.Notes[0], "before the oldest kept event")
 	assert.Equal(t, uint64(15), p.Delivered)
 }
 

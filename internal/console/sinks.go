@@ -77,10 +77,10 @@ func (s *Server) retire(ctx context.Context, name string) (Sink, error) {
 	}
 	i := slices.IndexFunc(list, func(k Sink) bool { return k.Name == name })
 	if i < 0 || list[i].Position == nil {
-		return Sink{}, refuse(http.StatusNotFound, "the journal keeps no position of a sink %q; 'auditrelay sinks list' shows those that it has", name)
+		return Sink{}, refuse(http.StatusNotFound, "the journal keeps no position of a sink %q; 'auditrelay sinks list' shows all it keeps", name)
 	}
 	if list[i].Position.Unknown != "" {
-		return Sink{}, refuse(http.StatusServiceUnavailable, "the position of sink %q cannot be told right now, so that another relay may be reading for it; try again: %s", name, list[i].Position.Unknown)
+		return Sink{}, refuse(http.StatusServiceUnavailable, "the position of sink %q is unknown right now, as another relay may be reading for it; try again: %s", name, list[i].Position.Unknown)
 	}
 	if list[i].Position.Reading {
 		return Sink{}, refuse(http.StatusConflict, "another relay reads the journal for sink %q right now: stop it first", name)

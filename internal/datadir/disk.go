@@ -77,7 +77,7 @@ func renewNewestBlock(streamDir string) error {
 		err = durable.Rewrite(newest)
 	}
 	if err != nil {
-		return fmt.Errorf("make sure that the newest file of %s is on disk: %w", filepath.Base(streamDir), err)
+		return fmt.Errorf("sync the newest file of %s: %w", filepath.Base(streamDir), err)
 	}
 	return nil
 }

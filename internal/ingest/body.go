@@ -100,7 +100,7 @@ func (p *push) readRest(r *http.Request, limit int64, pace *pace) error {
 		n, err := readFull(r.Body, p.body.raw[len(p.body.raw):cap(p.body.raw)], len(p.body.raw), pace)
 		p.body.raw = p.body.raw[:len(p.body.raw)+n]
 		if int64(len(p.body.raw)) > limit {
-			return tooLarge("the body has more than the %d bytes that are taken", limit)
+			return tooLarge("the body has more than the allowed %d bytes", limit)
 		}
 		if err != nil {
 			return err

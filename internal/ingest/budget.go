@@ -31,7 +31,7 @@ func (l *lease) grow(n int64) error {
 		return nil
 	}
 	if n > l.from.limit {
-		return tooLarge("the push takes more memory than the %d bytes that all pushes may hold together", l.from.limit)
+		return tooLarge("the push takes more memory than the %d bytes for all pushes together", l.from.limit)
 	}
 	if l.from.used.Add(more) > l.from.limit {
 		l.from.used.Add(-more)

@@ -185,14 +185,14 @@ func (p *push) inflate(name string, r io.Reader, ready error, limit int64) error
 		n, err = r.Read(p.body.plain[len(p.body.plain):cap(p.body.plain)])
 		p.body.plain = p.body.plain[:len(p.body.plain)+n]
 		if int64(len(p.body.plain)) > limit {
-			return tooLarge("the body has more than the %d bytes that are taken when decompressed", limit)
+			return tooLarge("the body has more than the allowed %d bytes when decompressed", limit)
 		}
 	}
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil
 	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
-		return tooLarge("the body's zstd window is larger than the %d bytes that are given", maxWindow)
+		return tooLarge("the body's zstd window is larger than the allowed %d bytes", maxWindow)
 	}
 	return &refusal{status: http.StatusBadRequest, reason: "malformed", text: fmt.Sprintf("the body is no %s: %v", name, err)}
 }

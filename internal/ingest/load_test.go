@@ -45,7 +45,7 @@ func TestBombs(t *testing.T) {
 		used := allocated(func() {
 			got := r.send(t, "POST", "/api/v2/logs", asJSON.with("Content-Encoding", name), body)
 			assert.Equal(t, http.StatusRequestEntityTooLarge, got.status, name)
-			assert.Contains(t, got.body, "the body has more than the 2097152 bytes that are taken when decompressed", name)
+			assert.Contains(t, got.body, "the body has more than the allowed 2097152 bytes when decompressed", name)
 		})
 		assert.Less(t, used, uint64(16<<20), name)
 	}

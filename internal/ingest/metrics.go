@@ -22,21 +22,21 @@ func newMetrics(r prometheus.Registerer, memory *budget) *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "auditrelay_ingest_" + name, Help: help}, labels)
 	}
 	m := &metrics{
-		events:     counter("events_total", "Events that are durable.", "project", "environment"),
-		bytes:      counter("bytes_total", "Bytes of the bodies of the events that are durable.", "project", "environment"),
-		duplicates: counter("duplicate_events_total", "Events that were pushed again and were durable already: acknowledged, and not stored again.", "project", "environment"),
-		requests:   counter("requests_total", "Pushes by the status that they were answered with.", "endpoint", "code"),
+		events:     counter("events_total", "Durable events.", "project", "environment"),
+		bytes:      counter("bytes_total", "Bytes of the bodies of durable events.", "project", "environment"),
+		duplicates: counter("duplicate_events_total", "Repeated events, durable already: acknowledged, and not stored again.", "project", "environment"),
+		requests:   counter("requests_total", "Pushes by the status of their answer.", "endpoint", "code"),
 		rejected:   counter("rejected_total", "Pushes refused, by reason; with the reason entry: entries refused.", "reason"),
-		unauthorized: counter("unauthorized_total", "Pushes without a good credential, by reason (missing, wrong), and by environment where the user name is that of a configured one.",
+		unauthorized: counter("unauthorized_total", "Pushes without a good credential, by reason (missing, wrong), and by environment if the user name is a configured one's.",
 			"project", "environment", "reason"),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "auditrelay_ingest_in_flight", Help: "Pushes that are not answered yet."}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "auditrelay_ingest_in_flight", Help: "Unanswered pushes."}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "auditrelay_ingest_request_duration_seconds", Help: "Time from a push's header to its answer.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"endpoint"}),
 	}
 	inFlightBytes := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "auditrelay_ingest_in_flight_bytes", Help: "Memory held by pushes that are not answered yet.",
+		Name: "auditrelay_ingest_in_flight_bytes", Help: "Memory held by unanswered pushes.",
 	}, func() float64 { return float64(memory.used.Load()) })
 	r.MustRegister(m.events, m.bytes, m.duplicates, m.requests, m.rejected, m.unauthorized, m.inFlight, m.duration, inFlightBytes)
 	return m

@@ -43,7 +43,7 @@ func newQuotas(o Options) *quotas {
 	}
 	q.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "auditrelay_ingest_environment_refused_total",
-		Help: "Pushes that an environment was refused on its own account: rate, its quota of events or bytes a second; room, its share of the journal.",
+		Help: "Pushes refused to an environment on its own account: rate, its quota of events or bytes a second; room, its share of the journal.",
 	}, []string{"project", "environment", "reason"})
 	o.Registerer.MustRegister(q.refused)
 	return q

@@ -70,8 +70,8 @@ func TestBadInput(t *testing.T) {
 		"deep JSON":              {"POST", loki, asJSON, []byte(`{"x":` + strings.Repeat("[", 500_000)), 400, "nested deeper than 512"},
 		"deep entry":             {"POST", loki, asJSON, []byte(`{"streams":[{"values":[` + strings.Repeat("[", 500_000)), 400, "nested deeper than 512"},
 		"line too long":          {"POST", loki, asJSON, []byte(`{"streams":[{"values":[["1","` + huge[:70_000] + `"]]}]}`), 400, "0 entries were taken, 1 were not: stream 1, entry 1: the line has 70000 bytes, at most 65536 are taken"},
-		"too many entries":       {"POST", loki, asJSON, []byte(`{"streams":[{"values":[` + strings.Repeat(`["1","x"],`, 1000) + `["1","x"]]}]}`), 413, "the push has more than the 1000 entries that are taken"},
-		"too many bad entries":   {"POST", loki, asJSON, []byte(`{"streams":[` + strings.Repeat(`{},`, 300_000) + `{}]}`), 413, "the push has more than the 1000 entries"},
+		"too many entries":       {"POST", loki, asJSON, []byte(`{"streams":[{"values":[` + strings.Repeat(`["1","x"],`, 1000) + `["1","x"]]}]}`), 413, "the push has more than the allowed 1000 entries"},
+		"too many bad entries":   {"POST", loki, asJSON, []byte(`{"streams":[` + strings.Repeat(`{},`, 300_000) + `{}]}`), 413, "the push has more than the allowed 1000 entries"},
 		"many bad entries":       {"POST", loki, asJSON, []byte(`{"streams":[{"values":[` + strings.Repeat(`1,`, 99) + `1]}]}`), 400, "stream 1, entry 5: it is a number, not an array; and 95 more"},
 		"empty logs":             {"POST", logs, asJSON, nil, 400, `{"errors":[{"status":"400","title":"Bad Request","detail":"the push is empty"}]}`},
 		"no logs":                {"POST", input, asJSON, []byte("hello"), 400, `{"code":400,"message":"invalid JSON at byte 0: 'h' stands where { is needed"}`},
@@ -145,10 +145,10 @@ func TestMetricsAndLog(t *testing.T) {
 	assert.Contains(t, r.log.String(), "unlogged_before=4")
 	assert.Contains(t, r.log.String(), "project=acme environment=live reason=malformed status=400")
 	require.NoError(t, testutil.GatherAndCompare(r.metrics, strings.NewReader(`
-# HELP auditrelay_ingest_bytes_total Bytes of the bodies of the events that are durable.
+# HELP auditrelay_ingest_bytes_total Bytes of the bodies of durable events.
 # TYPE auditrelay_ingest_bytes_total counter
 auditrelay_ingest_bytes_total{environment="live",project="acme"} 4
-# HELP auditrelay_ingest_events_total Events that are durable.
+# HELP auditrelay_ingest_events_total Durable events.
 # TYPE auditrelay_ingest_events_total counter
 auditrelay_ingest_events_total{environment="live",project="acme"} 2
 # HELP auditrelay_ingest_rejected_total Pushes refused, by reason; with the reason entry: entries refused.
@@ -156,7 +156,7 @@ auditrelay_ingest_events_total{environment="live",project="acme"} 2
 auditrelay_ingest_rejected_total{reason="entry"} 1
 auditrelay_ingest_rejected_total{reason="malformed"} 6
 auditrelay_ingest_rejected_total{reason="partial"} 1
-# HELP auditrelay_ingest_requests_total Pushes by the status that they were answered with.
+# HELP auditrelay_ingest_requests_total Pushes by the status of their answer.
 # TYPE auditrelay_ingest_requests_total counter
 auditrelay_ingest_requests_total{code="204",endpoint="loki_push"} 1
 auditrelay_ingest_requests_total{code="400",endpoint="loki_push"} 7

@@ -24,7 +24,7 @@ type report struct {
 // count counts entries, and refuses the push if there are too many.
 func (r *report) count(n int) error {
 	if r.entries += n; r.entries > r.most {
-		return tooLarge("the push has more than the %d entries that are taken", r.most)
+		return tooLarge("the push has more than the allowed %d entries", r.most)
 	}
 	return nil
 }

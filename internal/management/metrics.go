@@ -23,7 +23,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		}, []string{"operation", "code"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: space, Subsystem: room, Name: "retries_total",
-			Help: "Attempts that followed a failed one of the same call.",
+			Help: "Attempts after a failed one of the same call.",
 		}, []string{"operation"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: space, Subsystem: room, Name: "request_duration_seconds",

@@ -28,7 +28,7 @@ func (d *doubts) tell(e *relay.Event, err error) {
 	}
 	d.mu.Unlock()
 	if due {
-		d.log.Warn("match.cel cannot be told for an event, which is delivered; more of the kind are counted, and not logged for a while",
+		d.log.Warn("match.cel failed for an event, and it is delivered; further failures are counted, and not logged for a while",
 			"event", e.ID, "type", e.Type, "error", err)
 	}
 }

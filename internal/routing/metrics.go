@@ -13,9 +13,9 @@ type Metrics struct{ unmatched, doubtful, withheld *prometheus.CounterVec }
 
 // NewMetrics registers the metrics, or finds the registered ones.
 func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
-	unmatched, err1 := Counter(reg, "unmatched_events_total", "Events that the sink's match left out; they count as delivered, too.")
-	doubtful, err2 := Counter(reg, "match_errors_total", "Events for which the sink's match.cel failed; match.on_error says what became of them.")
-	withheld, err3 := Counter(reg, "withheld_events_total", "Events that could not be redacted, or chosen, for certain; they are in the dead letters.")
+	unmatched, err1 := Counter(reg, "unmatched_events_total", "Events left out by the sink's match; they count as delivered, too.")
+	doubtful, err2 := Counter(reg, "match_errors_total", "Events with a failure of the sink's match.cel; match.on_error decides on them.")
+	withheld, err3 := Counter(reg, "withheld_events_total", "Events not redacted, or not chosen, for certain; they are in the dead letters.")
 	return &Metrics{unmatched, doubtful, withheld}, errors.Join(err1, err2, err3)
 }
 

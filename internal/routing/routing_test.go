@@ -387,7 +387,7 @@ func TestMetricsOfSeveralSinksAndReplays(t *testing.T) {
 		m.of(name).add(choice{unmatched: 2, doubtful: 1})
 	}
 	assert.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP auditrelay_sink_unmatched_events_total Events that the sink's match left out; they count as delivered, too.
+# HELP auditrelay_sink_unmatched_events_total Events left out by the sink's match; they count as delivered, too.
 # TYPE auditrelay_sink_unmatched_events_total counter
 auditrelay_sink_unmatched_events_total{sink="a"} 4
 auditrelay_sink_unmatched_events_total{sink="b"} 2

@@ -44,7 +44,7 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 		report("match.cel", "compiles: "+s.route.when.String())
 	}
 	if s.route.redact != nil {
-		report("redact", "what cannot be redacted for certain goes to the dead letters")
+		report("redact", "an event not redacted for certain goes to the dead letters")
 	}
 	checker, ok := s.inner.(relay.Checker)
 	if !ok {
@@ -86,13 +86,13 @@ func (c *choice) translate(partial *relay.PartialError) (_ error, settled bool) 
 	for _, f := range partial.Failures {
 		if f.Index <= last || f.Index >= len(c.index) || f.Err == nil {
 			// Nothing it says of an event is to be believed.
-			return fmt.Errorf("the sink names events that it was not given, or not in order: %v", partial), false //nolint:errorlint // its class is hidden on purpose
+			return fmt.Errorf("the sink names events outside of the delivery, or not in order: %v", partial), false //nolint:errorlint // its class is hidden on purpose
 		}
 		last = f.Index
 		failures = append(failures, relay.Failure{Index: c.index[f.Index], Err: f.Err})
 	}
 	if last < 0 {
-		return fmt.Errorf("the sink failed in part, and does not say which: %v", partial), false //nolint:errorlint // as above
+		return fmt.Errorf("the sink failed in part without naming the events: %v", partial), false //nolint:errorlint // as above
 	}
 	slices.SortFunc(failures, func(a, b relay.Failure) int { return a.Index - b.Index })
 	return &relay.PartialError{Failures: failures}, true

@@ -105,7 +105,7 @@ func (f *Follower) open(ctx context.Context) (jetstream.Consumer, error) {
 	} else {
 		// The server lost the stream's end, and may have given some of those positions to
 		// other messages: all are handled again.
-		f.Logger.Error("a position is beyond the end of its stream, which lost messages; the stream is read again from its start",
+		f.Logger.Error("a stream lost messages, and a position is beyond its end; it is read again from its start",
 			"stream", f.Stream, "position", at, "newest", end)
 		_, err = stream.ResetConsumerToSequence(ctx, f.Durable, 1)
 	}

@@ -50,7 +50,7 @@ Exit codes: 0 all were written, 1 not all were, 2 wrong usage.`,
 	}
 	which.addTo(cmd)
 	letters.addTo(cmd)
-	cmd.Flags().StringVarP(&path, "output", "o", "", "write to `FILE`, which must not exist, instead of standard output")
+	cmd.Flags().StringVarP(&path, "output", "o", "", "write to a new `FILE` instead of standard output")
 	return cmd
 }
 

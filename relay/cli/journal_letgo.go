@@ -15,7 +15,7 @@ func (p Program) newJournalLetGo() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "let-go",
-		Short: "Give up a journal that the configuration no longer names",
+		Short: "Give up a journal no longer named in the configuration",
 		Long: `A relay refuses to start with another journal than before (journal.url or
 journal.stream_prefix) while the old one holds undelivered events or dead letters.
 Usually, start it with the old settings until 'auditrelay sinks list' shows nothing

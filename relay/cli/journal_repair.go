@@ -65,7 +65,7 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 2 wrong usage.`,
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&unknownIsDamage, "unknown-is-damage", false, "move blocks without a single good checksum to the salvage folder; they may be sound records of another version")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be repaired")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only list the repairs")
 	return cmd
 }
 

@@ -71,7 +71,7 @@ func choose(all []config.Sink, args []string) ([]config.Sink, error) {
 		}
 		names = append(names, s.Name)
 	}
-	return nil, fmt.Errorf("there is no sink %q in the configuration, which has: %s", args[0], strings.Join(names, ", "))
+	return nil, fmt.Errorf("there is no sink %q in the configuration; it has: %s", args[0], strings.Join(names, ", "))
 }
 
 // checkedSink is one sink's result in `sinks check --json`.

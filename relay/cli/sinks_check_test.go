@@ -130,7 +130,7 @@ func TestSinksCheckUsage(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"other", "--config", config}, ExitUsage, `there is no sink "other" in the configuration, which has: topic, stream, archive`},
+		{[]string{"other", "--config", config}, ExitUsage, `there is no sink "other" in the configuration; it has: topic, stream, archive`},
 		{nil, ExitUsage, "no configuration is named; give --config FILE, or set AUDITRELAY_CONFIG"},
 		{[]string{"a", "b", "--config", config}, ExitUsage, "accepts at most 1 arg"},
 		{[]string{"--config", "missing.yaml"}, ExitFailure, "open missing.yaml"},

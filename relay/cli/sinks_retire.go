@@ -66,7 +66,7 @@ func retirement(cmd *cobra.Command, client *console.Client, name string) (string
 	}
 	for _, s := range list {
 		if s.Name == name && s.Position != nil && !s.Configured {
-			return fmt.Sprintf("Sink %s lacks %d records, which it will never get. Let them go?", name, s.Position.Pending), nil
+			return fmt.Sprintf("Sink %s lacks %d records, and will never get them. Let them go?", name, s.Position.Pending), nil
 		}
 	}
 	return fmt.Sprintf("Retire sink %s?", name), nil

@@ -66,7 +66,7 @@ func TestCheckNamesWhatFails(t *testing.T) {
 	foreign := filepath.Join(dir, "notes.txt")
 	require.NoError(t, os.WriteFile(foreign, []byte("dear diary"), 0o600))
 	for path, want := range map[string]string{
-		foreign:                           "not of this sink's making: move it away",
+		foreign:                           "and this sink did not write it: move the file away",
 		filepath.Join(foreign, "x.jsonl"): "not a directory",
 		dir:                               "it is not a regular file",
 	} {

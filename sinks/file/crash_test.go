@@ -54,7 +54,7 @@ func TestForeignFileIsLeftAlone(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("dear diary"), 0o600))
 	s := newSink(t, config.File{Path: path})
 	err := s.Deliver(t.Context(), relaytest.Events(1))
-	require.ErrorContains(t, err, "not of this sink's making")
+	require.ErrorContains(t, err, "this sink did not write it")
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.Equal(t, "dear diary", string(content))

@@ -100,7 +100,7 @@ func (s *Sink) whole(f io.ReaderAt, size int64) (int64, error) {
 	// After a power cut, unwritten blocks may read as zeros.
 	torn = bytes.TrimRight(torn, "\x00")
 	if !bytes.HasPrefix([]byte(lineStart), torn) {
-		return 0, fmt.Errorf("%s ends in the middle of a line that is not of this sink's making: move it away", s.path)
+		return 0, fmt.Errorf("%s ends in the middle of a line, and this sink did not write it: move the file away", s.path)
 	}
 	return whole, nil
 }

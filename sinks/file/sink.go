@@ -166,7 +166,7 @@ func (s *Sink) append(b []byte) error {
 	// After a failed fsync the system may take its unwritten pages for written: only
 	// rewritten bytes can be trusted. So they go, and the file is opened afresh.
 	if cut := s.file.Truncate(s.size); cut != nil {
-		err = errors.Join(err, fmt.Errorf("cut off what was written of it: %w", cut))
+		err = errors.Join(err, fmt.Errorf("cut off the partly written events: %w", cut))
 	}
 	s.release()
 	return fmt.Errorf("append %d bytes: %w", len(b), err)

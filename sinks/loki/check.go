@@ -77,9 +77,9 @@ func (s *Sink) checkLimits(ctx context.Context, tenant string, report func(what,
 	report("max_structured_metadata_size", fmt.Sprintf("%s; the sink's metadata_bytes is %d", l.MetadataSize, s.metadataBytes))
 	report("max_structured_metadata_entries_count", fmt.Sprintf("%d; the sink's metadata_entries is %d", l.MaxMetadataCount, s.metadataEntries))
 	report("max_chunk_age", fmt.Sprintf("%s; the sink's late_after is %v, and should be at most half of it", found.Ingester.MaxChunkAge, s.lateAfter))
-	report("max_label_names_per_series", fmt.Sprintf("%d; the sink has %d, and one more for what is late", l.MaxLabelNames, len(s.labels)))
+	report("max_label_names_per_series", fmt.Sprintf("%d; the sink has %d, and one more for late entries", l.MaxLabelNames, len(s.labels)))
 	if l.RejectOld {
-		report("reject_old_samples_max_age", l.RejectOldAge+"; what is older goes to the dead letters")
+		report("reject_old_samples_max_age", l.RejectOldAge+"; older events go to the dead letters")
 	}
 	report("ingestion_rate_mb", l.Rate)
 	return s.judgeSettings(found)
@@ -95,7 +95,7 @@ func (s *Sink) judgeSettings(found *settings) error {
 			l.MaxLineSize, size)
 	}
 	if age, err := time.ParseDuration(found.Ingester.MaxChunkAge); err == nil && age/2 < s.lateAfter {
-		return fmt.Errorf("set late_after to at most %v, half of Loki's max_chunk_age: beyond that a busy Loki can leave out events and acknowledge them", age/2)
+		return fmt.Errorf("set late_after to at most %v, half of Loki's max_chunk_age: above it, a busy Loki can leave out events and acknowledge them", age/2)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func TestCheck(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, said, "max_line_size: 256KB; the sink's line_bytes is 262144")
 	assert.Contains(t, said, "max_chunk_age: 2h0m0s; the sink's late_after is 1h0m0s")
-	assert.Contains(t, said, "reject_old_samples_max_age: 1w; what is older goes to the dead letters")
+	assert.Contains(t, said, "reject_old_samples_max_age: 1w; older events go to the dead letters")
 	assert.NotContains(t, said, "hunter2")
 
 	for change, want := range map[string]string{

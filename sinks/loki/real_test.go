@@ -263,6 +263,6 @@ func testRealCheck(t *testing.T, r *real) {
 	require.NoError(t, r.sink(t, nil).Check(t.Context(), func(what, text string) { found[what] = text }))
 	assert.Contains(t, found["max_line_size"], "256KB; ")
 	assert.Contains(t, found["max_chunk_age"], "2h0m0s; ")
-	assert.Equal(t, "1w; what is older goes to the dead letters", found["reject_old_samples_max_age"])
+	assert.Equal(t, "1w; older events go to the dead letters", found["reject_old_samples_max_age"])
 	assert.Empty(t, r.ids(t, ""))
 }

@@ -236,7 +236,7 @@ func TestStatuses(t *testing.T) {
 		{canned: canned{status: 200}},
 		{canned{status: 202}, "loki answers 202 (this is no acknowledgement", 0},
 		{canned{status: 260, text: "ingestion blocked for user 'fake'"}, "loki answers 260: ingestion blocked", 0},
-		{canned{status: 301, header: http.Header{"Location": {"/elsewhere"}}}, "set url to the address that it redirects to", 0},
+		{canned{status: 301, header: http.Header{"Location": {"/elsewhere"}}}, "set url to the target of the redirect", 0},
 		{canned{status: 401}, "check username and password or bearer_token, and tenant", 0},
 		{canned{status: 403}, "let the credential write to this tenant", 0},
 		{canned{status: 404}, "check url: it must be the push endpoint", 0},

@@ -115,11 +115,11 @@ func (a *answer) advice() string {
 	case a.status == http.StatusForbidden:
 		return "let the credential write to this tenant"
 	case a.status == http.StatusNotFound, a.status == http.StatusMethodNotAllowed:
-		return "check url: it must be the push endpoint, which ends in /loki/api/v1/push"
+		return "check url: it must be the push endpoint, ending in /loki/api/v1/push"
 	case a.status/100 == 3:
-		return "set url to the address that it redirects to"
+		return "set url to the target of the redirect"
 	case a.status == http.StatusBadRequest:
-		return "this is no answer of Loki's: check url, and what stands before Loki"
+		return "this is no answer of Loki's: check url, and any proxy before Loki"
 	case a.status/100 == 2:
 		return "this is no acknowledgement: see whether ingestion is blocked for the tenant"
 	}

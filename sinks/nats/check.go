@@ -31,7 +31,7 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 	c := checkup{sink: s, conn: conn, report: report}
 	c.server()
 	if s.core {
-		report("mode", "core: no stream is asked to keep what is delivered")
+		report("mode", "core: no stream is asked to keep the events")
 	} else {
 		c.jetStream(ctx)
 	}
@@ -80,7 +80,7 @@ func (c *checkup) jetStream(ctx context.Context) {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, natsgo.ErrNoResponders):
 		c.fail("jetstream", errors.New("it is not enabled for this account: enable it, or set mode: core"))
 	case err != nil && c.sink.stream != "":
-		c.fail("jetstream", fmt.Errorf("create_stream asks its API, which does not answer: %w", c.reason(err)))
+		c.fail("jetstream", fmt.Errorf("create_stream needs its API, and it does not answer: %w", c.reason(err)))
 	case err != nil:
 		c.report("jetstream", fmt.Sprintf("its API may not be asked, so the streams are not known: %v", c.reason(err)))
 	default:
@@ -125,11 +125,11 @@ func (c *checkup) take(infos []*jetstream.StreamInfo) {
 	}
 	switch {
 	case len(infos) == 0 && c.sink.stream != "":
-		c.report("stream "+c.sink.stream, "would be created over "+wanted+", where there is none of that name")
+		c.report("stream "+c.sink.stream, "would be created over "+wanted+", as there is none of this name")
 	case len(infos) == 0:
 		c.fail("subject "+wanted, errors.New("no stream takes it: make one, or set create_stream"))
 	case !named:
-		c.fail("stream "+c.sink.stream, fmt.Errorf("it cannot be created over %s, as stream %s holds a part of that: unset create_stream", wanted, infos[0].Config.Name))
+		c.fail("stream "+c.sink.stream, fmt.Errorf("it cannot be created over %s, as stream %s has a part of it: unset create_stream", wanted, infos[0].Config.Name))
 	case !whole:
 		c.report("subject "+wanted, "no one stream takes all of it: an event outside is tried again until one does")
 	}
@@ -151,17 +151,17 @@ func (c *checkup) stream(info *jetstream.StreamInfo) {
 	case cfg.Sealed:
 		c.fail(what, errors.New("it is sealed and takes nothing more"))
 	case full && cfg.Discard == jetstream.DiscardNew:
-		c.fail(what, errors.New("it is full, and refuses what is new: raise its limits"))
+		c.fail(what, errors.New("it is full, and refuses new messages: raise its limits"))
 	}
 }
 
 // weaknesses are the ways for a stream to lose acknowledged events.
 func weaknesses(cfg *jetstream.StreamConfig) (all []string) {
 	if cfg.Storage == jetstream.MemoryStorage {
-		all = append(all, "it is kept in memory: a restart of its servers loses what was delivered")
+		all = append(all, "it is kept in memory: a restart of its servers loses delivered events")
 	}
 	if cfg.PersistMode == jetstream.AsyncPersistMode {
-		all = append(all, "it has persist_mode async: a crash of its server loses what was delivered last")
+		all = append(all, "it has persist_mode async: a crash of its server loses the last delivered events")
 	}
 	return all
 }
@@ -183,7 +183,7 @@ func limits(cfg *jetstream.StreamConfig) string {
 	}
 	when := "drops the oldest when it is full"
 	if cfg.Discard == jetstream.DiscardNew {
-		when = "refuses the new when it is full, which is then tried again"
+		when = "refuses new messages when it is full, and the sink tries them again"
 	}
 	return strings.Join(parts, ", ") + "; " + when
 }

@@ -35,7 +35,7 @@ func TestCheckFindsTheStreamAndWritesNothing(t *testing.T) {
 		"max_payload: 300000 bytes",
 		"jetstream: answers\n",
 		"stream EVENTS: takes auditrelay.>; 1 replicas in file storage\n",
-		"stream EVENTS: max message size 200000 bytes, max bytes 1048576; refuses the new when it is full",
+		"stream EVENTS: max message size 200000 bytes, max bytes 1048576; refuses new messages when it is full",
 		"stream EVENTS: stores a redelivery within 2m0s once\n",
 	} {
 		assert.Contains(t, found, want)
@@ -84,7 +84,7 @@ func TestCheckNamesWhatFails(t *testing.T) {
 			change: func(c *config.NATS) { c.Subject, c.CreateStream = "elsewhere.{type}", "LATER" },
 			found:  "stream LATER: would be created over elsewhere.*",
 		},
-		"overlapping stream": {change: func(c *config.NATS) { c.CreateStream = "LATER" }, want: "stream EVENTS holds a part of that", found: "stream LATER: "},
+		"overlapping stream": {change: func(c *config.NATS) { c.CreateStream = "LATER" }, want: "stream EVENTS has a part of it", found: "stream LATER: "},
 		"a part":             {stream: func(c *jetstream.StreamConfig) { c.Subjects = []string{"auditrelay.acme.>"} }, found: "no one stream takes all of it"},
 		"no acknowledgements": {
 			stream: func(c *jetstream.StreamConfig) { c.NoAck = true }, want: "stream EVENTS: it acknowledges nothing",
@@ -93,7 +93,7 @@ func TestCheckNamesWhatFails(t *testing.T) {
 		"may not ask": {server: onlyEvents, want: "", found: "jetstream: its API may not be asked, so the streams are not known: nats: permissions violation"},
 		"may not ask to create": {
 			server: onlyEvents, change: func(c *config.NATS) { c.CreateStream = "LATER" },
-			want: "create_stream asks its API, which does not answer", found: "permissions violation",
+			want: "create_stream needs its API, and it does not answer", found: "permissions violation",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

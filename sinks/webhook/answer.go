@@ -66,7 +66,7 @@ func advise(resp *http.Response) string {
 		if to, err := resp.Location(); err == nil {
 			where = " to " + to.Scheme + "://" + to.Host // no more: the rest may be a credential
 		}
-		return "it redirects" + where + ", which is not followed, as the events and credentials would go along; set url to where the receiver is"
+		return "it redirects" + where + ", and following it would take the events and credentials along; set url to the receiver itself"
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return "check the secret and the headers"
 	case status == http.StatusNotFound || status == http.StatusGone || status == http.StatusMethodNotAllowed:

@@ -47,7 +47,7 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 			return err
 		}
 	}
-	report("path, headers and secret", "not tried, as that takes a request; the first delivery does")
+	report("path, headers and secret", "not tried, as this takes a request; the first delivery does")
 	return nil
 }
 
@@ -63,7 +63,7 @@ func (s *Sink) connect(ctx context.Context, to *url.URL, report func(what, found
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(to.Hostname(), port))
 	if err != nil {
-		return nil, fmt.Errorf("connect: %w; check url, and what stands between, as a firewall", err)
+		return nil, fmt.Errorf("connect: %w; check url, and any firewall or proxy between", err)
 	}
 	report("connection", "to "+conn.RemoteAddr().String())
 	return conn, nil

@@ -67,8 +67,8 @@ func TestMissing(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"user":{"email":1},"sessions":[{"ip":1}]}`:             "",
 		`{"user":{"email":1},"message":{"sessions":[{"ip":1}]}}`: "",
-		`{"user":{"email":1},"sessions":[]}`:                     "/sessions/*/ip names nothing in it, which missing: withhold asks for",
-		`{"sessions":[{"ip":1}],"user":{}}`:                      "/user/email names nothing in it, which missing: withhold asks for",
+		`{"user":{"email":1},"sessions":[]}`:                     "/sessions/*/ip names nothing in it, and missing is withhold",
+		`{"sessions":[{"ip":1}],"user":{}}`:                      "/user/email names nothing in it, and missing is withhold",
 	} {
 		_, _, err := r.Apply([]byte(body))
 		if want == "" {

@@ -45,7 +45,7 @@ func (e *editor) whole() error {
 	}
 	for number, seen := range e.seen {
 		if !seen {
-			return fmt.Errorf("%s names nothing in it, which missing: withhold asks for", e.rules.pointers[number])
+			return fmt.Errorf("%s names nothing in it, and missing is withhold", e.rules.pointers[number])
 		}
 	}
 	return nil

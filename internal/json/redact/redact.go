@@ -81,7 +81,7 @@ func (r *Rules) add(p jsonpointer.Pointer, action uint8) {
 func parse(text string) (jsonpointer.Pointer, error) {
 	p, err := jsonpointer.Parse(text)
 	if err == nil && text == "" {
-		err = errors.New("the empty pointer names the whole body; name what is in it, as in /user/email")
+		err = errors.New("the empty pointer names the whole body; name a part of it, as in /user/email")
 	}
 	return p, err
 }

@@ -15,7 +15,7 @@ import (
 const maxQuoted = 16
 
 var (
-	errHidden = errors.New("a text in it is JSON in turn, with a value that is to be redacted")
+	errHidden = errors.New("a text in it is JSON in turn, with a value to redact")
 	errQuoted = errors.New("texts in it are JSON in turn, too often to be looked into")
 )
 
