@@ -8,8 +8,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
-// Summary is what the server has to know of a block to open its stream without
-// reading it.
+// Summary is a block's entry in the index: with it, the server opens the stream without
+// reading the block.
 type Summary struct {
 	natsserver.IndexBlock
 
@@ -20,8 +20,8 @@ type Summary struct {
 }
 
 const (
-	// maxSubjects and maxMissing bound a summary. The events' stream has one subject,
-	// and misses only what was lost.
+	// maxSubjects and maxMissing bound a summary. The events' stream has one subject, and
+	// misses only lost records.
 	maxSubjects = 64
 	maxMissing  = 1 << 20
 )
@@ -111,9 +111,8 @@ func (s *Summary) Holds(seq uint64) bool {
 	return !slices.ContainsFunc(s.Missing, func(r natsserver.Run) bool { return r.From <= seq && seq <= r.To })
 }
 
-// EncodeIndex makes the index.db of these blocks, oldest first: of all blocks that the
-// stream has. checksum is the newest one's last. It returns false where the blocks
-// contradict each other.
+// EncodeIndex makes the index.db of all blocks of a stream, oldest first. checksum is the
+// newest one's last. It returns false if the blocks contradict each other.
 func EncodeIndex(stream string, blocks []Summary, checksum [natsserver.FrameChecksum]byte) ([]byte, bool) {
 	x := natsserver.Index{Checksum: checksum, Subjects: subjectsOf(blocks)}
 	for i := range blocks {

@@ -15,7 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
-// leastWindow is the shortest duplicate window that the server allows.
+// leastWindow is the shortest duplicate window of a server's stream.
 const leastWindow = 100 * time.Millisecond
 
 // serve runs a server on dir while use does something to its stream.
@@ -68,8 +68,8 @@ func encoded(t *testing.T, dir string) []byte {
 	return text
 }
 
-// The index that we write is the server's own, byte for byte, as it writes it after it
-// has read all blocks. This goes red when a version of the server writes another.
+// Our index is the server's own, byte for byte, as written after reading all blocks. This
+// goes red when a version of the server writes another.
 func TestTheIndexIsTheServersOwn(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(js jetstream.JetStream, stream jetstream.Stream){

@@ -13,8 +13,8 @@ import (
 // of all before, keyed by [Key].
 const (
 	IndexMagic        = 11
-	IndexVersion      = 4 // that the server writes
-	IndexVersionLeast = 1 // that it reads
+	IndexVersion      = 4 // written by the server
+	IndexVersionLeast = 1 // the oldest it reads
 )
 
 // Index is the content of IndexFile. With it the server opens a stream without reading
@@ -24,7 +24,7 @@ type Index struct {
 	First, Last     uint64 // sequences
 	// FirstTime and LastTime are those of First and Last, in ns since 1970.
 	FirstTime, LastTime int64
-	Subjects            []IndexSubject // in any order: the server's is that of a tree
+	Subjects            []IndexSubject // in any order: the server has a tree's
 	Blocks              []IndexBlock   // oldest first, at least one
 	// Checksum is the newest frame's.
 	Checksum [FrameChecksum]byte
@@ -81,7 +81,7 @@ func (s *IndexSubject) append(out []byte) []byte {
 	return binary.AppendUvarint(out, uint64(s.LastBlock))
 }
 
-// append writes times as distances from that of the stream's first message.
+// append writes times as distances from the stream's first message.
 func (b *IndexBlock) append(out []byte, base int64) []byte {
 	var missing avl.SequenceSet
 	for _, r := range b.Missing {

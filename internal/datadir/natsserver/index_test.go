@@ -17,7 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
-// indexOf makes the index of a stream S from its blocks, which hold messages only.
+// indexOf makes the index of a stream S from its blocks. They hold messages only.
 func indexOf(t *testing.T, folder string) *natsserver.Index {
 	t.Helper()
 	x := &natsserver.Index{}

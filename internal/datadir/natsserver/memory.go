@@ -11,19 +11,17 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// ForgetAfter makes the streams of a server drop a block from memory once it was
-// neither written nor read for d. It may be called at any time, and holds for blocks
-// that begin later.
+// ForgetAfter makes the streams of a server drop a block from memory once it was neither
+// written nor read for d. It may be called at any time, and holds for blocks begun later.
 //
-// By default that is ten seconds. A server that syncs each write holds a block by
-// strong references until then, if a consumer reads it too. So memory grows with the
-// rate (by 200 MB at 90,000 events/s), and no option bounds that: the store's
-// configuration has a field for it, CacheExpire, but a stream that is made by a
-// request gets the default.
+// The default is ten seconds. A server with a sync for each write holds a block by strong
+// references until then, if a consumer reads it too. So memory grows with the rate (by
+// 200 MB at 90,000 events/s), and no option bounds it: the store's configuration has a
+// field for it, CacheExpire, but a stream made by a request gets the default.
 //
-// So ForgetAfter sets that field, under the store's lock. It checks the type of each
-// field on its way. If one is missing, as after an upgrade, it changes nothing there
-// and returns an error; the server then works as ever, and takes more memory.
+// So ForgetAfter sets this field, under the store's lock. It checks the type of each
+// field on its way. If one is missing, as after an upgrade, it changes nothing there and
+// returns an error; the server then works as ever, and takes more memory.
 func ForgetAfter(srv *server.Server, d time.Duration) error {
 	stores, err := fileStores(srv)
 	for _, store := range stores {
@@ -67,8 +65,8 @@ func fileStores(srv *server.Server) (stores []reflect.Value, err error) {
 	return stores, err
 }
 
-// pointee is what a pointer, or an interface that holds one, points to. It is empty
-// for nil.
+// pointee is the target of a pointer, or of a pointer in an interface. It is empty for
+// nil.
 func pointee(v reflect.Value) []reflect.Value {
 	if v.Kind() == reflect.Interface {
 		v = v.Elem()
@@ -79,8 +77,8 @@ func pointee(v reflect.Value) []reflect.Value {
 	return []reflect.Value{v.Elem()}
 }
 
-// readField calls read with a field of a struct, under the struct's lock. The field
-// must be of that kind.
+// readField calls read with a field of a struct, under the struct's lock. The field must
+// be of the given kind.
 func readField(of reflect.Value, name string, read func(reflect.Value), kind reflect.Kind) error {
 	mu, err := fieldOf[sync.RWMutex](of, "mu")
 	if err != nil {
@@ -96,7 +94,7 @@ func readField(of reflect.Value, name string, read func(reflect.Value), kind ref
 	return nil
 }
 
-// fieldOf gives a field of a struct that the server owns, if it has the type T.
+// fieldOf returns a field of a struct owned by the server, if it has the type T.
 func fieldOf[T any](of reflect.Value, name string) (*T, error) {
 	if of.Kind() != reflect.Struct {
 		return nil, missing(of, name)
@@ -108,7 +106,7 @@ func fieldOf[T any](of reflect.Value, name string) (*T, error) {
 	return (*T)(unsafe.Pointer(field.UnsafeAddr())), nil
 }
 
-// missing is the error about a field that is not there, or has another type.
+// missing is the error about a missing field, or one of another type.
 func missing(of reflect.Value, name string) error {
 	return fmt.Errorf("%s has no field %s as in version %s", of.Type(), name, Version)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
-// expiries are the times after which the blocks of a server's only stream leave memory.
+// expiries lists the times blocks of a server's only stream stay in memory.
 func expiries(t *testing.T, srv *server.Server) (all []time.Duration) {
 	t.Helper()
 	stores, err := fileStores(srv)
@@ -47,7 +47,7 @@ func TestBlocksLeaveMemorySooner(t *testing.T) {
 	assert.Equal(t, []time.Duration{10 * time.Second, time.Second}, expiries(t, srv))
 }
 
-// What is not as in the known version must be told, and left alone.
+// ForgetAfter reports differences from the known version, and leaves such fields alone.
 func TestUnknownFieldsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	renamed := struct{ config server.FileStoreConfig }{}

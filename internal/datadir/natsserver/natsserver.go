@@ -1,9 +1,9 @@
-// Package natsserver is everything that the relay relies on in the files and the
-// texts of the embedded nats-server, of which the server promises nothing: names of
-// files, the layout of a record, keys of checksums, and wordings of errors.
+// Package natsserver holds everything the relay relies on in the files and the texts of
+// the embedded nats-server. The server promises none of it: names of files, the layout of
+// a record, keys of checksums, and wordings of errors.
 //
-// Each reliance has a test that runs the linked server. An upgrade that changes
-// one turns that test red, and [Version] another: read filestore.go of the new
+// Each reliance has a test with the linked server. An upgrade changing one turns its test
+// red. Any [Version] but the known one turns a test red, too: read filestore.go of the new
 // version before changing either.
 package natsserver
 
@@ -22,7 +22,7 @@ const (
 	MessagesDir    = "msgs"     // holds the blocks and IndexFile
 	BlockSuffix    = ".blk"     // of N.blk, N counting from 1
 	KeySuffix      = ".key"     // of N.key, beside an encrypted block
-	IndexFile      = "index.db" // what the server knew of the stream when it wrote this last
+	IndexFile      = "index.db" // the server's knowledge of the stream at its last write
 	ConsumersDir   = "obs"      // holds a folder per consumer
 	PositionFile   = "o.dat"    // a consumer's state
 	Description    = "meta.inf" // of a stream or a consumer, as JSON
@@ -49,13 +49,13 @@ const (
 
 	HeadersBit   = 1 << 31 // of length
 	ErasedBit    = 1 << 63 // of sequence: the place of a deleted message
-	TombstoneBit = 1 << 62 // of sequence: a note that an earlier message is deleted
+	TombstoneBit = 1 << 62 // of sequence: a note on the deletion of an earlier message
 
-	// CompressedPrefix begins a block that is compressed.
+	// CompressedPrefix begins a compressed block.
 	CompressedPrefix = "cmp"
 )
 
-// BlockKey is the key of the checksums in a stream's block of that number.
+// BlockKey is the key of the checksums in a stream's block with this number.
 func BlockKey(stream string, number uint32) [32]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%s-%d", stream, number))
 }
@@ -69,15 +69,15 @@ const (
 	PositionVersion = 2
 )
 
-// Key is the key of the checksums in IndexFile and DescriptionSum: name is that
-// of the stream, or for a consumer the stream's, a slash, and the consumer's.
+// Key is the key of the checksums in IndexFile and DescriptionSum. The name is the
+// stream's. For a consumer it is the stream's, a slash, and the consumer's.
 func Key(name string) [32]byte { return sha256.Sum256([]byte(name)) }
 
-// Parts of errors that have no code of their own.
+// Parts of errors without a code of their own.
 const (
-	// WriteError is in the health report of a stream which the server writes to no more.
+	// WriteError is in the health report of a stream the server no longer writes to.
 	WriteError = "write error"
 	// FullError is in the answer to a publish beyond the stream's max_bytes. The code
-	// says only that the message was not stored.
+	// only says the message was not stored.
 	FullError = "maximum bytes"
 )

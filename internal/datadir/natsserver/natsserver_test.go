@@ -30,8 +30,8 @@ func TestTheVersionIsTheLinkedOne(t *testing.T) {
 		"the linked nats-server is another: see whether the tests of this package are green, read its filestore.go, then set Version")
 }
 
-// written returns the folder of a stream S with the messages m1 to m3, the first
-// with a header, and a consumer C that has acknowledged two.
+// written returns the folder of a stream S with the messages m1 to m3, the first with a
+// header, and a consumer C at the second.
 func written(t *testing.T, change func(js jetstream.JetStream)) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -159,7 +159,7 @@ func TestDescriptions(t *testing.T) {
 	}
 }
 
-// What the relay never asks for, and must recognise.
+// The relay never asks for these forms, and must recognise them.
 func TestCompressedAndEncrypted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

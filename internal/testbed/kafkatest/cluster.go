@@ -78,7 +78,7 @@ func StartCluster(ctx context.Context, o Options) (k *Cluster, err error) {
 	return k, nil
 }
 
-// askTimeout bounds one question to a cluster that may be without a leader.
+// askTimeout bounds one question to a cluster, perhaps one without a leader.
 const askTimeout = 5 * time.Second
 
 // configure writes the brokers' properties and formats their storage.

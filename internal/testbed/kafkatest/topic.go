@@ -1,8 +1,8 @@
 // Package kafkatest runs Kafka brokers, and reads their topics back:
 //
-//   - [StartCluster] runs Apache Kafka, as processes that can be killed and started again.
+//   - [StartCluster] runs Apache Kafka, as processes to kill and start again.
 //   - [StartStandIn] runs a stand-in in this process.
-//   - [Connect] is for brokers that somebody else runs.
+//   - [Connect] is for brokers run by somebody else.
 //
 // All of them listen on loopback.
 package kafkatest
@@ -27,7 +27,7 @@ type Client struct {
 	admin  *kadm.Client
 }
 
-// Connect connects to running brokers, lazily: one that answers is enough.
+// Connect connects to running brokers, lazily: one answering is enough.
 func Connect(brokers ...string) (*Client, error) {
 	c := &Client{Brokers: brokers}
 	return c, c.connect()
@@ -56,8 +56,8 @@ type StandIn struct {
 	broker *kfake.Cluster
 }
 
-// StartStandIn starts a stand-in on the listener that listen returns; nil stands for
-// [net.Listen]. Clients are told to connect to the listener's Addr.
+// StartStandIn starts a stand-in on listen's listener; nil stands for [net.Listen]. It
+// names the listener's Addr to clients.
 func StartStandIn(listen func(network, address string) (net.Listener, error)) (*StandIn, error) {
 	options := []kfake.Opt{kfake.NumBrokers(1), kfake.DefaultNumPartitions(6)}
 	if listen != nil {
@@ -92,8 +92,8 @@ type Topic struct {
 	Topic string
 }
 
-// Create makes the topic, for clients that do not. Negative partitions stand for the
-// broker's default; so many replicas as the broker's default are kept.
+// Create makes the topic, for clients unable to. Negative partitions stand for the
+// broker's default. The number of replicas is the broker's default.
 func (t *Topic) Create(ctx context.Context, partitions int32) error {
 	if _, err := t.admin.CreateTopic(ctx, partitions, -1, nil, t.Topic); err != nil {
 		return fmt.Errorf("create the kafka topic %s: %w", t.Topic, err)
@@ -104,7 +104,7 @@ func (t *Topic) Create(ctx context.Context, partitions int32) error {
 // Name returns "kafka".
 func (t *Topic) Name() string { return "kafka" }
 
-// ends returns each partition's end offset, and nothing for a topic that does not exist yet.
+// ends returns each partition's end offset, and nothing for a missing topic.
 func (t *Topic) ends(ctx context.Context) (map[int32]int64, error) {
 	listed, err := t.admin.ListEndOffsets(ctx, t.Topic)
 	if err != nil {

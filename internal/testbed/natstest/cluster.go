@@ -24,20 +24,20 @@ type Cluster struct {
 
 // Options say how the servers of a cluster are run.
 type Options struct {
-	// Command is a program that runs a server. The path of the server's configuration
-	// is appended: nats-server -c, or a program that calls [RunNode].
+	// Command is a program to run a server. The path of the server's configuration is
+	// appended: nats-server -c, or a program calling [RunNode].
 	Command []string
 	// Dir is where the servers keep their files.
 	Dir string
 }
 
-// nodes is the smallest cluster that goes on without one of them.
+// nodes is the size of the smallest cluster able to lose one of them.
 const nodes = 3
 
 // electionWithin bounds the start of a cluster, and an election.
 const electionWithin = 5 * time.Minute
 
-// askTimeout bounds one question to a cluster that may be without a leader.
+// askTimeout bounds one question to a cluster, perhaps one without a leader.
 const askTimeout = 5 * time.Second
 
 // StartCluster starts three servers and waits until JetStream has a leader among them.
@@ -133,7 +133,7 @@ func (n *Cluster) info(ctx context.Context, stream string) (*jetstream.ClusterIn
 	return s.CachedInfo().Cluster, nil
 }
 
-// Leader gives the server that leads a stream.
+// Leader returns the leading server of a stream.
 func (n *Cluster) Leader(ctx context.Context, stream string) (int, error) {
 	info, err := n.info(ctx, stream)
 	if err != nil {
@@ -147,8 +147,8 @@ func (n *Cluster) Leader(ctx context.Context, stream string) (int, error) {
 	return 0, fmt.Errorf("look for the leader of the nats stream %s: it has none", stream)
 }
 
-// Lead has a server lead a stream and all of its consumers, so that one kill
-// takes them all.
+// Lead makes a server the leader of a stream and of all its consumers: one kill takes
+// them all.
 func (n *Cluster) Lead(ctx context.Context, stream string, i int) error {
 	ctx, cancel := context.WithTimeout(ctx, electionWithin)
 	defer cancel()
@@ -178,8 +178,8 @@ func (n *Cluster) Lead(ctx context.Context, stream string, i int) error {
 	return consumers.Err()
 }
 
-// lead has a server lead a stream, STREAM, or a consumer, STREAM.CONSUMER.
-// What has one copy only stays where it is.
+// lead makes a server the leader of a stream, STREAM, or of a consumer, STREAM.CONSUMER.
+// One with a single copy stays in its place.
 func (n *Cluster) lead(ctx context.Context, what string, i int, info func() (*jetstream.ClusterInfo, error)) error {
 	kind := "STREAM"
 	if strings.Contains(what, ".") {
@@ -199,14 +199,13 @@ func (n *Cluster) lead(ctx context.Context, what string, i int, info func() (*je
 		}
 		asking, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
-		// Its answer says nothing that the next look does not.
+		// The next look says more than its answer.
 		_, _ = n.conn.RequestWithContext(asking, "$JS.API."+kind+".LEADER.STEPDOWN."+what, request)
 		return false
 	})
 }
 
-// WaitInSync waits until every copy of a stream is current, so that the next
-// server may go.
+// WaitInSync waits until every copy of a stream is current. Then the next server may go.
 func (n *Cluster) WaitInSync(ctx context.Context, stream string, within time.Duration) error {
 	last := errors.New("not asked yet")
 	err := rig.Until(ctx, within, "all copies of the nats stream "+stream+" are current", func() bool {

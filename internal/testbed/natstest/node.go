@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// RunNode runs a nats-server by its configuration file until a signal ends it. A
-// program that starts itself as [Options].Command calls it.
+// RunNode runs a nats-server by its configuration file until a signal ends it. A program
+// calls it when it is its own [Options].Command.
 func RunNode(config string) error {
 	options, err := server.ProcessConfigFile(config)
 	if err != nil {

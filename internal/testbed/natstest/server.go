@@ -1,8 +1,8 @@
 // Package natstest runs nats-servers with JetStream, and reads their streams back:
 //
 //   - [Start] runs one in this process for a program, [Run] and [Serve] for a test.
-//   - [StartCluster] runs three processes that can be killed and started again.
-//   - [Connect] is for servers that somebody else runs.
+//   - [StartCluster] runs three processes, to kill and start again.
+//   - [Connect] is for servers run by somebody else.
 //
 // All of them listen on loopback.
 package natstest
@@ -26,7 +26,7 @@ type Server struct {
 	server *server.Server
 }
 
-// Start starts a server that keeps its files in dir.
+// Start starts a server with its files in dir.
 func Start(dir string) (*Server, error) {
 	srv, err := start(dir)
 	if err != nil {

@@ -39,7 +39,7 @@ func (d *File) Count(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// countAdded counts the lines that were added since the last call.
+// countAdded counts the lines added since the last call.
 func (d *File) countAdded() (int64, error) {
 	f, err := os.Open(d.Path)
 	if os.IsNotExist(err) {

@@ -1,7 +1,7 @@
-// Package readback says what a destination must do to be read back, and does it for the
-// file sink's files. Packages kafkatest and natstest do it for topics and streams. The
-// demo, the benchmark and the tests over real processes count there, and do not rely on
-// the relay's own counters.
+// Package readback describes a destination to read back, and reads the file sink's files.
+// Packages kafkatest and natstest do so for topics and streams. The demo, the benchmark
+// and the tests over real processes count there, and do not rely on the relay's own
+// counters.
 package readback
 
 import "context"

@@ -12,24 +12,22 @@ import (
 	"time"
 )
 
-// DatadogOptions say what an intake is like. Its zero value takes any key and
-// keeps no entries.
+// DatadogOptions configure an intake. The zero value takes any key and keeps no entries.
 type DatadogOptions struct {
-	// APIKey is the one key that is taken. Empty: any is.
+	// APIKey is the only accepted key. Empty: any is.
 	APIKey string
 	// Now tells how old an entry is. Default time.Now.
 	Now func() time.Time
 	// Keep keeps the entries themselves, not only how often each id came.
 	Keep bool
-	// TLS serves https, with the certificate that Certificate gives.
+	// TLS serves https, with Certificate's certificate.
 	TLS bool
 }
 
-// DatadogIntake is a fake of Datadog's logs intake, on loopback. It has the
-// limits of the real one (5 MB and 1000 entries a request), and answers 202.
-// What the real one does in silence, cutting entries of more than 1 MB and
-// dropping those that are too old or too far ahead, it does as well, and
-// remembers as a violation. It is safe for concurrent use.
+// DatadogIntake is a fake of Datadog's logs intake, on loopback. It has the limits of the
+// real one (5 MB and 1000 entries a request), and answers 202. Like the real one, it cuts
+// entries of more than 1 MB in silence, and drops those too old or too far ahead. It
+// remembers each as a violation. It is safe for concurrent use.
 type DatadogIntake struct {
 	// URL is its address, without a path.
 	URL string
@@ -39,7 +37,7 @@ type DatadogIntake struct {
 	gate    *datadogGate
 	closed  chan struct{}
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	respond    func(n int, ids []string) *DatadogAnswer
 	stalled    bool
 	ids        map[string]int
@@ -49,7 +47,7 @@ type DatadogIntake struct {
 	violations []string
 }
 
-// DatadogAnswer is what an intake answers instead of what it would.
+// DatadogAnswer is an answer in place of the intake's own.
 type DatadogAnswer struct {
 	Status int
 	Header map[string]string
@@ -84,7 +82,7 @@ func StartDatadogIntake(o DatadogOptions) (*DatadogIntake, error) {
 	mux.HandleFunc("GET /api/v1/validate", d.validate)
 	d.server = &httptest.Server{Listener: d.gate, Config: &http.Server{
 		Handler: mux, ReadHeaderTimeout: time.Minute,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // of clients that break off, or do not trust it
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // of clients breaking off, or without trust in it
 	}}
 	if o.TLS {
 		d.server.StartTLS()
@@ -106,7 +104,7 @@ func (d *DatadogIntake) IDs() map[string]int {
 	return ids
 }
 
-// Entries returns what was taken, in its order, where the options say Keep.
+// Entries returns the accepted entries, in their order, if the options say Keep.
 func (d *DatadogIntake) Entries() []DatadogEntry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,15 +125,15 @@ func (d *DatadogIntake) Validated() int {
 	return d.validated
 }
 
-// Violations returns what a client sent that the real intake would have lost in
-// part, or in whole, behind a 202.
+// Violations returns a client's entries the real intake would have lost behind a 202, in
+// part or in whole.
 func (d *DatadogIntake) Violations() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.violations)
 }
 
-// Respond lets f decide what request number n, from 0, is answered; nil as ever.
+// Respond lets f choose the answer to request number n, from 0; nil leaves the usual one.
 // ids are those of its entries.
 func (d *DatadogIntake) Respond(f func(n int, ids []string) *DatadogAnswer) {
 	d.mu.Lock()
@@ -153,11 +151,11 @@ func (d *DatadogIntake) Stall() {
 // Down breaks the connections, and lets no new ones come about until Up.
 func (d *DatadogIntake) Down() { d.gate.shut(true) }
 
-// Up ends what Down began.
+// Up ends a Down.
 func (d *DatadogIntake) Up() { d.gate.shut(false) }
 
-// Certificate is what an intake with TLS is known by, in PEM. It is for
-// example.com and 127.0.0.1.
+// Certificate is the certificate of an intake with TLS, in PEM. It is for example.com and
+// 127.0.0.1.
 func (d *DatadogIntake) Certificate() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: d.server.Certificate().Raw})
 }
@@ -165,7 +163,7 @@ func (d *DatadogIntake) Certificate() []byte {
 // Addr is where it listens.
 func (d *DatadogIntake) Addr() string { return d.gate.Addr().String() }
 
-// Close ends it. What is stalled gets no answer.
+// Close ends it. Stalled requests get no answer.
 func (d *DatadogIntake) Close() {
 	close(d.closed)
 	d.gate.shut(true)

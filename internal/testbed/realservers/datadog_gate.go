@@ -9,7 +9,7 @@ import (
 type datadogGate struct {
 	net.Listener
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	closed bool
 	conns  map[net.Conn]struct{}
 }

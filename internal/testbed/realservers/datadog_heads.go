@@ -9,7 +9,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
-// datadogHead is what the intake looks at in every entry.
+// datadogHead is the part of every entry the intake looks at.
 type datadogHead struct {
 	text      []byte // the entry; it shares the body's memory
 	id        string // of the CloudEvent
@@ -41,7 +41,7 @@ func datadogHeads(body []byte) ([]datadogHead, error) {
 	}
 }
 
-// datadogHeadAt reads the entry at which s stands.
+// datadogHeadAt reads the entry at s.
 func datadogHeadAt(s *jsonscan.Scanner, body []byte) (h datadogHead, err error) {
 	s.Peek()
 	start := s.Pos()

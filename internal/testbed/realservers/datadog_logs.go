@@ -85,8 +85,7 @@ func (d *DatadogIntake) logs(w http.ResponseWriter, r *http.Request) {
 	answerDatadog(w, *planned)
 }
 
-// datadogBodies is memory for what is read: the fake should not be what a
-// benchmark measures.
+// datadogBodies keeps memory for bodies: a benchmark should not measure the fake.
 var datadogBodies sync.Pool // of *bytes.Buffer
 
 func refuseDatadog(w http.ResponseWriter, status int, detail string) {
@@ -124,8 +123,7 @@ func readDatadogBody(body *bytes.Buffer, r *http.Request) (status int, err error
 	return http.StatusOK, nil
 }
 
-// decodeDatadog reads an entry that is kept, by a reader of JSON that shares nothing
-// with the sink.
+// decodeDatadog reads a kept entry. Its JSON reader shares nothing with the sink's.
 func decodeDatadog(text []byte) (e DatadogEntry, err error) {
 	if err := json.Unmarshal(text, &e); err != nil {
 		return e, err
@@ -135,7 +133,7 @@ func decodeDatadog(text []byte) (e DatadogEntry, err error) {
 	return e, decoder.Decode(&e.All)
 }
 
-// note remembers a request, and says what is to become of it.
+// note remembers a request, and decides on its answer.
 func (d *DatadogIntake) note(r *http.Request, size int, heads []datadogHead) (*DatadogAnswer, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -154,7 +152,7 @@ func (d *DatadogIntake) note(r *http.Request, size int, heads []datadogHead) (*D
 	return d.respond(number, ids), d.stalled
 }
 
-// take keeps the entries, except for those that the real intake drops.
+// take keeps the entries, except for those dropped by the real intake.
 func (d *DatadogIntake) take(heads []datadogHead) error {
 	var entries []DatadogEntry
 	for i, h := range heads {

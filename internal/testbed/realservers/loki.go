@@ -30,11 +30,10 @@ type Loki struct {
 	process *rig.Process
 }
 
-// StartLoki starts the Loki at binary (cmd/integration/build-loki.sh builds one)
-// with its defaults, and with its configuration, log and state in dir, and
-// returns once it takes pushes. Limits are lines of its limits_config that
-// differ, such as "max_line_size: 1KB". It ends by Stop, or with this
-// process.
+// StartLoki starts the Loki at binary (cmd/integration/build-loki.sh builds one) with its
+// defaults, and with its configuration, log and state in dir. It returns once Loki takes
+// pushes. Limits are lines for its limits_config, such as "max_line_size: 1KB". Loki ends
+// by Stop, or with this process.
 func StartLoki(ctx context.Context, binary, dir string, limits ...string) (*Loki, error) {
 	free, err := rig.FreeAddresses(ctx, 2)
 	if err != nil {
@@ -54,8 +53,8 @@ func StartLoki(ctx context.Context, binary, dir string, limits ...string) (*Loki
 	return l, nil
 }
 
-// Restart starts a Loki that was killed, on the same port and files, and
-// returns once it takes pushes.
+// Restart starts a killed Loki, on the same port and files, and returns once it takes
+// pushes.
 func (l *Loki) Restart(ctx context.Context) (err error) {
 	if l.process, err = l.command.Start(); err != nil {
 		return err
@@ -70,7 +69,7 @@ func (l *Loki) Restart(ctx context.Context) (err error) {
 	return err
 }
 
-// Kill ends Loki as a power cut does, but for the page cache.
+// Kill ends Loki like a power cut, except for the page cache.
 func (l *Loki) Kill() { l.process.Kill() }
 
 // Tail gives the end of Loki's log.
@@ -98,7 +97,7 @@ limits_config:
 	return config
 }
 
-// port is what stands behind the last colon of HOST:PORT.
+// port is the part of HOST:PORT behind the last colon.
 func port(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
 
 // Stop kills Loki, and waits for its end. It may be called again.
@@ -141,36 +140,35 @@ func (l *Loki) ask(ctx context.Context, method, path string) ([]byte, error) {
 type LokiEntry struct {
 	Time int64 // Unix nanoseconds
 	Line string
-	// Labels are the stream's labels and the entry's structured metadata, and
-	// what Loki adds, such as detected_level.
+	// Labels are the stream's labels, the entry's structured metadata, and Loki's
+	// additions, such as detected_level.
 	Labels map[string]string
 }
 
-// IDs counts the entries that selector, such as {service_name="auditrelay"},
-// finds from since on, by their structured metadata id. The lines are not read.
+// IDs counts the entries since since for a selector, such as {service_name="auditrelay"},
+// by their structured metadata id. It does not read the lines.
 func (l *Loki) IDs(ctx context.Context, selector string, since time.Time) (map[string]int, error) {
 	ids := map[string]int{}
 	err := l.Each(ctx, selector+` | line_format "-"`, since, func(e LokiEntry) { ids[e.Labels["id"]]++ })
 	return ids, err
 }
 
-// lokiPage is what is read at once: Loki's processes take 4 MiB from each other.
+// lokiPage entries are read at once: Loki's processes take 4 MiB from each other.
 const lokiPage = 1000
 
-// Each calls found for every entry that selector finds from since to an hour
-// from now, oldest first. It fails where more than a page of them have one and
-// the same timestamp.
+// Each calls found for every entry of selector from since to an hour from now, oldest
+// first. It fails if more than a page of them have the same timestamp.
 func (l *Loki) Each(ctx context.Context, selector string, since time.Time, found func(LokiEntry)) error {
-	// What is some hours old is not found before it is flushed. Else nothing is:
-	// Loki then lets a stream go, and where it is killed soon after, it takes what
-	// came to that stream anew for what it had, and drops it (3.7.8).
+	// Entries of some hours ago are not found before a flush. Younger ones are not
+	// flushed: Loki (3.7.8) then lets the stream go, and if it is killed soon after, it
+	// takes new entries of this stream for known ones, and drops them.
 	if time.Since(since) > time.Hour {
 		if _, err := l.ask(ctx, http.MethodPost, "/flush"); err != nil {
 			return err
 		}
 	}
 	from, end := since.UnixNano(), time.Now().Add(time.Hour).UnixNano()
-	last := map[string]bool{} // those of the timestamp from that were found already
+	last := map[string]bool{} // those with the timestamp from already found
 	for {
 		entries, err := l.page(ctx, selector, from, end)
 		if err != nil {

@@ -18,17 +18,17 @@ import (
 	"time"
 )
 
-// Webhook is a receiver of webhooks that believes nothing: it checks each
-// request's signature by Standard Webhooks 1.0.0 with code of its own, and takes
-// batches of CloudEvents 1.0.2 only. It is safe for concurrent use.
+// Webhook is a suspicious receiver of webhooks: it checks each request's signature by
+// Standard Webhooks 1.0.0 with code of its own, and takes batches of CloudEvents 1.0.2
+// only. It is safe for concurrent use.
 type Webhook struct {
-	// URL is what is posted to, and Secret what is signed with, whsec_ and base64.
+	// URL is the address for posts, and Secret the key of signatures, whsec_ and base64.
 	URL, Secret string
 
 	key    []byte
 	server *http.Server
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	ids    map[string]int
 	faults []string
 }
@@ -59,7 +59,7 @@ func (w *Webhook) IDs() map[string]int {
 	return maps.Clone(w.ids)
 }
 
-// Faults returns what was wrong with requests; they were refused.
+// Faults returns the faults of refused requests.
 func (w *Webhook) Faults() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,7 +91,7 @@ func (w *Webhook) receive(rw http.ResponseWriter, r *http.Request) {
 	rw.WriteHeader(http.StatusNoContent)
 }
 
-// check returns the ids of a batch that is signed and whole.
+// check returns the ids of a signed and whole batch.
 func (w *Webhook) check(h http.Header, body []byte) (ids []string, err error) {
 	mac := hmac.New(sha256.New, w.key)
 	fmt.Fprintf(mac, "%s.%s.%s", h.Get("Webhook-Id"), h.Get("Webhook-Timestamp"), body)
