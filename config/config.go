@@ -74,8 +74,8 @@ type Environment struct {
 	Credentials []Credential `yaml:"credentials"`
 	// Quota bounds the environment's share of the relay.
 	Quota Quota `yaml:"quota"`
-	// SkipSettings leaves the environment out of the settings' snapshots. Its streaming
-	// config is then watched only where Stream is given.
+	// SkipSettings leaves the environment out of the watched settings. Its streaming config is
+	// then watched only where Stream is given.
 	SkipSettings bool `yaml:"skip_settings"`
 }
 
@@ -93,8 +93,12 @@ type Quota struct {
 	UndeliveredBytes Size `yaml:"undelivered_bytes"`
 }
 
-// Stream is a desired streaming config: exactly one of the fields is set.
+// Stream is a desired streaming config: exactly one of the fields is set. In YAML it may
+// be the word observe instead of fields.
 type Stream struct {
+	// Observe: the config is watched and recorded, and left as it is. It is the same as no
+	// Stream at all, except with SkipSettings.
+	Observe bool `yaml:"-"`
 	// Relay points the environment at this relay, as GRAFANA_LOKI, with a generated
 	// credential, kept only as a hash.
 	Relay *StreamRelay `yaml:"relay"`
@@ -257,9 +261,12 @@ type Streaming struct {
 
 // Settings watches the settings.
 type Settings struct {
-	// Interval between two snapshots. Default 5m.
+	// Interval is the time from one look at a setting to the next. Default 5m.
 	Interval time.Duration `yaml:"interval"`
-	// Disabled takes no snapshots.
+	// Intervals replace Interval for single kinds of settings, by the names in
+	// [SettingKinds].
+	Intervals map[string]time.Duration `yaml:"intervals"`
+	// Disabled looks at no settings.
 	Disabled bool `yaml:"disabled"`
 }
 

@@ -70,6 +70,7 @@ func (d *decoder) value(node ast.Node, path string, v reflect.Value) {
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		d.value(node, path, v.Elem())
+	case v.Kind() == reflect.Struct && d.inShort(node, line, path, v):
 	case v.Kind() == reflect.Struct:
 		d.mapping(node, line, path, v)
 	case v.Kind() == reflect.Slice:
@@ -156,6 +157,16 @@ func (d *decoder) sequence(node ast.Node, line int, path string, v reflect.Value
 		d.marks[at] = mark{line: item.GetToken().Position.Line}
 		d.value(item, at, v.Index(i))
 	}
+}
+
+// inShort decodes a section given as a single word, where its type takes one.
+func (d *decoder) inShort(node ast.Node, line int, path string, v reflect.Value) bool {
+	_, short := v.Addr().Interface().(encoding.TextUnmarshaler)
+	raw, single := scalarText(node)
+	if short && single {
+		d.scalarText(raw, line, path, v)
+	}
+	return short && single
 }
 
 func (d *decoder) scalar(node ast.Node, line int, path string, v reflect.Value) {

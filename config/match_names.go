@@ -13,14 +13,15 @@ const relayProject = "auditrelay"
 
 // typeFamilies are the first parts of types: of pushed events, and of the relay's own.
 func typeFamilies() []string {
-	return []string{"event_log", "settings", "streaming", "journal", "trail", "audit", "credential", "credentials", "deadletters", "sink", "environment"}
+	return []string{"event_log", "settings", "streaming", "journal", "trail", "audit", "credential", "credentials", "deadletters", "sink", "environment", "workspace", "action"}
 }
 
 // relayTypes are types of the relay's own, as suggestions for a pattern.
 func relayTypes() []string {
 	return []string{
 		"settings.baseline", "settings.changed", "settings.gone", "settings.restated", "settings.checked",
-		"environment.gone", "environment.back",
+		"settings.failed", "settings.recovered", "streaming.failed", "streaming.recovered", "streaming.put_failed",
+		"environment.gone", "environment.back", "workspace.unreachable", "workspace.reachable", "action.intended", "action.ended",
 		"streaming.baseline", "streaming.changed", "streaming.restated", "streaming.status_changed",
 		"journal.quarantined", "journal.damage_accepted", "trail.damaged", "trail.generation",
 		"credential.revoked", "credentials.damaged", "deadletters.discarded", "sink.retired",

@@ -24,11 +24,9 @@ func (k *checker) config(c *Config) {
 	k.ingest(c)
 	k.limits(c.Ingest.Limits, c.Journal)
 	k.journal(c.Journal, c.Ingest.Limits)
-	k.positive("streaming.interval", c.Streaming.Interval)
 	if overlap := c.Streaming.RotationOverlap; overlap != nil && *overlap < 0 {
 		k.fail("streaming.rotation_overlap", *overlap, "must be positive, or 0 to refuse a replaced credential at once")
 	}
-	k.positive("settings.interval", c.Settings.Interval)
 	if strings.ContainsFunc(c.Audit.Origin, func(r rune) bool { return r <= ' ' || r > '~' || r == '+' }) {
 		k.fail("audit.origin", c.Audit.Origin, `must hold no spaces, no "+" and nothing but ASCII`)
 	}
@@ -37,6 +35,7 @@ func (k *checker) config(c *Config) {
 	k.oneOf("log.format", c.Log.Format, "text", "json")
 	k.positive("shutdown_timeout", c.ShutdownTimeout)
 	k.sinks(c)
+	k.watching(c)
 }
 
 func (k *checker) workspace(w *Workspace) {

@@ -50,10 +50,10 @@ func (k *checker) quota(at string, q Quota, j Journal) {
 
 // silent warns of an environment without anything to see.
 func (k *checker) silent(at string, e Environment, c *Config) {
-	watched := c.Workspace != nil && !c.Settings.Disabled && !e.SkipSettings
-	pushed := e.Stream != nil || len(e.Credentials) > 0 || c.Ingest.Anonymous == e.Project+"/"+e.Environment
+	watched := c.Workspace != nil && (!e.SkipSettings || e.Stream != nil)
+	pushed := e.Stream != nil && !e.Stream.Observe || len(e.Credentials) > 0 || c.Ingest.Anonymous == e.Project+"/"+e.Environment
 	if !watched && !pushed {
-		k.warn(at, "nothing can push to this environment and its settings are not watched; give it a stream, or credentials")
+		k.warn(at, "nothing can push to this environment and nothing of it is watched; give it a stream, or credentials")
 	}
 }
 
@@ -88,7 +88,7 @@ func (k *checker) stream(at string, s *Stream, c *Config) {
 		k.username(at+".grafana_loki.username", s.GrafanaLoki.Username)
 		k.secret(at+".grafana_loki.password", s.GrafanaLoki.Password)
 	}
-	if count != 1 {
+	if count != 1 && !s.Observe {
 		k.fail(at, nil, "must have exactly one of relay, datadog and grafana_loki: the API streams an environment to one place")
 	}
 	if c.Workspace == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/looks"
@@ -26,6 +27,8 @@ func (r *process) startControl(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("workspace: %w", err)
 	}
+	r.stack.push("workspace's reach", background(func(ctx context.Context) { looks.FollowReach(ctx, client, r.trail, r.log) }))
+	r.admin.AddStatus("workspace", func(context.Context) (any, error) { reach, _ := client.Reach(); return reach, nil })
 	presence := looks.NewPresence(r.trail, r.log)
 	if err := r.startStreaming(client, presence); err != nil {
 		return err
@@ -60,9 +63,13 @@ func (r *process) startSettings(client *management.Client, presence *looks.Prese
 			targets = append(targets, settings.Target{Project: e.Project, Environment: e.Environment})
 		}
 	}
+	intervals := map[settings.Kind]time.Duration{}
+	for kind, every := range r.cfg.Settings.Intervals {
+		intervals[settings.Kind(kind)] = every
+	}
 	watcher := settings.New(settings.Options{
-		Client: client, Trail: r.trail, Presence: presence, Targets: targets,
-		Interval: r.cfg.Settings.Interval, Logger: r.log, Registerer: r.reg,
+		Client: client.GivingWay(), Trail: r.trail, Presence: presence, Targets: targets,
+		Interval: r.cfg.Settings.Interval, Intervals: intervals, Logger: r.log, Registerer: r.reg,
 	})
 	r.stack.push("settings", background(watcher.Run))
 	r.admin.AddStatus("settings", func(context.Context) (any, error) { return watcher.Status(), nil })

@@ -51,16 +51,17 @@ func (c *Client) send(ctx context.Context, k call) (reply, error) {
 		return reply{}, fmt.Errorf("%s: %w", k.operation, err)
 	}
 	for attempt := 1; ; attempt++ {
-		if err := c.limiter.Wait(ctx); err != nil {
-			return reply{}, fmt.Errorf("%s: wait for the rate limit: %w", k.operation, err)
+		if err := c.admit(ctx, k); err != nil {
+			return reply{}, fmt.Errorf("%s: %w", k.operation, err)
 		}
 		r, err := c.attempt(ctx, k, path)
 		if err == nil {
+			c.breaker.succeeded()
 			return r, nil
 		}
 		wait, again := c.again(ctx, k, attempt, err)
 		if !again {
-			return reply{}, fmt.Errorf("%s: %w", k.operation, err)
+			return reply{}, fmt.Errorf("%s: %w", k.operation, c.judge(ctx, k, err))
 		}
 		c.metrics.retries.WithLabelValues(k.label()).Inc()
 		if pause.For(ctx, wait) != nil {
@@ -71,6 +72,10 @@ func (c *Client) send(ctx context.Context, k call) (reply, error) {
 
 // attempt sends one request and reads its answer.
 func (c *Client) attempt(ctx context.Context, k call, path string) (r reply, err error) {
+	if err := c.queue.start(ctx, c.class); err != nil {
+		return reply{}, fmt.Errorf("wait for the rate limit: %w", err)
+	}
+	defer c.queue.done()
 	start := time.Now()
 	defer func() { c.metrics.attempt(k.label(), r.status, err, time.Since(start)) }()
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
@@ -120,7 +125,7 @@ func (c *Client) request(ctx context.Context, k call, path string) (*http.Reques
 // again says whether to repeat a failed attempt, and after how long. It never repeats a
 // POST: the first attempt may have had its effect.
 func (c *Client) again(ctx context.Context, k call, attempt int, err error) (time.Duration, bool) {
-	if ctx.Err() != nil || k.method == http.MethodPost || attempt >= c.maxAttempts || errors.Is(err, ErrAnswerTooLarge) {
+	if ctx.Err() != nil || k.method == http.MethodPost || attempt >= c.maxAttempts || errors.Is(err, ErrAnswerTooLarge) || errors.Is(err, errNoTurn) {
 		return 0, false
 	}
 	wait := backoff(attempt)

@@ -10,14 +10,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
@@ -32,6 +30,8 @@ type Options struct {
 	Secret secret.Text
 	// RequestsPerSecond bounds the attempts of all calls together. Default 5.
 	RequestsPerSecond float64
+	// AtOnce bounds the requests under way at once. Default 8.
+	AtOnce int
 	// Timeout bounds one attempt of one call. Default 30s.
 	Timeout time.Duration
 	// MaxAttempts bounds the attempts of a repeatable call. Default 5.
@@ -57,9 +57,22 @@ type Client struct {
 	maxAnswerBytes int64
 	rbacPrefix     string
 	http           *http.Client
-	limiter        *rate.Limiter
+	queue          *queue
+	class          int // of this client's calls
+	breaker        *breaker
 	metrics        *metrics
 	scrub          *scrubber // knows the client's own secret
+}
+
+// defaultAtOnce reaches 20 requests a second where each takes 0.4 s.
+const defaultAtOnce = 8
+
+// GivingWay returns a client like c, of the same rate and state, whose calls wait for
+// those of c.
+func (c *Client) GivingWay() *Client {
+	other := *c
+	other.class = patient
+	return &other
 }
 
 // New checks the options and returns a client. It sends nothing yet.
@@ -74,7 +87,7 @@ func New(o Options) (*Client, error) {
 	if o.KeyID == "" || o.Secret.Empty() || strings.Contains(o.KeyID, ":") {
 		return nil, errors.New("a management key needs an id without a colon, and a secret")
 	}
-	if o.RequestsPerSecond < 0 || o.Timeout < 0 || o.MaxAttempts < 0 || o.MaxAnswerBytes < 0 {
+	if o.RequestsPerSecond < 0 || o.AtOnce < 0 || o.Timeout < 0 || o.MaxAttempts < 0 || o.MaxAnswerBytes < 0 {
 		return nil, errors.New("limits of the management client must not be negative")
 	}
 	m, err := newMetrics(o.Registerer)
@@ -91,7 +104,8 @@ func New(o Options) (*Client, error) {
 		maxAnswerBytes: cmp.Or(o.MaxAnswerBytes, 16<<20),
 		rbacPrefix:     cmp.Or(o.RBACPrefix, "service"),
 		http:           httpClient(o.HTTPClient),
-		limiter:        rate.NewLimiter(rate.Limit(rps), max(1, int(math.Ceil(rps)))),
+		queue:          newQueue(rps, cmp.Or(o.AtOnce, defaultAtOnce)),
+		breaker:        newBreaker(),
 		metrics:        m,
 		scrub:          newScrubber(ownSecrets(o.KeyID, o.Secret)...),
 	}, nil

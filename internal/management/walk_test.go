@@ -175,5 +175,5 @@ func TestTheSimulatorsErrors(t *testing.T) {
 	assert.Equal(t, "Unauthorized credentials.", api.Message)
 	assert.True(t, strings.HasSuffix(api.URL, "/api/errors/401"), api.URL)
 	assert.NotEmpty(t, api.RequestID)
-	assert.Len(t, w.requests, 1, "what is refused for its credentials is not repeated")
+	assert.Len(t, w.requests, 2, "what is refused for its credentials is held against one other read, and not repeated")
 }

@@ -37,11 +37,23 @@ type check struct {
 	Until     time.Time              `json:"until"`
 	Looks     int                    `json:"looks"`
 	Resources map[Kind]checkResource `json:"resources"`
+	// NotShown is what the API cannot show: changes of it are in no entry.
+	NotShown []string `json:"not_shown"`
 }
 
-// checkResource counts the reads of a setting and their failures. SHA256 is the hash of
+// notShown lists what no operation reads.
+func notShown(environment string) []string {
+	if environment == "" {
+		return []string{"who made a change"}
+	}
+	return []string{"redirect URLs", "secrets", "public tokens", "who made a change"}
+}
+
+// checkResource counts the reads of a setting and their failures; Every is the configured
+// time between two. SHA256 is the hash of
 // the last good look: of the canonical JSON in the After of the setting's newest entry.
 type checkResource struct {
+	Every    string    `json:"every"`
 	Looks    int       `json:"looks"`
 	Failures int       `json:"failures,omitempty"`
 	LastLook time.Time `json:"last_look,omitzero"`
@@ -62,10 +74,10 @@ func checkOf(e audit.Entry) check {
 // due a whole period after the first look, and a restart puts none off.
 func (w *Watcher) attestIfDue(ctx context.Context, g *group) error {
 	err := w.attestIfOlder(ctx, g, w.checkEvery)
-	if err != nil && !g.failing && ctx.Err() == nil {
+	if err != nil && !g.trailFailing && ctx.Err() == nil {
 		w.log.Warn("attesting the looks at settings failed", "project", g.project, "environment", g.environment, "error", err)
+		g.trailFailing = true
 	}
-	g.failing = err != nil
 	return err
 }
 
@@ -108,10 +120,10 @@ func (w *Watcher) attest(ctx context.Context, g *group) error {
 }
 
 func (g *group) check() check {
-	c := check{From: g.tally.from, Until: g.tally.until, Looks: g.tally.looks, Resources: map[Kind]checkResource{}}
+	c := check{From: g.tally.from, Until: g.tally.until, Looks: g.tally.looks, Resources: map[Kind]checkResource{}, NotShown: notShown(g.environment)}
 	for _, x := range g.watches {
 		c.Resources[x.resource.Kind] = checkResource{
-			Looks: x.tally.looks, Failures: x.tally.failures, LastLook: x.tally.last, SHA256: x.agreed.hash, Requests: x.agreed.requests,
+			Every: x.every.String(), Looks: x.tally.looks, Failures: x.tally.failures, LastLook: x.tally.last, SHA256: x.agreed.hash, Requests: x.agreed.requests,
 		}
 	}
 	return c
@@ -121,8 +133,6 @@ func (g *group) check() check {
 func (w *Watcher) attestLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	w.round.Lock()
-	defer w.round.Unlock()
 	for _, g := range w.groups {
 		if err := w.attestIfOlder(ctx, g, 0); err != nil {
 			w.log.Warn("attesting the looks at settings failed", "project", g.project, "environment", g.environment, "error", err)

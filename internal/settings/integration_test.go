@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,15 +77,14 @@ func TestWithTheClient(t *testing.T) {
 		env + "/password_strength_config":          `"password_strength_config":{"validation_policy":"LUDS"}`,
 		env + "/allowed_country_codes/sms":         `"country_codes":["DE"]`,
 	}
-	calls := 0
+	var calls atomic.Int64
 	api := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		calls++
 		answer, ok := answers[r.URL.Path]
 		if !ok {
 			rw.WriteHeader(http.StatusNotFound)
 			answer = `"error_type":"not_found"`
 		}
-		_, _ = fmt.Fprintf(rw, `{"request_id":"req-%d","status_code":200,%s}`, calls, answer)
+		_, _ = fmt.Fprintf(rw, `{"request_id":"req-%d","status_code":200,%s}`, calls.Add(1), answer)
 	}))
 	defer api.Close()
 	client, err := management.New(management.Options{BaseURL: api.URL, KeyID: "key", Secret: secret.New("s3cret-s3cret"), RequestsPerSecond: 1000})
@@ -96,9 +97,18 @@ func TestWithTheClient(t *testing.T) {
 		require.NoError(t, w.Snapshot(t.Context()))
 	}
 	require.Len(t, trail.entries, 7)
-	require.JSONEq(t, `{"project_slug":"p","name":"Acme","new_field":[1]}`, string(trail.entries[0].After))
-	require.Contains(t, string(trail.entries[2].After), `"LOGIN":"t1"`)
-	require.JSONEq(t, `[{"profile_id":"x","attribute_mapping":{"a":"b"}}]`, string(trail.entries[4].After))
+	state := func(kind Kind) string {
+		environment := "live"
+		if slices.Contains(projectKinds(), kind) {
+			environment = ""
+		}
+		e, _, err := trail.Last(t.Context(), "p", environment, string(kind))
+		require.NoError(t, err)
+		return string(e.After)
+	}
+	require.JSONEq(t, `{"project_slug":"p","name":"Acme","new_field":[1]}`, state(Project))
+	require.Contains(t, state(DefaultEmailTemplates), `"LOGIN":"t1"`)
+	require.JSONEq(t, `[{"profile_id":"x","attribute_mapping":{"a":"b"}}]`, state(TrustedTokenProfiles))
 
 	delete(answers, env+"/rbac_policy")
 	require.NoError(t, w.Snapshot(t.Context()))
@@ -106,5 +116,5 @@ func TestWithTheClient(t *testing.T) {
 	delete(answers, project)
 	err = w.Snapshot(t.Context())
 	require.ErrorIs(t, err, management.ErrUnproven)
-	require.Len(t, trail.entries, 8)
+	require.Equal(t, 8, trail.states())
 }

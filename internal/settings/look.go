@@ -36,10 +36,6 @@ func (w *Watcher) look(ctx context.Context, x *watch) error {
 	if err != nil {
 		return w.failed(x, span.Until, err)
 	}
-	if x.failing {
-		w.log.Info("a setting can be read again", attrs(x.resource)...)
-	}
-	x.failing = false
 	x.agreed = agreed{at: span.After, requests: got.requests, hash: hashOf(got.state)}
 	x.tally.add(span.After, span.Until)
 	w.metrics.looked(x.resource, span.Until)
@@ -47,16 +43,12 @@ func (w *Watcher) look(ctx context.Context, x *watch) error {
 	return nil
 }
 
-// failed keeps the old state, counts, and logs a new failure.
+// failed counts a failure. The old state stands.
 func (w *Watcher) failed(x *watch, at time.Time, err error) error {
 	r := x.resource
 	err = fmt.Errorf("look at %s of %s: %w", r.Kind, where(r), err)
 	x.tally.failures++
 	w.metrics.failed(r)
-	if !x.failing && !isGone(err) { // Presence tells of an environment that is gone
-		w.log.Warn("looking at a setting failed; its old state stands", append(attrs(r), "error", err)...)
-	}
-	x.failing = true
 	w.note(r, func(s *Status) { s.LastFailure, s.Error = at, err.Error() })
 	return err
 }
@@ -74,7 +66,7 @@ func (w *Watcher) enter(ctx context.Context, x *watch, got reading, span audit.W
 		return e, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("enter into the trail: %w", err)
+		return nil, inTrail(err)
 	}
 	if e != nil {
 		w.entered(r, e)

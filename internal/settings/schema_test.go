@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
@@ -193,4 +194,14 @@ func FuzzPlausible(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestConfigKnowsEveryKind: settings.intervals takes each kind's name.
+func TestConfigKnowsEveryKind(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, kind := range slices.Concat(projectKinds(), environmentKinds()) {
+		names = append(names, string(kind))
+	}
+	require.ElementsMatch(t, config.SettingKinds(), names)
 }

@@ -23,8 +23,10 @@ type Options struct {
 	Trail    audit.Log
 	Presence *looks.Presence // shared with all who look at the same environments
 	Targets  []Target
-	// Interval between the ends and starts of two rounds. Default 5m.
+	// Interval is the time from one look at a setting to the next. Default 5m.
 	Interval time.Duration
+	// Intervals replace it, by kind.
+	Intervals map[Kind]time.Duration
 	// CheckEvery is the time between two attestations of the looks without a finding,
 	// by a "settings.checked" entry for each project and environment. Default 24h.
 	CheckEvery time.Duration
@@ -41,34 +43,38 @@ type Watcher struct {
 	client     *management.Client
 	trail      audit.Log
 	presence   *looks.Presence
-	interval   time.Duration
 	checkEvery time.Duration
 	log        *slog.Logger
 	metrics    *metrics
-
-	round  sync.Mutex // held over a round; guards the groups
-	groups []*group
+	groups     []*group
+	behind     sync.Once // logs that the looks are late
 
 	mu     sync.Mutex // guards status
 	status map[Resource]*Status
 }
 
-// group is a project, or one of its environments: the scope of one check.
+// group is a project, or one of its environments: the scope of one check. The groups
+// are looked at side by side, each in the order of its kinds.
 type group struct {
 	project, environment string
 
-	watches   []*watch
-	tally     tally     // of rounds
-	lastCheck time.Time // of the newest check in the trail; zero: not known yet
-	failing   bool      // a failed check was logged
+	round        sync.Mutex // held over a round; guards what follows
+	watches      []*watch
+	tally        tally     // of rounds
+	lastCheck    time.Time // of the newest check in the trail; zero: not known yet
+	failing      map[string]looks.Failure
+	failures     looks.Failures
+	logged       string // the failing reads as last logged
+	trailFailing bool   // a failure of the trail was logged
 }
 
 // watch is one resource, and this process's knowledge of it beside the trail. All of it
 // may be lost: a later look then has a wider window, and nothing else.
 type watch struct {
 	resource Resource
-	agreed   agreed // the last look that agreed with the trail
-	failing  bool   // a failure was logged
+	every    time.Duration
+	next     time.Time // of the next look; zero: now
+	agreed   agreed    // the last look that agreed with the trail
 	tally    tally
 }
 
@@ -77,90 +83,130 @@ type watch struct {
 func New(o Options) *Watcher {
 	w := &Watcher{
 		client: o.Client, trail: o.Trail, presence: o.Presence,
-		interval: cmp.Or(o.Interval, 5*time.Minute), checkEvery: cmp.Or(o.CheckEvery, 24*time.Hour),
-		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
+		checkEvery: cmp.Or(o.CheckEvery, 24*time.Hour),
+		log:        cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
 		status: map[Resource]*Status{},
 	}
 	for _, target := range o.Targets {
-		w.watch(target.Project, "", projectKinds())
-		w.watch(target.Project, target.Environment, environmentKinds())
+		w.watch(o, target.Project, "", projectKinds())
+		w.watch(o, target.Project, target.Environment, environmentKinds())
 	}
 	return w
 }
 
-func (w *Watcher) watch(project, environment string, kinds []Kind) {
+func (w *Watcher) watch(o Options, project, environment string, kinds []Kind) {
 	same := func(g *group) bool { return g.project == project && g.environment == environment }
 	if slices.ContainsFunc(w.groups, same) {
 		return
 	}
-	g := &group{project: project, environment: environment}
+	g := &group{project: project, environment: environment, failing: map[string]looks.Failure{}}
+	g.failures = looks.Failures{
+		Trail: w.trail, Project: project, Environment: environment, Subject: readsSubject, Failed: typeFailed, Recovered: typeRecovered,
+	}
 	for _, kind := range kinds {
 		r := Resource{Kind: kind, Project: project, Environment: environment}
-		g.watches = append(g.watches, &watch{resource: r})
+		g.watches = append(g.watches, &watch{resource: r, every: cmp.Or(o.Intervals[kind], o.Interval, 5*time.Minute)})
 		w.status[r] = &Status{Project: project, Environment: environment, Subject: kind}
 	}
 	w.groups = append(w.groups, g)
 }
 
-// Run takes a snapshot now and at every interval until ctx ends; then it attests the
+// Run looks at each setting now and at its interval until ctx ends; then it attests the
 // looks since the last check. Failures are logged and counted.
 func (w *Watcher) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, g := range w.groups {
+		all.Go(func() { w.follow(ctx, g) })
+	}
+	all.Wait()
+	w.attestLast(ctx)
+}
+
+func (w *Watcher) follow(ctx context.Context, g *group) {
 	for {
-		_ = w.Snapshot(ctx) // each failure was logged, once
-		if pause.For(ctx, w.interval) != nil {
-			w.attestLast(ctx)
+		_ = w.round(ctx, g, time.Now()) // each failure was logged, once
+		if pause.For(ctx, time.Until(g.next())) != nil {
 			return
 		}
 	}
 }
 
-// Snapshot looks at every setting once. Its error joins all failures to read or enter;
-// the other settings are done all the same.
+// next is when the next look is due.
+func (g *group) next() time.Time {
+	first := slices.MinFunc(g.watches, func(a, b *watch) int { return a.next.Compare(b.next) })
+	return first.next
+}
+
+// Snapshot looks at every setting once, due or not. Its error joins all failures to read
+// or enter; the other settings are done all the same.
 func (w *Watcher) Snapshot(ctx context.Context) error {
-	w.round.Lock()
-	defer w.round.Unlock()
-	var errs []error
-	for _, g := range w.groups {
-		started := time.Now()
-		errs = append(errs, w.lookAtGroup(ctx, g)...)
-		if ctx.Err() != nil {
-			return errors.Join(append(errs, ctx.Err())...)
-		}
-		g.tally.add(started, time.Now())
-		if err := w.attestIfDue(ctx, g); err != nil {
-			errs = append(errs, err)
-		}
+	errs := make([]error, len(w.groups))
+	var all sync.WaitGroup
+	for i, g := range w.groups {
+		all.Go(func() { errs[i] = w.round(ctx, g, time.Time{}) })
 	}
+	all.Wait()
 	return errors.Join(errs...)
 }
 
-// lookAtGroup looks at each resource of a group, or only at the first where that shows
-// the whole environment to be gone.
-func (w *Watcher) lookAtGroup(ctx context.Context, g *group) (errs []error) {
-	for _, x := range g.watches {
-		err := w.look(ctx, x)
-		if ctx.Err() != nil {
-			return errs
-		}
-		if err == nil && g.environment != "" {
-			err = w.presence.Present(ctx, g.project, g.environment, x.agreed.requests[0])
-		}
-		if isGone(err) {
-			return append(errs, err, w.gone(ctx, g, err))
-		}
-		if err != nil {
-			errs = append(errs, err)
-		}
+// round looks at a group's settings: those due at the given time, or all for the zero
+// time. It ends early where the whole environment is gone, or no call can succeed.
+func (w *Watcher) round(ctx context.Context, g *group, due time.Time) error {
+	g.round.Lock()
+	defer g.round.Unlock()
+	started := time.Now()
+	err := w.lookAtAll(ctx, g, due, started)
+	if ctx.Err() != nil {
+		return errors.Join(err, ctx.Err())
 	}
-	return errs
+	g.tally.add(started, time.Now())
+	return errors.Join(err, w.attestIfDue(ctx, g))
+}
+
+func (w *Watcher) lookAtAll(ctx context.Context, g *group, due, started time.Time) error {
+	var errs []error
+	for _, x := range g.watches {
+		if !due.IsZero() && x.next.After(due) {
+			continue
+		}
+		w.schedule(x, started)
+		err := w.look(ctx, x)
+		if err == nil && g.environment != "" {
+			err = inTrail(w.presence.Present(ctx, g.project, g.environment, x.agreed.requests[0]))
+		}
+		switch {
+		case ctx.Err() != nil:
+			return errors.Join(errs...)
+		case isGone(err):
+			gone := inTrail(w.gone(ctx, g, err))
+			return errors.Join(append(errs, err, w.tellFailures(ctx, g, gone))...)
+		case errors.Is(err, management.ErrUnreachable): // the breaker's follower tells of it
+			g.stopped(w, err)
+			return errors.Join(append(errs, err)...)
+		}
+		g.failed(x.resource.Kind, err)
+		errs = append(errs, err)
+	}
+	err := errors.Join(errs...)
+	return errors.Join(err, w.tellFailures(ctx, g, err))
+}
+
+// schedule sets the time of x's next look, and says when this one is a whole interval
+// late.
+func (w *Watcher) schedule(x *watch, started time.Time) {
+	if !x.next.IsZero() && started.Sub(x.next) > x.every {
+		w.behind.Do(func() {
+			w.log.Warn("the settings are read less often than configured: raise workspace.requests_per_second or the settings' intervals",
+				append(attrs(x.resource), "interval", x.every, "late", started.Sub(x.next))...)
+		})
+	}
+	x.next = started.Add(x.every)
 }
 
 // gone notes that the group's environment does not exist. Its settings keep their last
 // states in the trail: nobody changed them, as the API has none.
 func (w *Watcher) gone(ctx context.Context, g *group, err error) error {
-	for _, x := range g.watches {
-		w.note(x.resource, func(s *Status) { s.LastFailure, s.Error = time.Now(), err.Error() })
-	}
+	g.stopped(w, err)
 	var a *management.Absence
 	errors.As(err, &a)
 	return w.presence.Gone(ctx, g.project, g.environment, a)

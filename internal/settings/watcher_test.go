@@ -1,9 +1,12 @@
 package settings
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"maps"
 	"strings"
 	"sync"
@@ -36,26 +39,33 @@ type memoryTrail struct {
 func (m *memoryTrail) Last(_ context.Context, project, environment, subject string) (audit.Entry, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	e, found := m.last(project, environment, subject)
+	return e, found, nil
+}
+
+func (m *memoryTrail) last(project, environment, subject string) (audit.Entry, bool) {
 	none := audit.Entry{Index: -1}
 	for i := len(m.entries) - 1; i >= 0; i-- {
 		if m.damaged[int64(i)] {
 			none.Unsure = true
 		} else if e := m.entries[i]; e.Project == project && e.Environment == environment && e.Subject == subject {
 			e.Unsure = none.Unsure
-			return e, true, nil
+			return e, true
 		}
 	}
-	return none, false, nil
+	return none, false
 }
 
-func (m *memoryTrail) AppendIf(ctx context.Context, e audit.Entry, newest int64) (int64, error) {
+func (m *memoryTrail) AppendIf(_ context.Context, e audit.Entry, newest int64) (int64, error) {
+	m.mu.Lock()
 	if between := m.between; between != nil {
 		m.between = nil
+		m.mu.Unlock()
 		between()
+		m.mu.Lock()
 	}
-	last, found, _ := m.Last(ctx, e.Project, e.Environment, e.Subject)
-	m.mu.Lock()
 	defer m.mu.Unlock()
+	last, found := m.last(e.Project, e.Environment, e.Subject)
 	if m.refuse != nil {
 		return 0, m.refuse
 	}
@@ -67,6 +77,9 @@ func (m *memoryTrail) AppendIf(ctx context.Context, e audit.Entry, newest int64)
 	m.entries = append(m.entries, e)
 	return e.Index, m.lose
 }
+
+// states counts the entries about settings, without those about failing reads.
+func (m *memoryTrail) states() int { return len(m.entries) - len(m.of(typeFailed, typeRecovered)) }
 
 func (m *memoryTrail) of(types ...string) []audit.Entry {
 	m.mu.Lock()
@@ -251,7 +264,10 @@ func TestFailuresAreNoChanges(t *testing.T) {
 			}
 			require.Error(t, w.Snapshot(t.Context()))
 			require.Error(t, w.Snapshot(t.Context()))
-			require.Len(t, trail.entries, entered)
+			require.Equal(t, entered, trail.states())
+			failed := trail.of(typeFailed)
+			require.Len(t, failed, 1, "one entry by cause")
+			require.Equal(t, tc.failures, strings.Count(string(failed[0].After), `":"`))
 			failing := 0
 			for _, s := range w.Status() {
 				if s.Error != "" {
@@ -266,7 +282,9 @@ func TestFailuresAreNoChanges(t *testing.T) {
 			space.setFault(tc.resource, fault{})
 			space.state = was
 			require.NoError(t, w.Snapshot(t.Context()))
-			require.Len(t, trail.entries, entered, "the old state still stands")
+			require.Equal(t, entered, trail.states(), "the old state still stands")
+			require.Len(t, trail.of(typeRecovered), 1)
+			require.Len(t, trail.of(typeFailed), 1)
 		})
 	}
 }
@@ -283,7 +301,7 @@ func TestRevokedProject(t *testing.T) {
 		space.setFault(r, fault{status: 404, kind: "not_found"})
 	}
 	require.ErrorIs(t, w.Snapshot(t.Context()), management.ErrUnproven)
-	require.Len(t, trail.entries, entered)
+	require.Equal(t, entered, trail.states())
 }
 
 // TestRemovedEnvironment is one entry when it goes, and one when it is back, over a
@@ -361,7 +379,10 @@ func TestEntriesNameTheirReads(t *testing.T) {
 		return d.Requests
 	}
 	require.NoError(t, w.Snapshot(t.Context()))
-	first := ids(trail.of(typeBaseline)[6]) // the last of live
+	codes := at(SMSCountryCodes, "live")
+	baseline, _, err := trail.Last(t.Context(), "p", "live", string(codes.Kind))
+	require.NoError(t, err)
+	first := ids(baseline)
 	require.Len(t, first.After, 1)
 	require.Empty(t, first.Before)
 	require.NoError(t, w.Snapshot(t.Context()))
@@ -369,7 +390,7 @@ func TestEntriesNameTheirReads(t *testing.T) {
 	agreed := w.groups[1].watches[3].agreed.requests
 	require.NotEqual(t, first.After, agreed)
 
-	space.set(at(SMSCountryCodes, "live"), `["DE"]`)
+	space.set(codes, `["DE"]`)
 	require.NoError(t, newWatcher(t, space, trail).Snapshot(t.Context()))
 	e := trail.of(typeChanged)[0]
 	require.Equal(t, agreed, ids(e).Before)
@@ -411,7 +432,7 @@ func TestChecks(t *testing.T) {
 			require.Equal(t, start.UTC(), c.From.UTC())
 			require.Equal(t, 24*time.Hour, c.Until.Sub(c.From))
 			if e.Environment == "live" {
-				require.Equal(t, checkResource{Failures: 24*12 + 1}, c.Resources[RBACPolicy])
+				require.Equal(t, checkResource{Every: "5m0s", Failures: 24*12 + 1}, c.Resources[RBACPolicy])
 				continue
 			}
 			for kind, r := range c.Resources {
@@ -438,4 +459,100 @@ func TestDetailIsBounded(t *testing.T) {
 	require.Equal(t, maxChanges, d.Omitted)
 	require.Contains(t, string(d.Changes[0].Old), "… (20000 bytes)")
 	require.Equal(t, `"(20001 bytes of JSON)"`, string(d.Changes[0].New))
+}
+
+// TestARevokedKey is one log line and one entry, and so is its end, however many looks
+// there are meanwhile.
+func TestARevokedKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		space, trail := newWorkspace(), &memoryTrail{}
+		var logs bytes.Buffer
+		o := space.options(t, trail, "live", "test")
+		o.Logger = slog.New(slog.NewTextHandler(&logs, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		o.Interval = time.Minute
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go looks.FollowReach(ctx, o.Client, trail, o.Logger)
+		w := New(o)
+		go w.Run(ctx)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		entered := len(trail.entries)
+		space.refuse(401)
+		time.Sleep(10 * time.Hour)
+		synctest.Wait()
+		require.Equal(t, 1, strings.Count(logs.String(), "\n"), logs.String())
+		require.Contains(t, logs.String(), "check workspace.key_id")
+		require.Len(t, trail.entries, entered+1)
+		require.Contains(t, string(trail.of(looks.TypeUnreachable)[0].Detail), `"cause":"unauthorized"`)
+		for _, s := range w.Status() {
+			require.Contains(t, s.Error, "unauthorized")
+		}
+		require.Less(t, space.since(), 150, "questions in ten hours")
+
+		go looks.FollowReach(ctx, o.Client, trail, slog.New(slog.DiscardHandler)) // as after a restart
+		space.refuse(0)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		require.Len(t, trail.of(looks.TypeReachable), 1)
+		require.Len(t, trail.entries, entered+2)
+		for _, s := range w.Status() {
+			require.Empty(t, s.Error)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestIntervals: each kind has its own, and the looks of 100 environments keep to them
+// at 20 requests a second.
+func TestIntervals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		space, trail := newWorkspace(), &memoryTrail{}
+		var logs bytes.Buffer
+		o := space.options(t, trail)
+		o.Logger = slog.New(slog.NewTextHandler(&logs, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		o.Client = space.clientWith(t, 20)
+		for i := range 100 {
+			project := fmt.Sprint("p", i/2)
+			o.Targets = append(o.Targets, Target{project, fmt.Sprint("e", i)})
+			space.fill(project, fmt.Sprint("e", i))
+		}
+		o.Interval = time.Minute
+		o.Intervals = map[Kind]time.Duration{DefaultEmailTemplates: 5 * time.Minute, EmailTemplates: 5 * time.Minute}
+		ctx, cancel := context.WithCancel(t.Context())
+		go New(o).Run(ctx)
+		time.Sleep(5 * time.Minute)
+		space.since()
+		time.Sleep(30 * time.Minute)
+		requests := space.since()
+		// By the minute 100 x 4 settings of environments and 50 projects; by five minutes the
+		// templates, the nine defaults, and the project once more behind the missing defaults.
+		require.InDelta(t, 30*(400+50)+6*50*(1+9+1), requests, 300)
+		require.Less(t, requests, 30*60*20)
+		cancel()
+		synctest.Wait()
+		require.Empty(t, logs.String())
+	})
+}
+
+// TestLateLooksAreTold: at one request a second the same takes ten minutes.
+func TestLateLooksAreTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		space, trail := newWorkspace(), &memoryTrail{}
+		var logs bytes.Buffer
+		o := space.options(t, trail, "live", "test")
+		o.Logger = slog.New(slog.NewTextHandler(&logs, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		o.Client, o.Interval = space.clientWith(t, 1), 5*time.Second
+		ctx, cancel := context.WithCancel(t.Context())
+		go New(o).Run(ctx)
+		time.Sleep(5 * time.Minute)
+		cancel()
+		synctest.Wait()
+		require.Equal(t, 1, strings.Count(logs.String(), "\n"), logs.String())
+		require.Contains(t, logs.String(), "raise workspace.requests_per_second")
+	})
 }

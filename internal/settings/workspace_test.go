@@ -26,6 +26,8 @@ type workspace struct {
 	fail  map[Resource]fault
 	reads map[Resource]int
 	asked int
+	told  int // of the asked ones, by since
+	all   int // a status of every answer
 }
 
 // fault is an answer other than the resource: a status with an error_type, or a body
@@ -37,16 +39,37 @@ type fault struct {
 
 func newWorkspace() *workspace {
 	w := &workspace{state: map[Resource]string{}, fail: map[Resource]fault{}, reads: map[Resource]int{}}
-	w.set(ofProject(Project), `{"project_slug":"p","name":"Acme","vertical":"B2B"}`)
-	w.set(ofProject(EmailTemplates), `[{"template_id":"t1","name":"Welcome"}]`)
 	w.set(defaultOf("LOGIN"), `"t1"`)
-	for _, env := range []string{"live", "test"} {
-		w.set(at(RBACPolicy, env), `{"custom_roles":[],"custom_resources":[],"custom_scopes":[]}`)
-		w.set(at(TrustedTokenProfiles, env), `[]`)
-		w.set(at(PasswordStrength, env), `{"validation_policy":"ZXCVBN","luds_min_password_length":null}`)
-		w.set(at(SMSCountryCodes, env), `["US","CA"]`)
-	}
+	w.fill("p", "live")
+	w.fill("p", "test")
 	return w
+}
+
+// fill gives an environment its settings, and the project its own.
+func (w *workspace) fill(project, env string) {
+	of := func(kind Kind) Resource { return Resource{Kind: kind, Project: project, Environment: env} }
+	w.set(of(RBACPolicy), `{"custom_roles":[],"custom_resources":[],"custom_scopes":[]}`)
+	w.set(of(TrustedTokenProfiles), `[]`)
+	w.set(of(PasswordStrength), `{"validation_policy":"ZXCVBN","luds_min_password_length":null}`)
+	w.set(of(SMSCountryCodes), `["US","CA"]`)
+	w.set(Resource{Kind: Project, Project: project}, `{"project_slug":"p","name":"Acme","vertical":"B2B"}`)
+	w.set(Resource{Kind: EmailTemplates, Project: project}, `[{"template_id":"t1","name":"Welcome"}]`)
+}
+
+// refuse answers every request with a status; 0 ends that.
+func (w *workspace) refuse(status int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = status
+}
+
+// since counts the requests since the last call.
+func (w *workspace) since() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := w.asked - w.told
+	w.told = w.asked
+	return n
 }
 
 func ofProject(kind Kind) Resource { return Resource{Kind: kind, Project: "p"} }
@@ -100,6 +123,8 @@ func (w *workspace) answer(r Resource, field string) (int, string) {
 	f, failing := w.fail[r]
 	state, ok := w.state[r]
 	switch {
+	case w.all != 0:
+		f = fault{status: w.all, kind: "unauthorized_credentials"}
 	case f.body != "":
 		return f.status, f.body
 	case !failing || f == (fault{}):
@@ -136,9 +161,14 @@ func resourceOf(path string) (Resource, string) {
 
 func (w *workspace) client(t *testing.T) *management.Client {
 	t.Helper()
+	return w.clientWith(t, 10000)
+}
+
+func (w *workspace) clientWith(t *testing.T, perSecond float64) *management.Client {
+	t.Helper()
 	c, err := management.New(management.Options{
 		BaseURL: "https://api.example.com", KeyID: "key", Secret: secret.New("s3cret-s3cret"),
-		RequestsPerSecond: 10000, MaxAttempts: 1, HTTPClient: &http.Client{Transport: w},
+		RequestsPerSecond: perSecond, MaxAttempts: 1, HTTPClient: &http.Client{Transport: w},
 	})
 	require.NoError(t, err)
 	return c

@@ -39,7 +39,7 @@ type api struct {
 	lose     bool                           // a PUT has its effect, and its answer is lost
 	garble   bool                           // and its answer is no JSON
 	failPut  int                            // status of every PUT
-	failRead int                            // status of every GET
+	failRead int                            // status of every GET in an environment
 	page     bool                           // every GET gets a proxy's 404 page
 	gone     bool                           // the environment does not exist
 	second   map[string]string              // a config of the other type
@@ -79,13 +79,13 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
-	case a.failRead != 0:
-		reply(w, a.failRead, map[string]any{"error_type": "fault"})
 	case a.page:
 		w.WriteHeader(404)
 		_, _ = w.Write([]byte("<html>Not Found</html>"))
 	case !strings.Contains(r.URL.Path, "/environments/"):
 		reply(w, 200, map[string]any{"project": map[string]any{}})
+	case a.failRead != 0:
+		reply(w, a.failRead, map[string]any{"error_type": "fault"})
 	case a.gone:
 		reply(w, 404, map[string]any{"error_type": "environment_not_found"})
 	case kind == "password_strength_config":
@@ -202,6 +202,20 @@ func (tr *trail) types() []string {
 		types = append(types, strings.TrimPrefix(e.Type, "streaming."))
 	}
 	return types
+}
+
+// changes are the entries of changed configs.
+func (tr *trail) changes() (all []audit.Entry, causes []string) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	for _, e := range tr.entries {
+		if e.Type == TypeChanged {
+			var d detail
+			_ = json.Unmarshal(e.Detail, &d)
+			all, causes = append(all, e), append(causes, d.Cause)
+		}
+	}
+	return all, causes
 }
 
 func (tr *trail) newest() (audit.Entry, detail) {

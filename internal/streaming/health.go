@@ -98,7 +98,7 @@ func (w *watcher) ended(err error) {
 	w.mu.Unlock()
 	w.metrics.looked(err)
 	switch {
-	case isGone(err): // Presence tells of it
+	case isGone(err), errors.Is(err, management.ErrUnreachable): // told of once, for all looks
 	case err != nil && before == "":
 		w.log.Error("look at the streaming config failed", "error", err)
 	case err == nil && before != "":

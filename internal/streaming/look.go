@@ -31,6 +31,9 @@ func (w *watcher) look(ctx context.Context) error {
 		return errors.Join(err, w.replaceLost(ctx, err, seen))
 	}
 	w.saw(seen, w.finding(seen, action), action.Differs)
+	if err := w.noteReads(ctx, seen.secondErr, w.types[1]); err != nil {
+		return err
+	}
 	if err := w.presence.Present(ctx, w.env.Project, w.env.Environment, seen.requests[0]); err != nil {
 		return err
 	}
@@ -50,13 +53,26 @@ func (w *watcher) look(ctx context.Context) error {
 	return w.put(ctx, action.Differs)
 }
 
-// unseen notes an environment that is gone, and hands on all other errors.
+// unseen notes why nothing could be read, and hands the error on.
 func (w *watcher) unseen(ctx context.Context, err error) error {
 	var a *management.Absence
-	if !errors.As(err, &a) {
+	switch {
+	case ctx.Err() != nil, errors.Is(err, management.ErrUnreachable): // the breaker's follower tells of it
 		return err
+	case errors.As(err, &a):
+		return errors.Join(err, w.presence.Gone(ctx, w.env.Project, w.env.Environment, a))
 	}
-	return errors.Join(err, w.presence.Gone(ctx, w.env.Project, w.env.Environment, a))
+	return errors.Join(err, w.noteReads(ctx, err, w.types[0]))
+}
+
+// noteReads enters how the reads of a look ended; failed is the error of the one of type
+// t, nil where all succeeded.
+func (w *watcher) noteReads(ctx context.Context, failed error, t management.DestinationType) error {
+	now := map[string]looks.Failure{}
+	if failed != nil && !errors.Is(failed, management.ErrUnreachable) {
+		now[string(t)] = looks.Failure{Cause: management.CauseOf(failed), Error: failed.Error()}
+	}
+	return w.failures.Note(ctx, now)
 }
 
 // attribute tells the relay's own change from another's. The API may show our prepared
@@ -154,7 +170,8 @@ func (w *watcher) set(ctx context.Context, reason []string) error {
 	}
 	w.metrics.wasPut(err)
 	if err != nil {
-		return w.refused(err)
+		recorded := w.recordFailedPut(ctx, reason, err)
+		return errors.Join(w.refused(err), recorded)
 	}
 	w.log.Info("streaming config set", "reason", reason)
 	if d.GrafanaLoki != nil && w.env.Stream.Relay != nil {

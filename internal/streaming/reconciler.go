@@ -32,8 +32,9 @@ import (
 
 // Options configure a reconciler.
 type Options struct {
-	// Environments are the relay's. One without a Stream is observed: its config is read
-	// and recorded, and never set. With SkipSettings it is left alone.
+	// Environments are the relay's. One without a desired Stream is observed: its config is read
+	// and recorded, and never set. With SkipSettings,
+	// one without any Stream is left alone.
 	Environments []config.Environment
 	// Interval between two looks at one environment. Default 60s.
 	Interval time.Duration
@@ -73,6 +74,7 @@ type watcher struct {
 	nextPut      time.Time // not before then
 	putErr       error     // the error of the last one
 	action       string    // the id of a PUT without a known outcome; empty: none
+	failures     looks.Failures
 
 	mu     sync.Mutex // guards health
 	health Health
@@ -93,8 +95,12 @@ func New(o Options) (*Reconciler, error) {
 		w := &watcher{
 			env: e, interval: cmp.Or(o.Interval, time.Minute), dryRun: o.DryRun,
 			client: o.Client, store: o.Credentials, recorder: o.Recorder, presence: o.Presence, metrics: m,
-			log:   log.With("project", e.Project, "environment", e.Environment),
-			turn:  make(chan struct{}, 1),
+			log:  log.With("project", e.Project, "environment", e.Environment),
+			turn: make(chan struct{}, 1),
+			failures: looks.Failures{
+				Trail: o.Recorder, Project: e.Project, Environment: e.Environment, Subject: subjectReads,
+				Failed: TypeFailed, Recovered: TypeRecovered,
+			},
 			types: [2]management.DestinationType{management.GrafanaLoki, management.Datadog},
 		}
 		if e.Stream != nil && e.Stream.Datadog != nil {
@@ -116,7 +122,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 }
 
 // observed: the config is watched, and never set.
-func (w *watcher) observed() bool { return w.env.Stream == nil }
+func (w *watcher) observed() bool { return w.env.Stream == nil || w.env.Stream.Observe }
 
 func (w *watcher) run(ctx context.Context) {
 	for {

@@ -147,14 +147,14 @@ func TestCrashAfterThePut(t *testing.T) {
 	r, _ := g.start(nil, toRelay)
 	g.api.set(func() { g.api.lose = true })
 	require.Error(t, look(t, r))
-	assert.Equal(t, []string{"baseline"}, g.trail.types())
+	assert.Equal(t, []string{"baseline", "put_failed"}, g.trail.types())
 
 	again, store := g.start(nil, toRelay)
 	_, ok := store.Basic(g.api.field("username"), g.api.field("password"))
 	assert.True(t, ok, "accepted before it is promoted")
 	require.NoError(t, look(t, again))
 	assert.Equal(t, 1, g.api.count(), "what arrived is not set again")
-	assert.Equal(t, []string{"baseline", "changed"}, g.trail.types())
+	assert.Equal(t, []string{"baseline", "put_failed", "changed"}, g.trail.types())
 	_, d := g.trail.newest()
 	assert.Equal(t, "relay", d.Cause)
 	st, err := store.State(again.watchers[0].environment())
@@ -266,6 +266,10 @@ func TestARefusedPutIsSpacedOutAndStaysVisible(t *testing.T) {
 	}
 	assert.Equal(t, 1, g.api.count())
 	assert.Contains(t, r.Health()[0].LastError, "400")
+	assert.Equal(t, []string{"baseline", "put_failed"}, g.trail.types())
+	e, _ := g.trail.newest()
+	assert.Contains(t, string(e.Detail), `"actor":"relay","reason":["destination_type"],"failure":"HTTP 400 fault","error":"set event log streaming: `)
+	assert.Contains(t, string(e.Detail), `"request_id":"r-`)
 }
 
 func TestGivenDestinations(t *testing.T) {

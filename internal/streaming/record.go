@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/management"
 )
 
 // The subjects of the room's audit entries.
@@ -20,6 +23,9 @@ const (
 	Subject = "event_log_streaming"
 	// SubjectSecond is a config of the other type beside it.
 	SubjectSecond = "event_log_streaming_second"
+
+	subjectReads = "event_log_streaming_reads"
+	subjectPuts  = "event_log_streaming_puts"
 )
 
 // The types of the room's audit entries.
@@ -33,6 +39,13 @@ const (
 	// TypeRestated repeats the state: a newer entry is damaged, and may have been of
 	// this config.
 	TypeRestated = "streaming.restated"
+	// TypeFailed names the reads that fail, and their causes.
+	TypeFailed = "streaming.failed"
+	// TypeRecovered says that all reads succeed again.
+	TypeRecovered = "streaming.recovered"
+	// TypePutFailed is a PUT of this relay that failed. The config may have been set all
+	// the same, unless the API refused it.
+	TypePutFailed = "streaming.put_failed"
 )
 
 // detail is the Detail of an entry.
@@ -155,4 +168,35 @@ func orEmpty(state json.RawMessage) json.RawMessage {
 		return json.RawMessage("{}")
 	}
 	return state
+}
+
+// putDetail is the Detail of TypePutFailed.
+type putDetail struct {
+	looks.Attribution
+	Reason    []string `json:"reason"`
+	Failure   string   `json:"failure"` // short, and equal for equal causes
+	Error     string   `json:"error"`
+	RequestID string   `json:"request_id,omitempty"`
+}
+
+// recordFailedPut enters a failed PUT. They are spaced out, so each is an entry.
+func (w *watcher) recordFailedPut(ctx context.Context, reason []string, put error) error {
+	d := putDetail{Attribution: looks.ByRelay(w.action), Reason: reason, Failure: management.CauseOf(put), Error: put.Error()}
+	var api *management.APIError
+	if errors.As(put, &api) {
+		d.RequestID = api.RequestID
+	}
+	raw, err := json.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("encode a failed PUT: %w", err)
+	}
+	e := audit.Entry{
+		Type: TypePutFailed, Project: w.env.Project, Environment: w.env.Environment, Subject: subjectPuts, Time: time.Now(), Detail: raw,
+	}
+	if _, err = audit.Update(ctx, w.recorder, e.Project, e.Environment, e.Subject, func(audit.Entry, bool) (*audit.Entry, error) {
+		return &e, nil
+	}); err != nil {
+		return fmt.Errorf("record a failed PUT: %w", err)
+	}
+	return nil
 }

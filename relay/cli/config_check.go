@@ -30,6 +30,9 @@ connects to no destination: 'auditrelay sinks check' does.
 For topics, subjects and tenants with placeholders, it lists the destinations: of each
 environment's events, of events of a project as a whole, and of the relay's own.
 
+With a workspace it says how many requests a look at all settings needs, and how long it
+takes at workspace.requests_per_second; it warns where the looks need more than allowed.
+
 --api also asks the servers of an external journal (journal.url) for the guarantees
 behind their acknowledgements. It writes nothing there.
 
@@ -86,6 +89,9 @@ func (p Program) check(ctx context.Context, w io.Writer, path string, asJSON, ap
 	text := problemTable(path, found, warnings)
 	if len(found) == 0 {
 		text += fmt.Sprintf("%s: ok; environments: %d, sinks: %d\n", path, len(cfg.Environments), len(cfg.Sinks))
+		if round := cfg.Round().String(); round != "" {
+			text += round + "\n"
+		}
 		text += destinationTable(to)
 	}
 	if asJSON {

@@ -1,0 +1,129 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// UnmarshalText reads the word observe.
+func (s *Stream) UnmarshalText(text []byte) error {
+	if string(text) != "observe" {
+		return errors.New("must be the word observe, or one of relay, datadog and grafana_loki with fields")
+	}
+	s.Observe = true
+	return nil
+}
+
+// settingRequests are the requests of one look, by kind. The default templates are read
+// by type, and the project once more beside types without one.
+func settingRequests() (ofProject, ofEnvironment map[string]int) {
+	return map[string]int{"project": 1, "email_templates": 1, "default_email_templates": 10},
+		map[string]int{"rbac_policy": 1, "trusted_token_profiles": 1, "password_strength_config": 1, "sms_country_codes": 1}
+}
+
+// SettingKinds are the kinds of settings that the relay watches.
+func SettingKinds() []string {
+	ofProject, ofEnvironment := settingRequests()
+	return slices.Sorted(maps.Keys(union(ofProject, ofEnvironment)))
+}
+
+func union(a, b map[string]int) map[string]int {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+// streamingRequests are those of one look at a streaming config: one by destination type.
+const streamingRequests = 2
+
+// Round is the work of looking at the workspace.
+type Round struct {
+	// Requests are those of one look at every setting.
+	Requests int
+	// Takes is how long these take, beside the looks at the streaming configs.
+	Takes time.Duration
+	// PerSecond is how many requests all looks together need, at their intervals.
+	PerSecond float64
+}
+
+// Round returns the work of looking at the workspace, zero without a workspace.
+func (c *Config) Round() Round {
+	if c.Workspace == nil {
+		return Round{}
+	}
+	var r Round
+	ofProject, ofEnvironment := settingRequests()
+	projects, streams := map[string]bool{}, 0
+	for _, e := range c.Environments {
+		if e.Stream != nil || !e.SkipSettings {
+			streams++
+		}
+		if c.Settings.Disabled || e.SkipSettings {
+			continue
+		}
+		if !projects[e.Project] {
+			projects[e.Project] = true
+			r.add(ofProject, c.Settings)
+		}
+		r.add(ofEnvironment, c.Settings)
+	}
+	streaming := float64(streams*streamingRequests) / cmp.Or(c.Streaming.Interval, time.Minute).Seconds()
+	r.PerSecond += streaming
+	// The settings give way to the streaming configs, and keep a fifth in any case.
+	allowed := cmp.Or(c.Workspace.RequestsPerSecond, 5)
+	left := max(allowed-streaming, allowed/5)
+	r.Takes = time.Duration(float64(r.Requests) / left * float64(time.Second)).Round(time.Second)
+	return r
+}
+
+func (r *Round) add(requests map[string]int, s Settings) {
+	for kind, n := range requests {
+		r.Requests += n
+		r.PerSecond += float64(n) / s.Every(kind).Seconds()
+	}
+}
+
+// Every is the time from one look at a kind of setting to the next.
+func (s Settings) Every(kind string) time.Duration {
+	if d, ok := s.Intervals[kind]; ok {
+		return d
+	}
+	return cmp.Or(s.Interval, 5*time.Minute)
+}
+
+// String is a line for people; empty where nothing is looked at.
+func (r Round) String() string {
+	if r.PerSecond == 0 {
+		return ""
+	}
+	return fmt.Sprintf("a look at all settings: %d requests in %v; all looks need %.1f requests per second", r.Requests, r.Takes, r.PerSecond)
+}
+
+// watching checks the intervals, and that the looks fit into them.
+func (k *checker) watching(c *Config) {
+	k.positive("streaming.interval", c.Streaming.Interval)
+	k.positive("settings.interval", c.Settings.Interval)
+	for _, kind := range slices.Sorted(maps.Keys(c.Settings.Intervals)) {
+		at := join("settings.intervals", kind)
+		if !slices.Contains(SettingKinds(), kind) {
+			k.fail(at, nil, "is no kind of setting: they are "+strings.Join(SettingKinds(), ", "))
+		}
+		if d := c.Settings.Intervals[kind]; d <= 0 {
+			k.fail(at, d, "must be positive")
+		}
+	}
+	if len(k.errors) > 0 || c.Workspace == nil {
+		return
+	}
+	if r := c.Round(); r.PerSecond > 1.001*c.Workspace.RequestsPerSecond {
+		k.warn("workspace.requests_per_second", fmt.Sprintf(
+			"the looks at %d environments need %.1f requests per second, and %v are allowed: a look at all settings takes %v, longer than their intervals; "+
+				"raise it, or settings.interval, or settings.intervals of single kinds",
+			len(c.Environments), r.PerSecond, c.Workspace.RequestsPerSecond, r.Takes))
+	}
+}

@@ -1,0 +1,103 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
+)
+
+// lines is a log that several goroutines write.
+type lines struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.String()
+}
+
+// TestARevokedKeyIsOneMessage: of four environments, controlled and observed, before it
+// were 22 warnings and 3 errors.
+func TestARevokedKeyIsOneMessage(t *testing.T) {
+	t.Parallel()
+	sim, err := workspacesim.New(workspacesim.Options{Projects: 2})
+	require.NoError(t, err)
+	var refuse atomic.Bool
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refuse.Load() {
+			r.Header.Del("Authorization")
+		}
+		sim.Handler().ServeHTTP(w, r)
+	}))
+	defer api.Close()
+	cfg := testConfig(t.TempDir())
+	cfg.Workspace = &config.Workspace{BaseURL: api.URL, KeyID: workspacesim.DemoKeyID, Secret: secret.New(workspacesim.DemoSecret), RequestsPerSecond: 1000}
+	cfg.Environments = nil
+	for i, e := range sim.Environments() {
+		env := config.Environment{Project: e.Project, Environment: e.Environment}
+		if i%2 == 0 {
+			env.Stream = &config.Stream{Relay: &config.StreamRelay{Hostname: "localhost:3100"}}
+		}
+		cfg.Environments = append(cfg.Environments, env)
+	}
+	cfg.SetDefaults()
+	cfg.Settings.Interval, cfg.Streaming.Interval = 100*time.Millisecond, 50*time.Millisecond
+	require.NoError(t, cfg.Validate())
+	var logs lines
+	ctx, cancel := context.WithCancel(t.Context())
+	started, ended := make(chan Addresses, 1), make(chan error, 1)
+	go func() {
+		ended <- Run(ctx, cfg, Options{
+			Logger:  slog.New(slog.NewTextHandler(&logs, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			Started: func(a Addresses) { started <- a },
+		})
+	}()
+	r := &running{t: t, path: cfg.Sinks[0].File.Path, Addresses: <-started}
+	count := func(types ...string) (n int) {
+		for _, e := range auditEvents(r.path) {
+			for _, kind := range types {
+				if fmt.Sprint(e.Attributes["type"]) == kind {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	waiting.Until(t, func() bool { return count("settings.baseline") == 2*3+4*4 && count("streaming.changed") == 2 })
+	before := logs.String()
+	refuse.Store(true)
+	waiting.Until(t, func() bool { return count("workspace.unreachable") == 1 })
+	refuse.Store(false)
+	waiting.Until(t, func() bool { return count("workspace.reachable") == 1 })
+	cancel()
+	require.NoError(t, <-ended)
+	assert.Equal(t, 1, count("workspace.unreachable"))
+	assert.Zero(t, count("settings.failed", "streaming.failed", "streaming.put_failed", "settings.changed", "environment.gone"))
+	told := strings.TrimPrefix(logs.String(), before)
+	assert.Equal(t, 1, strings.Count(told, "\n"), told)
+	assert.Contains(t, told, "the management API refuses the key")
+}

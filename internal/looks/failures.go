@@ -1,0 +1,71 @@
+package looks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+)
+
+// Failures notes in the trail which reads fail, and why: one entry when that begins,
+// changes or ends, however often the reads are repeated. Its state in the trail is an
+// object from the failing read to its cause. It is not safe for concurrent use.
+type Failures struct {
+	Trail                         audit.Log
+	Project, Environment, Subject string
+	// Failed and Recovered are the types of the entries.
+	Failed, Recovered string
+
+	entered json.RawMessage // the trail's state; nil: not known
+}
+
+// Failure is a failing read.
+type Failure struct {
+	// Cause is short, and equal for equal causes.
+	Cause string
+	// Error is the last error.
+	Error string
+}
+
+// failuresDetail is the Detail of the entries.
+type failuresDetail struct {
+	Errors map[string]string `json:"errors,omitempty"`
+}
+
+// Note compares the failing reads with the trail's newest entry, and appends the
+// difference.
+func (f *Failures) Note(ctx context.Context, now map[string]Failure) error {
+	causes, detail := map[string]string{}, failuresDetail{Errors: map[string]string{}}
+	for read, failure := range now {
+		causes[read], detail.Errors[read] = failure.Cause, failure.Error
+	}
+	state := encode(causes)
+	if f.entered != nil && bytes.Equal(state, f.entered) {
+		return nil
+	}
+	_, err := audit.Update(ctx, f.Trail, f.Project, f.Environment, f.Subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
+		before := json.RawMessage("{}")
+		if found {
+			before = last.After
+		}
+		if bytes.Equal(before, state) {
+			return nil, nil //nolint:nilnil // nothing to enter is no error
+		}
+		e := &audit.Entry{
+			Type: f.Failed, Project: f.Project, Environment: f.Environment, Subject: f.Subject,
+			Time: time.Now(), Before: before, After: state, Detail: encode(detail),
+		}
+		if len(now) == 0 {
+			e.Type = f.Recovered
+		}
+		return e, nil
+	})
+	if err != nil {
+		return fmt.Errorf("enter the failing reads: %w", err)
+	}
+	f.entered = state
+	return nil
+}

@@ -1,0 +1,229 @@
+package management
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// service answers by path, without a network, so that time can be faked.
+type service struct {
+	mu     sync.Mutex
+	answer func(path string) int // 0: no answer
+	asked  []string
+}
+
+func (s *service) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, r.URL.Path)
+	status := s.answer(r.URL.Path)
+	if status == 0 {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return &http.Response{
+		StatusCode: status, Header: http.Header{}, Request: r,
+		Body: io.NopCloser(strings.NewReader(`{"request_id":"r","error_type":"t","project":{},"policy":{},"country_codes":[]}`)),
+	}, nil
+}
+
+func (s *service) always(status int) { s.by(func(string) int { return status }) }
+
+func (s *service) by(answer func(path string) int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+// count returns the requests since the last call.
+func (s *service) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.asked)
+	s.asked = nil
+	return n
+}
+
+func (s *service) client(t *testing.T, change func(*Options)) *Client {
+	t.Helper()
+	o := options("https://example.com")
+	o.HTTPClient = &http.Client{Transport: s}
+	if change != nil {
+		change(&o)
+	}
+	c, err := New(o)
+	require.NoError(t, err)
+	return c
+}
+
+// TestARevokedKeyIsAskedForSeldom: of a hundred callers a second only a few are sent.
+func TestARevokedKeyIsAskedForSeldom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{}
+		s.always(200)
+		c := s.client(t, nil)
+		read := func() error { _, err := c.RBACPolicy(t.Context(), "p", "e"); return err }
+		require.NoError(t, read())
+		known, changed := c.Reach()
+		assert.Equal(t, Reach{Known: true, Since: known.Since}, known)
+		s.always(401)
+		s.count()
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() { assert.ErrorIs(t, read(), ErrUnreachable) })
+		}
+		all.Wait()
+		assert.LessOrEqual(t, s.count(), defaultAtOnce+1, "those under way, and one question")
+		<-changed
+		now, changed := c.Reach()
+		assert.Equal(t, CauseUnauthorized, now.Cause)
+		assert.Equal(t, "r", now.RequestID)
+
+		for range 3600 {
+			require.ErrorIs(t, read(), ErrUnreachable)
+			time.Sleep(time.Second)
+		}
+		hour := s.count()
+		assert.True(t, hour > 10 && hour < 25, "%d questions in an hour", hour)
+
+		s.always(200)
+		for read() != nil {
+			time.Sleep(time.Second)
+		}
+		<-changed
+		now, _ = c.Reach()
+		assert.Empty(t, now.Cause)
+		assert.LessOrEqual(t, time.Since(now.Since), time.Second)
+	})
+}
+
+// TestOneFailingResourceStopsNoOther: the project can still be read.
+func TestOneFailingResourceStopsNoOther(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{401, 403, 500, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &service{answer: func(path string) int {
+				if strings.HasSuffix(path, "rbac_policy") {
+					return status
+				}
+				return 200
+			}}
+			c := s.client(t, nil)
+			_, err := c.RBACPolicy(t.Context(), "p", "e")
+			require.Error(t, err)
+			require.NotErrorIs(t, err, ErrUnreachable)
+			_, err = c.SMSCountryCodes(t.Context(), "p", "e")
+			require.NoError(t, err)
+			now, _ := c.Reach()
+			assert.Empty(t, now.Cause)
+		})
+	}
+}
+
+// TestAnOutageMayEndInARefusal: each cause is a state of its own. A flapping API is not
+// asked ever more often.
+func TestAnOutageMayEndInARefusal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{answer: func(string) int { return 0 }}
+		c := s.client(t, nil)
+		read := func(ctx context.Context) error { _, err := c.SMSCountryCodes(ctx, "p", "e"); return err }
+		require.ErrorIs(t, read(t.Context()), ErrUnreachable)
+		assert.Equal(t, 5+1, s.count())
+		now, _ := c.Reach()
+		assert.Equal(t, CauseOutage, now.Cause)
+		s.always(401)
+		time.Sleep(probeFirst)
+		require.ErrorIs(t, read(t.Context()), ErrUnreachable)
+		now, _ = c.Reach()
+		assert.Equal(t, CauseUnauthorized, now.Cause)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		time.Sleep(2 * probeFirst)
+		require.ErrorIs(t, read(ctx), context.Canceled, "a caller that gives up says nothing of the API")
+		require.ErrorIs(t, read(t.Context()), ErrUnreachable)
+
+		for range 5 {
+			s.always(200)
+			for read(t.Context()) != nil {
+				time.Sleep(time.Second)
+			}
+			s.always(401)
+			require.ErrorIs(t, read(t.Context()), ErrUnreachable)
+		}
+		assert.Greater(t, c.breaker.pause, 30*probeFirst)
+	})
+}
+
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(10, 2)
+		var order []int
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		start := time.Now()
+		for i := range 60 {
+			class := i % classes
+			all.Go(func() {
+				if !assert.NoError(t, q.start(t.Context(), class)) {
+					return
+				}
+				mu.Lock()
+				order = append(order, class)
+				mu.Unlock()
+				time.Sleep(time.Millisecond)
+				q.done()
+			})
+		}
+		all.Wait()
+		assert.InDelta(t, 5, time.Since(start).Seconds(), 0.2, "a burst of one second's worth, then ten a second")
+		early := 0 // patient requests while urgent ones waited
+		for _, class := range order[10:40] {
+			early += class
+		}
+		assert.InDelta(t, 30/(urgentInARow+1), early, 3)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, q.start(t.Context(), urgent))
+		require.NoError(t, q.start(t.Context(), urgent))
+		time.AfterFunc(time.Second, cancel)
+		require.ErrorIs(t, q.start(ctx, patient), context.Canceled, "no more than two at once")
+		q.done()
+		require.NoError(t, q.start(t.Context(), patient))
+		q.done()
+		q.done()
+		assert.Equal(t, 2, q.free)
+	})
+}
+
+// TestClientsShareTheirBudget: the settings give way to the streaming config.
+func TestClientsShareTheirBudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{}
+		s.always(200)
+		c := s.client(t, func(o *Options) { o.RequestsPerSecond, o.AtOnce = 20, 1 })
+		patient := c.GivingWay()
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() { _, _ = patient.SMSCountryCodes(t.Context(), "p", "e") })
+		}
+		time.Sleep(time.Second)
+		start := time.Now()
+		_, err := c.Project(t.Context(), "p")
+		require.NoError(t, err)
+		assert.LessOrEqual(t, time.Since(start), 100*time.Millisecond, "it is not behind the others")
+		all.Wait()
+		assert.InDelta(t, 5, time.Since(start).Seconds()+1, 1)
+	})
+}

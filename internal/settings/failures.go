@@ -1,0 +1,91 @@
+package settings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/management"
+)
+
+const (
+	// readsSubject is the subject of entries about failing reads.
+	readsSubject = "settings_reads"
+	// typeFailed marks an entry that names the failing reads of a project or an
+	// environment, and their causes.
+	typeFailed = "settings.failed"
+	// typeRecovered marks an entry that says: all can be read again.
+	typeRecovered = "settings.recovered"
+)
+
+// errTrail marks a failure of the trail, and not of a read.
+var errTrail = errors.New("enter into the trail")
+
+func inTrail(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errTrail, err)
+}
+
+// failed notes how the look at a kind ended.
+func (g *group) failed(kind Kind, err error) {
+	switch {
+	case err == nil:
+		delete(g.failing, string(kind))
+	case errors.Is(err, errTrail): // it says nothing about the read
+	case errors.Is(err, errImplausible):
+		g.failing[string(kind)] = looks.Failure{Cause: errImplausible.Error(), Error: err.Error()}
+	default:
+		g.failing[string(kind)] = looks.Failure{Cause: management.CauseOf(err), Error: err.Error()}
+	}
+}
+
+// stopped notes that a round ended before its end.
+func (g *group) stopped(w *Watcher, err error) {
+	for _, x := range g.watches {
+		w.note(x.resource, func(s *Status) { s.LastFailure, s.Error = time.Now(), err.Error() })
+	}
+}
+
+// tellFailures logs and enters the failing reads: once by cause, and once when they are
+// over. err is what failed in this round.
+func (w *Watcher) tellFailures(ctx context.Context, g *group, err error) error {
+	entering := w.failuresEntered(ctx, g)
+	trail := errors.Is(err, errTrail) || entering != nil
+	if trail && !g.trailFailing {
+		w.log.Warn("settings cannot be entered into the trail; the next looks try again",
+			"project", g.project, "environment", g.environment, "error", errors.Join(err, entering))
+	}
+	g.trailFailing = trail
+	return entering
+}
+
+func (w *Watcher) failuresEntered(ctx context.Context, g *group) error {
+	causes := ""
+	for _, kind := range slices.Sorted(maps.Keys(g.failing)) {
+		causes += fmt.Sprintf("%s: %s; ", kind, g.failing[kind].Cause)
+	}
+	if causes != g.logged {
+		w.logFailures(g, causes)
+		g.logged = causes
+	}
+	return inTrail(g.failures.Note(ctx, g.failing))
+}
+
+func (w *Watcher) logFailures(g *group, causes string) {
+	about := []any{"project", g.project, "environment", g.environment}
+	if causes == "" {
+		w.log.Info("all settings can be read again", about...)
+		return
+	}
+	var errs []string
+	for _, kind := range slices.Sorted(maps.Keys(g.failing)) {
+		errs = append(errs, g.failing[kind].Error)
+	}
+	w.log.Warn("settings cannot be read; their old states stand", append(about, "errors", errs)...)
+}
