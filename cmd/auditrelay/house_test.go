@@ -59,6 +59,7 @@ func floors() map[string]int {
 		"internal/streamserver":         2,
 		"internal/datadir":              1,
 		"internal/audit":                1,
+		"internal/meaning":              1,
 		"internal/credentials":          1,
 		"internal/recent":               1,
 		"internal/json/redact":          1,

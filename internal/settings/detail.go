@@ -2,8 +2,6 @@ package settings
 
 import (
 	"encoding/json"
-	"fmt"
-	"unicode/utf8"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
@@ -31,10 +29,11 @@ type detail struct {
 	Requests looks.Requests `json:"request_ids,omitzero"`
 }
 
-func (d detail) with(changes []jsondiff.Change) detail {
-	d.Omitted = max(0, len(changes)-maxChanges)
-	for _, c := range changes[:len(changes)-d.Omitted] {
-		d.Changes = append(d.Changes, jsondiff.Change{Path: c.Path, Old: shorten(c.Old), New: shorten(c.New)})
+func (d detail) with(changes jsondiff.Changes) detail {
+	listed := min(len(changes.List), maxChanges)
+	d.Omitted = len(changes.List) - listed + changes.More
+	for _, c := range changes.List[:listed] {
+		d.Changes = append(d.Changes, jsondiff.Change{Path: c.Path, Old: jsondiff.Shorten(c.Old, maxShown), New: jsondiff.Shorten(c.New, maxShown)})
 	}
 	return d
 }
@@ -47,25 +46,6 @@ func encode(v any) json.RawMessage {
 		return json.RawMessage("null")
 	}
 	return raw
-}
-
-// shorten cuts a long value: a string to its beginning, another to its size.
-func shorten(raw json.RawMessage) json.RawMessage {
-	if len(raw) <= maxShown {
-		return raw
-	}
-	var s string
-	if json.Unmarshal(raw, &s) != nil {
-		return encode(fmt.Sprintf("(%d bytes of JSON)", len(raw)))
-	}
-	cut := maxShown / 2
-	if len(s) <= cut {
-		return encode(s)
-	}
-	for !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return encode(fmt.Sprintf("%s… (%d bytes)", s[:cut], len(s)))
 }
 
 // lookBehind is the look behind an entry.

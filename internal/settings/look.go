@@ -11,6 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/meaning"
 )
 
 const (
@@ -84,11 +85,11 @@ func (w *Watcher) change(ctx context.Context, x *watch, last audit.Entry, found 
 	if !found {
 		return e, nil
 	}
-	changes, err := jsondiff.Diff(schemas[r.Kind], last.After, got.state)
+	changes, err := jsondiff.Diff(meaning.Schema(string(r.Kind)), last.After, got.state)
 	if err != nil {
 		return nil, fmt.Errorf("compare: %w", err)
 	}
-	if len(changes) == 0 && !last.Unsure {
+	if len(changes.List) == 0 && !last.Unsure {
 		return nil, nil //nolint:nilnil // no change is no error
 	}
 	before := w.lastAgreed(ctx, x, last)
@@ -104,9 +105,9 @@ func (w *Watcher) change(ctx context.Context, x *watch, last audit.Entry, found 
 	return e, nil
 }
 
-func typeOf(changes []jsondiff.Change, state json.RawMessage) string {
+func typeOf(changes jsondiff.Changes, state json.RawMessage) string {
 	switch {
-	case len(changes) == 0:
+	case len(changes.List) == 0:
 		// A damaged newer entry may have been of this setting. Without a new entry, a
 		// change there and back would be lost.
 		return typeRestated

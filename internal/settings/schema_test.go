@@ -11,6 +11,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/meaning"
 )
 
 func TestCompare(t *testing.T) {
@@ -56,10 +57,10 @@ func TestCompare(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			changes, err := jsondiff.Diff(schemas[tc.kind], json.RawMessage(tc.before), json.RawMessage(tc.after))
+			changes, err := jsondiff.Diff(meaning.Schema(string(tc.kind)), json.RawMessage(tc.before), json.RawMessage(tc.after))
 			require.NoError(t, err)
 			var got []string
-			for _, c := range changes {
+			for _, c := range changes.List {
 				got = append(got, c.String())
 			}
 			require.Equal(t, tc.want, got)
@@ -72,10 +73,10 @@ func TestCompareDeep(t *testing.T) {
 	deep := func(n int) json.RawMessage {
 		return json.RawMessage(strings.Repeat(`[`, n) + strings.Repeat(`]`, n))
 	}
-	changes, err := jsondiff.Diff(schemas[Project], deep(900), deep(901))
+	changes, err := jsondiff.Diff(meaning.Schema(string(Project)), deep(900), deep(901))
 	require.NoError(t, err)
-	require.Len(t, changes, 1)
-	_, err = jsondiff.Diff(schemas[Project], deep(100_000), deep(100_000))
+	require.Len(t, changes.List, 1)
+	_, err = jsondiff.Diff(meaning.Schema(string(Project)), deep(100_000), deep(100_000))
 	require.Error(t, err)
 }
 
@@ -136,19 +137,19 @@ func FuzzCompare(f *testing.F) {
 	f.Add([]byte(`[{"profile_id":"a","pem_files":[{"pem_file_id":"x"},{"pem_file_id":"y"}]}]`), []byte(`9007199254740993`), uint64(4))
 	f.Fuzz(func(t *testing.T, a, b []byte, seed uint64) {
 		for _, kind := range append(projectKinds(), environmentKinds()...) {
-			changes, err := jsondiff.Diff(schemas[kind], a, b)
+			changes, err := jsondiff.Diff(meaning.Schema(string(kind)), a, b)
 			x, errA := decoded(a)
 			y, errB := decoded(b)
 			require.Equal(t, errA != nil || errB != nil, err != nil)
 			if err != nil {
 				return
 			}
-			s := schemas[kind]
+			s := meaning.Schema(string(kind))
 			same := string(encode(normal(s, x))) == string(encode(normal(s, y)))
-			require.Equal(t, same, len(changes) == 0, "%s: %v", kind, changes)
-			self, err := jsondiff.Diff(schemas[kind], a, encode(shuffle(s, x, rand.New(rand.NewPCG(seed, 0)))))
+			require.Equal(t, same, len(changes.List) == 0, "%s: %v", kind, changes)
+			self, err := jsondiff.Diff(meaning.Schema(string(kind)), a, encode(shuffle(s, x, rand.New(rand.NewPCG(seed, 0)))))
 			require.NoError(t, err)
-			require.Empty(t, self, "%s reordered", kind)
+			require.Empty(t, self.List, "%s reordered", kind)
 			raw := detail{}.with(changes).encode()
 			_, err = jsondiff.Canonical(raw)
 			require.NoError(t, err)

@@ -451,9 +451,9 @@ func TestChecks(t *testing.T) {
 
 func TestDetailIsBounded(t *testing.T) {
 	t.Parallel()
-	var changes []jsondiff.Change
+	var changes jsondiff.Changes
 	for range 2 * maxChanges {
-		changes = append(changes, jsondiff.Change{Path: "/x", Old: encode(strings.Repeat("ä", 10_000)), New: encode(make([]int, 10_000))})
+		changes.List = append(changes.List, jsondiff.Change{Path: "/x", Old: encode(strings.Repeat("ä", 10_000)), New: encode(make([]int, 10_000))})
 	}
 	d := detail{}.with(changes)
 	require.Equal(t, maxChanges, d.Omitted)

@@ -156,8 +156,11 @@ func changedFields(before, after json.RawMessage) ([]string, error) {
 		return nil, fmt.Errorf("compare with the trail: %w", err)
 	}
 	var fields []string
-	for _, c := range changes {
+	for _, c := range changes.List {
 		fields = append(fields, strings.ReplaceAll(strings.TrimPrefix(c.Path, "/"), "/", "."))
+	}
+	if changes.More > 0 {
+		fields = append(fields, fmt.Sprintf("and %d more", changes.More))
 	}
 	return fields, nil
 }

@@ -4,7 +4,6 @@
 package jsondiff
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -34,54 +33,64 @@ func (c Change) String() string {
 	return fmt.Sprintf("%s: %s → %s", c.Path, c.Old, c.New)
 }
 
-// Diff returns the differences in meaning between two states, ordered by path. The
-// schema may be nil. Elements of a set are counted: two equal elements differ from one.
-// Both states must be JSON fit for [Canonical].
-func Diff(s *Schema, before, after json.RawMessage) ([]Change, error) {
+// Changes are the differences between two states, ordered by path. None are listed only
+// if there are none.
+type Changes struct {
+	List []Change
+	// More counts the changes beyond the limits of the list.
+	More int
+}
+
+// The limits of the list of changes. Without them, a long name with many changes
+// beneath it would take many times its own memory.
+const (
+	maxChanges = 10_000
+	maxPaths   = 4 << 20 // bytes
+)
+
+// Diff returns the differences in meaning between two states. The schema may be nil.
+// Elements of a set are counted: two equal elements differ from one. Both states must be
+// JSON fit for [Canonical].
+func Diff(s *Schema, before, after json.RawMessage) (Changes, error) {
 	a, err := Decode(before)
 	if err != nil {
-		return nil, fmt.Errorf("read the state before: %w", err)
+		return Changes{}, fmt.Errorf("read the state before: %w", err)
 	}
 	b, err := Decode(after)
 	if err != nil {
-		return nil, fmt.Errorf("read the state after: %w", err)
+		return Changes{}, fmt.Errorf("read the state after: %w", err)
 	}
 	return DiffValues(s, a, b), nil
 }
 
 // DiffValues is [Diff] for two states that [Decode] has read.
-func DiffValues(s *Schema, a, b any) []Change {
+func DiffValues(s *Schema, a, b any) Changes {
 	d := differ{}
 	d.value(s, a, b)
 	return d.changes
 }
 
-// Decode reads a state. Numbers become a [json.Number] with the digits of the canonical
-// form, so equal numbers are equal strings. Errors are those of [Canonical].
-func Decode(raw json.RawMessage) (any, error) {
-	canonical, err := Canonical(raw)
-	if err != nil {
-		return nil, err
-	}
-	dec := json.NewDecoder(bytes.NewReader(canonical))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
-		return nil, fmt.Errorf("decode JSON: %w", err)
-	}
-	return v, nil
-}
-
 // differ walks two values side by side.
 type differ struct {
 	path    []string // to the values it compares now
-	changes []Change
+	length  int      // of path, in bytes
+	paths   int      // bytes of all paths listed
+	changes Changes
 }
 
 func (d *differ) at(step string, s *Schema, a, b any) {
-	d.path = append(d.path, step)
+	defer d.down(step)()
 	d.value(s, a, b)
-	d.path = d.path[:len(d.path)-1]
+}
+
+// down goes a step down, until the result is called.
+func (d *differ) down(step string) (up func()) {
+	d.path = append(d.path, step)
+	d.length += len(step) + len("/")
+	return func() {
+		d.path = d.path[:len(d.path)-1]
+		d.length -= len(step) + len("/")
+	}
 }
 
 func (d *differ) value(s *Schema, a, b any) {
@@ -104,11 +113,19 @@ func (d *differ) value(s *Schema, a, b any) {
 			}
 		}
 	}
-	d.changed(Encode(a), Encode(b))
+	d.changed(func() (old, now json.RawMessage) { return Encode(a), Encode(b) })
 }
 
-func (d *differ) changed(old, now json.RawMessage) {
-	d.changes = append(d.changes, Change{Path: pointer(d.path), Old: old, New: now})
+// changed lists a change of the value at the current path, if there is room.
+func (d *differ) changed(values func() (old, now json.RawMessage)) {
+	first := len(d.changes.List) == 0
+	if d.paths += d.length; !first && (d.paths > maxPaths || len(d.changes.List) == maxChanges) {
+		d.paths = maxPaths // this one and the later ones are counted
+		d.changes.More++
+		return
+	}
+	old, now := values()
+	d.changes.List = append(d.changes.List, Change{Path: pointer(d.path), Old: old, New: now})
 }
 
 // pointer joins escaped steps, "" for none.
@@ -119,21 +136,27 @@ func pointer(steps []string) string {
 	return "/" + strings.Join(steps, "/")
 }
 
-func (d *differ) oneSided(step string, old, now json.RawMessage) {
-	d.path = append(d.path, step)
-	d.changed(old, now)
-	d.path = d.path[:len(d.path)-1]
+// removed and added tell of a value that is on one side only, a step below the current
+// path.
+func (d *differ) removed(step string, v any) {
+	defer d.down(step)()
+	d.changed(func() (old, now json.RawMessage) { return Encode(v), nil })
+}
+
+func (d *differ) added(step string, v any) {
+	defer d.down(step)()
+	d.changed(func() (old, now json.RawMessage) { return nil, Encode(v) })
 }
 
 func (d *differ) object(s *Schema, a, b map[string]any) {
 	for _, name := range union(a, b) {
 		x, inA := a[name]
 		y, inB := b[name]
-		switch step := escape(name); {
+		switch step := Escape(name); {
 		case !inB:
-			d.oneSided(step, Encode(x), nil)
+			d.removed(step, x)
 		case !inA:
-			d.oneSided(step, nil, Encode(y))
+			d.added(step, y)
 		default:
 			d.at(step, s.Member(name), x, y)
 		}
@@ -156,9 +179,9 @@ func (d *differ) array(s *Schema, a, b []any) {
 	for i := range max(len(a), len(b)) {
 		switch step := strconv.Itoa(i); {
 		case i >= len(b):
-			d.oneSided(step, Encode(a[i]), nil)
+			d.removed(step, a[i])
 		case i >= len(a):
-			d.oneSided(step, nil, Encode(b[i]))
+			d.added(step, b[i])
 		default:
 			d.at(step, s.Element(), a[i], b[i])
 		}
@@ -176,10 +199,10 @@ func (d *differ) set(a, b []any) {
 	}
 	for _, element := range slices.Sorted(maps.Keys(count)) {
 		for n := count[element]; n < 0; n++ {
-			d.changed(json.RawMessage(element), nil)
+			d.changed(func() (old, now json.RawMessage) { return json.RawMessage(element), nil })
 		}
 		for n := count[element]; n > 0; n-- {
-			d.changed(nil, json.RawMessage(element))
+			d.changed(func() (old, now json.RawMessage) { return nil, json.RawMessage(element) })
 		}
 	}
 }
@@ -188,11 +211,11 @@ func (d *differ) keyed(s *Schema, a, b map[string]any) {
 	for _, id := range union(a, b) {
 		x, inA := a[id]
 		y, inB := b[id]
-		switch step := s.Key + "=" + escape(id); {
+		switch step := s.Key + "=" + Escape(id); {
 		case !inB:
-			d.oneSided(step, Encode(x), nil)
+			d.removed(step, x)
 		case !inA:
-			d.oneSided(step, nil, Encode(y))
+			d.added(step, y)
 		default:
 			d.at(step, s.Elem, x, y)
 		}
@@ -222,15 +245,5 @@ func union(a, b map[string]any) []string {
 
 var escaper = strings.NewReplacer("~", "~0", "/", "~1")
 
-// escape writes a member's name as a step of a JSON pointer.
-func escape(name string) string { return escaper.Replace(name) }
-
-// Encode gives a decoded value's JSON again. Members come out sorted, so equal values
-// have equal bytes.
-func Encode(v any) json.RawMessage {
-	raw, err := json.Marshal(v)
-	if err != nil { // never: a decoder made v
-		return json.RawMessage("null")
-	}
-	return raw
-}
+// Escape writes a member's name as a step of a JSON pointer.
+func Escape(name string) string { return escaper.Replace(name) }

@@ -1,6 +1,8 @@
 package jsondiff
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,9 +22,26 @@ func TestRootHasTheEmptyPointer(t *testing.T) {
 		changes, err := Diff(nil, []byte(c.before), []byte(c.after))
 		require.NoError(t, err)
 		var got []string
-		for _, change := range changes {
+		for _, change := range changes.List {
 			got = append(got, change.Path)
 		}
 		require.Equal(t, c.want, got)
 	}
+}
+
+// TestTheListIsBounded: a long name above many changes would stand in each of their paths.
+func TestTheListIsBounded(t *testing.T) {
+	t.Parallel()
+	name := strings.Repeat("n", 1<<20)
+	side := func(value string) json.RawMessage {
+		return json.RawMessage(`{"a":` + value + `,"` + name + `":[` + strings.Repeat(value+",", 5000) + `0]}`)
+	}
+	changes, err := Diff(nil, side(`1`), side(`2`))
+	require.NoError(t, err)
+	require.Equal(t, 5001, len(changes.List)+changes.More)
+	require.Less(t, len(changes.List), 10)
+	changes, err = Diff(nil, json.RawMessage(`[`+strings.Repeat(`1,`, 3*maxChanges)+`0]`), json.RawMessage(`[]`))
+	require.NoError(t, err)
+	require.Len(t, changes.List, maxChanges)
+	require.Equal(t, 2*maxChanges+1, changes.More)
 }

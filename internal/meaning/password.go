@@ -1,0 +1,175 @@
+package meaning
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+)
+
+// Two sets of passwords count: those accepted when they are set, and those of existing
+// users accepted at log-in. Being known from a breach does not depend on strength.
+var passwordShape = texts(
+	"validation_policy", "luds_min_password_length", "luds_min_password_complexity",
+	breachOnCreation, breachOnLogin, validateOnLogin,
+)
+
+const (
+	breachOnCreation = "check_breach_on_creation"
+	breachOnLogin    = "check_breach_on_authentication"
+	validateOnLogin  = "validate_on_authentication"
+)
+
+// passwordState is a config on one side.
+type passwordState struct {
+	members  map[string]any
+	strength strength
+}
+
+func explainPassword(c *collector, before, after any) {
+	a, b := readPassword(before), readPassword(after)
+	c.strengthChanged(a, b)
+	c.switched(a, b, breachOnCreation, func(on bool) { c.breachOnCreation(on, a, b) })
+	c.switched(a, b, breachOnLogin, func(on bool) { c.breachOnLogin(on, a, b) })
+	c.switched(a, b, validateOnLogin, func(on bool) { c.validation(on, a, b) })
+}
+
+func readPassword(v any) passwordState {
+	members, _ := v.(map[string]any)
+	return passwordState{members, readStrength(members)}
+}
+
+// switched calls changed if a switch went from one of true and false to the other.
+func (c *collector) switched(a, b passwordState, name string, changed func(on bool)) {
+	old, now := a.members[name], b.members[name]
+	was, okA := old.(bool)
+	is, okB := now.(bool)
+	switch {
+	case okA && okB && was != is:
+		changed(is)
+	case okA && okB:
+	case !reflect.DeepEqual(old, now):
+		c.add("password.switch_unknown", func() Statement {
+			return Statement{Sentence: fmt.Sprintf("%s: %s → %s", name, quoteValue(old), quoteValue(now)), Path: "/" + name, Old: raw(old), New: raw(now)}
+		})
+	}
+}
+
+// onOff is a statement about a switch.
+func onOff(name, sentence string, on bool, witness string) func() Statement {
+	return func() Statement {
+		return Statement{Sentence: sentence, Path: "/" + name, Witness: witness, Old: jsondiff.Encode(!on), New: jsondiff.Encode(on)}
+	}
+}
+
+func (c *collector) breachOnCreation(on bool, a, b passwordState) {
+	switch {
+	case on && a.strength.acceptsNone(), !on && b.strength.acceptsNone():
+		c.add("password.no_effect", onOff(breachOnCreation, "new passwords: breach check switched, and no password is accepted", on, ""))
+	case on:
+		c.add("password.breach_check_on", onOff(breachOnCreation, "new passwords are checked against breaches", on,
+			"a new password known from a breach is refused now"))
+	default:
+		c.add("password.breach_check_off", onOff(breachOnCreation, "new passwords are no longer checked against breaches", on,
+			"a new password known from a breach is accepted now"))
+	}
+}
+
+func (c *collector) breachOnLogin(on bool, a, b passwordState) {
+	switch {
+	case on && a.loginAcceptsNone(), !on && b.loginAcceptsNone():
+		c.add("password.no_effect", onOff(breachOnLogin, "log-in: breach check switched, and no password is accepted", on, ""))
+	case on:
+		c.add("password.breach_check_on", onOff(breachOnLogin, "passwords are checked against breaches at log-in", on,
+			"an existing password known from a breach is refused at log-in now"))
+	default:
+		c.add("password.breach_check_off", onOff(breachOnLogin, "passwords are no longer checked against breaches at log-in", on,
+			"an existing password known from a breach is accepted at log-in now"))
+	}
+}
+
+// loginAcceptsNone reports whether the check of strength refuses every log-in.
+func (p passwordState) loginAcceptsNone() bool {
+	return p.members[validateOnLogin] == true && p.strength.acceptsNone()
+}
+
+func (c *collector) validation(on bool, a, b passwordState) {
+	held := a.strength
+	if on {
+		held = b.strength
+	}
+	switch {
+	case held.acceptsAll():
+		c.add("password.no_effect", onOff(validateOnLogin, "log-in: check of strength switched, and every password is accepted", on, ""))
+	case on:
+		c.add("password.validation_on", onOff(validateOnLogin, "existing passwords are held against the check of strength at log-in", on,
+			"an existing password that is too weak is refused at log-in now"))
+	default:
+		c.add("password.validation_off", onOff(validateOnLogin, "existing passwords are no longer held against the check of strength at log-in", on,
+			"an existing password that is too weak is accepted at log-in now"))
+	}
+}
+
+// strengthChanged makes one statement of the three members, as they work together.
+func (c *collector) strengthChanged(a, b passwordState) {
+	s, t := a.strength, b.strength
+	said := strengthSentence(a, b)
+	if said.Sentence == "" {
+		return
+	}
+	if s.check == unknownCheck || t.check == unknownCheck {
+		c.add("password.strength_unknown", func() Statement { return said })
+		return
+	}
+	gained, more := t.beyond(s)
+	lost, fewer := s.beyond(t)
+	var witnesses []string
+	if more {
+		witnesses = append(witnesses, gained.String()+" is accepted now")
+	}
+	if fewer {
+		witnesses = append(witnesses, lost.String()+" is refused now")
+	}
+	said.Witness = strings.Join(witnesses, "; ")
+	rule := map[[2]bool]string{
+		{true, true}: "password.strength_mixed", {true, false}: "password.strength_weaker",
+		{false, true}: "password.strength_stronger", {false, false}: "password.no_effect",
+	}[[2]bool{more, fewer}]
+	c.add(rule, func() Statement { return said })
+}
+
+// strengthSentence names the members that changed. Its path is the first one's.
+func strengthSentence(a, b passwordState) Statement {
+	var said Statement
+	var parts []string
+	for _, member := range []struct{ name, label string }{
+		{"validation_policy", "password check"},
+		{"luds_min_password_length", "minimum password length"},
+		{"luds_min_password_complexity", "minimum password complexity"},
+	} {
+		old, now := a.members[member.name], b.members[member.name]
+		if reflect.DeepEqual(old, now) {
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s %s → %s", member.label, describe(old), describe(now)))
+		if said.Path == "" {
+			said.Path, said.Old, said.New = "/"+member.name, raw(old), raw(now)
+		}
+	}
+	said.Sentence = strings.Join(parts, ", ")
+	return said
+}
+
+// describe shows a value shortly: a number or known word as it is, nothing as "none".
+func describe(v any) string {
+	switch v {
+	case nil:
+		return "none"
+	case "LUDS":
+		return "LUDS"
+	case "ZXCVBN":
+		return "ZXCVBN"
+	}
+	return visible(string(jsondiff.Encode(v)), maxText)
+}

@@ -1,0 +1,204 @@
+package meaning
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+)
+
+var profilesShape = listBy("profile_id", object(map[string]*shape{
+	"profile_id": text, "name": text, "audience": text, "issuer": text, "jwks_url": text,
+	"can_jit_provision": anything, "attribute_mapping": anything, "public_key_type": anything,
+	"pem_files": listBy("pem_file_id", object(map[string]*shape{"pem_file_id": text, "public_key": text})),
+}))
+
+// profile compares one profile.
+type profile struct {
+	*collector
+	name, path    string
+	before, after map[string]any
+}
+
+func explainProfiles(c *collector, before, after any) {
+	a, b := byKey(before, "profile_id"), byKey(after, "profile_id")
+	for _, id := range sortedUnion(a, b) {
+		p := profile{c, "profile " + quote(id), "/profile_id=" + cutPath(jsondiff.Escape(id)), a[id], b[id]}
+		switch {
+		case p.before == nil:
+			p.whole("added", p.after, "tokens.profile_added", "accepted now")
+		case p.after == nil:
+			p.whole("removed", p.before, "tokens.profile_removed", "refused now")
+		default:
+			p.compare()
+		}
+	}
+}
+
+// whole tells of a profile that is on one side only. It accepts nothing without a key.
+func (p profile) whole(happened string, o map[string]any, rule, effect string) {
+	witness := "tokens of issuer " + quote(textOf(o, "issuer")) + " are " + effect
+	if len(keysOf(o)) == 0 && textOf(o, "jwks_url") == "" {
+		rule, witness = "tokens.profile_idle", ""
+	}
+	p.add(rule, func() Statement {
+		return Statement{
+			Sentence: fmt.Sprintf("%s %s: issuer %s, audience %s, %s", p.name, happened, quote(textOf(o, "issuer")),
+				quote(textOf(o, "audience")), plural(len(keysOf(o)), "key", "keys")),
+			Path: p.path, Witness: witness,
+		}
+	})
+}
+
+func (p profile) compare() {
+	p.keys()
+	p.keysURL()
+	p.condition("issuer", "tokens.issuer_changed")
+	p.condition("audience", "tokens.audience_changed")
+	p.provisioning()
+	for _, member := range []struct{ name, label, rule string }{
+		{"attribute_mapping", "attribute mapping", "tokens.mapping_changed"},
+		{"public_key_type", "type of keys", "tokens.mapping_changed"},
+		{"name", "name", "tokens.renamed"},
+	} {
+		p.field(member.rule, p.name+": "+member.label, p.path+"/"+member.name, p.before[member.name], p.after[member.name])
+	}
+}
+
+// keysOf gives the fingerprints of a profile's keys, by id.
+func keysOf(o map[string]any) map[string]string {
+	keys := map[string]string{}
+	for id, file := range byKey(o["pem_files"], "pem_file_id") {
+		keys[id] = fingerprint(textOf(file, "public_key"))
+	}
+	return keys
+}
+
+// fingerprint is the start of a key's SHA-256 in hex. Of a PEM text it is the hash of the
+// content, so that spaces make no difference.
+func fingerprint(key string) string {
+	data := []byte(strings.TrimSpace(key))
+	if len(data) < maxBytes {
+		if block, _ := pem.Decode(data); block != nil {
+			data = block.Bytes
+		}
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
+}
+
+func (p profile) keys() {
+	a, b := keysOf(p.before), keysOf(p.after)
+	was, is := flip(a), flip(b)
+	for _, id := range sortedUnion(a, b) {
+		old, now := a[id], b[id]
+		if old == now {
+			continue
+		}
+		gained, lost := now != "" && !was[now], old != "" && !is[old]
+		rule := map[[2]bool]string{
+			{true, true}: "tokens.key_replaced", {true, false}: "tokens.key_added",
+			{false, true}: "tokens.key_removed", {false, false}: "tokens.key_moved",
+		}[[2]bool{gained, lost}]
+		p.add(rule, func() Statement {
+			return Statement{
+				Sentence: fmt.Sprintf("%s: public key %s %s", p.name, quote(id), keyChange(old, now)),
+				Path:     p.path + "/pem_files/pem_file_id=" + jsondiff.Escape(id),
+				Witness:  keyWitness(gained, lost, old, now),
+			}
+		})
+	}
+}
+
+func keyChange(old, now string) string {
+	switch {
+	case old == "":
+		return "added (SHA-256 " + now + "…)"
+	case now == "":
+		return "removed (SHA-256 " + old + "…)"
+	}
+	return "replaced (SHA-256 " + old + "… → " + now + "…)"
+}
+
+func keyWitness(gained, lost bool, old, now string) string {
+	var parts []string
+	if gained {
+		parts = append(parts, "tokens signed by the key "+now+"… are accepted now")
+	}
+	if lost {
+		parts = append(parts, "tokens signed by the key "+old+"… are refused now")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func flip(m map[string]string) map[string]bool {
+	values := map[string]bool{}
+	for _, v := range m {
+		values[v] = true
+	}
+	return values
+}
+
+func (p profile) keysURL() {
+	old, now := textOf(p.before, "jwks_url"), textOf(p.after, "jwks_url")
+	rule := "tokens.keys_url_changed"
+	var witnesses []string
+	if now != "" {
+		witnesses = append(witnesses, "tokens signed by a key at "+quote(now)+" are accepted now")
+	} else {
+		rule = "tokens.keys_url_removed"
+	}
+	if old != "" {
+		witnesses = append(witnesses, "those by a key at "+quote(old)+" are refused now")
+	} else {
+		rule = "tokens.keys_url_added"
+	}
+	p.differs("jwks_url", "address of the keys", rule, strings.Join(witnesses, "; "))
+}
+
+// condition compares what a token must say.
+func (p profile) condition(name, rule string) {
+	old, now := textOf(p.before, name), textOf(p.after, name)
+	if old == "" || now == "" {
+		p.differs(name, name, "tokens.condition_unknown", "")
+		return
+	}
+	p.differs(name, name, rule, fmt.Sprintf("tokens with %s %s are accepted now; those with %s are refused now", name, quote(now), quote(old)))
+}
+
+// differs tells of a text that changed, with a witness. Nothing and an empty text are
+// the same.
+func (p profile) differs(name, label, rule, witness string) {
+	old, now := textOf(p.before, name), textOf(p.after, name)
+	if old == now {
+		return
+	}
+	p.add(rule, func() Statement {
+		return Statement{
+			Sentence: fmt.Sprintf("%s: %s %s → %s", p.name, label, quote(old), quote(now)), Path: p.path + "/" + name,
+			Witness: witness, Old: raw(p.before[name]), New: raw(p.after[name]),
+		}
+	})
+}
+
+// provisioning compares whether tokens can create users.
+func (p profile) provisioning() {
+	const name = "can_jit_provision"
+	was, okA := p.before[name].(bool)
+	is, okB := p.after[name].(bool)
+	switch {
+	case !okA || !okB:
+		p.field("setting.changed", p.name+": just-in-time provisioning", p.path+"/"+name, p.before[name], p.after[name])
+	case is && !was:
+		p.add("tokens.provisioning_on", func() Statement {
+			return Statement{Sentence: p.name + ": tokens can create users", Path: p.path + "/" + name, Witness: "a token of an unknown user creates that user now", Old: raw(was), New: raw(is)}
+		})
+	case was && !is:
+		p.add("tokens.provisioning_off", func() Statement {
+			return Statement{Sentence: p.name + ": tokens can no longer create users", Path: p.path + "/" + name, Witness: "a token of an unknown user is refused now", Old: raw(was), New: raw(is)}
+		})
+	}
+}

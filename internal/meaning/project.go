@@ -1,0 +1,57 @@
+package meaning
+
+import (
+	"reflect"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+)
+
+var projectShape = texts("project_slug", "name", "vertical", "created_at")
+
+func explainProject(c *collector, before, after any) {
+	for _, member := range []struct{ name, label, rule string }{
+		{"project_slug", "project's slug", "project.identity_changed"},
+		{"vertical", "project's vertical", "project.identity_changed"},
+		{"created_at", "project's creation time", "project.identity_changed"},
+		{"name", "project's name", "project.renamed"},
+	} {
+		c.field(member.rule, member.label, "/"+member.name, memberOf(before, member.name), memberOf(after, member.name))
+	}
+}
+
+// field tells of a value that changed, under a rule.
+func (c *collector) field(rule, label, path string, old, now any) {
+	if reflect.DeepEqual(old, now) {
+		return
+	}
+	c.add(rule, func() Statement {
+		return Statement{Sentence: label + ": " + quoteValue(old) + " → " + quoteValue(now), Path: path, Old: raw(old), New: raw(now)}
+	})
+}
+
+// anyMember is the shape of an object whose members are all understood.
+func anyMember(v any) *shape {
+	members, _ := v.(map[string]any)
+	s := &shape{members: map[string]*shape{}}
+	for name := range members {
+		s.members[name] = anything
+	}
+	return s
+}
+
+// explainDefaults compares the default template of each type.
+func explainDefaults(c *collector, before, after any) {
+	a, _ := before.(map[string]any)
+	b, _ := after.(map[string]any)
+	for _, name := range sortedUnion(a, b) {
+		old, now := a[name], b[name]
+		label, path := "default template of type "+quote(name), "/"+jsondiff.Escape(name)
+		if now == nil && old != nil {
+			c.add("email.default_changed", func() Statement {
+				return Statement{Sentence: "no " + label + " any more, it was " + quoteValue(old), Path: path, Old: raw(old), New: raw(now)}
+			})
+			continue
+		}
+		c.field("email.default_changed", label, path, old, now)
+	}
+}

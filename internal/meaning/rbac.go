@@ -1,0 +1,164 @@
+package meaning
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+)
+
+// wildcard in a permission's actions stands for every action that the resource lists. In
+// a resource's id and in available_actions it is a name like any other: the document
+// gives it no meaning there.
+const wildcard = "*"
+
+// policy is what an RBAC policy says: which actions exist, and who may do what. A triple
+// (holder, resource, action) is permitted if a permission of the holder names the action
+// or the wildcard, and a list of resources defines the resource with the action. Two
+// entries with one id count together.
+type policy struct {
+	resources map[string]*resource
+	holders   map[holder]*granted
+}
+
+type resource struct {
+	available    map[string]bool
+	sorted       []string // available
+	descriptions []string
+}
+
+// holder has permissions: a default role, a custom role or a scope.
+type holder struct {
+	kind string // the word before its name in a sentence
+	name string
+	path string // its place in the state
+}
+
+func (h holder) String() string { return h.kind + " " + quote(h.name) }
+
+// The kinds of holders, as they are called in sentences.
+const (
+	defaultRole = "default role"
+	customRole  = "role"
+	customScope = "scope"
+)
+
+// granted is what a holder's permissions say, by resource.
+type granted struct {
+	permissions  map[string]*grant
+	descriptions []string
+}
+
+type grant struct {
+	all     bool // by the wildcard
+	actions map[string]bool
+}
+
+func rbacShape() *shape {
+	permissions := listBy("resource_id", object(map[string]*shape{"resource_id": text, "actions": list(text)}))
+	held := func(key string) *shape {
+		return listBy(key, object(map[string]*shape{key: text, "description": text, "permissions": permissions}))
+	}
+	resources := listBy("resource_id", object(map[string]*shape{"resource_id": text, "description": text, "available_actions": list(text)}))
+	s := object(map[string]*shape{"custom_roles": held("role_id"), "custom_scopes": held("scope")})
+	s.suffixes = map[string]*shape{resourcesEnd: resources}
+	for _, end := range defaultRoleEnds {
+		s.suffixes[end] = object(map[string]*shape{"permissions": permissions})
+	}
+	return s
+}
+
+// The ends of the members that begin with the maker's brand. "custom_resources" ends so
+// too.
+const resourcesEnd = "_resources"
+
+var defaultRoleEnds = []string{"_member", "_admin", "_user"}
+
+func readPolicy(state any) *policy {
+	p := &policy{resources: map[string]*resource{}, holders: map[holder]*granted{}}
+	root, _ := state.(map[string]any)
+	for name, v := range root {
+		switch {
+		case name == "custom_roles":
+			p.readHolders(v, customRole, name, "role_id")
+		case name == "custom_scopes":
+			p.readHolders(v, customScope, name, "scope")
+		case strings.HasSuffix(name, resourcesEnd):
+			p.readResources(v)
+		default:
+			p.readDefaultRole(name, v)
+		}
+	}
+	for _, r := range p.resources {
+		r.sorted = slices.Sorted(maps.Keys(r.available))
+		slices.Sort(r.descriptions)
+	}
+	for _, g := range p.holders {
+		slices.Sort(g.descriptions)
+	}
+	return p
+}
+
+// readDefaultRole reads a member with the brand in its name. The brand is not told.
+func (p *policy) readDefaultRole(name string, v any) {
+	for _, end := range defaultRoleEnds {
+		if object, ok := v.(map[string]any); ok && strings.HasSuffix(name, end) {
+			p.holder(holder{defaultRole, end[1:], "/" + jsondiff.Escape(name)}).read(object)
+		}
+	}
+}
+
+func (p *policy) readHolders(v any, kind, name, key string) {
+	for _, o := range objects(v) {
+		if id, ok := o[key].(string); ok {
+			p.holder(holder{kind, id, "/" + name + "/" + key + "=" + cutPath(jsondiff.Escape(id))}).read(o)
+		}
+	}
+}
+
+func (p *policy) holder(h holder) *granted {
+	if p.holders[h] == nil {
+		p.holders[h] = &granted{permissions: map[string]*grant{}}
+	}
+	return p.holders[h]
+}
+
+func (g *granted) read(o map[string]any) {
+	if description, ok := o["description"].(string); ok {
+		g.descriptions = append(g.descriptions, description)
+	}
+	for _, permission := range objects(o["permissions"]) {
+		id, ok := permission["resource_id"].(string)
+		if !ok {
+			continue
+		}
+		if g.permissions[id] == nil {
+			g.permissions[id] = &grant{actions: map[string]bool{}}
+		}
+		for _, action := range stringsOf(permission["actions"]) {
+			g.permissions[id].all = g.permissions[id].all || action == wildcard
+			g.permissions[id].actions[action] = true
+		}
+	}
+}
+
+func (p *policy) readResources(v any) {
+	for _, o := range objects(v) {
+		id, ok := o["resource_id"].(string)
+		if !ok {
+			continue
+		}
+		r := p.resources[id]
+		if r == nil {
+			r = &resource{available: map[string]bool{}}
+			p.resources[id] = r
+		}
+		if description, ok := o["description"].(string); ok {
+			r.descriptions = append(r.descriptions, description)
+		}
+		for _, action := range stringsOf(o["available_actions"]) {
+			r.available[action] = true
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package meaning
+
+import "slices"
+
+// Rule gives a kind of statement its direction and severity.
+type Rule struct {
+	ID        string
+	Direction Direction
+	Severity  Severity
+	// Means says what happened, Reason why it is as severe as it is.
+	Means, Reason string
+}
+
+// Rules returns all rules, by id.
+func Rules() []Rule {
+	sorted := slices.Clone(rules)
+	slices.SortFunc(sorted, func(a, b Rule) int { return compareText(a.ID, b.ID) })
+	return sorted
+}
+
+func ruleOf(id string) Rule { return rulesByID[id] }
+
+var rulesByID = func() map[string]Rule {
+	m := map[string]Rule{}
+	for _, r := range rules {
+		m[r.ID] = r
+	}
+	return m
+}()
+
+var rules = []Rule{
+	{"setting.changed", Unknown, Medium, "A value changed that no rule knows.", "A person has to judge it."},
+	{"setting.rewritten", Neutral, Info, "A setting is written differently and means the same.", "It permits the same."},
+	{"setting.first_seen", Neutral, Info, "A setting is seen for the first time, or again.", "Nothing is known to have changed."},
+	{"setting.gone", Unknown, High, "A setting is gone, for example with its environment.", "The environment may be gone, or hidden from the relay."},
+
+	{"project.renamed", Neutral, Info, "A project has another name.", "A name permits nothing."},
+	{"project.identity_changed", Unknown, Medium, "A project's slug, vertical or creation time changed.", "These do not change in normal use; the project may have been replaced."},
+
+	{"rbac.default_role_gained", Weaker, High, "A default role permits an action that it did not.", "Default roles are held without being assigned one by one, so many gain the action at once."},
+	{"rbac.wildcard_gained", Weaker, High, "A role or scope gained the wildcard `*` on a resource.", "It includes every action that the resource gets later."},
+	{"rbac.role_gained", Weaker, Medium, "A custom role permits an action that it did not.", "All who have the role can do more."},
+	{"rbac.scope_gained", Weaker, Medium, "A scope permits an action that it did not.", "Applications with the scope can do more."},
+	{"rbac.lost", Stronger, Low, "A role or scope no longer permits an action.", "Less is permitted; someone may be locked out."},
+	{"rbac.undefined_resource", Unknown, Medium, "A permission changed on a resource that no list defines.", "The service may know resources that the policy does not list."},
+	{"rbac.unlisted_action", Neutral, Low, "A role or scope names an action that its resource does not list.", "It permits nothing now, and would as soon as the resource lists the action."},
+	{"rbac.no_effect", Neutral, Info, "Permissions are written differently.", "They permit the same."},
+	{"rbac.holder_changed", Neutral, Info, "A role or scope was added, removed or described anew.", "What it permits is told by statements of their own."},
+	{"rbac.resource_changed", Neutral, Info, "A resource was added, removed or described anew, or lists other actions.", "What roles gain by it is told by statements of their own."},
+
+	{"password.strength_weaker", Weaker, High, "Passwords are accepted that were too weak before.", "Weak passwords are guessed."},
+	{"password.strength_stronger", Stronger, Low, "Weak passwords are refused that were accepted before.", "Less is permitted."},
+	{"password.strength_mixed", Mixed, Medium, "Other passwords are accepted; neither check includes the other.", "Some weak passwords may be accepted now."},
+	{"password.strength_unknown", Unknown, High, "The check of strength changed to or from one that no rule knows.", "It may accept anything."},
+	{"password.no_effect", Neutral, Info, "A number changed that is not in force, or makes no difference.", "The same passwords are accepted."},
+	{"password.breach_check_off", Weaker, High, "Passwords known from breaches are accepted.", "Attackers try such passwords first."},
+	{"password.breach_check_on", Stronger, Low, "Passwords known from breaches are refused.", "Less is permitted."},
+	{"password.validation_off", Weaker, Medium, "Existing passwords are no longer held against the check of strength at log-in.", "Old weak passwords stay in use."},
+	{"password.validation_on", Stronger, Low, "Existing passwords are held against the check of strength at log-in.", "Less is permitted."},
+	{"password.switch_unknown", Unknown, Medium, "A switch is neither true nor false.", "What the service makes of it is not known."},
+
+	{"sms.country_allowed", Weaker, Medium, "Numbers of another country can be texted.", "Texts to more countries cost money, and some are known for fraud."},
+	{"sms.country_refused", Stronger, Low, "Numbers of a country can no longer be texted.", "Less is permitted; users there may be locked out."},
+
+	{"tokens.profile_added", Weaker, Critical, "Tokens of another issuer are accepted.", "Who holds the issuer's key can log in as any user."},
+	{"tokens.profile_removed", Stronger, Low, "Tokens of an issuer are no longer accepted.", "Less is permitted; its users may be locked out."},
+	{"tokens.profile_idle", Neutral, Low, "A profile without any key was added or removed.", "It accepts nothing until it has a key."},
+	{"tokens.key_added", Weaker, Critical, "Tokens signed by another key are accepted.", "Who holds the key can log in as any user."},
+	{"tokens.key_removed", Stronger, Low, "Tokens signed by a key are no longer accepted.", "Less is permitted."},
+	{"tokens.key_replaced", Mixed, Critical, "Tokens signed by another key are accepted, in place of the old one.", "A planned rotation looks the same as a takeover."},
+	{"tokens.key_moved", Neutral, Info, "A key has another id.", "The same tokens are accepted."},
+	{"tokens.keys_url_added", Weaker, Critical, "Keys are taken from an address.", "Who controls the address can log in as any user."},
+	{"tokens.keys_url_removed", Stronger, Low, "Keys are no longer taken from an address.", "Less is permitted."},
+	{"tokens.keys_url_changed", Mixed, Critical, "Keys are taken from another address.", "Who controls the address can log in as any user."},
+	{"tokens.issuer_changed", Mixed, Critical, "Tokens of another issuer are accepted, in place of the old one.", "The issuer vouches for every user."},
+	{"tokens.audience_changed", Mixed, High, "Tokens for another audience are accepted, in place of the old one.", "Tokens made for another application may log in here."},
+	{"tokens.condition_unknown", Unknown, High, "An issuer or audience was set where there was none, or emptied.", "An empty one may mean that all are accepted."},
+	{"tokens.provisioning_on", Weaker, High, "Tokens can create users.", "An issuer can bring in new users unasked."},
+	{"tokens.provisioning_off", Stronger, Low, "Tokens can no longer create users.", "Less is permitted."},
+	{"tokens.mapping_changed", Unknown, High, "The mapping of attributes, or the type of keys, changed.", "A mapping can make a token someone else's; no rule reads it."},
+	{"tokens.renamed", Neutral, Info, "A profile has another name.", "The same tokens are accepted."},
+
+	{"streaming.moved", Weaker, Critical, "The event log goes elsewhere.", "The new place sees every event, and the old one none."},
+	{"streaming.stopped", Weaker, Critical, "The event log goes nowhere.", "Nobody sees what happens."},
+	{"streaming.started", Mixed, Medium, "The event log goes somewhere for the first time.", "Events are seen, by a new place."},
+	{"streaming.account_changed", Weaker, High, "The event log goes to another account at the same place.", "Another tenant may see every event, and the old one none."},
+	{"streaming.credential_changed", Unknown, Low, "The event log is delivered with another credential.", "Rotations look like this; so does another organization's key."},
+	{"streaming.inactive", Weaker, High, "Streaming is not active any more.", "Events of the time without streaming are never delivered."},
+	{"streaming.active", Stronger, Low, "Streaming is active again.", "Events are seen again."},
+	{"streaming.status_changed", Unknown, Medium, "The status changed between two that are not active.", "What they mean is not documented."},
+
+	{"email.link_added", Weaker, High, "Mail links to a host that no template linked to before.", "Mail of the project can lead its readers there."},
+	{"email.link_removed", Stronger, Info, "No template links to a host any more.", "Less is permitted."},
+	{"email.sender_added", Weaker, High, "Mail comes from a domain that no template used before.", "Its readers trust mail of the project."},
+	{"email.sender_removed", Stronger, Info, "No template sends from a domain any more.", "Less is permitted."},
+	{"email.content_changed", Neutral, Low, "The text of a template changed, or who it says it is from.", "Links and sender's domains have statements of their own."},
+	{"email.looks_changed", Neutral, Info, "A template has another name or look.", "Its text is the same."},
+	{"email.template_changed", Neutral, Low, "A template was added or removed.", "Links and sender's domains have statements of their own."},
+	{"email.default_changed", Neutral, Low, "Another template is the default of its type, or none is.", "Users get another mail; templates are watched themselves."},
+}

@@ -1,0 +1,108 @@
+package meaning
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// The direction of a stream: an event log is to reach the ones who watch, and nobody
+// else. A stream that moves is weaker on both counts. One that starts is mixed.
+
+const active = "ACTIVE"
+
+// destination is where the event log goes.
+type destination struct {
+	member     string // of destination_config
+	place      string // a host, or Datadog's site; "" for nowhere
+	account    string
+	credential any // its last four characters
+}
+
+// destinations are the known types, with the members that name place, account and
+// credential.
+var destinations = map[string]struct{ member, place, account, credential string }{
+	"GRAFANA_LOKI": {"grafana_loki", "hostname", "username", "password_last_four"},
+	"DATADOG":      {"datadog", "site", "", "api_key_last_four"},
+}
+
+func destinationOf(v any) destination {
+	kind := textOf(v, "destination_type")
+	known, ok := destinations[kind]
+	if !ok {
+		return destination{place: kind}
+	}
+	config := memberOf(v, "destination_config", known.member)
+	d := destination{
+		member: known.member, place: strings.ToLower(textOf(config, known.place)),
+		account: textOf(config, known.account), credential: memberOf(config, known.credential),
+	}
+	if kind == "DATADOG" {
+		d.place = "Datadog " + strings.ToUpper(d.place)
+	}
+	return d
+}
+
+// streamingShape has the members in force: those of the other type are not understood.
+func streamingShape(v any) *shape {
+	s := object(map[string]*shape{"destination_type": text, "streaming_status": text})
+	known, ok := destinations[textOf(v, "destination_type")]
+	if !ok {
+		return s
+	}
+	config := object(map[string]*shape{known.place: text, known.credential: anything})
+	if known.account != "" {
+		config.members[known.account] = text
+	}
+	s.members["destination_config"] = object(map[string]*shape{known.member: config})
+	return s
+}
+
+func explainStreaming(c *collector, before, after any) {
+	a, b := destinationOf(before), destinationOf(after)
+	path := "/destination_config/" + b.member
+	if b.member == "" {
+		path = "/destination_config"
+	}
+	say := func(rule, sentence, witness string) {
+		c.add(rule, func() Statement { return Statement{Sentence: sentence, Path: path, Witness: witness} })
+	}
+	switch {
+	case a.place == b.place && a.account != b.account:
+		say("streaming.account_changed", fmt.Sprintf("the event log goes to account %s at %s, it was %s", quote(b.account), quote(b.place), quote(a.account)),
+			"account "+quote(b.account)+" receives the event log now")
+	case a.place == b.place && !reflect.DeepEqual(a.credential, b.credential):
+		say("streaming.credential_changed", "the event log goes to "+quote(b.place)+" with another credential", "")
+	case a.place == b.place:
+	case b.place == "":
+		say("streaming.stopped", "the event log goes nowhere now, it went to "+quote(a.place), quote(a.place)+" receives no events now")
+	case a.place == "":
+		say("streaming.started", "the event log now goes to "+quote(b.place), quote(b.place)+" receives the event log now")
+	default:
+		say("streaming.moved", "the event log now goes to "+quote(b.place)+", it went to "+quote(a.place),
+			quote(b.place)+" receives the event log now; "+quote(a.place)+" receives no events now")
+	}
+	if (a.place == "") == (b.place == "") { // one that starts or stops is told already
+		c.status(before, after)
+	}
+}
+
+func (c *collector) status(before, after any) {
+	const name = "streaming_status"
+	old, now := textOf(before, name), textOf(after, name)
+	rule, witness := "streaming.status_changed", ""
+	switch {
+	case old == now:
+		return
+	case old == active:
+		rule, witness = "streaming.inactive", "events from now on are not delivered"
+	case now == active:
+		rule, witness = "streaming.active", "events from now on are delivered"
+	}
+	c.add(rule, func() Statement {
+		return Statement{
+			Sentence: "streaming status: " + quote(old) + " → " + quote(now), Path: "/" + name, Witness: witness,
+			Old: raw(memberOf(before, name)), New: raw(memberOf(after, name)),
+		}
+	})
+}

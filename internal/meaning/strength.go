@@ -1,0 +1,102 @@
+package meaning
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// check is a kind of check of a password's strength.
+type check int
+
+const (
+	unknownCheck check = iota
+	// luds counts characters and classes of them: lower case, upper case, digits, symbols.
+	luds
+	// zxcvbn estimates guesses. The document names no threshold; it is taken to be the
+	// score 3 of 4, as zxcvbn's authors advise.
+	zxcvbn
+)
+
+const (
+	// zxcvbnShortest is the length of the shortest password that zxcvbn accepts: it
+	// reckons 10^n guesses for n random characters, and score 3 needs more than 10^8.
+	zxcvbnShortest = 9
+	classes        = 4
+)
+
+// strength is the set of passwords that a check accepts. A password is a length, a number
+// of classes, and whether it is random or has a pattern. zxcvbn accepts the random ones
+// from a length on, luds knows only length and classes.
+type strength struct {
+	check   check
+	length  int // the least, for luds
+	classes int // the least, for luds
+}
+
+// readStrength reads the three members that make the check.
+func readStrength(config map[string]any) strength {
+	var s strength
+	switch config["validation_policy"] {
+	case "ZXCVBN":
+		s.check = zxcvbn
+	case "LUDS":
+		length, ok := integer(config["luds_min_password_length"])
+		complexity, also := integer(config["luds_min_password_complexity"])
+		if ok && also {
+			s.check, s.classes = luds, max(complexity, 1)
+			s.length = max(length, s.classes) // k classes need k characters
+		}
+	}
+	return s
+}
+
+func integer(v any) (int, bool) {
+	number, ok := v.(json.Number)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(number.String(), 10, 32)
+	return int(n), err == nil
+}
+
+func (s strength) acceptsNone() bool { return s.check == luds && s.classes > classes }
+
+func (s strength) acceptsAll() bool { return s.check == luds && s.length <= 1 && s.classes <= 1 }
+
+// example is a password, or a description of many.
+type example struct {
+	length, classes int
+	random          bool
+}
+
+// beyond gives a password that s accepts and other refuses, if there is one. Both checks
+// are known.
+func (s strength) beyond(other strength) (example, bool) {
+	switch {
+	case s.acceptsNone():
+		return example{}, false
+	case s.check == luds && other.check == luds:
+		refused := other.acceptsNone() || s.length < other.length || s.classes < other.classes
+		return example{s.length, s.classes, false}, refused
+	case s.check == luds: // a pattern of any length is guessed
+		return example{s.length, s.classes, false}, true
+	case other.check == zxcvbn:
+		return example{}, false
+	}
+	// Of the random passwords that zxcvbn accepts, luds refuses those of too few classes,
+	// and the short ones.
+	return example{zxcvbnShortest, 1, true}, other.classes > 1 || other.length > zxcvbnShortest
+}
+
+func (e example) String() string {
+	size := fmt.Sprintf("%s, %s", plural(e.length, "character", "characters"), plural(e.classes, "class", "classes"))
+	if e.random {
+		return "a random password (" + size + ")"
+	}
+	// As many classes as there must be, then filled up.
+	password := "A1!"[:min(max(e.classes-1, 0), 3)]
+	password += strings.Repeat("a", min(max(e.length-len(password), 0), 2*maxName))
+	return quote(password) + " (" + size + ")"
+}
