@@ -26,7 +26,7 @@ func (r *process) startCredentials(ctx context.Context) (err error) {
 	r.credentials, err = credentials.Open(ctx, r.conn.JetStream, credentials.Options{
 		Prefix: r.cfg.Journal.StreamPrefix, Replicas: r.cfg.Journal.Replicas,
 		Environments: r.cfg.Environments, Overlap: *r.cfg.Streaming.RotationOverlap, Logger: r.log,
-		Dir: filepath.Join(r.cfg.DataDir, credentials.CopiesDir),
+		Dir: filepath.Join(r.cfg.DataDir, credentials.CopiesDir), Settle: r.conn.Settle,
 		Damaged: func(d credentials.Damage) {
 			damaged.Inc()
 			select {

@@ -87,11 +87,21 @@ type publication struct {
 	newest int64
 }
 
-// publish adds p behind the last known entry. The stream takes it only if that entry is
+// publish adds p and returns once it is durable. A power cut before the last line may
+// take p with the name of its file; nobody was told of p by then.
+func (t *Trail) publish(ctx context.Context, p *publication) (int64, error) {
+	index, err := t.place(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	return index, t.settle(t.entriesName())
+}
+
+// place adds p behind the last known entry. The stream takes it only if that entry is
 // still the last. So a message sent twice, or overtaken by another relay, is refused;
 // then the entries behind are read, and p is among them if it had arrived. A crash at
 // any line leaves it in or out, whole.
-func (t *Trail) publish(ctx context.Context, p *publication) (int64, error) {
+func (t *Trail) place(ctx context.Context, p *publication) (int64, error) {
 	if err := t.checkNewest(ctx, p); err != nil {
 		return 0, err
 	}

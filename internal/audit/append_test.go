@@ -6,7 +6,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -83,6 +85,53 @@ func TestLostAcknowledgementAndGivenUp(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, index)
 	requireWhole(t, trail, 2)
+}
+
+// Nobody is told of an entry, and no checkpoint of it is signed, before the name of its
+// file is durable. The same holds for a checkpoint and its pin.
+func TestAnAcknowledgementWaitsForTheNameOfABlock(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	var mu sync.Mutex
+	failing := map[string]bool{}
+	fail := func(streams ...string) {
+		mu.Lock()
+		defer mu.Unlock()
+		clear(failing)
+		for _, s := range streams {
+			failing[s] = true
+		}
+	}
+	lost := errors.New("fsync failed")
+	o := testOptions(t)
+	o.Settle = func(stream string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if failing[stream] {
+			return lost
+		}
+		return nil
+	}
+	trail := openTrail(t, js, o)
+	appendEntries(t, trail, 0, 2)
+	waitSigned(t, trail, 2)
+
+	fail("TEST_AUDIT")
+	_, err := trail.Append(t.Context(), testEntry(2))
+	require.ErrorIs(t, err, lost)
+	require.ErrorIs(t, trail.sign(t.Context()), lost, "the entry may be lost yet")
+	pinned, err := os.ReadFile(o.KeyFile + ".checkpoint")
+	require.NoError(t, err)
+	fail("TEST_CHECKPOINTS")
+	appendEntries(t, trail, 3, 4)
+	waitSigned(t, trail, 4)
+	now, err := os.ReadFile(o.KeyFile + ".checkpoint")
+	require.NoError(t, err)
+	require.Equal(t, string(pinned), string(now))
+	fail()
+	appendEntries(t, trail, 4, 5)
+	waitSigned(t, trail, 5)
+	requireWhole(t, trail, 5)
 }
 
 func TestLostCheckpointAcknowledgement(t *testing.T) {

@@ -237,6 +237,9 @@ func (t *Trail) remake(ctx context.Context, config jetstream.StreamConfig, after
 	if err := t.js.DeleteStream(ctx, config.Name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("make stream %s anew: %w", config.Name, err)
 	}
+	if t.remade != nil {
+		defer t.remade(config.Name)
+	}
 	config.FirstSeq = after + 1
 	if _, err := t.js.CreateStream(ctx, config); err != nil {
 		return fmt.Errorf("make stream %s anew: %w", config.Name, err)

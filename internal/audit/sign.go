@@ -70,8 +70,12 @@ func (t *Trail) sign(ctx context.Context) error {
 // signNext signs and keeps one checkpoint. It is kept behind the newest known one, or
 // refused; then the ones between are read and adopted. A crash before it is kept leaves
 // the entries unsigned until the next start; one behind it leaves an older pin, also
-// part of the kept history.
+// part of the kept history. Entries are durable before they are signed, and a checkpoint
+// before it is pinned: else a power cut could look like a truncation.
 func (t *Trail) signNext(ctx context.Context) error {
+	if err := t.settle(t.entriesName()); err != nil {
+		return err
+	}
 	leaves := t.pending[:min(len(t.pending), maxLeaves)]
 	next := t.signed.grown(leaves...)
 	text, err := signCheckpoint(t.key, next)
@@ -92,6 +96,9 @@ func (t *Trail) signNext(ctx context.Context) error {
 		return fmt.Errorf("publish checkpoint: %w", err)
 	}
 	t.signedUpTo(next, ack.Sequence)
+	if err := t.settle(t.checkpointsName()); err != nil {
+		return err // the next checkpoint's pin serves
+	}
 	return t.pin()
 }
 

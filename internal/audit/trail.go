@@ -72,6 +72,10 @@ type Options struct {
 	// End gives its last sequence back, in whatever process.
 	NoteEnd func(stream string, seq uint64)
 	End     func(stream string) uint64
+	// Settle, where set, returns once the newest message of a stream is durable by its
+	// file's name, too. Remade, where set, is told of a stream made anew.
+	Settle func(stream string) error
+	Remade func(stream string)
 	// Logger and Registerer may be nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -88,6 +92,8 @@ type Trail struct {
 	salvageDir string
 	noteEnd    func(stream string, seq uint64)
 	ends       func(stream string) uint64
+	settle     func(stream string) error
+	remade     func(stream string)
 	codec      *codec
 	log        *slog.Logger
 	metrics    *metrics
@@ -138,9 +144,12 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error
 	t := &Trail{
 		js: js, prefix: o.StreamPrefix, replicas: o.Replicas, origin: o.Origin,
 		keyFile: o.KeyFile, pinFile: o.KeyFile + ".checkpoint", salvageDir: o.SalvageDir,
-		noteEnd: o.NoteEnd, ends: o.End,
+		noteEnd: o.NoteEnd, ends: o.End, settle: o.Settle, remade: o.Remade,
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
 		turn: make(chan struct{}, 1), opened: make(chan struct{}), grew: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	if t.settle == nil {
+		t.settle = func(string) error { return nil }
 	}
 	var err error
 	if t.codec, err = newCodec(); err != nil {

@@ -143,7 +143,7 @@ func (s *Store) putBack(ctx context.Context, env Environment, r record, revision
 	if err != nil {
 		return fmt.Errorf("encode a credential record: %w", err)
 	}
-	newest, err := s.kv.Update(ctx, env.Username(), value, revision)
+	newest, err := s.put(ctx, env, value, revision)
 	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		return s.overtaken(ctx, env, r, revision, bad)
 	}

@@ -155,11 +155,20 @@ func (s *Store) write(ctx context.Context, env Environment, r stored, edit func(
 	}
 	// A crash, or a lost answer, around this line leaves the old record or the new one
 	// whole; both accept every password possibly at the API.
-	if r.revision, err = s.kv.Update(ctx, env.Username(), value, r.revision); err != nil {
+	if r.revision, err = s.put(ctx, env, value, r.revision); err != nil {
 		return err
 	}
 	s.apply(env.Username(), r)
 	return nil
+}
+
+// put replaces a revision of an environment's record, and returns once the new one is
+// durable. After an error it may be in the bucket; then the watch applies it.
+func (s *Store) put(ctx context.Context, env Environment, value []byte, revision uint64) (newest uint64, err error) {
+	if newest, err = s.kv.Update(ctx, env.Username(), value, revision); err != nil || s.settle == nil {
+		return newest, err
+	}
+	return newest, s.settle("KV_" + s.kv.Bucket())
 }
 
 // read gets the record from the bucket. An undecodable record stands here as it is

@@ -40,6 +40,9 @@ type Options struct {
 	Overlap time.Duration
 	// Dir takes a second copy of each record. Empty: none is kept.
 	Dir string
+	// Settle, if set, returns once the newest message of the bucket's stream is durable
+	// by its file's name, too.
+	Settle func(stream string) error
 	// Damaged, if set, is called for each damaged record.
 	Damaged func(Damage)
 	// Logger takes failures without a caller to tell. Default: nowhere.
@@ -49,6 +52,7 @@ type Options struct {
 // Store checks and rotates credentials. It may be used by many goroutines.
 type Store struct {
 	kv      jetstream.KeyValue
+	settle  func(stream string) error // may be nil
 	overlap time.Duration
 	log     *slog.Logger
 	names   map[string]Environment // of the bucket's keys; immutable
@@ -83,7 +87,7 @@ type stored struct {
 // in it. ctx bounds the opening only; see [Store.Close].
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error) {
 	s := &Store{
-		overlap: o.Overlap, environments: o.Environments,
+		settle: o.Settle, overlap: o.Overlap, environments: o.Environments,
 		log:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		names:   map[string]Environment{},
 		owners:  map[string]Environment{},

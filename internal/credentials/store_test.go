@@ -2,6 +2,7 @@ package credentials
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -89,6 +90,24 @@ func TestRotation(t *testing.T) {
 	assert.Equal(t, first.LastFour, state(t, s).Current)
 	assert.Equal(t, []string{second.LastFour}, state(t, s).Replaced)
 	require.ErrorIs(t, s.Promote(ctx, live, "????"), ErrUnknown)
+}
+
+// Nobody gets a password before its record is durable by its file's name, too.
+func TestAPasswordWaitsForTheNameOfABlock(t *testing.T) {
+	t.Parallel()
+	lost := errors.New("fsync failed")
+	var settled []string
+	answer := lost
+	s := open(t, connect(t), func(o *Options) {
+		o.Settle = func(stream string) error { settled = append(settled, stream); return answer }
+	})
+	_, err := s.Prepare(t.Context(), live)
+	require.ErrorIs(t, err, lost)
+	answer = nil
+	issued, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	assert.True(t, accepts(s, issued))
+	assert.Equal(t, "KV_AUDITRELAY_credentials", settled[0])
 }
 
 func TestPreparingAgainKeepsWhatMayHaveReachedTheAPI(t *testing.T) {

@@ -46,9 +46,11 @@
 // The server syncs a block before it acknowledges a record, and never the folder of a new
 // block. ext4, XFS and Btrfs write a new file's name with its first fsync. ext2, ext4
 // without its journal and some network file systems may lose the name, and all records
-// with it, at a power cut. So the journal acknowledges the first record in a new block of
-// events or dead letters after it has synced the folder (names.go). All others cost one
-// lstat. Blocks of the trail, the quarantine and the credentials are not covered.
+// with it, at a power cut. So each room acknowledges its first record in a new block after
+// a sync of the folder (names.go): the journal for events, dead letters, the quarantine and
+// the list of sinks, the trail for entries and checkpoints, the credentials for their
+// bucket. All other records cost one lstat. Not covered is the key of event ids: its loss
+// loses no event.
 //
 // # What a start reads
 //

@@ -95,6 +95,16 @@ func (n *names) shrink(stream string) {
 	n.shrunk[stream] = true
 }
 
+// remade forgets a stream: its numbers of blocks begin anew.
+func (n *names) remade(stream string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.newest, stream)
+}
+
+// Remade notes that a stream was deleted and made again.
+func (s *Server) Remade(stream string) { s.names.remade(stream) }
+
 // Shrunk notes a removal of a stream's messages, and perhaps of blocks with them.
 func (s *Server) Shrunk(stream string) { s.names.shrink(stream) }
 

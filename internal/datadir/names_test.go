@@ -58,9 +58,14 @@ func TestTheNameOfANewBlockIsSynced(t *testing.T) {
 	require.NoError(t, n.settle("S"))
 	assert.Equal(t, 3, syncs[msgs])
 
-	n.forget() // a new server
+	n.remade("S") // under another stream's block of the same number
 	require.NoError(t, n.settle("S"))
 	assert.Equal(t, 4, syncs[msgs])
+	assert.Equal(t, 2, syncs[n.dir])
+
+	n.forget() // a new server
+	require.NoError(t, n.settle("S"))
+	assert.Equal(t, 5, syncs[msgs])
 }
 
 func TestANameThatCannotBeSyncedIsTriedAgain(t *testing.T) {

@@ -227,7 +227,11 @@ func (j *Journal) AcceptDamage(ctx context.Context) (Damage, error) {
 		return was, fmt.Errorf("read the journal's state: %w", err)
 	}
 	m := datadir.AcceptanceMessage(j.names.quarantineSubject, info.State.LastSeq)
-	if _, err := j.conn.JetStream.PublishMsg(ctx, m); err != nil {
+	_, err = j.conn.JetStream.PublishMsg(ctx, m)
+	if err == nil {
+		err = j.conn.Settle(j.names.quarantine)
+	}
+	if err != nil {
 		return was, fmt.Errorf("accept the damage: %w", err)
 	}
 	j.fuse.accept(info.State.LastSeq)

@@ -130,7 +130,7 @@ func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, opts
 		return nil, err
 	}
 	var err error
-	if j.register, err = register.Open(ctx, conn.JetStream, j.stream, cfg, j.log); err != nil {
+	if j.register, err = register.Open(ctx, conn, j.stream, cfg, j.log); err != nil {
 		return nil, err
 	}
 	// Before anything is appended or read.

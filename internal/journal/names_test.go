@@ -12,19 +12,30 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// A record counts as kept once its block's name is durable. Here the folder cannot be
+// A message counts as kept once its block's name is durable. Here the folder cannot be
 // synced, while the server writes on to the block that it has open.
 func TestAnAcknowledgementWaitsForTheNameOfABlock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	j := open(t, dir, testConfig)
 	defer j.shut(t)
+	aside := func(seq uint64) error {
+		return j.setAside(t.Context(), datadir.Quarantined{Stream: "another", From: seq, To: seq}, nil)
+	}
 	j.push(t, relaytest.Events(1))
-	folder := filepath.Join(datadir.StreamDir(dir, j.names.events), natsserver.MessagesDir)
-	j.conn.Shrunk(j.names.events) // so that it is looked at
-	require.NoError(t, os.Rename(folder, folder+".away"))
-	err := j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.From(7))))
-	require.NoError(t, os.Rename(folder+".away", folder))
-	require.ErrorContains(t, err, "newest block")
-	j.push(t, relaytest.Events(1, relaytest.From(7)))
+	require.NoError(t, j.register.Add(t.Context(), "one"))
+	require.NoError(t, aside(1))
+	for stream, keep := range map[string]func() error{
+		j.names.events:     func() error { return j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.From(7)))) },
+		j.names.quarantine: func() error { return aside(2) },
+		"TEST_SINKS":       func() error { return j.register.Add(t.Context(), "two") },
+	} {
+		folder := filepath.Join(datadir.StreamDir(dir, stream), natsserver.MessagesDir)
+		j.conn.Shrunk(stream) // so that it is looked at
+		require.NoError(t, os.Rename(folder, folder+".away"))
+		err := keep()
+		require.NoError(t, os.Rename(folder+".away", folder))
+		require.ErrorContains(t, err, "newest block", stream)
+		require.NoError(t, keep(), stream)
+	}
 }

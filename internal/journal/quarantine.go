@@ -12,9 +12,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
-// setAside names a run of positions in the quarantine, and returns when it is
-// there. The subject is the first position, and takes one message: so whoever
-// comes second, be it another sink or the same after a crash, changes nothing.
+// setAside names a run of positions in the quarantine, and returns once it is durable
+// there. The subject is the first position, and takes one message. So a second attempt, by
+// another sink or after a crash, changes nothing.
 func (j *Journal) setAside(ctx context.Context, q datadir.Quarantined, data []byte) error {
 	if len(data) > j.recordLimit() {
 		data = nil // it stands in the file that Kept names
@@ -24,11 +24,15 @@ func (j *Journal) setAside(ctx context.Context, q datadir.Quarantined, data []by
 		defer j.lost() // also where another relay was first to name it
 	}
 	_, err := j.conn.JetStream.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(0))
-	if streams.IsWrongSequence(err) { // named already
-		return nil
+	named := streams.IsWrongSequence(err) // already
+	if err == nil || named {
+		err = j.conn.Settle(j.names.quarantine)
 	}
 	if err != nil {
 		return fmt.Errorf("set positions %d to %d of %s aside: %w", q.From, q.To, q.Stream, err)
+	}
+	if named {
+		return nil
 	}
 	j.metrics.quarantined.Inc()
 	j.metrics.lost.Add(float64(q.Positions()))

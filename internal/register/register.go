@@ -25,7 +25,7 @@ import (
 // overwrite each other's names. A running relay knows a name until the register says
 // retired, even if the servers lose their newest writes. It is safe for concurrent use.
 type Register struct {
-	js      jetstream.JetStream
+	conn    *streamserver.Conn
 	events  jetstream.Stream // its consumers are the positions
 	stream  jetstream.Stream
 	subject string
@@ -42,11 +42,11 @@ const (
 
 // Open makes or opens the register of the sinks with a position in events. cfg must have
 // its defaults.
-func Open(ctx context.Context, js jetstream.JetStream, events jetstream.Stream, cfg config.Journal, log *slog.Logger) (*Register, error) {
-	r := &Register{js: js, events: events, subject: strings.ToLower(cfg.StreamPrefix) + ".sinks", kept: map[string]bool{}}
+func Open(ctx context.Context, conn *streamserver.Conn, events jetstream.Stream, cfg config.Journal, log *slog.Logger) (*Register, error) {
+	r := &Register{conn: conn, events: events, subject: strings.ToLower(cfg.StreamPrefix) + ".sinks", kept: map[string]bool{}}
 	name := cfg.StreamPrefix + "_SINKS"
 	err := streams.Await(ctx, log, "stream "+name, func(ctx context.Context) (err error) {
-		r.stream, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		r.stream, err = conn.JetStream.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 			Name: name, Subjects: []string{r.subject + ".>"},
 			Description: "auditrelay: the sinks that have a position",
 			Storage:     jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Replicas: max(1, cfg.Replicas),
@@ -145,7 +145,11 @@ func (r *Register) Any() bool {
 }
 
 func (r *Register) write(ctx context.Context, sink, value string) error {
-	if _, err := r.js.Publish(ctx, r.subject+"."+sink, []byte(value)); err != nil {
+	_, err := r.conn.JetStream.Publish(ctx, r.subject+"."+sink, []byte(value))
+	if err == nil {
+		err = r.conn.Settle(r.stream.CachedInfo().Config.Name)
+	}
+	if err != nil {
 		return fmt.Errorf("write sink %s to the register of sinks: %w", sink, err)
 	}
 	return nil

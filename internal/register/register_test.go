@@ -20,7 +20,7 @@ func open(t *testing.T) *Register {
 	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
 	events, err := conn.JetStream.CreateStream(t.Context(), jetstream.StreamConfig{Name: "TEST_EVENTS", Subjects: []string{"test.events"}})
 	require.NoError(t, err)
-	r, err := Open(t.Context(), conn.JetStream, events, cfg, log)
+	r, err := Open(t.Context(), conn, events, cfg, log)
 	require.NoError(t, err)
 	return r
 }

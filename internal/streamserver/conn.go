@@ -65,6 +65,13 @@ func (c *Conn) Settle(stream string) error {
 	return c.embedded.Settle(stream)
 }
 
+// Remade notes that a stream was deleted and made again: see [datadir.Server.Remade].
+func (c *Conn) Remade(stream string) {
+	if c.embedded != nil {
+		c.embedded.Remade(stream)
+	}
+}
+
 // Shrunk notes the removal of messages: see [datadir.Server.Shrunk].
 func (c *Conn) Shrunk(stream string) {
 	if c.embedded != nil {

@@ -74,14 +74,15 @@ func repairControl(cfg *config.Config, log *slog.Logger) func(context.Context, *
 	return func(ctx context.Context, conn *streamserver.Conn) error {
 		trail, err := audit.Open(ctx, conn.JetStream, audit.Options{
 			StreamPrefix: cfg.Journal.StreamPrefix, Origin: cfg.Audit.Origin, KeyFile: cfg.Audit.KeyFile,
-			SalvageDir: filepath.Join(cfg.DataDir, datadir.SalvageDir), NoteEnd: conn.NoteEnd, End: conn.End, Logger: log,
+			SalvageDir: filepath.Join(cfg.DataDir, datadir.SalvageDir), NoteEnd: conn.NoteEnd, End: conn.End,
+			Settle: conn.Settle, Remade: conn.Remade, Logger: log,
 		})
 		if err != nil {
 			return err
 		}
 		store, err := credentials.Open(ctx, conn.JetStream, credentials.Options{
 			Prefix: cfg.Journal.StreamPrefix, Environments: cfg.Environments, Logger: log,
-			Dir: filepath.Join(cfg.DataDir, credentials.CopiesDir),
+			Dir: filepath.Join(cfg.DataDir, credentials.CopiesDir), Settle: conn.Settle,
 		})
 		if err == nil {
 			store.Close()
