@@ -26,6 +26,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/kafkatest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
+	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/relay/cli"
 )
 
@@ -167,14 +168,38 @@ func TestASinkIsRetired(t *testing.T) {
 	assert.Contains(t, s.run(t, cli.ExitFailure, "sinks", "retire", "kafka"), "give --yes")
 	assert.Contains(t, s.run(t, cli.ExitOK, "sinks", "retire", "kafka", "--yes"), "sink kafka is retired")
 	assert.NotContains(t, s.run(t, cli.ExitOK, "sinks", "list"), "kafka")
+	var event string
 	waiting.Until(t, func() bool { // the trail's entry is an event too
-		found := false
-		err := s.kafka.Read(t.Context(), func(_ string, body []byte) {
-			found = found || bytes.Contains(body, []byte("sink.retired")) && bytes.Contains(body, []byte(`"person":{"host":`))
+		err := s.kafka.Read(t.Context(), func(id string, body []byte) {
+			if bytes.Contains(body, []byte("sink.retired")) && bytes.Contains(body, []byte(`"person":{"host":`)) {
+				event = id
+			}
 		})
-		return err == nil && found
+		return err == nil && event != ""
 	})
+	s.readTrail(t, event)
 	s.end(t, relay)
+	assert.Contains(t, s.run(t, cli.ExitOK, "trail", "list", "--offline"), "ada reviewed entry")
+}
+
+// readTrail reads and annotates the trail of a relay that has retired a sink, and
+// delivers the entry of that once more.
+func (s *stand) readTrail(t *testing.T, event string) {
+	t.Helper()
+	var row timeline.Row
+	out := s.run(t, cli.ExitOK, "trail", "list", "--type", "sink.*", "--unreviewed", "--output", "json")
+	require.NoError(t, json.Unmarshal([]byte(out), &row), out)
+	index := fmt.Sprint(row.Index)
+	assert.Contains(t, s.run(t, cli.ExitOK, "trail", "show", index), "the sink was retired")
+	assert.Contains(t, s.run(t, cli.ExitOK, "trail", "annotate", index, "--reviewer", "ada", "--ticket", "SEC-7"), "marked as reviewed")
+	assert.Equal(t, "no entries\n", s.run(t, cli.ExitOK, "trail", "list", "--type", "sink.*", "--unreviewed"))
+	assert.Contains(t, s.run(t, cli.ExitOK, "trail", "show", index), "ticket SEC-7")
+	assert.Contains(t, s.run(t, cli.ExitFailure, "trail", "show", "99"), "there is no entry 99")
+	assert.Contains(t, s.run(t, cli.ExitOK, "trail", "export", "--type", "trail.annotated"), `"user":`)
+	assert.Contains(t, s.run(t, cli.ExitFailure, "settings", "show", "project"), "the trail has no state of project")
+
+	assert.Contains(t, s.run(t, cli.ExitOK, "trail", "forward", "--sink", "other", "--since", "1h", "--type", "sink.*"), "1 entries: 1 delivered, 0 refused")
+	assert.Equal(t, 2, s.arrived(t)[event], "under the id of the first time")
 }
 
 // stand is a relay process for pushes without a credential, and a topic with a limited

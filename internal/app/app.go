@@ -26,6 +26,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
@@ -94,6 +95,7 @@ type process struct {
 	journal     *journal.Journal
 	letters     *deadletters.Store
 	trail       *audit.Trail
+	timeline    *timeline.Index
 	credentials *credentials.Store
 	reconciler  atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
 	desk        atomic.Pointer[workspace.Desk]       // nil until people may act on the workspace
@@ -118,7 +120,7 @@ func (r *process) start(ctx context.Context) error {
 	}
 	for _, part := range []func(context.Context) error{
 		r.startAdmin, r.startJournal, r.startTrail, r.startCredentials,
-		r.startSinks, r.startConsole, r.startForwarding, r.startQuarantineWatch, r.startRecent, r.startIngest, r.startControl,
+		r.startTimeline, r.startSinks, r.startConsole, r.startForwarding, r.startQuarantineWatch, r.startRecent, r.startIngest, r.startControl,
 	} {
 		if err := part(ctx); err != nil {
 			return err

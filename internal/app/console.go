@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
@@ -20,12 +22,20 @@ import (
 func (r *process) startConsole(ctx context.Context) error {
 	server, err := console.Listen(ctx, r.cfg.DataDir, console.Options{
 		Journal: r.journal, Letters: r.letters, Sinks: r.cfg.Sinks, Open: r.openForReplay, Record: r.recordLoss,
-		Credentials: r.credentials, Rotate: r.rotate, Desk: r.deskForPeople, Logger: r.log,
+		Credentials: r.credentials, Rotate: r.rotate, Desk: r.deskForPeople,
+		Timeline: r.timeline, Append: r.trail.Append, Event: r.auditEvent, Logger: r.log,
 	}, r.fail)
 	if err != nil {
 		return err
 	}
 	r.stack.push("console", server.Close)
+	return nil
+}
+
+// startTimeline keeps an index of the trail, to answer questions about it.
+func (r *process) startTimeline(context.Context) error {
+	r.timeline = timeline.Open(timeline.Options{Path: filepath.Join(r.cfg.DataDir, timeline.FileName), Trail: r.trail, Logger: r.log})
+	r.stack.push("trail index", background(r.timeline.Keep))
 	return nil
 }
 

@@ -69,8 +69,8 @@ func (r *process) openSink(ctx context.Context, cfg config.Sink) (*relay.Pump, e
 // gets it too. A crash between the two is harmless: the trail's follower asks again,
 // and the event has the same id.
 func (r *process) startForwarding(context.Context) error {
-	forward := func(ctx context.Context, index int64, e audit.Entry) error {
-		event, err := eventOf(r.trail.NameOf(index), index, e, min(maxAuditEvent, r.journal.MaxEvent()-attributesRoom))
+	forward := func(ctx context.Context, _ int64, e audit.Entry) error {
+		event, err := r.auditEvent(e)
 		if err != nil {
 			return err
 		}
@@ -84,6 +84,11 @@ func (r *process) startForwarding(context.Context) error {
 		}
 	}))
 	return nil
+}
+
+// auditEvent makes an entry an event: the same one at each call, except for its arrival.
+func (r *process) auditEvent(e audit.Entry) (relay.Event, error) {
+	return eventOf(r.trail.NameOf(e.Index), e.Index, e, min(maxAuditEvent, r.journal.MaxEvent()-attributesRoom))
 }
 
 const (

@@ -54,6 +54,9 @@ var (
 	ErrSecret = errors.New("the entry holds a secret")
 	// ErrUnavailable says the trail cannot be used at present. It is tried again.
 	ErrUnavailable = errors.New("the audit trail cannot be used at present")
+	// ErrMissing says that no entry can be read under an index: none was added yet, or it
+	// is lost.
+	ErrMissing = errors.New("there is no such entry in the trail")
 	// ErrDamaged marks a trail with entries unlike the signed ones.
 	ErrDamaged = errors.New("the trail is damaged")
 )

@@ -14,9 +14,11 @@ import (
 	"net/url"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -95,6 +97,47 @@ func (c *Client) DiscardLetters(ctx context.Context, req DiscardLetters, report 
 // ReplaySpan hands a span of the journal to a sink again. It ends when ctx does.
 func (c *Client) ReplaySpan(ctx context.Context, req ReplaySpan, report func(*Progress)) error {
 	return c.work(ctx, "/v1/replay", req, report)
+}
+
+// List calls yield with the chosen entries of the audit trail, the oldest first. With
+// Follow it ends when ctx does.
+func (c *Client) List(ctx context.Context, req ListTrail, yield func(timeline.Row) error) error {
+	return c.stream(ctx, "/v1/trail/list", req, func(f *frame) error {
+		if f.Row == nil {
+			return nil
+		}
+		return yield(*f.Row)
+	})
+}
+
+// Entries calls yield with the whole of the chosen entries, the oldest first.
+func (c *Client) Entries(ctx context.Context, f timeline.Filter, yield func(timeline.Entry) error) error {
+	return c.stream(ctx, "/v1/trail/entries", ListTrail{Filter: f}, func(f *frame) error {
+		if f.Entry == nil {
+			return nil
+		}
+		return yield(*f.Entry)
+	})
+}
+
+// Annotate marks an entry as reviewed.
+func (c *Client) Annotate(ctx context.Context, a timeline.Annotation) (done Annotated, err error) {
+	return done, c.call(ctx, http.MethodPost, "/v1/trail/annotate", a, &done)
+}
+
+// ForwardTrail hands entries of the trail to a sink again. It ends when ctx does.
+func (c *Client) ForwardTrail(ctx context.Context, req ForwardTrail, report func(*Progress)) error {
+	return c.work(ctx, "/v1/trail/forward", req, report)
+}
+
+// Settings lists the settings that the trail has states of.
+func (c *Client) Settings(ctx context.Context, f timeline.Filter) (list []timeline.Setting, err error) {
+	return list, c.call(ctx, http.MethodPost, "/v1/settings/list", ListTrail{Filter: f}, &list)
+}
+
+// At gives the state of a setting at a time.
+func (c *Client) At(ctx context.Context, w timeline.Where, at time.Time) (s timeline.State, err error) {
+	return s, c.call(ctx, http.MethodPost, "/v1/settings/at", SettingAt{Where: w, At: at}, &s)
 }
 
 func (c *Client) work(ctx context.Context, path string, req any, report func(*Progress)) error {

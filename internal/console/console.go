@@ -15,6 +15,12 @@
 //	POST /v1/workspace/plan      tell what a mutation would do
 //	POST /v1/workspace/do        perform it, between two entries of the audit trail
 //	POST /v1/replay              hand a span of the journal to a sink again
+//	POST /v1/trail/list          list entries of the audit trail; follow it
+//	POST /v1/trail/entries       give whole entries
+//	POST /v1/trail/annotate      mark an entry as reviewed
+//	POST /v1/trail/forward       hand entries to a sink again
+//	POST /v1/settings/list       list the settings that the trail has states of
+//	POST /v1/settings/at         give the state of a setting at a time
 //
 // Bodies are JSON. A long answer is a stream of JSON values, one a line. The last says
 // "finished", or why it failed; a stream without such an end was cut off. Whoever can
@@ -44,10 +50,12 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -69,7 +77,12 @@ type Options struct {
 	Rotate func(context.Context, credentials.Environment) error
 	// Desk performs operations of the Workspace Management API; its error says why there
 	// is none.
-	Desk   func() (*workspace.Desk, error)
+	Desk func() (*workspace.Desk, error)
+	// Timeline reads the audit trail, Append adds to it.
+	Timeline *timeline.Index
+	Append   func(context.Context, audit.Entry) (int64, error)
+	// Event makes an entry the event that live delivery made of it.
+	Event  func(audit.Entry) (relay.Event, error)
 	Logger *slog.Logger
 }
 
@@ -118,6 +131,12 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	mux.HandleFunc("POST /v1/workspace/plan", serveDesk(s, (*workspace.Desk).Plan))
 	mux.HandleFunc("POST /v1/workspace/do", serveDesk(s, (*workspace.Desk).Do))
 	mux.HandleFunc("POST /v1/replay", s.replaySpan)
+	mux.HandleFunc("POST /v1/trail/list", s.listTrail)
+	mux.HandleFunc("POST /v1/trail/entries", s.readTrail)
+	mux.HandleFunc("POST /v1/trail/annotate", s.annotate)
+	mux.HandleFunc("POST /v1/trail/forward", s.forwardTrail)
+	mux.HandleFunc("POST /v1/settings/list", s.listSettings)
+	mux.HandleFunc("POST /v1/settings/at", s.settingAt)
 	mux.HandleFunc("GET /v1/damage", s.showDamage)
 	mux.HandleFunc("POST /v1/damage/accept", s.acceptDamage)
 	s.http = &http.Server{

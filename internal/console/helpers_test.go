@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal"
@@ -33,6 +34,7 @@ type stage struct {
 	journal *journal.Journal
 	dead    *deadletters.Store
 	sinks   map[string]*relaytest.Sink // by name, for replays
+	trail   *audit.Trail
 	losses  []console.Loss
 	lost    error // answer to recording a loss
 	stop    func()
@@ -55,16 +57,19 @@ func newStage(t *testing.T, names ...string) *stage {
 		s.sinks[name] = &relaytest.Sink{}
 		sinks = append(sinks, config.Sink{Name: name, BatchEvents: 10, BatchBytes: 1 << 20, Timeout: 5 * time.Second})
 	}
-	server, err := console.Listen(t.Context(), dir, console.Options{
+	options := console.Options{
 		Journal: j, Letters: dead, Sinks: sinks, Logger: log,
 		Open:   func(c config.Sink) (relay.Sink, error) { return lent{s.sinks[c.Name]}, nil },
 		Record: func(_ context.Context, l console.Loss) error { s.losses = append(s.losses, l); return s.lost },
-	}, func(err error) { t.Error(err) })
+	}
+	closeTrail := s.withTrail(&options)
+	server, err := console.Listen(t.Context(), dir, options, func(err error) { t.Error(err) })
 	require.NoError(t, err)
 	s.stop = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), waiting.Stall)
 		defer cancel()
 		assert.NoError(t, server.Close(ctx))
+		closeTrail()
 		j.Close()
 		assert.NoError(t, conn.Close())
 	})

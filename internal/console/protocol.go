@@ -5,6 +5,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -131,8 +132,10 @@ type Progress struct {
 
 // frame is one line of a stream.
 type frame struct {
-	Letter   *Letter   `json:"letter,omitempty"`
-	Progress *Progress `json:"progress,omitempty"`
-	Finished bool      `json:"finished,omitempty"` // the last line, all is well
-	Error    string    `json:"error,omitempty"`    // the last line, it is not
+	Letter   *Letter         `json:"letter,omitempty"`
+	Row      *timeline.Row   `json:"row,omitempty"`
+	Entry    *timeline.Entry `json:"entry,omitempty"`
+	Progress *Progress       `json:"progress,omitempty"`
+	Finished bool            `json:"finished,omitempty"` // the last line, all is well
+	Error    string          `json:"error,omitempty"`    // the last line, it is not
 }

@@ -18,6 +18,7 @@ const progressInterval = 200 * time.Millisecond
 type stream struct {
 	enc   *json.Encoder
 	flush func() error
+	began bool
 }
 
 func newStream(w http.ResponseWriter) *stream {
@@ -26,9 +27,18 @@ func newStream(w http.ResponseWriter) *stream {
 }
 
 func (s *stream) send(f frame) error {
-	if err := s.enc.Encode(f); err != nil {
+	if err := s.put(f); err != nil {
 		return err
 	}
+	return s.flush()
+}
+
+// put writes a line that may wait for those behind it. The first one does not wait.
+func (s *stream) put(f frame) error {
+	if err := s.enc.Encode(f); err != nil || s.began {
+		return err
+	}
+	s.began = true
 	return s.flush()
 }
 

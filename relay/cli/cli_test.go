@@ -34,6 +34,11 @@ func TestExitCodes(t *testing.T) {
 		{"no environment", []string{"credentials", "rotate", "--data-dir", missing, "shop"}, ExitUsage},
 		{"no last four", []string{"credentials", "revoke", "--data-dir", missing, "shop/live"}, ExitUsage},
 		{"no relay to rotate at", []string{"credentials", "rotate", "--data-dir", missing, "shop/live"}, ExitFailure},
+		{"no index", []string{"trail", "show", "--data-dir", missing, "x"}, ExitUsage},
+		{"bad severity", []string{"trail", "list", "--data-dir", missing, "--severity", "bad"}, ExitUsage},
+		{"bad output", []string{"trail", "list", "--data-dir", missing, "--output", "xml"}, ExitUsage},
+		{"no reviewer", []string{"trail", "annotate", "--data-dir", missing, "3"}, ExitUsage},
+		{"no relay with a trail", []string{"trail", "list", "--data-dir", missing}, ExitFailure},
 		{"two configurations", []string{"config", "check", missing, missing}, ExitUsage},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -68,16 +68,20 @@ func verifyJournal(cmd *cobra.Command, cfg *config.Config) (_ *datadir.Verificat
 	return v, verifyTrail(cmd.Context(), o, cfg, v)
 }
 
-// verifyTrail adds the findings of the audit trail's signatures and key.
-func verifyTrail(ctx context.Context, o *datadir.Offline, cfg *config.Config, v *datadir.Verification) error {
-	read := func(ctx context.Context, stream string, fn func(audit.Message) error) (uint64, error) {
+// readerOf reads the trail's streams in a data directory.
+func readerOf(o *datadir.Offline) audit.Reader {
+	return func(ctx context.Context, stream string, fn func(audit.Message) error) (uint64, error) {
 		return o.Read(ctx, stream, func(seq uint64, subject string, header nats.Header, data []byte) error {
 			return fn(audit.Message{Seq: seq, Subject: subject, Header: header, Data: data})
 		})
 	}
+}
+
+// verifyTrail adds the findings of the audit trail's signatures and key.
+func verifyTrail(ctx context.Context, o *datadir.Offline, cfg *config.Config, v *datadir.Verification) error {
 	report, unnamed, err := audit.VerifyOffline(ctx, audit.Options{
 		StreamPrefix: cfg.Journal.StreamPrefix, KeyFile: cfg.Audit.KeyFile, End: o.End,
-	}, read)
+	}, readerOf(o))
 	if err != nil {
 		return err
 	}

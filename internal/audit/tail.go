@@ -1,0 +1,229 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Recorded is an entry as the trail has it.
+type Recorded struct {
+	Entry
+	// Leaf is the hash of the entry's Merkle leaf, as it is now.
+	Leaf tlog.Hash
+	// Unsound: the entry is unlike the signed one, or was when the trail was read back
+	// last. It proves nothing.
+	Unsound bool
+}
+
+// Get returns one entry. ErrMissing says there is none under the index, or no readable one.
+func (t *Trail) Get(ctx context.Context, index int64) (Recorded, error) {
+	if err := t.isOpen(); err != nil {
+		return Recorded{}, err
+	}
+	if index < 0 {
+		return Recorded{}, fmt.Errorf("%w: entry %d", ErrMissing, index)
+	}
+	msg, err := t.entries.GetMsg(ctx, uint64(index)+1)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return Recorded{}, fmt.Errorf("%w: entry %d", ErrMissing, index)
+	}
+	if err != nil {
+		return Recorded{}, fmt.Errorf("read entry %d: %w", index, err)
+	}
+	return t.recorded(Message{msg.Sequence, msg.Subject, msg.Header, msg.Data})
+}
+
+// Tail calls handle with each readable entry from index from on, in order. It calls
+// caughtUp after the last one, now and at each later end, with the number of
+// entries there are, and waits for new ones until ctx ends. The errors of both end it; so does an outage of the servers.
+func (t *Trail) Tail(ctx context.Context, from int64, handle func(Recorded) error, caughtUp func(end int64) error) error {
+	if err := t.isOpen(); err != nil {
+		return err
+	}
+	consumer, err := t.entries.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: uint64(max(from, 0)) + 1,
+	})
+	if err != nil {
+		return fmt.Errorf("follow the audit trail: %w", err)
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		return fmt.Errorf("follow the audit trail: %w", err)
+	}
+	defer messages.Stop()
+	tail := &tail{trail: t, consumer: consumer, messages: messages, handle: handle, seq: uint64(max(from, 0))}
+	for {
+		end, err := tail.run(ctx)
+		if err != nil {
+			return err
+		}
+		if err := caughtUp(end); err != nil {
+			return err
+		}
+		if err := tail.next(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Each is Tail up to the trail's end as it is now.
+func (t *Trail) Each(ctx context.Context, from int64, handle func(Recorded) error) error {
+	err := t.Tail(ctx, from, handle, func(int64) error { return errEnd })
+	if errors.Is(err, errEnd) {
+		return nil
+	}
+	return err
+}
+
+var errEnd = errors.New("the trail has no more entries")
+
+// tail reads the entries behind an index.
+type tail struct {
+	trail    *Trail
+	consumer jetstream.Consumer
+	messages jetstream.MessagesContext
+	handle   func(Recorded) error
+	seq      uint64 // of the newest message
+}
+
+// run hands over the entries that are there now, and returns how many those are.
+func (r *tail) run(ctx context.Context) (end int64, err error) {
+	info, err := r.trail.entries.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("follow the audit trail: %w", err)
+	}
+	end = int64(info.State.LastSeq)
+	for r.seq < info.State.LastSeq {
+		waiting, cancel := context.WithTimeout(ctx, scanPatience)
+		err := r.next(waiting)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			// The server passes over unreadable messages in silence, the last one too.
+			if info, err := r.consumer.Info(ctx); err == nil && info.NumPending == 0 {
+				return end, nil
+			}
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return end, nil
+}
+
+// next hands over the next entry.
+func (r *tail) next(ctx context.Context) error {
+	msg, err := r.messages.Next(jetstream.NextContext(ctx))
+	if err != nil {
+		return fmt.Errorf("follow the audit trail: %w", err)
+	}
+	meta, err := msg.Metadata()
+	if err != nil {
+		return fmt.Errorf("follow the audit trail: %w", err)
+	}
+	r.seq = max(r.seq, meta.Sequence.Stream)
+	e, err := r.trail.recorded(Message{meta.Sequence.Stream, msg.Subject(), msg.Headers(), msg.Data()})
+	switch {
+	case errors.Is(err, ErrMissing), errors.Is(err, ErrDamaged):
+		return nil // the trail names it
+	case err != nil:
+		return err
+	}
+	return r.handle(e)
+}
+
+// Offline is a trail without a relay. It checks no signature: see [VerifyOffline].
+type Offline struct {
+	prefix string
+	read   Reader
+}
+
+// OpenOffline opens the trail of the streams with a prefix.
+func OpenOffline(prefix string, read Reader) *Offline { return &Offline{prefix, read} }
+
+// Get is [Trail.Get]. It reads the trail from its start.
+func (o *Offline) Get(ctx context.Context, index int64) (found Recorded, err error) {
+	there := false
+	err = o.each(ctx, func(e Recorded) error {
+		if e.Index == index {
+			found, there = e, true
+			return errEnd
+		}
+		return nil
+	})
+	if err == nil && !there {
+		err = fmt.Errorf("%w: entry %d", ErrMissing, index)
+	}
+	return found, err
+}
+
+// Tail is [Trail.Tail]. No new entries come.
+func (o *Offline) Tail(ctx context.Context, from int64, handle func(Recorded) error, caughtUp func(end int64) error) error {
+	end := from
+	err := o.each(ctx, func(e Recorded) error {
+		if e.Index < from {
+			return nil
+		}
+		end = e.Index + 1
+		return handle(e)
+	})
+	if err == nil {
+		err = caughtUp(end)
+	}
+	if err == nil {
+		<-ctx.Done()
+		err = ctx.Err()
+	}
+	return err
+}
+
+// Size is 0: no entry is added while a trail is read offline.
+func (o *Offline) Size() int64 { return 0 }
+
+// each calls handle with each readable entry, in order.
+func (o *Offline) each(ctx context.Context, handle func(Recorded) error) error {
+	c, err := newCodec()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	_, err = o.read(ctx, entriesName(o.prefix), func(m Message) error {
+		e, err := c.recorded(o.prefix, m)
+		if err != nil {
+			return nil //nolint:nilerr // `journal verify` names it
+		}
+		return handle(e)
+	})
+	if err != nil && !errors.Is(err, errEnd) {
+		return fmt.Errorf("read audit trail: %w", err)
+	}
+	return nil
+}
+
+func (t *Trail) recorded(m Message) (Recorded, error) {
+	e, err := t.codec.recorded(t.prefix, m)
+	if v := t.view.Load(); v != nil {
+		e.Unsound = contains(v.unsound, e.Index)
+	}
+	return e, err
+}
+
+// recorded decodes a message. ErrMissing stands for the place of a lost entry.
+func (c *codec) recorded(prefix string, m Message) (Recorded, error) {
+	if m.Header.Get(lostHeader) != "" {
+		return Recorded{}, fmt.Errorf("%w: entry %d", ErrMissing, m.Seq-1)
+	}
+	e, err := c.decode(prefix, m)
+	if err != nil {
+		return Recorded{}, err
+	}
+	record, err := c.unpack(m.Header, m.Data)
+	if err != nil {
+		return Recorded{}, err
+	}
+	return Recorded{Entry: e, Leaf: leafHash(record)}, nil
+}

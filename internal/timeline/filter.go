@@ -1,0 +1,129 @@
+package timeline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/wildcard"
+)
+
+// Filter chooses entries: those with every given property. In Type, Project,
+// Environment, Setting and Cause each "*" stands for any text.
+type Filter struct {
+	Since       time.Time `json:"since,omitzero"` // at or after
+	Until       time.Time `json:"until,omitzero"` // before
+	Type        string    `json:"type,omitempty"`
+	Project     string    `json:"project,omitempty"`
+	Environment string    `json:"environment,omitempty"`
+	Setting     string    `json:"setting,omitempty"`
+	Cause       string    `json:"cause,omitempty"`
+	Severity    string    `json:"severity,omitempty"` // at least
+	Direction   string    `json:"direction,omitempty"`
+	Text        string    `json:"text,omitempty"` // in the summary; A to Z in any case
+	// Unreviewed leaves the changes without an annotation.
+	Unreviewed bool `json:"unreviewed,omitempty"`
+	// Index, where it is set, leaves one entry.
+	Index *int64 `json:"index,omitempty"`
+	// Limit leaves the newest ones; 0 is no limit.
+	Limit int `json:"limit,omitempty"`
+}
+
+// Severities and Directions are the names in a Filter; the severities ascend.
+func Severities() []string { return slices.Clone(severities) }
+
+// Directions are the names in a Filter.
+func Directions() []string { return slices.Clone(directions) }
+
+// Check names a wrong property.
+func (f *Filter) Check() error {
+	switch {
+	case f.Severity != "" && !slices.Contains(severities, f.Severity):
+		return fmt.Errorf("severity %q: write one of %s", f.Severity, strings.Join(severities, ", "))
+	case f.Direction != "" && !slices.Contains(directions, f.Direction):
+		return fmt.Errorf("direction %q: write one of %s", f.Direction, strings.Join(directions, ", "))
+	case f.Limit < 0:
+		return fmt.Errorf("limit %d: write a number from 0 on", f.Limit)
+	case !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until):
+		return fmt.Errorf("the time is empty: since %s is not before until %s", f.Since.Format(time.RFC3339), f.Until.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// matcher is a filter for the rows of a table.
+type matcher struct {
+	table        *table
+	index        int64 // -1: any
+	since, until int64
+	names        []allowed
+	severity     uint8
+	direction    int // -1: any
+	unreviewed   bool
+	text         []byte // in lower case
+	any          bool   // of all entries, missing ones too
+}
+
+// allowed are the names of one column.
+type allowed struct {
+	of func(*row) uint16
+	ok []bool // by place in table.names
+}
+
+func (f *Filter) matcher(t *table) *matcher {
+	m := &matcher{
+		table: t, index: -1, since: -1 << 63, until: 1<<63 - 1, severity: place(severities, f.Severity),
+		direction: -1, unreviewed: f.Unreviewed, text: lower([]byte(f.Text)),
+	}
+	if f.Index != nil {
+		m.index = *f.Index
+	}
+	if !f.Since.IsZero() {
+		m.since = f.Since.UnixNano()
+	}
+	if !f.Until.IsZero() {
+		m.until = f.Until.UnixNano()
+	}
+	if f.Direction != "" {
+		m.direction = int(place(directions, f.Direction))
+	}
+	m.allow(f.Type, func(r *row) uint16 { return r.kind })
+	m.allow(f.Project, func(r *row) uint16 { return r.project })
+	m.allow(f.Environment, func(r *row) uint16 { return r.environment })
+	m.allow(f.Setting, func(r *row) uint16 { return r.subject })
+	m.allow(f.Cause, func(r *row) uint16 { return r.cause })
+	m.any = *f == Filter{Limit: f.Limit, Index: f.Index}
+	return m
+}
+
+func (m *matcher) allow(pattern string, of func(*row) uint16) {
+	if pattern == "" {
+		return
+	}
+	p, ok := wildcard.Parse(pattern), make([]bool, len(m.table.names))
+	for id, name := range m.table.names {
+		ok[id] = p.Matches(name)
+	}
+	m.names = append(m.names, allowed{of, ok})
+}
+
+// matches reports whether a row fits, except for its text.
+func (m *matcher) matches(index int64) bool {
+	r := m.table.at(index)
+	switch {
+	case m.any || r.flags&isMissing != 0:
+		return m.any && (m.index < 0 || m.index == index)
+	case m.index >= 0 && m.index != index, r.time < m.since, r.time >= m.until, r.severity < m.severity:
+		return false
+	case m.direction >= 0 && int(r.direction) != m.direction:
+		return false
+	case m.unreviewed && (r.flags&needsReview == 0 || m.table.isReviewed(index)):
+		return false
+	}
+	for i := range m.names {
+		if !m.names[i].ok[m.names[i].of(r)] {
+			return false
+		}
+	}
+	return true
+}

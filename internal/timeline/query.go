@@ -1,0 +1,199 @@
+package timeline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+)
+
+// reading is an index for one question.
+type reading struct {
+	table table
+	texts texts
+}
+
+// read takes a copy, with all entries there are now.
+func (x *Index) read(ctx context.Context) (*reading, error) {
+	if err := x.Ready(ctx); err != nil {
+		return nil, err
+	}
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if x.file == nil {
+		return nil, errors.New("the index of the audit trail is closed: the relay is shutting down")
+	}
+	return &reading{table: x.rows.snapshot(), texts: texts{file: x.file, size: x.end}}, nil
+}
+
+// List calls yield with the entries chosen by f, the oldest first. It returns the
+// number of entries it has looked at.
+func (x *Index) List(ctx context.Context, f Filter, yield func(Row) error) (int64, error) {
+	r, err := x.read(ctx)
+	if err != nil {
+		return 0, err
+	}
+	from := int64(0)
+	if f.Limit > 0 {
+		if from, err = r.first(ctx, f); err != nil {
+			return 0, err
+		}
+	}
+	return r.table.n, r.each(ctx, from, f, yield)
+}
+
+// Find gives the indexes of the entries chosen by f, except for missing ones.
+func (x *Index) Find(ctx context.Context, f Filter) (found []int64, err error) {
+	_, err = x.List(ctx, f, func(r Row) error {
+		if !r.Missing {
+			found = append(found, r.Index)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// Follow calls yield with the entries chosen by f from index from on, also new ones, until
+// ctx ends.
+func (x *Index) Follow(ctx context.Context, from int64, f Filter, yield func(Row) error) error {
+	for {
+		if err := x.Grown(ctx, from); err != nil {
+			return err
+		}
+		r, err := x.read(ctx)
+		if err != nil {
+			return err
+		}
+		if err := r.each(ctx, from, f, yield); err != nil {
+			return err
+		}
+		from = r.table.n
+	}
+}
+
+// first is the index of the oldest of the newest f.Limit entries chosen by f.
+func (r *reading) first(ctx context.Context, f Filter) (int64, error) {
+	m, found := f.matcher(&r.table), 0
+	for index := r.table.n - 1; index >= 0; index-- {
+		fits, err := r.fits(ctx, m, index)
+		if err != nil {
+			return 0, err
+		}
+		if fits {
+			found++
+		}
+		if found == f.Limit {
+			return index, nil
+		}
+	}
+	return 0, nil
+}
+
+func (r *reading) each(ctx context.Context, from int64, f Filter, yield func(Row) error) error {
+	m := f.matcher(&r.table)
+	for index := max(from, 0); index < r.table.n; index++ {
+		fits, err := r.fits(ctx, m, index)
+		if err != nil {
+			return err
+		}
+		if !fits {
+			continue
+		}
+		row := r.table.show(index)
+		if row.Summary == "" {
+			if row.Summary, err = r.text(index); err != nil {
+				return err
+			}
+		}
+		if err := yield(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reading) fits(ctx context.Context, m *matcher, index int64) (bool, error) {
+	if index%chunkRows == 0 && ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	if !m.matches(index) {
+		return false, nil
+	}
+	if len(m.text) == 0 {
+		return true, nil
+	}
+	row := r.table.at(index)
+	text, err := r.texts.readLower(row.text, int(row.length))
+	return bytes.Contains(text, m.text), err
+}
+
+func (r *reading) text(index int64) (string, error) {
+	row := r.table.at(index)
+	text, err := r.texts.read(row.text, int(row.length))
+	return string(text), err
+}
+
+// texts reads neighbouring pieces of a file.
+type texts struct {
+	file  *os.File
+	size  int64
+	held  []byte
+	lower []byte // held, in lower case; empty until somebody asks
+	from  int64  // of held
+}
+
+// heldBytes is how much is read at once.
+const heldBytes = 256 << 10
+
+// read gives a piece, valid until the next call.
+func (t *texts) read(offset int64, n int) ([]byte, error) {
+	if offset < t.from || offset+int64(n) > t.from+int64(len(t.held)) {
+		if err := t.hold(offset, n); err != nil {
+			return nil, err
+		}
+	}
+	return t.held[offset-t.from:][:n], nil
+}
+
+// readLower is read in lower case.
+func (t *texts) readLower(offset int64, n int) ([]byte, error) {
+	if _, err := t.read(offset, n); err != nil {
+		return nil, err
+	}
+	if len(t.lower) == 0 {
+		t.lower = lower(append(t.lower, t.held...))
+	}
+	return t.lower[offset-t.from:][:n], nil
+}
+
+// lower makes the letters A to Z small, in place. Other letters have no form of equal
+// length for certain.
+func lower(text []byte) []byte {
+	for i, c := range text {
+		if 'A' <= c && c <= 'Z' {
+			text[i] = c + 'a' - 'A'
+		}
+	}
+	return text
+}
+
+// hold reads the surroundings of a piece. A reader goes up or down: what was held lies
+// on the other side.
+func (t *texts) hold(offset int64, n int) error {
+	from := offset
+	if t.held != nil && offset < t.from || t.held == nil && offset+heldBytes > t.size {
+		from = offset + int64(n) - heldBytes
+	}
+	from = max(0, from)
+	t.held, t.lower = slices.Grow(t.held[:0], heldBytes)[:heldBytes], t.lower[:0]
+	got, err := t.file.ReadAt(t.held, from)
+	t.held, t.from = t.held[:got], from
+	if err != nil && !errors.Is(err, io.EOF) || offset+int64(n) > from+int64(got) {
+		t.held = nil
+		return fmt.Errorf("read the index of the audit trail: %w", err)
+	}
+	return nil
+}

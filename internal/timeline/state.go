@@ -1,0 +1,241 @@
+package timeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+)
+
+// Where names a setting. An empty project or environment stands for the only one there
+// is of that setting.
+type Where struct {
+	Project     string `json:"project,omitempty"`
+	Environment string `json:"environment,omitempty"`
+	Setting     string `json:"setting"`
+}
+
+func (w Where) String() string {
+	return fmt.Sprintf("%s of %s", w.Setting, strings.TrimSuffix(w.Project+"/"+w.Environment, "/"))
+}
+
+// Setting is one with states in the trail.
+type Setting struct {
+	Where
+	States  int `json:"states"`  // entries with a state of it
+	Changes int `json:"changes"` // recorded by them
+	// Last is its newest entry.
+	Last Row `json:"last"`
+}
+
+// State is a setting at a time, as the trail knows it.
+type State struct {
+	Where
+	At time.Time `json:"at"`
+	// Known: there is an entry of that time or before. Otherwise only Next says something.
+	Known bool `json:"known"`
+	// Value is nil where the setting was not there.
+	Value json.RawMessage `json:"value,omitempty"`
+	// Entry shows Value. Seen is the latest look known to have found it so.
+	Entry Row       `json:"entry,omitzero"`
+	Seen  time.Time `json:"seen,omitzero"`
+	// Uncertain: At lies in the window of Next: the setting was Value or Next.Value.
+	Uncertain bool  `json:"uncertain"`
+	Next      *Next `json:"next,omitempty"`
+	// Notes are for a person: damaged entries.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Next is the state after a State.
+type Next struct {
+	Entry Row `json:"entry"`
+	// Window is when the setting became so. Nil: not known.
+	Window *audit.Window   `json:"window,omitempty"`
+	Value  json.RawMessage `json:"value,omitempty"`
+}
+
+// ErrSetting: a setting is not in the trail, or not named clearly.
+var ErrSetting = errors.New("no such setting")
+
+// Settings lists those chosen by f, by project, environment and name.
+func (x *Index) Settings(ctx context.Context, f Filter) ([]Setting, error) {
+	r, err := x.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := r.settings(f.matcher(&r.table))
+	for i := range list {
+		if list[i].Last.Summary, err = r.text(list[i].Last.Index); err != nil {
+			return nil, err
+		}
+	}
+	return list, ctx.Err()
+}
+
+func (r *reading) settings(m *matcher) (list []Setting) {
+	type key struct{ project, environment, subject uint16 }
+	places := map[key]int{}
+	for index := range r.table.n {
+		row := r.table.at(index)
+		if row.flags&isState == 0 || !m.matches(index) {
+			continue
+		}
+		k := key{row.project, row.environment, row.subject}
+		i, known := places[k]
+		if !known {
+			i = len(list)
+			places[k] = i
+			list = append(list, Setting{})
+		}
+		list[i].States++
+		if row.flags&needsReview != 0 {
+			list[i].Changes++
+		}
+		list[i].Last.Index = index
+	}
+	for i := range list {
+		s := &list[i]
+		s.Last = r.table.show(s.Last.Index)
+		s.Where = Where{s.Last.Project, s.Last.Environment, s.Last.Setting}
+	}
+	slices.SortFunc(list, func(a, b Setting) int {
+		return slices.Compare([]string{a.Project, a.Environment, a.Setting}, []string{b.Project, b.Environment, b.Setting})
+	})
+	return list
+}
+
+// At gives the state of a setting at a time. A damaged entry is passed over, with a note.
+func (x *Index) At(ctx context.Context, w Where, at time.Time) (State, error) {
+	r, err := x.read(ctx)
+	if err != nil {
+		return State{}, err
+	}
+	if w, err = r.resolve(w); err != nil {
+		return State{}, err
+	}
+	s := State{Where: w, At: at}
+	states := r.states(w)
+	// The trail's order decides, not the clock: the newest entry made at that time or before.
+	next := len(states)
+	for next > 0 && r.table.at(states[next-1]).time > at.UnixNano() {
+		next--
+	}
+	if err := x.stateBefore(ctx, r, &s, states[:next]); err != nil {
+		return State{}, err
+	}
+	if next < len(states) {
+		return s, x.stateAfter(ctx, r, &s, states[next])
+	}
+	return s, x.confirm(ctx, r, &s)
+}
+
+// states are the entries with a state of w.
+func (r *reading) states(w Where) (list []int64) {
+	project, environment, subject := r.id(w.Project), r.id(w.Environment), r.id(w.Setting)
+	for index := range r.table.n {
+		row := r.table.at(index)
+		if row.flags&isState != 0 && int(row.subject) == subject && int(row.project) == project && int(row.environment) == environment {
+			list = append(list, index)
+		}
+	}
+	return list
+}
+
+// id is the place of a name, -1 for an unknown one.
+func (r *reading) id(name string) int { return slices.Index(r.table.names, name) }
+
+// resolve finds the setting named by w.
+func (r *reading) resolve(w Where) (Where, error) {
+	f := Filter{Setting: w.Setting, Project: w.Project, Environment: w.Environment}
+	all := r.settings(f.matcher(&r.table))
+	switch len(all) {
+	case 0:
+		return w, fmt.Errorf("%w: the trail has no state of %s; 'auditrelay settings list' shows those that it has", ErrSetting, w)
+	case 1:
+		return all[0].Where, nil
+	}
+	var names []string
+	for _, s := range all[:min(len(all), 5)] {
+		names = append(names, s.Where.String())
+	}
+	return w, fmt.Errorf("%w: %d settings are named so (%s …): name one by --project and --environment", ErrSetting, len(all), strings.Join(names, ", "))
+}
+
+// stateBefore fills in the newest sound state.
+func (x *Index) stateBefore(ctx context.Context, r *reading, s *State, states []int64) error {
+	for _, index := range slices.Backward(states) {
+		e, err := x.trail.Get(ctx, index)
+		if err != nil && !errors.Is(err, audit.ErrMissing) && !errors.Is(err, audit.ErrDamaged) {
+			return err
+		}
+		if err != nil || e.Unsound {
+			s.Notes = append(s.Notes, fmt.Sprintf("entry %d is damaged or lost, and is passed over; 'auditrelay journal verify' says more", index))
+			continue
+		}
+		s.Known, s.Value, s.Seen = true, e.After, e.Time
+		s.Entry, err = r.row(index)
+		return err
+	}
+	return nil
+}
+
+// stateAfter fills in the next state, and whether it may have stood already.
+func (x *Index) stateAfter(ctx context.Context, r *reading, s *State, index int64) error {
+	e, err := x.trail.Get(ctx, index)
+	if errors.Is(err, audit.ErrMissing) || errors.Is(err, audit.ErrDamaged) || err == nil && e.Unsound {
+		s.Notes = append(s.Notes, fmt.Sprintf("entry %d, the next one, is damaged or lost: how long this state stood is not known", index))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.Next = &Next{Window: e.Window, Value: e.After}
+	if s.Next.Entry, err = r.row(index); err != nil || !s.Known {
+		return err
+	}
+	if e.Window != nil && e.Window.After.After(s.Seen) {
+		s.Seen = e.Window.After
+	}
+	s.Uncertain = s.At.After(s.Seen) && !s.At.After(e.Time)
+	return nil
+}
+
+func (r *reading) row(index int64) (Row, error) {
+	row := r.table.show(index)
+	var err error
+	row.Summary, err = r.text(index)
+	return row, err
+}
+
+// checksSubject is that of internal/settings's attestations of looks without a change.
+const checksSubject = "settings_checks"
+
+// confirm looks for the newest attestation of the newest state.
+func (x *Index) confirm(ctx context.Context, r *reading, s *State) error {
+	project, environment, subject := r.id(s.Project), r.id(s.Environment), r.id(checksSubject)
+	for index := r.table.n - 1; index > s.Entry.Index; index-- {
+		row := r.table.at(index)
+		if row.flags&isMissing != 0 || int(row.subject) != subject || int(row.project) != project || int(row.environment) != environment {
+			continue
+		}
+		e, err := x.trail.Get(ctx, index)
+		if err != nil {
+			return err
+		}
+		var check struct {
+			Resources map[string]struct {
+				LastLook time.Time `json:"last_look"`
+			} `json:"resources"`
+		}
+		if json.Unmarshal(e.Detail, &check) == nil && check.Resources[s.Setting].LastLook.After(s.Seen) {
+			s.Seen = check.Resources[s.Setting].LastLook
+		}
+		return nil
+	}
+	return nil
+}

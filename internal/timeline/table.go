@@ -1,0 +1,121 @@
+package timeline
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// row is an entry in memory: 32 bytes. Names are places in table.names, text and length
+// the place of the sentence in the file.
+type row struct {
+	time                                       int64 // Unix, in ns
+	text                                       int64
+	length                                     uint16
+	kind, project, environment, subject, cause uint16
+	severity, direction                        uint8
+	flags                                      flags
+}
+
+// flags of a row.
+type flags uint8
+
+const (
+	isMissing    flags = 1 << iota // no entry can be read there
+	isState                        // it shows a setting's state
+	needsReview                    // it records a change, or a loss
+	isAnnotation                   // it marks another entry as reviewed
+)
+
+// chunkRows are kept together, so a growing table is not copied.
+const chunkRows = 1 << 14
+
+// table is the rows of an index. The keeper alone adds to it; a copy stays valid for
+// readers, except for reviewed.
+type table struct {
+	chunks   []*[chunkRows]row
+	n        int64
+	names    []string
+	reviewed []uint64 // a bit for each row
+	reviews  []review
+}
+
+// review: the entry by marks the entry of as reviewed.
+type review struct{ of, by int64 }
+
+func (t *table) at(index int64) *row { return &t.chunks[index/chunkRows][index%chunkRows] }
+
+func (t *table) add(r row) {
+	if t.n%chunkRows == 0 {
+		t.chunks = append(t.chunks, new([chunkRows]row))
+		t.reviewed = append(t.reviewed, make([]uint64, chunkRows/64)...)
+	}
+	t.n++
+	*t.at(t.n - 1) = r
+}
+
+// addReview marks of as reviewed by the newest row.
+func (t *table) addReview(of int64) {
+	if of < 0 || of >= t.n-1 {
+		return // an entry can only speak of earlier ones
+	}
+	t.reviewed[of/64] |= 1 << (of % 64)
+	t.reviews = append(t.reviews, review{of: of, by: t.n - 1})
+}
+
+func (t *table) isReviewed(index int64) bool { return t.reviewed[index/64]&(1<<(index%64)) != 0 }
+
+// reviewsOf are the annotations of an entry, the oldest first.
+func (t *table) reviewsOf(index int64) (by []int64) {
+	for _, r := range t.reviews {
+		if r.of == index {
+			by = append(by, r.by)
+		}
+	}
+	return by
+}
+
+// snapshot is a copy for a reader.
+func (t *table) snapshot() table {
+	s := *t
+	s.reviewed = slices.Clone(t.reviewed)
+	return s
+}
+
+// maxNames bounds the names; all further ones are listed as otherName.
+const (
+	maxNames  = math.MaxUint16
+	otherName = "(other)"
+)
+
+// Row is an entry in a list.
+type Row struct {
+	// Index is the entry's place in the trail.
+	Index       int64     `json:"index"`
+	Time        time.Time `json:"time,omitzero"`
+	Type        string    `json:"type,omitempty"`
+	Project     string    `json:"project,omitempty"`
+	Environment string    `json:"environment,omitempty"`
+	Setting     string    `json:"setting,omitempty"` // the entry's subject
+	Severity    string    `json:"severity,omitempty"`
+	Direction   string    `json:"direction,omitempty"`
+	Cause       string    `json:"cause,omitempty"`
+	Reviewed    bool      `json:"reviewed"`
+	// Summary is the entry's sentence, cut to 1,000 bytes.
+	Summary string `json:"summary"`
+	// Missing: no entry can be read there; it is lost or damaged.
+	Missing bool `json:"missing,omitempty"`
+}
+
+// show makes a row readable, without its summary.
+func (t *table) show(index int64) Row {
+	r := t.at(index)
+	if r.flags&isMissing != 0 {
+		return Row{Index: index, Missing: true, Summary: "no entry can be read here: it is lost or damaged"}
+	}
+	return Row{
+		Index: index, Time: time.Unix(0, r.time).UTC(), Type: t.names[r.kind], Project: t.names[r.project],
+		Environment: t.names[r.environment], Setting: t.names[r.subject], Cause: t.names[r.cause],
+		Severity: severities[r.severity], Direction: directions[r.direction], Reviewed: t.isReviewed(index),
+	}
+}

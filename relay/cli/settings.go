@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/timeline"
+)
+
+func (p Program) newSettings() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "settings",
+		Short: "Show what the workspace's settings are, and were at a time",
+		Long: `Shows the workspace's settings from the audit trail, at any time since the relay first
+looked. Between two looks with different states the time of the change is not known: then
+both are shown, with the window.`,
+		Example: `  auditrelay settings list --config relay.yaml
+  auditrelay settings show password_strength_config --config relay.yaml --environment production --at 2026-03-01`,
+		Args: subcommands,
+		RunE: showHelp,
+	}
+	cmd.AddCommand(p.newSettingsList(), p.newSettingsShow())
+	return cmd
+}
+
+// whereFlags name a setting's place.
+type whereFlags struct{ project, environment string }
+
+func (f *whereFlags) addTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.project, "project", "", "the setting's project `SLUG`, needed where there are several")
+	cmd.Flags().StringVar(&f.environment, "environment", "", "the setting's environment `SLUG`, needed where there are several")
+}
+
+func (f *whereFlags) of(setting string) timeline.Where {
+	return timeline.Where{Project: f.project, Environment: f.environment, Setting: setting}
+}
+
+// oneSetting takes one argument, the name of a setting.
+func oneSetting(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return errors.New("give the NAME of one setting, as 'settings list' shows it")
+	}
+	return nil
+}
+
+func (p Program) newSettingsList() *cobra.Command {
+	which := trailFlags{kinds: p.Kinds.Config()}
+	var where whereFlags
+	var output outputFlag
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the settings that the audit trail has states of",
+		Long: `Lists the settings that the audit trail has states of: how often each changed since the
+first look, and its newest entry.
+` + whichTrail + `
+
+Exit codes: 0 listed, 1 failed, 2 wrong usage.`,
+		Example: `  auditrelay settings list --config relay.yaml
+  auditrelay settings list --config relay.yaml --environment production --output json`,
+		Args: cobra.NoArgs,
+		RunE: which.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
+			list, err := source.Settings(cmd.Context(), timeline.Filter{Project: where.project, Environment: where.environment})
+			switch {
+			case err != nil:
+				return err
+			case output.value == "json":
+				return printJSON(cmd.OutOrStdout(), list)
+			}
+			return printSettings(cmd.OutOrStdout(), list)
+		}),
+	}
+	which.addTo(cmd)
+	where.addTo(cmd)
+	addOutputFlag(cmd, &output, "table", "json")
+	return cmd
+}
+
+func printSettings(w io.Writer, list []timeline.Setting) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(out, "ENVIRONMENT\tSETTING\tCHANGES\tNEWEST ENTRY\tTIME\tSEVERITY\tWHAT")
+	for _, s := range list {
+		_, _ = fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%s\t%s\t%s\n", printable(placeOf(s.Project, s.Environment)), printable(s.Setting),
+			s.Changes, s.Last.Index, moment(s.Last.Time), s.Last.Severity, short(s.Last.Summary))
+	}
+	return out.Flush()
+}
+
+func (p Program) newSettingsShow() *cobra.Command {
+	which := trailFlags{kinds: p.Kinds.Config()}
+	var where whereFlags
+	var output outputFlag
+	var at timeFlag
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show what a setting was at a time",
+		Long: `Shows the state of a setting at --at, or now, as the relay saw it: the state, the entry of the
+trail that shows it, and the next change. Where --at lies in the window of the next change,
+the setting was in one of two states, and both are shown. A date alone, as 2026-03-01, is
+the first moment of that day on this machine.
+` + whichTrail + `
+
+Exit codes: 0 shown, 1 nothing is known of it at that time, or failed, 2 wrong usage.`,
+		Example: `  auditrelay settings show password_strength_config --config relay.yaml --at 2026-03-01
+  auditrelay settings show rbac_policy --config relay.yaml --environment production --at "2026-03-01 09:30" --output json | jq .value`,
+		Args: oneSetting,
+		RunE: which.reads(func(cmd *cobra.Command, args []string, source trailSource) error {
+			s, err := source.At(cmd.Context(), where.of(args[0]), at.orNow())
+			if err != nil {
+				return err
+			}
+			if output.value == "json" {
+				err = printJSON(cmd.OutOrStdout(), s)
+			} else {
+				err = printSetting(cmd.OutOrStdout(), s)
+			}
+			if err == nil && !s.Known {
+				return errReported
+			}
+			return err
+		}),
+	}
+	which.addTo(cmd)
+	where.addTo(cmd)
+	cmd.Flags().Var(&at, "at", "the state at this time (default: now); "+timeFlagHelp)
+	addOutputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+// orNow is the time of a flag that may be left out.
+func (f *timeFlag) orNow() time.Time {
+	if f.text == "" {
+		return time.Now()
+	}
+	return f.time
+}
+
+func printSetting(w io.Writer, s timeline.State) error {
+	printSettingHead(w, s)
+	if s.Known {
+		_, _ = fmt.Fprintf(w, "\n%s\n", valueText(s.Value))
+	}
+	if !s.Uncertain {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "\nor, from some moment in the window on:\n\n%s\n", valueText(s.Next.Value))
+	return err
+}
+
+func valueText(raw []byte) string {
+	if len(raw) == 0 {
+		return "(it was not there)"
+	}
+	return indented(raw)
+}
+
+// printSettingHead says how sure a state is.
+func printSettingHead(w io.Writer, s timeline.State) {
+	_, _ = fmt.Fprintf(w, "%s at %s\n", printable(s.Where.String()), moment(s.At))
+	for _, note := range s.Notes {
+		_, _ = fmt.Fprintf(w, "  warning: %s\n", printable(note))
+	}
+	if s.Known {
+		_, _ = fmt.Fprintf(w, "  entry %d of %s: %s\n", s.Entry.Index, moment(s.Entry.Time), short(s.Entry.Summary))
+	} else {
+		_, _ = fmt.Fprintln(w, "  nothing is known of it at that time: the relay first looked later")
+	}
+	switch n := s.Next; {
+	case n == nil:
+		_, _ = fmt.Fprintf(w, "  no later change; last seen so at %s\n", moment(s.Seen))
+	case s.Uncertain:
+		_, _ = fmt.Fprintf(w, "  UNCERTAIN: it changed after %s and by %s, and when is not known\n", moment(s.Seen), moment(n.Entry.Time))
+		_, _ = fmt.Fprintf(w, "  entry %d of %s: %s\n", n.Entry.Index, moment(n.Entry.Time), short(n.Entry.Summary))
+	default:
+		_, _ = fmt.Fprintf(w, "  until entry %d of %s: %s\n", n.Entry.Index, moment(n.Entry.Time), short(n.Entry.Summary))
+	}
+}

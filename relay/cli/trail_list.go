@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/timeline"
+)
+
+func (p Program) newTrailList() *cobra.Command {
+	which := trailFlags{kinds: p.Kinds.Config()}
+	var chosen entryFlags
+	var output outputFlag
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List entries of the audit trail, the newest last",
+		Long: `Lists entries of the audit trail, the newest last, a line each: without --limit the newest
+50 that fit all the given flags. --follow goes on with new ones until Ctrl-C. --unreviewed
+leaves the changes that 'trail annotate' has not marked; first looks, checks and repeated
+states need no review.
+` + whichTrail + `
+
+Exit codes: 0 listed (none is fine), 1 failed, 2 wrong usage.`,
+		Example: `  auditrelay trail list --config relay.yaml
+  auditrelay trail list --config relay.yaml --severity high --direction weaker --since 2026-03-01
+  auditrelay trail list --config relay.yaml --unreviewed --limit 0 --output csv > review.csv
+  auditrelay trail list --config relay.yaml --follow --output json | jq -r .summary`,
+		Args: cobra.NoArgs,
+		RunE: which.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
+			list := rowsTo(cmd.OutOrStdout(), output.value, follow)
+			err := source.List(cmd.Context(), console.ListTrail{Filter: chosen.filter, Follow: follow}, list.add)
+			if follow && errors.Is(err, context.Canceled) {
+				err = nil
+			}
+			return errors.Join(err, list.end())
+		}),
+	}
+	which.addTo(cmd)
+	chosen.addTo(cmd, 50)
+	addOutputFlag(cmd, &output, "table", "json", "csv")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new entries")
+	return cmd
+}
+
+// rowList prints rows as they come.
+type rowList struct {
+	out    *bufio.Writer
+	print  func(timeline.Row) error
+	empty  string // printed for no rows
+	follow bool
+	rows   int
+}
+
+func rowsTo(w io.Writer, form string, follow bool) *rowList {
+	l := &rowList{out: bufio.NewWriterSize(w, 32<<10), follow: follow}
+	switch form {
+	case "json":
+		lines := json.NewEncoder(l.out)
+		l.print = func(r timeline.Row) error { return lines.Encode(r) }
+	case "csv":
+		l.print = csvRows(l.out)
+	default:
+		l.print = l.line
+		l.empty = "no entries\n"
+	}
+	return l
+}
+
+// add prints a row. The first one, and new ones, wait for nothing.
+func (l *rowList) add(r timeline.Row) error {
+	l.rows++
+	if err := l.print(r); err != nil {
+		return err
+	}
+	if l.follow || l.rows == 1 {
+		return l.out.Flush()
+	}
+	return nil
+}
+
+func (l *rowList) end() error {
+	if l.rows == 0 && !l.follow {
+		_, _ = l.out.WriteString(l.empty)
+	}
+	return l.out.Flush()
+}
+
+// line prints a row of the table. Its columns are fixed, as rows come one by one.
+func (l *rowList) line(r timeline.Row) error {
+	const columns = "%8s  %-20s  %-8s  %-9s  %-24s  %-24s  %-7s  %-8s  %s\n"
+	if l.rows == 1 {
+		_, _ = fmt.Fprintf(l.out, columns, "INDEX", "TIME", "SEVERITY", "DIRECTION", "ENVIRONMENT", "SETTING", "CAUSE", "REVIEWED", "WHAT")
+	}
+	reviewed := "-"
+	if r.Reviewed {
+		reviewed = "yes"
+	}
+	_, err := fmt.Fprintf(l.out, columns, strconv.FormatInt(r.Index, 10), moment(r.Time), cmp.Or(r.Severity, "-"), cmp.Or(r.Direction, "-"),
+		cmp.Or(printable(placeOf(r.Project, r.Environment)), "-"), cmp.Or(printable(r.Setting), "-"), cmp.Or(printable(r.Cause), "-"), reviewed, printable(r.Summary))
+	return err
+}
+
+func placeOf(project, environment string) string {
+	return strings.TrimSuffix(project+"/"+environment, "/")
+}
+
+// csvRows prints rows as CSV (RFC 4180), with a header.
+func csvRows(w io.Writer) func(timeline.Row) error {
+	out, first := csv.NewWriter(w), true
+	return func(r timeline.Row) error {
+		if first {
+			first = false
+			_ = out.Write([]string{"index", "time", "type", "project", "environment", "setting", "severity", "direction", "cause", "reviewed", "summary"})
+		}
+		_ = out.Write([]string{
+			strconv.FormatInt(r.Index, 10), r.Time.Format(time.RFC3339Nano), r.Type, r.Project, r.Environment, r.Setting,
+			r.Severity, r.Direction, r.Cause, strconv.FormatBool(r.Reviewed), r.Summary,
+		})
+		out.Flush()
+		return out.Error()
+	}
+}

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/timeline"
+)
+
+// trailSource answers questions about an audit trail: a running relay, or the files of a
+// stopped one.
+type trailSource interface {
+	List(ctx context.Context, req console.ListTrail, yield func(timeline.Row) error) error
+	Entries(ctx context.Context, f timeline.Filter, yield func(timeline.Entry) error) error
+	Settings(ctx context.Context, f timeline.Filter) ([]timeline.Setting, error)
+	At(ctx context.Context, w timeline.Where, at time.Time) (timeline.State, error)
+}
+
+// trailFlags name an audit trail.
+type trailFlags struct {
+	relayFlags
+	kinds   config.Kinds
+	offline bool
+	prefix  string
+}
+
+const whichTrail = whichRelay + ` With
+--offline it reads the files of a stopped relay instead, all of them, and checks no
+signature ('auditrelay journal verify' does).`
+
+func (f *trailFlags) addTo(cmd *cobra.Command) {
+	f.relayFlags.addTo(cmd)
+	cmd.Flags().BoolVar(&f.offline, "offline", false, "read the files of a stopped relay")
+	cmd.Flags().StringVar(&f.prefix, "stream-prefix", "AUDITRELAY", "journal.stream_prefix, with --offline and --data-dir")
+}
+
+// reads runs a command on the trail.
+func (f *trailFlags) reads(run func(cmd *cobra.Command, args []string, source trailSource) error) func(*cobra.Command, []string) error {
+	return runs(func(cmd *cobra.Command, args []string) error {
+		if f.offline {
+			return f.readsFiles(cmd, args, run)
+		}
+		source, err := f.client()
+		if err != nil {
+			return err
+		}
+		return run(cmd, args, source)
+	})
+}
+
+// readsFiles makes an index beside the data directory, for this command only.
+func (f *trailFlags) readsFiles(cmd *cobra.Command, args []string, run func(*cobra.Command, []string, trailSource) error) (err error) {
+	journal := journalFlags{kinds: f.kinds, file: f.config, dataDir: f.dataDir, prefix: f.prefix}
+	cfg, err := journal.config()
+	if err != nil {
+		return err
+	}
+	files, err := streamserver.OpenOffline(cfg.DataDir, cfg.Journal.StreamPrefix)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, files.Close()) }()
+	dir, err := os.MkdirTemp("", "auditrelay-trail-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the index of the trail: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	trail := audit.OpenOffline(cfg.Journal.StreamPrefix, readerOf(files))
+	index := timeline.Open(timeline.Options{Path: filepath.Join(dir, timeline.FileName), Trail: trail})
+	ctx, cancel := context.WithCancel(cmd.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		index.Keep(ctx)
+	}()
+	defer func() { cancel(); <-done }()
+	return run(cmd, args, offlineTrail{index})
+}
+
+// offlineTrail is a trail without a relay.
+type offlineTrail struct{ *timeline.Index }
+
+// List implements trailSource.
+func (o offlineTrail) List(ctx context.Context, req console.ListTrail, yield func(timeline.Row) error) error {
+	if req.Follow {
+		return errors.New("--follow needs a running relay: leave --offline out")
+	}
+	_, err := o.Index.List(ctx, req.Filter, yield)
+	return err
+}
