@@ -56,6 +56,7 @@ func floors() map[string]int {
 		"internal/idkey":                1,
 		"internal/record":               1,
 		"internal/history":              1,
+		"internal/ages":                 0,
 		"internal/diskbudget":           0,
 		"internal/streamserver":         2,
 		"internal/datadir":              1,

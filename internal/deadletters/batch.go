@@ -38,7 +38,7 @@ const (
 	codeBatchDuplicate jetstream.ErrorCode = 10201
 )
 
-// errNoBatches says that the server took a batch's message for a message by itself.
+// errNoBatches means a server without atomic batches: it stored a batch's message alone.
 var errNoBatches = errors.New("the server knows no atomic batches")
 
 // keep returns when the letters are on disk, with a handful of syncs if the server can.
@@ -46,7 +46,7 @@ var errNoBatches = errors.New("the server knows no atomic batches")
 // If the answer to a batch is lost, keep publishes it again, until patience. The last
 // message has an id, and the server stores it after all others: so a batch refused as a
 // duplicate is there whole, and one cut off by a failing disk is stored anew. A crash in
-// the middle may leave a part of it; after the next delivery that part stands there twice.
+// the middle may leave a part of it; the next delivery stores that part a second time.
 func (s *Store) keep(ctx context.Context, letters []*nats.Msg) error {
 	if len(letters) == 1 || !s.stream.CachedInfo().Config.AllowAtomicPublish {
 		return s.keepEach(ctx, letters)

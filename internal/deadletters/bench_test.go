@@ -8,8 +8,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// BenchmarkReject keeps a delivery of 5,000 events that a sink refused whole, with a
-// server that syncs before it answers.
+// BenchmarkReject keeps a whole refused delivery of 5,000 events. The server syncs before
+// it answers.
 func BenchmarkReject(b *testing.B) {
 	s := open(b, b.TempDir(), testConfig)
 	b.Cleanup(func() { s.shut(b) })

@@ -1,5 +1,5 @@
-// Package deadletters keeps the events that a sink refused for good, in a stream beside
-// the journal.
+// Package deadletters keeps the events refused for good by a sink, in a stream beside the
+// journal.
 //
 // Each letter is one message, so a person can look at it, replay and discard it alone. Up
 // to 1,000 letters form one atomic batch, at the cost of a handful of syncs. The last
@@ -42,7 +42,7 @@ const (
 	headerEvent    = "Auditrelay-Event-Id"
 )
 
-// overhead is what a letter takes beside its payload and its own headers: its subject,
+// overhead is the size of a letter without its payload and its own headers: the subject,
 // the headers of its batch, and the server's frame.
 const overhead = 200
 
@@ -70,7 +70,7 @@ func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, log 
 			Description: "auditrelay: events that a sink refused for good, one to a message",
 			Storage:     jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Replicas: max(1, cfg.Replicas),
 			AllowAtomicPublish: true,         // a server before 2.12 leaves it out: see keep
-			Duplicates:         2 * patience, // so that no letter is stored twice by a retry
+			Duplicates:         2 * patience, // a retry stores no letter twice
 		})
 		return err
 	})
@@ -91,8 +91,8 @@ func (s *Store) Reject(ctx context.Context, sink string, rejections []relay.Reje
 	return s.RejectAgain(ctx, sink, rejections)
 }
 
-// RejectAgain keeps events that were refused again before their old letters are removed.
-// It may exceed the budget meanwhile.
+// RejectAgain keeps events refused again; then the caller removes their old letters. The
+// budget may be exceeded meanwhile.
 func (s *Store) RejectAgain(ctx context.Context, sink string, rejections []relay.Rejection) error {
 	for len(rejections) > 0 {
 		letters := s.batch(sink, rejections)

@@ -96,8 +96,8 @@ func TestDeadLettersAreKeptByName(t *testing.T) {
 	assert.Equal(t, events[1], got[1].Event)
 }
 
-// Many letters are one batch, of which each is read and removed by itself; after a
-// start they are as they were.
+// Many letters are one batch, yet each is read and removed by itself. A restart changes
+// nothing.
 func TestManyDeadLettersAreKeptAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -120,7 +120,7 @@ func TestManyDeadLettersAreKeptAtOnce(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// commits counts the batches that the letters came in, and the letters by themselves.
+// commits counts the batches of letters, and the single letters.
 func commits(t *testing.T, s *opened) (batches, single int) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -170,7 +170,7 @@ func randomBytes(n int) []byte {
 	return out
 }
 
-// A server that knows no batches, or may not use them, gets the letters one by one.
+// A server without batches, or forbidden to use them, gets the letters one by one.
 func TestDeadLettersWithoutBatches(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), testConfig)
@@ -194,8 +194,8 @@ func TestDeadLettersWithoutBatches(t *testing.T) {
 	assert.Equal(t, 50, single)
 }
 
-// At its budget a sink's letters are refused, with what to do about it; others go on,
-// and so do letters that are replayed and refused again. Room makes it go on.
+// At its budget a sink's letters are refused, with advice. Other sinks go on, and so do
+// replayed letters refused again. With room the sink goes on.
 func TestDeadLettersHaveABudget(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig
@@ -230,8 +230,8 @@ func TestDeadLettersHaveABudget(t *testing.T) {
 	require.NoError(t, s.Reject(t.Context(), "k", rejectionsOf(events[kept:kept+10], "no")))
 }
 
-// Letters that are removed at once take no other letter along: not another sink's, and
-// none of the same sink that was not named.
+// A purge takes no other letter along: neither another sink's, nor an unnamed one of the
+// same sink.
 func TestDeadLettersAreRemovedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), testConfig)
@@ -294,7 +294,7 @@ func TestDeadLettersOfEarlierVersions(t *testing.T) {
 	assert.Equal(t, ids(events[2:3]), s.letterIDs(t, Filter{Sink: "k"}))
 }
 
-// What fails for now is told as such, and nothing is left behind.
+// A passing failure is told as such, and leaves nothing behind.
 func TestBatchErrors(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir(), testConfig)

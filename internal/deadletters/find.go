@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Letter is an event that a sink refused for good.
+// Letter is an event refused for good by a sink.
 type Letter struct {
 	Sequence uint64 // in the dead letters
 	Sink     string
@@ -36,7 +36,7 @@ type Filter struct {
 	Project     string    `json:"project,omitempty"`
 	Environment string    `json:"environment,omitempty"`
 	Sequence    uint64    `json:"sequence,omitempty"` // just this one
-	Through     uint64    `json:"through,omitempty"`  // none that came after this one
+	Through     uint64    `json:"through,omitempty"`  // none after this one
 	Limit       int       `json:"limit,omitempty"`    // no more than this many, the oldest
 }
 
@@ -51,8 +51,8 @@ func (f *Filter) matches(l *Letter) bool {
 		strings.Contains(strings.ToLower(l.Reason), strings.ToLower(f.Reason))
 }
 
-// Find calls yield with each letter that the filter chooses, oldest first, until it
-// returns false. It leaves out letters that come meanwhile.
+// Find calls yield with each letter chosen by the filter, oldest first, until it returns
+// false. It leaves out letters stored meanwhile.
 func (s *Store) Find(ctx context.Context, filter Filter, yield func(Letter) bool) error {
 	last, err := s.end(ctx, &filter)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Store) Get(ctx context.Context, sequence uint64) (l Letter, ok bool, er
 	return l, ok, err
 }
 
-// end is the newest letter that the filter may choose.
+// end is the newest letter for the filter to choose.
 func (s *Store) end(ctx context.Context, f *Filter) (uint64, error) {
 	if f.Sequence > 0 {
 		return f.Sequence, nil
@@ -107,8 +107,8 @@ func (s *Store) end(ctx context.Context, f *Filter) (uint64, error) {
 }
 
 // subjects is a filter for the letters' subjects, as narrow as possible. Letters of
-// earlier versions stand under the sink's name alone: no filter takes these together
-// with sized ones, except that for all.
+// earlier versions stand under the sink's name alone: only the filter for all letters
+// takes these together with sized ones.
 func (s *Store) subjects(ctx context.Context, f *Filter) (string, error) {
 	if f.Sink == "" || f.Sequence > 0 {
 		return s.subject + ".>", nil
@@ -128,7 +128,7 @@ func (s *Store) subjects(ctx context.Context, f *Filter) (string, error) {
 func (s *Store) next(ctx context.Context, seq uint64, subject string) (*jetstream.RawStreamMsg, error) {
 	msg, err := s.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(subject))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, nil //nolint:nilnil // there is no such letter, which is no error
+		return nil, nil //nolint:nilnil // a missing letter is no error
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read dead letter %d: %w", seq, err)

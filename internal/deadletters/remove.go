@@ -9,13 +9,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// purgeFrom is the number of letters from which one purge removes them. One by one, each
-// costs a sync.
+// From purgeFrom letters on, one purge removes them. One by one, each costs a sync.
 const purgeFrom = 16
 
 // Remove removes letters of one sink for good; sequences ascend. A missing letter is no
-// error. If they are all of the sink's letters up to the last of them, that costs a
-// handful of syncs. A crash on the way leaves some of them, or brings them back until
+// error. Without a gap from the sink's oldest letter on, the removal costs a handful of
+// syncs. A crash on the way leaves some of them, or brings them back until
 // the server has synced.
 func (s *Store) Remove(ctx context.Context, sink string, sequences []uint64) error {
 	if len(sequences) >= purgeFrom {

@@ -15,23 +15,23 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
-// ErrFull says that a sink's dead letters take all of their budget: its events wait in
-// the journal until a person replays or discards some letters.
+// ErrFull means a sink's dead letters take all of their budget: its events wait in the
+// journal until a person replays or discards some letters.
 var ErrFull = errors.New("the sink's dead letters are full")
 
-// Usage is what the dead letters of one sink take.
+// Usage is the share of one sink in the dead letters.
 type Usage struct {
 	Letters uint64
 	Bytes   int64 // on disk, rounded up by an eighth at most
 }
 
-// sizeClass rounds up, so that there are eight sizes from each power of two to the next.
+// sizeClass rounds up to one of eight sizes from each power of two to the next.
 func sizeClass(size int) int {
 	step := 1 << max(0, bits.Len(uint(size))-4)
 	return (size + step - 1) / step * step
 }
 
-// Usage counts the dead letters of each sink that has any.
+// Usage counts the dead letters of each sink with any.
 func (s *Store) Usage(ctx context.Context) (map[string]Usage, error) {
 	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(s.subject+".>"))
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Store) Usage(ctx context.Context) (map[string]Usage, error) {
 		}
 		usage[sink] = u
 	}
-	for sink, n := range unsized { // letters of earlier versions share what the others leave
+	for sink, n := range unsized { // letters of earlier versions share the rest
 		u := usage[sink]
 		u.Bytes += int64(n) * max(0, rest) / int64(others)
 		usage[sink] = u
@@ -61,7 +61,7 @@ func (s *Store) Usage(ctx context.Context) (map[string]Usage, error) {
 }
 
 // room returns an error while a sink's letters take all of their budget. The last
-// delivery may exceed it, so that none is too large for ever.
+// delivery may exceed it; otherwise a large one would never fit.
 func (s *Store) room(ctx context.Context, sink string) error {
 	if s.budget <= 0 {
 		return nil

@@ -15,14 +15,14 @@ import (
 	"sync"
 )
 
-// ErrShare says that a source's undelivered events fill its share of the disk budget.
+// ErrShare means a source's undelivered events fill its share of the disk budget.
 // Pushes of other sources are still taken.
 var ErrShare = errors.New("the environment's undelivered events take all of their share of the journal")
 
 const (
-	// A source's undelivered events may take fairness times the free space. So one that
-	// floods takes at most 8/9 of the budget, two take 8/17 each, and a source that holds
-	// little always finds room.
+	// A source's undelivered events may take fairness times the free space. So a
+	// flooding source takes at most 8/9 of the budget, two take 8/17 each, and a source
+	// with little always finds room.
 	fairness = 8
 	// cells is the number of steps in the account.
 	cells = 256
@@ -35,9 +35,9 @@ type Budget struct {
 	mark, goal int64
 	alone      bool // one source has nobody to be fair to
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	used      int64      // bytes of the stream, delivered or not; estimated between two looks
-	delivered uint64     // the newest record that every sink had at the last look
+	delivered uint64     // the newest record at every sink, as of the last look
 	cells     []Cell     // undelivered, oldest first
 	held      map[string]int64
 	all       int64   // the sum of held
@@ -81,8 +81,8 @@ func (c *Cell) merge(o Cell) {
 	}
 }
 
-// New makes the account of a budget of size bytes, of which used are taken. alone says
-// that only one source pushes, so fairness does not apply.
+// New makes the account of a budget of size bytes, with so many used. alone means a
+// single source, without anybody to be fair to.
 func New(size, used int64, alone bool) *Budget {
 	// Delivered records leave a quarter of a small budget free, and an eighth of a
 	// large one: ingest goes on while they are trimmed.
@@ -93,8 +93,8 @@ func New(size, used int64, alone bool) *Budget {
 	}
 }
 
-// Add accounts for a record. It reports whether the budget nears its end, so that a trim
-// is due.
+// Add accounts for a record. It reports whether a trim is due, as the budget nears
+// its end.
 func (b *Budget) Add(record uint64, stored int, shares []Share) (press bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,7 +113,7 @@ func (b *Budget) Add(record uint64, stored int, shares []Share) (press bool) {
 	return b.used > b.mark || b.all > b.size/2
 }
 
-// Inherit accounts for records that are older than all others.
+// Inherit accounts for records older than all others.
 func (b *Budget) Inherit(older []Cell) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,8 +138,8 @@ func (b *Budget) hold(source string, bytes int64) {
 	}
 }
 
-// Look corrects the account: the newest record that every sink has had, and the stream's
-// bytes.
+// Look corrects the account by the newest record delivered to every sink, and the
+// stream's bytes.
 func (b *Budget) Look(delivered uint64, used int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,7 +155,7 @@ func (b *Budget) Look(delivered uint64, used int64) {
 
 // Reserve accounts for an append of so many bytes before compression; the caller passes
 // the reserved bytes to GiveBack after the append. The error wraps ErrShare: the source
-// would hold more than most, if that is above 0, or more than fairness allows.
+// would hold more than most (0 is no bound), or more than fairness allows.
 func (b *Budget) Reserve(source string, bytes, most int64) (reserved int64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -192,8 +192,8 @@ func (b *Budget) BySource() map[string]int64 {
 	return maps.Clone(b.held)
 }
 
-// Surplus is how many records of a stream of that size must go to make room for need
-// bytes; 0 below the mark.
+// Surplus is how many of a stream's records must go to make room for need bytes; 0 below
+// the mark.
 func (b *Budget) Surplus(used int64, records uint64, need int64) uint64 {
 	if used <= b.mark && used+need <= b.size {
 		return 0

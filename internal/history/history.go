@@ -1,6 +1,6 @@
-// Package history notes which record stood at which position of a stream. So the relay
-// notices a stream that went back: its server lost the end, and gives those positions
-// to other records as if nothing had happened.
+// Package history notes the record at each position of a stream. So the relay notices a
+// stream gone back: its server lost the end, and gives the same positions to other
+// records as if nothing had happened.
 //
 // It holds the checksum of each of the newest 1,024 records, of every 1,024th older
 // one, and of every 1,048,576th: 72 KiB. The history of an external stream is also in a
@@ -22,7 +22,7 @@ type History struct {
 	path   string
 	failed func(error) // told the outcome of each write
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	rings  [rings][ringSize]Place
 	newest uint64 // the greatest known position
 	// base is the stream's end when the journal was opened, or when it last went back:
@@ -31,7 +31,7 @@ type History struct {
 	// doubt is the lowest position with another record than known, until somebody
 	// compares the history with the stream; 0 for none.
 	doubt uint64
-	// stayed has, for each time that the stream went back, the newest position that stayed.
+	// stayed is the new end of the stream, each time it went back.
 	stayed []uint64
 }
 
@@ -48,7 +48,7 @@ func (h *History) Given(at Place) bool {
 	return h.fits(at, known && sum == at.Sum)
 }
 
-// Read notes a record that the server gave out. It returns false if the position was
+// Read notes a record given out by the server. It returns false if the position was
 // another record's: the history must then be compared with the stream.
 func (h *History) Read(at Place) bool {
 	h.mu.Lock()
@@ -61,7 +61,7 @@ func (h *History) Read(at Place) bool {
 	return h.fits(at, known && sum == at.Sum)
 }
 
-// fits notes a doubt about a record that does not fit. mu is held.
+// fits notes a doubt unless the record fits. mu is held.
 func (h *History) fits(at Place, fit bool) bool {
 	if !fit && (h.doubt == 0 || at.Seq < h.doubt) {
 		h.doubt = at.Seq
@@ -76,8 +76,8 @@ func (h *History) Reach() (newest uint64, doubt bool) {
 	return h.newest, h.doubt != 0
 }
 
-// Suspect is the place that shows best whether the stream went back: the newest one, or
-// in doubt one that is not newer than the doubt.
+// Suspect is the best place to look for a stream gone back: the newest one, or in doubt
+// one not newer than the doubt.
 func (h *History) Suspect() (Place, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,16 +101,16 @@ func (h *History) Places(to uint64) []Place {
 	return h.places(to)
 }
 
-// Turn notes that the stream went back to a position: from now on acknowledgements of
-// records read before are void.
+// Turn notes a stream gone back to a position: from now on acknowledgements of records
+// read before are void.
 func (h *History) Turn(stays uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stayed = append(h.stayed, stays)
 }
 
-// Turns counts how often the stream went back. stays is the lowest position that stayed
-// at the times behind the first n.
+// Turns counts how often the stream went back. stays is the lowest of its new ends, the
+// first n left out.
 func (h *History) Turns(n int) (turns int, stays uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,8 +135,8 @@ func (h *History) Settle() {
 	h.doubt = 0
 }
 
-// Reset forgets the places behind stays, to which the stream went back; it ends at base
-// now. A crash leaves the old file whole, so the next start finds the same.
+// Reset forgets the places behind stays, after the stream went back there; it ends at
+// base now. A crash leaves the old file whole, so the next start finds the same.
 func (h *History) Reset(stays, base uint64) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -33,8 +33,7 @@ func open(t *testing.T, path string) *History {
 	return h
 }
 
-// What was noted is there again after a restart, except a damaged place, and except
-// what the stream lost.
+// A restart loses no place, except a damaged one, and those lost by the stream.
 func TestTheFileKeepsTheHistory(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "history")
@@ -68,7 +67,7 @@ func TestTheFileKeepsTheHistory(t *testing.T) {
 	require.NoError(t, h.Close())
 }
 
-// A stream that went back twice stayed up to the lower of both positions.
+// After two turns, records stayed up to the lower position.
 func TestTurnsOfTheStream(t *testing.T) {
 	t.Parallel()
 	var h History

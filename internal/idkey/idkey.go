@@ -1,5 +1,5 @@
-// Package idkey keeps the key of the hashes that name events without an id of their own.
-// Without a key, a hash would tell whoever can guess a body what redaction took out of it.
+// Package idkey keeps the key of the hashes for events without an id of their own.
+// Without a key, a hash would confirm a guess of redacted parts of a body.
 package idkey
 
 import (
@@ -22,7 +22,7 @@ import (
 const (
 	keyName  = "event_id"
 	keyBytes = 32
-	sumBytes = 8 // of the key's SHA-256, which stand behind it
+	sumBytes = 8 // of the key's SHA-256, behind the key
 	tries    = 50
 	// retryPause is the wait between two tries: a replica lags, or another relay was first.
 	retryPause = 200 * time.Millisecond
@@ -31,7 +31,7 @@ const (
 // Get reads the key, or makes one.
 //
 // It is kept beside the events, in the journal's own JetStream: embedded, under the data
-// directory; on a cluster, every relay that shares the journal finds it. Get replaces a
+// directory; on a cluster, every relay with the same journal finds it. Get replaces a
 // missing or damaged key, and returns one for this process alone if none can be read or
 // kept. Then events pushed again are stored again, and nothing worse.
 //
@@ -50,8 +50,8 @@ func Get(ctx context.Context, js jetstream.JetStream, cfg config.Journal, log *s
 	return secret.New(string(key[:keyBytes]))
 }
 
-// keep reads the key from its bucket, or makes one there. Of several relays that make
-// one at the same time the first wins.
+// keep reads the key from its bucket, or makes one there. Of several relays at the
+// same time the first wins.
 func keep(ctx context.Context, js jetstream.JetStream, cfg config.Journal, log *slog.Logger) ([]byte, error) {
 	kv, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
 		Bucket: cfg.StreamPrefix + "_KEYS", Description: "auditrelay: the key of the ids of events that bring none",

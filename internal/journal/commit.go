@@ -9,9 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/diskbudget"
@@ -37,18 +35,17 @@ const (
 	attemptTimeout = streamserver.PublishTimeout // of one attempt
 )
 
-// committer commits appends in groups. One goroutine takes what was appended during
-// the commits in flight, up to recordTarget bytes, and publishes it as one record.
-// Before it takes a group, it yields once to goroutines that are about to append, and
-// waits for the senders of the last commit: see returning. On an idle journal an
-// append is committed at once.
+// committer commits appends in groups. One goroutine takes the appends made during the
+// commits in flight, up to recordTarget bytes, and publishes them as one record. Before it
+// takes a group, it yields once to goroutines about to append, and waits for the senders of
+// the last commit: see returning. On an idle journal an append is committed at once.
 //
 // Each commit has a fixed cost: the server's work on a message, a write and an fsync. So
 // larger groups cost less per event.
 type committer struct {
 	js      jetstream.JetStream
 	epoch   func() *datadir.Epoch // the server's
-	limit   func() int            // the largest segment that a record can hold at present
+	limit   func() int            // the largest segment of a record at present
 	subject string
 	metrics *metrics
 	// After patience an append is not tried again. An attempt under way by then still
@@ -80,7 +77,7 @@ type committer struct {
 type refusal struct {
 	err  error
 	at   time.Time
-	need int64 // bytes that there was no room for; 0 if it failed for another reason
+	need int64 // bytes without room; 0 if it failed for another reason
 }
 
 // segment is a part of an append, and goes into one record whole.
@@ -90,16 +87,16 @@ type segment struct {
 	whole  *pending
 }
 
-// pending is an append that waits until each of its segments is settled.
+// pending is an append, waiting for each of its segments to be settled.
 type pending struct {
 	since  time.Time // when it was appended
 	source string    // of its events
 	done   chan struct{}
 
 	mu   sync.Mutex
-	left int   // segments that are not settled; guarded by mu
+	left int   // segments not settled yet; guarded by mu
 	err  error // the first one; guarded by mu
-	need int64 // bytes of the record that there was no room for; guarded by mu
+	need int64 // bytes of the record without room; guarded by mu
 }
 
 func (p *pending) settle(err error, need int64) {
@@ -147,8 +144,7 @@ func (c *committer) append(b *record.Batch) error {
 	return err
 }
 
-// commit queues b and waits. If there is no room, need is the size of the record that
-// did not fit.
+// commit queues b and waits. If there is no room, need is the record's size.
 func (c *committer) commit(b *record.Batch) (need int64, err error) {
 	if err := c.epoch().Ended(); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -219,12 +215,11 @@ func (c *committer) ready() bool {
 	return c.inFlight == c.slow || c.waiting >= worthAhead
 }
 
-// errLate says that the commits before an append took all of its time.
+// errLate means the commits before an append took all of its time.
 var errLate = fmt.Errorf("%w: the server does not answer in time", ErrUnavailable)
 
-// dropLate refuses appends that waited longer than patience. Otherwise, while the
-// server is away, senders would wait that long for each group before theirs. mu is
-// held.
+// dropLate refuses appends after a wait of patience. Otherwise, while the server is away,
+// senders would wait as long for each group before theirs. mu is held.
 func (c *committer) dropLate() {
 	n := 0
 	for n < len(c.queue) && time.Since(c.queue[n].whole.since) > c.patience {
@@ -246,69 +241,6 @@ func (c *committer) shift(n int) []segment {
 	return group
 }
 
-// publish hands the record to the server, so that records keep the order of their
-// appends, and returns. The answer settles the group later.
-func (c *committer) publish(group []segment, raw []byte, events int) {
-	start := time.Now()
-	msg := &nats.Msg{Subject: c.subject, Header: nats.Header{}, Data: record.Append(c.memory(), raw, events)}
-	// By the id, the server recognises a retry after a lost answer.
-	msg.Header.Set(jetstream.MsgIDHeader, nuid.Next())
-	size, deadline := len(raw), group[0].whole.since.Add(c.patience)
-	epoch := c.epoch()
-	first, err := c.js.PublishMsgAsync(msg)
-	soon := time.AfterFunc(slowCommit, func() { c.count(0, 1) })
-	c.wg.Add(1)
-	go func() {
-		defer c.wg.Done()
-		var ack *jetstream.PubAck
-		if err == nil {
-			if ack, err = streamserver.Await(first, epoch); err == nil {
-				// Only now: without an answer the record may be sent again.
-				defer c.keep(msg.Data)
-			}
-		}
-		ack, err = c.retry(msg, ack, err, epoch, deadline)
-		if err == nil {
-			err = c.accept(history.Place{Seq: ack.Sequence, Sum: record.Checksum(msg.Data)}, ack.Duplicate)
-		}
-		need := int64(0)
-		switch {
-		case err == nil:
-			c.committed(ack.Sequence, storedSize(msg), sharesOf(group))
-		case errors.Is(err, ErrFull):
-			need = int64(storedSize(msg))
-		}
-		if err == nil {
-			c.expect(len(group), time.Since(start))
-		}
-		if soon.Stop() {
-			c.count(-1, 0)
-		} else {
-			c.count(-1, -1)
-		}
-		c.metrics.commit(start, events, size, len(msg.Data), err)
-		for _, s := range group {
-			s.whole.settle(err, need)
-		}
-	}()
-}
-
-// storedSize is about how many bytes of the budget a record takes.
-func storedSize(msg *nats.Msg) int { return len(msg.Data) + recordFrame }
-
-// recordFrame is what the server adds to a record's data: a frame, the subject, and
-// the message id in its headers.
-const recordFrame = 160
-
-// sharesOf is how many bytes of a record are each source's.
-func sharesOf(group []segment) []diskbudget.Share {
-	shares := make([]diskbudget.Share, len(group))
-	for i, s := range group {
-		shares[i] = diskbudget.Share{Source: s.whole.source, Bytes: len(s.data)}
-	}
-	return shares
-}
-
 // count adds to the commits in flight, and to the slow ones among them.
 func (c *committer) count(inFlight, slow int) {
 	c.mu.Lock()
@@ -316,50 +248,6 @@ func (c *committer) count(inFlight, slow int) {
 	c.slow += slow
 	c.mu.Unlock()
 	c.changed.Signal()
-}
-
-// memory gives an empty buffer for a record.
-func (c *committer) memory() []byte {
-	select {
-	case b := <-c.spare:
-		return b[:0]
-	default:
-		return nil
-	}
-}
-
-// keep keeps a buffer that nobody uses any more.
-func (c *committer) keep(b []byte) {
-	select {
-	case c.spare <- b:
-	default:
-	}
-}
-
-// accept notes a record's position before any sender is told that the record is kept.
-// It refuses a position that may be another record's, as sinks may have acknowledged
-// that.
-func (c *committer) accept(at history.Place, again bool) error {
-	err := c.placed(at, again)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if errors.Is(err, errGivenTwice) && c.broken == nil {
-		c.broken = fmt.Errorf("%w: the server gave out position %d again: it has lost the end of the stream, which the next start of the relay sets right", ErrUnavailable, at.Seq)
-		if c.failed != nil {
-			go c.failed(c.broken)
-		}
-	}
-	if err != nil && c.broken == nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return c.broken
-}
-
-// brokenBy says why positions can no longer be trusted, or is nil.
-func (c *committer) brokenBy() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.broken
 }
 
 func (c *committer) close() {

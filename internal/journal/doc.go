@@ -15,11 +15,11 @@
 // the format.
 //
 // Before it takes a group, it yields to goroutines about to append, and waits for the
-// senders of the last commit: they return together, and a commit without a wait splits
-// them into two parts that take turns. The wait lasts at most as long as that commit
-// did, and 5 ms at most; it becomes rare if senders do not return. A lone push never
-// waits. While one record syncs, the next may be compressed and handed over, once enough bytes
-// wait; small pushes gain more by sharing a later record.
+// senders of the last commit: they return together, and a commit without a wait splits them
+// into two parts taking turns. The wait lasts as long as the last commit at most, and 5 ms
+// at most; it becomes rare if senders do not return. A lone push never waits. While one
+// record syncs, the next may be compressed and handed over, once enough bytes wait; small
+// pushes gain more by sharing a later record.
 //
 // The first record in a new block is acknowledged only after the block's folder is
 // synced too: some file systems lose the name of an unsynced file.
@@ -53,11 +53,11 @@
 //
 // # Trimming, and the disk budget
 //
-// The journal asks for the position of every known sink: those of the configuration,
-// and those in a durable register (stream PREFIX_SINKS, one subject per sink). A name enters the register
-// before its position is made, and leaves it by `sinks retire`. Only the leader's
-// answer about a position counts, as a list of consumers omits those without a leader. One
-// missing answer, or one that contradicts the relay's own notes, trims nothing
+// The journal asks for the position of every known sink: those of the configuration, and
+// those in a durable register (stream PREFIX_SINKS, one subject per sink). A name enters
+// the register before its position is made, and leaves it by `sinks retire`. Only the
+// leader's answer about a position counts, as a list of consumers omits those without a
+// leader. A missing answer, or a contradiction to the relay's own notes, trims nothing
 // (positions.go, package register).
 //
 // Delivered records stay for the replay window (72 h) within the budget, judged by

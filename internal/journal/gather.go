@@ -17,14 +17,14 @@ const (
 	lingerEvents = 1000
 )
 
-// gather adds the records that are there already, and those that arrive until the
-// next batch is due. It also returns the last record.
+// gather adds the records there already, and those arriving until the next batch is due. It
+// also returns the last record.
 func (s *Source) gather(ctx context.Context, first fetched) (events []relay.Event, last fetched) {
 	records, n, size := append(s.gathered[:0], first), len(first.events), first.size
 	until := s.last.Add(linger)
 	for s.spare == nil && !first.large && n < s.limit.Events && size < s.limit.Bytes {
 		if n >= lingerEvents {
-			until = s.last // only what is there
+			until = s.last // only records there already
 		}
 		r, ok := s.more(ctx, until)
 		if !ok {
@@ -77,9 +77,9 @@ func (s *Source) join(records []fetched, n int) (events []relay.Event, last fetc
 	return events, last
 }
 
-// pieces is a record that is given in several batches, because all its events at
-// once take too much memory. Only the last batch acknowledges the record. After a
-// crash it is read again from its start.
+// pieces is a record given in several batches, as all its events at once take too much
+// memory. Only the last batch acknowledges the record. After a crash it is read again from
+// its start.
 type pieces struct {
 	data     []byte
 	position uint64 // of the record
@@ -95,7 +95,7 @@ func recordOf(p relay.Position) (record uint64, isPiece bool) {
 	return uint64(p) & (1<<pieceShift - 1), p>>pieceShift > 0
 }
 
-// piece gives the next piece of the record that is open.
+// piece gives the next piece of the open record.
 func (s *Source) piece() (relay.Batch, error) {
 	p := s.rest
 	if p.reader == nil {

@@ -38,8 +38,8 @@ func (j *Journal) inherit(ctx context.Context) {
 }
 
 func (j *Journal) sample(ctx context.Context, delivered uint64, info *jetstream.StreamInfo) {
-	state, end := info.State, j.ages.inherited()+1
-	if state.Msgs == 0 || delivered >= j.ages.inherited() {
+	state, end := info.State, j.ages.Inherited()+1
+	if state.Msgs == 0 || delivered >= j.ages.Inherited() {
 		return
 	}
 	from := max(state.FirstSeq, delivered+1)
@@ -63,12 +63,9 @@ func (j *Journal) sample(ctx context.Context, delivered uint64, info *jetstream.
 
 // sourcesOf is how many bytes of a record are each source's, judged by its first piece.
 func (j *Journal) sourcesOf(ctx context.Context, seq uint64) ([]diskbudget.Share, error) {
-	if err := j.asks(ctx, seq); err != nil {
-		return nil, err
-	}
-	msg, err := j.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(j.names.eventsSubject))
+	msg, err := j.get(ctx, seq)
 	if err != nil {
-		return nil, fmt.Errorf("read record %d: %w", seq, err)
+		return nil, err
 	}
 	reader, err := record.Open(msg.Data)
 	var events []relay.Event

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/ages"
 	"github.com/auditrelay/auditrelay/internal/diskbudget"
 	"github.com/auditrelay/auditrelay/internal/history"
 	"github.com/auditrelay/auditrelay/internal/record"
@@ -22,16 +23,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
-// ErrFull says that the disk budget is spent: nothing was kept. Space returns
-// when sinks take what they are owed, or the budget is raised.
+// ErrFull means the disk budget is spent: nothing was kept. Space returns when sinks take
+// their events, or somebody raises the budget.
 var ErrFull = errors.New("journal is full")
 
-// ErrUnavailable says that the journal could not confirm that the push is on
-// disk. It may be there all the same; a sender that pushes again may cause
-// duplicates, and must push again to be sure.
+// ErrUnavailable means the journal could not confirm a push. It may be on disk all the
+// same: to be sure, the sender must push again, and may cause duplicates.
 var ErrUnavailable = errors.New("journal is unavailable")
 
-// ErrClosed says that the journal is shutting down.
+// ErrClosed means the journal is shutting down.
 var ErrClosed = errors.New("journal is closed")
 
 const (
@@ -50,7 +50,7 @@ type Journal struct {
 	cfg    config.Journal
 	log    *slog.Logger
 	stream jetstream.Stream
-	made   int64 // when the stream was made, in ns since 1970: which stream it is
+	made   int64 // when the stream was made, in ns since 1970; it tells streams of one name apart
 	names  names
 	sinks  []string // of the config
 	// environments is how many may push, 0 for any number.
@@ -58,12 +58,12 @@ type Journal struct {
 	register     *register.Register
 	reached      reached
 
-	ages   ages
+	ages   ages.Ages
 	budget *diskbudget.Budget
 	sweeps sweeps
 
 	trimming sync.Mutex // held by who trims
-	doubts   bool       // trimming is blocked, and that was told; guarded by trimming
+	doubts   bool       // trimming is blocked, as the log says; guarded by trimming
 	commits  *committer
 	decoded  *record.Cache
 	metrics  *metrics
@@ -71,9 +71,9 @@ type Journal struct {
 	history  *history.History
 	// comparing is held while the history is compared with the stream.
 	comparing sync.Mutex
-	mended    atomic.Uint64 // pieces of files that are named: see nameMended
-	// reporting is held by who names losses, so that none is named twice. Who holds
-	// comparing does not take it.
+	mended    atomic.Uint64 // pieces of files named so far: see nameMended
+	// reporting is held while losses are named: each is named once. The holder of comparing
+	// does not take it.
 	reporting sync.Mutex
 	failed    func(error)        // as in Options
 	lost      func()             // as in Options
@@ -95,21 +95,21 @@ func namesFor(prefix string) names {
 	}
 }
 
-// Options are what a Journal needs beside its configuration.
+// Options are a Journal's needs beside its configuration.
 type Options struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	// Version is the program's, as the streams' metadata names it.
 	Version string
-	// Sinks are the configured ones. Nothing is trimmed that one of them has not had.
+	// Sinks are the configured ones. A record is trimmed after each of them has had it.
 	Sinks []string
 	// Environments is how many may push. With one there is nobody to be fair to.
 	Environments int
 	// Failed, where set, is called once when nothing can be appended any more
 	// until the journal is opened again on a new connection.
 	Failed func(error)
-	// Lost, where set, is called whenever events turn out to be lost that were
-	// acknowledged. It may be called from several goroutines at once.
+	// Lost, where set, is called whenever acknowledged events turn out to be lost. It may
+	// be called from several goroutines at once.
 	Lost func()
 }
 
@@ -152,16 +152,16 @@ func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, opts
 
 // lookAround notes where the stream stands, before anything is appended to it.
 func (j *Journal) lookAround(ctx context.Context) error {
-	info, err := j.stream.Info(ctx)
+	info, err := j.info(ctx)
 	if err != nil {
-		return fmt.Errorf("read the journal's state: %w", err)
+		return err
 	}
-	j.ages.begin(info.State.LastSeq, thisMoment())
+	j.ages.Begin(info.State.LastSeq, ages.Now())
 	j.budget = diskbudget.New(info.Config.MaxBytes, int64(info.State.Bytes), j.environments == 1)
 	return nil
 }
 
-// startLoops starts what trims, until Close.
+// startLoops starts the trimming, until Close.
 func (j *Journal) startLoops() {
 	ctx, stop := context.WithCancel(context.Background())
 	j.stop = stop
@@ -176,7 +176,7 @@ func (j *Journal) startLoops() {
 	go func() { running.Wait(); close(j.done) }()
 }
 
-// committed accounts for a record that is durable.
+// committed accounts for a durable record.
 func (j *Journal) committed(record uint64, stored int, shares []diskbudget.Share) {
 	if j.budget.Add(record, stored, shares) {
 		j.sweeps.press()
@@ -193,13 +193,12 @@ func (j *Journal) makeStreams(ctx context.Context, metadata map[string]string) e
 	events.Name, events.Subjects = j.names.events, []string{j.names.eventsSubject}
 	events.Description = "auditrelay: acknowledged events, many to a message"
 	events.Metadata = metadata
-	// At the budget the server refuses new messages; what may give way to them,
-	// sweeps decide.
+	// At the budget the server refuses new messages; sweeps make room for them.
 	events.MaxBytes, events.Discard = int64(j.cfg.MaxBytes), jetstream.DiscardNew
-	// Longer than an append is retried, so that no retry is stored twice.
+	// Longer than all retries of an append: none is stored twice.
 	events.Duplicates = 2 * commitTimeout
-	// Any replica may answer for a record; who reads so knows that one may lag.
-	// Of the other streams only the leader speaks: what it has is there.
+	// Any replica may answer for a record, and its readers expect it to lag. Of the other
+	// streams only the leader answers, which lacks nothing.
 	events.AllowDirect = true
 
 	quarantine := base
@@ -238,11 +237,11 @@ func (j *Journal) Append(ctx context.Context, b *record.Batch) error {
 	return j.commits.append(b)
 }
 
-// MaxEvent is the most that an event may take with its attributes and labels, in
-// bytes, by what the server takes at present. A larger one is record.ErrTooLarge.
+// MaxEvent is the present limit of an event with its attributes and labels, in bytes. A
+// larger one is record.ErrTooLarge.
 func (j *Journal) MaxEvent() int { return j.recordLimit() }
 
-// recordLimit is the most that a record may hold before compression, in bytes.
+// recordLimit bounds a record before compression, in bytes.
 func (j *Journal) recordLimit() int {
 	payload := j.conn.MaxPayload()
 	return payload - min(payloadSlack, payload/4)
@@ -268,7 +267,7 @@ func (j *Journal) Close() {
 // Usage is how much of the disk budget is spent.
 type Usage struct {
 	Bytes, MaxBytes int64 // of the events' stream
-	Undelivered     int64 // of Bytes, what some sink has not had yet; about
+	Undelivered     int64 // of Bytes, still owed to some sink; about
 	Records         uint64
 	Oldest, Newest  time.Time // when the records were committed; zero without any
 	// ReplaySeconds is how long ago the oldest record was committed: how far back
@@ -278,9 +277,9 @@ type Usage struct {
 
 // Usage asks the server.
 func (j *Journal) Usage(ctx context.Context) (Usage, error) {
-	info, err := j.stream.Info(ctx)
+	info, err := j.info(ctx)
 	if err != nil {
-		return Usage{}, fmt.Errorf("read the journal's state: %w", err)
+		return Usage{}, err
 	}
 	u := Usage{
 		Bytes: int64(info.State.Bytes), MaxBytes: info.Config.MaxBytes, Undelivered: j.budget.Undelivered(),

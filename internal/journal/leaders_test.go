@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
@@ -175,13 +176,21 @@ func (l *load) end() {
 		got := slices.DeleteFunc(slices.Clone(order), func(id string) bool { return !sent[id] })
 		assert.True(t, slices.Equal(want, got), "sender %d's order", p)
 	}
-	usage, err := l.dead.Usage(t.Context())
-	require.NoError(t, err)
+	var usage map[string]deadletters.Usage
+	waiting.Until(t, func() (ok bool) {
+		var err error
+		usage, err = l.dead.Usage(t.Context())
+		return err == nil
+	}, "the dead letters have no leader")
 	assert.GreaterOrEqual(t, usage["k"].Letters, uint64(l.letters), "each dead letter stands")
 	assert.LessOrEqual(t, usage["k"].Letters, uint64(l.letters+l.doubts), "and once, except where an answer was late")
 	assert.EqualValues(t, l.entries, l.trail.Size())
-	lost, err := l.j.Quarantine(t.Context())
-	require.NoError(t, err)
+	var lost []datadir.Quarantined
+	waiting.Until(t, func() (ok bool) {
+		var err error
+		lost, err = l.j.Quarantine(t.Context())
+		return err == nil
+	}, "the quarantine has no leader")
 	assert.Empty(t, lost, "nothing was lost, so nothing is to be named")
 }
 

@@ -102,7 +102,7 @@ func (c *usageCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// watermarkFailures counts the watermarks that could not be written.
+// watermarkFailures counts failed writes of watermarks.
 func watermarkFailures(m *datadir.Watermarks) prometheus.Collector {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "auditrelay_journal_mark_failures_total",

@@ -12,43 +12,43 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrNoPosition says that the journal keeps no position of that sink.
+// ErrNoPosition means the journal keeps no position of the sink.
 var ErrNoPosition = errors.New("the journal keeps no position of this sink")
 
-// errUncertain says that nothing can be trimmed, because some sink's position is not
-// known for certain.
+// errUncertain means nothing can be trimmed, as some sink's position is not known for
+// certain.
 var errUncertain = errors.New("not every sink's position is known for certain")
 
-// SinkPosition is how far one sink has come in the journal, and what is kept for it:
-// all that it has not acknowledged.
+// SinkPosition is how far one sink has come in the journal, and the records kept for it:
+// all those it has not acknowledged.
 type SinkPosition struct {
 	Sink         string    `json:"sink"`
-	Acknowledged uint64    `json:"acknowledged"`      // the newest record that it has acknowledged
-	Pending      uint64    `json:"pending_records"`   // records after that; each holds one event or more
+	Acknowledged uint64    `json:"acknowledged"`      // its newest acknowledged record
+	Pending      uint64    `json:"pending_records"`   // records behind; each holds one event or more
 	Oldest       time.Time `json:"oldest,omitzero"`   // when the first of them was committed; zero without any
 	HeldBytes    int64     `json:"held_bytes_approx"` // bytes of the pending records, by the average record
 	Reading      bool      `json:"reading"`           // a relay reads for this sink right now
 	// Kept is when the oldest kept record was committed, so how far back a replay to
 	// any sink can reach; zero without any.
 	Kept time.Time `json:"kept_since,omitzero"`
-	// Absent says that the journal knows the sink but has no position of it: it was
-	// never opened, or somebody removed its position. Nothing is trimmed.
+	// Absent means the journal knows the sink but has no position of it: it was never
+	// opened, or somebody removed its position. Nothing is trimmed.
 	Absent bool `json:"absent,omitempty"`
 	// Unknown is why the position cannot be read right now; empty where it can. Nothing
 	// is trimmed then, and the other fields mean nothing.
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// Positions returns the position of each sink that the journal knows, configured or
-// not, sorted by name. It lists a position that cannot be read as unknown.
+// Positions returns the position of each known sink, configured or not, sorted by name. It
+// lists an unreadable position as unknown.
 func (j *Journal) Positions(ctx context.Context) ([]SinkPosition, error) {
 	sinks, err := j.register.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	info, err := j.stream.Info(ctx)
+	info, err := j.info(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the journal's state: %w", err)
+		return nil, err
 	}
 	out := make([]SinkPosition, 0, len(sinks))
 	for _, sink := range sinks {
@@ -84,23 +84,19 @@ func (j *Journal) setOldest(ctx context.Context, p *SinkPosition) error {
 	if p.Pending == 0 {
 		return nil
 	}
-	if err := j.asks(ctx, p.Acknowledged+1); err != nil {
-		return err
-	}
-	msg, err := j.stream.GetMsg(ctx, p.Acknowledged+1, jetstream.WithGetMsgSubject(j.names.eventsSubject))
+	msg, err := j.get(ctx, p.Acknowledged+1)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil // trimmed meanwhile
 	}
 	if err != nil {
-		return fmt.Errorf("read the time of record %d: %w", p.Acknowledged+1, err)
+		return err
 	}
 	p.Oldest = msg.Time
 	return nil
 }
 
-// askPosition asks for one sink's position by name. On a cluster only the leader's
-// answer counts: a node that was just given the position answers too, with an empty
-// one.
+// askPosition asks for one sink's position by name. On a cluster only the leader's answer
+// counts: a new node for the position answers too, with an empty one.
 func (j *Journal) askPosition(ctx context.Context, sink string) (*jetstream.ConsumerInfo, error) {
 	c, err := j.stream.Consumer(ctx, consumerPrefix+sink)
 	if err != nil {
@@ -116,9 +112,8 @@ func (j *Journal) askPosition(ctx context.Context, sink string) (*jetstream.Cons
 // nobody is the lowest position without any sink.
 const nobody uint64 = math.MaxUint64
 
-// standing is the newest record that every known sink has acknowledged, and the
-// stream's state, read afterwards. The error wraps errUncertain if a position could
-// not be read.
+// standing is the newest record acknowledged by every known sink, and the stream's state,
+// read afterwards. The error wraps errUncertain if a position could not be read.
 func (j *Journal) standing(ctx context.Context) (uint64, *jetstream.StreamInfo, error) {
 	positions, err := j.askPositions(ctx)
 	if err != nil {
@@ -128,9 +123,9 @@ func (j *Journal) standing(ctx context.Context) (uint64, *jetstream.StreamInfo, 
 	for consumer, answered := range positions {
 		lowest = min(lowest, j.atMost(consumer, answered))
 	}
-	info, err := j.stream.Info(ctx)
+	info, err := j.info(ctx)
 	if err != nil {
-		return 0, nil, fmt.Errorf("read the journal's state: %w", err)
+		return 0, nil, err
 	}
 	if err := j.contradiction(lowest, info); err != nil {
 		return 0, nil, fmt.Errorf("%w: %w", errUncertain, err)
@@ -138,7 +133,7 @@ func (j *Journal) standing(ctx context.Context) (uint64, *jetstream.StreamInfo, 
 	return lowest, info, nil
 }
 
-// contradiction says why the positions cannot belong to a stream of that state, or nil.
+// contradiction says why the positions cannot belong to a stream in this state, or nil.
 func (j *Journal) contradiction(lowest uint64, info *jetstream.StreamInfo) error {
 	last := info.State.LastSeq
 	newest, doubt := j.history.Reach()
@@ -157,9 +152,8 @@ func (j *Journal) contradiction(lowest uint64, info *jetstream.StreamInfo) error
 	return nil
 }
 
-// askPositions asks for the position of each known sink, and fails if one is missing.
-// Known are the config's sinks, and those that had a position and were not retired:
-// they may come back.
+// askPositions asks for the position of each known sink, and fails if one is missing. Known
+// are the config's sinks, and former ones not retired yet: they may come back.
 func (j *Journal) askPositions(ctx context.Context) (map[string]uint64, error) {
 	sinks, err := j.register.Read(ctx)
 	if err != nil {
@@ -179,9 +173,9 @@ func (j *Journal) askPositions(ctx context.Context) (map[string]uint64, error) {
 	return positions, nil
 }
 
-// atMost bounds a position by what the relay itself knows: the server keeps no
-// checksum of positions, and a late answer may be older than a step back. Marks do not
-// bound an external server's positions, as another relay may have read on since.
+// atMost bounds a position by the relay's own notes: the server keeps no checksum of
+// positions, and a late answer may be older than a step back. Marks do not bound an
+// external server's positions, as another relay may have read on since.
 func (j *Journal) atMost(consumer string, answered uint64) uint64 {
 	if mark, marked := j.conn.Watermarks.Read(consumer); marked && j.conn.Embedded() {
 		answered = min(answered, mark.Value)
@@ -214,7 +208,7 @@ func (r *reached) raise(consumer string, record uint64) {
 	}
 }
 
-// forget ends that for a sink: another relay may read on for it.
+// forget ends the notes for a sink: another relay may read on for it.
 func (r *reached) forget(consumer string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,15 +225,15 @@ func (r *reached) at(consumer string) uint64 {
 	return nobody
 }
 
-// RemovePosition forgets how far a sink has come, so that nothing is kept for it. A sink
-// that comes back starts at the oldest record. The error wraps ErrNoPosition if there
-// is none. The caller makes sure that nothing reads for the sink.
+// RemovePosition forgets how far a sink has come, so nothing is kept for it. If it comes
+// back, it starts at the oldest record. The error wraps ErrNoPosition if there is none. The
+// caller makes sure nothing reads for the sink.
 func (j *Journal) RemovePosition(ctx context.Context, sink string) error {
 	known, err := j.register.Has(ctx, sink)
 	if err != nil {
 		return fmt.Errorf("remove the position of sink %s: %w", sink, err)
 	}
-	// First: the sink would go on from a mark that outlives its position.
+	// First: the sink would go on from a watermark without a position.
 	if err := j.conn.Watermarks.Forget(consumerPrefix + sink); err != nil {
 		return fmt.Errorf("remove the position of sink %s: %w", sink, err)
 	}

@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// firstLook and longestLook bound how many records ReadBack reads at once.
-	// lookBytes bounds what it holds of them, beside one record. lookAhead bounds
-	// the records that it requests in advance.
+	// firstLook and longestLook bound how many records ReadBack reads at once. lookBytes
+	// bounds their bytes in memory, beside one record. lookAhead bounds the records
+	// requested in advance.
 	firstLook   = 16
 	longestLook = 4096
 	lookBytes   = 16 << 20
 	lookAhead   = 256
 )
 
-// ReadBack calls visit with the events of each record up to position last that was
-// committed at or after since, newest record first, until visit returns false. Within
-// a record events keep their order; a large record comes in pieces. ReadBack skips
-// records that cannot be read (sources set them aside), and records appended meanwhile.
+// ReadBack calls visit with the events of each record up to position last, newest record
+// first, back to those committed at since, until visit returns false. Within a record
+// events keep their order; a large record comes in pieces. ReadBack skips unreadable
+// records (sources set them aside), and records appended meanwhile.
 //
 // Up to [Journal.Inherited] all records are on disk: a start writes the newest block
 // anew. A later record may be readable although its fsync failed.
 func (j *Journal) ReadBack(ctx context.Context, since time.Time, last uint64, visit func([]relay.Event) bool) error {
-	info, err := j.stream.Info(ctx)
+	info, err := j.info(ctx)
 	if err != nil {
-		return fmt.Errorf("read the journal's state: %w", err)
+		return err
 	}
 	first, end := info.State.FirstSeq, min(info.State.LastSeq, last)+1
 	for look := uint64(firstLook); info.State.Msgs > 0 && end > first; {
@@ -57,10 +57,10 @@ func (j *Journal) ReadBack(ctx context.Context, since time.Time, last uint64, vi
 	return nil
 }
 
-// Inherited is the newest position that an earlier process has committed.
-func (j *Journal) Inherited() uint64 { return j.ages.inherited() }
+// Inherited is the newest position committed by an earlier process.
+func (j *Journal) Inherited() uint64 { return j.ages.Inherited() }
 
-// visitRecord reports whether to go on. It skips a record that cannot be read.
+// visitRecord reports whether to go on. It skips an unreadable record.
 func visitRecord(data []byte, visit func([]relay.Event) bool) bool {
 	r, err := record.Open(data)
 	if err != nil {
@@ -94,43 +94,22 @@ func (j *Journal) readRange(ctx context.Context, from, end uint64) (held []store
 	if err := r.asks(ctx, j, from); err != nil {
 		return nil, false, err
 	}
-	consumer, err := j.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
-	})
-	if err != nil {
-		return nil, false, err
-	}
 	whole = true
-	if consumer.CachedInfo().NumPending == 0 {
-		return nil, whole, nil
-	}
-	it, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(lookAhead, j.readLimit()))
-	if err != nil {
-		return nil, false, err
-	}
-	defer it.Stop()
-	for size := 0; ; {
-		msg, err := it.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			return nil, false, err
+	size, ahead := 0, jetstream.PullMaxMessagesWithBytesLimit(lookAhead, j.readLimit())
+	err = j.scan(ctx, from, false, ahead, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		seq := meta.Sequence.Stream
+		if err := r.asks(ctx, j, seq); err != nil {
+			return false, err
 		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return nil, false, err
-		}
-		if err := r.asks(ctx, j, meta.Sequence.Stream); err != nil {
-			return nil, false, err
-		}
-		if meta.Sequence.Stream < end {
-			held = append(held, stored{meta.Sequence.Stream, meta.Timestamp, msg.Data()})
+		if seq < end {
+			held = append(held, stored{seq, meta.Timestamp, msg.Data()})
 			size += len(msg.Data())
 		}
 		for size > lookBytes && len(held) > 1 {
 			size -= len(held[0].data)
 			held, whole = held[1:], false
 		}
-		if meta.Sequence.Stream+1 >= end || meta.NumPending == 0 {
-			return held, whole, nil
-		}
-	}
+		return seq+1 < end, nil
+	})
+	return held, whole, err
 }

@@ -22,13 +22,13 @@ type session struct {
 	turns      int    // how often the stream had gone back before it
 	reconnects uint64 // the connection's reconnects before it
 	delivered  uint64 // the server's count of deliveries to the sink
-	after      uint64 // the newest record that was read
+	after      uint64 // the newest record read
 }
 
-// open begins a session: it opens the sink's position, corrects it, and makes the
-// server give all unacknowledged records again, in order. Otherwise the records that
-// an earlier process had read would come only after ackWait and out of order, and an
-// earlier acknowledgement would cover and so lose them. open can be repeated.
+// open begins a session: it opens the sink's position, corrects it, and makes the server
+// give all unacknowledged records again, in order. Otherwise the records read by an earlier
+// process would come only after ackWait and out of order, and an earlier acknowledgement
+// would cover and so lose them. open can be repeated.
 func (s *Source) open(ctx context.Context) (session, error) {
 	next := session{reconnects: s.j.conn.JetStream.Conn().Stats().Reconnects} // first: a reconnect from here on ends the session
 	if err := s.j.nameMended(ctx); err != nil {
@@ -72,8 +72,8 @@ func (s *Source) open(ctx context.Context) (session, error) {
 	return next, nil
 }
 
-// begin ends the earlier sessions. What they read but did not give is read again, and
-// so are the positions whose records the stream lost.
+// begin ends the earlier sessions. Records read but not given are read again, and so are
+// positions lost by the stream.
 func (s *Source) begin(next *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *Source) begin(next *session) {
 	next.after = s.acked
 	for i := range s.given {
 		e := &s.given[i]
-		e.reply = "" // the reset made the server forget that delivery
+		e.reply = "" // the server forgets the delivery with the reset
 		e.void = e.void || e.last > stays
 		if !e.void {
 			next.after = e.last
@@ -112,7 +112,7 @@ func (s *Source) read(ctx context.Context, now session) {
 	}
 }
 
-// errGap says that a record did not reach this source.
+// errGap means a record did not reach this source.
 var errGap = errors.New("records were delivered elsewhere, or not at all")
 
 // errReconnected and errWentBack end a session: the server may be another one, or may
@@ -133,9 +133,8 @@ func (s *Source) over(now *session) error {
 	return nil
 }
 
-// readFrom passes records on. Each must be the delivery after the one before: a jump
-// of the server's count means that a record went elsewhere, and an acknowledgement
-// behind it would lose that record.
+// readFrom passes records on. The server's count of deliveries must not jump: a missing
+// record went elsewhere, and an acknowledgement behind it would lose it.
 func (s *Source) readFrom(ctx context.Context, now *session) error {
 	if err := s.reads.asks(ctx, s.j, now.after+1); err != nil {
 		return err
@@ -168,7 +167,7 @@ func (s *Source) readFrom(ctx context.Context, now *session) error {
 	}
 }
 
-// stopAtReconnect stops the iterator at a reconnect. The returned function ends that.
+// stopAtReconnect stops the iterator at a reconnect. The returned function ends this.
 func (s *Source) stopAtReconnect(it jetstream.MessagesContext) (end func()) {
 	connected := s.j.conn.JetStream.Conn().StatusChanged(nats.CONNECTED)
 	go func() {
@@ -205,9 +204,9 @@ func (s *Source) take(ctx context.Context, msg jetstream.Msg, seq uint64, now *s
 	return nil
 }
 
-// isAnother says whether the record differs from the known one at its position. Mostly
-// the stream went back then, which ends the session. If its leader does not confirm
-// that, the servers disagree, and the record is delivered rather than lost.
+// isAnother says whether the record differs from the known one at its position. Mostly the
+// stream went back then, and the session ends. If its leader denies it, the servers
+// disagree, and the record is delivered rather than lost.
 func (s *Source) isAnother(ctx context.Context, at history.Place, now *session) (bool, error) {
 	if s.j.history.Read(at) {
 		return false, nil
@@ -252,9 +251,9 @@ func (s *Source) fetch(ctx context.Context, it jetstream.MessagesContext, now *s
 	}
 }
 
-// offeredAgain handles a record that was read before; the server offers it again after
-// ackWait, or at a new session. If the source has acknowledged it, that got lost and
-// is repeated; else the acknowledgement will go to this delivery.
+// offeredAgain handles a record read before; the server offers it again after ackWait, or
+// at a new session. A lost acknowledgement is repeated; a coming one will go to this
+// delivery.
 func (s *Source) offeredAgain(msg jetstream.Msg, seq uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

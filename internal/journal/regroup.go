@@ -12,19 +12,19 @@ const (
 	mostMisses = 3
 )
 
-// returning predicts which appends come soon: those of the senders that the last
-// commit released.
+// returning predicts the next appends: they come from the senders released by the last
+// commit.
 //
 // A sender awaits the answer to one push before it sends the next. So the senders of a
-// commit return together, shortly after its end. A commit that begins before that
-// leaves them out, and from then on two parts of the senders take turns: twice the
-// commits for the same events. A commit that waits for them holds all senders again.
+// commit return together, shortly after its end. An earlier commit leaves them out, and
+// from then on two parts of the senders take turns: twice the commits for the same events.
+// With a wait, a commit holds all senders again.
 type returning struct {
-	queued  int       // segments that were ever queued
+	queued  int       // segments ever queued
 	awaited int       // queued, once the senders are back
 	until   time.Time // nobody waits for them beyond this
 	misses  int       // waits in vain, in a row
-	skip    int       // groups that are not to wait
+	skip    int       // groups without a wait
 }
 
 // released notes the end of a commit of so many segments. Its senders have as long to
@@ -46,8 +46,8 @@ func (r *returning) wait(now time.Time) time.Duration {
 	return left
 }
 
-// waited notes how a wait ended. Senders that push by a clock, not by answers, do not
-// return: groups then stop waiting, except for one now and then.
+// waited notes how a wait ended. Senders pushing by a clock, not by answers, do not return:
+// groups then stop waiting, except for one now and then.
 func (r *returning) waited(returned bool) {
 	if returned {
 		r.misses = 0
@@ -57,10 +57,10 @@ func (r *returning) waited(returned bool) {
 	r.skip = 1 << r.misses
 }
 
-// regroup lets the queue grow before a group is taken. First it yields to the
-// goroutines that can run: some are about to append, and a yield costs nothing where
-// there are none. Then it waits for the senders of the last commit. mu is held, but
-// not throughout; nobody else takes from the queue.
+// regroup lets the queue grow before a group is taken. First it yields to runnable
+// goroutines: some are about to append. With none, a yield costs nothing. Then it waits for
+// the senders of the last commit. mu is held, but not throughout; nobody else takes from
+// the queue.
 func (c *committer) regroup() {
 	c.mu.Unlock()
 	runtime.Gosched()
@@ -83,7 +83,7 @@ func (c *committer) regroup() {
 	c.senders.waited(!late)
 }
 
-// expect notes that a commit released segments.
+// expect notes the end of a commit of so many segments.
 func (c *committer) expect(segments int, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

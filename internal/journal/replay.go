@@ -14,17 +14,17 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// ErrSpanEnd is what a span's Next returns after its last record.
+// ErrSpanEnd comes from a span's Next after its last record.
 var ErrSpanEnd = errors.New("end of the span")
 
 // spanTries bounds the requests for one record, RetryPause apart: together longer than
 // a leader's change, or a replica's lag.
 const spanTries = 50
 
-// Span reads the records of a stretch of time once. It keeps no position, so it does
-// not hold up trimming; it skips and counts what is trimmed meanwhile. It has
-// relay.Source's methods, but its batches may be empty, as the filter may drop all
-// events, and ErrSpanEnd ends it.
+// Span reads the records of a stretch of time once. It keeps no position, so it does not
+// hold up trimming; it skips and counts records trimmed meanwhile. It has relay.Source's
+// methods, but its batches may be empty, as the filter may drop all events, and ErrSpanEnd
+// ends it.
 type Span struct {
 	j     *Journal
 	limit relay.BatchLimit
@@ -33,24 +33,24 @@ type Span struct {
 	first, next, end uint64         // records [next, end) are still to be read; owned by Next
 	open             *record.Reader // the record before next, if it is not read to its end; owned by Next
 
-	// Oldest is when the oldest kept record was committed. Cut says that the span
-	// begins before it, where records were trimmed already.
+	// Oldest is when the oldest kept record was committed. Cut means the span begins before
+	// it, with records trimmed already.
 	Oldest time.Time
 	Cut    bool
 
 	// Next counts these; only its caller's goroutine may read them.
 	Events  uint64 // let through by the filter
-	Missing uint64 // records that were trimmed before they could be read
-	Corrupt uint64 // records that could not be read; live delivery sets them aside
+	Missing uint64 // records trimmed before they could be read
+	Corrupt uint64 // unreadable records; live delivery sets them aside
 }
 
-// Span opens the records committed in [since, until) by the server's clock; a zero
-// until means now. It gives the events for which keep returns true; a nil keep means
-// all. The limit is that of [Journal.Source].
+// Span opens the records committed in [since, until) by the server's clock; a zero until
+// means now. It gives the events chosen by keep; a nil keep means all. The limit is as in
+// [Journal.Source].
 func (j *Journal) Span(ctx context.Context, since, until time.Time, limit relay.BatchLimit, keep func(*relay.Event) bool) (*Span, error) {
-	info, err := j.stream.Info(ctx)
+	info, err := j.info(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the journal's state: %w", err)
+		return nil, err
 	}
 	s := &Span{j: j, limit: limit, keep: keep}
 	state := info.State
@@ -77,8 +77,8 @@ func (j *Journal) Span(ctx context.Context, since, until time.Time, limit relay.
 // are.
 func (s *Span) Records() (read, all uint64) { return s.next - s.first, s.end - s.first }
 
-// Next gives the next events that keep lets through, in order. It returns an empty
-// batch once it has read the limit's bytes of others, so that its caller sees progress.
+// Next gives the next events chosen by keep, in order. It returns an empty batch once it
+// has read the limit's bytes of others, so its caller sees progress.
 func (s *Span) Next(ctx context.Context) (relay.Batch, error) {
 	var events []relay.Event
 	for bytes := 0; (s.open != nil || s.next < s.end) && len(events) < s.limit.Events && bytes < s.limit.Bytes; {
@@ -112,7 +112,7 @@ func (s *Span) Next(ctx context.Context) (relay.Batch, error) {
 	return relay.Batch{Events: events, Position: relay.Position(s.next - 1)}, nil
 }
 
-// take adds events of the open record, and returns the size of what it read.
+// take adds events of the open record, and returns the size of all it read.
 func (s *Span) take(events []relay.Event, most int) ([]relay.Event, int) {
 	piece, size, err := s.open.Next(nil, max(1, min(most, record.PieceBytes)))
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Span) read(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			info, infoErr := s.j.stream.Info(ctx)
 			if try == spanTries || infoErr == nil && (info.State.Msgs == 0 || info.State.FirstSeq >= s.end) {
-				return nil, nil //nolint:nilnil // there is no such record, which is no error
+				return nil, nil //nolint:nilnil // a missing record is no error
 			}
 		} else if try == spanTries {
 			return nil, fmt.Errorf("read record %d: %w", s.next, err)

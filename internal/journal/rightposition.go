@@ -20,9 +20,9 @@ func (j *Journal) correct(ctx context.Context, p position, acked uint64, started
 	if err != nil {
 		return fmt.Errorf("read the position of %s: %w", p.name, err)
 	}
-	stream, err := j.stream.Info(ctx)
+	stream, err := j.info(ctx)
 	if err != nil {
-		return fmt.Errorf("read the journal's state: %w", err)
+		return err
 	}
 	at := info.AckFloor.Stream
 	right, cause := j.rightPosition(p.name, at, stream.State)

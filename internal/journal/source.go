@@ -17,19 +17,18 @@ import (
 
 const (
 	consumerPrefix = streamserver.SinkConsumers
-	// fetchRecords bounds the records that the client buffers for one sink.
-	// fetchBytes bounds the stored bytes that it requests at once, beside the largest
-	// possible record.
+	// fetchRecords bounds the client's buffered records for one sink. fetchBytes bounds the
+	// stored bytes of one request, beside the largest possible record.
 	fetchRecords = 32
 	fetchBytes   = 1 << 20
-	// decodedAhead bounds the records that are decoded in advance.
+	// decodedAhead bounds the records decoded in advance.
 	decodedAhead = 4
 	// After ackWait the server offers an unacknowledged record again. A source skips
-	// what it has read, so this matters only for a record lost on the way.
+	// records read before, so this matters only for a record lost on the way.
 	ackWait = 30 * time.Second
 	// After idleCheck without a record, a source asks whether it missed one.
 	idleCheck = 2 * time.Second
-	// maxAckPending bounds the records that are read but not acknowledged.
+	// maxAckPending bounds the records read but not acknowledged.
 	maxAckPending = 20_000
 )
 
@@ -44,26 +43,26 @@ type Source struct {
 	name  string // the consumer's
 	limit relay.BatchLimit
 
-	consumer jetstream.Consumer // the reading goroutine's own, once that runs
+	consumer jetstream.Consumer // the reading goroutine's own, once it runs
 	reads    reader             // the reading goroutine's own
 	decoded  chan fetched       // filled by the reading goroutine
 	cancel   context.CancelFunc
 	failed   error // why reading ended; valid once decoded is closed
 
-	rest  *pieces   // of the record that was given last; Next's own
+	rest  *pieces   // of the record given last; Next's own
 	spare *fetched  // read from decoded, but did not fit into the batch; Next's own
 	last  time.Time // when the last batch was given; Next's own
 
 	gathered []fetched // memory for the records of a batch; Next's own
 
-	mu    sync.Mutex // guards what follows
-	given []ending   // of the batches that are not acknowledged, oldest first
-	acked uint64     // the newest record that is acknowledged
+	mu    sync.Mutex // guards the fields below
+	given []ending   // of the batches not acknowledged yet, oldest first
+	acked uint64     // the newest acknowledged record
 	turns int        // how often the stream had gone back before the newest session
 	now   int        // counts sessions; each starts behind the given records
-	// newest is the position of the newest batch. ahead is what a batch's position
-	// exceeds its last record by: after the stream went back, records get lower
-	// numbers, but positions still grow.
+	// newest is the position of the newest batch. ahead is the difference between a batch's
+	// position and its last record: after the stream went back, records get lower numbers,
+	// but positions still grow.
 	newest, ahead uint64
 	started       bool // the first session has begun
 }
@@ -73,20 +72,20 @@ type Source struct {
 type ending struct {
 	position uint64 // of the batch
 	last     uint64 // the record to acknowledge: the batch's last, or one behind it without events
-	// reply is the subject to acknowledge it by. It is empty until the server has
-	// given the record again, where that is needed.
+	// reply is the subject to acknowledge it by. If the server must give the record again,
+	// it is empty until then.
 	reply string
-	// void says that nothing is acknowledged: the stream went back, and has or will
-	// have other records there.
+	// void means no acknowledgement: the stream went back, and has or will have other
+	// records there.
 	void bool
 }
 
-// fetched is a record that was read.
+// fetched is a record as read.
 type fetched struct {
 	msg    jetstream.Msg
 	seq    uint64
 	size   int // of its events: see [record.Reader]
-	now    int // the session that read it
+	now    int // its session
 	events []relay.Event
 	large  bool // its events are read later, in pieces
 }
@@ -150,9 +149,9 @@ func (s *Source) wait(ctx context.Context) (fetched, error) {
 	}
 }
 
-// give notes how to acknowledge a batch that ends with last, and returns its
-// position. It returns false for records of an earlier session, which are read again.
-// Records that were all set aside make no batch: the batch before acknowledges them.
+// give notes how to acknowledge a batch ending with last, and returns its position. It
+// returns false for records of an earlier session: they are read again. If all its records
+// were set aside, there is no batch: the one before acknowledges them.
 func (s *Source) give(last fetched, isBatch bool) (relay.Position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +182,7 @@ func (s *Source) Ack(_ context.Context, p relay.Position) error {
 		return nil
 	}
 	if isPiece {
-		i-- // what comes before the record
+		i-- // the batch before the record
 	}
 	if i < 0 {
 		return fmt.Errorf("acknowledge position %d: no batch that waits for it ends there", p)
@@ -193,16 +192,16 @@ func (s *Source) Ack(_ context.Context, p relay.Position) error {
 	return nil
 }
 
-// acknowledge tells the server, which writes the position to disk later. It is no
-// failure if that cannot be sent: the next acknowledgement covers it, or the server
-// offers the record again. mu is held.
+// acknowledge tells the server; it writes the position to disk later. A lost
+// acknowledgement is no failure: the next one covers it, or the server offers the record
+// again. mu is held.
 func (s *Source) acknowledge(e ending) {
 	if e.void {
 		return
 	}
 	s.acked = e.last
 	if turns, _ := s.j.history.Turns(s.turns); turns != s.turns {
-		return // the next session begins behind it, or at what is left of the stream
+		return // the next session begins behind it, or at the stream's new end
 	}
 	if e.reply != "" {
 		s.confirm(e.reply, e.last)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/auditrelay/auditrelay/internal/ages"
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
@@ -22,7 +23,7 @@ func (j *Journal) trimLoop(ctx context.Context) {
 		if err := j.register.Adopt(ctx); err != nil && ctx.Err() == nil {
 			j.log.Warn("looking for further sinks failed; it is tried again", "error", err)
 		}
-		if _, err := j.trimAged(ctx, thisMoment()); err != nil && !errors.Is(err, errUncertain) && ctx.Err() == nil {
+		if _, err := j.trimAged(ctx, ages.Now()); err != nil && !errors.Is(err, errUncertain) && ctx.Err() == nil {
 			j.log.Warn("trimming the journal failed; it is tried again", "error", err)
 		}
 		// The server may find damage while it runs, and drop the records behind it.
@@ -32,43 +33,42 @@ func (j *Journal) trimLoop(ctx context.Context) {
 	}
 }
 
-// Trim removes the records that every sink has acknowledged and whose stamps are
-// before the given time. It returns how many it removed: none while one sink's
-// position is uncertain. After a crash on the way, the next trim removes the rest.
+// Trim removes the records acknowledged by every sink and stamped before the given time. It
+// returns their number: 0 while one sink's position is uncertain. After a crash on the way,
+// the next trim removes the rest.
 func (j *Journal) Trim(ctx context.Context, before time.Time) (uint64, error) {
 	return j.trim(ctx, func(ctx context.Context, free extent) (uint64, error) {
 		return j.stampedBefore(ctx, free.first, free.end, before, time.Now())
 	})
 }
 
-// trimAged removes acknowledged records beyond the replay window. It judges the
-// records of this process by the monotonic clock, which never jumps, and only older
-// ones by their stamps.
-func (j *Journal) trimAged(ctx context.Context, now moment) (uint64, error) {
+// trimAged removes acknowledged records beyond the replay window. It judges the records of
+// this process by the monotonic clock, and only older ones by their stamps.
+func (j *Journal) trimAged(ctx context.Context, now ages.Moment) (uint64, error) {
 	return j.trim(ctx, func(ctx context.Context, free extent) (uint64, error) {
-		j.ages.see(free.stream.LastSeq, now)
-		keep := min(free.end, max(free.first, j.ages.olderThan(j.cfg.ReplayWindow, now)+1))
-		if keep > j.ages.inherited() {
+		j.ages.See(free.stream.LastSeq, now)
+		keep := min(free.end, max(free.first, j.ages.OlderThan(j.cfg.ReplayWindow, now)+1))
+		if keep > j.ages.Inherited() {
 			return keep, nil
 		}
-		steady := j.ages.steady(now)
-		return j.stampedBefore(ctx, keep, min(free.end, j.ages.inherited()+1), steady.Add(-j.cfg.ReplayWindow), steady)
+		steady := j.ages.Steady(now)
+		return j.stampedBefore(ctx, keep, min(free.end, j.ages.Inherited()+1), steady.Add(-j.cfg.ReplayWindow), steady)
 	})
 }
 
-// extent holds the records [first, end) of the stream: those that every sink has
-// acknowledged, or all where there is no sink.
+// extent holds the records [first, end) of the stream: all without a sink, otherwise those
+// acknowledged by every sink.
 type extent struct {
 	first, end uint64
 	stream     jetstream.StreamState
 	sinks      bool // there is at least one
 }
 
-// trim removes the records before the one that choose returns.
+// trim removes the records before the result of choose.
 func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent) (keep uint64, err error)) (uint64, error) {
 	j.trimming.Lock()
 	defer j.trimming.Unlock()
-	// So that no position is set back meanwhile.
+	// No position may go back meanwhile.
 	j.comparing.Lock()
 	defer j.comparing.Unlock()
 	delivered, info, err := j.standing(ctx)
@@ -102,8 +102,7 @@ func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent)
 	return keep - free.first, nil
 }
 
-// noteDoubt logs once why trimming stopped, and once that it resumed. trimming is
-// held.
+// noteDoubt logs once why trimming stopped, and once its resumption. trimming is held.
 func (j *Journal) noteDoubt(err error) {
 	doubts := errors.Is(err, errUncertain)
 	switch {
@@ -126,18 +125,42 @@ func (j *Journal) firstSince(ctx context.Context, from, to uint64, t time.Time) 
 		if failed != nil {
 			return true
 		}
-		if failed = j.asks(ctx, from+uint64(i)); failed != nil {
-			return true
+		msg, err := j.get(ctx, from+uint64(i))
+		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+			failed = err
 		}
-		msg, err := j.stream.GetMsg(ctx, from+uint64(i), jetstream.WithGetMsgSubject(j.names.eventsSubject))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return true
-		}
-		if err != nil {
-			failed = fmt.Errorf("read the time of record %d: %w", from+uint64(i), err)
-			return true
-		}
-		return !msg.Time.Before(t)
+		return err != nil || !msg.Time.Before(t)
 	})
 	return from + uint64(n), failed
+}
+
+const (
+	// walkRecords bounds the stamps in one trim, and walkAhead the stamps requested in
+	// advance.
+	walkRecords = 50_000
+	walkAhead   = 1024
+)
+
+// stampedBefore is the first record in [from, end) to keep, where records stamped before
+// a time go. It reads a bounded number of stamps; the next call goes on.
+func (j *Journal) stampedBefore(ctx context.Context, from, end uint64, before, now time.Time) (uint64, error) {
+	if from >= end {
+		return from, nil
+	}
+	// Every sink has had the records before end. Only the last block may hold others.
+	if err := j.asks(ctx, end); err != nil {
+		return 0, err
+	}
+	prefix, read := ages.Prefix{Keep: from, Before: before, Now: now}, 0
+	err := j.scan(ctx, from, true, jetstream.PullMaxMessages(walkAhead), func(_ jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
+		if meta.Sequence.Stream >= end {
+			return false, nil
+		}
+		read++
+		return prefix.Add(meta.Sequence.Stream, meta.Timestamp) && read < walkRecords, nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the stamps of records from %d on: %w", from, err)
+	}
+	return prefix.Keep, nil
 }

@@ -1,4 +1,4 @@
-// Package register is the durable list of the sinks that have a position in the journal.
+// Package register is the durable list of the sinks with a position in the journal.
 // Trimming asks for each position by name, as a list of consumers leaves out those
 // without a leader.
 package register
@@ -60,7 +60,7 @@ func Open(ctx context.Context, conn *streamserver.Conn, events jetstream.Stream,
 	return r, streams.Await(ctx, log, "the register of sinks", r.Adopt)
 }
 
-// Read returns the sinks that have a position, sorted.
+// Read returns the sinks with a position, sorted.
 func (r *Register) Read(ctx context.Context) ([]string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +91,7 @@ func (r *Register) Read(ctx context.Context) ([]string, error) {
 	return sinks, nil
 }
 
-// readValues reads what the register says of each sink. mu is held.
+// readValues reads the register's word on each sink. mu is held.
 func (r *Register) readValues(ctx context.Context, subjects map[string]uint64) error {
 	for _, subject := range slices.Sorted(maps.Keys(subjects)) {
 		msg, err := r.stream.GetLastMsgForSubject(ctx, subject)
@@ -155,7 +155,7 @@ func (r *Register) write(ctx context.Context, sink, value string) error {
 	return nil
 }
 
-// Adopt adds sinks with a position made by an earlier version, which had no register.
+// Adopt adds sinks with a position made by an earlier version, without a register.
 // It takes none out, as the list of consumers may be incomplete.
 func (r *Register) Adopt(ctx context.Context) error {
 	list := r.events.ConsumerNames(ctx)

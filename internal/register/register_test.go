@@ -25,7 +25,7 @@ func open(t *testing.T) *Register {
 	return r
 }
 
-// Servers that lose their newest writes cannot make a running relay forget a sink.
+// A running relay forgets no sink, even if the servers lose their newest writes.
 func TestARegisterThatLostItsEndIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	r := open(t)

@@ -42,9 +42,9 @@ func Publish(ctx context.Context, js jetstream.JetStream, m *nats.Msg) (*jetstre
 }
 
 // Republish publishes a message again, with the same message id, as long as its last
-// attempt failed with a passing error. ack and err are that attempt's outcome; Republish
-// returns the newest. The server recognises an id within the stream's duplicate window,
-// so that must exceed the time until deadline and a last attempt together.
+// attempt failed with a passing error. ack and err are its outcome; Republish
+// returns the newest. The server recognises an id within the stream's duplicate window:
+// longer than the time until deadline and a last attempt together.
 //
 // The end of the epoch ends it, with the epoch's error: the next server may know the id
 // from a message whose fsync failed, and would acknowledge it as a duplicate.
@@ -62,7 +62,7 @@ func Republish(ctx context.Context, js jetstream.JetStream, m *nats.Msg, ack *je
 }
 
 // MayPass says whether the same message may succeed later. A full server refuses it
-// again, and so does one that takes less than the message was made for.
+// again, and so does one with a smaller limit than before.
 func MayPass(err error) bool { return !IsFull(err) && !errors.Is(err, nats.ErrMaxPayload) }
 
 // IsFull recognises a refusal for want of space: by the stream's MaxBytes, an account's
