@@ -37,7 +37,7 @@ func newChecker(d *decoder) *checker {
 	return k
 }
 
-// sections gives path and the sections around it, the whole file ("") last.
+// sections returns path and the sections around it, the whole file ("") last.
 func sections(path string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for path != "" && yield(path) {

@@ -186,7 +186,7 @@ type IngestLimits struct {
 	// Default 64KiB; at most 256KiB.
 	LabelBytes Size `yaml:"label_bytes"`
 	// Concurrent bounds the pushes handled at once; a further one waits, and
-	// gets 429 where the wait is too long. Default 256.
+	// gets 429 if the wait is too long. Default 256.
 	Concurrent int `yaml:"concurrent"`
 	// InFlightBytes bounds the memory of all pushes together, decoded. A push beyond it
 	// gets 429. Default 256MiB.

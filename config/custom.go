@@ -118,7 +118,7 @@ func eachSecret(v reflect.Value, visit func(secret.Text)) {
 	}
 }
 
-// fieldsOf gives the fields of a section as the function does, and for a sink the
+// fieldsOf returns the fields of a section as the function does, and for a sink the
 // kinds of the program behind them.
 func (d *decoder) fieldsOf(t reflect.Type) map[string]int {
 	fields := fieldsOf(t)

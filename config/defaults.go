@@ -66,7 +66,7 @@ func (j *Journal) setDefaults() {
 	setDefault(&j.DuplicateWindow, 10*time.Minute)
 }
 
-// hostname gives the host's name as far as a trail's origin may hold it.
+// hostname returns the host's name as far as a trail's origin may hold it.
 func hostname() string {
 	name, err := os.Hostname()
 	if err != nil {

@@ -44,7 +44,7 @@ func expand(text string, env func(string) (string, bool)) (string, error) {
 	}
 }
 
-// secretSource is a secret's text, and where it came from.
+// secretSource is a secret's text, and its origin.
 type secretSource struct {
 	text  string
 	file  string // of file:PATH

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// fieldsOf gives the fields of a section: the names in YAML and their indices.
+// fieldsOf returns the fields of a section: the names in YAML and their indices.
 func fieldsOf(t reflect.Type) map[string]int {
 	fields := make(map[string]int, t.NumField())
 	for i := range t.NumField() {
@@ -24,7 +24,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// printable gives a name from the file as far as a problem may show it: up to where it
+// printable returns a name from the file as far as a problem may show it: up to where it
 // stops to be a name, for there a value may begin ("password …" without its colon). A name
 // without a value may be a value itself (behind "password:,"): it is shown only if it looks
 // like one of ours.

@@ -82,7 +82,7 @@ func TestCheckFindsMissingFiles(t *testing.T) {
 	}
 }
 
-// TestPipesAreNotWaitedFor would hang where one is opened for reading.
+// TestPipesAreNotWaitedFor would hang if a pipe were opened for reading.
 func TestPipesAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	config, named := writeFiles(t, 0o600)

@@ -7,7 +7,7 @@ import (
 )
 
 // plainInLists mends the scanner's reading of {brokers: [kafka-1:9092]}. In a list
-// within {}, it ends a name at each ":"; YAML ends one only where a space follows.
+// within {}, it ends a name at each ":"; YAML ends one only if a space follows.
 // Other lists come as they should.
 func plainInLists(tokens token.Tokens) token.Tokens {
 	var mended token.Tokens

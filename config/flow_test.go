@@ -11,7 +11,7 @@ func TestFlowLists(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		list string
-		want []string // nil where it is refused
+		want []string // nil if refused
 	}{
 		{`[kafka-1:9092]`, []string{"kafka-1:9092"}},
 		{`[kafka-1:9092, kafka-2:9092]`, []string{"kafka-1:9092", "kafka-2:9092"}},

@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// environment gives a lookup of variables in vars.
+// environment returns a lookup of variables in vars.
 func environment(vars map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		value, ok := vars[name]

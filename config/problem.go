@@ -12,14 +12,14 @@ import (
 type Problem struct {
 	// File is the configuration's name; may be empty.
 	File string `json:"file,omitempty"`
-	// Line counts from 1; 0 where it is not known. A missing field has the line of its
+	// Line counts from 1; 0 if unknown. A missing field has the line of its
 	// section.
 	Line int `json:"line,omitempty"`
 	// Field is a path such as "sinks[1].kafka.brokers", indices from 0; empty for the
 	// whole file.
 	Field string `json:"field,omitempty"`
 	// Value is the value as it is written in the file, before ${NAME} is
-	// replaced; empty where there is none, or it is a secret.
+	// replaced; empty if there is none, or it is a secret.
 	Value string `json:"value,omitempty"`
 	// Default: Value is the field's default, not written in the file.
 	Default bool `json:"default,omitempty"`
@@ -27,7 +27,7 @@ type Problem struct {
 	Reason string `json:"reason"`
 }
 
-// String gives "FIELD: VALUE: REASON", without the place.
+// String returns "FIELD: VALUE: REASON", without the place.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.Field != "" {
@@ -70,7 +70,7 @@ func (e Errors) Error() string {
 	return b.String()
 }
 
-// maxProblems is how many problems of a configuration are named.
+// maxProblems bounds the named problems of a configuration.
 const maxProblems = 1_000
 
 // bounded appends p. One more than maxProblems stands for further ones.

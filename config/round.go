@@ -96,7 +96,7 @@ func (s Settings) Every(kind string) time.Duration {
 	return cmp.Or(s.Interval, 5*time.Minute)
 }
 
-// String is a line for people; empty where nothing is looked at.
+// String is a line for people; empty without any looks.
 func (r Round) String() string {
 	if r.PerSecond == 0 {
 		return ""

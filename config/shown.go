@@ -14,7 +14,7 @@ var (
 	secretWord = regexp.MustCompile(`password|secret|api_key|token`)
 )
 
-// shown gives a value as far as a problem may show it: not much of it, and nothing of a
+// shown returns a value as far as a problem may show it: not much of it, and nothing of a
 // possible secret in the wrong field.
 func shown(value string) string {
 	if looksSecret(variable.ReplaceAllString(value, "")) {

@@ -13,7 +13,7 @@ type File struct {
 	// 0 uses the default, a negative value never rotates.
 	RotateBytes Size          `yaml:"rotate_bytes"`
 	RotateEvery time.Duration `yaml:"rotate_every"`
-	// Keep is how many rotated files are kept. Default 0: all.
+	// Keep is the number of rotated files to keep. Default 0: all.
 	Keep int `yaml:"keep"`
 	// Gzip compresses a file when it is rotated, and names it .gz.
 	Gzip bool `yaml:"gzip"`

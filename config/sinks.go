@@ -26,7 +26,7 @@ type Sink struct {
 	// Redact takes fields out of the bodies before this sink sees them; the
 	// journal keeps the events as they came.
 	Redact *Redact `yaml:"redact"`
-	// Parallel is how many deliveries may be under way at once, at most 64. 1, the
+	// Parallel bounds the deliveries under way at once, at most 64. 1, the
 	// default, keeps each environment's order; more are faster for distant
 	// destinations, and give the order up. Each has connections of its own. A file
 	// takes 1 only.
@@ -92,7 +92,7 @@ func exclusive(s section) Exclusive {
 	return one
 }
 
-// sections gives the destinations of s, by their names in YAML.
+// sections returns the destinations of s, by their names in YAML.
 func (s *Sink) sections() map[string]section {
 	found, v := map[string]section{}, reflect.ValueOf(s).Elem()
 	for i := range v.NumField() {

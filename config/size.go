@@ -25,7 +25,7 @@ var units = []unit{
 	{"B", 1},
 }
 
-// String gives the size as a whole number of the largest unit.
+// String returns the size as a whole number of the largest unit.
 func (s Size) String() string {
 	for _, u := range units {
 		if u.bytes > 1 && s != 0 && int64(s)%u.bytes == 0 {

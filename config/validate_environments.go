@@ -11,7 +11,7 @@ func (k *checker) environments(c *Config) {
 	if len(c.Environments) == 0 {
 		k.fail("environments", nil, "is required: at least one environment, with its project and environment slugs")
 	}
-	first := map[string]string{} // an environment, where it was seen first
+	first := map[string]string{} // an environment, and its first place
 	seen := credentials{names: map[string]string{}, keys: map[secret.Text]string{}}
 	for i, e := range c.Environments {
 		at := fmt.Sprintf("environments[%d]", i)

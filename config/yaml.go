@@ -15,7 +15,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// document decodes a whole document; nil where it cannot even be parsed.
+// document decodes a whole document; nil if it cannot even be parsed.
 func (d *decoder) document(data []byte) *Config {
 	root, err := parseYAML(data)
 	if err != nil {
@@ -132,7 +132,7 @@ func (d *decoder) resolve(node ast.Node, path string) (ast.Node, bool) {
 	return node, true
 }
 
-// scalarText gives a scalar as it is written, without its quotes.
+// scalarText returns a scalar as it is written, without its quotes.
 func scalarText(node ast.Node) (string, bool) {
 	switch n := node.(type) {
 	case *ast.StringNode:

@@ -66,7 +66,7 @@ func (e *Event) Attributes(yield func(name, value string) bool) {
 		yield("receivedtime", formatTime(e.Received))
 }
 
-// formatTime gives RFC 3339 in UTC with as many decimals as are needed.
+// formatTime returns RFC 3339 in UTC with as many decimals as are needed.
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // SourceOf is the Source of an environment's events, or, where environment is

@@ -49,7 +49,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// newFleet gives a pump with n sinks, each answering by respond.
+// newFleet returns a pump with n sinks, each answering by respond.
 func newFleet(source *relaytest.Source, n int, respond func([]relay.Event) relaytest.Outcome) *fleet {
 	f := &fleet{source: source, dead: &relaytest.DeadLetters{}, log: &lines{}, reg: prometheus.NewRegistry()}
 	instances := make([]relay.Sink, n)

@@ -109,7 +109,7 @@ type delivery struct {
 	of     *unsettled
 }
 
-// outlive gives a context that ends grace after ctx.
+// outlive returns a context that ends grace after ctx.
 func outlive(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() { _ = sleep(lasting, grace); end() })
@@ -144,7 +144,7 @@ func (p *Pump) feed(ctx, lasting context.Context, pending *window, work chan<- d
 	}
 }
 
-// cut is how many of the events make up the next delivery.
+// cut is the number of events for the next delivery.
 func (p *Pump) cut(events []Event) int {
 	n, size := 0, 0
 	for n < len(events) && n < p.Limit.Events {

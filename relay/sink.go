@@ -4,7 +4,7 @@ import "context"
 
 // Sink is one destination.
 //
-// A Pump calls Deliver from one goroutine at a time; where it makes several deliveries at
+// A Pump calls Deliver from one goroutine at a time; if it makes several deliveries at
 // once, each goes to an instance of its own. Close may be called during a Deliver, which
 // must then return soon with an error.
 type Sink interface {

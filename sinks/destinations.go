@@ -69,7 +69,7 @@ func fits(patterns []string, name string) bool {
 
 // addressed is a sink whose events go to places with names.
 type addressed interface {
-	// Address gives the place for e: a kind ("" for none) and a name.
+	// Address returns the place for e: a kind ("" for none) and a name.
 	Address(e *relay.Event) (kind, name string)
 }
 

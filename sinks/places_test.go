@@ -73,7 +73,7 @@ func TestNothingElseNamesAKindOfSink(t *testing.T) {
 	}
 }
 
-// named gives the packages of sinks imported by a file, and the sections it names.
+// named returns the packages of sinks imported by a file, and the sections it names.
 func named(t *testing.T, path string, sections []string) (found []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)

@@ -62,7 +62,7 @@ func TestDocumentsNameWhatIsThere(t *testing.T) {
 }
 
 // isMetric reports whether source makes the metric: by its whole name, or by its end,
-// where a room begins the names of all its metrics alike.
+// if a room begins the names of all its metrics alike.
 func isMetric(source, name string) bool {
 	if strings.Contains(source, `"`+name+`"`) {
 		return true

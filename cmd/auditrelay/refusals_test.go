@@ -109,7 +109,7 @@ func (f *flood) start(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// push pushes 200 events, and notes them where they are acknowledged. A missing relay
+// push pushes 200 events, and notes them if they are acknowledged. A missing relay
 // is no failure yet.
 func (f *flood) push(t *testing.T) {
 	t.Helper()

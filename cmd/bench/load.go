@@ -204,7 +204,7 @@ func (c *client) push(ctx context.Context, request []byte) error {
 	}
 }
 
-// try sends the request once. It sends it twice where the server has closed a
+// try sends the request once. It sends it twice if the server has closed a
 // connection after an earlier request, as HTTP clients do.
 func (c *client) try(ctx context.Context, request []byte) (status int, err error) {
 	for used := c.conn != nil; ; used = false {

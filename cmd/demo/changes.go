@@ -16,7 +16,7 @@ const (
 	demoSubject       = demoSubjectPrefix + ".{project}.{environment}.{type}"
 	// changedToken is the type "settings.changed" as a token of a subject.
 	changedToken = "settings%2Echanged"
-	// shownChanges is how many changes the view shows.
+	// shownChanges is the number of changes in the view.
 	shownChanges = 3
 )
 

@@ -133,7 +133,7 @@ func (s *stage) startWorkspace() (url string, err error) {
 // config is a user's, with the intervals shortened for the show.
 func (s *stage) config(apiURL string) (*config.Config, error) {
 	// The relay's own address has to be in its configuration before it listens,
-	// as the provider is told it.
+	// as set at the provider.
 	free, err := rig.FreeAddresses(context.Background(), 1)
 	if err != nil {
 		return nil, err

@@ -30,12 +30,12 @@ func destinations() []destination {
 // place is a running destination.
 type place struct {
 	targets []target
-	// journal gives the relay's journal section, in YAML, for a place with the relay's
+	// journal returns the relay's journal section, in YAML, for a place with the relay's
 	// journal; such a place has a relay of its own. tag is another for each run. Else
 	// nil.
 	journal func(tag string) string
 	outage  *outage // nil: it has no node to kill
-	// tails gives the end of its logs; nil where it has none.
+	// tails returns the end of its logs; nil if it has none.
 	tails func() string
 	close func()
 }
@@ -45,9 +45,9 @@ type target struct {
 	name    string // of the row
 	sink    string // of the sink, in the relay's configuration
 	section string // the sink's section, in YAML: kafka: {…}
-	// read gives the id of each event at the target, from the start.
+	// read returns the id of each event at the target, from the start.
 	read func(ctx context.Context, add func(id string)) error
-	// faults gives the server's complaints about its requests. It may be nil.
+	// faults returns the server's complaints about its requests. It may be nil.
 	faults func() []string
 }
 
@@ -71,7 +71,7 @@ func names(all []destination) (names []string) {
 	return names
 }
 
-// choose gives the destinations with the names, or all.
+// choose returns the destinations with the names, or all.
 func choose(only []string) ([]destination, error) {
 	all := destinations()
 	if len(only) == 0 {

@@ -82,7 +82,7 @@ func kafkaOutage(cluster *kafkatest.Cluster) *outage {
 // kafkaJava is the oldest Java for Kafka's brokers.
 const kafkaJava = 17
 
-// findJava gives the first java found, if it is new enough.
+// findJava returns the first java found, if it is new enough.
 func findJava(ctx context.Context) (string, error) {
 	path, err := exec.LookPath("java")
 	if err != nil {
@@ -99,7 +99,7 @@ func findJava(ctx context.Context) (string, error) {
 }
 
 // javaVersion reads the major version from the output of java -version, such as openjdk
-// version "17.0.15" 2025-04-15; 0 where there is none.
+// version "17.0.15" 2025-04-15; 0 if there is none.
 func javaVersion(said string) int {
 	match := regexp.MustCompile(`version "(\d+)`).FindStringSubmatch(said)
 	if match == nil {
@@ -112,7 +112,7 @@ func javaVersion(said string) int {
 	return version
 }
 
-// kafkaJars gives the folder with Kafka's jars. Maven fetches them once.
+// kafkaJars returns the folder with Kafka's jars. Maven fetches them once.
 func (s *session) kafkaJars(ctx context.Context) (string, error) {
 	dir := filepath.Join(s.cache, fmt.Sprintf("kafka-%016x", xxhash.Sum64(kafkaPOM)))
 	return dir, s.cached(ctx, dir, func(ctx context.Context, into string) error {

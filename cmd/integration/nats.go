@@ -10,7 +10,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
-// cluster gives the servers for all NATS destinations.
+// cluster returns the servers for all NATS destinations.
 func (s *session) cluster(ctx context.Context) (*natstest.Cluster, error) {
 	if s.nats != nil {
 		return s.nats, nil

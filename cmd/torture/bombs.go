@@ -112,7 +112,7 @@ func (s *scene) throwBombs(ctx context.Context, rng *rand.Rand, tally map[int]in
 	return nil
 }
 
-// throwBomb gives the status of the answer, 0 for none.
+// throwBomb returns the status of the answer, 0 for none.
 func (s *scene) throwBomb(ctx context.Context, b *bomb) int {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

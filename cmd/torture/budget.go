@@ -110,7 +110,7 @@ func (b *spender) taken(ctx context.Context, quiet []workspacesim.Environment, b
 	return nil
 }
 
-// refused is how many pushes of an environment were refused for its share.
+// refused counts the pushes refused to an environment for its share.
 func (b *spender) refused(ctx context.Context, e workspacesim.Environment) float64 {
 	n, _ := sumOf(b.metrics(ctx), fmt.Sprintf(`auditrelay_ingest_environment_refused_total{environment=%q,project=%q`, e.Environment, e.Project))
 	return n

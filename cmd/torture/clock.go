@@ -283,7 +283,7 @@ func (c *clock) inOrder(ctx context.Context) error {
 	return nil
 }
 
-// firsts gives the simulator's events at a destination in order, each once.
+// firsts returns the simulator's events at a destination in order, each once.
 func firsts(ctx context.Context, d readback.Destination) ([]string, error) {
 	var tally workspacesim.Tally
 	var ids []string

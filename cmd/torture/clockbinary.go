@@ -18,7 +18,7 @@ const relayPackage = "github.com/auditrelay/auditrelay/cmd/auditrelay"
 type clockBuild struct {
 	done chan struct{}
 	path string // valid once done is closed
-	err  error  // likewise; a *skip where it cannot be built here
+	err  error  // likewise; a *skip if it cannot be built here
 }
 
 func startClockBuild(ctx context.Context, dir string) *clockBuild {
@@ -43,7 +43,7 @@ func (b *clockBuild) wait(ctx context.Context) (path string, err error) {
 // with a standard library whose wall clock has an offset. The product's own
 // sources know nothing of it: files are put over and beside them for this build.
 //
-// Where there is no Go, no sources, or another time.Now, the error is a *skip.
+// If there is no Go, no sources, or another time.Now, the error is a *skip.
 func buildWithClock(ctx context.Context, dir string) (string, error) {
 	if _, err := exec.LookPath("go"); err != nil {
 		return "", &skip{"Go is not installed, which builds a relay whose clock can be moved"}

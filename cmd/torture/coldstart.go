@@ -142,13 +142,13 @@ func backlogBody(random *rand.Rand, client, n int) string {
 	return b.String()
 }
 
-// used is how large the journal is, 0 where it cannot be told.
+// used is the size of the journal, 0 if unknown.
 func (s *scene) used(ctx context.Context) int64 {
 	used, _ := strconv.ParseFloat(s.gauge(ctx, "auditrelay_journal_used_bytes"), 64)
 	return int64(used)
 }
 
-// unscrubbed is how many MiB of the journal the start took on trust.
+// unscrubbed is the part of the journal the start took on trust, in MiB.
 func (s *scene) unscrubbed(ctx context.Context) string {
 	bytes, err := strconv.ParseFloat(s.gauge(ctx, "auditrelay_journal_unscrubbed_bytes"), 64)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *scene) unscrubbed(ctx context.Context) string {
 	return fmt.Sprint(int64(bytes) >> 20)
 }
 
-// gauge reads a metric without labels; "" where there is none.
+// gauge reads a metric without labels; "" if there is none.
 func (s *scene) gauge(ctx context.Context, name string) string {
 	_, text := s.ask(ctx, "/metrics")
 	for line := range strings.Lines(text) {

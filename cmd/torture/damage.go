@@ -14,7 +14,7 @@ import (
 // damaged records may be lost to sinks without them, and the quarantine must then name
 // those. Nothing else may be lost, or named.
 func damaged(ctx context.Context, t *trial) error {
-	// With this budget the server makes blocks of 4 MiB: there shall be several.
+	// With this budget the server makes blocks of 4 MiB: the test needs several.
 	s, err := t.newScene(ctx, setting{more: "journal: {max_bytes: 1GiB}\n"})
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func take(set map[uint64]bool, from, to uint64) error {
 	return nil
 }
 
-// named gives the positions in the quarantine. Each must have been damaged, and named
+// named returns the positions in the quarantine. Each must have been damaged, and named
 // by verify before; nothing may be left open.
 func (w *wreck) named(ctx context.Context) (map[uint64]bool, error) {
 	seen, err := w.inspect(ctx)

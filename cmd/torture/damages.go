@@ -158,7 +158,7 @@ func (s *scene) someFile(rng *rand.Rand, pattern string) (path string, size int,
 	return path, int(info.Size()), nil
 }
 
-// struck gives the records with bytes in a stretch of a file.
+// struck returns the records with bytes in a stretch of a file.
 func (s *scene) struck(about, path string, from, bytes int) (damage, error) {
 	d := damage{about: about}
 	all, err := s.records()

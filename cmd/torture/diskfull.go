@@ -181,7 +181,7 @@ func fullAtStart(ctx context.Context, s *scene, d *disk) error {
 type disk struct {
 	path, ballast string
 	random        *rand.Rand // how much the ballast leaves
-	tracer        string     // strace; empty where there is none
+	tracer        string     // strace; empty if there is none
 	cutShort      int        // writes, in all
 }
 

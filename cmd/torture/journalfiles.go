@@ -46,7 +46,7 @@ func (s *scene) records() (all []placed, err error) {
 	return all, nil
 }
 
-// ids gives the ids of the record's events. It looks for them in the text, and so does
+// ids returns the ids of the record's events. It looks for them in the text, and so does
 // not rest on the decoder under test.
 func (p *placed) ids() (ids []string, err error) {
 	const header = 24 // of a record, before its S2 block

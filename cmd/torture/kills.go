@@ -67,5 +67,5 @@ func shutdown(ctx context.Context, t *trial) error {
 	return s.settle(ctx)
 }
 
-// share gives a share of the rounds, at least one.
+// share returns a share of the rounds, at least one.
 func share(rounds, of int) int { return max(1, rounds/of) }

@@ -102,7 +102,7 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// shutdownTime is how long a relay may take to end.
+// shutdownTime bounds a relay's shutdown.
 const shutdownTime = 30 * time.Second
 
 // stop ends the process like an operator; it must succeed.
@@ -125,7 +125,7 @@ func (p *process) stop() error {
 	}
 }
 
-// tail gives the end of the relay's log.
+// tail returns the end of the relay's log.
 func (p *process) tail() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -138,10 +138,10 @@ func (p *process) tail() string {
 // peakMemory is the process's peak memory, in MiB.
 func (p *process) peakMemory() int { return statusField(p.cmd.Process.Pid, "VmHWM:") >> 10 }
 
-// tracerOf gives the tracer of pid, 0 for none.
+// tracerOf returns the tracer of pid, 0 for none.
 func tracerOf(pid int) int { return statusField(pid, "TracerPid:") }
 
-// statusField reads a number of /proc/PID/status; 0 where there is none.
+// statusField reads a number of /proc/PID/status; 0 if there is none.
 func statusField(pid int, name string) int {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -184,7 +184,7 @@ func (s *scene) answered(ctx context.Context) {
 	}
 }
 
-// acknowledgedSince gives the ids acknowledged between two looks.
+// acknowledgedSince returns the ids acknowledged between two looks.
 func acknowledgedSince(before, after []workspacesim.Ledger) (ids []string) {
 	for i, l := range after {
 		had := map[uint64]bool{}
@@ -204,7 +204,7 @@ func acknowledgedSince(before, after []workspacesim.Ledger) (ids []string) {
 	return ids
 }
 
-// metric reads one of the relay's metrics without labels; empty where there is none.
+// metric reads one of the relay's metrics without labels; empty if there is none.
 func (s *scene) metric(ctx context.Context, name string) string {
 	_, text := s.ask(ctx, "/metrics")
 	for line := range strings.Lines(text) {

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// scenario is one way to torture a relay. run returns an error where a process
+// scenario is one way to torture a relay. run returns an error if a process
 // did not behave, or a *skip.
 type scenario struct {
 	name, about string
@@ -46,7 +46,7 @@ func scenarios() []scenario {
 	}
 }
 
-// choose gives the scenarios with the names, or all.
+// choose returns the scenarios with the names, or all.
 func choose(names []string) ([]scenario, error) {
 	all := scenarios()
 	if len(names) == 0 {

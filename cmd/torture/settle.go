@@ -137,7 +137,7 @@ func (a *arrival) excuse(ids []string) {
 	a.Unique, a.Duplicates = unique, duplicates
 }
 
-// acknowledgedOf gives the acknowledged ones among the ids, each once.
+// acknowledgedOf returns the acknowledged ones among the ids, each once.
 func acknowledgedOf(ids []string, ledgers []workspacesim.Ledger) []string {
 	slices.Sort(ids)
 	return slices.DeleteFunc(slices.Compact(ids), func(id string) bool {

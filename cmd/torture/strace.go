@@ -37,7 +37,7 @@ func (s *scene) attach(ctx context.Context, tracer string, args ...string) (*tra
 	return t, nil
 }
 
-// detach lets go of the relay. It may be called again.
+// detach leaves the relay. It may be called again.
 func (t *tracing) detach() {
 	if t.cmd.ProcessState == nil {
 		_ = t.cmd.Process.Signal(os.Interrupt)
@@ -59,7 +59,7 @@ func (t *tracing) lines(each func(line string)) error {
 	return lines.Err()
 }
 
-// injected is how many calls strace has made fail.
+// injected counts the calls strace has made fail.
 func (t *tracing) injected() (n int, err error) {
 	err = t.lines(func(line string) {
 		if strings.Contains(line, "(INJECTED)") {

@@ -1,7 +1,7 @@
 // Command workspacesim serves a simulated Workspace Management API, and streams
-// simulated event logs to where the API tells it to.
+// simulated event logs to the destinations set through the API.
 //
-// It exits with 0 after SIGTERM or SIGINT, 1 where it cannot serve, 2 on wrong usage.
+// It exits with 0 after SIGTERM or SIGINT, 1 if it cannot serve, 2 on wrong usage.
 package main
 
 import (

@@ -71,7 +71,7 @@ func (s *settings) serve(ctx context.Context, sim *workspacesim.Simulator, stdou
 	return err
 }
 
-// greet says where everything is, and the key where it is the demo's.
+// greet says where everything is, and the key if it is the demo's.
 func (s *settings) greet(w io.Writer, sim *workspacesim.Simulator, api, admin *server) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	say("api     http://%s", api.addr)
@@ -156,7 +156,7 @@ func listen(ctx context.Context, name, addr string, h http.Handler) (*server, er
 	return s, nil
 }
 
-// failure is nil, and never ready, where there is no server.
+// failure is nil, and never ready, without a server.
 func (s *server) failure() <-chan error {
 	if s == nil {
 		return nil

@@ -14,7 +14,7 @@ const Redacted = "[redacted]"
 
 // Text is a secret. It prints as [Redacted] by every road (fmt with any verb,
 // slog, JSON, YAML and other text encodings); only Reveal gives the value. The zero value
-// is the empty secret, and prints as the empty string where it is encoded.
+// is the empty secret, and is encoded as the empty string.
 //
 // Two Texts are == if their values are, so it can be a map's key; this comparison takes
 // no constant time, unlike Equal.
@@ -33,7 +33,7 @@ func New(value string) Text {
 	return Text{unique.Make(value)}
 }
 
-// Reveal returns the secret itself: call it where it goes on the wire, and
+// Reveal returns the secret itself: call it only where it goes on the wire, and
 // nowhere else.
 func (t Text) Reveal() string {
 	if t.Empty() {

@@ -5,7 +5,7 @@
 //	/readyz   200 while pushes are taken, 503 otherwise; one line a check
 //	/metrics  Prometheus
 //	/status   JSON: what the relay knows of its environments and sinks
-//	/debug/pprof/  profiles, for go tool pprof, where they are asked for
+//	/debug/pprof/  profiles, for go tool pprof, if configured
 package admin
 
 import (
@@ -28,7 +28,7 @@ const probeTimeout = 5 * time.Second
 // Check is one condition of readiness.
 type Check struct {
 	Name string
-	// Probe returns a short remark, and an error where the relay cannot take
+	// Probe returns a short remark, and an error if the relay cannot take
 	// pushes because of it.
 	Probe func(ctx context.Context) (string, error)
 }

@@ -75,7 +75,7 @@ func withPerson(detail any, person workspace.Person) (json.RawMessage, error) {
 // noProject stands in the trail for entries without a single project; no slug is so.
 const noProject = "-"
 
-// openForReplay gives a sink beside the live one. Where the destination has one
+// openForReplay returns a sink beside the live one. If the destination has one
 // writer, as a file does, the live sink serves both, one delivery at a time: two
 // writers would cut off each other's lines as torn ones.
 func (r *process) openForReplay(cfg config.Sink) (relay.Sink, error) {

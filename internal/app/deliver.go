@@ -100,7 +100,7 @@ const (
 	attributesRoom = 4 << 10
 )
 
-// withoutBodies gives a large entry in short: its place in the trail has the whole of
+// withoutBodies returns a large entry in short: its place in the trail has the whole of
 // it.
 func withoutBodies(e audit.Entry, size int) audit.Entry {
 	e.Before, e.After = nil, nil

@@ -16,7 +16,7 @@ const (
 	addressConnections = 2    // one address may have the total divided by this
 )
 
-// openFiles is how many files the process may have open. Go has raised the soft
+// openFiles is the process's limit of open files. Go has raised the soft
 // limit to the hard one when the process started.
 func openFiles() int {
 	var limit syscall.Rlimit

@@ -35,7 +35,7 @@ func (r *process) startAdmin(ctx context.Context) error {
 	return err
 }
 
-// refuseAfter is how long a start takes before pushes are told to wait.
+// refuseAfter this long, a start tells pushes to wait.
 const refuseAfter = time.Second
 
 // refuse answers pushes with 503 until ctx ends, during a long start: while the journal
@@ -142,7 +142,7 @@ func (r *process) serve(ctx context.Context, address string, tlsConfig *tls.Conf
 	return bound, nil
 }
 
-// portion gives the n-th part of ctx's remaining time.
+// portion returns the n-th part of ctx's remaining time.
 func portion(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -35,7 +35,7 @@ func (r *process) journalReady(ctx context.Context) (string, error) {
 
 func percent(part, whole int64) float64 { return 100 * float64(part) / float64(whole) }
 
-// someoneIsTaken returns nil where the journal has room for at least one of the
+// someoneIsTaken returns nil if the journal has room for at least one of the
 // environments.
 func (r *process) someoneIsTaken(ctx context.Context) (err error) {
 	for _, e := range r.cfg.Environments {

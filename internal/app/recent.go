@@ -63,7 +63,7 @@ func (r *process) startRecent(ctx context.Context) error {
 // readBack fills the set, the newest events first, and calls enough once those are
 // known. It reports whether it came to the window's beginning.
 //
-// It stops where the journal has emptied the set: the events it read may be lost.
+// It stops when the journal has emptied the set: the events it read may be lost.
 func (r *process) readBack(ctx context.Context, enough func()) bool {
 	start, epoch, events, bytes := time.Now(), r.recent.Epoch(), 0, 0
 	since := start.Add(-r.cfg.Journal.DuplicateWindow)

@@ -32,7 +32,7 @@ type damageable struct {
 	issued *credentials.Issued
 }
 
-// copied gives the configuration of a relay on a copy.
+// copied returns the configuration of a relay on a copy.
 func (d *damageable) copied(t *testing.T) *config.Config {
 	t.Helper()
 	dir := t.TempDir()

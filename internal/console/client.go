@@ -220,7 +220,7 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (io.Re
 	return nil, errors.New(answer.Error)
 }
 
-// unreachable advises where no relay answers.
+// unreachable adds advice if no relay answers.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	_, noDir := os.Stat(c.dir)
 	switch {

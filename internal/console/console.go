@@ -90,8 +90,8 @@ type Options struct {
 // somebody says so. Promise 2 wants them accounted for all the same.
 type Loss struct {
 	Type                 string // "deadletters.discarded", "sink.retired", "journal.damage_accepted"
-	Project, Environment string // of the events; empty where they are of several
-	Sink                 string // empty where it is every sink
+	Project, Environment string // of the events; empty if they are of several
+	Sink                 string // empty if it is every sink
 	Subject              string // empty for the sink
 	Person               workspace.Person
 	Detail               any // encoded as a JSON object
@@ -152,7 +152,7 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	return s, nil
 }
 
-// Close ends the work under way, each piece at a place where nothing is lost,
+// Close ends the work under way, each piece at a point without loss,
 // and tells its clients. ctx bounds the wait.
 func (s *Server) Close(ctx context.Context) error {
 	s.stop()

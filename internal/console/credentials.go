@@ -25,7 +25,7 @@ type Revoked struct {
 	Was credentials.Listed `json:"was"`
 	// Rotated: a new credential was set, as the current one was revoked.
 	Rotated bool `json:"rotated"`
-	// NotRotated says why none was set where one was due.
+	// NotRotated is the reason for not setting one, when one was due.
 	NotRotated string `json:"not_rotated,omitempty"`
 }
 

@@ -194,7 +194,7 @@ func (l *letterSource) Reject(ctx context.Context, to string, rejections []relay
 	return nil
 }
 
-// find gives the letter of an event in the batch. Where the same event stands twice
+// find returns the letter of an event in the batch. If the same event stands twice
 // either will do, as both are settled with the batch.
 func (l *letterSource) find(e *relay.Event) *deadletters.Letter {
 	for i := range l.batch {

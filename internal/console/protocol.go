@@ -14,9 +14,9 @@ type Sink struct {
 	Name string `json:"name"`
 	// Configured: the running relay delivers to it.
 	Configured bool `json:"configured"`
-	// DeadLetters is how many it has.
+	// DeadLetters is their number.
 	DeadLetters uint64 `json:"dead_letters"`
-	// Position is nil where it has none.
+	// Position is nil if it has none.
 	Position *journal.SinkPosition `json:"position,omitempty"`
 }
 
@@ -107,7 +107,7 @@ type ReplaySpan struct {
 	DryRun bool      `json:"dry_run,omitempty"`
 }
 
-// Progress is how far a piece of work has come.
+// Progress is the progress of a piece of work.
 type Progress struct {
 	Done  uint64 `json:"done"`
 	Total uint64 `json:"total"`

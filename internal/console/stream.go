@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// progressInterval is how often a client is told how its work gets on.
+// progressInterval is the time between two reports of progress to a client.
 const progressInterval = 200 * time.Millisecond
 
 // stream writes an answer line by line.

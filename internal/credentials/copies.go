@@ -35,7 +35,7 @@ var errCopy = errors.New("the copy of a credential record is damaged")
 
 func (c copies) path(key string) string { return filepath.Join(c.dir, key+".json") }
 
-// read gives the copy of a record; fs.ErrNotExist where there is none.
+// read returns the copy of a record; fs.ErrNotExist if there is none.
 func (c copies) read(key string) (record, error) {
 	if c.dir == "" {
 		return record{}, fs.ErrNotExist

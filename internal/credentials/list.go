@@ -31,7 +31,7 @@ type Listed struct {
 	// LastFour are the last characters, as the API's masked read shows them; empty
 	// where a secret is too short to give them away.
 	LastFour string `json:"last_four,omitempty"`
-	// Created is zero where it is not known: of static ones.
+	// Created is zero if unknown, as for static ones.
 	Created time.Time `json:"created,omitzero"`
 	// Until is when it ceases to be accepted; zero for never.
 	Until time.Time `json:"accepted_until,omitzero"`

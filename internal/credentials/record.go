@@ -41,7 +41,7 @@ type hashed struct {
 	Until    time.Time `json:"until,omitzero"` // accepted before then; zero: for good
 }
 
-// digest is a SHA-256, in hex where it is encoded.
+// digest is a SHA-256, in hex when encoded.
 type digest [sha256.Size]byte
 
 // MarshalText implements encoding.TextMarshaler.

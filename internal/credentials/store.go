@@ -83,7 +83,7 @@ type stored struct {
 	revision uint64
 }
 
-// Open makes the bucket where it is missing, and returns once it knows every credential
+// Open makes the bucket if it is missing, and returns once it knows every credential
 // in it. ctx bounds the opening only; see [Store.Close].
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error) {
 	s := &Store{

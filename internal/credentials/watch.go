@@ -50,7 +50,7 @@ func (s *Store) readAll(ctx context.Context, w jetstream.KeyWatcher) error {
 	}
 }
 
-// follow applies the changes of other relays, until ctx ends. Where the watcher gives
+// follow applies the changes of other relays, until ctx ends. If the watcher gives
 // up, for example after the server lost its consumer, a new one begins with the whole
 // bucket; meanwhile the known credentials serve.
 func (s *Store) follow(ctx context.Context, w jetstream.KeyWatcher) {

@@ -17,7 +17,7 @@ type survey struct {
 	gaps            []Span                   // positions without a record, between first and last
 
 	paths     []string            // of the blocks, oldest first
-	summaries []blockfile.Summary // of the blocks; fewer where one has none
+	summaries []blockfile.Summary // of the blocks; fewer if one has none
 	trusted   []*trusted          // blocks not read
 	verified  []note              // sealed blocks just read and without a note
 	form      form

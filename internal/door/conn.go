@@ -56,7 +56,7 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// addressOf gives the address of one client.
+// addressOf returns the address of one client.
 func addressOf(c net.Conn) netip.Prefix {
 	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -95,7 +95,7 @@ type groups struct {
 
 func newGroups() groups { return groups{byAddress: map[netip.Prefix]*group{}, order: &byStrangers{}} }
 
-// of gives the group of an address, perhaps an empty one outside the heap.
+// of returns the group of an address, perhaps an empty one outside the heap.
 func (gs groups) of(from netip.Prefix) *group {
 	if g := gs.byAddress[from]; g != nil {
 		return g

@@ -72,7 +72,7 @@ func (d *Door) Guard(server *http.Server) {
 
 type contextKey struct{}
 
-// ours finds a door's connection below TLS; nil where there is none.
+// ours finds a door's connection below TLS; nil if there is none.
 func ours(nc net.Conn) *conn {
 	if tls, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		nc = tls.NetConn()
@@ -147,7 +147,7 @@ func (d *Door) admit(raw net.Conn) *conn {
 	return c
 }
 
-// makeRoom closes a connection where the process cannot open any more.
+// makeRoom closes a connection if the process cannot open any more.
 func (d *Door) makeRoom() {
 	d.mu.Lock()
 	victim := d.expendable(d.groups.largest(nil), false)
@@ -178,7 +178,7 @@ func (d *Door) expendable(g *group, alone bool) *conn {
 }
 
 // longestIdle finds the trusted connection with the longest idle time, of g alone or of
-// all. It looks at every one, but seldom: strangers go first where they are many.
+// all. It looks at every one, but seldom: strangers go first if they are many.
 func (d *Door) longestIdle(g *group, alone bool) (found *conn) {
 	oldest := int64(0)
 	for c := range d.open {
@@ -208,7 +208,7 @@ func (d *Door) remove(c *conn) {
 
 const logEvery = time.Minute
 
-// closed ends the victim, nil where the new connection itself is not let in,
+// closed ends the victim, nil if the new connection itself is not let in,
 // counts it, and says so once a minute.
 func (d *Door) closed(victim *conn, from netip.Prefix, reason string, open int) {
 	if victim != nil {

@@ -102,7 +102,7 @@ func (q *queue) again() {
 	q.give()
 }
 
-// choose gives the class whose turn it is. Needs mu.
+// choose returns the class whose turn it is. Needs mu.
 func (q *queue) choose() int {
 	switch {
 	case len(q.waiting[patient]) == 0:

@@ -127,7 +127,7 @@ func (b *Batch) Source() string { return b.group.Source }
 // Bytes are the events as a record holds them, before compression.
 func (b *Batch) Bytes() []byte { return b.buf }
 
-// Segments is how many segments the batch has.
+// Segments counts the batch's segments.
 func (b *Batch) Segments() int { return len(b.cuts) }
 
 // Segment returns the i-th segment, and how many events it holds.

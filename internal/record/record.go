@@ -152,5 +152,5 @@ func (d *decoder) fail(what string) {
 	d.rest = ""
 }
 
-// bytesOf gives s as bytes without a copy; nobody may write to them.
+// bytesOf returns s as bytes without a copy; nobody may write to them.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

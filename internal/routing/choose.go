@@ -79,7 +79,7 @@ func (c *choice) start(events []relay.Event) {
 // errUnmatched: the event is not chosen.
 var errUnmatched = errors.New("it is not chosen")
 
-// pass gives the event for the sink, or a reason for none.
+// pass returns the event for the sink, or a reason for none.
 func (c *chooser) pass(e *relay.Event) (out relay.Event, changed bool, err error) {
 	out = *e
 	if err := c.chosen(e); err != nil || c.redact == nil {
@@ -94,7 +94,7 @@ func (c *chooser) pass(e *relay.Event) (out relay.Event, changed bool, err error
 	return out, changed, nil
 }
 
-// labels gives the rest of an event's labels. Those of one stream are mostly the same
+// labels returns the rest of an event's labels. Those of one stream are mostly the same
 // slice.
 func (c *chooser) labels(labels []relay.Label) []relay.Label {
 	if len(labels) == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// quiet is how long nothing more is logged of doubts.
+// quiet is the least time between two log lines about doubts.
 const quiet = 10 * time.Minute
 
 // doubts logs a failing expression: the first time, and then seldom.

@@ -79,7 +79,7 @@ func patterns(texts []string) []wildcard.Pattern {
 	return all
 }
 
-// Wrap puts the route in front of sink, or returns sink itself where the route
+// Wrap puts the route in front of sink, or returns sink itself if the route
 // changes nothing. Closing the result closes sink.
 func (r *Route) Wrap(sink relay.Sink) relay.Sink {
 	if len(r.types)+len(r.projects)+len(r.environments) == 0 && r.when == nil && r.redact == nil {

@@ -54,7 +54,7 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 }
 
 // settle translates the sink's error, about the chosen events, to the indexes of all
-// events. settled is false where the delivery is tried again as a whole, or in halves.
+// events. settled is false if the delivery is tried again as a whole, or in halves.
 func (c *choice) settle(err error) (_ error, settled bool) {
 	partial := partialOf(err)
 	switch {

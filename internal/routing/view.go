@@ -8,7 +8,7 @@ import (
 // view gives an expression its event. It belongs to one delivery at a time.
 type view struct {
 	event   *relay.Event
-	body    any // decoded, where it was asked for
+	body    any // decoded, on demand
 	decoded bool
 }
 
@@ -54,7 +54,7 @@ func (v *view) json() any {
 	return v.body
 }
 
-// labels gives all values of each name, in their order.
+// labels returns all values of each name, in their order.
 func labels(e *relay.Event) map[string]any {
 	all := make(map[string]any, len(e.Labels))
 	for _, l := range e.Labels {

@@ -61,7 +61,7 @@ func (p Program) build() build {
 	return b
 }
 
-// String gives one line for people.
+// String returns one line for people.
 func (b build) String() string {
 	text := "auditrelay " + b.Version
 	if b.Revision != "" {

@@ -102,7 +102,7 @@ func testCloseWhileStalled(t *testing.T, s *subject) {
 }
 
 // testRefused lets the destination refuse the first, a middle and the last
-// event of a delivery. All others must arrive: at once where the sink names
+// event of a delivery. All others must arrive: at once if the sink names
 // the refused ones, else one by one, as a pump would find them.
 func testRefused(t *testing.T, s *subject) {
 	if s.Refuse == nil {

@@ -15,7 +15,7 @@ var ErrClosed = errors.New("closed")
 
 // Outcome is the fate of one delivery to a [Sink].
 type Outcome struct {
-	// Latency is how long the delivery takes, before anything else happens.
+	// Latency is the time a delivery takes, before anything else happens.
 	Latency time.Duration
 	// Hang never answers: Deliver returns when its context ends, or at Close.
 	Hang bool

@@ -45,7 +45,7 @@ func (b *body) end() {
 	b.ends = append(b.ends, len(b.text))
 }
 
-// size is how long the body is before compression.
+// size is the body's length before compression.
 func (b *body) size() int { return len(b.text) }
 
 // start is where entry i stands in text.

@@ -54,7 +54,7 @@ func (r *request) takeFrom(o *request, n int) {
 	o.of = o.of[:n]
 }
 
-// send sends the packed entries from low to high. Where the intake refuses them, the halves
+// send sends the packed entries from low to high. If the intake refuses them, the halves
 // are sent one after the other.
 func (r *request) send(ctx context.Context, packed []byte, low, high int) error {
 	err := r.sink.submit(ctx, packed)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leastSpace is how much must be free for a delivery to have a chance, in bytes.
+// leastSpace bytes must be free for a delivery to have a chance.
 const leastSpace = 1 << 20
 
 // Check implements relay.Checker. It only looks: it neither makes nor changes a file, so

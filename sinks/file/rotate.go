@@ -18,7 +18,7 @@ const (
 	partialExt = ".gz.tmp"
 )
 
-// An archive is a rotated file in any of its forms. Where a crash has left both,
+// An archive is a rotated file in any of its forms. If a crash has left both,
 // the plain one is the original.
 type archive struct {
 	name    string // of the plain form
@@ -78,7 +78,7 @@ func rotatedName(path string, at time.Time) string {
 	return strings.TrimSuffix(path, ext) + "-" + at.UTC().Format(stamp) + ext
 }
 
-// nextStamp is now, or just behind the newest of old where the clock was set
+// nextStamp is now, or just behind the newest of old if the clock was set
 // back: the names must stay in the order of the events.
 func nextStamp(path string, old []archive, now time.Time) time.Time {
 	if len(old) == 0 {

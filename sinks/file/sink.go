@@ -53,7 +53,7 @@ type Sink struct {
 	mu     sync.Mutex // guards the rest
 	closed bool
 	swept  bool      // the rests of earlier compressions are removed
-	file   *os.File  // nil where it has to be opened
+	file   *os.File  // nil if it has to be opened
 	size   int64     // acknowledged bytes; between deliveries, the file's size
 	period time.Time // of the last write, its start
 	buf    []byte
@@ -172,7 +172,7 @@ func (s *Sink) append(b []byte) error {
 	return fmt.Errorf("append %d bytes: %w", len(b), err)
 }
 
-// shrink lets go of an outsized delivery's buffer.
+// shrink drops an outsized delivery's buffer.
 func (s *Sink) shrink() {
 	if cap(s.buf) > keptBuffer {
 		s.buf = nil

@@ -146,7 +146,7 @@ func (c *checkup) topics(ctx context.Context, res *kafka.MetadataResponse) {
 	}
 }
 
-// topic looks at one topic; nil where it is not there.
+// topic looks at one topic; nil if it is not there.
 func (c *checkup) topic(ctx context.Context, res *kafka.MetadataResponse, name string) *kafka.Topic {
 	what := "topic " + name
 	i := slices.IndexFunc(res.Topics, func(t kafka.Topic) bool { return t.Name == name })

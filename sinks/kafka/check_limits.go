@@ -17,7 +17,7 @@ const (
 )
 
 // limits reports the cluster's limits. Asking needs a permission beyond those of
-// deliveries: without it, nothing fails. t is nil where there is no topic to look at.
+// deliveries: without it, nothing fails. t is nil if there is no topic to look at.
 func (c *checkup) limits(ctx context.Context, res *kafka.MetadataResponse, t *kafka.Topic) {
 	if len(res.Brokers) == 0 {
 		return
@@ -91,7 +91,7 @@ func (c *checkup) compare(limit int64) {
 	}
 }
 
-// inSync fails where a partition has too few replicas in sync to acknowledge.
+// inSync fails if a partition has too few replicas in sync to acknowledge.
 func (c *checkup) inSync(what string, least int64, t *kafka.Topic) {
 	for _, p := range t.Partitions {
 		if int64(len(p.Isr)) < least {

@@ -111,7 +111,7 @@ func TestCheckNamesWhatFails(t *testing.T) {
 	}
 }
 
-// Where the topic depends on the events, no topic is asked for, let alone all.
+// If the topic depends on the events, no topic is asked for, let alone all.
 func TestCheckOfATopicTemplate(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

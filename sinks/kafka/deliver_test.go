@@ -124,7 +124,7 @@ func permanentAt(err error, i int) bool {
 	return false
 }
 
-// failures gives the indexes that err names; all must be ones that may pass.
+// failures returns the indexes that err names; all must be ones that may pass.
 func failures(t *testing.T, err error) []int {
 	t.Helper()
 	var partial *relay.PartialError

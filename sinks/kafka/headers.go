@@ -73,7 +73,7 @@ func (s *shared) fit(e *relay.Event, c *clock) {
 	s.rest.optional("content-type", e.ContentType)
 }
 
-// forget lets go of the event's strings, which hold on to much more memory.
+// forget drops the event's strings: they hold on to much more memory.
 func (s *shared) forget() {
 	s.of = relay.Event{}
 	s.source.reset()

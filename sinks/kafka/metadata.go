@@ -71,7 +71,7 @@ func topicValue(dst []byte, value string) []byte {
 	return dst
 }
 
-// Address gives the topic of e. It may be called beside Deliver.
+// Address returns the topic of e. It may be called beside Deliver.
 func (s *Sink) Address(e *relay.Event) (kind, name string) {
 	return "topic", string(s.topic.AppendName(nil, e, topicValue))
 }

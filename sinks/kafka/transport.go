@@ -89,7 +89,7 @@ func (t *transport) RoundTrip(ctx context.Context, addr net.Addr, req kafka.Requ
 	return res, t.explain(ctx, err)
 }
 
-// roundTrip leaves c unusable where it returns an error.
+// roundTrip leaves c unusable if it returns an error.
 func (c *conn) roundTrip(ctx context.Context, req kafka.Request) (kafka.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

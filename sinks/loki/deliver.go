@@ -59,7 +59,7 @@ func (s *Sink) pushAll(ctx context.Context, events []relay.Event) {
 	}
 }
 
-// reset lets go of the delivery.
+// reset drops the delivery.
 func (w *worker) reset() {
 	w.encoder.reset()
 	w.delivery = nil

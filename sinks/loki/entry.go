@@ -79,7 +79,7 @@ func (c *encoder) encode(labels string, events []relay.Event, run []int32) ([]by
 	return c.packed, nil
 }
 
-// reset lets go of the events, and keeps a usual push's memory.
+// reset drops the events, and keeps a usual push's memory.
 func (c *encoder) reset() {
 	if cap(c.plain) > 2*firstLimit {
 		c.plain, c.packed = nil, nil
@@ -183,7 +183,7 @@ func (c *encoder) name(name string) string {
 	return clean
 }
 
-// sanitise gives a name Loki leaves as it is: letters, digits and "_". It does not begin
+// sanitise returns a name Loki leaves as it is: letters, digits and "_". It does not begin
 // like one of the attributes.
 func sanitise(name string) string {
 	plain := func(r rune) rune {

@@ -15,7 +15,7 @@
 //
 // A 400 may be partial, and names ten entries at the most. But it tells how many, and Loki
 // refuses by age: with the entries sent in order of time, the refused ones are the first,
-// or the last (see refusal). Where the text leaves a doubt, smaller pieces are pushed until
+// or the last (see refusal). If the text leaves a doubt, smaller pieces are pushed until
 // none is left. Loki has taken some of these already. It recognises the same timestamp,
 // line and metadata as long as they are in the open block of their stream; later they stand
 // twice, with the same id.

@@ -196,7 +196,7 @@ func (r *refusal) fatesBehind(entries []push.Entry) []fate {
 	before := func(i int, t time.Time) bool { return entries[i].Timestamp.Before(t) }
 	told := !r.oldest.IsZero()
 	if r.of == len(entries) {
-		// The bound is told to the second; the true one is up to a second later.
+		// The bound is given to the second; the true one is up to a second later.
 		n := r.behind
 		if n == 0 || told && (!before(n-1, r.oldest.Add(time.Second)) || n < len(entries) && before(n, r.oldest)) {
 			return nil

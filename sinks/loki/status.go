@@ -27,7 +27,7 @@ func (a *answer) class() class {
 	case http.StatusOK, http.StatusNoContent:
 		return acknowledged
 	case http.StatusBadRequest:
-		// A proxy answers in HTML where it does not like the request; Loki
+		// A proxy answers in HTML if it does not like the request; Loki
 		// never does.
 		if !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") {
 			return refused

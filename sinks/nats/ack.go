@@ -32,7 +32,7 @@ func isDuplicate(m *natsgo.Msg) bool {
 	return json.Unmarshal(m.Data, &ack) == nil && ack.Duplicate
 }
 
-// ackError reads a stream's answer to a publish: nil where it is stored, or
+// ackError reads a stream's answer to a publish: nil if it is stored, or
 // was already.
 func ackError(m *natsgo.Msg) error {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {

@@ -126,7 +126,7 @@ func (d *delivery) stop(err error) {
 	d.check()
 }
 
-// check wakes the publisher where it need not wait any longer. d.mu is held.
+// check wakes the publisher when it need not wait any longer. d.mu is held.
 func (d *delivery) check() {
 	if d.inFlight > d.target {
 		return
@@ -171,7 +171,7 @@ func (c *connection) outcome(d *delivery, b *builder) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if errors.Is(d.failure, errNoStream) {
-		c.spoilt = true // a new connection creates the stream, where it is told to
+		c.spoilt = true // a new connection creates the stream, if configured
 	}
 	var failures []relay.Failure
 	for i := range d.events {

@@ -99,7 +99,7 @@ func (b *builder) messageID(e *relay.Event) string {
 	return string(b.buf)
 }
 
-// subject is the template's, from memory where it was seen before.
+// subject is the template's, from memory if it was seen before.
 func (b *builder) subject(e *relay.Event) (string, error) {
 	b.buf = b.template.AppendName(b.buf[:0], e, appendToken)
 	if subject, ok := b.subjects[string(b.buf)]; ok {

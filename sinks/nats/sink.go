@@ -43,7 +43,7 @@ import (
 type Sink struct {
 	dialer     dialer
 	core       bool
-	stream     string // to create where it is missing; "" for none
+	stream     string // to create if missing; "" for none
 	subject    *template.Template
 	subjects   string // the subject with wildcards in place of the template's names
 	logger     *slog.Logger

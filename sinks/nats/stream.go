@@ -14,7 +14,7 @@ import (
 // server's own default. The server remembers all ids of the window in memory.
 const duplicateWindow = 2 * time.Minute
 
-// createStream makes the stream over subjects where it is missing, with one replica in file
+// createStream makes the stream over subjects if it is missing, with one replica in file
 // storage and no limits. An existing stream stays as it is.
 func createStream(ctx context.Context, nc *natsgo.Conn, name, subjects string) error {
 	js, err := jetstream.New(nc)

@@ -88,7 +88,7 @@ func readSome(body io.ReadCloser) string {
 // retryAfter reads a Retry-After header (RFC 9110, 10.2.3): seconds, or an HTTP date. An
 // unreadable or past time is zero.
 func retryAfter(header string, now time.Time) time.Duration {
-	wait, _ := retryafter.Parse(header, now, maxWait) // zero where it says nothing
+	wait, _ := retryafter.Parse(header, now, maxWait) // zero if it says nothing
 	return wait
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// renewal is how long before its end a certificate is pointed at.
+	// renewal before its end, a certificate is mentioned.
 	renewal = 21 * 24 * time.Hour
 	// refusalTime is the wait for a receiver's refusal of our certificate: in TLS 1.3 it
 	// comes only after the handshake succeeded on this side.

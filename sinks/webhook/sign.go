@@ -67,7 +67,7 @@ func Verify(header http.Header, body []byte, key secret.Text, tolerance time.Dur
 	return nil
 }
 
-// sign gives one signature as it stands in the header.
+// sign returns one signature as it stands in the header.
 func sign(key []byte, id, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, key)
 	_, _ = mac.Write([]byte(id + "." + timestamp + "."))
@@ -75,7 +75,7 @@ func sign(key []byte, id, timestamp string, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// keyOf gives a signature's key; nil without a secret.
+// keyOf returns a signature's key; nil without a secret.
 func keyOf(s secret.Text) ([]byte, error) {
 	if s.Empty() {
 		return nil, nil

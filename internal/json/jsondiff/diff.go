@@ -18,7 +18,7 @@ type Change struct {
 	// list is named by its key, /custom_roles/role_id=editor/description, and an element
 	// of a set by the set's own path.
 	Path string `json:"path"`
-	// Old and New are the values on either side; nil where there is none.
+	// Old and New are the values on either side; nil if there is none.
 	Old json.RawMessage `json:"old,omitempty"`
 	New json.RawMessage `json:"new,omitempty"`
 }
@@ -222,7 +222,7 @@ func (d *differ) keyed(s *Schema, a, b map[string]any) {
 	}
 }
 
-// byKey indexes a list of objects by their key. It fails where an object has no key, or
+// byKey indexes a list of objects by their key. It fails if an object has no key, or
 // the key of another: then the list is compared by its order.
 func byKey(list []any, key string) (map[string]any, bool) {
 	m := make(map[string]any, len(list))

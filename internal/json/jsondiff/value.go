@@ -23,7 +23,7 @@ func Decode(raw json.RawMessage) (any, error) {
 	return v, nil
 }
 
-// Encode gives a decoded value's JSON again. Members come out sorted, so equal values
+// Encode returns a decoded value's JSON again. Members come out sorted, so equal values
 // have equal bytes.
 func Encode(v any) json.RawMessage {
 	var out bytes.Buffer

@@ -5,7 +5,7 @@ import "github.com/auditrelay/auditrelay/internal/json/jsonscan"
 // Find returns the value named by p, as it stands in body: a part of body, with no
 // capacity to append in place.
 //
-// ok is false where there is no such value; where body is no JSON, to its very end; and
+// ok is false if there is no such value; if body is not JSON, to its very end; and
 // where body nests deeper than jsonscan.MaxDepth below a value beside p's way. Of
 // members with the same name the last counts, as with encoding/json, whatever the
 // earlier ones hold. Names are compared by their text, escaped or not; an invalid text
@@ -24,7 +24,7 @@ func (p Pointer) Find(body []byte) (raw []byte, ok bool) {
 }
 
 // finder walks through a body. Its methods return nil for a missing value, and an error
-// only where the body is no JSON.
+// only if the body is not JSON.
 type finder struct {
 	jsonscan.Scanner
 

@@ -20,7 +20,7 @@ type Pointer struct {
 // token is one step of a pointer, into an object or an array.
 type token struct {
 	name  string // unescaped
-	index int    // -1 where the name is no index of an array
+	index int    // -1 if the name is no index of an array
 }
 
 // Parse reads a pointer such as /user/id or /groups/0. "~1" stands for "/" in a name,

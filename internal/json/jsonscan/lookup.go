@@ -5,7 +5,7 @@ import "bytes"
 // Wanted is a top-level string for [Lookup] to find.
 type Wanted struct {
 	Quoted string // the key with its quotes: `"event_id"`; ASCII
-	// Value is set where the object has the key with a string. The first of
+	// Value is set if the object has the key with a string. The first of
 	// repeated keys counts.
 	Value Raw
 	Found bool // the object has the key, whatever its value

@@ -130,7 +130,7 @@ func (s *Scanner) String() (Raw, error) {
 		case c == '\\':
 			raw.Escaped = true
 			if r+1 < len(buf) && escapes[buf[r+1]] != 0 {
-				r, seen = skipBlocks(buf, r+2, seen) // where one escape is, there are more
+				r, seen = skipBlocks(buf, r+2, seen) // after one escape, others follow
 			} else if _, ok := hex4(buf[r:]); ok {
 				r += 6
 			} else {

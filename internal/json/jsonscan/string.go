@@ -20,7 +20,7 @@ func special(w uint64) uint64 {
 	return ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w) & high
 }
 
-// escapes gives the byte of a one-letter escape, 0 for no escape.
+// escapes returns the byte of a one-letter escape, 0 for no escape.
 var escapes = [256]byte{
 	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
 }

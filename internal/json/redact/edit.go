@@ -61,7 +61,7 @@ func (e *editor) replace(from, to int, with string) {
 	e.copied = to
 }
 
-// value reads one value to its end; n is nil where no pointer leads to it.
+// value reads one value to its end; n is nil if no pointer leads to it.
 func (e *editor) value(n *node) error {
 	c := e.scan.Peek()
 	switch {
@@ -89,7 +89,7 @@ func (e *editor) inside(c byte, n *node) error {
 	return e.array(n)
 }
 
-// text reads a string, and looks into it where it may be JSON.
+// text reads a string, and looks into it if it may be JSON.
 func (e *editor) text(n *node) error {
 	raw, err := e.scan.String()
 	if err != nil || !mayBeJSON(raw.Bytes) {
@@ -195,7 +195,7 @@ func (e *editor) object(n *node) error {
 	}
 }
 
-// trimmed gives the end of the value before end, except for white space.
+// trimmed returns the end of the value before end, except for white space.
 func (e *editor) trimmed(from, end int) int {
 	for end > from && (e.body[end-1] == ' ' || e.body[end-1] == '\t' || e.body[end-1] == '\n' || e.body[end-1] == '\r') {
 		end--

@@ -248,7 +248,7 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// rulesOf gives the pointers from the body, and from its message.
+// rulesOf returns the pointers from the body, and from its message.
 func rulesOf(remove, hash string) (all []rule) {
 	for i, texts := range []string{remove, hash} {
 		for _, text := range strings.Fields(texts) {

@@ -44,7 +44,7 @@ func (r *labelRules) of(name []byte) (action uint8, found bool) {
 	return action, found
 }
 
-// flatNames are the pointer as senders write it where there are no objects, folded:
+// flatNames are the pointer as senders write it if there are no objects, folded:
 // user.email and user_email for /user/email.
 func flatNames(p jsonpointer.Pointer) []string {
 	var steps []string
@@ -57,7 +57,7 @@ func flatNames(p jsonpointer.Pointer) []string {
 // Labels returns labels without those named by the configuration, and without those
 // with a value named by a pointer. The labels count as members of the body, with their
 // names as steps of a pointer or as a whole one, such as user.email. A label in the
-// place of a whole hashed value is hashed. Where nothing is to change, the result is
+// place of a whole hashed value is hashed. If nothing is to change, the result is
 // labels itself; they are not written to.
 func (r *Rules) Labels(labels []relay.Label) []relay.Label {
 	for i, l := range labels {
@@ -76,7 +76,7 @@ func (r *Rules) Labels(labels []relay.Label) []relay.Label {
 	return labels
 }
 
-// label gives the rest of one label; ok is false for none.
+// label returns the rest of one label; ok is false for none.
 func (r *Rules) label(l relay.Label) (kept relay.Label, ok bool) {
 	var room [128]byte
 	name := appendFold(room[:0], l.Name)

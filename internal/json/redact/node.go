@@ -33,7 +33,7 @@ func (n *node) end(action uint8, numbers ...int) {
 	n.pointers = append(n.pointers, numbers...)
 }
 
-// step gives the node behind one step, and makes it where it is missing.
+// step returns the node behind one step, and makes it if it is missing.
 func (n *node) step(name string, index int) *node {
 	if name == "*" {
 		if n.every == nil {
@@ -89,7 +89,7 @@ func (n *node) merge(from *node) {
 	}
 }
 
-// element gives the node of an array's element, or nil.
+// element returns the node of an array's element, or nil.
 func (n *node) element(index int) *node {
 	if n == nil {
 		return nil
@@ -100,7 +100,7 @@ func (n *node) element(index int) *node {
 	return n.every
 }
 
-// member gives the node of a member by its folded name, or nil.
+// member returns the node of a member by its folded name, or nil.
 func (n *node) member(folded []byte) *node {
 	if n == nil {
 		return nil

@@ -40,10 +40,10 @@ const message = "message"
 // 6901); the step "*" stands for each element of an array and each member of an object.
 // Values named by Remove are taken out: a member with its name, and of an element null
 // stays, so the others keep their places. Values named by Hash are replaced by
-// "hmac-sha256:HEX", see [Rules.Apply]. Where both name a value, or one a value around
+// "hmac-sha256:HEX", see [Rules.Apply]. If both name a value, or one a value around
 // it, more is taken: a removed value is not hashed, and a hashed one is not searched.
 //
-// An error names a pointer, and the column where it is wrong.
+// An error names a pointer, and the column of the fault.
 func New(cfg config.Redact) (*Rules, error) {
 	if len(cfg.Hash) > 0 && cfg.HashKey.Empty() {
 		return nil, errors.New("a key is required to hash with")
@@ -86,7 +86,7 @@ func parse(text string) (jsonpointer.Pointer, error) {
 	return p, err
 }
 
-// Apply returns body after all actions of the rules. Where there is none of it, changed
+// Apply returns body after all actions of the rules. If there is none of it, changed
 // is false, and the result is body itself; else it is a new one: body is not written
 // to. The error holds nothing of the body.
 //

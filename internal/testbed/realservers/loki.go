@@ -72,7 +72,7 @@ func (l *Loki) Restart(ctx context.Context) (err error) {
 // Kill ends Loki like a power cut, except for the page cache.
 func (l *Loki) Kill() { l.process.Kill() }
 
-// Tail gives the end of Loki's log.
+// Tail returns the end of Loki's log.
 func (l *Loki) Tail() string { return l.process.Tail() }
 
 func lokiConfig(dir string, addresses, limits []string) string {

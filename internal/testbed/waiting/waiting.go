@@ -12,7 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
-// Stall is how long a wait goes on while nothing moves.
+// Stall is the longest wait without any movement.
 const Stall = 4 * time.Minute
 
 // The pause between two looks at the condition grows from the first to the second.

@@ -8,10 +8,10 @@
 //   - ddsource, service, hostname, ddtags: by template.
 //   - timestamp: the event's time in milliseconds, which Datadog takes for the
 //     official date.
-//   - status: the body's own "status" where that is a short string, so that
+//   - status: the body's own "status" if it is a short string, so that
 //     errors are shown as errors.
 //   - ce: the CloudEvents attributes, such as @ce.id; @ce.time has nanoseconds.
-//   - the body's fields where it is a JSON object: each where Datadog itself
+//   - the body's fields if it is a JSON object: each where Datadog itself
 //     puts the fields of a JSON log, so that it is found as @action or @user_id.
 //     Fields whose name means something to Datadog or to this package stand
 //     beneath "event", as @event.status. Values stay as they are written: a
@@ -54,7 +54,7 @@ const windowMargin = 5 * time.Minute
 
 // Marks are the changes to an entry, beneath the attribute "auditrelay".
 type Marks struct {
-	// Encoding is base64 where the message is the body in base64.
+	// Encoding is base64 if the message is the body in base64.
 	Encoding string `json:"encoding,omitempty"`
 	// Truncated: the message is only the start of the body. The body had OriginalSize
 	// bytes.

@@ -150,7 +150,7 @@ func hexDigit(c byte) byte {
 // maxStatus is the longest accepted status.
 const maxStatus = 64
 
-// statusOf is the field "status", where it is a short string.
+// statusOf is the field "status", if it is a short string.
 func statusOf(members []member) []byte {
 	for i := range members {
 		if m := &members[i]; m.name.Is("status") && m.value[0] == '"' && len(m.value) <= maxStatus {

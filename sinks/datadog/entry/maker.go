@@ -43,7 +43,7 @@ type text struct {
 	attribute string
 	list      bool
 	parts     []*template.Template
-	constant  []byte // the member, where it is the same for every event
+	constant  []byte // the member, if it is the same for every event
 }
 
 // add adds an attribute, unless all its templates are empty.

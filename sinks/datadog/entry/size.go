@@ -16,7 +16,7 @@ func cut(text []byte, room int) []byte {
 	return text
 }
 
-// escapes is how many bytes appendText adds to a character starting with c.
+// escapes is the number of bytes appendText adds to a character starting with c.
 func escapes(c byte) int {
 	switch {
 	case c == '"' || c == '\\' || c == '\n':
