@@ -20,9 +20,9 @@ func (s *Stream) UnmarshalText(text []byte) error {
 }
 
 // settingRequests are the requests of one look, by kind. The default templates are read
-// by type, and the project once more beside types without one.
+// by type.
 func settingRequests() (ofProject, ofEnvironment map[string]int) {
-	return map[string]int{"project": 1, "email_templates": 1, "default_email_templates": 10},
+	return map[string]int{"project": 1, "email_templates": 1, "default_email_templates": 9},
 		map[string]int{"rbac_policy": 1, "trusted_token_profiles": 1, "password_strength_config": 1, "sms_country_codes": 1}
 }
 

@@ -28,10 +28,10 @@ func TestRound(t *testing.T) {
 		want         string
 		warned       bool
 	}{
-		"one":                 {1, "}", "a look at all settings: 16 requests in 3s; all looks need 0.1 requests per second", false},
-		"a hundred":           {100, "}", "a look at all settings: 1000 requests in 10m0s; all looks need 6.7 requests per second", true},
-		"each minute":         {100, ", requests_per_second: 20}\nsettings: {interval: 1m}", "a look at all settings: 1000 requests in 1m0s; all looks need 20.0 requests per second", false},
-		"templates every 10m": {100, ", requests_per_second: 20}\nsettings: {interval: 1m, intervals: {email_templates: 10m, default_email_templates: 10m}}", "a look at all settings: 1000 requests in 1m0s; all looks need 11.8 requests per second", false},
+		"one":                 {1, "}", "a look at all settings: 15 requests in 3s; all looks need 0.1 requests per second", false},
+		"a hundred":           {100, "}", "a look at all settings: 950 requests in 9m30s; all looks need 6.5 requests per second", true},
+		"each minute":         {100, ", requests_per_second: 20}\nsettings: {interval: 1m}", "a look at all settings: 950 requests in 57s; all looks need 19.2 requests per second", false},
+		"templates every 10m": {100, ", requests_per_second: 20}\nsettings: {interval: 1m, intervals: {email_templates: 10m, default_email_templates: 10m}}", "a look at all settings: 950 requests in 57s; all looks need 11.7 requests per second", false},
 		"no settings":         {100, "}\nsettings: {disabled: true}", "a look at all settings: 0 requests in 0s; all looks need 3.3 requests per second", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestRound(t *testing.T) {
 				}
 			}
 			if assert.Len(t, about, map[bool]int{true: 1}[tc.warned]) && tc.warned {
-				assert.Contains(t, about[0], "6.7 requests per second, and 5 are allowed: a look at all settings takes 10m0s")
+				assert.Contains(t, about[0], "6.5 requests per second, and 5 are allowed: a look at all settings takes 9m30s")
 			}
 			assert.True(t, cfg.Environments[0].Stream.Observe)
 		})

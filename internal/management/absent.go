@@ -68,7 +68,11 @@ func (c *Client) Confirm(ctx context.Context, project, environment string, err e
 	case environment == "" && said.scope != aResource:
 		return unproven(err, "no operation reads the parent of a project")
 	case environment == "":
-		return c.beside(ctx, project, *said, err, false)
+		a, unbelieved := c.ConfirmAll(ctx, project, []error{err})
+		if unbelieved != nil {
+			return unbelieved
+		}
+		return Beside(a.Receipt, err)
 	}
 	parent, probeErr := c.probe(ctx, project, environment)
 	probed, _ := claimOf(probeErr)
@@ -78,11 +82,32 @@ func (c *Client) Confirm(ctx context.Context, project, environment string, err e
 	case probed == nil || probed.scope == aProject || said.scope == aProject:
 		return unproven(err, fmt.Sprintf("its environment cannot be read: %v", probeErr))
 	}
-	return c.beside(ctx, project, *said, err, true)
+	a, parentErr := c.Project(ctx, project)
+	if parentErr != nil {
+		return unproven(err, fmt.Sprintf("its project cannot be read: %v", parentErr))
+	}
+	return &Absence{WholeEnvironment: true, Type: said.kind, RequestID: said.requestID, ParentRequestID: a.RequestID}
 }
 
-// Beside is [Client.Confirm] without a request: parent is the receipt of a read in the
-// same environment that succeeded after the 404.
+// ConfirmAll is [Client.Confirm] for failed reads of several resources of a project, by
+// one read of the project, which it returns. Its error is the first one that it does not
+// believe, judged; nil where it believes all.
+func (c *Client) ConfirmAll(ctx context.Context, project string, errs []error) (Answer[Project], error) {
+	a, parentErr := c.Project(ctx, project)
+	for _, err := range errs {
+		if parentErr != nil {
+			return a, unproven(err, fmt.Sprintf("its project cannot be read: %v", parentErr))
+		}
+		var absence *Absence
+		if err = Beside(a.Receipt, err); !errors.As(err, &absence) {
+			return a, err
+		}
+	}
+	return a, nil
+}
+
+// Beside is [Client.Confirm] without a request: parent is the receipt of a read of the
+// parent, or of something in it, that succeeded after the 404.
 func Beside(parent Receipt, err error) error {
 	said, reason := claimOf(err)
 	switch {
@@ -91,18 +116,9 @@ func Beside(parent Receipt, err error) error {
 	case said == nil:
 		return unproven(err, reason)
 	case said.scope != aResource:
-		return unproven(err, "its environment can be read all the same")
+		return unproven(err, "what it names can be read all the same")
 	}
 	return &Absence{Type: said.kind, RequestID: said.requestID, ParentRequestID: parent.RequestID}
-}
-
-// beside reads the project, the parent of the missing thing.
-func (c *Client) beside(ctx context.Context, project string, said claim, err error, whole bool) error {
-	a, parentErr := c.Project(ctx, project)
-	if parentErr != nil {
-		return unproven(err, fmt.Sprintf("its project cannot be read: %v", parentErr))
-	}
-	return &Absence{WholeEnvironment: whole, Type: said.kind, RequestID: said.requestID, ParentRequestID: a.RequestID}
 }
 
 // probe reads the smallest settings of an environment. Of two 404s it returns the

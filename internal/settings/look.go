@@ -24,10 +24,13 @@ const (
 )
 
 // look reads one resource and enters its changes.
-func (w *Watcher) look(ctx context.Context, x *watch) error {
+func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 	span := audit.Window{After: time.Now()}
-	got, err := w.read(ctx, x.resource)
+	got, err := w.read(ctx, g, x.resource)
 	span.Until = time.Now()
+	if !got.began.IsZero() {
+		span.After = got.began
+	}
 	if err == nil {
 		got.state, err = w.enter(ctx, x, got, span)
 	}
@@ -35,20 +38,20 @@ func (w *Watcher) look(ctx context.Context, x *watch) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		return w.failed(x, span.Until, err)
+		return w.failed(g, x, span.Until, err)
 	}
 	x.agreed = agreed{at: span.After, requests: got.requests, hash: hashOf(got.state)}
-	x.tally.add(span.After, span.Until)
+	g.checks.Saw(string(x.resource.Kind), span.After, x.agreed.hash, x.agreed.requests)
 	w.metrics.looked(x.resource, span.Until)
 	w.note(x.resource, func(s *Status) { s.LastLook, s.Error = span.Until, "" })
 	return nil
 }
 
 // failed counts a failure. The old state stands.
-func (w *Watcher) failed(x *watch, at time.Time, err error) error {
+func (w *Watcher) failed(g *group, x *watch, at time.Time, err error) error {
 	r := x.resource
 	err = fmt.Errorf("look at %s of %s: %w", r.Kind, where(r), err)
-	x.tally.failures++
+	g.checks.Failed(string(r.Kind))
 	w.metrics.failed(r)
 	w.note(r, func(s *Status) { s.LastFailure, s.Error = at, err.Error() })
 	return err
@@ -138,8 +141,8 @@ func (w *Watcher) lastAgreed(ctx context.Context, x *watch, last audit.Entry) ag
 	r, latest := x.resource, lookBehind(last)
 	check, found, err := w.trail.Last(ctx, r.Project, r.Environment, checksSubject)
 	if err == nil && found {
-		c := checkOf(check).Resources[r.Kind]
-		if c.SHA256 == latest.hash && c.LastLook.After(latest.at) {
+		c := looks.CheckOf(check).Resources[string(r.Kind)]
+		if c != nil && c.SHA256 == latest.hash && c.LastLook.After(latest.at) {
 			latest.at, latest.requests = c.LastLook, c.Requests
 		}
 	}

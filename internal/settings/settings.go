@@ -26,7 +26,9 @@ const (
 	SMSCountryCodes       Kind = "sms_country_codes"        // operation 10
 )
 
-func projectKinds() []Kind { return []Kind{Project, EmailTemplates, DefaultEmailTemplates} }
+// projectKinds are read in this order: a read of the project beside missing default
+// templates is the look at the project, too.
+func projectKinds() []Kind { return []Kind{EmailTemplates, DefaultEmailTemplates, Project} }
 
 func environmentKinds() []Kind {
 	return []Kind{RBACPolicy, TrustedTokenProfiles, PasswordStrength, SMSCountryCodes}

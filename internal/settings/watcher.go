@@ -60,10 +60,10 @@ type group struct {
 
 	round        sync.Mutex // held over a round; guards what follows
 	watches      []*watch
-	tally        tally     // of rounds
-	lastCheck    time.Time // of the newest check in the trail; zero: not known yet
+	checks       looks.Checks
 	failing      map[string]looks.Failure
 	failures     looks.Failures
+	proof        *proof // of this round; nil: none
 	logged       string // the failing reads as last logged
 	trailFailing bool   // a failure of the trail was logged
 }
@@ -75,7 +75,6 @@ type watch struct {
 	every    time.Duration
 	next     time.Time // of the next look; zero: now
 	agreed   agreed    // the last look that agreed with the trail
-	tally    tally
 }
 
 // New makes a watcher; nothing is read yet. A project is watched once however
@@ -108,6 +107,7 @@ func (w *Watcher) watch(o Options, project, environment string, kinds []Kind) {
 		g.watches = append(g.watches, &watch{resource: r, every: cmp.Or(o.Intervals[kind], o.Interval, 5*time.Minute)})
 		w.status[r] = &Status{Project: project, Environment: environment, Subject: kind}
 	}
+	g.checks = w.checksOf(g)
 	w.groups = append(w.groups, g)
 }
 
@@ -159,18 +159,19 @@ func (w *Watcher) round(ctx context.Context, g *group, due time.Time) error {
 	if ctx.Err() != nil {
 		return errors.Join(err, ctx.Err())
 	}
-	g.tally.add(started, time.Now())
-	return errors.Join(err, w.attestIfDue(ctx, g))
+	g.checks.Round(started, time.Now())
+	return errors.Join(err, w.attest(ctx, g, w.checkEvery))
 }
 
 func (w *Watcher) lookAtAll(ctx context.Context, g *group, due, started time.Time) error {
 	var errs []error
+	g.proof = nil
 	for _, x := range g.watches {
 		if !due.IsZero() && x.next.After(due) {
 			continue
 		}
 		w.schedule(x, started)
-		err := w.look(ctx, x)
+		err := w.look(ctx, g, x)
 		if err == nil && g.environment != "" {
 			err = inTrail(w.presence.Present(ctx, g.project, g.environment, x.agreed.requests[0]))
 		}

@@ -30,6 +30,7 @@ func (w *watcher) look(ctx context.Context) error {
 	if err := w.record(ctx, seen, detail{Attribution: w.attribute(action)}); err != nil {
 		return errors.Join(err, w.replaceLost(ctx, err, seen))
 	}
+	w.attested(seen)
 	w.saw(seen, w.finding(seen, action), action.Differs)
 	if err := w.noteReads(ctx, seen.secondErr, w.types[1]); err != nil {
 		return err
@@ -55,6 +56,8 @@ func (w *watcher) look(ctx context.Context) error {
 
 // unseen notes why nothing could be read, and hands the error on.
 func (w *watcher) unseen(ctx context.Context, err error) error {
+	w.checks.Failed(Subject)
+	w.checks.Failed(SubjectSecond)
 	var a *management.Absence
 	switch {
 	case ctx.Err() != nil, errors.Is(err, management.ErrUnreachable): // the breaker's follower tells of it

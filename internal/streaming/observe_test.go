@@ -1,6 +1,7 @@
 package streaming
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -138,4 +139,52 @@ func TestALostAnswerIsTheRelaysChange(t *testing.T) {
 	require.NoError(t, look(t, r))
 	_, causes := g.trail.changes()
 	assert.Equal(t, []string{"relay", "outside", "relay"}, causes)
+}
+
+// TestTheLooksAreAttested by how often each config was read, with which hash, and what
+// the API cannot show.
+func TestTheLooksAreAttested(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(nil, toRelay)
+	w := r.watchers[0]
+	for range 3 {
+		require.NoError(t, w.checkedLook(t.Context()))
+	}
+	g.api.set(func() { g.api.failRead = 500 })
+	require.Error(t, w.checkedLook(t.Context()))
+	assert.NotContains(t, g.trail.types(), "checked", "the first is due a day after the first look")
+	w.attestLast(t.Context())
+	w.attestLast(t.Context())
+	e, _ := g.trail.newest()
+	require.Equal(t, TypeChecked, e.Type)
+	c := looks.CheckOf(e)
+	config, _, err := g.trail.Last(t.Context(), "shop", "a", Subject)
+	require.NoError(t, err)
+	assert.Equal(t, 4, c.Looks)
+	got := c.Resources[Subject]
+	assert.Equal(t, hashOf(config.After), got.SHA256)
+	assert.Equal(t, []int{3, 1}, []int{got.Looks, got.Failures})
+	assert.Equal(t, "1h0m0s", got.Every)
+	assert.NotEmpty(t, got.Requests)
+	assert.Equal(t, 3, c.Resources[SubjectSecond].Looks)
+	assert.Contains(t, c.NotShown, "who made a change")
+	checked := 0
+	for _, kind := range g.trail.types() {
+		if kind == "checked" {
+			checked++
+		}
+	}
+	assert.Equal(t, 1, checked, "nothing is attested twice")
+
+	g.api.set(func() { g.api.failRead, g.api.status = 0, "DISABLED" })
+	again, _ := g.start(nil, toRelay)
+	require.NoError(t, look(t, again))
+	e, _, err = g.trail.Last(t.Context(), "shop", "a", Subject)
+	require.NoError(t, err)
+	var d detail
+	require.NoError(t, json.Unmarshal(e.Detail, &d))
+	assert.Equal(t, TypeStatusChanged, e.Type)
+	assert.Equal(t, got.Requests, d.Requests.Before, "after a restart, the change is after the last attested look")
+	assert.True(t, got.LastLook.Equal(e.Window.After))
 }

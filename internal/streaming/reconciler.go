@@ -75,6 +75,7 @@ type watcher struct {
 	putErr       error     // the error of the last one
 	action       string    // the id of a PUT without a known outcome; empty: none
 	failures     looks.Failures
+	checks       looks.Checks
 
 	mu     sync.Mutex // guards health
 	health Health
@@ -106,6 +107,12 @@ func New(o Options) (*Reconciler, error) {
 		if e.Stream != nil && e.Stream.Datadog != nil {
 			w.types[0], w.types[1] = w.types[1], w.types[0]
 		}
+		w.checks = looks.Checks{
+			Trail: o.Recorder, Project: e.Project, Environment: e.Environment, Subject: subjectChecks, Type: TypeChecked,
+			NotShown: []string{"the whole secret of a destination", "who made a change"},
+		}
+		w.checks.Watch(Subject, w.interval)
+		w.checks.Watch(SubjectSecond, w.interval)
 		w.health = Health{Project: e.Project, Environment: e.Environment, Observed: w.observed()}
 		r.watchers = append(r.watchers, w)
 	}
@@ -126,15 +133,43 @@ func (w *watcher) observed() bool { return w.env.Stream == nil || w.env.Stream.O
 
 func (w *watcher) run(ctx context.Context) {
 	for {
-		err := w.inTurn(ctx, w.look)
+		err := w.inTurn(ctx, w.checkedLook)
 		if ctx.Err() != nil {
+			w.attestLast(ctx)
 			return // a look cut off by ctx is no failure
 		}
 		w.ended(err)
 		// A tenth of jitter spreads out many environments by itself.
 		if pause.For(ctx, w.interval-rand.N(w.interval/10+1)) != nil {
+			w.attestLast(ctx)
 			return
 		}
+	}
+}
+
+// checkEvery is the time between two attestations of the looks.
+const checkEvery = 24 * time.Hour
+
+// checkedLook is a look that counts for the next attestation.
+func (w *watcher) checkedLook(ctx context.Context) error {
+	began := time.Now()
+	err := w.look(ctx)
+	w.checks.Round(began, time.Now())
+	return errors.Join(err, w.checks.Attest(ctx, checkEvery))
+}
+
+// attestLast attests the looks since the last check.
+func (w *watcher) attestLast(ctx context.Context) {
+	select {
+	case w.turn <- struct{}{}:
+	default: // a rotation is under way, and may wait for long
+		return
+	}
+	defer func() { <-w.turn }()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := w.checks.Attest(ctx, 0); err != nil {
+		w.log.Warn("attesting the looks at the streaming config failed", "error", err)
 	}
 }
 

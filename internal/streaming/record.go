@@ -3,6 +3,8 @@ package streaming
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +28,8 @@ const (
 
 	subjectReads = "event_log_streaming_reads"
 	subjectPuts  = "event_log_streaming_puts"
+
+	subjectChecks = "event_log_streaming_checks"
 )
 
 // The types of the room's audit entries.
@@ -43,6 +47,8 @@ const (
 	TypeFailed = "streaming.failed"
 	// TypeRecovered says that all reads succeed again.
 	TypeRecovered = "streaming.recovered"
+	// TypeChecked attests the looks.
+	TypeChecked = "streaming.checked"
 	// TypePutFailed is a PUT of this relay that failed. The config may have been set all
 	// the same, unless the API refused it.
 	TypePutFailed = "streaming.put_failed"
@@ -77,7 +83,7 @@ func (w *watcher) recordConfig(ctx context.Context, subject string, raw json.Raw
 		if subject == SubjectSecond && !found && raw == nil {
 			return nil, nil //nolint:nilnil // no second config, as ever, is nothing to record
 		}
-		return w.entry(last, found, subject, raw, o, d)
+		return w.entry(ctx, last, found, subject, raw, o, d)
 	})
 	if err != nil {
 		return fmt.Errorf("record the streaming config: %w", err)
@@ -89,7 +95,7 @@ func (w *watcher) recordConfig(ctx context.Context, subject string, raw json.Raw
 }
 
 // entry is the entry to record, nil for none.
-func (w *watcher) entry(last audit.Entry, found bool, subject string, raw json.RawMessage, o observation, d detail) (*audit.Entry, error) {
+func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subject string, raw json.RawMessage, o observation, d detail) (*audit.Entry, error) {
 	e := &audit.Entry{
 		Type: TypeBaseline, Project: w.env.Project, Environment: w.env.Environment,
 		Subject: subject, Time: o.at, After: raw,
@@ -110,7 +116,7 @@ func (w *watcher) entry(last audit.Entry, found bool, subject string, raw json.R
 			return nil, err
 		}
 		e.Before, e.Type, d.Fields = last.After, typeOf(same, fields), fields
-		e.Window, d.Requests.Before = w.window(last, o)
+		e.Window, d.Requests.Before = w.window(ctx, last, o)
 	}
 	switch e.Type {
 	case TypeBaseline, TypeRestated:
@@ -133,15 +139,22 @@ func typeOf(same bool, fields []string) string {
 	return TypeChanged
 }
 
-// window is the time of a change, and the requests before it: after the last known look,
-// this relay's or the one of the trail's newest entry. It is nil where another relay's
-// clock is ahead.
-func (w *watcher) window(last audit.Entry, o observation) (*audit.Window, []string) {
-	after, requests := w.lastLook, w.lastRequests
-	if !after.After(last.Time) {
-		var d detail
-		_ = json.Unmarshal(last.Detail, &d) // what cannot be read has no requests
-		after, requests = last.Time, d.Requests.After
+// window is the time of a change, and the requests before it: after the last look known
+// to agree with the trail's newest entry, by this process, by a check, or by the entry
+// itself. It is nil where another relay's clock is ahead.
+func (w *watcher) window(ctx context.Context, last audit.Entry, o observation) (*audit.Window, []string) {
+	var d detail
+	_ = json.Unmarshal(last.Detail, &d) // what cannot be read has no requests
+	after, requests := last.Time, d.Requests.After
+	if w.lastLook.IsZero() {
+		check, found, err := w.recorder.Last(ctx, w.env.Project, w.env.Environment, subjectChecks)
+		c := looks.CheckOf(check).Resources[last.Subject]
+		if err == nil && found && c != nil && c.SHA256 == hashOf(last.After) && c.LastLook.After(after) {
+			after, requests = c.LastLook, c.Requests
+		}
+	}
+	if w.lastLook.After(after) {
+		after, requests = w.lastLook, w.lastRequests
 	}
 	if after.After(o.at) {
 		return nil, requests
@@ -202,4 +215,23 @@ func (w *watcher) recordFailedPut(ctx context.Context, reason []string, put erro
 		return fmt.Errorf("record a failed PUT: %w", err)
 	}
 	return nil
+}
+
+// attested counts a look that is in the trail.
+func (w *watcher) attested(o observation) {
+	w.checks.Saw(Subject, o.at, hashOf(o.raw), o.requests)
+	if o.secondErr != nil {
+		w.checks.Failed(SubjectSecond)
+		return
+	}
+	w.checks.Saw(SubjectSecond, o.at, hashOf(o.second), o.requests)
+}
+
+// hashOf is the SHA-256 of a config in hex, empty for none.
+func hashOf(raw json.RawMessage) string {
+	if raw == nil {
+		return ""
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
 }

@@ -1,0 +1,163 @@
+package settings
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/management"
+)
+
+func TestFailuresAreNoChanges(t *testing.T) {
+	t.Parallel()
+	project := ofProject(Project)
+	for name, tc := range map[string]struct {
+		resource Resource
+		answer   string
+		fault    fault
+		failures int
+	}{
+		"read error":              {at(RBACPolicy, "live"), "", fault{status: 500}, 1},
+		"a proxy's 404":           {at(RBACPolicy, "live"), "", fault{status: 404, body: "<html>Not Found</html>"}, 1},
+		"an unknown path":         {at(RBACPolicy, "live"), "", fault{status: 404, kind: "route_not_found"}, 1},
+		"environment not found":   {at(RBACPolicy, "live"), "", fault{status: 404, kind: "environment_not_found"}, 1},
+		"a stranger's empty 200":  {at(RBACPolicy, "live"), "", fault{status: 200, body: "{}"}, 1},
+		"null":                    {at(SMSCountryCodes, "live"), "null", fault{}, 1},
+		"object for array":        {at(SMSCountryCodes, "live"), "{}", fault{}, 1},
+		"wrong elements":          {at(SMSCountryCodes, "live"), "[1]", fault{}, 1},
+		"missing member":          {at(RBACPolicy, "live"), `{"custom_roles":[]}`, fault{}, 1},
+		"null member":             {at(RBACPolicy, "live"), `{"custom_roles":null,"custom_resources":[],"custom_scopes":[]}`, fault{}, 1},
+		"empty object":            {at(PasswordStrength, "live"), `{}`, fault{}, 1},
+		"lone surrogate":          {project, `{"project_slug":"p","name":"\ud800"}`, fault{}, 1},
+		"elements not objects":    {ofProject(EmailTemplates), `["t1"]`, fault{}, 1},
+		"one type cannot be read": {defaultOf("LOGIN"), "", fault{status: 403}, 1},
+		"one type behind a proxy": {defaultOf("LOGIN"), "", fault{status: 404, body: `{"error":"not_found"}`}, 1},
+		"template id a number":    {defaultOf("LOGIN"), "7", fault{}, 1},
+		// Where the project cannot be read, a type's 404 proves nothing either.
+		"project not JSON":  {project, `<html>`, fault{}, 2},
+		"project not found": {project, "", fault{status: 404, kind: "project_not_found"}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			space, trail := newWorkspace(), &memoryTrail{}
+			registry := prometheus.NewRegistry()
+			o := space.options(t, trail, "live")
+			o.Registerer = registry
+			w := New(o)
+			require.NoError(t, w.Snapshot(t.Context()))
+			entered, was := len(trail.entries), maps.Clone(space.state)
+			space.setFault(tc.resource, tc.fault)
+			if tc.answer != "" {
+				space.set(tc.resource, tc.answer)
+			}
+			require.Error(t, w.Snapshot(t.Context()))
+			require.Error(t, w.Snapshot(t.Context()))
+			require.Equal(t, entered, trail.states())
+			failed := trail.of(typeFailed)
+			require.Len(t, failed, 1, "one entry by cause")
+			require.Equal(t, tc.failures, strings.Count(string(failed[0].After), `":"`))
+			failing := 0
+			for _, s := range w.Status() {
+				if s.Error != "" {
+					failing++
+				}
+			}
+			require.Equal(t, tc.failures, failing)
+			count, err := testutil.GatherAndCount(registry, "auditrelay_settings_failures_total")
+			require.NoError(t, err)
+			require.Equal(t, tc.failures, count)
+
+			space.setFault(tc.resource, fault{})
+			space.state = was
+			require.NoError(t, w.Snapshot(t.Context()))
+			require.Equal(t, entered, trail.states(), "the old state still stands")
+			require.Len(t, trail.of(typeRecovered), 1)
+			require.Len(t, trail.of(typeFailed), 1)
+		})
+	}
+}
+
+// TestRevokedProject: the key cannot see the project any more, and every read answers
+// that there is none. Nobody removed anything as far as anyone can tell.
+func TestRevokedProject(t *testing.T) {
+	t.Parallel()
+	space, trail := newWorkspace(), &memoryTrail{}
+	w := newWatcher(t, space, trail)
+	require.NoError(t, w.Snapshot(t.Context()))
+	entered := len(trail.entries)
+	for r := range space.state {
+		space.setFault(r, fault{status: 404, kind: "not_found"})
+	}
+	require.ErrorIs(t, w.Snapshot(t.Context()), management.ErrUnproven)
+	require.Equal(t, entered, trail.states())
+}
+
+// TestRemovedEnvironment is one entry when it goes, and one when it is back, over a
+// restart too. Nothing is said of its settings.
+func TestRemovedEnvironment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		space, trail := newWorkspace(), &memoryTrail{}
+		w := newWatcher(t, space, trail)
+		require.NoError(t, w.Snapshot(t.Context()))
+		seen := time.Now()
+		time.Sleep(time.Minute)
+		space.remove("live")
+		for range 2 {
+			require.Error(t, w.Snapshot(t.Context()))
+		}
+		again := newWatcher(t, space, trail)
+		require.Error(t, again.Snapshot(t.Context()))
+		require.Len(t, trail.entries, 11+1)
+		gone := trail.of(looks.TypeGone)
+		require.Len(t, gone, 1)
+		require.Equal(t, "live", gone[0].Environment)
+		require.Equal(t, looks.SubjectEnvironment, gone[0].Subject)
+		require.True(t, seen.Equal(gone[0].Window.After), "the last look that saw it")
+		require.Contains(t, string(gone[0].Detail), `"cause":"outside","actor":"unknown","actor_reason":`)
+		require.Contains(t, string(gone[0].Detail), `"error_type":"environment_not_found","request_ids":{"after":["r-`)
+		for _, s := range w.Status() {
+			require.Equal(t, s.Environment == "live", s.Error != "", "%+v", s)
+		}
+
+		space.restore("live")
+		space.set(at(SMSCountryCodes, "live"), `["KP"]`)
+		for _, w := range []*Watcher{again, w} {
+			require.NoError(t, w.Snapshot(t.Context()))
+		}
+		require.Len(t, trail.of(looks.TypeBack), 1)
+		changed := trail.of(typeChanged)
+		require.Len(t, changed, 1, "what changed meanwhile is compared with the state before")
+		require.JSONEq(t, `["US","CA"]`, string(changed[0].Before))
+	})
+}
+
+// TestRemovedSetting: the environment stands, and has no such setting any more.
+func TestRemovedSetting(t *testing.T) {
+	t.Parallel()
+	space, trail := newWorkspace(), &memoryTrail{}
+	w := newWatcher(t, space, trail)
+	require.NoError(t, w.Snapshot(t.Context()))
+	policy := space.state[at(RBACPolicy, "live")]
+	delete(space.state, at(RBACPolicy, "live"))
+	for range 2 {
+		require.NoError(t, w.Snapshot(t.Context()))
+	}
+	gone := trail.of(typeGone)
+	require.Len(t, gone, 1)
+	require.JSONEq(t, policy, string(gone[0].Before))
+	require.Equal(t, null, string(gone[0].After))
+	space.set(at(RBACPolicy, "live"), policy)
+	for range 2 {
+		require.NoError(t, w.Snapshot(t.Context()))
+	}
+	require.Len(t, trail.of(typeChanged), 1)
+	require.Len(t, trail.entries, 11+2)
+}
