@@ -10,9 +10,10 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 )
 
-// Failures notes in the trail which reads fail, and why: one entry when that begins,
-// changes or ends, however often the reads are repeated. Its state in the trail is an
-// object from the failing read to its cause. It is not safe for concurrent use.
+// Failures notes in the trail the failing reads and their causes: one entry at the
+// beginning, at a change and at the end, for any number of repetitions. Its state in the
+// trail is an object from the failing read to its cause. It is not safe for concurrent
+// use.
 type Failures struct {
 	Trail                         audit.Log
 	Project, Environment, Subject string

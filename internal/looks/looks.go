@@ -1,5 +1,5 @@
-// Package looks holds the common part of all looks at the workspace: who is behind a
-// change, and which environments exist, as entries of the audit trail.
+// Package looks holds the common part of all looks at the workspace: the person behind a
+// change, and the existing environments, as entries of the audit trail.
 package looks
 
 import "encoding/json"
@@ -24,7 +24,7 @@ type Attribution struct {
 	ActorReason string `json:"actor_reason,omitempty"`
 }
 
-// Outside attributes a change that was found.
+// Outside attributes a change found by a look.
 func Outside() Attribution {
 	return Attribution{Cause: CauseOutside, Actor: "unknown", ActorReason: "the API names no actor of a change"}
 }
@@ -34,12 +34,12 @@ func ByRelay(action string) Attribution {
 	return Attribution{Cause: CauseRelay, Action: action, Actor: "relay"}
 }
 
-// Requests are the request ids of the two reads that show a change.
+// Requests are the request ids of the two reads around a change.
 type Requests struct {
-	// Before are those of the last look that agreed with the entry's Before. It is
-	// empty where that look is unknown.
+	// Before are those of the last look with the entry's Before. It is empty if that look
+	// is unknown.
 	Before []string `json:"before,omitempty"`
-	// After are those of the look that found the entry's After.
+	// After are those of the first look with the entry's After.
 	After []string `json:"after,omitempty"`
 }
 

@@ -13,18 +13,17 @@ import (
 
 // The types of entries about an environment as a whole.
 const (
-	// TypeGone: the API says that the environment does not exist any more.
+	// TypeGone: by the API's word, the environment no longer exists.
 	TypeGone = "environment.gone"
-	// TypeBack: an environment that was gone can be read again.
+	// TypeBack: a gone environment is readable again.
 	TypeBack = "environment.back"
 )
 
 // SubjectEnvironment is the subject of these entries.
 const SubjectEnvironment = "environment"
 
-// Presence notes in the trail which environments are gone: one entry when an
-// environment goes, and one when it is back, however many looks find it so. Its methods
-// may be called concurrently.
+// Presence notes gone environments in the trail: one entry when an environment goes, and
+// one when it is back, for any number of looks. Its methods may be called concurrently.
 type Presence struct {
 	trail audit.Log
 	log   *slog.Logger
@@ -48,13 +47,13 @@ func NewPresence(trail audit.Log, log *slog.Logger) *Presence {
 // goneDetail is the Detail of the entries.
 type goneDetail struct {
 	Attribution
-	// ErrorType is the 404's. Requests.After are the 404, and the read of the project
-	// that succeeded after it.
+	// ErrorType is the 404's. Requests.After are the 404, and the successful read of the
+	// project after it.
 	ErrorType string   `json:"error_type,omitempty"`
 	Requests  Requests `json:"request_ids,omitzero"`
 }
 
-// Gone notes that an environment does not exist, by a 404 that is believed.
+// Gone notes the end of an environment, by a believed 404.
 func (p *Presence) Gone(ctx context.Context, project, environment string, a *management.Absence) error {
 	was, known := p.of(project, environment)
 	if known && was.gone {
@@ -69,7 +68,7 @@ func (p *Presence) Gone(ctx context.Context, project, environment string, a *man
 	return p.enter(ctx, project, environment, e, presence{gone: true, lastSeen: was.lastSeen})
 }
 
-// Present notes that something in the environment could be read, by the given request.
+// Present notes a successful read in the environment, by the given request.
 func (p *Presence) Present(ctx context.Context, project, environment, requestID string) error {
 	was, known := p.of(project, environment)
 	now := presence{lastSeen: time.Now()}
@@ -82,8 +81,7 @@ func (p *Presence) Present(ctx context.Context, project, environment, requestID 
 }
 
 // enter appends e if the trail's newest entry says the opposite. A crash before the
-// append leaves it to the next look; after it the trail's own entry says that it is
-// done.
+// append leaves it to the next look; after it, the trail has the entry.
 func (p *Presence) enter(ctx context.Context, project, environment string, e audit.Entry, now presence) error {
 	e.Project, e.Environment, e.Subject = project, environment, SubjectEnvironment
 	entered, err := audit.Update(ctx, p.trail, project, environment, SubjectEnvironment, func(last audit.Entry, found bool) (*audit.Entry, error) {

@@ -25,8 +25,8 @@ const (
 	subjectWorkspace = "workspace"
 )
 
-// reachDetail is the Detail of the entries. Since and Until are the time without a call
-// that succeeded, as far as this relay knows.
+// reachDetail is the Detail of the entries. Since and Until are the time without a
+// successful call, as far as this relay knows.
 type reachDetail struct {
 	Cause     management.Cause `json:"cause"`
 	Since     time.Time        `json:"since,omitzero"`
@@ -73,7 +73,7 @@ func logReach(log *slog.Logger, now management.Reach) {
 	}
 }
 
-// enterReach appends the entry that is due after the trail's newest one.
+// enterReach appends the entry due after the trail's newest one.
 func enterReach(ctx context.Context, trail audit.Log, now management.Reach) error {
 	_, err := audit.Update(ctx, trail, relayProject, "", subjectWorkspace, func(last audit.Entry, found bool) (*audit.Entry, error) {
 		var was reachDetail

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requireBounded checks what holds for every reading, however hostile the states.
+// requireBounded checks the bounds of every reading, even of hostile states.
 func requireBounded(t *testing.T, r Reading, after json.RawMessage) {
 	t.Helper()
 	require.LessOrEqual(t, len(r.Statements), maxStatements)
@@ -34,8 +34,8 @@ func requireBounded(t *testing.T, r Reading, after json.RawMessage) {
 	require.LessOrEqual(t, values, 2*len(after)+512)
 }
 
-// TestHostileStates: readings of large states are bounded, and made in a time that grows
-// with the states' size and not with its square. With a square, this would take hours.
+// TestHostileStates: readings of large states are bounded, and take time in proportion to
+// the states' size. In proportion to its square, this would take hours.
 func TestHostileStates(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
@@ -78,7 +78,7 @@ func TestHostileStates(t *testing.T) {
 	}
 }
 
-// TestReorderedIsEqual: what has no order may come in any, and says nothing.
+// TestReorderedIsEqual: unordered lists may come in any order, and it means nothing.
 func TestReorderedIsEqual(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(9, 10))

@@ -8,7 +8,7 @@ import (
 // maxNamed is how many actions a sentence names.
 const maxNamed = 3
 
-// side is what one state says about a holder and a resource. Either may be nil.
+// side is one state's word on a holder and a resource. Either may be nil.
 type side struct {
 	grant    *grant
 	resource *resource
@@ -30,9 +30,9 @@ func (s side) permits(action string) bool {
 	return s.resource != nil && s.resource.available[action] && (s.all() || s.named()[action])
 }
 
-// beyond gives the actions that s permits and other does not: the first few, and how many
-// there are. It takes time for the named actions, not for all that a wildcard includes;
-// listed is what s's resource lists beyond the other's.
+// beyond returns actions permitted by s and not by other: the first few, and their
+// number. It takes time for the named actions, not for all those of a wildcard. listed
+// are the resource's actions in s beyond the other's.
 func (s side) beyond(other side, listed []string) (first []string, n int) {
 	if s.resource == nil || s.grant == nil {
 		return nil, 0
@@ -71,7 +71,7 @@ func (s side) allBeyond(other side) (first []string, n int) {
 	return first, n
 }
 
-// unlisted are the actions that s names, other does not, and the resource does not list.
+// unlisted are actions named by s, not named by other, and not listed by the resource.
 func (s side) unlisted(other side) []string {
 	var names []string
 	for action := range s.named() {
@@ -83,7 +83,7 @@ func (s side) unlisted(other side) []string {
 	return names
 }
 
-// newlyNamed are the actions that s names and other does not, the wildcard among them.
+// newlyNamed are the actions named by s and not by other, the wildcard among them.
 func (s side) newlyNamed(other side) []string {
 	var names []string
 	for action := range s.named() {
@@ -97,8 +97,7 @@ func (s side) newlyNamed(other side) []string {
 
 func firstFew(names []string) []string { return names[:min(len(names), maxNamed)] }
 
-// listedBeyond gives the actions that a resource lists in one policy only, for each
-// resource.
+// listedBeyond returns the actions listed in one policy only, for each resource.
 func listedBeyond(p, other *policy) map[string][]string {
 	m := map[string][]string{}
 	for id, r := range p.resources {

@@ -8,8 +8,8 @@ import (
 const (
 	maxLine    = 160     // characters of a line in a diff
 	maxDiff    = 4 << 10 // bytes of a diff
-	maxCompare = 1 << 20 // bytes of a text that is compared by line
-	maxCells   = 250_000 // of the table that aligns lines
+	maxCompare = 1 << 20 // bytes of a text to compare by line
+	maxCells   = 250_000 // of the table to align lines
 	around     = 2       // equal lines before and after a change
 )
 
@@ -53,8 +53,8 @@ type edit struct {
 	line string
 }
 
-// align finds the longest common sequence of lines. Where the table for that would be
-// too large, all lines are replaced.
+// align finds the longest common sequence of lines. If the table for it would be too
+// large, it replaces all lines.
 func align(a, b []string) []edit {
 	if len(a)*len(b) > maxCells {
 		return append(marked('-', a), marked('+', b)...)
@@ -104,7 +104,7 @@ func marked(mark byte, lines []string) []edit {
 	return edits
 }
 
-// hunk is a text that ends with a count of the lines beyond its limit.
+// hunk is a text ending with a count of the lines beyond its limit.
 type hunk struct {
 	strings.Builder
 	left int // lines left out

@@ -139,7 +139,7 @@ func (c *collector) strengthChanged(a, b passwordState) {
 	c.add(rule, func() Statement { return said })
 }
 
-// strengthSentence names the members that changed. Its path is the first one's.
+// strengthSentence names the changed members. Its path is the first one's.
 func strengthSentence(a, b passwordState) Statement {
 	var said Statement
 	var parts []string

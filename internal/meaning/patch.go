@@ -21,8 +21,8 @@ type Operation struct {
 // It bounds how often two equal values are compared.
 const maxPatchDepth = 32
 
-// patch gives the operations that make one state into the other. Where they would be
-// larger than the state after, it replaces the whole.
+// patch returns the operations to make one state into the other. If they would be larger
+// than the state after, it replaces the whole.
 func patch(a, b state) []Operation {
 	switch {
 	case !a.exists && !b.exists:

@@ -94,7 +94,7 @@ func requirePatch(t *testing.T, before, after json.RawMessage, patch []Operation
 	require.Equal(t, string(want), string(canonical), "from %s by %v", before, patch)
 }
 
-// randomValue makes a small JSON value, with few names so that two have much in common.
+// randomValue makes a small JSON value, with few names: two values have much in common.
 func randomValue(r *rand.Rand, depth int) any {
 	switch n := r.IntN(5 + 4*min(depth, 1)); n {
 	case 0:

@@ -38,7 +38,7 @@ func explainProfiles(c *collector, before, after any) {
 	}
 }
 
-// whole tells of a profile that is on one side only. It accepts nothing without a key.
+// whole tells of a profile on one side only. It accepts nothing without a key.
 func (p profile) whole(happened string, o map[string]any, rule, effect string) {
 	witness := "tokens of issuer " + quote(textOf(o, "issuer")) + " are " + effect
 	if len(keysOf(o)) == 0 && textOf(o, "jwks_url") == "" {
@@ -159,7 +159,7 @@ func (p profile) keysURL() {
 	p.differs("jwks_url", "address of the keys", rule, strings.Join(witnesses, "; "))
 }
 
-// condition compares what a token must say.
+// condition compares a requirement on tokens.
 func (p profile) condition(name, rule string) {
 	old, now := textOf(p.before, name), textOf(p.after, name)
 	if old == "" || now == "" {
@@ -169,8 +169,8 @@ func (p profile) condition(name, rule string) {
 	p.differs(name, name, rule, fmt.Sprintf("tokens with %s %s are accepted now; those with %s are refused now", name, quote(now), quote(old)))
 }
 
-// differs tells of a text that changed, with a witness. Nothing and an empty text are
-// the same.
+// differs tells of a changed text, with a witness. Nothing and an empty text are the
+// same.
 func (p profile) differs(name, label, rule, witness string) {
 	old, now := textOf(p.before, name), textOf(p.after, name)
 	if old == now {

@@ -19,7 +19,7 @@ func explainProject(c *collector, before, after any) {
 	}
 }
 
-// field tells of a value that changed, under a rule.
+// field tells of a changed value, under a rule.
 func (c *collector) field(rule, label, path string, old, now any) {
 	if reflect.DeepEqual(old, now) {
 		return

@@ -14,8 +14,8 @@ const (
 	maxText = 120 // characters of a value in a sentence
 )
 
-// quote shows a name from a state in backquotes, on one line and cut. Invisible
-// characters are escaped, as are those that change the direction of writing.
+// quote shows a name from a state in backquotes, on one line and cut. It escapes
+// invisible characters, and those changing the direction of writing.
 func quote(name string) string { return "`" + visible(name, maxName) + "`" }
 
 func quoteJSON(raw json.RawMessage) string { return "`" + visible(string(raw), maxText) + "`" }

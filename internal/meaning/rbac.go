@@ -8,15 +8,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
-// wildcard in a permission's actions stands for every action that the resource lists. In
-// a resource's id and in available_actions it is a name like any other: the document
-// gives it no meaning there.
+// wildcard in a permission's actions stands for every action listed by the resource. In a
+// resource's id and in available_actions it is a name like any other: the document gives
+// it no meaning there.
 const wildcard = "*"
 
-// policy is what an RBAC policy says: which actions exist, and who may do what. A triple
-// (holder, resource, action) is permitted if a permission of the holder names the action
-// or the wildcard, and a list of resources defines the resource with the action. Two
-// entries with one id count together.
+// policy is the content of an RBAC policy: the existing actions, and the holders'
+// permissions. A triple (holder, resource, action) is permitted if a permission of the
+// holder names the action or the wildcard, and a list of resources defines the resource
+// with the action. Two entries with one id count together.
 type policy struct {
 	resources map[string]*resource
 	holders   map[holder]*granted
@@ -44,7 +44,7 @@ const (
 	customScope = "scope"
 )
 
-// granted is what a holder's permissions say, by resource.
+// granted are a holder's permissions by resource.
 type granted struct {
 	permissions  map[string]*grant
 	descriptions []string
@@ -69,8 +69,8 @@ func rbacShape() *shape {
 	return s
 }
 
-// The ends of the members that begin with the maker's brand. "custom_resources" ends so
-// too.
+// The ends of the members with the provider's brand before them. "custom_resources" ends
+// so too.
 const resourcesEnd = "_resources"
 
 var defaultRoleEnds = []string{"_member", "_admin", "_user"}

@@ -13,7 +13,7 @@ import (
 type comparison struct {
 	*collector
 	before, after *policy
-	// added and removed are the actions that a resource lists on one side only.
+	// added and removed are the actions listed by a resource on one side only.
 	added, removed map[string][]string
 }
 
@@ -55,7 +55,7 @@ func (x comparison) holder(h holder) {
 	}
 }
 
-// pair compares what a holder may do with a resource.
+// pair compares a holder's permissions on a resource.
 func (x comparison) pair(h holder, id string, a, b side) {
 	gained, more := b.beyond(a, x.added[id])
 	lost, fewer := a.beyond(b, x.removed[id])
@@ -81,8 +81,8 @@ func (x comparison) pair(h holder, id string, a, b side) {
 	}
 }
 
-// withoutEffect tells of permissions that differ and permit the same as far as the
-// policy's own lists go.
+// withoutEffect tells of different permissions with the same effect, by the policy's own
+// lists.
 func (x comparison) withoutEffect(h holder, id, path string, a, b side) {
 	named, dropped := b.newlyNamed(a), a.newlyNamed(b)
 	switch unlisted := b.unlisted(a); {
@@ -117,7 +117,7 @@ func gainedRule(h holder, a, b side) string {
 	return "rbac.role_gained"
 }
 
-// byWildcard says that the wildcard is new in b.
+// byWildcard tells of a new wildcard in b.
 func byWildcard(a, b side) string {
 	if b.all() && !a.all() {
 		return ", by the wildcard `*`"

@@ -30,8 +30,8 @@ var subjects = map[string]subject{
 
 func fixed(s *shape) func(any) *shape { return func(any) *shape { return s } }
 
-// Schema says which lists of a subject's state may be reordered, by "Resources and their
-// fields" of the API's document. Members of the RBAC policy with the maker's brand in
+// Schema marks the reorderable lists of a subject's state, by "Resources and their
+// fields" of the API's document. Members of the RBAC policy with the provider's brand in
 // their names are known by their end. It is nil for a state whose order counts.
 func Schema(subject string) *jsondiff.Schema { return subjects[subject].schema }
 

@@ -2,14 +2,14 @@ package meaning
 
 import "strings"
 
-// shape is the part of a state that rules understand. The zero value is any value.
+// shape is the part of a state known to the rules. The zero value is any value.
 type shape struct {
 	text    bool // a string or null
 	members map[string]*shape
 	// suffixes are for members whose names end so.
 	suffixes map[string]*shape
 	elem     *shape
-	// key is the member that names each element; one without it is not understood.
+	// key is the member that names each element; an element without it is unknown.
 	key string
 }
 
@@ -32,8 +32,8 @@ func list(elem *shape) *shape { return &shape{elem: elem} }
 
 func listBy(key string, elem *shape) *shape { return &shape{elem: elem, key: key} }
 
-// strip gives what is left of a state without the understood part. An object or array
-// stays as an empty one.
+// strip returns the rest of a state without the known part. An object or array stays as
+// an empty one.
 func strip(s *shape, v any) any {
 	rest, left := s.rest(v)
 	if left {
@@ -94,7 +94,7 @@ func (s *shape) member(name string) *shape {
 	return nil
 }
 
-// restOfList keeps the name of an element beside what is left of it.
+// restOfList keeps the name of an element beside its rest.
 func (s *shape) restOfList(x []any) (any, bool) {
 	var out []any
 	for _, element := range x {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// The direction of a stream: an event log is to reach the ones who watch, and nobody
-// else. A stream that moves is weaker on both counts. One that starts is mixed.
+// The direction of a stream: an event log is to reach its watchers, and nobody else. A
+// moved stream is weaker on both counts. A started one is mixed.
 
 const active = "ACTIVE"
 
@@ -19,8 +19,7 @@ type destination struct {
 	credential any // its last four characters
 }
 
-// destinations are the known types, with the members that name place, account and
-// credential.
+// destinations are the known types, with their members for place, account and credential.
 var destinations = map[string]struct{ member, place, account, credential string }{
 	"GRAFANA_LOKI": {"grafana_loki", "hostname", "username", "password_last_four"},
 	"DATADOG":      {"datadog", "site", "", "api_key_last_four"},
@@ -82,7 +81,7 @@ func explainStreaming(c *collector, before, after any) {
 		say("streaming.moved", "the event log now goes to "+quote(b.place)+", it went to "+quote(a.place),
 			quote(b.place)+" receives the event log now; "+quote(a.place)+" receives no events now")
 	}
-	if (a.place == "") == (b.place == "") { // one that starts or stops is told already
+	if (a.place == "") == (b.place == "") { // its start or stop is told already
 		c.status(before, after)
 	}
 }

@@ -20,22 +20,22 @@ const (
 )
 
 const (
-	// zxcvbnShortest is the length of the shortest password that zxcvbn accepts: it
+	// zxcvbnShortest is the length of the shortest password accepted by zxcvbn: it
 	// reckons 10^n guesses for n random characters, and score 3 needs more than 10^8.
 	zxcvbnShortest = 9
 	classes        = 4
 )
 
-// strength is the set of passwords that a check accepts. A password is a length, a number
-// of classes, and whether it is random or has a pattern. zxcvbn accepts the random ones
-// from a length on, luds knows only length and classes.
+// strength is the set of accepted passwords. A password is a length, a number of classes,
+// and whether it is random or has a pattern. zxcvbn accepts the random ones from a length
+// on, luds knows only length and classes.
 type strength struct {
 	check   check
 	length  int // the least, for luds
 	classes int // the least, for luds
 }
 
-// readStrength reads the three members that make the check.
+// readStrength reads the three members of the check.
 func readStrength(config map[string]any) strength {
 	var s strength
 	switch config["validation_policy"] {
@@ -71,8 +71,8 @@ type example struct {
 	random          bool
 }
 
-// beyond gives a password that s accepts and other refuses, if there is one. Both checks
-// are known.
+// beyond returns a password accepted by s and refused by other, if there is one. Both
+// checks are known.
 func (s strength) beyond(other strength) (example, bool) {
 	switch {
 	case s.acceptsNone():
@@ -85,8 +85,8 @@ func (s strength) beyond(other strength) (example, bool) {
 	case other.check == zxcvbn:
 		return example{}, false
 	}
-	// Of the random passwords that zxcvbn accepts, luds refuses those of too few classes,
-	// and the short ones.
+	// Among zxcvbn's random passwords, luds refuses those of too few classes, and the
+	// short ones.
 	return example{zxcvbnShortest, 1, true}, other.classes > 1 || other.length > zxcvbnShortest
 }
 

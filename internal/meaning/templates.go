@@ -8,8 +8,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
-// Two sets give mail its direction, each over all templates of the project: the hosts
-// that mail links to, and the domains that it comes from. All else is neutral.
+// Two sets give mail its direction, each over all templates of the project: the hosts in
+// its links, and the domains of its senders. All else is neutral.
 
 var (
 	senderFields = []string{"from_local_part", "from_domain", "from_name", "reply_to_local_part", "reply_to_name"}
@@ -49,7 +49,7 @@ var (
 	senderRules = placeRules{"email.sender_added", "email.sender_removed", "sends from", "a mail can come from"}
 )
 
-// places compares two sets of hosts or domains, each with a template that has it.
+// places compares two sets of hosts or domains, each with a template of it.
 func (c *collector) places(a, b map[string]string, r placeRules) {
 	for _, place := range sortedUnion(a, b) {
 		old, was := a[place]
@@ -73,7 +73,7 @@ func (c *collector) places(a, b map[string]string, r placeRules) {
 	}
 }
 
-// linksOf gives the hosts that templates link to, each with the first such template.
+// linksOf returns the hosts in templates' links, each with the first such template.
 func linksOf(templates map[string]map[string]any) map[string]string {
 	found := map[string]string{}
 	for _, id := range sortedUnion(templates, nil) {

@@ -43,13 +43,13 @@ func memberOf(v any, names ...string) any {
 	return v
 }
 
-// textOf is a member that is a string, else "".
+// textOf is a string member, else "".
 func textOf(v any, names ...string) string {
 	s, _ := memberOf(v, names...).(string)
 	return s
 }
 
-// raw is a value's JSON; nil for a value that is not there.
+// raw is a value's JSON; nil for a missing value.
 func raw(v any) json.RawMessage {
 	if v == nil {
 		return nil
