@@ -12,7 +12,9 @@ type NATS struct {
 	// URL is nats://HOST:PORT, several joined with commas.
 	URL string `yaml:"url"`
 	// Subject may hold {type}, {project} and {environment}, each as one token, with
-	// forbidden characters escaped. Default auditrelay.{project}.{environment}.{type}.
+	// forbidden characters escaped. A {type} at the end keeps its dots: subscribers to
+	// auditrelay.*.*.settings.> get settings.changed. Default
+	// auditrelay.{project}.{environment}.{type}.
 	Subject string `yaml:"subject"`
 	// Mode is jetstream (acknowledged, the default) or core (at most once: NATS does
 	// not acknowledge, and a message without a subscriber is gone).

@@ -14,9 +14,8 @@ const (
 	demoStream        = "AUDITRELAY_DEMO"
 	demoSubjectPrefix = "auditrelay"
 	demoSubject       = demoSubjectPrefix + ".{project}.{environment}.{type}"
-	// changedToken is the type "settings.changed" as a token of a subject.
-	changedToken = "settings%2Echanged"
-	// shownChanges is the number of changes in the view.
+	changedType       = "settings.changed"
+	// shownChanges is how many changes the view shows.
 	shownChanges = 3
 )
 
@@ -47,7 +46,7 @@ func followChanges(url string) (*changes, error) {
 		return nil, fmt.Errorf("follow the changes of settings: %w", err)
 	}
 	c := &changes{conn: conn}
-	if _, err := conn.Subscribe(demoSubjectPrefix+".*.*."+changedToken, c.note); err != nil {
+	if _, err := conn.Subscribe(demoSubjectPrefix+".*.*."+changedType, c.note); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("follow the changes of settings: %w", err)
 	}

@@ -4,5 +4,5 @@ import "github.com/auditrelay/auditrelay/relay"
 
 // Address returns the subject of e. It may be called beside Deliver.
 func (s *Sink) Address(e *relay.Event) (kind, name string) {
-	return "subject", string(s.subject.AppendName(nil, e, appendToken))
+	return "subject", string(s.subject.appendFor(nil, e))
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
-	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
 // BenchmarkDeliver delivers 5,000 events of 600 bytes at a time, to a server
@@ -34,7 +33,7 @@ func BenchmarkDeliver(b *testing.B) {
 }
 
 func BenchmarkMessage(b *testing.B) {
-	t := template.Parse("auditrelay.{project}.{environment}.{type}")
+	t := parseSubject("auditrelay.{project}.{environment}.{type}")
 	builder, events := newBuilder(t), relaytest.Events(1000)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {

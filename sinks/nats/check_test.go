@@ -78,11 +78,11 @@ func TestCheckNamesWhatFails(t *testing.T) {
 	}{
 		"wrong password": {change: func(c *config.NATS) { c.Password = secret.New(wrong) }, want: "Authorization Violation", found: "server: connect to NATS at "},
 		"wrong port":     {change: func(c *config.NATS) { c.URL = "nats://127.0.0.1:1" }, want: "connection refused", found: "server: connect to NATS at 127.0.0.1:1"},
-		"no stream":      {change: func(c *config.NATS) { c.Subject = "elsewhere.{type}" }, want: "no stream takes it: make one, or set create_stream", found: "subject elsewhere.*: "},
+		"no stream":      {change: func(c *config.NATS) { c.Subject = "elsewhere.{type}" }, want: "no stream takes it: make one, or set create_stream", found: "subject elsewhere.>: "},
 		"no JetStream":   {server: func(o *server.Options) { o.JetStream = false }, want: "enable it, or set mode: core", found: "jetstream: "},
 		"stream to be made": {
 			change: func(c *config.NATS) { c.Subject, c.CreateStream = "elsewhere.{type}", "LATER" },
-			found:  "stream LATER: would be created over elsewhere.*",
+			found:  "stream LATER: would be created over elsewhere.>",
 		},
 		"overlapping stream": {change: func(c *config.NATS) { c.CreateStream = "LATER" }, want: "stream EVENTS has a part of it", found: "stream LATER: "},
 		"a part":             {stream: func(c *jetstream.StreamConfig) { c.Subjects = []string{"auditrelay.acme.>"} }, found: "no one stream takes all of it"},

@@ -1,10 +1,6 @@
 package nats
 
-import (
-	"strings"
-
-	"github.com/auditrelay/auditrelay/sinks/template"
-)
+import "github.com/auditrelay/auditrelay/sinks/template"
 
 const hex = "0123456789ABCDEF"
 
@@ -50,16 +46,4 @@ func appendToken(dst []byte, value string) []byte {
 		}
 	}
 	return dst
-}
-
-// anySubject returns the subject over all results of a template: each token with a name in
-// it replaced by a wildcard.
-func anySubject(template string) string {
-	tokens := strings.Split(template, ".")
-	for i, token := range tokens {
-		if strings.Contains(token, "{") {
-			tokens[i] = "*"
-		}
-	}
-	return strings.Join(tokens, ".")
 }

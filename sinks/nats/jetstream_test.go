@@ -22,7 +22,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
-	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
 func TestRedeliveryIsStoredOnce(t *testing.T) {
@@ -72,8 +71,7 @@ func TestOneIDWithThreeBodiesIsThreeEvents(t *testing.T) {
 
 func TestMessageIDsDoNotCollide(t *testing.T) {
 	t.Parallel()
-	tmpl := template.Parse("auditrelay.{project}.{environment}.{type}")
-	b := newBuilder(tmpl)
+	b := newBuilder(parseSubject("auditrelay.{project}.{environment}.{type}"))
 	seen := map[string]bool{}
 	for _, e := range []relay.Event{
 		{Source: "/a", ID: "b c"},
@@ -108,12 +106,38 @@ func TestStreamIsCreatedAndCreatedAgain(t *testing.T) {
 	require.NoError(t, err)
 	stream, err := js.Stream(t.Context(), "LOG")
 	require.NoError(t, err)
-	require.Equal(t, []string{"auditrelay.*.*.*"}, stream.CachedInfo().Config.Subjects)
+	require.Equal(t, []string{"auditrelay.*.*.>"}, stream.CachedInfo().Config.Subjects)
 	require.Len(t, arrived(t, stream), 10)
 
 	require.NoError(t, js.DeleteStream(t.Context(), "LOG"))
 	require.Error(t, sink.Deliver(t.Context(), relaytest.Events(10)))
 	require.NoError(t, sink.Deliver(t.Context(), relaytest.Events(10)))
+}
+
+// A stream of ours from before types had several tokens takes them after the first
+// connection; somebody else's stream stays as it is.
+func TestAnOldStreamTakesTypesOfSeveralTokens(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{description, "somebody else's"} {
+		srv := startServer(t, nil)
+		js, err := jetstream.New(dial(t, srv))
+		require.NoError(t, err)
+		old := jetstream.StreamConfig{Name: "LOG", Description: text, Subjects: []string{"auditrelay.*.*.*"}}
+		stream, err := js.CreateStream(t.Context(), old)
+		require.NoError(t, err)
+		sink := newSink(t, srv.Addr().String(), func(c *config.NATS) { c.CreateStream = "LOG" })
+		event := relaytest.Events(1)
+		event[0].Type = "settings.changed"
+		err = sink.Deliver(t.Context(), event)
+		if text != description {
+			require.ErrorIs(t, err, errNoStream)
+			continue
+		}
+		require.NoError(t, err)
+		watched, err := stream.GetLastMsgForSubject(t.Context(), "auditrelay.*.*.settings.>")
+		require.NoError(t, err)
+		require.Equal(t, event[0].Body, watched.Data)
+	}
 }
 
 // A full stream stores as much as fits: the sink names exactly the rest, to be tried

@@ -8,7 +8,6 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
 // maxSubject bounds a subject, in bytes. A server closes the connection if the subject's
@@ -20,7 +19,7 @@ const maxSubjects = 1024
 
 // builder makes messages, one at a time: a message is good until the next.
 type builder struct {
-	template *template.Template
+	template subject
 	msg      natsgo.Msg
 	slots    map[string]*slot // by attribute
 	id       slot             // Nats-Msg-Id
@@ -35,7 +34,7 @@ type slot struct {
 	values [1]string
 }
 
-func newBuilder(t *template.Template) *builder {
+func newBuilder(t subject) *builder {
 	return &builder{
 		template: t,
 		msg:      natsgo.Msg{Header: natsgo.Header{}},
@@ -101,7 +100,7 @@ func (b *builder) messageID(e *relay.Event) string {
 
 // subject is the template's, from memory if it was seen before.
 func (b *builder) subject(e *relay.Event) (string, error) {
-	b.buf = b.template.AppendName(b.buf[:0], e, appendToken)
+	b.buf = b.template.appendFor(b.buf[:0], e)
 	if subject, ok := b.subjects[string(b.buf)]; ok {
 		return subject, nil
 	}

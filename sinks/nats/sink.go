@@ -19,7 +19,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/relay"
-	"github.com/auditrelay/auditrelay/sinks/template"
 )
 
 // Sink delivers to NATS. It implements relay.Sink.
@@ -43,8 +42,8 @@ import (
 type Sink struct {
 	dialer     dialer
 	core       bool
-	stream     string // to create if missing; "" for none
-	subject    *template.Template
+	stream     string // to create where it is missing; "" for none
+	subject    subject
 	subjects   string // the subject with wildcards in place of the template's names
 	logger     *slog.Logger
 	closing    context.Context // ends at Close
@@ -80,10 +79,10 @@ func New(cfg config.NATS, opts Options) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	subject := template.Parse(cfg.Subject)
+	subject := parseSubject(cfg.Subject)
 	s := &Sink{
 		dialer: d, core: cfg.Mode == "core", stream: cfg.CreateStream,
-		subject: subject, subjects: anySubject(cfg.Subject), logger: opts.Logger, builder: newBuilder(subject),
+		subject: subject, subjects: subject.pattern(), logger: opts.Logger, builder: newBuilder(subject),
 	}
 	s.closing, s.startClose = context.WithCancel(context.Background())
 	return s, nil
@@ -139,7 +138,7 @@ func (s *Sink) open(ctx context.Context) (*connection, error) {
 	if s.stream == "" || s.core {
 		return conn, nil
 	}
-	if err := createStream(ctx, conn.nc, s.stream, s.subjects); err != nil {
+	if err := createStream(ctx, conn.nc, s.stream, &s.subject); err != nil {
 		conn.close()
 		return nil, err
 	}

@@ -62,6 +62,19 @@ func subscribe(t *testing.T, nc *natsgo.Conn) func() []relaytest.Arrival {
 	}
 }
 
+func TestSubjectsEndInTheTypesTokens(t *testing.T) {
+	t.Parallel()
+	whole, mixed := parseSubject("a.{project}.{type}"), parseSubject("a.{type}.{project}")
+	require.Equal(t, []string{"a.*.>", "a.*.*"}, []string{whole.pattern(), mixed.pattern()})
+	for kind, want := range map[string]string{
+		"settings.changed": "a.p.settings.changed", "": "a.p._", "_": "a.p.%5F", "a._": "a.p.a.%5F", "a.*.>": "a.p.a.%2A.%3E",
+		".": "a.p.%2E", "a..b": "a.p.a%2E%2Eb", ".a": "a.p.%2Ea", "a.": "a.p.a%2E",
+	} {
+		require.Equal(t, want, string(whole.appendFor(nil, &relay.Event{Project: "p", Type: kind})))
+	}
+	require.Equal(t, "a.settings%2Echanged.p", string(mixed.appendFor(nil, &relay.Event{Project: "p", Type: "settings.changed"})))
+}
+
 func TestTokensAreReversible(t *testing.T) {
 	t.Parallel()
 	values := []string{"", "_", "a", "a.b", "%", "%2E", ".", "*", ">", "$JS", " ", "\x00", "é日本", "a_b", "__"}

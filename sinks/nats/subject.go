@@ -1,0 +1,68 @@
+package nats
+
+import (
+	"strings"
+
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/sinks/template"
+)
+
+// lastType ends a subject with the event's type. The type's dots stay separators there, so
+// a subscriber to "auditrelay.*.*.settings.>" gets settings.changed.
+const lastType = ".{type}"
+
+// subject is a template of subjects.
+type subject struct {
+	text     string
+	before   *template.Template // all of it, or the part before lastType
+	typeLast bool
+}
+
+func parseSubject(text string) subject {
+	before, typeLast := strings.CutSuffix(text, lastType)
+	return subject{text: text, before: template.Parse(before), typeLast: typeLast}
+}
+
+// appendFor appends the subject of e.
+func (s *subject) appendFor(dst []byte, e *relay.Event) []byte {
+	dst = s.before.AppendName(dst, e, appendToken)
+	if s.typeLast {
+		dst = appendTokens(append(dst, '.'), e.Type)
+	}
+	return dst
+}
+
+// appendTokens appends the dotted tokens of a type. A type with an empty token is one token
+// as a whole: no subject may have an empty one.
+func appendTokens(dst []byte, value string) []byte {
+	switch {
+	case value == "":
+		return append(dst, template.Empty...)
+	case strings.HasPrefix(value, "."), strings.HasSuffix(value, "."), strings.Contains(value, ".."):
+		return appendToken(dst, value)
+	}
+	for token := range strings.SplitSeq(value, ".") {
+		dst = append(appendToken(dst, token), '.')
+	}
+	return dst[:len(dst)-1]
+}
+
+// pattern matches all subjects of the template: each token with a name in it is a wildcard,
+// and a type at the end is ">".
+func (s *subject) pattern() string {
+	if s.typeLast {
+		return oneTokenEach(strings.TrimSuffix(s.text, lastType)) + ".>"
+	}
+	return oneTokenEach(s.text)
+}
+
+// oneTokenEach replaces each token with a name in it by "*".
+func oneTokenEach(text string) string {
+	tokens := strings.Split(text, ".")
+	for i, token := range tokens {
+		if strings.Contains(token, "{") {
+			tokens[i] = "*"
+		}
+	}
+	return strings.Join(tokens, ".")
+}
