@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/meaning"
 )
 
 // The severities and directions by their numbers in a file; only their ends may grow.
 // Severities ascend.
 var (
-	severities = []string{"info", "low", "medium", "high", "critical"}
-	directions = []string{"unknown", "neutral", "stronger", "mixed", "weaker"}
+	severities = []string{string(meaning.Info), string(meaning.Low), string(meaning.Medium), string(meaning.High), string(meaning.Critical)}
+	directions = []string{string(meaning.Unknown), string(meaning.Neutral), string(meaning.Stronger), string(meaning.Mixed), string(meaning.Weaker)}
 )
 
 // told is the part of an entry's Detail for people.
@@ -57,11 +58,18 @@ func place(names []string, name string) uint8 { return uint8(max(0, slices.Index
 // describe makes the sentence of an entry without one.
 func describe(e audit.Entry, cause string) told {
 	if len(e.Before) == 0 || !hasState(&e) {
-		return told{Summary: sentence(&e), Severity: severityOf(e.Type), Direction: "neutral", Cause: cause}
+		return told{Summary: sentence(&e), Severity: severityOf(e.Type), Direction: string(meaning.Neutral), Cause: cause}
 	}
 	// Relays up to now changed the streaming config only, and said so.
 	cause = cmp.Or(cause, "outside")
-	return told{Summary: e.Subject + ": it changed", Severity: "medium", Direction: "unknown", Cause: cause}
+	r, err := meaning.Read(e.Subject, e.Before, e.After)
+	if err != nil {
+		return told{Summary: e.Subject + " changed: " + err.Error(), Severity: string(meaning.Medium), Direction: string(meaning.Unknown), Cause: cause}
+	}
+	if r.Summary == "" {
+		r.Summary = e.Subject + ": the state is the same as before"
+	}
+	return told{Summary: r.Summary, Severity: string(r.Severity), Direction: string(r.Direction), Cause: cause}
 }
 
 // hasState reports whether an entry shows the state of a setting: After, or nothing where
@@ -131,4 +139,4 @@ func actionSentence(e *audit.Entry) string {
 	return text
 }
 
-func severityOf(kind string) string { return cmp.Or(sentences[kind].severity, "info") }
+func severityOf(kind string) string { return cmp.Or(sentences[kind].severity, string(meaning.Info)) }

@@ -39,6 +39,7 @@ func TestExitCodes(t *testing.T) {
 		{"bad output", []string{"trail", "list", "--data-dir", missing, "--output", "xml"}, ExitUsage},
 		{"no reviewer", []string{"trail", "annotate", "--data-dir", missing, "3"}, ExitUsage},
 		{"no relay with a trail", []string{"trail", "list", "--data-dir", missing}, ExitFailure},
+		{"times in the wrong order", []string{"settings", "diff", "project", "--data-dir", missing, "--from", "1h", "--to", "2h"}, ExitUsage},
 		{"two configurations", []string{"config", "check", missing, missing}, ExitUsage},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -20,11 +20,13 @@ func (p Program) newSettings() *cobra.Command {
 looked. Between two looks with different states the time of the change is not known: then
 both are shown, with the window.`,
 		Example: `  auditrelay settings list --config relay.yaml
-  auditrelay settings show password_strength_config --config relay.yaml --environment production --at 2026-03-01`,
+  auditrelay settings show password_strength_config --config relay.yaml --environment production --at 2026-03-01
+  auditrelay settings diff rbac_policy --config relay.yaml --environment production --from 2026-03-01 --to 2026-04-01
+  auditrelay settings who-can delete documents --config relay.yaml --environment production --at 2026-03-01`,
 		Args: subcommands,
 		RunE: showHelp,
 	}
-	cmd.AddCommand(p.newSettingsList(), p.newSettingsShow())
+	cmd.AddCommand(p.newSettingsList(), p.newSettingsShow(), p.newSettingsDiff(), p.newSettingsWhoCan())
 	return cmd
 }
 

@@ -124,6 +124,7 @@ func scaleCommands(middle int) map[string][]string {
 		"list-not-there": {"trail", "list", "--text", "nobody has written this"},
 		"show":           {"trail", "show", fmt.Sprint(middle)},
 		"settings-show":  {"settings", "show", "rbac_policy", "--environment", "env-00", "--at", at},
+		"who-can":        {"settings", "who-can", "delete", "documents", "--environment", "env-00", "--at", at},
 	}
 }
 
@@ -150,6 +151,9 @@ func TestALongTrailIsAnsweredFromTheIndex(t *testing.T) {
 	require.Equal(t, 2, strings.Count(out["list-text"], "\n"))
 	require.Equal(t, "no entries\n", out["list-not-there"])
 	require.Contains(t, out["settings-show"], `"read"`)
+	require.Contains(t, out["who-can"], "nobody: no role and no scope has a permission for `delete` on `documents`")
+	later := scaleCommands(middle + 2*scaleEnvironments)["who-can"]
+	require.Contains(t, runScale(t, dir, later).String(), "role `admin`  permission for `delete` on `documents`")
 }
 
 // BenchmarkATrailOfAMillion prints each command's first line in ms, and the memory of the

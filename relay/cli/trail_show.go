@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 )
 
@@ -20,7 +19,7 @@ func (p Program) newTrailShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show INDEX",
 		Short: "Show one entry of the audit trail, whole",
-		Long: `Shows one entry: what changed, in a sentence; the window in which it happened; who reviewed
+		Long: `Shows one entry: what changed, in sentences; the window in which it happened; who reviewed
 it; and the states before and after. The entry is read from the trail itself. Its leaf is
 the hash that checkpoints sign.
 ` + whichTrail + `
@@ -74,6 +73,7 @@ func showEntry(w io.Writer, e timeline.Entry) error {
 	if err := out.Flush(); err != nil {
 		return err
 	}
+	printChanges(w, e)
 	for name, state := range statesOf(e) {
 		_, _ = fmt.Fprintf(w, "\n%s:\n%s\n", name, indented(state))
 	}
@@ -92,10 +92,6 @@ func reviewText(r timeline.Review) string {
 		text += " (WARNING: that was another entry: the leaf differs)"
 	}
 	return text
-}
-
-func windowText(w audit.Window) string {
-	return fmt.Sprintf("after %s, and by %s", moment(w.After), moment(w.Until))
 }
 
 // statesOf are the JSON parts of an entry, in order.

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/meaning"
+	"github.com/auditrelay/auditrelay/internal/timeline"
+)
+
+// rbacSetting is the setting that 'who-can' reads.
+const rbacSetting = "rbac_policy"
+
+func (p Program) newSettingsWhoCan() *cobra.Command {
+	which := trailFlags{kinds: p.Kinds.Config()}
+	var where whereFlags
+	var output outputFlag
+	var at timeFlag
+	cmd := &cobra.Command{
+		Use:   "who-can ACTION RESOURCE",
+		Short: "Show which roles and scopes could do something at a time",
+		Long: `Shows each role and scope that the RBAC policy lets do ACTION on RESOURCE at --at, or now, and
+by which permission: default roles, custom roles and scopes, wildcards resolved. The API
+shows no members, so who has a role is not known here. Where --at lies in the window of a
+change, both policies are answered for.
+` + whichTrail + `
+
+Exit codes: 0 answered (nobody is an answer), 1 nothing is known of the policy at that time,
+or failed, 2 wrong usage.`,
+		Example: `  auditrelay settings who-can delete documents --config relay.yaml --environment production --at 2026-03-01
+  auditrelay settings who-can delete documents --config relay.yaml --project shop --environment test --output json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return fmt.Errorf("give one ACTION and one RESOURCE, as 'who-can delete documents'")
+			}
+			return nil
+		},
+		RunE: which.reads(func(cmd *cobra.Command, args []string, source trailSource) error {
+			s, err := source.At(cmd.Context(), where.of(rbacSetting), at.orNow())
+			if err != nil {
+				return err
+			}
+			a, err := whoCan(s, args[0], args[1])
+			switch {
+			case err != nil:
+				return err
+			case output.value == "json":
+				return printJSON(cmd.OutOrStdout(), a)
+			}
+			return printWhoCan(cmd.OutOrStdout(), s, a)
+		}),
+	}
+	which.addTo(cmd)
+	where.addTo(cmd)
+	cmd.Flags().Var(&at, "at", "the policy at this time (default: now); "+timeFlagHelp)
+	addOutputFlag(cmd, &output, "table", "json")
+	return cmd
+}
+
+// whoCanAnswer is who could do something. Later is the answer for the policy after the
+// change, where it is not known whether that stood already.
+type whoCanAnswer struct {
+	Action   string          `json:"action"`
+	Resource string          `json:"resource"`
+	Entry    int64           `json:"entry"` // which shows the policy
+	Who      meaning.Answer  `json:"who"`
+	Later    *meaning.Answer `json:"later,omitempty"`
+}
+
+func whoCan(s timeline.State, action, resource string) (a whoCanAnswer, err error) {
+	if !s.Known {
+		return a, fmt.Errorf("nothing is known of %s at %s: the relay first looked later", s.Where, moment(s.At))
+	}
+	a = whoCanAnswer{Action: action, Resource: resource, Entry: s.Entry.Index}
+	if a.Who, err = meaning.WhoCan(s.Value, action, resource); err != nil || !s.Uncertain {
+		return a, err
+	}
+	later, err := meaning.WhoCan(s.Next.Value, action, resource)
+	a.Later = &later
+	return a, err
+}
+
+func printWhoCan(w io.Writer, s timeline.State, a whoCanAnswer) error {
+	printSettingHead(w, s)
+	_, _ = fmt.Fprintln(w)
+	if err := printHolders(w, a.Who); err != nil || a.Later == nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(w, "\nor, from some moment in the window on:\n\n")
+	return printHolders(w, *a.Later)
+}
+
+func printHolders(w io.Writer, a meaning.Answer) error {
+	if len(a.Who) == 0 {
+		_, err := fmt.Fprintln(w, "nobody: "+printable(a.Nobody))
+		return err
+	}
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(out, "WHO\tBY")
+	for _, p := range a.Who {
+		_, _ = fmt.Fprintf(out, "%s\t%s\n", printable(p.Holder), printable(p.By))
+	}
+	return out.Flush()
+}
