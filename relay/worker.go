@@ -143,6 +143,8 @@ func (w *worker) recovered() {
 // jitter draws from the upper half of d.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
+// sleep waits for d, or until ctx ends. The product has the same in internal/pause: this
+// package imports nothing of the product, so a Go program can use it alone.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
