@@ -58,6 +58,7 @@ func floors() map[string]int {
 		"internal/history":              1,
 		"internal/ages":                 0,
 		"internal/diskbudget":           0,
+		"internal/losses":               3,
 		"internal/streamserver":         2,
 		"internal/datadir":              1,
 		"internal/audit":                1,

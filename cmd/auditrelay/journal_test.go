@@ -24,6 +24,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/losses"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
@@ -190,7 +191,7 @@ func accept(t *testing.T, config string) {
 	t.Helper()
 	code, out, errs := command(t, "journal", "accept-damage", "--config", config, "--yes")
 	if code != 0 {
-		require.Contains(t, errs, journal.ErrNoDamage.Error())
+		require.Contains(t, errs, losses.ErrNoDamage.Error())
 	}
 	t.Log(out)
 }

@@ -24,7 +24,7 @@ func (r *process) startQuarantineWatch(context.Context) error {
 		for _, old := range r.conn.LetGo {
 			r.recordLetGo(ctx, old)
 		}
-		if err := r.journal.FollowQuarantine(ctx, r.recordQuarantined); ctx.Err() == nil {
+		if err := r.journal.Losses.Follow(ctx, r.recordQuarantined); ctx.Err() == nil {
 			r.fail(err)
 		}
 	}))
@@ -34,7 +34,7 @@ func (r *process) startQuarantineWatch(context.Context) error {
 // damageRemark names the waiting sinks, and their reasons. Pushes are taken all the
 // while, so it is no reason to send them elsewhere.
 func (r *process) damageRemark(context.Context) (string, error) {
-	d := r.journal.Damage()
+	d := r.journal.Losses.Damage()
 	switch {
 	case len(d.Waiting) > 0:
 		var waits []string

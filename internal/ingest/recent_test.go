@@ -209,7 +209,7 @@ func TestWhatWasLostIsNotRecognised(t *testing.T) {
 	require.NoError(t, err)
 	defer source.Close()
 	assert.Equal(t, "c", next(t, source, 2)[1].ID)
-	lost, err := j.Quarantine(t.Context())
+	lost, err := j.Losses.All(t.Context())
 	require.NoError(t, err)
 	require.Len(t, lost, 1)
 	assert.Equal(t, http.StatusNoContent, r.push(t, event("b")).status)

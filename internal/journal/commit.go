@@ -70,7 +70,7 @@ type committer struct {
 	closed   bool       // guarded by mu
 	broken   error      // set once the embedded server gave a position out twice; guarded by mu
 	failed   func(error)
-	placed   func(at history.Place, again bool) error // see Journal.placed
+	place    func(at history.Place, again bool) error // see losses.Ledger.Place
 }
 
 // refusal is why an append failed.
@@ -113,8 +113,8 @@ func (p *pending) settle(err error, need int64) {
 
 func newCommitter(j *Journal, failed func(error)) *committer {
 	return startCommitter(&committer{
-		js: j.conn.JetStream, epoch: j.conn.Epoch, limit: j.recordLimit, subject: j.names.eventsSubject,
-		metrics: j.metrics, placed: j.placed, failed: failed, patience: commitTimeout,
+		js: j.conn.JetStream, epoch: j.conn.Epoch, limit: j.conn.PayloadLimit, subject: j.names.eventsSubject,
+		metrics: j.metrics, place: j.Losses.Place, failed: failed, patience: commitTimeout,
 		committed: j.committed, makeRoom: j.makeRoom,
 	})
 }

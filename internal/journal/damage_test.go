@@ -203,7 +203,7 @@ func TestAPositionThatIsGivenOutTwiceIsRefused(t *testing.T) {
 		j.push(t, relaytest.Events(1, relaytest.From(i)))
 	}
 	require.NoError(t, j.conn.JetStream.DeleteStream(t.Context(), j.names.events))
-	require.NoError(t, j.makeStreams(t.Context(), nil))
+	require.NoError(t, j.makeStream(t.Context(), nil))
 	for i := range 3 {
 		err := j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.From(10+i))))
 		require.ErrorIs(t, err, ErrUnavailable)
@@ -227,7 +227,7 @@ func TestALostEndIsNamedAtOnce(t *testing.T) {
 	require.NoError(t, os.Truncate(paths[len(paths)-1], 0))
 	w.dropIndex(t)
 	j := open(t, w.dir, w.cfg)
-	q, err := j.Quarantine(t.Context())
+	q, err := j.Losses.All(t.Context())
 	require.NoError(t, err)
 	require.Len(t, q, 1)
 	assert.Equal(t, uint64(30), q[0].To)
@@ -252,13 +252,13 @@ func TestDamageWhileRunningIsSteppedOver(t *testing.T) {
 	j.push(t, late)
 	got := readUntil(t, j, "k", "late")
 	assert.Equal(t, (60-10-1)*3+1, len(got))
-	q, err := j.Quarantine(t.Context())
+	q, err := j.Losses.All(t.Context())
 	require.NoError(t, err)
 	require.Len(t, q, 1)
 	assert.Equal(t, frame.Seq, q[0].From)
 	assert.Equal(t, frame.Seq, q[0].To)
 	readUntil(t, j, "fresh", "late")
-	q, err = j.Quarantine(t.Context())
+	q, err = j.Losses.All(t.Context())
 	require.NoError(t, err)
 	assert.Len(t, q, 1, "named once, not once a sink")
 }

@@ -69,35 +69,6 @@
 // [Journal.Reserve] refuses an environment that would hold more than eight times the
 // free part of the budget (429). So the one with most is refused first (package diskbudget has the model).
 //
-// # A stream that goes back
-//
-// A server may lose the end of a stream, and give its positions to other records as if
-// nothing had happened. So the relay notes the checksum of the record at each
-// of the newest 1,024 positions, and of older ones at every 1,024th and every 1,048,576th: 72 KiB,
-// on its own disk for an external journal (package history). It compares the stream with these
-// notes at each start and reconnect, every minute, and at any position with an unexpected record (compare.go). A
-// binary search finds the newest noted position with its own record. The relay sets
-// every sink beyond it back, names the acknowledged positions behind it, and changes its notes last: a crash
-// on the way leaves the same finding. A replicated stream must say so for five seconds,
-// as a new leader may lag.
-//
-// When an embedded server gives a position out twice, the relay does not acknowledge it,
-// and ends: the files need mending, and the next start sets the end right.
-//
-// # Positions without a record
-//
-// The quarantine stream names every position without a readable record once, one
-// subject per position, so a second sink or a second start adds nothing. The journal
-// looks when it opens, each minute, and whenever a source sees the server pass over
-// positions. A follower of the quarantine enters each into the audit trail
-// (journal.quarantined); the trail's own last entry makes it once.
-//
-// Some damage is chance. More than ten damaged records, or more than 1 in 100, look like a mistake of ours
-// or of the server's: the fuse blows (fuse.go), and sinks wait before the damage until a
-// person accepts it. The acceptance is a message in the quarantine's stream, so it
-// outlives restarts. An external journal has no fuse: the relay cannot restore what the
-// servers lost.
-//
 // # An external cluster
 //
 // The same code serves journal.url. A publish is tried again with the same message id

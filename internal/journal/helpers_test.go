@@ -23,6 +23,21 @@ var testConfig = config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, Repla
 type opened struct {
 	*Journal
 	conn *streamserver.Conn
+	reg  *prometheus.Registry
+}
+
+// metric is the value of a counter or a gauge without labels.
+func (o *opened) metric(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := o.reg.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if m := f.GetMetric(); f.GetName() == name {
+			return m[0].GetCounter().GetValue() + m[0].GetGauge().GetValue()
+		}
+	}
+	require.Fail(t, "no such metric", name)
+	return 0
 }
 
 func open(t testing.TB, dir string, cfg config.Journal) *opened {
@@ -30,9 +45,10 @@ func open(t testing.TB, dir string, cfg config.Journal) *opened {
 	log := slog.New(slog.DiscardHandler)
 	conn, err := streamserver.Connect(t.Context(), dir, cfg, log)
 	require.NoError(t, err)
-	j, err := Open(t.Context(), conn, cfg, Options{Logger: log, Registerer: prometheus.NewRegistry()})
+	reg := prometheus.NewRegistry()
+	j, err := Open(t.Context(), conn, cfg, Options{Logger: log, Registerer: reg})
 	require.NoError(t, err)
-	return &opened{j, conn}
+	return &opened{j, conn, reg}
 }
 
 // letters are the dead letters beside the journal.

@@ -16,7 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/ages"
 	"github.com/auditrelay/auditrelay/internal/diskbudget"
-	"github.com/auditrelay/auditrelay/internal/history"
+	"github.com/auditrelay/auditrelay/internal/losses"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/register"
 	"github.com/auditrelay/auditrelay/internal/streams"
@@ -39,13 +39,13 @@ const (
 	// the server may take less. Larger records share an fsync among more events, and take
 	// longer to write.
 	recordTarget = 1 << 20
-	// payloadSlack is left for a record's header and for NATS's own, with a dead letter's
-	// reason as the largest. Of a small payload a quarter is left.
-	payloadSlack = 16 << 10
 )
 
 // Journal is safe for concurrent use.
 type Journal struct {
+	// Losses names every lost position.
+	Losses *losses.Ledger
+
 	conn   *streamserver.Conn
 	cfg    config.Journal
 	log    *slog.Logger
@@ -67,32 +67,16 @@ type Journal struct {
 	commits  *committer
 	decoded  *record.Cache
 	metrics  *metrics
-	fuse     *fuse
-	history  *history.History
-	// comparing is held while the history is compared with the stream.
-	comparing sync.Mutex
-	mended    atomic.Uint64 // pieces of files named so far: see nameMended
-	// reporting is held while losses are named: each is named once. The holder of comparing
-	// does not take it.
-	reporting sync.Mutex
-	failed    func(error)        // as in Options
-	lost      func()             // as in Options
-	stop      context.CancelFunc // ends the loops
-	done      chan struct{}      // closed when the loops have ended
+	mended   atomic.Uint64      // pieces of files with a name: see nameMended
+	stop     context.CancelFunc // ends the loops
+	done     chan struct{}      // closed when the loops have ended
 }
 
-// names are those of the relay's streams and subjects.
-type names struct {
-	events, eventsSubject         string
-	quarantine, quarantineSubject string
-}
+// names are those of the events' stream and its subject.
+type names struct{ events, eventsSubject string }
 
 func namesFor(prefix string) names {
-	subject, layout := strings.ToLower(prefix), streamserver.Layout(prefix)
-	return names{
-		events: layout.Events, eventsSubject: subject + ".events",
-		quarantine: layout.Quarantine, quarantineSubject: subject + ".quarantine",
-	}
+	return names{events: streamserver.Layout(prefix).Events, eventsSubject: strings.ToLower(prefix) + ".events"}
 }
 
 // Options are a Journal's needs beside its configuration.
@@ -117,16 +101,14 @@ type Options struct {
 // cfg must have its defaults. The conn stays the caller's to close.
 func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, opts Options) (*Journal, error) {
 	j := &Journal{
-		conn: conn, cfg: cfg, log: opts.Logger, lost: opts.Lost,
+		conn: conn, cfg: cfg, log: opts.Logger,
 		names: namesFor(cfg.StreamPrefix), sinks: opts.Sinks, environments: opts.Environments,
-		decoded: record.NewCache(), history: &history.History{},
+		decoded: record.NewCache(),
 		metrics: newMetrics(opts.Registerer),
-		fuse:    newFuse(opts.Logger, opts.Registerer),
-		failed:  opts.Failed,
 		sweeps:  sweeps{wake: make(chan struct{}, 1)},
 		done:    make(chan struct{}),
 	}
-	if err := j.makeStreams(ctx, streamserver.Metadata(opts.Version)); err != nil {
+	if err := j.makeStream(ctx, streamserver.Metadata(opts.Version)); err != nil {
 		return nil, err
 	}
 	var err error
@@ -134,11 +116,14 @@ func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, opts
 		return nil, err
 	}
 	// Before anything is appended or read.
-	if err := j.openPast(ctx); err != nil {
+	j.Losses, err = losses.Open(ctx, conn, j.stream, cfg, losses.Options{
+		Logger: opts.Logger, Registerer: opts.Registerer, Failed: opts.Failed, Lost: opts.Lost,
+	})
+	if err != nil {
 		return nil, err
 	}
 	j.mended.Store(conn.Mendings())
-	if err := streams.Await(ctx, j.log, "the journal's state", j.accountForDamage); err != nil {
+	if err := streams.Await(ctx, j.log, "the journal's state", j.reportLosses); err != nil {
 		return nil, err
 	}
 	if err := streams.Await(ctx, j.log, "the journal's state", j.lookAround); err != nil {
@@ -183,39 +168,27 @@ func (j *Journal) committed(record uint64, stored int, shares []diskbudget.Share
 	}
 }
 
-func (j *Journal) makeStreams(ctx context.Context, metadata map[string]string) error {
-	base := jetstream.StreamConfig{
-		Storage:   jetstream.FileStorage,
-		Retention: jetstream.LimitsPolicy,
-		Replicas:  max(1, j.cfg.Replicas),
-	}
-	events := base
-	events.Name, events.Subjects = j.names.events, []string{j.names.eventsSubject}
-	events.Description = "auditrelay: acknowledged events, many to a message"
-	events.Metadata = metadata
-	// At the budget the server refuses new messages; sweeps make room for them.
-	events.MaxBytes, events.Discard = int64(j.cfg.MaxBytes), jetstream.DiscardNew
-	// Longer than all retries of an append: none is stored twice.
-	events.Duplicates = 2 * commitTimeout
-	// Any replica may answer for a record, and its readers expect it to lag. Of the other
-	// streams only the leader answers, which lacks nothing.
-	events.AllowDirect = true
-
-	quarantine := base
-	quarantine.Name, quarantine.Subjects = j.names.quarantine, []string{j.names.quarantineSubject, j.names.quarantineSubject + ".>"}
-	quarantine.Description = "auditrelay: records that could not be read, and positions whose records are lost"
-
-	opened := map[string]jetstream.Stream{}
-	for _, cfg := range []jetstream.StreamConfig{events, quarantine} {
-		err := streams.Await(ctx, j.log, "stream "+cfg.Name, func(ctx context.Context) (err error) {
-			opened[cfg.Name], err = j.conn.JetStream.CreateOrUpdateStream(ctx, cfg)
-			return err
+// makeStream makes or opens the events' stream.
+func (j *Journal) makeStream(ctx context.Context, metadata map[string]string) error {
+	err := streams.Await(ctx, j.log, "stream "+j.names.events, func(ctx context.Context) (err error) {
+		j.stream, err = j.conn.JetStream.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+			Name: j.names.events, Subjects: []string{j.names.eventsSubject},
+			Description: "auditrelay: acknowledged events, many to a message",
+			Metadata:    metadata,
+			Storage:     jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Replicas: max(1, j.cfg.Replicas),
+			// At the budget the server refuses new messages; sweeps choose old ones to go.
+			MaxBytes: int64(j.cfg.MaxBytes), Discard: jetstream.DiscardNew,
+			// Longer than the retries of an append, so no retry is stored twice.
+			Duplicates: 2 * commitTimeout,
+			// Any replica may answer for a record; its readers expect a lagging one. Of the
+			// other streams only the leader speaks.
+			AllowDirect: true,
 		})
-		if err != nil {
-			return fmt.Errorf("open stream %s: %w", cfg.Name, err)
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("open stream %s: %w", j.names.events, err)
 	}
-	j.stream = opened[events.Name]
 	j.made = j.stream.CachedInfo().Created.UnixNano()
 	return nil
 }
@@ -239,18 +212,12 @@ func (j *Journal) Append(ctx context.Context, b *record.Batch) error {
 
 // MaxEvent is the present limit of an event with its attributes and labels, in bytes. A
 // larger one is record.ErrTooLarge.
-func (j *Journal) MaxEvent() int { return j.recordLimit() }
-
-// recordLimit bounds a record before compression, in bytes.
-func (j *Journal) recordLimit() int {
-	payload := j.conn.MaxPayload()
-	return payload - min(payloadSlack, payload/4)
-}
+func (j *Journal) MaxEvent() int { return j.conn.PayloadLimit() }
 
 // readLimit bounds one request for records, in bytes: some records, or one of the
 // largest. Older records may be from a time when the server took more.
 func (j *Journal) readLimit() int {
-	return max(j.conn.MaxPayload(), recordTarget+payloadSlack) + fetchBytes
+	return max(j.conn.MaxPayload(), recordTarget+streamserver.HeaderRoom) + fetchBytes
 }
 
 // Close stops trimming, and returns when all appends under way have ended.
@@ -259,8 +226,8 @@ func (j *Journal) Close() {
 	j.commits.close()
 	j.stop()
 	<-j.done
-	if err := j.history.Close(); err != nil {
-		j.log.Warn("writing the history of the journal's stream failed", "error", err)
+	if err := j.Losses.Close(); err != nil {
+		j.log.Warn("closing the journal failed", "error", err)
 	}
 }
 

@@ -236,14 +236,14 @@ func TestACorruptRecordIsSetAsideAndTheRestGoesOn(t *testing.T) {
 	s := j.source(t, "k")
 	defer s.Close()
 	assert.Equal(t, ids(events), ids(read(t, s, 2, true)))
-	q, err := j.conn.JetStream.Stream(t.Context(), j.names.quarantine)
+	q, err := j.conn.JetStream.Stream(t.Context(), "TEST_QUARANTINE")
 	require.NoError(t, err)
 	msg, err := q.GetMsg(t.Context(), 1)
 	require.NoError(t, err)
 	assert.Equal(t, rec, msg.Data)
 	assert.Equal(t, "2", msg.Header.Get("Auditrelay-Position"))
 	assert.Contains(t, msg.Header.Get("Auditrelay-Reason"), "checksum")
-	assert.Equal(t, 1.0, testutil.ToFloat64(j.metrics.quarantined))
+	assert.Equal(t, 1.0, j.metric(t, "auditrelay_journal_quarantined_records_total"))
 }
 
 func TestOneProcessOwnsADirectory(t *testing.T) {

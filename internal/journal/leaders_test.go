@@ -188,7 +188,7 @@ func (l *load) end() {
 	var lost []datadir.Quarantined
 	waiting.Until(t, func() (ok bool) {
 		var err error
-		lost, err = l.j.Quarantine(t.Context())
+		lost, err = l.j.Losses.All(t.Context())
 		return err == nil
 	}, "the quarantine has no leader")
 	assert.Empty(t, lost, "nothing was lost, so nothing is to be named")

@@ -153,7 +153,7 @@ func neighbours(t *testing.T, dir string) (left int, named []datadir.Quarantined
 	// A key whose newest value is lost may show an older one; its room sees to that.
 	_, err := js.CreateOrUpdateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: otherBucket})
 	require.NoError(t, err)
-	named, err = j.Quarantine(t.Context())
+	named, err = j.Losses.All(t.Context())
 	require.NoError(t, err)
 	return left, named
 }

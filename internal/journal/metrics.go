@@ -14,8 +14,7 @@ type metrics struct {
 	commitSeconds                 prometheus.Histogram
 	commits, failures             prometheus.Counter
 	events, rawBytes, storedBytes prometheus.Counter
-	quarantined                   prometheus.Counter
-	lost, doubts                  prometheus.Gauge
+	doubts                        prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -35,17 +34,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		events:      counter("events_total", "Events committed."),
 		rawBytes:    counter("raw_bytes_total", "Bytes committed, before compression."),
 		storedBytes: counter("stored_bytes_total", "Bytes committed, after compression."),
-		quarantined: counter("quarantined_records_total", "Records that could not be read and were set aside."),
 	}
-	m.lost = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "auditrelay_journal_lost_records",
-		Help: "Records that were damaged or lost on disk, over the journal's life; the quarantine names their positions.",
-	})
 	m.doubts = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "auditrelay_journal_trim_blocked",
 		Help: "1 while nothing is trimmed, as some sink's position is not known for certain; else 0.",
 	})
-	reg.MustRegister(m.commitSeconds, m.lost, m.doubts)
+	reg.MustRegister(m.commitSeconds, m.doubts)
 	return m
 }
 

@@ -20,15 +20,15 @@ func TestAnAcknowledgementWaitsForTheNameOfABlock(t *testing.T) {
 	j := open(t, dir, testConfig)
 	defer j.shut(t)
 	aside := func(seq uint64) error {
-		return j.setAside(t.Context(), datadir.Quarantined{Stream: "another", From: seq, To: seq}, nil)
+		return j.Losses.Name(t.Context(), datadir.Quarantined{Stream: "another", From: seq, To: seq}, nil)
 	}
 	j.push(t, relaytest.Events(1))
 	require.NoError(t, j.register.Add(t.Context(), "one"))
 	require.NoError(t, aside(1))
 	for stream, keep := range map[string]func() error{
-		j.names.events:     func() error { return j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.From(7)))) },
-		j.names.quarantine: func() error { return aside(2) },
-		"TEST_SINKS":       func() error { return j.register.Add(t.Context(), "two") },
+		j.names.events:    func() error { return j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.From(7)))) },
+		"TEST_QUARANTINE": func() error { return aside(2) },
+		"TEST_SINKS":      func() error { return j.register.Add(t.Context(), "two") },
 	} {
 		folder := filepath.Join(datadir.StreamDir(dir, stream), natsserver.MessagesDir)
 		j.conn.Shrunk(stream) // so that it is looked at

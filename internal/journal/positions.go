@@ -136,7 +136,7 @@ func (j *Journal) standing(ctx context.Context) (uint64, *jetstream.StreamInfo, 
 // contradiction says why the positions cannot belong to a stream in this state, or nil.
 func (j *Journal) contradiction(lowest uint64, info *jetstream.StreamInfo) error {
 	last := info.State.LastSeq
-	newest, doubt := j.history.Reach()
+	newest, doubt := j.Losses.History.Reach()
 	switch broken := j.commits.brokenBy(); {
 	case broken != nil:
 		return broken

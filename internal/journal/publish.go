@@ -13,6 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/diskbudget"
 	"github.com/auditrelay/auditrelay/internal/history"
+	"github.com/auditrelay/auditrelay/internal/losses"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
@@ -105,10 +106,10 @@ func (c *committer) waitForRoom(ctx context.Context, s *sent) error {
 // accept notes a record's position before any sender is told of its success. It refuses a
 // position of possibly another record, as sinks may have acknowledged the other one.
 func (c *committer) accept(at history.Place, again bool) error {
-	err := c.placed(at, again)
+	err := c.place(at, again)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if errors.Is(err, errGivenTwice) && c.broken == nil {
+	if errors.Is(err, losses.ErrGivenTwice) && c.broken == nil {
 		c.broken = fmt.Errorf("%w: the server gave out position %d again: it has lost the end of the stream, which the next start of the relay sets right", ErrUnavailable, at.Seq)
 		if c.failed != nil {
 			go c.failed(c.broken)

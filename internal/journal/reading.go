@@ -34,7 +34,7 @@ func (s *Source) open(ctx context.Context) (session, error) {
 	if err := s.j.nameMended(ctx); err != nil {
 		return next, err
 	}
-	if err := s.j.comparePast(ctx); err != nil {
+	if err := s.j.Losses.Compare(ctx); err != nil {
 		return next, err
 	}
 	s.begin(&next)
@@ -77,7 +77,7 @@ func (s *Source) open(ctx context.Context) (session, error) {
 func (s *Source) begin(next *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	turns, stays := s.j.history.Turns(s.turns)
+	turns, stays := s.j.Losses.History.Turns(s.turns)
 	s.acked = min(s.acked, stays)
 	next.after = s.acked
 	for i := range s.given {
@@ -124,7 +124,7 @@ var (
 
 // over says why a session is over, or nil.
 func (s *Source) over(now *session) error {
-	if turns, _ := s.j.history.Turns(now.turns); turns != now.turns {
+	if turns, _ := s.j.Losses.History.Turns(now.turns); turns != now.turns {
 		return errWentBack
 	}
 	if s.j.conn.JetStream.Conn().Stats().Reconnects != now.reconnects {
@@ -191,10 +191,10 @@ func (s *Source) take(ctx context.Context, msg jetstream.Msg, seq uint64, now *s
 		s.offeredAgain(msg, seq)
 		return nil
 	}
-	if err := s.nameSkipped(ctx, now.after+1, seq); err != nil {
+	if err := s.j.Losses.NamePassed(ctx, now.after+1, seq); err != nil {
 		return err
 	}
-	if err := s.holdBefore(ctx, datadir.Span{From: now.after + 1, To: seq - 1}); err != nil {
+	if err := s.j.Losses.HoldBefore(ctx, s.sink, datadir.Span{From: now.after + 1, To: seq - 1}); err != nil {
 		return err
 	}
 	if err := s.pass(ctx, msg, seq, now.now); err != nil {
@@ -208,16 +208,16 @@ func (s *Source) take(ctx context.Context, msg jetstream.Msg, seq uint64, now *s
 // stream went back then, and the session ends. If its leader denies it, the servers
 // disagree, and the record is delivered rather than lost.
 func (s *Source) isAnother(ctx context.Context, at history.Place, now *session) (bool, error) {
-	if s.j.history.Read(at) {
+	if s.j.Losses.History.Read(at) {
 		return false, nil
 	}
-	if err := s.j.comparePast(ctx); err != nil {
+	if err := s.j.Losses.Compare(ctx); err != nil {
 		return false, err
 	}
-	if err := s.over(now); err != nil || s.j.history.Read(at) {
+	if err := s.over(now); err != nil || s.j.Losses.History.Read(at) {
 		return false, err
 	}
-	s.j.history.Settle()
+	s.j.Losses.History.Settle()
 	s.j.log.Error("the servers gave out two records at one position; both are delivered",
 		"stream", s.j.names.events, "position", at.Seq, "consumer", s.name)
 	return true, nil
@@ -276,13 +276,13 @@ func (s *Source) pass(ctx context.Context, msg jetstream.Msg, seq uint64, now in
 	}
 	switch {
 	case errors.Is(r.Err, record.ErrVersion):
-		return s.holdVersion(ctx, seq, r.Err)
+		return s.j.Losses.HoldVersion(ctx, s.sink, seq, r.Err)
 	case r.Err != nil:
 		q := datadir.Quarantined{Stream: s.j.names.events, From: seq, To: seq, Reason: r.Err.Error()}
-		if err := s.j.setAside(ctx, q, msg.Data()); err != nil {
+		if err := s.j.Losses.Name(ctx, q, msg.Data()); err != nil {
 			return err
 		}
-		if err := s.holdBefore(ctx, datadir.Span{From: seq, To: seq}); err != nil {
+		if err := s.j.Losses.HoldBefore(ctx, s.sink, datadir.Span{From: seq, To: seq}); err != nil {
 			return err
 		}
 	}

@@ -52,7 +52,7 @@ func committerOn(s *steadyServer) *committer {
 	return startCommitter(&committer{
 		js: s, epoch: func() *datadir.Epoch { return &datadir.Epoch{} }, limit: func() int { return recordTarget },
 		metrics: newMetrics(prometheus.NewRegistry()), patience: commitTimeout,
-		placed:    func(history.Place, bool) error { return nil },
+		place:     func(history.Place, bool) error { return nil },
 		committed: func(uint64, int, []diskbudget.Share) {},
 		makeRoom:  func(context.Context, int64) error { return nil },
 	})

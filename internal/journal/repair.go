@@ -12,11 +12,11 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/datadir"
-	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/losses"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
-// Repairs is what [Repair] did.
+// Repairs are the results of [Repair].
 type Repairs struct {
 	Mended []datadir.Mending `json:"mended"`
 	// SetAside are the positions now in the quarantine, without those from before.
@@ -25,11 +25,11 @@ type Repairs struct {
 	Positions []string `json:"positions"`
 }
 
-// RepairOptions are what a [Repair] may do beside the obvious.
+// RepairOptions are further steps of a [Repair].
 type RepairOptions struct {
-	// UnknownIsDamage has blocks of an unknown form taken out, as a person has decided.
+	// UnknownIsDamage takes blocks of an unknown form out, after a person decided so.
 	UnknownIsDamage bool
-	// Others, unless nil, repairs what other rooms keep beside the journal.
+	// Others, unless nil, repairs the streams of other rooms.
 	Others func(context.Context, *streamserver.Conn) error
 }
 
@@ -47,8 +47,8 @@ func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.L
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	before, _, err := readQuarantine(ctx, conn.JetStream, streamserver.Layout(cfg.StreamPrefix).Quarantine)
-	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+	before, err := losses.Quarantined(ctx, conn, cfg.StreamPrefix)
+	if err != nil {
 		return nil, err
 	}
 	j, err := Open(ctx, conn, cfg, Options{Logger: log, Registerer: prometheus.NewRegistry()})
@@ -56,7 +56,7 @@ func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.L
 		return nil, err
 	}
 	defer j.Close()
-	if err := j.setAsideUnreadable(ctx); err != nil {
+	if err := j.Losses.NameUnreadable(ctx); err != nil {
 		return nil, err
 	}
 	if opts.Others != nil {
@@ -68,58 +68,12 @@ func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.L
 	if r.Positions, err = j.checkPositions(ctx); err != nil {
 		return nil, err
 	}
-	after, err := j.Quarantine(ctx)
+	after, err := j.Losses.All(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r.SetAside = append([]datadir.Quarantined{}, after[len(before):]...)
 	return r, nil
-}
-
-// setAsideUnreadable reads every record. It copies each undecodable one to the salvage
-// folder, and names it in the quarantine.
-func (j *Journal) setAsideUnreadable(ctx context.Context) error {
-	for _, name := range []string{j.names.events, streamserver.Layout(j.cfg.StreamPrefix).DeadLetters} {
-		stream, err := j.conn.JetStream.Stream(ctx, name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			continue // no relay has run on this directory yet
-		}
-		if err != nil {
-			return fmt.Errorf("open stream %s: %w", name, err)
-		}
-		state := stream.CachedInfo().State
-		for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
-			if name == j.names.events {
-				if err := j.asks(ctx, seq); err != nil {
-					return err
-				}
-			}
-			msg, err := stream.GetMsg(ctx, seq)
-			if errors.Is(err, jetstream.ErrMsgNotFound) {
-				continue // the gaps were named when the journal was opened
-			}
-			if err != nil {
-				return fmt.Errorf("read position %d of %s: %w", seq, name, err)
-			}
-			if err := j.setAsideIfCorrupt(ctx, name, msg); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (j *Journal) setAsideIfCorrupt(ctx context.Context, stream string, msg *jetstream.RawStreamMsg) error {
-	_, corrupt := record.Check(msg.Data)
-	if !errors.Is(corrupt, record.ErrCorrupt) {
-		return corrupt // nil, or a later version's record: it is sound
-	}
-	kept, err := datadir.Keep(j.conn.DataDir, stream, msg.Sequence, msg.Data)
-	if err != nil {
-		return err
-	}
-	q := datadir.Quarantined{Stream: stream, From: msg.Sequence, To: msg.Sequence, Reason: corrupt.Error(), Kept: kept}
-	return j.setAside(ctx, q, msg.Data)
 }
 
 // checkPositions sets the sinks' positions right, and returns their names.

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -19,37 +17,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
-	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
-
-func TestTheQuarantineIsToldUntilItIsHeard(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	j := open(t, dir, testConfig)
-	defer j.shut(t)
-	for _, from := range []uint64{7, 9, 7} {
-		q := datadir.Quarantined{Stream: j.names.events, From: from, To: from + 1, Reason: "a\nb"}
-		require.NoError(t, j.setAside(t.Context(), q, []byte("raw")))
-	}
-	var told []uint64
-	failures := 1
-	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
-	defer cancel()
-	err := j.FollowQuarantine(ctx, func(_ context.Context, q datadir.Quarantined) error {
-		if failures--; failures >= 0 {
-			return assert.AnError
-		}
-		assert.Equal(t, datadir.Quarantined{Stream: j.names.events, From: q.From, To: q.From + 1, Reason: "a b", Time: q.Time, Bytes: 3}, q)
-		if told = append(told, q.From); len(told) == 2 {
-			cancel()
-		}
-		return nil
-	})
-	require.ErrorIs(t, err, context.Canceled)
-	assert.Equal(t, []uint64{7, 9}, told)
-	assert.InDelta(t, 2, testutil.ToFloat64(j.metrics.quarantined), 0)
-}
 
 // A sound journal is read as it is, and nothing is mended or named, whatever
 // was trimmed.
@@ -77,7 +46,7 @@ func TestASoundJournalIsLeftAlone(t *testing.T) {
 			assert.Empty(t, conn.Mended)
 			again, err := Open(t.Context(), conn, w.cfg, Options{Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry()})
 			require.NoError(t, err)
-			q, err := again.Quarantine(t.Context())
+			q, err := again.Losses.All(t.Context())
 			require.NoError(t, err)
 			assert.Empty(t, q)
 			again.Close()
@@ -144,7 +113,7 @@ func TestWhatWasMendedIsToldAfterACrash(t *testing.T) {
 	assert.Equal(t, []uint64{frame.Seq}, w.account(t, "fresh"))
 	j := open(t, w.dir, w.cfg)
 	defer j.shut(t)
-	q, err := j.Quarantine(t.Context())
+	q, err := j.Losses.All(t.Context())
 	require.NoError(t, err)
 	require.Len(t, q, 1)
 	assert.Equal(t, conn.Mended[0].Kept, q[0].Kept)

@@ -157,7 +157,7 @@ func TestTheEndOfTheStreamIsLost(t *testing.T) {
 			defer idle.Close()
 			deliver(t, idle, fresh...)
 
-			named, err := j.Quarantine(t.Context())
+			named, err := j.Losses.All(t.Context())
 			require.NoError(t, err)
 			require.Len(t, named, 1)
 			assert.Equal(t, []uint64{11, 30}, []uint64{named[0].From, named[0].To})
@@ -215,7 +215,7 @@ func TestTheEndIsLostTwice(t *testing.T) {
 		srv.rollBack(true)
 		deliver(t, s, insist(t, j, 200+1000*round, 5)...)
 	}
-	named, err := j.Quarantine(t.Context())
+	named, err := j.Losses.All(t.Context())
 	require.NoError(t, err)
 	var spans [][2]uint64
 	for _, q := range named {
@@ -223,25 +223,6 @@ func TestTheEndIsLostTwice(t *testing.T) {
 	}
 	// The quarantine's own end was lost with the second copy only where it was saved before the first loss.
 	assert.Equal(t, [][2]uint64{{11, 30}, {16, 35}}, spans)
-}
-
-// Records that are appended between the question and its answer are no loss.
-func TestAppendsWhileTheServerIsAskedAreNoLoss(t *testing.T) {
-	t.Parallel()
-	srv := startRestorable(t)
-	j := open(t, t.TempDir(), srv.config())
-	defer j.shut(t)
-	insist(t, j, 0, 3)
-	before := j.known()
-	info, err := j.stream.Info(t.Context())
-	require.NoError(t, err)
-	insist(t, j, 100, 3)
-	back, err := j.wentBack(t.Context(), info, before)
-	require.NoError(t, err)
-	assert.False(t, back)
-	back, err = j.wentBack(t.Context(), info, j.known())
-	require.NoError(t, err)
-	assert.True(t, back, "the order matters")
 }
 
 // An outage without a loss is none.
@@ -267,7 +248,7 @@ func TestAnOutageLosesNothing(t *testing.T) {
 	defer s.Close()
 	third := insist(t, j, 200, 10)
 	assert.Equal(t, third, deliver(t, s, third...), "nothing comes twice")
-	named, err := j.Quarantine(t.Context())
+	named, err := j.Losses.All(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, named)
 }
@@ -287,27 +268,11 @@ func TestTheStreamIsReplaced(t *testing.T) {
 	j.shut(t)
 	j = open(t, dir, srv.config())
 	defer j.shut(t)
-	named, err := j.Quarantine(t.Context())
+	named, err := j.Losses.All(t.Context())
 	require.NoError(t, err)
 	require.Len(t, named, 1)
 	assert.EqualValues(t, 30, named[0].To)
 	s = j.source(t, "k")
 	defer s.Close()
 	deliver(t, s, insist(t, j, 1000, 30)...)
-}
-
-// The same while the relay runs ends it, as only a start makes streams.
-func TestTheStreamIsTakenAwayWhileTheRelayRuns(t *testing.T) {
-	t.Parallel()
-	srv := startRestorable(t)
-	j := open(t, t.TempDir(), srv.config())
-	defer j.shut(t)
-	insist(t, j, 0, 3)
-	var failed error
-	j.failed = func(err error) { failed = err }
-	require.NoError(t, j.reportLosses(t.Context()))
-	require.NoError(t, failed)
-	require.NoError(t, j.conn.JetStream.DeleteStream(t.Context(), j.names.events))
-	require.ErrorIs(t, j.reportLosses(t.Context()), ErrUnavailable)
-	require.ErrorContains(t, failed, "was taken away")
 }

@@ -200,7 +200,7 @@ func (s *Source) acknowledge(e ending) {
 		return
 	}
 	s.acked = e.last
-	if turns, _ := s.j.history.Turns(s.turns); turns != s.turns {
+	if turns, _ := s.j.Losses.History.Turns(s.turns); turns != s.turns {
 		return // the next session begins behind it, or at the stream's new end
 	}
 	if e.reply != "" {

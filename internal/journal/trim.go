@@ -69,8 +69,8 @@ func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent)
 	j.trimming.Lock()
 	defer j.trimming.Unlock()
 	// No position may go back meanwhile.
-	j.comparing.Lock()
-	defer j.comparing.Unlock()
+	j.Losses.Lock()
+	defer j.Losses.Unlock()
 	delivered, info, err := j.standing(ctx)
 	j.noteDoubt(err)
 	if err != nil {

@@ -57,7 +57,7 @@ func TestNothingIsTrimmedBeforeAConfiguredSinkIsOpened(t *testing.T) {
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Sinks: []string{"k", "new"},
 	})
 	require.NoError(t, err)
-	o := &opened{j, conn}
+	o := &opened{Journal: j, conn: conn}
 	defer o.shut(t)
 	k := o.source(t, "k")
 	defer k.Close()

@@ -142,5 +142,5 @@ func TestAnUnknownFormIsTakenForDamageByAPerson(t *testing.T) {
 	j := open(t, w.dir, w.cfg)
 	defer j.shut(t)
 	j.push(t, relaytest.Events(1))
-	assert.True(t, j.Damage().Held, "sinks wait before so much")
+	assert.True(t, j.Losses.Damage().Held, "sinks wait before so much")
 }

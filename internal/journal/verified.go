@@ -19,18 +19,3 @@ func (j *Journal) asks(ctx context.Context, seq uint64) error {
 	_, err := j.conn.Verified(ctx, seq, false)
 	return err
 }
-
-// nameMended names the mended pieces since Open. A damaged block ends the sessions of all
-// sources, and each source calls nameMended before its next one, so before it meets the
-// gap. So the gap gets one name, with the place of its bytes.
-func (j *Journal) nameMended(ctx context.Context) error {
-	n := j.conn.Mendings()
-	if n == j.mended.Load() {
-		return nil
-	}
-	if err := j.reportLosses(ctx); err != nil {
-		return err
-	}
-	j.mended.Store(n)
-	return nil
-}

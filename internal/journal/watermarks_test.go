@@ -70,7 +70,7 @@ func TestAMarkBeyondTheStream(t *testing.T) {
 	usage, err := j.Usage(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 31, usage.Records)
-	q, err := j.Quarantine(t.Context())
+	q, err := j.Losses.All(t.Context())
 	require.NoError(t, err)
 	require.Len(t, q, 1)
 	assert.Equal(t, []uint64{31, 50}, []uint64{q[0].From, q[0].To}, "what was lost is named")

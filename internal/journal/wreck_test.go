@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -120,7 +119,7 @@ func (w *wreck) account(t *testing.T, fresh string) []uint64 {
 	late[0].ID = "late"
 	j.push(t, late)
 	all := readUntil(t, j, fresh, "late")
-	quarantine, err := j.Quarantine(t.Context())
+	quarantine, err := j.Losses.All(t.Context())
 	require.NoError(t, err)
 	named := map[uint64]bool{}
 	for _, q := range quarantine {
@@ -144,7 +143,7 @@ func (w *wreck) account(t *testing.T, fresh string) []uint64 {
 		}
 	}
 	assert.Len(t, named, len(lost), "%v are named, %v are lost", named, lost)
-	assert.InDelta(t, float64(len(lost)), testutil.ToFloat64(j.metrics.lost), 0)
+	assert.InDelta(t, float64(len(lost)), j.metric(t, "auditrelay_journal_lost_records"), 0)
 	old := readUntil(t, j, "k", "late")
 	for p, ids := range w.holds {
 		if p > w.acked && !named[p] {

@@ -36,6 +36,17 @@ func (c *Conn) Embedded() bool { return c.embedded != nil }
 // After a reconnect an external server may take less.
 func (c *Conn) MaxPayload() int { return int(c.JetStream.Conn().MaxPayload()) }
 
+// HeaderRoom is left for a message's headers, in bytes. The largest is a dead letter's
+// reason.
+const HeaderRoom = 16 << 10
+
+// PayloadLimit is the most that a message's payload may take, in bytes: MaxPayload without
+// HeaderRoom, or without a quarter of a small one.
+func (c *Conn) PayloadLimit() int {
+	payload := c.MaxPayload()
+	return payload - min(HeaderRoom, payload/4)
+}
+
 // Err says why nothing can be kept at present: the server is out of reach, or the
 // embedded one's disk fails.
 func (c *Conn) Err() error {

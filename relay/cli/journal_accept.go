@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/losses"
 )
 
 func newJournalAccept() *cobra.Command {
@@ -34,7 +34,7 @@ Exit codes: 0 accepted, 1 not accepted, 2 wrong usage.`,
 				return err
 			}
 			if d.Records == 0 {
-				return journal.ErrNoDamage
+				return losses.ErrNoDamage
 			}
 			question := fmt.Sprintf("%d records are damaged or lost, from position %d on; %d can be read. Let the sinks go on without them?", d.Records, d.First, d.Readable)
 			if err := confirm(cmd, yes, question); err != nil {

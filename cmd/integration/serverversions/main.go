@@ -168,7 +168,7 @@ func check(ctx context.Context, dir string, to int) error {
 	if len(o.conn.Mended) > 0 {
 		return fmt.Errorf("the start found damage: %+v", o.conn.Mended)
 	}
-	named, err := o.Quarantine(ctx)
+	named, err := o.Losses.All(ctx)
 	if err != nil || len(named) > 0 {
 		return fmt.Errorf("the quarantine names %+v (%w)", named, err)
 	}

@@ -1,11 +1,10 @@
-package journal
+package losses
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,23 +15,23 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
-// holdPause is how often a waiting source looks whether it may go on.
+// holdPause is the wait between two looks of a held sink.
 const holdPause = 500 * time.Millisecond
 
-// fuse knows the damage of the events' stream. More of it than chance explains (see
-// [datadir.BeyondChance]) may be a mistake of ours, and passing over it would lose
-// sound events: sinks wait before it until a person accepts it, while pushes are
-// taken. Only the embedded journal has one: nothing here repairs an external cluster.
+// fuse knows the damage of the events' stream. More than chance explains (see
+// [datadir.BeyondChance]) may be a mistake of ours, and passing over it would lose sound
+// events. So sinks wait before it until a person accepts it, while ingest takes pushes.
+// Only the embedded journal has one: nothing here repairs an external cluster.
 type fuse struct {
 	log   *slog.Logger
 	blown prometheus.Gauge
 
 	mu       sync.Mutex
 	accepted uint64            // damage up to this position is accepted; guarded by mu
-	damaged  []datadir.Span    // behind it, as named in the quarantine; guarded by mu
+	damaged  []datadir.Span    // behind it, by the quarantine; guarded by mu
 	records  uint64            // readable records, when damage was found last; guarded by mu
 	held     bool              // guarded by mu
-	waiting  map[string]string // by sink, what it waits for; guarded by mu
+	waiting  map[string]string // the reason by sink; guarded by mu
 }
 
 func newFuse(log *slog.Logger, reg prometheus.Registerer) *fuse {
@@ -44,21 +43,18 @@ func newFuse(log *slog.Logger, reg prometheus.Registerer) *fuse {
 	return f
 }
 
-// Damage is what is damaged in the journal and not accepted by a person yet.
+// Damage is the damage of the events' stream without a person's acceptance.
 type Damage struct {
-	// Held says that it is too much to be chance, so that sinks wait before it.
+	// Held: it is too much for chance, and sinks wait before it.
 	Held bool `json:"held"`
 	// Records are damaged or lost; Readable is how many others there are.
 	Records  uint64 `json:"records"`
 	Readable uint64 `json:"readable"`
 	// First is the first damaged position, 0 for none.
 	First uint64 `json:"first_position,omitempty"`
-	// Waiting says by sink what it waits for.
+	// Waiting is each waiting sink's reason.
 	Waiting map[string]string `json:"waiting,omitempty"`
 }
-
-// Damage tells what a person has not accepted yet.
-func (j *Journal) Damage() Damage { return j.fuse.state() }
 
 func (f *fuse) state() Damage {
 	f.mu.Lock()
@@ -84,7 +80,7 @@ func (f *fuse) count() (n uint64) {
 	return n
 }
 
-// reset forgets what was noted, so that all of it can be noted again.
+// reset forgets all damage, to note it again.
 func (f *fuse) reset(accepted uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,11 +141,10 @@ func (f *fuse) holds(at datadir.Span) bool {
 	return false
 }
 
-// wait notes what a sink waits for, or with "" that it goes on.
+// wait notes a sink's reason to wait; "" ends it.
 func (f *fuse) wait(sink, why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	sink = strings.TrimPrefix(sink, consumerPrefix)
 	if why == "" {
 		delete(f.waiting, sink)
 		return
@@ -157,12 +152,12 @@ func (f *fuse) wait(sink, why string) {
 	f.waiting[sink] = why
 }
 
-// holdBefore waits while the fuse holds the sink before the positions. Nothing
-// behind them is given out meanwhile, and so nothing acknowledged.
-func (s *Source) holdBefore(ctx context.Context, at datadir.Span) error {
-	defer s.j.fuse.wait(s.name, "")
-	for s.j.fuse.holds(at) {
-		s.j.fuse.wait(s.name, fmt.Sprintf("a person to accept the damage at positions %d to %d", at.From, at.To))
+// HoldBefore waits while the fuse holds a sink before the positions. The source gives out
+// nothing behind them meanwhile, so nobody acknowledges them.
+func (l *Ledger) HoldBefore(ctx context.Context, sink string, at datadir.Span) error {
+	defer l.fuse.wait(sink, "")
+	for l.fuse.holds(at) {
+		l.fuse.wait(sink, fmt.Sprintf("a person to accept the damage at positions %d to %d", at.From, at.To))
 		if err := pause.For(ctx, holdPause); err != nil {
 			return err
 		}
@@ -170,70 +165,70 @@ func (s *Source) holdBefore(ctx context.Context, at datadir.Span) error {
 	return nil
 }
 
-// holdVersion waits at a record of a later version, for as long as this version
-// runs: the record is sound, and the version that wrote it will deliver it.
-func (s *Source) holdVersion(ctx context.Context, seq uint64, why error) error {
-	s.j.log.Error("a sink waits at a record that this version cannot read; pushes are taken as before",
-		"consumer", s.name, "position", seq, "error", why, "do", streamserver.AdviceLater)
-	s.j.fuse.wait(s.name, fmt.Sprintf("position %d: %v", seq, why))
-	defer s.j.fuse.wait(s.name, "")
+// HoldVersion has a sink wait at a record of a later version until ctx ends. The record is
+// sound, and a later version delivers it.
+func (l *Ledger) HoldVersion(ctx context.Context, sink string, seq uint64, why error) error {
+	l.log.Error("a sink waits at a record that this version cannot read; pushes are taken as before",
+		"consumer", streamserver.SinkConsumers+sink, "position", seq, "error", why, "do", streamserver.AdviceLater)
+	l.fuse.wait(sink, fmt.Sprintf("position %d: %v", seq, why))
+	defer l.fuse.wait(sink, "")
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// accountForDamage sets the fuse as the quarantine has it, and names what it
-// does not have yet.
-func (j *Journal) accountForDamage(ctx context.Context) error {
-	known, accepted, err := j.readQuarantine(ctx)
+// loadDamage sets the fuse by the quarantine.
+func (l *Ledger) loadDamage(ctx context.Context) error {
+	known, accepted, err := read(ctx, l.conn.JetStream, l.layout.Quarantine)
 	if err != nil {
 		return err
 	}
-	j.fuse.reset(accepted)
+	l.fuse.reset(accepted)
 	for _, q := range known {
-		if err := j.noteDamage(ctx, q); err != nil {
+		if err := l.noteDamage(ctx, q); err != nil {
 			return err
 		}
 	}
-	return j.reportLosses(ctx)
-}
-
-// noteDamage tells the fuse of damage that the quarantine names.
-func (j *Journal) noteDamage(ctx context.Context, q datadir.Quarantined) error {
-	if !j.conn.Embedded() || q.Stream != j.names.events || q.Loss != "" {
-		return nil
-	}
-	info, err := j.stream.Info(ctx)
-	if err != nil {
-		return fmt.Errorf("read the journal's state: %w", err)
-	}
-	j.fuse.note(datadir.Span{From: q.From, To: q.To}, info.State.Msgs)
 	return nil
 }
+
+// noteDamage tells the fuse of a named loss.
+func (l *Ledger) noteDamage(ctx context.Context, q datadir.Quarantined) error {
+	if !l.conn.Embedded() || q.Stream != l.layout.Events || q.Loss != "" {
+		return nil
+	}
+	info, err := l.info(ctx)
+	if err != nil {
+		return err
+	}
+	l.fuse.note(datadir.Span{From: q.From, To: q.To}, info.State.Msgs)
+	return nil
+}
+
+// Damage is the damage without a person's acceptance.
+func (l *Ledger) Damage() Damage { return l.fuse.state() }
 
 // ErrNoDamage says that there is no damage to accept.
 var ErrNoDamage = errors.New("the journal has no damage that waits to be accepted")
 
-// AcceptDamage lets sinks pass over all damaged records that the journal holds
-// now, whether they were found already or not, and returns what they were. It is durable:
-// a crash before the publish leaves all as it was, one after it makes the next
-// start go on.
-func (j *Journal) AcceptDamage(ctx context.Context) (Damage, error) {
-	was := j.fuse.state()
+// Accept lets sinks pass over all damaged records up to the present end, found already or
+// not, and returns the damage. It is durable: a crash before the publish changes nothing,
+// and after one behind it the next start goes on.
+func (l *Ledger) Accept(ctx context.Context) (Damage, error) {
+	was := l.fuse.state()
 	if was.Records == 0 {
 		return was, ErrNoDamage
 	}
-	info, err := j.stream.Info(ctx)
+	info, err := l.info(ctx)
 	if err != nil {
-		return was, fmt.Errorf("read the journal's state: %w", err)
+		return was, err
 	}
-	m := datadir.AcceptanceMessage(j.names.quarantineSubject, info.State.LastSeq)
-	_, err = j.conn.JetStream.PublishMsg(ctx, m)
+	_, err = l.conn.JetStream.PublishMsg(ctx, datadir.AcceptanceMessage(l.subject, info.State.LastSeq))
 	if err == nil {
-		err = j.conn.Settle(j.names.quarantine)
+		err = l.conn.Settle(l.layout.Quarantine)
 	}
 	if err != nil {
 		return was, fmt.Errorf("accept the damage: %w", err)
 	}
-	j.fuse.accept(info.State.LastSeq)
+	l.fuse.accept(info.State.LastSeq)
 	return was, nil
 }
