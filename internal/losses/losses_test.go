@@ -3,6 +3,7 @@ package losses
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -155,4 +156,21 @@ func TestAGapIsNamedOnce(t *testing.T) {
 	assert.Equal(t, [][2]uint64{{2, 3}, {1, 1}}, spans)
 	assert.Equal(t, 2, lost)
 	assert.InDelta(t, 3, testutil.ToFloat64(l.metrics.lost), 0)
+}
+
+// A repair copies undecodable records to the salvage folder. Sound ones stay unnamed.
+func TestUnreadableRecordsAreNamed(t *testing.T) {
+	t.Parallel()
+	l := open(t, testConfig, nil)
+	l.push(t, 2)
+	_, err := l.conn.JetStream.Publish(t.Context(), "test.events", []byte("no record at all"))
+	require.NoError(t, err)
+	for range 2 { // again after a crash
+		require.NoError(t, l.NameUnreadable(t.Context()))
+	}
+	all, err := l.All(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	assert.EqualValues(t, 3, all[0].From)
+	assert.FileExists(t, filepath.Join(l.conn.DataDir, all[0].Kept))
 }
