@@ -11,21 +11,29 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// ForgetAfter makes the streams of a server drop a block from memory once it was neither
-// written nor read for d. It may be called at any time, and holds for blocks begun later.
+// Blocks are bounds of the blocks of a stream.
+type Blocks struct {
+	Expire time.Duration // a block leaves memory so long after its last write or read
+	Bytes  uint64        // the most of a block, unless a single record is larger
+}
+
+// BoundMemory bounds the memory of a server's streams, by bounding their blocks. It may
+// be called at any time, and holds for blocks begun later. No block becomes larger than
+// the server would have it.
 //
-// The default is ten seconds. A server with a sync for each write holds a block by strong
-// references until then, if a consumer reads it too. So memory grows with the rate (by
-// 200 MB at 90,000 events/s), and no option bounds it: the store's configuration has a
-// field for it, CacheExpire, but a stream made by a request gets the default.
+// By default a block has 8 MiB, and leaves memory after ten seconds. A server with a sync
+// for each write holds a block by strong references until then, if a consumer reads it
+// too. So memory grows with the rate (by 200 MB at 90,000 events/s), and no option bounds
+// it: the store's configuration has fields for it, CacheExpire and BlockSize, but a stream
+// made by a request gets the defaults.
 //
-// So ForgetAfter sets this field, under the store's lock. It checks the type of each
+// So BoundMemory sets these fields, under the store's lock. It checks the type of each
 // field on its way. If one is missing, as after an upgrade, it changes nothing there and
 // returns an error; the server then works as ever, and takes more memory.
-func ForgetAfter(srv *server.Server, d time.Duration) error {
+func BoundMemory(srv *server.Server, b Blocks) error {
 	stores, err := fileStores(srv)
 	for _, store := range stores {
-		err = errors.Join(err, forgetAfter(store, d))
+		err = errors.Join(err, boundMemory(store, b))
 	}
 	if err != nil {
 		return fmt.Errorf("bound the memory of nats-server %s: %w", server.VERSION, err)
@@ -33,7 +41,7 @@ func ForgetAfter(srv *server.Server, d time.Duration) error {
 	return nil
 }
 
-func forgetAfter(store reflect.Value, d time.Duration) error {
+func boundMemory(store reflect.Value, b Blocks) error {
 	config, err := fieldOf[server.FileStoreConfig](store, "fcfg")
 	if err != nil {
 		return err
@@ -44,7 +52,7 @@ func forgetAfter(store reflect.Value, d time.Duration) error {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	config.CacheExpire = d
+	config.CacheExpire, config.BlockSize = b.Expire, min(config.BlockSize, b.Bytes)
 	return nil
 }
 

@@ -29,34 +29,38 @@ func expiries(t *testing.T, srv *server.Server) (all []time.Duration) {
 	return all
 }
 
-// If this is red after an upgrade, see whether CacheExpire can be configured by now.
+// If this is red after an upgrade, see whether CacheExpire and BlockSize can be configured by now.
 func TestBlocksLeaveMemorySooner(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
-	require.NoError(t, ForgetAfter(srv, time.Second), "without a stream there is nothing to do")
+	bounds := Blocks{Expire: time.Second, Bytes: 20_000}
+	require.NoError(t, BoundMemory(srv, bounds), "without a stream there is nothing to do")
 	js := natstest.JetStream(t, srv)
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, MaxBytes: 100_000})
 	require.NoError(t, err)
-	publish := func() {
-		_, err := js.Publish(t.Context(), "s", make([]byte, 33_000)) // more than one of these blocks takes
+	publish := func(size int) {
+		_, err := js.Publish(t.Context(), "s", make([]byte, size))
 		require.NoError(t, err)
 	}
-	publish()
-	require.NoError(t, ForgetAfter(srv, time.Second))
-	publish()
+	publish(33_000) // more than one of these blocks takes
+	require.NoError(t, BoundMemory(srv, bounds))
+	publish(33_000)
 	assert.Equal(t, []time.Duration{10 * time.Second, time.Second}, expiries(t, srv))
+	publish(12_000)
+	publish(12_000)
+	assert.Len(t, expiries(t, srv), 4, "a block of 32,000 bytes would take both")
 }
 
-// ForgetAfter reports differences from the known version, and leaves such fields alone.
+// BoundMemory reports differences from the known version, and leaves such fields alone.
 func TestUnknownFieldsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	renamed := struct{ config server.FileStoreConfig }{}
-	require.ErrorContains(t, forgetAfter(reflect.ValueOf(&renamed).Elem(), time.Second), "has no field fcfg")
-	require.ErrorContains(t, forgetAfter(reflect.ValueOf(1), time.Second), "int has no field fcfg")
+	require.ErrorContains(t, boundMemory(reflect.ValueOf(&renamed).Elem(), Blocks{}), "has no field fcfg")
+	require.ErrorContains(t, boundMemory(reflect.ValueOf(1), Blocks{}), "int has no field fcfg")
 	retyped := struct {
 		fcfg server.FileStoreConfig
 		mu   int
 	}{}
-	require.ErrorContains(t, forgetAfter(reflect.ValueOf(&retyped).Elem(), time.Second), "has no field mu")
+	require.ErrorContains(t, boundMemory(reflect.ValueOf(&retyped).Elem(), Blocks{Expire: time.Second}), "has no field mu")
 	assert.Zero(t, retyped.fcfg.CacheExpire)
 }
