@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
+	"strings"
 	"unsafe"
 
 	"github.com/auditrelay/auditrelay/relay"
@@ -42,6 +43,10 @@ type Reader struct {
 	common relay.Event // of the open group
 	room   int         // bytes the group adds to each of its events
 	left   uint32      // unread events of the open group
+
+	// The labels of the group's last event, if all were taken, and their bytes in the batch.
+	labelled []relay.Label
+	again    string
 }
 
 // Open decompresses a record. Its error wraps ErrCorrupt or ErrVersion.
@@ -98,7 +103,7 @@ func (r *Reader) seek() bool {
 			Source: r.text(), Project: r.text(), Environment: r.text(), ContentType: r.text(),
 			Received: r.time(),
 		}
-		r.common.Labels = r.labels(nil)
+		r.common.Labels, r.again = r.labels(nil), ""
 		r.left = r.uint32()
 		r.room = eventRoom + before - len(r.rest) + len(r.common.Labels)*labelRoom
 	}
@@ -110,11 +115,27 @@ func (r *Reader) event() (relay.Event, int) {
 	before := len(r.rest)
 	e := r.common
 	e.ID, e.Type, e.Subject, e.Time = r.text(), r.text(), r.text(), r.time()
-	e.Labels = r.labels(r.common.Labels)
+	e.Labels = r.eventLabels()
 	e.Body = bytesOf(r.text())
 	r.left--
 	r.given++
 	return e, r.room + before - len(r.rest) + (len(e.Labels)-len(r.common.Labels))*labelRoom
+}
+
+// eventLabels returns the group's labels followed by those of the next event. Events in a
+// row often have the same ones, as in Datadog's form: they share them.
+func (r *Reader) eventLabels() []relay.Label {
+	if r.again != "" && strings.HasPrefix(r.rest, r.again) {
+		r.rest = r.rest[len(r.again):]
+		return r.labelled
+	}
+	rest, cut := r.rest, r.cut
+	labels := r.labels(r.common.Labels)
+	r.labelled, r.again = labels, ""
+	if r.err == nil && r.cut == cut {
+		r.again = rest[:len(rest)-len(r.rest)]
+	}
+	return labels
 }
 
 // whole compares the record's number of events with its header's.

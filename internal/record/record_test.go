@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -87,6 +88,47 @@ func TestEveryDamageOfARecordIsFound(t *testing.T) {
 		require.ErrorIs(t, err, ErrCorrupt, "byte %d", i)
 		_, err = decodeAll(nil, rec[:i])
 		require.ErrorIs(t, err, ErrCorrupt, "cut at %d", i)
+	}
+}
+
+// Events in a row with the same labels share them; another group's labels, or others of
+// their own, are not mixed up with these.
+func TestEventsShareLabels(t *testing.T) {
+	t.Parallel()
+	one, two := []relay.Label{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}}, []relay.Label{{Name: "a", Value: "1"}}
+	var b Batch
+	var want [][]relay.Label
+	for _, group := range [][]relay.Label{nil, one, two} {
+		b.Begin(Group{Source: "s", Labels: group})
+		for _, own := range [][]relay.Label{one, one, two, two, nil, nil, one} {
+			b.Add(&Entry{ID: []byte("i"), Labels: own})
+			want = append(want, append(slices.Clone(group), own...))
+		}
+	}
+	got, err := decodeAll(nil, Append(nil, b.Bytes(), len(want)))
+	require.NoError(t, err)
+	require.Len(t, got, len(want))
+	for i, e := range got {
+		assert.Equal(t, want[i], e.Labels, i)
+	}
+	assert.Same(t, &got[0].Labels[0], &got[1].Labels[0])
+	assert.NotSame(t, &got[1].Labels[0], &got[2].Labels[0])
+}
+
+func BenchmarkDecodeLabels(b *testing.B) {
+	events := relaytest.Events(1000)
+	var batch Batch
+	batch.Begin(Group{Source: "s"})
+	labels := []relay.Label{{Name: "ddsource", Value: "idp"}, {Name: "service", Value: "idp"}, {Name: "hostname", Value: "idp-1"}, {Name: "env", Value: "prod"}}
+	for _, e := range events {
+		batch.Add(&Entry{ID: []byte(e.ID), Type: []byte(e.Type), Labels: labels, Body: e.Body})
+	}
+	rec := Append(nil, batch.Bytes(), len(events))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := decodeAll(nil, rec); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
