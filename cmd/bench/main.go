@@ -53,8 +53,8 @@ Most rows deliver to a Kafka broker inside this process, which takes a large par
 of the CPU. The rows "to a file" deliver to a file that is not synced.
 
 With --against, each row runs --pairs times with both binaries, one right after
-the other. The table has the medians of both, and the median, the smallest and
-the largest ratio of a pair.
+the other. The table, in Markdown, has the medians of OTHER and of this binary, and
+the median, the smallest and the largest ratio of a pair.
 
 With --peer, an OpenTelemetry Collector (with the lokireceiver, the
 datadogreceiver, the kafkaexporter and file_storage) gets the same load over the

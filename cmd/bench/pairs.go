@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 )
 
 // pair is one row measured with both binaries, one right after the other.
@@ -58,32 +57,46 @@ func (b *bench) pair(ctx context.Context, r row, dir string, otherFirst bool) (p
 	return p, other()
 }
 
-// pairsTable gives, for each row and figure, the medians of both binaries, and the
-// median, the smallest and the largest ratio of a pair.
+// figures are the columns of a table of pairs.
+var figures = []struct {
+	name string
+	of   func(result) float64
+}{
+	{"CPU-s/M", func(r result) float64 { return r.cpuPerMillion }},
+	{"accepted/s", func(r result) float64 { return r.accepted }},
+	{"end to end/s", func(r result) float64 { return r.delivered }},
+	{"p50 ms", func(r result) float64 { return r.p50 }},
+	{"p99 ms", func(r result) float64 { return r.p99 }},
+	{"RSS MB", func(r result) float64 { return r.rss }},
+	{"commits/event", func(r result) float64 { return r.commitsPerEvent }},
+}
+
+// pairsTable is a Markdown table of the rows. For each figure it has the medians of both
+// binaries, and the median, the smallest and the largest ratio of a pair.
 func pairsTable(all [][]pair) string {
-	figures := []struct {
-		name string
-		of   func(result) float64
-	}{
-		{"CPU-s/M", func(r result) float64 { return r.cpuPerMillion }},
-		{"accepted/s", func(r result) float64 { return r.accepted }},
-		{"end to end/s", func(r result) float64 { return r.delivered }},
-		{"p50 ms", func(r result) float64 { return r.p50 }},
-		{"p99 ms", func(r result) float64 { return r.p99 }},
-		{"RSS MB", func(r result) float64 { return r.rss }},
-		{"commits/event", func(r result) float64 { return r.commitsPerEvent }},
-	}
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "work\tpairs\tfigure\tother\tthis\tratio\tsmallest\tlargest\t")
+	b.WriteString("| work (pairs) |")
+	for _, f := range figures {
+		fmt.Fprintf(&b, " %s |", f.name)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(figures)) + "\n")
 	for _, pairs := range all {
+		fmt.Fprintf(&b, "| %s (%d) |", pairs[0].this.name, len(pairs))
 		for _, f := range figures {
 			c := compare(pairs, f.of)
-			fmt.Fprintf(w, "%s\t%d\t%s\t%.5g\t%.5g\t%.3f\t%.3f\t%.3f\t\n", pairs[0].this.name, len(pairs), f.name, c.other, c.this, c.ratio, c.smallest, c.largest)
+			fmt.Fprintf(&b, " %s → %s, × %.2f (%.2f to %.2f) |", short(c.other), short(c.this), c.ratio, c.smallest, c.largest)
 		}
+		b.WriteString("\n")
 	}
-	_ = w.Flush() // to a strings.Builder
 	return b.String()
+}
+
+// short has three digits, or all before the point.
+func short(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
 }
 
 type comparison struct{ this, other, ratio, smallest, largest float64 }

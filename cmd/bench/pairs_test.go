@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,6 +17,17 @@ func TestCompare(t *testing.T) {
 	c := compare([]pair{of(4, 5), of(30, 60), of(3.5, 5)}, cpu)
 	assert.Equal(t, comparison{this: 4, other: 5, ratio: 0.7, smallest: 0.5, largest: 0.8}, c)
 	assert.InDelta(t, 3.5, compare([]pair{of(4, 1), of(3, 1)}, cpu).this, 0)
+}
+
+func TestPairsTable(t *testing.T) {
+	t.Parallel()
+	of := func(cpu, rate float64) result {
+		return result{row: row{name: "json x100"}, cpuPerMillion: cpu, accepted: rate}
+	}
+	table := pairsTable([][]pair{{{this: of(4, 241_600), other: of(5, 120_800)}}})
+	lines := strings.Split(table, "\n")
+	assert.Equal(t, "| work (pairs) | CPU-s/M | accepted/s | end to end/s | p50 ms | p99 ms | RSS MB | commits/event |", lines[0])
+	assert.Contains(t, lines[2], "| json x100 (1) | 5 → 4, × 0.80 (0.80 to 0.80) | 120800 → 241600, × 2.00 (2.00 to 2.00) |")
 }
 
 func TestChosen(t *testing.T) {
