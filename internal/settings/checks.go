@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// checksSubject is the subject of the entries that attest looks.
+	// checksSubject is the subject of entries about looks.
 	checksSubject = "settings_checks"
 	// typeChecked is their type.
 	typeChecked = "settings.checked"
 )
 
-// notShown lists what no operation reads.
+// notShown lists the settings without an operation to read them.
 func notShown(environment string) []string {
 	if environment == "" {
 		return []string{"who made a change"}

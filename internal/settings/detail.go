@@ -25,7 +25,7 @@ type detail struct {
 	Unsure bool `json:"unsure,omitempty"`
 	// Look is when the look began and ended.
 	Look audit.Window `json:"look"`
-	// Requests are the ids of the reads that show the states before and after.
+	// Requests are the ids of the reads of the states before and after.
 	Requests looks.Requests `json:"request_ids,omitzero"`
 }
 

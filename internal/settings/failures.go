@@ -15,10 +15,10 @@ import (
 const (
 	// readsSubject is the subject of entries about failing reads.
 	readsSubject = "settings_reads"
-	// typeFailed marks an entry that names the failing reads of a project or an
-	// environment, and their causes.
+	// typeFailed marks an entry with the failing reads of a project or an environment,
+	// and their causes.
 	typeFailed = "settings.failed"
-	// typeRecovered marks an entry that says: all can be read again.
+	// typeRecovered marks an entry about the end of failures: all reads succeed again.
 	typeRecovered = "settings.recovered"
 )
 
@@ -45,7 +45,7 @@ func (g *group) failed(kind Kind, err error) {
 	}
 }
 
-// stopped notes that a round ended before its end.
+// stopped notes a round that did not reach its end.
 func (g *group) stopped(w *Watcher, err error) {
 	for _, x := range g.watches {
 		w.note(x.resource, func(s *Status) { s.LastFailure, s.Error = time.Now(), err.Error() })
@@ -53,7 +53,7 @@ func (g *group) stopped(w *Watcher, err error) {
 }
 
 // tellFailures logs and enters the failing reads: once by cause, and once when they are
-// over. err is what failed in this round.
+// over. err is this round's failure.
 func (w *Watcher) tellFailures(ctx context.Context, g *group, err error) error {
 	entering := w.failuresEntered(ctx, g)
 	trail := errors.Is(err, errTrail) || entering != nil

@@ -84,8 +84,8 @@ func TestFailuresAreNoChanges(t *testing.T) {
 	}
 }
 
-// TestRevokedProject: the key cannot see the project any more, and every read answers
-// that there is none. Nobody removed anything as far as anyone can tell.
+// TestRevokedProject: the key no longer sees the project, and every read finds nothing.
+// As far as anyone can tell, nobody removed anything.
 func TestRevokedProject(t *testing.T) {
 	t.Parallel()
 	space, trail := newWorkspace(), &memoryTrail{}

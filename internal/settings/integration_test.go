@@ -21,7 +21,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
-// openTrail opens a real trail on a server that keeps its files in dir.
+// openTrail opens a real trail on a server with its files in dir.
 func openTrail(t *testing.T, dir string) (*audit.Trail, func()) {
 	t.Helper()
 	js, stop := natstest.Serve(t, dir, natstest.SyncAlways)

@@ -17,9 +17,10 @@ import (
 const (
 	typeBaseline = "settings.baseline"
 	typeChanged  = "settings.changed"
-	// typeGone marks an entry of a setting that its environment has no more.
+	// typeGone marks an entry of a setting no longer in its environment.
 	typeGone = "settings.gone"
-	// typeRestated marks an entry that repeats the state, since newer ones are damaged.
+	// typeRestated marks an entry with the state once more, because newer ones are
+	// damaged.
 	typeRestated = "settings.restated"
 )
 
@@ -78,7 +79,7 @@ func (w *Watcher) enter(ctx context.Context, x *watch, got reading, span audit.W
 	return stands, nil
 }
 
-// change is the entry that is due after last, nil for none.
+// change is the entry due after last, nil for none.
 func (w *Watcher) change(ctx context.Context, x *watch, last audit.Entry, found bool, got reading, span audit.Window) (*audit.Entry, error) {
 	r, about := x.resource, detail{Look: span, Unsure: last.Unsure, Requests: looks.Requests{After: got.requests}}
 	e := &audit.Entry{
@@ -128,15 +129,15 @@ func (w *Watcher) entered(r Resource, e *audit.Entry) {
 	}
 }
 
-// agreed is a look that agreed with the trail.
+// agreed is a look in agreement with the trail.
 type agreed struct {
 	at       time.Time // its start
 	requests []string
 	hash     string // of the trail's state, SHA-256 in hex
 }
 
-// lastAgreed is the latest look that found the resource as last says: this process's,
-// or the last one in a check of the same state, or the look behind last itself.
+// lastAgreed is the latest look to find the resource as in last: this process's, or the
+// last one in a check of the same state, or the look behind last itself.
 func (w *Watcher) lastAgreed(ctx context.Context, x *watch, last audit.Entry) agreed {
 	r, latest := x.resource, lookBehind(last)
 	check, found, err := w.trail.Last(ctx, r.Project, r.Environment, checksSubject)

@@ -15,7 +15,7 @@ import (
 // the trail, compressed; whether they fit in the server's messages shows there.
 const maxState = 15 << 20
 
-// null is the state of a resource that does not exist.
+// null is the state of a missing resource.
 const null = "null"
 
 // reading is the result of a look at a resource.
@@ -25,8 +25,7 @@ type reading struct {
 	began    time.Time       // zero: now
 }
 
-// read gives a resource's state. Of a 404 it believes what [management.Client.Confirm]
-// believes.
+// read returns a resource's state. It believes a 404 if [management.Client.Confirm] does.
 func (w *Watcher) read(ctx context.Context, g *group, r Resource) (reading, error) {
 	switch {
 	case r.Kind == DefaultEmailTemplates:

@@ -80,7 +80,7 @@ func TestCompareDeep(t *testing.T) {
 	require.Error(t, err)
 }
 
-// shuffle reorders what the schema says has no order.
+// shuffle reorders the unordered lists of the schema.
 func shuffle(s *jsondiff.Schema, v any, r *rand.Rand) any {
 	switch x := v.(type) {
 	case map[string]any:
@@ -106,7 +106,7 @@ func shuffle(s *jsondiff.Schema, v any, r *rand.Rand) any {
 	return v
 }
 
-// normal sorts what shuffle reorders, so that equal meaning is equal JSON.
+// normal sorts the lists of shuffle: equal meaning is equal JSON then.
 func normal(s *jsondiff.Schema, v any) any {
 	sorted := shuffle(s, v, rand.New(rand.NewPCG(1, 1)))
 	switch x := sorted.(type) {

@@ -7,8 +7,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 )
 
-// memoryTrail is a trail that fails on demand. The real one is used by
-// TestWithTheRealTrail.
+// memoryTrail is a trail with failures on demand. TestWithTheRealTrail uses the real one.
 type memoryTrail struct {
 	mu      sync.Mutex
 	entries []audit.Entry

@@ -47,7 +47,7 @@ type Watcher struct {
 	log        *slog.Logger
 	metrics    *metrics
 	groups     []*group
-	behind     sync.Once // logs that the looks are late
+	behind     sync.Once // logs a delay of the looks
 
 	mu     sync.Mutex // guards status
 	status map[Resource]*Status
@@ -58,7 +58,7 @@ type Watcher struct {
 type group struct {
 	project, environment string
 
-	round        sync.Mutex // held over a round; guards what follows
+	round        sync.Mutex // held over a round; guards the fields below
 	watches      []*watch
 	checks       looks.Checks
 	failing      map[string]looks.Failure
@@ -74,7 +74,7 @@ type watch struct {
 	resource Resource
 	every    time.Duration
 	next     time.Time // of the next look; zero: now
-	agreed   agreed    // the last look that agreed with the trail
+	agreed   agreed    // the last look in agreement with the trail
 }
 
 // New makes a watcher; nothing is read yet. A project is watched once however
@@ -204,8 +204,8 @@ func (w *Watcher) schedule(x *watch, started time.Time) {
 	x.next = started.Add(x.every)
 }
 
-// gone notes that the group's environment does not exist. Its settings keep their last
-// states in the trail: nobody changed them, as the API has none.
+// gone notes the end of the group's environment. Its settings keep their last states in
+// the trail: nobody changed them, as the API has none.
 func (w *Watcher) gone(ctx context.Context, g *group, err error) error {
 	g.stopped(w, err)
 	var a *management.Absence

@@ -52,8 +52,8 @@ func TestBaselineThenChanges(t *testing.T) {
 	})
 }
 
-// TestRestart: a new process finds the change that was made in between, with
-// the window from the last attested look.
+// TestRestart: a new process finds the change made in between, with the window from the
+// last attested look.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestRestart(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go newWatcher(t, space, trail).Run(ctx)
 		time.Sleep(time.Hour + time.Second)
-		cancel() // attests what was looked at
+		cancel() // attests the looks
 		synctest.Wait()
 		checks := trail.of("settings.checked")
 		require.Len(t, checks, 3)
@@ -94,9 +94,9 @@ func TestFailingTrail(t *testing.T) {
 	require.Len(t, trail.of("settings.changed"), 1)
 }
 
-// TestDamagedNewestEntry: the newest sound entry is what a look is compared with. A
-// change whose entry is lost is entered again; one there and back cannot be seen, so
-// that what stands is entered once more, and says so. Neither is done twice.
+// TestDamagedNewestEntry: a look is compared with the newest sound entry. A change with a
+// lost entry is entered again. One there and back cannot be seen: the present state is
+// entered once more, and the entry says so. Neither is done twice.
 func TestDamagedNewestEntry(t *testing.T) {
 	t.Parallel()
 	for now, want := range map[string]string{`["DE"]`: "settings.changed", `["US","CA"]`: "settings.restated"} {
@@ -141,8 +141,8 @@ func TestTwoWatchers(t *testing.T) {
 	require.Len(t, trail.of("settings.changed"), 1)
 }
 
-// TestEntriesNameTheirReads: a change has the ids of the look that last agreed, and of
-// the look that found it, after a restart too.
+// TestEntriesNameTheirReads: a change has the ids of the last look in agreement, and of
+// the look with the change, after a restart too.
 func TestEntriesNameTheirReads(t *testing.T) {
 	t.Parallel()
 	space, trail := newWorkspace(), &memoryTrail{}

@@ -18,8 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
-// workspace serves the API over plain values, without a network, so that time can be
-// faked.
+// workspace serves the API over plain values, without a network: a test can fake time.
 type workspace struct {
 	mu    sync.Mutex
 	state map[Resource]string
@@ -56,7 +55,7 @@ func (w *workspace) fill(project, env string) {
 	w.set(Resource{Kind: EmailTemplates, Project: project}, `[{"template_id":"t1","name":"Welcome"}]`)
 }
 
-// refuse answers every request with a status; 0 ends that.
+// refuse answers every request with a status; 0 answers as usual again.
 func (w *workspace) refuse(status int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +87,7 @@ func (w *workspace) set(r Resource, state string) {
 	w.state[r] = state
 }
 
-// setFault makes reads of r fail; the zero fault ends that.
+// setFault makes reads of r fail; the zero fault heals them.
 func (w *workspace) setFault(r Resource, f fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

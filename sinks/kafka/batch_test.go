@@ -31,7 +31,7 @@ type readRecord struct {
 	Headers    []kafka.Header
 }
 
-// records reads a batch as kafka-go does, which checks its checksum.
+// records reads a batch like kafka-go, with a check of its checksum.
 func records(t testing.TB, set []byte) []readRecord {
 	t.Helper()
 	var rs protocol.RecordSet
@@ -49,7 +49,7 @@ func records(t testing.TB, set []byte) []readRecord {
 	}
 }
 
-// all is nil for what is null.
+// all is nil for a null.
 func all(t testing.TB, b kafka.Bytes) []byte {
 	t.Helper()
 	if b == nil {
@@ -84,7 +84,7 @@ func theirs(t testing.TB, events []relay.Event, run []int32, c kafka.Compression
 	return b.Bytes()
 }
 
-// edges are events at the borders of what the format can say.
+// edges are events at the borders of the format.
 func edges() []relay.Event {
 	events := relaytest.Events(6)
 	events[0].Time = events[0].Time.Add(time.Hour) // later than those behind it
@@ -136,7 +136,7 @@ func TestBatchAllocatesNothing(t *testing.T) {
 	var b batch
 	f := form{key: environmentKey}
 	assert.Zero(t, testing.AllocsPerRun(20, func() { _ = b.encode(events, run, f, 0) }))
-	// Its encoder has a pool, which the race detector makes forgetful.
+	// The race detector makes its encoder's pool forgetful.
 	assert.Less(t, testing.AllocsPerRun(20, func() { _ = b.encode(events, run, f, kafka.Snappy) }), 10.0)
 }
 

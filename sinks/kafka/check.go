@@ -11,11 +11,11 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// Check implements relay.Checker. It asks every broker, those of the
-// configuration and those that the cluster names, for metadata, over a
-// connection that is secured and authenticated as a delivery's is. The topic
-// that does not exist and would be created is proposed to the cluster, which
-// says whether it would make it. It may be called beside Deliver.
+// Check implements relay.Checker. It asks every broker for metadata, those of the
+// configuration and those named by the cluster, over a connection secured and
+// authenticated like a delivery's. It proposes a missing topic to the cluster, if
+// configured, and the cluster says whether it would make the topic. Check may be called
+// beside Deliver.
 func (s *Sink) Check(ctx context.Context, report func(what, found string)) error {
 	c := checkup{sink: s, report: report}
 	res := c.bootstrap(ctx)
@@ -57,8 +57,8 @@ func (c *checkup) names() []string {
 	return []string{c.sink.topic.Text()}
 }
 
-// bootstrap asks the brokers of the configuration. A broker that is down is no failure if
-// another answers.
+// bootstrap asks the brokers of the configuration. A broker may be down if another
+// answers.
 func (c *checkup) bootstrap(ctx context.Context) (res *kafka.MetadataResponse) {
 	var first error
 	for _, broker := range c.sink.brokers {

@@ -127,7 +127,7 @@ func TestCheckOfATopicTemplate(t *testing.T) {
 	assert.Contains(t, found, "limits of broker 0: message.max.bytes ")
 }
 
-// TestCheckOfKnownTopics looks at each topic that the events are known to go to.
+// TestCheckOfKnownTopics looks at each known topic of the events.
 func TestCheckOfKnownTopics(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(3, "auth.live"))
@@ -147,7 +147,7 @@ func TestCheckOfKnownTopics(t *testing.T) {
 	assert.Empty(t, c.PartitionInfos("auth._"), "nothing may be created")
 }
 
-// A principal that may not see the limits can deliver nevertheless.
+// A principal without a view of the limits can still deliver.
 func TestCheckWithoutPermissions(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -162,8 +162,8 @@ func TestCheckWithoutPermissions(t *testing.T) {
 	require.ErrorContains(t, err, "grant the sink's principal Describe and Write")
 }
 
-// A cluster that advertises addresses that cannot be reached from here, with
-// too few replicas in sync, and a partition without a leader.
+// The cluster advertises addresses unreachable from here, with too few replicas in sync,
+// and a partition without a leader.
 func TestCheckOfASickCluster(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.BrokerConfigs(map[string]string{"min.insync.replicas": "2"}))
@@ -179,7 +179,7 @@ func TestCheckOfASickCluster(t *testing.T) {
 	assert.Contains(t, found, "limits of topic events: partition 0 has 1 replicas in sync")
 }
 
-// sick describes brokers 0, at address, and 1, which is nowhere.
+// sick describes brokers 0, at address, and 1, nowhere.
 func sick(t *testing.T, r kmsg.Request, address string) kmsg.Response {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)

@@ -20,9 +20,9 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// message is a record as CloudEvents' SDK for Go reads one, by the Kafka
-// protocol binding: attributes in headers that begin with ce_, or a content
-// type that begins with application/cloudevents.
+// message is a record as read by CloudEvents' SDK for Go, by the Kafka protocol binding:
+// attributes in headers beginning with ce_, or a content type beginning with
+// application/cloudevents.
 type message struct{ record *kgo.Record }
 
 // prefixed are the attributes of the specification by their headers.
@@ -98,8 +98,7 @@ func understood(t *testing.T, r *kgo.Record) *event.Event {
 	return e
 }
 
-// Bodies and attributes of all kinds are the same to a consumer that uses
-// CloudEvents' SDK, in both modes.
+// A consumer with CloudEvents' SDK reads the same bodies and attributes in both modes.
 func TestTheSDKReadsBothModes(t *testing.T) {
 	t.Parallel()
 	for mode, encoding := range map[string]binding.Encoding{"binary": binding.EncodingBinary, "structured": binding.EncodingStructured} {

@@ -87,7 +87,7 @@ func TestTopicTemplate(t *testing.T) {
 	assert.Len(t, c.records(t, "log.acme.production"), 5)
 	assert.Len(t, c.records(t, "log.acme.a_b"), 5)
 
-	// What concerns a project as a whole has no environment.
+	// Events of a whole project have no environment.
 	require.NoError(t, c.CreateTopic("log.acme._", 1, nil))
 	whole := relaytest.Events(1)
 	whole[0].Project, whole[0].Environment = "acme", ""
@@ -110,7 +110,7 @@ func TestTopicTemplate(t *testing.T) {
 	assert.True(t, permanentAt(err, 0))
 }
 
-// permanentAt reports whether err says that the event at i is refused for good.
+// permanentAt reports whether err refuses the event at i for good.
 func permanentAt(err error, i int) bool {
 	var partial *relay.PartialError
 	if !errors.As(err, &partial) {
@@ -124,7 +124,7 @@ func permanentAt(err error, i int) bool {
 	return false
 }
 
-// failures returns the indexes that err names; all must be ones that may pass.
+// failures returns the indexes named by err. None of the failures may be permanent.
 func failures(t *testing.T, err error) []int {
 	t.Helper()
 	var partial *relay.PartialError
@@ -194,8 +194,8 @@ func TestLeaderMoves(t *testing.T) {
 	assert.Equal(t, idsOf(append(first, second...)), ids(t, c.records(t, testTopic)))
 }
 
-// A connection cut between two requests of a partition: what was acknowledged
-// is not sent again, and nothing overtakes.
+// After a cut between two requests of a partition, acknowledged events are not sent
+// again, and nothing overtakes.
 func TestConnectionCut(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -219,8 +219,8 @@ func TestConnectionCut(t *testing.T) {
 	assert.Equal(t, idsOf(events), ids(t, c.records(t, testTopic)))
 }
 
-// The connection is cut between the halves of a refused request: nothing of
-// what follows is sent, for it would overtake.
+// After a cut between the halves of a refused request, nothing behind it is sent: it
+// would overtake.
 func TestConnectionCutBetweenHalves(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -345,7 +345,7 @@ func TestNarrow(t *testing.T) {
 	assert.EqualValues(t, leastLimit+leastLimit/widening, s.limit.Load())
 }
 
-// A record that the broker finds wrong is found, the others are delivered.
+// The sink finds the record refused by the broker, and delivers the others.
 func TestInvalidRecord(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -46,8 +46,7 @@ func (h *headers) join(others *headers) {
 	h.count += others.count
 }
 
-// shared has the headers that all events of a push have in common. They are
-// encoded once a push.
+// shared has the headers common to all events of a push. They are encoded once a push.
 type shared struct {
 	of relay.Event // the common fields alone
 

@@ -18,7 +18,7 @@ import (
 
 const testTopic = "events"
 
-// cluster is a fake Kafka cluster that speaks the real protocol.
+// cluster is a fake Kafka cluster, speaking the real protocol.
 type cluster struct {
 	*kfake.Cluster
 
@@ -55,14 +55,14 @@ func (c *cluster) sink(t testing.TB, change func(*config.Kafka)) *Sink {
 	return s
 }
 
-// complete fills in what a section leaves out, as the configuration does.
+// complete fills in the defaults of a section, as the configuration does.
 func complete(t testing.TB, cfg config.Kafka) config.Kafka {
 	t.Helper()
 	require.NoError(t, (&config.Sink{Name: "test", Kafka: &cfg}).Complete())
 	return cfg
 }
 
-// records reads all that stands in a topic, partition after partition.
+// records reads a whole topic, partition after partition.
 func (c *cluster) records(t testing.TB, topic string, opts ...kgo.Opt) []*kgo.Record {
 	t.Helper()
 	offsets, want := map[int32]kgo.Offset{}, 0
@@ -98,7 +98,7 @@ func (c *cluster) records(t testing.TB, topic string, opts ...kgo.Opt) []*kgo.Re
 	return all
 }
 
-// header returns a record's header, which it has at most once.
+// header returns a record's header. There must be at most one.
 func header(t testing.TB, r *kgo.Record, name string) string {
 	t.Helper()
 	value, seen := "", false

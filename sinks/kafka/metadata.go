@@ -137,7 +137,7 @@ func (s *Sink) forget(now time.Time) {
 	}
 }
 
-// askTimeout bounds one broker's answer, so that a delivery has time left to ask the next.
+// askTimeout bounds one broker's answer, and leaves a delivery time to ask the next.
 const askTimeout = 5 * time.Second
 
 // metadata asks one broker after the other, the last answering one first.

@@ -73,12 +73,12 @@ func (r *record) keyLen() int {
 	return varintLen(int64(len(r.key))) + len(r.key)
 }
 
-// maxAhead bounds how far an event's time may be ahead of its reception. Brokers
-// refuse a record that is more than an hour ahead of their clock (KIP-937).
+// maxAhead bounds the lead of an event's time over its reception. Brokers refuse a record
+// more than an hour ahead of their clock (KIP-937).
 const maxAhead = 30 * time.Minute
 
-// recordTime is the event's own time. Where brokers refuse that, it is the time of
-// the reception. ce_time always has the event's own.
+// recordTime is the event's own time, or the time of reception if brokers would refuse
+// it. ce_time always has the event's own.
 func recordTime(e *relay.Event) time.Time {
 	if e.Time.Unix() <= 0 || e.Time.Sub(e.Received) > maxAhead {
 		return e.Received
@@ -98,9 +98,9 @@ func (r *record) addHeaders(e *relay.Event) {
 	r.headers.join(&r.shared.rest)
 }
 
-// recordSize estimates the bytes of a record before compression. In structured
-// mode a body that is no JSON takes a third more, and an escaped one even more.
-// Then a broker's refusal narrows the limit.
+// recordSize estimates the bytes of a record before compression. In structured mode a
+// body other than JSON takes a third more, and an escaped one even more. Then a broker's
+// refusal narrows the limit.
 func recordSize(e *relay.Event) int64 {
 	const names, times, rest = 120, 60, 30
 	return int64(len(e.Body)+len(e.ID)+len(e.Source)+len(e.Type)+len(e.Subject)+len(e.ContentType)+

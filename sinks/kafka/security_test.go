@@ -126,7 +126,7 @@ func TestTLS(t *testing.T) {
 	require.ErrorContains(t, err, "missing.pem")
 }
 
-// What answers is no Kafka broker: said at once, and no memory is given to it.
+// A peer other than a Kafka broker is reported at once, and gets no memory.
 func TestNotKafka(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
