@@ -63,7 +63,7 @@ func TestBrutePasswords(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	universe := brutePasswords()
 	met := map[Direction]int{}
-	for range pairs(t, 50) {
+	for range pairs(t, 60) {
 		a, b := randomConfig(r), randomConfig(r)
 		if r.IntN(2) == 0 {
 			b.Creation, b.Login, b.Validate = a.Creation, a.Login, a.Validate

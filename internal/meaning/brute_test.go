@@ -230,7 +230,7 @@ func TestBruteRBAC(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	met := map[Direction]int{}
-	for range pairs(t, 25) {
+	for range pairs(t, 15) {
 		a := randomPolicy(r)
 		b := altered(r, a)
 		if r.IntN(4) == 0 {

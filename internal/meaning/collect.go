@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
@@ -63,10 +64,15 @@ func (c *collector) plain(rule string, changes jsondiff.Changes) {
 	}
 }
 
+// plainly tells a change in words. Sentences go into logs, so a value that may be a secret
+// is not shown.
 func plainly(change jsondiff.Change) string {
 	at := quote(change.Path)
 	if change.Path == "" {
 		at = "the whole setting"
+	}
+	if maybeSecret(change.Path) || maybeSecret(string(change.Old)) || maybeSecret(string(change.New)) {
+		return at + " changed; its value is not shown here, as it may be a secret"
 	}
 	switch {
 	case change.Old == nil:
@@ -75,6 +81,14 @@ func plainly(change jsondiff.Change) string {
 		return at + " lost " + quoteJSON(change.Old)
 	}
 	return at + ": " + quoteJSON(change.Old) + " → " + quoteJSON(change.New)
+}
+
+// maybeSecret reports whether a text has a word that secrets are named with.
+func maybeSecret(text string) bool {
+	text = strings.ToLower(text)
+	return slices.ContainsFunc([]string{"secret", "password", "token", "key", "credential"}, func(word string) bool {
+		return strings.Contains(text, word)
+	})
 }
 
 // direction is the direction of all statements together. What is certainly weaker stays

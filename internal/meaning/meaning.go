@@ -28,7 +28,7 @@ type Reading struct {
 	// Statements are worst first: at most 200, and at most 64 KiB as JSON. Omitted counts
 	// the others; Direction and Severity cover those too.
 	Statements []Statement `json:"statements,omitempty"`
-	Omitted    int         `json:"omitted,omitempty"`
+	Omitted    int         `json:"statements_omitted,omitempty"`
 	// Patch makes the state before, in canonical form, into the state after. It is hardly
 	// larger than the state after. States that differ by order only have a patch too.
 	Patch []Operation `json:"patch,omitempty"`
@@ -82,8 +82,14 @@ const (
 // "rbac_policy", "event_log_streaming" and the like. A change of another subject, and
 // whatever no rule knows, is told plainly, with direction unknown.
 //
-// The error is that of [jsondiff.Canonical] for a state that is no JSON.
-func Read(subject string, before, after json.RawMessage) (Reading, error) {
+// The error is that of [jsondiff.Canonical] for a state that is no JSON. A panic is an
+// error, too: a mistake in a rule must keep no change from being recorded.
+func Read(subject string, before, after json.RawMessage) (_ Reading, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("read what the change of %s means: panic: %v", subject, p)
+		}
+	}()
 	a, err := decode(before)
 	if err != nil {
 		return Reading{}, fmt.Errorf("read the state before: %w", err)

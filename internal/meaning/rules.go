@@ -82,7 +82,7 @@ var rules = []Rule{
 
 	{"streaming.moved", Weaker, Critical, "The event log goes elsewhere.", "The new place sees every event, and the old one none."},
 	{"streaming.stopped", Weaker, Critical, "The event log goes nowhere.", "Nobody sees what happens."},
-	{"streaming.started", Mixed, Medium, "The event log goes somewhere for the first time.", "Events are seen, by a new place."},
+	{"streaming.started", Mixed, High, "The event log goes to a place where there was none.", "Events are watched, and the place sees every one."},
 	{"streaming.account_changed", Weaker, High, "The event log goes to another account at the same place.", "Another tenant may see every event, and the old one none."},
 	{"streaming.credential_changed", Unknown, Low, "The event log is delivered with another credential.", "Rotations look like this; so does another organization's key."},
 	{"streaming.inactive", Weaker, High, "Streaming is not active any more.", "Events of the time without streaming are never delivered."},

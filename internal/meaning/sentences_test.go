@@ -172,7 +172,7 @@ func TestSentences(t *testing.T) {
 			"critical weaker streaming.stopped: the event log goes nowhere now, it went to `relay.example.com` | `relay.example.com` receives no events now",
 		}},
 		{"log started", "event_log_streaming", ``, loki, []string{
-			"medium mixed streaming.started: the event log now goes to `relay.example.com` | `relay.example.com` receives the event log now",
+			"high mixed streaming.started: the event log now goes to `relay.example.com` | `relay.example.com` receives the event log now",
 		}},
 		{"other account", "event_log_streaming", loki, swap(loki, `"u"`, `"v"`), []string{
 			"high weaker streaming.account_changed: the event log goes to account `v` at `relay.example.com`, it was `u` | account `v` receives the event log now",
@@ -216,10 +216,13 @@ func TestSentences(t *testing.T) {
 		{"there again", "project", `null`, oneProject, []string{"info neutral setting.first_seen: this setting is seen for the first time, or again"}},
 		{"gone as null", "project", oneProject, `null`, []string{"high unknown setting.gone: this setting is gone"}},
 		{"second log", "event_log_streaming_second", `null`, datadog, []string{
-			"medium mixed streaming.started: the event log now goes to `Datadog US` | `Datadog US` receives the event log now",
+			"high mixed streaming.started: the event log now goes to `Datadog US` | `Datadog US` receives the event log now",
 		}},
 		{"gone", "project", oneProject, ``, []string{"high unknown setting.gone: this setting is gone"}},
 		{"subject nobody knows", "redirect_urls", `{"a":[1]}`, `{"a":[2]}`, []string{"medium unknown setting.changed: `/a/0`: `1` → `2`"}},
+		{"value that may be a secret", "project", `{}`, `{"client_Secret":"hunter2"}`, []string{
+			"medium unknown setting.changed: `/client_Secret` changed; its value is not shown here, as it may be a secret",
+		}},
 		{"another shape", "sms_country_codes", `["DE"]`, `{"codes":["DE"]}`, []string{
 			"medium unknown setting.changed: the whole setting: `[]` → `{\"codes\":[\"DE\"]}`",
 			"low stronger sms.country_refused: country `DE` no longer allowed | numbers in `DE` can no longer be texted",

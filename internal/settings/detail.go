@@ -6,6 +6,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/meaning"
 )
 
 const (
@@ -16,6 +17,9 @@ const (
 // detail is the Detail of an entry about a setting's state.
 type detail struct {
 	looks.Attribution
+	// Reading is what the change means: summary, direction, severity and statements. It
+	// has no patch, as Before and After are in the entry. Nil without a change.
+	*meaning.Reading
 	// Changes are for reading: long values are cut, since before and after
 	// have them whole. Omitted counts those beyond 500.
 	Changes []jsondiff.Change `json:"changes,omitempty"`

@@ -100,6 +100,7 @@ func (w *Watcher) change(ctx context.Context, x *watch, last audit.Entry, found 
 	about.Requests.Before = before.requests
 	if e.Type = typeOf(changes, got.state); e.Type != typeRestated {
 		about.Attribution = looks.Outside()
+		about.Reading = w.meaning(r, last.After, got.state)
 	}
 	e.Before, e.Detail = last.After, about.with(changes).encode()
 	e.Window = &audit.Window{After: before.at, Until: span.Until}
@@ -121,8 +122,27 @@ func typeOf(changes jsondiff.Changes, state json.RawMessage) string {
 	return typeChanged
 }
 
+// meaning is what a change means, nil if that cannot be told: then the entry goes in
+// without it.
+func (w *Watcher) meaning(r Resource, before, after json.RawMessage) *meaning.Reading {
+	reading, err := meaning.Read(string(r.Kind), before, after)
+	if err != nil {
+		w.metrics.unread(r)
+		w.log.Error("the meaning of a change cannot be told; it is recorded without", append(attrs(r), "error", err)...)
+		return nil
+	}
+	reading.Patch = nil
+	return &reading
+}
+
 func (w *Watcher) entered(r Resource, e *audit.Entry) {
-	w.log.Info("a setting entered the audit trail", append(attrs(r), "type", e.Type, "index", e.Index)...)
+	about := append(attrs(r), "type", e.Type, "index", e.Index)
+	var d detail
+	if json.Unmarshal(e.Detail, &d) == nil && d.Reading != nil {
+		w.log.Info("a setting changed: "+d.Summary, append(about, "direction", d.Direction, "severity", d.Severity)...)
+	} else {
+		w.log.Info("a setting entered the audit trail", about...)
+	}
 	if e.Type == typeChanged || e.Type == typeGone {
 		w.metrics.changed(r)
 		w.note(r, func(s *Status) { s.Changes, s.LastChange = s.Changes+1, e.Time })

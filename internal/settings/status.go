@@ -47,8 +47,8 @@ func (w *Watcher) note(r Resource, change func(*Status)) {
 }
 
 type metrics struct {
-	looks, failures, changes *prometheus.CounterVec
-	lastLook                 *prometheus.GaugeVec
+	looks, failures, changes, unreadable *prometheus.CounterVec
+	lastLook                             *prometheus.GaugeVec
 }
 
 // newMetrics registers with r, unless r is nil.
@@ -58,15 +58,16 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "auditrelay_settings_" + name, Help: help}, labels)
 	}
 	m := &metrics{
-		looks:    counter("looks_total", "Looks at a setting that were read and held against the trail."),
-		failures: counter("failures_total", "Looks at a setting that failed."),
-		changes:  counter("changes_total", "Changes of a setting that were entered into the trail."),
+		looks:      counter("looks_total", "Looks at a setting that were read and held against the trail."),
+		failures:   counter("failures_total", "Looks at a setting that failed."),
+		changes:    counter("changes_total", "Changes of a setting that were entered into the trail."),
+		unreadable: counter("unread_changes_total", "Changes whose meaning could not be told. They are in the trail without it."),
 		lastLook: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "auditrelay_settings_last_look_timestamp_seconds", Help: "When the last good look at a setting ended.",
 		}, labels),
 	}
 	if r != nil {
-		r.MustRegister(m.looks, m.failures, m.changes, m.lastLook)
+		r.MustRegister(m.looks, m.failures, m.changes, m.unreadable, m.lastLook)
 	}
 	return m
 }
@@ -79,4 +80,5 @@ func (m *metrics) looked(r Resource, at time.Time) {
 }
 
 func (m *metrics) failed(r Resource)  { m.failures.WithLabelValues(labelsOf(r)...).Inc() }
+func (m *metrics) unread(r Resource)  { m.unreadable.WithLabelValues(labelsOf(r)...).Inc() }
 func (m *metrics) changed(r Resource) { m.changes.WithLabelValues(labelsOf(r)...).Inc() }

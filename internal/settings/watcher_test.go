@@ -1,9 +1,12 @@
 package settings
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/meaning"
 )
 
 func TestBaselineThenChanges(t *testing.T) {
@@ -170,6 +174,37 @@ func TestEntriesNameTheirReads(t *testing.T) {
 	require.Equal(t, agreed, ids(e).Before)
 	require.Len(t, ids(e).After, 1)
 	require.Contains(t, string(e.Detail), `{"cause":"outside","actor":"unknown","actor_reason":"the API names no actor of a change",`)
+}
+
+// TestAChangeIsTold: the entry and the log say what a change means, and the log has no
+// value that may be a secret.
+func TestAChangeIsTold(t *testing.T) {
+	t.Parallel()
+	space, trail := newWorkspace(), &memoryTrail{}
+	password := at(PasswordStrength, "live")
+	config := func(length int) string {
+		return fmt.Sprintf(`{"validation_policy":"LUDS","luds_min_password_length":%d,"luds_min_password_complexity":1,"later_token":"hunter%d"}`, length, length)
+	}
+	space.set(password, config(12))
+	var logs bytes.Buffer
+	o := space.options(t, trail, "live")
+	o.Logger = slog.New(slog.NewTextHandler(&logs, nil))
+	w := New(o)
+	require.NoError(t, w.Snapshot(t.Context()))
+	require.NotContains(t, logs.String(), "a setting changed")
+	space.set(password, config(8))
+	require.NoError(t, w.Snapshot(t.Context()))
+	var d detail
+	require.NoError(t, json.Unmarshal(trail.of(typeChanged)[0].Detail, &d))
+	require.Len(t, d.Changes, 2, "the changes stand there as before")
+	require.Len(t, d.Statements, 2)
+	require.Equal(t, "minimum password length 12 → 8, and 1 more change", d.Summary)
+	require.Equal(t, meaning.Weaker, d.Direction)
+	require.Equal(t, meaning.High, d.Severity)
+	require.Nil(t, d.Patch, "before and after are in the entry")
+	require.Contains(t, logs.String(), `msg="a setting changed: minimum password length 12 → 8, and 1 more change"`)
+	require.Contains(t, logs.String(), "direction=weaker severity=high")
+	require.NotContains(t, logs.String(), "hunter")
 }
 
 func TestDefaultTemplateUnset(t *testing.T) {

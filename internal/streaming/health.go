@@ -1,6 +1,7 @@
 package streaming
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -83,6 +84,12 @@ func (w *watcher) changed(e *audit.Entry) {
 	w.health.LastChange = e.Time
 	w.mu.Unlock()
 	w.metrics.changes.WithLabelValues(e.Type).Inc()
+	var d detail
+	if json.Unmarshal(e.Detail, &d) == nil && d.Reading != nil {
+		w.log.Info("streaming changed: "+d.Summary, "type", e.Type, "index", e.Index, "cause", d.Cause,
+			"direction", d.Direction, "severity", d.Severity, "fields", d.Fields)
+		return
+	}
 	w.log.Info("streaming recorded in the trail", "type", e.Type, "detail", string(e.Detail))
 }
 

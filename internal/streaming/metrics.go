@@ -16,6 +16,7 @@ type metrics struct {
 	active   *prometheus.GaugeVec   // by environment
 	matches  *prometheus.GaugeVec   // by environment
 	lastLook *prometheus.GaugeVec   // by environment
+	unread   prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
@@ -30,18 +31,22 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		}, []string{"project", "environment"})
 	}
 	m := &metrics{
-		looks:    counter("looks_total", "Looks at an environment's streaming config, by result (ok, error).", "result"),
-		puts:     counter("puts_total", "Streaming configs set, by result (ok, error).", "result"),
-		changes:  counter("changes_total", "Entries added to the audit trail, by type.", "type"),
-		active:   gauge("declared_active", "1 where the API declares the stream ACTIVE, else 0."),
-		matches:  gauge("as_desired", "1 where the streaming config is as desired, else 0."),
+		looks:   counter("looks_total", "Looks at an environment's streaming config, by result (ok, error).", "result"),
+		puts:    counter("puts_total", "Streaming configs set, by result (ok, error).", "result"),
+		changes: counter("changes_total", "Entries added to the audit trail, by type.", "type"),
+		active:  gauge("declared_active", "1 where the API declares the stream ACTIVE, else 0."),
+		matches: gauge("as_desired", "1 where the streaming config is as desired, else 0."),
+		unread: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "auditrelay", Subsystem: "streaming", Name: "unread_changes_total",
+			Help: "Changes whose meaning could not be told. They are in the trail without it.",
+		}),
 		lastLook: gauge("last_look_timestamp_seconds", "When the streaming config was last read."),
 	}
 	if r == nil {
 		return m, nil
 	}
 	return m, errors.Join(r.Register(m.looks), r.Register(m.puts), r.Register(m.changes),
-		r.Register(m.active), r.Register(m.matches), r.Register(m.lastLook))
+		r.Register(m.active), r.Register(m.matches), r.Register(m.lastLook), r.Register(m.unread))
 }
 
 func (m *metrics) saw(env config.Environment, o observation, f Finding, observed bool) {

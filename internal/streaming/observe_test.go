@@ -104,6 +104,7 @@ func TestASecondDestination(t *testing.T) {
 	e, d := g.trail.newest()
 	assert.Equal(t, SubjectSecond, e.Subject)
 	assert.Contains(t, string(e.After), `"site":"EU"`)
+	assert.Equal(t, "the event log now goes to `Datadog EU`, and 1 more change", d.Summary)
 	assert.NotContains(t, string(e.After), "0123456789abcdef", "a server that forgets to mask")
 	assert.Equal(t, looks.Outside(), d.Attribution)
 

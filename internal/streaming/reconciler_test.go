@@ -19,6 +19,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/meaning"
 )
 
 var toRelay = &config.Stream{Relay: &config.StreamRelay{Hostname: "relay.example.com"}}
@@ -70,6 +71,8 @@ func withoutPaths(t *testing.T, d detail) detail {
 	assert.Len(t, d.Requests.After, 1)
 	assert.NotEqual(t, d.Requests.Before, d.Requests.After)
 	d.Requests = looks.Requests{}
+	assert.NotEmpty(t, d.Reading)
+	d.Reading = nil
 	var fields []string
 	for _, f := range d.Fields {
 		top, _, _ := bytes.Cut([]byte(f), []byte("."))
@@ -95,6 +98,9 @@ func TestMendsDriftAndRecordsBoth(t *testing.T) {
 	require.NoError(t, json.Unmarshal(drift.Detail, &d))
 	assert.Equal(t, detail{Attribution: looks.Outside(), Fields: []string{"destination_config"}}, withoutPaths(t, d))
 	assert.Equal(t, []string{"destination_config.grafana_loki.hostname"}, d.Fields)
+	assert.Equal(t, "the event log now goes to `elsewhere.example.com`, it went to `relay.example.com`", d.Summary)
+	assert.Equal(t, []any{meaning.Weaker, meaning.Critical, 1}, []any{d.Direction, d.Severity, len(d.Statements)})
+	assert.NotContains(t, string(drift.Detail), `"patch"`, "before and after are in the entry")
 	assert.Contains(t, string(drift.After), "elsewhere")
 	assert.True(t, drift.Window.After.Before(before) && drift.Window.Until.After(before), "the change lies in its window")
 	e, d := g.trail.newest()

@@ -16,6 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/meaning"
 )
 
 // The subjects of the room's audit entries.
@@ -57,6 +58,9 @@ const (
 // detail is the Detail of an entry.
 type detail struct {
 	looks.Attribution
+	// Reading is what the change means: summary, direction, severity and statements. It
+	// has no patch, as Before and After are in the entry. Nil without a change.
+	*meaning.Reading
 	// Reason tells why the relay set it: the fields with a difference, or "rotation".
 	Reason []string `json:"reason,omitempty"`
 	// Fields are the paths of the changed members.
@@ -124,9 +128,25 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 	case TypeStatusChanged: // a PUT asks for no status
 		d.Attribution, d.Reason = looks.Outside(), nil
 	}
+	if e.Type == TypeChanged || e.Type == TypeStatusChanged {
+		d.Reading = w.meaning(subject, last.After, raw)
+	}
 	var err error
 	e.Detail, err = json.Marshal(d)
 	return e, err
+}
+
+// meaning is what a change means, nil if that cannot be told: then the entry goes in
+// without it.
+func (w *watcher) meaning(subject string, before, after json.RawMessage) *meaning.Reading {
+	reading, err := meaning.Read(subject, before, after)
+	if err != nil {
+		w.metrics.unread.Inc()
+		w.log.Error("the meaning of a change cannot be told; it is recorded without", "error", err)
+		return nil
+	}
+	reading.Patch = nil
+	return &reading
 }
 
 func typeOf(same bool, fields []string) string {
