@@ -133,12 +133,7 @@ func (l *leaders) leading(ctx context.Context) (int, error) {
 	}); err != nil {
 		return 0, err
 	}
-	for i := range l.servers.Len() {
-		if l.servers.Name(i) == "nats-server "+name {
-			return i, nil
-		}
-	}
-	return 0, fmt.Errorf("ask who leads: there is no server %s", name)
+	return l.servers.Named(name)
 }
 
 // natsCommand is how this program starts itself as a server.

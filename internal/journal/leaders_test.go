@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -248,10 +247,10 @@ func TestCluster(t *testing.T) {
 		defer j.shut(t)
 		l := startLoad(t, j)
 		l.goesOn()
-		leader := c.leader(t, j, j.names.events)
-		leader.kill(t)
+		leader := c.leader(t, j.names.events)
+		c.Kill(leader)
 		l.goesOn()
-		leader.start(t)
+		c.restart(t, leader)
 		l.goesOn()
 		l.end()
 	})
@@ -261,12 +260,13 @@ func TestCluster(t *testing.T) {
 		defer j.shut(t)
 		l := startLoad(t, j)
 		l.goesOn()
-		frozen := c.named(t, j.conn.JetStream.Conn().ConnectedServerName())
-		frozen.signal(t, syscall.SIGSTOP)
-		defer frozen.signal(t, syscall.SIGCONT)
+		name := j.conn.JetStream.Conn().ConnectedServerName()
+		frozen := c.named(t, name)
+		require.NoError(t, c.Freeze(frozen))
+		defer func() { require.NoError(t, c.Thaw(frozen)) }()
 		l.goesOn()
-		assert.NotEqual(t, frozen.Name, j.conn.JetStream.Conn().ConnectedServerName())
-		frozen.signal(t, syscall.SIGCONT)
+		assert.NotEqual(t, name, j.conn.JetStream.Conn().ConnectedServerName())
+		require.NoError(t, c.Thaw(frozen))
 		l.goesOn()
 		l.end()
 	})
@@ -276,8 +276,8 @@ func TestCluster(t *testing.T) {
 		defer j.shut(t)
 		j.commits.patience = time.Second
 		j.push(t, relaytest.Events(1))
-		c[1].kill(t)
-		c[2].kill(t)
+		c.Kill(1)
+		c.Kill(2)
 		start := time.Now()
 		var pushes sync.WaitGroup
 		for i := range 20 {
@@ -287,11 +287,11 @@ func TestCluster(t *testing.T) {
 		}
 		pushes.Wait()
 		assert.Less(t, time.Since(start), 10*(time.Second+attemptTimeout), "later pushes wait for those before them")
-		c[1].start(t)
+		c.restart(t, 1)
 		waiting.Until(t, func() bool {
 			return j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.From(1000)))) == nil
 		}, "it does not resume")
-		c[2].start(t)
+		c.restart(t, 2)
 		require.Contains(t, ids(read(t, j.source(t, "k"), 2, true)), relaytest.Events(1)[0].ID)
 	})
 }

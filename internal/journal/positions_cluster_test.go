@@ -38,11 +38,11 @@ func TestTrimWaitsForASinkWhosePositionHasNoLeader(t *testing.T) {
 	for range 2 {
 		var leader string
 		waiting.Until(t, func() bool { leader = consumerLeader(t, j, "aaa"); return leader != "" })
-		if leader == c.leader(t, j, j.names.events).Name { // a stream without a leader is not trimmed anyway
+		if c.named(t, leader) == c.leader(t, j.names.events) { // a stream without a leader is not trimmed anyway
 			stepDown(t, j, "STREAM.LEADER.STEPDOWN."+j.names.events)
 		}
 		gone := c.named(t, leader)
-		gone.kill(t)
+		c.Kill(gone)
 		trims := 0
 		waiting.Until(t, func() bool {
 			n, _ := j.trimAll(t) // it fails without a leader
@@ -51,7 +51,7 @@ func TestTrimWaitsForASinkWhosePositionHasNoLeader(t *testing.T) {
 			return t.Failed() || consumerLeader(t, j, "aaa") != ""
 		})
 		t.Logf("%d trims while the position's leader was gone", trims)
-		gone.start(t)
+		c.restart(t, gone)
 	}
 	assert.Len(t, read(t, behind, events, true), events)
 	trimmed, last := uint64(0), error(nil)

@@ -99,12 +99,14 @@ func (n *Cluster) configure(ctx context.Context, o Options) error {
 // nodeName is the server's name in the cluster.
 func nodeName(i int) string { return fmt.Sprintf("n%d", i+1) }
 
+// nodeConfig names the cluster by its first route: two clusters of one name could merge,
+// where one has a port that the other had before.
 func nodeConfig(name, client, route string, routes []string, dir string) string {
 	return fmt.Sprintf(`server_name: %s
 listen: %q
 jetstream: {store_dir: %q, max_file_store: 100GB, max_memory_store: 64MB}
-cluster: {name: natstest, listen: %q, routes: ["nats-route://%s"], no_advertise: true}
-`, name, client, dir, route, strings.Join(routes, `", "nats-route://`))
+cluster: {name: %q, listen: %q, routes: ["nats-route://%s"], no_advertise: true}
+`, name, client, dir, strings.ReplaceAll(routes[0], ".", "-"), route, strings.Join(routes, `", "nats-route://`))
 }
 
 // CreateStream makes a stream in file storage with a copy on each server, and
@@ -113,11 +115,17 @@ cluster: {name: natstest, listen: %q, routes: ["nats-route://%s"], no_advertise:
 func (n *Cluster) CreateStream(ctx context.Context, name, subjects string, window time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, electionWithin)
 	defer cancel()
-	_, err := n.js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: name, Subjects: []string{subjects}, Storage: jetstream.FileStorage, Replicas: nodes, Duplicates: window,
-	})
+	last := errors.New("not asked yet")
+	err := rig.Until(ctx, electionWithin, "the nats stream "+name+" is made", func() bool {
+		asking, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		_, last = n.js.CreateStream(asking, jetstream.StreamConfig{
+			Name: name, Subjects: []string{subjects}, Storage: jetstream.FileStorage, Replicas: nodes, Duplicates: window,
+		})
+		return last == nil // else the servers may not have found each other yet
+	}, n.Alive()...)
 	if err != nil {
-		return fmt.Errorf("create the nats stream %s: %w", name, err)
+		return fmt.Errorf("%w (%w)", err, last)
 	}
 	return n.WaitInSync(ctx, name, electionWithin)
 }
@@ -139,12 +147,20 @@ func (n *Cluster) Leader(ctx context.Context, stream string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if info == nil || info.Leader == "" {
+		return 0, fmt.Errorf("look for the leader of the nats stream %s: it has none", stream)
+	}
+	return n.Named(info.Leader)
+}
+
+// Named finds a server by its name, as the leader of a stream or a consumer has it.
+func (n *Cluster) Named(name string) (int, error) {
 	for i := range nodes {
-		if info != nil && info.Leader == nodeName(i) {
+		if name == nodeName(i) {
 			return i, nil
 		}
 	}
-	return 0, fmt.Errorf("look for the leader of the nats stream %s: it has none", stream)
+	return 0, fmt.Errorf("find the nats-server %q: there is none", name)
 }
 
 // Lead makes a server the leader of a stream and of all its consumers: one kill takes

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -69,6 +70,12 @@ func (c *Nodes) Kill(i int) {
 	c.nodes[i].killed = true
 	c.nodes[i].process.Kill()
 }
+
+// Freeze stops a node without ending it: its connections stay open, and nobody answers.
+func (c *Nodes) Freeze(i int) error { return c.nodes[i].process.signal(syscall.SIGSTOP) }
+
+// Thaw lets a frozen node go on.
+func (c *Nodes) Thaw(i int) error { return c.nodes[i].process.signal(syscall.SIGCONT) }
 
 // Name is the node's name for messages.
 func (c *Nodes) Name(i int) string { return c.nodes[i].command.Name }
