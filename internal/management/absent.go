@@ -106,6 +106,14 @@ func (c *Client) ConfirmAll(ctx context.Context, project string, errs []error) (
 	return a, nil
 }
 
+// NamesResource reports whether err is a 404 whose error_type names the resource itself,
+// and neither its environment, nor its project, nor nothing in particular. Where the
+// resource is known not to exist, such a 404 adds nothing that would need a proof.
+func NamesResource(err error) bool {
+	said, _ := claimOf(err)
+	return said != nil && said.scope == aResource && !slices.Contains([]string{"", "not_found", "resource_not_found"}, strings.ToLower(said.kind))
+}
+
 // Beside is [Client.Confirm] without a request: parent is the receipt of a read of the
 // parent, or of something in it, that succeeded after the 404.
 func Beside(parent Receipt, err error) error {

@@ -89,6 +89,7 @@ func TestOneRuleFor404(t *testing.T) {
 			require.NoError(t, err)
 			_, err = c.RBACPolicy(t.Context(), "acme-portal", "test")
 			require.Error(t, err)
+			assert.Equal(t, strings.Contains(tc.answer, `:"rbac_policy_not_found"`) && tc.answer != noID, management.NamesResource(err))
 			err = c.Confirm(t.Context(), "acme-portal", "test", err)
 			var absence *management.Absence
 			believed := errors.As(err, &absence)

@@ -33,6 +33,7 @@ type api struct {
 	fields  map[string]string
 	status  string
 	puts    int
+	asked   int      // requests of any kind
 	secrets []string // every secret that was ever put
 
 	rewrite  func(fields map[string]string) // what a proxy does on the way in
@@ -73,6 +74,7 @@ func (a *api) sent() []string {
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.asked++
 	kind := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	if r.Method == http.MethodPut {
 		a.put(w, r, kind)

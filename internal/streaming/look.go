@@ -35,7 +35,7 @@ func (w *watcher) look(ctx context.Context) error {
 	if err := w.noteReads(ctx, seen.secondErr, w.types[1]); err != nil {
 		return err
 	}
-	if err := w.presence.Present(ctx, w.env.Project, w.env.Environment, seen.requests[0]); err != nil {
+	if err := w.present(ctx, seen); err != nil {
 		return err
 	}
 	if w.observed() || w.dryRun {
@@ -54,8 +54,18 @@ func (w *watcher) look(ctx context.Context) error {
 	return w.put(ctx, action.Differs)
 }
 
+// present notes that the environment exists.
+func (w *watcher) present(ctx context.Context, seen observation) error {
+	if seen.repeated {
+		return nil
+	}
+	w.nowhere = seen.raw == nil && seen.second == nil && seen.secondErr == nil
+	return w.presence.Present(ctx, w.env.Project, w.env.Environment, seen.requests[0])
+}
+
 // unseen notes why nothing could be read, and hands the error on.
 func (w *watcher) unseen(ctx context.Context, err error) error {
+	w.nowhere = false
 	w.checks.Failed(Subject)
 	w.checks.Failed(SubjectSecond)
 	var a *management.Absence
@@ -151,6 +161,7 @@ func (w *watcher) taken() { w.puts, w.nextPut, w.putErr, w.action = 0, time.Time
 
 // put sets the desired config, and looks again at the result.
 func (w *watcher) put(ctx context.Context, reason []string) error {
+	w.nowhere = false
 	// Counted first, so failures are spaced out as well.
 	w.puts++
 	w.nextPut = time.Now().Add(putWait(w.interval, w.puts))

@@ -18,6 +18,7 @@ type observation struct {
 	raw      json.RawMessage // as received, canonical; nil: no config
 	at       time.Time
 	requests []string // the ids of the requests behind it
+	repeated bool     // it streams nowhere, as before; this was not proven again
 
 	// second is the config of the other destination type, if both types have one; nil:
 	// none. secondErr says why it is unknown.
@@ -38,12 +39,16 @@ type found struct {
 // its config is the environment's. Where it has none, the other's is.
 //
 // The desired type is read last. If it has a config, this read proves that the
-// environment exists, so the other type's 404 is believed without a further request.
+// environment exists, so the other type's 404 is believed without a further request. Nor
+// does an environment that streams nowhere, as it did before, need one.
 func (w *watcher) observe(ctx context.Context) (observation, error) {
 	other, otherErr := w.read(ctx, w.types[1])
 	main, err := w.read(ctx, w.types[0])
 	if err != nil {
 		return observation{}, err
+	}
+	if w.nowhere && management.NamesResource(main.absent) && management.NamesResource(other.absent) {
+		return observation{at: time.Now(), requests: []string{requestOf(main.absent), requestOf(other.absent)}, repeated: true}, nil
 	}
 	if main.absent != nil {
 		if main.receipt, err = w.believe(w.client.Confirm(ctx, w.env.Project, w.env.Environment, main.absent)); err != nil {
@@ -64,6 +69,15 @@ func (w *watcher) observe(ctx context.Context) (observation, error) {
 		return w.seen(other, found{}, nil, main.receipt), nil
 	}
 	return w.seen(main, other, otherErr, other.receipt), nil
+}
+
+// requestOf is the request id of a 404.
+func requestOf(err error) string {
+	var api *management.APIError
+	if !errors.As(err, &api) {
+		return ""
+	}
+	return api.RequestID
 }
 
 // seen joins the config of the environment, and a second one, if there is any.

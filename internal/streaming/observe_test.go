@@ -67,13 +67,23 @@ func TestAnObservedEnvironment(t *testing.T) {
 	g := newRig(t)
 	r, _ := g.start(nil, nil)
 	require.NoError(t, look(t, r))
+	require.Equal(t, 3, g.api.asked, "both types, and a proof that the environment exists")
+	for range 2 {
+		require.NoError(t, look(t, r))
+	}
+	require.Equal(t, 3+2+2, g.api.asked, "what was proven, and is as before, needs no proof")
+	g.api.set(func() { g.api.gone = true })
+	require.Error(t, look(t, r))
+	g.api.set(func() { g.api.gone = false })
+	require.NoError(t, look(t, r))
+	assert.Equal(t, []string{"baseline", "environment.gone", "environment.back"}, g.trail.types())
 	g.api.set(func() { g.api.kind, g.api.fields, g.api.status = "DATADOG", map[string]string{"site": "US"}, "PENDING" })
 	for range 2 {
 		require.NoError(t, look(t, r))
 	}
 	g.api.set(func() { g.api.fields = map[string]string{"site": "EU"} })
 	require.NoError(t, look(t, r))
-	assert.Equal(t, []string{"baseline", "changed", "changed"}, g.trail.types())
+	assert.Equal(t, []string{"changed", "changed"}, g.trail.types()[3:])
 	assert.Zero(t, g.api.count())
 	h := r.Health()[0]
 	assert.True(t, h.OK() && h.Observed, "%+v", h)

@@ -68,6 +68,7 @@ type watcher struct {
 	turn chan struct{} // holds one token: a look or a rotation is under way
 	// Of whoever has the turn:
 	types        [2]management.DestinationType // the one whose config counts, and the other
+	nowhere      bool                          // the last look proved that it streams nowhere
 	lastLook     time.Time
 	lastRequests []string  // of the last look
 	puts         int       // since it was last seen as desired

@@ -87,6 +87,10 @@ func (w *watcher) recordConfig(ctx context.Context, subject string, raw json.Raw
 		if subject == SubjectSecond && !found && raw == nil {
 			return nil, nil //nolint:nilnil // no second config, as ever, is nothing to record
 		}
+		if o.repeated && (!found || last.After != nil) { // the next look proves it anew
+			w.nowhere = false
+			return nil, management.ErrUnproven
+		}
 		return w.entry(ctx, last, found, subject, raw, o, d)
 	})
 	if err != nil {
