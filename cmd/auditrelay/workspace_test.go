@@ -40,7 +40,12 @@ func TestActionsOnTheWorkspace(t *testing.T) {
 	o.run(t, cli.ExitUsage, "project", "rename", o.env.Project)
 	o.run(t, cli.ExitUsage, "rbac", "get", o.env.Project)
 	require.Zero(t, o.writes.Load())
-	assert.Contains(t, o.run(t, cli.ExitOK, append(rename, "--yes")...), "done: action ")
+	o.told(t, "settings.baseline", `"subject":"project"`)
+	done := o.run(t, cli.ExitOK, append(rename, "--yes")...)
+	_, action, _ := strings.Cut(done, "done: action ")
+	action, _, _ = strings.Cut(action, ",")
+	require.NotEmpty(t, action, done)
+	o.told(t, "settings.changed", `"subject":"project"`, `"cause":"relay"`, `"action":"`+action+`"`)
 
 	o.held.Store(true)
 	asked := exec.Command("auditrelay", "workspace", "secret", "delete", o.name, o.env.Secrets[0], "--yes", "--config", o.config)
@@ -90,7 +95,7 @@ func newOffice(t *testing.T) *office {
 workspace: {base_url: "%s", key_id: %s, secret: "${SIM_SECRET}", requests_per_second: 1000}
 ingest: {listen: "%s"}
 admin: {listen: "%s"}
-settings: {disabled: true}
+settings: {interval: 300ms}
 sinks: [{name: file, file: {path: %s, rotate_bytes: -1}}]
 environments: [{project: %s, environment: %s}]
 `, filepath.Join(dir, "data"), api.URL, workspacesim.DemoKeyID, freeAddress(t), freeAddress(t), o.sink.Path, o.env.Project, o.env.Environment)

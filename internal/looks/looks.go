@@ -18,7 +18,8 @@ type Attribution struct {
 	Cause string `json:"cause,omitempty"`
 	// Action is the id of the relay's action behind the change, if it is known.
 	Action string `json:"action,omitempty"`
-	// Actor is the person or program behind the change: "relay" or "unknown".
+	// Actor is the person or program behind the change: "relay", USER@HOST of a person's
+	// action, or "unknown".
 	Actor string `json:"actor,omitempty"`
 	// ActorReason says why the actor is unknown.
 	ActorReason string `json:"actor_reason,omitempty"`
@@ -32,6 +33,11 @@ func Outside() Attribution {
 // ByRelay attributes a change to an action of this relay.
 func ByRelay(action string) Attribution {
 	return Attribution{Cause: CauseRelay, Action: action, Actor: "relay"}
+}
+
+// ByPerson attributes a change to a person's action through this relay.
+func ByPerson(action, person string) Attribution {
+	return Attribution{Cause: CauseRelay, Action: action, Actor: person}
 }
 
 // Requests are the request ids of the two reads around a change.

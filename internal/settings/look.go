@@ -12,6 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/meaning"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
 const (
@@ -98,16 +99,27 @@ func (w *Watcher) change(ctx context.Context, x *watch, last audit.Entry, found 
 	}
 	before := w.lastAgreed(ctx, x, last)
 	about.Requests.Before = before.requests
-	if e.Type = typeOf(changes, got.state); e.Type != typeRestated {
-		about.Attribution = looks.Outside()
-		about.Reading = w.meaning(r, last.After, got.state)
-	}
-	e.Before, e.Detail = last.After, about.with(changes).encode()
 	e.Window = &audit.Window{After: before.at, Until: span.Until}
 	if e.Window.After.After(e.Window.Until) { // the clock was set back
 		e.Window.After = e.Window.Until
 	}
+	if e.Type = typeOf(changes, got.state); e.Type != typeRestated {
+		if about.Attribution, err = w.attribute(ctx, e); err != nil {
+			return nil, err
+		}
+		about.Reading = w.meaning(r, last.After, got.state)
+	}
+	e.Before, e.Detail = last.After, about.with(changes).encode()
 	return e, nil
+}
+
+// attribute tells a person's action through this relay from another's change.
+func (w *Watcher) attribute(ctx context.Context, e *audit.Entry) (looks.Attribution, error) {
+	action, person, err := workspace.Behind(ctx, w.trail, e.Project, e.Environment, e.Subject, *e.Window)
+	if err != nil || action == "" {
+		return looks.Outside(), err
+	}
+	return looks.ByPerson(action, person), nil
 }
 
 func typeOf(changes jsondiff.Changes, state json.RawMessage) string {

@@ -18,8 +18,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
-// workspace serves the API over plain values, without a network: a test can fake time.
-type workspace struct {
+// fakeAPI serves the API over plain values, without a network: a test can fake time.
+type fakeAPI struct {
 	mu    sync.Mutex
 	state map[Resource]string
 	fail  map[Resource]fault
@@ -36,8 +36,8 @@ type fault struct {
 	kind, body string
 }
 
-func newWorkspace() *workspace {
-	w := &workspace{state: map[Resource]string{}, fail: map[Resource]fault{}, reads: map[Resource]int{}}
+func newWorkspace() *fakeAPI {
+	w := &fakeAPI{state: map[Resource]string{}, fail: map[Resource]fault{}, reads: map[Resource]int{}}
 	w.set(defaultOf("LOGIN"), `"t1"`)
 	w.fill("p", "live")
 	w.fill("p", "test")
@@ -45,7 +45,7 @@ func newWorkspace() *workspace {
 }
 
 // fill gives an environment its settings, and the project its own.
-func (w *workspace) fill(project, env string) {
+func (w *fakeAPI) fill(project, env string) {
 	of := func(kind Kind) Resource { return Resource{Kind: kind, Project: project, Environment: env} }
 	w.set(of(RBACPolicy), `{"custom_roles":[],"custom_resources":[],"custom_scopes":[]}`)
 	w.set(of(TrustedTokenProfiles), `[]`)
@@ -56,14 +56,14 @@ func (w *workspace) fill(project, env string) {
 }
 
 // refuse answers every request with a status; 0 answers as usual again.
-func (w *workspace) refuse(status int) {
+func (w *fakeAPI) refuse(status int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.all = status
 }
 
 // since counts the requests since the last call.
-func (w *workspace) since() int {
+func (w *fakeAPI) since() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.asked - w.told
@@ -81,34 +81,34 @@ func at(kind Kind, env string) Resource {
 	return Resource{Kind: kind, Project: "p", Environment: env}
 }
 
-func (w *workspace) set(r Resource, state string) {
+func (w *fakeAPI) set(r Resource, state string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.state[r] = state
 }
 
 // setFault makes reads of r fail; the zero fault heals them.
-func (w *workspace) setFault(r Resource, f fault) {
+func (w *fakeAPI) setFault(r Resource, f fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fail[r] = f
 }
 
 // remove removes an environment.
-func (w *workspace) remove(env string) {
+func (w *fakeAPI) remove(env string) {
 	for _, kind := range environmentKinds() {
 		w.setFault(at(kind, env), fault{status: 404, kind: "environment_not_found"})
 	}
 }
 
 // restore brings it back.
-func (w *workspace) restore(env string) {
+func (w *fakeAPI) restore(env string) {
 	for _, kind := range environmentKinds() {
 		w.setFault(at(kind, env), fault{})
 	}
 }
 
-func (w *workspace) RoundTrip(req *http.Request) (*http.Response, error) {
+func (w *fakeAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r, field := resourceOf(req.URL.Path)
@@ -118,7 +118,7 @@ func (w *workspace) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: req}, nil
 }
 
-func (w *workspace) answer(r Resource, field string) (int, string) {
+func (w *fakeAPI) answer(r Resource, field string) (int, string) {
 	f, failing := w.fail[r]
 	state, ok := w.state[r]
 	switch {
@@ -158,12 +158,12 @@ func resourceOf(path string) (Resource, string) {
 	return r, cmp.Or(fields[r.Kind], string(r.Kind))
 }
 
-func (w *workspace) client(t *testing.T) *management.Client {
+func (w *fakeAPI) client(t *testing.T) *management.Client {
 	t.Helper()
 	return w.clientWith(t, 10000)
 }
 
-func (w *workspace) clientWith(t *testing.T, perSecond float64) *management.Client {
+func (w *fakeAPI) clientWith(t *testing.T, perSecond float64) *management.Client {
 	t.Helper()
 	c, err := management.New(management.Options{
 		BaseURL: "https://api.example.com", KeyID: "key", Secret: secret.New("s3cret-s3cret"),
@@ -174,7 +174,7 @@ func (w *workspace) clientWith(t *testing.T, perSecond float64) *management.Clie
 }
 
 // options watch one or two environments of the project p.
-func (w *workspace) options(t *testing.T, trail audit.Log, envs ...string) Options {
+func (w *fakeAPI) options(t *testing.T, trail audit.Log, envs ...string) Options {
 	t.Helper()
 	o := Options{Client: w.client(t), Trail: trail, Presence: looks.NewPresence(trail, slog.New(slog.DiscardHandler))}
 	for _, env := range envs {
@@ -183,7 +183,7 @@ func (w *workspace) options(t *testing.T, trail audit.Log, envs ...string) Optio
 	return o
 }
 
-func newWatcher(t *testing.T, w *workspace, trail audit.Log) *Watcher {
+func newWatcher(t *testing.T, w *fakeAPI, trail audit.Log) *Watcher {
 	t.Helper()
 	return New(w.options(t, trail, "live", "test", "live"))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/meaning"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
 // The subjects of the room's audit entries.
@@ -136,6 +137,11 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 		d.Reading = w.meaning(subject, last.After, raw)
 	}
 	var err error
+	if d.Attribution == looks.Outside() && e.Window != nil {
+		if d.Attribution, err = w.attributePerson(ctx, e); err != nil {
+			return nil, err
+		}
+	}
 	e.Detail, err = json.Marshal(d)
 	return e, err
 }
@@ -151,6 +157,15 @@ func (w *watcher) meaning(subject string, before, after json.RawMessage) *meanin
 	}
 	reading.Patch = nil
 	return &reading
+}
+
+// attributePerson tells a person's action through this relay from another's change.
+func (w *watcher) attributePerson(ctx context.Context, e *audit.Entry) (looks.Attribution, error) {
+	action, person, err := workspace.Behind(ctx, w.recorder, e.Project, e.Environment, Subject, *e.Window)
+	if err != nil || action == "" {
+		return looks.Outside(), err
+	}
+	return looks.ByPerson(action, person), nil
 }
 
 func typeOf(same bool, fields []string) string {

@@ -17,8 +17,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
-// Subject is the resource of the entries: one of each project and environment.
-const Subject = "workspace_actions"
+// SubjectOf is the resource of an operation's entries, in each project and environment.
+func SubjectOf(operation string) string { return "workspace_actions/" + operation }
 
 // The types of the entries.
 const (
@@ -52,6 +52,7 @@ type action struct {
 	Person    Person            `json:"person"`
 	Reason    string            `json:"reason,omitempty"`
 	Relay     string            `json:"relay,omitempty"` // the host name of the acting relay
+	Begun     time.Time         `json:"begun"`
 
 	// Of TypeEnded.
 	Outcome   string `json:"outcome,omitempty"`
@@ -65,7 +66,7 @@ type action struct {
 func newAction(r Request, host string) *action {
 	return &action{
 		Action: nuid.Next(), Operation: r.Operation, Arguments: maps.Clone(r.Arguments), Person: r.Person, Reason: r.Reason,
-		Relay: host, project: cmp.Or(r.Project, ofNoProject), environment: r.Environment,
+		Relay: host, Begun: time.Now().UTC(), project: cmp.Or(r.Project, ofNoProject), environment: r.Environment,
 	}
 }
 
@@ -97,7 +98,7 @@ func (a *action) entry(kind string, before, after json.RawMessage) *audit.Entry 
 		detail = json.RawMessage("{}")
 	}
 	return &audit.Entry{
-		Type: kind, Project: a.project, Environment: a.environment, Subject: Subject,
+		Type: kind, Project: a.project, Environment: a.environment, Subject: SubjectOf(a.Operation),
 		Time: time.Now(), Before: before, After: after, Detail: detail,
 	}
 }
@@ -107,7 +108,7 @@ func (a *action) entry(kind string, before, after json.RawMessage) *audit.Entry 
 func (d *Desk) intend(ctx context.Context, a *action, p Plan) error {
 	for {
 		ended := false
-		_, err := audit.Update(ctx, d.trail, a.project, a.environment, Subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
+		_, err := audit.Update(ctx, d.trail, a.project, a.environment, SubjectOf(a.Operation), func(last audit.Entry, found bool) (*audit.Entry, error) {
 			open, isOpen := openAction(last, found)
 			if ended = isOpen; !isOpen {
 				return a.entry(TypeIntended, p.Before, nil), nil
@@ -156,7 +157,7 @@ func (d *Desk) end(ctx context.Context, a *action, after json.RawMessage) error 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
 	defer cancel()
 	for {
-		_, err := audit.Update(ctx, d.trail, a.project, a.environment, Subject, func(audit.Entry, bool) (*audit.Entry, error) {
+		_, err := audit.Update(ctx, d.trail, a.project, a.environment, SubjectOf(a.Operation), func(audit.Entry, bool) (*audit.Entry, error) {
 			return a.entry(TypeEnded, nil, after), nil
 		})
 		if err == nil {
@@ -175,20 +176,22 @@ func (d *Desk) end(ctx context.Context, a *action, after json.RawMessage) error 
 func (d *Desk) EndOpen(ctx context.Context) error {
 	d.acting.Lock()
 	defer d.acting.Unlock()
-	newest, err := d.trail.Newest(ctx, Subject)
-	if err != nil {
-		return fmt.Errorf("find actions without an outcome: %w", err)
-	}
-	for _, e := range newest {
-		if err := d.endOpen(ctx, e); err != nil {
-			return err
+	for _, operation := range Operations() {
+		newest, err := d.trail.Newest(ctx, SubjectOf(operation))
+		if err != nil {
+			return fmt.Errorf("find actions without an outcome: %w", err)
+		}
+		for _, e := range newest {
+			if err := d.endOpen(ctx, e); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
 func (d *Desk) endOpen(ctx context.Context, e audit.Entry) error {
-	ended, err := audit.Update(ctx, d.trail, e.Project, e.Environment, Subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
+	ended, err := audit.Update(ctx, d.trail, e.Project, e.Environment, e.Subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
 		open, isOpen := openAction(last, found)
 		if !isOpen || !d.mayEnd(open, last.Time) {
 			return nil, nil //nolint:nilnil // nothing to record is no error

@@ -3,7 +3,7 @@
 //
 // A mutation writes two entries: action.intended before the call, with the person, the
 // reason and the state before, and action.ended after it, with the outcome and the
-// request id. Both belong to the resource [Subject] of their environment or project.
+// request id. Both belong to the resource [SubjectOf] their environment or project.
 //
 // A crash between the two leaves an intent without an end. The next start ends it with
 // the outcome "unknown" (see [Desk.EndOpen]): the API may have done it or not. The

@@ -117,7 +117,7 @@ func (s *scene) entries() (details []action, kinds []string) {
 		var a action
 		require.NoError(s.t, json.Unmarshal(e.Detail, &a))
 		details, kinds = append(details, a), append(kinds, e.Type)
-		require.Equal(s.t, Subject, e.Subject)
+		require.Equal(s.t, SubjectOf(a.Operation), e.Subject)
 		record, err := json.Marshal(e)
 		require.NoError(s.t, err)
 		require.NotContains(s.t, string(record), destinationKey)
@@ -159,6 +159,8 @@ func TestEachOperation(t *testing.T) {
 		want := action{
 			Action: out.Action, Operation: r.Operation, Arguments: r.Arguments, Person: ada, Reason: "CHG-1", Relay: s.host,
 		}
+		want.Begun = details[2*i].Begun
+		require.WithinRange(t, want.Begun, time.Now().Add(-time.Hour), time.Now())
 		require.Equal(t, want, details[2*i])
 		want.Outcome, want.RequestID, want.Status = OutcomeDone, out.RequestID, http.StatusOK
 		require.NotEmpty(t, out.RequestID)
@@ -344,4 +346,45 @@ func TestActionsWaitForEachOther(t *testing.T) {
 	}
 	require.False(t, errors.Is(s.EndOpen(t.Context()), ErrUnderWay))
 	require.EqualValues(t, 8, s.writes.Load())
+}
+
+func TestTheActionBehindAChange(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	begun := time.Now()
+	out, err := s.do(s.request("project.rename", "name", "x"))
+	require.NoError(t, err)
+	ended := time.Now()
+	far := time.Hour
+	for _, c := range []struct {
+		subject      string
+		after, until time.Time
+		want         string
+	}{
+		{"project", begun.Add(-far), ended, out.Action},
+		{"project", begun, ended.Add(far), out.Action},
+		{"project", begun.Add(-far), begun.Add(-time.Second), ""},
+		{"project", ended.Add(time.Second), ended.Add(far), ""},
+		{"default_email_templates", begun, ended, ""},
+		{"rbac_policy", begun, ended, ""},
+	} {
+		id, person, err := Behind(t.Context(), s.trail, s.env.Project, "", c.subject, audit.Window{After: c.after, Until: c.until})
+		require.NoError(t, err)
+		require.Equal(t, c.want, id, "%+v", c)
+		if id != "" {
+			require.Equal(t, "ada@laptop", person)
+		}
+	}
+	s.fault.Store(&fault{status: 400})
+	_, err = s.do(s.request("project.rename", "name", "y"))
+	require.Error(t, err)
+	id, _, err := Behind(t.Context(), s.trail, s.env.Project, "", "project", audit.Window{After: begun, Until: time.Now()})
+	require.NoError(t, err)
+	require.Empty(t, id, "a refused action is behind nothing")
+	s.fault.Store(&fault{done: true})
+	out, err = s.do(s.request("project.rename", "name", "z"))
+	require.Error(t, err)
+	id, _, err = Behind(t.Context(), s.trail, s.env.Project, "", "project", audit.Window{After: begun, Until: time.Now()})
+	require.NoError(t, err)
+	require.Equal(t, out.Action, id, "one of unknown outcome may be")
 }

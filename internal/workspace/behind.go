@@ -1,0 +1,40 @@
+package workspace
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+)
+
+// changes names the operation behind a change of each readable resource, by the subject of
+// the resource's entries. The other operations change nothing that can be read.
+var changes = map[string]string{
+	"project":                 "project.rename",
+	"default_email_templates": "templates.default.unset",
+	"event_log_streaming":     streamingSet,
+}
+
+// Behind finds the newest action that may have changed a resource within a window: its id,
+// and its person as user@host. Both are empty where there is none. An action of that kind
+// and a change from outside in one window cannot be told apart.
+func Behind(ctx context.Context, trail audit.Log, project, environment, subject string, w audit.Window) (id, person string, err error) {
+	operation, ok := changes[subject]
+	if !ok {
+		return "", "", nil
+	}
+	e, found, err := trail.Last(ctx, project, environment, SubjectOf(operation))
+	if err != nil {
+		return "", "", fmt.Errorf("read the actions on %s: %w", subject, err)
+	}
+	var a action
+	if !found || json.Unmarshal(e.Detail, &a) != nil || a.Outcome == OutcomeRefused {
+		return "", "", nil
+	}
+	// It lasted from Begun until its end was recorded, which is open for an intent.
+	if a.Begun.After(w.Until) || e.Type == TypeEnded && e.Time.Before(w.After) {
+		return "", "", nil
+	}
+	return a.Action, a.Person.User + "@" + a.Person.Host, nil
+}
