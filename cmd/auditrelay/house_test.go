@@ -52,7 +52,7 @@ func floors() map[string]int {
 		"internal/management":           1,
 		"internal/journal":              4,
 		"internal/deadletters":          3,
-		"internal/register":             3,
+		"internal/positions":            3,
 		"internal/idkey":                1,
 		"internal/record":               1,
 		"internal/history":              1,

@@ -22,9 +22,7 @@ const mostHanging = 15
 // hangingAllowed are the rooms above mostHanging today, with their own limit. Lower
 // an entry after mending a room, and never raise one.
 func hangingAllowed() map[string]int {
-	return map[string]int{
-		"internal/journal": 21,
-	}
+	return map[string]int{}
 }
 
 // TestCommentsAreInPlainWords counts the sentences in the comments of each room, its

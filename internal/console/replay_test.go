@@ -111,7 +111,7 @@ func (s *stage) acknowledge(sink string, n int) {
 		require.NoError(s.t, source.Ack(s.t.Context(), b.Position))
 	}
 	waiting.Until(s.t, func() bool {
-		list, err := s.journal.Positions(s.t.Context())
+		list, err := s.journal.Positions.List(s.t.Context())
 		return err == nil && len(list) == 1 && list[0].Acknowledged == uint64(n)
 	})
 }

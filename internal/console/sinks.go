@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/positions"
 )
 
 func (s *Server) listSinks(w http.ResponseWriter, r *http.Request) {
@@ -22,7 +22,7 @@ func (s *Server) listSinks(w http.ResponseWriter, r *http.Request) {
 // sinks brings together the configured sinks, those with a position, and those with
 // dead letters.
 func (s *Server) sinks(ctx context.Context) ([]Sink, error) {
-	positions, err := s.opts.Journal.Positions(ctx)
+	positions, err := s.opts.Journal.Positions.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +90,8 @@ func (s *Server) retire(ctx context.Context, name string) (Sink, error) {
 	if err := s.record(ctx, Loss{Type: "sink.retired", Sink: name, Detail: list[i]}); err != nil {
 		return Sink{}, err
 	}
-	err = s.opts.Journal.RemovePosition(ctx, name)
-	if errors.Is(err, journal.ErrNoPosition) {
+	err = s.opts.Journal.Positions.Remove(ctx, name)
+	if errors.Is(err, positions.ErrNoPosition) {
 		err = nil // somebody else was as quick
 	}
 	return list[i], err

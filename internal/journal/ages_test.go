@@ -12,8 +12,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// A process trims what it has seen for long enough, whatever the stamps say; and
-// the next one goes by the stamps.
+// A process trims the records it has seen for long enough, whatever the stamps say; the
+// next one goes by the stamps.
 func TestAgedRecordsAreTrimmedInThisLifeAndTheNext(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

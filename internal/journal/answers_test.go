@@ -19,13 +19,13 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// line is a route to a server that can lose the server's answers.
+// line is a route to a server, and can lose the server's answers.
 type line struct {
 	to    string
 	l     net.Listener
 	deaf  atomic.Bool
-	lost  atomic.Int64 // bytes that were not heard
-	until atomic.Value // a string: the line goes deaf when it is to hear that
+	lost  atomic.Int64 // lost bytes
+	until atomic.Value // a string: the line goes deaf at it
 	mu    sync.Mutex
 	conns []net.Conn // guarded by mu
 }
@@ -61,7 +61,7 @@ func (p *line) serve(from net.Conn) {
 	go func() { _, _ = io.Copy(hearing{from, p}, to); _ = from.Close() }()
 }
 
-// hearing passes on what a line that is not deaf gets.
+// hearing passes on the answers, unless the line is deaf.
 type hearing struct {
 	net.Conn
 	line *line
@@ -78,7 +78,7 @@ func (h hearing) Write(b []byte) (int, error) {
 	return h.Conn.Write(b)
 }
 
-// cut ends the connections; what comes next is heard.
+// cut ends the connections; later ones hear again.
 func (p *line) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,8 +90,8 @@ func (p *line) cut() {
 	p.conns = nil
 }
 
-// overLine opens a journal over a line to a server of its own. The function counts
-// what the server has in a stream, beside the line.
+// overLine opens a journal over a line to a server of its own. The function counts the
+// server's messages in a stream, beside the line.
 func overLine(t *testing.T) (*opened, *line, func(stream string) uint64) {
 	t.Helper()
 	srv := startExternal(t, t.TempDir(), 0)
@@ -117,8 +117,8 @@ func overLine(t *testing.T) (*opened, *line, func(stream string) uint64) {
 // deadStream is the dead letters of testConfig.
 var deadStream = streamserver.Layout(testConfig.StreamPrefix).DeadLetters
 
-// The server keeps a record, or a dead letter, and its answer is lost with the
-// connection. What is published again is recognised.
+// The server keeps a record, or a dead letter, and its answer is lost with the connection.
+// The server recognises the next attempt.
 func TestALostAnswerLeavesOneRecord(t *testing.T) {
 	t.Parallel()
 	j, p, messages := overLine(t)
@@ -146,8 +146,8 @@ func TestALostAnswerLeavesOneRecord(t *testing.T) {
 	}
 }
 
-// The server commits a batch, and its answer is lost with the connection. What is
-// published again is recognised, whole.
+// The server commits a batch, and its answer is lost with the connection. The server
+// recognises the next attempt, whole.
 func TestALostAnswerLeavesOneBatch(t *testing.T) {
 	t.Parallel()
 	j, p, messages := overLine(t)
@@ -166,8 +166,7 @@ func TestALostAnswerLeavesOneBatch(t *testing.T) {
 	}
 }
 
-// While the answer to a record does not come, what is appended behind it goes to
-// the server all the same.
+// While the answer to a record is missing, appends behind it go to the server all the same.
 func TestALostAnswerHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	j, p, messages := overLine(t)
@@ -182,8 +181,8 @@ func TestALostAnswerHoldsUpNothing(t *testing.T) {
 	require.NoError(t, <-kept)
 }
 
-// While one answer is overdue, appends that come one by one are answered as soon
-// as ever, the second of them too.
+// While one answer is overdue, single appends are answered as soon as ever, the second of
+// them too.
 func TestOneOverdueAnswerHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	j, p, _ := overLine(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// Each damage is done to a journal that was closed cleanly and to one whose
-// index is gone, as after a crash, when the server reads the blocks again.
+// Each damage is done to a journal closed cleanly, and to one without its index, as after a
+// crash: the server then reads the blocks again.
 func TestDamageIsNamedAndTheRestIsDelivered(t *testing.T) {
 	t.Parallel()
 	damages := map[string]func(t *testing.T, w *wreck, rng *rand.Rand) (worst int){
@@ -170,8 +170,8 @@ func TestAPositionThatIsCutShort(t *testing.T) {
 	}
 }
 
-// Positions that were given out and are gone are never given out again: a sink
-// that has acknowledged them would never get what then stands there.
+// Lost positions are never given out again: a sink has acknowledged them, and would never
+// get the new records there.
 func TestATornEndDoesNotReusePositions(t *testing.T) {
 	t.Parallel()
 	w := newWreck(t, 30, 30)
@@ -191,8 +191,8 @@ func TestATornEndDoesNotReusePositions(t *testing.T) {
 	readUntil(t, j, "k", "late")
 }
 
-// A server that loses the end of its stream while it runs gives positions out
-// again. Nothing is acknowledged at such a position.
+// A running server gives positions out again after it loses the end of its stream. Nothing
+// is acknowledged at such a position.
 func TestAPositionThatIsGivenOutTwiceIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -219,7 +219,7 @@ func TestAPositionThatIsGivenOutTwiceIsRefused(t *testing.T) {
 	assert.Equal(t, uint64(4), u.State.LastSeq)
 }
 
-// The whole newest block is gone, and nothing is appended that would show it.
+// The whole newest block is gone, and no append shows it.
 func TestALostEndIsNamedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWreck(t, 30, 30)
@@ -235,8 +235,7 @@ func TestALostEndIsNamedAtOnce(t *testing.T) {
 	assert.Zero(t, w.verify(t).Open())
 }
 
-// Damage that arises under a running server stops neither the reader nor what
-// comes behind it.
+// Damage under a running server stops neither the reader nor the records behind it.
 func TestDamageWhileRunningIsSteppedOver(t *testing.T) {
 	t.Parallel()
 	w := newWreck(t, 60, 10)

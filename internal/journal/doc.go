@@ -58,7 +58,7 @@
 // the register before its position is made, and leaves it by `sinks retire`. Only the
 // leader's answer about a position counts, as a list of consumers omits those without a
 // leader. A missing answer, or a contradiction to the relay's own notes, trims nothing
-// (positions.go, package register).
+// (package positions).
 //
 // Delivered records stay for the replay window (72 h) within the budget, judged by
 // the process's own clock, which never jumps. As the budget nears its end, and

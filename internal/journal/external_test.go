@@ -21,8 +21,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// startExternal starts a server with JetStream on dir that listens on port, or
-// on one of its own choosing where that is 0.
+// startExternal starts a server with JetStream on dir. It listens on port, or for 0 on one
+// of its own choosing.
 func startExternal(t *testing.T, dir string, port int, changes ...func(*server.Options)) *server.Server {
 	t.Helper()
 	return natstest.Run(t, dir, append(changes, natstest.SyncAlways, natstest.Port(port))...)
@@ -48,8 +48,8 @@ func TestExternalServer(t *testing.T) {
 	assert.Equal(t, ids(append(large, many...)), ids(read(t, s, 3003, true)))
 	require.ErrorIs(t, j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.BodyBytes(1<<20)))), record.ErrTooLarge)
 
-	// The server goes away and comes back: appends wait for it, nothing that was
-	// acknowledged is missing, and a retried record is there once.
+	// The server goes away and comes back: appends wait for it, no acknowledged event is
+	// missing, and a retried record is there once.
 	addr, ok := srv.Addr().(*net.TCPAddr)
 	require.True(t, ok)
 	var pushing sync.WaitGroup

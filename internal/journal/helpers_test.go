@@ -59,7 +59,7 @@ func (o *opened) letters(t testing.TB) *deadletters.Store {
 	return s
 }
 
-// delivered is the newest record that every sink has acknowledged.
+// delivered is the newest record acknowledged by every sink.
 func (o *opened) delivered(ctx context.Context) (uint64, error) {
 	record, _, err := o.standing(ctx)
 	return record, err

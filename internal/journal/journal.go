@@ -17,8 +17,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ages"
 	"github.com/auditrelay/auditrelay/internal/diskbudget"
 	"github.com/auditrelay/auditrelay/internal/losses"
+	"github.com/auditrelay/auditrelay/internal/positions"
 	"github.com/auditrelay/auditrelay/internal/record"
-	"github.com/auditrelay/auditrelay/internal/register"
 	"github.com/auditrelay/auditrelay/internal/streams"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
@@ -45,6 +45,8 @@ const (
 type Journal struct {
 	// Losses names every lost position.
 	Losses *losses.Ledger
+	// Positions keeps how far each sink has come.
+	Positions *positions.Positions
 
 	conn   *streamserver.Conn
 	cfg    config.Journal
@@ -52,11 +54,8 @@ type Journal struct {
 	stream jetstream.Stream
 	made   int64 // when the stream was made, in ns since 1970; it tells streams of one name apart
 	names  names
-	sinks  []string // of the config
 	// environments is how many may push, 0 for any number.
 	environments int
-	register     *register.Register
-	reached      reached
 
 	ages   ages.Ages
 	budget *diskbudget.Budget
@@ -102,7 +101,7 @@ type Options struct {
 func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, opts Options) (*Journal, error) {
 	j := &Journal{
 		conn: conn, cfg: cfg, log: opts.Logger,
-		names: namesFor(cfg.StreamPrefix), sinks: opts.Sinks, environments: opts.Environments,
+		names: namesFor(cfg.StreamPrefix), environments: opts.Environments,
 		decoded: record.NewCache(),
 		metrics: newMetrics(opts.Registerer),
 		sweeps:  sweeps{wake: make(chan struct{}, 1)},
@@ -112,7 +111,7 @@ func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, opts
 		return nil, err
 	}
 	var err error
-	if j.register, err = register.Open(ctx, conn, j.stream, cfg, j.log); err != nil {
+	if j.Positions, err = positions.Open(ctx, conn, j.stream, cfg, opts.Sinks, j.log); err != nil {
 		return nil, err
 	}
 	// Before anything is appended or read.
@@ -152,7 +151,7 @@ func (j *Journal) startLoops() {
 	j.stop = stop
 	var running sync.WaitGroup
 	loops := []func(context.Context){j.trimLoop, j.sweepLoop}
-	if len(j.sinks) > 0 || j.register.Any() {
+	if j.Positions.Any() {
 		loops = append(loops, j.inherit)
 	}
 	for _, loop := range loops {

@@ -75,8 +75,8 @@ func TestPositionSurvivesRestart(t *testing.T) {
 	assert.Equal(t, ids(events), ids(read(t, other, 30, true)), "a new sink starts at the beginning")
 }
 
-// What was read and not acknowledged comes again at once after a restart of
-// the reader, in order, before anything new.
+// After a restart of the reader, unacknowledged records come again at once, in order,
+// before anything new.
 func TestUnacknowledgedComesAgainFirst(t *testing.T) {
 	t.Parallel()
 	j := open(t, t.TempDir(), testConfig)
@@ -128,8 +128,8 @@ func TestALargePushIsCutAndKeepsItsOrder(t *testing.T) {
 	assert.Greater(t, testutil.ToFloat64(j.metrics.commits), 4.0)
 }
 
-// Sources share what they decode; one that merges records must not write into
-// what another reads.
+// Sources share decoded records, so a merge of records must not write into those of another
+// source.
 func TestSourcesShareDecodedRecords(t *testing.T) {
 	t.Parallel()
 	j := open(t, t.TempDir(), testConfig)
@@ -296,8 +296,8 @@ func TestAGapInTheDeliveriesIsReadAgain(t *testing.T) {
 	}
 	thief.Stop()
 	require.Positive(t, <-stolen, "the second reader got nothing: the test tests nothing")
-	// The second reader's last request still stands with the server and may take
-	// more; nothing further is pushed that would show the gap.
+	// The second reader's last request still stands with the server and may take more; no
+	// further push shows the gap.
 	got := map[string]bool{}
 	for len(got) < 40 {
 		for _, e := range read(t, s, 1, true) {

@@ -24,11 +24,11 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// pace is between two steps of one part of a load. Without it the load takes the
-// processor from the elections that the tests wait for.
+// pace is between two steps of one part of a load. Without it the load takes the processor
+// from the elections under test.
 const pace = 5 * time.Millisecond
 
-// load is what senders, a sink, its dead letters and the trail do all the while.
+// load is the constant work of senders, a sink, its dead letters and the trail.
 type load struct {
 	t       *testing.T
 	j       *opened
@@ -38,7 +38,7 @@ type load struct {
 	running sync.WaitGroup
 	reading sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	kept    [4][]string
 	slowest time.Duration // of a push, until it is acknowledged
 	seen    []string
@@ -102,8 +102,8 @@ func (l *load) reject(ctx context.Context) {
 	}
 }
 
-// enter appends entries one by one, each until it is in the trail: a conflict says that
-// an earlier attempt put it there.
+// enter appends entries one by one, each until it is in the trail: a conflict means an
+// earlier attempt put it there.
 func (l *load) enter(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		time.Sleep(pace)
@@ -193,7 +193,7 @@ func (l *load) end() {
 	assert.Empty(t, lost, "nothing was lost, so nothing is to be named")
 }
 
-// missing counts what was acknowledged and not read yet.
+// missing counts the acknowledged events not read yet.
 func (l *load) missing() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,7 +209,7 @@ func (l *load) missing() (n int) {
 	return n
 }
 
-// firsts leaves out what comes again.
+// firsts leaves out repetitions.
 func firsts(ids []string) []string {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
@@ -219,8 +219,8 @@ func firsts(ids []string) []string {
 	})
 }
 
-// Whatever of a cluster changes or goes away, as long as a quorum is left,
-// everything goes on within seconds, and nothing that was acknowledged is lost.
+// As long as a cluster has a quorum, everything goes on within seconds, whatever else
+// changes or goes away, and no acknowledged event is lost.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir"
 )
 
-// reportLosses names every lost position: behind the end of a stream that went back, in
-// damaged files, and in gaps. It can be repeated at any time.
+// reportLosses names every lost position: behind the end of a stream gone back, in damaged
+// files, and in gaps. It can be repeated at any time.
 func (j *Journal) reportLosses(ctx context.Context) error {
 	if err := j.Losses.Compare(ctx); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (j *Journal) gaps(ctx context.Context) ([]datadir.Span, error) {
 // farthest behind. It is empty for now if some position is unknown.
 func (j *Journal) frontGap(ctx context.Context, state jetstream.StreamState) datadir.Span {
 	none := datadir.Span{From: 1, To: 0}
-	positions, err := j.askPositions(ctx) // after the state: another relay may trim meanwhile
+	positions, err := j.Positions.Ask(ctx) // after the state: another relay may trim meanwhile
 	if err != nil || len(positions) == 0 {
 		return none
 	}

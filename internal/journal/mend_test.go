@@ -23,8 +23,8 @@ const (
 	otherBucket = "TEST_credentials"
 )
 
-// newNeighbours makes a data directory that holds more than the journal: an
-// append-only stream of 30 messages with a consumer, and a bucket of three keys.
+// newNeighbours makes a data directory with more than a journal: an append-only stream of
+// 30 messages with a consumer, and a bucket of three keys.
 func newNeighbours(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -95,8 +95,8 @@ func spoil(t *testing.T, path, how string, rng *rand.Rand) {
 	}
 }
 
-// Damage to any file of any stream costs no more than what was damaged, and
-// the start names it. A second start names nothing further.
+// Damage to any file of any stream costs no more than the damaged part, and the start names
+// it. A second start names nothing further.
 func TestEveryStreamIsMended(t *testing.T) {
 	t.Parallel()
 	sound := newNeighbours(t)
@@ -127,8 +127,8 @@ func TestEveryStreamIsMended(t *testing.T) {
 	}
 }
 
-// neighbours starts the journal, and counts the messages of the append-only stream
-// that can be read. A message that is appended must come behind all of them.
+// neighbours starts the journal, and counts the readable messages of the append-only
+// stream. The next message must come behind all of them.
 func neighbours(t *testing.T, dir string) (left int, named []datadir.Quarantined) {
 	t.Helper()
 	j := open(t, dir, testConfig)

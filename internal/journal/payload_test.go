@@ -21,7 +21,7 @@ func taking(payload int32) func(*server.Options) {
 	return func(o *server.Options) { o.MaxPayload = payload }
 }
 
-// noisy gives events with bodies of n bytes that do not compress.
+// noisy gives events with incompressible bodies of n bytes.
 func noisy(from, count, n int) []relay.Event {
 	events := relaytest.Events(count, relaytest.From(from))
 	random := rand.NewChaCha8([32]byte{byte(from)})
@@ -32,8 +32,8 @@ func noisy(from, count, n int) []relay.Event {
 	return events
 }
 
-// The server comes back and takes less than before: what is pushed then is cut
-// to fit, what it holds is still read, and what cannot fit is refused by name.
+// The server comes back and takes less than before: later pushes are cut to fit, its
+// records are still read, and a larger event is refused by name.
 func TestASmallerPayload(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

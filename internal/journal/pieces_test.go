@@ -27,8 +27,8 @@ func manyLabels(n int, value string) []relay.Label {
 // manyOnes labels would take more than a piece, were they not cut.
 const manyOnes = 500_000
 
-// storedBombs are records as earlier versions, which took any labels, kept them:
-// each takes little on disk.
+// storedBombs are records of earlier versions with any number of labels: each takes little
+// on disk.
 func storedBombs() map[string]*record.Batch {
 	one := func(labels int) *record.Entry {
 		return &record.Entry{ID: []byte("e"), Body: []byte("{}"), Labels: manyLabels(labels, "")}
@@ -50,8 +50,8 @@ func storedBombs() map[string]*record.Batch {
 	return all
 }
 
-// TestStoredBombs reads them by two sources at once, back, and as a span. Never
-// is more of a record in memory than a piece and what is read ahead.
+// TestStoredBombs reads them by two sources at once, back, and as a span. Never is more of
+// a record in memory than a piece and those read ahead.
 func TestStoredBombs(t *testing.T) {
 	dir := t.TempDir()
 	bombs := storedBombs()
@@ -111,7 +111,7 @@ func TestStoredBombs(t *testing.T) {
 	o.shut(t)
 }
 
-// written is what a sink may write of events, labels with each.
+// written counts a sink's bytes for events, labels with each.
 func written(events []relay.Event) (n int) {
 	for i := range events {
 		n += int(unsafe.Sizeof(events[i])) + len(events[i].Body)
@@ -162,8 +162,8 @@ func TestDamageBehindTheFirstPiece(t *testing.T) {
 	}
 }
 
-// An acknowledgement of a piece covers what comes before the record, and the
-// record is read again from its start.
+// An acknowledgement of a piece covers the records before, and the record is read again
+// from its start.
 func TestAcknowledgePieces(t *testing.T) {
 	dir := t.TempDir()
 	o := open(t, dir, testConfig)

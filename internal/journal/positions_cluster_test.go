@@ -10,7 +10,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// consumerLeader is the node that leads a sink's position, or "" where none answers.
+// consumerLeader is the leader of a sink's position, or "" where none answers.
 func consumerLeader(t *testing.T, j *opened, sink string) string {
 	t.Helper()
 	c, err := j.stream.Consumer(t.Context(), consumerPrefix+sink)
@@ -20,8 +20,8 @@ func consumerLeader(t *testing.T, j *opened, sink string) string {
 	return c.CachedInfo().Cluster.Leader
 }
 
-// While the node that leads a sink's position is gone, no list of consumers
-// names that sink. What it lacks stays.
+// While the leader of a sink's position is gone, no list of consumers names the sink. Its
+// undelivered records stay.
 func TestTrimWaitsForASinkWhosePositionHasNoLeader(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)

@@ -53,7 +53,7 @@ func TestReadBackGivesTheNewestFirst(t *testing.T) {
 	defer o.shut(t)
 	assert.Equal(t, want, readBack(t, o, time.Time{}, 1000), "after a restart")
 
-	// Records that are gone: at the start, in the middle and at the end.
+	// Records are missing: at the start, in the middle and at the end.
 	require.NoError(t, o.stream.Purge(t.Context()))
 	assert.Empty(t, readBack(t, o, time.Time{}, 1000))
 	for i := range 9 {
@@ -71,7 +71,7 @@ func TestReadBackHoldsLittle(t *testing.T) {
 	defer o.shut(t)
 	random := rand.NewChaCha8([32]byte{1})
 	var want []string
-	for i := range 60 { // records that do not compress, 60 MB in all
+	for i := range 60 { // incompressible records, 60 MB in all
 		body := make([]byte, 1_000_000)
 		_, _ = random.Read(body)
 		e := relaytest.Events(1)
@@ -117,7 +117,7 @@ func TestReadBackEndsInTime(t *testing.T) {
 	assert.Less(t, n, 40)
 }
 
-// BenchmarkReadBack reads back what a start reads, for records of several sizes.
+// BenchmarkReadBack reads back as much as a start does, for records of several sizes.
 func BenchmarkReadBack(b *testing.B) {
 	for _, c := range []struct{ records, events int }{{10_000, 1}, {10_000, 10}, {500, 1000}} {
 		b.Run(fmt.Sprintf("events=%d", c.events), func(b *testing.B) {

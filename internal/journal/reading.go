@@ -11,6 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/history"
 	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/positions"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
@@ -25,10 +26,8 @@ type session struct {
 	after      uint64 // the newest record read
 }
 
-// open begins a session: it opens the sink's position, corrects it, and makes the server
-// give all unacknowledged records again, in order. Otherwise the records read by an earlier
-// process would come only after ackWait and out of order, and an earlier acknowledgement
-// would cover and so lose them. open can be repeated.
+// open begins a session: it looks for losses, and rewinds the sink's position. open can be
+// repeated.
 func (s *Source) open(ctx context.Context) (session, error) {
 	next := session{reconnects: s.j.conn.JetStream.Conn().Stats().Reconnects} // first: a reconnect from here on ends the session
 	if err := s.j.nameMended(ctx); err != nil {
@@ -38,37 +37,21 @@ func (s *Source) open(ctx context.Context) (session, error) {
 		return next, err
 	}
 	s.begin(&next)
-	err := s.j.register.Add(ctx, s.sink)
+	s.mu.Lock()
+	acked, started := s.acked, s.started
+	s.mu.Unlock()
+	consumer, at, err := s.j.Positions.Rewind(ctx, s.sink, acked, started)
 	if err != nil {
 		return next, err
 	}
-	s.consumer, err = s.j.stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable:       s.name,
-		Description:   "auditrelay: how far sink " + s.sink + " has come",
-		AckPolicy:     jetstream.AckAllPolicy,
-		AckWait:       ackWait,
-		DeliverPolicy: jetstream.DeliverAllPolicy,
-		MaxAckPending: maxAckPending,
-		MaxDeliver:    -1,
-	})
-	if err != nil {
-		return next, fmt.Errorf("open the position of sink %s: %w", s.sink, err)
-	}
-	acked, started := s.acknowledged()
-	if err := s.j.correct(ctx, position{s.name, s.consumer}, acked, started); err != nil {
-		return next, err
-	}
-	at, err := s.j.stream.ResetConsumer(ctx, s.name)
-	if err != nil {
-		return next, fmt.Errorf("rewind to the last acknowledged position of %s: %w", s.name, err)
-	}
+	s.consumer = consumer
 	next.delivered = at.Delivered.Consumer
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.started {
 		s.started, s.acked, next.after = true, at.AckFloor.Stream, at.AckFloor.Stream
 	}
-	s.j.reached.set(s.name, s.acked)
+	s.j.Positions.Begin(s.sink, s.acked)
 	return next, nil
 }
 
@@ -247,7 +230,7 @@ func (s *Source) fetch(ctx context.Context, it jetstream.MessagesContext, now *s
 		if err != nil {
 			continue // the server is away; the iterator comes back with it
 		}
-		missing = info.Delivered.Consumer > now.delivered || info.NumPending > 0 && info.NumAckPending < maxAckPending
+		missing = info.Delivered.Consumer > now.delivered || info.NumPending > 0 && info.NumAckPending < positions.MaxAckPending
 	}
 }
 

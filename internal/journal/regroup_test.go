@@ -47,7 +47,7 @@ func (s *steadyServer) PublishMsgAsync(msg *nats.Msg, _ ...jetstream.PublishOpt)
 	return a, nil
 }
 
-// committerOn is a committer that publishes to s.
+// committerOn is a committer over s.
 func committerOn(s *steadyServer) *committer {
 	return startCommitter(&committer{
 		js: s, epoch: func() *datadir.Epoch { return &datadir.Epoch{} }, limit: func() int { return recordTarget },
@@ -58,8 +58,8 @@ func committerOn(s *steadyServer) *committer {
 	})
 }
 
-// Eight senders that push again a millisecond after each answer must share their
-// commits. Without a wait they would take turns in two parts, with twice the commits.
+// Eight senders push again a millisecond after each answer, and must share their commits.
+// Without a wait they would take turns in two parts, with twice the commits.
 func TestSendersThatReturnShareACommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const senders, pushes = 8, 20
@@ -95,7 +95,7 @@ func TestALonePushDoesNotWait(t *testing.T) {
 	})
 }
 
-// Senders that push by a clock do not return. Waits for them must become rare.
+// Senders pushing by a clock do not return. Waits for them must become rare.
 func TestWaitsInVainBecomeRare(t *testing.T) {
 	var r returning
 	now, waits := time.Now(), 0

@@ -3,11 +3,8 @@ package journal
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -65,7 +62,7 @@ func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.L
 		}
 	}
 	r := &Repairs{Mended: append([]datadir.Mending{}, conn.Mended...), Positions: []string{}}
-	if r.Positions, err = j.checkPositions(ctx); err != nil {
+	if r.Positions, err = j.Positions.Correct(ctx); err != nil {
 		return nil, err
 	}
 	after, err := j.Losses.All(ctx)
@@ -74,29 +71,4 @@ func Repair(ctx context.Context, dataDir string, cfg config.Journal, log *slog.L
 	}
 	r.SetAside = append([]datadir.Quarantined{}, after[len(before):]...)
 	return r, nil
-}
-
-// checkPositions sets the sinks' positions right, and returns their names.
-func (j *Journal) checkPositions(ctx context.Context) ([]string, error) {
-	list := j.stream.ListConsumers(ctx)
-	names := []string{}
-	for c := range list.Info() {
-		if strings.HasPrefix(c.Name, consumerPrefix) {
-			names = append(names, c.Name)
-		}
-	}
-	if err := list.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
-		return nil, fmt.Errorf("list the sinks' positions: %w", err)
-	}
-	for i, name := range names {
-		consumer, err := j.stream.Consumer(ctx, name)
-		if err != nil {
-			return nil, fmt.Errorf("open the position of %s: %w", name, err)
-		}
-		if err := j.correct(ctx, position{name, consumer}, 0, false); err != nil {
-			return nil, err
-		}
-		names[i] = strings.TrimPrefix(name, consumerPrefix)
-	}
-	return names, nil
 }

@@ -35,7 +35,7 @@ func TestASoundJournalIsLeftAlone(t *testing.T) {
 			late := relaytest.Events(1)
 			late[0].ID = "late"
 			j.push(t, late)
-			readUntil(t, j, "new", "late") // begins behind what was trimmed
+			readUntil(t, j, "new", "late") // begins behind the trimmed records
 			j.shut(t)
 			if crashed {
 				w.dropIndex(t)
@@ -56,8 +56,8 @@ func TestASoundJournalIsLeftAlone(t *testing.T) {
 	}
 }
 
-// What repair takes out is kept, and what the relay's own checksum refuses is
-// exported.
+// A repair keeps the bytes it takes out, and exports records refused by the relay's own
+// checksum.
 func TestRepairKeepsWhatItTakesOut(t *testing.T) {
 	t.Parallel()
 	w := newWreck(t, 30, 30)
@@ -137,7 +137,7 @@ func TestInspectShowsWhatThereIs(t *testing.T) {
 	require.ErrorContains(t, err, "holds no journal")
 }
 
-// What was let go may still stand in the first block, and is not shown.
+// Trimmed records may still stand in the first block, and are not shown.
 func TestInspectAfterATrim(t *testing.T) {
 	t.Parallel()
 	w := newWreck(t, 30, 11)

@@ -19,8 +19,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// restorable is an external server whose files can be set back to an earlier
-// state, as a power cut does with what was not synced.
+// restorable is an external server. Its files can be set back to an earlier state, as a
+// power cut does with unsynced writes.
 type restorable struct {
 	t    *testing.T
 	dir  string
@@ -92,8 +92,8 @@ func insist(t *testing.T, j *opened, from, n int) []string {
 	return ids(events)
 }
 
-// deliver acknowledges batches until all that is wanted was there, and returns
-// everything that was.
+// deliver acknowledges batches until all wanted events were there, and returns everything
+// it read.
 func deliver(t *testing.T, s *Source, want ...string) (got []string) {
 	t.Helper()
 	missing := slices.Clone(want)
@@ -112,13 +112,13 @@ func deliver(t *testing.T, s *Source, want ...string) (got []string) {
 	return got
 }
 
-// A server that lost the end of the stream gives positions out anew. Whatever is
-// acknowledged after that is delivered, and what was lost is named.
+// A server without the stream's end gives its positions out anew. Later events are
+// delivered, and lost ones are named.
 func TestTheEndOfTheStreamIsLost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		restart, keepPositions bool
-		more                   int // events behind the loss, of 20 that were lost
+		more                   int // events behind the loss, of 20 lost ones
 	}{
 		"while the relay runs":                              {false, false, 30},
 		"while the relay runs, less comes than was lost":    {false, false, 5},
@@ -162,15 +162,15 @@ func TestTheEndOfTheStreamIsLost(t *testing.T) {
 			require.Len(t, named, 1)
 			assert.Equal(t, []uint64{11, 30}, []uint64{named[0].From, named[0].To})
 			waiting.Until(t, func() bool {
-				all, err := j.Positions(t.Context())
+				all, err := j.Positions.List(t.Context())
 				return err == nil && len(all) == 2 && all[0].Pending == 0 && all[1].Pending == 0
 			}, "the positions follow")
 		})
 	}
 }
 
-// A batch that is under way when the end is lost is acknowledged after that.
-// What has its positions by then is delivered all the same.
+// A batch under way during the loss of the end is acknowledged later. The new records at
+// its positions are delivered all the same.
 func TestALateAcknowledgementOfWhatWasLost(t *testing.T) {
 	t.Parallel()
 	srv := startRestorable(t)
@@ -195,7 +195,7 @@ func TestALateAcknowledgementOfWhatWasLost(t *testing.T) {
 	}
 	deliver(t, s, fresh...)
 	waiting.Until(t, func() bool {
-		all, err := j.Positions(t.Context())
+		all, err := j.Positions.List(t.Context())
 		return err == nil && len(all) == 1 && all[0].Pending == 0
 	}, "the position follows")
 }

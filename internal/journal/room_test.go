@@ -15,7 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// noise gives batches of one event of so many bytes, which do not compress.
+// noise gives batches of one incompressible event of so many bytes.
 func noise(seed byte, source string, size int) func() *record.Batch {
 	random, from := rand.NewChaCha8([32]byte{seed}), 0
 	return func() *record.Batch {

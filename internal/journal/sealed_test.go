@@ -16,16 +16,16 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 )
 
-// A start after a kill takes a block on trust that was verified before. Where it has
-// rotted since, below the file system, one record is lost, and named: nobody has the
-// server read the block before it is mended.
+// A start after a kill takes an already verified block on trust. Where it has rotted since,
+// below the file system, one record is lost, and named: nobody has the server read the
+// block before it is mended.
 func TestABlockThatRotsAfterItWasVerified(t *testing.T) {
 	t.Parallel()
 	for _, at := range []int{1, 5, 1000} { // of a record's length, its sequence, its body
 		t.Run(fmt.Sprintf("byte %d", at), func(t *testing.T) {
 			t.Parallel()
 			w := newWreck(t, 60, 20)
-			open(t, w.dir, w.cfg).shut(t) // a start notes what it has verified
+			open(t, w.dir, w.cfg).shut(t) // a start notes its verified blocks
 			path := w.blocks(t)[8]
 			b, err := blockfile.Read(w.names.events, path)
 			require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestABlockThatRotsAfterItWasVerified(t *testing.T) {
 	}
 }
 
-// What is written to a block shows, and has the start read it.
+// A write to a block shows, and has the start read it.
 func TestANoteIsOfOneFile(t *testing.T) {
 	t.Parallel()
 	w := newWreck(t, 24, 0)
@@ -61,7 +61,7 @@ func TestANoteIsOfOneFile(t *testing.T) {
 	j.shut(t)
 }
 
-// renote makes the note of a block fit what the file is now.
+// renote makes the note of a block fit the present file.
 func (w *wreck) renote(t *testing.T, path string) {
 	t.Helper()
 	var s unix.Stat_t

@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/streams"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/relay"
@@ -23,13 +22,8 @@ const (
 	fetchBytes   = 1 << 20
 	// decodedAhead bounds the records decoded in advance.
 	decodedAhead = 4
-	// After ackWait the server offers an unacknowledged record again. A source skips
-	// records read before, so this matters only for a record lost on the way.
-	ackWait = 30 * time.Second
 	// After idleCheck without a record, a source asks whether it missed one.
 	idleCheck = 2 * time.Second
-	// maxAckPending bounds the records read but not acknowledged.
-	maxAckPending = 20_000
 )
 
 // Source reads the journal for one sink. It implements relay.Source.
@@ -206,8 +200,7 @@ func (s *Source) acknowledge(e ending) {
 	if e.reply != "" {
 		s.confirm(e.reply, e.last)
 	}
-	s.j.conn.Watermarks.Raise(s.name, datadir.Watermark{Value: e.last, Stream: s.j.made})
-	s.j.reached.raise(s.name, e.last)
+	s.j.Positions.Acknowledged(s.sink, e.last)
 }
 
 // confirm sends an acknowledgement.
@@ -222,5 +215,5 @@ func (s *Source) Close() {
 	s.cancel()
 	for range s.decoded { //nolint:revive // drained until the reading goroutine has ended
 	}
-	s.j.reached.forget(s.name)
+	s.j.Positions.End(s.sink)
 }

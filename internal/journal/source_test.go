@@ -48,8 +48,8 @@ func TestAnOlderBatchIsAcknowledged(t *testing.T) {
 	assert.Equal(t, ids(events[3:]), ids(read(t, s, 2, true)))
 }
 
-// Records that were set aside make no batch. To pass over them must not
-// acknowledge a batch before them that is still under way.
+// Records set aside make no batch. To pass over them must not acknowledge a batch before
+// them, still under way.
 func TestWhatIsSetAsideDoesNotCoverWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	j := open(t, t.TempDir(), testConfig)
@@ -91,8 +91,8 @@ func TestWhatIsSetAsideDoesNotCoverWhatIsUnderWay(t *testing.T) {
 	waiting.Until(t, acked(3), "nothing before it is under way")
 }
 
-// A batch that follows another closely takes in what comes for a moment; one
-// behind a pause, or that is full, is given at once.
+// A batch close behind another takes in records for a moment; a full one, or one behind a
+// pause, is given at once.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	of := func(n int) fetched { return fetched{seq: uint64(n), size: 100, events: make([]relay.Event, n)} }
@@ -141,8 +141,8 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// What is under way when the server goes away and comes back is acknowledged
-// after that, and nothing is given twice.
+// A batch under way while the server goes away and comes back is acknowledged later, and
+// nothing is given twice.
 func TestWhatIsUnderWayOutlivesAReconnect(t *testing.T) {
 	t.Parallel()
 	srv := startRestorable(t)
@@ -175,7 +175,7 @@ func TestWhatIsUnderWayOutlivesAReconnect(t *testing.T) {
 		require.NoError(t, s.Ack(t.Context(), underWay[i]))
 	}
 	waiting.Until(t, func() bool {
-		all, err := j.Positions(t.Context())
+		all, err := j.Positions.List(t.Context())
 		return err == nil && len(all) == 1 && all[0].Pending == 0
 	}, "the position follows")
 }

@@ -10,24 +10,24 @@ import (
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
-// sweepRest is the pause after a sweep that could not trim anything, so that refused
-// pushes do not flood the server with requests.
+// sweepRest is the pause after a sweep in vain: refused pushes must not flood the server
+// with requests.
 const sweepRest = 50 * time.Millisecond
 
 // reservePatience bounds how long a reservation waits for the sinks' positions.
 const reservePatience = 2 * time.Second
 
-// sweeps trim delivered records to make room. Callers that wait share the next sweep
-// to begin.
+// sweeps trim delivered records to make room. Waiting callers share the next sweep to
+// begin.
 type sweeps struct {
 	wake chan struct{} // of one place
 
 	mu   sync.Mutex
-	next *sweep // the one that callers wait for, if any; guarded by mu
+	next *sweep // the one with waiting callers, if any; guarded by mu
 }
 
 type sweep struct {
-	need int64         // bytes that must fit afterwards
+	need int64         // bytes to make room for
 	done chan struct{} // closed at its end
 }
 
@@ -39,7 +39,7 @@ func (s *sweeps) press() {
 	}
 }
 
-// join returns the next sweep to begin, which is to make room for need bytes.
+// join returns the next sweep to begin, and has it make room for need bytes.
 func (s *sweeps) join(need int64) *sweep {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *sweeps) join(need int64) *sweep {
 	return s.next
 }
 
-// begin takes the sweep that callers wait for, or a new one.
+// begin takes the sweep with waiting callers, or a new one.
 func (s *sweeps) begin() *sweep {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,8 +63,8 @@ func (s *sweeps) begin() *sweep {
 	return next
 }
 
-// makeRoom waits for a sweep that tries to make room for need bytes: it trims
-// delivered records of any age.
+// makeRoom waits for a sweep: an attempt to make room for need bytes, by trimming delivered
+// records of any age.
 func (j *Journal) makeRoom(ctx context.Context, need int64) error {
 	sweep := j.sweeps.join(need)
 	select {
@@ -114,11 +114,11 @@ func (j *Journal) sweep(ctx context.Context, need int64) (gone uint64, err error
 	}
 }
 
-// Reserve reserves room for a source's append of so many bytes before compression,
-// and returns a function that gives it back once the append is done. The error wraps
-// diskbudget.ErrShare where the source's undelivered events take too much of the budget: more
-// than most stored bytes, if most is above 0, or more than fairness allows at the
-// budget's edge. Before it refuses, it asks the sinks' positions again.
+// Reserve reserves room for a source's append of so many bytes before compression. The
+// caller calls giveBack after the append. The error wraps diskbudget.ErrShare where the
+// source's undelivered events take too much of the budget: more than most stored bytes, if
+// most is above 0, or more than fairness allows at the budget's edge. Before it refuses, it
+// asks the sinks' positions again.
 func (j *Journal) Reserve(ctx context.Context, source string, bytes, most int64) (giveBack func(), err error) {
 	reserved, err := j.budget.Reserve(source, bytes, most)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/ages"
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/positions"
 )
 
 // trimInterval is how often the journal looks for records older than the replay
@@ -20,7 +21,7 @@ const trimInterval = time.Minute
 
 func (j *Journal) trimLoop(ctx context.Context) {
 	for pause.For(ctx, trimInterval) == nil {
-		if err := j.register.Adopt(ctx); err != nil && ctx.Err() == nil {
+		if err := j.Positions.Adopt(ctx); err != nil && ctx.Err() == nil {
 			j.log.Warn("looking for further sinks failed; it is tried again", "error", err)
 		}
 		if _, err := j.trimAged(ctx, ages.Now()); err != nil && !errors.Is(err, errUncertain) && ctx.Err() == nil {
@@ -77,7 +78,7 @@ func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent)
 		return 0, err
 	}
 	state := info.State
-	sinks := delivered != nobody
+	sinks := delivered != positions.Nobody
 	had := delivered
 	if !sinks { // nothing was delivered
 		had = state.FirstSeq - 1
@@ -91,7 +92,7 @@ func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent)
 	if err != nil || keep <= free.first {
 		return 0, err
 	}
-	j.conn.Watermarks.Raise(datadir.Trimmed, datadir.Watermark{Value: keep - 1}) // first: what is missing below the mark was trimmed, not lost
+	j.conn.Watermarks.Raise(datadir.Trimmed, datadir.Watermark{Value: keep - 1}) // first: records missing below the watermark were trimmed, not lost
 	if err := j.asks(ctx, keep); err != nil {                                    // its block is read, and may be cut off
 		return 0, err
 	}
@@ -100,6 +101,46 @@ func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent)
 		return 0, fmt.Errorf("trim the journal up to record %d: %w", keep, err)
 	}
 	return keep - free.first, nil
+}
+
+// errUncertain means nothing can be trimmed, as some sink's position is not known for
+// certain.
+var errUncertain = errors.New("not every sink's position is known for certain")
+
+// standing is the newest record acknowledged by every known sink, and the stream's state,
+// read afterwards. The error wraps errUncertain if a position could not be read.
+func (j *Journal) standing(ctx context.Context) (uint64, *jetstream.StreamInfo, error) {
+	lowest, err := j.Positions.Lowest(ctx)
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", errUncertain, err)
+	}
+	info, err := j.info(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := j.contradiction(lowest, info); err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", errUncertain, err)
+	}
+	return lowest, info, nil
+}
+
+// contradiction says why the positions cannot belong to a stream in this state, or nil.
+func (j *Journal) contradiction(lowest uint64, info *jetstream.StreamInfo) error {
+	last := info.State.LastSeq
+	newest, doubt := j.Losses.History.Reach()
+	switch broken := j.commits.brokenBy(); {
+	case broken != nil:
+		return broken
+	case doubt:
+		return errors.New("the stream has to be compared with what is known of it")
+	case info.Created.UnixNano() != j.made:
+		return errors.New("the events' stream is another than the one that was opened")
+	case last < newest:
+		return fmt.Errorf("the stream ends at record %d, but record %d was acknowledged", last, newest)
+	case lowest != positions.Nobody && lowest > last:
+		return fmt.Errorf("the stream ends at record %d, but every sink has acknowledged record %d", last, lowest)
+	}
+	return nil
 }
 
 // noteDoubt logs once why trimming stopped, and once its resumption. trimming is held.

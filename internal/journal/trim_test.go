@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/positions"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -37,13 +38,13 @@ func TestNothingIsTrimmedWhileAKnownSinkHasNoPosition(t *testing.T) {
 	require.ErrorIs(t, err, errUncertain)
 	assert.Zero(t, n)
 	assert.Equal(t, 1.0, testutil.ToFloat64(j.metrics.doubts))
-	list, err := j.Positions(t.Context())
+	list, err := j.Positions.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 2)
-	assert.Equal(t, SinkPosition{Sink: "gone", Absent: true, Kept: list[1].Kept}, list[0])
+	assert.Equal(t, positions.Position{Sink: "gone", Absent: true, Kept: list[1].Kept}, list[0])
 
-	require.NoError(t, j.RemovePosition(t.Context(), "gone"))
-	require.ErrorIs(t, j.RemovePosition(t.Context(), "gone"), ErrNoPosition)
+	require.NoError(t, j.Positions.Remove(t.Context(), "gone"))
+	require.ErrorIs(t, j.Positions.Remove(t.Context(), "gone"), positions.ErrNoPosition)
 	waiting.Until(t, func() bool { n, err := j.trimAll(t); return err == nil && n == 1 })
 	assert.Zero(t, testutil.ToFloat64(j.metrics.doubts))
 }
@@ -89,7 +90,8 @@ func TestTheSinksOfAnEarlierVersionAreKnown(t *testing.T) {
 	n, err := j.trimAll(t)
 	require.NoError(t, err)
 	assert.Zero(t, n, "behind has had nothing")
-	sinks, err := j.register.Read(t.Context())
+	list, err := j.Positions.List(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []string{"behind", "k"}, sinks)
+	require.Len(t, list, 2)
+	assert.Equal(t, []string{"behind", "k"}, []string{list[0].Sink, list[1].Sink})
 }

@@ -34,8 +34,7 @@ func otherChecksums(t *testing.T, stream, path string) {
 	require.NoError(t, os.WriteFile(path, b.Bytes, 0o600))
 }
 
-// A form that is not known is not damage: the start is refused, and every file
-// stays as it is.
+// An unknown form is not damage: the start is refused, and every file stays as it is.
 func TestAnUnknownFormRefusesTheStart(t *testing.T) {
 	t.Parallel()
 	sound := newWreck(t, 60, 40)
@@ -125,7 +124,7 @@ func TestAnUnknownFormRefusesTheStart(t *testing.T) {
 	}
 }
 
-// A person may decide that it is damage.
+// A person may decide it is damage.
 func TestAnUnknownFormIsTakenForDamageByAPerson(t *testing.T) {
 	t.Parallel()
 	w := newWreck(t, 60, 40)

@@ -12,7 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// The server had written that the sink has 10 of the 30 records.
+// The server had written the sink's position: 10 of the 30 records.
 func TestASinkGoesOnFromItsMark(t *testing.T) {
 	t.Parallel()
 	sound := newWreck(t, 30, 10)
@@ -53,8 +53,8 @@ func TestASinkGoesOnFromItsMark(t *testing.T) {
 	}
 }
 
-// A mark that the stream does not reach keeps its positions from being given out
-// again: else the sink would never get what stands there.
+// A watermark beyond the stream keeps its positions from being given out again: else the
+// sink would never get the records there.
 func TestAMarkBeyondTheStream(t *testing.T) {
 	t.Parallel()
 	w := newWreck(t, 30, 10)
@@ -76,13 +76,13 @@ func TestAMarkBeyondTheStream(t *testing.T) {
 	assert.Equal(t, []uint64{31, 50}, []uint64{q[0].From, q[0].To}, "what was lost is named")
 }
 
-// A sink that was retired and comes back starts anew.
+// A retired sink starts anew when it comes back.
 func TestARemovedPositionLeavesNoMark(t *testing.T) {
 	t.Parallel()
 	w := newWreck(t, 30, 10)
 	j := open(t, w.dir, w.cfg)
 	defer j.shut(t)
-	require.NoError(t, j.RemovePosition(t.Context(), "k"))
+	require.NoError(t, j.Positions.Remove(t.Context(), "k"))
 	assert.Equal(t, w.holds[1], ids(read(t, j.source(t, "k"), 3, true))[:3])
 }
 

@@ -30,7 +30,7 @@ type wreck struct {
 	names names
 	marks *datadir.Watermarks
 	cfg   config.Journal
-	acked uint64              // what sink k has acknowledged
+	acked uint64              // acknowledged by sink k
 	holds map[uint64][]string // the ids of each position's events
 }
 
@@ -40,7 +40,7 @@ func newWreck(t *testing.T, n int, acked uint64) *wreck {
 	t.Helper()
 	cfg := testConfig
 	small := cfg
-	small.MaxBytes = 100_000 // for which the server makes blocks of 32 KB, and keeps to that when it is raised
+	small.MaxBytes = 100_000 // for blocks of 32 KB, whose size the server keeps when it is raised
 	w := &wreck{dir: t.TempDir(), cfg: cfg, holds: map[uint64][]string{}}
 	j := open(t, w.dir, small)
 	j.Close()
@@ -76,7 +76,7 @@ func newWreck(t *testing.T, n int, acked uint64) *wreck {
 	return w
 }
 
-// copied gives a copy, so that many tests damage the same journal and one makes it.
+// copied gives a copy: many tests damage the same journal, and one makes it.
 func (w *wreck) copied(t *testing.T) *wreck {
 	t.Helper()
 	c := *w
@@ -108,9 +108,9 @@ func (w *wreck) dropIndex(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(datadir.StreamDir(w.dir, w.names.events), "msgs", "index.db")))
 }
 
-// account opens the journal again and reads all of it for a sink that has not read
-// yet: each position is delivered or stands in the quarantine, and a push afterwards
-// arrives at the old sink and the new one. It returns the positions that were lost.
+// account opens the journal again and reads all of it for a new sink: each position is
+// delivered or stands in the quarantine, and a push afterwards arrives at the old sink and
+// the new one. It returns the lost positions.
 func (w *wreck) account(t *testing.T, fresh string) []uint64 {
 	t.Helper()
 	j := open(t, w.dir, w.cfg)

@@ -82,7 +82,7 @@ func (o *opened) take(t *testing.T, n int) (first string) {
 // acknowledged is the position of sink k.
 func (o *opened) acknowledged(t *testing.T) uint64 {
 	t.Helper()
-	all, err := o.Positions(t.Context())
+	all, err := o.Positions.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	return all[0].Acknowledged

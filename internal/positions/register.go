@@ -1,7 +1,4 @@
-// Package register is the durable list of the sinks with a position in the journal.
-// Trimming asks for each position by name, as a list of consumers leaves out those
-// without a leader.
-package register
+package positions
 
 import (
 	"context"
@@ -20,11 +17,12 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
-// Register is a stream with one message per sink, each on its own subject: kept, or
-// retired once somebody removed the position. So two relays with one journal never
-// overwrite each other's names. A running relay knows a name until the register says
-// retired, even if the servers lose their newest writes. It is safe for concurrent use.
-type Register struct {
+// register is the durable list of the sinks with a position: a stream with one message per
+// sink, each on its own subject. The message says kept, or retired once somebody removed the
+// position. So two relays with one journal never overwrite each other's names. A running
+// relay knows a name until the register says retired, even if the servers lose their newest
+// writes.
+type register struct {
 	conn    *streamserver.Conn
 	events  jetstream.Stream // its consumers are the positions
 	stream  jetstream.Stream
@@ -40,10 +38,9 @@ const (
 	retired = "retired"
 )
 
-// Open makes or opens the register of the sinks with a position in events. cfg must have
-// its defaults.
-func Open(ctx context.Context, conn *streamserver.Conn, events jetstream.Stream, cfg config.Journal, log *slog.Logger) (*Register, error) {
-	r := &Register{conn: conn, events: events, subject: strings.ToLower(cfg.StreamPrefix) + ".sinks", kept: map[string]bool{}}
+// openRegister makes or opens the register, for the positions in events.
+func openRegister(ctx context.Context, conn *streamserver.Conn, events jetstream.Stream, cfg config.Journal, log *slog.Logger) (*register, error) {
+	r := &register{conn: conn, events: events, subject: strings.ToLower(cfg.StreamPrefix) + ".sinks", kept: map[string]bool{}}
 	name := cfg.StreamPrefix + "_SINKS"
 	err := streams.Await(ctx, log, "stream "+name, func(ctx context.Context) (err error) {
 		r.stream, err = conn.JetStream.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
@@ -57,11 +54,11 @@ func Open(ctx context.Context, conn *streamserver.Conn, events jetstream.Stream,
 	if err != nil {
 		return nil, fmt.Errorf("open stream %s: %w", name, err)
 	}
-	return r, streams.Await(ctx, log, "the register of sinks", r.Adopt)
+	return r, streams.Await(ctx, log, "the register of sinks", r.adopt)
 }
 
-// Read returns the sinks with a position, sorted.
-func (r *Register) Read(ctx context.Context) ([]string, error) {
+// read returns the sinks with a position, sorted.
+func (r *register) read(ctx context.Context) ([]string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// Only the register's leader answers.
@@ -92,7 +89,7 @@ func (r *Register) Read(ctx context.Context) ([]string, error) {
 }
 
 // readValues reads the register's word on each sink. mu is held.
-func (r *Register) readValues(ctx context.Context, subjects map[string]uint64) error {
+func (r *register) readValues(ctx context.Context, subjects map[string]uint64) error {
 	for _, subject := range slices.Sorted(maps.Keys(subjects)) {
 		msg, err := r.stream.GetLastMsgForSubject(ctx, subject)
 		if err != nil {
@@ -104,9 +101,9 @@ func (r *Register) readValues(ctx context.Context, subjects map[string]uint64) e
 	return nil
 }
 
-// Add registers a sink, before its position is made: after a crash between the two,
+// add registers a sink, before its position is made: after a crash between the two,
 // nothing is trimmed until the sink is opened or retired.
-func (r *Register) Add(ctx context.Context, sink string) error {
+func (r *register) add(ctx context.Context, sink string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.kept[sink] {
@@ -119,9 +116,9 @@ func (r *Register) Add(ctx context.Context, sink string) error {
 	return nil
 }
 
-// Retire takes a sink out, after its position was removed: after a crash between the
+// retire takes a sink out, after its position was removed: after a crash between the
 // two, nothing is trimmed until it is retired again.
-func (r *Register) Retire(ctx context.Context, sink string) error {
+func (r *register) retire(ctx context.Context, sink string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.write(ctx, sink, retired); err != nil {
@@ -131,20 +128,20 @@ func (r *Register) Retire(ctx context.Context, sink string) error {
 	return nil
 }
 
-// Has reports whether the sink is registered.
-func (r *Register) Has(ctx context.Context, sink string) (bool, error) {
-	sinks, err := r.Read(ctx)
+// has reports whether the sink is registered.
+func (r *register) has(ctx context.Context, sink string) (bool, error) {
+	sinks, err := r.read(ctx)
 	return slices.Contains(sinks, sink), err
 }
 
-// Any reports whether a sink was registered at the last look.
-func (r *Register) Any() bool {
+// any reports whether a sink was registered at the last look.
+func (r *register) any() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.kept) > 0
 }
 
-func (r *Register) write(ctx context.Context, sink, value string) error {
+func (r *register) write(ctx context.Context, sink, value string) error {
 	_, err := r.conn.JetStream.Publish(ctx, r.subject+"."+sink, []byte(value))
 	if err == nil {
 		err = r.conn.Settle(r.stream.CachedInfo().Config.Name)
@@ -155,20 +152,20 @@ func (r *Register) write(ctx context.Context, sink, value string) error {
 	return nil
 }
 
-// Adopt adds sinks with a position made by an earlier version, without a register.
+// adopt adds sinks with a position made by an earlier version, without a register.
 // It takes none out, as the list of consumers may be incomplete.
-func (r *Register) Adopt(ctx context.Context) error {
+func (r *register) adopt(ctx context.Context) error {
 	list := r.events.ConsumerNames(ctx)
 	var sinks []string
 	for name := range list.Name() {
-		if sink, ours := strings.CutPrefix(name, streamserver.SinkConsumers); ours {
+		if sink, ours := strings.CutPrefix(name, consumerPrefix); ours {
 			sinks = append(sinks, sink)
 		}
 	}
 	if err := list.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
 		return fmt.Errorf("list the sinks' positions: %w", err)
 	}
-	known, err := r.Read(ctx)
+	known, err := r.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -176,7 +173,7 @@ func (r *Register) Adopt(ctx context.Context) error {
 		if slices.Contains(known, sink) {
 			continue
 		}
-		if err := r.Add(ctx, sink); err != nil {
+		if err := r.add(ctx, sink); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package register
+package positions
 
 import (
 	"log/slog"
@@ -12,7 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
-func open(t *testing.T) *Register {
+func open(t *testing.T) *register {
 	t.Helper()
 	cfg, log := config.Journal{StreamPrefix: "TEST", Replicas: 1}, slog.New(slog.DiscardHandler)
 	conn, err := streamserver.Connect(t.Context(), t.TempDir(), cfg, log)
@@ -20,7 +20,7 @@ func open(t *testing.T) *Register {
 	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
 	events, err := conn.JetStream.CreateStream(t.Context(), jetstream.StreamConfig{Name: "TEST_EVENTS", Subjects: []string{"test.events"}})
 	require.NoError(t, err)
-	r, err := Open(t.Context(), conn, events, cfg, log)
+	r, err := openRegister(t.Context(), conn, events, cfg, log)
 	require.NoError(t, err)
 	return r
 }
@@ -29,16 +29,16 @@ func open(t *testing.T) *Register {
 func TestARegisterThatLostItsEndIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	r := open(t)
-	assert.False(t, r.Any())
-	require.NoError(t, r.Add(t.Context(), "a"))
-	require.NoError(t, r.Add(t.Context(), "b"))
-	require.NoError(t, r.Retire(t.Context(), "b"))
-	sinks, err := r.Read(t.Context())
+	assert.False(t, r.any())
+	require.NoError(t, r.add(t.Context(), "a"))
+	require.NoError(t, r.add(t.Context(), "b"))
+	require.NoError(t, r.retire(t.Context(), "b"))
+	sinks, err := r.read(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"a"}, sinks)
 	require.NoError(t, r.stream.Purge(t.Context()))
 	for range 2 {
-		sinks, err = r.Read(t.Context())
+		sinks, err = r.read(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, []string{"a"}, sinks)
 	}
