@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/minio/highwayhash"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -101,4 +103,42 @@ func TestTheIndexOfBlocksThatMissMessages(t *testing.T) {
 	_, stop = natstest.Serve(t, dir)
 	stop()
 	assert.Equal(t, read(t, folder, natsserver.MessagesDir, natsserver.IndexFile), x.Encode("S"))
+}
+
+// The server goes by an index of the versions that it reads, and by its blocks otherwise.
+func TestTheVersionsOfTheIndex(t *testing.T) {
+	t.Parallel()
+	for version, read := range map[byte]bool{
+		natsserver.IndexVersionLeast - 1: false, natsserver.IndexVersionLeast: true,
+		natsserver.IndexVersion: true, natsserver.IndexVersion + 1: false,
+	} {
+		dir := t.TempDir()
+		js, stop := natstest.Serve(t, dir)
+		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
+		require.NoError(t, err)
+		for range 2 { // of a single message versions before 4 did not say the last block
+			_, err = js.Publish(t.Context(), "s", nil)
+			require.NoError(t, err)
+		}
+		stop()
+		folder := filepath.Join(natsserver.StreamsDir(dir), "S")
+		x := indexOf(t, folder)
+		x.FirstTime -= int64(time.Hour) // what the index alone says
+		x.Blocks[0].FirstTime = x.FirstTime
+		text := x.Encode("S")
+		text = text[:len(text)-8]
+		if version < 2 { // without the counts of times to live and of schedules, before the newest block's number
+			tail := len(text) - 8 - 1
+			text = append(text[:tail-2], text[tail:]...)
+		}
+		text[1] = version
+		key := natsserver.Key("S")
+		text = binary.LittleEndian.AppendUint64(text, highwayhash.Sum64(text, key[:]))
+		require.NoError(t, os.WriteFile(filepath.Join(folder, natsserver.MessagesDir, natsserver.IndexFile), text, 0o600))
+		js, stop = natstest.Serve(t, dir)
+		stream, err := js.Stream(t.Context(), "S")
+		require.NoError(t, err)
+		assert.Equal(t, read, stream.CachedInfo().State.FirstTime.Equal(time.Unix(0, x.FirstTime)), "version %d", version)
+		stop()
+	}
 }

@@ -237,3 +237,31 @@ func breakWrites(t *testing.T, dir string) {
 	}
 	require.Positive(t, broken, "no block is open")
 }
+
+func TestTheLongestFrame(t *testing.T) {
+	t.Parallel()
+	for size, kept := range map[int]bool{natsserver.FrameMax: true, natsserver.FrameMax + 1: false} {
+		folder := written(t, nil)
+		path := filepath.Join(folder, natsserver.MessagesDir, "1"+natsserver.BlockSuffix)
+		long := make([]byte, size)
+		binary.LittleEndian.PutUint32(long, uint32(size))
+		binary.LittleEndian.PutUint64(long[4:], 4)
+		binary.LittleEndian.PutUint64(long[12:], uint64(time.Now().UnixNano()))
+		binary.LittleEndian.PutUint16(long[20:], 3)
+		copy(long[natsserver.FrameHeader:], "s.b")
+		key := natsserver.BlockKey("S", 1)
+		sum, err := highwayhash.New64(key[:])
+		require.NoError(t, err)
+		_, _ = sum.Write(long[4:20])
+		_, _ = sum.Write(long[natsserver.FrameHeader : size-natsserver.FrameChecksum])
+		sum.Sum(long[:size-natsserver.FrameChecksum])
+		require.NoError(t, os.WriteFile(path, append(read(t, path), long...), 0o600))
+		require.NoError(t, os.Remove(filepath.Join(folder, natsserver.MessagesDir, natsserver.IndexFile)))
+
+		js, stop := natstest.Serve(t, filepath.Join(folder, "..", "..", "..", ".."))
+		stream, err := js.Stream(t.Context(), "S")
+		require.NoError(t, err)
+		assert.Equal(t, kept, stream.CachedInfo().State.LastSeq == 4, "%d bytes", size)
+		stop()
+	}
+}
