@@ -13,8 +13,8 @@ import (
 
 // A checker collects the errors in a decoded configuration.
 type checker struct {
-	kinds Kinds
-	marks map[string]mark // where the fields stand; nil when built by a program
+	kinds  Kinds
+	places map[string]place // where the fields stand; nil when built by a program
 	// Undecodable fields, and the sections around them. Neither these nor what is in
 	// the former is complained of twice.
 	broken, around map[string]bool
@@ -25,7 +25,7 @@ type checker struct {
 // newChecker goes on where d has ended.
 func newChecker(d *decoder) *checker {
 	k := &checker{
-		kinds: d.kinds, marks: d.marks, broken: map[string]bool{}, around: map[string]bool{},
+		kinds: d.kinds, places: d.places, broken: map[string]bool{}, around: map[string]bool{},
 		errors: d.errors, warnings: d.warnings,
 	}
 	for _, p := range d.errors {
@@ -57,12 +57,12 @@ func (k *checker) problem(path string, value any, reason string) Problem {
 		return p
 	}
 	p.Value = fmt.Sprint(value)
-	m, given := k.marks[path]
+	m, given := k.places[path]
 	if given && m.text != "" {
 		p.Value = m.text
 	}
 	p.Value = shown(p.Value)
-	p.Default = !given && k.marks != nil
+	p.Default = !given && k.places != nil
 	return p
 }
 
@@ -85,7 +85,7 @@ func (k *checker) warn(path string, reason string) {
 // line finds the line of the field, or of the nearest section around it.
 func (k *checker) line(path string) int {
 	for section := range sections(path) {
-		if m, ok := k.marks[section]; ok {
+		if m, ok := k.places[section]; ok {
 			return m.line
 		}
 	}
@@ -96,7 +96,7 @@ func (k *checker) required(path, value string) bool {
 	switch {
 	case value != "":
 		return true
-	case k.marks[path].text != "":
+	case k.places[path].text != "":
 		k.fail(path, value, "is required, and its variable is empty")
 	default:
 		k.fail(path, nil, "is required")

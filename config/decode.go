@@ -22,7 +22,7 @@ type decoder struct {
 	env      func(string) (string, bool)
 	anchors  map[string]ast.Node
 	visited  int
-	marks    map[string]mark
+	places   map[string]place
 	errors   []Problem
 	warnings []Problem
 
@@ -31,12 +31,12 @@ type decoder struct {
 }
 
 func newDecoder(env func(string) (string, bool)) *decoder {
-	return &decoder{env: env, marks: map[string]mark{}, anchors: map[string]ast.Node{}, secretFiles: map[string]string{}}
+	return &decoder{env: env, places: map[string]place{}, anchors: map[string]ast.Node{}, secretFiles: map[string]string{}}
 }
 
-// A mark is the place of a field, and, of a scalar other than a secret, its text as
+// A place is where a field stands, and, of a scalar other than a secret, its text as
 // written.
-type mark struct {
+type place struct {
 	line int
 	text string
 }
@@ -105,7 +105,7 @@ func (d *decoder) mapping(node ast.Node, line int, path string, v reflect.Value)
 			d.fail(line, at, "", "is given twice; remove one")
 		default:
 			seen[name] = true
-			d.marks[at] = mark{line: line}
+			d.places[at] = place{line: line}
 			if i < v.NumField() {
 				d.value(entry.Value, at, v.Field(i))
 			} else {
@@ -137,7 +137,7 @@ func (d *decoder) named(node ast.Node, line int, path string, v reflect.Value) {
 			d.fail(line, at, "", "has no value; write one, or remove it")
 		default:
 			seen[name] = true
-			d.marks[at] = mark{line: line}
+			d.places[at] = place{line: line}
 			value := reflect.New(v.Type().Elem()).Elem()
 			d.value(entry.Value, at, value)
 			v.SetMapIndex(reflect.ValueOf(name), value)
@@ -154,7 +154,7 @@ func (d *decoder) sequence(node ast.Node, line int, path string, v reflect.Value
 	v.Set(reflect.MakeSlice(v.Type(), len(s.Values), len(s.Values)))
 	for i, item := range s.Values {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		d.marks[at] = mark{line: item.GetToken().Position.Line}
+		d.places[at] = place{line: item.GetToken().Position.Line}
 		d.value(item, at, v.Index(i))
 	}
 }
@@ -180,7 +180,7 @@ func (d *decoder) scalar(node ast.Node, line int, path string, v reflect.Value) 
 
 // scalarText gives v, at path, the value of raw.
 func (d *decoder) scalarText(raw string, line int, path string, v reflect.Value) {
-	d.marks[path] = mark{line: line, text: raw}
+	d.places[path] = place{line: line, text: raw}
 	text, err := expand(raw, d.env)
 	if err == nil {
 		err = setScalar(v, text)

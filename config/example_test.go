@@ -55,7 +55,7 @@ func TestExampleHasEveryField(t *testing.T) {
 	_, d := decodeAll(t)
 	index := regexp.MustCompile(`\[\d+\]`)
 	seen := map[string]bool{}
-	for path := range d.marks {
+	for path := range d.places {
 		seen[index.ReplaceAllString(path, "")] = true
 	}
 	var walk func(reflect.Type, string)

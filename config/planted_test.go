@@ -65,7 +65,7 @@ func TestPlantedSecretsAreNotPrinted(t *testing.T) {
 				cfg.Sinks[0].Match.CEL = ""
 			}
 			v.SetString(value)
-			k := &checker{marks: map[string]mark{path: {line: 1, text: value}}}
+			k := &checker{places: map[string]place{path: {line: 1, text: value}}}
 			k.config(cfg)
 			files{k, k.fail}.all("relay.yaml", newDecoder(nil), cfg)
 			assertUnsaid(t, value, path, fmt.Sprint(k.errors, k.warnings))

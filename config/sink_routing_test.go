@@ -39,7 +39,7 @@ sinks:
 func TestTheExampleOfRoutingIsValid(t *testing.T) {
 	t.Parallel()
 	cfg, d := decodeAll(t)
-	k := &checker{marks: d.marks}
+	k := &checker{places: d.places}
 	require.NotEmpty(t, cfg.Sinks[0].Match.CEL)
 	k.match("match", cfg.Sinks[0].Match)
 	cfg.Sinks[0].Redact.HashKey = secret.New("0123456789abcdef")

@@ -45,9 +45,9 @@ func (l *Layout) journal() []string { return []string{l.Events, l.DeadLetters, l
 
 // Dir is a data directory.
 type Dir struct {
-	path   string
-	layout Layout
-	marks  *Watermarks
+	path       string
+	layout     Layout
+	watermarks *Watermarks
 
 	// The start's knowledge of the events' blocks; the starting goroutine's own.
 	notes           *notes     // nil before the first start
@@ -56,9 +56,9 @@ type Dir struct {
 	unknownIsDamage bool       // see TakeUnknownForDamage
 }
 
-// New describes the data directory at path, and does not touch it. marks may be nil.
-func New(path string, layout Layout, marks *Watermarks) *Dir {
-	return &Dir{path: path, layout: layout, marks: marks}
+// New describes the data directory at path, and does not touch it. watermarks may be nil.
+func New(path string, layout Layout, watermarks *Watermarks) *Dir {
+	return &Dir{path: path, layout: layout, watermarks: watermarks}
 }
 
 // Streams lists the streams of a data directory.

@@ -156,8 +156,8 @@ func (d *Dir) positions() ([]PositionSummary, error) {
 			return nil, err
 		}
 		// After a kill the watermark is newer than the server's file.
-		mark, _ := d.marks.Read(name)
-		all = append(all, PositionSummary{Sink: sink, Position: max(at.Acknowledged, mark.Value)})
+		watermark, _ := d.watermarks.Read(name)
+		all = append(all, PositionSummary{Sink: sink, Position: max(at.Acknowledged, watermark.Value)})
 	}
 	return all, nil
 }
@@ -183,7 +183,7 @@ func (d *Dir) Read(ctx context.Context, stream string, each func(seq uint64, sub
 
 // End is the newest known position of a stream beside the events', like the relay's
 // Watermark.
-func (d *Dir) End(stream string) uint64 { return d.marks.End(stream) }
+func (d *Dir) End(stream string) uint64 { return d.watermarks.End(stream) }
 
 // walk surveys a stream, without its deleted messages.
 func (d *Dir) walk(ctx context.Context, stream string, m *meter, each func(f *blockfile.Frame)) (*survey, error) {

@@ -219,10 +219,10 @@ func (d *Dir) lostEnd(stream string, from, to uint64) Mending {
 // lastKnown is the newest sequence that must exist.
 func (d *Dir) lastKnown(stream string, index blockfile.Index, v *survey) uint64 {
 	if stream != d.layout.Events {
-		return max(index.Last, d.marks.End(stream))
+		return max(index.Last, d.watermarks.End(stream))
 	}
-	last := max(index.Last, d.marks.newest())
-	if _, known := d.marks.Read(Acknowledged); !known && v.torn {
+	last := max(index.Last, d.watermarks.newest())
+	if _, known := d.watermarks.Read(Acknowledged); !known && v.torn {
 		last = max(last, v.last+1) // a watermark is lost, too: the torn record may have been acknowledged
 	}
 	return last

@@ -110,8 +110,8 @@ func (d *Dir) verifyStream(ctx context.Context, stream string, m *meter, v *Veri
 
 // verifyGone names the streams with only a note of their end left.
 func (d *Dir) verifyGone(names []string, v *Verification) {
-	for _, stream := range d.marks.ends() {
-		last := d.marks.End(stream)
+	for _, stream := range d.watermarks.ends() {
+		last := d.watermarks.End(stream)
 		if last == 0 || slices.Contains(names, stream) {
 			continue
 		}
@@ -178,12 +178,12 @@ func (d *Dir) verifyPositions(v *Verification) error {
 	if err != nil {
 		return err
 	}
-	newest, known := d.marks.Read(Acknowledged)
+	newest, known := d.watermarks.Read(Acknowledged)
 	for _, p := range positions {
 		name := d.layout.Sinks + p.Sink
 		what := ""
-		if mark, ok := d.marks.Read(name); ok && p.Position > mark.Value {
-			what = fmt.Sprintf("sink %s stands at position %d, and has acknowledged %d only", p.Sink, p.Position, mark.Value)
+		if watermark, ok := d.watermarks.Read(name); ok && p.Position > watermark.Value {
+			what = fmt.Sprintf("sink %s stands at position %d, and has acknowledged %d only", p.Sink, p.Position, watermark.Value)
 		} else if known && p.Position > newest.Value {
 			what = fmt.Sprintf("sink %s stands at position %d, and the newest record is %d", p.Sink, p.Position, newest.Value)
 		}

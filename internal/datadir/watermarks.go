@@ -38,11 +38,11 @@ type Watermarks struct {
 	failures atomic.Uint64 // failed writes of watermarks
 
 	mu      sync.Mutex
-	open    map[string]*openMark // guarded by mu
-	failing map[string]bool      // watermarks with a failed newest write; guarded by mu
+	open    map[string]*openWatermark // guarded by mu
+	failing map[string]bool           // watermarks with a failed newest write; guarded by mu
 }
 
-type openMark struct {
+type openWatermark struct {
 	Watermark
 	file *os.File
 }
@@ -73,7 +73,7 @@ const (
 // OpenWatermarks opens the watermarks in a data directory, to read and write them.
 func OpenWatermarks(path string, log *slog.Logger) (*Watermarks, error) {
 	m := ReadWatermarks(path)
-	m.log, m.open, m.failing = log, map[string]*openMark{}, map[string]bool{}
+	m.log, m.open, m.failing = log, map[string]*openWatermark{}, map[string]bool{}
 	if err := durable.MakeDir(filepath.Join(m.dir, endsDir)); err != nil {
 		return nil, fmt.Errorf("make directory of watermarks: %w", err)
 	}
@@ -225,9 +225,9 @@ func (m *Watermarks) told(name string, err error) {
 	}
 	switch was := m.failing[name]; {
 	case err != nil && !was:
-		m.log.Warn("a watermark could not be written; should the relay be killed now, sinks may get more events twice", "mark", name, "error", err)
+		m.log.Warn("a watermark could not be written; should the relay be killed now, sinks may get more events twice", "watermark", name, "error", err)
 	case err == nil && was:
-		m.log.Info("a watermark is written again", "mark", name)
+		m.log.Info("a watermark is written again", "watermark", name)
 	}
 	m.failing[name] = err != nil
 }
@@ -240,7 +240,7 @@ func (m *Watermarks) write(name string, to Watermark, down bool) error {
 		if err != nil {
 			return fmt.Errorf("open watermark: %w", err)
 		}
-		at = &openMark{file: f}
+		at = &openWatermark{file: f}
 		at.Watermark, _ = m.Read(name)
 		m.open[name] = at
 	}

@@ -42,7 +42,7 @@ func TestWatermarksThatCannotBeWritten(t *testing.T) {
 		m.Raise("x", Watermark{Value: 1})
 		m.Raise("x", Watermark{Value: 2})
 		assert.Equal(t, stretch, failures(), "once for each stretch")
-		assert.Contains(t, log.String(), "mark=x")
+		assert.Contains(t, log.String(), "watermark=x")
 		require.NoError(t, os.Remove(path))
 		m.Raise("x", Watermark{Value: 3})
 		got, ok := m.Read("x")
