@@ -59,6 +59,18 @@ func (p *Presence) Gone(ctx context.Context, project, environment string, a *man
 	if known && was.gone {
 		return nil
 	}
+	if was.lastSeen.IsZero() {
+		seen, err := p.everSeen(ctx, project, environment)
+		if err != nil {
+			return err
+		}
+		if !seen {
+			p.set(project, environment, presence{gone: true})
+			p.log.Error("an environment of the configuration does not exist; check its project and environment slugs",
+				"project", project, "environment", environment, "request_id", a.RequestID)
+			return nil
+		}
+	}
 	now := time.Now()
 	d := goneDetail{Attribution: Outside(), ErrorType: a.Type, Requests: Requests{After: []string{a.RequestID, a.ParentRequestID}}}
 	e := audit.Entry{Type: TypeGone, Time: now, Detail: encode(d)}
@@ -66,6 +78,21 @@ func (p *Presence) Gone(ctx context.Context, project, environment string, a *man
 		e.Window = &audit.Window{After: was.lastSeen, Until: now}
 	}
 	return p.enter(ctx, project, environment, e, presence{gone: true, lastSeen: was.lastSeen})
+}
+
+// everSeen says whether the trail knows a state of the environment. One that nobody ever
+// saw is a slip in the configuration, and no change.
+func (p *Presence) everSeen(ctx context.Context, project, environment string) (bool, error) {
+	for _, subject := range []string{"rbac_policy", "password_strength_config", "event_log_streaming", SubjectEnvironment} {
+		_, found, err := p.trail.Last(ctx, project, environment, subject)
+		if err != nil {
+			return false, fmt.Errorf("read the trail of %s/%s: %w", project, environment, err)
+		}
+		if found {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Present notes a successful read in the environment, by the given request.

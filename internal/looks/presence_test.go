@@ -1,0 +1,57 @@
+package looks
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+)
+
+func openTrail(t *testing.T) *audit.Trail {
+	t.Helper()
+	dir := t.TempDir()
+	js, stop := natstest.Serve(t, dir)
+	trail, err := audit.Open(t.Context(), js, audit.Options{StreamPrefix: "TEST", Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, trail.Close(context.WithoutCancel(t.Context()))); stop() })
+	return trail
+}
+
+// An environment that was seen and goes is an entry, in another process too; one that
+// nobody ever saw is a slip in the configuration, and no entry.
+func TestOnlyASeenEnvironmentCanGo(t *testing.T) {
+	t.Parallel()
+	trail := openTrail(t)
+	_, err := trail.Append(t.Context(), audit.Entry{Type: "settings.baseline", Project: "p", Environment: "seen", Subject: "rbac_policy", Time: time.Now()})
+	require.NoError(t, err)
+	var logs bytes.Buffer
+	absence := &management.Absence{}
+	for range 2 {
+		p := NewPresence(trail, slog.New(slog.NewTextHandler(&logs, nil)))
+		for range 2 {
+			require.NoError(t, p.Gone(t.Context(), "p", "seen", absence))
+			require.NoError(t, p.Gone(t.Context(), "p", "never", absence))
+		}
+	}
+	require.Equal(t, 2, strings.Count(logs.String(), "check its project and environment slugs"), "once in each process")
+	_, found, err := trail.Last(t.Context(), "p", "never", SubjectEnvironment)
+	require.NoError(t, err)
+	require.False(t, found)
+	require.EqualValues(t, 2, trail.Size())
+	p := NewPresence(trail, slog.New(slog.DiscardHandler))
+	require.NoError(t, p.Present(t.Context(), "p", "never", "r"), "somebody has made it")
+	require.NoError(t, p.Present(t.Context(), "p", "seen", "r"))
+	last, _, err := trail.Last(t.Context(), "p", "seen", SubjectEnvironment)
+	require.NoError(t, err)
+	require.Equal(t, TypeBack, last.Type)
+	require.EqualValues(t, 3, trail.Size())
+}
