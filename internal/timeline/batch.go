@@ -96,14 +96,11 @@ func (t *table) apply(batch []byte, offset int64) (newest int64, leaf [32]byte, 
 	}
 	newest = int64(d.uint64())
 	copy(leaf[:], d.bytes(32))
-	for range d.count() {
+	for n := d.count(); n > 0 && !d.bad; n-- {
 		t.names = append(t.names, string(d.bytes(d.count())))
 	}
-	for range d.count() {
+	for n := d.count(); n > 0 && !d.bad; n-- {
 		d.row(t, offset)
-		if d.bad {
-			break
-		}
 	}
 	if d.bad || len(d.rest) > 0 {
 		return 0, leaf, errBatch

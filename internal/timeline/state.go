@@ -59,7 +59,7 @@ type Next struct {
 	Value  json.RawMessage `json:"value,omitempty"`
 }
 
-// ErrSetting: a setting is not in the trail, or not named clearly.
+// ErrSetting marks a setting as unknown: it is not in the trail, or not named clearly.
 var ErrSetting = errors.New("no such setting")
 
 // Settings lists those chosen by f, by project, environment and name.
@@ -128,6 +128,7 @@ func (x *Index) At(ctx context.Context, w Where, at time.Time) (State, error) {
 	if err := x.stateBefore(ctx, r, &s, states[:next]); err != nil {
 		return State{}, err
 	}
+	r.noteGone(&s)
 	if next < len(states) {
 		return s, x.stateAfter(ctx, r, &s, states[next])
 	}
@@ -161,7 +162,7 @@ func (r *reading) resolve(w Where) (Where, error) {
 	}
 	var names []string
 	for _, s := range all[:min(len(all), 5)] {
-		names = append(names, s.Where.String())
+		names = append(names, s.String())
 	}
 	return w, fmt.Errorf("%w: %d settings are named so (%s …): name one by --project and --environment", ErrSetting, len(all), strings.Join(names, ", "))
 }
@@ -182,6 +183,29 @@ func (x *Index) stateBefore(ctx context.Context, r *reading, s *State, states []
 		return err
 	}
 	return nil
+}
+
+// The subject and the type of internal/looks's entries about an environment that the API
+// does not have any more.
+const (
+	environmentSubject = "environment"
+	environmentGone    = "environment.gone"
+)
+
+// noteGone says so where the environment was gone at that time. Its settings have no
+// entries of their own for that.
+func (r *reading) noteGone(s *State) {
+	project, environment, subject := r.id(s.Project), r.id(s.Environment), r.id(environmentSubject)
+	for index := r.table.n - 1; index >= 0 && s.Environment != ""; index-- {
+		row := r.table.at(index)
+		if int(row.subject) != subject || row.flags&isMissing != 0 || int(row.project) != project || int(row.environment) != environment || row.time > s.At.UnixNano() {
+			continue
+		}
+		if r.table.names[row.kind] == environmentGone {
+			s.Notes = append(s.Notes, fmt.Sprintf("the environment was gone at that time, as entry %d says: this is its last known state", index))
+		}
+		return
+	}
 }
 
 // stateAfter fills in the next state, and whether it may have stood already.

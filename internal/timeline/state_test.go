@@ -126,3 +126,20 @@ func TestADamagedStateIsPassedOver(t *testing.T) {
 		assert.Contains(t, s.Notes[0], "how long this state stood is not known", name)
 	}
 }
+
+func TestAnEnvironmentThatWasGone(t *testing.T) {
+	t.Parallel()
+	trail := newTrail(t)
+	scene(t, trail)
+	about := audit.Entry{Type: "environment.gone", Project: "acme", Environment: "live", Subject: "environment", Time: at(100)}
+	back := about
+	back.Type, back.Time = "environment.back", at(110)
+	add(t, trail, about, back)
+	v, _ := keep(t, filepath.Join(t.TempDir(), FileName), trail)
+	for minute, gone := range map[int]bool{99: false, 100: true, 109: true, 110: false} {
+		s, err := v.At(t.Context(), Where{Environment: "live", Setting: "password_strength_config"}, at(minute))
+		require.NoError(t, err)
+		assert.Equal(t, lengthOf(6), string(s.Value))
+		assert.Equal(t, gone, len(s.Notes) == 1, "minute %d: %v", minute, s.Notes)
+	}
+}

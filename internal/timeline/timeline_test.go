@@ -25,8 +25,10 @@ func scene(t *testing.T, trail *audit.Trail) {
 		told(change(20, 8, 12), `{"summary":"minimum password length 8 → 12","severity":"low","direction":"stronger","cause":"outside"}`),
 		told(other, `{"summary":"MINIMUM password length 8 → 12","severity":"low","direction":"stronger","cause":"relay"}`),
 		told(change(40, 12, 6), `{"summary":"minimum password length 12 → 6","severity":"high","direction":"weaker","cause":"outside"}`),
-		audit.Entry{Type: "settings.checked", Project: "acme", Environment: "live", Subject: "settings_checks", Time: at(50),
-			Detail: json.RawMessage(`{"resources":{"password_strength_config":{"last_look":"2026-03-01T08:49:00Z"}}}`)},
+		audit.Entry{
+			Type: "settings.checked", Project: "acme", Environment: "live", Subject: "settings_checks", Time: at(50),
+			Detail: json.RawMessage(`{"resources":{"password_strength_config":{"last_look":"2026-03-01T08:49:00Z"}}}`),
+		},
 		audit.Entry{Type: "sink.retired", Project: "-", Subject: "sinks/old", Time: at(60)},
 	)
 }

@@ -162,7 +162,7 @@ func valueText(raw []byte) string {
 
 // printSettingHead says how sure a state is.
 func printSettingHead(w io.Writer, s timeline.State) {
-	_, _ = fmt.Fprintf(w, "%s at %s\n", printable(s.Where.String()), moment(s.At))
+	_, _ = fmt.Fprintf(w, "%s at %s\n", printable(s.String()), moment(s.At))
 	for _, note := range s.Notes {
 		_, _ = fmt.Fprintf(w, "  warning: %s\n", printable(note))
 	}
