@@ -174,6 +174,9 @@ func TestTheFileIsDerived(t *testing.T) {
 		try("damaged", bad)
 	}
 	try("longer", append(append([]byte{}, whole...), "rest of a batch that never was"...))
+	cut, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, whole, cut, "a rest could be taken for a batch one day")
 	require.NoError(t, os.Remove(path))
 	v, _ = keep(t, path, trail)
 	assert.Equal(t, want, list(t, v, Filter{}), "lost")
