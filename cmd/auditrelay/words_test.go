@@ -19,12 +19,6 @@ import (
 // on "that", "which" or "what". For comparison: alertmanager has 9 %, sunlight 15 %.
 const mostHanging = 15
 
-// hangingAllowed are the rooms above mostHanging today, with their own limit. Lower
-// an entry after mending a room, and never raise one.
-func hangingAllowed() map[string]int {
-	return map[string]int{}
-}
-
 // TestCommentsAreInPlainWords counts the sentences in the comments of each room, its
 // tests included. A blank line ends a sentence, too. Directives, code, headings and
 // single words are no sentences. A room of a few sentences may have two that hang.
@@ -32,19 +26,12 @@ func TestCommentsAreInPlainWords(t *testing.T) {
 	t.Parallel()
 	all, hanging := commentSentences(t)
 	for _, room := range slices.Sorted(maps.Keys(all)) {
-		limit, found := hangingAllowed()[room]
-		if !found {
-			limit = mostHanging
-		}
 		share := 100 * len(hanging[room]) / all[room]
-		if share > limit && len(hanging[room]) > 2 {
+		if share > mostHanging && len(hanging[room]) > 2 {
 			assert.Failf(t, "comments are hard to read", "%s: %d of %d sentences (%d %%) hang on that, which or what; at most %d %% may.\n"+
 				"Rewrite some with an active verb and one clause, for example:\n%s",
-				room, len(hanging[room]), all[room], share, limit, strings.Join(hanging[room][:min(10, len(hanging[room]))], "\n"))
+				room, len(hanging[room]), all[room], share, mostHanging, strings.Join(hanging[room][:min(10, len(hanging[room]))], "\n"))
 		}
-	}
-	for room := range hangingAllowed() {
-		assert.NotZerof(t, all[room], "hangingAllowed has %s, which is no room", room)
 	}
 }
 
