@@ -1,5 +1,9 @@
-// Package looks holds the common part of all looks at the workspace: the person behind a
-// change, and the existing environments, as entries of the audit trail.
+// Package looks holds the common part of all looks at the workspace: the cause of a
+// change, the environments that are gone, the failing reads, an API that cannot be used,
+// and the attestation of the looks, each as entries of the audit trail.
+//
+// All of it compares with the trail's newest entry before it appends, so a state enters
+// once, whatever crashed before, and whoever else is looking.
 package looks
 
 import "encoding/json"

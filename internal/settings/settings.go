@@ -1,6 +1,5 @@
-// Package settings watches the workspace's settings: it reads each at an
-// interval, compares it with the state in the audit trail, and enters the changes
-// into the trail.
+// Package settings watches the workspace's settings: it reads each at its interval,
+// compares it with the state in the audit trail, and enters the changes into the trail.
 //
 // The trail is the only state. A look is compared with the After of the resource's
 // newest entry. A change is appended behind that entry or not at all. So a change
@@ -8,7 +7,12 @@
 //
 // States are kept raw, in canonical form (RFC 8785), but compared by meaning: sets, and
 // lists keyed by an id, do not change when reordered; an unknown field is compared as it
-// stands. See [jsondiff.Diff]. Answers' envelopes (request_id, status_code) are no part of a state.
+// stands. See [jsondiff.Diff]. The answers' envelopes (request_id, status_code) are no
+// part of a state; the request ids stand in the entry's Detail.
+//
+// A read that fails changes nothing: the old state stands, and an entry names the cause
+// once. A missing setting, or environment, is an entry only by a believed 404 (see
+// internal/management, Client.Confirm).
 package settings
 
 // Kind is a kind of setting; it is the Subject of its entries in the trail.

@@ -1,10 +1,12 @@
-// Package streaming keeps the environments' event log streaming config as
-// desired, and watches the API's view of it.
+// Package streaming keeps the environments' event log streaming config as desired, and
+// watches the API's view of it. Of an environment without a desired config it only
+// watches.
 //
-// It looks at each environment again and again: it reads the config (operation 13),
-// records the changes since the trail's newest entry, and sets a config (operation 14)
-// if the two differ. Each look decides by its own findings, never by a memory of the
-// last one, so a crash at any line costs a look and nothing else.
+// It looks at each environment again and again: it reads the configs of both destination
+// types (operation 13), records the changes since the trail's newest entry, and sets a
+// config (operation 14) if it differs from the desired one. Each look decides by its own
+// findings. What it remembers of earlier ones only saves requests, and names the action
+// behind a change; so a crash at any line costs a look and nothing else.
 //
 // A credential rotates in two durable phases: the new one is accepted before the PUT,
 // and made current after it.
