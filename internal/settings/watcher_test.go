@@ -204,6 +204,9 @@ func TestAChangeIsTold(t *testing.T) {
 	require.Nil(t, d.Patch, "before and after are in the entry")
 	require.Contains(t, logs.String(), `msg="a setting changed: minimum password length 12 → 8, and 1 more change"`)
 	require.Contains(t, logs.String(), "direction=weaker severity=high")
+	space.set(password, strings.Replace(config(8), "hunter8", "hunter9", 1))
+	require.NoError(t, w.Snapshot(t.Context()))
+	require.Contains(t, logs.String(), "`/later_token` changed; its value is not shown here")
 	require.NotContains(t, logs.String(), "hunter")
 }
 
