@@ -31,7 +31,7 @@ For topics, subjects and tenants with placeholders, it lists the destinations: o
 environment's events, of events of a project as a whole, and of the relay's own.
 
 With a workspace it says how many requests a look at all settings needs, and how long it
-takes at workspace.requests_per_second; it warns where the looks need more than allowed.
+takes at workspace.requests_per_second; it warns if the looks need more than allowed.
 
 --api also asks the servers of an external journal (journal.url) for the guarantees
 behind their acknowledgements. It writes nothing there.

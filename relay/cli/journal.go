@@ -23,7 +23,7 @@ stopped: events, dead letters, quarantine, audit trail, checkpoints and credenti
 running relay reports the same at /status and /metrics, and repairs at its start.
 
 accept-damage lets a running relay go on after much damage. let-go gives up a journal
-that the configuration no longer names.`,
+no longer named in the configuration.`,
 		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay
   auditrelay journal verify --config /etc/auditrelay/relay.yaml
   auditrelay journal repair --config /etc/auditrelay/relay.yaml --dry-run`,

@@ -34,8 +34,8 @@ both are shown, with the window.`,
 type whereFlags struct{ project, environment string }
 
 func (f *whereFlags) addTo(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.project, "project", "", "the setting's project `SLUG`, needed where there are several")
-	cmd.Flags().StringVar(&f.environment, "environment", "", "the setting's environment `SLUG`, needed where there are several")
+	cmd.Flags().StringVar(&f.project, "project", "", "the setting's project `SLUG`, needed if there are several")
+	cmd.Flags().StringVar(&f.environment, "environment", "", "the setting's environment `SLUG`, needed if there are several")
 }
 
 func (f *whereFlags) of(setting string) timeline.Where {
@@ -56,7 +56,7 @@ func (p Program) newSettingsList() *cobra.Command {
 	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the settings that the audit trail has states of",
+		Short: "List the settings with states in the audit trail",
 		Long: `Lists the settings that the audit trail has states of: how often each changed since the
 first look, and its newest entry.
 ` + whichTrail + `

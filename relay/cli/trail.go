@@ -46,8 +46,8 @@ func (f *entryFlags) addTo(cmd *cobra.Command, limit int) {
 	flags.StringVar(&f.filter.Severity, "severity", "", "only those at least as severe as `LEVEL`: "+strings.Join(timeline.Severities(), ", "))
 	flags.StringVar(&f.filter.Direction, "direction", "", "only those of the `DIRECTION`: "+strings.Join(timeline.Directions(), ", "))
 	flags.StringVar(&f.filter.Cause, "cause", "", "only those of the `CAUSE`: relay or outside")
-	flags.StringVar(&f.filter.Text, "text", "", "only those whose sentence holds `TEXT`, in any case")
-	flags.BoolVar(&f.filter.Unreviewed, "unreviewed", false, "only changes that nobody has annotated")
+	flags.StringVar(&f.filter.Text, "text", "", "only those with `TEXT` in their sentence, in any case")
+	flags.BoolVar(&f.filter.Unreviewed, "unreviewed", false, "only changes without an annotation")
 	flags.IntVar(&f.filter.Limit, "limit", limit, "no more than the newest `N` (0: all)")
 	before(cmd, func() error {
 		f.filter.Since, f.filter.Until = f.since.time, f.until.time

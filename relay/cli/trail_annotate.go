@@ -42,7 +42,7 @@ Exit codes: 0 annotated, 1 there is no such entry, or failed, 2 wrong usage.`,
 	}
 	which.addTo(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&a.Reviewer, "reviewer", "", "`NAME` of who reviewed it")
+	flags.StringVar(&a.Reviewer, "reviewer", "", "the reviewer's `NAME`")
 	flags.StringVar(&a.Ticket, "ticket", "", "the `TICKET` it belongs to")
 	flags.StringVar(&a.Note, "note", "", "a `TEXT` for later readers")
 	_ = cmd.MarkFlagRequired("reviewer") // fails only for an unknown flag

@@ -47,6 +47,6 @@ Exit codes: 0 written, 1 failed, 2 wrong usage.`,
 	}
 	which.addTo(cmd)
 	chosen.addTo(cmd, 0)
-	cmd.Flags().StringVar(&path, "file", "", "write to `FILE`, which must not exist, instead of standard output")
+	cmd.Flags().StringVar(&path, "file", "", "write to a new `FILE` instead of standard output")
 	return cmd
 }

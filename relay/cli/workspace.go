@@ -72,12 +72,12 @@ func newWorkspaceRedirects() *cobra.Command {
 	arguments := map[string]string{}
 	cmd := deskChange{
 		operation: "redirect_urls.set_types", use: "set-types PROJECT/ENVIRONMENT URL", names: []string{"url"}, arguments: arguments,
-		short:   "Set what a redirect URL is valid for",
+		short:   "Set the valid types of a redirect URL",
 		example: "workspace redirect-urls set-types shop/live https://shop.example.com/auth --types LOGIN,SIGNUP --default-types INVITE",
 	}.command()
 	cmd.Flags().Var(argument{arguments, "types"}, "types", "the valid `TYPES`, separated by commas: LOGIN,SIGNUP")
-	cmd.Flags().Var(argument{arguments, "default_types"}, "default-types", "the `TYPES` that it becomes the default for")
-	cmd.Flags().BoolFunc("do-not-promote-defaults", "promote no other URL where this one was the default", func(value string) error {
+	cmd.Flags().Var(argument{arguments, "default_types"}, "default-types", "the `TYPES` it becomes the default for")
+	cmd.Flags().BoolFunc("do-not-promote-defaults", "promote no other URL if this one was the default", func(value string) error {
 		arguments["do_not_promote_defaults"] = value
 		return nil
 	})
