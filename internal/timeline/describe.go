@@ -79,17 +79,25 @@ func hasState(e *audit.Entry) bool {
 	return (room == "settings" || room == "streaming") && (len(e.Before) > 0 || len(e.After) > 0 || what == "baseline")
 }
 
-// recordsChange tells the entries for a reviewer: all but first looks, attestations,
-// repetitions and annotations.
+// recordsChange tells the entries for a reviewer: all except first looks, attestations,
+// repetitions, annotations, and notes about what can be read.
 func recordsChange(kind string) bool {
 	_, what, _ := strings.Cut(kind, ".")
-	return !slices.Contains([]string{"baseline", "checked", "restated", "status_changed", "annotated", "intended"}, what)
+	return !slices.Contains([]string{"baseline", "checked", "restated", "status_changed", "annotated", "intended", "failed", "recovered", "unreachable", "reachable", "back"}, what)
 }
 
 // sentences are those of the entries without two states, by type.
 var sentences = map[string]struct{ text, severity string }{
 	"settings.baseline":       {"first look", "info"},
 	"streaming.baseline":      {"first look", "info"},
+	"settings.failed":         {"it cannot be read", "medium"},
+	"settings.recovered":      {"it can be read again", "info"},
+	"streaming.failed":        {"it cannot be read", "medium"},
+	"streaming.recovered":     {"it can be read again", "info"},
+	"streaming.put_failed":    {"the relay could not set it", "high"},
+	"streaming.checked":       {"it was read, and nothing more than the entries say has changed", "info"},
+	"workspace.unreachable":   {"the API cannot be used: nothing is seen meanwhile", "high"},
+	"workspace.reachable":     {"the API can be used again", "info"},
 	"settings.checked":        {"the settings were read, and nothing more than the entries say has changed", "info"},
 	"deadletters.discarded":   {"dead letters were discarded: they will not reach their sink", "medium"},
 	"sink.retired":            {"the sink was retired: the journal keeps nothing for it any more", "medium"},

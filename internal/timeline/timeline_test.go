@@ -219,3 +219,20 @@ func TestFollow(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, []int64{6, 8}, got)
 }
+
+func TestFailuresAreSentencesAndNeedNoReview(t *testing.T) {
+	t.Parallel()
+	trail := newTrail(t)
+	failed := audit.Entry{Type: "settings.failed", Project: "acme", Environment: "live", Subject: "rbac_policy", Time: at(0)}
+	unset := failed
+	unset.Type, unset.Subject = "streaming.put_failed", "event_log_streaming"
+	add(t, trail, failed, unset)
+	v, _ := keep(t, filepath.Join(t.TempDir(), FileName), trail)
+	rows := list(t, v, Filter{})
+	assert.Equal(t, []string{"rbac_policy: it cannot be read", "medium"}, []string{rows[0].Summary, rows[0].Severity})
+	assert.Equal(t, []string{"event_log_streaming: the relay could not set it", "high"}, []string{rows[1].Summary, rows[1].Severity})
+	assert.Equal(t, []int64{1}, indices(list(t, v, Filter{Unreviewed: true})))
+	all, err := v.Settings(t.Context(), Filter{})
+	require.NoError(t, err)
+	assert.Empty(t, all, "a failure shows no state")
+}
