@@ -33,7 +33,7 @@ func TestCredentialsFromTheCommandLine(t *testing.T) {
 	require.Equal(t, []string{credentials.StateReplaced, first.LastFour}, []string{list[1].State, list[1].LastFour})
 
 	assert.Contains(t, s.command(t, false, "revoke", "--", name, first.LastFour), "give --yes")
-	assert.Contains(t, s.command(t, false, "revoke", "--yes", name, "none"), "no generated credential that ends in")
+	assert.Contains(t, s.command(t, false, "revoke", "--yes", name, "none"), "has no generated credential ending in")
 	assert.Contains(t, s.command(t, true, "revoke", "--yes", "--", name, first.LastFour), "is revoked")
 	current := list[0].LastFour
 	assert.Contains(t, s.command(t, true, "revoke", "--yes", "--", name, current), "a new one is set")

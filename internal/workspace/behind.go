@@ -29,7 +29,10 @@ func Behind(ctx context.Context, trail audit.Log, project, environment, subject 
 		return "", "", fmt.Errorf("read the actions on %s: %w", subject, err)
 	}
 	var a action
-	if !found || json.Unmarshal(e.Detail, &a) != nil || a.Outcome == OutcomeRefused {
+	if found {
+		_ = json.Unmarshal(e.Detail, &a) // an unreadable one has no id
+	}
+	if a.Action == "" || a.Outcome == OutcomeRefused {
 		return "", "", nil
 	}
 	// It lasted from Begun until its end was recorded, which is open for an intent.
