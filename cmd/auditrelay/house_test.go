@@ -25,6 +25,7 @@ func floors() map[string]int {
 		"cmd/demo":                      7,
 		"cmd/integration":               7,
 		"cmd/torture":                   7,
+		"cmd/story":                     7,
 		"cmd/workspacesim":              7,
 		"relay/cli":                     7,
 		"internal/app":                  6,
