@@ -65,7 +65,9 @@ func (p *Presence) Gone(ctx context.Context, project, environment string, a *man
 			return err
 		}
 		if !seen {
-			p.set(project, environment, presence{gone: true})
+			if p.swap(project, environment, presence{gone: true}) {
+				return nil // the other room was quicker
+			}
 			p.log.Error("an environment of the configuration does not exist; check its project and environment slugs",
 				"project", project, "environment", environment, "request_id", a.RequestID)
 			return nil
@@ -133,6 +135,15 @@ func (p *Presence) of(project, environment string) (presence, bool) {
 	defer p.mu.Unlock()
 	was, known := p.known[[2]string{project, environment}]
 	return was, known
+}
+
+// swap is set, and tells whether the environment was known.
+func (p *Presence) swap(project, environment string, now presence) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, known := p.known[[2]string{project, environment}]
+	p.known[[2]string{project, environment}] = now
+	return known
 }
 
 func (p *Presence) set(project, environment string, now presence) {

@@ -96,13 +96,3 @@ func short(text string) string {
 	}
 	return printable(text)
 }
-
-// printable keeps the text of an event or a sink from steering the terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '·'
-		}
-		return r
-	}, text)
-}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -106,14 +105,4 @@ func statesOf(e timeline.Entry) func(yield func(string, json.RawMessage) bool) {
 			}
 		}
 	}
-}
-
-// indented makes JSON readable; its strings cannot steer the terminal, as JSON escapes
-// control characters.
-func indented(raw json.RawMessage) string {
-	var b bytes.Buffer
-	if json.Indent(&b, raw, "", "  ") != nil {
-		return printable(string(raw))
-	}
-	return b.String()
 }

@@ -33,16 +33,15 @@ func (f *outputFlag) Set(value string) error {
 func printState(w io.Writer, form string, state json.RawMessage) error {
 	switch form {
 	case "json":
-		var indented bytes.Buffer
-		if err := json.Indent(&indented, state, "", "  "); err != nil {
-			return fmt.Errorf("print the answer: %w", err)
-		}
-		_, err := fmt.Fprintln(w, indented.String())
+		_, err := fmt.Fprintln(w, indented(state))
 		return err
 	case "yaml":
 		text, err := yaml.JSONToYAML(state)
 		if err != nil {
 			return fmt.Errorf("print the answer: %w", err)
+		}
+		if bytes.ContainsFunc(text, steersJSON) {
+			return printState(w, "json", state) // it is YAML too, and escapes such text
 		}
 		_, err = w.Write(text)
 		return err

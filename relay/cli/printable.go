@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// steers reports whether a rune may steer a terminal, or hide or reorder text in it.
+func steers(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
+}
+
+// printable keeps the text of an event or a sink from steering the terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if steers(r) {
+			return '·'
+		}
+		return r
+	}, text)
+}
+
+// indented is JSON for people: text that would steer the terminal is escaped. It is the
+// same value for programs. What is no JSON comes out printable.
+func indented(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return printable(string(raw))
+	}
+	if !bytes.ContainsFunc(b.Bytes(), steersJSON) {
+		return b.String()
+	}
+	var out strings.Builder
+	for _, r := range b.String() {
+		switch {
+		case !steersJSON(r):
+			out.WriteRune(r)
+		case r > 0xffff:
+			high, low := (r-0x10000)>>10+0xd800, (r-0x10000)&0x3ff+0xdc00
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	return out.String()
+}
+
+// steersJSON is steers, except for the line ends between values.
+func steersJSON(r rune) bool { return r != '\n' && steers(r) }

@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/stretchr/testify/require"
+)
+
+// Text of the workspace cannot steer the terminal, in any form of output, and programs get
+// it unchanged.
+func TestHostileTextIsPrintedHarmlessly(t *testing.T) {
+	t.Parallel()
+	hostile := "a\x1b[2J\u202e\u200b\u2028\x7f\u0085\U000e0041\n: z"
+	state, err := json.Marshal(map[string]any{"name": hostile, "list": []string{hostile}})
+	require.NoError(t, err)
+	raw := strings.NewReplacer(`\u2028`, "\u2028").Replace(string(state)) // a server need not escape it
+	for _, form := range []string{"table", "json", "yaml"} {
+		var out strings.Builder
+		require.NoError(t, printState(&out, form, json.RawMessage(raw)))
+		for _, r := range out.String() {
+			require.False(t, steersJSON(r), "%s: %q in %q", form, r, out.String())
+		}
+		var back map[string]any
+		switch form {
+		case "json":
+			require.NoError(t, json.Unmarshal([]byte(out.String()), &back))
+			require.Equal(t, hostile, back["name"])
+		case "yaml":
+			require.NoError(t, yaml.Unmarshal([]byte(out.String()), &back))
+			require.Equal(t, hostile, back["name"])
+		}
+	}
+	var out strings.Builder
+	require.NoError(t, printState(&out, "yaml", json.RawMessage(`{"name":"plain"}`)))
+	require.Equal(t, "name: plain\n", out.String())
+}
