@@ -12,7 +12,8 @@ import (
 )
 
 // Webhook delivers by HTTPS POST: each request holds a batch of events, in the
-// JSON batch format of CloudEvents 1.0.2 (application/cloudevents-batch+json).
+// JSON batch format of CloudEvents 1.0.2 (application/cloudevents-batch+json), or as one
+// message of a chat.
 //
 // The sink's BatchEvents and BatchBytes default to 100 and 512KiB, as receivers
 // of webhooks often take no more than 1 MiB.
@@ -21,6 +22,10 @@ type Webhook struct {
 	// secret, since many receivers have a credential in its path: errors and logs show
 	// its host alone.
 	URL secret.Text `yaml:"url"`
+	// Format is cloudevents, or slack: one message for each batch, as the incoming
+	// webhooks of Slack, Mattermost and others take it, with a line for each of its first
+	// 20 events. Default cloudevents.
+	Format string `yaml:"format"`
 	// Secret keys the HMAC-SHA256 signature of each request, by Standard Webhooks
 	// 1.0.0 (webhook-id, webhook-timestamp, webhook-signature): whsec_ and the
 	// key in base64, or the key itself. Default: requests are not signed.
@@ -31,7 +36,8 @@ type Webhook struct {
 	TLS     *TLSClient             `yaml:"tls"`
 }
 
-func (*Webhook) setDefaults(s *Sink) {
+func (c *Webhook) setDefaults(s *Sink) {
+	setDefault(&c.Format, "cloudevents")
 	setDefault(&s.BatchEvents, 100)
 	setDefault(&s.BatchBytes, 512<<10)
 }
@@ -42,6 +48,7 @@ func (c *Webhook) check(k *checker, at string, _ *Sink) {
 	} else {
 		k.webhookURL(at+".url", c.URL.Reveal())
 	}
+	k.oneOf(at+".format", c.Format, "cloudevents", "slack")
 	if !c.Secret.Empty() {
 		k.webhookSecret(at+".secret", c.Secret.Reveal())
 	}

@@ -22,7 +22,7 @@ const ContentType = "application/cloudevents-batch+json"
 func (s *Sink) request(ctx context.Context, events []relay.Event, now time.Time) (*http.Request, error) {
 	// Not kept from one delivery to the next: the transport may still read from
 	// it after an early answer.
-	body := appendBatch(nil, events)
+	body := s.encode(nil, events)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.target.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -37,9 +37,15 @@ func (s *Sink) request(ctx context.Context, events []relay.Event, now time.Time)
 	return req, nil
 }
 
-func headersOf(configured map[string]secret.Text) http.Header {
+// The forms of a request's body, by config.Webhook.Format.
+var (
+	encoders     = map[string]func(dst []byte, events []relay.Event) []byte{"cloudevents": appendBatch, "slack": appendMessage}
+	contentTypes = map[string]string{"cloudevents": ContentType, "slack": "application/json"}
+)
+
+func headersOf(configured map[string]secret.Text, contentType string) http.Header {
 	h := http.Header{}
-	h.Set("Content-Type", ContentType)
+	h.Set("Content-Type", contentType)
 	h.Set("User-Agent", "auditrelay")
 	for name, value := range configured {
 		h.Set(name, value.Reveal())

@@ -35,6 +35,7 @@ type Sink struct {
 	target  *url.URL
 	key     []byte      // nil: requests are not signed
 	headers http.Header // go along with each request
+	encode  func(dst []byte, events []relay.Event) []byte
 	client  *http.Client
 	tls     *tls.Config // nil: the default
 	clean   cleaner
@@ -58,6 +59,12 @@ func New(cfg config.Webhook) (*Sink, error) {
 	if err != nil {
 		return nil, errors.New("url: it is not an address") // the error may hold a credential
 	}
+	if cfg.Format == "" {
+		cfg.Format = "cloudevents"
+	}
+	if encoders[cfg.Format] == nil {
+		return nil, fmt.Errorf("format: %q is neither cloudevents nor slack", cfg.Format)
+	}
 	key, err := keyOf(cfg.Secret)
 	if err != nil {
 		return nil, err
@@ -72,7 +79,8 @@ func New(cfg config.Webhook) (*Sink, error) {
 	s := &Sink{
 		target:  target,
 		key:     key,
-		headers: headersOf(cfg.Headers),
+		headers: headersOf(cfg.Headers, contentTypes[cfg.Format]),
+		encode:  encoders[cfg.Format],
 		tls:     tlsConfig,
 		clean:   newCleaner(cfg, target),
 		client: &http.Client{

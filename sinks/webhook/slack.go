@@ -1,0 +1,65 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+const (
+	// maxLines bounds the events shown in one message; the rest are counted.
+	maxLines = 20
+	// maxLine bounds a line, in characters. Slack cuts a message of 40,000.
+	maxLine = 500
+)
+
+// appendMessage appends a message for a chat: {"text": …} in Slack's mrkdwn. One message
+// stands for the whole batch, so a burst of changes is one notification.
+func appendMessage(dst []byte, events []relay.Event) []byte {
+	var text strings.Builder
+	for i := range events[:min(len(events), maxLines)] {
+		if i > 0 {
+			text.WriteByte('\n')
+		}
+		text.WriteString(line(&events[i]))
+	}
+	if more := len(events) - maxLines; more > 0 {
+		fmt.Fprintf(&text, "\n… and %d more events", more)
+	}
+	body, err := json.Marshal(map[string]string{"text": text.String()})
+	if err != nil { // never: it is a text
+		return append(dst, `{"text":"events"}`...)
+	}
+	return append(dst, body...)
+}
+
+// line tells an event: a change by its severity, direction and sentence, any other event by
+// its type.
+func line(e *relay.Event) string {
+	var entry struct {
+		Detail struct{ Summary, Severity, Direction string }
+	}
+	_ = json.Unmarshal(e.Body, &entry) // another event has none of these
+	where := strings.Trim(e.Project+"/"+e.Environment+" "+e.Subject, "/ ")
+	if d := entry.Detail; d.Summary != "" {
+		return plain(fmt.Sprintf("%s, %s: %s: %s", d.Severity, d.Direction, where, d.Summary))
+	}
+	return plain(e.Type + ": " + where)
+}
+
+// plain makes a text one line without mentions and links of the chat's.
+func plain(text string) string {
+	runes := []rune(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+			return ' '
+		}
+		return r
+	}, text))
+	if len(runes) > maxLine {
+		runes = append(runes[:maxLine-1], '…')
+	}
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(string(runes))
+}

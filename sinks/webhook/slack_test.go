@@ -1,0 +1,60 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+// A batch is one message; a hostile text in it is neither a mention nor a link, and a body
+// of any form does not stop the message.
+func TestABatchIsOneMessage(t *testing.T) {
+	t.Parallel()
+	var got []string
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var message struct{ Text string }
+		if json.Unmarshal(body, &message) == nil && r.Header.Get("Content-Type") == "application/json" {
+			got = append(got, message.Text)
+		}
+	}))
+	t.Cleanup(receiver.Close)
+	sink, err := New(config.Webhook{URL: secret.New(receiver.URL), Format: "slack"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sink.Close()) })
+	change := func(summary string) relay.Event {
+		body, err := json.Marshal(map[string]any{"detail": map[string]string{"summary": summary, "severity": "high", "direction": "weaker"}})
+		require.NoError(t, err)
+		return relay.Event{ID: summary, Type: "settings.changed", Project: "shop", Environment: "live", Subject: "password_strength_config", Body: body}
+	}
+	events := []relay.Event{
+		change("minimum password length 12 → 8"), change("<!channel> `a` *b*\n<https://evil.example.com|here> & \u202e"),
+		{Type: "event_log.auth", Project: "shop", Body: []byte{0xff, 0}},
+		change(strings.Repeat("x", 10_000)),
+	}
+	require.NoError(t, sink.Deliver(t.Context(), events))
+	require.Len(t, got, 1)
+	lines := strings.Split(got[0], "\n")
+	require.Equal(t, "high, weaker: shop/live password_strength_config: minimum password length 12 → 8", lines[0])
+	require.Equal(t, "high, weaker: shop/live password_strength_config: &lt;!channel&gt; `a` *b* &lt;https://evil.example.com|here&gt; &amp;  ", lines[1])
+	require.Equal(t, "event_log.auth: shop", lines[2])
+	require.Len(t, []rune(lines[3]), maxLine)
+
+	require.NoError(t, sink.Deliver(t.Context(), relaytest.Events(100)))
+	lines = strings.Split(got[1], "\n")
+	require.Len(t, lines, maxLines+1)
+	require.Equal(t, fmt.Sprintf("… and %d more events", 100-maxLines), lines[maxLines])
+	_, err = New(config.Webhook{URL: secret.New(receiver.URL), Format: "smoke"})
+	require.ErrorContains(t, err, `format: "smoke"`)
+}
