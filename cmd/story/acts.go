@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,10 +49,18 @@ func (s *stage) opening(ctx context.Context) error {
 }
 
 func (s *stage) changes(ctx context.Context) error {
-	fmt.Printf("%d known changes\n", len(known))
-	for _, c := range known {
+	fmt.Printf("%d known changes, the relay killed at the %dth\n", len(known), killedAt+1)
+	var slowest time.Duration
+	for i, c := range known {
+		changed := time.Now()
 		if err := s.wire.replace(c.setting, c.old, c.now); err != nil {
 			return err
+		}
+		if i == killedAt {
+			s.relay.Process().Kill()
+			if err := s.start(ctx); err != nil {
+				return err
+			}
 		}
 		kind := "settings.changed"
 		switch {
@@ -61,8 +70,25 @@ func (s *stage) changes(ctx context.Context) error {
 			kind = "streaming.changed"
 		}
 		s.expect(ctx, entry{Type: kind, Setting: c.setting, Severity: c.severity, Direction: c.direction, Cause: "outside", Summary: c.sentence})
+		if err := rig.Until(ctx, patience, "the change is at the sink", func() bool { return s.delivered(c.sentence) || s.wrong > 0 }, s.relay.Process()); err != nil {
+			return err
+		}
+		if i != killedAt {
+			slowest = max(slowest, time.Since(changed))
+		}
 	}
+	fmt.Printf("from a change to the sink: %.1f s at most, looking every 0.2 s\n", slowest.Seconds())
 	return nil
+}
+
+// killedAt is the change that happens just before a kill.
+const killedAt = 20
+
+// delivered reports whether a sentence is in the sink's file.
+func (s *stage) delivered(sentence string) bool {
+	text, err := os.ReadFile(s.file)
+	quoted, _ := json.Marshal(sentence) // a text
+	return err == nil && strings.Contains(string(text), `"summary":`+string(quoted))
 }
 
 // reorderings waits for two whole looks after each. Entries of them would come before the
@@ -164,18 +190,7 @@ func (s *stage) removedEnvironment(ctx context.Context) error {
 func (s *stage) atTheSink(ctx context.Context) error {
 	missing := s.sentences
 	err := rig.Until(ctx, patience, "every sentence is at the sink", func() bool {
-		text, err := os.ReadFile(s.file)
-		if err != nil {
-			return false
-		}
-		var still []string
-		for _, sentence := range missing {
-			quoted, _ := json.Marshal(sentence)
-			if !strings.Contains(string(text), `"summary":`+string(quoted)) {
-				still = append(still, sentence)
-			}
-		}
-		missing = still
+		missing = slices.DeleteFunc(slices.Clone(missing), s.delivered)
 		return len(missing) == 0
 	}, s.relay.Process())
 	for _, sentence := range missing {
