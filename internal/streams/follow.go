@@ -127,7 +127,7 @@ func (f *Follower) handOver(ctx context.Context, msg jetstream.Msg, handle func(
 		if f.isFinal(err) {
 			return err
 		}
-		if wait == firstPause {
+		if wait == firstPause && ctx.Err() == nil { // else it was told to stop
 			f.Logger.Warn("handing on a message of a stream failed; it is tried again", "stream", f.Stream, "message", sequence(msg), "error", err)
 		}
 		if err := msg.InProgress(); err != nil {

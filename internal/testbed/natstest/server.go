@@ -8,8 +8,10 @@
 package natstest
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -17,6 +19,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
 // Server is a server in this process, with a connection to it.
@@ -49,9 +53,19 @@ func (s *Server) Close() {
 // startWithin bounds a server's start, on a machine with other work too.
 const startWithin = 4 * time.Minute
 
+// start starts a server. Its port is none of the kernel's own range: a restart on the same
+// port finds it free.
 func start(dir string, changes ...func(*server.Options)) (*server.Server, error) {
+	free, err := rig.FreeAddresses(context.Background(), 1)
+	if err != nil {
+		return nil, err
+	}
+	address, err := netip.ParseAddrPort(free[0])
+	if err != nil {
+		return nil, fmt.Errorf("choose a port: %w", err)
+	}
 	options := &server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir,
+		Host: "127.0.0.1", Port: int(address.Port()), NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir,
 	}
 	for _, change := range changes {
 		change(options)
