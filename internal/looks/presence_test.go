@@ -26,8 +26,8 @@ func openTrail(t *testing.T) *audit.Trail {
 	return trail
 }
 
-// An environment that was seen and goes is an entry, in another process too; one that
-// nobody ever saw is a slip in the configuration, and no entry.
+// The end of a known environment is an entry, in another process too. One never seen is a
+// slip in the configuration, and no entry.
 func TestOnlyASeenEnvironmentCanGo(t *testing.T) {
 	t.Parallel()
 	trail := openTrail(t)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ErrUnproven marks a 404 that is not believed: what it names may well exist.
+// ErrUnproven marks an unbelieved 404: the resource may well exist.
 var ErrUnproven = errors.New("this 404 proves nothing")
 
 // Absence is the error of a believed 404, see [Client.Confirm]. errors.As finds it.
@@ -90,8 +90,8 @@ func (c *Client) Confirm(ctx context.Context, project, environment string, err e
 }
 
 // ConfirmAll is [Client.Confirm] for failed reads of several resources of a project, by
-// one read of the project, which it returns. Its error is the first one that it does not
-// believe, judged; nil where it believes all.
+// one read of the project. It returns the read, and the first unbelieved error, judged; nil
+// where it believes all.
 func (c *Client) ConfirmAll(ctx context.Context, project string, errs []error) (Answer[Project], error) {
 	a, parentErr := c.Project(ctx, project)
 	for _, err := range errs {

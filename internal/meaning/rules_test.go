@@ -45,7 +45,7 @@ anything became weaker and anything stronger; weaker stays weaker beside unknown
 - **Countries.** The set of codes. An empty list allows none.
 - **Trusted tokens.** Keys are compared by their SHA-256: an id alone changes nothing.
 - **Streaming.** A log that goes elsewhere is weaker: somebody else sees it, and the one who watched does not.
-- **Mail.** The set of hosts that mail links to, and the set of domains that it comes from, over all templates of a project. All else is neutral.
+- **Mail.** The set of hosts with a link in mail, and the set of senders' domains, over all templates of a project. All else is neutral.
 
 | rule | direction | severity | what happened | why so severe |
 |---|---|---|---|---|

@@ -157,7 +157,7 @@ func (a *asked) streams(ctx context.Context) error {
 	return nil
 }
 
-// makeAnew says what to do about a setting that no update can change.
+// makeAnew is the remedy for a setting beyond any update.
 const makeAnew = "this cannot be changed: let every sink take what the stream holds, stop the relay, delete the stream, and start the relay, which makes it anew"
 
 func (a *asked) stream(info *jetstream.StreamInfo) {
