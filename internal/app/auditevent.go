@@ -2,8 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -90,7 +88,7 @@ type omitted struct {
 // its changes as there is room for.
 func shortened(e audit.Entry, record []byte, limit int) ([]byte, error) {
 	o := omitted{
-		RecordBytes: len(record), RecordSHA256: hashOf(record),
+		RecordBytes: len(record), RecordSHA256: jsondiff.Hash(record),
 		BeforeSHA256: canonicalHash(e.Before), AfterSHA256: canonicalHash(e.After),
 	}
 	e.Before, e.After = nil, nil
@@ -149,10 +147,5 @@ func canonicalHash(raw json.RawMessage) string {
 	if len(raw) == 0 || err != nil {
 		return ""
 	}
-	return hashOf(canonical)
-}
-
-func hashOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+	return jsondiff.Hash(canonical)
 }

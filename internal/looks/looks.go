@@ -1,6 +1,6 @@
 // Package looks holds the common part of all looks at the workspace: the cause of a
-// change, the environments that are gone, the failing reads, an API that cannot be used,
-// and the attestation of the looks, each as entries of the audit trail.
+// change, removed environments, failing reads, an unusable API, and the attestation of the
+// looks, each as entries of the audit trail.
 //
 // All of it compares with the trail's newest entry before it appends, so a state enters
 // once, whatever crashed before, and whoever else is looking.
@@ -39,8 +39,12 @@ func ByRelay(action string) Attribution {
 	return Attribution{Cause: CauseRelay, Action: action, Actor: "relay"}
 }
 
-// ByPerson attributes a change to a person's action through this relay.
+// ByPerson attributes a change to a person's action through this relay; without an action
+// it came from outside.
 func ByPerson(action, person string) Attribution {
+	if action == "" {
+		return Outside()
+	}
 	return Attribution{Cause: CauseRelay, Action: action, Actor: person}
 }
 

@@ -65,7 +65,7 @@ func (p *Presence) Gone(ctx context.Context, project, environment string, a *man
 			return err
 		}
 		if !seen {
-			if p.swap(project, environment, presence{gone: true}) {
+			if p.set(project, environment, presence{gone: true}) {
 				return nil // the other room was quicker
 			}
 			p.log.Error("an environment of the configuration does not exist; check its project and environment slugs",
@@ -137,17 +137,11 @@ func (p *Presence) of(project, environment string) (presence, bool) {
 	return was, known
 }
 
-// swap is set, and tells whether the environment was known.
-func (p *Presence) swap(project, environment string, now presence) bool {
+// set notes what is known now, and tells whether anything was known before.
+func (p *Presence) set(project, environment string, now presence) (known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, known := p.known[[2]string{project, environment}]
+	_, known = p.known[[2]string{project, environment}]
 	p.known[[2]string{project, environment}] = now
 	return known
-}
-
-func (p *Presence) set(project, environment string, now presence) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.known[[2]string{project, environment}] = now
 }

@@ -54,7 +54,7 @@ func encode(v any) json.RawMessage {
 
 // lookBehind is the look behind an entry.
 func lookBehind(e audit.Entry) agreed {
-	a := agreed{at: e.Time, hash: hashOf(e.After)}
+	a := agreed{at: e.Time, hash: jsondiff.Hash(e.After)}
 	var d detail
 	if json.Unmarshal(e.Detail, &d) == nil && !d.Look.After.IsZero() {
 		a.at, a.requests = d.Look.After, d.Requests.After

@@ -2,8 +2,6 @@ package settings
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -42,7 +40,7 @@ func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 	if err != nil {
 		return w.failed(g, x, span.Until, err)
 	}
-	x.agreed = agreed{at: span.After, requests: got.requests, hash: hashOf(got.state)}
+	x.agreed = agreed{at: span.After, requests: got.requests, hash: jsondiff.Hash(got.state)}
 	g.checks.Saw(string(x.resource.Kind), span.After, x.agreed.hash, x.agreed.requests)
 	w.metrics.looked(x.resource, span.Until)
 	w.note(x.resource, func(s *Status) { s.LastLook, s.Error = span.Until, "" })
@@ -116,10 +114,7 @@ func (w *Watcher) change(ctx context.Context, x *watch, last audit.Entry, found 
 // attribute tells a person's action through this relay from another's change.
 func (w *Watcher) attribute(ctx context.Context, e *audit.Entry) (looks.Attribution, error) {
 	action, person, err := workspace.Behind(ctx, w.trail, e.Project, e.Environment, e.Subject, *e.Window)
-	if err != nil || action == "" {
-		return looks.Outside(), err
-	}
-	return looks.ByPerson(action, person), nil
+	return looks.ByPerson(action, person), err
 }
 
 func typeOf(changes jsondiff.Changes, state json.RawMessage) string {
@@ -185,11 +180,6 @@ func (w *Watcher) lastAgreed(ctx context.Context, x *watch, last audit.Entry) ag
 		latest = x.agreed
 	}
 	return latest
-}
-
-func hashOf(state json.RawMessage) string {
-	sum := sha256.Sum256(state)
-	return hex.EncodeToString(sum[:])
 }
 
 func where(r Resource) string {

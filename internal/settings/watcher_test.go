@@ -250,7 +250,7 @@ func TestChecks(t *testing.T) {
 			}
 			for kind, r := range c.Resources {
 				last, _, _ := trail.Last(ctx, e.Project, e.Environment, kind)
-				require.Equal(t, hashOf(last.After), r.SHA256)
+				require.Equal(t, jsondiff.Hash(last.After), r.SHA256)
 				require.Equal(t, 24*12+1, r.Looks)
 			}
 		}

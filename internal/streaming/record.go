@@ -3,8 +3,6 @@ package streaming
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -162,10 +160,7 @@ func (w *watcher) meaning(subject string, before, after json.RawMessage) *meanin
 // attributePerson tells a person's action through this relay from another's change.
 func (w *watcher) attributePerson(ctx context.Context, e *audit.Entry) (looks.Attribution, error) {
 	action, person, err := workspace.Behind(ctx, w.recorder, e.Project, e.Environment, Subject, *e.Window)
-	if err != nil || action == "" {
-		return looks.Outside(), err
-	}
-	return looks.ByPerson(action, person), nil
+	return looks.ByPerson(action, person), err
 }
 
 func typeOf(same bool, fields []string) string {
@@ -271,6 +266,5 @@ func hashOf(raw json.RawMessage) string {
 	if raw == nil {
 		return ""
 	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])
+	return jsondiff.Hash(raw)
 }

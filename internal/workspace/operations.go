@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -119,9 +118,6 @@ var operations = map[string]operation{
 		plan: planStreaming,
 	},
 }
-
-// Operations lists the values of Request.Operation.
-func Operations() []string { return slices.Sorted(maps.Keys(operations)) }
 
 // check holds r against the operation's needs.
 func (op operation) check(r Request) error {

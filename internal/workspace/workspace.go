@@ -13,8 +13,6 @@ package workspace
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,12 +23,13 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
 // Request asks for an operation.
 type Request struct {
-	// Operation is one of [Operations].
+	// Operation is a name of the table in operations.go, such as "project.rename".
 	Operation string `json:"operation"`
 	// Project and Environment are slugs. Some operations belong to a project, and the
 	// creation of a project to neither.
@@ -140,16 +139,11 @@ func (d *Desk) plan(ctx context.Context, op operation, r Request) (Plan, error) 
 		case err != nil:
 			return Plan{}, fmt.Errorf("read the present state: %w", err)
 		default:
-			p.Before, p.Seen = raw, hash(raw)
+			p.Before, p.Seen = raw, jsondiff.Hash(raw)
 		}
 	}
 	p.Changes = op.plan(r, p.Before)
 	return p, nil
-}
-
-func hash(raw json.RawMessage) string {
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:])
 }
 
 // Do performs a mutation, between two entries. Where the intent cannot be recorded,

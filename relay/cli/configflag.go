@@ -53,3 +53,10 @@ func before(cmd *cobra.Command, check func() error) {
 		return own(cmd, args)
 	}
 }
+
+// needFlags makes a missing flag wrong usage.
+func needFlags(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		_ = cmd.MarkFlagRequired(name) // fails only for an unknown flag
+	}
+}

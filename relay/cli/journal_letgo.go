@@ -50,6 +50,6 @@ Exit codes: 0 given up, 1 not given up, 2 wrong usage.`,
 	flags.StringVar(&home.Prefix, "stream-prefix", "", "the old journal's stream_prefix")
 	flags.StringVar(&home.URL, "url", "", "the old journal's url, as the refusal names it; leave out for the data directory")
 	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
-	_ = cmd.MarkFlagRequired("stream-prefix") // fails only for an unknown flag
+	needFlags(cmd, "stream-prefix")
 	return cmd
 }

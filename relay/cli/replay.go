@@ -61,9 +61,7 @@ Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 2 wrong usa
 	flags.Var(&until, "until", "the span's end, likewise (default: now)")
 	flags.StringVar(&request.Match, "match", "", "only events matching `EXPR`: type=event_log.*,environment=production")
 	flags.BoolVar(&request.DryRun, "dry-run", false, "only count")
-	for _, name := range []string{"sink", "since"} {
-		_ = cmd.MarkFlagRequired(name) // fails only for an unknown flag
-	}
+	needFlags(cmd, "sink", "since")
 	return cmd
 }
 
@@ -78,13 +76,23 @@ func spanReplayed(w io.Writer, p *console.Progress, dryRun bool, err error) erro
 			return err
 		}
 	}
+	var unread error
+	if p.Missing > 0 || p.Damaged > 0 {
+		unread = fmt.Errorf("%d records were trimmed before they could be read, and %d cannot be read", p.Missing, p.Damaged)
+	}
+	return undelivered(p, err, unread)
+}
+
+// undelivered says why a sink did not get all; nil if it did. unread is about the part that
+// could not be read.
+func undelivered(p *console.Progress, err, unread error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted; delivered events stay delivered")
 	case err != nil:
 		return err
-	case p.Missing > 0 || p.Damaged > 0:
-		return fmt.Errorf("%d records were trimmed before they could be read, and %d cannot be read", p.Missing, p.Damaged)
+	case unread != nil:
+		return unread
 	case p.Refused > 0:
 		return errors.New("not all were delivered; 'auditrelay deadletters list' shows the others and why")
 	}

@@ -55,7 +55,7 @@ Exit codes: 0 compared, 1 nothing is known of it at one of the times, or failed,
 	where.addTo(cmd)
 	cmd.Flags().Var(&from, "from", "the earlier time; "+timeFlagHelp)
 	cmd.Flags().Var(&to, "to", "the later time, likewise (default: now)")
-	_ = cmd.MarkFlagRequired("from") // fails only for an unknown flag
+	needFlags(cmd, "from")
 	addOutputFlag(cmd, &output, "text", "json", "patch")
 	return cmd
 }

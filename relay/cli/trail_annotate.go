@@ -45,6 +45,6 @@ Exit codes: 0 annotated, 1 there is no such entry, or failed, 2 wrong usage.`,
 	flags.StringVar(&a.Reviewer, "reviewer", "", "the reviewer's `NAME`")
 	flags.StringVar(&a.Ticket, "ticket", "", "the `TICKET` it belongs to")
 	flags.StringVar(&a.Note, "note", "", "a `TEXT` for later readers")
-	_ = cmd.MarkFlagRequired("reviewer") // fails only for an unknown flag
+	needFlags(cmd, "reviewer")
 	return cmd
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -47,9 +45,7 @@ Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 2 wrong usa
 	chosen.addTo(cmd, 0)
 	cmd.Flags().StringVar(&request.Sink, "sink", "", "the receiving sink's `NAME`")
 	cmd.Flags().BoolVar(&request.DryRun, "dry-run", false, "only count")
-	for _, name := range []string{"sink", "since"} {
-		_ = cmd.MarkFlagRequired(name) // fails only for an unknown flag
-	}
+	needFlags(cmd, "sink", "since")
 	return cmd
 }
 
@@ -64,15 +60,9 @@ func trailForwarded(w io.Writer, p *console.Progress, dryRun bool, err error) er
 			return err
 		}
 	}
-	switch {
-	case errors.Is(err, context.Canceled):
-		return errors.New("interrupted; delivered events stay delivered")
-	case err != nil:
-		return err
-	case p.Damaged > 0:
-		return fmt.Errorf("%d entries cannot be read; 'auditrelay journal verify' names them", p.Damaged)
-	case p.Refused > 0:
-		return errors.New("not all were delivered; 'auditrelay deadletters list' shows the others and why")
+	var unread error
+	if p.Damaged > 0 {
+		unread = fmt.Errorf("%d entries cannot be read; 'auditrelay journal verify' names them", p.Damaged)
 	}
-	return nil
+	return undelivered(p, err, unread)
 }

@@ -59,7 +59,7 @@ func newWorkspaceProject() *cobra.Command {
 		short: "Create a project", example: "workspace project create 'Web shop' --vertical B2B --reason CHG-14",
 	}.command()
 	create.Flags().Var(argument{vertical, "vertical"}, "vertical", "the kind of the project's customers: `B2B`, or another known to the API")
-	_ = create.MarkFlagRequired("vertical") // fails only for an unknown flag
+	needFlags(create, "vertical")
 	return grouped("project", "Projects", deskRead{
 		operation: "project.get", use: "get PROJECT", short: "Show a project", example: "workspace project get shop",
 	}.command(), deskChange{

@@ -92,7 +92,7 @@ Exit codes: 0 done, 1 not done or of unknown outcome, 2 wrong usage.`,
 	flags.VarP(&output, "output", "o", "of the result: table, json or yaml")
 	if c.secret {
 		flags.StringVar(&secretFile, "secret-file", "", "the password or API key: a `FILE`, or - for standard input")
-		_ = cmd.MarkFlagRequired("secret-file") // fails only for an unknown flag
+		needFlags(cmd, "secret-file")
 	}
 	return cmd
 }

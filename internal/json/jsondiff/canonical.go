@@ -2,6 +2,8 @@ package jsondiff
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -23,6 +25,12 @@ func Canonical(raw []byte) ([]byte, error) {
 		return nil, fmt.Errorf("make JSON canonical: %w", err)
 	}
 	return out, nil
+}
+
+// Hash is the SHA-256 of canonical JSON, in hex.
+func Hash(canonical []byte) string {
+	sum := sha256.Sum256(canonical)
+	return hex.EncodeToString(sum[:])
 }
 
 // quoteWideNumbers puts quotes around the numbers a double would round. It leaves all
