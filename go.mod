@@ -34,6 +34,8 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
+require filippo.io/mldsa v0.0.0-20260215214346-43d0283efc3e // indirect
+
 require (
 	cel.dev/expr v0.25.1 // indirect
 	github.com/DataDog/zstd v1.5.2 // indirect
@@ -58,6 +60,8 @@ require (
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/spf13/pflag v1.0.9 // indirect
+	github.com/transparency-dev/formats v0.1.1
+	github.com/transparency-dev/merkle v0.0.2
 	github.com/xdg-go/pbkdf2 v1.0.0 // indirect
 	github.com/xdg-go/scram v1.1.2 // indirect
 	github.com/xdg-go/stringprep v1.0.4 // indirect

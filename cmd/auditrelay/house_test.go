@@ -85,6 +85,7 @@ func floors() map[string]int {
 		"internal/datadir/blockfile":    0,
 		"internal/datadir/natsserver":   0,
 		"internal/pause":                0,
+		"internal/proof":                0,
 		"internal/spans":                0,
 		"internal/durable":              0,
 		"internal/streams":              0,

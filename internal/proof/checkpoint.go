@@ -1,0 +1,88 @@
+package proof
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Checkpoint says what a log holds: https://c2sp.org/tlog-checkpoint. A log signs it as
+// the text of a note.
+type Checkpoint struct {
+	// Origin names the log.
+	Origin string
+	// Size counts the leaves of its tree.
+	Size int64
+	// Root is the tree's Merkle hash (RFC 6962).
+	Root tlog.Hash
+	// Extensions are further lines, without their line ends; none is empty.
+	Extensions []string
+}
+
+// String is the text of the note.
+func (c Checkpoint) String() string {
+	text := fmt.Sprintf("%s\n%d\n%s\n", c.Origin, c.Size, base64.StdEncoding.EncodeToString(c.Root[:]))
+	for _, line := range c.Extensions {
+		text += line + "\n"
+	}
+	return text
+}
+
+// ParseCheckpoint reads the text of a note. It checks no signature: see [Policy.Open].
+func ParseCheckpoint(text string) (Checkpoint, error) {
+	body, ended := strings.CutSuffix(text, "\n")
+	lines := strings.Split(body, "\n")
+	if !ended || len(lines) < 3 || slices.Contains(lines, "") {
+		return Checkpoint{}, errors.New("parse checkpoint: it is not at least three lines, none of them empty")
+	}
+	size, err := parseDecimal(lines[1])
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("parse checkpoint: its size: %w", err)
+	}
+	root, err := parseHash(lines[2])
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("parse checkpoint: its root: %w", err)
+	}
+	c := Checkpoint{Origin: lines[0], Size: size, Root: root}
+	if len(lines) > 3 {
+		c.Extensions = lines[3:]
+	}
+	return c, nil
+}
+
+// parseDecimal reads a number from 0 to 2^63-1, without leading zeros or a sign.
+func parseDecimal(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || strconv.FormatInt(n, 10) != text {
+		return 0, fmt.Errorf("%q is not a decimal number from 0 to 2^63-1", clipped(text))
+	}
+	return n, nil
+}
+
+// parseHash reads 32 bytes of base64 (RFC 4648, section 4), in its one spelling.
+func parseHash(text string) (tlog.Hash, error) {
+	var h tlog.Hash
+	if len(text) != base64.StdEncoding.EncodedLen(tlog.HashSize) {
+		return h, fmt.Errorf("%q is not the base64 of 32 bytes", clipped(text))
+	}
+	raw, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || len(raw) != tlog.HashSize {
+		return h, fmt.Errorf("%q is not the base64 of 32 bytes", text)
+	}
+	copy(h[:], raw)
+	return h, nil
+}
+
+// clipped bounds foreign text in an error.
+func clipped(text string) string {
+	const most = 80
+	if len(text) <= most {
+		return text
+	}
+	return text[:most] + "…"
+}

@@ -1,0 +1,157 @@
+package proof
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	cosign "github.com/transparency-dev/formats/note"
+	"golang.org/x/mod/sumdb/note"
+)
+
+// The signature types of a verifier key: https://c2sp.org/signed-note.
+const (
+	algEd25519     = 1
+	algCosignature = 4
+)
+
+// verifierKey is NAME+HASH+KEY in parts: https://c2sp.org/signed-note, "Verifier keys".
+type verifierKey struct {
+	name  string
+	alg   byte
+	bytes []byte // the public key
+}
+
+func parseKey(text string) (verifierKey, error) {
+	refuse := fmt.Errorf("%q is not a verifier key, NAME+HASH+KEY", clipped(text))
+	parts := strings.SplitN(text, "+", 3)
+	if len(parts) < 3 || !validName(parts[0]) || len(parts[1]) != 8 {
+		return verifierKey{}, refuse
+	}
+	hash, err := strconv.ParseUint(parts[1], 16, 32)
+	if err != nil {
+		return verifierKey{}, refuse
+	}
+	raw, err := base64.StdEncoding.Strict().DecodeString(parts[2])
+	if err != nil || len(raw) < 2 {
+		return verifierKey{}, refuse
+	}
+	k := verifierKey{name: parts[0], alg: raw[0], bytes: raw[1:]}
+	if uint32(hash) != k.hash() {
+		return verifierKey{}, fmt.Errorf("verifier key of %q: its hash is not of its name and key: it was mistyped", k.name)
+	}
+	return k, nil
+}
+
+func validName(name string) bool {
+	return name != "" && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsSpace) && !strings.Contains(name, "+")
+}
+
+// hash is the key id: of the name, the signature type and the key.
+func (k verifierKey) hash() uint32 {
+	sum := sha256.Sum256(append(append([]byte(k.name+"\n"), k.alg), k.bytes...))
+	return binary.BigEndian.Uint32(sum[:])
+}
+
+func (k verifierKey) String() string {
+	return fmt.Sprintf("%s+%08x+%s", k.name, k.hash(), base64.StdEncoding.EncodeToString(append([]byte{k.alg}, k.bytes...)))
+}
+
+// Renamed is the same public key under another name: another verifier key. Each
+// generation of a trail has an origin of its own, and mostly the same public key.
+func Renamed(verifier, name string) (string, error) {
+	k, err := parseKey(verifier)
+	if err != nil {
+		return "", err
+	}
+	if k.name = name; !validName(name) {
+		return "", fmt.Errorf("%q is no name of a key: it is empty, or has a space or a plus", clipped(name))
+	}
+	return k.String(), nil
+}
+
+// SamePublicKey reports whether two verifier keys have the same public key, under
+// whatever names: https://c2sp.org/tlog-policy calls them duplicates.
+func SamePublicKey(a, b string) bool {
+	one, err1 := parseKey(a)
+	other, err2 := parseKey(b)
+	return err1 == nil && err2 == nil && bytes.Equal(one.bytes, other.bytes)
+}
+
+// NewCosignatureVerifier checks timestamped signatures (https://c2sp.org/tlog-cosignature)
+// of a verifier key with the type Ed25519 (also of plain notes) or ML-DSA-44.
+func NewCosignatureVerifier(verifier string) (note.Verifier, error) {
+	k, err := parseKey(verifier)
+	if err != nil {
+		return nil, err
+	}
+	v, err := cosign.NewVerifierForCosignatureV1(verifier)
+	if err != nil {
+		return nil, fmt.Errorf("verifier key of %q, signature type %d: %w", k.name, k.alg, err)
+	}
+	return v, nil
+}
+
+// Cosigner makes timestamped signatures with a key that this process need not hold:
+// https://c2sp.org/tlog-cosignature, cosignature/v1, Ed25519. For a key in memory,
+// note.NewSignerForCosignatureV1 of github.com/transparency-dev/formats does the same.
+type Cosigner struct {
+	key  verifierKey
+	sign func(message []byte) (signature []byte, err error)
+	now  func() time.Time
+}
+
+// NewCosigner makes a Cosigner of the public key in a verifier key with the type Ed25519.
+// sign makes the bare Ed25519 signature, 64 bytes. Now is the time to sign under.
+func NewCosigner(verifier string, sign func(message []byte) ([]byte, error), now func() time.Time) (*Cosigner, error) {
+	k, err := parseKey(verifier)
+	if err != nil {
+		return nil, err
+	}
+	if k.alg != algEd25519 && k.alg != algCosignature || len(k.bytes) != ed25519.PublicKeySize {
+		return nil, fmt.Errorf("verifier key of %q is not an Ed25519 key", k.name)
+	}
+	k.alg = algCosignature
+	return &Cosigner{k, sign, now}, nil
+}
+
+// Name implements note.Signer.
+func (c *Cosigner) Name() string { return c.key.name }
+
+// KeyHash implements note.Signer.
+func (c *Cosigner) KeyHash() uint32 { return c.key.hash() }
+
+// Sign implements note.Signer. It checks the signature before it returns it.
+func (c *Cosigner) Sign(text []byte) ([]byte, error) {
+	at := c.now().Unix()
+	if at < 0 {
+		return nil, errors.New("cosign checkpoint: the clock is before 1970")
+	}
+	message := fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", at, text)
+	signature, err := c.sign(message)
+	if err != nil {
+		return nil, fmt.Errorf("cosign checkpoint: %w", err)
+	}
+	if len(signature) != ed25519.SignatureSize || !ed25519.Verify(c.key.bytes, message, signature) {
+		return nil, fmt.Errorf("cosign checkpoint: the signature is not of the public key of %q", c.key.name)
+	}
+	return append(binary.BigEndian.AppendUint64(nil, uint64(at)), signature...), nil
+}
+
+// NameOf is the name in a verifier key, a log's origin; empty where it is none.
+func NameOf(verifier string) string {
+	k, err := parseKey(verifier)
+	if err != nil {
+		return ""
+	}
+	return k.name
+}
