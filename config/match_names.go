@@ -23,7 +23,7 @@ func relayTypes() []string {
 		"settings.failed", "settings.recovered", "streaming.failed", "streaming.recovered", "streaming.put_failed", "streaming.checked",
 		"environment.gone", "environment.back", "workspace.unreachable", "workspace.reachable", "action.intended", "action.ended",
 		"streaming.baseline", "streaming.changed", "streaming.restated", "streaming.status_changed",
-		"journal.quarantined", "journal.damage_accepted", "trail.damaged", "trail.generation",
+		"journal.quarantined", "journal.damage_accepted", "trail.damaged", "trail.generation", "trail.checkpoint",
 		"credential.revoked", "credentials.damaged", "deadletters.discarded", "sink.retired",
 	}
 }

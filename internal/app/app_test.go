@@ -23,9 +23,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/door"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
@@ -269,77 +267,6 @@ func TestAPartThatCannotStartEndsTheRelay(t *testing.T) {
 	err = Run(t.Context(), other, Options{Logger: slog.New(slog.DiscardHandler)})
 	require.ErrorContains(t, err, "admin.listen "+r.Admin+": ")
 	require.ErrorContains(t, err, "address already in use; end")
-}
-
-func TestAuditEntriesBecomeEvents(t *testing.T) {
-	t.Parallel()
-	e := audit.Entry{
-		Type: "settings.changed", Project: "p", Environment: "e", Subject: "rbac_policy", Time: time.Unix(1, 0).UTC(),
-		Before: json.RawMessage(`{"b": 1, "a": 2}`), After: json.RawMessage(`{}`),
-	}
-	event, err := eventOf("origin+1234", 7, e, maxAuditEvent)
-	require.NoError(t, err)
-	assert.Equal(t, "origin+1234@7", event.ID)
-	assert.Equal(t, "/projects/p/environments/e", event.Source)
-	assert.Contains(t, string(event.Body), `"before":{"a":2,"b":1}`, "canonical, as in the trail")
-}
-
-// A large entry keeps its changes, as far as there is room, and has the hashes of the rest.
-func TestALargeEntryKeepsItsChanges(t *testing.T) {
-	t.Parallel()
-	changes := func(n, size int) json.RawMessage {
-		list := make([]map[string]string, n)
-		for i := range list {
-			list[i] = map[string]string{"path": fmt.Sprintf("/%d", i), "new": strings.Repeat("é", size)}
-		}
-		raw, err := json.Marshal(map[string]any{"changes": list, "summary": "many"})
-		require.NoError(t, err)
-		return raw
-	}
-	noise := json.RawMessage(`{"noise":"` + strings.Repeat("y", maxAuditEvent) + `"}`)
-	for name, c := range map[string]struct {
-		detail     json.RawMessage
-		some, omit bool
-	}{
-		"all changes":    {changes(3, 10), true, false},
-		"some changes":   {changes(700, 1000), true, true},
-		"no changes":     {nil, false, false},
-		"another detail": {noise, false, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			e := audit.Entry{
-				Type: "settings.changed", Project: "p", Subject: "email_templates", Time: time.Unix(1, 0).UTC(), Detail: c.detail,
-				After: json.RawMessage(`"` + strings.Repeat("x", maxAuditEvent) + `"`),
-			}
-			event, err := eventOf("origin+1234", 8, e, maxAuditEvent)
-			require.NoError(t, err)
-			require.LessOrEqual(t, len(event.Body), maxAuditEvent)
-			var got struct {
-				audit.Entry
-				Omitted omitted
-			}
-			require.NoError(t, json.Unmarshal(event.Body, &got))
-			raw, err := json.Marshal(e)
-			require.NoError(t, err)
-			record, err := jsondiff.Canonical(raw)
-			require.NoError(t, err)
-			require.Equal(t, []any{len(record), jsondiff.Hash(record)}, []any{got.Omitted.RecordBytes, got.Omitted.RecordSHA256})
-			require.Equal(t, jsondiff.Hash(e.After), got.Omitted.AfterSHA256)
-			require.Empty(t, got.After)
-			require.Empty(t, got.Omitted.BeforeSHA256)
-			require.Equal(t, c.omit, got.Omitted.Changes > 0)
-			var detail struct{ Changes []json.RawMessage }
-			if c.some {
-				require.NoError(t, json.Unmarshal(got.Detail, &detail))
-				require.Greater(t, len(detail.Changes), 2)
-				if c.omit {
-					require.Equal(t, 700, len(detail.Changes)+got.Omitted.Changes)
-					require.Greater(t, len(event.Body), maxAuditEvent*9/10, "there is room for more")
-				}
-			}
-		})
-	}
 }
 
 func TestTheStackUnwindsInOrderAndKeepsGoing(t *testing.T) {

@@ -13,30 +13,59 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// startForwarding puts each entry of the audit trail into the journal, so every sink
-// gets it too. A crash between the two is harmless: the trail's follower asks again,
-// and the event has the same id.
+// startForwarding puts each entry of the audit trail, and each of its checkpoints, into the
+// journal, so every sink gets them too. A crash between the two is harmless: the trail's
+// follower asks again, and the event has the same id.
 func (r *process) startForwarding(context.Context) error {
-	forward := func(ctx context.Context, _ int64, e audit.Entry) error {
-		event, err := r.auditEvent(e)
-		if err != nil {
-			return err
-		}
-		var b record.Batch
-		b.AddEvent(&event)
-		return r.journal.Append(ctx, &b)
-	}
 	r.stack.push("audit events", background(func(ctx context.Context) {
-		if err := r.trail.Follow(ctx, "journal", forward); ctx.Err() == nil {
+		if err := r.trail.Follow(ctx, followsTrail, r.forwardEntry); ctx.Err() == nil {
+			r.fail(err)
+		}
+	}))
+	r.stack.push("checkpoint events", background(func(ctx context.Context) {
+		if err := r.trail.FollowCheckpoints(ctx, followsTrail, r.forwardCheckpoint); ctx.Err() == nil {
 			r.fail(err)
 		}
 	}))
 	return nil
 }
 
+// followsTrail names the journal's position in the trail.
+const followsTrail = "journal"
+
+// forwardEntry puts an entry into the journal, and notes it. A crash between the two leaves
+// the older note, and the follower asks again.
+func (r *process) forwardEntry(ctx context.Context, e audit.Recorded) error {
+	place, event, err := r.placed(ctx, e)
+	if err != nil {
+		return err
+	}
+	if err := r.appendEvent(ctx, &event); err != nil {
+		return err
+	}
+	r.trail.Forwarded(place)
+	return nil
+}
+
+func (r *process) appendEvent(ctx context.Context, event *relay.Event) error {
+	var b record.Batch
+	b.AddEvent(event)
+	return r.journal.Append(ctx, &b)
+}
+
 // auditEvent makes an entry an event: the same one at each call, except for its arrival.
-func (r *process) auditEvent(e audit.Entry) (relay.Event, error) {
-	return eventOf(r.trail.NameOf(e.Index), e.Index, e, min(maxAuditEvent, r.journal.MaxEvent()-attributesRoom))
+func (r *process) auditEvent(ctx context.Context, e audit.Recorded) (relay.Event, error) {
+	_, event, err := r.placed(ctx, e)
+	return event, err
+}
+
+func (r *process) placed(ctx context.Context, e audit.Recorded) (audit.Place, relay.Event, error) {
+	place, err := r.trail.Place(ctx, e)
+	if err != nil {
+		return audit.Place{}, relay.Event{}, err
+	}
+	event, err := eventOf(r.trail.NameOf(e.Index), e, place, min(maxAuditEvent, r.journal.MaxEvent()-attributesRoom))
+	return place, event, err
 }
 
 const (
@@ -48,55 +77,36 @@ const (
 	attributesRoom = 4 << 10
 )
 
-// eventOf makes an entry of the trail an event. Its body is the trail's own record, so
-// a receiver can find its hash in the trail; one longer than limit is given in short.
-func eventOf(trail string, index int64, e audit.Entry, limit int) (relay.Event, error) {
-	raw, err := json.Marshal(e)
-	if err != nil {
-		return relay.Event{}, fmt.Errorf("encode audit entry %d: %w", index, err)
-	}
-	body, err := jsondiff.Canonical(raw)
+// eventOf makes an entry of the trail an event. Its body is the trail's own record with the
+// entry's place in the trail, so a receiver can compute the signed root from events alone;
+// one longer than limit is given in short. See [audit.LeafOfEvent].
+func eventOf(trail string, e audit.Recorded, place audit.Place, limit int) (relay.Event, error) {
+	body, err := audit.EventBody(e.Record, place)
 	if err == nil && len(body) > limit {
-		body, err = shortened(e, body, limit)
+		body, err = shortened(e, place, limit)
 	}
 	if err != nil {
-		return relay.Event{}, fmt.Errorf("encode audit entry %d: %w", index, err)
+		return relay.Event{}, fmt.Errorf("encode audit entry %d: %w", e.Index, err)
 	}
 	return relay.Event{
-		ID: fmt.Sprintf("%s@%d", trail, index), Type: e.Type, Subject: e.Subject,
+		ID: fmt.Sprintf("%s@%d", trail, e.Index), Type: e.Type, Subject: e.Subject,
 		Source: relay.SourceOf(e.Project, e.Environment), Project: e.Project, Environment: e.Environment,
 		Time: e.Time, Received: time.Now(), ContentType: "application/json", Body: body,
 	}, nil
 }
 
-// omitted tells a receiver of a large entry what its event leaves out. The trail holds the
-// entry whole.
-type omitted struct {
-	// RecordBytes and RecordSHA256 are of the trail's record: the leaf of an entry of more
-	// than 65,535 bytes is made of these two.
-	RecordBytes  int    `json:"record_bytes"`
-	RecordSHA256 string `json:"record_sha256"`
-	// The hashes of the members left out, as canonical JSON.
-	BeforeSHA256 string `json:"before_sha256,omitempty"`
-	AfterSHA256  string `json:"after_sha256,omitempty"`
-	DetailSHA256 string `json:"detail_sha256,omitempty"`
-	// Changes counts the changes left out of the detail.
-	Changes int `json:"changes,omitempty"`
-}
-
 // shortened gives an entry in at most limit bytes: without its states, and with as many of
 // its changes as there is room for.
-func shortened(e audit.Entry, record []byte, limit int) ([]byte, error) {
-	o := omitted{
-		RecordBytes: len(record), RecordSHA256: jsondiff.Hash(record),
-		BeforeSHA256: canonicalHash(e.Before), AfterSHA256: canonicalHash(e.After),
-	}
+func shortened(r audit.Recorded, place audit.Place, limit int) ([]byte, error) {
+	e, o := r.Entry, audit.OmittedOf(r.Record)
+	o.BeforeSHA256, o.AfterSHA256 = canonicalHash(e.Before), canonicalHash(e.After)
 	e.Before, e.After = nil, nil
 	encode := func() ([]byte, error) {
 		raw, err := json.Marshal(struct {
 			audit.Entry
-			Omitted omitted `json:"omitted"`
-		}{e, o})
+			Omitted audit.Omitted `json:"omitted"`
+			Trail   audit.Place   `json:"trail"`
+		}{e, o, place})
 		if err != nil {
 			return nil, err
 		}

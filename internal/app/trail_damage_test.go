@@ -83,14 +83,24 @@ func newDamageable(t *testing.T) *damageable {
 	return &damageable{dir, &issued}
 }
 
-// auditEvents are those of the relay itself, as the file sink has them.
-func auditEvents(path string) (all []file.Record) {
+// auditEvents are the trail's entries, as the file sink has them.
+func auditEvents(path string) []file.Record {
+	entries, _ := trailEvents(path)
+	return entries
+}
+
+// trailEvents are the trail's entries and checkpoints, as the file sink has them.
+func trailEvents(path string) (entries, checkpoints []file.Record) {
 	for rec, err := range file.Read(path) {
-		if err == nil && strings.Contains(rec.ID(), "@") {
-			all = append(all, rec)
+		switch {
+		case err != nil || !strings.Contains(rec.ID(), "@"):
+		case fmt.Sprint(rec.Attributes["type"]) == audit.TypeCheckpoint:
+			checkpoints = append(checkpoints, rec)
+		default:
+			entries = append(entries, rec)
 		}
 	}
-	return all
+	return entries, checkpoints
 }
 
 // namings lists the damage named by the audit events, a line each.

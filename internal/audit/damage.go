@@ -20,7 +20,7 @@ type namedDamage struct {
 func (n *namedDamage) add(problems []Problem) {
 	for _, p := range problems {
 		switch p.Kind {
-		case "pin":
+		case "pin", "forwarded":
 			n.pins = append(n.pins, p.Detail)
 		case "checkpoint":
 			n.checkpoints = append(n.checkpoints, span{From: p.From, To: p.To})
@@ -38,7 +38,7 @@ func (n *namedDamage) unnamed(problems []Problem) (left []Problem) {
 		case "key":
 			left = append(left, p)
 			continue
-		case "pin":
+		case "pin", "forwarded":
 			if !slices.Contains(n.pins, p.Detail) {
 				left = append(left, p)
 			}
@@ -63,7 +63,7 @@ func (n *namedDamage) unnamed(problems []Problem) (left []Problem) {
 func unsound(problems []Problem) []span {
 	var all []span
 	for _, p := range problems {
-		if p.Kind != "pin" && p.Kind != "key" && p.Kind != "checkpoint" && p.Kind != "unproven" {
+		if p.Kind != "pin" && p.Kind != "forwarded" && p.Kind != "key" && p.Kind != "checkpoint" && p.Kind != "unproven" {
 			all = append(all, span{From: p.From, To: p.To})
 		}
 	}

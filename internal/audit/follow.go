@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,7 +17,7 @@ import (
 // trail. The position is kept under the name durable, over restarts; after a crash the
 // newest entries may come again. Of several who follow under one name, one gets each
 // entry.
-func (t *Trail) Follow(ctx context.Context, durable string, handle func(ctx context.Context, index int64, e Entry) error) error {
+func (t *Trail) Follow(ctx context.Context, durable string, handle func(ctx context.Context, e Recorded) error) error {
 	select {
 	case <-ctx.Done():
 		return fmt.Errorf("follow audit trail: %w", ctx.Err())
@@ -34,17 +35,17 @@ func (t *Trail) Follow(ctx context.Context, durable string, handle func(ctx cont
 			t.suspect(fmt.Sprintf("the server passed over the entries %d to %d", before, seq-2))
 		}
 		before = max(before, seq)
-		if msg.Headers().Get(lostHeader) != "" {
+		e, err := t.recorded(Message{seq, msg.Subject(), msg.Headers(), msg.Data()})
+		switch {
+		case errors.Is(err, ErrMissing):
 			return nil
-		}
-		e, err := t.decode(msg.Subject(), msg.Headers(), msg.Data(), seq)
-		if err != nil {
+		case err != nil:
 			if !contains(t.view.Load().unsound, int64(seq)-1) {
 				t.suspect(err.Error())
 			}
 			return nil
 		}
-		return handle(ctx, e.Index, e)
+		return handle(ctx, e)
 	})
 	return fmt.Errorf("follow audit trail: %w", err)
 }

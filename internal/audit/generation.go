@@ -33,6 +33,8 @@ const (
 	TypeGeneration = "trail.generation"
 	// TypeDamaged names damage; its Detail is a naming.
 	TypeDamaged = "trail.damaged"
+	// TypeCheckpoint is of no entry: it is the type of an event with a checkpoint.
+	TypeCheckpoint = "trail.checkpoint"
 )
 
 const (

@@ -34,7 +34,7 @@ func (t *Trail) readStream(ctx context.Context, name string, fn func(Message) er
 }
 
 // VerifyOffline is [Trail.Verify] of a trail without a relay. Of o it takes
-// StreamPrefix, KeyFile and End. Unnamed are the problems without a name in the trail;
+// StreamPrefix, KeyFile, ForwardedFile and End. Unnamed are the problems without a name in the trail;
 // a start would name them. A missing key, or one other than the signer's, is a problem
 // if anything was signed.
 func VerifyOffline(ctx context.Context, o Options, read Reader) (report Report, unnamed []Problem, err error) {
@@ -44,7 +44,7 @@ func VerifyOffline(ctx context.Context, o Options, read Reader) (report Report, 
 	}
 	defer c.close()
 	key, keyErr := loadKey(o.KeyFile)
-	r := &examiner{prefix: o.StreamPrefix, pinFile: o.KeyFile + ".checkpoint", key: key, codec: c, read: read}
+	r := &examiner{prefix: o.StreamPrefix, pinFile: o.KeyFile + ".checkpoint", forwardedFile: o.ForwardedFile, key: key, codec: c, read: read}
 	x, err := r.examine(ctx)
 	if err != nil {
 		return Report{}, nil, fmt.Errorf("verify audit trail: %w", err)

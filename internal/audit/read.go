@@ -127,17 +127,23 @@ func (t *Trail) decode(subject string, header nats.Header, data []byte, seq uint
 // decode reads one message, and holds it against its subject, as no leaf hash covers
 // the subject.
 func (c *codec) decode(prefix string, m Message) (Entry, error) {
+	e, _, err := c.open(prefix, m)
+	return e, err
+}
+
+// open is decode, and gives the record too.
+func (c *codec) open(prefix string, m Message) (Entry, []byte, error) {
 	index := int64(m.Seq) - 1
 	record, err := c.unpack(m.Header, m.Data)
 	if err != nil {
-		return Entry{}, fmt.Errorf("%w: entry %d: %w", ErrDamaged, index, err)
+		return Entry{}, nil, fmt.Errorf("%w: entry %d: %w", ErrDamaged, index, err)
 	}
 	e, err := decodeRecord(record, index)
 	if err != nil {
-		return Entry{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return Entry{}, nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if resourceSubject(prefix, e.Project, e.Environment, e.Subject) != m.Subject {
-		return Entry{}, fmt.Errorf("%w: entry %d stands under %s, which is not its resource", ErrDamaged, index, m.Subject)
+		return Entry{}, nil, fmt.Errorf("%w: entry %d stands under %s, which is not its resource", ErrDamaged, index, m.Subject)
 	}
-	return e, nil
+	return e, record, nil
 }

@@ -64,15 +64,24 @@ func decodeRecord(record []byte, index int64) (Entry, error) {
 	return e, nil
 }
 
-// leafHash is the Merkle leaf of a record. The digest of a record too large for an
+// leafData is the Merkle leaf of a record. The digest of a record too large for an
 // entry bundle stands for it, so the trail can be served in the tlog-tiles layout. No
 // record looks like such a digest: each has a type.
-func leafHash(record []byte) tlog.Hash {
+func leafData(record []byte) []byte {
 	if len(record) <= maxLeaf {
-		return tlog.RecordHash(record)
+		return record
 	}
-	return tlog.RecordHash(fmt.Appendf(nil, `{"record_bytes":%d,"record_sha256":"%x"}`, len(record), sha256.Sum256(record)))
+	sum := sha256.Sum256(record)
+	return digest(len(record), sum[:])
 }
+
+// digest is the leaf of a large record.
+func digest(size int, sum []byte) []byte {
+	return fmt.Appendf(nil, `{"record_bytes":%d,"record_sha256":"%x"}`, size, sum)
+}
+
+// leafHash is the hash of a record's leaf.
+func leafHash(record []byte) tlog.Hash { return tlog.RecordHash(leafData(record)) }
 
 // resourceSubject is the NATS subject of a resource's entries.
 func resourceSubject(prefix, project, environment, subject string) string {

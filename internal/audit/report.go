@@ -26,7 +26,8 @@ type Report struct {
 // Problem is a run of entries, or of checkpoints, unlike the signed ones.
 type Problem struct {
 	// Kind is altered, removed, moved, foreign, truncated, missing, misfiled or
-	// unproven, of entries; checkpoint; pin, of the checkpoint beside the key; or key.
+	// unproven, of entries; checkpoint; pin, of the checkpoint beside the key; key; or
+	// forwarded, of the newest entry that the sinks were given.
 	Kind string `json:"kind"`
 	// From and To are the first and the last index concerned, or the numbers of the
 	// checkpoints from 1; 0 for the pin and the key.
@@ -39,7 +40,7 @@ type Problem struct {
 func (p Problem) String() string {
 	noun, one := "entries", "entry"
 	switch p.Kind {
-	case "pin", "key":
+	case "pin", "key", "forwarded":
 		return p.Detail
 	case "checkpoint":
 		noun, one = "checkpoints", "checkpoint"

@@ -50,7 +50,7 @@ func (t *Trail) restore(ctx context.Context) error {
 			return err
 		}
 		t.base, t.signed = last.Base, x.signed
-		t.pending = t.unsigned(x)
+		t.pending = x.unsigned(t.base, int64(len(x.leaves))-t.base)
 		t.tree = t.signed.grown(t.pending...)
 	} else if err := t.begin(ctx, x, end, reason); err != nil {
 		return err
@@ -92,13 +92,17 @@ func (x *examination) knownEnd() int64 {
 	if x.pin != nil {
 		end = max(end, x.pin.base+x.pin.size)
 	}
+	if x.forwarded != nil {
+		end = max(end, x.forwarded.Index+1)
+	}
 	return end
 }
 
-// unsigned gives the leaves behind the newest checkpoint.
-func (t *Trail) unsigned(x *examination) []tlog.Hash {
+// unsigned gives the leaves behind the newest checkpoint, up to leaf n of the newest
+// generation.
+func (x *examination) unsigned(base, n int64) []tlog.Hash {
 	var leaves []tlog.Hash
-	for index := t.base + t.signed.n; index < int64(len(x.leaves)); index++ {
+	for index := base + x.signed.n; index < base+n; index++ {
 		leaf := x.leaves[index]
 		if leaf == (tlog.Hash{}) {
 			leaf = lostLeaf(index)
@@ -124,6 +128,8 @@ func (t *Trail) breaks(x *examination, end int64) (string, error) {
 		return "the signing key is not the one that signed before", nil
 	case x.end > x.signed.n:
 		return fmt.Sprintf("entries from %d on were signed, and are lost together with their hashes", last.Base+x.signed.n), nil
+	case x.contradictsForwarded():
+		return fmt.Sprintf("entries from %d on are lost, and the sinks were given roots over them", len(x.leaves)), nil
 	case x.lostTail(end) && (x.keptSeq > x.goodSeq || t.noted(t.checkpointsName()) > int64(x.goodSeq)):
 		return fmt.Sprintf("entries from %d on are lost, and so are checkpoints that may have signed them", last.Base+x.signed.n), nil
 	case !evidence && !t.newKey:

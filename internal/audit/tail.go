@@ -12,7 +12,9 @@ import (
 // Recorded is an entry as the trail has it.
 type Recorded struct {
 	Entry
-	// Leaf is the hash of the entry's Merkle leaf, as it is now.
+	// Record is the entry's canonical JSON, as it is now.
+	Record []byte
+	// Leaf is the hash of its Merkle leaf.
 	Leaf tlog.Hash
 	// Unsound: the entry is unlike the signed one, or was when the trail was read back
 	// last. It proves nothing.
@@ -217,13 +219,9 @@ func (c *codec) recorded(prefix string, m Message) (Recorded, error) {
 	if m.Header.Get(lostHeader) != "" {
 		return Recorded{}, fmt.Errorf("%w: entry %d", ErrMissing, m.Seq-1)
 	}
-	e, err := c.decode(prefix, m)
+	e, record, err := c.open(prefix, m)
 	if err != nil {
 		return Recorded{}, err
 	}
-	record, err := c.unpack(m.Header, m.Data)
-	if err != nil {
-		return Recorded{}, err
-	}
-	return Recorded{Entry: e, Leaf: leafHash(record)}, nil
+	return Recorded{Entry: e, Record: record, Leaf: leafHash(record)}, nil
 }

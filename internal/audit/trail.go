@@ -64,6 +64,10 @@ type Options struct {
 	// checkpoint is kept beside it, as KeyFile + ".checkpoint": a roll-back of both
 	// streams is found too. Relays with the same streams share the key.
 	KeyFile string
+	// ForwardedFile, where set, keeps the place of the newest entry handed on: see
+	// [Trail.Forwarded]. A trail that ends before it, or that has another root there, was put
+	// back to an earlier state, and that is a problem.
+	ForwardedFile string
 	// SignEvery is the least time between two checkpoints. Default 2s.
 	SignEvery time.Duration
 	// SalvageDir takes copies of a damaged key or checkpoint file. Empty: none are kept.
@@ -83,20 +87,21 @@ type Options struct {
 
 // Trail is an open trail. Its methods may be called concurrently.
 type Trail struct {
-	js         jetstream.JetStream
-	prefix     string
-	replicas   int
-	origin     string
-	keyFile    string
-	pinFile    string
-	salvageDir string
-	noteEnd    func(stream string, seq uint64)
-	ends       func(stream string) uint64
-	settle     func(stream string) error
-	remade     func(stream string)
-	codec      *codec
-	log        *slog.Logger
-	metrics    *metrics
+	js            jetstream.JetStream
+	prefix        string
+	replicas      int
+	origin        string
+	keyFile       string
+	pinFile       string
+	forwardedFile string
+	salvageDir    string
+	noteEnd       func(stream string, seq uint64)
+	ends          func(stream string) uint64
+	settle        func(stream string) error
+	remade        func(stream string)
+	codec         *codec
+	log           *slog.Logger
+	metrics       *metrics
 
 	// Set before opened is closed, and not changed after.
 	entries     jetstream.Stream
@@ -118,13 +123,15 @@ type Trail struct {
 	tried    time.Time   // when restore was called last
 	failure  error       // why it failed then
 
-	stale  atomic.Bool          // something unsound was met: restore is due
-	view   atomic.Pointer[view] // the readers' copy of the above
-	size   atomic.Int64         // entries, for readers without the turn
-	opened chan struct{}        // closed when restore has succeeded once
-	grew   chan struct{}        // of one place: there is something to do for the keeper
-	stop   context.CancelFunc
-	done   chan struct{} // closed when the keeper has ended
+	stale     atomic.Bool          // something unsound was met: restore is due
+	view      atomic.Pointer[view] // the readers' copy of the above
+	size      atomic.Int64         // entries, for readers without the turn
+	places    lastPlace            // of the entries placed for their events
+	forwarded forwarded            // the note of the newest one
+	opened    chan struct{}        // closed when restore has succeeded once
+	grew      chan struct{}        // of one place: there is something to do for the keeper
+	stop      context.CancelFunc
+	done      chan struct{} // closed when the keeper has ended
 }
 
 // retryPause is the wait between two tries to open an unusable trail.
@@ -144,7 +151,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error
 	t := &Trail{
 		js: js, prefix: o.StreamPrefix, replicas: o.Replicas, origin: o.Origin,
 		keyFile: o.KeyFile, pinFile: o.KeyFile + ".checkpoint", salvageDir: o.SalvageDir,
-		noteEnd: o.NoteEnd, ends: o.End, settle: o.Settle, remade: o.Remade,
+		forwardedFile: o.ForwardedFile, noteEnd: o.NoteEnd, ends: o.End, settle: o.Settle, remade: o.Remade,
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
 		turn: make(chan struct{}, 1), opened: make(chan struct{}), grew: make(chan struct{}, 1), done: make(chan struct{}),
 	}

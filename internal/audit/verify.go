@@ -21,13 +21,14 @@ type examination struct {
 	report Report
 	leaves []tlog.Hash // of all entries as they are, by index; zero where one is missing
 
-	openings map[int64]opening // the first entries of generations, by index
-	named    namedDamage       // by the trail's own entries
-	history  []checkpoint      // those with a good signature, in order
-	pin      *checkpoint       // the one beside the key, where it is good
-	pinText  []byte            // as it is; nil where there is none
-	keptSeq  uint64            // the newest checkpoint's sequence
-	goodSeq  uint64            // the newest good one's
+	openings  map[int64]opening // the first entries of generations, by index
+	named     namedDamage       // by the trail's own entries
+	history   []checkpoint      // those with a good signature, in order
+	pin       *checkpoint       // the one beside the key, where it is good
+	pinText   []byte            // as it is; nil where there is none
+	forwarded *Place            // the newest entry that the sinks were given, where it is known
+	keptSeq   uint64            // the newest checkpoint's sequence
+	goodSeq   uint64            // the newest good one's
 
 	gens   []Generation // the oldest first, at least one
 	signed tree         // of the newest generation, proven by a checkpoint
@@ -50,12 +51,13 @@ func (t *Trail) Verify(ctx context.Context) (Report, error) {
 }
 
 func (t *Trail) examine(ctx context.Context) (*examination, error) {
-	return (&examiner{prefix: t.prefix, pinFile: t.pinFile, key: t.key, codec: t.codec, read: t.readStream}).examine(ctx)
+	return (&examiner{prefix: t.prefix, pinFile: t.pinFile, forwardedFile: t.forwardedFile, key: t.key, codec: t.codec, read: t.readStream}).examine(ctx)
 }
 
 // examiner is a trail under examination.
 type examiner struct {
 	prefix, pinFile string
+	forwardedFile   string  // of [Options]
 	key             keyPair // without a Signer where there is none
 	codec           *codec
 	read            Reader
@@ -63,6 +65,8 @@ type examiner struct {
 
 func (r *examiner) examine(ctx context.Context) (*examination, error) {
 	x := &examination{openings: map[int64]opening{}}
+	// A damaged note says nothing: it is written without a sync.
+	x.forwarded, _ = readForwarded(r.forwardedFile)
 	// The pin first, then the checkpoints, then the entries: each may speak of
 	// the next only, and all three grow while they are read.
 	var err error
@@ -78,6 +82,7 @@ func (r *examiner) examine(ctx context.Context) (*examination, error) {
 	r.readPin(x)
 	x.proveAll(r.key)
 	x.checkPin()
+	x.checkForwarded()
 	last := x.gens[len(x.gens)-1]
 	x.report.Entries, x.report.Signed = int64(len(x.leaves)), last.Base+x.signed.n
 	x.report.Root = tree{}.grown(x.leaves[min(last.Base, int64(len(x.leaves))):]...).root()

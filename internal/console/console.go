@@ -82,7 +82,7 @@ type Options struct {
 	Timeline *timeline.Index
 	Append   func(context.Context, audit.Entry) (int64, error)
 	// Event makes an entry the event that live delivery made of it.
-	Event  func(audit.Entry) (relay.Event, error)
+	Event  func(context.Context, audit.Recorded) (relay.Event, error)
 	Logger *slog.Logger
 }
 

@@ -83,7 +83,7 @@ func (l *entrySource) Next(ctx context.Context) (relay.Batch, error) {
 		if err != nil {
 			return relay.Batch{}, err
 		}
-		event, err := l.server.opts.Event(e.Entry)
+		event, err := l.server.opts.Event(ctx, e)
 		if err != nil {
 			return relay.Batch{}, err
 		}

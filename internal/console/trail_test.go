@@ -35,7 +35,7 @@ func (s *stage) withTrail(options *console.Options) (closeTrail func()) {
 		index.Keep(ctx)
 	}()
 	s.trail = trail
-	options.Event = func(e audit.Entry) (relay.Event, error) {
+	options.Event = func(_ context.Context, e audit.Recorded) (relay.Event, error) {
 		return relay.Event{ID: fmt.Sprintf("entry-%d", e.Index), Type: e.Type, Project: e.Project, Environment: e.Environment, Body: e.After}, nil
 	}
 	options.Timeline, options.Append = index, trail.Append

@@ -68,14 +68,18 @@ const (
 	// endsDir is the folder of the ends of the streams beside the events'. It is
 	// separate, as newest reads all watermarks of the events'.
 	endsDir = "ends"
+	// trailDir is the folder of the audit trail's notes.
+	trailDir = "trail"
 )
 
 // OpenWatermarks opens the watermarks in a data directory, to read and write them.
 func OpenWatermarks(path string, log *slog.Logger) (*Watermarks, error) {
 	m := ReadWatermarks(path)
 	m.log, m.open, m.failing = log, map[string]*openWatermark{}, map[string]bool{}
-	if err := durable.MakeDir(filepath.Join(m.dir, endsDir)); err != nil {
-		return nil, fmt.Errorf("make directory of watermarks: %w", err)
+	for _, dir := range []string{endsDir, trailDir} {
+		if err := durable.MakeDir(filepath.Join(m.dir, dir)); err != nil {
+			return nil, fmt.Errorf("make directory of watermarks: %w", err)
+		}
 	}
 	return m, nil
 }
@@ -104,6 +108,10 @@ func RemoveWatermarks(path string) error {
 
 // Dir is their folder. Other notes on the stream may stand there.
 func (m *Watermarks) Dir() string { return m.dir }
+
+// ForwardedFile is the place for the audit trail's note of the newest entry given to the
+// sinks. The trail reads and writes it itself.
+func (m *Watermarks) ForwardedFile() string { return filepath.Join(m.dir, trailDir, "forwarded") }
 
 // Read returns a watermark, or false without a sound one.
 func (m *Watermarks) Read(name string) (Watermark, bool) {

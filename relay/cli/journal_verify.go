@@ -80,7 +80,7 @@ func readerOf(o *datadir.Offline) audit.Reader {
 // verifyTrail adds the findings of the audit trail's signatures and key.
 func verifyTrail(ctx context.Context, o *datadir.Offline, cfg *config.Config, v *datadir.Verification) error {
 	report, unnamed, err := audit.VerifyOffline(ctx, audit.Options{
-		StreamPrefix: cfg.Journal.StreamPrefix, KeyFile: cfg.Audit.KeyFile, End: o.End,
+		StreamPrefix: cfg.Journal.StreamPrefix, KeyFile: cfg.Audit.KeyFile, ForwardedFile: datadir.ReadWatermarks(cfg.DataDir).ForwardedFile(), End: o.End,
 	}, readerOf(o))
 	if err != nil {
 		return err

@@ -1,0 +1,55 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// signedBody is the body of a checkpoint's event.
+type signedBody struct {
+	Type string `json:"type"`
+	// Checkpoint is the signed note (C2SP tlog-checkpoint), verbatim; it alone is signed. The
+	// other members repeat it for searches, except Base, the index of the tree's first entry.
+	Checkpoint string    `json:"checkpoint"`
+	Origin     string    `json:"origin"`
+	Base       int64     `json:"base"`
+	Size       int64     `json:"size"`
+	Root       tlog.Hash `json:"root"`
+	Time       time.Time `json:"time"`
+}
+
+// checkpointEvent makes a kept checkpoint an event: the same one at each call, except for
+// its arrival. It is no entry of the trail, so it makes no further checkpoint.
+func checkpointEvent(c audit.Kept) (relay.Event, error) {
+	raw, err := json.Marshal(signedBody{audit.TypeCheckpoint, c.Note, c.Origin, c.Base, c.Size, c.Root, c.Time})
+	if err != nil {
+		return relay.Event{}, fmt.Errorf("encode checkpoint %d: %w", c.Seq, err)
+	}
+	body, err := jsondiff.Canonical(raw)
+	if err != nil {
+		return relay.Event{}, fmt.Errorf("encode checkpoint %d: %w", c.Seq, err)
+	}
+	return relay.Event{
+		ID: fmt.Sprintf("%s@checkpoint-%d-%d", c.Name(), c.Size, c.Seq), Type: audit.TypeCheckpoint, Subject: audit.CheckpointSubject,
+		Source: relay.SourceOf(ownProject, ""), Project: ownProject,
+		Time: c.Time, Received: time.Now(), ContentType: "application/json", Body: body,
+	}, nil
+}
+
+// forwardCheckpoint puts a checkpoint into the journal. A crash behind it has the follower
+// ask again, and the event has the same id.
+func (r *process) forwardCheckpoint(ctx context.Context, c audit.Kept) error {
+	event, err := checkpointEvent(c)
+	if err != nil {
+		return err
+	}
+	return r.appendEvent(ctx, &event)
+}

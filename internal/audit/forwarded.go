@@ -1,0 +1,146 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// forwarded is the note of the newest entry handed on. It stands apart from the key and the
+// streams, so that a trail put back to an earlier state, with its pin, contradicts it.
+type forwarded struct {
+	mu    sync.Mutex
+	place Place // guarded by mu
+	fails bool  // the newest write failed; guarded by mu
+}
+
+// Forwarded notes that the event of an entry is in the journal. A crash before it leaves an
+// older note: the entry comes again. It is written without a sync: after a power loss there
+// may be an older note, or none. It is never ahead of the trail, as entries are durable
+// before they are handed on.
+func (t *Trail) Forwarded(p Place) {
+	if t.forwardedFile == "" || p.Root == nil {
+		return
+	}
+	f := &t.forwarded
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p.Origin == f.place.Origin && p.Index <= f.place.Index { // it came again
+		return
+	}
+	err := writeForwarded(t.forwardedFile, p)
+	if err == nil {
+		f.place = p
+	}
+	if err != nil && !f.fails {
+		t.log.Warn("the place of the newest audit entry given to the sinks cannot be noted; a trail put back behind it would not be noticed", "error", err)
+	}
+	f.fails = err != nil
+}
+
+func writeForwarded(path string, p Place) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("encode note: %w", err)
+	}
+	line := append(strconv.AppendUint(nil, xxhash.Sum64(text), 16), append(append([]byte{' '}, text...), '\n')...)
+	if err := os.WriteFile(path+".new", line, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// readForwarded reads the note; nil where there is none, or not a whole one.
+func readForwarded(path string) (*Place, error) {
+	if path == "" {
+		return nil, nil
+	}
+	line, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseForwarded(line)
+}
+
+func parseForwarded(line []byte) (*Place, error) {
+	sum, text, _ := bytes.Cut(bytes.TrimSpace(line), []byte{' '})
+	want, err := strconv.ParseUint(string(sum), 16, 64)
+	if err != nil || want != xxhash.Sum64(text) {
+		return nil, errors.New("it is damaged")
+	}
+	p := &Place{}
+	if err := json.Unmarshal(text, p); err != nil {
+		return nil, fmt.Errorf("it is damaged: %w", err)
+	}
+	if p.Root == nil || p.Size <= 0 || p.Index < p.Size-1 {
+		return nil, errors.New("it is damaged: it has no place")
+	}
+	return p, nil
+}
+
+// checkForwarded holds the trail against the newest entry that the sinks were given. A
+// trail put back to an earlier state ends before it, or went on to another root.
+func (x *examination) checkForwarded() {
+	f := x.forwarded
+	if f == nil {
+		return
+	}
+	at := slices.IndexFunc(x.gens, func(g Generation) bool { return g.Origin == f.Origin })
+	if at < 0 {
+		x.problem("forwarded", f.Index, f.Index, "the sinks were given entry %d of a trail of the origin %s, and this one knows nothing of it", f.Index, f.Origin)
+		return
+	}
+	if from := x.truncatedFrom(); f.Index >= from {
+		x.problem("truncated", from, f.Index, "the trail ends before them, and the sinks were given them")
+		return
+	}
+	if now, sure := x.treeAt(x.gens[at], f.Size); sure && now.root() != *f.Root {
+		x.problem("forwarded", f.Index, f.Index, "the sinks were given entry %d under the root %s, and the root up to it is %s now", f.Index, *f.Root, now.root())
+	}
+}
+
+// truncatedFrom is the first entry behind the trail's end and behind those already reported
+// as truncated.
+func (x *examination) truncatedFrom() int64 {
+	from := int64(len(x.leaves))
+	for _, p := range x.report.Problems {
+		if p.Kind == "truncated" {
+			from = max(from, p.To+1)
+		}
+	}
+	return from
+}
+
+// treeAt is a generation's tree of n leaves, and whether it is known: from a checkpoint, or
+// behind the newest one from the entries.
+func (x *examination) treeAt(g Generation, n int64) (tree, bool) {
+	for i := range x.history {
+		if c := &x.history[i]; c.base == g.Base && c.size >= n && c.from() <= n {
+			if t, sound := c.at(n); sound {
+				return t, true
+			}
+		}
+	}
+	if g.Base != x.gens[len(x.gens)-1].Base || n < x.signed.n || g.Base+n > int64(len(x.leaves)) {
+		return tree{}, false
+	}
+	return x.signed.grown(x.unsigned(g.Base, n)...), true
+}
+
+// contradictsForwarded reports whether the newest tree, with placeholders for its lost end,
+// would have another root than the sinks were given.
+func (x *examination) contradictsForwarded() bool {
+	f, last := x.forwarded, x.gens[len(x.gens)-1]
+	return f != nil && f.Origin == last.Origin && f.Size > x.signed.n && f.Index >= int64(len(x.leaves))
+}

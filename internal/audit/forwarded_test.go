@@ -1,0 +1,123 @@
+package audit
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// forwardedTrail is a trail of 20 entries whose sinks were given the first n.
+func forwardedTrail(t *testing.T, n int64) *damageable {
+	t.Helper()
+	d := newDamageable(t)
+	d.o.ForwardedFile = filepath.Join(t.TempDir(), "forwarded")
+	trail, _ := d.reopen(t, d.entries, d.checkpoints, 0)
+	for index := range n {
+		e, err := trail.Get(t.Context(), index)
+		require.NoError(t, err)
+		p, err := trail.Place(t.Context(), e)
+		require.NoError(t, err)
+		trail.Forwarded(p)
+	}
+	require.NoError(t, trail.Close(t.Context()))
+	return d
+}
+
+// Streams and pin are put back to an earlier state together: the note of the newest entry
+// given to the sinks tells. The trail names it once, keeps the indexes that are taken, and
+// goes on in a tree of its own, since the sinks have another root.
+func TestATrailPutBackIsFound(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		entries, checkpoints int
+	}{"signed entries": {10, 5}, "and an unsigned one": {11, 5}, "all of it": {0, 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := forwardedTrail(t, 20)
+			require.NoError(t, os.Remove(d.o.KeyFile+".checkpoint"))
+			trail, js := d.reopen(t, d.entries[:c.entries], d.checkpoints[:c.checkpoints], 0)
+			o := openingOf(t, trail)
+			problem := Problem{"truncated", int64(c.entries), 19, "the trail ends before them, and the sinks were given them"}
+			require.Equal(t, []Problem{problem}, o.Problems)
+			index, err := trail.Append(t.Context(), testEntry(1))
+			require.NoError(t, err)
+			require.EqualValues(t, 21, index, "no index is given twice")
+			require.NoError(t, trail.Close(t.Context()))
+			again := openTrail(t, js, d.o)
+			require.Len(t, again.Generations(), 2)
+			e, err := again.Get(t.Context(), 21)
+			require.NoError(t, err)
+			p, err := again.Place(t.Context(), e)
+			require.NoError(t, err)
+			again.Forwarded(p)
+			size := again.Size()
+			require.NoError(t, again.Close(t.Context()))
+			require.Equal(t, size, openTrail(t, js, d.o).Size(), "nothing is named twice")
+		})
+	}
+}
+
+// The trail was put back, and has gone on to other entries: its size says nothing.
+func TestATrailWithAnotherPastIsFound(t *testing.T) {
+	t.Parallel()
+	d := forwardedTrail(t, 20)
+	js, _ := startServer(t, t.TempDir())
+	publish(t, js, streamConfig("TEST_AUDIT", "TEST.audit.>", 1), copyAll(d.entries[:10]), 0)
+	publish(t, js, streamConfig("TEST_CHECKPOINTS", "TEST.audit-checkpoints", 1), copyAll(d.checkpoints[:5]), 0)
+	require.NoError(t, os.Remove(d.o.KeyFile+".checkpoint"))
+	elsewhere := d.o
+	elsewhere.ForwardedFile = ""
+	trail := openTrail(t, js, elsewhere)
+	appendAt(t, trail, 15)
+	require.NoError(t, trail.Close(t.Context()))
+
+	trail = openTrail(t, js, d.o)
+	require.EqualValues(t, 26, trail.Size(), "one entry names it")
+	problems := openingOf(t, trail).Problems
+	require.Len(t, problems, 1)
+	require.Equal(t, "forwarded", problems[0].Kind)
+	require.Contains(t, problems[0].String(), "the sinks were given entry 19 under the root "+d.root.String())
+	require.Empty(t, trail.view.Load().unsound, "the entries count")
+	require.NoError(t, trail.Close(t.Context()))
+	require.EqualValues(t, 26, openTrail(t, js, d.o).Size(), "once")
+
+	report, unnamed, err := VerifyOffline(t.Context(), d.o, openTrail(t, js, elsewhere).readStream)
+	require.NoError(t, err)
+	require.Len(t, report.Problems, 1)
+	require.Empty(t, unnamed)
+}
+
+// A whole trail agrees with any note of it, and a damaged note says nothing.
+func TestANoteOfAWholeTrail(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int64{0, 1, 7, 20} {
+		d := forwardedTrail(t, n)
+		trail, _ := d.reopen(t, d.entries, d.checkpoints, 0)
+		requireWhole(t, trail, 20)
+	}
+	d := forwardedTrail(t, 20)
+	text, err := os.ReadFile(d.o.ForwardedFile)
+	require.NoError(t, err)
+	text[len(text)/2] ^= 1
+	require.NoError(t, os.WriteFile(d.o.ForwardedFile, text, 0o600))
+	trail, _ := d.reopen(t, d.entries[:20:20], d.checkpoints, 0)
+	requireWhole(t, trail, 20)
+}
+
+func FuzzParseForwarded(f *testing.F) {
+	path := filepath.Join(f.TempDir(), "forwarded")
+	root := leafHash([]byte("x"))
+	require.NoError(f, writeForwarded(path, Place{Index: 9, Origin: "o", Leaf: root, Size: 10, Root: &root}))
+	line, err := os.ReadFile(path)
+	require.NoError(f, err)
+	f.Add(line)
+	f.Add([]byte("1 {}"))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		if p, err := parseForwarded(line); err == nil {
+			require.NotNil(t, p.Root)
+			require.Positive(t, p.Size)
+		}
+	})
+}

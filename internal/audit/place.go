@@ -1,0 +1,198 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Place is where an entry stands in the tree of its generation. Its event carries it as
+// the member trail, so whoever keeps the events can tell a trail that went back.
+type Place struct {
+	// Index is the entry's index, over all generations.
+	Index int64 `json:"index"`
+	// Origin names the generation's tree, as its checkpoints do.
+	Origin string `json:"origin"`
+	// Leaf is the hash of the entry's Merkle leaf.
+	Leaf tlog.Hash `json:"leaf"`
+	// Size and Root are of the generation's tree up to this entry, which is its last leaf.
+	// They are 0 and nil where damage hides the tree.
+	Size int64      `json:"size,omitempty"`
+	Root *tlog.Hash `json:"root,omitempty"`
+}
+
+// errNoTree marks a tree that cannot be computed from the kept checkpoints.
+var errNoTree = errors.New("no sound checkpoint is near")
+
+// maxSteps bounds the search for a readable checkpoint, and so the reads for one place.
+const maxSteps = 64
+
+// lastPlace is the tree up to the entry placed last. It makes the next place cheap.
+type lastPlace struct {
+	mu   sync.Mutex
+	base int64 // of the generation; guarded by mu
+	tree tree  // guarded by mu
+}
+
+// Place finds an entry's place. In order it costs a few hashes each; the first one, or one
+// out of order, some twenty reads of checkpoints, however long the trail is.
+func (t *Trail) Place(ctx context.Context, e Recorded) (Place, error) {
+	if err := t.isOpen(); err != nil {
+		return Place{}, err
+	}
+	g := t.generationOf(e.Index)
+	p := Place{Index: e.Index, Origin: g.Origin, Leaf: e.Leaf}
+	if e.Unsound { // the tree has another leaf there
+		return p, nil
+	}
+	t.places.mu.Lock()
+	defer t.places.mu.Unlock()
+	if at := &t.places; at.base != g.Base || at.tree.n != e.Index-g.Base {
+		before, err := t.treeBefore(ctx, g, e.Index)
+		if errors.Is(err, errNoTree) {
+			return p, nil
+		}
+		if err != nil {
+			return Place{}, fmt.Errorf("find the tree up to entry %d: %w", e.Index, err)
+		}
+		at.base, at.tree = g.Base, before
+	}
+	t.places.tree.grow(e.Leaf)
+	root := t.places.tree.root()
+	p.Size, p.Root = t.places.tree.n, &root
+	return p, nil
+}
+
+// generationOf is the one with the entry.
+func (t *Trail) generationOf(index int64) (of Generation) {
+	for _, g := range t.Generations() {
+		if g.Base <= index || of.Origin == "" {
+			of = g
+		}
+	}
+	return of
+}
+
+// treeBefore is the tree of a generation up to an entry, without it: from the first kept
+// checkpoint that covers the entries before, or from the newest one and the entries behind.
+func (t *Trail) treeBefore(ctx context.Context, g Generation, index int64) (tree, error) {
+	n := index - g.Base
+	if n == 0 {
+		return tree{}, nil
+	}
+	info, err := t.checkpoints.Info(ctx)
+	if err != nil {
+		return tree{}, fmt.Errorf("read stream state: %w", err)
+	}
+	seqs := keptRun{t, g, info.State.FirstSeq, info.State.LastSeq}
+	c, err := seqs.covering(ctx, index)
+	if err != nil {
+		return tree{}, err
+	}
+	if c != nil && c.base == g.Base {
+		if at, sound := c.at(n); sound {
+			return at, nil
+		}
+		return tree{}, errNoTree
+	}
+	at, err := seqs.newest(ctx)
+	if err != nil || n-at.n > maxLeaves {
+		return tree{}, errors.Join(err, errNoTree)
+	}
+	for at.n < n {
+		_, leaf, err := t.readLeaf(ctx, g.Base+at.n)
+		if errors.Is(err, ErrDamaged) {
+			return tree{}, errNoTree
+		}
+		if err != nil {
+			return tree{}, err
+		}
+		at.grow(leaf)
+	}
+	return at, nil
+}
+
+// at is the tree of n leaves, as c's own hashes give it.
+func (c *checkpoint) at(n int64) (tree, bool) {
+	if _, sound := c.alone(); !sound || n < c.from() || n > c.size {
+		return tree{}, false
+	}
+	return tree{n: c.from(), edge: c.edge}.grown(c.leaves[:n-c.from()]...), true
+}
+
+// keptRun are the kept checkpoints from first to last. The entries that they cover increase.
+type keptRun struct {
+	trail       *Trail
+	generation  Generation
+	first, last uint64
+}
+
+// covering is the first checkpoint that covers the entries up to index, without it; nil
+// for none.
+func (k keptRun) covering(ctx context.Context, index int64) (found *checkpoint, err error) {
+	for low, high := k.first, k.last; low <= high && low > 0; {
+		middle := low + (high-low)/2
+		c, err := k.next(ctx, middle, high)
+		switch {
+		case err != nil:
+			return nil, err
+		case c == nil:
+			high = middle - 1
+		case c.base+c.size >= index:
+			found, high = c, middle-1
+		default:
+			low = c.seq + 1
+		}
+	}
+	return found, nil
+}
+
+// next is the first readable checkpoint from seq on to last; nil for none.
+func (k keptRun) next(ctx context.Context, seq, last uint64) (*checkpoint, error) {
+	for end := min(last, seq+maxSteps); seq <= end; seq++ {
+		if c, err := k.get(ctx, seq); c != nil || err != nil {
+			return c, err
+		}
+	}
+	return nil, nil
+}
+
+// get is one checkpoint, nil where it cannot be read or is not good.
+func (k keptRun) get(ctx context.Context, seq uint64) (*checkpoint, error) {
+	msg, err := k.trail.checkpoints.GetMsg(ctx, seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read checkpoint %d: %w", seq, err)
+	}
+	c, err := decodeKept(keyPair{public: k.generation.PublicKey}, msg.Data, seq)
+	if err != nil {
+		return nil, nil //nolint:nilerr // `trail verify` names it
+	}
+	return &c, nil
+}
+
+// newest is the tree of the generation's newest sound checkpoint, empty before the first.
+func (k keptRun) newest(ctx context.Context) (tree, error) {
+	for seq, tries := k.last, 0; seq >= k.first && seq > 0 && tries < maxSteps; seq, tries = seq-1, tries+1 {
+		c, err := k.get(ctx, seq)
+		if err != nil {
+			return tree{}, err
+		}
+		if c == nil {
+			continue
+		}
+		if c.base < k.generation.Base {
+			break
+		}
+		if at, sound := c.alone(); sound && c.base == k.generation.Base {
+			return at, nil
+		}
+	}
+	return tree{}, nil
+}
