@@ -10,6 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
 )
 
 // An audit event's body, as a sink delivers it, is the record with more members: trail is
@@ -160,7 +161,7 @@ func leafOf(members map[string]json.RawMessage) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read audit event: %w", err)
 	}
-	return leafData(record), nil
+	return tlogproof.LeafData(record), nil
 }
 
 func leafOfOmitted(raw json.RawMessage) ([]byte, error) {
@@ -172,10 +173,10 @@ func leafOfOmitted(raw json.RawMessage) ([]byte, error) {
 	if err != nil || len(sum) != sha256.Size || hex.EncodeToString(sum) != o.RecordSHA256 || o.RecordBytes <= 0 || o.RecordBytes > maxRecord {
 		return nil, fmt.Errorf("read the member %s of an audit event: record_bytes and record_sha256 are not a record's", omittedMember)
 	}
-	if o.RecordBytes <= maxLeaf {
+	if o.RecordBytes <= tlogproof.MaxLeaf {
 		return nil, fmt.Errorf("%w: the record has %d bytes", ErrLeafOmitted, o.RecordBytes)
 	}
-	return digest(o.RecordBytes, sum), nil
+	return tlogproof.Digest{Bytes: int64(o.RecordBytes), SHA256: [sha256.Size]byte(sum)}.Leaf(), nil
 }
 
 // EventBody adds an entry's place to its record.

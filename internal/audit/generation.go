@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
 )
 
 // Generation is a run of entries with a Merkle tree, an origin and a key of its own. A
@@ -93,11 +95,8 @@ func baseOf(origin string) int64 {
 	return base
 }
 
-// lostLeaf stands in the tree for an entry lost before it was signed. No record looks
-// like it: each has a type.
-func lostLeaf(index int64) tlog.Hash {
-	return tlog.RecordHash(fmt.Appendf(nil, `{"lost_entry":%d}`, index))
-}
+// lostLeaf stands in the tree for an entry lost before it was signed.
+func lostLeaf(index int64) tlog.Hash { return tlog.RecordHash(tlogproof.LostLeaf(index)) }
 
 // ownEntry makes an entry about the trail itself.
 func ownEntry(kind string, detail any) (Entry, error) {

@@ -36,13 +36,6 @@ func TestTreeIsTheStandardOne(t *testing.T) {
 	}
 }
 
-func TestLargeRecordsFitTheTilesLayout(t *testing.T) {
-	t.Parallel()
-	record := make([]byte, maxLeaf+1)
-	require.NotEqual(t, tlog.RecordHash(record), leafHash(record))
-	require.Equal(t, tlog.RecordHash(record[1:]), leafHash(record[1:]))
-}
-
 // FuzzDecodeRecord: whatever stands in a stream, reading it gives an error or
 // an entry, and no panic.
 func FuzzDecodeRecord(f *testing.F) {

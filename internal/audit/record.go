@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
 )
 
 const (
@@ -21,9 +21,6 @@ const (
 	// compressFrom is the smallest record worth a try of compression. Before and after
 	// are nearly the same, so large ones shrink tenfold.
 	compressFrom = 16 << 10
-	// maxLeaf is the largest entry of a C2SP tlog-tiles entry bundle: its length prefix
-	// has 16 bits.
-	maxLeaf = 1<<16 - 1
 	// headerRoom is the share of a message's headers in the server's maximum.
 	headerRoom = 1 << 10
 
@@ -64,24 +61,8 @@ func decodeRecord(record []byte, index int64) (Entry, error) {
 	return e, nil
 }
 
-// leafData is the Merkle leaf of a record. The digest of a record too large for an
-// entry bundle stands for it, so the trail can be served in the tlog-tiles layout. No
-// record looks like such a digest: each has a type.
-func leafData(record []byte) []byte {
-	if len(record) <= maxLeaf {
-		return record
-	}
-	sum := sha256.Sum256(record)
-	return digest(len(record), sum[:])
-}
-
-// digest is the leaf of a large record.
-func digest(size int, sum []byte) []byte {
-	return fmt.Appendf(nil, `{"record_bytes":%d,"record_sha256":"%x"}`, size, sum)
-}
-
 // leafHash is the hash of a record's leaf.
-func leafHash(record []byte) tlog.Hash { return tlog.RecordHash(leafData(record)) }
+func leafHash(record []byte) tlog.Hash { return tlogproof.LeafHash(record) }
 
 // resourceSubject is the NATS subject of a resource's entries.
 func resourceSubject(prefix, project, environment, subject string) string {

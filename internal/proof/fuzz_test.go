@@ -98,8 +98,8 @@ func FuzzParsePath(f *testing.F) {
 func FuzzParseDigest(f *testing.F) {
 	f.Add(LeafData(make([]byte, MaxLeaf+1)))
 	f.Fuzz(func(t *testing.T, leaf []byte) {
-		if d, ok := ParseDigest(leaf); ok && !bytes.Equal(d.leaf(), leaf) {
-			t.Errorf("%q became %q", leaf, d.leaf())
+		if d, ok := ParseDigest(leaf); ok && !bytes.Equal(d.Leaf(), leaf) {
+			t.Errorf("%q became %q", leaf, d.Leaf())
 		}
 	})
 }

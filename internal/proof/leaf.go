@@ -19,7 +19,7 @@ func LeafData(record []byte) []byte {
 	if len(record) <= MaxLeaf {
 		return record
 	}
-	return Digest{Bytes: int64(len(record)), SHA256: sha256.Sum256(record)}.leaf()
+	return Digest{Bytes: int64(len(record)), SHA256: sha256.Sum256(record)}.Leaf()
 }
 
 // LeafHash is the Merkle hash of a record's leaf (RFC 6962, section 2.1).
@@ -34,7 +34,8 @@ type Digest struct {
 	SHA256 [sha256.Size]byte
 }
 
-func (d Digest) leaf() []byte {
+// Leaf is the digest as a leaf.
+func (d Digest) Leaf() []byte {
 	return fmt.Appendf(nil, `{"record_bytes":%d,"record_sha256":"%x"}`, d.Bytes, d.SHA256)
 }
 
@@ -64,7 +65,7 @@ func ParseDigest(leaf []byte) (Digest, bool) {
 		return Digest{}, false
 	}
 	d := Digest{Bytes: n}
-	if _, err := hex.Decode(d.SHA256[:], sum); err != nil || !bytes.Equal(d.leaf(), leaf) {
+	if _, err := hex.Decode(d.SHA256[:], sum); err != nil || !bytes.Equal(d.Leaf(), leaf) {
 		return Digest{}, false
 	}
 	return d, true
