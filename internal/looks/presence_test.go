@@ -2,9 +2,7 @@ package looks
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,24 +11,14 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 )
-
-func openTrail(t *testing.T) *audit.Trail {
-	t.Helper()
-	dir := t.TempDir()
-	js, stop := natstest.Serve(t, dir)
-	trail, err := audit.Open(t.Context(), js, audit.Options{StreamPrefix: "TEST", Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key")})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, trail.Close(context.WithoutCancel(t.Context()))); stop() })
-	return trail
-}
 
 // The end of a known environment is an entry, in another process too. One never seen is a
 // slip in the configuration, and no entry.
 func TestOnlyASeenEnvironmentCanGo(t *testing.T) {
 	t.Parallel()
-	trail := openTrail(t)
+	trail := trailtest.New(t)
 	_, err := trail.Append(t.Context(), audit.Entry{Type: "settings.baseline", Project: "p", Environment: "seen", Subject: "rbac_policy", Time: time.Now()})
 	require.NoError(t, err)
 	var logs bytes.Buffer

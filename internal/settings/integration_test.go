@@ -1,12 +1,10 @@
 package settings
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,30 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 )
-
-// openTrail opens a real trail on a server with its files in dir.
-func openTrail(t *testing.T, dir string) (*audit.Trail, func()) {
-	t.Helper()
-	js, stop := natstest.Serve(t, dir, natstest.SyncAlways)
-	trail, err := audit.Open(t.Context(), js, audit.Options{
-		StreamPrefix: "TEST", Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"),
-	})
-	require.NoError(t, err)
-	return trail, func() {
-		require.NoError(t, trail.Close(context.WithoutCancel(t.Context())))
-		stop()
-	}
-}
 
 func TestWithTheRealTrail(t *testing.T) {
 	t.Parallel()
 	dir, space := t.TempDir(), newWorkspace()
-	trail, closeTrail := openTrail(t, dir)
+	trail, closeTrail := trailtest.Serve(t, dir, natstest.SyncAlways)
 	require.NoError(t, newWatcher(t, space, trail).Snapshot(t.Context()))
 	require.EqualValues(t, 11, trail.Size())
 	page := strings.Repeat("<p>Dear {{name}}, we are pleased &amp; sorry</p>\n", 20_000) // 1 MB, over max_payload with its before
@@ -46,7 +30,7 @@ func TestWithTheRealTrail(t *testing.T) {
 	require.NoError(t, newWatcher(t, space, trail).Snapshot(t.Context()))
 	closeTrail()
 
-	trail, closeTrail = openTrail(t, dir)
+	trail, closeTrail = trailtest.Serve(t, dir, natstest.SyncAlways)
 	defer closeTrail()
 	w := newWatcher(t, space, trail)
 	require.NoError(t, w.Snapshot(t.Context()))

@@ -4,33 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
-
-func openTrail(t testing.TB, js jetstream.JetStream, prefix string) *audit.Trail {
-	t.Helper()
-	trail, err := audit.Open(t.Context(), js, audit.Options{
-		StreamPrefix: prefix, Origin: "example.com/trail", KeyFile: filepath.Join(t.TempDir(), "audit.key"),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = trail.Close(context.WithoutCancel(t.Context())) })
-	return trail
-}
-
-// newTrail is a trail on a server of its own.
-func newTrail(t *testing.T) *audit.Trail {
-	t.Helper()
-	return openTrail(t, natstest.JetStream(t, natstest.Run(t, t.TempDir())), "TEST")
-}
 
 // keep runs an index until the test ends, or stop is called.
 func keep(t testing.TB, path string, trail Trail) (index *Index, stop func()) {

@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 )
 
 func TestTheStateAtATime(t *testing.T) {
 	t.Parallel()
-	trail := newTrail(t)
+	trail := trailtest.New(t)
 	scene(t, trail)
 	v, _ := keep(t, filepath.Join(t.TempDir(), FileName), trail)
 	live := Where{Project: "acme", Environment: "live", Setting: "password_strength_config"}
@@ -58,7 +59,7 @@ func lengthOf(n int) string {
 
 func TestASettingIsNamedClearly(t *testing.T) {
 	t.Parallel()
-	trail := newTrail(t)
+	trail := trailtest.New(t)
 	scene(t, trail)
 	v, _ := keep(t, filepath.Join(t.TempDir(), FileName), trail)
 	_, err := v.At(t.Context(), Where{Setting: "password_strength_config"}, at(0))
@@ -79,7 +80,7 @@ func TestASettingIsNamedClearly(t *testing.T) {
 
 func TestASettingThatIsGone(t *testing.T) {
 	t.Parallel()
-	trail := newTrail(t)
+	trail := trailtest.New(t)
 	scene(t, trail)
 	add(t, trail, audit.Entry{
 		Type: "settings.gone", Project: "acme", Environment: "live", Subject: "rbac_policy", Time: at(80),
@@ -110,7 +111,7 @@ func (p partly) Get(ctx context.Context, index int64) (audit.Recorded, error) {
 
 func TestADamagedStateIsPassedOver(t *testing.T) {
 	t.Parallel()
-	trail := newTrail(t)
+	trail := trailtest.New(t)
 	scene(t, trail) // the states of live: 0, 1 and 3
 	live := Where{Environment: "live", Setting: "password_strength_config"}
 	for name, damaged := range map[string]partly{"unsound": {trail, 1, -1}, "lost": {trail, -1, 1}} {
@@ -129,7 +130,7 @@ func TestADamagedStateIsPassedOver(t *testing.T) {
 
 func TestAnEnvironmentThatWasGone(t *testing.T) {
 	t.Parallel()
-	trail := newTrail(t)
+	trail := trailtest.New(t)
 	scene(t, trail)
 	about := audit.Entry{Type: "environment.gone", Project: "acme", Environment: "live", Subject: "environment", Time: at(100)}
 	back := about

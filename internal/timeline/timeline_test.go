@@ -12,6 +12,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 )
 
 // scene is a small trail for all filters.
@@ -35,7 +36,7 @@ func scene(t *testing.T, trail *audit.Trail) {
 
 func TestFilters(t *testing.T) {
 	t.Parallel()
-	trail := newTrail(t)
+	trail := trailtest.New(t)
 	scene(t, trail)
 	v, _ := keep(t, filepath.Join(t.TempDir(), FileName), trail)
 	third := int64(3)
@@ -83,7 +84,7 @@ func TestFilters(t *testing.T) {
 
 func TestAnnotationsMarkTheirEntry(t *testing.T) {
 	t.Parallel()
-	trail := newTrail(t)
+	trail := trailtest.New(t)
 	scene(t, trail)
 	path := filepath.Join(t.TempDir(), FileName)
 	v, stop := keep(t, path, trail)
@@ -122,7 +123,7 @@ func entries(t *testing.T, v *Index, f Filter) (all []Entry) {
 
 func TestWholeEntriesOneByOneAndInOnePass(t *testing.T) {
 	t.Parallel()
-	trail := newTrail(t)
+	trail := trailtest.New(t)
 	scene(t, trail)
 	v, _ := keep(t, filepath.Join(t.TempDir(), FileName), trail)
 	f := Filter{Setting: "password*"}
@@ -140,7 +141,7 @@ func TestWholeEntriesOneByOneAndInOnePass(t *testing.T) {
 // same answers.
 func TestTheFileIsDerived(t *testing.T) {
 	t.Parallel()
-	trail := newTrail(t)
+	trail := trailtest.New(t)
 	scene(t, trail)
 	dir := t.TempDir()
 	path := filepath.Join(dir, FileName)
@@ -185,7 +186,7 @@ func TestTheFileIsDerived(t *testing.T) {
 func TestTheFileOfAnotherTrailIsNotUsed(t *testing.T) {
 	t.Parallel()
 	js := natstest.JetStream(t, natstest.Run(t, t.TempDir()))
-	one, two := openTrail(t, js, "ONE"), openTrail(t, js, "TWO")
+	one, two := trailtest.On(t, js, "ONE"), trailtest.On(t, js, "TWO")
 	scene(t, one)
 	add(t, two, change(0, 0, 9), change(10, 9, 8))
 	path := filepath.Join(t.TempDir(), FileName)
@@ -200,7 +201,7 @@ func TestTheFileOfAnotherTrailIsNotUsed(t *testing.T) {
 
 func TestFollow(t *testing.T) {
 	t.Parallel()
-	trail := newTrail(t)
+	trail := trailtest.New(t)
 	scene(t, trail)
 	v, _ := keep(t, filepath.Join(t.TempDir(), FileName), trail)
 	from, err := v.List(t.Context(), Filter{Limit: 1}, func(Row) error { return nil })
@@ -222,7 +223,7 @@ func TestFollow(t *testing.T) {
 
 func TestFailuresAreSentencesAndNeedNoReview(t *testing.T) {
 	t.Parallel()
-	trail := newTrail(t)
+	trail := trailtest.New(t)
 	failed := audit.Entry{Type: "settings.failed", Project: "acme", Environment: "live", Subject: "rbac_policy", Time: at(0)}
 	unset := failed
 	unset.Type, unset.Subject = "streaming.put_failed", "event_log_streaming"

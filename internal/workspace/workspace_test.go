@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,7 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
@@ -55,11 +54,7 @@ func newScene(t *testing.T, controlled ...config.Environment) *scene {
 		BaseURL: api.URL, KeyID: workspacesim.DemoKeyID, Secret: secret.New(workspacesim.DemoSecret), RequestsPerSecond: 1000, MaxAttempts: 1,
 	})
 	require.NoError(t, err)
-	dir := t.TempDir()
-	js, stop := natstest.Serve(t, dir)
-	s.trail, err = audit.Open(t.Context(), js, audit.Options{StreamPrefix: "TEST", Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key")})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.trail.Close(context.WithoutCancel(t.Context()))); stop() })
+	s.trail = trailtest.New(t)
 	s.Desk = New(client, s.trail, controlled, nil)
 	return s
 }
