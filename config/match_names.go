@@ -20,7 +20,8 @@ func typeFamilies() []string {
 func relayTypes() []string {
 	return []string{
 		"settings.baseline", "settings.changed", "settings.gone", "settings.restated", "settings.checked",
-		"settings.failed", "settings.recovered", "streaming.failed", "streaming.recovered", "streaming.put_failed", "streaming.checked",
+		"settings.failed", "settings.recovered", "streaming.failed", "streaming.recovered", "streaming.checked",
+		"streaming.put_intended", "streaming.put_ended", "streaming.put_failed",
 		"environment.gone", "environment.back", "workspace.unreachable", "workspace.reachable", "action.intended", "action.ended",
 		"streaming.baseline", "streaming.changed", "streaming.restated", "streaming.status_changed",
 		"journal.quarantined", "journal.damage_accepted", "trail.damaged", "trail.generation", "trail.checkpoint",

@@ -26,7 +26,7 @@ import (
 // outcome: the trail tells all of it, and the next start ends what was left open.
 func TestActionsOnTheWorkspace(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t)
+	o := newOffice(t, "")
 	relay := o.start(t)
 	assert.Contains(t, o.run(t, cli.ExitOK, "password-config", "get", o.name), "check_breach_on_creation")
 	assert.Contains(t, o.run(t, cli.ExitOK, "rbac", "get", o.name, "--output", "yaml"), "custom_roles:")
@@ -63,17 +63,40 @@ func TestActionsOnTheWorkspace(t *testing.T) {
 	o.told(t, "action.intended", "project.rename", `"user":`)
 }
 
+// The relay is killed while the answer to its own PUT is on the way. The next start ends
+// the intent, sets nothing again, and names the relay's action behind the change.
+func TestAKilledPutIsTheRelays(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, ", stream: {grafana_loki: {hostname: loki.example.com, username: u, password: a-password-0001}}")
+	o.taken.Store(true)
+	relay := o.start(t)
+	waiting.Until(t, func() bool { return o.writes.Load() == 1 }, "the API is not asked")
+	require.NoError(t, relay.Process.Kill())
+	_ = relay.Wait()
+	o.taken.Store(false)
+	o.start(t)
+	intent := o.told(t, "streaming.put_intended", `"reason":["destination_type"]`)
+	_, action, _ := strings.Cut(intent, `"action":"`)
+	action, _, _ = strings.Cut(action, `"`)
+	require.NotEmpty(t, action, intent)
+	o.told(t, "streaming.put_ended", `"outcome":"unknown"`, action)
+	o.told(t, "streaming.changed", `"cause":"relay"`, `"action":"`+action+`"`)
+	require.EqualValues(t, 1, o.writes.Load())
+}
+
 // office is a relay's configuration with one environment of the simulator.
 type office struct {
 	env          workspacesim.Environment
 	name, config string
 	sink         *readback.File
 	writes       atomic.Int32 // requests to the API other than GET
-	held         atomic.Bool  // they get no answer
+	held         atomic.Bool  // they get no answer, and have no effect
+	taken        atomic.Bool  // they get no answer, and have their effect
 	output       bytes.Buffer
 }
 
-func newOffice(t *testing.T) *office {
+// newOffice makes one. stream is a part of the environment in the configuration.
+func newOffice(t *testing.T, stream string) *office {
 	t.Helper()
 	sim, err := workspacesim.New(workspacesim.Options{Projects: 1})
 	require.NoError(t, err)
@@ -82,8 +105,11 @@ func newOffice(t *testing.T) *office {
 	o.name = o.env.Project + "/" + o.env.Environment
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
+			if o.taken.Load() {
+				sim.Handler().ServeHTTP(httptest.NewRecorder(), r)
+			}
 			o.writes.Add(1)
-			if o.held.Load() {
+			if o.held.Load() || o.taken.Load() {
 				<-r.Context().Done()
 				return
 			}
@@ -97,8 +123,8 @@ ingest: {listen: "%s"}
 admin: {listen: "%s"}
 settings: {interval: 300ms}
 sinks: [{name: file, file: {path: %s, rotate_bytes: -1}}]
-environments: [{project: %s, environment: %s}]
-`, filepath.Join(dir, "data"), api.URL, workspacesim.DemoKeyID, freeAddress(t), freeAddress(t), o.sink.Path, o.env.Project, o.env.Environment)
+environments: [{project: %s, environment: %s%s}]
+`, filepath.Join(dir, "data"), api.URL, workspacesim.DemoKeyID, freeAddress(t), freeAddress(t), o.sink.Path, o.env.Project, o.env.Environment, stream)
 	require.NoError(t, os.WriteFile(o.config, []byte(text), 0o600))
 	return o
 }
@@ -126,19 +152,21 @@ func (o *office) run(t *testing.T, exit int, args ...string) string {
 	return string(out)
 }
 
-// told waits for an entry of that type with those texts at the sink.
-func (o *office) told(t *testing.T, parts ...string) {
+// told waits for an entry of that type with those texts at the sink, and returns its line.
+func (o *office) told(t *testing.T, parts ...string) (found string) {
 	t.Helper()
 	waiting.Until(t, func() bool {
-		found := false
 		text, err := os.ReadFile(o.sink.Path)
 		for line := range strings.Lines(string(text)) {
 			all := true
 			for _, part := range parts {
 				all = all && strings.Contains(line, part)
 			}
-			found = found || all
+			if all {
+				found = line
+			}
 		}
-		return err == nil && found
+		return err == nil && found != ""
 	}, "the sink was not told of %v", parts)
+	return found
 }

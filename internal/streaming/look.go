@@ -2,7 +2,6 @@ package streaming
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -13,12 +12,19 @@ import (
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
-// maxPutWait is the longest wait between two attempts to set a config.
-const maxPutWait = time.Hour
-
-// look reads, records, and mends. A finding goes into the trail before it is replaced:
-// while the trail cannot be written, nothing is changed, except a lost credential.
+// look ends a PUT without an end in the trail, then reads, records and mends.
 func (w *watcher) look(ctx context.Context) error {
+	lost := w.endLost(ctx)
+	if err := w.mend(ctx); err != nil {
+		return err
+	}
+	return lost
+}
+
+// mend reads, records, and sets the config if it differs. A finding goes into the trail
+// before it is replaced: while the trail cannot be written, nothing is changed, except a
+// lost credential.
+func (w *watcher) mend(ctx context.Context) error {
 	seen, err := w.observe(ctx)
 	if err != nil {
 		return w.unseen(ctx, err)
@@ -28,7 +34,7 @@ func (w *watcher) look(ctx context.Context) error {
 		return err
 	}
 	if err := w.record(ctx, seen, detail{Attribution: w.attribute(action)}); err != nil {
-		return errors.Join(err, w.replaceLost(ctx, err, seen))
+		return errors.Join(err, w.replaceLost(ctx, err, action))
 	}
 	w.attested(seen)
 	w.saw(seen, w.finding(seen, action), action.Differs)
@@ -51,7 +57,7 @@ func (w *watcher) look(ctx context.Context) error {
 	if time.Now().Before(w.nextPut) {
 		return w.putErr
 	}
-	return w.put(ctx, action.Differs)
+	return w.put(ctx, action.reason())
 }
 
 // present notes that the environment exists.
@@ -90,7 +96,8 @@ func (w *watcher) noteReads(ctx context.Context, failed error, t management.Dest
 
 // attribute tells the relay's own change from another's. The API may show our prepared
 // credential as set, or the desired config after a PUT without a known outcome: then a
-// PUT of this relay had its effect, and its answer was lost.
+// PUT of this process had its effect, and its answer was lost. The trail names those of
+// earlier processes (see behind).
 func (w *watcher) attribute(a Action) looks.Attribution {
 	if a.Promote != "" || w.action != "" && len(a.Differs) == 0 && !w.observed() {
 		return looks.ByRelay(w.action)
@@ -98,18 +105,13 @@ func (w *watcher) attribute(a Action) looks.Attribution {
 	return looks.Outside()
 }
 
-// replaceLost sets a new credential where nothing is known of the relay's own any more,
-// though the trail cannot say so yet. With the one at the API every push is refused,
-// and the provider sends none again.
-func (w *watcher) replaceLost(ctx context.Context, trail error, seen observation) error {
-	if !errors.Is(trail, audit.ErrUnavailable) || w.dryRun || w.observed() || w.env.Stream.Relay == nil || time.Now().Before(w.nextPut) {
+// replaceLost sets a new credential for a lost one, though the trail cannot say so yet: the
+// provider sends refused pushes never again.
+func (w *watcher) replaceLost(ctx context.Context, trail error, a Action) error {
+	if !errors.Is(trail, audit.ErrUnavailable) || w.dryRun || !a.Lost || time.Now().Before(w.nextPut) {
 		return nil
 	}
-	own, err := w.store.State(w.environment())
-	if err != nil || own.Current != "" || own.Pending != "" || seen.shape == nil || seen.shape.Username != own.Username {
-		return err
-	}
-	return w.put(ctx, []string{"credential_lost"})
+	return w.put(ctx, a.reason())
 }
 
 func (w *watcher) plan(seen observation) (Action, error) {
@@ -159,53 +161,6 @@ func (w *watcher) settle(ctx context.Context, a Action) error {
 // taken notes a config as desired.
 func (w *watcher) taken() { w.puts, w.nextPut, w.putErr, w.action = 0, time.Time{}, nil, "" }
 
-// put sets the desired config, and looks again at the result.
-func (w *watcher) put(ctx context.Context, reason []string) error {
-	w.nowhere = false
-	// Counted first, so failures are spaced out as well.
-	w.puts++
-	w.nextPut = time.Now().Add(putWait(w.interval, w.puts))
-	w.putErr = w.set(ctx, reason)
-	return w.putErr
-}
-
-func (w *watcher) set(ctx context.Context, reason []string) error {
-	t, d, err := w.destination(ctx)
-	if err != nil {
-		return err
-	}
-	// A crash, or a lost answer, from here on: the API may hold the new config
-	// while nothing here says so. The prepared credential is accepted already;
-	// the next look finds it shown, promotes it, and records the change.
-	w.action = rand.Text()
-	answer, err := w.client.SetEventLogStreaming(ctx, w.env.Project, w.env.Environment, t, d)
-	if answer.StatusCode != 0 {
-		err = nil // an unreadable 2xx is one all the same
-	}
-	w.metrics.wasPut(err)
-	if err != nil {
-		recorded := w.recordFailedPut(ctx, reason, err)
-		return errors.Join(w.refused(err), recorded)
-	}
-	w.log.Info("streaming config set", "reason", reason)
-	if d.GrafanaLoki != nil && w.env.Stream.Relay != nil {
-		if err := w.store.Promote(ctx, w.environment(), d.GrafanaLoki.Password.LastFour()); err != nil {
-			return err
-		}
-	}
-	return w.check(ctx, reason)
-}
-
-// refused forgets the action of a PUT that the API refused: it had no effect. After any
-// other error it may have had one.
-func (w *watcher) refused(err error) error {
-	var e *management.APIError
-	if errors.As(err, &e) && e.Status >= 400 && e.Status < 500 {
-		w.action = ""
-	}
-	return err
-}
-
 // check reads the config back, and records it.
 func (w *watcher) check(ctx context.Context, reason []string) error {
 	seen, err := w.observe(ctx)
@@ -224,33 +179,4 @@ func (w *watcher) check(ctx context.Context, reason []string) error {
 		w.taken()
 	}
 	return nil
-}
-
-// destination is the write shape of the desired config. For the relay itself it has a
-// credential made for this one PUT: of older ones only hashes are kept.
-func (w *watcher) destination(ctx context.Context) (management.DestinationType, management.DestinationConfig, error) {
-	s := w.env.Stream
-	switch {
-	case s.Datadog != nil:
-		return management.Datadog, management.DestinationConfig{
-			Datadog: &management.DatadogDestination{APIKey: s.Datadog.APIKey, Site: s.Datadog.Site},
-		}, nil
-	case s.GrafanaLoki != nil:
-		return management.GrafanaLoki, management.DestinationConfig{GrafanaLoki: &management.GrafanaLokiDestination{
-			Hostname: s.GrafanaLoki.Hostname, Username: s.GrafanaLoki.Username, Password: s.GrafanaLoki.Password,
-		}}, nil
-	}
-	issued, err := w.store.Prepare(ctx, w.environment())
-	if err != nil {
-		return "", management.DestinationConfig{}, err
-	}
-	return management.GrafanaLoki, management.DestinationConfig{GrafanaLoki: &management.GrafanaLokiDestination{
-		Hostname: s.Relay.Hostname, Username: issued.Username, Password: issued.Password,
-	}}, nil
-}
-
-// putWait is the time for the n-th PUT in a row to take effect: the next look may try
-// again, then every second, every fourth, and so on.
-func putWait(interval time.Duration, n int) time.Duration {
-	return min(interval<<min(n-1, 10), max(maxPutWait, interval)) / 2
 }

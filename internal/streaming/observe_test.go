@@ -110,7 +110,7 @@ func TestASecondDestination(t *testing.T) {
 	for range 2 {
 		require.NoError(t, look(t, r))
 	}
-	assert.Equal(t, []string{"baseline", "changed", "changed"}, g.trail.types())
+	assert.Equal(t, pointed("changed"), g.trail.types())
 	e, d := g.trail.newest()
 	assert.Equal(t, SubjectSecond, e.Subject)
 	assert.Contains(t, string(e.After), `"site":"EU"`)
@@ -122,11 +122,11 @@ func TestASecondDestination(t *testing.T) {
 	for range 2 {
 		require.Error(t, look(t, r))
 	}
-	assert.Equal(t, []string{"baseline", "changed", "changed", "failed"}, g.trail.types(), "a read that fails is no removal")
+	assert.Equal(t, pointed("changed", "failed"), g.trail.types(), "a read that fails is no removal")
 	assert.Equal(t, FindingNone, r.Health()[0].Finding, "and the relay's own config is seen all the same")
 	g.api.set(func() { g.api.garbled, g.api.second = false, nil })
 	require.NoError(t, look(t, r))
-	assert.Equal(t, []string{"baseline", "changed", "changed", "failed", "changed", "recovered"}, g.trail.types())
+	assert.Equal(t, pointed("changed", "failed", "changed", "recovered"), g.trail.types())
 	changes, _ := g.trail.changes()
 	assert.Equal(t, SubjectSecond, changes[2].Subject)
 	assert.Nil(t, changes[2].After)

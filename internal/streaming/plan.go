@@ -12,11 +12,11 @@ import (
 // Shape is a destination as the API shows it on read (operation 13). Of its
 // secret it has the last four characters, or nothing where they are not known.
 type Shape struct {
-	Type     management.DestinationType
-	Hostname string // GRAFANA_LOKI
-	Username string // GRAFANA_LOKI
-	Site     string // DATADOG
-	LastFour string
+	Type     management.DestinationType `json:"destination_type"`
+	Hostname string                     `json:"hostname,omitempty"` // GRAFANA_LOKI
+	Username string                     `json:"username,omitempty"` // GRAFANA_LOKI
+	Site     string                     `json:"site,omitempty"`     // DATADOG
+	LastFour string                     `json:"last_four,omitempty"`
 }
 
 // Desired is where an environment is to stream to.
@@ -36,6 +36,17 @@ type Action struct {
 	Promote string
 	// Drop is the last four of a prepared one, if the API does not show it.
 	Drop string
+	// Lost: the API shows the relay's own user name, and nothing is known of its
+	// credential any more. Every push is refused until a PUT.
+	Lost bool
+}
+
+// reason tells why a PUT is due.
+func (a Action) reason() []string {
+	if a.Lost {
+		return append(slices.Clone(a.Differs), credentialLost)
+	}
+	return a.Differs
 }
 
 // Plan compares the desired state with the API's, nil for no destination at all. It is
@@ -65,6 +76,7 @@ func Plan(d Desired, actual *Shape) Action {
 	if d.Username == actual.Username {
 		ours := planGenerated(*d.Generated, actual.LastFour, &a)
 		differ("secret", !ours)
+		a.Lost = d.Generated.Current == "" && d.Generated.Pending == ""
 	}
 	return a
 }

@@ -5,8 +5,11 @@
 // It looks at each environment again and again: it reads the configs of both destination
 // types (operation 13), records the changes since the trail's newest entry, and sets a
 // config (operation 14) if it differs from the desired one. Each look decides by its own
-// findings. What it remembers of earlier ones only saves requests, and names the action
-// behind a change; so a crash at any line costs a look and nothing else.
+// findings. What it remembers of earlier ones only saves requests; so a crash at any line
+// costs a look and nothing else.
+//
+// A PUT has an entry before it and one after it, so the trail names the relay's action
+// behind a change, whatever crashed between. The next look ends a PUT without an end.
 //
 // A credential rotates in two durable phases: the new one is accepted before the PUT,
 // and made current after it.
@@ -19,6 +22,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 
@@ -60,6 +64,7 @@ type watcher struct {
 	env      config.Environment
 	interval time.Duration
 	dryRun   bool
+	host     string // of this relay; empty: unknown
 	client   *management.Client
 	store    *credentials.Store
 	recorder audit.Log
@@ -77,6 +82,7 @@ type watcher struct {
 	nextPut      time.Time // not before then
 	putErr       error     // the error of the last one
 	action       string    // the id of a PUT without a known outcome; empty: none
+	putsEnded    bool      // the trail has no PUT without an end
 	failures     looks.Failures
 	checks       looks.Checks
 
@@ -91,13 +97,14 @@ func New(o Options) (*Reconciler, error) {
 		return nil, fmt.Errorf("register the streaming metrics: %w", err)
 	}
 	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	host, _ := os.Hostname() // unknown: then only age ends another process's PUT
 	r := &Reconciler{}
 	for _, e := range o.Environments {
 		if e.Stream == nil && e.SkipSettings {
 			continue
 		}
 		w := &watcher{
-			env: e, interval: cmp.Or(o.Interval, time.Minute), dryRun: o.DryRun,
+			env: e, interval: cmp.Or(o.Interval, time.Minute), dryRun: o.DryRun, host: host,
 			client: o.Client, store: o.Credentials, recorder: o.Recorder, presence: o.Presence, metrics: m,
 			log:  log.With("project", e.Project, "environment", e.Environment),
 			turn: make(chan struct{}, 1),

@@ -35,6 +35,11 @@ func look(t *testing.T, r *Reconciler) error {
 	return err
 }
 
+// pointed are the entries of an environment pointed at the relay, and more.
+func pointed(more ...string) []string {
+	return append([]string{"baseline", "put_intended", "put_ended", "changed"}, more...)
+}
+
 func TestPointsAnEnvironmentAtTheRelay(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
@@ -43,7 +48,7 @@ func TestPointsAnEnvironmentAtTheRelay(t *testing.T) {
 	assert.Equal(t, "relay.example.com", g.api.field("hostname"))
 	env, ok := store.Basic(g.api.field("username"), g.api.field("password"))
 	assert.True(t, ok && env.Environment == "a")
-	assert.Equal(t, []string{"baseline", "changed"}, g.trail.types())
+	assert.Equal(t, pointed(), g.trail.types())
 	e, d := g.trail.newest()
 	assert.Nil(t, e.Before)
 	assert.Contains(t, string(e.After), `"later_field":1`, "what is not known is kept")
@@ -61,7 +66,7 @@ func TestPointsAnEnvironmentAtTheRelay(t *testing.T) {
 	}
 	again, _ := g.start(nil, toRelay)
 	require.NoError(t, look(t, again))
-	assert.Len(t, g.trail.types(), 2, "an unchanged config adds nothing, after a restart either")
+	assert.Len(t, g.trail.types(), 4, "an unchanged config adds nothing, after a restart either")
 	assert.Equal(t, 1, g.api.count())
 }
 
@@ -92,8 +97,8 @@ func TestMendsDriftAndRecordsBoth(t *testing.T) {
 	before := time.Now()
 	g.api.set(func() { g.api.fields["hostname"] = "elsewhere.example.com" })
 	require.NoError(t, look(t, r))
-	assert.Equal(t, []string{"baseline", "changed", "changed", "changed"}, g.trail.types())
-	drift := g.trail.entries[2]
+	assert.Equal(t, pointed("changed", "put_intended", "put_ended", "changed"), g.trail.types())
+	drift := g.trail.entries[4]
 	var d detail
 	require.NoError(t, json.Unmarshal(drift.Detail, &d))
 	assert.Equal(t, detail{Attribution: looks.Outside(), Fields: []string{"destination_config"}}, withoutPaths(t, d))
@@ -121,7 +126,7 @@ func TestStatusIsAFindingAndAnEntry(t *testing.T) {
 	assert.Equal(t, FindingNotActive, h.Finding)
 	assert.Equal(t, management.StreamingStatus("HIBERNATING"), h.Status)
 	assert.False(t, h.OK())
-	assert.Equal(t, []string{"baseline", "changed", "status_changed"}, g.trail.types())
+	assert.Equal(t, pointed("status_changed"), g.trail.types())
 	e, _ := g.trail.newest()
 	assert.Contains(t, string(e.Before), "ACTIVE")
 	_, d := g.trail.newest()
@@ -150,14 +155,14 @@ func TestCrashAfterThePut(t *testing.T) {
 	r, _ := g.start(nil, toRelay)
 	g.api.set(func() { g.api.lose = true })
 	require.Error(t, look(t, r))
-	assert.Equal(t, []string{"baseline", "put_failed"}, g.trail.types())
+	assert.Equal(t, []string{"baseline", "put_intended", "put_failed"}, g.trail.types())
 
 	again, store := g.start(nil, toRelay)
 	_, ok := store.Basic(g.api.field("username"), g.api.field("password"))
 	assert.True(t, ok, "accepted before it is promoted")
 	require.NoError(t, look(t, again))
 	assert.Equal(t, 1, g.api.count(), "what arrived is not set again")
-	assert.Equal(t, []string{"baseline", "put_failed", "changed"}, g.trail.types())
+	assert.Equal(t, []string{"baseline", "put_intended", "put_failed", "changed"}, g.trail.types())
 	_, d := g.trail.newest()
 	assert.Equal(t, "relay", d.Cause)
 	st, err := store.State(again.watchers[0].environment())
@@ -193,7 +198,7 @@ func TestNothingIsSetWhileTheTrailIsDown(t *testing.T) {
 	assert.Contains(t, r.Health()[0].LastError, "disk full")
 	g.trail.broken = nil
 	require.NoError(t, look(t, r))
-	assert.Equal(t, []string{"baseline", "changed"}, g.trail.types())
+	assert.Equal(t, pointed(), g.trail.types())
 }
 
 func TestRotation(t *testing.T) {
@@ -233,7 +238,7 @@ func TestWhatIsNeverTakenIsNotSetAgainAndAgain(t *testing.T) {
 	h := r.Health()[0]
 	assert.Equal(t, FindingNotTaken, h.Finding)
 	assert.Equal(t, []string{"hostname"}, h.Differs)
-	assert.Equal(t, []string{"baseline", "changed"}, g.trail.types())
+	assert.Equal(t, pointed(), g.trail.types())
 	st, err := store.State(r.watchers[0].environment())
 	require.NoError(t, err)
 	assert.Equal(t, g.api.field("password")[39:], st.Current, "the credential that it pushes with is marked all the same")
@@ -256,7 +261,7 @@ func TestA2xxThatCannotBeReadIsOne(t *testing.T) {
 	r, _ := g.start(nil, toRelay)
 	require.NoError(t, look(t, r))
 	assert.True(t, r.Health()[0].OK())
-	assert.Equal(t, []string{"baseline", "changed"}, g.trail.types())
+	assert.Equal(t, pointed(), g.trail.types())
 }
 
 func TestARefusedPutIsSpacedOutAndStaysVisible(t *testing.T) {
@@ -269,7 +274,7 @@ func TestARefusedPutIsSpacedOutAndStaysVisible(t *testing.T) {
 	}
 	assert.Equal(t, 1, g.api.count())
 	assert.Contains(t, r.Health()[0].LastError, "400")
-	assert.Equal(t, []string{"baseline", "put_failed"}, g.trail.types())
+	assert.Equal(t, []string{"baseline", "put_intended", "put_failed"}, g.trail.types())
 	e, _ := g.trail.newest()
 	assert.Contains(t, string(e.Detail), `"actor":"relay","reason":["destination_type"],"failure":"HTTP 400 fault","error":"set event log streaming: `)
 	assert.Contains(t, string(e.Detail), `"request_id":"r-`)
@@ -335,7 +340,7 @@ func TestTwoRelaysRecordAChangeOnce(t *testing.T) {
 	g.api.set(func() { g.api.status = "PENDING" })
 	g.trail.race = func() { require.NoError(t, look(t, b)) }
 	require.NoError(t, look(t, a))
-	assert.Equal(t, []string{"baseline", "changed", "status_changed"}, g.trail.types())
+	assert.Equal(t, pointed("status_changed"), g.trail.types())
 }
 
 func TestChangedFields(t *testing.T) {

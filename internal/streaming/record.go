@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
@@ -26,9 +24,7 @@ const (
 	// SubjectSecond is a config of the other type beside it.
 	SubjectSecond = "event_log_streaming_second"
 
-	subjectReads = "event_log_streaming_reads"
-	subjectPuts  = "event_log_streaming_puts"
-
+	subjectReads  = "event_log_streaming_reads"
 	subjectChecks = "event_log_streaming_checks"
 )
 
@@ -49,9 +45,6 @@ const (
 	TypeRecovered = "streaming.recovered"
 	// TypeChecked attests the looks.
 	TypeChecked = "streaming.checked"
-	// TypePutFailed is a PUT of this relay that failed. The config may have been set all
-	// the same, unless the API refused it.
-	TypePutFailed = "streaming.put_failed"
 )
 
 // detail is the Detail of an entry.
@@ -135,8 +128,8 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 		d.Reading = w.meaning(subject, last.After, raw)
 	}
 	var err error
-	if d.Attribution == looks.Outside() && e.Window != nil {
-		if d.Attribution, err = w.attributePerson(ctx, e); err != nil {
+	if d.Cause != "" && d.Action == "" && e.Window != nil {
+		if d.Attribution, err = w.behind(ctx, e, o.shape, d.Attribution); err != nil {
 			return nil, err
 		}
 	}
@@ -157,8 +150,18 @@ func (w *watcher) meaning(subject string, before, after json.RawMessage) *meanin
 	return &reading
 }
 
-// attributePerson tells a person's action through this relay from another's change.
-func (w *watcher) attributePerson(ctx context.Context, e *audit.Entry) (looks.Attribution, error) {
+// behind names the action behind a change, by the trail: a PUT of a relay whose outcome
+// this process does not know, or a person's. Without one, the change is as found.
+func (w *watcher) behind(ctx context.Context, e *audit.Entry, shown *Shape, found looks.Attribution) (looks.Attribution, error) {
+	if e.Subject == Subject && e.Type == TypeChanged {
+		put, err := w.putBehind(ctx, shown, *e.Window)
+		if err != nil || put != "" {
+			return looks.ByRelay(put), err
+		}
+	}
+	if found.Cause == looks.CauseRelay {
+		return found, nil
+	}
 	action, person, err := workspace.Behind(ctx, w.recorder, e.Project, e.Environment, Subject, *e.Window)
 	return looks.ByPerson(action, person), err
 }
@@ -218,37 +221,6 @@ func orEmpty(state json.RawMessage) json.RawMessage {
 		return json.RawMessage("{}")
 	}
 	return state
-}
-
-// putDetail is the Detail of TypePutFailed.
-type putDetail struct {
-	looks.Attribution
-	Reason    []string `json:"reason"`
-	Failure   string   `json:"failure"` // short, and equal for equal causes
-	Error     string   `json:"error"`
-	RequestID string   `json:"request_id,omitempty"`
-}
-
-// recordFailedPut enters a failed PUT. They are spaced out, so each is an entry.
-func (w *watcher) recordFailedPut(ctx context.Context, reason []string, put error) error {
-	d := putDetail{Attribution: looks.ByRelay(w.action), Reason: reason, Failure: management.CauseOf(put), Error: put.Error()}
-	var api *management.APIError
-	if errors.As(put, &api) {
-		d.RequestID = api.RequestID
-	}
-	raw, err := json.Marshal(d)
-	if err != nil {
-		return fmt.Errorf("encode a failed PUT: %w", err)
-	}
-	e := audit.Entry{
-		Type: TypePutFailed, Project: w.env.Project, Environment: w.env.Environment, Subject: subjectPuts, Time: time.Now(), Detail: raw,
-	}
-	if _, err = audit.Update(ctx, w.recorder, e.Project, e.Environment, e.Subject, func(audit.Entry, bool) (*audit.Entry, error) {
-		return &e, nil
-	}); err != nil {
-		return fmt.Errorf("record a failed PUT: %w", err)
-	}
-	return nil
 }
 
 // attested counts a look that is in the trail.

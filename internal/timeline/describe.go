@@ -83,7 +83,7 @@ func hasState(e *audit.Entry) bool {
 // repetitions, annotations, and notes about what can be read.
 func recordsChange(kind string) bool {
 	_, what, _ := strings.Cut(kind, ".")
-	return !slices.Contains([]string{"baseline", "checked", "restated", "status_changed", "annotated", "intended", "failed", "recovered", "unreachable", "reachable", "back", "span"}, what)
+	return !slices.Contains([]string{"baseline", "checked", "restated", "status_changed", "annotated", "intended", "put_intended", "put_ended", "failed", "recovered", "unreachable", "reachable", "back"}, what)
 }
 
 // sentences are those of the entries without two states, by type.
@@ -94,6 +94,8 @@ var sentences = map[string]struct{ text, severity string }{
 	"settings.recovered":      {"it can be read again", "info"},
 	"streaming.failed":        {"it cannot be read", "medium"},
 	"streaming.recovered":     {"it can be read again", "info"},
+	"streaming.put_intended":  {"the relay is about to set it", "info"},
+	"streaming.put_ended":     {"the relay's attempt to set it has ended", "info"},
 	"streaming.put_failed":    {"the relay could not set it", "high"},
 	"streaming.checked":       {"it was read, and nothing more than the entries say has changed", "info"},
 	"workspace.unreachable":   {"the API cannot be used: nothing is seen meanwhile", "high"},
@@ -102,7 +104,6 @@ var sentences = map[string]struct{ text, severity string }{
 	"deadletters.discarded":   {"dead letters were discarded: they will not reach their sink", "medium"},
 	"sink.retired":            {"the sink was retired: the journal keeps nothing for it any more", "medium"},
 	"journal.damage_accepted": {"damage to the journal was accepted: the sinks pass over it", "high"},
-	"events.span":             {"the events received since the span before were hashed", "info"},
 	"credential.revoked":      {"a push credential was revoked", "low"},
 	"action.intended":         {"", "low"},
 	"action.ended":            {"", "low"},
@@ -121,6 +122,12 @@ func sentence(e *audit.Entry) string {
 		return actionSentence(e)
 	}
 	s, known := sentences[e.Type]
+	var end struct {
+		Outcome string `json:"outcome"`
+	}
+	if e.Type == "streaming.put_ended" && json.Unmarshal(e.Detail, &end) == nil {
+		s.text += ": " + end.Outcome
+	}
 	if !known {
 		s.text = strings.NewReplacer(".", " ", "_", " ").Replace(e.Type)
 	}

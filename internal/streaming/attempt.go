@@ -1,0 +1,185 @@
+package streaming
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/workspace"
+)
+
+// subjectPuts is the subject of the entries about PUTs: for each, one before it and one
+// after it.
+const subjectPuts = "event_log_streaming_puts"
+
+// The types of these entries.
+const (
+	// TypePutIntended comes before a PUT of this relay.
+	TypePutIntended = "streaming.put_intended"
+	// TypePutEnded comes after one that succeeded, or whose outcome was never recorded.
+	TypePutEnded = "streaming.put_ended"
+	// TypePutFailed comes after one that failed. The config may have been set all the
+	// same, unless the API refused it.
+	TypePutFailed = "streaming.put_failed"
+)
+
+const (
+	// credentialLost is the reason of a PUT that does not wait for the trail.
+	credentialLost = "credential_lost"
+	// underWay is how long another host's PUT may go without an end. The client's calls
+	// end far earlier.
+	underWay = 30 * time.Minute
+	// endWithin bounds the wait for an unusable trail.
+	endWithin = 5 * time.Second
+)
+
+// attempt is a PUT: the Detail of its entries.
+type attempt struct {
+	looks.Attribution
+	Reason []string `json:"reason"`
+
+	// Of the end. Failure is short, and equal for equal causes.
+	Failure   string `json:"failure,omitempty"`
+	Error     string `json:"error,omitempty"`
+	RequestID string `json:"request_id,omitempty"`
+	Outcome   string `json:"outcome,omitempty"` // as of a person's action
+
+	// Sets is the destination, with the last four characters of its secret.
+	Sets  *Shape    `json:"sets,omitempty"`
+	Begun time.Time `json:"begun,omitzero"`
+	Relay string    `json:"relay,omitempty"` // the host name of the acting relay
+}
+
+func (w *watcher) newAttempt(reason []string, t management.DestinationType, d management.DestinationConfig) *attempt {
+	sets := shapeOf(management.EventLogStreaming{DestinationType: t, DestinationConfig: d})
+	if d.Datadog != nil {
+		sets.LastFour = d.Datadog.APIKey.LastFour()
+	} else {
+		sets.LastFour = d.GrafanaLoki.Password.LastFour()
+	}
+	return &attempt{Attribution: looks.ByRelay(rand.Text()), Reason: reason, Sets: sets, Begun: time.Now().UTC(), Relay: w.host}
+}
+
+// settle notes the API's answer.
+func (p *attempt) settle(receipt management.Receipt, err error) {
+	p.RequestID, p.Outcome = receipt.RequestID, workspace.OutcomeDone
+	if err == nil {
+		return
+	}
+	p.Outcome, p.Failure, p.Error = workspace.OutcomeUnknown, management.CauseOf(err), err.Error()
+	var api *management.APIError
+	if errors.As(err, &api) {
+		p.RequestID = api.RequestID
+		if api.Status >= 400 && api.Status < 500 {
+			p.Outcome = workspace.OutcomeRefused
+		}
+	}
+}
+
+// intend enters a PUT before it is sent. Only the replacement of a lost credential does
+// not wait for an unusable trail.
+func (w *watcher) intend(ctx context.Context, p *attempt) error {
+	w.putsEnded = false
+	err := w.enter(ctx, TypePutIntended, p)
+	if errors.Is(err, audit.ErrUnavailable) && slices.Contains(p.Reason, credentialLost) {
+		return nil
+	}
+	return err
+}
+
+// end enters the outcome, also after ctx has ended. Without the entry, the next look ends
+// the PUT as unknown.
+func (w *watcher) end(ctx context.Context, p *attempt) error {
+	kind := TypePutEnded
+	if p.Failure != "" {
+		kind = TypePutFailed
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+	defer cancel()
+	if err := w.enter(ctx, kind, p); err != nil {
+		return err
+	}
+	w.putsEnded = true
+	return nil
+}
+
+func (w *watcher) enter(ctx context.Context, kind string, p *attempt) error {
+	_, err := audit.Update(ctx, w.recorder, w.env.Project, w.env.Environment, subjectPuts, func(audit.Entry, bool) (*audit.Entry, error) {
+		return w.putEntry(kind, p)
+	})
+	if err != nil {
+		return fmt.Errorf("record a PUT of the streaming config: %w", err)
+	}
+	return nil
+}
+
+func (w *watcher) putEntry(kind string, p *attempt) (*audit.Entry, error) {
+	detail, err := json.Marshal(p)
+	return &audit.Entry{
+		Type: kind, Project: w.env.Project, Environment: w.env.Environment, Subject: subjectPuts, Time: time.Now(), Detail: detail,
+	}, err
+}
+
+// endLost ends the newest PUT as unknown if it has no end, and nobody waits for its
+// outcome any more.
+func (w *watcher) endLost(ctx context.Context) error {
+	if w.putsEnded {
+		return nil
+	}
+	waits := false
+	e, err := audit.Update(ctx, w.recorder, w.env.Project, w.env.Environment, subjectPuts, func(last audit.Entry, found bool) (*audit.Entry, error) {
+		if !found || last.Type != TypePutIntended {
+			return nil, nil //nolint:nilnil // nothing to end is no error
+		}
+		p := attemptOf(last)
+		if waits = p.Relay != w.host && time.Since(last.Time) < underWay; waits {
+			return nil, nil //nolint:nilnil // likewise
+		}
+		p.Outcome, p.Error = workspace.OutcomeUnknown, "the outcome was not recorded; the API may have set the config or not"
+		return w.putEntry(TypePutEnded, &p)
+	})
+	if err != nil {
+		return fmt.Errorf("end a PUT of the streaming config without an outcome: %w", err)
+	}
+	if w.putsEnded = !waits; e != nil {
+		w.log.Warn("a PUT of the streaming config has no known outcome: the relay ended during it", "index", e.Index)
+	}
+	return nil
+}
+
+// attemptOf reads the Detail of an entry; an unreadable one has no action.
+func attemptOf(e audit.Entry) (p attempt) {
+	if json.Unmarshal(e.Detail, &p) != nil {
+		return attempt{}
+	}
+	return p
+}
+
+// putBehind is the action of the newest PUT, if it set the shown config within w; empty:
+// it did not.
+func (w *watcher) putBehind(ctx context.Context, shown *Shape, within audit.Window) (action string, err error) {
+	e, found, err := w.recorder.Last(ctx, w.env.Project, w.env.Environment, subjectPuts)
+	if err != nil {
+		return "", fmt.Errorf("read the PUTs of the streaming config: %w", err)
+	}
+	if !found {
+		return "", nil
+	}
+	p := attemptOf(e)
+	// It lasted from Begun until its end was recorded. That is open for an intent.
+	over := e.Type != TypePutIntended && e.Time.Before(within.After)
+	if p.Sets == nil || p.Outcome == workspace.OutcomeRefused || p.Begun.After(within.Until) || over {
+		return "", nil
+	}
+	if len(Plan(Desired{Shape: *p.Sets}, shown).Differs) > 0 {
+		return "", nil
+	}
+	return p.Action, nil
+}

@@ -1,0 +1,154 @@
+package streaming
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/workspace"
+)
+
+var (
+	toLoki    = &config.Stream{GrafanaLoki: &config.StreamGrafanaLoki{Hostname: "loki.example.com", Username: "u", Password: secret.New("loki-password-0001")}}
+	toAnother = &config.Stream{GrafanaLoki: &config.StreamGrafanaLoki{Hostname: "b.example.com", Username: "u", Password: secret.New("loki-password-0002")}}
+)
+
+// breakAtPut has the trail fail from the next PUT on, as after a crash at that line.
+func (g *rig) breakAtPut() {
+	g.api.set(func() {
+		g.api.rewrite = func(map[string]string) { g.trail.breaks(errors.New("the process is gone")) }
+	})
+}
+
+func (tr *trail) breaks(err error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.broken = err
+}
+
+// A process dies between its PUT and the entry about the outcome. The next one ends the
+// intent once, and the change is the relay's, by the action of the intent.
+func TestCrashBetweenThePutAndItsEnd(t *testing.T) {
+	t.Parallel()
+	for name, streams := range map[string][2]*config.Stream{
+		"a given destination":               {toLoki, toLoki},
+		"the relay":                         {toRelay, toRelay},
+		"desired elsewhere after the crash": {toLoki, toAnother},
+		"only observed after the crash":     {toLoki, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newRig(t)
+			g.breakAtPut()
+			r, _ := g.start(nil, streams[0])
+			require.ErrorContains(t, look(t, r), "the process is gone")
+			require.Equal(t, []string{"baseline", "put_intended"}, g.trail.types())
+			intent := attemptOf(g.trail.entries[1])
+			require.NotEmpty(t, intent.Action)
+
+			g.trail.breaks(nil)
+			g.api.set(func() { g.api.rewrite = nil })
+			again, _ := g.start(nil, streams[1])
+			for range 2 {
+				require.NoError(t, look(t, again))
+			}
+			require.Equal(t, []string{"put_ended", "changed"}, g.trail.types()[2:4])
+			end := attemptOf(g.trail.entries[2])
+			assert.Equal(t, []string{intent.Action, workspace.OutcomeUnknown}, []string{end.Action, end.Outcome})
+			changes, _ := g.trail.changes()
+			assert.Equal(t, looks.ByRelay(intent.Action), attemptOf(changes[0]).Attribution)
+			if streams[1] != toAnother {
+				assert.Len(t, g.trail.types(), 4, "each change and each end once")
+			}
+		})
+	}
+}
+
+// What the PUT did not set came from outside, in its window or not.
+func TestAPutIsNotBlamedForAnothersChange(t *testing.T) {
+	t.Parallel()
+	t.Run("another destination in its window", func(t *testing.T) {
+		t.Parallel()
+		g := newRig(t)
+		g.breakAtPut()
+		r, _ := g.start(nil, toLoki)
+		require.Error(t, look(t, r))
+		g.trail.breaks(nil)
+		g.api.set(func() { g.api.rewrite, g.api.fields["hostname"] = nil, "evil.example.com" })
+		again, _ := g.start(func(o *Options) { o.DryRun = true }, toLoki)
+		require.NoError(t, look(t, again))
+		_, causes := g.trail.changes()
+		assert.Equal(t, []string{looks.CauseOutside}, causes)
+	})
+	t.Run("the same destination, set again later", func(t *testing.T) {
+		t.Parallel()
+		g := newRig(t)
+		r, _ := g.start(nil, toLoki)
+		require.NoError(t, look(t, r))
+		again, _ := g.start(func(o *Options) { o.DryRun = true }, toLoki)
+		for _, host := range []string{"evil.example.com", "loki.example.com"} {
+			g.api.set(func() { g.api.fields["hostname"] = host })
+			require.NoError(t, look(t, again))
+		}
+		_, causes := g.trail.changes()
+		assert.Equal(t, []string{looks.CauseRelay, looks.CauseOutside, looks.CauseOutside}, causes)
+	})
+	t.Run("refused", func(t *testing.T) {
+		t.Parallel()
+		g := newRig(t)
+		g.api.failPut = 403
+		r, _ := g.start(nil, toLoki)
+		require.Error(t, look(t, r))
+		assert.Equal(t, workspace.OutcomeRefused, attemptOf(g.trail.entries[2]).Outcome)
+		g.api.set(func() {
+			g.api.kind, g.api.status = "GRAFANA_LOKI", "ACTIVE"
+			g.api.fields = map[string]string{"hostname": "loki.example.com", "username": "u", "password": "another-0001"}
+		})
+		require.NoError(t, look(t, r))
+		_, causes := g.trail.changes()
+		assert.Equal(t, []string{looks.CauseOutside}, causes)
+	})
+}
+
+// Without an intent in the trail nothing is sent.
+func TestNothingIsSetWithoutAnIntent(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(func(o *Options) { o.DryRun = true }, toLoki)
+	require.NoError(t, look(t, r))
+	require.Equal(t, []string{"baseline"}, g.trail.types(), "a dry run intends nothing")
+	g.trail.breaks(errors.New("disk full"))
+	r, _ = g.start(nil, toLoki)
+	require.ErrorContains(t, look(t, r), "record a PUT of the streaming config: disk full")
+	assert.Zero(t, g.api.count())
+}
+
+// Another relay's PUT may be under way: nobody ends it before its time.
+func TestAnotherHostsPutIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	theirs := attempt{Attribution: looks.ByRelay("theirs"), Relay: "another-host"}
+	for _, c := range []struct {
+		age  time.Duration
+		want []string
+	}{
+		{underWay / 2, []string{"put_intended", "baseline"}},
+		{2 * underWay, []string{"put_intended", "baseline", "put_intended", "put_ended"}},
+	} {
+		e, err := (&watcher{}).putEntry(TypePutIntended, &theirs)
+		require.NoError(t, err)
+		e.Project, e.Environment, e.Time = "shop", "a", time.Now().Add(-c.age)
+		_, err = audit.Update(t.Context(), g.trail, "shop", "a", subjectPuts, func(audit.Entry, bool) (*audit.Entry, error) { return e, nil })
+		require.NoError(t, err)
+		r, _ := g.start(nil, nil)
+		require.NoError(t, look(t, r))
+		assert.Equal(t, c.want, g.trail.types())
+	}
+}

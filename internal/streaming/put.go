@@ -1,0 +1,98 @@
+package streaming
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/workspace"
+)
+
+// maxPutWait is the longest wait between two attempts to set a config.
+const maxPutWait = time.Hour
+
+// put sets the desired config, and looks again at the result.
+func (w *watcher) put(ctx context.Context, reason []string) error {
+	w.nowhere = false
+	// Counted first, so failures are spaced out as well.
+	w.puts++
+	w.nextPut = time.Now().Add(putWait(w.interval, w.puts))
+	w.putErr = w.set(ctx, reason)
+	return w.putErr
+}
+
+func (w *watcher) set(ctx context.Context, reason []string) error {
+	t, d, err := w.destination(ctx)
+	if err != nil {
+		return err
+	}
+	p := w.newAttempt(reason, t, d)
+	// A crash before the intent: nothing was sent. The prepared credential is dropped.
+	if err := w.intend(ctx, p); err != nil {
+		return err
+	}
+	// A crash, or a lost answer, from here on: the API may hold the new config. The
+	// prepared credential is accepted already. The next look ends the intent as unknown,
+	// finds the config shown, and records the change as this attempt's.
+	w.action = p.Action
+	answer, err := w.client.SetEventLogStreaming(ctx, w.env.Project, w.env.Environment, t, d)
+	if answer.StatusCode != 0 {
+		err = nil // an unreadable 2xx is one all the same
+	}
+	w.metrics.wasPut(err)
+	p.settle(answer.Receipt, err)
+	if err != nil {
+		return errors.Join(w.refused(p, err), w.end(ctx, p))
+	}
+	w.log.Info("streaming config set", "reason", reason)
+	if err := errors.Join(w.promote(ctx, d), w.end(ctx, p)); err != nil {
+		return err
+	}
+	return w.check(ctx, reason)
+}
+
+// promote makes the generated credential of a PUT the current one.
+func (w *watcher) promote(ctx context.Context, d management.DestinationConfig) error {
+	if d.GrafanaLoki == nil || w.env.Stream.Relay == nil {
+		return nil
+	}
+	return w.store.Promote(ctx, w.environment(), d.GrafanaLoki.Password.LastFour())
+}
+
+// refused forgets the action of a PUT that the API refused: it had no effect.
+func (w *watcher) refused(p *attempt, err error) error {
+	if p.Outcome == workspace.OutcomeRefused {
+		w.action = ""
+	}
+	return err
+}
+
+// destination is the write shape of the desired config. For the relay itself it has a
+// credential made for this one PUT: of older ones only hashes are kept.
+func (w *watcher) destination(ctx context.Context) (management.DestinationType, management.DestinationConfig, error) {
+	s := w.env.Stream
+	switch {
+	case s.Datadog != nil:
+		return management.Datadog, management.DestinationConfig{
+			Datadog: &management.DatadogDestination{APIKey: s.Datadog.APIKey, Site: s.Datadog.Site},
+		}, nil
+	case s.GrafanaLoki != nil:
+		return management.GrafanaLoki, management.DestinationConfig{GrafanaLoki: &management.GrafanaLokiDestination{
+			Hostname: s.GrafanaLoki.Hostname, Username: s.GrafanaLoki.Username, Password: s.GrafanaLoki.Password,
+		}}, nil
+	}
+	issued, err := w.store.Prepare(ctx, w.environment())
+	if err != nil {
+		return "", management.DestinationConfig{}, err
+	}
+	return management.GrafanaLoki, management.DestinationConfig{GrafanaLoki: &management.GrafanaLokiDestination{
+		Hostname: s.Relay.Hostname, Username: issued.Username, Password: issued.Password,
+	}}, nil
+}
+
+// putWait is the time for the n-th PUT in a row to take effect: the next look may try
+// again, then every second, every fourth, and so on.
+func putWait(interval time.Duration, n int) time.Duration {
+	return min(interval<<min(n-1, 10), max(maxPutWait, interval)) / 2
+}
