@@ -60,6 +60,9 @@ func tell(ctx context.Context, binary string, verbose bool) (err error) {
 	return nil
 }
 
+// lookEvery is the interval of the relay's looks.
+const lookEvery = 200 * time.Millisecond
+
 // stage is a relay before the wire.
 type stage struct {
 	wire    *wire
@@ -88,11 +91,12 @@ func newStage(ctx context.Context, binary, dir string) (*stage, error) {
 workspace: {base_url: %q, key_id: %s, secret: "${SIM_SECRET}", requests_per_second: 1000}
 ingest: {listen: "%s"}
 admin: {listen: "%s"}
-settings: {interval: 200ms}
-streaming: {interval: 200ms}
+settings: {interval: %s}
+streaming: {interval: %s}
 sinks: [{name: file, file: {path: %q}}]
 environments: [{project: %s, environment: %s}]
-`, relay.DataDir(), w.url, workspacesim.DemoKeyID, relay.Ingest, relay.Admin, s.file, w.project, w.environment)
+`, relay.DataDir(), w.url, workspacesim.DemoKeyID, relay.Ingest, relay.Admin, lookEvery, lookEvery,
+		s.file, w.project, w.environment)
 	return s, s.start(ctx)
 }
 
