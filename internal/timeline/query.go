@@ -74,22 +74,20 @@ func (x *Index) Follow(ctx context.Context, from int64, f Filter, yield func(Row
 	}
 }
 
-// first is the index of the oldest of the newest f.Limit entries chosen by f.
+// first is the index of the oldest of the newest f.Limit entries chosen by f; the trail's
+// end, where there are none.
 func (r *reading) first(ctx context.Context, f Filter) (int64, error) {
-	m, found := f.matcher(&r.table), 0
-	for index := r.table.n - 1; index >= 0; index-- {
+	m, found, oldest := f.matcher(&r.table), 0, r.table.n
+	for index := r.table.n - 1; index >= 0 && found < f.Limit; index-- {
 		fits, err := r.fits(ctx, m, index)
 		if err != nil {
 			return 0, err
 		}
 		if fits {
-			found++
-		}
-		if found == f.Limit {
-			return index, nil
+			found, oldest = found+1, index
 		}
 	}
-	return 0, nil
+	return oldest, nil
 }
 
 func (r *reading) each(ctx context.Context, from int64, f Filter, yield func(Row) error) error {
@@ -126,8 +124,7 @@ func (r *reading) fits(ctx context.Context, m *matcher, index int64) (bool, erro
 		return true, nil
 	}
 	row := r.table.at(index)
-	text, err := r.texts.readLower(row.text, int(row.length))
-	return bytes.Contains(text, m.text), err
+	return r.texts.contain(row.text, int(row.length), m.text)
 }
 
 func (r *reading) text(index int64) (string, error) {
@@ -136,13 +133,14 @@ func (r *reading) text(index int64) (string, error) {
 	return string(text), err
 }
 
-// texts reads neighbouring pieces of a file.
+// texts reads neighbouring pieces of a file, and looks for one text in them.
 type texts struct {
-	file  *os.File
-	size  int64
-	held  []byte
-	lower []byte // held, in lower case; empty until somebody asks
-	from  int64  // of held
+	file      *os.File
+	size      int64
+	held      []byte
+	from      int64  // of held
+	lower     []byte // held, in lower case; empty until somebody asks
+	somewhere bool   // the text looked for is in lower
 }
 
 // heldBytes is how much is read at once.
@@ -158,15 +156,17 @@ func (t *texts) read(offset int64, n int) ([]byte, error) {
 	return t.held[offset-t.from:][:n], nil
 }
 
-// readLower is read in lower case.
-func (t *texts) readLower(offset int64, n int) ([]byte, error) {
+// contain reports whether a piece in lower case has text, which is the same in all calls.
+// All that is held is searched first, as few texts are anywhere.
+func (t *texts) contain(offset int64, n int, text []byte) (bool, error) {
 	if _, err := t.read(offset, n); err != nil {
-		return nil, err
+		return false, err
 	}
 	if len(t.lower) == 0 {
 		t.lower = lower(append(t.lower, t.held...))
+		t.somewhere = bytes.Contains(t.lower, text)
 	}
-	return t.lower[offset-t.from:][:n], nil
+	return t.somewhere && bytes.Contains(t.lower[offset-t.from:][:n], text), nil
 }
 
 // lower makes the letters A to Z small, in place. Other letters have no form of equal

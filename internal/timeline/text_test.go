@@ -1,0 +1,78 @@
+package timeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+)
+
+// filled is an index of n entries with a sentence each, without a trail.
+func filled(tb testing.TB, n int, sentence func(i int) string) *Index {
+	tb.Helper()
+	x := Open(Options{Path: filepath.Join(tb.TempDir(), FileName)})
+	require.NoError(tb, x.create())
+	tb.Cleanup(x.closeFile)
+	for i := range n {
+		detail, err := json.Marshal(told{Summary: sentence(i), Severity: "low", Direction: "weaker", Cause: "outside"})
+		require.NoError(tb, err)
+		require.NoError(tb, x.take(audit.Recorded{Entry: audit.Entry{
+			Index: int64(i), Type: "settings.changed", Project: "acme", Environment: fmt.Sprintf("env-%02d", i%20),
+			Subject: "sms_country_codes", Time: start.Add(time.Duration(i) * time.Second), Detail: detail,
+		}}))
+	}
+	require.NoError(tb, x.flush())
+	return x
+}
+
+func (x *Index) reading() *reading {
+	return &reading{table: x.rows.snapshot(), texts: texts{file: x.file, size: x.end}}
+}
+
+// A text is found wherever it stands in the file, and one that stands nowhere is sought
+// once.
+func TestATextIsFoundInALongFile(t *testing.T) {
+	t.Parallel()
+	const n = 12_000 // several times what is read at once
+	x := filled(t, n, func(i int) string {
+		return fmt.Sprintf("Country %s allowed, by change %d", strings.Repeat("Ä", i%40), i)
+	})
+	for text, want := range map[string][]int64{
+		"BY CHANGE 1199": {1199, 11990, 11991, 11992, 11993, 11994, 11995, 11996, 11997, 11998, 11999},
+		"by change 0":    {0},
+		"acme":           nil, // stands between the sentences
+		"ä":              nil, // letters beyond A to Z keep their case
+	} {
+		var got []int64
+		f := Filter{Text: text}
+		require.NoError(t, x.reading().each(t.Context(), 0, f, func(r Row) error { got = append(got, r.Index); return nil }))
+		assert.Equal(t, want, got, text)
+
+		f.Limit = 3
+		first, err := x.reading().first(t.Context(), f)
+		require.NoError(t, err)
+		newest := want[max(0, len(want)-f.Limit):]
+		if len(newest) == 0 {
+			assert.EqualValues(t, n, first, "nothing is left to list")
+		} else {
+			assert.Equal(t, newest[0], first, text)
+		}
+	}
+}
+
+// BenchmarkATextThatIsNowhere seeks a text in a million sentences.
+func BenchmarkATextThatIsNowhere(b *testing.B) {
+	x := filled(b, 1_000_000, func(i int) string { return fmt.Sprintf("country GB allowed, by change %d", i) })
+	for b.Loop() {
+		first, err := x.reading().first(b.Context(), Filter{Text: "nobody has written this", Limit: 50})
+		require.NoError(b, err)
+		require.EqualValues(b, 1_000_000, first)
+	}
+}
