@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/losses"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -104,10 +103,13 @@ func (c *Client) ReplaySpan(ctx context.Context, req ReplaySpan, report func(*Pr
 // Follow it ends when ctx does.
 func (c *Client) List(ctx context.Context, req ListTrail, yield func(timeline.Row) error) error {
 	return c.stream(ctx, "/v1/trail/list", req, func(f *frame) error {
-		if f.Row == nil {
-			return nil
+		switch {
+		case f.Row != nil:
+			return yield(*f.Row)
+		case f.Following != nil && req.Following != nil:
+			req.Following(*f.Following)
 		}
-		return yield(*f.Row)
+		return nil
 	})
 }
 
@@ -129,11 +131,6 @@ func (c *Client) Annotate(ctx context.Context, a timeline.Annotation) (done Anno
 // ForwardTrail hands entries of the trail to a sink again. It ends when ctx does.
 func (c *Client) ForwardTrail(ctx context.Context, req ForwardTrail, report func(*Progress)) error {
 	return c.work(ctx, "/v1/trail/forward", req, report)
-}
-
-// ProveEvent proves that an event was received.
-func (c *Client) ProveEvent(ctx context.Context, q digest.Query) (b *digest.Bundle, err error) {
-	return b, c.call(ctx, http.MethodPost, "/v1/trail/prove-event", q, &b)
 }
 
 // Settings lists the settings that the trail has states of.

@@ -136,6 +136,9 @@ type frame struct {
 	Row      *timeline.Row   `json:"row,omitempty"`
 	Entry    *timeline.Entry `json:"entry,omitempty"`
 	Progress *Progress       `json:"progress,omitempty"`
-	Finished bool            `json:"finished,omitempty"` // the last line, all is well
-	Error    string          `json:"error,omitempty"`    // the last line, it is not
+	// Following: all rows before that index have come.
+	Following *int64 `json:"following,omitempty"`
+
+	Finished bool   `json:"finished,omitempty"` // the last line, all is well
+	Error    string `json:"error,omitempty"`    // the last line, it is not
 }

@@ -15,6 +15,12 @@ type ListTrail struct {
 	Filter timeline.Filter `json:"filter"`
 	// Follow: the answer goes on with new entries, until the client leaves.
 	Follow bool `json:"follow,omitempty"`
+	// From, where it is set, is where Follow begins: all chosen entries from that index on
+	// come, whatever the limit. So a client goes on after an interruption.
+	From *int64 `json:"from,omitempty"`
+	// Following is called by [Client.List] when all earlier entries have come, with the
+	// index from which on others will. It may be nil.
+	Following func(next int64) `json:"-"`
 }
 
 // SettingAt asks what a setting was at a time.
@@ -36,13 +42,22 @@ func (s *Server) listTrail(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := newStream(w)
-	from, err := s.opts.Timeline.List(r.Context(), req.Filter, func(row timeline.Row) error { return out.put(frame{Row: &row}) })
+	next, err := s.listUntilNow(r.Context(), req, out)
 	if err == nil && req.Follow {
-		if err = out.flush(); err == nil {
-			err = s.opts.Timeline.Follow(r.Context(), from, req.Filter, func(row timeline.Row) error { return out.send(frame{Row: &row}) })
+		if err = out.send(frame{Following: &next}); err == nil {
+			err = s.opts.Timeline.Follow(r.Context(), next, req.Filter, func(row timeline.Row) error { return out.send(frame{Row: &row}) })
 		}
 	}
 	out.end(r.Context(), nil, err)
+}
+
+// listUntilNow sends the entries there are, and returns where to follow from. A client that
+// goes on gets all of its entries by following.
+func (s *Server) listUntilNow(ctx context.Context, req ListTrail, out *stream) (next int64, err error) {
+	if req.Follow && req.From != nil {
+		return *req.From, s.opts.Timeline.Ready(ctx)
+	}
+	return s.opts.Timeline.List(ctx, req.Filter, func(row timeline.Row) error { return out.put(frame{Row: &row}) })
 }
 
 func (s *Server) readTrail(w http.ResponseWriter, r *http.Request) {

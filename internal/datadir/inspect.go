@@ -163,10 +163,10 @@ func (d *Dir) positions() ([]PositionSummary, error) {
 }
 
 // Read calls each with the readable messages of a stream in order, and returns the
-// position of the last one.
-func (d *Dir) Read(ctx context.Context, stream string, each func(seq uint64, subject string, header nats.Header, data []byte) error) (uint64, error) {
+// position of the last one. progress may be nil.
+func (d *Dir) Read(ctx context.Context, stream string, progress func(done, total int64), each func(seq uint64, subject string, header nats.Header, data []byte) error) (uint64, error) {
 	var failed error
-	v, err := d.walk(ctx, stream, &meter{}, func(f *blockfile.Frame) {
+	v, err := d.walk(ctx, stream, d.meter([]string{stream}, progress), func(f *blockfile.Frame) {
 		var header nats.Header
 		if len(f.Header) > 0 {
 			header, _ = nats.DecodeHeadersMsg(f.Header) // without them the message says less

@@ -61,27 +61,28 @@ func verifyJournal(cmd *cobra.Command, cfg *config.Config) (_ *datadir.Verificat
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, o.Close()) }()
-	v, err := o.Verify(cmd.Context(), progressTo(cmd.ErrOrStderr()))
+	progress := progressTo(cmd.ErrOrStderr())
+	v, err := o.Verify(cmd.Context(), progress)
 	if err != nil {
 		return nil, err
 	}
-	return v, verifyTrail(cmd.Context(), o, cfg, v)
+	return v, verifyTrail(cmd.Context(), o, cfg, v, progress)
 }
 
-// readerOf reads the trail's streams in a data directory.
-func readerOf(o *datadir.Offline) audit.Reader {
+// readerOf reads the trail's streams in a data directory. progress may be nil.
+func readerOf(o *datadir.Offline, progress func(done, total int64)) audit.Reader {
 	return func(ctx context.Context, stream string, fn func(audit.Message) error) (uint64, error) {
-		return o.Read(ctx, stream, func(seq uint64, subject string, header nats.Header, data []byte) error {
+		return o.Read(ctx, stream, progress, func(seq uint64, subject string, header nats.Header, data []byte) error {
 			return fn(audit.Message{Seq: seq, Subject: subject, Header: header, Data: data})
 		})
 	}
 }
 
 // verifyTrail adds the findings of the audit trail's signatures and key.
-func verifyTrail(ctx context.Context, o *datadir.Offline, cfg *config.Config, v *datadir.Verification) error {
+func verifyTrail(ctx context.Context, o *datadir.Offline, cfg *config.Config, v *datadir.Verification, progress func(done, total int64)) error {
 	report, unnamed, err := audit.VerifyOffline(ctx, audit.Options{
 		StreamPrefix: cfg.Journal.StreamPrefix, KeyFile: cfg.Audit.KeyFile, ForwardedFile: datadir.ReadWatermarks(cfg.DataDir).ForwardedFile(), End: o.End,
-	}, readerOf(o))
+	}, readerOf(o, progress))
 	if err != nil {
 		return err
 	}

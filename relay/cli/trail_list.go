@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -28,9 +27,10 @@ func (p Program) newTrailList() *cobra.Command {
 		Use:   "list",
 		Short: "List entries of the audit trail, the newest last",
 		Long: `Lists entries of the audit trail, the newest last, a line each: without --limit the newest
-50 that fit all the given flags. --follow goes on with new ones until Ctrl-C. --unreviewed
-leaves the changes that 'trail annotate' has not marked; first looks, checks and repeated
-states need no review.
+50 that fit all the given flags. --follow goes on with new ones until Ctrl-C, also after
+the relay, or its cluster, was away: each entry comes once. --unreviewed leaves the changes
+that 'trail annotate' has not marked; first looks, checks and repeated states need no
+review.
 ` + whichTrail + `
 
 Exit codes: 0 listed (none is fine), 1 failed, 2 wrong usage.`,
@@ -41,10 +41,11 @@ Exit codes: 0 listed (none is fine), 1 failed, 2 wrong usage.`,
 		Args: cobra.NoArgs,
 		RunE: which.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
 			list := rowsTo(cmd.OutOrStdout(), output.value, follow)
-			err := source.List(cmd.Context(), console.ListTrail{Filter: chosen.filter, Follow: follow}, list.add)
-			if follow && errors.Is(err, context.Canceled) {
-				err = nil
+			if follow {
+				f := follower{source: source, list: list, told: cmd.ErrOrStderr()}
+				return errors.Join(f.run(cmd.Context(), chosen.filter), list.end())
 			}
+			err := source.List(cmd.Context(), console.ListTrail{Filter: chosen.filter}, list.add)
 			return errors.Join(err, list.end())
 		}),
 	}

@@ -59,6 +59,18 @@ func scaleServer(tb testing.TB, n int) (dir string, stop func()) {
 	trail, err = audit.Open(tb.Context(), js, options)
 	require.NoError(tb, err)
 	require.EqualValues(tb, n, trail.Size())
+	start := time.Now()
+	stopServing := serveTrail(tb, trail, dir)
+	tb.Logf("index made in %v", time.Since(start).Round(time.Millisecond))
+	return dir, func() {
+		stopServing()
+		require.NoError(tb, trail.Close(context.WithoutCancel(tb.Context())))
+	}
+}
+
+// serveTrail answers the commands' questions about a trail, as a relay on dir does.
+func serveTrail(tb testing.TB, trail *audit.Trail, dir string) (stop func()) {
+	tb.Helper()
 	index := timeline.Open(timeline.Options{Path: filepath.Join(dir, timeline.FileName), Trail: trail})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	done := make(chan struct{})
@@ -70,14 +82,11 @@ func scaleServer(tb testing.TB, n int) (dir string, stop func()) {
 		Timeline: index, Logger: slog.New(slog.DiscardHandler),
 	}, func(err error) { tb.Error(err) })
 	require.NoError(tb, err)
-	start := time.Now()
 	require.NoError(tb, index.Ready(tb.Context()))
-	tb.Logf("index made in %v", time.Since(start).Round(time.Millisecond))
-	return dir, func() {
+	return func() {
 		require.NoError(tb, server.Close(ctx))
 		cancel()
 		<-done
-		require.NoError(tb, trail.Close(context.WithoutCancel(tb.Context())))
 	}
 }
 

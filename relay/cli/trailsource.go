@@ -75,7 +75,7 @@ func (f *trailFlags) readsFiles(cmd *cobra.Command, args []string, run func(*cob
 		return fmt.Errorf("make a folder for the index of the trail: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	trail := audit.OpenOffline(cfg.Journal.StreamPrefix, readerOf(files))
+	trail := audit.OpenOffline(cfg.Journal.StreamPrefix, readerOf(files, progressTo(cmd.ErrOrStderr())))
 	index := timeline.Open(timeline.Options{Path: filepath.Join(dir, timeline.FileName), Trail: trail})
 	ctx, cancel := context.WithCancel(cmd.Context())
 	done := make(chan struct{})
