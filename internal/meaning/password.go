@@ -30,8 +30,12 @@ type passwordState struct {
 func explainPassword(c *collector, before, after any) {
 	a, b := readPassword(before), readPassword(after)
 	c.strengthChanged(a, b)
-	c.switched(a, b, breachOnCreation, func(on bool) { c.breachOnCreation(on, a, b) })
-	c.switched(a, b, breachOnLogin, func(on bool) { c.breachOnLogin(on, a, b) })
+	c.switched(a, b, breachOnCreation, func(on bool) {
+		c.breachCheck(newPasswords, on, a.strength.acceptsNone(), b.strength.acceptsNone())
+	})
+	c.switched(a, b, breachOnLogin, func(on bool) {
+		c.breachCheck(logIns, on, a.loginAcceptsNone(), b.loginAcceptsNone())
+	})
 	c.switched(a, b, validateOnLogin, func(on bool) { c.validation(on, a, b) })
 }
 
@@ -63,29 +67,38 @@ func onOff(name, sentence string, on bool, witness string) func() Statement {
 	}
 }
 
-func (c *collector) breachOnCreation(on bool, a, b passwordState) {
-	switch {
-	case on && a.strength.acceptsNone(), !on && b.strength.acceptsNone():
-		c.add("password.no_effect", onOff(breachOnCreation, "new passwords: breach check switched, and no password is accepted", on, ""))
-	case on:
-		c.add("password.breach_check_on", onOff(breachOnCreation, "new passwords are checked against breaches", on,
-			"a new password known from a breach is refused now"))
-	default:
-		c.add("password.breach_check_off", onOff(breachOnCreation, "new passwords are no longer checked against breaches", on,
-			"a new password known from a breach is accepted now"))
-	}
-}
+// breachCheck are the sentences about a check against breaches.
+type breachCheck struct{ member, noEffect, on, off, refused, accepted string }
 
-func (c *collector) breachOnLogin(on bool, a, b passwordState) {
+var (
+	newPasswords = breachCheck{
+		member:   breachOnCreation,
+		noEffect: "new passwords: breach check switched, and no password is accepted",
+		on:       "new passwords are checked against breaches",
+		off:      "new passwords are no longer checked against breaches",
+		refused:  "a new password known from a breach is refused now",
+		accepted: "a new password known from a breach is accepted now",
+	}
+	logIns = breachCheck{
+		member:   breachOnLogin,
+		noEffect: "log-in: breach check switched, and no password is accepted",
+		on:       "passwords are checked against breaches at log-in",
+		off:      "passwords are no longer checked against breaches at log-in",
+		refused:  "an existing password known from a breach is refused at log-in now",
+		accepted: "an existing password known from a breach is accepted at log-in now",
+	}
+)
+
+// breachCheck tells of a switched check. It has no effect where no password is accepted
+// on the side without it.
+func (c *collector) breachCheck(check breachCheck, on, noneBefore, noneAfter bool) {
 	switch {
-	case on && a.loginAcceptsNone(), !on && b.loginAcceptsNone():
-		c.add("password.no_effect", onOff(breachOnLogin, "log-in: breach check switched, and no password is accepted", on, ""))
+	case on && noneBefore, !on && noneAfter:
+		c.add("password.no_effect", onOff(check.member, check.noEffect, on, ""))
 	case on:
-		c.add("password.breach_check_on", onOff(breachOnLogin, "passwords are checked against breaches at log-in", on,
-			"an existing password known from a breach is refused at log-in now"))
+		c.add("password.breach_check_on", onOff(check.member, check.on, on, check.refused))
 	default:
-		c.add("password.breach_check_off", onOff(breachOnLogin, "passwords are no longer checked against breaches at log-in", on,
-			"an existing password known from a breach is accepted at log-in now"))
+		c.add("password.breach_check_off", onOff(check.member, check.off, on, check.accepted))
 	}
 }
 
