@@ -31,10 +31,10 @@ func floors() map[string]int {
 		"internal/app":                  6,
 		"sinks":                         3,
 		"internal/console":              5,
-		"internal/digest":               5,
 		"internal/admin":                3,
 		"internal/testbed/kafkatest":    3,
 		"internal/testbed/natstest":     3,
+		"internal/testbed/trailtest":    4,
 		"internal/testbed/readback":     3,
 		"internal/testbed/realservers":  3,
 		"sinks/kafka":                   2,
@@ -86,6 +86,7 @@ func floors() map[string]int {
 		"internal/datadir/blockfile":    0,
 		"internal/datadir/natsserver":   0,
 		"internal/pause":                0,
+		"internal/plaintext":            0,
 		"internal/proof":                0,
 		"internal/spans":                0,
 		"internal/durable":              0,
@@ -101,7 +102,6 @@ func floors() map[string]int {
 func sideways() map[string]string {
 	return map[string]string{
 		"cmd/auditrelay -> relay/cli":                               "the command is the program without kinds of its own",
-		"internal/console -> internal/digest":                       "an event is proven by command",
 		"config -> config/secret":                                   "the type that a configuration keeps secrets in",
 		"internal/json/jsonpointer -> internal/json/jsonscan":       "the scanner that a value is found with",
 		"config -> internal/json/jsonpointer":                       "a pointer is checked where the configuration is",

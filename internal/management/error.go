@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/internal/retryafter"
 )
 
@@ -27,6 +27,9 @@ type noResource struct {
 
 func (e *noResource) Error() string        { return ErrNoResource.Error() + ": " + e.field }
 func (e *noResource) Is(target error) bool { return target == ErrNoResource }
+
+// maxErrorText bounds each text of an error, in characters.
+const maxErrorText = 500
 
 // longestRetryAfter bounds the wait of a Retry-After header.
 const longestRetryAfter = 24 * time.Hour
@@ -83,7 +86,7 @@ func (b errorBody) text(name string) string {
 
 // newAPIError makes an error of an answer and the beginning of its body.
 func newAPIError(resp *http.Response, body []byte, scrub *scrubber) *APIError {
-	clean := func(s string) string { return printable(scrub.clean(s)) }
+	clean := func(s string) string { return plaintext.Line(scrub.clean(s), maxErrorText) }
 	e := &APIError{Status: resp.StatusCode}
 	e.RetryAfter, _ = retryafter.Parse(resp.Header.Get("Retry-After"), time.Now(), longestRetryAfter) // 0 if unreadable
 	var b errorBody
@@ -97,20 +100,4 @@ func newAPIError(resp *http.Response, body []byte, scrub *scrubber) *APIError {
 		e.Message = http.StatusText(e.Status)
 	}
 	return e
-}
-
-// printable makes one bounded line of a stranger's text.
-func printable(s string) string {
-	const limit = 500
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == unicode.ReplacementChar {
-			return ' '
-		}
-		return r
-	}, s)
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "") + "…"
-	}
-	return s
 }

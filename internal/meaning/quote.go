@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 )
 
 const (
@@ -37,10 +38,12 @@ func visible(text string, limit int) string {
 			out.WriteString("…")
 			break
 		}
-		if unicode.IsPrint(r) && r != '`' && r != unicode.ReplacementChar {
-			out.WriteRune(r)
-		} else {
+		// People compare quoted names by eye, so other spaces and unassigned characters are
+		// escaped too, and no backquote ends the quotation early.
+		if plaintext.Steers(r) || !unicode.IsPrint(r) || r == '`' {
 			fmt.Fprintf(&out, "\\u{%x}", r)
+		} else {
+			out.WriteRune(r)
 		}
 	}
 	return out.String()

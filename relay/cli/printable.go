@@ -5,23 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode"
+
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 )
 
-// steers reports whether a rune may steer a terminal, or hide or reorder text in it.
-func steers(r rune) bool {
-	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
-}
-
-// printable keeps the text of an event or a sink from steering the terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if steers(r) {
-			return '·'
-		}
-		return r
-	}, text)
-}
+// printable keeps the text of an event or a sink from steering the terminal. A dot shows
+// that something stood there, and columns keep their width.
+func printable(text string) string { return plaintext.Replace(text, '·') }
 
 // indented is JSON for people: text that would steer the terminal is escaped. It is the
 // same value for programs. What is no JSON comes out printable.
@@ -48,5 +38,5 @@ func indented(raw json.RawMessage) string {
 	return out.String()
 }
 
-// steersJSON is steers, except for the line ends between values.
-func steersJSON(r rune) bool { return r != '\n' && steers(r) }
+// steersJSON makes an exception of the line ends between values.
+func steersJSON(r rune) bool { return r != '\n' && plaintext.Steers(r) }

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/sinks"
 )
 
@@ -119,14 +119,10 @@ func (p Program) checkSink(ctx context.Context, s *config.Sink, environments []c
 }
 
 // oneLine keeps a peer's text from garbling the terminal.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text)
-}
+func oneLine(text string) string { return plaintext.Line(text, maxFinding) }
+
+// maxFinding bounds a finding, in characters.
+const maxFinding = 2000
 
 func printChecked(w io.Writer, results []checkedSink, asJSON bool) error {
 	if asJSON {

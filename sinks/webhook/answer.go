@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/internal/retryafter"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -145,15 +145,5 @@ func (c cleaner) error(err error) error {
 func (c cleaner) excerpt(text string) string {
 	text = c.replacer.Replace(text)
 	text = strings.ToValidUTF8(text[:min(len(text), excerptFrom)], "")
-	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text)
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > maxExcerpt {
-		text = strings.ToValidUTF8(text[:maxExcerpt], "") + "…"
-	}
-	return text
+	return plaintext.Line(text, maxExcerpt)
 }

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode"
 
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -52,14 +52,5 @@ func line(e *relay.Event) string {
 
 // plain makes a text one line without mentions and links of the chat's.
 func plain(text string) string {
-	runes := []rune(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
-			return ' '
-		}
-		return r
-	}, text))
-	if len(runes) > maxLine {
-		runes = append(runes[:maxLine-1], '…')
-	}
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(string(runes))
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(plaintext.Line(text, maxLine))
 }

@@ -47,7 +47,7 @@ func TestABatchIsOneMessage(t *testing.T) {
 	require.Len(t, got, 1)
 	lines := strings.Split(got[0], "\n")
 	require.Equal(t, "high, weaker: shop/live password_strength_config: minimum password length 12 → 8", lines[0])
-	require.Equal(t, "high, weaker: shop/live password_strength_config: &lt;!channel&gt; `a` *b* &lt;https://evil.example.com|here&gt; &amp;  ", lines[1])
+	require.Equal(t, "high, weaker: shop/live password_strength_config: &lt;!channel&gt; `a` *b* &lt;https://evil.example.com|here&gt; &amp;", lines[1])
 	require.Equal(t, "event_log.auth: shop", lines[2])
 	require.Len(t, []rune(lines[3]), maxLine)
 
