@@ -66,6 +66,9 @@ func TestJournalCommandsCoverTheTrail(t *testing.T) {
 		"checkpoint beside the key": {func(t *testing.T, dir string) {
 			require.NoError(t, os.Truncate(filepath.Join(dir, "audit.key.checkpoint"), 40))
 		}, "the checkpoint beside the key: check signature"},
+		"no checkpoint beside the key": {func(t *testing.T, dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "audit.key.checkpoint")))
+		}, "the checkpoint beside the key (audit.key.checkpoint) is missing, though the key has signed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

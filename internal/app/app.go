@@ -182,6 +182,7 @@ func (r *process) startTrail(ctx context.Context) (err error) {
 	r.trail, err = audit.Open(ctx, r.conn.JetStream, audit.Options{
 		StreamPrefix: r.cfg.Journal.StreamPrefix, Replicas: r.cfg.Journal.Replicas,
 		Origin: r.cfg.Audit.Origin, KeyFile: r.cfg.Audit.KeyFile, ForwardedFile: r.conn.Watermarks.ForwardedFile(),
+		Shared:     r.cfg.Journal.URL != "",
 		SalvageDir: filepath.Join(r.cfg.DataDir, datadir.SalvageDir),
 		NoteEnd:    r.conn.NoteEnd, End: r.conn.End, Settle: r.conn.Settle, Remade: r.conn.Remade,
 		Logger: r.log, Registerer: r.reg,

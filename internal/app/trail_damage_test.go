@@ -183,7 +183,7 @@ func TestADamagedTrailStopsNothing(t *testing.T) {
 				seed := uint64(time.Now().UnixNano())
 				t.Logf("seed %d", seed)
 				damageFile(t, filepath.Join(cfg.DataDir, name), how, rand.New(rand.NewPCG(seed, uint64(i))))
-				mustName := how != "deleted" && strings.HasSuffix(name, "audit.key.checkpoint") ||
+				mustName := strings.HasSuffix(name, "audit.key.checkpoint") ||
 					how != "flipped" && strings.HasSuffix(name, "audit.key") ||
 					strings.HasSuffix(name, ".blk") && !strings.Contains(name, "_credentials") && !strings.Contains(name, "_KEYS")
 				assertRunsAndNames(t, cfg, made.issued, mustName)
@@ -211,11 +211,10 @@ func TestALostTrailStopsNothing(t *testing.T) {
 					}
 				}
 			}
-			// Where all of it is gone it is a new relay's. Marks alone are no loss, and neither
-			// is the checkpoint beside the key.
-			trailGone, keyGone := mask&1 != 0, mask&4 != 0
+			// Where all of it is gone it is a new relay's. Marks alone are no loss.
+			trailGone, keyGone, pinGone := mask&1 != 0, mask&4 != 0, mask&8 != 0
 			evidence := mask&1 == 0 || mask&2 == 0 || mask&8 == 0 || mask&16 == 0 || !keyGone
-			assertRunsAndNames(t, cfg, made.issued, evidence && (trailGone || keyGone))
+			assertRunsAndNames(t, cfg, made.issued, evidence && (trailGone || keyGone || pinGone))
 		})
 	}
 }

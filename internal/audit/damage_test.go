@@ -206,7 +206,7 @@ func TestAnEmptyTrailUnderAnOldKeyIsNamed(t *testing.T) {
 	d.o.KeyFile = copyKey(t, d.o.KeyFile, false)
 	js, _ := startServer(t, t.TempDir())
 	trail := openTrail(t, js, d.o)
-	require.Contains(t, openingOf(t, trail).Reason, "empty, though its key existed")
+	require.Contains(t, openingOf(t, trail).Reason, "nothing is left of all that the key has signed")
 	require.NotEqual(t, d.public, trail.PublicKey(), "two trees have one origin")
 	require.NoError(t, trail.Close(t.Context()))
 	again := openTrail(t, js, d.o)

@@ -25,6 +25,20 @@ func forwardedTrail(t *testing.T, n int64) *damageable {
 	return d
 }
 
+// putPinBack pins the last of the first n checkpoints, none for 0.
+func (d *damageable) putPinBack(t *testing.T, n int) {
+	t.Helper()
+	require.NoError(t, os.Remove(d.o.KeyFile+".checkpoint"))
+	if n == 0 {
+		return
+	}
+	key, err := loadKey(d.o.KeyFile)
+	require.NoError(t, err)
+	c, err := decodeKept(key, d.checkpoints[n-1].Data, 1)
+	require.NoError(t, err)
+	require.NoError(t, writePin(d.o.KeyFile+".checkpoint", []byte(c.text)))
+}
+
 // Streams and pin are put back to an earlier state together: the note of the newest entry
 // given to the sinks tells. The trail names it once, keeps the indexes that are taken, and
 // goes on in a tree of its own, since the sinks have another root.
@@ -36,11 +50,12 @@ func TestATrailPutBackIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := forwardedTrail(t, 20)
-			require.NoError(t, os.Remove(d.o.KeyFile+".checkpoint"))
+			d.putPinBack(t, c.checkpoints)
 			trail, js := d.reopen(t, d.entries[:c.entries], d.checkpoints[:c.checkpoints], 0)
 			o := openingOf(t, trail)
 			problem := Problem{"truncated", int64(c.entries), 19, "the trail ends before them, and the sinks were given them"}
-			require.Equal(t, []Problem{problem}, o.Problems)
+			require.Contains(t, o.Problems, problem)
+			require.True(t, len(o.Problems) == 1 || c.checkpoints == 0, "%v", o.Problems) // no pin is left then
 			index, err := trail.Append(t.Context(), testEntry(1))
 			require.NoError(t, err)
 			require.EqualValues(t, 21, index, "no index is given twice")
@@ -66,7 +81,7 @@ func TestATrailWithAnotherPastIsFound(t *testing.T) {
 	js, _ := startServer(t, t.TempDir())
 	publish(t, js, streamConfig("TEST_AUDIT", "TEST.audit.>", 1), copyAll(d.entries[:10]), 0)
 	publish(t, js, streamConfig("TEST_CHECKPOINTS", "TEST.audit-checkpoints", 1), copyAll(d.checkpoints[:5]), 0)
-	require.NoError(t, os.Remove(d.o.KeyFile+".checkpoint"))
+	d.putPinBack(t, 5)
 	elsewhere := d.o
 	elsewhere.ForwardedFile = ""
 	trail := openTrail(t, js, elsewhere)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
@@ -22,7 +23,13 @@ type keyPair struct {
 	verifier note.Verifier
 	public   string
 	text     string // the signing key in the note form
+	marked   bool   // its file says that it has signed
 }
+
+// signedMark is a line before the key in its file, once the key has signed. So who
+// deletes the trail and the checkpoint beside the key cannot make the key look new:
+// nothing else is left to delete.
+const signedMark = "# This key has signed checkpoints: an empty trail under it is a lost one."
 
 // errKeyForm marks a key file whose content is no key.
 var errKeyForm = errors.New("parse signing key")
@@ -33,7 +40,13 @@ func loadKey(file string) (keyPair, error) {
 	if err != nil {
 		return keyPair{}, fmt.Errorf("read signing key: %w", err)
 	}
-	return parseKey(strings.TrimSpace(string(text)))
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	key, err := parseKey(lines[len(lines)-1])
+	if err == nil && slices.ContainsFunc(lines[:len(lines)-1], func(line string) bool { return !strings.HasPrefix(line, "#") }) {
+		return keyPair{}, fmt.Errorf("%w: lines before the key must begin with #", errKeyForm)
+	}
+	key.marked = slices.Contains(lines, signedMark)
+	return key, err
 }
 
 func parseKey(text string) (keyPair, error) {
@@ -49,7 +62,7 @@ func parseKey(text string) (keyPair, error) {
 	if err != nil {
 		return keyPair{}, fmt.Errorf("derive public key: %w", err)
 	}
-	return keyPair{signer, verifier, public, text}, nil
+	return keyPair{Signer: signer, verifier: verifier, public: public, text: text}, nil
 }
 
 // named is the same secret under another name, and so another key of the note form.

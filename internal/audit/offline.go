@@ -44,7 +44,10 @@ func VerifyOffline(ctx context.Context, o Options, read Reader) (report Report, 
 	}
 	defer c.close()
 	key, keyErr := loadKey(o.KeyFile)
-	r := &examiner{prefix: o.StreamPrefix, pinFile: o.KeyFile + ".checkpoint", forwardedFile: o.ForwardedFile, key: key, codec: c, read: read}
+	r := &examiner{
+		prefix: o.StreamPrefix, pinFile: o.KeyFile + ".checkpoint", forwardedFile: o.ForwardedFile, key: key, codec: c, read: read,
+		marked: isMarked(key, markFile(o.KeyFile+".checkpoint")), pinExpected: keyErr == nil, still: true,
+	}
 	x, err := r.examine(ctx)
 	if err != nil {
 		return Report{}, nil, fmt.Errorf("verify audit trail: %w", err)

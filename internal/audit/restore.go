@@ -27,7 +27,9 @@ const lostHeader = "Auditrelay-Lost"
 // A damaged unsigned one gets the leaf of a lost entry. Only where the signed tree
 // itself cannot be known a new generation begins.
 func (t *Trail) restore(ctx context.Context) error {
-	x, err := t.examine(ctx)
+	examiner := t.examiner()
+	examiner.pinExpected, examiner.marked, examiner.still = true, t.marked, !t.shared
+	x, err := examiner.examine(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,33 +54,19 @@ func (t *Trail) restore(ctx context.Context) error {
 		t.base, t.signed = last.Base, x.signed
 		t.pending = x.unsigned(t.base, int64(len(x.leaves))-t.base)
 		t.tree = t.signed.grown(t.pending...)
+		t.newestNote, t.pinDue = nil, t.signed.n > 0 && !(t.marked && x.isPinned(t.base, t.signed))
+		t.pinned.Store(t.signed.n > 0 && !t.pinDue)
 	} else if err := t.begin(ctx, x, end, reason); err != nil {
 		return err
 	}
 	if err := t.name(ctx, x.named.unnamed(x.report.Problems)); err != nil {
 		return err
 	}
-	if x.pinText == nil {
-		if err := t.pin(); err != nil {
-			return err
-		}
-	}
 	t.newKey = false
 	t.show(x)
 	t.grown()
-	return nil
-}
-
-// pin keeps the newest checkpoint beside the key where there is none: of an empty tree,
-// where nothing was signed. So a key without any signature can be told from one with a
-// lost trail. Needs the turn.
-func (t *Trail) pin() error {
-	text, err := signCheckpoint(t.key, t.signed)
-	if err != nil {
-		return err
-	}
-	if err := durable.WriteFile(t.pinFile, text); err != nil {
-		return fmt.Errorf("keep newest checkpoint beside the key: %w", err)
+	if t.pinDue { // what it did not say is named and durable now
+		t.nudge()
 	}
 	return nil
 }
@@ -132,8 +120,8 @@ func (t *Trail) breaks(x *examination, end int64) (string, error) {
 		return fmt.Sprintf("entries from %d on are lost, and the sinks were given roots over them", len(x.leaves)), nil
 	case x.lostTail(end) && (x.keptSeq > x.goodSeq || t.noted(t.checkpointsName()) > int64(x.goodSeq)):
 		return fmt.Sprintf("entries from %d on are lost, and so are checkpoints that may have signed them", last.Base+x.signed.n), nil
-	case !evidence && !t.newKey:
-		return "the trail is empty, though its key existed: it is a new trail, or all of it was lost", nil
+	case t.marked && len(x.history) == 0 && x.pin == nil && !t.fileKey.isOwn(x.openings[last.Base].Key):
+		return "nothing is left of all that the key has signed: the trail, or its checkpoints, are lost", nil
 	}
 	return "", nil
 }
@@ -158,7 +146,8 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 	if err != nil {
 		return err
 	}
-	t.key, t.base, t.tree, t.signed, t.pending = key, base, tree{}, tree{}, nil
+	t.key, t.base, t.tree, t.signed, t.pending, t.pinDue = key, base, tree{}, tree{}, nil, false
+	t.pinned.Store(false) // it is of the old generation
 	o := opening{Reason: reason, Key: key.public, Found: found{base, tree{}.grown(x.leaves...).root()}}
 	if x.knownEnd() > 0 || x.keptSeq > 0 {
 		o.Previous = &x.gens[len(x.gens)-1]

@@ -53,7 +53,7 @@ func (t *Trail) sign(ctx context.Context) error {
 			return err
 		}
 		if t.signed.n == t.tree.n {
-			return nil
+			return t.keepPin()
 		}
 		before := t.signed.n
 		err := t.signNext(ctx)
@@ -86,6 +86,9 @@ func (t *Trail) signNext(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := t.pinFirst(text); err != nil {
+		return err
+	}
 	msg := nats.NewMsg(t.checkpointSubject())
 	msg.Data = data
 	ack, err := t.send(ctx, msg, nuid.Next(), t.keptSeq)
@@ -95,17 +98,14 @@ func (t *Trail) signNext(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("publish checkpoint: %w", err)
 	}
-	t.signedUpTo(next, ack.Sequence)
-	if err := t.settle(t.checkpointsName()); err != nil {
-		return err // the next checkpoint's pin serves
-	}
-	return t.pin()
+	t.signedUpTo(next, text, ack.Sequence)
+	return t.keepPin()
 }
 
 // signedUpTo makes next the newest checkpoint's tree.
-func (t *Trail) signedUpTo(next tree, seq uint64) {
+func (t *Trail) signedUpTo(next tree, text []byte, seq uint64) {
 	t.pending = t.pending[next.n-t.signed.n:]
-	t.signed, t.keptSeq = next, seq
+	t.signed, t.keptSeq, t.newestNote, t.pinDue = next, seq, text, true
 	t.note(t.checkpointsName(), seq)
 	t.metrics.checkpoints.Inc()
 	t.metrics.signed.Set(float64(t.base + next.n))
@@ -138,6 +138,6 @@ func (t *Trail) adopt(ctx context.Context) error {
 		if c.size > t.tree.n || c.size < t.signed.n || t.signed.grown(t.pending[:c.size-t.signed.n]...).root() != c.root {
 			return t.damage("checkpoint %d, of size %d, is of other entries", c.seq, c.size)
 		}
-		t.signedUpTo(t.signed.grown(t.pending[:c.size-t.signed.n]...), c.seq)
+		t.signedUpTo(t.signed.grown(t.pending[:c.size-t.signed.n]...), []byte(c.text), c.seq)
 	}
 }

@@ -21,8 +21,11 @@ type tampering struct {
 	checkpoints func(msgs []*nats.Msg) []*nats.Msg
 	delete      uint64 // a sequence of the entries' stream, afterwards
 	noPin       bool   // the one who tampers reaches the key's folder too
+	pin         []byte // put in the place of the newest
 	want        []string
 }
+
+const missingPin = "the checkpoint beside the key (audit.key.checkpoint) is missing, though the key has signed"
 
 func keep(msgs []*nats.Msg) []*nats.Msg { return msgs }
 
@@ -39,9 +42,13 @@ func TestTampering(t *testing.T) {
 	trail := openTrail(t, js, o)
 	appendEntries(t, trail, 0, 1)
 	waitSigned(t, trail, 1)
-	for i := range 10 { // checkpoints of size 1, 2, 4, 6 and so on
+	pins := map[int64][]byte{} // by size
+	for i := range 10 {        // checkpoints of size 1, 2, 4, 6 and so on
 		appendEntries(t, trail, max(1, 2*i), 2*i+2)
 		require.NoError(t, trail.sign(t.Context()))
+		var err error
+		pins[trail.signed.n], err = os.ReadFile(o.KeyFile + ".checkpoint")
+		require.NoError(t, err)
 	}
 	require.NoError(t, trail.Close(t.Context()))
 	entries, checkpoints := messages(t, js, "TEST_AUDIT"), messages(t, js, "TEST_CHECKPOINTS")
@@ -115,12 +122,37 @@ func TestTampering(t *testing.T) {
 		"signature damaged": {entries: keep, noPin: true, checkpoints: func(m []*nats.Msg) []*nats.Msg {
 			changeKept(m[4], func(k *keptCheckpoint) { k.Note = strings.Replace(k.Note, "\n8\n", "\n9\n", 1) })
 			return m
-		}, want: []string{"checkpoint 5: check signature"}},
+		}, want: []string{"checkpoint 5: check signature", missingPin}},
+		"rolled back, the pin deleted": {
+			entries:     func(m []*nats.Msg) []*nats.Msg { return m[:10] },
+			checkpoints: func(m []*nats.Msg) []*nats.Msg { return m[:6] },
+			noPin:       true, want: []string{missingPin},
+		},
+		"pin deleted": {entries: keep, noPin: true, want: []string{missingPin}},
+		"nothing left but the key": {
+			entries:     func(m []*nats.Msg) []*nats.Msg { return nil },
+			checkpoints: func(m []*nats.Msg) []*nats.Msg { return nil },
+			noPin:       true, want: []string{missingPin},
+		},
+		"no checkpoints left, and no pin": {
+			entries:     func(m []*nats.Msg) []*nats.Msg { alter(m[7]); return m },
+			checkpoints: func(m []*nats.Msg) []*nats.Msg { return nil },
+			noPin:       true, want: []string{missingPin},
+		},
+		"an older pin":   {entries: keep, pin: pins[10], want: []string{"covers 10 entries of its tree and is older than the newest 5 kept ones"}},
+		"the pin before": {entries: keep, pin: pins[18]}, // as after a crash between the two
+		"a pin of other entries": {
+			entries: keep, pin: bytes.Replace(pins[20], []byte("\n20\n"), []byte("\n21\n"), 1),
+			want: []string{"the checkpoint beside the key: check signature"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			copied := o
 			copied.KeyFile = copyKey(t, o.KeyFile, !tc.noPin)
+			if tc.pin != nil {
+				require.NoError(t, os.WriteFile(copied.KeyFile+".checkpoint", tc.pin, 0o600))
+			}
 			js, _ := startServer(t, t.TempDir())
 			if tc.checkpoints == nil {
 				tc.checkpoints = keep

@@ -68,6 +68,9 @@ type Options struct {
 	// [Trail.Forwarded]. A trail that ends before it, or that has another root there, was put
 	// back to an earlier state, and that is a problem.
 	ForwardedFile string
+	// Shared: other relays sign the same streams. The checkpoint beside this one's key
+	// may be older than theirs then.
+	Shared bool
 	// SignEvery is the least time between two checkpoints. Default 2s.
 	SignEvery time.Duration
 	// SalvageDir takes copies of a damaged key or checkpoint file. Empty: none are kept.
@@ -107,22 +110,27 @@ type Trail struct {
 	entries     jetstream.Stream
 	checkpoints jetstream.Stream
 	fileKey     keyPair // as the file has it
+	shared      bool    // other relays sign too
 	newKey      bool    // generated since the last restore
 	keyLoss     string  // why it had to be, if something was signed before
 
 	// turn is the lock of the fields below, as a channel: waiting for it ends with a
 	// context. Whoever appends or signs holds it.
-	turn     chan struct{}
-	key      keyPair     // of the newest generation
-	base     int64       // the newest generation's first index
-	tree     tree        // of that generation, over every entry read or appended
-	signed   tree        // at the newest checkpoint
-	pending  []tlog.Hash // leaves of [signed.n, tree.n)
-	keptSeq  uint64      // the newest checkpoint's sequence
-	restored bool        // restore has succeeded once
-	tried    time.Time   // when restore was called last
-	failure  error       // why it failed then
+	turn       chan struct{}
+	key        keyPair     // of the newest generation
+	base       int64       // the newest generation's first index
+	tree       tree        // of that generation, over every entry read or appended
+	signed     tree        // at the newest checkpoint
+	pending    []tlog.Hash // leaves of [signed.n, tree.n)
+	keptSeq    uint64      // the newest checkpoint's sequence
+	newestNote []byte      // its signed note; nil where it is not known
+	pinDue     bool        // it is not beside the key yet
+	marked     bool        // the key is known to have signed
+	restored   bool        // restore has succeeded once
+	tried      time.Time   // when restore was called last
+	failure    error       // why it failed then
 
+	pinned    atomic.Bool          // a checkpoint of this key is beside it
 	stale     atomic.Bool          // something unsound was met: restore is due
 	view      atomic.Pointer[view] // the readers' copy of the above
 	size      atomic.Int64         // entries, for readers without the turn
@@ -151,7 +159,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error
 	t := &Trail{
 		js: js, prefix: o.StreamPrefix, replicas: o.Replicas, origin: o.Origin,
 		keyFile: o.KeyFile, pinFile: o.KeyFile + ".checkpoint", salvageDir: o.SalvageDir,
-		forwardedFile: o.ForwardedFile, noteEnd: o.NoteEnd, ends: o.End, settle: o.Settle, remade: o.Remade,
+		shared: o.Shared, forwardedFile: o.ForwardedFile, noteEnd: o.NoteEnd, ends: o.End, settle: o.Settle, remade: o.Remade,
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
 		turn: make(chan struct{}, 1), opened: make(chan struct{}), grew: make(chan struct{}, 1), done: make(chan struct{}),
 	}
@@ -270,6 +278,7 @@ func (t *Trail) openKey() error {
 		t.log.Warn("the audit trail keeps the origin of its key", "origin", key.Name(), "configured", t.origin)
 	}
 	t.fileKey, t.key = key, key
+	t.marked = isMarked(key, t.markFile())
 	return nil
 }
 

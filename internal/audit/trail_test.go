@@ -164,6 +164,7 @@ func TestConcurrentAppends(t *testing.T) {
 	t.Parallel()
 	js, _ := startServer(t, t.TempDir())
 	o := testOptions(t)
+	o.Shared = true
 	trails := []*Trail{openTrail(t, js, o), openTrail(t, js, o)} // two relays, one trail
 	const each = 25
 	var (

@@ -26,6 +26,7 @@ type examination struct {
 	history   []checkpoint      // those with a good signature, in order
 	pin       *checkpoint       // the one beside the key, where it is good
 	pinText   []byte            // as it is; nil where there is none
+	marked    bool              // the key is known to have signed
 	forwarded *Place            // the newest entry that the sinks were given, where it is known
 	keptSeq   uint64            // the newest checkpoint's sequence
 	goodSeq   uint64            // the newest good one's
@@ -51,7 +52,15 @@ func (t *Trail) Verify(ctx context.Context) (Report, error) {
 }
 
 func (t *Trail) examine(ctx context.Context) (*examination, error) {
-	return (&examiner{prefix: t.prefix, pinFile: t.pinFile, forwardedFile: t.forwardedFile, key: t.key, codec: t.codec, read: t.readStream}).examine(ctx)
+	return t.examiner().examine(ctx)
+}
+
+// examiner looks at an open trail, to which others may append meanwhile.
+func (t *Trail) examiner() *examiner {
+	return &examiner{
+		prefix: t.prefix, pinFile: t.pinFile, forwardedFile: t.forwardedFile, key: t.key, codec: t.codec, read: t.readStream,
+		pinExpected: t.pinned.Load(), marked: t.pinned.Load(),
+	}
 }
 
 // examiner is a trail under examination.
@@ -61,10 +70,14 @@ type examiner struct {
 	key             keyPair // without a Signer where there is none
 	codec           *codec
 	read            Reader
+
+	marked      bool // the key is known to have signed
+	pinExpected bool // the pin of a key that has signed was kept before this began
+	still       bool // nobody signs meanwhile
 }
 
 func (r *examiner) examine(ctx context.Context) (*examination, error) {
-	x := &examination{openings: map[int64]opening{}}
+	x := &examination{openings: map[int64]opening{}, marked: r.marked}
 	// A damaged note says nothing: it is written without a sync.
 	x.forwarded, _ = readForwarded(r.forwardedFile)
 	// The pin first, then the checkpoints, then the entries: each may speak of
@@ -81,7 +94,7 @@ func (r *examiner) examine(ctx context.Context) (*examination, error) {
 	}
 	r.readPin(x)
 	x.proveAll(r.key)
-	x.checkPin()
+	r.checkPin(x)
 	x.checkForwarded()
 	last := x.gens[len(x.gens)-1]
 	x.report.Entries, x.report.Signed = int64(len(x.leaves)), last.Base+x.signed.n
@@ -240,14 +253,12 @@ func (x *examination) keyOf(bases []int64, i int, own keyPair) string {
 		}
 	}
 	first := ""
-	for _, c := range append(x.history[:len(x.history):len(x.history)], x.pins()...) {
-		if c.base != bases[i] {
-			continue
-		}
-		if own.isOwn(c.public) {
+	for n, c := range append(x.history[:len(x.history):len(x.history)], x.pins()...) {
+		switch isPin := n == len(x.history); {
+		case c.base != bases[i]:
+		case own.isOwn(c.public) && (!isPin || x.marked): // a key's first pin comes before its first checkpoint
 			return c.public
-		}
-		if first == "" {
+		case first == "":
 			first = c.public
 		}
 	}
@@ -304,28 +315,4 @@ func (x *examination) generation(g *proof, own keyPair) Generation {
 		made.Origin = verifier.Name()
 	}
 	return made
-}
-
-// checkPin holds the checkpoint beside the key against the history: a roll-back of
-// both streams leaves it ahead of them.
-func (x *examination) checkPin() {
-	if x.pin == nil || x.pin.size == 0 { // nothing was signed then
-		return
-	}
-	n, same := int64(-1), false
-	for _, c := range x.history {
-		if c.base == x.pin.base {
-			n = max(n, c.size)
-			same = same || c.size == x.pin.size && c.root == x.pin.root
-		}
-	}
-	base := x.pin.base
-	switch {
-	case x.pin.size > n && int64(len(x.leaves)) < base+x.pin.size:
-		x.problem("truncated", base+max(n, 0), base+x.pin.size-1, "the checkpoint beside the key covers %d entries, the kept ones %d", x.pin.size, max(n, 0))
-	case x.pin.size > n:
-		x.problem("pin", 0, 0, "the checkpoint beside the key covers %d entries, the kept ones only %d", x.pin.size, max(n, 0))
-	case !same:
-		x.problem("pin", 0, 0, "the checkpoint beside the key is not among the kept ones")
-	}
 }

@@ -1,0 +1,136 @@
+package audit
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+)
+
+// reopenUnmarked opens a trail as a crash left it: its key is not marked yet.
+func (d *damageable) reopenUnmarked(t *testing.T, checkpoints int) (*Trail, jetstream.JetStream) {
+	t.Helper()
+	d.o.KeyFile = copyKey(t, d.o.KeyFile, true)
+	key, err := loadKey(d.o.KeyFile)
+	require.NoError(t, err)
+	require.True(t, key.marked)
+	require.NoError(t, os.WriteFile(d.o.KeyFile, []byte(key.text+"\n"), 0o600))
+	return d.reopen(t, d.entries, d.checkpoints[:checkpoints], 0)
+}
+
+// newFirstSigned has a trail of one checkpoint.
+func newFirstSigned(t *testing.T) *damageable {
+	t.Helper()
+	d := &damageable{o: testOptions(t)}
+	d.o.SignEvery = time.Hour
+	js, _ := startServer(t, t.TempDir())
+	trail := openTrail(t, js, d.o)
+	appendEntries(t, trail, 0, 1)
+	waitSigned(t, trail, 1)
+	require.NoError(t, trail.Close(t.Context()))
+	d.entries, d.checkpoints = messages(t, js, "TEST_AUDIT"), messages(t, js, "TEST_CHECKPOINTS")
+	d.public, d.root = trail.PublicKey(), trail.tree.root()
+	return d
+}
+
+// A crash at each line from the first signature to the mark is no damage, and the
+// start after it marks the key.
+func TestACrashAtTheFirstSignature(t *testing.T) {
+	t.Parallel()
+	d := newFirstSigned(t)
+	for name, published := range map[string]int{"pinned, not published": 0, "published, not marked": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			crashed := *d
+			trail, _ := crashed.reopenUnmarked(t, published)
+			require.NoError(t, trail.Close(t.Context()))
+			require.EqualValues(t, 1, trail.Size(), "something is named")
+			require.Equal(t, d.public, trail.PublicKey())
+			key, err := loadKey(crashed.o.KeyFile)
+			require.NoError(t, err)
+			require.True(t, key.marked)
+		})
+	}
+}
+
+// The first signature does not leave while nothing beside the key tells of it.
+func TestNothingIsSignedWithoutAPin(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o := testOptions(t)
+	o.SignEvery = time.Hour
+	trail := openTrail(t, js, o)
+	pin := o.KeyFile + ".checkpoint"
+	require.NoError(t, os.Mkdir(pin, 0o700)) // no file can take its place
+	appendEntries(t, trail, 0, 1)
+	require.ErrorContains(t, trail.sign(t.Context()), "beside the key")
+	require.Empty(t, messages(t, js, "TEST_CHECKPOINTS"))
+	require.NoError(t, os.Remove(pin))
+	require.NoError(t, trail.sign(t.Context()))
+	require.Len(t, messages(t, js, "TEST_CHECKPOINTS"), 1)
+	require.FileExists(t, pin)
+}
+
+// A later pin that cannot be written delays no signature, and is written later.
+func TestAPinIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o := testOptions(t)
+	o.SignEvery = time.Hour
+	trail := openTrail(t, js, o)
+	appendEntries(t, trail, 0, 1)
+	waitSigned(t, trail, 1)
+	pin := o.KeyFile + ".checkpoint"
+	require.NoError(t, trail.sign(t.Context())) // has waited for the pin, too
+	require.NoError(t, os.Remove(pin))
+	require.NoError(t, os.Mkdir(pin, 0o700))
+	appendEntries(t, trail, 1, 2)
+	require.ErrorContains(t, trail.sign(t.Context()), "beside the key")
+	require.Len(t, messages(t, js, "TEST_CHECKPOINTS"), 2)
+	require.NoError(t, os.Remove(pin))
+	require.NoError(t, trail.sign(t.Context()))
+	require.FileExists(t, pin)
+	requireWhole(t, trail, 2)
+}
+
+// A key made beforehand is new until it signs, however often the relay starts.
+func TestANewKeyIsNoLostTrail(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o := testOptions(t)
+	key, err := generateKey(o.KeyFile, "example.com/made")
+	require.NoError(t, err)
+	for range 2 {
+		trail := openTrail(t, js, o)
+		require.Zero(t, trail.Size())
+		require.Equal(t, key.public, trail.PublicKey())
+		require.NoError(t, trail.Close(t.Context()))
+	}
+	trail := openTrail(t, js, o)
+	appendEntries(t, trail, 0, 1)
+	require.NoError(t, trail.Close(t.Context()))
+	requireWhole(t, trail, 1)
+}
+
+// Where a key's file is not the relay's own to change, a file beside the pin marks it.
+func TestASharedKeyFileIsMarkedBesideIt(t *testing.T) {
+	t.Parallel()
+	d := &damageable{o: testOptions(t)}
+	key, err := generateKey(d.o.KeyFile, "example.com/trail")
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(d.o.KeyFile, 0o640))
+	js, _ := startServer(t, t.TempDir())
+	trail := openTrail(t, js, d.o)
+	appendEntries(t, trail, 0, 1)
+	require.NoError(t, trail.Close(t.Context()))
+	text, err := os.ReadFile(d.o.KeyFile)
+	require.NoError(t, err)
+	require.Equal(t, key.text+"\n", string(text))
+	require.FileExists(t, filepath.Join(filepath.Dir(d.o.KeyFile), "audit.key.signed"))
+	require.NoError(t, os.Remove(d.o.KeyFile+".checkpoint"))
+	fresh, _ := startServer(t, t.TempDir())
+	require.Contains(t, openingOf(t, openTrail(t, fresh, d.o)).Reason, "nothing is left of all that the key has signed")
+}
