@@ -279,6 +279,20 @@ type Audit struct {
 	// KeyFile holds the checkpoint signing key (golang.org/x/mod/sumdb/note
 	// form). Default DATA_DIR/audit.key, generated at the first start.
 	KeyFile string `yaml:"key_file"`
+	// Spans are digests of the event stream in the trail.
+	Spans Spans `yaml:"spans"`
+}
+
+// Spans are digests of the event stream: each covers a run of events, so that one of them
+// can be proven received.
+type Spans struct {
+	// Interval is the longest time from one span to the next, while events come.
+	// Default 10m.
+	Interval time.Duration `yaml:"interval"`
+	// Events is about how many events end a span earlier. Default 1000000.
+	Events int `yaml:"events"`
+	// Disabled makes no spans.
+	Disabled bool `yaml:"disabled"`
 }
 
 // Admin is the private listener.

@@ -34,6 +34,8 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.Settings.Interval, 5*time.Minute)
 	setDefault(&c.Audit.Origin, "auditrelay.local/"+hostname())
 	setDefault(&c.Audit.KeyFile, filepath.Join(c.DataDir, "audit.key"))
+	setDefault(&c.Audit.Spans.Interval, 10*time.Minute)
+	setDefault(&c.Audit.Spans.Events, 1_000_000)
 	setDefault(&c.Admin.Listen, "127.0.0.1:9100")
 	setDefault(&c.Log.Level, "info")
 	setDefault(&c.Log.Format, "text")

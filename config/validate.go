@@ -30,6 +30,8 @@ func (k *checker) config(c *Config) {
 	if strings.ContainsFunc(c.Audit.Origin, func(r rune) bool { return r <= ' ' || r > '~' || r == '+' }) {
 		k.fail("audit.origin", c.Audit.Origin, `must hold no spaces, no "+" and nothing but ASCII`)
 	}
+	between(k, "audit.spans.interval", c.Audit.Spans.Interval, time.Second, 24*time.Hour)
+	between(k, "audit.spans.events", c.Audit.Spans.Events, 1, 100_000_000)
 	k.admin(c)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "text", "json")

@@ -2,13 +2,16 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/testbed/kafkatest"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/readback"
@@ -33,6 +37,7 @@ func TestKilledUnderLoadNothingIsLost(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	s := newScene(t, 600)
+	s.configure(t, "audit: {spans: {interval: 1s, events: 200}}\n")
 	relay := s.start(t)
 	for round := range 6 {
 		// Somewhere in the next few hundred milliseconds: in a commit, between
@@ -51,8 +56,42 @@ func TestKilledUnderLoadNothingIsLost(t *testing.T) {
 		tally := s.arrived(t, d)
 		t.Logf("%s: acknowledged %d, unique %d, duplicates %d, lost %d", d.Name(), acknowledged, tally.Unique, tally.Duplicates, tally.Missing(s.sim.Ledgers()))
 	}
+	s.spansCover(t, s.destinations[2], acknowledged)
 	assert.NoError(t, relay.Process.Signal(syscall.SIGTERM))
 	assert.NoError(t, relay.Wait(), "a clean shutdown exits with 0: %s", s.output.String())
+}
+
+// spansCover waits until the spans cover so many events. They have no gap and no overlap.
+func (s *scene) spansCover(t *testing.T, d readback.Destination, acknowledged uint64) {
+	t.Helper()
+	var spans []digest.Span
+	s.read(t, d, func(events []received) bool {
+		bodies := map[string][]byte{} // an event may come twice
+		for _, e := range events {
+			bodies[e.id] = e.body
+		}
+		covered := uint64(0)
+		spans = nil
+		for _, body := range bodies {
+			var e struct {
+				Type   string      `json:"type"`
+				Detail digest.Span `json:"detail"`
+			}
+			if json.Unmarshal(body, &e) == nil && e.Type == digest.Type {
+				spans = append(spans, e.Detail)
+				covered += uint64(e.Detail.Events)
+			}
+		}
+		return covered >= acknowledged
+	})
+	slices.SortFunc(spans, func(a, b digest.Span) int { return cmp.Compare(a.First, b.First) })
+	next := uint64(1)
+	for _, span := range spans {
+		assert.Equal(t, next, span.First, "it begins behind the one before")
+		assert.Empty(t, span.Missing)
+		next = span.Last + 1
+	}
+	t.Logf("%d spans up to position %d", len(spans), next-1)
 }
 
 // A shutdown under load ends within its deadline with exit code 0, and the next start
@@ -130,6 +169,14 @@ environments:
 	sim.Start(t.Context())
 	t.Cleanup(sim.Stop)
 	return s
+}
+
+// configure adds a section to the configuration.
+func (s *scene) configure(t *testing.T, section string) {
+	t.Helper()
+	text, err := os.ReadFile(s.config)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(s.config, append(text, section...), 0o600))
 }
 
 func freeAddress(t *testing.T) string {

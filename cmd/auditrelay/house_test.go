@@ -31,6 +31,7 @@ func floors() map[string]int {
 		"internal/app":                  6,
 		"sinks":                         3,
 		"internal/console":              5,
+		"internal/digest":               5,
 		"internal/admin":                3,
 		"internal/testbed/kafkatest":    3,
 		"internal/testbed/natstest":     3,
@@ -102,6 +103,7 @@ func floors() map[string]int {
 func sideways() map[string]string {
 	return map[string]string{
 		"cmd/auditrelay -> relay/cli":                               "the command is the program without kinds of its own",
+		"internal/console -> internal/digest":                       "an event is proven by command",
 		"config -> config/secret":                                   "the type that a configuration keeps secrets in",
 		"internal/json/jsonpointer -> internal/json/jsonscan":       "the scanner that a value is found with",
 		"config -> internal/json/jsonpointer":                       "a pointer is checked where the configuration is",

@@ -20,6 +20,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/internal/journal"
@@ -100,6 +101,7 @@ type process struct {
 	reconciler  atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
 	desk        atomic.Pointer[workspace.Desk]       // nil until people may act on the workspace
 	recent      *recent.Set                          // nil: repeated pushes are stored again
+	spans       *digest.Keeper                       // nil: no spans are made
 	kinds       sinks.Kinds
 	live        map[string]relay.Sink // by name; not changed once the sinks are started
 }
@@ -120,7 +122,7 @@ func (r *process) start(ctx context.Context) error {
 	}
 	for _, part := range []func(context.Context) error{
 		r.startAdmin, r.startJournal, r.startTrail, r.startCredentials,
-		r.startTimeline, r.startSinks, r.startConsole, r.startForwarding, r.startQuarantineWatch, r.startRecent, r.startIngest, r.startControl,
+		r.startTimeline, r.startSinks, r.startConsole, r.startForwarding, r.startSpans, r.startQuarantineWatch, r.startRecent, r.startIngest, r.startControl,
 	} {
 		if err := part(ctx); err != nil {
 			return err
@@ -140,7 +142,7 @@ func (r *process) startJournal(ctx context.Context) (err error) {
 	r.stack.push("journal connection", func(context.Context) error { return r.conn.Close() })
 	r.journal, err = journal.Open(ctx, r.conn, r.cfg.Journal, journal.Options{
 		Logger: r.log, Registerer: r.reg, Version: r.version,
-		Sinks: r.sinkNames(), Environments: len(r.cfg.Environments), Failed: r.fail, Lost: r.makeRecent(),
+		Sinks: r.sinkNames(), Environments: len(r.cfg.Environments), Failed: r.fail, Lost: r.makeRecent(), Sealed: r.makeSpans(),
 	})
 	if err != nil {
 		return err

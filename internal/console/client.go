@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/losses"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -131,6 +132,11 @@ func (c *Client) Annotate(ctx context.Context, a timeline.Annotation) (done Anno
 // ForwardTrail hands entries of the trail to a sink again. It ends when ctx does.
 func (c *Client) ForwardTrail(ctx context.Context, req ForwardTrail, report func(*Progress)) error {
 	return c.work(ctx, "/v1/trail/forward", req, report)
+}
+
+// ProveEvent proves that an event was received.
+func (c *Client) ProveEvent(ctx context.Context, q digest.Query) (b *digest.Bundle, err error) {
+	return b, c.call(ctx, http.MethodPost, "/v1/trail/prove-event", q, &b)
 }
 
 // Settings lists the settings that the trail has states of.

@@ -19,6 +19,7 @@
 //	POST /v1/trail/entries       give whole entries
 //	POST /v1/trail/annotate      mark an entry as reviewed
 //	POST /v1/trail/forward       hand entries to a sink again
+//	POST /v1/trail/prove-event   prove that an event was received
 //	POST /v1/settings/list       list the settings that the trail has states of
 //	POST /v1/settings/at         give the state of a setting at a time
 //
@@ -53,6 +54,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/timeline"
@@ -82,8 +84,10 @@ type Options struct {
 	Timeline *timeline.Index
 	Append   func(context.Context, audit.Entry) (int64, error)
 	// Event makes an entry the event that live delivery made of it.
-	Event  func(context.Context, audit.Recorded) (relay.Event, error)
-	Logger *slog.Logger
+	Event func(context.Context, audit.Recorded) (relay.Event, error)
+	// ProveEvent proves an event of the journal.
+	ProveEvent func(context.Context, digest.Query) (*digest.Bundle, error)
+	Logger     *slog.Logger
 }
 
 // Loss means events will not reach a sink, or a credential no longer pushes, because
@@ -135,6 +139,7 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	mux.HandleFunc("POST /v1/trail/entries", s.readTrail)
 	mux.HandleFunc("POST /v1/trail/annotate", s.annotate)
 	mux.HandleFunc("POST /v1/trail/forward", s.forwardTrail)
+	mux.HandleFunc("POST /v1/trail/prove-event", s.proveEvent)
 	mux.HandleFunc("POST /v1/settings/list", s.listSettings)
 	mux.HandleFunc("POST /v1/settings/at", s.settingAt)
 	mux.HandleFunc("GET /v1/damage", s.showDamage)

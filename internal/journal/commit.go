@@ -55,6 +55,8 @@ type committer struct {
 	// for want of so many bytes.
 	committed func(record uint64, stored int, shares []diskbudget.Share)
 	makeRoom  func(ctx context.Context, need int64) error
+	sealed    func(Sealed)            // see Options.Sealed
+	turns     func() int              // how often the stream went back
 	refused   atomic.Pointer[refusal] // the last append's; nil where it succeeded
 
 	spare chan []byte    // memory for records
@@ -111,11 +113,11 @@ func (p *pending) settle(err error, need int64) {
 	}
 }
 
-func newCommitter(j *Journal, failed func(error)) *committer {
+func newCommitter(j *Journal, failed func(error), sealed func(Sealed)) *committer {
 	return startCommitter(&committer{
 		js: j.conn.JetStream, epoch: j.conn.Epoch, limit: j.conn.PayloadLimit, subject: j.names.eventsSubject,
 		metrics: j.metrics, place: j.Losses.Place, failed: failed, patience: commitTimeout,
-		committed: j.committed, makeRoom: j.makeRoom,
+		committed: j.committed, makeRoom: j.makeRoom, sealed: sealed, turns: j.Turns,
 	})
 }
 

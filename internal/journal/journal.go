@@ -91,6 +91,9 @@ type Options struct {
 	// Failed, where set, is called once when nothing can be appended any more
 	// until the journal is opened again on a new connection.
 	Failed func(error)
+	// Sealed, where set, is told of each durable record before its senders are, by several
+	// goroutines at once. It must not block.
+	Sealed func(Sealed)
 	// Lost, where set, is called whenever acknowledged events turn out to be lost. It may
 	// be called from several goroutines at once.
 	Lost func()
@@ -128,7 +131,7 @@ func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, opts
 	if err := streams.Await(ctx, j.log, "the journal's state", j.lookAround); err != nil {
 		return nil, err
 	}
-	j.commits = newCommitter(j, opts.Failed)
+	j.commits = newCommitter(j, opts.Failed, opts.Sealed)
 	opts.Registerer.MustRegister(&usageCollector{j}, watermarkFailures(conn.Watermarks), unscrubbed(conn))
 	j.startLoops()
 	return j, nil

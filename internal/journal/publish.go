@@ -25,12 +25,16 @@ type sent struct {
 	epoch    *datadir.Epoch // the server's
 	start    time.Time
 	deadline time.Time // of the last attempt
+	turns    int       // how often the stream had gone back
 }
 
 // publish hands the group's record to the server, in the order of the appends, and returns.
 // The answer settles the group later.
 func (c *committer) publish(group []segment, raw []byte, events int) {
 	s := &sent{group: group, epoch: c.epoch(), start: time.Now(), deadline: group[0].whole.since.Add(c.patience)}
+	if c.turns != nil {
+		s.turns = c.turns()
+	}
 	s.msg = &nats.Msg{Subject: c.subject, Header: nats.Header{}, Data: record.Append(c.memory(), raw, events)}
 	// By the id, the server recognises a retry after a lost answer.
 	s.msg.Header.Set(jetstream.MsgIDHeader, nuid.Next())
@@ -58,6 +62,7 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 // confirm waits until the record is durable, and accounts for it.
 func (c *committer) confirm(s *sent, answer jetstream.PubAckFuture, err error) error {
 	var ack *jetstream.PubAck
+	sealed := c.seal(s)
 	if err == nil {
 		if ack, err = streamserver.Await(answer, s.epoch); err == nil {
 			// Only now: without an answer the record may be sent again.
@@ -71,6 +76,10 @@ func (c *committer) confirm(s *sent, answer jetstream.PubAckFuture, err error) e
 		return err
 	}
 	c.committed(ack.Sequence, int(s.stored()), s.shares())
+	if c.sealed != nil {
+		sealed.Position, sealed.Turns = ack.Sequence, s.turns
+		c.sealed(sealed)
+	}
 	c.expect(len(s.group), time.Since(s.start))
 	return nil
 }

@@ -83,7 +83,7 @@ func hasState(e *audit.Entry) bool {
 // repetitions, annotations, and notes about what can be read.
 func recordsChange(kind string) bool {
 	_, what, _ := strings.Cut(kind, ".")
-	return !slices.Contains([]string{"baseline", "checked", "restated", "status_changed", "annotated", "intended", "put_intended", "put_ended", "failed", "recovered", "unreachable", "reachable", "back"}, what)
+	return !slices.Contains([]string{"baseline", "checked", "restated", "status_changed", "annotated", "intended", "put_intended", "put_ended", "failed", "recovered", "unreachable", "reachable", "back", "span"}, what)
 }
 
 // sentences are those of the entries without two states, by type.
@@ -104,6 +104,7 @@ var sentences = map[string]struct{ text, severity string }{
 	"deadletters.discarded":   {"dead letters were discarded: they will not reach their sink", "medium"},
 	"sink.retired":            {"the sink was retired: the journal keeps nothing for it any more", "medium"},
 	"journal.damage_accepted": {"damage to the journal was accepted: the sinks pass over it", "high"},
+	"events.span":             {"the events received since the span before were hashed", "info"},
 	"credential.revoked":      {"a push credential was revoked", "low"},
 	"action.intended":         {"", "low"},
 	"action.ended":            {"", "low"},

@@ -1,0 +1,64 @@
+package cloudevents
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// envelope has the members that ParseJSON reads; it passes over other extensions.
+type envelope struct {
+	SpecVersion     string          `json:"specversion"`
+	ID              string          `json:"id"`
+	Source          string          `json:"source"`
+	Type            string          `json:"type"`
+	Subject         string          `json:"subject"`
+	Time            time.Time       `json:"time"`
+	Received        time.Time       `json:"receivedtime"`
+	Project         string          `json:"project"`
+	Environment     string          `json:"environment"`
+	DataContentType string          `json:"datacontenttype"`
+	Data            json.RawMessage `json:"data"`
+	DataBase64      []byte          `json:"data_base64"`
+}
+
+// ParseJSON reads one event in the form of [AppendJSON], and gives its body back byte for
+// byte. It cannot give back the body of an event that another program has written anew.
+func ParseJSON(text []byte) (relay.Event, error) {
+	var in envelope
+	d := json.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&in); err != nil {
+		return relay.Event{}, fmt.Errorf("read the CloudEvent: %w", err)
+	}
+	if d.More() {
+		return relay.Event{}, errors.New("read the CloudEvent: more follows behind it; give one event alone")
+	}
+	switch {
+	case in.SpecVersion != relay.SpecVersion:
+		return relay.Event{}, fmt.Errorf("read the CloudEvent: its specversion is %q, not %q", in.SpecVersion, relay.SpecVersion)
+	case in.ID == "" || in.Source == "":
+		return relay.Event{}, errors.New("read the CloudEvent: it has no id, or no source")
+	case in.Data != nil && in.DataBase64 != nil:
+		return relay.Event{}, errors.New("read the CloudEvent: it has both data and data_base64")
+	}
+	e := relay.Event{
+		ID: in.ID, Source: in.Source, Type: in.Type, Subject: in.Subject, Time: in.Time, Received: in.Received,
+		Project: in.Project, Environment: in.Environment, ContentType: in.DataContentType, Body: in.DataBase64,
+	}
+	if in.Data == nil {
+		return e, nil
+	}
+	if e.Body = in.Data; DeclaresJSON(in.DataContentType) {
+		return e, nil
+	}
+	var body string
+	if err := json.Unmarshal(in.Data, &body); err != nil {
+		return relay.Event{}, fmt.Errorf("read the CloudEvent: its data is no JSON string, as its content type %q asks for", in.DataContentType)
+	}
+	e.Body = []byte(body)
+	return e, nil
+}

@@ -1,0 +1,98 @@
+package digest
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/record"
+)
+
+// building is a span in the making.
+type building struct {
+	span     Span
+	edge     []tlog.Hash // roots of the tree's full subtrees, the largest first
+	last     string      // hash of the newest record; empty where it is missing
+	pushed   bool        // it holds an event other than the relay's own
+	previous int64       // index of the newest span's entry, -1 for none
+}
+
+// begin makes a span of nothing yet, from a position on.
+func begin(from uint64, previous *Previous) building {
+	b := building{span: Span{First: from, Last: from - 1, Previous: previous}, previous: -1}
+	if previous != nil {
+		b.previous = previous.Index
+	}
+	return b
+}
+
+// next is the position behind the span.
+func (b *building) next() uint64 { return b.span.Last + 1 }
+
+// add takes in the record at next.
+func (b *building) add(position uint64, d record.Digest) {
+	s := &b.span
+	leaf := Leaf(position, d.Events, d.SHA256)
+	for n := s.Records; n&1 == 1; n >>= 1 { // each trailing 1 bit is a full subtree
+		top := len(b.edge) - 1
+		leaf = tlog.NodeHash(b.edge[top], leaf)
+		b.edge = b.edge[:top]
+	}
+	b.edge = append(b.edge, leaf)
+	s.Last = position
+	s.Records++
+	s.Events += int64(d.Events)
+	b.last = hexOf(d.SHA256)
+	b.pushed = b.pushed || d.Pushed
+	if s.FirstReceived.IsZero() || d.First.Before(s.FirstReceived) {
+		s.FirstReceived = d.First
+	}
+	if d.Last.After(s.LastReceived) {
+		s.LastReceived = d.Last
+	}
+}
+
+// skip passes over the positions before to, without a record. trimmed is the newest
+// position trimmed on purpose.
+func (b *building) skip(to, trimmed uint64) {
+	from := b.next()
+	if from >= to {
+		return
+	}
+	b.span.miss(from, min(to-1, trimmed), reasonTrimmed)
+	b.span.miss(max(from, trimmed+1), to-1, reasonLost)
+	b.span.Last, b.last = to-1, ""
+}
+
+// absorb takes in a record that its commit told of.
+func (b *building) absorb(s journal.Sealed) { b.add(s.Position, s.Digest) }
+
+// worth reports whether a span is to be entered.
+func (b *building) worth() bool { return b.pushed || len(b.span.Missing) > 0 }
+
+func (b *building) root() tlog.Hash {
+	if len(b.edge) == 0 {
+		empty, _ := tlog.TreeHash(0, nil) // reads nothing
+		return empty
+	}
+	h := b.edge[len(b.edge)-1]
+	for i := len(b.edge) - 2; i >= 0; i-- {
+		h = tlog.NodeHash(b.edge[i], h)
+	}
+	return h
+}
+
+// entry makes the entry of the span as it is.
+func (b *building) entry(now time.Time) (*audit.Entry, error) {
+	s := b.span
+	s.Root, s.LastSHA256 = b.root(), b.last
+	detail, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encode a span: %w", err)
+	}
+	return &audit.Entry{Type: Type, Project: Project, Subject: Subject, Time: now, Detail: detail}, nil
+}

@@ -1,0 +1,201 @@
+package digest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// Query names an event. ID alone is needed; the others narrow the search, and must fit.
+type Query struct {
+	ID       string    `json:"id"`
+	Source   string    `json:"source,omitempty"`
+	Received time.Time `json:"received,omitzero"`
+	// BodySHA256 is the hash of the body, in hex.
+	BodySHA256 string `json:"body_sha256,omitempty"`
+}
+
+// QueryOf names an event by all that a sink has of it.
+func QueryOf(e *relay.Event) Query {
+	return Query{ID: e.ID, Source: e.Source, Received: e.Received, BodySHA256: hexOf(sha256.Sum256(e.Body))}
+}
+
+// fits reports whether q names e.
+func (q *Query) fits(e *relay.Event) bool {
+	return q.ID == e.ID && (q.Source == "" || q.Source == e.Source) &&
+		(q.Received.IsZero() || q.Received.Equal(e.Received)) && (q.BodySHA256 == "" || q.BodySHA256 == hexOf(sha256.Sum256(e.Body)))
+}
+
+// mayBeIn reports whether an event received at the time can be in a span.
+func (q *Query) mayBeIn(s *Span) bool {
+	return q.Received.IsZero() || !q.Received.Before(s.FirstReceived) && !q.Received.After(s.LastReceived)
+}
+
+// ErrNotFound says that no span with its records still in the journal has the event.
+var ErrNotFound = errors.New("no span has the event")
+
+// Prove finds the newest event that fits, and proves it. It reads the spans from the
+// newest back, and the records of each that may have the event.
+func Prove(ctx context.Context, j *journal.Journal, t *audit.Trail, q Query) (*Bundle, error) {
+	first, _, err := j.Ends(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e, found, err := t.Last(ctx, Project, "", Subject)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("%w: the trail has no span yet (see audit.spans in the configuration)", ErrNotFound)
+	}
+	newest := uint64(0)
+	for {
+		s, err := spanOf(&e)
+		if err != nil {
+			return nil, err
+		}
+		newest = max(newest, s.Last)
+		if s.Last >= first && q.mayBeIn(&s) {
+			if b, err := proveIn(ctx, j, &e, s, q); b != nil || err != nil {
+				return b, err
+			}
+		}
+		if s.Previous == nil || s.Last < first {
+			return nil, fmt.Errorf("%w %q: the journal's records from position %d on were searched, up to %d, where the newest span ends; what was received behind it will be in the next span, and earlier records are trimmed",
+				ErrNotFound, q.ID, first, newest)
+		}
+		before, err := t.Get(ctx, s.Previous.Index)
+		if err != nil {
+			return nil, fmt.Errorf("read the span before position %d: %w", s.First, err)
+		}
+		e = before.Entry
+	}
+}
+
+// proveIn proves an event of a span; it returns nil if the span does not have it.
+func proveIn(ctx context.Context, j *journal.Journal, e *audit.Entry, s Span, q Query) (*Bundle, error) {
+	var found *Bundle
+	var leaves []tlog.Hash
+	err := j.Records(ctx, s.First, s.Last+1, func(position uint64, data []byte) bool {
+		d, err := record.DigestOf(data)
+		if err != nil || s.misses(position) {
+			return true // the root will tell, unless the span names it
+		}
+		if at, has := find(data, &q); has {
+			found = &Bundle{Format: Format, Position: position, Event: at, Record: data, Leaf: int64(len(leaves))}
+		}
+		leaves = append(leaves, Leaf(position, d.Events, d.SHA256))
+		return true
+	})
+	if err != nil || found == nil {
+		return nil, err
+	}
+	if found.Path, err = pathOf(leaves, found.Leaf, s); err != nil {
+		return nil, fmt.Errorf("the event stands at position %d, but it cannot be proven: %w", found.Position, err)
+	}
+	found.EntryIndex = e.Index
+	if found.Entry, err = canonicalEntry(e); err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// find looks for the event in a sound record, and returns its place there.
+func find(data []byte, q *Query) (at int, found bool) {
+	_ = eachEvent(data, func(i int, e *relay.Event) bool {
+		at, found = i, q.fits(e)
+		return !found
+	})
+	return at, found
+}
+
+// eachEvent calls visit with the events of a record, until it returns false.
+func eachEvent(data []byte, visit func(i int, e *relay.Event) bool) error {
+	r, err := record.Open(data)
+	if err != nil {
+		return err
+	}
+	var events []relay.Event
+	for n := 0; ; n += len(events) {
+		if events, _, err = r.Next(events[:0], record.PieceBytes); err != nil {
+			return err
+		}
+		for i := range events {
+			if !visit(n+i, &events[i]) {
+				return nil
+			}
+		}
+		if r.Done() {
+			return nil
+		}
+	}
+}
+
+// misses reports whether the span has no record at a position.
+func (s *Span) misses(position uint64) bool {
+	for _, m := range s.Missing {
+		if m.From <= position && position <= m.To {
+			return true
+		}
+	}
+	return false
+}
+
+// hashes are the stored hashes of a tree, as tlog numbers them.
+type hashes []tlog.Hash
+
+// ReadHashes implements tlog.HashReader.
+func (h hashes) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+	out := make([]tlog.Hash, len(indexes))
+	for i, at := range indexes {
+		out[i] = h[at]
+	}
+	return out, nil
+}
+
+// pathOf is the path from a leaf to the span's root. All leaves of the span must be there.
+func pathOf(leaves []tlog.Hash, leaf int64, s Span) (tlog.RecordProof, error) {
+	n := int64(len(leaves))
+	if n != s.Records {
+		return nil, fmt.Errorf("the span from %d to %d has %d records, and the journal still has %d of them: the others are trimmed, or lost since", s.First, s.Last, s.Records, n)
+	}
+	stored := make(hashes, 0, 2*n)
+	for i, h := range leaves {
+		more, err := tlog.StoredHashesForRecordHash(int64(i), h, stored)
+		if err != nil {
+			return nil, err
+		}
+		stored = append(stored, more...)
+	}
+	root, err := tlog.TreeHash(n, stored)
+	if err != nil {
+		return nil, err
+	}
+	if root != s.Root {
+		return nil, fmt.Errorf("the journal's records from %d to %d do not give the root that the trail has: they were changed since", s.First, s.Last)
+	}
+	return tlog.ProveRecord(n, leaf, stored)
+}
+
+// canonicalEntry is the entry as the trail has it.
+func canonicalEntry(e *audit.Entry) (string, error) {
+	raw, err := json.Marshal(e)
+	if err == nil {
+		raw, err = jsondiff.Canonical(raw)
+	}
+	if err != nil {
+		return "", fmt.Errorf("encode entry %d: %w", e.Index, err)
+	}
+	return string(raw), nil
+}

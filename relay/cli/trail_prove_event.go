@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/cloudevents"
+	"github.com/auditrelay/auditrelay/internal/digest"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// proveEventFlags are those of 'trail prove-event'.
+type proveEventFlags struct {
+	which  relayFlags
+	source string
+	out    string
+	verify string
+}
+
+func newTrailProveEvent() *cobra.Command {
+	var f proveEventFlags
+	cmd := &cobra.Command{
+		Use:   "prove-event ID|FILE",
+		Short: "Prove that an event was received, and when",
+		Long: `Finds an event in the journal, and writes a bundle that proves it: the record with the
+event, the record's way to the root of its span, and the span's entry in the audit trail.
+The argument is the event's id, or a file with the event as a CloudEvent in JSON, as the
+file sink writes it; then source, time of receipt and body must be the received ones too.
+Of several events with an id, it proves the newest; --source tells them apart.
+
+With --verify it checks a bundle, without a relay. With FILE it also compares the event with
+the one in the file. The bundle proves the event against the span's entry; the trail's own
+proof must show that the trail has this entry.
+
+A span ends every 10 minutes (audit.spans in the configuration), so a bundle of an event
+just received has to wait for that long. The journal must still have all records of the
+span: it keeps them for journal.replay_window (72h) after their delivery, as far as its disk
+budget allows. A record holds the events of one commit, of other environments too, and the
+bundle shows all of them. A sink that redacts does not have the body as received.
+` + whichRelay + `
+
+Exit codes: 0 proven, 1 not proven, or failed, 2 wrong usage.`,
+		Example: `  auditrelay trail prove-event event-log-1234 --config relay.yaml --file proof.json
+  auditrelay trail prove-event event.json --config relay.yaml --file proof.json
+  auditrelay trail prove-event event.json --verify proof.json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 0 && f.verify == "" {
+				return errors.New("give the ID of one event, or a FILE with the event as a CloudEvent in JSON")
+			}
+			return nil
+		},
+		RunE: runs(func(cmd *cobra.Command, args []string) error {
+			if f.verify != "" {
+				return f.verifyBundle(cmd.OutOrStdout(), args)
+			}
+			return f.prove(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0])
+		}),
+	}
+	f.which.addTo(cmd)
+	needsRelay := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if f.verify != "" {
+			return nil
+		}
+		return needsRelay(cmd, args)
+	}
+	cmd.Flags().StringVar(&f.source, "source", "", "only an event of this CloudEvents `SOURCE`: /projects/P/environments/E")
+	cmd.Flags().StringVar(&f.out, "file", "", "write the bundle to a new `FILE` instead of standard output")
+	cmd.Flags().StringVar(&f.verify, "verify", "", "check this `BUNDLE` instead")
+	return cmd
+}
+
+func (f *proveEventFlags) prove(ctx context.Context, out, messages io.Writer, arg string) error {
+	query, err := queryOf(arg)
+	if err != nil {
+		return err
+	}
+	if f.source != "" {
+		query.Source = f.source
+	}
+	client, err := f.which.client()
+	if err != nil {
+		return err
+	}
+	bundle, err := client.ProveEvent(ctx, query)
+	if err != nil {
+		return err
+	}
+	proven, err := bundle.Verify() // what is written holds
+	if err != nil {
+		return err
+	}
+	if err := writeTo(f.out, out, func(w io.Writer) error { return json.NewEncoder(w).Encode(bundle) }); err != nil {
+		return err
+	}
+	return say(messages, bundle, &proven)
+}
+
+// queryOf reads the event's file, where there is one of that name.
+func queryOf(arg string) (digest.Query, error) {
+	e, err := readEvent(arg)
+	if errors.Is(err, fs.ErrNotExist) {
+		return digest.Query{ID: arg}, nil
+	}
+	if err != nil {
+		return digest.Query{}, err
+	}
+	return digest.QueryOf(&e), nil
+}
+
+func readEvent(path string) (relay.Event, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return relay.Event{}, fmt.Errorf("read the event: %w", err)
+	}
+	e, err := cloudevents.ParseJSON(text)
+	if err != nil {
+		return relay.Event{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return e, nil
+}
+
+func (f *proveEventFlags) verifyBundle(out io.Writer, args []string) error {
+	text, err := os.ReadFile(f.verify)
+	if err != nil {
+		return fmt.Errorf("read the bundle: %w", err)
+	}
+	bundle, err := digest.ParseBundle(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.verify, err)
+	}
+	proven, err := bundle.Verify()
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.verify, err)
+	}
+	if len(args) == 1 {
+		e, err := readEvent(args[0])
+		if err == nil {
+			err = proven.Matches(&e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return say(out, bundle, &proven)
+}
+
+// say tells a person what is proven.
+func say(w io.Writer, b *digest.Bundle, p *digest.Proven) error {
+	_, err := fmt.Fprintf(w, "event %s of %s was received at %s: event %d of the record at position %d, in the span from %d to %d (%d events), entry %d of the trail\n",
+		printable(p.Event.ID), printable(p.Event.Source), p.Event.Received.UTC().Format(time.RFC3339Nano),
+		b.Event, b.Position, p.Span.First, p.Span.Last, p.Span.Events, b.EntryIndex)
+	return err
+}
