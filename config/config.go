@@ -281,6 +281,8 @@ type Audit struct {
 	KeyFile string `yaml:"key_file"`
 	// Spans are digests of the event stream in the trail.
 	Spans Spans `yaml:"spans"`
+	// Serve publishes the trail to verifiers.
+	Serve AuditServe `yaml:"serve"`
 }
 
 // Spans are digests of the event stream: each covers a run of events, so that one of them
@@ -293,6 +295,20 @@ type Spans struct {
 	Events int `yaml:"events"`
 	// Disabled makes no spans.
 	Disabled bool `yaml:"disabled"`
+}
+
+// AuditServe serves the trail under /tlog/, read-only, in the layout of C2SP tlog-tiles, so
+// that public tools can verify it. Its entries are confidential.
+type AuditServe struct {
+	// Listen is admin, HOST:PORT for a listener of its own, or off. The admin listener
+	// serves it on loopback, and elsewhere if admin.token is set. Default admin.
+	Listen string `yaml:"listen"`
+	// TLS serves HTTPS on the listener of its own. Default: HTTP.
+	TLS *TLSServer `yaml:"tls"`
+	// Token, at least 16 characters, guards the listener of its own, as
+	// "Authorization: Bearer TOKEN". Beyond loopback it is required, unless
+	// tls.client_ca_file is set.
+	Token secret.Text `yaml:"token"`
 }
 
 // Admin is the private listener.

@@ -33,6 +33,7 @@ func (c *Config) SetDefaults() {
 	}
 	setDefault(&c.Settings.Interval, 5*time.Minute)
 	setDefault(&c.Audit.Origin, "auditrelay.local/"+hostname())
+	setDefault(&c.Audit.Serve.Listen, ServeOnAdmin)
 	setDefault(&c.Audit.KeyFile, filepath.Join(c.DataDir, "audit.key"))
 	setDefault(&c.Audit.Spans.Interval, 10*time.Minute)
 	setDefault(&c.Audit.Spans.Events, 1_000_000)

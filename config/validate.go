@@ -32,6 +32,7 @@ func (k *checker) config(c *Config) {
 	}
 	between(k, "audit.spans.interval", c.Audit.Spans.Interval, time.Second, 24*time.Hour)
 	between(k, "audit.spans.events", c.Audit.Spans.Events, 1, 100_000_000)
+	k.auditServe(c)
 	k.admin(c)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "text", "json")
@@ -190,6 +191,43 @@ func (k *checker) admin(c *Config) {
 
 // minToken keeps a token from being guessed.
 const minToken = 16
+
+// Values of [AuditServe].Listen beside an address.
+const (
+	ServeOnAdmin = "admin"
+	ServeOff     = "off"
+)
+
+func (k *checker) auditServe(c *Config) {
+	s := c.Audit.Serve
+	if s.Listen == ServeOnAdmin || s.Listen == ServeOff {
+		if s.TLS != nil || !s.Token.Empty() {
+			k.fail("audit.serve.listen", s.Listen, "must be an address where tls or token is set; the admin listener has its own")
+		}
+		return
+	}
+	loopback := k.listenAddress("audit.serve.listen", s.Listen)
+	k.tlsServer("audit.serve.tls", s.TLS)
+	if _, port, _ := strings.Cut(s.Listen, ":"); port != "0" && (s.Listen == c.Ingest.Listen || s.Listen == c.Admin.Listen) {
+		k.fail("audit.serve.listen", s.Listen, "must differ from ingest.listen and admin.listen")
+	}
+	if token := s.Token.Reveal(); token != "" && len(token) < minToken {
+		k.fail("audit.serve.token", nil, fmt.Sprintf("must have at least %d characters; make one with: openssl rand -hex 32", minToken))
+	}
+	switch certified := s.TLS != nil && s.TLS.ClientCAFile != ""; {
+	case loopback || certified:
+	case s.Token.Empty():
+		k.fail("audit.serve.listen", s.Listen, "must not show the trail to everybody; set audit.serve.token or audit.serve.tls.client_ca_file, or listen on 127.0.0.1")
+	case s.TLS == nil:
+		k.warn("audit.serve.listen", "the trail's entries and audit.serve.token go over the network in the clear; set audit.serve.tls, or listen on 127.0.0.1")
+	}
+}
+
+// OnAdmin reports whether the admin listener serves the trail: not to everybody.
+func (c *Config) OnAdmin() bool {
+	host, _ := splitHostPort(c.Admin.Listen, 0)
+	return c.Audit.Serve.Listen == ServeOnAdmin && (IsLoopback(host) || !c.Admin.Token.Empty())
+}
 
 func (k *checker) adminAccess(a Admin, loopback bool) {
 	if token := a.Token.Reveal(); token != "" && len(token) < minToken {

@@ -52,6 +52,7 @@ func floors() map[string]int {
 		"internal/looks":                2,
 		"internal/workspace":            2,
 		"internal/timeline":             2,
+		"internal/tiles":                2,
 		"internal/management":           1,
 		"internal/journal":              4,
 		"internal/deadletters":          3,

@@ -5,6 +5,7 @@
 //	/readyz   200 while pushes are taken, 503 otherwise; one line a check
 //	/metrics  Prometheus
 //	/status   JSON: what the relay knows of its environments and sinks
+//	/tlog/    the audit trail's files, unless configured otherwise
 //	/debug/pprof/  profiles, for go tool pprof, if configured
 package admin
 
@@ -20,6 +21,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/auditrelay/auditrelay/config/secret"
 )
 
 // probeTimeout bounds one look at everything.
@@ -36,7 +39,8 @@ type Check struct {
 // Handler serves the private endpoints. Checks and sections are added while
 // the relay starts; until Started it is not ready.
 type Handler struct {
-	mux *http.ServeMux
+	mux   *http.ServeMux
+	token secret.Text
 
 	mu       sync.Mutex // guards the fields below
 	started  bool
@@ -46,14 +50,14 @@ type Handler struct {
 
 // New makes a handler with the metrics of reg.
 func New(reg *prometheus.Registry, o Options) *Handler {
-	h := &Handler{mux: http.NewServeMux(), sections: map[string]func(context.Context) (any, error){}}
+	h := &Handler{mux: http.NewServeMux(), token: o.Token, sections: map[string]func(context.Context) (any, error){}}
 	h.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
 	h.mux.HandleFunc("GET /readyz", h.ready)
-	h.mux.Handle("GET /status", guarded(o.Token, http.HandlerFunc(h.status)))
+	h.mux.Handle("GET /status", Guarded(o.Token, http.HandlerFunc(h.status)))
 	metrics := promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg, ErrorHandling: promhttp.ContinueOnError})
-	h.mux.Handle("GET /metrics", guarded(o.Token, metrics))
+	h.mux.Handle("GET /metrics", Guarded(o.Token, metrics))
 	if o.Pprof {
-		h.mux.Handle("GET /debug/pprof/", guarded(o.Token, profiles()))
+		h.mux.Handle("GET /debug/pprof/", Guarded(o.Token, profiles()))
 	}
 	return h
 }
@@ -63,6 +67,11 @@ func (h *Handler) AddCheck(c Check) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.checks = append(h.checks, c)
+}
+
+// Handle serves a pattern of [http.ServeMux], guarded by the token.
+func (h *Handler) Handle(pattern string, next http.Handler) {
+	h.mux.Handle(pattern, Guarded(h.token, next))
 }
 
 // AddStatus adds a section to /status. The result of read is encoded as JSON.

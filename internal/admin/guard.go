@@ -18,9 +18,9 @@ type Options struct {
 	Pprof bool
 }
 
-// guarded asks for the token before next. The comparison takes the same time
+// Guarded asks for the token, if it is set, before next. The comparison takes the same time
 // whatever is sent.
-func guarded(token secret.Text, next http.Handler) http.Handler {
+func Guarded(token secret.Text, next http.Handler) http.Handler {
 	if token.Empty() {
 		return next
 	}
@@ -28,7 +28,7 @@ func guarded(token secret.Text, next http.Handler) http.Handler {
 		scheme, sent, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		if !strings.EqualFold(scheme, "Bearer") || !token.Equal(sent) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="auditrelay"`)
-			http.Error(w, "send admin.token of the configuration, as Authorization: Bearer TOKEN", http.StatusUnauthorized)
+			http.Error(w, "send the token of the configuration, as Authorization: Bearer TOKEN", http.StatusUnauthorized)
 			return
 		}
 		next.ServeHTTP(w, r)

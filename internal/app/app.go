@@ -43,8 +43,8 @@ type Options struct {
 	Kinds sinks.Kinds
 }
 
-// Addresses are HOST:PORT.
-type Addresses struct{ Ingest, Admin string }
+// Addresses are HOST:PORT. Trail is empty unless the trail has a listener of its own.
+type Addresses struct{ Ingest, Admin, Trail string }
 
 // Run runs a relay until ctx ends, a clean shutdown within the configured deadline, or
 // until a part of it fails for good. cfg must have been validated.
@@ -121,7 +121,7 @@ func (r *process) start(ctx context.Context) error {
 		return fmt.Errorf("make data_dir: %w", err)
 	}
 	for _, part := range []func(context.Context) error{
-		r.startAdmin, r.startJournal, r.startTrail, r.startCredentials,
+		r.startAdmin, r.startJournal, r.startTrail, r.startTiles, r.startCredentials,
 		r.startTimeline, r.startSinks, r.startConsole, r.startForwarding, r.startSpans, r.startQuarantineWatch, r.startRecent, r.startIngest, r.startControl,
 	} {
 		if err := part(ctx); err != nil {

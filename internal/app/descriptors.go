@@ -9,7 +9,7 @@ import (
 // The need for descriptors beside the connections of clients.
 const (
 	ownDescriptors     = 64 // the journal's and the trail's files, the console, the API's connections
-	adminConnections   = 32
+	adminConnections   = 32 // and of the trail's own listener, likewise
 	sinkDescriptors    = 16 // of one delivery: its connections and files
 	fewestConnections  = 16
 	mostConnections    = 4096 // unless the configuration asks for more
@@ -29,7 +29,7 @@ func openFiles() int {
 // ingestDoor bounds the connections of clients: the configured number, as far as
 // descriptors are left for everything else.
 func (r *process) ingestDoor(files int) door.Options {
-	reserve := ownDescriptors + adminConnections
+	reserve := ownDescriptors + adminConnections*2 // the trail's listener has as many
 	for _, s := range r.cfg.Sinks {
 		reserve += sinkDescriptors * s.Parallel
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -251,7 +252,7 @@ func TestDamageWhileRunningIsNamed(t *testing.T) {
 	require.EqualValues(t, 10, last.Index)
 	require.Contains(t, string(last.Detail), `"from":7,"kind":"missing","to":7`)
 	require.Contains(t, string(last.Detail), `"from":3,"kind":"misfiled","to":3`)
-	require.Contains(t, trail.Remark(), "2 entries are damaged or lost")
+	waiting.Until(t, func() bool { return strings.Contains(trail.Remark(), "2 entries are damaged or lost") }) // shown behind the entry
 }
 
 // The stream is gone under a relay that runs: it is made again behind what was signed.

@@ -46,8 +46,22 @@ func (t *Trail) Tail(ctx context.Context, from int64, handle func(Recorded) erro
 	if err := t.isOpen(); err != nil {
 		return err
 	}
-	consumer, err := t.entries.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: uint64(max(from, 0)) + 1,
+	return t.follow(ctx, t.entries, uint64(max(from, 0))+1, func(m Message) error {
+		e, err := t.recorded(m)
+		switch {
+		case errors.Is(err, ErrMissing), errors.Is(err, ErrDamaged):
+			return nil // the trail names it
+		case err != nil:
+			return err
+		}
+		return handle(e)
+	}, caughtUp)
+}
+
+// follow is Tail for one of the trail's streams, from the sequence from on.
+func (t *Trail) follow(ctx context.Context, stream jetstream.Stream, from uint64, handle func(Message) error, caughtUp func(end int64) error) error {
+	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
 	})
 	if err != nil {
 		return fmt.Errorf("follow the audit trail: %w", err)
@@ -57,7 +71,7 @@ func (t *Trail) Tail(ctx context.Context, from int64, handle func(Recorded) erro
 		return fmt.Errorf("follow the audit trail: %w", err)
 	}
 	defer messages.Stop()
-	tail := &tail{trail: t, consumer: consumer, messages: messages, handle: handle, seq: uint64(max(from, 0))}
+	tail := &tail{stream: stream, consumer: consumer, messages: messages, handle: handle, seq: from - 1}
 	for {
 		end, err := tail.run(ctx)
 		if err != nil {
@@ -83,18 +97,18 @@ func (t *Trail) Each(ctx context.Context, from int64, handle func(Recorded) erro
 
 var errEnd = errors.New("the trail has no more entries")
 
-// tail reads the entries behind an index.
+// tail reads the messages behind a sequence.
 type tail struct {
-	trail    *Trail
+	stream   jetstream.Stream
 	consumer jetstream.Consumer
 	messages jetstream.MessagesContext
-	handle   func(Recorded) error
+	handle   func(Message) error
 	seq      uint64 // of the newest message
 }
 
-// run hands over the entries that are there now, and returns how many those are.
+// run hands over the messages that are there now, and returns how many those are.
 func (r *tail) run(ctx context.Context) (end int64, err error) {
-	info, err := r.trail.entries.Info(ctx)
+	info, err := r.stream.Info(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("follow the audit trail: %w", err)
 	}
@@ -117,7 +131,7 @@ func (r *tail) run(ctx context.Context) (end int64, err error) {
 	return end, nil
 }
 
-// next hands over the next entry.
+// next hands over the next message.
 func (r *tail) next(ctx context.Context) error {
 	msg, err := r.messages.Next(jetstream.NextContext(ctx))
 	if err != nil {
@@ -128,24 +142,18 @@ func (r *tail) next(ctx context.Context) error {
 		return fmt.Errorf("follow the audit trail: %w", err)
 	}
 	r.seq = max(r.seq, meta.Sequence.Stream)
-	e, err := r.trail.recorded(Message{meta.Sequence.Stream, msg.Subject(), msg.Headers(), msg.Data()})
-	switch {
-	case errors.Is(err, ErrMissing), errors.Is(err, ErrDamaged):
-		return nil // the trail names it
-	case err != nil:
-		return err
-	}
-	return r.handle(e)
+	return r.handle(Message{meta.Sequence.Stream, msg.Subject(), msg.Headers(), msg.Data()})
 }
 
 // Offline is a trail without a relay. It checks no signature: see [VerifyOffline].
 type Offline struct {
 	prefix string
 	read   Reader
+	pull   *pull // of Records; nil before its first call
 }
 
 // OpenOffline opens the trail of the streams with a prefix.
-func OpenOffline(prefix string, read Reader) *Offline { return &Offline{prefix, read} }
+func OpenOffline(prefix string, read Reader) *Offline { return &Offline{prefix: prefix, read: read} }
 
 // Get is [Trail.Get]. It reads the trail from its start.
 func (o *Offline) Get(ctx context.Context, index int64) (found Recorded, err error) {

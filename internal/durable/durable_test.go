@@ -5,7 +5,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -110,4 +112,26 @@ func content(t *testing.T, path string) string {
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return string(data)
+}
+
+func TestManyFilesAreSyncedAndEachFolderOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var files []File
+	for i := range 100 {
+		files = append(files, File{filepath.Join(dir, "a", string(rune('a'+i%2)), strconv.Itoa(i)), []byte(strconv.Itoa(i))})
+	}
+	var mu sync.Mutex
+	count := map[string]int{}
+	d := osDisk()
+	d.sync = func(f *os.File) error { mu.Lock(); defer mu.Unlock(); count["file"]++; return f.Sync() }
+	d.syncDir = func(dir string) error { mu.Lock(); defer mu.Unlock(); count["folder"]++; return SyncDir(dir) }
+	require.NoError(t, d.replaceAll(files))
+	assert.Equal(t, map[string]int{"file": 100, "folder": 3 + 2}, count, "three folders are made in their parents, two have files")
+	for i, f := range files {
+		require.Equal(t, strconv.Itoa(i), content(t, f.Path))
+	}
+	d.rename = func(string, string) error { return errors.New("no rename") }
+	require.ErrorContains(t, d.replaceAll(files[:3]), "no rename")
+	require.NoError(t, d.replaceAll(nil))
 }

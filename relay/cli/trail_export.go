@@ -13,40 +13,57 @@ import (
 func (p Program) newTrailExport() *cobra.Command {
 	which := trailFlags{kinds: p.Kinds.Config()}
 	var chosen entryFlags
-	var path string
+	var path, dir string
+	form := outputFlag{value: "jsonl", allowed: []string{"jsonl", "tlog"}}
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Write whole entries of the audit trail as JSON lines",
-		Long: `Writes whole entries, one JSON object a line, the oldest first: with the states before and
-after, the details, and the hash of the entry's leaf (base64). Entries that cannot be read
-are left out; 'auditrelay journal verify' names them.
+		Short: "Write the audit trail as JSON lines, or as a log for public verifiers",
+		Long: `--form jsonl, the default, writes whole entries, one JSON object a line, the oldest first:
+with the states before and after, the details, and the hash of the entry's leaf (base64).
+Entries that cannot be read are left out; 'auditrelay journal verify' names them.
+
+--form tlog writes the whole trail into --dir, a folder for each generation, in the layout
+of C2SP tlog-tiles: the signed checkpoint, tiles, entry bundles, records too long for a
+bundle, and the history of checkpoints. Every entry is proven by the signed root, and all
+files are read back. Given again, after Ctrl-C too, it goes on, and adds new entries to an
+older export. A relay that runs is not asked: its files in DATA_DIR/tlog are copied.
 ` + whichTrail + `
 
 Exit codes: 0 written, 1 failed, 2 wrong usage.`,
 		Example: `  auditrelay trail export --config relay.yaml > trail.jsonl
-  auditrelay trail export --config relay.yaml --since 2026-03-01 --severity medium --file march.jsonl`,
+  auditrelay trail export --config relay.yaml --since 2026-03-01 --severity medium --file march.jsonl
+  auditrelay trail export --config relay.yaml --form tlog --dir /mnt/evidence/trail`,
 		Args: cobra.NoArgs,
-		RunE: which.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
-			count := 0
-			err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
-				lines := json.NewEncoder(w)
-				return source.Entries(cmd.Context(), chosen.filter, func(e timeline.Entry) error {
-					if e.Missing {
-						return nil
-					}
-					count++
-					return lines.Encode(e)
-				})
-			})
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%d entries exported\n", count)
-			return err
-		}),
 	}
+	lines := which.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
+		count := 0
+		err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
+			enc := json.NewEncoder(w)
+			return source.Entries(cmd.Context(), chosen.filter, func(e timeline.Entry) error {
+				if e.Missing {
+					return nil
+				}
+				count++
+				return enc.Encode(e)
+			})
+		})
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%d entries exported\n", count)
+		return err
+	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if form.value == "tlog" {
+			return runs(func(cmd *cobra.Command, _ []string) error { return which.exportLog(cmd, dir) })(cmd, args)
+		}
+		return lines(cmd, args)
+	}
+	before(cmd, func() error { return checkExport(cmd, form.value, dir) })
 	which.addTo(cmd)
 	chosen.addTo(cmd, 0)
 	cmd.Flags().StringVar(&path, "file", "", "write to a new `FILE` instead of standard output")
+	cmd.Flags().Var(&form, "form", "`FORM` of the export: jsonl, tlog")
+	cmd.Flags().StringVar(&dir, "dir", "", "with --form tlog: the `DIR` to write to")
 	return cmd
 }

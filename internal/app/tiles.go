@@ -1,0 +1,50 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/admin"
+	"github.com/auditrelay/auditrelay/internal/door"
+	"github.com/auditrelay/auditrelay/internal/tiles"
+)
+
+// startTiles keeps the trail's files for public tools, and serves them. They are derived:
+// a failure of theirs stops nothing.
+func (r *process) startTiles(ctx context.Context) error {
+	store := tiles.Open(filepath.Join(r.cfg.DataDir, tiles.Dir))
+	keeper := tiles.NewKeeper(store, r.trail, r.trail.Generations, r.log)
+	r.stack.push("trail's files", background(keeper.Keep))
+	serve := r.cfg.Audit.Serve
+	switch {
+	case serve.Listen == config.ServeOff:
+		return nil
+	case serve.Listen != config.ServeOnAdmin:
+		return r.serveTiles(ctx, serve, store.Handler())
+	case !r.cfg.OnAdmin():
+		r.log.Info("the admin listener does not serve the audit trail, as everybody may reach it; set admin.token", "path", tiles.Prefix)
+		return nil
+	}
+	r.admin.Handle(tiles.Prefix, store.Handler())
+	return nil
+}
+
+// serveTiles serves the trail on an address of its own.
+func (r *process) serveTiles(ctx context.Context, serve config.AuditServe, trail http.Handler) error {
+	tlsConfig, err := serve.TLS.ServerConfig()
+	if err != nil {
+		return fmt.Errorf("audit.serve: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle(tiles.Prefix, admin.Guarded(serve.Token, trail))
+	server := &http.Server{
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute,
+	}
+	r.addresses.Trail, err = r.serve(ctx, serve.Listen, tlsConfig, server, door.Options{Name: "trail", Total: adminConnections})
+	return err
+}

@@ -1,0 +1,78 @@
+package tiles
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/proof"
+)
+
+// Check reads every file of the log, and recomputes all of the tree from the entries.
+// errDamaged names the first file that is lost, or not what its newest checkpoint has
+// signed. It rests after each bundle for rest.
+func (l Log) Check(ctx context.Context, publicKey string, rest time.Duration) error {
+	c, err := l.signed(publicKey)
+	if err != nil {
+		return err
+	}
+	if err := l.checkHistory(publicKey); err != nil {
+		return err
+	}
+	e := &edge{}
+	check := func(t tlog.Tile, hashes []tlog.Hash) {
+		if err == nil {
+			err = l.checkTile(t, hashes)
+		}
+	}
+	for e.n < c.Size {
+		width := int(min(c.Size-e.n, proof.TileWidth))
+		if err := l.checkBundle(e.n/proof.TileWidth, width, func(leaf []byte) { e.grow(tlog.RecordHash(leaf), check) }); err != nil {
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		if err := pause.For(ctx, rest); err != nil {
+			return err
+		}
+	}
+	for _, t := range edgeTiles(c.Size) {
+		check(t, e.levels[t.L])
+	}
+	if err == nil && e.root() != c.Root {
+		err = fmt.Errorf("%w: the entry bundles do not give the signed root", errDamaged)
+	}
+	return err
+}
+
+func (l Log) checkTile(t tlog.Tile, hashes []tlog.Hash) error {
+	data, err := l.Tile(t)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	if !bytes.Equal(data, joined(hashes)) {
+		return fmt.Errorf("%w: %s does not fit its entry bundles", errDamaged, pathOf(t))
+	}
+	return nil
+}
+
+func (l Log) checkBundle(n int64, width int, give func(leaf []byte)) error {
+	data, err := l.Bundle(n, width)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	for leaf := range proof.Bundle(data) {
+		if d, long := proof.ParseDigest(leaf); long {
+			if _, err := l.Record(d); err != nil {
+				return fmt.Errorf("%w: %w", errDamaged, err)
+			}
+		}
+		give(leaf)
+	}
+	return nil
+}

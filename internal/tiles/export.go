@@ -1,0 +1,65 @@
+package tiles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+)
+
+// Exported is one log of an export.
+type Exported struct {
+	Folder    string `json:"folder"`
+	Origin    string `json:"origin"`
+	PublicKey string `json:"public_key"` // of the signature on its newest checkpoint
+	Size      int64  `json:"size"`
+	Root      string `json:"root"`
+}
+
+// Export writes the logs of a trail's generations into a folder of their own, or brings an
+// older or interrupted export there up to date. In the end it reads all files back, and
+// holds them against the signed checkpoints. progress may be nil.
+func Export(ctx context.Context, trail Trail, generations []audit.Generation, dir string, log *slog.Logger, progress func(entries int64)) ([]Exported, error) {
+	k := NewKeeper(Open(dir), trail, func() []audit.Generation { return generations }, log)
+	k.wrote = progress
+	var list []Exported
+	for _, g := range generations {
+		if g.Size == 0 {
+			continue // nothing of it is signed
+		}
+		e, err := k.export(ctx, g)
+		if err != nil {
+			return nil, fmt.Errorf("export the log %s: %w", g.Origin, err)
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+func (k *Keeper) export(ctx context.Context, g audit.Generation) (Exported, error) {
+	var l Log
+	check := func() (err error) {
+		if err = k.Run(ctx); err == nil {
+			l, err = k.logOf(g.Origin)
+		}
+		if err == nil {
+			err = l.Check(ctx, g.PublicKey, 0)
+		}
+		return err
+	}
+	err := check()
+	if errors.Is(err, errDamaged) { // of an older export
+		k.damaged(g.Base, l, err)
+		err = check()
+	}
+	if err != nil {
+		return Exported{}, err
+	}
+	_, c, err := l.Checkpoint()
+	if err == nil && c.Size < g.Size {
+		err = fmt.Errorf("%d of its %d signed entries are proven and written: %w for the rest", c.Size, g.Size, errUnproven)
+	}
+	return Exported{l.dir, c.Origin, g.PublicKey, c.Size, c.Root.String()}, err
+}

@@ -1,0 +1,89 @@
+package tiles
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+)
+
+// offline reads the trail's streams as the files of a stopped relay are read.
+func (h *house) offline() *audit.Offline {
+	return audit.OpenOffline("TEST", func(ctx context.Context, name string, fn func(audit.Message) error) (uint64, error) {
+		stream, err := h.js.Stream(ctx, name)
+		if err != nil {
+			return 0, err
+		}
+		last := stream.CachedInfo().State.LastSeq
+		for seq := uint64(1); seq <= last; seq++ {
+			m, err := stream.GetMsg(ctx, seq)
+			if err != nil {
+				return last, err
+			}
+			if err := fn(audit.Message{Seq: seq, Subject: m.Subject, Header: m.Header, Data: m.Data}); err != nil {
+				return last, err
+			}
+		}
+		return last, nil
+	})
+}
+
+// An export of the files and one of the streams are the files themselves; an older or
+// damaged one is brought up to date.
+func TestAnExportHasTheFilesOfTheRelay(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 300)
+	h.run()
+	h.close()
+	require.NoError(t, os.Remove(h.options.KeyFile))
+	h.open() // another generation
+	h.add(long(301))
+	h.run()
+	generations := h.trail.Generations()
+	want := files(t, h.store.dir)
+	trails := map[string]func() Trail{
+		"files":   func() Trail { s, err := h.store.Source(); require.NoError(t, err); return s },
+		"streams": func() Trail { return h.offline() },
+	}
+	for name, open := range trails {
+		dir := filepath.Join(t.TempDir(), "export")
+		export := func() {
+			t.Helper()
+			trail, known := open(), generations
+			if s, isSource := trail.(*Source); isSource {
+				known = s.Generations()
+			} else {
+				defer trail.(*audit.Offline).Close()
+			}
+			done := int64(0)
+			list, err := Export(t.Context(), trail, known, dir, nil, func(n int64) { done = n })
+			require.NoError(t, err, name)
+			require.Len(t, list, 2)
+			require.EqualValues(t, list[0].Size+list[1].Size, done)
+			require.Equal(t, want, files(t, dir), name)
+		}
+		export()
+		require.NoError(t, os.Remove(filepath.Join(dir, "0", "checkpoint")))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "0", "tile", "0", "000"), []byte("damage"), 0o600))
+		export()
+	}
+}
+
+// A damaged source is not exported as if it were whole.
+func TestAnExportOfDamagedFilesFails(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 300)
+	h.run()
+	bundle := filepath.Join(h.store.Log(0).dir, "tile", "entries", "000")
+	data, err := os.ReadFile(bundle)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(bundle, []byte(flip(string(data))), 0o600))
+	source, err := h.store.Source()
+	require.NoError(t, err)
+	_, err = Export(t.Context(), source, source.Generations(), t.TempDir(), nil, nil)
+	require.ErrorIs(t, err, errDamaged)
+}

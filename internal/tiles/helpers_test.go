@@ -1,0 +1,185 @@
+package tiles
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+)
+
+// house is a trail with its logs.
+type house struct {
+	tb      testing.TB
+	js      jetstream.JetStream
+	options audit.Options
+	trail   *audit.Trail
+	store   *Store
+}
+
+// newHouse makes a trail of n entries, signed, without logs yet.
+func newHouse(tb testing.TB, n int) *house {
+	tb.Helper()
+	dir := tb.TempDir()
+	h := &house{
+		tb: tb, js: natstest.JetStream(tb, natstest.Run(tb, filepath.Join(dir, "server"))), store: Open(filepath.Join(dir, Dir)),
+		options: audit.Options{StreamPrefix: "TEST", Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour},
+	}
+	h.open()
+	h.close() // the streams are there
+	for i := range n {
+		_, err := h.js.PublishMsgAsync(message(tb, i))
+		require.NoError(tb, err)
+		if i%1000 == 999 {
+			<-h.js.PublishAsyncComplete()
+		}
+	}
+	<-h.js.PublishAsyncComplete()
+	h.open()
+	h.sign()
+	return h
+}
+
+// message is entry i, as the trail stores it.
+func message(tb testing.TB, i int) *nats.Msg {
+	tb.Helper()
+	raw, err := json.Marshal(entry(i))
+	require.NoError(tb, err)
+	record, err := jsondiff.Canonical(raw)
+	require.NoError(tb, err)
+	return &nats.Msg{Subject: "TEST.audit.acme.live.resource", Data: record}
+}
+
+func entry(i int) audit.Entry {
+	return audit.Entry{
+		Type: "settings.changed", Project: "acme", Environment: "live", Subject: "resource",
+		Time: time.Unix(1_700_000_000+int64(i), 0).UTC(), After: json.RawMessage(fmt.Sprintf(`{"value":%d}`, i)),
+	}
+}
+
+func (h *house) open() {
+	h.tb.Helper()
+	trail, err := audit.Open(h.tb.Context(), h.js, h.options)
+	require.NoError(h.tb, err)
+	h.trail = trail
+	h.tb.Cleanup(func() { _ = trail.Close(context.WithoutCancel(h.tb.Context())) })
+}
+
+func (h *house) close() {
+	h.tb.Helper()
+	require.NoError(h.tb, h.trail.Close(h.tb.Context()))
+}
+
+// sign has all entries signed, in a trail opened anew.
+func (h *house) sign() {
+	h.tb.Helper()
+	h.close()
+	h.open()
+}
+
+// add appends entries.
+func (h *house) add(entries ...audit.Entry) {
+	h.tb.Helper()
+	for _, e := range entries {
+		_, err := h.trail.Append(h.tb.Context(), e)
+		require.NoError(h.tb, err)
+	}
+	h.sign()
+}
+
+// copyStream copies the messages of a stream to another house.
+func (h *house) copyStream(to *house, name string) {
+	h.tb.Helper()
+	stream, err := h.js.Stream(h.tb.Context(), name)
+	require.NoError(h.tb, err)
+	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
+		m, err := stream.GetMsg(h.tb.Context(), seq)
+		require.NoError(h.tb, err)
+		_, err = to.js.PublishMsg(h.tb.Context(), &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data})
+		require.NoError(h.tb, err)
+	}
+}
+
+func (h *house) keeper() *Keeper { return NewKeeper(h.store, h.trail, h.trail.Generations, nil) }
+
+// run writes the logs to the trail's end.
+func (h *house) run() {
+	h.tb.Helper()
+	require.NoError(h.tb, h.keeper().Run(h.tb.Context()))
+}
+
+// key is the public key of a log's checkpoint.
+func (h *house) key(number int) string {
+	h.tb.Helper()
+	_, c, err := h.store.Log(number).Checkpoint()
+	require.NoError(h.tb, err)
+	for _, g := range h.trail.Generations() {
+		if g.Origin == c.Origin {
+			return g.PublicKey
+		}
+	}
+	h.tb.Fatalf("the trail has no generation %s", c.Origin)
+	return ""
+}
+
+// requireWhole reads all of a log, and holds it against the trail.
+func (h *house) requireWhole(number int, size int64) {
+	h.tb.Helper()
+	l := h.store.Log(number)
+	require.NoError(h.tb, l.Check(h.tb.Context(), h.key(number), 0))
+	_, c, err := l.Checkpoint()
+	require.NoError(h.tb, err)
+	require.Equal(h.tb, size, c.Size)
+}
+
+// prove reads an entry as a stranger does: with tlog's own client of tiles.
+func (h *house) prove(number int, n int64) []byte {
+	h.tb.Helper()
+	l := h.store.Log(number)
+	_, c, err := l.Checkpoint()
+	require.NoError(h.tb, err)
+	reader := tlog.TileHashReader(tlog.Tree{N: c.Size, Hash: c.Root}, tileReader{l})
+	path, err := tlog.ProveRecord(c.Size, n, reader)
+	require.NoError(h.tb, err)
+	leaf, err := l.entry(n)
+	require.NoError(h.tb, err)
+	require.NoError(h.tb, tlog.CheckRecord(path, c.Size, c.Root, n, tlog.RecordHash(leaf)))
+	return leaf
+}
+
+type tileReader struct{ Log }
+
+func (tileReader) Height() int                     { return proof.TileHeight }
+func (tileReader) SaveTiles([]tlog.Tile, [][]byte) {}
+func (r tileReader) ReadTiles(tiles []tlog.Tile) (all [][]byte, err error) {
+	for _, t := range tiles {
+		data, err := r.Tile(t)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, data)
+	}
+	return all, nil
+}
+
+// long is an entry whose record does not fit into a bundle.
+func long(i int) audit.Entry {
+	e := entry(i)
+	e.After, _ = json.Marshal(map[string]string{"html": strings.Repeat("<p>style</p>", 6000)})
+	return e
+}
+
+func textLogger(w *strings.Builder) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }

@@ -1,0 +1,119 @@
+// Package tiles keeps the audit trail as files that public tools read: one log in the
+// layout of C2SP tlog-tiles (https://c2sp.org/tlog-tiles) for each generation of the
+// trail.
+//
+//	N/checkpoint        the newest signed note (C2SP tlog-checkpoint)
+//	N/tile/L/…          tiles of the Merkle tree, of height 8
+//	N/tile/entries/…    bundles of 256 entries
+//	N/records/SHA256    records too long for a bundle, which has their digests
+//	N/checkpoints       the history of checkpoints, as JSON lines
+//
+// N counts the generations from 0, in the order in which this folder met them.
+//
+// The files are derived: a [Keeper] follows the trail and writes them, each from
+// entries and hashes that a signed root proves. What is lost or damaged is written again. They are
+// a second copy of the entries, too: see [Store.Record]. The log never
+// contradicts itself: a checkpoint that does not continue the newest one is logged, and not
+// published.
+//
+// Of a partial tile only the widest file is kept. [Handler] cuts narrower ones from it.
+package tiles
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/auditrelay/auditrelay/internal/durable"
+	"github.com/auditrelay/auditrelay/internal/proof"
+)
+
+// Dir is the folder's name in a data directory.
+const Dir = "tlog"
+
+// Store is the folder of all logs. Its methods may be called concurrently.
+type Store struct{ dir string }
+
+// Open opens a store; the folder need not exist.
+func Open(dir string) *Store { return &Store{dir} }
+
+// Listed is a log of the store.
+type Listed struct {
+	// Number is the folder's name.
+	Number int `json:"number"`
+	// Origin, Size and Root are those of its newest checkpoint.
+	Origin string `json:"origin"`
+	Size   int64  `json:"size"`
+	Root   string `json:"root"`
+}
+
+// Logs lists the logs with a readable checkpoint, by number.
+func (s *Store) Logs() ([]Listed, error) {
+	files, err := os.ReadDir(s.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list logs of the trail: %w", err)
+	}
+	var list []Listed
+	for _, f := range files {
+		number, err := strconv.Atoi(f.Name())
+		if err != nil || strconv.Itoa(number) != f.Name() || number < 0 {
+			continue
+		}
+		if c, err := s.Log(number).newest(); err == nil {
+			list = append(list, Listed{number, c.Origin, c.Size, c.Root.String()})
+		}
+	}
+	slices.SortFunc(list, func(a, b Listed) int { return a.Number - b.Number })
+	return list, nil
+}
+
+// Log is the log with a number.
+func (s *Store) Log(number int) Log {
+	return OpenLog(filepath.Join(s.dir, strconv.Itoa(number)))
+}
+
+// newest is the newest checkpoint, from the history where the file is lost.
+func (l Log) newest() (proof.Checkpoint, error) {
+	_, c, err := l.Checkpoint()
+	if err == nil {
+		return c, nil
+	}
+	line, lineErr := l.lastLine(false)
+	if lineErr != nil {
+		return c, errors.Join(err, lineErr)
+	}
+	return parseNote(line.Checkpoint)
+}
+
+// logOf gives the log with an origin, or the first number that is neither used nor taken.
+func (s *Store) logOf(origin string, taken map[string]Log) (Log, error) {
+	if l, known := taken[origin]; known {
+		return l, nil
+	}
+	if err := durable.MakeDir(s.dir); err != nil {
+		return Log{}, err
+	}
+	list, err := s.Logs()
+	if err != nil {
+		return Log{}, err
+	}
+	used := map[string]bool{}
+	for _, l := range taken {
+		used[l.dir] = true // it may have no checkpoint yet
+	}
+	for _, l := range list {
+		if l.Origin == origin {
+			return s.Log(l.Number), nil
+		}
+		used[s.Log(l.Number).dir] = true
+	}
+	free := 0
+	for used[s.Log(free).dir] {
+		free++
+	}
+	return s.Log(free), nil
+}

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/tiles"
+)
+
+// checkExport refuses flags that do not fit the form.
+func checkExport(cmd *cobra.Command, form, dir string) (err error) {
+	switch {
+	case form == "tlog" && dir == "":
+		return errors.New("--form tlog needs --dir, the folder to write to")
+	case form != "tlog" && dir != "":
+		return errors.New("--dir needs --form tlog")
+	case form != "tlog":
+		return nil
+	}
+	allowed := map[string]bool{"form": true, "dir": true, "config": true, "data-dir": true, "offline": true, "stream-prefix": true}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !allowed[f.Name] && err == nil {
+			err = fmt.Errorf("--form tlog writes the whole trail, as its signatures cover all of it: leave --%s out", f.Name)
+		}
+	})
+	return err
+}
+
+// exportLog writes the trail's logs into dir.
+func (f *trailFlags) exportLog(cmd *cobra.Command, dir string) (err error) {
+	trail, generations, done, err := f.openLogs(cmd)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	total := uint64(0)
+	for _, g := range generations {
+		total += uint64(g.Size)
+	}
+	if total == 0 {
+		return errors.New("the trail has no signed entries yet")
+	}
+	shown := newProgress(cmd.ErrOrStderr())
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	list, err := tiles.Export(cmd.Context(), trail, generations, dir, log, func(entries int64) {
+		shown.report(&console.Progress{Done: uint64(entries), Total: total, Unit: "entries"})
+	})
+	shown.end()
+	if err != nil {
+		return fmt.Errorf("%w; given again, the command goes on", err)
+	}
+	for _, e := range list {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %d entries of %s, root %s, signed by the key %s\n", e.Folder, e.Size, e.Origin, e.Root, e.PublicKey)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openLogs opens the source of an export: the files kept by a relay, or with --offline the
+// streams of a stopped one.
+func (f *trailFlags) openLogs(cmd *cobra.Command) (tiles.Trail, []audit.Generation, func() error, error) {
+	if f.offline {
+		return f.openStreams(cmd)
+	}
+	dir := f.dataDir
+	if dir == "" {
+		var err error
+		if dir, err = config.DataDir(f.config); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	source, err := tiles.Open(filepath.Join(dir, tiles.Dir)).Source()
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("%w; with --offline the export is made from the stopped relay's streams", err)
+	}
+	return source, source.Generations(), func() error { return nil }, nil
+}
+
+func (f *trailFlags) openStreams(cmd *cobra.Command) (tiles.Trail, []audit.Generation, func() error, error) {
+	journal := journalFlags{kinds: f.kinds, file: f.config, dataDir: f.dataDir, prefix: f.prefix}
+	cfg, err := journal.config()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	files, err := streamserver.OpenOffline(cfg.DataDir, cfg.Journal.StreamPrefix)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	report, _, err := audit.VerifyOffline(cmd.Context(), audit.Options{
+		StreamPrefix: cfg.Journal.StreamPrefix, KeyFile: cfg.Audit.KeyFile, End: files.End,
+	}, readerOf(files, nil))
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, files.Close())
+	}
+	trail := audit.OpenOffline(cfg.Journal.StreamPrefix, readerOf(files, nil))
+	return trail, report.Generations, func() error { trail.Close(); return files.Close() }, nil
+}
