@@ -1,0 +1,86 @@
+package meaning
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// OfEntry returns the sentence of a trail's entry, and how urgently a person should look.
+// They are those in its detail ("summary", "severity"), or else follow from its type.
+// kind is the type, such as "settings.failed".
+func OfEntry(kind, subject string, detail json.RawMessage) (string, Severity) {
+	var told struct {
+		Summary  string   `json:"summary"`
+		Severity Severity `json:"severity"`
+		Outcome  string   `json:"outcome"`
+	}
+	if json.Unmarshal(detail, &told) == nil && told.Summary != "" {
+		return told.Summary, told.Severity
+	}
+	s := entrySentences[kind]
+	if strings.HasPrefix(kind, "action.") {
+		return actionSentence(kind, detail), cmp.Or(s.severity, Info)
+	}
+	if kind == "streaming.put_ended" {
+		s.text += ": " + told.Outcome
+	}
+	if s.text == "" {
+		s.text = strings.NewReplacer(".", " ", "_", " ").Replace(kind)
+	}
+	return subject + ": " + s.text, cmp.Or(s.severity, Info)
+}
+
+// entrySentences are those of the entries without two states, by type.
+var entrySentences = map[string]struct {
+	text     string
+	severity Severity
+}{
+	"settings.baseline":       {"first look", Info},
+	"streaming.baseline":      {"first look", Info},
+	"settings.failed":         {"it cannot be read", Medium},
+	"settings.recovered":      {"it can be read again", Info},
+	"streaming.failed":        {"it cannot be read", Medium},
+	"streaming.recovered":     {"it can be read again", Info},
+	"streaming.put_intended":  {"the relay is about to set it", Info},
+	"streaming.put_ended":     {"the relay's attempt to set it has ended", Info},
+	"streaming.put_failed":    {"the relay could not set it", High},
+	"streaming.checked":       {"it was read, and nothing more than the entries say has changed", Info},
+	"workspace.unreachable":   {"the API cannot be used: nothing is seen meanwhile", High},
+	"workspace.reachable":     {"the API can be used again", Info},
+	"settings.checked":        {"the settings were read, and nothing more than the entries say has changed", Info},
+	"deadletters.discarded":   {"dead letters were discarded: they will not reach their sink", Medium},
+	"sink.retired":            {"the sink was retired: the journal keeps nothing for it any more", Medium},
+	"journal.damage_accepted": {"damage to the journal was accepted: the sinks pass over it", High},
+	"events.span":             {"the events received since the span before were hashed", Info},
+	"credential.revoked":      {"a push credential was revoked", Low},
+	"action.intended":         {"", Low},
+	"action.ended":            {"", Low},
+	"environment.gone":        {"the environment does not exist any more", High},
+	"environment.back":        {"the environment that was gone can be read again", Medium},
+	"credentials.damaged":     {"stored push credentials were damaged", High},
+	"trail.damaged":           {"damage to the audit trail was found", High},
+	"trail.generation":        {"the audit trail begins a new generation", High},
+}
+
+// actionSentence tells of a person's action on the workspace: see internal/workspace.
+func actionSentence(kind string, detail json.RawMessage) string {
+	var a struct {
+		Operation string `json:"operation"`
+		Person    struct {
+			User string `json:"user"`
+			Host string `json:"host"`
+		} `json:"person"`
+		Reason  string `json:"reason"`
+		Outcome string `json:"outcome"`
+	}
+	if json.Unmarshal(detail, &a) != nil {
+		return kind
+	}
+	text := fmt.Sprintf("%s on %s: %s, %s", a.Person.User, a.Person.Host, a.Operation, cmp.Or(a.Outcome, "intended"))
+	if a.Reason != "" {
+		text += ", because " + a.Reason
+	}
+	return text
+}
