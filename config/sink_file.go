@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// File writes JSON lines, one CloudEvents JSON object each.
+// File writes JSON lines, one CloudEvents JSON object each; with the sink's format ocsf, one
+// OCSF object each.
 type File struct {
 	// Path is the current file; rotated ones stand beside it.
 	Path string `yaml:"path"`

@@ -75,6 +75,9 @@ func (c *Kafka) check(k *checker, at string, s *Sink) {
 		k.redactedKey(at+".key", c.Key, s.Redact)
 	}
 	k.oneOf(at+".mode", c.Mode, "binary", "structured")
+	if c.Mode == "structured" && s.Format == FormatOCSF {
+		k.fail(at+".mode", c.Mode, "would put each OCSF object into an envelope of CloudEvents; use binary, whose value is the object alone")
+	}
 	k.oneOf(at+".partitioner", c.Partitioner, "murmur2", "crc32", "round-robin")
 	k.oneOf(at+".compression", c.Compression, "zstd", "lz4", "snappy", "gzip", "none")
 	k.created(at+".partitions", c.Partitions, 100_000, c.CreateTopic)

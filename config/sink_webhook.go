@@ -11,9 +11,10 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// Webhook delivers by HTTPS POST: each request holds a batch of events, in the
-// JSON batch format of CloudEvents 1.0.2 (application/cloudevents-batch+json), or as one
-// message of a chat.
+// Webhook delivers by HTTPS POST. With the sink's format cloudevents, each request holds a
+// batch of events in the JSON batch format of CloudEvents 1.0.2
+// (application/cloudevents-batch+json); with ocsf one object on each line
+// (application/x-ndjson); with slack one message of a chat.
 //
 // The sink's BatchEvents and BatchBytes default to 100 and 512KiB, as receivers
 // of webhooks often take no more than 1 MiB.
@@ -22,9 +23,7 @@ type Webhook struct {
 	// secret, since many receivers have a credential in its path: errors and logs show
 	// its host alone.
 	URL secret.Text `yaml:"url"`
-	// Format is cloudevents, or slack: one message for each batch, as the incoming
-	// webhooks of Slack, Mattermost and others take it, with a line for each of its first
-	// 20 events. Default cloudevents.
+	// Format is the sink's format: it may stand here too.
 	Format string `yaml:"format"`
 	// Secret keys the HMAC-SHA256 signature of each request, by Standard Webhooks
 	// 1.0.0 (webhook-id, webhook-timestamp, webhook-signature): whsec_ and the
@@ -37,18 +36,23 @@ type Webhook struct {
 }
 
 func (c *Webhook) setDefaults(s *Sink) {
-	setDefault(&c.Format, "cloudevents")
+	setDefault(&s.Format, c.Format)
 	setDefault(&s.BatchEvents, 100)
 	setDefault(&s.BatchBytes, 512<<10)
 }
 
-func (c *Webhook) check(k *checker, at string, _ *Sink) {
+// formats implements [ownFormats].
+func (c *Webhook) formats() (own []string, here bool) { return []string{FormatSlack}, c.Format != "" }
+
+func (c *Webhook) check(k *checker, at string, s *Sink) {
 	if c.URL.Empty() {
 		k.fail(at+".url", nil, "is required")
 	} else {
 		k.webhookURL(at+".url", c.URL.Reveal())
 	}
-	k.oneOf(at+".format", c.Format, "cloudevents", "slack")
+	if c.Format != "" && c.Format != s.Format {
+		k.fail(at+".format", c.Format, "must be the sink's format, which is "+shown(s.Format)+"; remove one of them")
+	}
 	if !c.Secret.Empty() {
 		k.webhookSecret(at+".secret", c.Secret.Reveal())
 	}

@@ -60,3 +60,25 @@ sinks:
 	assert.Empty(t, cfg.Sinks[1].Loki.Labels)
 	assert.Nil(t, cfg.Sinks[2].Loki.Labels)
 }
+
+// The format stands at the sink or in its webhook, with one meaning.
+func TestFormats(t *testing.T) {
+	t.Parallel()
+	cfg, warnings, err := parse(t, minimal+`
+sinks:
+  - {name: a, file: {path: /tmp/a.jsonl}}
+  - {name: b, format: ocsf, file: {path: /tmp/b.jsonl}}
+  - {name: c, format: slack, webhook: {url: "https://a"}}
+  - {name: d, webhook: {url: "https://a", format: slack}}
+  - {name: e, format: ocsf, webhook: {url: "https://a", format: ocsf}}
+  - {name: f, webhook: {url: "https://a"}}
+  - {name: g, format: ocsf, kafka: {brokers: ["kafka:9092"]}}
+`)
+	require.NoError(t, err)
+	assert.Empty(t, warnings)
+	var formats []string
+	for _, s := range cfg.Sinks {
+		formats = append(formats, s.Format)
+	}
+	assert.Equal(t, []string{FormatCloudEvents, FormatOCSF, FormatSlack, FormatSlack, FormatOCSF, FormatCloudEvents, FormatOCSF}, formats)
+}

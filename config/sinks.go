@@ -21,6 +21,18 @@ type Sink struct {
 	// Timeout bounds one attempt of one delivery. Default 30s.
 	Timeout time.Duration `yaml:"timeout"`
 
+	// Format is the form of the events: cloudevents (the default), ocsf, or for a webhook
+	// slack.
+	//
+	// With ocsf each event becomes an object of OCSF 1.9.0 (https://schema.ocsf.io/1.9.0),
+	// which is then the event's body, as JSON: a file has one on each line, a webhook sends
+	// one on each line (application/x-ndjson), and the others send it where the body goes. It
+	// holds the body as received in raw_data. Match and Redact know the body as received; a
+	// JSON pointer as a kafka key leads into the object.
+	//
+	// With slack each batch becomes one message, as the incoming webhooks of Slack,
+	// Mattermost and others take it, with a line for each of its first 20 events.
+	Format string `yaml:"format"`
 	// Match chooses the sink's events. Left out, it gets everything.
 	Match *Match `yaml:"match"`
 	// Redact takes fields out of the bodies before this sink sees them; the
@@ -41,6 +53,19 @@ type Sink struct {
 	// Custom is a destination of a Go program's own [Kind]. In YAML it stands under the
 	// kind's name.
 	Custom *Custom `yaml:"-"`
+}
+
+// The formats of a [Sink].
+const (
+	FormatCloudEvents = "cloudevents"
+	FormatOCSF        = "ocsf"
+	FormatSlack       = "slack"
+)
+
+// ownFormats is a section with formats of its own, besides cloudevents and ocsf. here says
+// that the sink's format stands in the section.
+type ownFormats interface {
+	formats() (own []string, here bool)
 }
 
 // section is a Sink's description of its destination. They are the fields of Sink with
@@ -127,6 +152,7 @@ func (s *Sink) setDefaults() {
 	for _, section := range s.sections() {
 		section.setDefaults(s)
 	}
+	setDefault(&s.Format, FormatCloudEvents)
 	setDefault(&s.BatchEvents, 5000)
 	setDefault(&s.BatchBytes, 4<<20)
 	setDefault(&s.Timeout, 30*time.Second)
@@ -185,6 +211,7 @@ func (k *checker) sink(at string, s *Sink) {
 		k.redact(join(at, "redact"), s.Redact)
 	}
 	found := s.sections()
+	k.format(at, s, found)
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		found[name].check(k, join(at, name), s)
 		if exclusive(found[name]) != nil && s.Parallel > 1 {
@@ -196,4 +223,18 @@ func (k *checker) sink(at string, s *Sink) {
 		last := len(all) - 1
 		k.fail(at, nil, "must have exactly one destination: "+strings.Join(all[:last], ", ")+" or "+all[last]+"; make a sink of each")
 	}
+}
+
+// format checks the format, at the place it was given.
+func (k *checker) format(at string, s *Sink, found map[string]section) {
+	place, known := join(at, "format"), []string{FormatCloudEvents, FormatOCSF}
+	for name, section := range found {
+		if with, ok := section.(ownFormats); ok {
+			own, here := with.formats()
+			if known = append(known, own...); here {
+				place = join(join(at, name), "format")
+			}
+		}
+	}
+	k.oneOf(place, s.Format, known...)
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/ocsf"
 	"github.com/auditrelay/auditrelay/internal/routing"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks/datadog"
@@ -52,8 +53,8 @@ type Deps struct {
 
 // Open completes s (see [config.Sink.Complete]) and makes the sink. It connects to nothing,
 // and fails only if s is wrong or names an unusable file; errors name the sink. The batches
-// and time limits of s are for the pump in front of the sink. The sink itself does match
-// and redact, for live events, replays and dead letters alike.
+// and time limits of s are for the pump in front of the sink. The sink itself does match,
+// redact and format, for live events, replays and dead letters alike.
 func Open(s config.Sink, d Deps) (relay.Sink, error) {
 	sink, err := d.open(s)
 	if err != nil {
@@ -79,6 +80,9 @@ func (d Deps) open(s config.Sink) (relay.Sink, error) {
 
 func (d Deps) route(s config.Sink) (*routing.Route, error) {
 	opts := routing.Options{Sink: s.Name, Logger: d.logger(s.Name)}
+	if s.Format == config.FormatOCSF {
+		opts.Form = &routing.Form{Name: "OCSF " + ocsf.Version, Encode: ocsf.Encode}
+	}
 	if d.Registerer != nil && s.Match != nil {
 		metrics, err := routing.NewMetrics(d.Registerer)
 		if err != nil {
@@ -106,9 +110,13 @@ func (d Deps) destination(s config.Sink) (relay.Sink, error) {
 	case s.Datadog != nil:
 		return orError(datadog.New(*s.Datadog, datadog.Options{}))
 	case s.Webhook != nil:
-		return orError(webhook.New(*s.Webhook))
+		return orError(webhook.New(*s.Webhook, webhook.Options{Format: s.Format}))
 	case s.File != nil:
-		return file.New(*s.File, file.Options{Logger: log}), nil
+		opts := file.Options{Logger: log}
+		if s.Format == config.FormatOCSF {
+			opts.BodyStart = ocsf.Start
+		}
+		return file.New(*s.File, opts), nil
 	}
 	return d.Kinds.open(s, log, d.Registerer)
 }

@@ -86,6 +86,7 @@ func TestAKilledPutIsTheRelays(t *testing.T) {
 
 // office is a relay's configuration with one environment of the simulator.
 type office struct {
+	sim          *workspacesim.Simulator
 	env          workspacesim.Environment
 	name, config string
 	sink         *readback.File
@@ -101,7 +102,7 @@ func newOffice(t *testing.T, stream string) *office {
 	sim, err := workspacesim.New(workspacesim.Options{Projects: 1})
 	require.NoError(t, err)
 	dir := t.TempDir()
-	o := &office{env: sim.Environments()[0], config: filepath.Join(dir, "relay.yaml"), sink: &readback.File{Path: filepath.Join(dir, "events.jsonl")}}
+	o := &office{sim: sim, env: sim.Environments()[0], config: filepath.Join(dir, "relay.yaml"), sink: &readback.File{Path: filepath.Join(dir, "events.jsonl")}}
 	o.name = o.env.Project + "/" + o.env.Environment
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {

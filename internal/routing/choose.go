@@ -82,16 +82,37 @@ var errUnmatched = errors.New("it is not chosen")
 // pass returns the event for the sink, or a reason for none.
 func (c *chooser) pass(e *relay.Event) (out relay.Event, changed bool, err error) {
 	out = *e
-	if err := c.chosen(e); err != nil || c.redact == nil {
+	if err := c.chosen(e); err != nil {
 		return out, false, err
 	}
-	if out.Body, changed, err = c.redact.Apply(e.Body); err != nil {
-		return out, false, relay.Permanent(fmt.Errorf("its body cannot be redacted, and so is withheld: %w", err))
+	if c.redact != nil {
+		if changed, err = c.redacted(&out); err != nil {
+			return out, false, err
+		}
 	}
-	if out.Labels = c.labels(e.Labels); len(out.Labels) != len(e.Labels) || len(e.Labels) > 0 && &out.Labels[0] != &e.Labels[0] {
-		changed = true
+	if c.form != nil {
+		return c.form.of(out), true, nil
 	}
 	return out, changed, nil
+}
+
+// of returns the event in this form. It takes a copy: without a form, no event goes to the
+// heap.
+func (f *Form) of(e relay.Event) relay.Event {
+	e.Body, e.ContentType = f.Encode(&e), "application/json"
+	return e
+}
+
+// redacted redacts a copy of an event.
+func (c *chooser) redacted(out *relay.Event) (changed bool, err error) {
+	if out.Body, changed, err = c.redact.Apply(out.Body); err != nil {
+		return false, relay.Permanent(fmt.Errorf("its body cannot be redacted, and so is withheld: %w", err))
+	}
+	given := out.Labels
+	if out.Labels = c.labels(given); len(out.Labels) != len(given) || len(given) > 0 && &out.Labels[0] != &given[0] {
+		changed = true
+	}
+	return changed, nil
 }
 
 // labels returns the rest of an event's labels. Those of one stream are mostly the same

@@ -1,9 +1,10 @@
 // Package routing stands between a pump and a sink. It hands on the events chosen by
-// the sink's configuration (match), without the values and labels named by redact.
-// sinks.Open puts it there, for live events, replays and dead letters alike.
+// the sink's configuration (match), without the values and labels named by redact, and
+// then in the wanted form (format). sinks.Open puts it there, for live events, replays and
+// dead letters alike.
 //
 // An event left out by match is acknowledged with the rest of its batch, so positions and order
-// know nothing of it. Redaction changes a copy: the journal, other sinks and the dead
+// know nothing of it. Redaction and format change a copy: the journal, other sinks and the dead
 // letters have the event as it came, so a changed configuration counts for everything
 // delivered or replayed later.
 //
@@ -33,6 +34,17 @@ type Options struct {
 	Sink    string
 	Logger  *slog.Logger // required
 	Metrics *Metrics     // nil counts nothing
+	Form    *Form        // nil: bodies go on as received
+}
+
+// Form is another form of the events' bodies: JSON.
+type Form struct {
+	// Name says it to a person, in a check of the sink.
+	Name string
+	// Encode makes an event, redacted already, a JSON object. It takes any body, and is
+	// called by several goroutines at once. Equal events give equal bytes: a destination may
+	// recognise a redelivery by its body.
+	Encode func(*relay.Event) []byte
 }
 
 // Route is a sink's choice of events, and its redaction.
@@ -42,6 +54,7 @@ type Route struct {
 	when   *condition.Condition // nil: always
 	strict bool                 // withhold events if when fails for them
 	redact *redact.Rules        // nil: nothing
+	form   *Form                // nil: as received
 	counts counts
 	views  sync.Pool // of *view
 	doubts doubts
@@ -49,7 +62,7 @@ type Route struct {
 
 // New reads the sections; both may be nil. Errors name the field.
 func New(m *config.Match, r *config.Redact, opts Options) (*Route, error) {
-	route := &Route{counts: opts.Metrics.of(opts.Sink), doubts: doubts{log: opts.Logger}}
+	route := &Route{form: opts.Form, counts: opts.Metrics.of(opts.Sink), doubts: doubts{log: opts.Logger}}
 	route.views.New = func() any { return &view{} }
 	if m != nil {
 		route.types, route.projects, route.environments = patterns(m.Types), patterns(m.Projects), patterns(m.Environments)
@@ -82,7 +95,7 @@ func patterns(texts []string) []wildcard.Pattern {
 // Wrap puts the route in front of sink, or returns sink itself if the route
 // changes nothing. Closing the result closes sink.
 func (r *Route) Wrap(sink relay.Sink) relay.Sink {
-	if len(r.types)+len(r.projects)+len(r.environments) == 0 && r.when == nil && r.redact == nil {
+	if len(r.types)+len(r.projects)+len(r.environments) == 0 && r.when == nil && r.redact == nil && r.form == nil {
 		return sink
 	}
 	return &Sink{route: r, inner: sink}

@@ -46,6 +46,9 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 	if s.route.redact != nil {
 		report("redact", "an event not redacted for certain goes to the dead letters")
 	}
+	if s.route.form != nil {
+		report("format", s.route.form.Name)
+	}
 	checker, ok := s.inner.(relay.Checker)
 	if !ok {
 		return nil

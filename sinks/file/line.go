@@ -5,11 +5,31 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// lineStart begins every line: it tells a torn one from somebody else's.
+// lineStart begins every CloudEvents line: it tells a torn one from somebody else's.
 const lineStart = cloudevents.Start
 
 // AppendLine appends e to dst as a delivery writes it: one line of the JSON event
 // format of CloudEvents 1.0.2, with its newline.
 func AppendLine(dst []byte, e *relay.Event) []byte {
 	return append(cloudevents.AppendJSON(dst, e), '\n')
+}
+
+// appendLine appends e in the sink's form.
+func (s *Sink) appendLine(dst []byte, e *relay.Event) []byte {
+	if s.bodyStart == "" {
+		return AppendLine(dst, e)
+	}
+	return append(append(dst, e.Body...), '\n')
+}
+
+// ours reports whether the start of a torn line is of this sink's making, perhaps from
+// before its form was changed.
+func (s *Sink) ours(torn []byte) bool {
+	for _, start := range []string{lineStart, s.bodyStart} {
+		n := min(len(torn), len(start))
+		if start != "" && start[:n] == string(torn[:n]) {
+			return true
+		}
+	}
+	return false
 }

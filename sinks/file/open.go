@@ -93,13 +93,13 @@ func (s *Sink) whole(f io.ReaderAt, size int64) (int64, error) {
 	if err != nil || whole == size {
 		return whole, err
 	}
-	torn := make([]byte, min(size-whole, int64(len(lineStart))))
+	torn := make([]byte, min(size-whole, int64(max(len(lineStart), len(s.bodyStart)))))
 	if _, err := f.ReadAt(torn, whole); err != nil {
 		return 0, fmt.Errorf("read %s: %w", s.path, err)
 	}
 	// After a power cut, unwritten blocks may read as zeros.
 	torn = bytes.TrimRight(torn, "\x00")
-	if !bytes.HasPrefix([]byte(lineStart), torn) {
+	if !s.ours(torn) {
 		return 0, fmt.Errorf("%s ends in the middle of a line, and this sink did not write it: move the file away", s.path)
 	}
 	return whole, nil

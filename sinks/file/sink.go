@@ -1,5 +1,6 @@
 // Package file delivers events to a file of JSON lines, each a CloudEvent in
-// the JSON event format 1.0.2, and starts a new file by size and by time.
+// the JSON event format 1.0.2 or an event's body alone, and starts a new file by size and by
+// time.
 package file
 
 import (
@@ -44,6 +45,7 @@ type Sink struct {
 	rotateEvery time.Duration // 0: never
 	keep        int           // rotated files; 0: all
 	noSync      bool
+	bodyStart   string // Options.BodyStart
 	logger      *slog.Logger
 	disk        disk
 	compressor  *compressor // nil: rotated files stay as they are
@@ -77,6 +79,10 @@ func realDisk() disk {
 type Options struct {
 	// Logger is told of rotations and repairs.
 	Logger *slog.Logger
+	// BodyStart makes each line an event's body alone, without an envelope. All bodies
+	// must begin with this text and have no line end: so a torn line is told from somebody
+	// else's.
+	BodyStart string
 }
 
 // keptBuffer is the largest buffer kept from one delivery to the next.
@@ -96,6 +102,7 @@ func New(cfg config.File, opts Options) *Sink {
 		rotateEvery: max(0, cfg.RotateEvery),
 		keep:        cfg.Keep,
 		noSync:      cfg.NoSync,
+		bodyStart:   opts.BodyStart,
 		logger:      opts.Logger,
 		disk:        realDisk(),
 	}
@@ -118,7 +125,7 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	}
 	s.buf = s.buf[:0]
 	for i := range events {
-		s.buf = AppendLine(s.buf, &events[i])
+		s.buf = s.appendLine(s.buf, &events[i])
 	}
 	defer s.shrink()
 	if err := s.ready(int64(len(s.buf))); err != nil {

@@ -188,6 +188,6 @@ func TestErrorsOfTheNetworkHideTheAddress(t *testing.T) {
 
 func TestNewNamesTheSetting(t *testing.T) {
 	t.Parallel()
-	_, err := New(complete(t, config.Webhook{URL: secret.New("https://a"), TLS: &config.TLSClient{CAFile: "nowhere"}}))
+	_, err := New(complete(t, config.Webhook{URL: secret.New("https://a"), TLS: &config.TLSClient{CAFile: "nowhere"}}), Options{})
 	require.ErrorContains(t, err, "tls: read CA file")
 }

@@ -35,7 +35,7 @@ func ExampleVerify() {
 	server := httptest.NewServer(http.HandlerFunc(receive))
 	defer server.Close()
 
-	sink, err := webhook.New(config.Webhook{URL: secret.New(server.URL + "/hook"), Secret: key})
+	sink, err := webhook.New(config.Webhook{URL: secret.New(server.URL + "/hook"), Secret: key}, webhook.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return

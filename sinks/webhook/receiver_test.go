@@ -228,7 +228,7 @@ func (r *receiver) respond(answer http.HandlerFunc) {
 
 func newSink(t *testing.T, cfg config.Webhook) *Sink {
 	t.Helper()
-	s, err := New(complete(t, cfg))
+	s, err := New(complete(t, cfg), Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/cloudevents"
 	"github.com/auditrelay/auditrelay/relay"
@@ -37,11 +38,15 @@ func (s *Sink) request(ctx context.Context, events []relay.Event, now time.Time)
 	return req, nil
 }
 
-// The forms of a request's body, by config.Webhook.Format.
-var (
-	encoders     = map[string]func(dst []byte, events []relay.Event) []byte{"cloudevents": appendBatch, "slack": appendMessage}
-	contentTypes = map[string]string{"cloudevents": ContentType, "slack": "application/json"}
-)
+// forms are the forms of a request's body, by format.
+var forms = map[string]struct {
+	contentType string
+	append      func(dst []byte, events []relay.Event) []byte
+}{
+	config.FormatCloudEvents: {ContentType, appendBatch},
+	config.FormatOCSF:        {"application/x-ndjson", appendLines},
+	config.FormatSlack:       {"application/json", appendMessage},
+}
 
 func headersOf(configured map[string]secret.Text, contentType string) http.Header {
 	h := http.Header{}
@@ -63,6 +68,15 @@ func appendBatch(dst []byte, events []relay.Event) []byte {
 		separator = ','
 	}
 	return append(dst, ']')
+}
+
+// appendLines appends the events' bodies, which are JSON objects without line ends, each on
+// a line.
+func appendLines(dst []byte, events []relay.Event) []byte {
+	for i := range events {
+		dst = append(append(dst, events[i].Body...), '\n')
+	}
+	return dst
 }
 
 // batchID is made from sources, ids and bodies alone: a repeated event has another time of

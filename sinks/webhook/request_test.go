@@ -146,7 +146,7 @@ func TestClosedSinkPostsNothing(t *testing.T) {
 // BenchmarkRequest measures a delivery before its sending: encoding, webhook-id and
 // signature.
 func BenchmarkRequest(b *testing.B) {
-	s, err := New(complete(b, config.Webhook{URL: secret.New("https://hooks.example.com/"), Secret: secret.New(key)}))
+	s, err := New(complete(b, config.Webhook{URL: secret.New("https://hooks.example.com/"), Secret: secret.New(key)}), Options{})
 	require.NoError(b, err)
 	events := relaytest.Events(100)
 	b.ReportAllocs()

@@ -30,7 +30,7 @@ func TestABatchIsOneMessage(t *testing.T) {
 		}
 	}))
 	t.Cleanup(receiver.Close)
-	sink, err := New(config.Webhook{URL: secret.New(receiver.URL), Format: "slack"})
+	sink, err := New(config.Webhook{URL: secret.New(receiver.URL)}, Options{Format: "slack"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, sink.Close()) })
 	change := func(summary string) relay.Event {
@@ -55,6 +55,6 @@ func TestABatchIsOneMessage(t *testing.T) {
 	lines = strings.Split(got[1], "\n")
 	require.Len(t, lines, maxLines+1)
 	require.Equal(t, fmt.Sprintf("… and %d more events", 100-maxLines), lines[maxLines])
-	_, err = New(config.Webhook{URL: secret.New(receiver.URL), Format: "smoke"})
+	_, err = New(config.Webhook{URL: secret.New(receiver.URL)}, Options{Format: "smoke"})
 	require.ErrorContains(t, err, `format: "smoke"`)
 }

@@ -1,12 +1,13 @@
-// Package webhook delivers events by HTTPS POST. Each request holds a batch in
-// the JSON batch format of CloudEvents 1.0.2, and is signed as Standard Webhooks
-// 1.0.0 says; [Verify] is for receivers written in Go.
+// Package webhook delivers events by HTTPS POST. Each request holds a batch, as
+// [Options.Format] says, and is signed as Standard Webhooks 1.0.0 says; [Verify] is for
+// receivers written in Go.
 //
 // The sink never follows a redirect. Its URL is a secret, since receivers put
 // credentials into it.
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -52,18 +53,23 @@ const (
 
 var errClosed = errors.New("the sink is closed")
 
+// Options are the surroundings of a sink; all may be left out.
+type Options struct {
+	// Format is that of config.Sink: the form of a request's body. Default
+	// [config.FormatCloudEvents].
+	Format string
+}
+
 // New makes a sink of a complete section (see config.Sink.Complete). It connects to
 // nothing; its errors name the wrong setting, and no secret.
-func New(cfg config.Webhook) (*Sink, error) {
+func New(cfg config.Webhook, opts Options) (*Sink, error) {
 	target, err := url.Parse(cfg.URL.Reveal())
 	if err != nil {
 		return nil, errors.New("url: it is not an address") // the error may hold a credential
 	}
-	if cfg.Format == "" {
-		cfg.Format = "cloudevents"
-	}
-	if encoders[cfg.Format] == nil {
-		return nil, fmt.Errorf("format: %q is neither cloudevents nor slack", cfg.Format)
+	form, known := forms[cmp.Or(opts.Format, config.FormatCloudEvents)]
+	if !known {
+		return nil, fmt.Errorf("format: %q is not one of cloudevents, ocsf and slack", opts.Format)
 	}
 	key, err := keyOf(cfg.Secret)
 	if err != nil {
@@ -79,8 +85,8 @@ func New(cfg config.Webhook) (*Sink, error) {
 	s := &Sink{
 		target:  target,
 		key:     key,
-		headers: headersOf(cfg.Headers, contentTypes[cfg.Format]),
-		encode:  encoders[cfg.Format],
+		headers: headersOf(cfg.Headers, form.contentType),
+		encode:  form.append,
 		tls:     tlsConfig,
 		clean:   newCleaner(cfg, target),
 		client: &http.Client{

@@ -1,0 +1,166 @@
+package ocsf
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// body is the known part of a log event's body. A member of another type than here counts
+// as absent.
+type body struct {
+	Action    string `json:"action"`
+	Status    string `json:"status"`
+	RequestID string `json:"request_id"`
+	ErrorType string `json:"error_type"`
+	IP        string `json:"ip"`
+	UserAgent string `json:"user_agent"`
+	UserID    string `json:"user_id"`
+	MemberID  string `json:"member_id"`
+	Email     string `json:"email"`
+	User      person `json:"user"`
+	Member    person `json:"member"`
+	Actor     person `json:"actor"`
+	Details   struct {
+		ErrorType string `json:"error_type"`
+	} `json:"details"`
+}
+
+type person struct {
+	ID    string `json:"id"`
+	Email string `json:"email"`
+}
+
+// logEvent fills o with a pushed event.
+func (o *object) logEvent(e *relay.Event) {
+	var b body
+	_ = json.Unmarshal(e.Body, &b) // raw_data has the unreadable ones
+	b.cut()
+	o.Metadata.LogName, o.Metadata.Correlation = "event_log", b.RequestID
+	o.Metadata.LoggedTime = e.Received.UnixMilli()
+	o.Message = e.Type
+	if b.Action != "" {
+		o.Message = strings.Trim(b.Action+": "+b.Status, ": ")
+	}
+	o.StatusDetail = cmp.Or(b.ErrorType, b.Details.ErrorType)
+	switch b.Status {
+	case "":
+	case "success":
+		o.ended(success, "")
+	case "error":
+		o.ended(failure, "")
+	default:
+		o.ended(otherStatus, b.Status)
+	}
+	o.Unmapped.Event = plainMembers(e.Body)
+	o.is(baseEvent, other, cmp.Or(b.Action, e.Type))
+	if a, ok := session(b.Action); ok && (o.StatusID == success || o.StatusID == failure) {
+		o.authentication(e, a, &b)
+	}
+}
+
+// maxText bounds a text taken out of a body, in bytes.
+const maxText = 1024
+
+// cut shortens the texts with several places in the object.
+func (b *body) cut() {
+	for _, text := range []*string{&b.Action, &b.Status, &b.RequestID, &b.ErrorType, &b.Details.ErrorType, &b.UserAgent} {
+		if len(*text) > maxText {
+			*text = strings.ToValidUTF8((*text)[:maxText], "") + "…"
+		}
+	}
+}
+
+// session says whether an action begins or ends a session. Checking the token of an
+// open session does neither.
+func session(action string) (activity, bool) {
+	of, what := "", action
+	if i := strings.LastIndexByte(action, '.'); i >= 0 {
+		of, what = action[:i], action[i+1:]
+	}
+	ofSession := of == "sessions" || of == "session"
+	switch what {
+	case "authenticate", "login", "logon", "log_in", "signin", "sign_in":
+		return logon, !ofSession
+	case "logout", "logoff", "log_out", "signout", "sign_out":
+		return logoff, true
+	case "revoke":
+		return logoff, ofSession
+	}
+	return 0, false
+}
+
+// authentication makes o an Authentication, if the body names the user: the class needs
+// one.
+func (o *object) authentication(e *relay.Event, a activity, b *body) {
+	user := named{
+		UID:  cmp.Or(b.UserID, b.MemberID, b.User.ID, b.Member.ID, b.Actor.ID),
+		Name: cmp.Or(b.Email, b.User.Email, b.Member.Email, b.Actor.Email),
+	}
+	if user == (named{}) {
+		return
+	}
+	o.is(authentication, a, "")
+	o.User = &user
+	o.Service = &named{Name: strings.Trim(e.Project+"/"+e.Environment, "/"), UID: cmp.Or(e.Source, "unknown")}
+	if ip, err := netip.ParseAddr(b.IP); err == nil {
+		o.SrcEndpoint = &endpoint{IP: ip.Unmap().WithZone("").String()}
+	}
+	if b.UserAgent != "" {
+		o.HTTPRequest = &httpRequest{UserAgent: b.UserAgent}
+	}
+}
+
+const (
+	maxMembers    = 64
+	maxMemberName = 128  // bytes
+	maxMember     = 1024 // bytes as JSON
+)
+
+// plainMembers are the first 64 short texts, numbers and truth values of a JSON object, by
+// name. Texts are encoded anew, and numbers outside of a double's range left out: some
+// readers refuse a whole object for a lone surrogate or 1e999. raw_data has them as they
+// came.
+func plainMembers(text []byte) map[string]json.RawMessage {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(text, &all) != nil {
+		return nil
+	}
+	plain := map[string]json.RawMessage{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if len(plain) == maxMembers {
+			break
+		}
+		if raw, ok := plainMember(all[name]); ok && len(name) <= maxMemberName {
+			plain[name] = raw
+		}
+	}
+	return plain
+}
+
+func plainMember(raw json.RawMessage) (json.RawMessage, bool) {
+	if len(raw) == 0 || len(raw) > maxMember {
+		return nil, false
+	}
+	switch c := raw[0]; {
+	case c == 't' || c == 'f':
+		return raw, true
+	case c == '"':
+		var text string
+		if json.Unmarshal(raw, &text) != nil {
+			return nil, false
+		}
+		again, err := json.Marshal(text)
+		return again, err == nil
+	case c == '-' || c >= '0' && c <= '9':
+		_, err := strconv.ParseFloat(string(raw), 64)
+		return raw, err == nil
+	}
+	return nil, false
+}

@@ -1,0 +1,53 @@
+package routing
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+// An event is chosen by its body as received, redacted, and then given its form. The given
+// event stays as it was, and an unredactable one is withheld.
+func TestFormComesLast(t *testing.T) {
+	t.Parallel()
+	form := &Form{Name: "quoted", Encode: func(e *relay.Event) []byte { return append([]byte(e.ID+" "), e.Body...) }}
+	r, err := New(&config.Match{CEL: `!has(body.n) || body.n != 1`}, &config.Redact{Remove: []string{"/email"}},
+		Options{Logger: slog.New(slog.DiscardHandler), Form: form})
+	require.NoError(t, err)
+	events := numbered(3)
+	events = append(events, relay.Event{ID: "text", Body: []byte("text")})
+	given := string(events[0].Body)
+	var inner relaytest.Sink
+	err = r.Wrap(&inner).Deliver(t.Context(), events)
+	var partial *relay.PartialError
+	require.ErrorAs(t, err, &partial)
+	require.Len(t, partial.Failures, 1)
+	assert.Equal(t, 3, partial.Failures[0].Index)
+	arrived := inner.Arrived()
+	require.Len(t, arrived, 2)
+	assert.Equal(t, `e0 {"n":0}`, string(arrived[0].Body))
+	assert.Equal(t, `e2 {"n":2}`, string(arrived[1].Body))
+	assert.Equal(t, "application/json", arrived[1].ContentType)
+	assert.Equal(t, given, string(events[0].Body))
+}
+
+// A form alone is reason enough for a route, and a check names it.
+func TestFormAlone(t *testing.T) {
+	t.Parallel()
+	r, err := New(nil, nil, Options{Form: &Form{Name: "upper", Encode: func(*relay.Event) []byte { return []byte("{}") }}})
+	require.NoError(t, err)
+	var inner relaytest.Sink
+	sink := r.Wrap(&inner)
+	require.NoError(t, sink.Deliver(t.Context(), numbered(2)))
+	assert.Len(t, inner.Arrived(), 2)
+	assert.Equal(t, "{}", string(inner.Arrived()[1].Body))
+	var found string
+	require.NoError(t, sink.(*Sink).Check(t.Context(), func(what, is string) { found = what + ": " + is }))
+	assert.Equal(t, "format: upper", found)
+}
