@@ -5,20 +5,19 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/mod/sumdb/tlog"
-
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/proof"
 	"github.com/auditrelay/auditrelay/internal/record"
 )
 
 // building is a span in the making.
 type building struct {
 	span     Span
-	edge     []tlog.Hash // roots of the tree's full subtrees, the largest first
-	last     string      // hash of the newest record; empty where it is missing
-	pushed   bool        // it holds an event other than the relay's own
-	previous int64       // index of the newest span's entry, -1 for none
+	tree     proof.Edge // over the records
+	last     string     // hash of the newest record; empty where it is missing
+	pushed   bool       // it holds an event other than the relay's own
+	previous int64      // index of the newest span's entry, -1 for none
 }
 
 // begin makes a span of nothing yet, from a position on.
@@ -36,13 +35,7 @@ func (b *building) next() uint64 { return b.span.Last + 1 }
 // add takes in the record at next.
 func (b *building) add(position uint64, d record.Digest) {
 	s := &b.span
-	leaf := Leaf(position, d.Events, d.SHA256)
-	for n := s.Records; n&1 == 1; n >>= 1 { // each trailing 1 bit is a full subtree
-		top := len(b.edge) - 1
-		leaf = tlog.NodeHash(b.edge[top], leaf)
-		b.edge = b.edge[:top]
-	}
-	b.edge = append(b.edge, leaf)
+	b.tree.Add(Leaf(position, d))
 	s.Last = position
 	s.Records++
 	s.Events += int64(d.Events)
@@ -74,22 +67,10 @@ func (b *building) absorb(s journal.Sealed) { b.add(s.Position, s.Digest) }
 // worth reports whether a span is to be entered.
 func (b *building) worth() bool { return b.pushed || len(b.span.Missing) > 0 }
 
-func (b *building) root() tlog.Hash {
-	if len(b.edge) == 0 {
-		empty, _ := tlog.TreeHash(0, nil) // reads nothing
-		return empty
-	}
-	h := b.edge[len(b.edge)-1]
-	for i := len(b.edge) - 2; i >= 0; i-- {
-		h = tlog.NodeHash(b.edge[i], h)
-	}
-	return h
-}
-
 // entry makes the entry of the span as it is.
 func (b *building) entry(now time.Time) (*audit.Entry, error) {
 	s := b.span
-	s.Root, s.LastSHA256 = b.root(), b.last
+	s.Root, s.LastSHA256 = b.tree.Root(), b.last
 	detail, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("encode a span: %w", err)

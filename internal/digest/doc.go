@@ -10,10 +10,11 @@
 // except the relay's own events: each span is such an event, and would ask for the next.
 //
 // Root is a Merkle tree's (RFC 6962). Its leaves are the span's records in the order of
-// their positions: see [Leaf]. A record holds the events of one commit as the journal
-// stores them (package record); its SHA-256 covers body, attributes and time of receipt of
-// each. So one hash of some 190 stored bytes covers an event of 617 bytes, which costs the
-// relay less than 3 % of its CPU at full load; a hash of each whole event would cost more.
+// their positions. A record holds the events of one commit (package record). Its leaf
+// ([Leaf]) has the SHA-256 of the record as stored, and for a commit of at most 64 KiB the
+// root over its events, whose leaves any sink's copy gives ([record.AppendLeaf]). Larger
+// commits come under full load, where hashes of single events would cost some 7 % of the
+// relay's CPU; a hash of the compressed record costs less than 3 %.
 //
 // # Where spans come from
 //
@@ -38,9 +39,9 @@
 //
 // # Proofs
 //
-// [Prove] finds an event, and makes a [Bundle]: the record with the event, the record's
-// path to the span's root, and the span's entry. [Bundle.Verify] checks it offline. The
-// proof of the entry itself is the trail's. The record holds the events of one commit: a
-// bundle shows them all. The journal must still have the span's records: for the replay
-// window after their delivery, if its disk budget allows.
+// [Prove] finds an event, and makes a [Bundle]: the event, its way to the root of its span,
+// and the span's entry. [Bundle.Verify] checks it offline; the proof of the entry is the
+// trail's. An event of a large commit comes with its whole record, so the bundle shows the
+// other events too. The journal must still have the span's records: it keeps them for the
+// replay window after their delivery, if its disk budget allows.
 package digest

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/cloudevents"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/record"
@@ -93,9 +94,10 @@ func proveIn(ctx context.Context, j *journal.Journal, e *audit.Entry, s Span, q 
 			return true // the root will tell, unless the span names it
 		}
 		if at, has := find(data, &q); has {
-			found = &Bundle{Format: Format, Position: position, Event: at, Record: data, Leaf: int64(len(leaves))}
+			found = bundleOf(data, at, d)
+			found.Position, found.Leaf = position, int64(len(leaves))
 		}
-		leaves = append(leaves, Leaf(position, d.Events, d.SHA256))
+		leaves = append(leaves, Leaf(position, d))
 		return true
 	})
 	if err != nil || found == nil {
@@ -109,6 +111,35 @@ func proveIn(ctx context.Context, j *journal.Journal, e *audit.Entry, s Span, q 
 		return nil, err
 	}
 	return found, nil
+}
+
+// bundleOf begins the bundle of a record's event: of the event alone, if its record is not
+// a large one.
+func bundleOf(data []byte, at int, d record.Digest) *Bundle {
+	whole := &Bundle{Format: Format, Event: at, Record: data}
+	if !d.HasRoot() {
+		return whole
+	}
+	alone := &Alone{Events: d.Events, SHA256: hexOf(d.SHA256), Root: d.Root}
+	var leaves []tlog.Hash
+	err := eachEvent(data, func(i int, e *relay.Event) bool {
+		leaves = append(leaves, record.LeafOf(e))
+		if i == at {
+			alone.CloudEvent = string(cloudevents.AppendJSON(nil, e))
+		}
+		return true
+	})
+	stored, treeErr := storedOf(leaves)
+	if err != nil || treeErr != nil {
+		return whole
+	}
+	if alone.Path, err = tlog.ProveRecord(int64(len(leaves)), int64(at), stored); err != nil {
+		return whole
+	}
+	if _, _, err := alone.event(at); err != nil { // its id has no form in JSON
+		return whole
+	}
+	return &Bundle{Format: Format, Event: at, Alone: alone}
 }
 
 // find looks for the event in a sound record, and returns its place there.
@@ -164,19 +195,28 @@ func (h hashes) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return out, nil
 }
 
-// pathOf is the path from a leaf to the span's root. All leaves of the span must be there.
-func pathOf(leaves []tlog.Hash, leaf int64, s Span) (tlog.RecordProof, error) {
-	n := int64(len(leaves))
-	if n != s.Records {
-		return nil, fmt.Errorf("the span from %d to %d has %d records, and the journal still has %d of them: the others are trimmed, or lost since", s.First, s.Last, s.Records, n)
-	}
-	stored := make(hashes, 0, 2*n)
+// storedOf are the hashes of the tree over leaves.
+func storedOf(leaves []tlog.Hash) (hashes, error) {
+	stored := make(hashes, 0, 2*len(leaves))
 	for i, h := range leaves {
 		more, err := tlog.StoredHashesForRecordHash(int64(i), h, stored)
 		if err != nil {
 			return nil, err
 		}
 		stored = append(stored, more...)
+	}
+	return stored, nil
+}
+
+// pathOf is the path from a leaf to the span's root. All leaves of the span must be there.
+func pathOf(leaves []tlog.Hash, leaf int64, s Span) (tlog.RecordProof, error) {
+	n := int64(len(leaves))
+	if n != s.Records {
+		return nil, fmt.Errorf("the span from %d to %d has %d records, and the journal still has %d of them: the others are trimmed, or lost since", s.First, s.Last, s.Records, n)
+	}
+	stored, err := storedOf(leaves)
+	if err != nil {
+		return nil, err
 	}
 	root, err := tlog.TreeHash(n, stored)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/auditrelay/auditrelay/internal/cloudevents"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -97,11 +98,27 @@ func TestAChangedBundleProvesNothing(t *testing.T) {
 		change(&b)
 		assert.False(t, holds(&b), name)
 	}
-	for i := range sound.Record {
-		b := *sound
-		b.Record = slices.Clone(sound.Record)
-		b.Record[i] ^= 1 << (i % 8)
-		assert.False(t, holds(&b), "byte %d of the record", i)
+	require.NotNil(t, sound.Alone)
+	for name, change := range map[string]func(a *Alone){
+		"events": func(a *Alone) { a.Events++ },
+		"sum":    func(a *Alone) { a.SHA256 = hexOf([32]byte{}) },
+		"root":   func(a *Alone) { a.Root[0] ^= 1 },
+		"no sum": func(a *Alone) { a.SHA256 = "" },
+		"other":  func(a *Alone) { a.CloudEvent = string(cloudevents.AppendJSON(nil, &all[0])) },
+		"longer": func(a *Alone) { a.Path = append(a.Path, tlog.Hash{}) },
+	} {
+		b, a := *sound, *sound.Alone
+		b.Alone, a.Path = &a, slices.Clone(a.Path)
+		change(&a)
+		assert.False(t, holds(&b), name)
+	}
+	whole := *sound
+	whole.Alone, whole.Record = nil, recordAt(s, sound.Position)
+	require.True(t, holds(&whole))
+	for i := range whole.Record {
+		whole.Record[i] ^= 1 << (i % 8)
+		assert.False(t, holds(&whole), "byte %d of the record", i)
+		whole.Record[i] ^= 1 << (i % 8)
 	}
 	for i := range sound.Entry {
 		b := *sound
@@ -110,6 +127,31 @@ func TestAChangedBundleProvesNothing(t *testing.T) {
 		b.Entry = string(entry)
 		assert.False(t, holds(&b), "byte %d of the entry", i)
 	}
+}
+
+func recordAt(s *scene, position uint64) (data []byte) {
+	s.t.Helper()
+	require.NoError(s.t, s.journal.Records(s.t.Context(), position, position+1, func(_ uint64, rec []byte) bool {
+		data = slices.Clone(rec)
+		return false
+	}))
+	return data
+}
+
+// An event of a large commit is proven with its record.
+func TestAnEventOfALargeRecord(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir())
+	defer s.shut()
+	events := s.push("event_log.LOGIN", 2000)
+	s.end()
+	b, err := Prove(t.Context(), s.journal, s.trail, QueryOf(&events[1234]))
+	require.NoError(t, err)
+	assert.Nil(t, b.Alone)
+	assert.Equal(t, 1234, b.Event)
+	p, err := b.Verify()
+	require.NoError(t, err)
+	require.NoError(t, p.Matches(&events[1234]))
 }
 
 // Records moved, removed, added or exchanged do not give the span's root.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/record"
 )
 
 // Where spans stand in the trail.
@@ -70,11 +71,15 @@ const (
 // mostMissing bounds the runs that a span names.
 const mostMissing = 1000
 
-// Leaf is a record's leaf: the RFC 6962 hash of the line "POSITION EVENTS SHA256\n", with
-// decimal numbers and the hash of the stored record in hex.
-func Leaf(position uint64, events int, sum [sha256.Size]byte) tlog.Hash {
-	var buf [2*20 + 2*sha256.Size + 3]byte
-	return tlog.RecordHash(fmt.Appendf(buf[:0], "%d %d %x\n", position, events, sum))
+// Leaf is a record's leaf: the RFC 6962 hash of the line "POSITION EVENTS SHA256 ROOT\n",
+// with decimal numbers, the hash of the stored record in hex, and in base64 the root over
+// its events (see [record.AppendLeaf]), or "-" for a large record.
+func Leaf(position uint64, d record.Digest) tlog.Hash {
+	root := "-"
+	if d.HasRoot() {
+		root = d.Root.String()
+	}
+	return tlog.RecordHash(fmt.Appendf(nil, "%d %d %x %s\n", position, d.Events, d.SHA256, root))
 }
 
 // miss notes positions without a record.

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"crypto/sha256"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/record"
@@ -19,15 +18,15 @@ type Sealed struct {
 
 // seal describes the record while the server syncs it. Without anybody to tell, it does
 // nothing.
-func (c *committer) seal(s *sent) (d Sealed) {
+func (c *committer) seal(s *sent) Sealed {
 	if c.sealed == nil {
-		return d
+		return Sealed{}
 	}
-	d.SHA256 = sha256.Sum256(s.msg.Data)
-	for _, segment := range s.group {
-		d.AddSegment(segment.data, segment.events)
+	segments := make([]record.Segment, len(s.group))
+	for i, segment := range s.group {
+		segments[i] = record.Segment{Data: segment.data, Events: segment.events}
 	}
-	return d
+	return Sealed{Digest: record.DigestMade(s.msg.Data, segments)}
 }
 
 // Turns counts how often the stream went back.

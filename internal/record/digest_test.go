@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/relay"
@@ -22,7 +23,7 @@ func pushOf(kind string, n int, received time.Time) *record.Batch {
 			Labels: []relay.Label{{Name: "stream", Value: stream}, {Name: "env", Value: "prod"}},
 		})
 		for i := range n {
-			b.Add(&record.Entry{ID: fmt.Append(nil, stream, i), Type: []byte(kind), Time: int64(i), Body: make([]byte, 40_000)})
+			b.Add(&record.Entry{ID: fmt.Append(nil, stream, i), Type: []byte(kind), Time: int64(i), Body: make([]byte, 15_000)})
 		}
 	}
 	return &b
@@ -41,21 +42,42 @@ func TestADigestInTheMakingIsThatOfTheRecord(t *testing.T) {
 		"a push among them": {[]*record.Batch{pushOf("events.span", 1, early), pushOf("event_log.X", 1, late)}, true},
 	} {
 		var raw []byte
-		var made record.Digest
+		var segments []record.Segment
+		events := 0
 		for _, b := range c.pushes {
 			raw = append(raw, b.Bytes()...)
 			for i := range b.Segments() {
-				made.AddSegment(b.Segment(i))
+				data, n := b.Segment(i)
+				segments = append(segments, record.Segment{Data: data, Events: n})
+				events += n
 			}
 		}
-		rec := record.Append(nil, raw, made.Events)
-		made.SHA256 = sha256.Sum256(rec)
+		rec := record.Append(nil, raw, events)
+		made := record.DigestMade(rec, segments)
 		read, err := record.DigestOf(rec)
 		require.NoError(t, err, name)
 		assert.Equal(t, read, made, name)
 		assert.Equal(t, c.pushed, read.Pushed, name)
 		assert.Equal(t, early, read.First, name)
+		assert.Equal(t, len(raw) <= 64<<10, read.HasRoot(), name)
 	}
+}
+
+// A receiver rebuilds the leaf with nothing of ours.
+func TestTheLeafOfAnEvent(t *testing.T) {
+	t.Parallel()
+	e := relay.Event{
+		ID: "id", Source: "/projects/p/environments/e", Type: "event_log", Body: []byte("{}"),
+		Time: time.Date(2026, 11, 22, 8, 0, 0, 120_000_000, time.UTC), Received: time.Date(2026, 11, 22, 9, 0, 1, 0, time.FixedZone("", 3600)),
+	}
+	data := "2:id,26:/projects/p/environments/e,23:2026-11-22T08:00:00.12Z,20:2026-11-22T08:00:01Z,2:{},"
+	assert.Equal(t, data, string(record.AppendLeaf(nil, &e)))
+	assert.Equal(t, tlog.Hash(sha256.Sum256([]byte("\x00"+data))), record.LeafOf(&e))
+	var b record.Batch
+	b.AddEvent(&e)
+	d, err := record.DigestOf(record.Append(nil, b.Bytes(), 1))
+	require.NoError(t, err)
+	assert.Equal(t, record.LeafOf(&e), d.Root)
 }
 
 func TestADamagedRecordHasNoDigest(t *testing.T) {

@@ -30,8 +30,8 @@ func newTrailProveEvent() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prove-event ID|FILE",
 		Short: "Prove that an event was received, and when",
-		Long: `Finds an event in the journal, and writes a bundle that proves it: the record with the
-event, the record's way to the root of its span, and the span's entry in the audit trail.
+		Long: `Finds an event in the journal, and writes a bundle that proves it: the event, its way to the
+root of its span, and the span's entry in the audit trail.
 The argument is the event's id, or a file with the event as a CloudEvent in JSON, as the
 file sink writes it; then source, time of receipt and body must be the received ones too.
 Of several events with an id, it proves the newest; --source tells them apart.
@@ -43,8 +43,9 @@ proof must show that the trail has this entry.
 A span ends every 10 minutes (audit.spans in the configuration), so a bundle of an event
 just received has to wait for that long. The journal must still have all records of the
 span: it keeps them for journal.replay_window (72h) after their delivery, as far as its disk
-budget allows. A record holds the events of one commit, of other environments too, and the
-bundle shows all of them. A sink that redacts does not have the body as received.
+budget allows. An event of a commit above 64 KiB, as under full load, is proven with the
+whole commit: the bundle then shows its other events, too, maybe of other environments. A
+sink that redacts does not have the body as received.
 ` + whichRelay + `
 
 Exit codes: 0 proven, 1 not proven, or failed, 2 wrong usage.`,
