@@ -279,6 +279,22 @@ type Audit struct {
 	// KeyFile holds the checkpoint signing key (golang.org/x/mod/sumdb/note
 	// form). Default DATA_DIR/audit.key, generated at the first start.
 	KeyFile string `yaml:"key_file"`
+	// KeyEnv is the name of an environment variable with the key, in the same form.
+	// Set at most one of KeyFile, KeyEnv and SignCommand.
+	KeyEnv string `yaml:"key_env"`
+	// SignCommand is a program with its arguments, called without a shell, which signs
+	// with a key elsewhere (PKCS#11, a cloud KMS). It reads the bytes to sign from its
+	// standard input, and prints the base64 of the 64-byte Ed25519 signature within 10s.
+	SignCommand []string `yaml:"sign_command"`
+	// PublicKey is the key of SignCommand, NAME+HASH+KEY, as `auditrelay trail keygen
+	// --public` makes it.
+	PublicKey string `yaml:"public_key"`
+	// CheckpointFile keeps the newest checkpoint, so that a trail put back to an earlier
+	// state is found: keep it apart from the data directory and its backups. Default
+	// KEY_FILE.checkpoint, or DATA_DIR/audit.checkpoint without a KeyFile.
+	CheckpointFile string `yaml:"checkpoint_file"`
+	// Heartbeat is the longest time between two checkpoints, from 1s to 24h. Default 1h.
+	Heartbeat *time.Duration `yaml:"heartbeat"`
 	// Spans are digests of the event stream in the trail.
 	Spans Spans `yaml:"spans"`
 	// Serve publishes the trail to verifiers.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 )
@@ -33,8 +32,8 @@ func (c *Config) SetDefaults() {
 	}
 	setDefault(&c.Settings.Interval, 5*time.Minute)
 	setDefault(&c.Audit.Origin, "auditrelay.local/"+hostname())
+	c.Audit.setDefaults(c.DataDir)
 	setDefault(&c.Audit.Serve.Listen, ServeOnAdmin)
-	setDefault(&c.Audit.KeyFile, filepath.Join(c.DataDir, "audit.key"))
 	setDefault(&c.Audit.Spans.Interval, 10*time.Minute)
 	setDefault(&c.Audit.Spans.Events, 1_000_000)
 	setDefault(&c.Admin.Listen, "127.0.0.1:9100")

@@ -29,8 +29,8 @@ type files struct {
 // itself and at the data directory.
 func (f files) all(config string, d *decoder, c *Config) {
 	eachFile(reflect.ValueOf(c), "", func(field, file string) {
-		if field == "audit.key_file" && !exists(file) {
-			return // the first start makes it
+		if (field == "audit.key_file" || field == "audit.checkpoint_file") && !exists(file) {
+			return // the relay makes it
 		}
 		if err := readable(file); err != nil {
 			f.missing(field, file, err.Error())

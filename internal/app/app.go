@@ -181,14 +181,12 @@ func (r *process) closeTrail(ctx context.Context) error {
 // startTrail never fails because of the trail. The trail names its own damage, and an
 // unusable one is tried again while events are taken and delivered.
 func (r *process) startTrail(ctx context.Context) (err error) {
-	r.trail, err = audit.Open(ctx, r.conn.JetStream, audit.Options{
-		StreamPrefix: r.cfg.Journal.StreamPrefix, Replicas: r.cfg.Journal.Replicas,
-		Origin: r.cfg.Audit.Origin, KeyFile: r.cfg.Audit.KeyFile, ForwardedFile: r.conn.Watermarks.ForwardedFile(),
-		Shared:     r.cfg.Journal.URL != "",
-		SalvageDir: filepath.Join(r.cfg.DataDir, datadir.SalvageDir),
-		NoteEnd:    r.conn.NoteEnd, End: r.conn.End, Settle: r.conn.Settle, Remade: r.conn.Remade,
-		Logger: r.log, Registerer: r.reg,
-	})
+	o := TrailOptions(r.cfg)
+	o.ForwardedFile, o.SalvageDir = r.conn.Watermarks.ForwardedFile(), filepath.Join(r.cfg.DataDir, datadir.SalvageDir)
+	o.NoteEnd, o.End, o.Settle, o.Remade = r.conn.NoteEnd, r.conn.End, r.conn.Settle, r.conn.Remade
+	o.Heartbeat = *r.cfg.Audit.Heartbeat
+	o.Logger, o.Registerer = r.log, r.reg
+	r.trail, err = audit.Open(ctx, r.conn.JetStream, o)
 	if err != nil {
 		return err
 	}

@@ -1,14 +1,15 @@
 package audit
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math/bits"
 	"strconv"
 	"strings"
+	"time"
 
-	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 )
 
@@ -29,18 +30,30 @@ type keptCheckpoint struct {
 	// Key is the public key, in the note form: with it the checkpoint can be
 	// checked when the signing key is lost. Older ones do not have it.
 	Key string `json:"key,omitempty"`
+	// Time is when it was signed, as the note's timestamp says. Older ones have none.
+	Time time.Time `json:"time,omitzero"`
 }
 
 // checkpoint is a keptCheckpoint whose signature is good.
 type checkpoint struct {
-	seq    uint64 // in the checkpoints' stream; 0 for the one beside the key
-	base   int64  // index of its generation's first entry
-	public string // of the signature
-	text   string // the signed note
-	size   int64  // entries of its generation
-	root   tlog.Hash
-	leaves []tlog.Hash // of entries [size-len(leaves), size)
-	edge   []tlog.Hash // of the tree before leaves
+	seq      uint64 // in the checkpoints' stream; 0 for the one beside the key
+	base     int64  // index of its generation's first entry
+	public   string // of the signature
+	text     string // the signed note
+	size     int64  // entries of its generation
+	root     tlog.Hash
+	leaves   []tlog.Hash // of entries [size-len(leaves), size)
+	edge     []tlog.Hash // of the tree before leaves
+	signedAt time.Time   // by its timestamp; zero where it is not
+
+	// promised is whether the next checkpoint is due in the time of within, 0 for never.
+	within   time.Duration
+	promised bool
+}
+
+// repeats reports whether c signs the tree of old again: a heartbeat.
+func (c *checkpoint) repeats(old *checkpoint) bool {
+	return c.base == old.base && c.size == old.size && c.root == old.root && c.public == old.public && len(c.leaves) == 0
 }
 
 // from is the index of the first of leaves.
@@ -55,11 +68,12 @@ func (c *checkpoint) alone() (tree, bool) {
 	return t, t.root() == c.root
 }
 
-// signCheckpoint gives the signed note of t.
-func signCheckpoint(key keyPair, t tree) ([]byte, error) {
+// signCheckpoint gives the signed note of t, with an extension line or "", and with the
+// key's timestamp.
+func signCheckpoint(ctx context.Context, key keyPair, t tree, extension string, at time.Time) ([]byte, error) {
 	root := t.root()
-	text := fmt.Sprintf("%s\n%d\n%s\n", key.Name(), t.n, base64.StdEncoding.EncodeToString(root[:]))
-	signed, err := note.Sign(&note.Note{Text: text}, key)
+	text := fmt.Sprintf("%s\n%d\n%s\n%s", key.Name(), t.n, base64.StdEncoding.EncodeToString(root[:]), extension)
+	signed, err := signNote(ctx, key, text, at)
 	if err != nil {
 		return nil, fmt.Errorf("sign checkpoint: %w", err)
 	}
@@ -68,34 +82,34 @@ func signCheckpoint(key keyPair, t tree) ([]byte, error) {
 
 // openCheckpoint checks the signature of a note, and reads it.
 func openCheckpoint(public string, signed []byte) (checkpoint, error) {
-	verifier, err := note.NewVerifier(public)
+	n, at, err := openNote(public, signed)
 	if err != nil {
-		return checkpoint{}, fmt.Errorf("check signature: no key: %w", err)
+		return checkpoint{}, err
 	}
-	n, err := note.Open(signed, note.VerifierList(verifier))
-	if err != nil {
-		return checkpoint{}, fmt.Errorf("check signature: %w", err)
-	}
+	name, _, _ := strings.Cut(public, "+")
 	lines := strings.SplitN(n.Text, "\n", 4) // further lines are extensions
-	if len(lines) < 4 || lines[0] != verifier.Name() {
-		return checkpoint{}, fmt.Errorf("checkpoint is not of the origin %q", verifier.Name())
+	if len(lines) < 4 || lines[0] != name {
+		return checkpoint{}, fmt.Errorf("checkpoint is not of the origin %q", name)
 	}
 	size, err := strconv.ParseInt(lines[1], 10, 64)
 	if err != nil || size < 0 || strconv.FormatInt(size, 10) != lines[1] {
 		return checkpoint{}, fmt.Errorf("checkpoint has no valid size: %q", lines[1])
 	}
-	c := checkpoint{base: baseOf(lines[0]), public: public, text: string(signed), size: size}
+	c := checkpoint{base: baseOf(lines[0]), public: public, text: string(signed), size: size, signedAt: at}
 	root, err := base64.StdEncoding.DecodeString(lines[2])
 	if err != nil || copy(c.root[:], root) != tlog.HashSize || len(root) != tlog.HashSize {
 		return checkpoint{}, fmt.Errorf("checkpoint has no valid root: %q", lines[2])
 	}
+	c.within, c.promised = readPromise(lines[3])
 	return c, nil
 }
 
 // encodeKept makes a message of the checkpoints' stream: signed is the note of
-// before with leaves appended.
-func encodeKept(key keyPair, signed []byte, before tree, leaves []tlog.Hash) ([]byte, error) {
-	data, err := json.Marshal(keptCheckpoint{Note: string(signed), Leaves: join(leaves), Edge: join(before.edge), Key: key.public})
+// before with leaves appended, made at a time.
+func encodeKept(key keyPair, signed []byte, at time.Time, before tree, leaves []tlog.Hash) ([]byte, error) {
+	data, err := json.Marshal(keptCheckpoint{
+		Note: string(signed), Leaves: join(leaves), Edge: join(before.edge), Key: key.public, Time: at.UTC().Truncate(time.Second),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("encode checkpoint: %w", err)
 	}
@@ -115,6 +129,9 @@ func decodeKept(key keyPair, data []byte, seq uint64) (checkpoint, error) {
 	c, err := openCheckpoint(kept.Key, []byte(kept.Note))
 	if err != nil {
 		return checkpoint{}, err
+	}
+	if !kept.Time.Equal(c.signedAt) {
+		return checkpoint{}, fmt.Errorf("checkpoint is said to be of %s, and signed as of %s", kept.Time.Format(time.RFC3339), c.signedAt.UTC().Format(time.RFC3339))
 	}
 	c.seq = seq
 	if leaves := split(kept.Leaves); int64(len(leaves)) <= c.size {

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/base64"
@@ -19,20 +20,36 @@ import (
 
 // keyPair signs checkpoints and checks them.
 type keyPair struct {
-	note.Signer
 	verifier note.Verifier
-	public   string
-	text     string // the signing key in the note form
-	marked   bool   // its file says that it has signed
+	public   string // in the note form, NAME+HASH+KEY
+	// secret gives the 64-byte Ed25519 signature of a message. It is nil where there is no key.
+	secret func(ctx context.Context, msg []byte) ([]byte, error)
+	text   string // the signing key in the note form; empty where another program has it
+	marked bool   // its file says that it has signed
 }
+
+// Name is the origin of the checkpoints.
+func (k keyPair) Name() string { return k.verifier.Name() }
+
+// sign gives a signature that was checked: a wrong one is an error, and leaves nowhere.
+func (k keyPair) sign(ctx context.Context, msg []byte) ([]byte, error) {
+	sig, err := k.secret(ctx, msg)
+	if err != nil {
+		return nil, err
+	}
+	if !k.verifier.Verify(msg, sig) {
+		return nil, fmt.Errorf("the signature does not fit the public key %s", k.public)
+	}
+	return sig, nil
+}
+
+// errKeyForm marks a key file whose content is no key.
+var errKeyForm = errors.New("parse signing key")
 
 // signedMark is a line before the key in its file, once the key has signed. So who
 // deletes the trail and the checkpoint beside the key cannot make the key look new:
 // nothing else is left to delete.
 const signedMark = "# This key has signed checkpoints: an empty trail under it is a lost one."
-
-// errKeyForm marks a key file whose content is no key.
-var errKeyForm = errors.New("parse signing key")
 
 // loadKey reads the signing key. It gives fs.ErrNotExist where there is none.
 func loadKey(file string) (keyPair, error) {
@@ -40,7 +57,12 @@ func loadKey(file string) (keyPair, error) {
 	if err != nil {
 		return keyPair{}, fmt.Errorf("read signing key: %w", err)
 	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return readKey(string(text))
+}
+
+// readKey reads a signing key with lines of comments before it.
+func readKey(text string) (keyPair, error) {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
 	key, err := parseKey(lines[len(lines)-1])
 	if err == nil && slices.ContainsFunc(lines[:len(lines)-1], func(line string) bool { return !strings.HasPrefix(line, "#") }) {
 		return keyPair{}, fmt.Errorf("%w: lines before the key must begin with #", errKeyForm)
@@ -49,6 +71,7 @@ func loadKey(file string) (keyPair, error) {
 	return key, err
 }
 
+// parseKey reads a signing key in the note form.
 func parseKey(text string) (keyPair, error) {
 	signer, err := note.NewSigner(text)
 	if err != nil {
@@ -58,16 +81,24 @@ func parseKey(text string) (keyPair, error) {
 	if err != nil {
 		return keyPair{}, err
 	}
-	verifier, err := note.NewVerifier(public)
-	if err != nil {
-		return keyPair{}, fmt.Errorf("derive public key: %w", err)
-	}
-	return keyPair{Signer: signer, verifier: verifier, public: public, text: text}, nil
+	key, err := newKeyPair(public, func(_ context.Context, msg []byte) ([]byte, error) { return signer.Sign(msg) })
+	key.text = text
+	return key, err
 }
 
-// named is the same secret under another name, and so another key of the note form.
+// newKeyPair is the key of a public key in the note form, whose secret signs.
+func newKeyPair(public string, secret func(ctx context.Context, msg []byte) ([]byte, error)) (keyPair, error) {
+	verifier, err := note.NewVerifier(public)
+	if err != nil {
+		return keyPair{}, fmt.Errorf("read public key: %w", err)
+	}
+	return keyPair{verifier: verifier, public: public, secret: secret}, nil
+}
+
+// named is the same secret under another name, and so another key of the note form: its
+// hash covers the name (C2SP signed-note).
 func (k keyPair) named(name string) (keyPair, error) {
-	if k.Signer == nil {
+	if k.secret == nil {
 		return keyPair{}, errors.New("name signing key: there is none")
 	}
 	if name == k.Name() {
@@ -77,8 +108,7 @@ func (k keyPair) named(name string) (keyPair, error) {
 	if err != nil {
 		return keyPair{}, fmt.Errorf("name signing key: %w", err)
 	}
-	seed := strings.SplitN(k.text, "+", 5)[4]
-	return parseKey(strings.Join([]string{"PRIVATE+KEY", name, strings.SplitN(public, "+", 3)[1], seed}, "+"))
+	return newKeyPair(public, k.secret)
 }
 
 // publicBytes gives the algorithm and the key of NAME+HASH+KEY: the part independent of

@@ -34,25 +34,18 @@ func (t *Trail) pinFirst(signed []byte) error {
 // crash before it leaves a pin older by one checkpoint. Where it fails it is tried
 // again, and signing goes on: see checkPin. Needs the turn.
 func (t *Trail) keepPin() error {
-	if !t.pinDue || t.signed.n == 0 {
+	if !t.pinDue || t.newestNote == nil {
 		return nil
 	}
 	// Else a power cut could look like a truncation.
 	if err := t.settle(t.checkpointsName()); err != nil {
 		return err
 	}
-	text := t.newestNote
-	if text == nil {
-		var err error
-		if text, err = signCheckpoint(t.key, t.signed); err != nil {
-			return err
-		}
-	}
-	if err := writePin(t.pinFile, text); err != nil {
+	if err := writePin(t.pinFile, t.newestNote); err != nil {
 		return err
 	}
 	if !t.marked {
-		if err := markKey(t.fileKey, t.keyFile, t.markFile()); err != nil {
+		if err := markKey(t.fileKey, t.options.KeyFile, t.markFile()); err != nil {
 			return err
 		}
 	}
@@ -78,7 +71,8 @@ func markFile(pinFile string) string { return strings.TrimSuffix(pinFile, ".chec
 func markKey(key keyPair, keyFile, markFile string) error {
 	info, err := os.Lstat(keyFile)
 	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 == 0 {
-		if durable.WriteFile(keyFile, []byte(signedMark+"\n"+key.text+"\n")) == nil {
+		text, err := os.ReadFile(keyFile)
+		if err == nil && durable.WriteFile(keyFile, append([]byte(signedMark+"\n"), text...)) == nil {
 			return nil
 		}
 	}
@@ -119,6 +113,17 @@ func (r *examiner) checkPin(x *examination) {
 // isPinned reports whether the checkpoint beside the key is of a generation's tree.
 func (x *examination) isPinned(base int64, signed tree) bool {
 	return x.pin != nil && x.pin.base == base && x.pin.size == signed.n && x.pin.root == signed.root()
+}
+
+// newestNote is the signed note of the newest generation's proven tree; nil where nothing is.
+func (x *examination) newestNote() []byte {
+	base, root := x.gens[len(x.gens)-1].Base, x.signed.root()
+	for _, c := range append(x.pins(), x.history...) {
+		if c.base == base && c.size == x.signed.n && c.root == root {
+			return []byte(c.text)
+		}
+	}
+	return nil
 }
 
 // ownHistory are the kept checkpoints under a key, the same tree signed again left out.

@@ -14,6 +14,11 @@ type Report struct {
 	Entries, Signed int64
 	// Checkpoints whose signature and root are good.
 	Checkpoints int
+	// Heartbeats are the checkpoints of a tree that had not changed.
+	Heartbeats int
+	// Gaps are times without a heartbeat while a relay ran, the oldest first. They are
+	// no damage, and the trail does not name them.
+	Gaps []Gap
 	// Root is the hash of the newest generation's tree, of its entries as they are.
 	Root tlog.Hash
 	// Generations, the oldest first; one where the tree was never broken.

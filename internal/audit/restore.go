@@ -54,7 +54,7 @@ func (t *Trail) restore(ctx context.Context) error {
 		t.base, t.signed = last.Base, x.signed
 		t.pending = x.unsigned(t.base, int64(len(x.leaves))-t.base)
 		t.tree = t.signed.grown(t.pending...)
-		t.newestNote, t.pinDue = nil, t.signed.n > 0 && !(t.marked && x.isPinned(t.base, t.signed))
+		t.newestNote, t.pinDue = x.newestNote(), t.signed.n > 0 && !(t.marked && x.isPinned(t.base, t.signed))
 		t.pinned.Store(t.signed.n > 0 && !t.pinDue)
 	} else if err := t.begin(ctx, x, end, reason); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (t *Trail) restore(ctx context.Context) error {
 	t.newKey = false
 	t.show(x)
 	t.grown()
-	if t.pinDue { // what it did not say is named and durable now
+	if t.pinDue || t.tree.n > 0 && t.beat.due(false) { // the pin's problem is named and durable now
 		t.nudge()
 	}
 	return nil
@@ -146,7 +146,7 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 	if err != nil {
 		return err
 	}
-	t.key, t.base, t.tree, t.signed, t.pending, t.pinDue = key, base, tree{}, tree{}, nil, false
+	t.key, t.base, t.tree, t.signed, t.pending, t.newestNote, t.pinDue = key, base, tree{}, tree{}, nil, nil, false
 	t.pinned.Store(false) // it is of the old generation
 	o := opening{Reason: reason, Key: key.public, Found: found{base, tree{}.grown(x.leaves...).root()}}
 	if x.knownEnd() > 0 || x.keptSeq > 0 {

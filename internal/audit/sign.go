@@ -9,25 +9,19 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
 // keep signs a checkpoint when the tree has grown, and then not again for the time
-// of every; and it opens the trail again where it cannot be used. It ends with ctx.
+// of every; it signs the heartbeats, and opens the trail again where it cannot be used.
+// It ends with ctx.
 func (t *Trail) keep(ctx context.Context, every time.Duration) {
 	defer close(t.done)
 	failing := false
-	again := time.NewTicker(retryPause)
-	defer again.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.grew:
-		case <-again.C:
-		}
+	whileRunning(ctx, t.grew, every, func() {
 		err := t.sign(ctx)
 		if err != nil && ctx.Err() == nil && !failing && !errors.Is(err, ErrUnavailable) { // logged already
 			t.log.Error("signing the audit trail failed; it is tried again", "error", err)
@@ -36,69 +30,126 @@ func (t *Trail) keep(ctx context.Context, every time.Duration) {
 			t.log.Info("the audit trail is signed again")
 		}
 		failing = err != nil && !errors.Is(err, ErrUnavailable)
+	})
+}
+
+// whileRunning calls look after each growth and each retryPause, but not before every has passed
+// since the last call.
+func whileRunning(ctx context.Context, grew <-chan struct{}, every time.Duration, look func()) {
+	again := time.NewTicker(retryPause)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-grew:
+		case <-again.C:
+		}
+		look()
 		if pause.For(ctx, every) != nil {
 			return
 		}
 	}
 }
 
-// sign signs the tree as it is, where it is larger than the newest checkpoint.
-func (t *Trail) sign(ctx context.Context) error {
-	if err := t.lock(ctx); err != nil {
-		return err
-	}
-	defer t.unlock()
-	for silent := 0; ; {
-		if err := t.ready(ctx); err != nil {
+// sign signs the tree as it is, where it is larger than the newest checkpoint or a
+// heartbeat is due.
+func (t *Trail) sign(ctx context.Context) error { return t.signAll(ctx, false) }
+
+// signAll is sign; with stop it signs that no further heartbeat comes.
+func (t *Trail) signAll(ctx context.Context, stop bool) error {
+	for failures := 0; ; {
+		d, err := t.draft(ctx, stop)
+		if err != nil || d == nil {
 			return err
 		}
-		if t.signed.n == t.tree.n {
-			return t.keepPin()
+		// Without the turn: the key may be far away, and appends go on meanwhile.
+		d.at = time.Now()
+		if d.text, err = signCheckpoint(ctx, d.key, d.next, d.promise, d.at); err != nil {
+			return err
 		}
-		before := t.signed.n
-		err := t.signNext(ctx)
-		if err != nil {
-			silent++
+		if err = t.keepDraft(ctx, d); err == nil {
+			continue
 		}
-		if t.signed.n == before && (silent == publishAttempts || ctx.Err() != nil) {
-			t.grown() // the loop tries again
+		if failures++; failures == publishAttempts || ctx.Err() != nil {
+			t.nudge() // the loop tries again
 			return fmt.Errorf("keep checkpoint: %w", err)
 		}
 	}
 }
 
-// signNext signs and keeps one checkpoint. It is kept behind the newest known one, or
-// refused; then the ones between are read and adopted. A crash before it is kept leaves
-// the entries unsigned until the next start; one behind it leaves an older pin, also
-// part of the kept history. Entries are durable before they are signed, and a checkpoint
-// before it is pinned: else a power cut could look like a truncation.
-func (t *Trail) signNext(ctx context.Context) error {
+// draft is a checkpoint to be signed and kept.
+type draft struct {
+	key     keyPair
+	before  tree
+	leaves  []tlog.Hash
+	next    tree   // before with leaves
+	behind  uint64 // the sequence of the checkpoint before it
+	promise string // its extension line
+	at      time.Time
+	text    []byte // the signed note
+	stop    bool
+}
+
+// draft drafts the next checkpoint, nil where none is due. Entries are durable before
+// they are signed: else a power cut could look like a truncation.
+func (t *Trail) draft(ctx context.Context, stop bool) (*draft, error) {
+	if err := t.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer t.unlock()
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	if t.signed.n == t.tree.n && !(t.tree.n > 0 && t.beat.due(stop)) {
+		return nil, t.keepPin()
+	}
 	if err := t.settle(t.entriesName()); err != nil {
-		return err
+		return nil, err
 	}
 	leaves := t.pending[:min(len(t.pending), maxLeaves)]
-	next := t.signed.grown(leaves...)
-	text, err := signCheckpoint(t.key, next)
+	return &draft{
+		key: t.key, before: t.signed, leaves: leaves, next: t.signed.grown(leaves...), behind: t.keptSeq,
+		promise: t.beat.promise(stop), stop: stop,
+	}, nil
+}
+
+// keepDraft keeps a signed checkpoint behind the newest known one. Where it is refused,
+// the ones between are read and adopted. A crash before it is kept leaves the entries
+// unsigned until the next start; one behind it leaves an older pin, also part of the
+// kept history.
+func (t *Trail) keepDraft(ctx context.Context, d *draft) error {
+	if err := t.lock(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
+	if t.keptSeq != d.behind || t.key.public != d.key.public || t.signed.n != d.before.n || t.tree.n < d.next.n {
+		return nil // it was read back meanwhile: the next draft is of what there is
+	}
+	data, err := encodeKept(d.key, d.text, d.at, d.before, d.leaves)
 	if err != nil {
 		return err
 	}
-	data, err := encodeKept(t.key, text, t.signed, leaves)
-	if err != nil {
-		return err
-	}
-	if err := t.pinFirst(text); err != nil {
+	if err := t.pinFirst(d.text); err != nil {
 		return err
 	}
 	msg := nats.NewMsg(t.checkpointSubject())
 	msg.Data = data
 	ack, err := t.send(ctx, msg, nuid.Next(), t.keptSeq)
 	if streams.IsWrongSequence(err) {
-		return t.adopt(ctx)
+		if err := t.adopt(ctx); err != nil {
+			return err
+		}
+		if t.keptSeq == d.behind {
+			return errors.New("it was refused, though nothing newer is kept")
+		}
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("publish checkpoint: %w", err)
 	}
-	t.signedUpTo(next, text, ack.Sequence)
+	t.signedUpTo(d.next, d.text, ack.Sequence)
+	t.beat.signed(d.stop)
 	return t.keepPin()
 }
 
@@ -106,6 +157,7 @@ func (t *Trail) signNext(ctx context.Context) error {
 func (t *Trail) signedUpTo(next tree, text []byte, seq uint64) {
 	t.pending = t.pending[next.n-t.signed.n:]
 	t.signed, t.keptSeq, t.newestNote, t.pinDue = next, seq, text, true
+	t.beat.at = time.Now()
 	t.note(t.checkpointsName(), seq)
 	t.metrics.checkpoints.Inc()
 	t.metrics.signed.Set(float64(t.base + next.n))

@@ -37,9 +37,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -64,6 +62,14 @@ type Options struct {
 	// checkpoint is kept beside it, as KeyFile + ".checkpoint": a roll-back of both
 	// streams is found too. Relays with the same streams share the key.
 	KeyFile string
+	// KeyEnv is the name of an environment variable with the key, in place of KeyFile.
+	// SignCommand is a program in its place: see signByCommand. PublicKey is its key, in
+	// the note form. Such keys are never generated.
+	KeyEnv      string
+	SignCommand []string
+	PublicKey   string
+	// PinFile keeps the newest checkpoint. Default KeyFile + ".checkpoint".
+	PinFile string
 	// ForwardedFile, where set, keeps the place of the newest entry handed on: see
 	// [Trail.Forwarded]. A trail that ends before it, or that has another root there, was put
 	// back to an earlier state, and that is a problem.
@@ -73,6 +79,9 @@ type Options struct {
 	Shared bool
 	// SignEvery is the least time between two checkpoints. Default 2s.
 	SignEvery time.Duration
+	// Heartbeat is the longest time between two checkpoints, in whole seconds; the tree is
+	// signed again where it has not grown. 0: it is not.
+	Heartbeat time.Duration
 	// SalvageDir takes copies of a damaged key or checkpoint file. Empty: none are kept.
 	SalvageDir string
 	// NoteEnd, where set, is told of the newest sequence of each of the two streams;
@@ -94,7 +103,7 @@ type Trail struct {
 	prefix        string
 	replicas      int
 	origin        string
-	keyFile       string
+	options       Options // for the key
 	pinFile       string
 	forwardedFile string
 	salvageDir    string
@@ -123,6 +132,7 @@ type Trail struct {
 	signed     tree        // at the newest checkpoint
 	pending    []tlog.Hash // leaves of [signed.n, tree.n)
 	keptSeq    uint64      // the newest checkpoint's sequence
+	beat       beat        // of this process
 	newestNote []byte      // its signed note; nil where it is not known
 	pinDue     bool        // it is not beside the key yet
 	marked     bool        // the key is known to have signed
@@ -158,8 +168,8 @@ const retryPause = 5 * time.Second
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error) {
 	t := &Trail{
 		js: js, prefix: o.StreamPrefix, replicas: o.Replicas, origin: o.Origin,
-		keyFile: o.KeyFile, pinFile: o.KeyFile + ".checkpoint", salvageDir: o.SalvageDir,
-		shared: o.Shared, forwardedFile: o.ForwardedFile, noteEnd: o.NoteEnd, ends: o.End, settle: o.Settle, remade: o.Remade,
+		options: o, pinFile: o.pinFile(), salvageDir: o.SalvageDir,
+		shared: o.Shared, beat: beat{every: o.Heartbeat}, forwardedFile: o.ForwardedFile, noteEnd: o.NoteEnd, ends: o.End, settle: o.Settle, remade: o.Remade,
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
 		turn: make(chan struct{}, 1), opened: make(chan struct{}), grew: make(chan struct{}, 1), done: make(chan struct{}),
 	}
@@ -249,39 +259,6 @@ func (t *Trail) suspect(what string) {
 	t.nudge()
 }
 
-// openKey loads the key, or generates it. A damaged one is kept in the salvage folder;
-// one without permission to read is not replaced.
-func (t *Trail) openKey() error {
-	key, err := loadKey(t.keyFile)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		t.keyLoss = "the signing key is gone"
-	case errors.Is(err, errKeyForm):
-		t.keyLoss = "the signing key was damaged"
-		text, readErr := os.ReadFile(t.keyFile)
-		if err := errors.Join(readErr, t.salvage(t.keyFile, text)); err != nil {
-			return err
-		}
-		// A crash behind this line: the next start finds no key.
-		if err := os.Remove(t.keyFile); err != nil {
-			return fmt.Errorf("replace damaged signing key: %w", err)
-		}
-	}
-	if t.keyLoss != "" {
-		t.newKey = true
-		key, err = generateKey(t.keyFile, t.origin)
-	}
-	if err != nil {
-		return err
-	}
-	if key.Name() != t.origin {
-		t.log.Warn("the audit trail keeps the origin of its key", "origin", key.Name(), "configured", t.origin)
-	}
-	t.fileKey, t.key = key, key
-	t.marked = isMarked(key, t.markFile())
-	return nil
-}
-
 // grown tells the others of the larger tree. Needs the turn.
 func (t *Trail) grown() {
 	t.size.Store(t.next())
@@ -339,7 +316,7 @@ func (t *Trail) entriesName() string       { return entriesName(t.prefix) }
 func (t *Trail) checkpointsName() string   { return checkpointsName(t.prefix) }
 func (t *Trail) checkpointSubject() string { return t.prefix + ".audit-checkpoints" }
 
-// Close signs the unsigned entries, and releases the Trail. The connection stays open:
+// Close signs the unsigned entries and, of a running heartbeat, its end, and releases the Trail. The connection stays open:
 // it is the caller's.
 func (t *Trail) Close(ctx context.Context) error {
 	t.stop()
@@ -348,7 +325,7 @@ func (t *Trail) Close(ctx context.Context) error {
 	if err := t.isOpen(); err != nil {
 		return nil //nolint:nilerr // there is nothing to sign
 	}
-	if err := t.sign(ctx); err != nil {
+	if err := t.signAll(ctx, true); err != nil {
 		return fmt.Errorf("close audit trail: %w", err)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -23,7 +24,8 @@ type examination struct {
 
 	openings  map[int64]opening // the first entries of generations, by index
 	named     namedDamage       // by the trail's own entries
-	history   []checkpoint      // those with a good signature, in order
+	history   []checkpoint      // those with a good signature, in order, without heartbeats
+	times     []signedTime      // of all with a good signature, in order
 	pin       *checkpoint       // the one beside the key, where it is good
 	pinText   []byte            // as it is; nil where there is none
 	marked    bool              // the key is known to have signed
@@ -93,7 +95,12 @@ func (r *examiner) examine(ctx context.Context) (*examination, error) {
 		return nil, err
 	}
 	r.readPin(x)
-	x.proveAll(r.key)
+	keys := x.proveAll(r.key)
+	now := time.Time{}
+	if !r.still {
+		now = time.Now()
+	}
+	x.report.Gaps = x.gaps(keys, now)
 	r.checkPin(x)
 	x.checkForwarded()
 	last := x.gens[len(x.gens)-1]
@@ -129,7 +136,7 @@ func (r *examiner) readCheckpoints(ctx context.Context, x *examination) error {
 			x.checkpointProblem(m.Seq, err.Error())
 			return nil
 		}
-		x.history, x.goodSeq = append(x.history, c), m.Seq
+		x.kept(c)
 		return nil
 	})
 	for x.keptSeq < last {
@@ -137,6 +144,29 @@ func (r *examiner) readCheckpoints(ctx context.Context, x *examination) error {
 		x.checkpointProblem(x.keptSeq, "it is missing")
 	}
 	return err
+}
+
+// kept takes in a checkpoint with a good signature. Of heartbeats, which are many, the
+// times only.
+func (x *examination) kept(c checkpoint) {
+	x.goodSeq = c.seq
+	x.times = append(x.times, signedTime{c.seq, c.base, c.public, c.signedAt, c.within, c.promised})
+	if n := len(x.history); n > 0 && c.repeats(&x.history[n-1]) {
+		x.report.Heartbeats++
+		return
+	}
+	x.history = append(x.history, c)
+}
+
+// gaps finds the gaps between the checkpoints that count: those of their generation's key.
+func (x *examination) gaps(keys map[int64]string, now time.Time) []Gap {
+	var p Pulse
+	for _, s := range x.times {
+		if keys[s.base] == s.public {
+			p.add(&s)
+		}
+	}
+	return p.Gaps(now)
 }
 
 // readLeaves hashes every entry, and takes in the trail's entries about itself.
@@ -212,8 +242,9 @@ func (r *examiner) readPin(x *examination) {
 	x.problem("pin", 0, 0, "the checkpoint beside the key: %v", err)
 }
 
-// proveAll proves the generations, the oldest first.
-func (x *examination) proveAll(own keyPair) {
+// proveAll proves the generations, the oldest first, and returns their keys by base.
+func (x *examination) proveAll(own keyPair) (keys map[int64]string) {
+	keys = map[int64]string{}
 	bases := x.bases()
 	var entries []Problem
 	for i, base := range bases {
@@ -223,6 +254,7 @@ func (x *examination) proveAll(own keyPair) {
 		}
 		g := &proof{base: base, leaves: x.leaves[min(base, end):end]}
 		public := x.keyOf(bases, i, own)
+		keys[base] = public
 		for _, c := range x.history {
 			switch {
 			case c.base == base && c.public == public:
@@ -241,6 +273,7 @@ func (x *examination) proveAll(own keyPair) {
 		x.gens = append(x.gens, x.generation(g, own))
 	}
 	x.report.Problems = append(entries, x.report.Problems...)
+	return keys
 }
 
 // keyOf is the key of a generation: the one named by the next generation's first entry,

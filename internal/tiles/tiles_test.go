@@ -241,13 +241,15 @@ func TestTheLogOfARolledBackTrailStays(t *testing.T) {
 	for _, stream := range []string{"TEST_AUDIT", "TEST_CHECKPOINTS"} { // as they are now
 		h.copyStream(other, stream)
 	}
+	pin, err := os.ReadFile(h.options.KeyFile + ".checkpoint")
+	require.NoError(t, err)
 	h.add(entry(100))
 	h.run()
 	published := files(t, h.store.Log(0).dir)
 	key, err := os.ReadFile(h.options.KeyFile)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(other.options.KeyFile, key, 0o600))
-	require.NoError(t, os.Remove(other.options.KeyFile+".checkpoint"))
+	require.NoError(t, os.WriteFile(other.options.KeyFile+".checkpoint", pin, 0o600))
 	other.open()
 	other.store = h.store
 	var text strings.Builder

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/datadir"
@@ -72,11 +73,10 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 2 wrong usage.`,
 // repairControl repairs the trail and the credentials like a start.
 func repairControl(cfg *config.Config, log *slog.Logger) func(context.Context, *streamserver.Conn) error {
 	return func(ctx context.Context, conn *streamserver.Conn) error {
-		trail, err := audit.Open(ctx, conn.JetStream, audit.Options{
-			StreamPrefix: cfg.Journal.StreamPrefix, Origin: cfg.Audit.Origin, KeyFile: cfg.Audit.KeyFile,
-			SalvageDir: filepath.Join(cfg.DataDir, datadir.SalvageDir), NoteEnd: conn.NoteEnd, End: conn.End,
-			Settle: conn.Settle, Remade: conn.Remade, Logger: log,
-		})
+		o := app.TrailOptions(cfg)
+		o.SalvageDir, o.Logger = filepath.Join(cfg.DataDir, datadir.SalvageDir), log
+		o.NoteEnd, o.End, o.Settle, o.Remade = conn.NoteEnd, conn.End, conn.Settle, conn.Remade
+		trail, err := audit.Open(ctx, conn.JetStream, o)
 		if err != nil {
 			return err
 		}

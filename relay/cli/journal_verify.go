@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
@@ -80,9 +81,9 @@ func readerOf(o *datadir.Offline, progress func(done, total int64)) audit.Reader
 
 // verifyTrail adds the findings of the audit trail's signatures and key.
 func verifyTrail(ctx context.Context, o *datadir.Offline, cfg *config.Config, v *datadir.Verification, progress func(done, total int64)) error {
-	report, unnamed, err := audit.VerifyOffline(ctx, audit.Options{
-		StreamPrefix: cfg.Journal.StreamPrefix, KeyFile: cfg.Audit.KeyFile, ForwardedFile: datadir.ReadWatermarks(cfg.DataDir).ForwardedFile(), End: o.End,
-	}, readerOf(o, progress))
+	options := app.TrailOptions(cfg)
+	options.ForwardedFile, options.End = datadir.ReadWatermarks(cfg.DataDir).ForwardedFile(), o.End
+	report, unnamed, err := audit.VerifyOffline(ctx, options, readerOf(o, progress))
 	if err != nil {
 		return err
 	}

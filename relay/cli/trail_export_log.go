@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
@@ -97,9 +98,9 @@ func (f *trailFlags) openStreams(cmd *cobra.Command) (tiles.Trail, []audit.Gener
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	report, _, err := audit.VerifyOffline(cmd.Context(), audit.Options{
-		StreamPrefix: cfg.Journal.StreamPrefix, KeyFile: cfg.Audit.KeyFile, End: files.End,
-	}, readerOf(files, nil))
+	options := app.TrailOptions(cfg)
+	options.End = files.End
+	report, _, err := audit.VerifyOffline(cmd.Context(), options, readerOf(files, nil))
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, files.Close())
 	}

@@ -1,0 +1,15 @@
+package app
+
+import (
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/audit"
+)
+
+// TrailOptions say where a configuration's trail is, and its key.
+func TrailOptions(cfg *config.Config) audit.Options {
+	a := cfg.Audit
+	return audit.Options{
+		StreamPrefix: cfg.Journal.StreamPrefix, Replicas: cfg.Journal.Replicas, Shared: cfg.Journal.URL != "", Origin: a.Origin,
+		KeyFile: a.KeyFile, KeyEnv: a.KeyEnv, SignCommand: a.SignCommand, PublicKey: a.PublicKey, PinFile: a.CheckpointFile,
+	}
+}

@@ -1,0 +1,61 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+const (
+	// commandTimeout bounds one call of a signing command.
+	commandTimeout = 10 * time.Second
+	// maxAnswer bounds each of its outputs: a signature has 88 bytes.
+	maxAnswer = 4 << 10
+)
+
+// signByCommand signs with a program, called without a shell: it gets the message on its
+// standard input, and prints the base64 of the 64-byte Ed25519 signature.
+func signByCommand(command []string) func(context.Context, []byte) ([]byte, error) {
+	return func(ctx context.Context, msg []byte) ([]byte, error) {
+		ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+		var out, complaint bounded
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(msg), &out, &complaint
+		cmd.WaitDelay = time.Second // its children may hold its output open
+		err := cmd.Run()
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("signing command %s: no answer within %s", command[0], commandTimeout)
+		case err != nil:
+			return nil, fmt.Errorf("signing command %s: %w: %s", command[0], err, complaint.firstLine())
+		}
+		sig, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(out.text)))
+		if err != nil {
+			return nil, fmt.Errorf("signing command %s: it must print the base64 of the signature, and nothing else", command[0])
+		}
+		return sig, nil
+	}
+}
+
+// bounded is a buffer of at most maxAnswer bytes.
+type bounded struct{ text []byte }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if len(b.text)+len(p) > maxAnswer {
+		return 0, errors.New("it prints more than a signature")
+	}
+	b.text = append(b.text, p...)
+	return len(p), nil
+}
+
+// firstLine is what a person needs of a program's complaint.
+func (b *bounded) firstLine() string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(b.text)), "\n")
+	return fmt.Sprintf("%.200q", line)
+}

@@ -1,0 +1,157 @@
+package audit
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/note"
+)
+
+// signerMode is the environment variable that makes this test binary a signing command: it
+// names a folder with a PEM key of Ed25519 and, where it fails, a file "mode".
+const signerMode = "AUDITRELAY_TEST_SIGNER"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(signerMode); dir != "" && len(os.Args) == 2 && os.Args[1] == "sign" {
+		os.Exit(beSigner(dir))
+	}
+	os.Exit(m.Run())
+}
+
+// beSigner signs as the mode says.
+func beSigner(dir string) int {
+	mode, _ := os.ReadFile(filepath.Join(dir, "mode"))
+	msg, _ := io.ReadAll(bufio.NewReader(os.Stdin))
+	seed, err := os.ReadFile(filepath.Join(dir, "seed"))
+	if err != nil {
+		return 1
+	}
+	sig := ed25519.Sign(ed25519.NewKeyFromSeed(seed), msg)
+	switch string(mode) {
+	case "fails":
+		fmt.Fprintln(os.Stderr, "no token in slot 1\nsecond line")
+		return 1
+	case "wrong":
+		sig[7] ^= 1
+	case "short":
+		sig = sig[:63]
+	case "chatty":
+		fmt.Println(strings.Repeat("x", maxAnswer))
+	case "no base64":
+		fmt.Println("Using slot 0")
+	case "hangs":
+		time.Sleep(time.Hour)
+	}
+	fmt.Println(base64.StdEncoding.EncodeToString(sig))
+	return 0
+}
+
+// signerOptions have a trail signed by a command; set changes how it behaves.
+func signerOptions(t *testing.T) (o Options, set func(mode string)) {
+	t.Helper()
+	dir := t.TempDir()
+	public, secret, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "seed"), secret.Seed(), 0o600))
+	o = testOptions(t)
+	o.KeyFile, o.PinFile, o.SignEvery = "", filepath.Join(dir, "audit.checkpoint"), time.Hour
+	o.PublicKey, err = note.NewEd25519VerifierKey("example.com/trail", public)
+	require.NoError(t, err)
+	env, err := exec.LookPath("env")
+	require.NoError(t, err)
+	o.SignCommand = []string{env, signerMode + "=" + dir, os.Args[0], "sign"}
+	return o, func(mode string) { require.NoError(t, os.WriteFile(filepath.Join(dir, "mode"), []byte(mode), 0o600)) }
+}
+
+// A trail signed by a command is whole; whatever the command does wrong, entries are
+// taken, nothing wrong is kept, and the next try signs all.
+func TestASigningCommand(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o, set := signerOptions(t)
+	trail := openTrail(t, js, o)
+	appendEntries(t, trail, 0, 1)
+	require.NoError(t, trail.sign(t.Context()))
+	kept := len(messages(t, js, "TEST_CHECKPOINTS"))
+	for i, tc := range [][2]string{
+		{"fails", `exit status 1: "no token in slot 1"`}, {"wrong", "does not fit the public key"}, {"short", "does not fit the public key"},
+		{"chatty", "prints more than a signature"}, {"no base64", "and nothing else"},
+	} {
+		set(tc[0])
+		appendEntries(t, trail, 1+i, 2+i)
+		require.ErrorContains(t, trail.sign(t.Context()), tc[1], tc[0])
+		require.Len(t, messages(t, js, "TEST_CHECKPOINTS"), kept, tc[0])
+	}
+	set("")
+	require.NoError(t, trail.sign(t.Context()))
+	require.NoError(t, trail.Close(t.Context()))
+	again := openTrail(t, js, o)
+	requireWhole(t, again, 6)
+	require.Equal(t, o.PublicKey, again.PublicKey())
+	require.NoError(t, again.Close(t.Context()))
+	require.NoError(t, os.Remove(o.PinFile))
+	require.Contains(t, openingOf(t, openTrail(t, js, o)).Problems[0].Detail, "is missing, though the key has signed")
+}
+
+// A command that hangs holds up no append, and ends with the trail's own end.
+func TestASigningCommandThatHangs(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o, set := signerOptions(t)
+	set("hangs")
+	trail := openTrail(t, js, o)
+	ctx, cancel := context.WithCancel(t.Context())
+	appendEntries(t, trail, 0, 1)
+	signing := make(chan error)
+	go func() { signing <- trail.sign(ctx) }()
+	appendEntries(t, trail, 1, 5)
+	cancel()
+	require.Error(t, <-signing)
+	set("")
+	require.NoError(t, trail.sign(t.Context()))
+	requireWhole(t, trail, 5)
+}
+
+// A generation has a name of its own, and so another public key of the same secret.
+func TestASigningCommandBeginsAGeneration(t *testing.T) {
+	t.Parallel()
+	d := newDamageable(t)
+	o, _ := signerOptions(t)
+	d.o = o
+	trail, js := d.reopen(t, d.entries, d.checkpoints, 0)
+	require.NoError(t, trail.Close(t.Context()))
+	require.True(t, strings.HasPrefix(trail.PublicKey(), "example.com/trail/from-20+"))
+	require.Equal(t, publicBytes(o.PublicKey), publicBytes(trail.PublicKey()))
+	requireWhole(t, openTrail(t, js, d.o), 21)
+}
+
+// The key is in the environment; without it the trail waits, and no key is made.
+func TestAKeyInTheEnvironment(t *testing.T) {
+	key, err := generateKey(filepath.Join(t.TempDir(), "key"), "example.com/env")
+	require.NoError(t, err)
+	o := testOptions(t)
+	o.PinFile, o.KeyFile, o.KeyEnv = o.KeyFile+".checkpoint", "", "AUDITRELAY_TEST_KEY"
+	js, _ := startServer(t, t.TempDir())
+	trail := openTrail(t, js, o)
+	_, err = trail.Append(t.Context(), testEntry(0))
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorContains(t, err, "the environment variable AUDITRELAY_TEST_KEY is not set")
+	require.NoError(t, trail.Close(t.Context()))
+	t.Setenv(o.KeyEnv, key.text)
+	trail = openTrail(t, js, o)
+	appendEntries(t, trail, 0, 1)
+	require.NoError(t, trail.Close(t.Context()))
+	require.Equal(t, key.public, trail.PublicKey())
+	require.FileExists(t, filepath.Join(filepath.Dir(o.PinFile), "audit.key.signed"))
+}

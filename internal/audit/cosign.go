@@ -1,0 +1,68 @@
+package audit
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	tnote "github.com/transparency-dev/formats/note"
+	"golang.org/x/mod/sumdb/note"
+)
+
+// signer is a [note.Signer] of a key, under one of its two hashes.
+type signer struct {
+	name string
+	hash uint32
+	sign func(msg []byte) ([]byte, error)
+}
+
+func (s signer) Name() string                    { return s.name }
+func (s signer) KeyHash() uint32                 { return s.hash }
+func (s signer) Sign(msg []byte) ([]byte, error) { return s.sign(msg) }
+
+// signNote signs a text, and signs it again with a time: C2SP tlog-cosignature,
+// cosignature/v1 with Ed25519, under the key's own name. The library does the latter
+// with a secret only, and ours may be in another program.
+func signNote(ctx context.Context, key keyPair, text string, at time.Time) ([]byte, error) {
+	timestamps, err := tnote.NewVerifierForCosignatureV1(key.public)
+	if err != nil {
+		return nil, fmt.Errorf("read public key: %w", err)
+	}
+	plain := func(msg []byte) ([]byte, error) { return key.sign(ctx, msg) }
+	timed := func(msg []byte) ([]byte, error) {
+		seconds := uint64(at.Unix())
+		sig, err := key.sign(ctx, fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", seconds, msg))
+		return append(binary.BigEndian.AppendUint64(nil, seconds), sig...), err
+	}
+	return note.Sign(&note.Note{Text: text},
+		signer{key.Name(), key.verifier.KeyHash(), plain}, signer{key.Name(), timestamps.KeyHash(), timed})
+}
+
+// openNote checks a note's signature, and its timestamp, if it has one of the same key.
+func openNote(public string, signed []byte) (n *note.Note, at time.Time, err error) {
+	verifier, err := note.NewVerifier(public)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("check signature: no key: %w", err)
+	}
+	timestamps, err := tnote.NewVerifierForCosignatureV1(public)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("check signature: no key: %w", err)
+	}
+	n, err = note.Open(signed, note.VerifierList(verifier, timestamps))
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("check signature: %w", err)
+	}
+	isSigned := false
+	for _, sig := range n.Sigs { // each is good
+		if sig.Hash == verifier.KeyHash() {
+			isSigned = true
+		} else if at, err = tnote.CoSigV1Timestamp(sig); err != nil {
+			return nil, time.Time{}, fmt.Errorf("read timestamp: %w", err)
+		}
+	}
+	if !isSigned { // a cosignature alone is for witnesses
+		return nil, time.Time{}, fmt.Errorf("check signature: %w", &note.UnverifiedNoteError{Note: n})
+	}
+	return n, at, nil
+}

@@ -1,0 +1,133 @@
+package audit
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A running relay signs its tree again on a heartbeat, with the time, even where nothing
+// has changed. So "nothing changed" can be told from "nobody looked", and from times
+// cut out of the history.
+//
+// The first checkpoint of a run promises in an extension line that the next ones follow
+// within so many seconds; the last one of a run promises none: 0. Both are signed, so
+// nobody without the key can make a gap look like a stop.
+const promisePrefix = "auditrelay/heartbeat "
+
+// beat says when a heartbeat is due. The zero beat has none.
+type beat struct {
+	every   time.Duration
+	at      time.Time // of the newest checkpoint
+	running bool      // this process has promised
+}
+
+// due reports whether the tree is to be signed though it has not grown.
+func (b *beat) due(stop bool) bool {
+	switch {
+	case b.every == 0:
+		return false
+	case stop:
+		return b.running
+	}
+	return !b.running || time.Since(b.at) >= b.every
+}
+
+// promise is the extension line of the next checkpoint, "" for none.
+func (b *beat) promise(stop bool) string {
+	switch {
+	case b.every == 0 || b.running != stop:
+		return ""
+	case stop:
+		return promisePrefix + "0\n"
+	}
+	return fmt.Sprintf("%s%d\n", promisePrefix, int64(b.every/time.Second))
+}
+
+func (b *beat) signed(stop bool) { b.running = b.every > 0 && !stop }
+
+// readPromise finds the promise among a checkpoint's extension lines.
+func readPromise(extensions string) (within time.Duration, promised bool) {
+	for line := range strings.Lines(extensions) {
+		if text, ok := strings.CutPrefix(line, promisePrefix); ok {
+			seconds, err := strconv.ParseUint(strings.TrimSuffix(text, "\n"), 10, 31)
+			return time.Duration(seconds) * time.Second, err == nil
+		}
+	}
+	return 0, false
+}
+
+// Gap is a time without a checkpoint, longer than two heartbeats, though a relay ran by
+// all that it has signed: it was killed, or checkpoints are gone.
+type Gap struct {
+	// After and Until are the signed times of the checkpoints around it. Until lies
+	// before After where the clock went back by more than a minute, or checkpoints
+	// changed places.
+	After time.Time `json:"after"`
+	Until time.Time `json:"until"`
+	// Checkpoint is the number, from 1, of the one behind it; 0 where none has come yet.
+	Checkpoint uint64 `json:"checkpoint,omitempty"`
+}
+
+func (g Gap) String() string {
+	what := "no heartbeat came, though the relay had not stopped"
+	if g.Until.Before(g.After) {
+		what = "the clock went back, or checkpoints changed places"
+	}
+	return fmt.Sprintf("from %s to %s: %s", g.After.UTC().Format(time.RFC3339), g.Until.UTC().Format(time.RFC3339), what)
+}
+
+// Pulse follows the signed times of a trail's checkpoints. The zero Pulse is ready.
+type Pulse struct {
+	last   time.Time
+	within time.Duration // the next one is due in this time; 0: none is
+	gaps   []Gap
+}
+
+// clockStep is how far a clock may go back without a word.
+const clockStep = time.Minute
+
+// Add takes the next checkpoint: a signed note under a public key in the note form. seq
+// is its number. One without a timestamp has no part in this.
+func (p *Pulse) Add(public string, signed []byte, seq uint64) error {
+	c, err := openCheckpoint(public, signed)
+	if err == nil {
+		p.add(&signedTime{seq, c.base, c.public, c.signedAt, c.within, c.promised})
+	}
+	return err
+}
+
+// signedTime is a checkpoint's part in a Pulse.
+type signedTime struct {
+	seq      uint64
+	base     int64
+	public   string
+	at       time.Time
+	within   time.Duration
+	promised bool
+}
+
+func (p *Pulse) add(c *signedTime) {
+	if c.at.IsZero() {
+		return
+	}
+	if !p.last.IsZero() {
+		if passed := c.at.Sub(p.last); passed < -clockStep || p.within > 0 && passed > 2*p.within {
+			p.gaps = append(p.gaps, Gap{p.last, c.at, c.seq})
+		}
+	}
+	p.last = c.at
+	if c.promised {
+		p.within = c.within
+	}
+}
+
+// Gaps are those found so far, and the one up to now, where one is due by then. A zero
+// now leaves the latter out: of a stopped relay nobody knows when it stopped.
+func (p *Pulse) Gaps(now time.Time) []Gap {
+	if !now.IsZero() && p.within > 0 && now.Sub(p.last) > 2*p.within {
+		return append(p.gaps[:len(p.gaps):len(p.gaps)], Gap{After: p.last, Until: now})
+	}
+	return p.gaps
+}

@@ -1,0 +1,73 @@
+package audit
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// errNoKey says that the key's place holds none.
+var errNoKey = errors.New("there is no signing key")
+
+// pinFile is where the newest checkpoint is kept.
+func (o *Options) pinFile() string { return cmp.Or(o.PinFile, o.KeyFile+".checkpoint") }
+
+// loadKey reads the key from its place. It gives fs.ErrNotExist where a file is missing.
+func (o *Options) loadKey() (keyPair, error) {
+	switch {
+	case len(o.SignCommand) > 0:
+		return newKeyPair(o.PublicKey, signByCommand(o.SignCommand))
+	case o.KeyEnv != "":
+		text, given := os.LookupEnv(o.KeyEnv)
+		if !given {
+			return keyPair{}, fmt.Errorf("%w: the environment variable %s is not set", errNoKey, o.KeyEnv)
+		}
+		return readKey(text)
+	}
+	return loadKey(o.KeyFile)
+}
+
+// openKey loads the key, or generates it in its file. A damaged file is kept in the
+// salvage folder; one without permission to read is not replaced, and a key elsewhere
+// never is.
+func (t *Trail) openKey() error {
+	key, err := t.options.loadKey()
+	if t.options.KeyFile != "" {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			t.keyLoss = "the signing key is gone"
+		case errors.Is(err, errKeyForm):
+			t.keyLoss = "the signing key was damaged"
+			if err := t.setKeyAside(); err != nil {
+				return err
+			}
+		}
+	}
+	if t.keyLoss != "" {
+		t.newKey = true
+		key, err = generateKey(t.options.KeyFile, t.origin)
+	}
+	if err != nil {
+		return err
+	}
+	if key.Name() != t.origin {
+		t.log.Warn("the audit trail keeps the origin of its key", "origin", key.Name(), "configured", t.origin)
+	}
+	t.fileKey, t.key = key, key
+	t.marked = isMarked(key, t.markFile())
+	return nil
+}
+
+func (t *Trail) setKeyAside() error {
+	text, err := os.ReadFile(t.options.KeyFile)
+	if err := errors.Join(err, t.salvage(t.options.KeyFile, text)); err != nil {
+		return err
+	}
+	// A crash behind this line: the next start finds no key.
+	if err := os.Remove(t.options.KeyFile); err != nil {
+		return fmt.Errorf("replace damaged signing key: %w", err)
+	}
+	return nil
+}
