@@ -295,6 +295,13 @@ type Audit struct {
 	CheckpointFile string `yaml:"checkpoint_file"`
 	// Heartbeat is the longest time between two checkpoints, from 1s to 24h. Default 1h.
 	Heartbeat *time.Duration `yaml:"heartbeat"`
+	// Witnesses cosign the checkpoints, each only if it continues the one before
+	// (https://c2sp.org/tlog-witness): so a trail set back, or shown in two versions, is
+	// found from outside. Default: none.
+	Witnesses []Witness `yaml:"witnesses"`
+	// Quorum is how many of them have to cosign. A missing quorum raises an alarm, and
+	// stops nothing. Default: all of them.
+	Quorum int `yaml:"quorum"`
 	// Spans are digests of the event stream in the trail.
 	Spans Spans `yaml:"spans"`
 	// Serve publishes the trail to verifiers.
@@ -325,6 +332,16 @@ type AuditServe struct {
 	// "Authorization: Bearer TOKEN". Beyond loopback it is required, unless
 	// tls.client_ca_file is set.
 	Token secret.Text `yaml:"token"`
+}
+
+// Witness is a witness of the trail, such as `auditrelay witness` of another team.
+type Witness struct {
+	// URL is the submission prefix, before /add-checkpoint: https, except for loopback.
+	URL string `yaml:"url"`
+	// Key is the witness's public key, NAME+HASH+KEY.
+	Key string `yaml:"key"`
+	// TLS is for URL.
+	TLS *TLSClient `yaml:"tls"`
 }
 
 // Admin is the private listener.

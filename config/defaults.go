@@ -34,6 +34,7 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.Audit.Origin, "auditrelay.local/"+hostname())
 	c.Audit.setDefaults(c.DataDir)
 	setDefault(&c.Audit.Serve.Listen, ServeOnAdmin)
+	setDefault(&c.Audit.Quorum, len(c.Audit.Witnesses))
 	setDefault(&c.Audit.Spans.Interval, 10*time.Minute)
 	setDefault(&c.Audit.Spans.Events, 1_000_000)
 	setDefault(&c.Admin.Listen, "127.0.0.1:9100")

@@ -25,6 +25,7 @@ func relayTypes() []string {
 		"environment.gone", "environment.back", "workspace.unreachable", "workspace.reachable", "action.intended", "action.ended",
 		"streaming.baseline", "streaming.changed", "streaming.restated", "streaming.status_changed",
 		"journal.quarantined", "journal.damage_accepted", "trail.damaged", "trail.generation", "trail.checkpoint",
+		"trail.witness_refused", "trail.witness_agreed",
 		"credential.revoked", "credentials.damaged", "deadletters.discarded", "sink.retired",
 	}
 }

@@ -28,6 +28,7 @@ func (k *checker) config(c *Config) {
 		k.fail("streaming.rotation_overlap", *overlap, "must be positive, or 0 to refuse a replaced credential at once")
 	}
 	k.audit(c.Audit)
+	k.witnesses(c.Audit)
 	between(k, "audit.spans.interval", c.Audit.Spans.Interval, time.Second, 24*time.Hour)
 	between(k, "audit.spans.events", c.Audit.Spans.Events, 1, 100_000_000)
 	k.auditServe(c)

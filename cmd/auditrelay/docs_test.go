@@ -19,7 +19,7 @@ import (
 func documents() map[string]int {
 	return map[string]int{
 		"README.md": 1600, "ARCHITECTURE.md": 1400, "CONTRIBUTING.md": 0,
-		"deploy/README.md": 0, "cmd/bench/README.md": 0,
+		"deploy/README.md": 0, "deploy/witness.md": 0, "cmd/bench/README.md": 0,
 	}
 }
 
@@ -107,7 +107,7 @@ func TestExamplesAreValid(t *testing.T) {
 	start, _, found := strings.Cut(quickStart(t), "\nsinks:")
 	require.True(t, found)
 	block := regexp.MustCompile("(?s)\n```yaml\n(.*?)```") // not indented: the quick start's is
-	for _, name := range []string{"README.md", "deploy/README.md"} {
+	for _, name := range []string{"README.md", "deploy/README.md", "deploy/witness.md"} {
 		examples := block.FindAllStringSubmatch(readFile(t, name), -1)
 		require.NotEmpty(t, examples, name)
 		for _, example := range examples {

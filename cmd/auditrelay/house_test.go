@@ -67,6 +67,8 @@ func floors() map[string]int {
 		"internal/streamserver":         2,
 		"internal/datadir":              1,
 		"internal/audit":                1,
+		"internal/witness":              1,
+		"internal/cosign":               2,
 		"internal/meaning":              1,
 		"internal/credentials":          1,
 		"internal/recent":               1,
@@ -76,6 +78,7 @@ func floors() map[string]int {
 		"internal/wire/labelset":        1,
 		"internal/cloudevents":          1,
 		"internal/testbed/workspacesim": 1,
+		"internal/testbed/testlog":      1,
 		"relay/relaytest":               1,
 		"sinks/template":                1,
 		"sinks/datadog/entry":           1,
@@ -112,6 +115,7 @@ func sideways() map[string]string {
 		"config -> internal/json/jsonpointer":                       "a pointer is checked where the configuration is",
 		"config -> internal/wildcard":                               "a name in match is held against those that are configured",
 		"config -> internal/condition":                              "so is an expression",
+		"config -> internal/proof":                                  "so is a witness's key",
 		"internal/wire/loki -> internal/wire/labelset":              "labels are bounded alike in both formats",
 		"internal/wire/datadog -> internal/wire/labelset":           "as above",
 		"internal/testbed/workspacesim -> internal/wire/loki":       "the simulator pushes in the codec that ingest reads",
@@ -199,7 +203,7 @@ func TestWhatIsNotLinked(t *testing.T) {
 		}, nil},
 		{"the configuration knows no room", "./config", []string{
 			"github.com/nats-io", module + "/relay", module + "/internal", module + "/sinks",
-		}, []string{module + "/internal/json/jsonpointer", module + "/internal/json/jsonscan", module + "/internal/condition", module + "/internal/wildcard"}},
+		}, []string{module + "/internal/json/jsonpointer", module + "/internal/json/jsonscan", module + "/internal/condition", module + "/internal/wildcard", module + "/internal/proof"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -57,16 +57,23 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 		kinds:  opts.Kinds,
 	}
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(opts.Version))
-	err := r.start(ctx)
-	if err == nil {
+	return r.run(ctx, r.start, func() {
 		r.log.Info("relay is running", "version", opts.Version, "ingest", r.addresses.Ingest, "admin", r.addresses.Admin,
 			"environments", len(cfg.Environments), "sinks", len(cfg.Sinks))
 		if opts.Started != nil {
 			opts.Started(r.addresses)
 		}
+	})
+}
+
+// run starts, calls running, waits for ctx's end or a failure, and stops.
+func (r *process) run(ctx context.Context, start func(context.Context) error, running func()) error {
+	err := start(ctx)
+	if err == nil {
+		running()
 		select {
 		case <-ctx.Done():
-			r.log.Info("shutting down", "within", cfg.ShutdownTimeout)
+			r.log.Info("shutting down", "within", r.cfg.ShutdownTimeout)
 		case err = <-r.failed:
 		}
 	} else if ctx.Err() != nil {
@@ -75,7 +82,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 	if r.admin != nil {
 		r.admin.SetStarted(false)
 	}
-	stopping, cancel := context.WithTimeout(context.Background(), cfg.ShutdownTimeout)
+	stopping, cancel := context.WithTimeout(context.Background(), r.cfg.ShutdownTimeout)
 	defer cancel()
 	return errors.Join(err, r.stack.unwind(stopping))
 }
@@ -186,10 +193,14 @@ func (r *process) startTrail(ctx context.Context) (err error) {
 	o.NoteEnd, o.End, o.Settle, o.Remade = r.conn.NoteEnd, r.conn.End, r.conn.Settle, r.conn.Remade
 	o.Heartbeat = *r.cfg.Audit.Heartbeat
 	o.Logger, o.Registerer = r.log, r.reg
-	r.trail, err = audit.Open(ctx, r.conn.JetStream, o)
+	opened, err := r.addWitnesses(&o)
 	if err != nil {
 		return err
 	}
+	if r.trail, err = audit.Open(ctx, r.conn.JetStream, o); err != nil {
+		return err
+	}
+	opened(r.trail)
 	r.stack.push("audit trail", r.closeTrail)
 	r.admin.AddCheck(admin.Check{Name: "audit trail", Probe: func(context.Context) (string, error) { return r.trail.Remark(), nil }})
 	r.admin.AddStatus("trail", func(context.Context) (any, error) {

@@ -63,6 +63,7 @@ func (t *Trail) restore(ctx context.Context) error {
 		return err
 	}
 	t.newKey = false
+	t.offerAgain(x)
 	t.show(x)
 	t.grown()
 	if t.pinDue || t.tree.n > 0 && t.beat.due(false) { // the pin's problem is named and durable now

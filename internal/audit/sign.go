@@ -150,6 +150,7 @@ func (t *Trail) keepDraft(ctx context.Context, d *draft) error {
 	}
 	t.signedUpTo(d.next, d.text, ack.Sequence)
 	t.beat.signed(d.stop)
+	t.offer()
 	return t.keepPin()
 }
 

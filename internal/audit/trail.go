@@ -92,6 +92,11 @@ type Options struct {
 	// file's name, too. Remade, where set, is told of a stream made anew.
 	Settle func(stream string) error
 	Remade func(stream string)
+	// Cosign, where set, has witnesses sign a checkpoint: the one of each start, and each
+	// kept one. It returns the note with their signatures, to be kept too; nil if there is
+	// none. After an error it is asked again. It may take its time, and is called by one
+	// goroutine.
+	Cosign func(context.Context, Offer) ([]byte, error)
 	// Logger and Registerer may be nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -111,6 +116,7 @@ type Trail struct {
 	ends          func(stream string) uint64
 	settle        func(stream string) error
 	remade        func(stream string)
+	cosign        func(context.Context, Offer) ([]byte, error)
 	codec         *codec
 	log           *slog.Logger
 	metrics       *metrics
@@ -150,6 +156,8 @@ type Trail struct {
 	grew      chan struct{}        // of one place: there is something to do for the keeper
 	stop      context.CancelFunc
 	done      chan struct{} // closed when the keeper has ended
+	offers    chan offered  // of one place: the newest checkpoint, for witnesses
+	asked     chan struct{} // closed when nobody asks witnesses any more
 }
 
 // retryPause is the wait between two tries to open an unusable trail.
@@ -169,9 +177,10 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error
 	t := &Trail{
 		js: js, prefix: o.StreamPrefix, replicas: o.Replicas, origin: o.Origin,
 		options: o, pinFile: o.pinFile(), salvageDir: o.SalvageDir,
-		shared: o.Shared, beat: beat{every: o.Heartbeat}, forwardedFile: o.ForwardedFile, noteEnd: o.NoteEnd, ends: o.End, settle: o.Settle, remade: o.Remade,
+		shared: o.Shared, beat: beat{every: o.Heartbeat}, forwardedFile: o.ForwardedFile, noteEnd: o.NoteEnd, ends: o.End, settle: o.Settle, remade: o.Remade, cosign: o.Cosign,
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
 		turn: make(chan struct{}, 1), opened: make(chan struct{}), grew: make(chan struct{}, 1), done: make(chan struct{}),
+		offers: make(chan offered, 1), asked: make(chan struct{}),
 	}
 	if t.settle == nil {
 		t.settle = func(string) error { return nil }
@@ -189,6 +198,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error
 	}
 	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go t.keep(ctx, cmp.Or(o.SignEvery, 2*time.Second))
+	go t.askWitnesses(ctx)
 	return t, nil
 }
 
@@ -321,6 +331,7 @@ func (t *Trail) checkpointSubject() string { return t.prefix + ".audit-checkpoin
 func (t *Trail) Close(ctx context.Context) error {
 	t.stop()
 	<-t.done
+	<-t.asked
 	defer t.codec.close()
 	if err := t.isOpen(); err != nil {
 		return nil //nolint:nilerr // there is nothing to sign

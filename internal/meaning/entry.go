@@ -62,6 +62,8 @@ var entrySentences = map[string]struct {
 	"credentials.damaged":     {"stored push credentials were damaged", High},
 	"trail.damaged":           {"damage to the audit trail was found", High},
 	"trail.generation":        {"the audit trail begins a new generation", High},
+	"trail.witness_refused":   {"it knows another history of the audit trail: the trail was set back, or shown in two versions", Critical},
+	"trail.witness_agreed":    {"it signs the audit trail again, after it had refused", High},
 }
 
 // actionSentence tells of a person's action on the workspace: see internal/workspace.

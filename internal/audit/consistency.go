@@ -1,0 +1,152 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// errNoProof: the kept checkpoints do not give the hashes of a consistency proof.
+var errNoProof = errors.New("the kept checkpoints lack hashes of the tree")
+
+// proveConsistency proves that o's tree begins with the tree of its first old entries
+// (RFC 6962, section 2.1.2). The hashes come from the kept checkpoints behind old, one
+// read each, so memory does not grow with the distance. The proof is checked here: its
+// refusal by a witness is about the trees, and not about our reading.
+func (t *Trail) proveConsistency(ctx context.Context, o offered, old int64) ([]tlog.Hash, error) {
+	if old <= 0 || old >= o.size {
+		return nil, nil
+	}
+	proof, err := tlog.ProveTree(o.size, old, tlog.HashReaderFunc(func(wanted []int64) ([]tlog.Hash, error) {
+		return t.gather(ctx, o, old, wanted)
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("prove consistency of %d with %d entries: %w", o.size, old, err)
+	}
+	return proof, nil
+}
+
+// gather reads the hashes of wanted subtrees, by their stored index (see tlog).
+func (t *Trail) gather(ctx context.Context, o offered, old int64, wanted []int64) ([]tlog.Hash, error) {
+	seq, err := t.firstBeyond(ctx, o, old)
+	if err != nil {
+		return nil, err
+	}
+	g := gathering{found: make(map[int64]tlog.Hash, len(wanted))}
+	for _, index := range wanted {
+		g.found[index] = tlog.Hash{}
+	}
+	for first := true; g.n < o.size; first = false {
+		c, err := t.keptAt(ctx, seq, o.base)
+		if err != nil {
+			return nil, err
+		}
+		if first {
+			// Its own hashes are not signed, only their root: a damaged list ends here.
+			if _, sound := c.alone(); !sound || c.from() > old {
+				return nil, fmt.Errorf("%w: those between %d and %d", errNoProof, old, c.from())
+			}
+			g.begin(c)
+		}
+		if c.from() > g.n || c.size < g.n {
+			return nil, fmt.Errorf("%w: those between %d and %d", errNoProof, g.n, c.from())
+		}
+		for _, leaf := range c.leaves[g.n-c.from():] {
+			if g.n == o.size {
+				break
+			}
+			g.grow(leaf)
+		}
+		seq++
+	}
+	if g.root() != o.root {
+		return nil, fmt.Errorf("%w: they do not give the signed root", errNoProof)
+	}
+	hashes := make([]tlog.Hash, len(wanted))
+	for i, index := range wanted {
+		hashes[i] = g.found[index]
+	}
+	return hashes, nil
+}
+
+// firstBeyond finds the first kept checkpoint of o's generation with more than old
+// entries. Sizes never fall within a generation, so it looks at a few only.
+func (t *Trail) firstBeyond(ctx context.Context, o offered, old int64) (uint64, error) {
+	var failed error
+	n := sort.Search(int(o.seq), func(i int) bool {
+		c, err := t.keptAt(ctx, uint64(i)+1, o.base)
+		if err != nil && !errors.Is(err, errNoProof) {
+			failed = err
+		}
+		return err == nil && c.size > old
+	})
+	if failed != nil {
+		return 0, failed
+	}
+	return uint64(n) + 1, nil
+}
+
+// keptAt reads one kept checkpoint of a generation; one of another is errNoProof.
+func (t *Trail) keptAt(ctx context.Context, seq uint64, base int64) (checkpoint, error) {
+	msg, err := t.checkpoints.GetMsg(ctx, seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return checkpoint{}, fmt.Errorf("%w: checkpoint %d is missing", errNoProof, seq)
+	}
+	if err != nil {
+		return checkpoint{}, fmt.Errorf("read checkpoint: %w", err)
+	}
+	c, err := decodeKept(t.fileKey, msg.Data, seq)
+	if err != nil {
+		return checkpoint{}, fmt.Errorf("%w: checkpoint %d: %w", errNoProof, seq, err)
+	}
+	if c.base != base {
+		return checkpoint{}, fmt.Errorf("%w: checkpoint %d is of another generation", errNoProof, seq)
+	}
+	return c, nil
+}
+
+// gathering is a growing tree with its wanted subtrees, by stored index.
+type gathering struct {
+	tree
+	found map[int64]tlog.Hash
+}
+
+// begin starts with the tree before a checkpoint's own leaves.
+func (g *gathering) begin(c checkpoint) {
+	g.tree = tree{n: c.from(), edge: slices.Clone(c.edge)}
+	at, next := int64(0), 0
+	for level := 62; level >= 0 && next < len(c.edge); level-- { // the largest subtree first
+		if g.n&(1<<level) != 0 {
+			g.take(level, at>>level, c.edge[next])
+			at, next = at+1<<level, next+1
+		}
+	}
+}
+
+// grow appends a leaf, as tree.grow does.
+func (g *gathering) grow(leaf tlog.Hash) {
+	level, index := 0, g.n
+	g.take(level, index, leaf)
+	for m := g.n; m&1 == 1; m >>= 1 {
+		last := len(g.edge) - 1
+		leaf = tlog.NodeHash(g.edge[last], leaf)
+		g.edge = g.edge[:last]
+		level, index = level+1, index>>1
+		g.take(level, index, leaf)
+	}
+	g.edge = append(g.edge, leaf)
+	g.n++
+}
+
+// take notes a full subtree, where it is wanted.
+func (g *gathering) take(level int, index int64, h tlog.Hash) {
+	stored := tlog.StoredHashIndex(level, index)
+	if _, wanted := g.found[stored]; wanted {
+		g.found[stored] = h
+	}
+}

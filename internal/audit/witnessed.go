@@ -1,0 +1,67 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+const (
+	// TypeWitnessRefused says that a witness knows another history of this trail; its
+	// Detail is a WitnessRefusal.
+	TypeWitnessRefused = "trail.witness_refused"
+	// TypeWitnessAgreed says that such a witness cosigns again; its Detail is a
+	// WitnessRefusal with the cosigned checkpoint, and no reason.
+	TypeWitnessAgreed = "trail.witness_agreed"
+)
+
+// WitnessRefusal is a witness's answer to a checkpoint of this trail. No signature vouches
+// for a refusal: the relay heard it over the witness's own connection.
+type WitnessRefusal struct {
+	// Witness is the witness's key, in the note form.
+	Witness string `json:"witness"`
+	Reason  string `json:"reason,omitempty"`
+	// WitnessSize is the size of the tree that the witness cosigned last; 0: it did not say.
+	WitnessSize int64 `json:"witness_size,omitempty"`
+	// Origin, Size and Root are the checkpoint's, and Checkpoint is its signed note.
+	Origin     string    `json:"origin"`
+	Size       int64     `json:"size"`
+	Root       tlog.Hash `json:"root"`
+	Checkpoint string    `json:"checkpoint"`
+}
+
+// RecordRefusal appends an entry about a witness's refusal, once until RecordAgreement.
+func (t *Trail) RecordRefusal(ctx context.Context, r WitnessRefusal) error {
+	return t.recordWitness(ctx, TypeWitnessRefused, r)
+}
+
+// RecordAgreement appends an entry if the witness's newest entry is a refusal.
+func (t *Trail) RecordAgreement(ctx context.Context, r WitnessRefusal) error {
+	return t.recordWitness(ctx, TypeWitnessAgreed, r)
+}
+
+// recordWitness appends an entry where it differs in type from the witness's newest one. After a
+// crash, or beside another relay, AppendIf adds it once.
+func (t *Trail) recordWitness(ctx context.Context, kind string, r WitnessRefusal) error {
+	subject := "witness " + r.Witness
+	last, found, err := t.Last(ctx, ownProject, "", subject)
+	if err != nil {
+		return err
+	}
+	newest := int64(-1)
+	if found {
+		newest = last.Index
+	}
+	if found && last.Type == kind || !found && kind == TypeWitnessAgreed {
+		return nil
+	}
+	detail, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", kind, err)
+	}
+	_, err = t.AppendIf(ctx, Entry{Type: kind, Project: ownProject, Subject: subject, Time: time.Now(), Detail: detail}, newest)
+	return err
+}

@@ -1,0 +1,65 @@
+package witness
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/auditrelay/auditrelay/internal/proof"
+)
+
+// laterGeneration ends the origin of a trail's later generation.
+var laterGeneration = regexp.MustCompile(`/(from|since)-[1-9]\d{0,17}$`)
+
+// family is the origin of a trail's first generation.
+func family(origin string) string { return laterGeneration.ReplaceAllString(origin, "") }
+
+// unknown refuses an origin out of trust. A later generation of a known log is told apart,
+// where the log's own key has signed it.
+func (w *Witness) unknown(origin string, text []byte) error {
+	for _, l := range w.logs {
+		if family(l.origin) != family(origin) {
+			continue
+		}
+		for _, key := range l.keys {
+			renamed, err := proof.Renamed(key, origin)
+			if err != nil {
+				continue
+			}
+			v, err := note.NewVerifier(renamed)
+			if err != nil {
+				continue
+			}
+			if _, err := note.Open(text, note.VerifierList(v)); err == nil {
+				return &Refusal{
+					Kind: Offered, Status: http.StatusNotFound, Origin: origin,
+					Text: fmt.Sprintf("%s is a new generation of %s: this witness's operator has to accept its key, %s", origin, l.origin, renamed),
+				}
+			}
+		}
+	}
+	return &Refusal{Kind: Unknown, Status: http.StatusNotFound, Text: "this witness does not know the log: its operator has to add its key"}
+}
+
+// laterThan finds a cosigned generation later than an origin never cosigned. Else the holder
+// of the key could go back to a generation unused so far.
+func (w *Witness) laterThan(origin string) string {
+	for other := range w.known {
+		if l := w.logs[other]; l != nil && family(other) == family(origin) && l.place > w.logs[origin].place {
+			return other
+		}
+	}
+	return ""
+}
+
+// closeOlder closes the other generations of an origin's log.
+func (w *Witness) closeOlder(all states, origin string) {
+	for other, s := range all {
+		if other != origin && s.ClosedBy == "" && family(other) == family(origin) {
+			s.ClosedBy = origin
+			all[other] = s
+		}
+	}
+}

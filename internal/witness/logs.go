@@ -1,0 +1,49 @@
+package witness
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// LogState is what a witness knows of a log, for people.
+type LogState struct {
+	Origin string    `json:"origin"`
+	Size   int64     `json:"size"`
+	Root   tlog.Hash `json:"root"`
+	// ClosedBy is a later generation; empty while this one is cosigned.
+	ClosedBy string `json:"closed_by,omitempty"`
+}
+
+// Logs lists the logs in trust and the ones cosigned once, by origin. The size is 0 for a
+// log never cosigned.
+func (w *Witness) Logs() []LogState {
+	all := map[string]LogState{}
+	for origin := range w.logs {
+		all[origin] = LogState{Origin: origin}
+	}
+	w.mu.Lock()
+	for origin, s := range w.known {
+		all[origin] = LogState{origin, s.read.Size, s.read.Root, s.ClosedBy}
+	}
+	w.mu.Unlock()
+	var sorted []LogState
+	for _, origin := range slices.Sorted(maps.Keys(all)) {
+		sorted = append(sorted, all[origin])
+	}
+	return sorted
+}
+
+func (w *Witness) sizeOf(origin string) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.known[origin].read.Size
+}
+
+// originOf is the first line of a checkpoint.
+func originOf(checkpoint []byte) string {
+	origin, _, _ := strings.Cut(string(checkpoint), "\n")
+	return origin
+}

@@ -1,0 +1,80 @@
+package witness
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+const (
+	// MaxRequest bounds a request's body, in bytes: a proof takes 3 KB, and a signature of
+	// the longest kind 3.3 KB.
+	MaxRequest = 64 << 10
+	// maxProof is the most hashes of a consistency proof.
+	maxProof = 63
+	// Path is where a witness takes checkpoints, below its submission prefix.
+	Path = "/add-checkpoint"
+	// SizeType is the media type of an answer with the size of the tree cosigned last.
+	SizeType = "text/x.tlog.size"
+)
+
+// Request asks for a cosignature: the body of add-checkpoint in https://c2sp.org/tlog-witness.
+type Request struct {
+	// Old is the size of the tree cosigned last.
+	Old int64
+	// Proof shows that the checkpoint's tree begins with that tree (RFC 6962, section 2.1.2).
+	Proof []tlog.Hash
+	// Checkpoint is a signed note.
+	Checkpoint []byte
+}
+
+// Marshal gives the body's bytes.
+func (r Request) Marshal() []byte {
+	body := fmt.Appendf(nil, "old %d\n", r.Old)
+	for _, h := range r.Proof {
+		body = fmt.Appendf(body, "%s\n", base64.StdEncoding.EncodeToString(h[:]))
+	}
+	return append(append(body, '\n'), r.Checkpoint...)
+}
+
+// ParseRequest reads a body. The checkpoint is not looked into.
+func ParseRequest(body []byte) (Request, error) {
+	line, rest, _ := bytes.Cut(body, []byte("\n"))
+	number, ok := bytes.CutPrefix(line, []byte("old "))
+	old, err := ParseSize(string(number))
+	if !ok || err != nil {
+		return Request{}, errors.New(`the first line must be "old" and a size`)
+	}
+	r := Request{Old: old}
+	for {
+		var ended bool
+		line, rest, ended = bytes.Cut(rest, []byte("\n"))
+		switch {
+		case !ended:
+			return Request{}, errors.New("the empty line before the checkpoint is missing")
+		case len(line) == 0:
+			r.Checkpoint = rest
+			return r, nil
+		case len(r.Proof) == maxProof:
+			return Request{}, fmt.Errorf("a proof has at most %d hashes", maxProof)
+		}
+		h, err := base64.StdEncoding.Strict().DecodeString(string(line))
+		if err != nil || len(h) != tlog.HashSize || len(line) != base64.StdEncoding.EncodedLen(tlog.HashSize) {
+			return Request{}, fmt.Errorf("line %d of the proof is not the base64 of %d bytes", len(r.Proof)+1, tlog.HashSize)
+		}
+		r.Proof = append(r.Proof, tlog.Hash(h))
+	}
+}
+
+// ParseSize reads a tree's size: decimal, without leading zeros, below 2^63.
+func ParseSize(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || strconv.FormatInt(n, 10) != text {
+		return 0, errors.New("not the size of a tree")
+	}
+	return n, nil
+}

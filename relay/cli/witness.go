@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"errors"
+	"net"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/app"
+)
+
+// witnessFlags are common to the commands of a witness.
+type witnessFlags struct{ dir, key string }
+
+func (f *witnessFlags) addTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.dir, "data-dir", "", "the `DIR` of the witness's state")
+	cmd.Flags().StringVar(&f.key, "key", "", "the `FILE` of the signing key (default DIR/witness.key)")
+	needFlags(cmd, "data-dir")
+	before(cmd, func() error {
+		if f.key == "" {
+			f.key = filepath.Join(f.dir, "witness.key")
+		}
+		return nil
+	})
+}
+
+func (p Program) newWitness() *cobra.Command {
+	var f witnessFlags
+	o := app.WitnessOptions{Version: p.build().Version}
+	tls, log := config.TLSServer{}, config.Log{}
+	cmd := &cobra.Command{
+		Use:   "witness",
+		Short: "Watch the audit trails of others, and sign what continues them",
+		Long: `Runs a witness for the audit trails of other relays, or for any log of C2SP's
+tlog-checkpoint, in the foreground. It signs a log's checkpoint only if it continues the
+checkpoint before: a trail set back to an older copy, or shown in two versions, gets no
+signature, and its relay raises an alarm. Two teams can watch each other: each runs a
+witness, and names the other's in audit.witnesses of its relay.
+
+'witness init' makes the key and the state first. Each --log is the public key of a trail
+in trust: /status of its relay shows it. Of a trail with several generations, give the
+oldest first. A new generation is never taken by itself: ask its operator why it began,
+and then add its key.
+
+The state must not be lost or set back: back it up after stopping, keep it on a local disk, and see
+'witness recover'. One process owns the folder.
+
+Other listeners than loopback need TLS: --tls-cert and --tls-key, or --behind-proxy where
+TLS ends at a proxy.
+
+Exit codes: 0 ended cleanly, 1 failed, 2 wrong usage.`,
+		Example: `  auditrelay witness init --data-dir /var/lib/auditrelay-witness --name witness.example.com/audit
+  auditrelay witness --data-dir /var/lib/auditrelay-witness --listen :8443 \
+    --tls-cert tls.crt --tls-key tls.key --log 'other.example.com/auditrelay+3ab0f2c9+AR…'`,
+		Args: subcommands,
+		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+			o.DataDir, o.KeyFile = f.dir, f.key
+			o.Logger = newLogger(cmd.ErrOrStderr(), log)
+			return app.RunWitness(cmd.Context(), o)
+		}),
+	}
+	f.addTo(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8443", "`IP:PORT` for the relays that ask")
+	flags.StringArrayVar(&o.Logs, "log", nil, "the public `KEY` of a trail in trust, NAME+HASH+KEY; may be repeated")
+	flags.StringVar(&tls.CertFile, "tls-cert", "", "the certificate's `FILE`; it is read again when it changes")
+	flags.StringVar(&tls.KeyFile, "tls-key", "", "the `FILE` of the certificate's key")
+	behindProxy := flags.Bool("behind-proxy", false, "TLS ends at a proxy in front of the witness")
+	flags.StringVar(&o.Admin.Listen, "admin-listen", "127.0.0.1:9101", "`IP:PORT` of /healthz, /readyz, /metrics and /status; keep it private")
+	flags.StringVar(&log.Level, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&log.Format, "log-format", "text", "text or json")
+	needFlags(cmd, "log")
+	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
+	before(cmd, func() error {
+		if tls.CertFile != "" {
+			o.TLS = &tls
+		}
+		host, _, err := net.SplitHostPort(o.Listen)
+		if err != nil {
+			return errors.New("--listen must be IP:PORT, localhost:PORT or :PORT")
+		}
+		if o.TLS == nil && !*behindProxy && !config.IsLoopback(host) {
+			return errors.New("--listen is reachable from outside without TLS; give --tls-cert and --tls-key, or --behind-proxy, or listen on 127.0.0.1")
+		}
+		return nil
+	})
+	cmd.AddCommand(newWitnessInit(), newWitnessRecover())
+	return cmd
+}
