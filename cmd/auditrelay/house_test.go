@@ -29,6 +29,7 @@ func floors() map[string]int {
 		"cmd/workspacesim":              7,
 		"relay/cli":                     7,
 		"internal/app":                  6,
+		"internal/verify":               6,
 		"sinks":                         3,
 		"internal/console":              5,
 		"internal/digest":               5,

@@ -100,7 +100,7 @@ func openCheckpoint(public string, signed []byte) (checkpoint, error) {
 	if err != nil || copy(c.root[:], root) != tlog.HashSize || len(root) != tlog.HashSize {
 		return checkpoint{}, fmt.Errorf("checkpoint has no valid root: %q", lines[2])
 	}
-	c.within, c.promised = readPromise(lines[3])
+	c.within, c.promised = ReadPromise(lines[3])
 	return c, nil
 }
 

@@ -47,8 +47,9 @@ func (b *beat) promise(stop bool) string {
 
 func (b *beat) signed(stop bool) { b.running = b.every > 0 && !stop }
 
-// readPromise finds the promise among a checkpoint's extension lines.
-func readPromise(extensions string) (within time.Duration, promised bool) {
+// ReadPromise finds the promise among a checkpoint's extension lines, each with its end: the
+// next checkpoint is due within that time, or for 0 none is.
+func ReadPromise(extensions string) (within time.Duration, promised bool) {
 	for line := range strings.Lines(extensions) {
 		if text, ok := strings.CutPrefix(line, promisePrefix); ok {
 			seconds, err := strconv.ParseUint(strings.TrimSuffix(text, "\n"), 10, 31)

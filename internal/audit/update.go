@@ -35,12 +35,11 @@ func Update(ctx context.Context, log Log, project, environment, subject string, 
 		if err != nil || e == nil {
 			return nil, err
 		}
-		newest, stored := int64(-1), *e
+		newest := int64(-1)
 		if found {
 			newest = last.Index
-			stored.refer(&last)
 		}
-		e.Index, err = log.AppendIf(ctx, stored, newest)
+		e.Index, err = log.AppendIf(ctx, *e, newest)
 		if err == nil {
 			return e, nil
 		}

@@ -32,6 +32,8 @@ const (
 	ExitOK      = 0
 	ExitFailure = 1 // the command was understood, and failed
 	ExitUsage   = 2 // the command line is wrong
+	// ExitNotShown is of `trail verify`: nothing is wrong, and not all was shown.
+	ExitNotShown = 3
 )
 
 // Main runs the process's command line and ends the process. The first SIGINT or
@@ -57,6 +59,8 @@ func (p Program) Execute(ctx context.Context, args []string, stdout, stderr io.W
 		return ExitOK
 	case errors.Is(err, errReported):
 		return ExitFailure
+	case errors.Is(err, errNotShown):
+		return ExitNotShown
 	case errors.As(err, &failed):
 		_, _ = fmt.Fprintf(stderr, "auditrelay: %v\n", err)
 		return ExitFailure

@@ -17,6 +17,10 @@ func (f *failure) Unwrap() error { return f.err }
 // errReported ends a command after it has printed the reason of its failure.
 var errReported = errors.New("failed, as reported")
 
+// errNotShown ends a command that has printed what it could not show; nothing is known to be
+// wrong.
+var errNotShown = errors.New("not shown, as reported")
+
 // runs marks the error of run as a failure.
 func runs(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {

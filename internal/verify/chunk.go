@@ -1,0 +1,150 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/proof"
+)
+
+// chunk has up to 256 leaves twice: from an entry bundle, and from a tile.
+type chunk struct {
+	n     int64
+	width int
+	// bundle and tile are the leaves' hashes, computed and as kept; nil where the file is
+	// not there or too short. A leaf missing in the bundle is a zero hash.
+	bundle, tile []tlog.Hash
+	bundleFile   string // as read
+	bundleWrong  string // why the file is not whole
+	tileFile     string
+	tileWrong    string
+	records      []Finding // about long records
+	facts        []fact
+}
+
+// agree reports whether bundle and tile are whole and alike.
+func (c *chunk) agree() bool { return c.tile != nil && slices.Equal(c.bundle, c.tile) }
+
+// root is the hash over a full chunk's leaves; zero where one of them is not known.
+func root(leaves []tlog.Hash) tlog.Hash {
+	if len(leaves) < width || slices.Contains(leaves, tlog.Hash{}) {
+		return tlog.Hash{}
+	}
+	return subtree(leaves)
+}
+
+// readChunk reads the n-th chunk of a tree.
+func (l *logCheck) readChunk(ctx context.Context, n, size int64) (*chunk, error) {
+	c := &chunk{n: n, width: int(min(width, size-n*width))}
+	if err := l.readTile(ctx, c); err != nil {
+		return nil, err
+	}
+	data, err := l.readBundle(ctx, c)
+	if err != nil || data == nil {
+		return c, err
+	}
+	buffer := make([]byte, 1, 4096) // 0, and the leaf: RFC 6962, section 2.1
+	c.bundle = make([]tlog.Hash, 0, width)
+	for leaf, err := range proof.Bundle(data) {
+		if err != nil {
+			c.bundleWrong = err.Error()
+			break
+		}
+		if len(c.bundle) == c.width {
+			break
+		}
+		buffer = append(buffer[:1], leaf...)
+		c.bundle = append(c.bundle, sha256.Sum256(buffer))
+		if err := l.readLeaf(ctx, c, n*width+int64(len(c.bundle))-1, leaf); err != nil {
+			return nil, err
+		}
+	}
+	if len(c.bundle) < c.width && c.bundleWrong == "" {
+		c.bundleWrong = fmt.Sprintf("it has %d entries, not %d", len(c.bundle), c.width)
+	}
+	for len(c.bundle) < c.width {
+		c.bundle = append(c.bundle, tlog.Hash{})
+	}
+	return c, nil
+}
+
+// readBundle reads the entry bundle: a full one serves where the partial one is gone.
+func (l *logCheck) readBundle(ctx context.Context, c *chunk) ([]byte, error) {
+	c.bundleFile = proof.BundlePath(c.n, c.width)
+	data, missing, err := l.fetch.read(ctx, c.bundleFile)
+	if missing && c.width < width {
+		data, missing, err = l.fetch.read(ctx, proof.BundlePath(c.n, width))
+	}
+	if missing {
+		c.bundleWrong = "it is not there"
+		return nil, nil
+	}
+	if err == nil && data == nil {
+		data = []byte{}
+	}
+	return data, err
+}
+
+func (l *logCheck) readTile(ctx context.Context, c *chunk) (err error) {
+	c.tileFile = proof.TilePath(tlog.Tile{N: c.n, W: c.width})
+	c.tile, c.tileWrong, err = l.readHashes(ctx, 0, c.n, c.width)
+	return err
+}
+
+// readHashes reads the first w hashes of a tile; nil where they are not there, with
+// the reason.
+func (l *logCheck) readHashes(ctx context.Context, level int, n int64, w int) (hashes []tlog.Hash, wrong string, err error) {
+	data, missing, err := l.fetch.read(ctx, proof.TilePath(tlog.Tile{L: level, N: n, W: w}))
+	exact := w
+	if missing && w < width {
+		exact = width
+		data, missing, err = l.fetch.read(ctx, proof.TilePath(tlog.Tile{L: level, N: n, W: width}))
+	}
+	switch {
+	case err != nil:
+		return nil, "", err
+	case missing:
+		return nil, "it is not there", nil
+	case len(data) != exact*tlog.HashSize:
+		return nil, fmt.Sprintf("it has %d bytes, not %d", len(data), exact*tlog.HashSize), nil
+	}
+	hashes = make([]tlog.Hash, w)
+	for i := range hashes {
+		copy(hashes[i][:], data[i*tlog.HashSize:])
+	}
+	return hashes, "", nil
+}
+
+// readLeaf takes in one entry, and checks the record of a digest.
+func (l *logCheck) readLeaf(ctx context.Context, c *chunk, leaf int64, data []byte) error {
+	d, isDigest := proof.ParseDigest(data)
+	if !isDigest {
+		if f, interesting := factOf(data); interesting {
+			f.index = l.base + leaf
+			c.facts = append(c.facts, f)
+		}
+		return nil
+	}
+	record, missing, err := l.fetch.read(ctx, d.Path())
+	if err != nil {
+		return err
+	}
+	if !missing && d.Of(record) {
+		if f, interesting := factOf(bytes.Clone(record)); interesting {
+			f.index = l.base + leaf
+			c.facts = append(c.facts, f)
+		}
+		return nil
+	}
+	f := Finding{Kind: Missing, Log: l.origin, From: l.base + leaf, To: l.base + leaf, File: d.Path(), Detail: "the record of a long entry is not there"}
+	if !missing {
+		f.Kind, f.Detail = Altered, "the record of a long entry does not have the hash that was signed"
+	}
+	c.records = append(c.records, f)
+	return nil
+}

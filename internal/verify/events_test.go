@@ -1,0 +1,132 @@
+package verify
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/cloudevents"
+	"github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// eventsOf are the events of a log's entries, as bare bodies.
+func eventsOf(t *testing.T, l *testLog, records [][]byte) (bodies [][]byte) {
+	t.Helper()
+	for i, record := range records {
+		root, err := tlog.TreeHash(int64(i+1), l)
+		require.NoError(t, err)
+		body, err := audit.EventBody(record, audit.Place{
+			Index: l.base + int64(i), Origin: l.key.signers[0].Name(), Leaf: proof.LeafHash(record), Size: int64(i + 1), Root: &root,
+		})
+		require.NoError(t, err)
+		bodies = append(bodies, body)
+	}
+	return bodies
+}
+
+func checkpointBody(t *testing.T, note []byte) []byte {
+	t.Helper()
+	body, err := json.Marshal(map[string]string{"type": audit.TypeCheckpoint, "checkpoint": string(note)})
+	require.NoError(t, err)
+	return body
+}
+
+func checkEvents(t *testing.T, o Options, bodies ...[]byte) Report {
+	t.Helper()
+	r, err := Events(t.Context(), bytes.NewReader(bytes.Join(bodies, []byte("\n"))), o)
+	require.NoError(t, err)
+	return r
+}
+
+func TestASinksCopyGivesTheSignedRoot(t *testing.T) {
+	t.Parallel()
+	const n = 300
+	l := newTestLog(t, "example.com/log", 0)
+	all := records(0, n)
+	l.add(t, all...)
+	bodies := eventsOf(t, l, all)
+	signed := [][]byte{checkpointBody(t, l.checkpoint(t, n)), checkpointBody(t, l.checkpoint(t, 100))}
+	o := Options{Policy: policy(t, 0, l.key.verifier)}
+	whole := append(bytesOf(signed), bodies...)
+	r := checkEvents(t, o, whole...)
+	sound(t, r)
+	assert.EqualValues(t, n, r.Entries)
+
+	// In any order, some twice, half of them as CloudEvents, between others.
+	var mixed [][]byte
+	for i, body := range append(bytesOf(whole), bodies[:50]...) {
+		if i%2 == 0 {
+			body = cloudevents.AppendJSON(nil, &relay.Event{ID: fmt.Sprint(i), Source: "/x", Type: "t", ContentType: "application/json", Body: body})
+		}
+		mixed = append(mixed, body, fmt.Appendf(nil, `{"action":"login","n":%d}`, i), nil)
+	}
+	r2 := rand.New(rand.NewPCG(1, 2))
+	r2.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
+	sound(t, checkEvents(t, o, mixed...))
+
+	for name, c := range map[string]struct {
+		bodies              [][]byte
+		integrity, complete []string
+	}{
+		"altered": {replaced(whole, 42, `"n":40`, `"n":41`), []string{"altered: entry 40: the event's content is not the recorded one: a sink's redaction or somebody changed it"}, nil},
+		"altered and restated": {
+			replaced(replaced(whole, 42, `"n":40`, `"n":41`), 42, fmt.Sprint(leafText(record(40))), leafText(bytes.Replace(record(40), []byte(`"n":40`), []byte(`"n":41`), 1))),
+			[]string{"unproven: entries 40 to 299: they, or the trees named by their events, do not give the signed root"},
+			nil,
+		},
+		"left out": {without(whole, 42), nil, []string{
+			"unsigned: entries 0 to 299: no checkpoint that the events give the root of covers them", "missing: entry 40: no event of it is here",
+		}},
+		"the end is gone": {whole[:2+200], nil, []string{
+			"unsigned: entries 100 to 199: no checkpoint that the events give the root of covers them",
+			"missing: entries 200 to 299: a checkpoint covers them, and no event of them is here",
+		}},
+		"two histories": {
+			append(bytesOf(whole), checkpointBody(t, otherCheckpoint(t, l, 150))),
+			[]string{"history: a checkpoint has another root for the first 150 entries: the log has signed two histories"},
+			nil,
+		},
+		"no json": {append(bytesOf(whole), []byte("{")), []string{"altered: line 303 is no event: it is no JSON"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := checkEvents(t, o, c.bodies...)
+			if name != "altered" {
+				assert.Equal(t, c.integrity, texts(r.Integrity))
+			} else {
+				require.Len(t, r.Integrity.Findings, 1)
+				assert.Contains(t, r.Integrity.Findings[0].String(), "altered: entry 40: the event's content is not the recorded one")
+			}
+			assert.Equal(t, c.complete, texts(r.Completeness))
+		})
+	}
+}
+
+func bytesOf(list [][]byte) [][]byte { return append([][]byte(nil), list...) }
+
+func without(list [][]byte, i int) [][]byte { return append(bytesOf(list[:i]), list[i+1:]...) }
+
+func replaced(list [][]byte, i int, before, after string) [][]byte {
+	list = bytesOf(list)
+	list[i] = []byte(strings.Replace(string(list[i]), before, after, 1))
+	return list
+}
+
+func leafText(record []byte) string { return proof.LeafHash(record).String() }
+
+// otherCheckpoint signs another tree under the same name.
+func otherCheckpoint(t *testing.T, l *testLog, size int) []byte {
+	t.Helper()
+	other := &testLog{key: l.key, files: files{}}
+	other.add(t, records(1000, 1000+size)...)
+	return other.checkpoint(t, int64(size))
+}

@@ -1,0 +1,218 @@
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/internal/tiles"
+)
+
+// ErrNoEntry: no log of a trail has the entry.
+var ErrNoEntry = errors.New("no checkpoint covers such an entry yet")
+
+// Prover makes proofs from a trail's files. It takes the log at its word: verify
+// its proofs with a policy.
+type Prover struct {
+	logs []provable
+}
+
+// provable is one generation, up to its newest checkpoint.
+type provable struct {
+	fetch Fetch
+	base  int64
+	note  []byte
+	key   string // as the log says itself
+	at    proof.Checkpoint
+	tiles tlog.HashReader
+}
+
+// Proven is an entry with its proof.
+type Proven struct {
+	Proof proof.Proof
+	// Record is the entry; the proof is of its leaf (see [proof.LeafData]).
+	Record []byte
+	// Origin is the log's.
+	Origin string
+}
+
+// NewProver reads the newest checkpoint of each log.
+func NewProver(ctx context.Context, fetch Fetch, dirs []string) (*Prover, error) {
+	p := &Prover{}
+	for _, dir := range dirs {
+		g := provable{fetch: fetch}
+		if dir != "" {
+			g.fetch = fetch.below(dir)
+		}
+		var missing bool
+		var err error
+		if g.note, missing, err = g.fetch.read(ctx, tiles.CheckpointFile); err != nil {
+			return nil, err
+		}
+		if missing {
+			continue // a generation without a signature, or a damaged one: verify names it
+		}
+		text, _ := textOf(g.note)
+		if g.at, err = proof.ParseCheckpoint(text); err != nil {
+			return nil, fmt.Errorf("read %s/%s: %w", dir, tiles.CheckpointFile, err)
+		}
+		if g.key, err = statedKey(ctx, g.fetch); err != nil {
+			return nil, err
+		}
+		g.base = baseOf(g.at.Origin)
+		g.tiles = tlog.TileHashReader(tlog.Tree{N: g.at.Size, Hash: g.at.Root}, &tileFiles{ctx: ctx, fetch: g.fetch, cache: map[tlog.Tile][]byte{}})
+		p.logs = append(p.logs, g)
+	}
+	if len(p.logs) == 0 {
+		return nil, errors.New("there is no checkpoint: nothing was signed yet")
+	}
+	return p, nil
+}
+
+// Keys are the verifier keys named by the logs themselves, each public key once, under
+// the name of the oldest log. Nothing vouches for them.
+func (p *Prover) Keys() (keys []string) {
+	for _, g := range p.logs {
+		if g.key != "" && !slices.ContainsFunc(keys, func(k string) bool { return proof.SamePublicKey(k, g.key) }) {
+			keys = append(keys, g.key)
+		}
+	}
+	return keys
+}
+
+// statedKey reads the key in the history's first line.
+func statedKey(ctx context.Context, fetch Fetch) (string, error) {
+	body, err := fetch(ctx, tiles.HistoryFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", tiles.HistoryFile, err)
+	}
+	defer func() { _ = body.Close() }()
+	var of tiles.Line
+	_ = json.NewDecoder(io.LimitReader(body, maxLine)).Decode(&of) // verify names the damage
+	return of.Key, nil
+}
+
+// End is the index behind the newest provable entry.
+func (p *Prover) End() (end int64) {
+	for _, g := range p.logs {
+		end = max(end, g.base+g.at.Size)
+	}
+	return end
+}
+
+// Prove proves the entry with an index over all generations, against the newest checkpoint
+// of its log.
+func (p *Prover) Prove(ctx context.Context, index int64) (Proven, error) {
+	for _, g := range p.logs {
+		if leaf := index - g.base; leaf >= 0 && leaf < g.at.Size {
+			made, err := g.prove(ctx, leaf)
+			if err != nil {
+				return Proven{}, fmt.Errorf("prove entry %d: %w", index, err)
+			}
+			return made, nil
+		}
+	}
+	return Proven{}, fmt.Errorf("prove entry %d: %w; entries up to %d are covered", index, ErrNoEntry, p.End()-1)
+}
+
+func (g *provable) prove(ctx context.Context, leaf int64) (Proven, error) {
+	record, err := g.record(ctx, leaf)
+	if err != nil {
+		return Proven{}, err
+	}
+	hashes, err := tlog.ProveRecord(g.at.Size, leaf, g.tiles)
+	if err != nil {
+		return Proven{}, fmt.Errorf("%w; 'auditrelay trail verify' names the damage", err)
+	}
+	if tlog.CheckRecord(hashes, g.at.Size, g.at.Root, leaf, proof.LeafHash(record)) != nil {
+		return Proven{}, errors.New("it is not the signed one; 'auditrelay trail verify' names the damage")
+	}
+	return Proven{proof.Proof{Index: leaf, Hashes: hashes, Checkpoint: g.note}, record, g.at.Origin}, nil
+}
+
+// record reads an entry from its bundle, or a long one from its own file.
+func (g *provable) record(ctx context.Context, leaf int64) ([]byte, error) {
+	n := leaf / width
+	l := &logCheck{fetch: g.fetch}
+	c := &chunk{n: n, width: int(min(width, g.at.Size-n*width))}
+	data, err := l.readBundle(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	i := n * width
+	for text, err := range proof.Bundle(data) {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.bundleFile, err)
+		}
+		if i == leaf {
+			return g.whole(ctx, text)
+		}
+		i++
+	}
+	return nil, fmt.Errorf("%s does not have it: %w", c.bundleFile, fs.ErrNotExist)
+}
+
+func (g *provable) whole(ctx context.Context, leaf []byte) ([]byte, error) {
+	d, isDigest := proof.ParseDigest(leaf)
+	if !isDigest {
+		return leaf, nil
+	}
+	record, missing, err := g.fetch.read(ctx, d.Path())
+	if err == nil && (missing || !d.Of(record)) {
+		err = fmt.Errorf("%s is not there, or damaged", d.Path())
+	}
+	return record, err
+}
+
+// tileFiles reads tiles for package tlog; tlog proves each of them.
+type tileFiles struct {
+	ctx   context.Context //nolint:containedctx // of NewProver: the interface has none
+	fetch Fetch
+	cache map[tlog.Tile][]byte
+}
+
+// maxCached bounds the tiles in memory: 8 MB.
+const maxCached = 1000
+
+// Height implements tlog.TileReader.
+func (f *tileFiles) Height() int { return proof.TileHeight }
+
+// ReadTiles implements tlog.TileReader.
+func (f *tileFiles) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
+	l := &logCheck{fetch: f.fetch}
+	var all [][]byte
+	for _, t := range tiles {
+		data, known := f.cache[t]
+		if !known {
+			hashes, wrong, err := l.readHashes(f.ctx, t.L, t.N, t.W)
+			if err == nil && wrong != "" {
+				err = fmt.Errorf("%s: %s", proof.TilePath(t), wrong)
+			}
+			if err != nil {
+				return nil, err
+			}
+			for _, h := range hashes {
+				data = append(data, h[:]...)
+			}
+			if len(f.cache) >= maxCached {
+				clear(f.cache)
+			}
+			f.cache[t] = data
+		}
+		all = append(all, data)
+	}
+	return all, nil
+}
+
+// SaveTiles implements tlog.TileReader.
+func (f *tileFiles) SaveTiles([]tlog.Tile, [][]byte) {}

@@ -1,0 +1,124 @@
+package verify
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Report has two verdicts on a trail, and its proven logs.
+type Report struct {
+	// Trusted is whether signatures were held against a key or policy from outside. Without
+	// one, only consistency is shown: whoever can write the files can sign them too.
+	Trusted bool  `json:"trusted"`
+	Logs    []Log `json:"logs"`
+	// Entries counts the entries proven by a signed root.
+	Entries int64 `json:"entries"`
+	// Checkpoints counts the good signatures, of the history too.
+	Checkpoints int64 `json:"checkpoints"`
+	// Integrity: the bytes are the signed ones, and there is one history.
+	Integrity Verdict `json:"integrity"`
+	// Completeness: the trail has recorded everything it had to.
+	Completeness Verdict `json:"completeness"`
+}
+
+// Log is one generation of a trail.
+type Log struct {
+	Origin string    `json:"origin"`
+	Key    string    `json:"key"` // of its checkpoints
+	Base   int64     `json:"base"`
+	Size   int64     `json:"size"` // of the newest proven checkpoint; 0: nothing is proven
+	Root   tlog.Hash `json:"root"`
+	// Signed is when the log signed it, as far as it says.
+	Signed time.Time `json:"signed,omitzero"`
+	// Witnesses have cosigned it; their names.
+	Witnesses []string `json:"witnesses,omitempty"`
+}
+
+// Verdict holds where nothing was found against it.
+type Verdict struct {
+	Holds    bool      `json:"holds"`
+	Findings []Finding `json:"findings"`
+}
+
+// The kinds of findings about integrity.
+const (
+	Altered    = "altered"    // entries unlike the signed ones
+	Missing    = "missing"    // absent entries
+	Moved      = "moved"      // entries in another's place
+	Unproven   = "unproven"   // entries under no signed root
+	Tile       = "tile"       // a file of hashes, damaged or missing; the entries below it may be good
+	Checkpoint = "checkpoint" // a missing, unsigned or older one
+	History    = "history"    // two histories: signed roots in contradiction
+	Key        = "key"        // a key without a voucher
+	Quorum     = "quorum"     // too few witnesses
+)
+
+// The kinds of findings about completeness.
+const (
+	Lost       = "lost"        // entries lost before they were signed, as the trail itself says
+	Named      = "named"       // damage named by the trail itself
+	Looks      = "looks"       // times without a look at settings
+	Heartbeat  = "heartbeat"   // times without a signature
+	Span       = "span"        // events without a digest
+	Unwitness  = "unwitnessed" // entries without a quorum yet
+	Omitted    = "omitted"     // entries with only a hash in their event
+	NotCovered = "unsigned"    // entries behind the newest checkpoint
+)
+
+// Finding is something against a verdict.
+type Finding struct {
+	Kind string `json:"kind"`
+	// Log is the origin of the generation; empty for the whole trail.
+	Log string `json:"log,omitempty"`
+	// From and To are the first and last entry concerned, by index over all generations, or
+	// of kind checkpoint and history the checkpoints' numbers; both -1: neither.
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+	// File is the damaged file, below the log.
+	File   string `json:"file,omitempty"`
+	Detail string `json:"detail"`
+}
+
+func (f Finding) String() string {
+	noun, nouns := "entry", "entries"
+	if f.Kind == Checkpoint || f.Kind == History {
+		noun, nouns = "checkpoint", "checkpoints"
+	}
+	text := f.Kind
+	switch {
+	case f.From < 0:
+	case f.From == f.To:
+		text += fmt.Sprintf(": %s %d", noun, f.From)
+	default:
+		text += fmt.Sprintf(": %s %d to %d", nouns, f.From, f.To)
+	}
+	if f.File != "" {
+		text += ": " + f.File
+	}
+	return text + ": " + f.Detail
+}
+
+// add keeps a finding, or lengthens the newest one of its kind, if it ends just before f.
+func (v *Verdict) add(f Finding) {
+	for i := len(v.Findings) - 1; i >= max(0, len(v.Findings)-3); i-- {
+		p := &v.Findings[i]
+		if f.From >= 0 && p.Kind == f.Kind && p.Log == f.Log && p.File == f.File && p.Detail == f.Detail && p.To == f.From-1 {
+			p.To = f.To
+			return
+		}
+	}
+	v.Findings = append(v.Findings, f)
+}
+
+// close sorts the findings, and gives the verdict.
+func (v *Verdict) close() {
+	slices.SortStableFunc(v.Findings, func(a, b Finding) int { return cmp.Compare(a.From, b.From) })
+	if v.Findings == nil {
+		v.Findings = []Finding{} // a list in JSON too
+	}
+	v.Holds = len(v.Findings) == 0
+}

@@ -1,0 +1,254 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/internal/tiles"
+	"github.com/auditrelay/auditrelay/internal/verify"
+)
+
+// verifyFlags are those of 'trail verify'.
+type verifyFlags struct {
+	trailFlags
+	url, dir      string
+	proof, record string
+	events        string
+	key, policy   string
+	known         []string
+	output        outputFlag
+}
+
+func (p Program) newTrailVerify() *cobra.Command {
+	f := &verifyFlags{trailFlags: trailFlags{kinds: p.Kinds.Config()}}
+	cmd := &cobra.Command{
+		Use:   "verify --key KEY",
+		Short: "Prove that the audit trail is as it was signed, and complete",
+		Long: `Reads a trail, hashes every entry, and gives two verdicts, each with all that is against it:
+
+  integrity     the bytes are the signed ones: entries, hashes, checkpoints and their
+                history; there is one history, and keys are vouched for
+  completeness  nothing is missing: the attestations of looks at settings, the heartbeats,
+                the spans of the event stream, and the entries themselves have no gaps
+
+It reads one of these:
+  --url URL              what a running relay serves under /tlog/
+  --config, --data-dir   the files of the relay on this machine; with --offline those of a
+                         stopped one, and its streams too
+  --dir DIR              what 'trail export --form tlog' wrote
+  --from-events FILE     a sink's own copy: CloudEvents or their bodies as JSON lines, in any
+                         order; duplicates are fine. The root is computed from them
+  --proof FILE           one proof; --record FILE is the entry that it is about
+
+The trust comes from outside: --key, the log's verifier key, or --policy, a file with keys of
+logs and witnesses (C2SP tlog-policy). Without either, the answer says so: whoever can write
+the files can sign them. An older copy put in the trail's place is found by a witness's
+signature, or by --checkpoint, a checkpoint from another day or place.
+
+Exit codes: 0 both verdicts hold; 1 integrity is broken, or it cannot be read; 2 wrong usage;
+3 integrity holds, and completeness or the trust in the keys is not shown.`,
+		Example: `  auditrelay trail verify --url https://relay.example/tlog/ --policy trail.policy
+  auditrelay trail verify --dir export --key example.com/trail+1a2b3c4d+AbCd
+  auditrelay trail verify --config relay.yaml --offline --key trail.pub
+  auditrelay trail verify --from-events events.jsonl --policy trail.policy --output json
+  auditrelay trail verify --proof 17.tlog-proof --record 17.json --policy trail.policy`,
+		Args: cobra.NoArgs,
+		RunE: runs(func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }),
+	}
+	f.addTo(cmd)
+	return cmd
+}
+
+func (f *verifyFlags) addTo(cmd *cobra.Command) {
+	addConfigFlag(cmd, &f.config, "the relay's configuration `FILE`")
+	flags := cmd.Flags()
+	flags.StringVar(&f.dataDir, "data-dir", "", "the relay's data `DIR`")
+	flags.BoolVar(&f.offline, "offline", false, "the relay is stopped: read its streams too")
+	flags.StringVar(&f.prefix, "stream-prefix", "AUDITRELAY", "journal.stream_prefix, with --offline and --data-dir")
+	flags.StringVar(&f.url, "url", "", "the `URL` of the trail, or of one log of it")
+	flags.StringVar(&f.dir, "dir", "", "a `DIR` with the trail, or with one log of it")
+	flags.StringVar(&f.events, "from-events", "", "a `FILE` of events as JSON lines; - for standard input")
+	flags.StringVar(&f.proof, "proof", "", "a .tlog-proof `FILE`")
+	flags.StringVar(&f.record, "record", "", "the `FILE` with the entry, with --proof")
+	flags.StringVar(&f.key, "key", "", "the log's verifier `KEY`, NAME+HASH+KEY, or a file with it")
+	flags.StringVar(&f.policy, "policy", "", "a `FILE` with the trusted logs and witnesses (C2SP tlog-policy)")
+	flags.StringArrayVar(&f.known, "checkpoint", nil, "a `FILE` with a signed checkpoint known from elsewhere; again for more")
+	addOutputFlag(cmd, &f.output, "text", "json")
+	cmd.MarkFlagsMutuallyExclusive("key", "policy")
+	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "proof", "data-dir", "offline")
+	cmd.MarkFlagsRequiredTogether("proof", "record")
+	before(cmd, func() error {
+		if f.url == "" && f.dir == "" && f.events == "" && f.proof == "" && f.dataDir == "" && f.config == "" {
+			return errors.New("name the trail: --url, --dir, --from-events, --proof, --config or --data-dir")
+		}
+		return nil
+	})
+}
+
+func (f *verifyFlags) run(cmd *cobra.Command) error {
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	if f.proof != "" {
+		return f.runProof(cmd, o.Policy)
+	}
+	shown := newProgress(cmd.ErrOrStderr())
+	o.Progress = func(done, total int64) {
+		shown.report(&console.Progress{Done: uint64(done), Total: uint64(total), Unit: "entries"})
+	}
+	report, err := f.verify(cmd.Context(), o)
+	shown.end()
+	if err != nil {
+		return err
+	}
+	if f.output.value == "json" {
+		err = printJSON(cmd.OutOrStdout(), report)
+	} else {
+		err = printVerdicts(cmd.OutOrStdout(), report)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !report.Integrity.Holds:
+		return errReported
+	case !report.Trusted || !report.Completeness.Holds:
+		return errNotShown
+	}
+	return nil
+}
+
+// options reads the files that the trail is held against.
+func (f *verifyFlags) options() (o verify.Options, err error) {
+	if o.Policy, err = readPolicy(f.key, f.policy); err != nil {
+		return o, err
+	}
+	for _, name := range f.known {
+		note, err := os.ReadFile(name)
+		if err != nil {
+			return o, fmt.Errorf("read the known checkpoint: %w", err)
+		}
+		o.Known = append(o.Known, note)
+	}
+	return o, nil
+}
+
+// readPolicy gives the trust anchor; nil for none.
+func readPolicy(key, file string) (*proof.Policy, error) {
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read the policy: %w", err)
+		}
+		p, err := proof.ParsePolicy(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		return &p, nil
+	}
+	if key == "" {
+		return nil, nil
+	}
+	if text, err := os.ReadFile(key); err == nil {
+		key = strings.TrimSpace(string(text))
+	}
+	p, err := proof.NewPolicy([]proof.Log{{Key: key}}, nil, 0)
+	if err != nil {
+		return nil, fmt.Errorf("--key: %w", err)
+	}
+	return &p, nil
+}
+
+// verify reads the trail that the flags name.
+func (f *verifyFlags) verify(ctx context.Context, o verify.Options) (verify.Report, error) {
+	switch {
+	case f.events != "":
+		return f.verifyEvents(ctx, o)
+	case f.url != "":
+		o.Live, o.Now, o.Workers = true, time.Now(), 8
+		fetch, dirs, err := verify.Site(ctx, &http.Client{Timeout: 2 * time.Minute}, f.url)
+		if err != nil {
+			return verify.Report{}, err
+		}
+		return verify.Trail(ctx, fetch, dirs, o)
+	case f.dir != "":
+		return verifyFolder(ctx, f.dir, o)
+	case f.offline:
+		return f.verifyStopped(ctx, o)
+	}
+	o.Live, o.Now = true, time.Now()
+	dir := f.dataDir
+	if dir == "" {
+		var err error
+		if dir, err = config.DataDir(f.config); err != nil {
+			return verify.Report{}, err
+		}
+	}
+	return verifyFolder(ctx, filepath.Join(dir, tiles.Dir), o)
+}
+
+func verifyFolder(ctx context.Context, dir string, o verify.Options) (verify.Report, error) {
+	fetch, dirs, err := verify.Folder(dir)
+	if err != nil {
+		return verify.Report{}, err
+	}
+	return verify.Trail(ctx, fetch, dirs, o)
+}
+
+func (f *verifyFlags) verifyEvents(ctx context.Context, o verify.Options) (_ verify.Report, err error) {
+	in := io.ReadCloser(os.Stdin)
+	if f.events != "-" {
+		if in, err = os.Open(f.events); err != nil {
+			return verify.Report{}, fmt.Errorf("read the events: %w", err)
+		}
+		defer func() { _ = in.Close() }()
+	}
+	return verify.Events(ctx, in, o)
+}
+
+// printVerdicts prints the report for a person.
+func printVerdicts(w io.Writer, r verify.Report) error {
+	var b strings.Builder
+	for _, l := range r.Logs {
+		fmt.Fprintf(&b, "log %s: entries %d to %d, root %s", printable(l.Origin), l.Base, l.Base+l.Size-1, l.Root)
+		if !l.Signed.IsZero() {
+			fmt.Fprintf(&b, ", signed at %s", moment(l.Signed))
+		}
+		if len(l.Witnesses) > 0 {
+			fmt.Fprintf(&b, ", cosigned by %s", printable(strings.Join(l.Witnesses, ", ")))
+		}
+		b.WriteString("\n")
+	}
+	printVerdict(&b, "integrity", r.Integrity, "every entry is the signed one", "BROKEN")
+	printVerdict(&b, "completeness", r.Completeness, "no gap", "NOT SHOWN")
+	fmt.Fprintf(&b, "%d entries and %d checkpoints were checked\n", r.Entries, r.Checkpoints)
+	if !r.Trusted {
+		b.WriteString("NOTHING IS PROVEN except that the files agree with each other: without --key or --policy, no signature was checked,\n" +
+			"and whoever can write the files could have made all of them.\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func printVerdict(b *strings.Builder, name string, v verify.Verdict, good, bad string) {
+	if v.Holds {
+		fmt.Fprintf(b, "%s: holds: %s\n", name, good)
+		return
+	}
+	fmt.Fprintf(b, "%s: %s: %d findings\n", name, bad, len(v.Findings))
+	for _, found := range v.Findings {
+		fmt.Fprintf(b, "  %s\n", printable(found.String()))
+	}
+}

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/tiles"
+	"github.com/auditrelay/auditrelay/internal/verify"
+)
+
+// proven is what --output json says of one proof.
+type proven struct {
+	Origin    string   `json:"origin"`
+	Index     int64    `json:"index"` // in its log
+	Size      int64    `json:"size"`
+	Key       string   `json:"key"`
+	Witnesses []string `json:"witnesses,omitempty"`
+}
+
+// runProof verifies one proof, of the record in a file.
+func (f *verifyFlags) runProof(cmd *cobra.Command, policy *proof.Policy) error {
+	if policy == nil {
+		return errors.New("a proof needs somebody to trust: give --key or --policy")
+	}
+	file, err := os.ReadFile(f.proof)
+	if err != nil {
+		return fmt.Errorf("read the proof: %w", err)
+	}
+	record, err := os.ReadFile(f.record)
+	if err != nil {
+		return fmt.Errorf("read the record: %w", err)
+	}
+	p, err := proof.ParseProof(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.proof, err)
+	}
+	c, by, err := p.Verify(proof.LeafHash(record), *policy)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.proof, err)
+	}
+	made := proven{Origin: c.Origin, Index: p.Index, Size: c.Size, Key: by.Log}
+	for _, w := range by.Witnesses {
+		made.Witnesses = append(made.Witnesses, w.Witness)
+	}
+	if f.output.value == "json" {
+		return printJSON(cmd.OutOrStdout(), made)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is entry %d of the log %s, proven against its signed root over %d entries; cosigned by %d witnesses\n",
+		f.record, p.Index, printable(c.Origin), c.Size, len(made.Witnesses))
+	return err
+}
+
+// verifyStopped verifies the streams of a stopped relay, and its files for public tools.
+func (f *verifyFlags) verifyStopped(ctx context.Context, o verify.Options) (made verify.Report, err error) {
+	journal := journalFlags{kinds: f.kinds, file: f.config, dataDir: f.dataDir, prefix: f.prefix}
+	cfg, err := journal.config()
+	if err != nil {
+		return verify.Report{}, err
+	}
+	files, err := streamserver.OpenOffline(cfg.DataDir, cfg.Journal.StreamPrefix)
+	if err != nil {
+		return verify.Report{}, err
+	}
+	defer func() { err = errors.Join(err, files.Close()) }()
+	report, unnamed, err := audit.VerifyOffline(ctx, audit.Options{
+		StreamPrefix: cfg.Journal.StreamPrefix, KeyFile: cfg.Audit.KeyFile, ForwardedFile: datadir.ReadWatermarks(cfg.DataDir).ForwardedFile(), End: files.End,
+	}, readerOf(files, nil))
+	if err != nil {
+		return verify.Report{}, err
+	}
+	// The files are derived from the streams, and made anew where they are gone.
+	if fetch, dirs, err := verify.Folder(filepath.Join(cfg.DataDir, tiles.Dir)); err == nil {
+		o.Stopped = true
+		if made, err = verify.Trail(ctx, fetch, dirs, o); err != nil {
+			return verify.Report{}, err
+		}
+	} else {
+		made = verify.Streams(report, o)
+	}
+	for _, p := range report.Problems {
+		made.AddStreams(p, !slices.Contains(unnamed, p))
+	}
+	return made, nil
+}
