@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
@@ -129,6 +130,13 @@ func TestInspectShowsWhatThereIs(t *testing.T) {
 	require.ErrorContains(t, err, "stop it first")
 	in, err := o.Inspect(t.Context(), nil)
 	require.NoError(t, err)
+	var done, total int64
+	last, err := o.Read(t.Context(), w.names.events, func(d, n int64) { done, total = d, n },
+		func(uint64, string, nats.Header, []byte) error { return nil })
+	require.NoError(t, err)
+	assert.EqualValues(t, 30, last)
+	assert.Positive(t, total)
+	assert.Equal(t, total, done, "the progress comes to its end")
 	require.NoError(t, o.Close())
 	events := in.Streams[0]
 	assert.Equal(t, []uint64{30, 90, 1, 30}, []uint64{events.Records, events.Events, events.First, events.Last})
