@@ -26,6 +26,18 @@ func (t *Trail) Last(ctx context.Context, project, environment, subject string) 
 	return e, found, nil
 }
 
+// End is the number of entries at the servers, those of other relays too.
+func (t *Trail) End(ctx context.Context) (int64, error) {
+	if err := t.isOpen(); err != nil {
+		return 0, err
+	}
+	info, err := t.entries.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("ask for the end of the audit trail: %w", err)
+	}
+	return int64(info.State.LastSeq), nil
+}
+
 // Newest returns the newest sound entry of each resource with that subject, in any
 // project and environment.
 func (t *Trail) Newest(ctx context.Context, subject string) ([]Entry, error) {

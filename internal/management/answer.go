@@ -39,6 +39,9 @@ func fetch[T any](ctx context.Context, c *Client, k call, field string, decode f
 		return Answer[T]{Receipt: receipt}, fmt.Errorf("%s: %w", k.operation, &noResource{receipt, field})
 	}
 	a := Answer[T]{Receipt: receipt, Raw: k.scrub.cleanRaw(raw)}
+	if c.untyped {
+		return a, nil
+	}
 	if err := decode(raw, &a.Value); err != nil {
 		return a, fmt.Errorf("%s: decode %s: %w", k.operation, field, k.scrub.cleanError(err))
 	}

@@ -62,6 +62,7 @@ type Client struct {
 	breaker        *breaker
 	metrics        *metrics
 	scrub          *scrubber // knows the client's own secret
+	untyped        bool      // answers have no Value
 }
 
 // defaultAtOnce reaches 20 requests a second where each takes 0.4 s.
@@ -72,6 +73,14 @@ const defaultAtOnce = 8
 func (c *Client) GivingWay() *Client {
 	other := *c
 	other.class = patient
+	return &other
+}
+
+// Untyped returns a client like c, of the same rate and state, whose answers have Raw and
+// no Value.
+func (c *Client) Untyped() *Client {
+	other := *c
+	other.untyped = true
 	return &other
 }
 
@@ -103,7 +112,7 @@ func New(o Options) (*Client, error) {
 		maxAttempts:    cmp.Or(o.MaxAttempts, 5),
 		maxAnswerBytes: cmp.Or(o.MaxAnswerBytes, 16<<20),
 		rbacPrefix:     cmp.Or(o.RBACPrefix, "service"),
-		http:           httpClient(o.HTTPClient),
+		http:           httpClient(o.HTTPClient, cmp.Or(o.AtOnce, defaultAtOnce)),
 		queue:          newQueue(rps, cmp.Or(o.AtOnce, defaultAtOnce)),
 		breaker:        newBreaker(),
 		metrics:        m,
@@ -129,12 +138,14 @@ func parseBase(s string) (string, error) {
 }
 
 // httpClient copies the given client and sets its redirect policy.
-func httpClient(given *http.Client) *http.Client {
+func httpClient(given *http.Client, atOnce int) *http.Client {
 	var c http.Client
 	if given != nil {
 		c = *given
 	} else if t, ok := http.DefaultTransport.(*http.Transport); ok {
-		c.Transport = t.Clone()
+		own := t.Clone()
+		own.MaxIdleConnsPerHost = atOnce // else two are kept, and each further request shakes hands anew
+		c.Transport = own
 	}
 	c.CheckRedirect = sameHostOnly
 	return &c

@@ -46,6 +46,7 @@ func (w *Watcher) readDefaults(ctx context.Context, g *group, r Resource) (readi
 		return reading{}, fmt.Errorf("join default templates: %w", err)
 	}
 	got.state, err = canonical(state)
+	got.raw = got.state
 	return got, err
 }
 

@@ -102,3 +102,24 @@ func TestWithTheClient(t *testing.T) {
 	require.ErrorIs(t, err, management.ErrUnproven)
 	require.Equal(t, 8, trail.states())
 }
+
+// BenchmarkUnchangedRounds reads all settings of a project with two environments, and
+// twenty templates of 5 KB, over and over. Nothing changes.
+func BenchmarkUnchangedRounds(b *testing.B) {
+	trail, stop := trailtest.Serve(b, b.TempDir())
+	defer stop()
+	space := newWorkspace()
+	var templates []string
+	for i := range 20 {
+		page := strings.Repeat("<p>Dear {{name}}, we are pleased &amp; sorry</p>\n", 100)
+		templates = append(templates, fmt.Sprintf(`{"template_id":"t%d","custom_html_customization":{"html_content":%q}}`, i, page))
+	}
+	space.set(ofProject(EmailTemplates), "["+strings.Join(templates, ",")+"]")
+	w := newWatcher(b, space, trail)
+	for range 3 {
+		require.NoError(b, w.Snapshot(b.Context()))
+	}
+	for b.Loop() {
+		require.NoError(b, w.Snapshot(b.Context()))
+	}
+}

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -31,8 +32,10 @@ func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 	if !got.began.IsZero() {
 		span.After = got.began
 	}
-	if err == nil {
-		got.state, err = w.enter(ctx, x, got, span)
+	now := agreed{at: span.After, requests: got.requests, raw: sha256.Sum256(got.raw), end: g.end, compared: x.agreed.compared, hash: x.agreed.hash}
+	if err == nil && !x.agreed.standsFor(now) {
+		now.compared = span.Until
+		now.hash, err = w.compare(ctx, x, got, span)
 	}
 	if ctx.Err() != nil { // the round was called off, and the resource is not to blame
 		return ctx.Err()
@@ -40,7 +43,7 @@ func (w *Watcher) look(ctx context.Context, g *group, x *watch) error {
 	if err != nil {
 		return w.failed(g, x, span.Until, err)
 	}
-	x.agreed = agreed{at: span.After, requests: got.requests, hash: jsondiff.Hash(got.state)}
+	x.agreed = now
 	g.checks.Saw(string(x.resource.Kind), span.After, x.agreed.hash, x.agreed.requests)
 	w.metrics.looked(x.resource, span.Until)
 	w.note(x.resource, func(s *Status) { s.LastLook, s.Error = span.Until, "" })
@@ -55,6 +58,15 @@ func (w *Watcher) failed(g *group, x *watch, at time.Time, err error) error {
 	w.metrics.failed(r)
 	w.note(r, func(s *Status) { s.LastFailure, s.Error = at, err.Error() })
 	return err
+}
+
+// compare enters the changes, and returns the hash of the state as the trail has it now.
+func (w *Watcher) compare(ctx context.Context, x *watch, got reading, span audit.Window) (hash string, err error) {
+	if got.state, err = got.standing(x.resource.Kind); err != nil {
+		return "", err
+	}
+	stands, err := w.enter(ctx, x, got, span)
+	return jsondiff.Hash(stands), err
 }
 
 // enter appends the changes since the trail's newest entry of the resource. It returns
@@ -161,6 +173,20 @@ type agreed struct {
 	at       time.Time // its start
 	requests []string
 	hash     string // of the trail's state, SHA-256 in hex
+
+	raw      [sha256.Size]byte // of the API's answer
+	end      int64             // of the trail, before the look; -1: unknown
+	compared time.Time         // the last comparison with the trail
+}
+
+// compareEvery is the longest time without a comparison. It bounds the harm of a trail
+// put back, and grown to the same length again within one interval.
+const compareEvery = time.Hour
+
+// standsFor reports whether a look has nothing to enter: the API's answer is as it was, to
+// the byte, and nobody has added to the trail. So the newest entry is as it was too.
+func (a agreed) standsFor(now agreed) bool {
+	return a.raw == now.raw && a.end == now.end && now.end >= 0 && now.at.Sub(a.compared) < compareEvery
 }
 
 // lastAgreed is the latest look to find the resource as in last: this process's, or the

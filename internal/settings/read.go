@@ -20,9 +20,22 @@ const null = "null"
 
 // reading is the result of a look at a resource.
 type reading struct {
-	state    json.RawMessage // canonical and plausible, or null
+	raw      json.RawMessage // as the API gave it; nil where it has none
+	state    json.RawMessage // canonical and plausible, or null; nil: see standing
 	requests []string        // the ids of the requests behind it
 	began    time.Time       // zero: now
+}
+
+// standing is the state in canonical form, if it is plausible.
+func (r reading) standing(kind Kind) (json.RawMessage, error) {
+	if r.state != nil {
+		return r.state, nil
+	}
+	state, err := canonical(r.raw)
+	if err != nil {
+		return nil, err
+	}
+	return state, plausible(kind, state)
 }
 
 // read returns a resource's state. It believes a 404 if [management.Client.Confirm] does.
@@ -31,22 +44,13 @@ func (w *Watcher) read(ctx context.Context, g *group, r Resource) (reading, erro
 	case r.Kind == DefaultEmailTemplates:
 		return w.readDefaults(ctx, g, r)
 	case r.Kind == Project && g.proof != nil:
-		return believe(r.Kind, g.proof.answer, g.proof.began)
+		return reading{raw: g.proof.answer.raw, requests: []string{g.proof.answer.requestID}, began: g.proof.began}, nil
 	}
 	a, err := w.fetch(ctx, r)
 	if err != nil {
 		return w.readAbsent(ctx, r, err)
 	}
-	return believe(r.Kind, a, time.Time{})
-}
-
-// believe makes an answer a reading, if it is plausible.
-func believe(kind Kind, a answer, began time.Time) (reading, error) {
-	state, err := canonical(a.raw)
-	if err != nil {
-		return reading{}, err
-	}
-	return reading{state, []string{a.requestID}, began}, plausible(kind, state)
+	return reading{raw: a.raw, requests: []string{a.requestID}}, nil
 }
 
 // readAbsent judges a failed read.

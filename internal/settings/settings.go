@@ -4,6 +4,8 @@
 // The trail is the only state. A look is compared with the After of the resource's
 // newest entry. A change is appended behind that entry or not at all. So a change
 // present at a look enters once, whatever crashed before, and whoever else is looking.
+// Where the API's answer is as it was, to the byte, and nobody has added to the trail,
+// nothing is parsed or compared.
 //
 // States are kept raw, in canonical form (RFC 8785), but compared by meaning: sets, and
 // lists keyed by an id, do not change when reordered; an unknown field is compared as it

@@ -16,11 +16,20 @@ type memoryTrail struct {
 	damaged map[int64]bool
 	// between is called once, between a comparison and its append.
 	between func()
+	lasts   int // calls of Last
+}
+
+// End implements Trail. The real trail names damage by an entry.
+func (m *memoryTrail) End(context.Context) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return int64(len(m.entries) + len(m.damaged)), nil
 }
 
 func (m *memoryTrail) Last(_ context.Context, project, environment, subject string) (audit.Entry, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.lasts++
 	e, found := m.last(project, environment, subject)
 	return e, found, nil
 }

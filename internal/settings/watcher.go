@@ -20,7 +20,7 @@ import (
 // Options configure a watcher.
 type Options struct {
 	Client   *management.Client
-	Trail    audit.Log
+	Trail    Trail
 	Presence *looks.Presence // shared with all who look at the same environments
 	Targets  []Target
 	// Interval is the time from one look at a setting to the next. Default 5m.
@@ -38,10 +38,17 @@ type Options struct {
 // Target is an environment whose settings, and whose project's, are watched.
 type Target struct{ Project, Environment string }
 
+// Trail is the audit trail, as far as this room needs it.
+type Trail interface {
+	audit.Log
+	// End is the number of entries, those of other relays too.
+	End(ctx context.Context) (int64, error)
+}
+
 // Watcher looks at settings. Its methods may be called concurrently.
 type Watcher struct {
 	client     *management.Client
-	trail      audit.Log
+	trail      Trail
 	presence   *looks.Presence
 	checkEvery time.Duration
 	log        *slog.Logger
@@ -64,6 +71,7 @@ type group struct {
 	failing      map[string]looks.Failure
 	failures     looks.Failures
 	proof        *proof // of this round; nil: none
+	end          int64  // of the trail, as this round began; -1: unknown
 	logged       string // the failing reads as last logged
 	trailFailing bool   // a failure of the trail was logged
 }
@@ -81,7 +89,7 @@ type watch struct {
 // many of its environments are.
 func New(o Options) *Watcher {
 	w := &Watcher{
-		client: o.Client, trail: o.Trail, presence: o.Presence,
+		client: o.Client.Untyped(), trail: o.Trail, presence: o.Presence,
 		checkEvery: cmp.Or(o.CheckEvery, 24*time.Hour),
 		log:        cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
 		status: map[Resource]*Status{},
@@ -165,7 +173,7 @@ func (w *Watcher) round(ctx context.Context, g *group, due time.Time) error {
 
 func (w *Watcher) lookAtAll(ctx context.Context, g *group, due, started time.Time) error {
 	var errs []error
-	g.proof = nil
+	g.proof, g.end = nil, w.end(ctx)
 	for _, x := range g.watches {
 		if !due.IsZero() && x.next.After(due) {
 			continue
@@ -190,6 +198,15 @@ func (w *Watcher) lookAtAll(ctx context.Context, g *group, due, started time.Tim
 	}
 	err := errors.Join(errs...)
 	return errors.Join(err, w.tellFailures(ctx, g, err))
+}
+
+// end is the trail's end, -1 where it is unknown: then every look is compared.
+func (w *Watcher) end(ctx context.Context) int64 {
+	end, err := w.trail.End(ctx)
+	if err != nil {
+		return -1
+	}
+	return end
 }
 
 // schedule sets the time of x's next look, and says when this one is a whole interval

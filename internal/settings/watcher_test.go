@@ -273,3 +273,42 @@ func TestDetailIsBounded(t *testing.T) {
 	require.Contains(t, string(d.Changes[0].Old), "… (20000 bytes)")
 	require.Equal(t, `"(20001 bytes of JSON)"`, string(d.Changes[0].New))
 }
+
+// An answer as before, to the byte, is not compared again, until somebody adds to the
+// trail, or an hour has passed. Another relay's entry is found, though this one saw no
+// change: there and back again are two.
+func TestAnAnswerAsBeforeIsNotCompared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		space, trail := newWorkspace(), &memoryTrail{}
+		w := newWatcher(t, space, trail)
+		compared := func() int {
+			before := trail.lasts
+			require.NoError(t, w.Snapshot(t.Context()))
+			return trail.lasts - before
+		}
+		for range 3 { // all groups see the entries of the first round
+			compared()
+		}
+		require.Zero(t, compared())
+
+		codes := at(SMSCountryCodes, "live")
+		space.set(codes, `["US","CA","DE"]`)
+		require.NoError(t, newWatcher(t, space, trail).Snapshot(t.Context()))
+		space.set(codes, `["US","CA"]`)
+		require.NotZero(t, compared())
+		changes := trail.of(typeChanged)
+		require.Len(t, changes, 2)
+		require.JSONEq(t, `["US","CA","DE"]`, string(changes[1].Before))
+		require.JSONEq(t, `["US","CA"]`, string(changes[1].After))
+
+		compared()
+		require.Zero(t, compared())
+		space.set(codes, ` ["US" , "CA"]`)
+		require.Equal(t, 1, compared(), "other bytes are compared")
+		require.Zero(t, compared())
+		time.Sleep(compareEvery)
+		require.NotZero(t, compared())
+		require.Len(t, trail.of(typeChanged), 2)
+	})
+}

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
 )
@@ -158,12 +157,12 @@ func resourceOf(path string) (Resource, string) {
 	return r, cmp.Or(fields[r.Kind], string(r.Kind))
 }
 
-func (w *fakeAPI) client(t *testing.T) *management.Client {
+func (w *fakeAPI) client(t testing.TB) *management.Client {
 	t.Helper()
 	return w.clientWith(t, 10000)
 }
 
-func (w *fakeAPI) clientWith(t *testing.T, perSecond float64) *management.Client {
+func (w *fakeAPI) clientWith(t testing.TB, perSecond float64) *management.Client {
 	t.Helper()
 	c, err := management.New(management.Options{
 		BaseURL: "https://api.example.com", KeyID: "key", Secret: secret.New("s3cret-s3cret"),
@@ -174,7 +173,7 @@ func (w *fakeAPI) clientWith(t *testing.T, perSecond float64) *management.Client
 }
 
 // options watch one or two environments of the project p.
-func (w *fakeAPI) options(t *testing.T, trail audit.Log, envs ...string) Options {
+func (w *fakeAPI) options(t testing.TB, trail Trail, envs ...string) Options {
 	t.Helper()
 	o := Options{Client: w.client(t), Trail: trail, Presence: looks.NewPresence(trail, slog.New(slog.DiscardHandler))}
 	for _, env := range envs {
@@ -183,7 +182,7 @@ func (w *fakeAPI) options(t *testing.T, trail audit.Log, envs ...string) Options
 	return o
 }
 
-func newWatcher(t *testing.T, w *fakeAPI, trail audit.Log) *Watcher {
+func newWatcher(t testing.TB, w *fakeAPI, trail Trail) *Watcher {
 	t.Helper()
 	return New(w.options(t, trail, "live", "test", "live"))
 }
