@@ -32,21 +32,20 @@ type follower struct {
 // run follows until ctx ends, or the rows cannot be printed. A relay that never answered
 // is an error.
 func (f *follower) run(ctx context.Context, filter timeline.Filter) error {
-	for {
+	for ctx.Err() == nil {
 		err := f.source.List(ctx, console.ListTrail{Filter: filter, Follow: true, From: f.next, Following: f.following}, f.row)
 		switch {
 		case f.printed != nil:
 			return f.printed
-		case ctx.Err() != nil:
-			return nil
+		case ctx.Err() != nil: // the end
 		case f.next == nil:
 			return err
-		}
-		f.lost(err)
-		if pause.For(ctx, f.pause) != nil {
-			return nil
+		default:
+			f.lost(err)
+			_ = pause.For(ctx, f.pause) // the end of ctx ends the loop too
 		}
 	}
+	return nil
 }
 
 func (f *follower) row(r timeline.Row) error {
