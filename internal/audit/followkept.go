@@ -49,7 +49,9 @@ func (t *Trail) FollowCheckpoints(ctx context.Context, durable string, handle fu
 		if err := t.handled(ctx, durable, c.Base+c.Size, msg.InProgress); err != nil {
 			return err
 		}
-		c.Time = meta.Timestamp.UTC()
+		if c.Time.IsZero() {
+			c.Time = meta.Timestamp.UTC()
+		}
 		return handle(ctx, c)
 	})
 	return fmt.Errorf("follow checkpoints: %w", err)

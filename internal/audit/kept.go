@@ -22,7 +22,8 @@ type Kept struct {
 	// Leaves are the leaf hashes of the generation's entries [Size-len(Leaves), Size), as the
 	// trail keeps them. Only the root vouches for them.
 	Leaves []tlog.Hash
-	// Time is when it was kept, by the server's clock. Zero where that is not known.
+	// Time is when it was signed. Of one without a timestamp of its own it is when it was
+	// kept, where that is known.
 	Time time.Time
 }
 
@@ -38,6 +39,6 @@ func kept(key keyPair, m Message) (Kept, error) {
 	origin, _, _ := strings.Cut(c.text, "\n")
 	return Kept{
 		Seq: c.seq, Base: c.base, Origin: origin, PublicKey: c.public,
-		Note: c.text, Size: c.size, Root: c.root, Leaves: c.leaves,
+		Note: c.text, Size: c.size, Root: c.root, Leaves: c.leaves, Time: c.signedAt.UTC(),
 	}, nil
 }
