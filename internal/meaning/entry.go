@@ -54,6 +54,7 @@ var entrySentences = map[string]struct {
 	"sink.retired":            {"the sink was retired: the journal keeps nothing for it any more", Medium},
 	"journal.damage_accepted": {"damage to the journal was accepted: the sinks pass over it", High},
 	"events.span":             {"the events received since the span before were hashed", Info},
+	"journal.quarantined":     {"damaged or lost records were found, and are named in the quarantine", High},
 	"credential.revoked":      {"a push credential was revoked", Low},
 	"action.intended":         {"", Low},
 	"action.ended":            {"", Low},

@@ -30,6 +30,7 @@ type entry struct {
 	} `json:"trail"`
 
 	detail detail
+	actor  *actor // nil: unknown
 	kind   string // the event's type
 	uid    string // of the resource
 }
@@ -99,7 +100,7 @@ func (o *object) entry(e *relay.Event) {
 	}
 	u.Changes = d.Changes
 	if d.Actor != "" && d.Actor != "unknown" {
-		o.Actor = &actor{User: &named{Name: d.Actor}}
+		x.actor = &actor{User: &named{Name: d.Actor}}
 	}
 	o.classify(x)
 }
@@ -140,8 +141,10 @@ func (o *object) finding(x *entry) {
 			data[name] = state
 		}
 	}
-	o.Evidences = []evidence{{Actor: o.Actor, Data: data}}
-	o.Actor = nil // the class has it in its evidence
+	if len(data) == 0 && present(x.Detail) != nil && !o.Unmapped.StatesOmitted {
+		data["detail"] = x.Detail // of found damage
+	}
+	o.Evidences = []evidence{{Actor: x.actor, Data: data}}
 	o.Resources = []resource{{Name: x.Subject, UID: x.uid, Type: "Setting"}}
 }
 
@@ -213,6 +216,7 @@ func (o *object) entityManagement(x *entry, room, what string) {
 		how.activity = other
 	}
 	o.is(entityManagement, how.activity, what)
+	o.Actor = x.actor
 	if how.status != 0 {
 		o.ended(how.status, "")
 	}

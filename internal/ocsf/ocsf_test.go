@@ -116,6 +116,8 @@ func TestClasses(t *testing.T) {
 		"a PUT":            {event("streaming.put_ended", "event_log_streaming_puts", `{"detail":{"outcome":"done"}}`), 600303, map[string]any{"status": "Success"}},
 		"a damaged trail":  {event("trail.damaged", "audit_trail", `{"trail":{"index":7}}`), 200401, map[string]any{"severity_id": 4.0, "metadata.sequence": 7.0}},
 		"a checkpoint":     {event("trail.checkpoint", "trail", `{}`), 99, map[string]any{"activity_name": "trail.checkpoint"}},
+		"an actor of it":   {event("new.type", "", `{"detail":{"actor":"a"}}`), 99, map[string]any{"actor": nil}},
+		"found damage":     {event("journal.quarantined", "j", `{"detail":{"records":7}}`), 200401, map[string]any{"evidences.data.detail.records": 7.0, "severity_id": 4.0}},
 		"an unknown entry": {event("new.type", "", `no JSON`), 99, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,6 +202,7 @@ func FuzzEncode(f *testing.F) {
 	}
 	f.Add("action.ended", "", "", []byte(`{"detail":{"operation":"a.","person":{"user":"u"},"status":1,"outcome":"x","action":"y"}}`))
 	f.Add("settings.changed", "rbac_policy", "", []byte(`{"detail":{"direction":"weaker","severity":"medium","statements":[{}]},"before":1,"after":[null]}`))
+	f.Add("B", "", "", []byte(`{"detail":{"actor":"0"}}`))
 	f.Add("\xff.gone", "\xff", "\u2028", []byte("\xff"))
 	f.Fuzz(func(t *testing.T, kind, subject, label string, body []byte) {
 		e := event(kind, subject, string(body))

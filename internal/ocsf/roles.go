@@ -21,6 +21,7 @@ func (o *object) roles(x *entry) bool {
 	}
 	o.is(roleManagement, updateRole, "")
 	o.ended(success, "")
+	o.Actor = x.actor
 	o.Unmapped.Roles = names
 	name := strings.Join(names[:min(len(names), maxRoles)], ", ")
 	of := func(state json.RawMessage) *role {

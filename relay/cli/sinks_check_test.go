@@ -50,6 +50,7 @@ sinks:
   - name: stream
     nats: {url: "nats://SERVER", username: relay, password: NATS_SECRET}
   - name: archive
+    format: ocsf
     file: {path: DIR/archive/events.jsonl}
 `)
 	config = filepath.Join(dir, "relay.yaml")
@@ -83,6 +84,7 @@ func TestSinksCheckAllFine(t *testing.T) {
 		`(?m)^stream +stream AUDIT +takes auditrelay.>; 1 replicas in file storage$`,
 		`(?m)^stream +result +ok$`,
 		`(?m)^archive +file .*events.jsonl +does not exist yet, and will be made$`,
+		`(?m)^archive +format +OCSF 1.9.0$`,
 		`(?m)^archive +result +ok$`,
 	} {
 		assert.Regexp(t, want, out)
@@ -96,7 +98,7 @@ func TestSinksCheckAllFine(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out), &results))
 	require.Len(t, results, 1)
 	assert.Equal(t, []string{"archive", "ok", ""}, []string{results[0].Sink, results[0].Result, results[0].Error})
-	assert.Len(t, results[0].Findings, 3)
+	assert.Len(t, results[0].Findings, 4)
 }
 
 func TestSinksCheckNamesWhatFails(t *testing.T) {
