@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -81,7 +82,7 @@ const (
 // entry's place in the trail, so a receiver can compute the signed root from events alone;
 // one longer than limit is given in short. See [audit.LeafOfEvent].
 func eventOf(trail string, e audit.Recorded, place audit.Place, limit int) (relay.Event, error) {
-	body, err := audit.EventBody(e.Record, place)
+	body, err := audit.EventBody(e, place)
 	if err == nil && len(body) > limit {
 		body, err = shortened(e, place, limit)
 	}
@@ -99,7 +100,7 @@ func eventOf(trail string, e audit.Recorded, place audit.Place, limit int) (rela
 // its changes as there is room for.
 func shortened(r audit.Recorded, place audit.Place, limit int) ([]byte, error) {
 	e, o := r.Entry, audit.OmittedOf(r.Record)
-	o.BeforeSHA256, o.AfterSHA256 = canonicalHash(e.Before), canonicalHash(e.After)
+	o.BeforeSHA256, o.AfterSHA256 = cmp.Or(e.BeforeSHA256, canonicalHash(e.Before)), canonicalHash(e.After)
 	e.Before, e.After = nil, nil
 	encode := func() ([]byte, error) {
 		raw, err := json.Marshal(struct {

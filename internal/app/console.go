@@ -23,7 +23,7 @@ func (r *process) startConsole(ctx context.Context) error {
 	server, err := console.Listen(ctx, r.cfg.DataDir, console.Options{
 		Journal: r.journal, Letters: r.letters, Sinks: r.cfg.Sinks, Open: r.openForReplay, Record: r.recordLoss,
 		Credentials: r.credentials, Rotate: r.rotate, Desk: r.deskForPeople,
-		Timeline: r.timeline, Append: r.trail.Append, Event: r.auditEvent, ProveEvent: r.proveEvent, Logger: r.log,
+		Timeline: r.timeline, Append: r.trail.Append, Event: r.auditEvent, ProveEvent: r.proveEvent, ListSpan: r.listSpan, Logger: r.log,
 	}, r.fail)
 	if err != nil {
 		return err

@@ -42,3 +42,8 @@ func (r *process) spansRemark(context.Context) (string, error) {
 func (r *process) proveEvent(ctx context.Context, q digest.Query) (*digest.Bundle, error) {
 	return digest.Prove(ctx, r.journal, r.trail, q)
 }
+
+// listSpan answers the command line.
+func (r *process) listSpan(ctx context.Context, entry int64, yield func(line any) error) error {
+	return digest.List(ctx, r.journal, r.trail, entry, yield)
+}

@@ -27,6 +27,12 @@ type Entry struct {
 	// redacted; nil where there is none.
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
+	// BeforeSHA256 and BeforeIndex stand for Before in the record where it is the state After
+	// of an earlier entry: the hash of its canonical JSON, and that entry's index. [Update]
+	// sets them, and readers put Before back. Where that entry is lost, Before stays nil: it
+	// is not known.
+	BeforeSHA256 string `json:"before_sha256,omitempty"`
+	BeforeIndex  *int64 `json:"before_index,omitempty"`
 	// Detail has further facts for a reader, by Type.
 	Detail json.RawMessage `json:"detail,omitempty"`
 

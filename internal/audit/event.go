@@ -144,8 +144,13 @@ func placeIn(members map[string]json.RawMessage) (*Place, error) {
 	return p, nil
 }
 
-// The members of an event's body that are no part of the record. No record has them.
-const trailMember, omittedMember = "trail", "omitted"
+// The members of an event's body that are no part of the record. No record has the first
+// two; before is none of the record's where that has a reference to it, before_sha256.
+const (
+	trailMember, omittedMember = "trail", "omitted"
+	beforeMember               = "before"
+	referenceMember            = "before_sha256"
+)
 
 // leafOf gives the leaf of an event with these members.
 func leafOf(members map[string]json.RawMessage) ([]byte, error) {
@@ -153,6 +158,12 @@ func leafOf(members map[string]json.RawMessage) ([]byte, error) {
 		return leafOfOmitted(raw)
 	}
 	delete(members, trailMember)
+	if reference, stored := members[referenceMember]; stored {
+		if before, given := members[beforeMember]; given && string(reference) != `"`+jsondiff.Hash(before)+`"` {
+			return nil, fmt.Errorf("%w: the state before is not the one of before_sha256", ErrNotTheRecord)
+		}
+		delete(members, beforeMember)
+	}
 	raw, err := json.Marshal(members)
 	if err != nil {
 		return nil, fmt.Errorf("read audit event: %w", err)
@@ -179,11 +190,15 @@ func leafOfOmitted(raw json.RawMessage) ([]byte, error) {
 	return tlogproof.Digest{Bytes: int64(o.RecordBytes), SHA256: [sha256.Size]byte(sum)}.Leaf(), nil
 }
 
-// EventBody adds an entry's place to its record.
-func EventBody(record []byte, place Place) ([]byte, error) {
+// EventBody adds an entry's place to its record, and its state before where the record has
+// a reference to it.
+func EventBody(e Recorded, place Place) ([]byte, error) {
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(record, &members); err != nil {
+	if err := json.Unmarshal(e.Record, &members); err != nil {
 		return nil, fmt.Errorf("make audit event: %w", err)
+	}
+	if e.BeforeSHA256 != "" && e.Before != nil {
+		members[beforeMember] = e.Before
 	}
 	var err error
 	if members[trailMember], err = json.Marshal(place); err != nil {

@@ -25,6 +25,7 @@ func (t *Trail) Follow(ctx context.Context, durable string, handle func(ctx cont
 	}
 	f := &streams.Follower{JetStream: t.js, Stream: t.entriesName(), Durable: durable, Logger: t.log}
 	before := uint64(0)
+	states := t.states()
 	err := f.Run(ctx, func(ctx context.Context, msg jetstream.Msg) error {
 		meta, err := msg.Metadata()
 		if err != nil {
@@ -44,6 +45,9 @@ func (t *Trail) Follow(ctx context.Context, durable string, handle func(ctx cont
 				t.suspect(err.Error())
 			}
 			return nil
+		}
+		if err := states.complete(ctx, &e.Entry); err != nil {
+			return err
 		}
 		return handle(ctx, e)
 	})

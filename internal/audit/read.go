@@ -14,7 +14,7 @@ import (
 
 // Last returns the newest sound entry of a resource, and whether there is one. A
 // damaged entry does not count: the one before it does, with Unsure set. Without any,
-// Unsure means there may have been one.
+// Unsure means there may have been one. Its Before may be a reference only.
 func (t *Trail) Last(ctx context.Context, project, environment, subject string) (Entry, bool, error) {
 	if err := t.isOpen(); err != nil {
 		return Entry{}, false, err
@@ -117,12 +117,16 @@ func (t *Trail) Read(ctx context.Context, from int64, limit int) ([]Entry, error
 		return nil, fmt.Errorf("read audit trail: %w", err)
 	}
 	var entries []Entry
+	states := t.states()
 	for seq := uint64(from) + 1; seq <= info.State.LastSeq && len(entries) < limit; seq++ {
 		msg, err := t.entries.GetMsg(ctx, seq)
 		if err != nil {
 			return entries, fmt.Errorf("read entry %d: %w", seq-1, err)
 		}
 		e, err := t.decode(msg.Subject, msg.Header, msg.Data, seq)
+		if err == nil {
+			err = states.complete(ctx, &e)
+		}
 		if err != nil {
 			return entries, err
 		}

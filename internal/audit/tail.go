@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -36,7 +37,11 @@ func (t *Trail) Get(ctx context.Context, index int64) (Recorded, error) {
 	if err != nil {
 		return Recorded{}, fmt.Errorf("read entry %d: %w", index, err)
 	}
-	return t.recorded(Message{msg.Sequence, msg.Subject, msg.Header, msg.Data})
+	e, err := t.recorded(Message{msg.Sequence, msg.Subject, msg.Header, msg.Data})
+	if err == nil {
+		err = t.states().complete(ctx, &e.Entry)
+	}
+	return e, err
 }
 
 // Tail calls handle with each readable entry from index from on, in order. It calls
@@ -46,12 +51,16 @@ func (t *Trail) Tail(ctx context.Context, from int64, handle func(Recorded) erro
 	if err := t.isOpen(); err != nil {
 		return err
 	}
+	states := t.states()
 	return t.follow(ctx, t.entries, uint64(max(from, 0))+1, func(m Message) error {
 		e, err := t.recorded(m)
 		switch {
 		case errors.Is(err, ErrMissing), errors.Is(err, ErrDamaged):
 			return nil // the trail names it
-		case err != nil:
+		case err == nil:
+			err = states.complete(ctx, &e.Entry)
+		}
+		if err != nil {
 			return err
 		}
 		return handle(e)
@@ -201,10 +210,14 @@ func (o *Offline) each(ctx context.Context, handle func(Recorded) error) error {
 		return err
 	}
 	defer c.close()
+	s := &states{after: func(ctx context.Context, index int64) (json.RawMessage, error) { return o.after(ctx, c, index) }}
 	_, err = o.read(ctx, entriesName(o.prefix), func(m Message) error {
 		e, err := c.recorded(o.prefix, m)
 		if err != nil {
 			return nil //nolint:nilerr // `journal verify` names it
+		}
+		if err := s.complete(ctx, &e.Entry); err != nil {
+			return err
 		}
 		return handle(e)
 	})

@@ -35,11 +35,12 @@ func Update(ctx context.Context, log Log, project, environment, subject string, 
 		if err != nil || e == nil {
 			return nil, err
 		}
-		newest := int64(-1)
+		newest, stored := int64(-1), *e
 		if found {
 			newest = last.Index
+			stored.refer(&last)
 		}
-		e.Index, err = log.AppendIf(ctx, *e, newest)
+		e.Index, err = log.AppendIf(ctx, stored, newest)
 		if err == nil {
 			return e, nil
 		}

@@ -139,6 +139,16 @@ func (c *Client) ProveEvent(ctx context.Context, q digest.Query) (b *digest.Bund
 	return b, c.call(ctx, http.MethodPost, "/v1/trail/prove-event", q, &b)
 }
 
+// ListSpan calls yield with the lines of a span's list.
+func (c *Client) ListSpan(ctx context.Context, req ListSpan, yield func(line json.RawMessage) error) error {
+	return c.stream(ctx, "/v1/trail/span", req, func(f *frame) error {
+		if f.Line == nil {
+			return nil
+		}
+		return yield(f.Line)
+	})
+}
+
 // Settings lists the settings that the trail has states of.
 func (c *Client) Settings(ctx context.Context, f timeline.Filter) (list []timeline.Setting, err error) {
 	return list, c.call(ctx, http.MethodPost, "/v1/settings/list", ListTrail{Filter: f}, &list)

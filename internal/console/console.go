@@ -20,6 +20,7 @@
 //	POST /v1/trail/annotate      mark an entry as reviewed
 //	POST /v1/trail/forward       hand entries to a sink again
 //	POST /v1/trail/prove-event   prove that an event was received
+//	POST /v1/trail/span          list the records and events of a span
 //	POST /v1/settings/list       list the settings that the trail has states of
 //	POST /v1/settings/at         give the state of a setting at a time
 //
@@ -87,7 +88,9 @@ type Options struct {
 	Event func(context.Context, audit.Recorded) (relay.Event, error)
 	// ProveEvent proves an event of the journal.
 	ProveEvent func(context.Context, digest.Query) (*digest.Bundle, error)
-	Logger     *slog.Logger
+	// ListSpan gives the lines of the list of an entry's span.
+	ListSpan func(ctx context.Context, entry int64, yield func(line any) error) error
+	Logger   *slog.Logger
 }
 
 // Loss means events will not reach a sink, or a credential no longer pushes, because
@@ -140,6 +143,7 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	mux.HandleFunc("POST /v1/trail/annotate", s.annotate)
 	mux.HandleFunc("POST /v1/trail/forward", s.forwardTrail)
 	mux.HandleFunc("POST /v1/trail/prove-event", s.proveEvent)
+	mux.HandleFunc("POST /v1/trail/span", s.listSpan)
 	mux.HandleFunc("POST /v1/settings/list", s.listSettings)
 	mux.HandleFunc("POST /v1/settings/at", s.settingAt)
 	mux.HandleFunc("GET /v1/damage", s.showDamage)

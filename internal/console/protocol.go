@@ -1,6 +1,7 @@
 package console
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/deadletters"
@@ -135,6 +136,7 @@ type frame struct {
 	Letter   *Letter         `json:"letter,omitempty"`
 	Row      *timeline.Row   `json:"row,omitempty"`
 	Entry    *timeline.Entry `json:"entry,omitempty"`
+	Line     json.RawMessage `json:"line,omitempty"` // of a span's list
 	Progress *Progress       `json:"progress,omitempty"`
 	// Following: all rows before that index have come.
 	Following *int64 `json:"following,omitempty"`

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 
@@ -22,4 +23,27 @@ func (s *Server) proveEvent(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, http.StatusOK, bundle)
+}
+
+// ListSpan asks for the list of a span.
+type ListSpan struct {
+	// Entry is the index of the span's entry.
+	Entry int64 `json:"entry"`
+}
+
+func (s *Server) listSpan(w http.ResponseWriter, r *http.Request) {
+	var req ListSpan
+	if err := readJSON(w, r, &req); err != nil {
+		s.fail(w, err)
+		return
+	}
+	out := newStream(w)
+	err := s.opts.ListSpan(r.Context(), req.Entry, func(line any) error {
+		text, err := json.Marshal(line)
+		if err != nil {
+			return err
+		}
+		return out.put(frame{Line: text})
+	})
+	out.end(r.Context(), nil, err)
 }

@@ -66,9 +66,7 @@ type Proven struct {
 // ParseBundle reads a bundle. It proves nothing yet.
 func ParseBundle(data []byte) (*Bundle, error) {
 	b := &Bundle{}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(b); err != nil {
+	if err := strict(data, b); err != nil {
 		return nil, fmt.Errorf("read the bundle: %w", err)
 	}
 	if b.Format != Format {

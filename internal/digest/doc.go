@@ -11,7 +11,7 @@
 //
 // Root is a Merkle tree's (RFC 6962). Its leaves are the span's records in the order of
 // their positions. A record holds the events of one commit (package record). Its leaf
-// ([Leaf]) has the SHA-256 of the record as stored, and for a commit of at most 64 KiB the
+// ([Leaf]) has the SHA-256 of the record as stored, and for a commit of at most 128 KiB the
 // root over its events, whose leaves any sink's copy gives ([record.AppendLeaf]). Larger
 // commits come under full load, where hashes of single events would cost some 7 % of the
 // relay's CPU; a hash of the compressed record costs less than 3 %.
@@ -44,4 +44,7 @@
 // trail's. An event of a large commit comes with its whole record, so the bundle shows the
 // other events too. The journal must still have the span's records: it keeps them for the
 // replay window after their delivery, if its disk budget allows.
+//
+// [List] writes the hashes of all events of a span. With it, [Compare] finds at any later time
+// which events a full copy lacks, with no journal.
 package digest

@@ -36,8 +36,14 @@ const spanEvents = 100
 
 func open(t *testing.T, dir string) *scene {
 	t.Helper()
+	return openOn(t, dir, "")
+}
+
+// openOn opens them on an external server.
+func openOn(t *testing.T, dir, url string) *scene {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1}
+	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1, URL: url}
 	s := &scene{t: t, dir: dir, Keeper: New(Options{Interval: time.Hour, Events: spanEvents, Logger: log})}
 	var err error
 	s.conn, err = streamserver.Connect(t.Context(), dir, cfg, log)

@@ -59,7 +59,7 @@ func TestADigestInTheMakingIsThatOfTheRecord(t *testing.T) {
 		assert.Equal(t, read, made, name)
 		assert.Equal(t, c.pushed, read.Pushed, name)
 		assert.Equal(t, early, read.First, name)
-		assert.Equal(t, len(raw) <= 64<<10, read.HasRoot(), name)
+		assert.Equal(t, len(raw) <= 128<<10, read.HasRoot(), name)
 	}
 }
 

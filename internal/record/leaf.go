@@ -16,7 +16,7 @@ import (
 // by one. Larger commits are hashed as records only: under full load, a hash of each event
 // would cost the relay some 7 % of its CPU. An event of such a commit is proven with its
 // whole record.
-const eachUpTo = 64 << 10
+const eachUpTo = 128 << 10
 
 // AppendLeaf appends the data of an event's leaf: its CloudEvents id, source, time and
 // receivedtime and its body as received, each as a netstring (its length in decimal, ":",

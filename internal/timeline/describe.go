@@ -75,7 +75,7 @@ func describe(e audit.Entry, cause string) told {
 // it is gone.
 func hasState(e *audit.Entry) bool {
 	room, what, _ := strings.Cut(e.Type, ".")
-	return (room == "settings" || room == "streaming") && (len(e.Before) > 0 || len(e.After) > 0 || what == "baseline")
+	return (room == "settings" || room == "streaming") && (len(e.Before) > 0 || e.BeforeSHA256 != "" || len(e.After) > 0 || what == "baseline")
 }
 
 // recordsChange tells the entries for a reviewer: all except first looks, attestations,

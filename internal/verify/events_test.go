@@ -24,7 +24,7 @@ func eventsOf(t *testing.T, l *testLog, records [][]byte) (bodies [][]byte) {
 	for i, record := range records {
 		root, err := tlog.TreeHash(int64(i+1), l)
 		require.NoError(t, err)
-		body, err := audit.EventBody(record, audit.Place{
+		body, err := audit.EventBody(audit.Recorded{Record: record}, audit.Place{
 			Index: l.base + int64(i), Origin: l.key.signers[0].Name(), Leaf: proof.LeafHash(record), Size: int64(i + 1), Root: &root,
 		})
 		require.NoError(t, err)

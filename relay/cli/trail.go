@@ -25,7 +25,7 @@ setting was at a time.`,
 		Args: subcommands,
 		RunE: showHelp,
 	}
-	cmd.AddCommand(p.newTrailList(), p.newTrailShow(), p.newTrailDiff(), p.newTrailExport(), p.newTrailVerify(), p.newTrailProve(), newTrailAnnotate(), newTrailForward(), newTrailProveEvent())
+	cmd.AddCommand(p.newTrailList(), p.newTrailShow(), p.newTrailDiff(), p.newTrailExport(), p.newTrailVerify(), p.newTrailProve(), newTrailAnnotate(), newTrailForward(), newTrailProveEvent(), newTrailListSpan(), newTrailVerifySpan())
 	return cmd
 }
 

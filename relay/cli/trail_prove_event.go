@@ -43,7 +43,7 @@ proof must show that the trail has this entry.
 A span ends every 10 minutes (audit.spans in the configuration), so a bundle of an event
 just received has to wait for that long. The journal must still have all records of the
 span: it keeps them for journal.replay_window (72h) after their delivery, as far as its disk
-budget allows. An event of a commit above 64 KiB, as under full load, is proven with the
+budget allows. An event of a commit above 128 KiB, as under full load, is proven with the
 whole commit: the bundle then shows its other events, too, maybe of other environments. A
 sink that redacts does not have the body as received.
 ` + whichRelay + `

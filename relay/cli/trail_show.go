@@ -66,6 +66,9 @@ func showEntry(w io.Writer, e timeline.Entry) error {
 	if e.Unsound {
 		field("DAMAGED", "this entry is unlike the signed one: it proves nothing; 'auditrelay journal verify' says more")
 	}
+	if e.Before == nil && e.BeforeSHA256 != "" {
+		field("before", "not known, as the entry with this state is lost; its SHA-256 is "+e.BeforeSHA256)
+	}
 	for _, r := range e.Reviews {
 		field("reviewed", reviewText(r))
 	}

@@ -1,0 +1,234 @@
+package digest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/cloudevents"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// ListFormat is that of a span's list, with its version: JSON lines, first a [ListHead],
+// then a [Listed] for each record.
+const ListFormat = "auditrelay.span/1"
+
+// ListHead begins a span's list.
+type ListHead struct {
+	Format string `json:"format"`
+	// Entry is the record of the span's entry in the trail, as canonical JSON, and
+	// EntryIndex its index.
+	EntryIndex int64  `json:"entry_index"`
+	Entry      string `json:"entry"`
+}
+
+// Listed is a record of a span: the leaves of its events, or a large one as stored.
+type Listed struct {
+	Position uint64 `json:"position"`
+	// SHA256 is the hash of the stored record, in hex, and Leaves are its events'. See
+	// [record.AppendLeaf].
+	SHA256 string      `json:"record_sha256,omitempty"`
+	Leaves []tlog.Hash `json:"leaves,omitempty"`
+	Record []byte      `json:"record_base64,omitempty"`
+}
+
+// List calls yield with the lines of the span of an entry. The journal must still have all
+// of its records.
+func List(ctx context.Context, j *journal.Journal, t *audit.Trail, index int64, yield func(line any) error) error {
+	e, err := t.Get(ctx, index)
+	if err != nil {
+		return err
+	}
+	s, err := spanOf(&e.Entry)
+	if err != nil {
+		return err
+	}
+	head := ListHead{Format: ListFormat, EntryIndex: index}
+	if head.Entry, err = canonicalEntry(&e.Entry); err != nil {
+		return err
+	}
+	if err := yield(head); err != nil {
+		return err
+	}
+	var tree proof.Edge
+	var failed error
+	err = j.Records(ctx, s.First, s.Last+1, func(position uint64, data []byte) bool {
+		d, err := record.DigestOf(data)
+		if err != nil || s.misses(position) {
+			return true // the root will tell, unless the span names it
+		}
+		tree.Add(Leaf(position, d))
+		failed = yield(listed(position, data, d))
+		return failed == nil
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return err
+	}
+	return s.holds(&tree)
+}
+
+func listed(position uint64, data []byte, d record.Digest) Listed {
+	if !d.HasRoot() {
+		return Listed{Position: position, Record: data}
+	}
+	l := Listed{Position: position, SHA256: hexOf(d.SHA256)}
+	_ = eachEvent(data, func(_ int, e *relay.Event) bool { // it was read before
+		l.Leaves = append(l.Leaves, record.LeafOf(e))
+		return true
+	})
+	return l
+}
+
+// holds compares the records with the span.
+func (s *Span) holds(tree *proof.Edge) error {
+	if n := tree.Len(); n != s.Records {
+		return fmt.Errorf("the span from %d to %d has %d records, and %d of them are here: the others are trimmed, or lost", s.First, s.Last, s.Records, n)
+	}
+	if tree.Root() != s.Root {
+		return fmt.Errorf("the records from %d to %d do not give the root that the trail has: they were changed", s.First, s.Last)
+	}
+	return nil
+}
+
+// digest is the record's, and the leaves of its events.
+func (l *Listed) digest() (d record.Digest, leaves []tlog.Hash, err error) {
+	if l.Record != nil {
+		if d, err = record.DigestOf(l.Record); err != nil {
+			return d, nil, err
+		}
+		err = eachEvent(l.Record, func(_ int, e *relay.Event) bool {
+			leaves = append(leaves, record.LeafOf(e))
+			return true
+		})
+		return d, leaves, err
+	}
+	if n, err := hex.Decode(d.SHA256[:], []byte(l.SHA256[:min(len(l.SHA256), 2*len(d.SHA256))])); err != nil || n != len(d.SHA256) || hexOf(d.SHA256) != l.SHA256 {
+		return d, nil, errors.New("its record_sha256 is no SHA-256 in hex")
+	}
+	var tree proof.Edge
+	for _, leaf := range l.Leaves {
+		tree.Add(leaf)
+	}
+	d.Events, d.Root = len(l.Leaves), tree.Root()
+	return d, l.Leaves, nil
+}
+
+// Compared says what of a span is in a copy of its events.
+type Compared struct {
+	EntryIndex int64  `json:"entry_index"`
+	First      uint64 `json:"first_position"`
+	Last       uint64 `json:"last_position"`
+	Events     int64  `json:"events"` // of the span
+	Found      int64  `json:"found"`  // of these, in the copy
+	// Absent are the first of the others.
+	Absent []Place `json:"absent,omitempty"`
+	// Missing are the positions that the span itself names.
+	Missing []Missing `json:"missing,omitempty"`
+}
+
+// Place is an event's: the record's position, and the event's place in the record, from 0.
+type Place struct {
+	Position uint64 `json:"position"`
+	Event    int    `json:"event"`
+}
+
+// mostAbsent bounds the named events, and longestLine a line: a record, or an event.
+const (
+	mostAbsent  = 1000
+	longestLine = 64 << 20
+)
+
+// Compare holds a copy of events, CloudEvents in JSON lines as the file sink writes them,
+// against a span's list. Order, repetitions and other events do not matter. An error means
+// a list that does not give the root of its entry, or lines that cannot be read.
+func Compare(list io.Reader, copies ...io.Reader) (c Compared, err error) {
+	lines := linesOf(list)
+	if !lines.Scan() {
+		return c, errors.Join(errors.New("the span's list is empty"), lines.Err())
+	}
+	var head ListHead
+	if err := strict(lines.Bytes(), &head); err != nil || head.Format != ListFormat {
+		return c, errors.Join(fmt.Errorf("the first line is no head of the format %q", ListFormat), err)
+	}
+	b := Bundle{EntryIndex: head.EntryIndex, Entry: head.Entry}
+	s, err := b.span()
+	if err != nil {
+		return c, err
+	}
+	c = Compared{EntryIndex: head.EntryIndex, First: s.First, Last: s.Last, Events: s.Events, Missing: s.Missing}
+	have := map[tlog.Hash]bool{}
+	for i, from := range copies {
+		if err := s.gather(from, have); err != nil {
+			return c, fmt.Errorf("copy %d: %w", i+1, err)
+		}
+	}
+	return c, s.compare(lines, have, &c)
+}
+
+// gather adds the leaves of the events in a copy received during the span.
+func (s *Span) gather(from io.Reader, have map[tlog.Hash]bool) error {
+	lines := linesOf(from)
+	for n := 1; lines.Scan(); n++ {
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		e, err := cloudevents.ParseJSON(lines.Bytes())
+		if err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		if !e.Received.Before(s.FirstReceived) && !e.Received.After(s.LastReceived) {
+			have[record.LeafOf(&e)] = true
+		}
+	}
+	return lines.Err()
+}
+
+func (s *Span) compare(lines *bufio.Scanner, have map[tlog.Hash]bool, c *Compared) error {
+	var tree proof.Edge
+	for lines.Scan() {
+		var l Listed
+		if err := strict(lines.Bytes(), &l); err != nil {
+			return fmt.Errorf("read the span's list: %w", err)
+		}
+		d, leaves, err := l.digest()
+		if err != nil {
+			return fmt.Errorf("position %d of the span's list: %w", l.Position, err)
+		}
+		tree.Add(Leaf(l.Position, d))
+		for i, leaf := range leaves {
+			if have[leaf] {
+				c.Found++
+			} else if len(c.Absent) < mostAbsent {
+				c.Absent = append(c.Absent, Place{l.Position, i})
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read the span's list: %w", err)
+	}
+	return s.holds(&tree)
+}
+
+func linesOf(r io.Reader) *bufio.Scanner {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, longestLine)
+	return lines
+}
+
+// strict reads JSON without unknown members.
+func strict(text []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	return d.Decode(into)
+}

@@ -1,0 +1,42 @@
+package record_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+// BenchmarkDigestMade is the cost of a commit's digest: of a few pushes hashed event by
+// event, and of a large commit, as under full load.
+func BenchmarkDigestMade(b *testing.B) {
+	for name, pushes := range map[string]int{"each event": 1, "the record": 5} {
+		b.Run(name, func(b *testing.B) {
+			var segments []record.Segment
+			var raw []byte
+			events := relaytest.Events(100*pushes, relaytest.BodyBytes(617))
+			for p := range pushes {
+				var batch record.Batch
+				batch.Begin(record.Group{Source: "/projects/bench/environments/load", Project: "bench", Environment: "load", ContentType: "application/json", Received: time.Now()})
+				for _, e := range events[100*p : 100*p+100] {
+					batch.Add(&record.Entry{ID: []byte(e.ID), Type: []byte(e.Type), Time: e.Time.UnixNano(), Body: e.Body})
+				}
+				for i := range batch.Segments() {
+					data, n := batch.Segment(i)
+					segments = append(segments, record.Segment{Data: data, Events: n})
+					raw = append(raw, data...)
+				}
+			}
+			rec := record.Append(nil, raw, len(events))
+			d := record.DigestMade(rec, segments)
+			require.Equal(b, pushes == 1, d.HasRoot())
+			for b.Loop() {
+				record.DigestMade(rec, segments)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(events)), "ns/event")
+		})
+	}
+}

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/digest"
+)
+
+func newTrailListSpan() *cobra.Command {
+	var which relayFlags
+	var path string
+	cmd := &cobra.Command{
+		Use:   "list-span INDEX",
+		Short: "Write the list of a span: the hashes of its records and events",
+		Long: `Writes the list of a span as JSON lines: its entry in the audit trail (INDEX, of the type
+events.span), then each record with the hashes of its events, from which the entry's root
+follows. Keep it beside a full copy of the events, and 'auditrelay trail verify-span' finds
+at any time later which of them are missing or changed, with no journal.
+
+The journal must still have all records of the span: see 'auditrelay trail prove-event'. A
+commit above 128 KiB, as under full load, is listed whole, with its events.
+` + whichRelay + `
+
+Exit codes: 0 written, 1 failed, 2 wrong usage.`,
+		Example: `  auditrelay trail list --config relay.yaml --type events.span
+  auditrelay trail list-span 17 --config relay.yaml --file span-17.jsonl`,
+		Args: oneIndex,
+		RunE: runs(func(cmd *cobra.Command, args []string) error {
+			index, err := strconv.ParseInt(args[0], 10, 64)
+			if err != nil {
+				return err
+			}
+			client, err := which.client()
+			if err != nil {
+				return err
+			}
+			return writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
+				return client.ListSpan(cmd.Context(), console.ListSpan{Entry: index}, func(line json.RawMessage) error {
+					_, err := w.Write(append(line, '\n'))
+					return err
+				})
+			})
+		}),
+	}
+	which.addTo(cmd)
+	cmd.Flags().StringVar(&path, "file", "", "write to a new `FILE` instead of standard output")
+	return cmd
+}
+
+func newTrailVerifySpan() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify-span LIST FILE...",
+		Short: "Compare a full copy of a span's events with its list",
+		Long: `Holds the list of a span (see 'auditrelay trail list-span') against the root in its entry,
+and then looks for each event of the list in the files: CloudEvents in JSON lines, as the
+file sink writes them. Order, repeated and further events do not matter. An event that was
+changed counts as absent. A sink that redacts or leaves out events has no full copy.
+
+It prints the result as JSON, with the places of absent events. That the trail has the
+entry is for the trail's own proof ('auditrelay trail prove').
+
+Exit codes: 0 the files have all events, 1 not all of them, or failed, 2 wrong usage.`,
+		Example: `  auditrelay trail verify-span span-17.jsonl archive/events-*.jsonl`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return errors.New("give the LIST of a span, and at least one FILE with its events")
+			}
+			return nil
+		},
+		RunE: runs(func(cmd *cobra.Command, args []string) error { return verifySpan(cmd.OutOrStdout(), args[0], args[1:]) }),
+	}
+	return cmd
+}
+
+func verifySpan(out io.Writer, list string, copies []string) error {
+	var files []io.Reader
+	for _, path := range append([]string{list}, copies...) {
+		f, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("verify the span: %w", err)
+		}
+		defer func() { _ = f.Close() }()
+		files = append(files, f)
+	}
+	c, err := digest.Compare(files[0], files[1:]...)
+	if err != nil {
+		return fmt.Errorf("verify the span: %w", err)
+	}
+	if err := json.NewEncoder(out).Encode(c); err != nil {
+		return err
+	}
+	if absent := c.Events - c.Found; absent > 0 {
+		return fmt.Errorf("%d of the %d events of the span are not in the files, or were changed", absent, c.Events)
+	}
+	return nil
+}
