@@ -50,7 +50,7 @@ func (c *Client) send(ctx context.Context, k call) (reply, error) {
 	if err != nil {
 		return reply{}, fmt.Errorf("%s: %w", k.operation, err)
 	}
-	for attempt := 1; ; attempt++ {
+	for attempt, lost := 1, false; ; attempt++ {
 		if err := c.admit(ctx, k); err != nil {
 			return reply{}, fmt.Errorf("%s: %w", k.operation, err)
 		}
@@ -59,6 +59,7 @@ func (c *Client) send(ctx context.Context, k call) (reply, error) {
 			c.breaker.succeeded()
 			return r, nil
 		}
+		lost = hadNoAnswer(err, lost)
 		wait, again := c.again(ctx, k, attempt, err)
 		if !again {
 			return reply{}, fmt.Errorf("%s: %w", k.operation, c.judge(ctx, k, err))
@@ -68,6 +69,17 @@ func (c *Client) send(ctx context.Context, k call) (reply, error) {
 			return reply{}, fmt.Errorf("%s: %w, after: %w", k.operation, ctx.Err(), err)
 		}
 	}
+}
+
+// hadNoAnswer reports whether this attempt, or an earlier one, may have had its effect
+// without an answer. A refusal after that is marked.
+func hadNoAnswer(err error, earlier bool) bool {
+	var api *APIError
+	if errors.As(err, &api) && api.Status < 500 {
+		api.afterLost = earlier
+		return earlier
+	}
+	return true
 }
 
 // attempt sends one request and reads its answer.

@@ -48,7 +48,13 @@ type APIError struct {
 	URL       string
 	// RetryAfter is the wait asked for by the Retry-After header; 0 without one.
 	RetryAfter time.Duration
+
+	afterLost bool // an earlier attempt had no answer
 }
+
+// Refused reports whether the call certainly had no effect: the API refused it, and every
+// earlier attempt of it.
+func (e *APIError) Refused() bool { return e.Status >= 400 && e.Status < 500 && !e.afterLost }
 
 func (e *APIError) Error() string {
 	var b strings.Builder

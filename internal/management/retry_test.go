@@ -109,6 +109,31 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// A refusal says that the call had no effect, unless an earlier attempt had no answer.
+func TestARefusalAfterALostAnswerIsNone(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		steps   []step
+		refused bool
+	}{
+		"at once":              {[]step{{status: 400}}, true},
+		"after a busy API":     {[]step{{status: 429}, {status: 403}}, true},
+		"after a lost answer":  {[]step{{err: io.ErrUnexpectedEOF}, {status: 429}, {status: 401}}, false},
+		"after a failed proxy": {[]step{{status: 502}, {status: 404}}, false},
+		"a failure":            {[]step{{status: 500}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				_, err := (&script{steps: tc.steps}).client(t).DeleteSecret(t.Context(), "p", "e", "s")
+				var api *APIError
+				require.ErrorAs(t, err, &api)
+				assert.Equal(t, tc.refused, api.Refused())
+			})
+		})
+	}
+}
+
 func TestRetryEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

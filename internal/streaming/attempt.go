@@ -77,7 +77,7 @@ func (p *attempt) settle(receipt management.Receipt, err error) {
 	var api *management.APIError
 	if errors.As(err, &api) {
 		p.RequestID = api.RequestID
-		if api.Status >= 400 && api.Status < 500 {
+		if api.Refused() {
 			p.Outcome = workspace.OutcomeRefused
 		}
 	}

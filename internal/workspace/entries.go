@@ -84,9 +84,8 @@ func (a *action) settle(receipt management.Receipt, err error) {
 		a.Outcome = OutcomeUnknown
 	default:
 		a.RequestID, a.Status, a.Outcome = api.RequestID, api.Status, OutcomeRefused
-		// After a lost answer the client repeats a call, and the repetition finds
-		// nothing left to delete.
-		if api.Status >= 500 || api.Status == http.StatusNotFound {
+		// A proxy may answer 404 as well: nothing is said about the call then.
+		if !api.Refused() || api.Status == http.StatusNotFound {
 			a.Outcome = OutcomeUnknown
 		}
 	}
