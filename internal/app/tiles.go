@@ -16,7 +16,7 @@ import (
 // startTiles keeps the trail's files for public tools, and serves them. They are derived:
 // a failure of theirs stops nothing.
 func (r *process) startTiles(ctx context.Context) error {
-	store := tiles.Open(filepath.Join(r.cfg.DataDir, tiles.Dir))
+	store := r.tiles()
 	keeper := tiles.NewKeeper(store, r.trail, r.trail.Generations, r.log)
 	r.stack.push("trail's files", background(keeper.Keep))
 	serve := r.cfg.Audit.Serve
@@ -32,6 +32,8 @@ func (r *process) startTiles(ctx context.Context) error {
 	r.admin.Handle(tiles.Prefix, store.Handler())
 	return nil
 }
+
+func (r *process) tiles() *tiles.Store { return tiles.Open(filepath.Join(r.cfg.DataDir, tiles.Dir)) }
 
 // serveTiles serves the trail on an address of its own.
 func (r *process) serveTiles(ctx context.Context, serve config.AuditServe, trail http.Handler) error {

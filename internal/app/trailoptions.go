@@ -1,8 +1,11 @@
 package app
 
 import (
+	"path/filepath"
+
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/tiles"
 )
 
 // TrailOptions say where a configuration's trail is, and its key.
@@ -11,5 +14,6 @@ func TrailOptions(cfg *config.Config) audit.Options {
 	return audit.Options{
 		StreamPrefix: cfg.Journal.StreamPrefix, Replicas: cfg.Journal.Replicas, Shared: cfg.Journal.URL != "", Origin: a.Origin,
 		KeyFile: a.KeyFile, KeyEnv: a.KeyEnv, SignCommand: a.SignCommand, PublicKey: a.PublicKey, PinFile: a.CheckpointFile,
+		Copy: tiles.NewCopies(tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir))).Record,
 	}
 }

@@ -14,6 +14,7 @@ type span = spans.Span[int64]
 // often the trail is opened.
 type namedDamage struct {
 	entries, checkpoints []span
+	restored             []span
 	pins                 []string // details
 }
 
@@ -22,6 +23,8 @@ func (n *namedDamage) add(problems []Problem) {
 		switch p.Kind {
 		case "pin", "forwarded":
 			n.pins = append(n.pins, p.Detail)
+		case "restored":
+			n.restored = append(n.restored, span{From: p.From, To: p.To})
 		case "checkpoint":
 			n.checkpoints = append(n.checkpoints, span{From: p.From, To: p.To})
 		default:
@@ -43,6 +46,8 @@ func (n *namedDamage) unnamed(problems []Problem) (left []Problem) {
 				left = append(left, p)
 			}
 			continue
+		case "restored":
+			known = n.restored
 		case "checkpoint":
 			known = n.checkpoints
 		}
@@ -63,20 +68,25 @@ func (n *namedDamage) unnamed(problems []Problem) (left []Problem) {
 func unsound(problems []Problem) []span {
 	var all []span
 	for _, p := range problems {
-		if p.Kind != "pin" && p.Kind != "forwarded" && p.Kind != "key" && p.Kind != "checkpoint" && p.Kind != "unproven" {
+		if p.isOfEntries() {
 			all = append(all, span{From: p.From, To: p.To})
 		}
 	}
+	return joined(all)
+}
+
+// joined sorts runs, and joins adjacent ones.
+func joined(all []span) []span {
 	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.From, b.From) })
-	joined := all[:0]
+	runs := all[:0]
 	for _, s := range all {
-		if n := len(joined); n > 0 && s.From <= joined[n-1].To+1 {
-			joined[n-1].To = max(joined[n-1].To, s.To)
+		if n := len(runs); n > 0 && s.From <= runs[n-1].To+1 {
+			runs[n-1].To = max(runs[n-1].To, s.To)
 			continue
 		}
-		joined = append(joined, s)
+		runs = append(runs, s)
 	}
-	return joined
+	return runs
 }
 
 // contains reports whether a sorted list of runs has index.

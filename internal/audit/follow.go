@@ -32,7 +32,18 @@ func (t *Trail) Follow(ctx context.Context, durable string, handle func(ctx cont
 			return err
 		}
 		seq := meta.Sequence.Stream
-		if before > 0 && seq > before+1 && !contains(t.view.Load().unsound, int64(before)) {
+		if before > 0 {
+			err := t.copiesBetween(int64(before), int64(seq)-1, func(e Recorded) error {
+				if err := states.complete(ctx, &e.Entry); err != nil {
+					return err
+				}
+				return handle(ctx, e)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if before > 0 && seq > before+1 && !contains(t.view.Load().passed, int64(before)) {
 			t.suspect(fmt.Sprintf("the server passed over the entries %d to %d", before, seq-2))
 		}
 		before = max(before, seq)
@@ -41,7 +52,7 @@ func (t *Trail) Follow(ctx context.Context, durable string, handle func(ctx cont
 		case errors.Is(err, ErrMissing):
 			return nil
 		case err != nil:
-			if !contains(t.view.Load().unsound, int64(seq)-1) {
+			if !contains(t.view.Load().passed, int64(seq)-1) {
 				t.suspect(err.Error())
 			}
 			return nil

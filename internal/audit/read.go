@@ -64,7 +64,8 @@ func (t *Trail) Newest(ctx context.Context, subject string) ([]Entry, error) {
 // newest is Last for a subject. Where the server's newest message is not sound, or
 // cannot be read, the resource's entries are read from the first.
 func (t *Trail) newest(ctx context.Context, where string) (Entry, bool, error) {
-	bad := t.view.Load().unsound
+	v := t.view.Load()
+	bad := v.passed
 	msg, err := t.entries.GetLastMsgForSubject(ctx, where)
 	var api *jetstream.APIError
 	if err != nil && !errors.As(err, &api) && !errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -82,7 +83,10 @@ func (t *Trail) newest(ctx context.Context, where string) (Entry, bool, error) {
 			return Entry{}, false, err
 		}
 	}
-	e.Unsure = len(bad) > 0 && bad[len(bad)-1].To > e.Index
+	if c, restored := t.newestCopy(where, e.Index); restored {
+		e, found = c, true
+	}
+	e.Unsure = len(v.unsound) > 0 && v.unsound[len(v.unsound)-1].To > e.Index
 	return e, found, nil
 }
 
@@ -117,20 +121,12 @@ func (t *Trail) Read(ctx context.Context, from int64, limit int) ([]Entry, error
 		return nil, fmt.Errorf("read audit trail: %w", err)
 	}
 	var entries []Entry
-	states := t.states()
 	for seq := uint64(from) + 1; seq <= info.State.LastSeq && len(entries) < limit; seq++ {
-		msg, err := t.entries.GetMsg(ctx, seq)
-		if err != nil {
-			return entries, fmt.Errorf("read entry %d: %w", seq-1, err)
-		}
-		e, err := t.decode(msg.Subject, msg.Header, msg.Data, seq)
-		if err == nil {
-			err = states.complete(ctx, &e)
-		}
+		e, err := t.Get(ctx, int64(seq)-1)
 		if err != nil {
 			return entries, err
 		}
-		entries = append(entries, e)
+		entries = append(entries, e.Entry)
 	}
 	return entries, nil
 }

@@ -26,12 +26,15 @@ type Report struct {
 	// Problems, none where the trail is whole. Problems named by the trail itself, in a
 	// signed entry, are among them: they stay.
 	Problems []Problem
+	// Restored are entries lost or damaged in the stream that the second copy has. They are
+	// no problems: see [Options].Copy.
+	Restored []Problem
 }
 
 // Problem is a run of entries, or of checkpoints, unlike the signed ones.
 type Problem struct {
 	// Kind is altered, removed, moved, foreign, truncated, missing, misfiled or
-	// unproven, of entries; checkpoint; pin, of the checkpoint beside the key; key; or
+	// unproven, of entries; restored, in Report.Restored; checkpoint; pin, of the checkpoint beside the key; key; or
 	// forwarded, of the newest entry that the sinks were given.
 	Kind string `json:"kind"`
 	// From and To are the first and the last index concerned, or the numbers of the

@@ -59,7 +59,10 @@ func (t *Trail) restore(ctx context.Context) error {
 	} else if err := t.begin(ctx, x, end, reason); err != nil {
 		return err
 	}
-	if err := t.name(ctx, x.named.unnamed(x.report.Problems)); err != nil {
+	if err := t.name(ctx, TypeDamaged, x.named.unnamed(x.report.Problems)); err != nil {
+		return err
+	}
+	if err := t.name(ctx, TypeRestored, x.named.unnamed(x.report.Restored)); err != nil {
 		return err
 	}
 	t.newKey = false
@@ -171,13 +174,17 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 	return nil
 }
 
-// name puts problems into the trail, except those named in it already.
-func (t *Trail) name(ctx context.Context, problems []Problem) error {
+// name puts problems into the trail, in entries of a type.
+func (t *Trail) name(ctx context.Context, kind string, problems []Problem) error {
 	for len(problems) > 0 {
 		some := problems[:min(len(problems), maxProblems)]
 		problems = problems[len(some):]
-		t.log.Error("the audit trail is damaged; it goes on, and says so in an entry", "problems", spellOut(some), "salvage", t.salvageDir)
-		if err := t.appendOwn(ctx, TypeDamaged, t.naming(some)); err != nil {
+		text := "the audit trail is damaged; it goes on, and says so in an entry"
+		if kind == TypeRestored {
+			text = "the audit trail has lost entries from its stream; it reads them from its files, and says so in an entry"
+		}
+		t.log.Error(text, "problems", spellOut(some), "salvage", t.salvageDir)
+		if err := t.appendOwn(ctx, kind, t.naming(some)); err != nil {
 			return err
 		}
 		t.metrics.named.Add(float64(len(some)))

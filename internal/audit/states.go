@@ -101,6 +101,9 @@ func (t *Trail) states() *states { return &states{after: t.after} }
 
 // after reads the state after an entry.
 func (t *Trail) after(ctx context.Context, index int64) (json.RawMessage, error) {
+	if e, ok := t.fromCopy(index); ok {
+		return e.After, nil
+	}
 	msg, err := t.entries.GetMsg(ctx, uint64(index)+1)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, nil

@@ -30,6 +30,10 @@ func (t *Trail) Get(ctx context.Context, index int64) (Recorded, error) {
 	if index < 0 {
 		return Recorded{}, fmt.Errorf("%w: entry %d", ErrMissing, index)
 	}
+	if e, ok := t.fromCopy(index); ok {
+		err := t.states().complete(ctx, &e.Entry)
+		return e, err
+	}
 	msg, err := t.entries.GetMsg(ctx, uint64(index)+1)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Recorded{}, fmt.Errorf("%w: entry %d", ErrMissing, index)
@@ -51,20 +55,33 @@ func (t *Trail) Tail(ctx context.Context, from int64, handle func(Recorded) erro
 	if err := t.isOpen(); err != nil {
 		return err
 	}
-	states := t.states()
-	return t.follow(ctx, t.entries, uint64(max(from, 0))+1, func(m Message) error {
+	states, next := t.states(), max(from, 0)
+	give := func(e Recorded) error {
+		if err := states.complete(ctx, &e.Entry); err != nil {
+			return err
+		}
+		return handle(e)
+	}
+	return t.follow(ctx, t.entries, uint64(next)+1, func(m Message) error {
+		if err := t.copiesBetween(next, int64(m.Seq)-1, give); err != nil {
+			return err
+		}
+		next = max(next, int64(m.Seq))
 		e, err := t.recorded(m)
 		switch {
 		case errors.Is(err, ErrMissing), errors.Is(err, ErrDamaged):
 			return nil // the trail names it
-		case err == nil:
-			err = states.complete(ctx, &e.Entry)
-		}
-		if err != nil {
+		case err != nil:
 			return err
 		}
-		return handle(e)
-	}, caughtUp)
+		return give(e)
+	}, func(end int64) error {
+		if err := t.copiesBetween(next, end, give); err != nil {
+			return err
+		}
+		next = max(next, end)
+		return caughtUp(end)
+	})
 }
 
 // follow is Tail for one of the trail's streams, from the sequence from on.
@@ -228,10 +245,11 @@ func (o *Offline) each(ctx context.Context, handle func(Recorded) error) error {
 }
 
 func (t *Trail) recorded(m Message) (Recorded, error) {
-	e, err := t.codec.recorded(t.prefix, m)
-	if v := t.view.Load(); v != nil {
-		e.Unsound = contains(v.unsound, e.Index)
+	if e, ok := t.fromCopy(int64(m.Seq) - 1); ok {
+		return e, nil
 	}
+	e, err := t.codec.recorded(t.prefix, m)
+	e.Unsound = contains(t.view.Load().passed, e.Index)
 	return e, err
 }
 

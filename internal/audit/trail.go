@@ -97,10 +97,17 @@ type Options struct {
 	// none. After an error it is asked again. It may take its time, and is called by one
 	// goroutine.
 	Cosign func(context.Context, Offer) ([]byte, error)
+	// Copy, where set, is a second copy of the signed entries: an entry lost or damaged in
+	// the stream is read from it.
+	Copy Copy
 	// Logger and Registerer may be nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
+
+// Copy gives the record of leaf n of the tree with an origin. Nothing vouches for it: the
+// trail holds it against the signed leaf.
+type Copy func(origin string, n int64) ([]byte, error)
 
 // Trail is an open trail. Its methods may be called concurrently.
 type Trail struct {
@@ -117,6 +124,7 @@ type Trail struct {
 	settle        func(stream string) error
 	remade        func(stream string)
 	cosign        func(context.Context, Offer) ([]byte, error)
+	copies        Copy
 	codec         *codec
 	log           *slog.Logger
 	metrics       *metrics
@@ -177,7 +185,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error
 	t := &Trail{
 		js: js, prefix: o.StreamPrefix, replicas: o.Replicas, origin: o.Origin,
 		options: o, pinFile: o.pinFile(), salvageDir: o.SalvageDir,
-		shared: o.Shared, beat: beat{every: o.Heartbeat}, forwardedFile: o.ForwardedFile, noteEnd: o.NoteEnd, ends: o.End, settle: o.Settle, remade: o.Remade, cosign: o.Cosign,
+		shared: o.Shared, beat: beat{every: o.Heartbeat}, forwardedFile: o.ForwardedFile, noteEnd: o.NoteEnd, ends: o.End, settle: o.Settle, remade: o.Remade, cosign: o.Cosign, copies: o.Copy,
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
 		turn: make(chan struct{}, 1), opened: make(chan struct{}), grew: make(chan struct{}, 1), done: make(chan struct{}),
 		offers: make(chan offered, 1), asked: make(chan struct{}),

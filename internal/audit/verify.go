@@ -30,6 +30,8 @@ type examination struct {
 	pinText   []byte            // as it is; nil where there is none
 	marked    bool              // the key is known to have signed
 	forwarded *Place            // the newest entry that the sinks were given, where it is known
+	copies    Copy              // nil, or the second copy
+	copied    []copied          // entries that only it has
 	keptSeq   uint64            // the newest checkpoint's sequence
 	goodSeq   uint64            // the newest good one's
 
@@ -60,7 +62,7 @@ func (t *Trail) examine(ctx context.Context) (*examination, error) {
 // examiner looks at an open trail, to which others may append meanwhile.
 func (t *Trail) examiner() *examiner {
 	return &examiner{
-		prefix: t.prefix, pinFile: t.pinFile, forwardedFile: t.forwardedFile, key: t.key, codec: t.codec, read: t.readStream,
+		prefix: t.prefix, pinFile: t.pinFile, forwardedFile: t.forwardedFile, key: t.key, codec: t.codec, read: t.readStream, copies: t.copies,
 		pinExpected: t.pinned.Load(), marked: t.pinned.Load(),
 	}
 }
@@ -72,6 +74,7 @@ type examiner struct {
 	key             keyPair // without a Signer where there is none
 	codec           *codec
 	read            Reader
+	copies          Copy
 
 	marked      bool // the key is known to have signed
 	pinExpected bool // the pin of a key that has signed was kept before this began
@@ -79,7 +82,7 @@ type examiner struct {
 }
 
 func (r *examiner) examine(ctx context.Context) (*examination, error) {
-	x := &examination{openings: map[int64]opening{}, marked: r.marked}
+	x := &examination{openings: map[int64]opening{}, marked: r.marked, copies: r.copies}
 	// A damaged note says nothing: it is written without a sync.
 	x.forwarded, _ = readForwarded(r.forwardedFile)
 	// The pin first, then the checkpoints, then the entries: each may speak of
@@ -103,6 +106,7 @@ func (r *examiner) examine(ctx context.Context) (*examination, error) {
 	x.report.Gaps = x.gaps(keys, now)
 	r.checkPin(x)
 	x.checkForwarded()
+	x.setApart()
 	last := x.gens[len(x.gens)-1]
 	x.report.Entries, x.report.Signed = int64(len(x.leaves)), last.Base+x.signed.n
 	x.report.Root = tree{}.grown(x.leaves[min(last.Base, int64(len(x.leaves))):]...).root()
@@ -270,7 +274,9 @@ func (x *examination) proveAll(own keyPair) (keys map[int64]string) {
 		entries = append(entries, shifted(append(compareLeaves(g.leaves, want), g.problems...), base)...)
 		x.report.Checkpoints += g.good
 		x.signed, x.end = g.signed, g.end
-		x.gens = append(x.gens, x.generation(g, own))
+		made := x.generation(g, own)
+		x.gens = append(x.gens, made)
+		x.recover(made, g.leaves, want)
 	}
 	x.report.Problems = append(entries, x.report.Problems...)
 	return keys

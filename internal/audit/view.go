@@ -10,13 +10,20 @@ import (
 type view struct {
 	failure     error // why the trail cannot be used at present
 	generations []Generation
-	unsound     []span // entries without weight
+	unsound     []span   // entries without weight
+	copied      []copied // entries read from the second copy, in order
+	passed      []span   // both: what the stream has of them does not count
 	problems    int
 }
 
 // show makes a view of restore's result. Needs the turn.
 func (t *Trail) show(x *examination) {
-	v := &view{generations: slices.Clone(x.gens), unsound: unsound(x.report.Problems), problems: len(x.report.Problems)}
+	v := &view{generations: slices.Clone(x.gens), unsound: unsound(x.report.Problems), problems: len(x.report.Problems), copied: x.copied}
+	v.passed = slices.Clone(v.unsound)
+	for i := range v.copied {
+		v.passed = append(v.passed, v.copied[i].span())
+	}
+	v.passed = joined(v.passed)
 	t.view.Store(v)
 	t.metrics.damaged.Set(float64(count(v.unsound)))
 	t.metrics.problems.Set(float64(v.problems))

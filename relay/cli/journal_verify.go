@@ -97,6 +97,12 @@ func verifyTrail(ctx context.Context, o *datadir.Offline, cfg *config.Config, v 
 		}
 		v.Problems = append(v.Problems, found)
 	}
+	for _, p := range report.Restored {
+		v.Problems = append(v.Problems, datadir.Problem{
+			Stream: cfg.Journal.StreamPrefix + "_AUDIT", What: "audit trail: " + p.String(), Settled: true,
+			Advice: "nothing is left to do: the trail reads them from its files",
+		})
+	}
 	return nil
 }
 

@@ -1,0 +1,131 @@
+package audit
+
+import (
+	"slices"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/spans"
+)
+
+// The trail's files hold every signed entry a second time. An entry lost or damaged in the
+// stream is read from there, if its leaf is the signed one. It is named once, as restored;
+// the place in the stream stays as it is.
+
+// TypeRestored names entries read from the second copy; its Detail is a naming.
+const TypeRestored = "trail.restored"
+
+// copied is a run of entries that are read from the second copy.
+type copied struct {
+	generation Generation
+	from       int64       // index of the first one
+	leaves     []tlog.Hash // signed
+}
+
+func (c *copied) span() span {
+	return span{From: c.from, To: c.from + int64(len(c.leaves)) - 1}
+}
+
+// recover seeks the signed entries in the second copy that the stream does not have. Got
+// and want are leaves of g as in compareLeaves.
+func (x *examination) recover(g Generation, got, want []tlog.Hash) {
+	for i, leaf := range want {
+		index := g.Base + int64(i)
+		if x.copies == nil || leaf == (tlog.Hash{}) || i < len(got) && got[i] == leaf || leaf == lostLeaf(index) {
+			continue
+		}
+		record, err := x.copies(g.Origin, int64(i))
+		if err != nil || leafHash(record) != leaf {
+			continue
+		}
+		if e, err := decodeRecord(record, index); err == nil && e.Project == ownProject && e.Subject == ownSubject {
+			x.take(&e)
+		}
+		if n := len(x.copied); n > 0 && x.copied[n-1].span().To == index-1 && x.copied[n-1].generation.Base == g.Base {
+			x.copied[n-1].leaves = append(x.copied[n-1].leaves, leaf)
+			continue
+		}
+		x.copied = append(x.copied, copied{g, index, []tlog.Hash{leaf}})
+	}
+}
+
+// setApart takes what is restored out of the problems.
+func (x *examination) setApart() {
+	for i := range x.copied {
+		run := x.copied[i].span()
+		x.report.Restored = append(x.report.Restored, Problem{
+			Kind: "restored", From: run.From, To: run.To, Detail: "lost or damaged in the stream, and read from the entry bundles, as the signed root proves",
+		})
+		var left []Problem
+		for _, p := range x.report.Problems {
+			rests := []span{{From: p.From, To: p.To}}
+			if p.isOfEntries() {
+				rests = spans.Without(rests, run)
+			}
+			for _, rest := range rests {
+				p.From, p.To = rest.From, rest.To
+				left = append(left, p)
+			}
+		}
+		x.report.Problems = left
+	}
+}
+
+// isOfEntries reports whether From and To are indexes of entries without weight.
+func (p Problem) isOfEntries() bool {
+	return !slices.Contains([]string{"pin", "key", "checkpoint", "unproven", "forwarded"}, p.Kind)
+}
+
+// copyOf is the run with an entry of the second copy.
+func (v *view) copyOf(index int64) (*copied, bool) {
+	for i := range v.copied {
+		if run := v.copied[i].span(); run.From <= index && index <= run.To {
+			return &v.copied[i], true
+		}
+	}
+	return nil, false
+}
+
+// fromCopy reads an entry from the second copy. An entry that has gone there too has the
+// trail read back.
+func (t *Trail) fromCopy(index int64) (Recorded, bool) {
+	run, listed := t.view.Load().copyOf(index)
+	if !listed {
+		return Recorded{}, false
+	}
+	leaf := run.leaves[index-run.from]
+	record, err := t.copies(run.generation.Origin, index-run.generation.Base)
+	if err != nil || leafHash(record) != leaf {
+		t.suspect("an entry restored from the entry bundles is lost there too")
+		return Recorded{}, false
+	}
+	e, err := decodeRecord(record, index)
+	return Recorded{Entry: e, Record: record, Leaf: leaf}, err == nil
+}
+
+// copiesBetween gives the entries of the second copy in [from, to), in order.
+func (t *Trail) copiesBetween(from, to int64, handle func(Recorded) error) error {
+	for _, run := range t.view.Load().copied {
+		at := run.span()
+		for index := max(from, at.From); index < to && index <= at.To; index++ {
+			if e, ok := t.fromCopy(index); ok {
+				if err := handle(e); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// newestCopy is the newest entry of a resource in the second copy, behind an index.
+func (t *Trail) newestCopy(where string, behind int64) (newest Entry, found bool) {
+	for _, run := range slices.Backward(t.view.Load().copied) {
+		for index := run.span().To; index >= run.from && index > behind; index-- {
+			if e, ok := t.fromCopy(index); ok && resourceSubject(t.prefix, e.Project, e.Environment, e.Subject) == where {
+				return e.Entry, true
+			}
+		}
+	}
+	return Entry{}, false
+}

@@ -1,0 +1,76 @@
+package tiles
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/proof"
+)
+
+// Copies reads single entries, for a trail that has lost them. It keeps the bundle read last:
+// lost entries mostly stand side by side.
+type Copies struct {
+	store *Store
+
+	mu     sync.Mutex // guards the fields below
+	log    Log
+	origin string // of log
+	number int64  // of the bundle
+	leaves [][]byte
+	read   time.Time // when it was
+}
+
+// fresh is for how long a bundle that was read counts; the keeper may write it anew.
+const fresh = time.Second
+
+// NewCopies reads from a store.
+func NewCopies(s *Store) *Copies { return &Copies{store: s} }
+
+// Record gives the record of leaf n of the log with an origin. Nothing vouches for it:
+// hold it against the signed leaf.
+func (c *Copies) Record(origin string, n int64) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.origin != origin || c.number != n/proof.TileWidth || time.Since(c.read) > fresh {
+		if err := c.load(origin, n/proof.TileWidth); err != nil {
+			return nil, err
+		}
+	}
+	at := int(n % proof.TileWidth)
+	if at >= len(c.leaves) || len(c.leaves[at]) == 0 {
+		return nil, fmt.Errorf("%s has no entry %d", proof.BundlePath(c.number, proof.TileWidth), at)
+	}
+	if d, long := proof.ParseDigest(c.leaves[at]); long {
+		return c.log.Record(d)
+	}
+	return c.leaves[at], nil
+}
+
+// load reads a bundle, as wide as it is there.
+func (c *Copies) load(origin string, number int64) error {
+	list, err := c.store.Logs()
+	if err != nil {
+		return err
+	}
+	c.origin = ""
+	for _, l := range list {
+		if l.Origin != origin {
+			continue
+		}
+		log := c.store.Log(l.Number)
+		data, err := log.widest(bundle(number, 1))
+		if err != nil {
+			return err
+		}
+		c.log, c.origin, c.number, c.leaves, c.read = log, origin, number, nil, time.Now()
+		for leaf, err := range proof.Bundle(data) {
+			if err != nil {
+				return err
+			}
+			c.leaves = append(c.leaves, leaf)
+		}
+		return nil
+	}
+	return fmt.Errorf("there is no log with the origin %s", origin)
+}
