@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -57,6 +58,7 @@ func TestKilledUnderLoadNothingIsLost(t *testing.T) {
 		t.Logf("%s: acknowledged %d, unique %d, duplicates %d, lost %d", d.Name(), acknowledged, tally.Unique, tally.Duplicates, tally.Missing(s.sim.Ledgers()))
 	}
 	s.spansCover(t, s.destinations[2], acknowledged)
+	s.proveSomeEvents(t)
 	assert.NoError(t, relay.Process.Signal(syscall.SIGTERM))
 	assert.NoError(t, relay.Wait(), "a clean shutdown exits with 0: %s", s.output.String())
 }
@@ -169,6 +171,52 @@ environments:
 	sim.Start(t.Context())
 	t.Cleanup(sim.Stop)
 	return s
+}
+
+// proveSomeEvents proves lines of the file sink by command, and verifies the bundles without
+// the relay. A changed event is not proven.
+func (s *scene) proveSomeEvents(t *testing.T) {
+	t.Helper()
+	sink, err := os.ReadFile(s.destinations[2].(*readback.File).Path)
+	require.NoError(t, err)
+	lines := bytes.Split(bytes.TrimSpace(sink), []byte("\n"))
+	dir := t.TempDir()
+	event, key := filepath.Join(dir, "event.json"), s.publicKey(t)
+	run := func(args ...string) error {
+		out, err := exec.Command("auditrelay", append([]string{"trail", "prove-event", event}, args...)...).CombinedOutput()
+		t.Logf("%s", bytes.TrimSpace(out))
+		return err
+	}
+	for i, line := range [][]byte{lines[0], lines[len(lines)/2], lines[len(lines)/3]} {
+		if !bytes.Contains(line, []byte(`"type":"event_log`)) {
+			continue
+		}
+		require.NoError(t, os.WriteFile(event, line, 0o600))
+		bundle := filepath.Join(dir, fmt.Sprint(i))
+		waiting.Until(t, func() bool { // the entry's checkpoint may be a moment away
+			_ = os.Remove(bundle)
+			return run("--config", s.config, "--file", bundle) == nil
+		})
+		require.NoError(t, run("--verify", bundle, "--key", key))
+		require.NoError(t, os.WriteFile(event, bytes.Replace(line, []byte(`"data":{`), []byte(`"data":{ `), 1), 0o600))
+		require.Error(t, run("--verify", bundle, "--key", key))
+	}
+}
+
+// publicKey is the trail's, as the running relay states it.
+func (s *scene) publicKey(t *testing.T) string {
+	t.Helper()
+	resp, err := http.Get("http://" + s.admin + "/status")
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	var status struct {
+		Trail struct {
+			PublicKey string `json:"public_key"`
+		} `json:"trail"`
+	}
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&status))
+	require.NotEmpty(t, status.Trail.PublicKey)
+	return status.Trail.PublicKey
 }
 
 // configure adds a section to the configuration.

@@ -13,6 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/cloudevents"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/proof"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -129,6 +130,22 @@ func (a *Alone) event(at int) (e relay.Event, d record.Digest, err error) {
 		return e, d, errors.New("its event is not in its record: the root differs")
 	}
 	return e, d, nil
+}
+
+// VerifyTrail checks that the trail has the span's entry, by a signed checkpoint.
+func (b *Bundle) VerifyTrail(policy proof.Policy) (proof.Checkpoint, proof.Cosigned, error) {
+	return verifyTrail(b.Trail, b.Entry, policy)
+}
+
+func verifyTrail(trail, entry string, policy proof.Policy) (proof.Checkpoint, proof.Cosigned, error) {
+	if trail == "" {
+		return proof.Checkpoint{}, proof.Cosigned{}, errors.New("it has no proof of the trail: 'auditrelay trail prove' makes one")
+	}
+	p, err := proof.ParseProof([]byte(trail))
+	if err != nil {
+		return proof.Checkpoint{}, proof.Cosigned{}, err
+	}
+	return p.Verify(proof.LeafHash([]byte(entry)), policy)
 }
 
 // Matches says how the proven event differs from another copy of it, or returns nil. Labels

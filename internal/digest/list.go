@@ -31,6 +31,24 @@ type ListHead struct {
 	// EntryIndex its index.
 	EntryIndex int64  `json:"entry_index"`
 	Entry      string `json:"entry"`
+	// Trail proves the entry: a .tlog-proof (https://c2sp.org/tlog-proof).
+	Trail string `json:"tlog_proof,omitempty"`
+}
+
+// VerifyTrail checks that the trail has the span's entry, by a signed checkpoint.
+func (h *ListHead) VerifyTrail(policy proof.Policy) (proof.Checkpoint, proof.Cosigned, error) {
+	return verifyTrail(h.Trail, h.Entry, policy)
+}
+
+// ParseHead reads the first line of a list.
+func ParseHead(line []byte) (h ListHead, err error) {
+	if err = strict(line, &h); err == nil && h.Format != ListFormat {
+		err = fmt.Errorf("its format is %q, this version reads %q", h.Format, ListFormat)
+	}
+	if err != nil {
+		return h, fmt.Errorf("read the head of the span's list: %w", err)
+	}
+	return h, nil
 }
 
 // Listed is a record of a span: the leaves of its events, or a large one as stored.
@@ -151,15 +169,19 @@ const (
 
 // Compare holds a copy of events, CloudEvents in JSON lines as the file sink writes them,
 // against a span's list. Order, repetitions and other events do not matter. An error means
-// a list that does not give the root of its entry, or lines that cannot be read.
-func Compare(list io.Reader, copies ...io.Reader) (c Compared, err error) {
+// a list that does not give the root of its entry, or lines that cannot be read. check
+// judges the entry first.
+func Compare(list io.Reader, check func(*ListHead) error, copies ...io.Reader) (c Compared, err error) {
 	lines := linesOf(list)
 	if !lines.Scan() {
 		return c, errors.Join(errors.New("the span's list is empty"), lines.Err())
 	}
-	var head ListHead
-	if err := strict(lines.Bytes(), &head); err != nil || head.Format != ListFormat {
-		return c, errors.Join(fmt.Errorf("the first line is no head of the format %q", ListFormat), err)
+	head, err := ParseHead(lines.Bytes())
+	if err != nil {
+		return c, err
+	}
+	if err := check(&head); err != nil {
+		return c, err
 	}
 	b := Bundle{EntryIndex: head.EntryIndex, Entry: head.Entry}
 	s, err := b.span()

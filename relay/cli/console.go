@@ -19,13 +19,18 @@ func (f *relayFlags) addTo(cmd *cobra.Command) {
 	addDirFlag(cmd, &f.dataDir, &f.config, "the running relay's data `DIR`")
 }
 
+// dir is the relay's data directory.
+func (f *relayFlags) dir() (string, error) {
+	if f.dataDir != "" {
+		return f.dataDir, nil
+	}
+	return config.DataDir(f.config)
+}
+
 func (f *relayFlags) client() (*console.Client, error) {
-	dir := f.dataDir
-	if dir == "" {
-		var err error
-		if dir, err = config.DataDir(f.config); err != nil {
-			return nil, err
-		}
+	dir, err := f.dir()
+	if err != nil {
+		return nil, err
 	}
 	client := console.NewClient(dir)
 	client.Person = thisPerson()

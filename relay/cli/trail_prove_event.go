@@ -8,12 +8,15 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/cloudevents"
 	"github.com/auditrelay/auditrelay/internal/digest"
+	"github.com/auditrelay/auditrelay/internal/tiles"
+	"github.com/auditrelay/auditrelay/internal/verify"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -23,6 +26,8 @@ type proveEventFlags struct {
 	source string
 	out    string
 	verify string
+
+	key, policy string
 }
 
 func newTrailProveEvent() *cobra.Command {
@@ -31,14 +36,14 @@ func newTrailProveEvent() *cobra.Command {
 		Use:   "prove-event ID|FILE",
 		Short: "Prove that an event was received, and when",
 		Long: `Finds an event in the journal, and writes a bundle that proves it: the event, its way to the
-root of its span, and the span's entry in the audit trail.
-The argument is the event's id, or a file with the event as a CloudEvent in JSON, as the
-file sink writes it; then source, time of receipt and body must be the received ones too.
-Of several events with an id, it proves the newest; --source tells them apart.
+root of its span, the span's entry in the audit trail, and the entry's way to the newest
+signed checkpoint (C2SP tlog-proof). The argument is the event's id, or a file with the event
+as a CloudEvent in JSON, as the file sink writes it; then source, time of receipt and body
+must be the received ones too. Of several events with an id, it proves the newest; --source
+tells them apart.
 
-With --verify it checks a bundle, without a relay. With FILE it also compares the event with
-the one in the file. The bundle proves the event against the span's entry; the trail's own
-proof must show that the trail has this entry.
+With --verify it checks a bundle, without a relay, against the log's --key or a --policy (C2SP
+tlog-policy). With FILE it also compares the event with the one in the file.
 
 A span ends every 10 minutes (audit.spans in the configuration), so a bundle of an event
 just received has to wait for that long. The journal must still have all records of the
@@ -51,7 +56,7 @@ sink that redacts does not have the body as received.
 Exit codes: 0 proven, 1 not proven, or failed, 2 wrong usage.`,
 		Example: `  auditrelay trail prove-event event-log-1234 --config relay.yaml --file proof.json
   auditrelay trail prove-event event.json --config relay.yaml --file proof.json
-  auditrelay trail prove-event event.json --verify proof.json`,
+  auditrelay trail prove-event event.json --verify proof.json --policy trail.policy`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 0 && f.verify == "" {
 				return errors.New("give the ID of one event, or a FILE with the event as a CloudEvent in JSON")
@@ -68,14 +73,20 @@ Exit codes: 0 proven, 1 not proven, or failed, 2 wrong usage.`,
 	f.which.addTo(cmd)
 	needsRelay := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		if f.verify != "" {
-			return nil
+		if f.verify == "" {
+			return needsRelay(cmd, args)
 		}
-		return needsRelay(cmd, args)
+		if f.key == "" && f.policy == "" {
+			return errors.New("a bundle needs somebody to trust: give --key or --policy")
+		}
+		return nil
 	}
 	cmd.Flags().StringVar(&f.source, "source", "", "only an event of this CloudEvents `SOURCE`: /projects/P/environments/E")
 	cmd.Flags().StringVar(&f.out, "file", "", "write the bundle to a new `FILE` instead of standard output")
-	cmd.Flags().StringVar(&f.verify, "verify", "", "check this `BUNDLE` instead")
+	cmd.Flags().StringVar(&f.verify, "verify", "", "check this `BUNDLE` instead, by --key or --policy")
+	cmd.Flags().StringVar(&f.key, "key", "", "the log's verifier `KEY`, NAME+HASH+KEY, or a file with it, with --verify")
+	cmd.Flags().StringVar(&f.policy, "policy", "", "a `FILE` with the trusted logs and witnesses, with --verify")
+	cmd.MarkFlagsMutuallyExclusive("key", "policy")
 	return cmd
 }
 
@@ -99,10 +110,37 @@ func (f *proveEventFlags) prove(ctx context.Context, out, messages io.Writer, ar
 	if err != nil {
 		return err
 	}
+	if bundle.Trail, err = entryProof(ctx, &f.which, bundle.EntryIndex, bundle.Entry); err != nil {
+		return fmt.Errorf("the event stands in the span of entry %d, but the entry is not proven; if it is a new one, try again in some seconds: %w", bundle.EntryIndex, err)
+	}
 	if err := writeTo(f.out, out, func(w io.Writer) error { return json.NewEncoder(w).Encode(bundle) }); err != nil {
 		return err
 	}
 	return say(messages, bundle, &proven)
+}
+
+// entryProof proves an entry, from the files that the relay keeps for public tools.
+func entryProof(ctx context.Context, which *relayFlags, index int64, record string) (string, error) {
+	dir, err := which.dir()
+	if err != nil {
+		return "", err
+	}
+	fetch, dirs, err := verify.Folder(filepath.Join(dir, tiles.Dir))
+	if err != nil {
+		return "", err
+	}
+	prover, err := verify.NewProver(ctx, fetch, dirs)
+	if err != nil {
+		return "", err
+	}
+	made, err := prover.Prove(ctx, index)
+	if err != nil {
+		return "", err
+	}
+	if string(made.Record) != record {
+		return "", fmt.Errorf("entry %d of the trail's files is another than the relay's", index)
+	}
+	return string(made.Proof.Marshal()), nil
 }
 
 // queryOf reads the event's file, where there is one of that name.
@@ -130,6 +168,10 @@ func readEvent(path string) (relay.Event, error) {
 }
 
 func (f *proveEventFlags) verifyBundle(out io.Writer, args []string) error {
+	policy, err := readPolicy(f.key, f.policy)
+	if err != nil {
+		return err
+	}
 	text, err := os.ReadFile(f.verify)
 	if err != nil {
 		return fmt.Errorf("read the bundle: %w", err)
@@ -151,7 +193,15 @@ func (f *proveEventFlags) verifyBundle(out io.Writer, args []string) error {
 			return err
 		}
 	}
-	return say(out, bundle, &proven)
+	signed, by, err := bundle.VerifyTrail(*policy)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.verify, err)
+	}
+	if err := say(out, bundle, &proven); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "the entry is in the log %s, by its signed root over %d entries; cosigned by %d witnesses\n", printable(signed.Origin), signed.Size, len(by.Witnesses))
+	return err
 }
 
 // say tells a person what is proven.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/digest"
+	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
 func newTrailListSpan() *cobra.Command {
@@ -21,8 +23,8 @@ func newTrailListSpan() *cobra.Command {
 		Use:   "list-span INDEX",
 		Short: "Write the list of a span: the hashes of its records and events",
 		Long: `Writes the list of a span as JSON lines: its entry in the audit trail (INDEX, of the type
-events.span), then each record with the hashes of its events, from which the entry's root
-follows. Keep it beside a full copy of the events, and 'auditrelay trail verify-span' finds
+events.span) with its proof, then each record with the hashes of its events, from which the
+entry's root follows. Keep it beside a full copy of the events, and 'auditrelay trail verify-span' finds
 at any time later which of them are missing or changed, with no journal.
 
 The journal must still have all records of the span: see 'auditrelay trail prove-event'. A
@@ -43,8 +45,15 @@ Exit codes: 0 written, 1 failed, 2 wrong usage.`,
 				return err
 			}
 			return writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
-				return client.ListSpan(cmd.Context(), console.ListSpan{Entry: index}, func(line json.RawMessage) error {
-					_, err := w.Write(append(line, '\n'))
+				first := true
+				return client.ListSpan(cmd.Context(), console.ListSpan{Entry: index}, func(line json.RawMessage) (err error) {
+					if first {
+						line, err = provenHead(cmd.Context(), &which, line)
+						first = false
+					}
+					if err == nil {
+						_, err = w.Write(append(line, '\n'))
+					}
 					return err
 				})
 			})
@@ -55,32 +64,56 @@ Exit codes: 0 written, 1 failed, 2 wrong usage.`,
 	return cmd
 }
 
+// provenHead adds the entry's proof to the first line.
+func provenHead(ctx context.Context, which *relayFlags, line []byte) ([]byte, error) {
+	head, err := digest.ParseHead(line)
+	if err == nil {
+		head.Trail, err = entryProof(ctx, which, head.EntryIndex, head.Entry)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(head)
+}
+
 func newTrailVerifySpan() *cobra.Command {
+	var key, policy string
 	cmd := &cobra.Command{
 		Use:   "verify-span LIST FILE...",
 		Short: "Compare a full copy of a span's events with its list",
 		Long: `Holds the list of a span (see 'auditrelay trail list-span') against the root in its entry,
+the entry against a signed checkpoint of the trail, by --key or --policy (C2SP tlog-policy),
 and then looks for each event of the list in the files: CloudEvents in JSON lines, as the
 file sink writes them. Order, repeated and further events do not matter. An event that was
 changed counts as absent. A sink that redacts or leaves out events has no full copy.
 
-It prints the result as JSON, with the places of absent events. That the trail has the
-entry is for the trail's own proof ('auditrelay trail prove').
+It prints the result as JSON, with the places of absent events.
 
 Exit codes: 0 the files have all events, 1 not all of them, or failed, 2 wrong usage.`,
-		Example: `  auditrelay trail verify-span span-17.jsonl archive/events-*.jsonl`,
+		Example: `  auditrelay trail verify-span span-17.jsonl archive/events-*.jsonl --policy trail.policy`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return errors.New("give the LIST of a span, and at least one FILE with its events")
 			}
 			return nil
 		},
-		RunE: runs(func(cmd *cobra.Command, args []string) error { return verifySpan(cmd.OutOrStdout(), args[0], args[1:]) }),
+		RunE: runs(func(cmd *cobra.Command, args []string) error {
+			return
+			trusted, err := readPolicy(key, policy)
+			if err != nil {
+				return err
+			}
+			return verifySpan(cmd.OutOrStdout(), *trusted, args[0], args[1:])
+		}),
 	}
+	cmd.Flags().StringVar(&key, "key", "", "the log's verifier `KEY`, NAME+HASH+KEY, or a file with it")
+	cmd.Flags().StringVar(&policy, "policy", "", "a `FILE` with the trusted logs and witnesses")
+	cmd.MarkFlagsMutuallyExclusive("key", "policy")
+	cmd.MarkFlagsOneRequired("key", "policy")
 	return cmd
 }
 
-func verifySpan(out io.Writer, list string, copies []string) error {
+func verifySpan(out io.Writer, trusted proof.Policy, list string, copies []string) error {
 	var files []io.Reader
 	for _, path := range append([]string{list}, copies...) {
 		f, err := os.Open(path)
@@ -90,7 +123,11 @@ func verifySpan(out io.Writer, list string, copies []string) error {
 		defer func() { _ = f.Close() }()
 		files = append(files, f)
 	}
-	c, err := digest.Compare(files[0], files[1:]...)
+	check := func(h *digest.ListHead) error {
+		_, _, err := h.VerifyTrail(trusted)
+		return err
+	}
+	c, err := digest.Compare(files[0], check, files[1:]...)
 	if err != nil {
 		return fmt.Errorf("verify the span: %w", err)
 	}
