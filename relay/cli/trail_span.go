@@ -98,7 +98,6 @@ Exit codes: 0 the files have all events, 1 not all of them, or failed, 2 wrong u
 			return nil
 		},
 		RunE: runs(func(cmd *cobra.Command, args []string) error {
-			return
 			trusted, err := readPolicy(key, policy)
 			if err != nil {
 				return err
