@@ -2,15 +2,20 @@ package app
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
@@ -79,4 +84,35 @@ func TestASinksCopyProvesTheTrail(t *testing.T) {
 		_, err = audit.LeafOfEvent(rec.Body)
 		require.ErrorIs(t, err, audit.ErrNoEntry)
 	}
+}
+
+// The streams and the pin are put back to an earlier copy. The note of what the sinks were
+// given tells, in an entry that the sinks get too; the relay takes events as before.
+func TestATrailPutBackIsToldToTheSinks(t *testing.T) {
+	t.Parallel()
+	made := newDamageable(t)
+	cfg := made.copied(t)
+	earlier := t.TempDir()
+	require.NoError(t, os.CopyFS(earlier, os.DirFS(cfg.DataDir)))
+	r := start(t, cfg)
+	client := console.NewClient(cfg.DataDir)
+	for range 3 {
+		_, err := client.Annotate(t.Context(), timeline.Annotation{Index: 1, Reviewer: "r"})
+		require.NoError(t, err)
+	}
+	waiting.Until(t, func() bool { return len(auditEvents(r.path)) >= 33 })
+	require.NoError(t, r.stop())
+	for _, part := range []string{"jetstream/jetstream/$G/streams/AUDITRELAY_AUDIT", "jetstream/jetstream/$G/streams/AUDITRELAY_CHECKPOINTS", "audit.key.checkpoint"} {
+		require.NoError(t, os.RemoveAll(filepath.Join(cfg.DataDir, part)))
+		if info, err := os.Stat(filepath.Join(earlier, part)); err == nil && info.IsDir() {
+			require.NoError(t, os.CopyFS(filepath.Join(cfg.DataDir, part), os.DirFS(filepath.Join(earlier, part))))
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(earlier, part))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(cfg.DataDir, part), text, 0o600))
+	}
+	require.NoError(t, os.RemoveAll(filepath.Join(cfg.DataDir, "marks", "ends"))) // they would tell too
+	assertRunsAndNames(t, cfg, made.issued, true)
+	assert.Contains(t, strings.Join(namings(t, r.path), "\n"), "truncated30 32")
 }
