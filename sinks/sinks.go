@@ -112,11 +112,7 @@ func (d Deps) destination(s config.Sink) (relay.Sink, error) {
 	case s.Webhook != nil:
 		return orError(webhook.New(*s.Webhook, webhook.Options{Format: s.Format}))
 	case s.File != nil:
-		opts := file.Options{Logger: log}
-		if s.Format == config.FormatOCSF {
-			opts.BodyStart = ocsf.Start
-		}
-		return file.New(*s.File, opts), nil
+		return file.New(*s.File, file.Options{Logger: log, Bodies: s.Format == config.FormatOCSF, BodyStart: ocsf.Start}), nil
 	}
 	return d.Kinds.open(s, log, d.Registerer)
 }

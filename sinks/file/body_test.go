@@ -24,17 +24,25 @@ func TestBodiesAlone(t *testing.T) {
 	for _, torn := range []string{"", "{", start, start + "2", string(before[:1]), string(before[:len(before)-1])} {
 		path := filepath.Join(t.TempDir(), "events.jsonl")
 		require.NoError(t, os.WriteFile(path, []byte(whole+torn), 0o600))
-		s := New(config.File{Path: path}, Options{BodyStart: start})
+		s := New(config.File{Path: path}, Options{Bodies: true, BodyStart: start})
 		require.NoError(t, s.Deliver(t.Context(), events[1:]), torn)
 		require.NoError(t, s.Close())
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		assert.Equal(t, whole+start+"2}}\n", string(text))
 	}
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	require.NoError(t, os.WriteFile(path, []byte(whole+start), 0o600))
+	s := New(config.File{Path: path}, Options{BodyStart: start})
+	require.NoError(t, s.Deliver(t.Context(), relaytest.Events(1)), "the form was changed back")
+	require.NoError(t, s.Close())
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, whole+string(before), string(text))
 	for _, foreign := range []string{"dear diary", `{"meta"`, `{"specversion":"0`} {
 		path := filepath.Join(t.TempDir(), "notes")
 		require.NoError(t, os.WriteFile(path, []byte(foreign), 0o600))
-		s := New(config.File{Path: path}, Options{BodyStart: start})
+		s := New(config.File{Path: path}, Options{Bodies: true, BodyStart: start})
 		require.ErrorContains(t, s.Deliver(t.Context(), events), "this sink did not write it")
 		require.NoError(t, s.Close())
 	}

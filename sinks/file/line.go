@@ -16,7 +16,7 @@ func AppendLine(dst []byte, e *relay.Event) []byte {
 
 // appendLine appends e in the sink's form.
 func (s *Sink) appendLine(dst []byte, e *relay.Event) []byte {
-	if s.bodyStart == "" {
+	if !s.bodies {
 		return AppendLine(dst, e)
 	}
 	return append(append(dst, e.Body...), '\n')

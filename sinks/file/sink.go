@@ -45,6 +45,7 @@ type Sink struct {
 	rotateEvery time.Duration // 0: never
 	keep        int           // rotated files; 0: all
 	noSync      bool
+	bodies      bool   // Options.Bodies
 	bodyStart   string // Options.BodyStart
 	logger      *slog.Logger
 	disk        disk
@@ -79,9 +80,10 @@ func realDisk() disk {
 type Options struct {
 	// Logger is told of rotations and repairs.
 	Logger *slog.Logger
-	// BodyStart makes each line an event's body alone, without an envelope. All bodies
-	// must begin with this text and have no line end: so a torn line is told from somebody
-	// else's.
+	// Bodies makes each line an event's body alone, without an envelope; bodies must have no
+	// line end. BodyStart begins each such line, also those written before Bodies was
+	// changed: so a torn line is told from somebody else's.
+	Bodies    bool
 	BodyStart string
 }
 
@@ -102,6 +104,7 @@ func New(cfg config.File, opts Options) *Sink {
 		rotateEvery: max(0, cfg.RotateEvery),
 		keep:        cfg.Keep,
 		noSync:      cfg.NoSync,
+		bodies:      opts.Bodies,
 		bodyStart:   opts.BodyStart,
 		logger:      opts.Logger,
 		disk:        realDisk(),
