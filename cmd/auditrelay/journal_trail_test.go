@@ -95,3 +95,47 @@ func TestJournalCommandsCoverTheTrail(t *testing.T) {
 		})
 	}
 }
+
+// keygen makes a key once; rotate-key has it sign for the next, and the trail stays whole.
+func TestKeygenAndRotateKey(t *testing.T) {
+	t.Parallel()
+	dir := makeTrail(t)
+	key := filepath.Join(t.TempDir(), "audit.key")
+	code, public, errs := command(t, "trail", "keygen", "--origin", "example.com/made", "--file", key)
+	require.Zero(t, code, errs)
+	require.Regexp(t, `^example\.com/made\+[0-9a-f]{8}\+\S{44}\n$`, public)
+	info, err := os.Stat(key)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	text, err := os.ReadFile(key)
+	require.NoError(t, err)
+	code, _, errs = command(t, "trail", "keygen", "--origin", "example.com/made", "--file", key)
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, "exists")
+	again, err := os.ReadFile(key)
+	require.NoError(t, err)
+	require.Equal(t, text, again)
+	code, _, _ = command(t, "trail", "keygen", "--origin", "example.com/made")
+	require.Equal(t, 2, code)
+
+	file := filepath.Join(t.TempDir(), "relay.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("data_dir: "+dir+`
+environments:
+  - {project: my-project, environment: production, credentials: [{username: relay, password: correct-horse-battery}]}
+sinks:
+  - {name: archive, file: {path: `+filepath.Join(t.TempDir(), "out.jsonl")+`}}
+`), 0o600))
+	code, _, errs = command(t, "trail", "rotate-key", "--config", file)
+	require.Equal(t, 1, code, "no answer is a no")
+	code, first, errs := command(t, "trail", "rotate-key", "--config", file, "--yes")
+	require.Zero(t, code, errs)
+	require.Regexp(t, `signed with example\.com/trail/from-11\+`, first)
+	code, second, errs := command(t, "trail", "rotate-key", "--config", file, "--yes")
+	require.Zero(t, code, errs)
+	require.Regexp(t, `signed with example\.com/trail/from-13\+`, second)
+	code, out, errs := command(t, "journal", "verify", "--config", file)
+	require.Zero(t, code, out+errs)
+	code, out, errs = command(t, "trail", "rotate-key", "--config", file, "--yes", "--public", "nonsense")
+	require.Equal(t, 1, code, out)
+	require.Contains(t, errs, "NAME+HASH+KEY")
+}

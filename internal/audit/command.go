@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -36,21 +35,22 @@ func signByCommand(command []string) func(context.Context, []byte) ([]byte, erro
 			return nil, fmt.Errorf("signing command %s: %w: %s", command[0], err, complaint.firstLine())
 		}
 		sig, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(out.text)))
-		if err != nil {
+		if err != nil || out.more {
 			return nil, fmt.Errorf("signing command %s: it must print the base64 of the signature, and nothing else", command[0])
 		}
 		return sig, nil
 	}
 }
 
-// bounded is a buffer of at most maxAnswer bytes.
-type bounded struct{ text []byte }
+// bounded keeps the first maxAnswer bytes, and knows of more.
+type bounded struct {
+	text []byte
+	more bool
+}
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if len(b.text)+len(p) > maxAnswer {
-		return 0, errors.New("it prints more than a signature")
-	}
-	b.text = append(b.text, p...)
+	kept := min(len(p), maxAnswer-len(b.text))
+	b.text, b.more = append(b.text, p[:kept]...), b.more || kept < len(p)
 	return len(p), nil
 }
 

@@ -27,6 +27,9 @@ type Generation struct {
 	// Size is how many entries its newest good checkpoint covers, Root their hash.
 	Size int64     `json:"size"`
 	Root tlog.Hash `json:"root"`
+	// Endorsed: the key of the generation before named this one's in a signed entry, or is
+	// the same under another name. Without it nobody but the key itself says whose it is.
+	Endorsed bool `json:"endorsed,omitempty"`
 }
 
 // The types of the trail's entries about itself.

@@ -154,11 +154,15 @@ func generateKey(file, origin string) (keyPair, error) {
 	if err != nil {
 		return keyPair{}, fmt.Errorf("generate signing key: %w", err)
 	}
+	key, err := parseKey(text)
+	if err != nil {
+		return keyPair{}, fmt.Errorf("name signing key %q: %w", origin, err)
+	}
 	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
 		return keyPair{}, fmt.Errorf("keep signing key: %s exists", file)
 	}
 	if err := durable.WriteFile(file, []byte(text+"\n")); err != nil {
 		return keyPair{}, fmt.Errorf("keep signing key: %w", err)
 	}
-	return parseKey(text)
+	return key, nil
 }

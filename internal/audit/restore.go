@@ -116,6 +116,8 @@ func (t *Trail) breaks(x *examination, end int64) (string, error) {
 		return "", fmt.Errorf("%w: it is signed with the key %s, which is not this relay's: let all relays that share the trail share one key_file, and start this one again", ErrUnavailable, last.PublicKey)
 	case t.newKey && evidence:
 		return t.keyLoss, nil
+	case foreign && x.rotations.to(t.fileKey.public, last, unsound(x.report.Problems)):
+		return "the signing key was rotated", nil
 	case foreign:
 		return "the signing key is not the one that signed before", nil
 	case x.end > x.signed.n:
@@ -171,6 +173,7 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 	}
 	x.named.add(o.Problems)
 	x.gens = append(x.gens, Generation{Base: base, Origin: key.Name(), PublicKey: key.public})
+	x.endorse()
 	return nil
 }
 

@@ -23,6 +23,7 @@ type examination struct {
 	leaves []tlog.Hash // of all entries as they are, by index; zero where one is missing
 
 	openings  map[int64]opening // the first entries of generations, by index
+	rotations rotations         // by the trail's own entries
 	named     namedDamage       // by the trail's own entries
 	history   []checkpoint      // those with a good signature, in order, without heartbeats
 	times     []signedTime      // of all with a good signature, in order
@@ -82,7 +83,7 @@ type examiner struct {
 }
 
 func (r *examiner) examine(ctx context.Context) (*examination, error) {
-	x := &examination{openings: map[int64]opening{}, marked: r.marked, copies: r.copies}
+	x := &examination{openings: map[int64]opening{}, rotations: rotations{}, marked: r.marked, copies: r.copies}
 	// A damaged note says nothing: it is written without a sync.
 	x.forwarded, _ = readForwarded(r.forwardedFile)
 	// The pin first, then the checkpoints, then the entries: each may speak of
@@ -104,6 +105,7 @@ func (r *examiner) examine(ctx context.Context) (*examination, error) {
 		now = time.Now()
 	}
 	x.report.Gaps = x.gaps(keys, now)
+	x.endorse()
 	r.checkPin(x)
 	x.checkForwarded()
 	x.setApart()
@@ -210,6 +212,7 @@ func (x *examination) extend(n int64) {
 
 // take reads an entry of the trail about itself.
 func (x *examination) take(e *Entry) {
+	x.rotations.take(e)
 	var o opening
 	if json.Unmarshal(e.Detail, &o) != nil {
 		return

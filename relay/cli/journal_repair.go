@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,10 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
@@ -73,22 +70,19 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 2 wrong usage.`,
 // repairControl repairs the trail and the credentials like a start.
 func repairControl(cfg *config.Config, log *slog.Logger) func(context.Context, *streamserver.Conn) error {
 	return func(ctx context.Context, conn *streamserver.Conn) error {
-		o := app.TrailOptions(cfg)
-		o.SalvageDir, o.Logger = filepath.Join(cfg.DataDir, datadir.SalvageDir), log
-		o.NoteEnd, o.End, o.Settle, o.Remade = conn.NoteEnd, conn.End, conn.Settle, conn.Remade
-		trail, err := audit.Open(ctx, conn.JetStream, o)
-		if err != nil {
-			return err
-		}
-		store, err := credentials.Open(ctx, conn.JetStream, credentials.Options{
-			Prefix: cfg.Journal.StreamPrefix, Environments: cfg.Environments, Logger: log,
-			Dir: filepath.Join(cfg.DataDir, credentials.CopiesDir), Settle: conn.Settle,
-		})
-		if err == nil {
-			store.Close()
-		}
-		return errors.Join(err, trail.Close(ctx))
+		return withTrail(ctx, cfg, conn, log, func(context.Context, *audit.Trail) error { return repairCredentials(ctx, cfg, conn, log) })
 	}
+}
+
+func repairCredentials(ctx context.Context, cfg *config.Config, conn *streamserver.Conn, log *slog.Logger) error {
+	store, err := credentials.Open(ctx, conn.JetStream, credentials.Options{
+		Prefix: cfg.Journal.StreamPrefix, Environments: cfg.Environments, Logger: log,
+		Dir: filepath.Join(cfg.DataDir, credentials.CopiesDir), Settle: conn.Settle,
+	})
+	if err == nil {
+		store.Close()
+	}
+	return err
 }
 
 func repairJournal(cmd *cobra.Command, cfg *config.Config, flags *journalFlags, unknownIsDamage bool) error {

@@ -25,7 +25,8 @@ setting was at a time.`,
 		Args: subcommands,
 		RunE: showHelp,
 	}
-	cmd.AddCommand(p.newTrailList(), p.newTrailShow(), p.newTrailDiff(), p.newTrailExport(), p.newTrailVerify(), p.newTrailProve(), newTrailAnnotate(), newTrailForward(), newTrailProveEvent(), newTrailListSpan(), newTrailVerifySpan())
+	cmd.AddCommand(p.newTrailList(), p.newTrailShow(), p.newTrailDiff(), p.newTrailExport(), p.newTrailVerify(), p.newTrailProve(), newTrailAnnotate(), newTrailForward(), newTrailProveEvent(), newTrailListSpan(), newTrailVerifySpan(),
+		newTrailKeygen(), p.newTrailRotateKey())
 	return cmd
 }
 

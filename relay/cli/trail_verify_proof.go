@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/proof"
@@ -72,9 +73,9 @@ func (f *verifyFlags) verifyStopped(ctx context.Context, o verify.Options) (made
 		return verify.Report{}, err
 	}
 	defer func() { err = errors.Join(err, files.Close()) }()
-	report, unnamed, err := audit.VerifyOffline(ctx, audit.Options{
-		StreamPrefix: cfg.Journal.StreamPrefix, KeyFile: cfg.Audit.KeyFile, ForwardedFile: datadir.ReadWatermarks(cfg.DataDir).ForwardedFile(), End: files.End,
-	}, readerOf(files, nil))
+	options := app.TrailOptions(cfg)
+	options.ForwardedFile, options.End = datadir.ReadWatermarks(cfg.DataDir).ForwardedFile(), files.End
+	report, unnamed, err := audit.VerifyOffline(ctx, options, readerOf(files, nil))
 	if err != nil {
 		return verify.Report{}, err
 	}

@@ -1,0 +1,152 @@
+package audit
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/auditrelay/auditrelay/internal/durable"
+)
+
+// A key is replaced in four steps:
+//
+//  1. The new key is kept beside the old one, as KEY.next.
+//  2. An entry under the old key names the new one: see [Trail.NameNextKey].
+//  3. A checkpoint under the old key covers this entry, and is pinned.
+//  4. The new key takes the old one's place, which is gone then: it is of no use except to
+//     forge the past.
+//
+// A crash between two of them leaves the old key in its place, and the trail goes on under
+// it; the rotation, begun again, takes up KEY.next. The next start behind the last step
+// begins a generation under the new key. So whoever trusts the first public key follows
+// the chain to the newest: see [Generation].
+
+// TypeRotated names the key of the next generation; its Detail is a rotation.
+const TypeRotated = "trail.key_rotated"
+
+// rotation is the Detail of TypeRotated.
+type rotation struct {
+	// Key is the new public key, in the note form, Previous the old one.
+	Key      string `json:"key"`
+	Previous string `json:"previous"`
+}
+
+// GenerateKey makes a key named origin in a new file, and returns its public key in the
+// note form. An existing file is left alone.
+func GenerateKey(file, origin string) (public string, err error) {
+	key, err := generateKey(file, origin)
+	return key.public, err
+}
+
+// PublicKey is the public key, in the note form, of a PEM file with an Ed25519 public key
+// (SubjectPublicKeyInfo, as openssl pkey -pubout writes it).
+func PublicKey(origin string, pemFile []byte) (string, error) {
+	block, _ := pem.Decode(pemFile)
+	if block == nil || block.Type != "PUBLIC KEY" {
+		return "", errors.New("read public key: there is no PEM block PUBLIC KEY; 'openssl pkey -pubout' writes one")
+	}
+	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return "", fmt.Errorf("read public key: %w", err)
+	}
+	key, ok := parsed.(ed25519.PublicKey)
+	if !ok {
+		return "", errors.New("read public key: it is not an Ed25519 key")
+	}
+	public, err := note.NewEd25519VerifierKey(origin, key)
+	if err == nil {
+		_, err = note.NewVerifier(public) // checks the name
+	}
+	if err != nil {
+		return "", fmt.Errorf("name public key: %w", err)
+	}
+	return public, nil
+}
+
+// nextFile keeps the new key until it takes the old one's place.
+func nextFile(keyFile string) string { return keyFile + ".next" }
+
+// NextKey is the public key of the key beside keyFile that will replace it. It is made
+// where it is missing, with the same name.
+func NextKey(keyFile string) (public string, err error) {
+	next, err := loadKey(nextFile(keyFile))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return next.public, err // of a rotation that was not finished
+	}
+	old, err := loadKey(keyFile)
+	if err != nil {
+		return "", err
+	}
+	next, err = generateKey(nextFile(keyFile), old.Name())
+	return next.public, err
+}
+
+// UseNextKey puts the new key into the place of the old one. A crash leaves the one or
+// the other, whole.
+func UseNextKey(keyFile string) error {
+	if err := os.Rename(nextFile(keyFile), keyFile); err != nil {
+		return fmt.Errorf("replace signing key: %w", err)
+	}
+	return durable.SyncDir(filepath.Dir(keyFile))
+}
+
+// NameNextKey has the trail's key sign for its successor: it appends an entry with the
+// successor's public key in the note form, and returns once a checkpoint beside the key
+// covers it. A crash before leaves at most an entry: it says which key may follow, and the
+// old one goes on.
+func (t *Trail) NameNextKey(ctx context.Context, public string) error {
+	if publicBytes(public) == nil {
+		return errors.New("name next key: it is not in the note form NAME+HASH+KEY")
+	}
+	if t.key.isOwn(public) { // set before opened is closed; the same under every name
+		return errors.New("name next key: it is the one that signs already")
+	}
+	e, err := ownEntry(TypeRotated, rotation{Key: public, Previous: t.PublicKey()})
+	if err != nil {
+		return err
+	}
+	if _, err := t.Append(ctx, e); err != nil {
+		return fmt.Errorf("name next key: %w", err)
+	}
+	return t.sign(ctx)
+}
+
+// rotations are the keys named by entries about rotations, by index.
+type rotations map[int64]string
+
+func (r rotations) take(e *Entry) {
+	var named rotation
+	if e.Type == TypeRotated && json.Unmarshal(e.Detail, &named) == nil {
+		r[e.Index] = named.Key
+	}
+}
+
+// to reports whether a signed, sound entry of a generation names a key.
+func (r rotations) to(public string, g Generation, damaged []span) bool {
+	for index, key := range r {
+		if index >= g.Base && index < g.Base+g.Size && !contains(damaged, index) &&
+			publicBytes(key) != nil && string(publicBytes(key)) == string(publicBytes(public)) {
+			return true
+		}
+	}
+	return false
+}
+
+// endorse marks the generations whose key is the one before's, or named by it.
+func (x *examination) endorse() {
+	damaged := unsound(x.report.Problems)
+	for i := 1; i < len(x.gens); i++ {
+		g, before := &x.gens[i], x.gens[i-1]
+		same := publicBytes(g.PublicKey) != nil && string(publicBytes(g.PublicKey)) == string(publicBytes(before.PublicKey))
+		g.Endorsed = same || x.rotations.to(g.PublicKey, before, damaged)
+	}
+}

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/app"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/streamserver"
+)
+
+func (p Program) newTrailRotateKey() *cobra.Command {
+	var file, nextPublic string
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "rotate-key",
+		Short: "Replace the signing key of the audit trail: the old one signs the new",
+		Long: `Replaces the key that signs the audit trail. An entry under the old key names the new
+one, a last checkpoint under the old key covers it, and a new generation of the trail
+begins under the new key. Whoever knows the first public key follows the chain.
+
+The new key takes the place of the old one in audit.key_file; the old one is gone, as it
+is of no use except to forge the past. Nothing needs it to verify the trail.
+
+With --public the new key is elsewhere (audit.key_env, audit.sign_command, another file):
+the old key only names it. Then put it into the configuration, and start the relay.
+
+Stop the relay first; with journal.url all relays of this journal. You can end this
+command and begin it again at any moment.
+
+Exit codes: 0 replaced, 1 failed or declined, 2 wrong usage.`,
+		Example: `  auditrelay trail rotate-key --config relay.yaml
+  auditrelay trail rotate-key --config relay.yaml --public example.com/auditrelay+3ef2f7d1+AfJt0ZbW…`,
+		Args: cobra.NoArgs,
+		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+			cfg, _, err := p.Kinds.Config().Load(file)
+			if err != nil {
+				return err
+			}
+			if nextPublic == "" && cfg.Audit.KeyFile == "" {
+				return errors.New("the key is not in a file: make the new one yourself, and give its public key with --public")
+			}
+			if err := confirm(cmd, yes, "The old key cannot be used for this trail again.\nReplace it now?"); err != nil {
+				return err
+			}
+			return rotateKey(cmd, cfg, nextPublic)
+		}),
+	}
+	addConfigFlag(cmd, &file, "the relay's configuration `FILE`")
+	needConfig(cmd, &file)
+	cmd.Flags().StringVar(&nextPublic, "public", "", "the public `KEY` of a new key elsewhere, NAME+HASH+KEY")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// rotateKey does the steps described in internal/audit/rotate.go; each can be repeated.
+func rotateKey(cmd *cobra.Command, cfg *config.Config, elsewhere string) (err error) {
+	log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
+	conn, err := streamserver.Connect(cmd.Context(), cfg.DataDir, cfg.Journal, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	next := elsewhere
+	if next == "" {
+		if next, err = audit.NextKey(cfg.Audit.KeyFile); err != nil {
+			return err
+		}
+	}
+	name := func(ctx context.Context, trail *audit.Trail) error { return trail.NameNextKey(ctx, next) }
+	if err := withTrail(cmd.Context(), cfg, conn, log, name); err != nil {
+		return err
+	}
+	if elsewhere != "" {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "the trail names %s as its next key; put it into the configuration, and start the relay\n", next)
+		return err
+	}
+	if err := audit.UseNextKey(cfg.Audit.KeyFile); err != nil {
+		return err
+	}
+	public := ""
+	newest := func(_ context.Context, trail *audit.Trail) error { public = trail.PublicKey(); return nil }
+	if err := withTrail(cmd.Context(), cfg, conn, log, newest); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the key is replaced; checkpoints are signed with %s\n", public)
+	return err
+}
+
+// withTrail opens the trail of a stopped relay, and signs it behind do.
+func withTrail(ctx context.Context, cfg *config.Config, conn *streamserver.Conn, log *slog.Logger, do func(context.Context, *audit.Trail) error) error {
+	o := app.TrailOptions(cfg)
+	o.SalvageDir, o.Logger = filepath.Join(cfg.DataDir, datadir.SalvageDir), log
+	o.NoteEnd, o.End, o.Settle, o.Remade = conn.NoteEnd, conn.End, conn.Settle, conn.Remade
+	o.ForwardedFile = conn.Watermarks.ForwardedFile()
+	trail, err := audit.Open(ctx, conn.JetStream, o)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(ctx, trail), trail.Close(ctx))
+}
