@@ -183,7 +183,7 @@ func (s *scene) proveSomeEvents(t *testing.T) {
 	dir := t.TempDir()
 	event, key := filepath.Join(dir, "event.json"), s.publicKey(t)
 	run := func(args ...string) error {
-		out, err := exec.Command("auditrelay", append([]string{"trail", "prove-event", event}, args...)...).CombinedOutput()
+		out, err := exec.Command("auditrelay", append([]string{"trail", "prove-event"}, args...)...).CombinedOutput()
 		t.Logf("%s", bytes.TrimSpace(out))
 		return err
 	}
@@ -195,11 +195,20 @@ func (s *scene) proveSomeEvents(t *testing.T) {
 		bundle := filepath.Join(dir, fmt.Sprint(i))
 		waiting.Until(t, func() bool { // the entry's checkpoint may be a moment away
 			_ = os.Remove(bundle)
-			return run("--config", s.config, "--file", bundle) == nil
+			return run(event, "--config", s.config, "--file", bundle) == nil
 		})
-		require.NoError(t, run("--verify", bundle, "--key", key))
+		require.NoError(t, run(event, "--verify", bundle, "--key", key))
+		var e struct {
+			ID   string          `json:"id"`
+			Data json.RawMessage `json:"data"`
+		}
+		require.NoError(t, json.Unmarshal(line, &e))
+		body := filepath.Join(dir, "body")
+		require.NoError(t, os.WriteFile(body, e.Data, 0o600))
+		require.NoError(t, run(e.ID, "--body", body, "--verify", bundle, "--key", key))
+		require.Error(t, run(e.ID, "--body", event, "--verify", bundle, "--key", key))
 		require.NoError(t, os.WriteFile(event, bytes.Replace(line, []byte(`"data":{`), []byte(`"data":{ `), 1), 0o600))
-		require.Error(t, run("--verify", bundle, "--key", key))
+		require.Error(t, run(event, "--verify", bundle, "--key", key))
 	}
 }
 

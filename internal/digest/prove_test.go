@@ -44,7 +44,7 @@ func TestEachEventCanBeProven(t *testing.T) {
 		require.NoError(t, err)
 		p, err := b.Verify()
 		require.NoError(t, err)
-		require.NoError(t, p.Matches(&all[i]))
+		require.NoError(t, p.Matches(QueryOf(&all[i])))
 	}
 	_, err := Prove(t.Context(), s.journal, s.trail, Query{ID: "nobody's"})
 	require.ErrorIs(t, err, ErrNotFound)
@@ -81,7 +81,7 @@ func TestAChangedBundleProvesNothing(t *testing.T) {
 	require.Greater(t, len(sound.Path), 1)
 	holds := func(b *Bundle) bool {
 		p, err := b.Verify()
-		return err == nil && p.Matches(e) == nil && b.Entry == sound.Entry // the trail's proof is for this entry
+		return err == nil && p.Matches(QueryOf(e)) == nil && b.Entry == sound.Entry // the trail's proof is for this entry
 	}
 	require.True(t, holds(sound))
 	for name, change := range map[string]func(b *Bundle){
@@ -151,7 +151,7 @@ func TestAnEventOfALargeRecord(t *testing.T) {
 	assert.Equal(t, 1234, b.Event)
 	p, err := b.Verify()
 	require.NoError(t, err)
-	require.NoError(t, p.Matches(&events[1234]))
+	require.NoError(t, p.Matches(QueryOf(&events[1234])))
 }
 
 // Records moved, removed, added or exchanged do not give the span's root.

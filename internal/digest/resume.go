@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -76,6 +77,9 @@ func (k *Keeper) stands(ctx context.Context, s Span, first, last uint64) (uint64
 			return max(first, 1), nil
 		}
 		e, err := k.trail.Get(ctx, s.Previous.Index)
+		if errors.Is(err, audit.ErrMissing) || errors.Is(err, audit.ErrDamaged) {
+			return max(first, 1), nil // the trail names it
+		}
 		if err != nil {
 			return 0, fmt.Errorf("read the span before position %d: %w", s.First, err)
 		}

@@ -24,6 +24,7 @@ import (
 type proveEventFlags struct {
 	which  relayFlags
 	source string
+	body   string
 	out    string
 	verify string
 
@@ -39,11 +40,12 @@ func newTrailProveEvent() *cobra.Command {
 root of its span, the span's entry in the audit trail, and the entry's way to the newest
 signed checkpoint (C2SP tlog-proof). The argument is the event's id, or a file with the event
 as a CloudEvent in JSON, as the file sink writes it; then source, time of receipt and body
-must be the received ones too. Of several events with an id, it proves the newest; --source
-tells them apart.
+must be the received ones too. Of a Kafka record or a NATS message, give the header ce_id
+(ce-id), with ce_source as --source, and its value in the file of --body. Of several events
+with an id, it proves the newest.
 
 With --verify it checks a bundle, without a relay, against the log's --key or a --policy (C2SP
-tlog-policy). With FILE it also compares the event with the one in the file.
+tlog-policy). With an argument it also compares the event, as above.
 
 A span ends every 10 minutes (audit.spans in the configuration), so a bundle of an event
 just received has to wait for that long. The journal must still have all records of the
@@ -56,6 +58,7 @@ sink that redacts does not have the body as received.
 Exit codes: 0 proven, 1 not proven, or failed, 2 wrong usage.`,
 		Example: `  auditrelay trail prove-event event-log-1234 --config relay.yaml --file proof.json
   auditrelay trail prove-event event.json --config relay.yaml --file proof.json
+  auditrelay trail prove-event event-log-1234 --source /projects/p/environments/e --body value.json --config relay.yaml --file proof.json
   auditrelay trail prove-event event.json --verify proof.json --policy trail.policy`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 0 && f.verify == "" {
@@ -82,6 +85,7 @@ Exit codes: 0 proven, 1 not proven, or failed, 2 wrong usage.`,
 		return nil
 	}
 	cmd.Flags().StringVar(&f.source, "source", "", "only an event of this CloudEvents `SOURCE`: /projects/P/environments/E")
+	cmd.Flags().StringVar(&f.body, "body", "", "only the event whose body is that of this `FILE`; the argument is its id then")
 	cmd.Flags().StringVar(&f.out, "file", "", "write the bundle to a new `FILE` instead of standard output")
 	cmd.Flags().StringVar(&f.verify, "verify", "", "check this `BUNDLE` instead, by --key or --policy")
 	cmd.Flags().StringVar(&f.key, "key", "", "the log's verifier `KEY`, NAME+HASH+KEY, or a file with it, with --verify")
@@ -91,12 +95,9 @@ Exit codes: 0 proven, 1 not proven, or failed, 2 wrong usage.`,
 }
 
 func (f *proveEventFlags) prove(ctx context.Context, out, messages io.Writer, arg string) error {
-	query, err := queryOf(arg)
+	query, err := f.query(arg)
 	if err != nil {
 		return err
-	}
-	if f.source != "" {
-		query.Source = f.source
 	}
 	client, err := f.which.client()
 	if err != nil {
@@ -143,6 +144,19 @@ func entryProof(ctx context.Context, which *relayFlags, index int64, record stri
 	return string(made.Proof.Marshal()), nil
 }
 
+// query names the event of an argument and the flags.
+func (f *proveEventFlags) query(arg string) (q digest.Query, err error) {
+	if f.body == "" {
+		q, err = queryOf(arg)
+	} else {
+		q, err = queryOfBody(arg, f.body)
+	}
+	if err == nil && f.source != "" {
+		q.Source = f.source
+	}
+	return q, err
+}
+
 // queryOf reads the event's file, where there is one of that name.
 func queryOf(arg string) (digest.Query, error) {
 	e, err := readEvent(arg)
@@ -153,6 +167,14 @@ func queryOf(arg string) (digest.Query, error) {
 		return digest.Query{}, err
 	}
 	return digest.QueryOf(&e), nil
+}
+
+func queryOfBody(id, path string) (digest.Query, error) {
+	body, err := os.ReadFile(path)
+	if err != nil {
+		return digest.Query{}, fmt.Errorf("read the body: %w", err)
+	}
+	return digest.QueryOf(&relay.Event{ID: id, Body: body}), nil
 }
 
 func readEvent(path string) (relay.Event, error) {
@@ -185,9 +207,9 @@ func (f *proveEventFlags) verifyBundle(out io.Writer, args []string) error {
 		return fmt.Errorf("%s: %w", f.verify, err)
 	}
 	if len(args) == 1 {
-		e, err := readEvent(args[0])
+		q, err := f.query(args[0])
 		if err == nil {
-			err = proven.Matches(&e)
+			err = proven.Matches(q)
 		}
 		if err != nil {
 			return err
