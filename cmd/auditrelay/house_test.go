@@ -24,6 +24,7 @@ func floors() map[string]int {
 		"cmd/bench":                     7,
 		"cmd/demo":                      7,
 		"cmd/integration":               7,
+		"cmd/proof":                     7,
 		"cmd/torture":                   7,
 		"cmd/story":                     7,
 		"cmd/workspacesim":              7,

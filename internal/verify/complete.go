@@ -28,6 +28,7 @@ const (
 	streamingChecked = "streaming.checked"
 	witnessRefused   = "trail.witness_refused"
 	witnessAgreed    = "trail.witness_agreed"
+	keyRotated       = "trail.key_rotated" // its detail names the key of the next generation
 )
 
 // typeTail is how far before its end a record names its type: members are in order, and
@@ -46,7 +47,7 @@ func factOf(record []byte) (f fact, interesting bool) {
 	}
 	name, _, _ := bytes.Cut(tail[at+len(`"type":"`):], []byte(`"`))
 	switch kind := string(name); kind {
-	case settingsChecked, streamingChecked, witnessRefused, witnessAgreed, digest.Type, audit.TypeGeneration, audit.TypeDamaged:
+	case settingsChecked, streamingChecked, witnessRefused, witnessAgreed, keyRotated, digest.Type, audit.TypeGeneration, audit.TypeDamaged:
 		return fact{kind: kind, record: bytes.Clone(record)}, true
 	}
 	return fact{}, false
@@ -54,13 +55,14 @@ func factOf(record []byte) (f fact, interesting bool) {
 
 // completeness checks the facts, in order.
 type completeness struct {
-	report  *Report
-	within  time.Duration // promised by the log for the next signature; 0: none is
-	newest  time.Time     // signature
-	looked  map[place]time.Time
-	refused map[string]Finding // by witness
-	opened  opening            // by the newest generation's first entry
-	span    *spanned           // the newest one
+	report   *Report
+	within   time.Duration // promised by the log for the next signature; 0: none is
+	newest   time.Time     // signature
+	looked   map[place]time.Time
+	refused  map[string]Finding // by witness
+	opened   opening            // by the newest generation's first entry
+	span     *spanned           // the newest one
+	endorsed []string           // keys named by the trusted generations so far
 }
 
 // place is the subject of attestations.
@@ -96,6 +98,13 @@ func (c *completeness) take(f fact) {
 		c.witness(f, e)
 	case digest.Type:
 		c.spans(f.index, e)
+	case keyRotated:
+		var named struct {
+			Key string `json:"key"`
+		}
+		if json.Unmarshal(e.Detail, &named) == nil {
+			c.endorsed = append(c.endorsed, named.Key)
+		}
 	}
 }
 

@@ -149,6 +149,43 @@ func TestGenerationsAreChained(t *testing.T) {
 		texts(chained(good).Integrity))
 }
 
+// The old key's generation names the new key in a signed entry; a stranger's key is named
+// by nobody.
+func TestARotatedKeyIsVouchedForByTheOldOne(t *testing.T) {
+	t.Parallel()
+	for _, named := range []bool{true, false} {
+		first, second := newTestLog(t, "example.com/log", 0), newTestLog(t, "example.com/log/from-6", 6)
+		other := newKey(t, "example.com/other").verifier
+		renamed, err := proof.Renamed(other, "example.com/log/from-6")
+		require.NoError(t, err)
+		second.key = renamedKey(t, "example.com/other", "example.com/log/from-6")
+		require.Equal(t, renamed, second.key.verifier)
+		first.add(t, records(0, 5)...)
+		rotated := record(9)
+		if named {
+			rotated = entryOf(t, keyRotated, map[string]string{"key": other})
+		}
+		first.add(t, rotated)
+		first.sign(t)
+		before := check(t, first.write(t), Options{}).Logs[0]
+		second.seq = 1
+		second.add(t, entryOf(t, audit.TypeGeneration, map[string]any{"previous": audit.Generation{Origin: before.Origin, Size: before.Size, Root: before.Root}}))
+		second.sign(t)
+		f := files{}
+		for n, l := range []*testLog{first, second} {
+			for name, data := range l.write(t) {
+				f[fmt.Sprintf("%d/%s", n, name)] = data
+			}
+		}
+		r, err := Trail(t.Context(), f.fetch, []string{"0", "1"}, Options{Policy: policy(t, 0, first.key.verifier)})
+		require.NoError(t, err)
+		assert.Equal(t, named, r.Integrity.Holds, texts(r.Integrity))
+		if named {
+			assert.EqualValues(t, 7, r.Entries)
+		}
+	}
+}
+
 func TestWitnessesAreCounted(t *testing.T) {
 	t.Parallel()
 	l, w := newTestLog(t, "example.com/log", 0), newKey(t, "w.example")

@@ -45,7 +45,13 @@ type key struct {
 
 func newKey(tb testing.TB, name string) key {
 	tb.Helper()
-	seed := sha256.Sum256([]byte(strings.TrimSuffix(generation.ReplaceAllString(name, ""), "")))
+	return renamedKey(tb, generation.ReplaceAllString(name, ""), name)
+}
+
+// renamedKey is the key of a name under another one.
+func renamedKey(tb testing.TB, of, name string) key {
+	tb.Helper()
+	seed := sha256.Sum256([]byte(of))
 	public, _ := ed25519.NewKeyFromSeed(seed[:]).Public().(ed25519.PublicKey)
 	verifier, err := note.NewEd25519VerifierKey(name, public)
 	require.NoError(tb, err)

@@ -1,6 +1,9 @@
 package verify
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -79,4 +82,26 @@ func TestADamagedEntryIsNotProven(t *testing.T) {
 	delete(f, "tile/entries/000")
 	_, err = p.Prove(t.Context(), 1)
 	require.Error(t, err)
+}
+
+// The proofs of cmd/proof, in AUDITRELAY_PROOF_DIR.
+func TestProofFilesVerifyInAnIndependentImplementation(t *testing.T) {
+	dir := os.Getenv("AUDITRELAY_PROOF_DIR")
+	if dir == "" {
+		t.Skip("cmd/proof runs it")
+	}
+	key, err := os.ReadFile(os.Getenv("AUDITRELAY_PROOF_KEY"))
+	require.NoError(t, err)
+	verifier, err := note.NewVerifier(strings.TrimSpace(string(key)))
+	require.NoError(t, err)
+	names, err := filepath.Glob(filepath.Join(dir, "*"+ours.Extension))
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	for _, name := range names {
+		file, err := os.ReadFile(name)
+		require.NoError(t, err)
+		record, err := os.ReadFile(strings.TrimSuffix(name, ours.Extension) + ".json")
+		require.NoError(t, err)
+		require.NoError(t, verifyForeign(file, record, verifier), name)
+	}
 }

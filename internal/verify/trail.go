@@ -81,21 +81,44 @@ func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
 	}
 	l.base = baseOf(l.origin)
 	if t.o.Policy != nil {
-		l.policy, err = PolicyFor(*t.o.Policy, l.origin)
+		l.policy, err = t.policyOf(ctx, l)
 		l.trusted = err == nil
 		if err != nil {
 			t.report.Integrity.add(Finding{Kind: Key, Log: l.origin, From: -1, To: -1, Detail: err.Error()})
 		}
 	}
 	t.complete.opened = opening{}
+	named := len(t.complete.endorsed)
 	made, err := l.run(ctx)
 	if err != nil {
 		return err
+	}
+	if !l.trusted {
+		t.complete.endorsed = t.complete.endorsed[:named]
 	}
 	t.chain(made)
 	t.report.Logs = append(t.report.Logs, made)
 	t.seq = l.seq
 	return nil
+}
+
+// policyOf is the policy for a log: with the key it names itself, if an older generation
+// has named that one in a signed entry; else with the policy's own.
+func (t *trailCheck) policyOf(ctx context.Context, l *logCheck) (proof.Policy, error) {
+	policy, err := PolicyFor(*t.o.Policy, l.origin)
+	if err != nil || len(t.complete.endorsed) == 0 {
+		return policy, err
+	}
+	stated, err := statedKey(ctx, l.fetch)
+	if err != nil {
+		return proof.Policy{}, err
+	}
+	for _, key := range t.complete.endorsed {
+		if proof.SamePublicKey(key, stated) && proof.NameOf(stated) == l.origin {
+			return policy.WithLogs(proof.Log{Key: stated})
+		}
+	}
+	return policy, nil
 }
 
 // originOf reads a log's own name; of several, the policy's.

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+)
+
+//go:embed verify.py
+var foreignScript []byte
+
+// show runs the steps one by one.
+type show struct {
+	ctx                    context.Context //nolint:containedctx // of the whole run
+	dir, binary            string
+	entries, proofs, cases int
+
+	rows   [][3]string
+	failed int
+	took   time.Duration // of the newest command
+	memory int64         // its largest, in bytes
+}
+
+func (s *show) run() {
+	s.step("build", s.build)
+	s.step("trail", s.trail)
+	s.step("sha256sum", s.sums)
+	sums := s.took
+	s.step("trail verify", s.verify)
+	ours, memory := s.took, s.memory
+	s.row("", "ok", fmt.Sprintf("%.2f x sha256sum, %d MB of memory", ours.Seconds()/sums.Seconds(), memory>>20))
+	s.step("trail prove", s.prove)
+	s.step("transparency-dev/formats", s.formats)
+	s.step("tessera fsck", s.fsck)
+	s.step("PyPI aics-tlog", s.python)
+	s.step("tampering", s.tamper)
+}
+
+// errSkipped marks a step without its tool.
+type errSkipped struct{ why string }
+
+func (e errSkipped) Error() string { return e.why }
+
+func (s *show) step(name string, do func() (string, error)) {
+	fmt.Fprintf(os.Stderr, "proof: %s\n", name)
+	said, err := do()
+	switch e := err.(type) { //nolint:errorlint // made here
+	case nil:
+		s.row(name, "ok", said)
+	case errSkipped:
+		s.row(name, "SKIPPED", e.why)
+	default:
+		s.failed++
+		s.row(name, "FAILED", err.Error())
+	}
+}
+
+func (s *show) row(name, result, said string) { s.rows = append(s.rows, [3]string{name, result, said}) }
+
+func (s *show) print() {
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "STEP\tRESULT\tWHAT")
+	for _, r := range s.rows {
+		fmt.Fprintf(out, "%s\t%s\t%s\n", r[0], r[1], strings.ReplaceAll(strings.TrimSpace(r[2]), "\n", "\n\t\t"))
+	}
+	_ = out.Flush()
+}
+
+// command runs a program, and returns both its outputs.
+func (s *show) command(env []string, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(s.ctx, name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	start := time.Now()
+	err := cmd.Run()
+	s.took = time.Since(start)
+	if cmd.ProcessState != nil {
+		if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+			s.memory = usage.Maxrss << 10
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", name, err, tail(out.String()))
+	}
+	return out.String(), err
+}
+
+func tail(text string) string {
+	const most = 600
+	if text = strings.TrimSpace(text); len(text) > most {
+		return "…" + text[len(text)-most:]
+	}
+	return text
+}
+
+func (s *show) build() (string, error) {
+	_, err := s.command(nil, "go", "build", "-o", s.binary, "./cmd/auditrelay")
+	return "the product, in " + s.took.Round(time.Second).String(), err
+}
+
+func (s *show) trail() (string, error) {
+	out, err := s.command([]string{"AUDITRELAY_PROOF_DIR=" + s.dir, "AUDITRELAY_PROOF_ENTRIES=" + strconv.Itoa(s.entries)},
+		"go", "test", "./relay/cli", "-count=1", "-timeout=30m", "-run=^TestMakeAnExportForProof$", "-v")
+	said := ""
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, " entries ") {
+			said += line
+		}
+	}
+	return said, err
+}
+
+func (s *show) export() string { return filepath.Join(s.dir, "export") }
+func (s *show) key() string    { return filepath.Join(s.dir, "trail.pub") }
+
+// sums hashes the same bytes: what any verification must do at least. A first run warms the
+// disk's cache for both.
+func (s *show) sums() (string, error) {
+	const all = `find "$0" -type f -print0 | xargs -0 sha256sum > /dev/null; du -sb "$0" | cut -f1`
+	_, _ = s.command(nil, "sh", "-c", all, s.export())
+	out, err := s.command(nil, "sh", "-c", all, s.export())
+	return fmt.Sprintf("%s bytes in %v", strings.TrimSpace(out), s.took.Round(time.Millisecond)), err
+}
+
+func (s *show) verify() (string, error) {
+	return s.command(nil, s.binary, "trail", "verify", "--dir", s.export(), "--key", s.key())
+}
+
+// prove proves entries spread over the trail, and has our command verify each tenth.
+func (s *show) prove() (string, error) {
+	args := []string{"trail", "prove", "--export", s.export(), "--dir", s.proofDir(), "--key", s.key()}
+	for i := range s.proofs {
+		args = append(args, strconv.Itoa(i*s.entries/s.proofs))
+	}
+	out, err := s.command(nil, s.binary, args...)
+	took := s.took
+	for i := 0; i < s.proofs && err == nil; i += max(1, s.proofs/10) {
+		name := filepath.Join(s.proofDir(), strconv.Itoa(i*s.entries/s.proofs))
+		_, err = s.command(nil, s.binary, "trail", "verify", "--proof", name+".tlog-proof", "--record", name+".json", "--policy", filepath.Join(s.proofDir(), "trail.policy"))
+	}
+	return fmt.Sprintf("%s in %v", strings.TrimSpace(out), took.Round(time.Millisecond)), err
+}
+
+func (s *show) proofDir() string { return filepath.Join(s.dir, "proofs") }
+
+func (s *show) formats() (string, error) {
+	_, err := s.command([]string{"AUDITRELAY_PROOF_DIR=" + s.proofDir(), "AUDITRELAY_PROOF_KEY=" + s.key()},
+		"go", "test", "./internal/verify", "-count=1", "-run=^TestProofFilesVerifyInAnIndependentImplementation$")
+	return fmt.Sprintf("%d of %d proofs verify", s.proofs, s.proofs), err
+}
+
+// fsck is another project's check of a whole log. It says what it finds on its error
+// output, and ends with 0 all the same.
+func (s *show) fsck() (string, error) {
+	tool := filepath.Join(s.dir, "tools")
+	if _, err := s.command([]string{"GOBIN=" + tool, "GOFLAGS=-mod=mod"}, "go", "install", "github.com/transparency-dev/tessera/cmd/fsck@v1.0.4"); err != nil {
+		return "", errSkipped{"fsck cannot be had: " + tail(err.Error())}
+	}
+	out, err := s.command(nil, filepath.Join(tool, "fsck"), "--ui=false", "--public_key="+s.key(), "--storage_url=file://"+filepath.Join(s.export(), "0")+"/")
+	if err == nil && strings.Contains(out, "fsck failed") {
+		err = fmt.Errorf("fsck: %s", tail(out))
+	}
+	return fmt.Sprintf("v1.0.4 finds nothing wrong, in %v", s.took.Round(time.Millisecond)), err
+}
+
+func (s *show) python() (string, error) {
+	python := "python3"
+	for _, newer := range []string{"python3.14", "python3.13", "python3.12"} {
+		if _, err := s.command(nil, newer, "--version"); err == nil {
+			python = newer
+			break
+		}
+	}
+	venv := filepath.Join(s.dir, "venv")
+	if _, err := s.command(nil, python, "-m", "venv", venv); err != nil {
+		return "", errSkipped{"no virtual environment: " + tail(err.Error())}
+	}
+	if _, err := s.command(nil, filepath.Join(venv, "bin", "pip"), "install", "-q", "aics-tlog==0.2.1"); err != nil {
+		return "", errSkipped{"aics-tlog needs Python 3.12 and PyPI: " + tail(err.Error())}
+	}
+	script := filepath.Join(s.dir, "verify.py")
+	if err := os.WriteFile(script, foreignScript, 0o600); err != nil {
+		return "", err
+	}
+	return s.command(nil, filepath.Join(venv, "bin", "python"), script, s.key(), s.proofDir())
+}
+
+func (s *show) tamper() (string, error) {
+	out, err := s.command([]string{"AUDITRELAY_TAMPER=" + strconv.Itoa(s.cases)},
+		"go", "test", "./internal/verify", "-count=1", "-v", "-run=^TestTamperingIsFoundAndNamed$")
+	said := ""
+	for line := range strings.Lines(out) {
+		if _, text, found := strings.Cut(line, "tamper_test.go:"); found {
+			_, text, _ = strings.Cut(text, ": ")
+			said += text
+		}
+	}
+	return said, err
+}
