@@ -9,8 +9,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -19,11 +21,17 @@ func main() {
 	proofs := flag.Int("proofs", 1000, "how many of them are proven")
 	cases := flag.Int("cases", 1000, "how many cases of tampering")
 	dir := flag.String("dir", "", "a new folder for the trail (default: a temporary one, removed)")
+	python := flag.String("python", findPython(), "a Python from 3.12 on, for aics-tlog")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	made := *dir
-	if made == "" {
+	if made != "" {
+		if err := os.MkdirAll(made, 0o700); err != nil {
+			fmt.Fprintln(os.Stderr, "proof:", err)
+			os.Exit(1)
+		}
+	} else {
 		var err error
 		if made, err = os.MkdirTemp("", "auditrelay-proof-"); err != nil {
 			fmt.Fprintln(os.Stderr, "proof:", err)
@@ -31,10 +39,26 @@ func main() {
 		}
 		defer func() { _ = os.RemoveAll(made) }()
 	}
-	s := &show{ctx: ctx, dir: made, binary: filepath.Join(made, "auditrelay"), entries: *entries, proofs: *proofs, cases: *cases}
+	s := &show{ctx: ctx, dir: made, binary: filepath.Join(made, "auditrelay"), interpreter: *python, entries: *entries, proofs: *proofs, cases: *cases}
 	s.run()
 	if s.print(); s.failed > 0 {
 		stop()
 		os.Exit(1) //nolint:gocritic // the folder stays, to look at
 	}
+}
+
+// findPython is the newest Python that works, of those with a name of their own, and of
+// pyenv's.
+func findPython() string {
+	names := []string{"python3.14", "python3.13", "python3.12"}
+	if root, err := exec.Command("pyenv", "root").Output(); err == nil { //nolint:noctx // at once
+		more, _ := filepath.Glob(filepath.Join(strings.TrimSpace(string(root)), "versions", "3.1[2-9].*", "bin", "python3"))
+		names = append(names, more...)
+	}
+	for _, name := range names {
+		if exec.Command(name, "--version").Run() == nil { //nolint:noctx // at once
+			return name
+		}
+	}
+	return "python3"
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,6 +23,7 @@ var foreignScript []byte
 type show struct {
 	ctx                    context.Context //nolint:containedctx // of the whole run
 	dir, binary            string
+	interpreter            string // Python
 	entries, proofs, cases int
 
 	rows   [][3]string
@@ -160,33 +162,51 @@ func (s *show) formats() (string, error) {
 }
 
 // fsck is another project's check of a whole log. It says what it finds on its error
-// output, and ends with 0 all the same.
+// output, and ends with 0 all the same; so it must also find a flipped byte.
 func (s *show) fsck() (string, error) {
 	tool := filepath.Join(s.dir, "tools")
-	if _, err := s.command([]string{"GOBIN=" + tool, "GOFLAGS=-mod=mod"}, "go", "install", "github.com/transparency-dev/tessera/cmd/fsck@v1.0.4"); err != nil {
+	if _, err := s.command([]string{"GOBIN=" + tool}, "go", "install", "github.com/transparency-dev/tessera/cmd/fsck@v1.0.4"); err != nil {
 		return "", errSkipped{"fsck cannot be had: " + tail(err.Error())}
 	}
-	out, err := s.command(nil, filepath.Join(tool, "fsck"), "--ui=false", "--public_key="+s.key(), "--storage_url=file://"+filepath.Join(s.export(), "0")+"/")
-	if err == nil && strings.Contains(out, "fsck failed") {
-		err = fmt.Errorf("fsck: %s", tail(out))
+	check := func() error {
+		out, err := s.command(nil, filepath.Join(tool, "fsck"), "--ui=false", "--public_key="+s.key(), "--storage_url=file://"+filepath.Join(s.export(), "0")+"/")
+		if err == nil && strings.Contains(out, "fsck failed") {
+			err = fmt.Errorf("fsck: %s", tail(out))
+		}
+		return err
 	}
-	return fmt.Sprintf("v1.0.4 finds nothing wrong, in %v", s.took.Round(time.Millisecond)), err
+	if err := check(); err != nil {
+		return "", err
+	}
+	took := s.took
+	bundle := filepath.Join(s.export(), "0", "tile", "entries", "000")
+	if err := flip(bundle); err != nil {
+		return "", err
+	}
+	if check() == nil {
+		return "", errors.New("fsck finds nothing wrong in a changed entry either: it does not check it")
+	}
+	return fmt.Sprintf("v1.0.4 finds nothing wrong, in %v; and it finds a changed entry", took.Round(time.Millisecond)), flip(bundle)
 }
 
-func (s *show) python() (string, error) {
-	python := "python3"
-	for _, newer := range []string{"python3.14", "python3.13", "python3.12"} {
-		if _, err := s.command(nil, newer, "--version"); err == nil {
-			python = newer
-			break
-		}
+// flip changes a byte, or changes it back.
+func flip(name string) error {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return err
 	}
+	data[len(data)/2] ^= 1
+	return os.WriteFile(name, data, 0o600)
+}
+
+// python verifies the proofs in a package that shares no code with Go's.
+func (s *show) python() (string, error) {
 	venv := filepath.Join(s.dir, "venv")
-	if _, err := s.command(nil, python, "-m", "venv", venv); err != nil {
+	if _, err := s.command(nil, s.interpreter, "-m", "venv", venv); err != nil {
 		return "", errSkipped{"no virtual environment: " + tail(err.Error())}
 	}
 	if _, err := s.command(nil, filepath.Join(venv, "bin", "pip"), "install", "-q", "aics-tlog==0.2.1"); err != nil {
-		return "", errSkipped{"aics-tlog needs Python 3.12 and PyPI: " + tail(err.Error())}
+		return "", errSkipped{"aics-tlog needs Python 3.12 (--python) and PyPI: " + tail(err.Error())}
 	}
 	script := filepath.Join(s.dir, "verify.py")
 	if err := os.WriteFile(script, foreignScript, 0o600); err != nil {

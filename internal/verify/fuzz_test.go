@@ -33,7 +33,8 @@ func FuzzHistory(f *testing.F) {
 		files["checkpoints"] = text
 		r, err := Trail(t.Context(), files.fetch, []string{""}, o)
 		require.NoError(t, err)
-		if r.Integrity.Holds && !bytes.Equal(text, whole["checkpoints"]) {
+		torn, same := bytes.CutPrefix(text, whole["checkpoints"])
+		if r.Integrity.Holds && (!same || bytes.Contains(torn, []byte("\n"))) {
 			t.Errorf("%q is taken for the history", text)
 		}
 	})

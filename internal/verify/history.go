@@ -71,6 +71,7 @@ const (
 func (l *logCheck) readHistory(ctx context.Context) error {
 	body, err := l.fetch(ctx, tiles.HistoryFile)
 	if errors.Is(err, fs.ErrNotExist) {
+		l.lost = true
 		l.fileFinding(tiles.HistoryFile, "the history of checkpoints is not there")
 		return nil
 	}

@@ -28,6 +28,7 @@ type logCheck struct {
 	history []signed // in order; the same tree signed again only once
 	seq     uint64   // the newest of the history
 	unread  bool     // the line before was bad, and was named
+	lost    bool     // there is no history, as was named
 }
 
 // run verifies the log, and returns its proven part.
@@ -107,11 +108,10 @@ func (l *logCheck) takeNewest(s signed) {
 	if s.size == 0 && s.root != fold(nil) {
 		l.fileFinding(tiles.CheckpointFile, "it has not the root of an empty tree")
 	}
-	if len(l.history) == 0 {
-		l.history = append(l.history, s)
-		return
+	var last signed
+	if n := len(l.history); n > 0 {
+		last = l.history[n-1]
 	}
-	last := l.history[len(l.history)-1]
 	i := slices.IndexFunc(l.history, func(h signed) bool { return h.size == s.size && h.root == s.root })
 	switch {
 	case i >= 0 && s.size < last.size && !l.o.Stopped:
@@ -121,7 +121,9 @@ func (l *logCheck) takeNewest(s signed) {
 	case s.size > last.size && l.o.Live: // it was signed since
 		l.history = append(l.history, s)
 	default:
-		l.fileFinding(tiles.CheckpointFile, "it is not in the history")
+		if !l.lost { // else that was named
+			l.fileFinding(tiles.CheckpointFile, "it is not in the history")
+		}
 		l.history = append(l.history, s)
 	}
 }
