@@ -19,6 +19,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/internal/witness"
+	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
 // runningWitness is a witness in this process, behind its real listener.
@@ -113,6 +114,16 @@ func refusals(path string) (n int) {
 	return n
 }
 
+// cosignedCheckpoints counts those at the file sink with a witness's signature.
+func cosignedCheckpoints(path string) (n int) {
+	for rec, err := range file.Read(path) {
+		if err == nil && rec.Attributes["type"] == audit.TypeCheckpoint && strings.Contains(string(rec.Body), "— other.example.com/w ") {
+			n++
+		}
+	}
+	return n
+}
+
 // A data directory is restored from an older backup. The relay cannot know, the witness does:
 // at once, and before anything is appended. The alarm reaches every sink, once, and pushes go on.
 func TestARestoredBackupIsRefused(t *testing.T) {
@@ -180,6 +191,11 @@ func TestTwoRelaysWatchEachOther(t *testing.T) {
 	assert.Equal(t, "31", first.metric(`auditrelay_audit_witness_cosigned_size{witness="other.example.com/w"}`))
 	annotate(t, other)
 	second.awaitReady("1 of 1 witnesses cosign")
+	waiting.Until(t, func() bool { // whoever verifies the trail gets the signature, and so do the sinks
+		_, checkpoint := first.get("/tlog/latest/checkpoint")
+		return strings.Contains(checkpoint, "\n31\n") && strings.Contains(checkpoint, "\n— other.example.com/w ")
+	})
+	waiting.Until(t, func() bool { return cosignedCheckpoints(first.path) > 0 })
 	require.NoError(t, first.stop())
 	require.NoError(t, second.stop())
 }

@@ -1,6 +1,7 @@
 package witness
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"encoding/base64"
 	"errors"
@@ -244,6 +245,22 @@ func TestLostStateIsAnError(t *testing.T) {
 	assert.EqualValues(t, 15, w.sizeOf("example.com/log"))
 	require.NoError(t, Recover(w.file, w.key, []string{string(older)}))
 	assert.EqualValues(t, 15, reopened(t, w, l.Public).sizeOf("example.com/log"), "state goes forward only")
+}
+
+// A damaged name of a field opens no closed generation.
+func TestADamagedStateOpensNothing(t *testing.T) {
+	t.Parallel()
+	l := testlog.New(t, "example.com/log", 20, "entry")
+	later := l.Generation("example.com/log/from-15").Grow(3, "later")
+	w := newWitness(t, l.Public, later.Public)
+	requireCosigned(t, w, request(l, 0, 15))
+	requireCosigned(t, w, request(later, 0, 3))
+	data, err := os.ReadFile(w.file)
+	require.NoError(t, err)
+	require.Contains(t, string(data), `"closed_by"`)
+	require.NoError(t, os.WriteFile(w.file, bytes.Replace(data, []byte(`"closed_by"`), []byte(`"closed_bz"`), 1), 0o600))
+	_, err = Open(w.file, w.key, []string{l.Public, later.Public})
+	require.ErrorContains(t, err, "closed_bz")
 }
 
 func TestTheKeyIsNotTheLogs(t *testing.T) {
