@@ -30,7 +30,7 @@ func TestASpanIsVerifiedFromACopyOfItsEvents(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
 	defer s.shut()
-	all := slices.Concat(s.push("event_log.LOGIN", 5), s.push("event_log.LOGIN", 2), s.push("event_log.LOGIN", 2000))
+	all := slices.Concat(s.push("event_log.LOGIN", 5), s.push("event_log.LOGIN", 2), s.push("event_log.LOGIN", 1000))
 	s.end()
 	require.Len(t, s.spans(), 1)
 	var list bytes.Buffer
@@ -43,16 +43,16 @@ func TestASpanIsVerifiedFromACopyOfItsEvents(t *testing.T) {
 	slices.Reverse(others)
 	c, err := compare(list.String(), others)
 	require.NoError(t, err)
-	assert.Equal(t, Compared{First: 1, Last: 3, Events: 2007, Found: 2007}, c)
+	assert.Equal(t, Compared{First: 1, Last: 3, Events: 1007, Found: 1007}, c)
 
 	changed := slices.Clone(all)
 	changed[6].Body = []byte(`{"n":0}`)
 	changed = slices.Delete(changed, 1, 2)
-	changed = slices.Delete(changed, 1000, 1001)
+	changed = slices.Delete(changed, 500, 501)
 	c, err = compare(list.String(), changed)
 	require.NoError(t, err)
-	assert.EqualValues(t, 2004, c.Found)
-	assert.Equal(t, []Place{{1, 1}, {2, 1}, {3, 994}}, c.Absent)
+	assert.EqualValues(t, 1004, c.Found)
+	assert.Equal(t, []Place{{1, 1}, {2, 1}, {3, 494}}, c.Absent)
 
 	byLine := strings.SplitAfter(list.String(), "\n")
 	for name, lines := range map[string][]string{

