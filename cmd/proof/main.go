@@ -1,7 +1,6 @@
-// Command proof shows that the audit trail can be proven by anyone: it makes a long trail,
-// exports it, verifies it by our command and by foreign ones, tampers, and prints tables.
-// What cannot be had here (a foreign tool, a registry) it names as SKIPPED. It ends with 1
-// if anything failed.
+// Command proof has the audit trail proven by others: it makes a long trail, exports it,
+// verifies it by our command and by foreign ones, tampers, and prints tables. A foreign tool
+// or registry out of reach is SKIPPED, with the reason. It ends with 1 if anything failed.
 package main
 
 import (
@@ -47,8 +46,7 @@ func main() {
 	}
 }
 
-// findPython is the newest Python that works, of those with a name of their own, and of
-// pyenv's.
+// findPython is the newest working Python with a name of its own, or one of pyenv's.
 func findPython() string {
 	names := []string{"python3.14", "python3.13", "python3.12"}
 	if root, err := exec.Command("pyenv", "root").Output(); err == nil { //nolint:noctx // at once

@@ -125,7 +125,7 @@ func (s *show) trail() (string, error) {
 func (s *show) export() string { return filepath.Join(s.dir, "export") }
 func (s *show) key() string    { return filepath.Join(s.dir, "trail.pub") }
 
-// sums hashes the same bytes: what any verification must do at least. A first run warms the
+// sums hashes the same bytes: the least work of any verification. A first run warms the
 // disk's cache for both.
 func (s *show) sums() (string, error) {
 	const all = `find "$0" -type f -print0 | xargs -0 sha256sum > /dev/null; du -sb "$0" | cut -f1`
@@ -161,8 +161,8 @@ func (s *show) formats() (string, error) {
 	return fmt.Sprintf("%d of %d proofs verify", s.proofs, s.proofs), err
 }
 
-// fsck is another project's check of a whole log. It says what it finds on its error
-// output, and ends with 0 all the same; so it must also find a flipped byte.
+// fsck is another project's check of a whole log. It ends with 0 whatever it finds, and only
+// its error output tells; so it must also find a flipped byte.
 func (s *show) fsck() (string, error) {
 	tool := filepath.Join(s.dir, "tools")
 	if _, err := s.command([]string{"GOBIN=" + tool}, "go", "install", "github.com/transparency-dev/tessera/cmd/fsck@v1.0.4"); err != nil {
@@ -199,7 +199,7 @@ func flip(name string) error {
 	return os.WriteFile(name, data, 0o600)
 }
 
-// python verifies the proofs in a package that shares no code with Go's.
+// python verifies the proofs in a package without code of ours or of Go's.
 func (s *show) python() (string, error) {
 	venv := filepath.Join(s.dir, "venv")
 	if _, err := s.command(nil, s.interpreter, "-m", "venv", venv); err != nil {

@@ -22,13 +22,10 @@ type fact struct {
 
 const lostLeaf = "lost"
 
-// The types of attestations, by internal/settings and internal/streaming, and of witnesses.
+// The types of attestations, by internal/settings and internal/streaming.
 const (
 	settingsChecked  = "settings.checked"
 	streamingChecked = "streaming.checked"
-	witnessRefused   = "trail.witness_refused"
-	witnessAgreed    = "trail.witness_agreed"
-	keyRotated       = "trail.key_rotated" // its detail names the key of the next generation
 )
 
 // typeTail is how far before its end a record names its type: members are in order, and
@@ -47,7 +44,7 @@ func factOf(record []byte) (f fact, interesting bool) {
 	}
 	name, _, _ := bytes.Cut(tail[at+len(`"type":"`):], []byte(`"`))
 	switch kind := string(name); kind {
-	case settingsChecked, streamingChecked, witnessRefused, witnessAgreed, keyRotated, digest.Type, audit.TypeGeneration, audit.TypeDamaged:
+	case settingsChecked, streamingChecked, audit.TypeWitnessRefused, audit.TypeWitnessAgreed, audit.TypeRotated, digest.Type, audit.TypeGeneration, audit.TypeDamaged:
 		return fact{kind: kind, record: bytes.Clone(record)}, true
 	}
 	return fact{}, false
@@ -94,11 +91,11 @@ func (c *completeness) take(f fact) {
 		if json.Unmarshal(e.Detail, &o) == nil {
 			c.named(f, o)
 		}
-	case witnessRefused, witnessAgreed:
+	case audit.TypeWitnessRefused, audit.TypeWitnessAgreed:
 		c.witness(f, e)
 	case digest.Type:
 		c.spans(f.index, e)
-	case keyRotated:
+	case audit.TypeRotated:
 		var named struct {
 			Key string `json:"key"`
 		}
@@ -175,7 +172,7 @@ func (c *completeness) witness(f fact, e audit.Entry) {
 		c.refused = map[string]Finding{}
 	}
 	delete(c.refused, refusal.Witness)
-	if f.kind == witnessRefused {
+	if f.kind == audit.TypeWitnessRefused {
 		c.refused[refusal.Witness] = Finding{
 			Kind: History, From: -1, To: -1,
 			Detail: fmt.Sprintf("entry %d says that the witness %s refused the tree of %d entries: %s", f.index, refusal.Witness, refusal.Size, refusal.Reason),

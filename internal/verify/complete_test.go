@@ -163,7 +163,7 @@ func TestARotatedKeyIsVouchedForByTheOldOne(t *testing.T) {
 		first.add(t, records(0, 5)...)
 		rotated := record(9)
 		if named {
-			rotated = entryOf(t, keyRotated, map[string]string{"key": other})
+			rotated = entryOf(t, audit.TypeRotated, map[string]string{"key": other})
 		}
 		first.add(t, rotated)
 		first.sign(t)

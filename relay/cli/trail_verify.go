@@ -87,7 +87,8 @@ func (f *verifyFlags) addTo(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.known, "checkpoint", nil, "a `FILE` with a signed checkpoint known from elsewhere; again for more")
 	addOutputFlag(cmd, &f.output, "text", "json")
 	cmd.MarkFlagsMutuallyExclusive("key", "policy")
-	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "proof", "data-dir", "offline")
+	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "proof", "data-dir")
+	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "proof", "offline")
 	cmd.MarkFlagsRequiredTogether("proof", "record")
 	before(cmd, func() error {
 		if f.url == "" && f.dir == "" && f.events == "" && f.proof == "" && f.dataDir == "" && f.config == "" {
