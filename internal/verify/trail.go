@@ -115,7 +115,11 @@ func (t *trailCheck) policyOf(ctx context.Context, l *logCheck) (proof.Policy, e
 	}
 	for _, key := range t.complete.endorsed {
 		if proof.SamePublicKey(key, stated) && proof.NameOf(stated) == l.origin {
-			return policy.WithLogs(proof.Log{Key: stated})
+			named, err := policy.WithLogs(proof.Log{Key: stated})
+			if err == nil { // from now on the old key may sign nothing
+				t.o.Policy = &named
+			}
+			return named, err
 		}
 	}
 	return policy, nil
