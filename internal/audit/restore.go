@@ -27,6 +27,7 @@ const lostHeader = "Auditrelay-Lost"
 // A damaged unsigned one gets the leaf of a lost entry. Only where the signed tree
 // itself cannot be known a new generation begins.
 func (t *Trail) restore(ctx context.Context) error {
+	t.dropVerified()
 	examiner := t.examiner()
 	examiner.pinExpected, examiner.marked, examiner.still = true, t.marked, !t.shared
 	x, err := examiner.examine(ctx)

@@ -146,32 +146,42 @@ func TestTampering(t *testing.T) {
 			want: []string{"the checkpoint beside the key: check signature"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			copied := o
-			copied.KeyFile = copyKey(t, o.KeyFile, !tc.noPin)
-			if tc.pin != nil {
-				require.NoError(t, os.WriteFile(copied.KeyFile+".checkpoint", tc.pin, 0o600))
-			}
-			js, _ := startServer(t, t.TempDir())
-			if tc.checkpoints == nil {
-				tc.checkpoints = keep
-			}
-			publish(t, js, streamConfig("TEST_AUDIT", "TEST.audit.>", 1), tc.entries(copyAll(entries)), tc.delete)
-			publish(t, js, streamConfig("TEST_CHECKPOINTS", "TEST.audit-checkpoints", 1), tc.checkpoints(copyAll(checkpoints)), 0)
-			named := openAndName(t, js, copied)
-			if tc.want == nil {
-				require.Empty(t, named)
-				return
-			}
-			text := spellOut(named)
-			t.Log(text)
-			for _, want := range tc.want {
-				require.Contains(t, text, want)
-			}
-			require.LessOrEqual(t, strings.Count(text, ";"), 2*len(tc.want), "too much is named: %s", text)
-			require.Equal(t, named, openAndName(t, js, copied), "a second start names it again, or forgets it")
-		})
+		for _, test := range []struct {
+			named string
+			noted bool // a start need not read everything first
+		}{{"", false}, {", as at a quick start", true}} {
+			t.Run(name+test.named, func(t *testing.T) {
+				t.Parallel()
+				copied := o
+				copied.KeyFile = copyKey(t, o.KeyFile, !tc.noPin)
+				if test.noted {
+					note, err := os.ReadFile(trail.verifiedFile())
+					require.NoError(t, err)
+					require.NoError(t, os.WriteFile(copied.KeyFile+".verified", note, 0o600))
+				}
+				if tc.pin != nil {
+					require.NoError(t, os.WriteFile(copied.KeyFile+".checkpoint", tc.pin, 0o600))
+				}
+				js, _ := startServer(t, t.TempDir())
+				if tc.checkpoints == nil {
+					tc.checkpoints = keep
+				}
+				publish(t, js, streamConfig("TEST_AUDIT", "TEST.audit.>", 1), tc.entries(copyAll(entries)), tc.delete)
+				publish(t, js, streamConfig("TEST_CHECKPOINTS", "TEST.audit-checkpoints", 1), tc.checkpoints(copyAll(checkpoints)), 0)
+				named := openAndName(t, js, copied)
+				if tc.want == nil {
+					require.Empty(t, named)
+					return
+				}
+				text := spellOut(named)
+				t.Log(text)
+				for _, want := range tc.want {
+					require.Contains(t, text, want)
+				}
+				require.LessOrEqual(t, strings.Count(text, ";"), 2*len(tc.want), "too much is named: %s", text)
+				require.Equal(t, named, openAndName(t, js, copied), "a second start names it again, or forgets it")
+			})
+		}
 	}
 }
 
@@ -181,6 +191,7 @@ func openAndName(t *testing.T, js jetstream.JetStream, o Options) (named []Probl
 	t.Helper()
 	trail, err := Open(t.Context(), js, o)
 	require.NoError(t, err)
+	readAll(t, trail)
 	_, err = trail.Append(t.Context(), testEntry(100))
 	require.NoError(t, err)
 	require.NoError(t, trail.Close(t.Context()))

@@ -97,6 +97,8 @@ type Options struct {
 	// none. After an error it is asked again. It may take its time, and is called by one
 	// goroutine.
 	Cosign func(context.Context, Offer) ([]byte, error)
+	// ReadAll reads all of the trail before Open returns.
+	ReadAll bool
 	// Copy, where set, is a second copy of the signed entries: an entry lost or damaged in
 	// the stream is read from it.
 	Copy Copy
@@ -150,7 +152,8 @@ type Trail struct {
 	newestNote []byte      // its signed note; nil where it is not known
 	pinDue     bool        // it is not beside the key yet
 	marked     bool        // the key is known to have signed
-	restored   bool        // restore has succeeded once
+	restored   bool        // it was opened once
+	resumed    bool        // by resume
 	tried      time.Time   // when restore was called last
 	failure    error       // why it failed then
 
@@ -164,6 +167,7 @@ type Trail struct {
 	grew      chan struct{}        // of one place: there is something to do for the keeper
 	stop      context.CancelFunc
 	done      chan struct{} // closed when the keeper has ended
+	read      chan struct{} // closed when the reading in the background has ended
 	offers    chan offered  // of one place: the newest checkpoint, for witnesses
 	asked     chan struct{} // closed when nobody asks witnesses any more
 }
@@ -173,10 +177,11 @@ const retryPause = 5 * time.Second
 
 // Open opens the trail, makes it where there is none, and begins to sign.
 //
-// It reads every entry back and checks it as [Trail.Verify] does. An entry names the
-// damage, once, and the trail goes on behind it. This costs one read of the whole trail
-// and, until it returns, 64 bytes of memory an entry; after that a Trail holds the
-// tree's edge only.
+// It goes on from the newest checkpoint, and reads every entry back in the background, or
+// before it returns where something is not as a clean stop or a kill leaves it
+// (resume.go). Each entry is checked as [Trail.Verify] does. An entry names the damage,
+// once, and the trail goes on behind it. The reading takes 64 bytes of memory an entry;
+// after that a Trail holds the tree's edge only.
 //
 // An unusable trail (its servers are away, its key may not be read) is opened in the
 // background as soon as possible: until then its methods return ErrUnavailable. The
@@ -189,6 +194,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
 		turn: make(chan struct{}, 1), opened: make(chan struct{}), grew: make(chan struct{}, 1), done: make(chan struct{}),
 		offers: make(chan offered, 1), asked: make(chan struct{}),
+		read: make(chan struct{}),
 	}
 	if t.settle == nil {
 		t.settle = func(string) error { return nil }
@@ -207,6 +213,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error
 	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go t.keep(ctx, cmp.Or(o.SignEvery, 2*time.Second))
 	go t.askWitnesses(ctx)
+	go t.readBack(ctx)
 	return t, nil
 }
 
@@ -227,9 +234,13 @@ func (t *Trail) open(ctx context.Context) error {
 			return err
 		}
 	}
-	t.stale.Store(false) // before: anything met from now on counts
-	if err := t.restore(ctx); err != nil {
-		return err
+	if !t.restored && !t.options.ReadAll && t.resume(ctx) {
+		t.resumed = true
+	} else {
+		t.stale.Store(false) // before: anything met from now on counts
+		if err := t.restore(ctx); err != nil {
+			return err
+		}
 	}
 	if !t.restored {
 		t.restored = true
@@ -340,6 +351,7 @@ func (t *Trail) Close(ctx context.Context) error {
 	t.stop()
 	<-t.done
 	<-t.asked
+	<-t.read
 	defer t.codec.close()
 	if err := t.isOpen(); err != nil {
 		return nil //nolint:nilerr // there is nothing to sign

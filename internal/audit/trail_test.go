@@ -38,7 +38,20 @@ func openTrail(t *testing.T, js jetstream.JetStream, o Options) *Trail {
 	trail, err := Open(t.Context(), js, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = trail.Close(context.WithoutCancel(t.Context())) })
+	readAll(t, trail)
 	return trail
+}
+
+// readAll waits until all of an open trail is read, and what was found is named.
+func readAll(t *testing.T, trail *Trail) {
+	t.Helper()
+	if trail.isOpen() != nil {
+		return
+	}
+	<-trail.read
+	if trail.stale.Load() {
+		require.NoError(t, trail.sign(t.Context()))
+	}
 }
 
 var testTime = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)

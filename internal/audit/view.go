@@ -24,6 +24,10 @@ func (t *Trail) show(x *examination) {
 		v.passed = append(v.passed, v.copied[i].span())
 	}
 	v.passed = joined(v.passed)
+	t.showView(v)
+}
+
+func (t *Trail) showView(v *view) {
 	t.view.Store(v)
 	t.metrics.damaged.Set(float64(count(v.unsound)))
 	t.metrics.problems.Set(float64(v.problems))

@@ -97,6 +97,7 @@ func rotateKey(cmd *cobra.Command, cfg *config.Config, elsewhere string) (err er
 // withTrail opens the trail of a stopped relay, and signs it behind do.
 func withTrail(ctx context.Context, cfg *config.Config, conn *streamserver.Conn, log *slog.Logger, do func(context.Context, *audit.Trail) error) error {
 	o := app.TrailOptions(cfg)
+	o.ReadAll = true
 	o.SalvageDir, o.Logger = filepath.Join(cfg.DataDir, datadir.SalvageDir), log
 	o.NoteEnd, o.End, o.Settle, o.Remade = conn.NoteEnd, conn.End, conn.Settle, conn.Remade
 	o.ForwardedFile = conn.Watermarks.ForwardedFile()
