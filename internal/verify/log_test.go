@@ -166,7 +166,7 @@ func TestEachBadEntryIsNamed(t *testing.T) {
 // withLeaves changes the leaves of a bundle.
 func withLeaves(bundle []byte, change func([][]byte) [][]byte) (changed []byte) {
 	var leaves [][]byte
-	for leaf := range proof.Bundle(bundle) {
+	for leaf := range proof.Bundle(bundle) { //nolint:errcheck // it is whole
 		leaves = append(leaves, leaf)
 	}
 	for _, leaf := range change(leaves) {

@@ -15,7 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/tiles"
 )
 
-// ErrNoEntry: no log of a trail has the entry.
+// ErrNoEntry marks an entry of no log of the trail.
 var ErrNoEntry = errors.New("no checkpoint covers such an entry yet")
 
 // Prover makes proofs from a trail's files. It takes the log at its word: verify
