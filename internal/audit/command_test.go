@@ -85,8 +85,11 @@ func TestASigningCommand(t *testing.T) {
 	require.NoError(t, trail.sign(t.Context()))
 	kept := len(messages(t, js, "TEST_CHECKPOINTS"))
 	for i, tc := range [][2]string{
-		{"fails", `exit status 1: "no token in slot 1"`}, {"wrong", "does not fit the public key"}, {"short", "does not fit the public key"},
-		{"chatty", "and nothing else"}, {"no base64", "and nothing else"},
+		{"fails", `exit status 1: "no token in slot 1"`},
+		{"wrong", "does not fit the public key"},
+		{"short", "does not fit the public key"},
+		{"chatty", "and nothing else"},
+		{"no base64", "and nothing else"},
 	} {
 		set(tc[0])
 		appendEntries(t, trail, 1+i, 2+i)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,15 +21,15 @@ func TestTheHeartbeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		grew, grown := make(chan struct{}, 1), false
+		grew, grown := make(chan struct{}, 1), atomic.Bool{}
 		b := beat{every: time.Hour}
 		var at []time.Duration
 		var promises []string
 		look := func(stop bool) {
-			if !grown && !b.due(stop) {
+			if !grown.Load() && !b.due(stop) {
 				return
 			}
-			grown = false
+			grown.Store(false)
 			at, promises = append(at, time.Since(start).Round(time.Minute)), append(promises, b.promise(stop))
 			b.at = time.Now()
 			b.signed(stop)
@@ -36,7 +37,7 @@ func TestTheHeartbeat(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go whileRunning(ctx, grew, 2*time.Second, func() { look(false) })
 		time.Sleep(2*time.Hour + 30*time.Minute)
-		grown = true
+		grown.Store(true)
 		grew <- struct{}{}
 		time.Sleep(3*time.Hour + 15*time.Minute)
 		cancel()

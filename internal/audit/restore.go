@@ -55,7 +55,7 @@ func (t *Trail) restore(ctx context.Context) error {
 		t.base, t.signed = last.Base, x.signed
 		t.pending = x.unsigned(t.base, int64(len(x.leaves))-t.base)
 		t.tree = t.signed.grown(t.pending...)
-		t.newestNote, t.pinDue = x.newestNote(), t.signed.n > 0 && !(t.marked && x.isPinned(t.base, t.signed))
+		t.newestNote, t.pinDue = x.newestNote(), t.signed.n > 0 && (!t.marked || !x.isPinned(t.base, t.signed))
 		t.pinned.Store(t.signed.n > 0 && !t.pinDue)
 	} else if err := t.begin(ctx, x, end, reason); err != nil {
 		return err

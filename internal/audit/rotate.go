@@ -107,7 +107,7 @@ func (t *Trail) NameNextKey(ctx context.Context, public string) error {
 	if publicBytes(public) == nil {
 		return errors.New("name next key: it is not in the note form NAME+HASH+KEY")
 	}
-	if t.key.isOwn(public) { // set before opened is closed; the same under every name
+	if string(publicBytes(public)) == string(publicBytes(t.PublicKey())) {
 		return errors.New("name next key: it is the one that signs already")
 	}
 	e, err := ownEntry(TypeRotated, rotation{Key: public, Previous: t.PublicKey()})

@@ -101,7 +101,7 @@ func (t *Trail) draft(ctx context.Context, stop bool) (*draft, error) {
 	if err := t.ready(ctx); err != nil {
 		return nil, err
 	}
-	if t.signed.n == t.tree.n && !(t.tree.n > 0 && t.beat.due(stop)) {
+	if t.signed.n == t.tree.n && (t.tree.n == 0 || !t.beat.due(stop)) {
 		return nil, t.keepPin()
 	}
 	if err := t.settle(t.entriesName()); err != nil {

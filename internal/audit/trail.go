@@ -20,7 +20,7 @@
 // lost signed entry comes from the hashes in the checkpoints; an unsigned one gets a
 // placeholder.
 //
-// Only a lost key, or a lost signed tree, begins a new generation (generation.go): a tree with its own
+// Only another key (lost or rotated), or a lost signed tree, begins a new generation (generation.go): a tree with its own
 // origin and key, as two trees under the old origin would both be signed. This
 // happens at a start only: two relays with different keys would otherwise answer each other
 // for ever. A generation is a log of its own in the sense of C2SP; the entries'
