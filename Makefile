@@ -7,7 +7,7 @@ TOOLS         := $(CURDIR)/bin/tools
 VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS       := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build demo test torture story integration lint vuln fmt fuzz bench benchmarks cover clean
+.PHONY: help build demo test torture story proof integration lint vuln fmt fuzz bench benchmarks cover clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -27,6 +27,9 @@ torture: build ## kill, starve and cut off the real binary, and count what is lo
 
 story: build ## compare the audit trail with 40 known changes, actions, outages (about 30 s)
 	bin/story $(STORY)
+
+proof: ## have a long trail verified by our command and by foreign ones, and tamper with it
+	$(GO) run ./cmd/proof $(PROOF)
 
 integration: build ## run the binary against real servers (Kafka, NATS, Loki), kill nodes, and count what is lost
 	bin/integration $(INTEGRATION)

@@ -125,7 +125,7 @@ environments:
 sinks:
   - {name: archive, file: {path: `+filepath.Join(t.TempDir(), "out.jsonl")+`}}
 `), 0o600))
-	code, _, errs = command(t, "trail", "rotate-key", "--config", file)
+	code, _, _ = command(t, "trail", "rotate-key", "--config", file)
 	require.Equal(t, 1, code, "no answer is a no")
 	code, first, errs := command(t, "trail", "rotate-key", "--config", file, "--yes")
 	require.Zero(t, code, errs)

@@ -66,7 +66,10 @@ func (l Log) checkBundle(n int64, width int, give func(leaf []byte)) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	for leaf := range proof.Bundle(data) {
+	for leaf, err := range proof.Bundle(data) {
+		if err != nil {
+			return fmt.Errorf("%w: %w", errDamaged, err)
+		}
 		if d, long := proof.ParseDigest(leaf); long {
 			if _, err := l.Record(d); err != nil {
 				return fmt.Errorf("%w: %w", errDamaged, err)

@@ -14,7 +14,14 @@ import (
 	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
-func ask(t *testing.T, method, url string, header ...string) (*http.Response, string) {
+// answer is a response that was read whole.
+type answer struct {
+	StatusCode    int
+	Header        http.Header
+	ContentLength int64
+}
+
+func ask(t *testing.T, method, url string, header ...string) (answer, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	require.NoError(t, err)
@@ -26,7 +33,7 @@ func ask(t *testing.T, method, url string, header ...string) (*http.Response, st
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
-	return resp, string(body)
+	return answer{resp.StatusCode, resp.Header, resp.ContentLength}, string(body)
 }
 
 func TestTheLogIsServed(t *testing.T) {

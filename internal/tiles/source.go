@@ -106,7 +106,10 @@ func (s *Source) Records(ctx context.Context, from, to int64, handle func(index 
 			return err
 		}
 		at := number * proof.TileWidth
-		for leaf := range proof.Bundle(data) {
+		for leaf, err := range proof.Bundle(data) {
+			if err != nil {
+				return err
+			}
 			if at >= n && len(leaf) > 0 {
 				if err := handle(base+at, l.whole(leaf)); err != nil {
 					return err

@@ -250,7 +250,10 @@ func (s *step) begin() error {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	i := 0
-	for leaf := range proof.Bundle(old) {
+	for leaf, err := range proof.Bundle(old) {
+		if err != nil {
+			return fmt.Errorf("%w: %w", errDamaged, err)
+		}
 		if len(leaf) > 0 && tlog.RecordHash(leaf) != s.edge.levels[0][i] { // an empty one is a lost entry
 			return fmt.Errorf("%w: entry %d of %s", errDamaged, i, proof.BundlePath(s.edge.n/proof.TileWidth, width))
 		}
@@ -308,7 +311,10 @@ func (l Log) entry(n int64) ([]byte, error) {
 		return nil, err
 	}
 	var last []byte
-	for leaf := range proof.Bundle(data) {
+	for leaf, err := range proof.Bundle(data) {
+		if err != nil {
+			return nil, err
+		}
 		last = leaf
 	}
 	return last, nil
