@@ -33,8 +33,6 @@ func TestAKilledWitnessForgetsNothing(t *testing.T) {
 	signed := int64(0) // the largest size with a signature
 	for round := range 4 {
 		cmd := exec.Command("auditrelay", "witness", "--data-dir", dir, "--listen", addresses[0], "--admin-listen", addresses[1], "--log", l.Public)
-		var log bytes.Buffer
-		cmd.Stderr = &log
 		require.NoError(t, cmd.Start())
 		t.Cleanup(func() { _ = cmd.Process.Kill() })
 		known := int64(0)
@@ -46,7 +44,7 @@ func TestAKilledWitnessForgetsNothing(t *testing.T) {
 			}
 			return status == http.StatusConflict || status == http.StatusOK
 		}, "the witness does not answer")
-		require.GreaterOrEqual(t, known, signed, "it forgot a size that it had signed: %s", log.String())
+		require.GreaterOrEqual(t, known, signed, "it forgot a size that it had signed")
 		if known > 0 {
 			status, body := add(t, addresses[0], witness.Request{Old: known, Checkpoint: l.Fork(known-1).Grow(1, "another").At(known)})
 			assert.Equal(t, http.StatusConflict, status, body)

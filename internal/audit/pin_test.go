@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/tlog"
 )
 
 // reopenUnmarked opens a trail as a crash left it: its key is not marked yet.
@@ -133,4 +134,38 @@ func TestASharedKeyFileIsMarkedBesideIt(t *testing.T) {
 	require.NoError(t, os.Remove(d.o.KeyFile+".checkpoint"))
 	fresh, _ := startServer(t, t.TempDir())
 	require.Contains(t, openingOf(t, openTrail(t, fresh, d.o)).Reason, "nothing is left of all that the key has signed")
+}
+
+// Two relays with one trail sign at different sizes. A pin at a size that only the other
+// one kept is no damage; one with another root is.
+func TestAPinAtASizeNobodyKept(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o := testOptions(t)
+	o.SignEvery = time.Hour
+	trail := openTrail(t, js, o)
+	appendEntries(t, trail, 0, 1)
+	waitSigned(t, trail, 1)
+	appendEntries(t, trail, 1, 5)
+	require.NoError(t, trail.sign(t.Context()))
+	var leaves []tlog.Hash
+	require.NoError(t, trail.Each(t.Context(), 0, func(e Recorded) error {
+		leaves = append(leaves, e.Leaf)
+		return nil
+	}))
+	for _, of := range []struct {
+		leaf tlog.Hash
+		want string
+	}{{leaves[2], ""}, {leaves[3], "not among the kept ones"}} {
+		signed, err := signCheckpoint(t.Context(), trail.key, tree{}.grown(leaves[0], leaves[1], of.leaf), "", time.Now())
+		require.NoError(t, err)
+		require.NoError(t, writePin(trail.pinFile, signed))
+		report, err := trail.Verify(t.Context())
+		require.NoError(t, err)
+		if of.want == "" {
+			require.NoError(t, report.Err())
+		} else {
+			require.ErrorContains(t, report.Err(), of.want)
+		}
+	}
 }
