@@ -1,0 +1,196 @@
+package tiles
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/durable"
+	"github.com/auditrelay/auditrelay/internal/proof"
+)
+
+// step is the writing of some entries.
+type step struct {
+	*writer
+	edge   *edge  // behind the newest entry
+	bundle []byte // of its last, partial bundle
+	files  []durable.File
+	bytes  int
+	lost   int64
+}
+
+// begin reads the partial bundle. errDamaged says it is not what the tiles say.
+func (s *step) begin() error {
+	width := int(s.edge.n % proof.TileWidth)
+	if width == 0 {
+		return nil
+	}
+	old, err := s.Bundle(s.edge.n/proof.TileWidth, width)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	i := 0
+	for leaf, err := range proof.Bundle(old) {
+		if err != nil {
+			return fmt.Errorf("%w: %w", errDamaged, err)
+		}
+		if len(leaf) > 0 && tlog.RecordHash(leaf) != s.edge.levels[0][i] { // an empty one is a lost entry
+			return fmt.Errorf("%w: entry %d of %s", errDamaged, i, proof.BundlePath(s.edge.n/proof.TileWidth, width))
+		}
+		i++
+	}
+	s.bundle = bytes.Clone(old)
+	return nil
+}
+
+// put adds the next entry, if the record is the signed one.
+func (s *step) put(record []byte) error {
+	leaf := proof.LeafData(record)
+	if tlog.RecordHash(leaf) != s.leaves[s.edge.n-s.written.n] {
+		return s.restore()
+	}
+	if d, long := proof.ParseDigest(leaf); long && len(record) > proof.MaxLeaf {
+		if err := s.file(d.Path(), record); err != nil {
+			return err
+		}
+	}
+	return s.leaf(leaf)
+}
+
+// fill adds the entries before n that the trail has lost.
+func (s *step) fill(n int64) error {
+	for s.edge.n < n {
+		if err := s.restore(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restore adds the next entry from the log's own bundle, or as the lost entry that was
+// signed; else as an empty one, which proves nothing.
+func (s *step) restore() error {
+	n := s.edge.n
+	want := s.leaves[n-s.written.n]
+	if leaf := proof.LostLeaf(s.base + n); tlog.RecordHash(leaf) == want {
+		return s.leaf(leaf)
+	}
+	leaf, err := s.entry(n)
+	if err != nil || tlog.RecordHash(leaf) != want {
+		s.lost++
+		leaf = nil
+	}
+	return s.leaf(leaf)
+}
+
+// entry reads an entry's leaf from its bundle. Nothing vouches for it.
+func (l Log) entry(n int64) ([]byte, error) {
+	width := int(n%proof.TileWidth) + 1
+	data, err := l.Bundle(n/proof.TileWidth, width)
+	if err != nil {
+		return nil, err
+	}
+	var last []byte
+	for leaf, err := range proof.Bundle(data) {
+		if err != nil {
+			return nil, err
+		}
+		last = leaf
+	}
+	return last, nil
+}
+
+// leaf adds the leaf of the next entry, and writes what it completes.
+func (s *step) leaf(data []byte) error {
+	s.bundle = proof.AppendBundle(s.bundle, data)
+	n := s.edge.n
+	var failed error
+	s.edge.grow(s.leaves[n-s.written.n], func(t tlog.Tile, hashes []tlog.Hash) {
+		failed = errors.Join(failed, s.file(pathOf(t), joined(hashes)))
+	})
+	if s.edge.n%proof.TileWidth == 0 {
+		failed = errors.Join(failed, s.file(proof.BundlePath(n/proof.TileWidth, proof.TileWidth), s.bundle))
+		s.bundle = nil
+	}
+	return failed
+}
+
+// file has a file written, unless it is there.
+func (s *step) file(name string, data []byte) error {
+	to := s.path(name)
+	if there, err := os.ReadFile(to); err == nil && bytes.Equal(there, data) {
+		return nil
+	}
+	s.files = append(s.files, durable.File{Path: to, Data: bytes.Clone(data)})
+	if s.bytes += len(data); s.bytes < flushBytes && len(s.files) < flushFiles {
+		return nil
+	}
+	return s.flush()
+}
+
+func (s *step) flush() error {
+	err := durable.WriteFiles(s.files)
+	s.files, s.bytes = nil, 0
+	return err
+}
+
+// finish writes the partial tiles, and waits until all of it is durable.
+func (s *step) finish() error {
+	n := s.edge.n
+	for _, t := range edgeTiles(n) {
+		if err := s.file(pathOf(t), joined(s.edge.levels[t.L])); err != nil {
+			return err
+		}
+	}
+	if len(s.bundle) > 0 {
+		if err := s.file(proof.BundlePath(n/proof.TileWidth, int(n%proof.TileWidth)), s.bundle); err != nil {
+			return err
+		}
+	}
+	return s.flush()
+}
+
+// removePartials removes the narrower files of tiles that have a wider one now, and what
+// an earlier tree left there. One left by a crash does no harm.
+func (s *step) removePartials() {
+	now := map[tlog.Tile]int{} // the width of each partial tile
+	for _, t := range withBundle(s.written.n) {
+		now[wide(t)] = 0
+	}
+	for _, t := range withBundle(s.proven.n) {
+		now[wide(t)] = t.W
+	}
+	for full, width := range now {
+		widths, err := s.widths(full)
+		if err != nil {
+			continue
+		}
+		for _, w := range widths {
+			if w != width {
+				_ = os.Remove(s.path(path.Join(pathOf(full)+".p", strconv.Itoa(w))))
+			}
+		}
+		if width == 0 {
+			_ = os.Remove(s.path(pathOf(full) + ".p"))
+		}
+	}
+}
+
+// withBundle are the partial tiles of a tree of n leaves, its partial bundle too.
+func withBundle(n int64) []tlog.Tile {
+	tiles := edgeTiles(n)
+	if width := int(n % proof.TileWidth); width > 0 {
+		tiles = append(tiles, bundle(n/proof.TileWidth, width))
+	}
+	return tiles
+}
+
+func wide(t tlog.Tile) tlog.Tile {
+	t.W = proof.TileWidth
+	return t
+}
