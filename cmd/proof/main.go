@@ -1,6 +1,8 @@
 // Command proof has the audit trail proven by others: it makes a long trail, exports it,
-// verifies it by our command and by foreign ones, tampers, and prints tables. A foreign tool
-// or registry out of reach is SKIPPED, with the reason. It ends with 1 if anything failed.
+// verifies it by our command and by foreign ones, and tampers. Then it has a relay take many
+// events, and proves events, spans and the trail that the relay serves. It prints a table. A
+// foreign tool or registry out of reach is SKIPPED, with the reason. It ends with 1 if
+// anything failed.
 package main
 
 import (
@@ -19,6 +21,7 @@ func main() {
 	entries := flag.Int("entries", 100_000, "how many entries the trail has")
 	proofs := flag.Int("proofs", 1000, "how many of them are proven")
 	cases := flag.Int("cases", 1000, "how many cases of tampering")
+	events := flag.Int("events", 1_000_000, "how many events the journal has, at least 1000")
 	dir := flag.String("dir", "", "a new folder for the trail (default: a temporary one, removed)")
 	python := flag.String("python", findPython(), "a Python from 3.12 on, for aics-tlog")
 	flag.Parse()
@@ -38,7 +41,7 @@ func main() {
 		}
 		defer func() { _ = os.RemoveAll(made) }()
 	}
-	s := &show{ctx: ctx, dir: made, binary: filepath.Join(made, "auditrelay"), interpreter: *python, entries: *entries, proofs: *proofs, cases: *cases}
+	s := &show{ctx: ctx, dir: made, binary: filepath.Join(made, "auditrelay"), interpreter: *python, entries: *entries, proofs: *proofs, cases: *cases, events: max(*events, 1000)}
 	s.run()
 	if s.print(); s.failed > 0 {
 		stop()

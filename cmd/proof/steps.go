@@ -25,6 +25,7 @@ type show struct {
 	dir, binary            string
 	interpreter            string // Python
 	entries, proofs, cases int
+	events                 int // of the journal
 
 	rows   [][3]string
 	failed int
@@ -45,6 +46,7 @@ func (s *show) run() {
 	s.step("tessera fsck", s.fsck)
 	s.step("PyPI aics-tlog", s.python)
 	s.step("tampering", s.tamper)
+	s.ofJournal()
 }
 
 // errSkipped marks a step without its tool.
@@ -52,7 +54,8 @@ type errSkipped struct{ why string }
 
 func (e errSkipped) Error() string { return e.why }
 
-func (s *show) step(name string, do func() (string, error)) {
+// step reports whether the step did not fail.
+func (s *show) step(name string, do func() (string, error)) bool {
 	fmt.Fprintf(os.Stderr, "proof: %s\n", name)
 	said, err := do()
 	switch e := err.(type) { //nolint:errorlint // made here
@@ -63,7 +66,9 @@ func (s *show) step(name string, do func() (string, error)) {
 	default:
 		s.failed++
 		s.row(name, "FAILED", err.Error())
+		return false
 	}
+	return true
 }
 
 func (s *show) row(name, result, said string) { s.rows = append(s.rows, [3]string{name, result, said}) }
@@ -171,31 +176,42 @@ func (s *show) formats() (string, error) {
 	return fmt.Sprintf("%d of %d proofs verify", s.proofs, s.proofs), err
 }
 
-// fsck is another project's check of a whole log. It ends with 0 whatever it finds, and
-// v1.0.4 hangs on a changed entry; so only its own word for success counts, and a changed
-// entry must not get it.
+// fsck is another project's check of a whole log. A changed entry must not get its word
+// for success.
 func (s *show) fsck() (string, error) {
-	tool := filepath.Join(s.dir, "tools")
-	if _, err := s.command([]string{"GOBIN=" + tool}, "go", "install", "github.com/transparency-dev/tessera/cmd/fsck@v1.0.4"); err != nil {
+	if _, err := s.command([]string{"GOBIN=" + filepath.Dir(s.fsckTool())}, "go", "install", "github.com/transparency-dev/tessera/cmd/fsck@v1.0.4"); err != nil {
 		return "", errSkipped{"fsck cannot be had: " + tail(err.Error())}
 	}
-	check := func(limit time.Duration) (bool, error) {
-		out, err := s.command(nil, "timeout", fmt.Sprintf("%.0f", limit.Seconds()), filepath.Join(tool, "fsck"), "--ui=false",
-			"--public_key="+s.key(), "--storage_url=file://"+filepath.Join(s.export(), "0")+"/")
-		return strings.Contains(out, fmt.Sprintf("Successfully fsck'd log with size %d ", s.entries)), err
+	accepts := func(limit time.Duration) error {
+		return s.fsckAccepts(limit, s.key(), "file://"+filepath.Join(s.export(), "0")+"/", int64(s.entries))
 	}
-	if good, err := check(time.Hour); !good {
-		return "", errors.Join(errors.New("fsck does not accept the log"), err)
+	if err := accepts(time.Hour); err != nil {
+		return "", err
 	}
 	took := s.took
 	bundle := filepath.Join(s.export(), "0", "tile", "entries", "000")
 	if err := flip(bundle); err != nil {
 		return "", err
 	}
-	if good, _ := check(5*time.Second + 5*took); good {
+	if accepts(5*time.Second+5*took) == nil {
 		return "", errors.New("fsck accepts a changed entry too: it checks nothing")
 	}
 	return fmt.Sprintf("v1.0.4 accepts the log, in %v; and not with a changed entry", took.Round(time.Millisecond)), flip(bundle)
+}
+
+func (s *show) fsckTool() string { return filepath.Join(s.dir, "tools", "fsck") }
+
+// fsckAccepts runs the tool on a log of at least so many entries. It ends with 0 whatever it
+// finds, and v1.0.4 hangs on a changed entry; so only its own word for success counts.
+func (s *show) fsckAccepts(limit time.Duration, key, url string, atLeast int64) error {
+	out, err := s.command(nil, "timeout", fmt.Sprintf("%.0f", limit.Seconds()), s.fsckTool(), "--ui=false", "--public_key="+key, "--storage_url="+url)
+	var size int64
+	if _, said, found := strings.Cut(out, "Successfully fsck'd log with size "); found {
+		if _, err := fmt.Sscan(said, &size); err == nil && size >= atLeast {
+			return nil
+		}
+	}
+	return errors.Join(fmt.Errorf("fsck does not accept the log: %s", tail(out)), err)
 }
 
 // flip changes a byte, or changes it back.
