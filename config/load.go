@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 )
@@ -53,19 +54,51 @@ func (k Kinds) load(path string, look func(*decoder, *checker, *Config)) (*Confi
 // DataDir reads nothing but data_dir from the file at path, for commands to a running
 // relay: they need not have the environment variables and files of its secrets.
 func DataDir(path string) (string, error) {
-	data, err := readRegular(path, maxFile)
+	cfg, faults, err := withoutSecrets(path)
 	if err != nil {
-		return "", fmt.Errorf("read config: %w", err)
+		return "", err
 	}
-	d := newDecoder(os.LookupEnv)
-	cfg := d.document(data)
 	if cfg != nil && cfg.DataDir != "" {
 		return cfg.DataDir, nil
 	}
-	if cfg == nil || len(d.errors) > 0 {
-		return "", Errors(inOrder(path, d.errors))
+	if cfg == nil || faults != nil {
+		return "", faults
 	}
 	return "", fmt.Errorf("%s: data_dir is not set", path)
+}
+
+// Witnesses reads nothing but audit.witnesses and audit.quorum from the file at path, as
+// [DataDir] does.
+func Witnesses(path string) (witnesses []Witness, quorum int, err error) {
+	cfg, faults, err := withoutSecrets(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if cfg == nil {
+		return nil, 0, faults
+	}
+	c := &Config{Audit: Audit{Witnesses: cfg.Audit.Witnesses, Quorum: cfg.Audit.Quorum}}
+	c.SetDefaults()
+	for i, w := range c.Audit.Witnesses {
+		if w.Key == "" {
+			return nil, 0, errors.Join(fmt.Errorf("%s: audit.witnesses[%d].key is not set", path, i), faults)
+		}
+	}
+	return c.Audit.Witnesses, c.Audit.Quorum, nil
+}
+
+// withoutSecrets reads the file at path as far as possible; cfg is nil for no YAML document.
+func withoutSecrets(path string) (cfg *Config, faults, err error) {
+	data, err := readRegular(path, maxFile)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read config: %w", err)
+	}
+	d := newDecoder(os.LookupEnv)
+	cfg = d.document(data)
+	if len(d.errors) > 0 {
+		faults = Errors(inOrder(path, d.errors))
+	}
+	return cfg, faults, nil
 }
 
 // Parse reads one YAML document, resolves ${NAME} and file:PATH, fills in the defaults

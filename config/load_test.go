@@ -244,3 +244,28 @@ func TestDataDirAlone(t *testing.T) {
 		require.ErrorContains(t, err, want, text)
 	}
 }
+
+// The witnesses are read without the secrets, which a prover need not have.
+func TestWitnessesAlone(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "relay.yaml")
+	write := func(text string) { require.NoError(t, os.WriteFile(path, []byte(minimal+text), 0o600)) }
+	write("audit: {witnesses: [{url: https://a.example, key: a}, {url: https://b.example, key: b}]}\n")
+	list, quorum, err := Witnesses(path)
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	assert.Equal(t, "b", list[1].Key)
+	assert.Equal(t, 2, quorum, "all of them by default")
+	write("audit: {quorum: 1, witnesses: [{url: https://a.example, key: a}, {url: https://b.example, key: b}]}\n")
+	_, quorum, err = Witnesses(path)
+	require.NoError(t, err)
+	assert.Equal(t, 1, quorum)
+	write("audit: {witnesses: [{url: https://a.example, key: \"${NO_SUCH_VARIABLE_OF_OURS}\"}]}\n")
+	_, _, err = Witnesses(path)
+	require.ErrorContains(t, err, "audit.witnesses[0].key is not set")
+	write("")
+	list, quorum, err = Witnesses(path)
+	require.NoError(t, err)
+	assert.Empty(t, list)
+	assert.Zero(t, quorum)
+}

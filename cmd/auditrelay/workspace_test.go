@@ -89,6 +89,7 @@ type office struct {
 	sim          *workspacesim.Simulator
 	env          workspacesim.Environment
 	name, config string
+	admin        string // its address
 	sink         *readback.File
 	writes       atomic.Int32 // requests to the API other than GET
 	held         atomic.Bool  // they get no answer, and have no effect
@@ -103,7 +104,7 @@ func newOffice(t *testing.T, stream string) *office {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	o := &office{sim: sim, env: sim.Environments()[0], config: filepath.Join(dir, "relay.yaml"), sink: &readback.File{Path: filepath.Join(dir, "events.jsonl")}}
-	o.name = o.env.Project + "/" + o.env.Environment
+	o.name, o.admin = o.env.Project+"/"+o.env.Environment, freeAddress(t)
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			if o.taken.Load() {
@@ -125,7 +126,7 @@ admin: {listen: "%s"}
 settings: {interval: 300ms}
 sinks: [{name: file, file: {path: %s, rotate_bytes: -1}}]
 environments: [{project: %s, environment: %s%s}]
-`, filepath.Join(dir, "data"), api.URL, workspacesim.DemoKeyID, freeAddress(t), freeAddress(t), o.sink.Path, o.env.Project, o.env.Environment, stream)
+`, filepath.Join(dir, "data"), api.URL, workspacesim.DemoKeyID, freeAddress(t), o.admin, o.sink.Path, o.env.Project, o.env.Environment, stream)
 	require.NoError(t, os.WriteFile(o.config, []byte(text), 0o600))
 	return o
 }

@@ -78,6 +78,11 @@ type Cosignature struct {
 
 // NewPolicy makes a policy of logs and witnesses, need of them a quorum; none for 0.
 func NewPolicy(logs []Log, witnesses []Witness, need int) (Policy, error) {
+	return ParsePolicy(PolicyText(logs, witnesses, need))
+}
+
+// PolicyText is the file of a policy, as [NewPolicy] makes it.
+func PolicyText(logs []Log, witnesses []Witness, need int) string {
 	var text strings.Builder
 	for _, l := range logs {
 		fmt.Fprintln(&text, strings.TrimSpace("log "+l.Key+" "+l.URL))
@@ -92,7 +97,7 @@ func NewPolicy(logs []Log, witnesses []Witness, need int) (Policy, error) {
 	} else {
 		fmt.Fprintf(&text, "group the-quorum %d%s\nquorum the-quorum\n", need, names)
 	}
-	return ParsePolicy(text.String())
+	return text.String()
 }
 
 // WithLogs is the policy with these logs in place of its own.

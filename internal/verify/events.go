@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 
@@ -22,15 +23,43 @@ import (
 // maxEvent bounds one line of events: the largest body in base64.
 const maxEvent = 64 << 20
 
+// batchBytes is after how many bytes a batch of events is read.
+const batchBytes = 8 << 20
+
 // Events verifies a sink's copy of a trail: events as JSON lines, each a CloudEvent or a
 // bare body, in any order, some of them twice or of no entry. The checkpoints are those
 // among the events, and o.Known.
 func Events(ctx context.Context, in io.Reader, o Options) (Report, error) {
-	c := &copied{o: &o, report: &Report{Trusted: o.Policy != nil}, trees: map[string]*copiedTree{}}
-	c.complete = &completeness{report: c.report}
 	lines := bufio.NewReaderSize(in, 1<<20)
+	return events(ctx, "line", func() ([][]byte, error) { return nextLines(lines) }, o)
+}
+
+// EventBodies is [Events], of bodies or CloudEvents that are no lines. An error ends it.
+func EventBodies(ctx context.Context, bodies iter.Seq2[[]byte, error], o Options) (Report, error) {
+	next, stop := iter.Pull2(bodies)
+	defer stop()
+	return events(ctx, "record", func() (batch [][]byte, err error) {
+		for size := 0; len(batch) < lineBatch && size < batchBytes; {
+			body, err, more := next()
+			if !more {
+				return batch, io.EOF
+			}
+			if err != nil {
+				return batch, err
+			}
+			batch = append(batch, body)
+			size += len(body)
+		}
+		return batch, nil
+	}, o)
+}
+
+// events reads batch after batch, up to io.EOF. unit is what the events of a batch are.
+func events(ctx context.Context, unit string, next func() ([][]byte, error), o Options) (Report, error) {
+	c := &copied{o: &o, unit: unit, report: &Report{Trusted: o.Policy != nil}, trees: map[string]*copiedTree{}}
+	c.complete = &completeness{report: c.report}
 	for number := 0; ; {
-		batch, err := nextLines(lines)
+		batch, err := next()
 		found := make([]copiedEvent, len(batch))
 		if err := parallel(ctx, len(batch), workersOf(&o), func(i int) error {
 			found[i] = readEvent(batch[i])
@@ -58,7 +87,7 @@ func Events(ctx context.Context, in io.Reader, o Options) (Report, error) {
 
 // nextLines reads some lines; the last one may have no end.
 func nextLines(in *bufio.Reader) (lines [][]byte, err error) {
-	for size := 0; len(lines) < lineBatch && size < 8<<20; {
+	for size := 0; len(lines) < lineBatch && size < batchBytes; {
 		var text []byte
 		for more := true; more; {
 			part, err := in.ReadSlice('\n')
@@ -134,6 +163,7 @@ func readEvent(text []byte) (made copiedEvent) {
 // copied is a copy of a trail in the making.
 type copied struct {
 	o        *Options
+	unit     string // what an event stands in
 	report   *Report
 	complete *completeness
 	trees    map[string]*copiedTree // by origin
@@ -148,10 +178,10 @@ type copiedTree struct {
 	end           int64
 }
 
-func (c *copied) take(e *copiedEvent, line int) {
+func (c *copied) take(e *copiedEvent, number int) {
 	switch {
 	case e.wrong != "":
-		c.report.Integrity.add(Finding{Kind: Altered, From: -1, To: -1, Detail: fmt.Sprintf("line %d is no event: %s", line, e.wrong)})
+		c.report.Integrity.add(Finding{Kind: Altered, From: -1, To: -1, Detail: fmt.Sprintf("%s %d is no event: %s", c.unit, number, e.wrong)})
 	case e.note != "":
 		if c.notes == nil {
 			c.notes = map[string]bool{}

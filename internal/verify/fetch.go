@@ -30,6 +30,9 @@ func (f Fetch) below(dir string) Fetch {
 	return func(ctx context.Context, path string) (io.ReadCloser, error) { return f(ctx, dir+"/"+path) }
 }
 
+// ErrRefused marks an answer 401 or 403.
+var ErrRefused = errors.New("the server wants credentials, or other ones")
+
 // fetchTries is how often a URL is asked before a failure counts.
 const fetchTries = 4
 
@@ -70,6 +73,9 @@ func get(ctx context.Context, client *http.Client, url string) (body io.ReadClos
 	err = fmt.Errorf("fetch %s: the server answers %s", url, resp.Status)
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone {
 		return nil, false, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
+		return nil, false, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	return nil, resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests, err
 }

@@ -87,6 +87,16 @@ func (p *Prover) Keys() (keys []string) {
 	return keys
 }
 
+// KeyOf is the verifier key that a log itself names. Nothing vouches for it.
+func (p *Prover) KeyOf(origin string) (string, error) {
+	for _, g := range p.logs {
+		if g.at.Origin == origin && g.key != "" {
+			return proof.Renamed(g.key, origin)
+		}
+	}
+	return "", fmt.Errorf("the log %q does not name its key in %s: give --key or --policy", origin, tiles.HistoryFile)
+}
+
 // statedKey reads the key in the history's first line.
 func statedKey(ctx context.Context, fetch Fetch) (string, error) {
 	body, err := fetch(ctx, tiles.HistoryFile)

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +21,8 @@ import (
 type proveFlags struct {
 	trailFlags
 	chosen      entryFlags
-	url, export string
-	out         string
+	site        siteFlags
+	export, out string
 	key, policy string
 }
 
@@ -36,20 +33,23 @@ func (p Program) newTrailProve() *cobra.Command {
 		Short: "Write proofs of entries that anybody can verify without a relay",
 		Long: `Writes for each chosen entry two files into a folder: INDEX.json, the entry as the trail
 keeps it, and INDEX.tlog-proof, which proves it against the newest signed checkpoint (C2SP
-tlog-proof). A third file, trail.policy, says whom to trust (C2SP tlog-policy). It is the
---policy or --key given, and each proof is verified with it; without either it names the keys
-that the trail itself names. Whoever verifies must know by another way that they are yours.
+tlog-proof). A third file, trail.policy, says whom to trust (C2SP tlog-policy), and each proof
+is verified with it. It is the --policy or --key given; without either it names the keys that
+the trail itself names, with the witnesses and the quorum of --config. Whoever verifies must
+know by another way that they are yours.
 
 The entries are named by index, or chosen by the flags of 'trail list'; those need the relay
 on this machine. It reads the files that the relay keeps for public tools, in its data
-directory; or with --url what a relay serves under /tlog/, with --export an export.
+directory; or with --url what a relay serves under /tlog/, with --export an export. A guarded /tlog/ wants
+--token-file FILE, or the environment variable AUDITRELAY_TLOG_TOKEN.
 
   auditrelay trail verify --proof 17.tlog-proof --record 17.json --policy trail.policy
 
 Exit codes: 0 all are proven, 1 not all can be proven, or failed, 2 wrong usage.`,
 		Example: `  auditrelay trail prove 17 18 --config relay.yaml --dir proofs --policy trail.policy
   auditrelay trail prove --config relay.yaml --severity high --since 2026-03-01 --dir proofs
-  auditrelay trail prove 17 --url https://relay.example/tlog/ --dir proofs`,
+  auditrelay trail prove 17 --url https://relay.example/tlog/ --dir proofs
+  auditrelay trail prove 17 --url https://relay.example/tlog/ --token-file tlog.token --dir proofs`,
 		Args: indexes,
 		RunE: runs(func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) }),
 	}
@@ -73,7 +73,7 @@ func (f *proveFlags) addTo(cmd *cobra.Command) {
 	flags.StringVar(&f.dataDir, "data-dir", "", "the relay's data `DIR`")
 	flags.BoolVar(&f.offline, "offline", false, "the relay is stopped")
 	flags.StringVar(&f.prefix, "stream-prefix", "AUDITRELAY", "journal.stream_prefix, with --offline and --data-dir")
-	flags.StringVar(&f.url, "url", "", "the `URL` of the trail")
+	f.site.addTo(cmd, "the `URL` of the trail")
 	flags.StringVar(&f.export, "export", "", "a `DIR` with an export of the trail")
 	flags.StringVar(&f.out, "dir", "", "write into the folder `DIR`")
 	flags.StringVar(&f.key, "key", "", "the log's verifier `KEY`, NAME+HASH+KEY, or a file with it: verify each proof")
@@ -83,7 +83,7 @@ func (f *proveFlags) addTo(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("url", "export", "data-dir")
 	needFlags(cmd, "dir")
 	before(cmd, func() error {
-		if f.url == "" && f.export == "" && f.dataDir == "" && f.config == "" {
+		if f.site.url == "" && f.export == "" && f.dataDir == "" && f.config == "" {
 			return errors.New("name the trail: --url, --export, --config or --data-dir")
 		}
 		return nil
@@ -91,7 +91,7 @@ func (f *proveFlags) addTo(cmd *cobra.Command) {
 }
 
 func (f *proveFlags) run(cmd *cobra.Command, args []string) error {
-	policy, err := readPolicy(f.key, f.policy)
+	given, err := readPolicy(f.key, f.policy)
 	if err != nil {
 		return err
 	}
@@ -99,20 +99,24 @@ func (f *proveFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	prover, err := f.prover(cmd.Context())
+	prover, err := f.prover(cmd)
 	if err != nil {
 		return err
 	}
 	if err := durable.MakeDir(f.out); err != nil {
 		return err
 	}
-	if err := f.keepPolicy(policy, prover); err != nil {
+	trust, err := f.trust(cmd, given, prover)
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(filepath.Join(f.out, "trail.policy"), trust.text); err != nil {
 		return err
 	}
 	var failed error
 	written := 0
 	for _, index := range chosen {
-		err := f.prove(cmd.Context(), prover, policy, index)
+		err := f.prove(cmd.Context(), prover, trust, index)
 		if err == nil {
 			written++
 		}
@@ -133,7 +137,7 @@ func (f *proveFlags) indexes(cmd *cobra.Command, args []string) (list []int64, e
 	if len(list) > 0 {
 		return list, nil
 	}
-	if f.url != "" || f.export != "" {
+	if f.site.url != "" || f.export != "" {
 		return nil, errors.New("name the entries by INDEX; a FILTER needs the relay on this machine, --config or --data-dir")
 	}
 	list = []int64{}
@@ -146,9 +150,10 @@ func (f *proveFlags) indexes(cmd *cobra.Command, args []string) (list []int64, e
 	return list, err
 }
 
-func (f *proveFlags) prover(ctx context.Context) (*verify.Prover, error) {
-	if f.url != "" {
-		fetch, dirs, err := verify.Site(ctx, &http.Client{Timeout: 2 * time.Minute}, f.url)
+func (f *proveFlags) prover(cmd *cobra.Command) (*verify.Prover, error) {
+	ctx := cmd.Context()
+	if f.site.url != "" {
+		fetch, dirs, err := f.site.open(cmd)
 		if err != nil {
 			return nil, err
 		}
@@ -172,41 +177,19 @@ func (f *proveFlags) prover(ctx context.Context) (*verify.Prover, error) {
 	return verify.NewProver(ctx, fetch, dirs)
 }
 
-// keepPolicy writes whom to trust beside the proofs.
-func (f *proveFlags) keepPolicy(given *proof.Policy, prover *verify.Prover) error {
-	text := []byte("# The keys that the trail itself names: compare them with ones known by another way.\n")
-	switch {
-	case f.policy != "":
-		var err error
-		if text, err = os.ReadFile(f.policy); err != nil {
-			return fmt.Errorf("read the policy: %w", err)
-		}
-	case given != nil:
-		text = []byte("log " + given.Logs[0].Key + "\nquorum none\n")
-	default:
-		for _, key := range prover.Keys() {
-			text = append(text, "log "+key+"\n"...)
-		}
-		text = append(text, "quorum none\n"...)
-	}
-	return durable.WriteFile(filepath.Join(f.out, "trail.policy"), text)
-}
-
 // prove writes the files of one entry. The proof comes last: beside each one stands its
 // record, whatever line a crash hits.
-func (f *proveFlags) prove(ctx context.Context, prover *verify.Prover, policy *proof.Policy, index int64) error {
+func (f *proveFlags) prove(ctx context.Context, prover *verify.Prover, trust trust, index int64) error {
 	made, err := prover.Prove(ctx, index)
 	if err != nil {
 		return err
 	}
-	if policy != nil {
-		own, err := verify.PolicyFor(*policy, made.Origin)
-		if err == nil {
-			_, _, err = made.Proof.Verify(proof.LeafHash(made.Record), own)
-		}
-		if err != nil {
-			return fmt.Errorf("prove entry %d: %w", index, err)
-		}
+	own, err := trust.of(made.Origin)
+	if err == nil {
+		_, _, err = made.Proof.Verify(proof.LeafHash(made.Record), own)
+	}
+	if err != nil {
+		return fmt.Errorf("prove entry %d: %w", index, err)
 	}
 	name := filepath.Join(f.out, strconv.FormatInt(index, 10))
 	if err := durable.WriteFile(name+".json", made.Record); err != nil {

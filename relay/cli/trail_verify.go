@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,7 +22,9 @@ import (
 // verifyFlags are those of 'trail verify'.
 type verifyFlags struct {
 	trailFlags
-	url, dir      string
+	site          siteFlags
+	kafka         kafkaFlags
+	dir           string
 	proof, record string
 	events        string
 	key, policy   string
@@ -50,7 +51,14 @@ It reads one of these:
   --dir DIR              what 'trail export --form tlog' wrote
   --from-events FILE     a sink's own copy: CloudEvents or their bodies as JSON lines, in any
                          order; duplicates are fine. The root is computed from them
+  --from-kafka TOPIC     the same from a Kafka topic: all partitions, from the first record to
+                         the last one at the start
   --proof FILE           one proof; --record FILE is the entry that it is about
+
+A relay that guards /tlog/ wants a bearer token: --token-file FILE, or the environment variable
+AUDITRELAY_TLOG_TOKEN. The password of --kafka-user is in AUDITRELAY_KAFKA_PASSWORD; client
+certificates, Kerberos and OAuth are left out: consume such a topic with its own tools, as JSON
+lines, into --from-events -.
 
 The trust comes from outside: --key, the log's verifier key, or --policy, a file with keys of
 logs and witnesses (C2SP tlog-policy). Without either, the answer says so: whoever can write
@@ -62,7 +70,10 @@ Exit codes: 0 both verdicts hold; 1 integrity is broken, or it cannot be read; 2
 		Example: `  auditrelay trail verify --url https://relay.example/tlog/ --policy trail.policy
   auditrelay trail verify --dir export --key example.com/trail+1a2b3c4d+AbCd
   auditrelay trail verify --config relay.yaml --offline --key trail.pub
+  auditrelay trail verify --url https://relay.example/tlog/ --token-file tlog.token --key trail.pub
   auditrelay trail verify --from-events events.jsonl --policy trail.policy --output json
+  auditrelay trail verify --from-kafka kafka-1:9092,kafka-2:9092/auditrelay.events --key trail.pub
+  auditrelay trail verify --from-kafka kafka:9093/audit --kafka-tls --kafka-user auditor --key trail.pub
   auditrelay trail verify --proof 17.tlog-proof --record 17.json --policy trail.policy`,
 		Args: cobra.NoArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }),
@@ -77,7 +88,8 @@ func (f *verifyFlags) addTo(cmd *cobra.Command) {
 	flags.StringVar(&f.dataDir, "data-dir", "", "the relay's data `DIR`")
 	flags.BoolVar(&f.offline, "offline", false, "the relay is stopped: read its streams too")
 	flags.StringVar(&f.prefix, "stream-prefix", "AUDITRELAY", "journal.stream_prefix, with --offline and --data-dir")
-	flags.StringVar(&f.url, "url", "", "the `URL` of the trail, or of one log of it")
+	f.site.addTo(cmd, "the `URL` of the trail, or of one log of it")
+	f.kafka.addTo(cmd)
 	flags.StringVar(&f.dir, "dir", "", "a `DIR` with the trail, or with one log of it")
 	flags.StringVar(&f.events, "from-events", "", "a `FILE` of events as JSON lines; - for standard input")
 	flags.StringVar(&f.proof, "proof", "", "a .tlog-proof `FILE`")
@@ -87,12 +99,12 @@ func (f *verifyFlags) addTo(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.known, "checkpoint", nil, "a `FILE` with a signed checkpoint known from elsewhere; again for more")
 	addOutputFlag(cmd, &f.output, "text", "json")
 	cmd.MarkFlagsMutuallyExclusive("key", "policy")
-	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "proof", "data-dir")
-	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "proof", "offline")
+	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "from-kafka", "proof", "data-dir")
+	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "from-kafka", "proof", "offline")
 	cmd.MarkFlagsRequiredTogether("proof", "record")
 	before(cmd, func() error {
-		if f.url == "" && f.dir == "" && f.events == "" && f.proof == "" && f.dataDir == "" && f.config == "" {
-			return errors.New("name the trail: --url, --dir, --from-events, --proof, --config or --data-dir")
+		if f.site.url == "" && f.dir == "" && f.events == "" && f.kafka.topic == "" && f.proof == "" && f.dataDir == "" && f.config == "" {
+			return errors.New("name the trail: --url, --dir, --from-events, --from-kafka, --proof, --config or --data-dir")
 		}
 		return nil
 	})
@@ -110,7 +122,7 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	o.Progress = func(done, total int64) {
 		shown.report(&console.Progress{Done: uint64(done), Total: uint64(total), Unit: "entries"})
 	}
-	report, err := f.verify(cmd.Context(), o)
+	report, err := f.verify(cmd, shown, o)
 	shown.end()
 	if err != nil {
 		return err
@@ -173,13 +185,16 @@ func readPolicy(key, file string) (*proof.Policy, error) {
 }
 
 // verify reads the trail that the flags name.
-func (f *verifyFlags) verify(ctx context.Context, o verify.Options) (verify.Report, error) {
+func (f *verifyFlags) verify(cmd *cobra.Command, shown *progress, o verify.Options) (verify.Report, error) {
+	ctx := cmd.Context()
 	switch {
+	case f.kafka.topic != "":
+		return f.kafka.verify(cmd, shown, o)
 	case f.events != "":
 		return f.verifyEvents(ctx, o)
-	case f.url != "":
+	case f.site.url != "":
 		o.Live, o.Now, o.Workers = true, time.Now(), 8
-		fetch, dirs, err := verify.Site(ctx, &http.Client{Timeout: 2 * time.Minute}, f.url)
+		fetch, dirs, err := f.site.open(cmd)
 		if err != nil {
 			return verify.Report{}, err
 		}
@@ -217,39 +232,4 @@ func (f *verifyFlags) verifyEvents(ctx context.Context, o verify.Options) (_ ver
 		defer func() { _ = in.Close() }()
 	}
 	return verify.Events(ctx, in, o)
-}
-
-// printVerdicts prints the report for a person.
-func printVerdicts(w io.Writer, r verify.Report) error {
-	var b strings.Builder
-	for _, l := range r.Logs {
-		fmt.Fprintf(&b, "log %s: entries %d to %d, root %s", printable(l.Origin), l.Base, l.Base+l.Size-1, l.Root)
-		if !l.Signed.IsZero() {
-			fmt.Fprintf(&b, ", signed at %s", moment(l.Signed))
-		}
-		if len(l.Witnesses) > 0 {
-			fmt.Fprintf(&b, ", cosigned by %s", printable(strings.Join(l.Witnesses, ", ")))
-		}
-		b.WriteString("\n")
-	}
-	printVerdict(&b, "integrity", r.Integrity, "every entry is the signed one", "BROKEN")
-	printVerdict(&b, "completeness", r.Completeness, "no gap", "NOT SHOWN")
-	fmt.Fprintf(&b, "%d entries and %d checkpoints were checked\n", r.Entries, r.Checkpoints)
-	if !r.Trusted {
-		b.WriteString("NOTHING IS PROVEN except that the files agree with each other: without --key or --policy, no signature was checked,\n" +
-			"and whoever can write the files could have made all of them.\n")
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func printVerdict(b *strings.Builder, name string, v verify.Verdict, good, bad string) {
-	if v.Holds {
-		fmt.Fprintf(b, "%s: holds: %s\n", name, good)
-		return
-	}
-	fmt.Fprintf(b, "%s: %s: %d findings\n", name, bad, len(v.Findings))
-	for _, found := range v.Findings {
-		fmt.Fprintf(b, "  %s\n", printable(found.String()))
-	}
 }

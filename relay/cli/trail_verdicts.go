@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/verify"
+)
+
+// printVerdicts prints the report for a person.
+func printVerdicts(w io.Writer, r verify.Report) error {
+	var b strings.Builder
+	for _, l := range r.Logs {
+		fmt.Fprintf(&b, "log %s: entries %d to %d, root %s", printable(l.Origin), l.Base, l.Base+l.Size-1, l.Root)
+		if !l.Signed.IsZero() {
+			fmt.Fprintf(&b, ", signed at %s", moment(l.Signed))
+		}
+		if len(l.Witnesses) > 0 {
+			fmt.Fprintf(&b, ", cosigned by %s", printable(strings.Join(l.Witnesses, ", ")))
+		}
+		b.WriteString("\n")
+	}
+	printVerdict(&b, "integrity", r.Integrity, "every entry is the signed one", "BROKEN")
+	printVerdict(&b, "completeness", r.Completeness, "no gap", "NOT SHOWN")
+	fmt.Fprintf(&b, "%d entries and %d checkpoints were checked\n", r.Entries, r.Checkpoints)
+	if !r.Trusted {
+		b.WriteString("NOTHING IS PROVEN except that the files agree with each other: without --key or --policy, no signature was checked,\n" +
+			"and whoever can write the files could have made all of them.\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func printVerdict(b *strings.Builder, name string, v verify.Verdict, good, bad string) {
+	if v.Holds {
+		fmt.Fprintf(b, "%s: holds: %s\n", name, good)
+		return
+	}
+	fmt.Fprintf(b, "%s: %s: %d findings\n", name, bad, len(v.Findings))
+	for _, found := range v.Findings {
+		fmt.Fprintf(b, "  %s\n", printable(found.String()))
+	}
+}

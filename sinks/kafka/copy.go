@@ -1,0 +1,244 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/pause"
+)
+
+// Copy is a topic to read back: each partition from its first record to its end at the time
+// of [OpenCopy]. It joins no consumer group, commits nothing, and makes no topic.
+//
+// The sink's own transport asks for the partitions, as kafka.Dialer makes missing topics.
+// Records are read through kafka.Conn, which streams them: a fetch has at most copyFetch
+// bytes, or one larger batch.
+type Copy struct {
+	topic  string
+	parts  []extent
+	dialer *kafka.Dialer
+	fetch  int // bounds one answer of a broker, in bytes, unless one batch is longer
+}
+
+// extent is what to read of a partition.
+type extent struct {
+	kafka.Partition
+
+	at, end int64 // the next offset, and the one to stop before
+}
+
+// Record is a CloudEvent in a topic.
+type Record struct {
+	// Type is the event's; empty in structured mode, where the body has it.
+	Type string
+	// Body is the event's body; in structured mode the whole event as JSON.
+	Body []byte
+}
+
+const (
+	copyFetch = 4 << 20
+	// copyTimeout bounds a fetch, and the reading of its answer.
+	copyTimeout = 2 * time.Minute
+	// copyTries is how often a partition is asked in vain before reading fails.
+	copyTries = 4
+)
+
+// OpenCopy asks where the partitions of cfg's topic begin and end. cfg is a complete section
+// (see config.Sink.Complete); its topic is a name.
+func OpenCopy(ctx context.Context, cfg config.Kafka) (*Copy, error) {
+	s, err := New(cfg, Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	t, err := s.lookUp(ctx, cfg.Topic)
+	if err != nil {
+		return nil, fmt.Errorf("read the kafka topic %s: %w", cfg.Topic, err)
+	}
+	c := &Copy{topic: cfg.Topic, fetch: copyFetch, dialer: &kafka.Dialer{
+		ClientID: s.transport.clientID, Timeout: dialTimeout, TLS: s.transport.tls, SASLMechanism: s.transport.sasl,
+	}}
+	for _, p := range t.Partitions {
+		e := extent{Partition: p}
+		e.Topic = t.Name
+		if err := c.measure(ctx, &e); err != nil {
+			return nil, fmt.Errorf("read the kafka topic %s: partition %d: %w", cfg.Topic, p.ID, advise(err))
+		}
+		c.parts = append(c.parts, e)
+	}
+	return c, nil
+}
+
+// lookUp asks for a topic's partitions and their leaders.
+func (s *Sink) lookUp(ctx context.Context, name string) (*kafka.Topic, error) {
+	if !validTopic(name) {
+		return nil, errTopicName
+	}
+	s.due = []*topic{{name: name}}
+	res, err := s.metadata(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.learn(res, time.Now())
+	if err := s.due[0].err; err != nil {
+		return nil, err
+	}
+	for i := range res.Topics {
+		if res.Topics[i].Name == name {
+			return &res.Topics[i], nil
+		}
+	}
+	return nil, errors.New("the broker's metadata leaves it out") // learn has said so
+}
+
+// dial connects to a partition's leader.
+func (c *Copy) dial(ctx context.Context, e *extent) (*kafka.Conn, error) {
+	if e.Leader.Host == "" {
+		return nil, errors.New("it has no leader")
+	}
+	conn, err := c.dialer.DialPartition(ctx, "tcp", "", e.Partition)
+	if err != nil {
+		return nil, err
+	}
+	return conn, conn.SetDeadline(time.Now().Add(copyTimeout))
+}
+
+func (c *Copy) measure(ctx context.Context, e *extent) error {
+	conn, err := c.dial(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	e.at, e.end, err = conn.ReadOffsets()
+	return err
+}
+
+// Size is how many records there are to read, at most: of a compacted topic fewer are left.
+func (c *Copy) Size() (n int64) {
+	for _, e := range c.parts {
+		n += e.end - e.at
+	}
+	return n
+}
+
+// Records reads the CloudEvents, one partition after the other; read is told how many records
+// were read so far. Records in another form are passed over. A lost connection is made again;
+// a leader that has moved ends the reading with an error.
+func (c *Copy) Records(ctx context.Context, read func(n int64)) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		count := int64(0)
+		take := func(m *kafka.Message) bool {
+			if count++; count%1000 == 0 {
+				read(count)
+			}
+			r, is := recordOf(m)
+			return !is || yield(r, nil)
+		}
+		for i := range c.parts {
+			e := c.parts[i]
+			more, err := c.partition(ctx, &e, take)
+			if err != nil {
+				yield(Record{}, fmt.Errorf("read the kafka topic %s: partition %d from offset %d on: %w", c.topic, e.ID, e.at, advise(err)))
+			}
+			if err != nil || !more {
+				return
+			}
+		}
+		read(count)
+	}
+}
+
+// recordOf reads the attributes that matter here. What is no CloudEvent, such as a
+// transaction's mark, gives false.
+func recordOf(m *kafka.Message) (r Record, is bool) {
+	r.Body = m.Value
+	for _, h := range m.Headers {
+		switch {
+		case h.Key == "ce_type":
+			r.Type, is = string(h.Value), true
+		case strings.EqualFold(h.Key, "content-type") && strings.HasPrefix(string(h.Value), "application/cloudevents+json"):
+			is = true
+		}
+	}
+	return r, is && len(m.Value) > 0
+}
+
+// partition reads one partition. more is false where take wants no more.
+func (c *Copy) partition(ctx context.Context, e *extent, take func(*kafka.Message) bool) (more bool, err error) {
+	for try := 1; e.at < e.end; try++ {
+		before := e.at
+		more, err := c.connection(ctx, e, take)
+		if err == nil && !more {
+			return false, nil
+		}
+		if e.at > before {
+			try = 0
+		}
+		if ctx.Err() != nil || err != nil && try >= copyTries {
+			return false, errors.Join(err, ctx.Err())
+		}
+		if err != nil {
+			if err := pause.For(ctx, time.Duration(try)*300*time.Millisecond); err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// connection reads over one connection, up to e.end or an error.
+func (c *Copy) connection(ctx context.Context, e *extent, take func(*kafka.Message) bool) (more bool, err error) {
+	conn, err := c.dial(ctx, e)
+	if err != nil {
+		return true, err
+	}
+	defer func() { _ = conn.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if _, err := conn.Seek(e.at, kafka.SeekAbsolute|kafka.SeekDontCheck); err != nil {
+		return true, err
+	}
+	for e.at < e.end {
+		if err := conn.SetDeadline(time.Now().Add(copyTimeout)); err != nil {
+			return true, err
+		}
+		if more, err := c.take(conn, e, take); err != nil || !more {
+			return more, err
+		}
+	}
+	return true, nil
+}
+
+// take reads one answer.
+func (c *Copy) take(conn *kafka.Conn, e *extent, take func(*kafka.Message) bool) (more bool, err error) {
+	before := e.at
+	batch := conn.ReadBatchWith(kafka.ReadBatchConfig{MinBytes: 1, MaxBytes: c.fetch, MaxWait: time.Second})
+	for more = true; more && e.at < e.end; {
+		var m kafka.Message
+		if m, err = batch.ReadMessage(); err != nil {
+			break
+		}
+		more = take(&m)
+		e.at = m.Offset + 1
+	}
+	e.at = max(e.at, batch.Offset()) // beyond records that compaction has removed
+	high := batch.HighWaterMark()
+	closed := batch.Close()
+	if !more {
+		return false, nil
+	}
+	if closed != nil || !errors.Is(err, io.EOF) {
+		return true, errors.Join(err, closed)
+	}
+	if e.at == before && high >= e.end {
+		e.at = e.end // the broker has no record left before the end
+	}
+	return true, nil
+}
