@@ -184,6 +184,15 @@ func (g *provable) whole(ctx context.Context, leaf []byte) ([]byte, error) {
 	return record, err
 }
 
+// PolicyOf is the policy for a proof, as [PolicyFor] the generation that it is of.
+func PolicyOf(p proof.Policy, of proof.Proof) (proof.Policy, error) {
+	origin, text := originIn(of.Checkpoint)
+	if !text {
+		return p, nil // verifying the proof says why
+	}
+	return PolicyFor(p, origin)
+}
+
 // tileFiles reads tiles for package tlog; tlog proves each of them.
 type tileFiles struct {
 	ctx   context.Context //nolint:containedctx // of NewProver: the interface has none

@@ -105,3 +105,39 @@ func TestProofFilesVerifyInAnIndependentImplementation(t *testing.T) {
 		require.NoError(t, verifyForeign(file, record, verifier), name)
 	}
 }
+
+// A policy has each key once, under the oldest log's name: it serves the proofs of all
+// generations, with the same key and with a rotated one.
+func TestAPolicyServesEachGeneration(t *testing.T) {
+	t.Parallel()
+	f, dirs := files{}, []string{"0", "1", "2"}
+	for i, name := range []string{"example.com/log", "example.com/log/from-5", "example.com/log/from-10"} {
+		l := newTestLog(t, name, int64(5*i))
+		if i == 2 {
+			l.key = renamedKey(t, "the second secret", name)
+		}
+		l.add(t, records(5*i, 5*i+5)...)
+		l.sign(t)
+		for file, data := range l.write(t) {
+			f[dirs[i]+"/"+file] = data
+		}
+	}
+	p, err := NewProver(t.Context(), f.fetch, dirs)
+	require.NoError(t, err)
+	require.Len(t, p.Keys(), 2)
+	var logs []ours.Log
+	for _, key := range p.Keys() {
+		logs = append(logs, ours.Log{Key: key})
+	}
+	trusted, err := ours.NewPolicy(logs, nil, 0)
+	require.NoError(t, err)
+	for _, index := range []int64{2, 7, 12} {
+		made, err := p.Prove(t.Context(), index)
+		require.NoError(t, err)
+		own, err := PolicyOf(trusted, made.Proof)
+		require.NoError(t, err)
+		c, _, err := made.Proof.Verify(ours.LeafHash(made.Record), own)
+		require.NoError(t, err, index)
+		assert.Equal(t, made.Origin, c.Origin)
+	}
+}

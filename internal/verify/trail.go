@@ -198,9 +198,14 @@ func baseOf(origin string) int64 {
 	return base
 }
 
-// PolicyFor is the policy for a generation: with the log of its origin, or with a log of the
-// same trail, renamed.
+// PolicyFor is the policy for a generation: with the log of its origin, or else with a log of
+// the same trail, renamed.
 func PolicyFor(p proof.Policy, origin string) (proof.Policy, error) {
+	for _, l := range p.Logs {
+		if proof.NameOf(l.Key) == origin {
+			return p.WithLogs(l)
+		}
+	}
 	trail := generation.ReplaceAllString(origin, "")
 	for _, l := range p.Logs {
 		name := proof.NameOf(l.Key)

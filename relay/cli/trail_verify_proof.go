@@ -45,7 +45,11 @@ func (f *verifyFlags) runProof(cmd *cobra.Command, policy *proof.Policy) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.proof, err)
 	}
-	c, by, err := p.Verify(proof.LeafHash(record), *policy)
+	own, err := verify.PolicyOf(*policy, p)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.proof, err)
+	}
+	c, by, err := p.Verify(proof.LeafHash(record), own)
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.proof, err)
 	}
