@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/proof"
@@ -26,6 +27,29 @@ func Streams(streams audit.Report, o Options) Report {
 	r.Integrity.close()
 	r.Completeness.close()
 	return r
+}
+
+// AddNewer adds what only the streams have: the newest checkpoint, where the relay stopped
+// before it was among the files, and the entries behind it, which a killed relay had no
+// time to sign.
+func (r *Report) AddNewer(streams audit.Report) {
+	for i := range r.Logs {
+		l := &r.Logs[i]
+		for _, g := range streams.Generations {
+			if g.Origin == l.Origin && g.PublicKey == l.Key && g.Size > l.Size {
+				r.Entries += g.Size - l.Size
+				l.Size, l.Root, l.Signed, l.Witnesses = g.Size, g.Root, time.Time{}, nil
+			}
+		}
+	}
+	if streams.Entries <= streams.Signed {
+		return
+	}
+	r.Completeness.add(Finding{
+		Kind: NotCovered, From: streams.Signed, To: streams.Entries - 1, File: "the trail's streams",
+		Detail: "no checkpoint covers them yet; the relay signs them at its next start",
+	})
+	r.Completeness.close()
 }
 
 // AddStreams adds a problem of the trail's streams. One named by the trail itself, in a

@@ -21,7 +21,11 @@ func printVerdicts(w io.Writer, r verify.Report) error {
 		}
 		b.WriteString("\n")
 	}
-	printVerdict(&b, "integrity", r.Integrity, "every entry is the signed one", "BROKEN")
+	good := "every entry is the signed one"
+	if r.Entries == 0 {
+		good = "nothing is against it, and nothing was checked: no entry is covered by a signed root"
+	}
+	printVerdict(&b, "integrity", r.Integrity, good, "BROKEN")
 	printVerdict(&b, "completeness", r.Completeness, "no gap", "NOT SHOWN")
 	fmt.Fprintf(&b, "%d entries and %d checkpoints were checked\n", r.Entries, r.Checkpoints)
 	if !r.Trusted {

@@ -92,6 +92,7 @@ func (f *verifyFlags) verifyStopped(ctx context.Context, o verify.Options) (made
 	} else {
 		made = verify.Streams(report, o)
 	}
+	made.AddNewer(report)
 	for _, p := range report.Problems {
 		made.AddStreams(p, !slices.Contains(unnamed, p))
 	}
