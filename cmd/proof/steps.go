@@ -241,8 +241,8 @@ func (s *show) python() (string, error) {
 }
 
 func (s *show) tamper() (string, error) {
-	out, err := s.command([]string{"AUDITRELAY_TAMPER=" + strconv.Itoa(s.cases)},
-		"go", "test", "./internal/verify", "-count=1", "-v", "-run=^TestTamperingIsFoundAndNamed$")
+	out, err := s.command([]string{"AUDITRELAY_TAMPER=" + strconv.Itoa(s.cases)}, "go", "test", "./internal/verify", "./cmd/auditrelay",
+		"-count=1", "-v", "-timeout=1h", "-run=^(TestTamperingIsFoundAndNamed|TestATamperedDataDirectoryIsFound)$")
 	said := ""
 	for line := range strings.Lines(out) {
 		if _, text, found := strings.Cut(line, "tamper_test.go:"); found {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -34,8 +35,8 @@ func (t *Trail) readStream(ctx context.Context, name string, fn func(Message) er
 }
 
 // VerifyOffline is [Trail.Verify] of a trail without a relay. Of o it takes
-// StreamPrefix, KeyFile, ForwardedFile, Copy and End. Unnamed are the problems without a name in the trail;
-// a start would name them. A missing key, or one other than the signer's, is a problem
+// StreamPrefix, KeyFile, ForwardedFile, Copy and End. Unnamed are the problems, and the
+// restored entries, without a name in the trail; a start would name them. A missing key, or one other than the signer's, is a problem
 // if anything was signed.
 func VerifyOffline(ctx context.Context, o Options, read Reader) (report Report, unnamed []Problem, err error) {
 	c, err := newCodec()
@@ -56,7 +57,7 @@ func VerifyOffline(ctx context.Context, o Options, read Reader) (report Report, 
 	if o.KeyFile != "" || keyErr == nil { // nobody but the relay needs to have another
 		x.checkKey(key, keyErr)
 	}
-	return x.report, x.named.unnamed(x.report.Problems), nil
+	return x.report, x.named.unnamed(slices.Concat(x.report.Problems, x.report.Restored)), nil
 }
 
 // checkEnd holds the entries against the note of their end.

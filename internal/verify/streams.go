@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
@@ -67,4 +68,25 @@ func (r *Report) AddStreams(p audit.Problem, named bool) {
 	}
 	r.Integrity.close()
 	r.Completeness.close()
+}
+
+// HoldAgainst holds the proven entries against the streams they were derived from. Streams
+// put back to an earlier state, with all notes beside them, end before them.
+func (r *Report) HoldAgainst(streams audit.Report) {
+	from := streams.Entries
+	for _, p := range slices.Concat(streams.Problems, streams.Restored) { // known already
+		if p.Kind == "truncated" || p.Kind == "restored" {
+			from = max(from, p.To+1)
+		}
+	}
+	for _, l := range r.Logs {
+		if end := l.Base + l.Size; end > from {
+			r.Integrity.add(Finding{
+				Kind: "truncated", Log: l.Origin, From: from, To: end - 1, File: "the trail's streams",
+				Detail: "the streams end before them, and the trail's files have them: the streams were put back to an earlier state",
+			})
+			from = end
+		}
+	}
+	r.Integrity.close()
 }

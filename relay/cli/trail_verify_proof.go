@@ -94,7 +94,13 @@ func (f *verifyFlags) verifyStopped(ctx context.Context, o verify.Options) (made
 	}
 	made.AddNewer(report)
 	for _, p := range report.Problems {
-		made.AddStreams(p, !slices.Contains(unnamed, p))
+		if !slices.Contains(unnamed, p) { // a part of it may be unnamed
+			made.AddStreams(p, true)
+		}
 	}
+	for _, p := range unnamed {
+		made.AddStreams(p, false)
+	}
+	made.HoldAgainst(report)
 	return made, nil
 }

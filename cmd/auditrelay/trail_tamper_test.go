@@ -1,0 +1,203 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/verify"
+)
+
+// tampered says what was done to a data directory, and what must be found.
+type tampered struct {
+	kind, what string
+	flags      []string                  // for trail verify
+	right      func(verify.Finding) bool // each finding must be; nil: there is none
+	named      bool                      // by the relay too, in its trail
+}
+
+// TestATamperedDataDirectoryIsFound tampers with copies of a stopped relay's directory, by
+// one seed each: AUDITRELAY_TAMPER of them (default 40), from AUDITRELAY_SEED on (default 1).
+// Verify names each, and nothing else. The relay starts on it twice, takes events, and names
+// the damage once: in each case with AUDITRELAY_TAMPER, else in every tenth.
+func TestATamperedDataDirectoryIsFound(t *testing.T) {
+	t.Parallel()
+	first, cases, started := variable(t, "AUDITRELAY_SEED", 1), variable(t, "AUDITRELAY_TAMPER", 40), uint64(10)
+	if os.Getenv("AUDITRELAY_TAMPER") != "" {
+		started = 1
+	}
+	below := t.TempDir()
+	var made [2]*madeRelay
+	t.Run("made", func(t *testing.T) {
+		for i := range made {
+			t.Run(strconv.Itoa(i), func(t *testing.T) {
+				t.Parallel()
+				made[i] = makeRelay(t, filepath.Join(below, strconv.Itoa(i)))
+			})
+		}
+	})
+	m, stranger := made[0], made[1]
+	report := m.verify(t, m.dir)
+	require.Empty(t, report.Integrity.Findings, "the untouched directory")
+	require.Empty(t, report.Completeness.Findings)
+	kinds := make([]string, cases)
+	t.Run("cases", func(t *testing.T) {
+		for i := range cases {
+			t.Run(strconv.FormatUint(first+i, 10), func(t *testing.T) {
+				t.Parallel()
+				x := newTamperer(t, m, stranger, first+i)
+				c := x.any()
+				kinds[i] = c.kind
+				report := m.verify(t, x.dir, c.flags...)
+				for _, f := range report.Integrity.Findings {
+					require.True(t, c.right != nil && c.right(f), "%s, %s: named wrongly: %s", c.kind, c.what, f)
+				}
+				require.Equal(t, c.right != nil, len(report.Integrity.Findings) > 0, "%s, %s: was it found?", c.kind, c.what)
+				if i%started == 0 {
+					startsTwice(t, x.dir, c)
+				}
+			})
+		}
+	})
+	counts := map[string]int{}
+	for _, kind := range kinds {
+		counts[kind]++
+	}
+	if t.Failed() {
+		return
+	}
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		t.Logf("data directory: %-34s %4d cases, all rightly named", kind, counts[kind])
+	}
+}
+
+func variable(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	require.NoError(t, err)
+	return n
+}
+
+// verify runs trail verify on a copy.
+func (m *madeRelay) verify(t *testing.T, dir string, flags ...string) (report verify.Report) {
+	t.Helper()
+	args := []string{"trail", "verify", "--offline", "--data-dir", filepath.Join(dir, "data"), "--key", m.public, "--output", "json"}
+	_, out, errs := command(t, append(args, flags...)...)
+	require.NoError(t, json.Unmarshal([]byte(out), &report), errs)
+	return report
+}
+
+// startsTwice starts the relay twice: it takes events, and names the damage once.
+func startsTwice(t *testing.T, dir string, c tampered) {
+	t.Helper()
+	cfg := configOf(dir)
+	before := len(namings(t, cfg))
+	for round := range 2 {
+		r := startRelay(t, cfg)
+		r.push(fmt.Sprintf("after-%d", round))
+		if c.named {
+			waiting.Until(t, func() bool { return len(namings(t, cfg)) > before }, "%s, %s: the trail does not name it", c.kind, c.what)
+		}
+		r.stop()
+	}
+	all := namings(t, cfg)
+	slices.Sort(all)
+	assert.Equal(t, slices.Compact(slices.Clone(all)), all, "%s, %s: something is named twice", c.kind, c.what)
+	if !c.named {
+		assert.Len(t, all, before, "%s, %s: the trail names something", c.kind, c.what)
+	}
+}
+
+// tamperer changes one copy of a data directory.
+type tamperer struct {
+	t        *testing.T
+	r        *rand.Rand
+	dir      string
+	made     *madeRelay
+	stranger *madeRelay
+}
+
+func newTamperer(t *testing.T, m, stranger *madeRelay, seed uint64) *tamperer {
+	t.Helper()
+	x := &tamperer{t, rand.New(rand.NewPCG(seed, 12)), t.TempDir(), m, stranger}
+	require.NoError(t, os.CopyFS(x.dir, os.DirFS(m.dir)))
+	return x
+}
+
+func (x *tamperer) path(name string) string { return filepath.Join(x.dir, "data", name) }
+
+func (x *tamperer) read(name string) []byte {
+	x.t.Helper()
+	data, err := os.ReadFile(x.path(name))
+	require.NoError(x.t, err)
+	return data
+}
+
+func (x *tamperer) write(name string, data []byte) {
+	x.t.Helper()
+	require.NoError(x.t, os.WriteFile(x.path(name), data, 0o600))
+}
+
+func (x *tamperer) remove(name string) {
+	x.t.Helper()
+	require.NoError(x.t, os.RemoveAll(x.path(name)))
+}
+
+// put puts another relay's file or folder in the place of this one's.
+func (x *tamperer) put(from, name string) {
+	x.t.Helper()
+	from = filepath.Join(from, "data", name)
+	info, err := os.Stat(from)
+	require.NoError(x.t, err)
+	x.remove(name)
+	if info.IsDir() {
+		require.NoError(x.t, os.CopyFS(x.path(name), os.DirFS(from)))
+		return
+	}
+	data, err := os.ReadFile(from)
+	require.NoError(x.t, err)
+	x.write(name, data)
+}
+
+func pick[T any](x *tamperer, all ...T) T { return all[x.r.IntN(len(all))] }
+
+// spoil flips a bit of a file, cuts it, or removes it.
+func (x *tamperer) spoil(name string) (how string) {
+	data := x.read(name)
+	switch how = pick(x, "flipped", "cut", "removed"); how {
+	case "flipped":
+		at := x.r.IntN(len(data))
+		data[at] ^= 1 << x.r.IntN(8)
+		x.write(name, data)
+		return fmt.Sprintf("flipped byte %d of %s", at, name)
+	case "cut":
+		at := x.r.IntN(len(data))
+		x.write(name, data[:at])
+		return fmt.Sprintf("cut %s to %d bytes", name, at)
+	}
+	x.remove(name)
+	return how + " " + name
+}
+
+// ofKind expects findings of some kinds.
+func ofKind(kinds ...string) func(verify.Finding) bool {
+	return func(f verify.Finding) bool { return slices.Contains(kinds, f.Kind) }
+}
+
+// inStreams reports whether a finding is about the trail's streams.
+func inStreams(f verify.Finding) bool { return strings.Contains(f.File, "streams") }
