@@ -141,7 +141,7 @@ func (t *Trail) keepDraft(ctx context.Context, d *draft) error {
 			return err
 		}
 		if t.keptSeq == d.behind {
-			return errors.New("it was refused, though nothing newer is kept")
+			return t.damage("a checkpoint behind number %d is refused, and no newer one is kept: the servers have gone back to an earlier state", t.keptSeq)
 		}
 		return nil
 	}

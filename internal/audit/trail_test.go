@@ -324,3 +324,21 @@ func TestLargeEntries(t *testing.T) {
 	require.ErrorContains(t, err, "resource.0 of acme/live")
 	requireWhole(t, trail, 1)
 }
+
+// Servers that went back to an earlier state refuse the next checkpoint. The trail is read
+// back, and signs again.
+func TestServersThatWentBackAreSignedFor(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o := testOptions(t)
+	o.SignEvery = time.Hour
+	trail := openTrail(t, js, o)
+	appendEntries(t, trail, 0, 2)
+	waitSigned(t, trail, 1)
+	require.NoError(t, trail.lock(t.Context()))
+	trail.keptSeq += 3 // as if three more had been kept, and were lost
+	trail.unlock()
+	appendEntries(t, trail, 2, 3)
+	require.NoError(t, trail.sign(t.Context()))
+	requireWhole(t, trail, 3)
+}
