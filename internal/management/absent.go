@@ -80,11 +80,11 @@ func (c *Client) Confirm(ctx context.Context, project, environment string, err e
 	case probeErr == nil:
 		return Beside(parent, err)
 	case probed == nil || probed.scope == aProject || said.scope == aProject:
-		return unproven(err, fmt.Sprintf("its environment cannot be read: %v", probeErr))
+		return unread(err, "its environment", probeErr)
 	}
 	a, parentErr := c.Project(ctx, project)
 	if parentErr != nil {
-		return unproven(err, fmt.Sprintf("its project cannot be read: %v", parentErr))
+		return unread(err, "its project", parentErr)
 	}
 	return &Absence{WholeEnvironment: true, Type: said.kind, RequestID: said.requestID, ParentRequestID: a.RequestID}
 }
@@ -96,7 +96,7 @@ func (c *Client) ConfirmAll(ctx context.Context, project string, errs []error) (
 	a, parentErr := c.Project(ctx, project)
 	for _, err := range errs {
 		if parentErr != nil {
-			return a, unproven(err, fmt.Sprintf("its project cannot be read: %v", parentErr))
+			return a, unread(err, "its project", parentErr)
 		}
 		var absence *Absence
 		if err = Beside(a.Receipt, err); !errors.As(err, &absence) {
@@ -142,6 +142,12 @@ func (c *Client) probe(ctx context.Context, project, environment string) (Receip
 
 func unproven(err error, reason string) error {
 	return fmt.Errorf("%w: %w: %s", err, ErrUnproven, reason)
+}
+
+// unread is an unproven 404 whose parent cannot be read. Where that is so because the API
+// cannot be used, the error says [ErrUnreachable] too.
+func unread(err error, parent string, cause error) error {
+	return fmt.Errorf("%w: %w: %s cannot be read: %w", err, ErrUnproven, parent, cause)
 }
 
 // claimOf reads the claim out of an error. A 404 without one has a reason instead;

@@ -100,6 +100,9 @@ func TestOneRuleFor404(t *testing.T) {
 				assert.NotEmpty(t, absence.ParentRequestID)
 			}
 			assert.Equal(t, tc.want == unproven, errors.Is(err, management.ErrUnproven), "%v", err)
+			if tc.environment == refused {
+				assert.ErrorIs(t, err, management.ErrUnreachable, "one outage is one message")
+			}
 		})
 	}
 }
