@@ -196,7 +196,7 @@ func (x *tamperer) spoil(name string) (how string) {
 }
 
 // vouched is how much of a file the key in hand vouches for. A signature line of an unknown
-// key says nothing, and so does a second one that is spoilt until it looks like that.
+// key says nothing; a spoilt second line may look like one.
 func vouched(name string, data []byte) int {
 	const line = "\n\u2014 "
 	first := bytes.Index(data, []byte(line))

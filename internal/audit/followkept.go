@@ -58,8 +58,7 @@ func (t *Trail) FollowCheckpoints(ctx context.Context, durable string, handle fu
 }
 
 // handled returns once the follower of the entries has handled those before end, or all
-// that can be read. Meanwhile it calls wait, so that the server does not offer the
-// checkpoint again.
+// readable ones. Meanwhile it calls wait: the server must not offer the checkpoint again.
 func (t *Trail) handled(ctx context.Context, durable string, end int64, wait func() error) error {
 	for {
 		consumer, err := t.entries.Consumer(ctx, durable)

@@ -71,7 +71,7 @@ func (t *Trail) readVerified() (v verifiedNote, good bool) {
 }
 
 // keepVerified writes the note. A crash before its rename leaves none, or an older one,
-// which a start takes for what it is: see above.
+// and a start reads it as such: see above.
 func (t *Trail) keepVerified(ctx context.Context) error {
 	shown := t.view.Load()
 	if len(shown.copied) > 0 || t.shared { // a start has more to ask then

@@ -71,8 +71,8 @@ type Options struct {
 	// PinFile keeps the newest checkpoint. Default KeyFile + ".checkpoint".
 	PinFile string
 	// ForwardedFile, where set, keeps the place of the newest entry handed on: see
-	// [Trail.Forwarded]. A trail that ends before it, or that has another root there, was put
-	// back to an earlier state, and that is a problem.
+	// [Trail.Forwarded]. A trail that ends before it, or has another root there, was put
+	// back to an earlier state: a problem.
 	ForwardedFile string
 	// Shared: other relays sign the same streams. The checkpoint beside this one's key
 	// may be older than theirs then.

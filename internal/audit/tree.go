@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
 )
 
 // tree is the right edge of a Merkle tree (RFC 6962): the roots of its full subtrees,
@@ -16,14 +18,7 @@ type tree struct {
 
 // grow appends a leaf.
 func (t *tree) grow(leaf tlog.Hash) {
-	// Each trailing 1 bit of n is a full subtree; with the new leaf it becomes one of
-	// twice the size.
-	for m := t.n; m&1 == 1; m >>= 1 {
-		last := len(t.edge) - 1
-		leaf = tlog.NodeHash(t.edge[last], leaf)
-		t.edge = t.edge[:last]
-	}
-	t.edge = append(t.edge, leaf)
+	t.edge = tlogproof.GrowEdge(t.edge, t.n, leaf)
 	t.n++
 }
 
@@ -37,15 +32,4 @@ func (t tree) grown(leaves ...tlog.Hash) tree {
 }
 
 // root is the tree's hash.
-func (t tree) root() tlog.Hash {
-	if t.n == 0 {
-		empty, _ := tlog.TreeHash(0, nil) // reads nothing
-		return empty
-	}
-	last := len(t.edge) - 1
-	h := t.edge[last]
-	for i := last - 1; i >= 0; i-- {
-		h = tlog.NodeHash(t.edge[i], h)
-	}
-	return h
-}
+func (t tree) root() tlog.Hash { return tlogproof.EdgeRoot(t.edge) }

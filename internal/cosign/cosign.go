@@ -58,7 +58,7 @@ type Cosigner struct {
 type state struct {
 	Witness string `json:"witness"`
 	URL     string `json:"url"`
-	// Size is of the tree that it cosigned last for this process, At the time of that.
+	// Size is of the tree cosigned last for this process, At the time of the signature.
 	Size int64     `json:"size"`
 	At   time.Time `json:"at,omitzero"`
 	// Failure is why it does not cosign at present. Refused: it knows another history.

@@ -12,27 +12,38 @@ type Edge struct {
 
 // Add appends a leaf.
 func (e *Edge) Add(leaf tlog.Hash) {
-	for n := e.n; n&1 == 1; n >>= 1 { // each trailing 1 bit is a full subtree
-		last := len(e.full) - 1
-		leaf = tlog.NodeHash(e.full[last], leaf)
-		e.full = e.full[:last]
-	}
-	e.full = append(e.full, leaf)
+	e.full = GrowEdge(e.full, e.n, leaf)
 	e.n++
+}
+
+// GrowEdge appends a leaf to the full subtrees of a tree of n leaves, the largest first. It
+// writes into edge.
+func GrowEdge(edge []tlog.Hash, n int64, leaf tlog.Hash) []tlog.Hash {
+	// Each trailing 1 bit of n is a full subtree; with the new leaf it becomes one of
+	// twice the size.
+	for ; n&1 == 1; n >>= 1 {
+		last := len(edge) - 1
+		leaf = tlog.NodeHash(edge[last], leaf)
+		edge = edge[:last]
+	}
+	return append(edge, leaf)
 }
 
 // Len is the number of leaves.
 func (e *Edge) Len() int64 { return e.n }
 
 // Root is the tree's hash.
-func (e *Edge) Root() tlog.Hash {
-	if e.n == 0 {
+func (e *Edge) Root() tlog.Hash { return EdgeRoot(e.full) }
+
+// EdgeRoot is the hash of the tree with these full subtrees, the largest first.
+func EdgeRoot(edge []tlog.Hash) tlog.Hash {
+	if len(edge) == 0 {
 		empty, _ := tlog.TreeHash(0, nil) // reads nothing
 		return empty
 	}
-	h := e.full[len(e.full)-1]
-	for i := len(e.full) - 2; i >= 0; i-- {
-		h = tlog.NodeHash(e.full[i], h)
+	h := edge[len(edge)-1]
+	for i := len(edge) - 2; i >= 0; i-- {
+		h = tlog.NodeHash(edge[i], h)
 	}
 	return h
 }

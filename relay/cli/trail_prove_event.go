@@ -73,6 +73,11 @@ Exit codes: 0 proven, 1 not proven, or failed, 2 wrong usage.`,
 			return f.prove(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0])
 		}),
 	}
+	f.addTo(cmd)
+	return cmd
+}
+
+func (f *proveEventFlags) addTo(cmd *cobra.Command) {
 	f.which.addTo(cmd)
 	needsRelay := cmd.PreRunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
@@ -91,7 +96,6 @@ Exit codes: 0 proven, 1 not proven, or failed, 2 wrong usage.`,
 	cmd.Flags().StringVar(&f.key, "key", "", "the log's verifier `KEY`, NAME+HASH+KEY, or a file with it, with --verify")
 	cmd.Flags().StringVar(&f.policy, "policy", "", "a `FILE` with the trusted logs and witnesses, with --verify")
 	cmd.MarkFlagsMutuallyExclusive("key", "policy")
-	return cmd
 }
 
 func (f *proveEventFlags) prove(ctx context.Context, out, messages io.Writer, arg string) error {

@@ -156,7 +156,7 @@ func (c *Copy) Records(ctx context.Context, read func(n int64)) iter.Seq2[Record
 	}
 }
 
-// recordOf reads the attributes that matter here. What is no CloudEvent, such as a
+// recordOf reads the attributes for a copy. Anything else than a CloudEvent, such as a
 // transaction's mark, gives false.
 func recordOf(m *kafka.Message) (r Record, is bool) {
 	r.Body = m.Value
