@@ -20,6 +20,7 @@ type settings struct {
 	secret              string
 	changeEvery         time.Duration
 	verbose             bool
+	strictStreaming     bool
 	sim                 workspacesim.Options
 }
 
@@ -56,7 +57,9 @@ to DATADOG where --datadog-site says that the site is.
 On --admin-listen it takes what a dashboard or an outage would do, without
 credentials: keep that address private. GET /_sim/environments lists what there
 is, GET /_sim/counts what was generated and acknowledged; POST /_sim/changes
-changes a setting, POST /_sim/faults lets requests fail.`
+changes a setting, POST /_sim/faults lets requests fail. POST /_sim/streaming_create,
+_edit, _delete and _status do what a person does to a streaming config in the
+dashboard, and POST /_sim/stream_faults lets a stream go silent, or late.`
 
 const examples = `  # three projects, ten events a second in each environment
   workspacesim
@@ -70,6 +73,18 @@ const examples = `  # three projects, ten events a second in each environment
 
   # Datadog's US site is at home
   workspacesim --datadog-site US=http://127.0.0.1:8126
+
+  # as the real service: a person creates and enables each streaming config
+  workspacesim --strict-streaming
+  curl http://127.0.0.1:8098/_sim/streaming_create -d '{"project_slug":"acme-portal",
+    "environment_slug":"production","destination_type":"GRAFANA_LOKI","destination_config":
+    {"grafana_loki":{"hostname":"relay.example.com","username":"u","password":"first"}}}'
+  curl http://127.0.0.1:8098/_sim/streaming_status \
+    -d '{"project_slug":"acme-portal","environment_slug":"production","status":"ACTIVE"}'
+
+  # a person changes the push secret; the last four characters stay the same
+  curl http://127.0.0.1:8098/_sim/streaming_edit \
+    -d '{"project_slug":"acme-portal","environment_slug":"production","same_last_four":true}'
 
   # a tenth of the requests fail, and each takes half a second
   curl http://127.0.0.1:8098/_sim/faults -d '{"error_rates":{"500":0.1},"latency":"500ms"}'`
@@ -92,6 +107,11 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	f.StringVar(&s.sim.RBACPrefix, "rbac-prefix", "service", "prefix of the four branded RBAC fields")
 	f.Float64Var(&s.sim.RateLimit, "rate-limit", 0, "API requests a second, 0 for no limit")
 	f.StringVar(&s.sim.NewConfigStatus, "new-config-status", workspacesim.StatusActive, "streaming_status after operation 14")
+	f.BoolVar(&s.sim.PutKeepsStatus, "put-keeps-status", false, "operation 14 keeps the streaming_status of a config of the same type")
+	f.BoolVar(&s.sim.PutNeedsConfig, "put-needs-config", false, "refuse operation 14 where no config exists (404)")
+	f.BoolVar(&s.sim.PutNeedsSameType, "put-needs-same-type", false, "refuse operation 14 where a config of the other type exists (409)")
+	f.BoolVar(&s.strictStreaming, "strict-streaming", false, "the three above, and a new config is DISABLED: as the real service was seen to do")
+	cmd.MarkFlagsMutuallyExclusive("strict-streaming", "new-config-status")
 	f.Float64Var(&s.sim.Rate, "rate", 10, "events a second in each environment")
 	f.IntVar(&s.sim.EventBytes, "event-bytes", 600, "least size of an event, in bytes")
 	f.StringToStringVar(&s.sim.DatadogSites, "datadog-site", nil, "SITE=URL, where a Datadog site is; may be repeated")
@@ -105,6 +125,9 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 // together with the demo's key id.
 func (s *settings) options(getenv func(string) string) (workspacesim.Options, error) {
 	o := s.sim
+	if s.strictStreaming {
+		o.StrictStreaming()
+	}
 	if s.secret == "" {
 		s.secret = getenv("WORKSPACESIM_SECRET")
 	}

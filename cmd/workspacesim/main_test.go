@@ -31,7 +31,7 @@ func TestServesUntilSIGTERM(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0], "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--rate", "1000", "--change-every", "1ms")
+	cmd := exec.CommandContext(ctx, os.Args[0], "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--rate", "1000", "--change-every", "1ms", "--strict-streaming")
 	cmd.Env = append(os.Environ(), "WORKSPACESIM_AS_PROGRAM=1", "WORKSPACESIM_SECRET=")
 	var logs bytes.Buffer
 	cmd.Stderr = &logs
@@ -49,6 +49,11 @@ func TestServesUntilSIGTERM(t *testing.T) {
 	req, err = http.NewRequestWithContext(ctx, http.MethodGet, said["admin"]+"/_sim/changes", http.NoBody)
 	require.NoError(t, err)
 	waiting.Until(t, func() bool { return strings.Contains(get(t, req), `"number":1`) })
+	req, err = http.NewRequestWithContext(ctx, http.MethodPut, said["api"]+"/pwa/v3/projects/acme-portal/environments/test/event_log_streaming/DATADOG",
+		strings.NewReader(`{"destination_config":{"datadog":{"api_key":"0123456789abcdef","site":"US"}}}`))
+	require.NoError(t, err)
+	req.SetBasicAuth(workspacesim.DemoKeyID, workspacesim.DemoSecret)
+	assert.Contains(t, get(t, req), "Create it in the dashboard", "--strict-streaming")
 
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait(), "exits with 0: %s", logs.String())
@@ -95,6 +100,7 @@ func TestExitCodes(t *testing.T) {
 		"bad option":    {[]string{"--projects", "1000"}, 2, "projects: 1000"},
 		"no secret":     {[]string{"--key-id", "mine"}, 2, "--secret"},
 		"cannot listen": {[]string{"--listen", "256.0.0.1:1"}, 1, "listen for api"},
+		"two statuses":  {[]string{"--strict-streaming", "--new-config-status", "PENDING"}, 2, "strict-streaming"},
 		"bad interval":  {[]string{"--change-every", "-1s"}, 2, "--change-every"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,9 +21,25 @@ import (
 //	POST /_sim/faults            replace them: [Faults], its durations as "250ms"
 //	POST /_sim/rate              {"rate"}, of one environment with {"project_slug", "environment_slug"}
 //	POST /_sim/rate_limit        {"rate"}
-//	POST /_sim/streaming_status  {"project_slug", "environment_slug", "status"}
 //	POST /_sim/pause             stop generating events
 //	POST /_sim/resume            go on
+//
+// A person's acts on one environment's streaming config; the modes and faults of the API do
+// not count for them:
+//
+//	GET  /_sim/streaming         the streaming configs of all environments
+//	POST /_sim/streaming_create  {"destination_type", "destination_config"}
+//	POST /_sim/streaming_edit    {"hostname", "username", "site", "secret", "same_last_four"}; what is left out stays
+//	POST /_sim/streaming_delete  {}
+//	POST /_sim/streaming_status  {"status"}
+//
+// The faults of one environment's stream, whatever the API declares:
+//
+//	POST /_sim/stream_faults     replace them: [StreamFaults], {} for none
+//	POST /_sim/burst             {"events", "age", "span"}: late events, at once
+//
+// Both kinds take "project_slug" and "environment_slug" as well. A revoked management key
+// is the fault {"error_rates": {"401": 1}}.
 func (s *Simulator) Admin() http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /_sim/environments", show(s.Environments))
@@ -40,9 +56,7 @@ func (s *Simulator) Admin() http.Handler {
 		s.SetRateLimit(r.Rate)
 		return done, nil
 	}))
-	m.HandleFunc("POST /_sim/streaming_status", act(func(r adminRequest) (any, error) {
-		return done, s.SetStreamingStatus(r.Project, r.Environment, r.Status)
-	}))
+	s.adminStreaming(m)
 	m.HandleFunc("POST /_sim/pause", act(func(struct{}) (any, error) { s.Pause(); return s.Counts(), nil }))
 	m.HandleFunc("POST /_sim/resume", act(func(struct{}) (any, error) { s.Resume(); return s.Counts(), nil }))
 	return m

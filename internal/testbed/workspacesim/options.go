@@ -1,10 +1,12 @@
 package workspacesim
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -41,6 +43,14 @@ type Options struct {
 	RateLimit float64
 	// NewConfigStatus is the streaming_status after operation 14. Default ACTIVE.
 	NewConfigStatus string
+	// PutKeepsStatus: operation 14 leaves the status of a config of the same type as it
+	// is, and gives NewConfigStatus to a new one only.
+	PutKeepsStatus bool
+	// PutNeedsConfig: operation 14 is refused (404) while the environment has no config.
+	PutNeedsConfig bool
+	// PutNeedsSameType: operation 14 is refused (409) while the environment has a config
+	// of the other type.
+	PutNeedsSameType bool
 
 	// Rate is the rate of each environment at first, in events a second.
 	Rate float64
@@ -72,11 +82,21 @@ type Options struct {
 	LocalHosts []string
 	// TLS is for pushes over HTTPS. Default: the system's roots.
 	TLS *tls.Config
+	// Dial connects the pushes. Default: over the network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Logger takes the simulator's log. Default: none.
 	Logger *slog.Logger
 	// Now is the clock of generated data. Default time.Now.
 	Now func() time.Time
+}
+
+// StrictStreaming sets the modes seen in public clients of the real service: a new
+// config is DISABLED, operation 14 only changes one of its own type, and leaves its status
+// as it is. A person creates and enables it in the dashboard (see [Simulator.Admin]).
+func (o *Options) StrictStreaming() {
+	o.NewConfigStatus = StatusDisabled
+	o.PutKeepsStatus, o.PutNeedsConfig, o.PutNeedsSameType = true, true, true
 }
 
 // complete fills in the defaults and validates.

@@ -23,13 +23,17 @@ type target struct {
 	apiKey   secret.Text
 }
 
-// targetOf is nil if c streams nothing.
-func (s *Simulator) targetOf(c *streamingConfig) *target {
-	if c == nil || c.status != StatusActive {
+// targetOf is nil if c streams nothing, or f lets it.
+func (s *Simulator) targetOf(c *streamingConfig, f StreamFaults) *target {
+	if c == nil || f.Silent || c.status != StatusActive && !f.PushInactive {
 		return nil
 	}
+	password, apiKey := c.password, c.apiKey
+	if !f.Secret.Empty() {
+		password, apiKey = f.Secret, f.Secret
+	}
 	if c.destinationType == typeDatadog {
-		t := &target{kind: typeDatadog, apiKey: c.apiKey}
+		t := &target{kind: typeDatadog, apiKey: apiKey}
 		if base := s.opts.DatadogSites[c.site]; base != "" {
 			t.url = strings.TrimSuffix(base, "/") + "/api/v2/logs"
 		}
@@ -42,7 +46,7 @@ func (s *Simulator) targetOf(c *streamingConfig) *target {
 	if strings.Count(u.Host, ":") > 1 && !strings.HasPrefix(u.Host, "[") {
 		u.Host = "[" + u.Host + "]"
 	}
-	return &target{kind: typeLoki, url: u.String(), username: c.username, password: c.password}
+	return &target{kind: typeLoki, url: u.String(), username: c.username, password: password}
 }
 
 // pusherClient sends pushes.
@@ -52,8 +56,12 @@ type pusherClient struct {
 }
 
 func newPusherClient(o *Options) *pusherClient {
+	dial := o.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: o.PushTimeout, KeepAlive: 30 * time.Second}).DialContext
+	}
 	t := &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: o.PushTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		DialContext:         dial,
 		TLSClientConfig:     o.TLS,
 		MaxIdleConnsPerHost: 64,
 		IdleConnTimeout:     time.Minute,

@@ -131,20 +131,3 @@ func (s *Simulator) find(projectSlug, environmentSlug string) (*environment, err
 
 // SetRateLimit changes the API's rate limit, in requests a second, 0 for none.
 func (s *Simulator) SetRateLimit(perSecond float64) { s.limiter.set(perSecond) }
-
-// SetStreamingStatus gives an environment's streaming config another streaming_status, as
-// the dashboard would. Events are streamed under [StatusActive] only. It fails before the
-// first operation 14.
-func (s *Simulator) SetStreamingStatus(projectSlug, environmentSlug, status string) error {
-	e, err := s.find(projectSlug, environmentSlug)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.streaming == nil {
-		return fmt.Errorf("set streaming status: %s/%s has no streaming config", projectSlug, environmentSlug)
-	}
-	s.setConfig(e, e.streaming.with(status))
-	return nil
-}

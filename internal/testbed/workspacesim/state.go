@@ -28,6 +28,7 @@ type environment struct {
 	publicTokens []string
 
 	streaming *streamingConfig       // nil before the first operation 14
+	faults    StreamFaults           // of the stream
 	target    atomic.Pointer[target] // read without the lock; nil while nothing is streamed
 	stream    *stream                // has locks of its own
 }
@@ -60,7 +61,7 @@ func (s *Simulator) environment(c *call) (*environment, *apiError) {
 // once. The caller holds [Simulator.mu].
 func (s *Simulator) setConfig(e *environment, c *streamingConfig) {
 	e.streaming = c
-	e.target.Store(s.targetOf(c))
+	e.target.Store(s.targetOf(c, e.faults))
 	e.stream.retarget()
 }
 

@@ -36,8 +36,10 @@ type stream struct {
 	// retargeted is closed and replaced when the destination changes.
 	retargeted chan struct{}
 	paused     bool
-	failing    bool // the last attempt failed, and this was logged
-	full       bool // the last events were dropped, and this was logged
+	held       bool          // pushes wait in the queue
+	lateness   time.Duration // taken off the time of each event
+	failing    bool          // the last attempt failed, and this was logged
+	full       bool          // the last events were dropped, and this was logged
 	queue      []segment
 	next       uint64 // sequence number of the next event
 	acked      rangeSet
@@ -88,7 +90,7 @@ func (st *stream) generate(ctx context.Context) {
 		case <-ticker.C:
 		}
 		now := time.Now()
-		since := min(now.Sub(last), time.Second) // after a sleep, a machine catches up on no burst
+		since := min(now.Sub(last), max(time.Second, st.opts.PushEvery)) // after a sleep, a machine catches up on no burst
 		last = now
 		due += math.Float64frombits(st.rate.Load()) * since.Seconds()
 		if n := uint64(due); n > 0 {
@@ -104,22 +106,26 @@ func (st *stream) broadcast() {
 	st.moved.Broadcast()
 }
 
-// happen makes n events, evenly over the time since the last ones. They queue, unless
-// there is no destination: then nobody ever hears of them.
+// happen makes n events, evenly over the time since the last ones.
 func (st *stream) happen(n uint64, since time.Duration) {
-	at := st.opts.Now().Add(-since).UnixNano()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.paused {
 		return
 	}
+	st.happenAt(n, st.opts.Now().Add(-since-st.lateness), since)
+}
+
+// happenAt makes n events, evenly over span from a time on. They queue, unless there is no
+// destination: then nobody ever hears of them. The caller holds st.mu.
+func (st *stream) happenAt(n uint64, from time.Time, span time.Duration) {
 	if st.env.target.Load() == nil {
 		st.counts.Unstreamed += n
 		return
 	}
 	room := uint64(max(0, st.opts.QueueEvents-int(st.inFlight())))
 	kept := min(n, room)
-	st.enqueue(kept, at, int64(since)/int64(n))
+	st.enqueue(kept, from.UnixNano(), int64(span)/int64(n))
 	st.overflow(n - kept)
 	st.moved.Broadcast()
 }
@@ -160,7 +166,7 @@ func (st *stream) inFlight() uint64 {
 func (st *stream) take(ctx context.Context, into []segment) []segment {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	for len(st.queue) == 0 && ctx.Err() == nil {
+	for (st.held || len(st.queue) == 0) && ctx.Err() == nil {
 		st.moved.Wait()
 	}
 	if ctx.Err() != nil {

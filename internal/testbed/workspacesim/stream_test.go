@@ -376,7 +376,7 @@ func TestPushesOverTLS(t *testing.T) {
 		"::1":              "http://[::1]/loki/api/v1/push",
 	} {
 		assert.True(t, sim.validHostname(hostname), hostname)
-		target := sim.targetOf(&streamingConfig{destinationType: typeLoki, status: StatusActive, hostname: hostname})
+		target := sim.targetOf(&streamingConfig{destinationType: typeLoki, status: StatusActive, hostname: hostname}, StreamFaults{})
 		assert.Equal(t, want, target.url)
 	}
 }

@@ -17,8 +17,12 @@ const (
 	typeLoki    = "GRAFANA_LOKI"
 )
 
-// StatusActive is the only streaming_status with events streamed.
-const StatusActive = "ACTIVE"
+// StatusActive is the only streaming_status with events streamed. Any other text is a
+// status too.
+const (
+	StatusActive   = "ACTIVE"
+	StatusDisabled = "DISABLED"
+)
 
 // streamingConfig is an environment's one event log streaming config. It is
 // never changed, only replaced.
@@ -84,10 +88,14 @@ func (s *Simulator) parseDatadog(o *object) *streamingConfig {
 	c := &streamingConfig{destinationType: typeDatadog, status: s.opts.NewConfigStatus}
 	c.apiKey = secret.New(o.text("api_key"))
 	c.site = o.text("site")
-	if c.site != "" && !slices.Contains(datadogSites, c.site) && s.opts.DatadogSites[c.site] == "" {
+	if c.site != "" && !s.knownSite(c.site) {
 		o.fail("site", fmt.Sprintf("%q is not one of %s", c.site, strings.Join(datadogSites, ", ")))
 	}
 	return c
+}
+
+func (s *Simulator) knownSite(site string) bool {
+	return slices.Contains(datadogSites, site) || s.opts.DatadogSites[site] != ""
 }
 
 // parseLoki reads operation 14's destination_config.grafana_loki.
