@@ -35,6 +35,10 @@ type Health struct {
 	// Status is the latest streaming_status from the API; unknown ones pass through.
 	// Empty: it declared none yet.
 	Status management.StreamingStatus
+	// DestinationType is where the API last showed the stream to end; empty: nowhere, or
+	// not looked at. Destination is its host name or site.
+	DestinationType management.DestinationType
+	Destination     string
 	// Finding is the fault, and Differs its fields.
 	Finding Finding
 	Differs []string
@@ -70,6 +74,7 @@ func (w *watcher) saw(o observation, f Finding, differs []string) {
 	w.mu.Lock()
 	before := w.health.Finding
 	w.health.LastLook, w.health.Status = o.at, o.status
+	w.health.DestinationType, w.health.Destination = o.destination()
 	w.health.Finding, w.health.Differs = f, differs
 	w.mu.Unlock()
 	w.metrics.saw(w.env, o, f, w.observed())

@@ -1,6 +1,7 @@
 package streaming
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,14 @@ type observation struct {
 	// none. secondErr says why it is unknown.
 	second    json.RawMessage
 	secondErr error
+}
+
+// destination is where the stream ends, and that place's host name or site; empty: nowhere.
+func (o observation) destination() (management.DestinationType, string) {
+	if o.shape == nil {
+		return "", ""
+	}
+	return o.shape.Type, cmp.Or(o.shape.Hostname, o.shape.Site)
 }
 
 // found is the config of one destination type.

@@ -59,6 +59,7 @@ func TestPointsAnEnvironmentAtTheRelay(t *testing.T) {
 	h := r.Health()[0]
 	assert.True(t, h.OK(), "%+v", h)
 	assert.Equal(t, management.StatusActive, h.Status)
+	assert.Equal(t, "GRAFANA_LOKI relay.example.com", string(h.DestinationType)+" "+h.Destination)
 	assert.False(t, h.LastChange.IsZero())
 
 	for range 3 {
