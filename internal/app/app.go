@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/admin"
+	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/datadir"
@@ -54,7 +56,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 		stack:  stack{log: opts.Logger},
 		failed: make(chan error, 1),
 		live:   map[string]relay.Sink{},
-		kinds:  opts.Kinds,
+		kinds:  opts.Kinds, arrivals: newArrivals(cfg.Environments),
 	}
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(opts.Version))
 	return r.run(ctx, r.start, func() {
@@ -109,6 +111,7 @@ type process struct {
 	desk        atomic.Pointer[workspace.Desk]       // nil until people may act on the workspace
 	recent      *recent.Set                          // nil: repeated pushes are stored again
 	spans       *digest.Keeper                       // nil: no spans are made
+	arrivals    *arrivals.Book                       // knows each configured environment
 	kinds       sinks.Kinds
 	live        map[string]relay.Sink // by name; not changed once the sinks are started
 }
@@ -209,6 +212,14 @@ func (r *process) startTrail(ctx context.Context) (err error) {
 		}, nil
 	})
 	return nil
+}
+
+func newArrivals(environments []config.Environment) *arrivals.Book {
+	book := arrivals.New(time.Now)
+	for _, e := range environments {
+		book.Of(credentials.Environment{Project: e.Project, Environment: e.Environment})
+	}
+	return book
 }
 
 func buildInfo(version string) prometheus.Collector {

@@ -32,8 +32,8 @@ func claimOf(r *http.Request, keyInPath string) (c claim, shown bool) {
 	return c, r.Header.Get("Authorization") != ""
 }
 
-// authenticate finds the environment of a push by its credential. It answers a wrong one
-// late. Meanwhile, the push holds neither a slot nor memory.
+// authenticate finds the environment of a push by its credential. Beside the error of a
+// wrong one, it returns the environment with that user name, if there is one.
 func (h *Handler) authenticate(r *http.Request, e endpoint, keyInPath string) (credentials.Environment, error) {
 	c, shown := claimOf(r, keyInPath)
 	if !shown && h.anonymous != (credentials.Environment{}) {
@@ -48,8 +48,7 @@ func (h *Handler) authenticate(r *http.Request, e endpoint, keyInPath string) (c
 	}
 	owner, _ := h.credentials.Owner(c.username)
 	h.metrics.unauthorized.WithLabelValues(owner.Project, owner.Environment, "wrong").Inc()
-	h.wait(r, h.guesses.failed(r, c, owner))
-	return credentials.Environment{}, denied(e)
+	return owner, denied(e, h.guesses.failed(r, c, owner))
 }
 
 func (h *Handler) check(c claim) (credentials.Environment, bool) {
@@ -70,10 +69,10 @@ func (h *Handler) wait(r *http.Request, delay time.Duration) {
 	}
 }
 
-// denied is the answer to a wrong credential, without the reason. Datadog tells a wrong
-// one (403) from a missing one (401).
-func denied(e endpoint) *refusal {
-	r := &refusal{status: http.StatusUnauthorized, reason: "unauthorized", logged: true, hangUp: true, text: "the credential is not valid"}
+// denied is the late answer to a wrong credential, without the reason. Datadog tells a
+// wrong one (403) from a missing one (401).
+func denied(e endpoint, delay time.Duration) *refusal {
+	r := &refusal{status: http.StatusUnauthorized, reason: "unauthorized", logged: true, hangUp: true, delay: delay, text: "the credential is not valid"}
 	if e != lokiPush {
 		r.status = http.StatusForbidden
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/wire/loki"
@@ -114,6 +115,9 @@ func start(t testing.TB, change ...func(*Options)) *rig {
 	t.Cleanup(r.Close)
 	return r
 }
+
+// arrived is the state of the test environment in the book of arrivals.
+func (r *rig) arrived() arrivals.Snapshot { return r.handler.arrivals.Of(testEnv).Snapshot() }
 
 type lockedWriter struct {
 	mu sync.Mutex

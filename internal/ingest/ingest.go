@@ -32,6 +32,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/internal/record"
@@ -81,7 +82,9 @@ type Options struct {
 	IDKey secret.Text
 	// Anonymous is the environment of pushes without a credential. If it is zero, they
 	// are refused.
-	Anonymous  credentials.Environment
+	Anonymous credentials.Environment
+	// Arrivals counts pushes and events by environment; nil for a book of the handler's own.
+	Arrivals   *arrivals.Book
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Now        func() time.Time // nil for time.Now
@@ -98,7 +101,7 @@ type Handler struct {
 	now         func() time.Time
 
 	metrics  *metrics
-	activity activity
+	arrivals *arrivals.Book
 	refusals refusalLog
 	guesses  *guesses
 	stopping chan struct{} // closed when the server shuts down
@@ -121,12 +124,15 @@ func New(o Options) (*Handler, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Arrivals == nil {
+		o.Arrivals = arrivals.New(o.Now)
+	}
 	if o.IDKey.Empty() {
 		o.IDKey = secret.New(rand.Text())
 	}
 	h := &Handler{
 		credentials: o.Credentials, journal: o.Journal, recent: o.Recent, limits: o.Limits, anonymous: o.Anonymous,
-		logger: o.Logger, now: o.Now,
+		logger: o.Logger, now: o.Now, arrivals: o.Arrivals,
 		memory: budget{limit: int64(o.Limits.InFlightBytes)},
 		slots:  make(chan struct{}, o.Limits.Concurrent),
 		pushes: sync.Pool{New: func() any { return newPush(o.IDKey) }},
@@ -134,7 +140,7 @@ func New(o Options) (*Handler, error) {
 	}
 	h.refusals.logger, h.refusals.now = o.Logger, o.Now
 	h.guesses, h.stopping = newGuesses(o.Logger, o.Now), make(chan struct{})
-	h.metrics = newMetrics(o.Registerer, &h.memory)
+	h.metrics = newMetrics(o.Registerer, &h.memory, o.Arrivals)
 	h.quotas = newQuotas(o)
 	return h, nil
 }

@@ -136,8 +136,8 @@ func TestEventsReachTheJournal(t *testing.T) {
 			assert.Equal(t, c.want, e, name)
 		}
 	}
-	assert.Equal(t, received.UnixNano(), r.handler.LastPush(testEnv).UnixNano())
-	assert.Equal(t, int64(1750000000000000001), r.handler.LastEvent(testEnv).UnixNano())
+	assert.Equal(t, received.UnixNano(), r.arrived().LastPush.UnixNano())
+	assert.Equal(t, int64(1750000000000000001), r.arrived().LastEvent.UnixNano())
 	assert.Zero(t, r.handler.memory.used.Load(), "all memory is given back")
 }
 

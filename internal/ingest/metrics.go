@@ -2,31 +2,26 @@ package ingest
 
 import (
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/arrivals"
 )
 
 type metrics struct {
-	events, bytes, duplicates, requests, rejected, unauthorized *prometheus.CounterVec
-	inFlight                                                    prometheus.Gauge
-	duration                                                    *prometheus.HistogramVec
+	requests, rejected, unauthorized *prometheus.CounterVec
+	inFlight                         prometheus.Gauge
+	duration                         *prometheus.HistogramVec
 }
 
-func newMetrics(r prometheus.Registerer, memory *budget) *metrics {
+func newMetrics(r prometheus.Registerer, memory *budget, book *arrivals.Book) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "auditrelay_ingest_" + name, Help: help}, labels)
 	}
 	m := &metrics{
-		events:     counter("events_total", "Durable events.", "project", "environment"),
-		bytes:      counter("bytes_total", "Bytes of the bodies of durable events.", "project", "environment"),
-		duplicates: counter("duplicate_events_total", "Repeated events, durable already: acknowledged, and not stored again.", "project", "environment"),
-		requests:   counter("requests_total", "Pushes by the status of their answer.", "endpoint", "code"),
-		rejected:   counter("rejected_total", "Pushes refused, by reason; with the reason entry: entries refused.", "reason"),
+		requests: counter("requests_total", "Pushes by the status of their answer.", "endpoint", "code"),
+		rejected: counter("rejected_total", "Pushes refused, by reason; with the reason entry: entries refused.", "reason"),
 		unauthorized: counter("unauthorized_total", "Pushes without a good credential, by reason (missing, wrong), and by environment if the user name is a configured one's.",
 			"project", "environment", "reason"),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "auditrelay_ingest_in_flight", Help: "Unanswered pushes."}),
@@ -38,27 +33,8 @@ func newMetrics(r prometheus.Registerer, memory *budget) *metrics {
 	inFlightBytes := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "auditrelay_ingest_in_flight_bytes", Help: "Memory held by unanswered pushes.",
 	}, func() float64 { return float64(memory.used.Load()) })
-	r.MustRegister(m.events, m.bytes, m.duplicates, m.requests, m.rejected, m.unauthorized, m.inFlight, m.duration, inFlightBytes)
+	r.MustRegister(newTallies(book), m.requests, m.rejected, m.unauthorized, m.inFlight, m.duration, inFlightBytes)
 	return m
-}
-
-// took counts the events of a durable push.
-func (m *metrics) took(a *seen, p *push, now time.Time) {
-	a.once.Do(func() {
-		a.events = m.events.WithLabelValues(p.batch.group.Project, p.batch.group.Environment)
-		a.duplicates = m.duplicates.WithLabelValues(p.batch.group.Project, p.batch.group.Environment)
-		a.bytes = m.bytes.WithLabelValues(p.batch.group.Project, p.batch.group.Environment)
-	})
-	a.events.Add(float64(p.batch.records.Len()))
-	a.bytes.Add(float64(p.batch.bytes))
-	a.duplicates.Add(float64(p.batch.duplicates))
-	a.push.Store(now.UnixNano())
-	for {
-		newest := a.event.Load()
-		if p.batch.newest <= newest || a.event.CompareAndSwap(newest, p.batch.newest) {
-			return
-		}
-	}
 }
 
 func (m *metrics) done(e endpoint, status int, took time.Duration) {
@@ -66,38 +42,36 @@ func (m *metrics) done(e endpoint, status int, took time.Duration) {
 	m.duration.WithLabelValues(e.String()).Observe(took.Seconds())
 }
 
-// activity records the last push and the last event of each environment.
-type activity struct{ environments sync.Map } // credentials.Environment to *seen
-
-type seen struct {
-	push, event               atomic.Int64 // Unix nanoseconds, 0 for never
-	once                      sync.Once    // for the counters
-	events, bytes, duplicates prometheus.Counter
+// tallies are the counts of each environment in the book of arrivals, as metrics.
+type tallies struct {
+	book                      *arrivals.Book
+	events, bytes, duplicates *prometheus.Desc
 }
 
-func (a *activity) of(env credentials.Environment) *seen {
-	if s, ok := a.environments.Load(env); ok {
-		return s.(*seen) //nolint:errcheck // nothing else is stored
+func newTallies(book *arrivals.Book) *tallies {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("auditrelay_ingest_"+name, help, []string{"project", "environment"}, nil)
 	}
-	s, _ := a.environments.LoadOrStore(env, &seen{})
-	return s.(*seen) //nolint:errcheck // nothing else is stored
-}
-
-// LastPush is the time of env's last push of durable or repeated events, since the
-// handler was made; zero for none.
-func (h *Handler) LastPush(env credentials.Environment) time.Time {
-	return timeOf(h.activity.of(env).push.Load())
-}
-
-// LastEvent is the newest time of env's events, by their sender's word, since the handler
-// was made; zero for none.
-func (h *Handler) LastEvent(env credentials.Environment) time.Time {
-	return timeOf(h.activity.of(env).event.Load())
-}
-
-func timeOf(ns int64) time.Time {
-	if ns == 0 {
-		return time.Time{}
+	return &tallies{
+		book: book, events: desc("events_total", "Durable events."),
+		bytes:      desc("bytes_total", "Bytes of the bodies of durable events."),
+		duplicates: desc("duplicate_events_total", "Repeated events, durable already: acknowledged, and not stored again."),
 	}
-	return time.Unix(0, ns)
+}
+
+// Describe implements [prometheus.Collector].
+func (t *tallies) Describe(out chan<- *prometheus.Desc) {
+	out <- t.events
+	out <- t.bytes
+	out <- t.duplicates
+}
+
+// Collect implements [prometheus.Collector].
+func (t *tallies) Collect(out chan<- prometheus.Metric) {
+	t.book.Each(func(e *arrivals.Environment) {
+		env, totals := e.Name(), e.Totals()
+		for desc, n := range map[*prometheus.Desc]int64{t.events: totals.Events, t.bytes: totals.Bytes, t.duplicates: totals.Duplicates} {
+			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), env.Project, env.Environment)
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/internal/record"
@@ -42,9 +43,10 @@ type batch struct {
 	epoch      uint64       // of push.recent, before the records are durable
 	duplicates int          // entries already durable
 
-	newest int64
-	bytes  int64
-	spread int64 // of everything beside the bodies, counted with each event
+	newest   int64
+	lateness arrivals.Lateness // of the records with a time of their own
+	bytes    int64
+	spread   int64 // of everything beside the bodies, counted with each event
 }
 
 func newPush(idKey secret.Text) *push { return &push{ids: newIDs(idKey)} }
@@ -84,7 +86,7 @@ func (p *push) start(now time.Time, env credentials.Environment, h *Handler) {
 		Project: env.Project, Environment: env.Environment, Received: now,
 	}
 	p.batch.content = ""
-	p.batch.newest, p.batch.bytes, p.batch.spread = 0, 0, 0
+	p.batch.newest, p.batch.lateness, p.batch.bytes, p.batch.spread = 0, arrivals.Lateness{}, 0, 0
 	p.report = report{most: h.limits.Entries}
 }
 
@@ -145,6 +147,9 @@ func (p *push) add(body []byte) error {
 		return nil
 	}
 	p.batch.records.Add(&p.batch.entry)
+	if late := p.batch.group.Received.UnixNano() - p.batch.entry.Time; late != 0 {
+		p.batch.lateness.Add(time.Duration(late))
+	}
 	p.batch.bytes += int64(len(body))
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -37,13 +36,9 @@ func lokiPushOf(lines ...string) string {
 	return `{"streams":[{"stream":{"app":"idp"},"values":[` + strings.Join(values, ",") + `]}]}`
 }
 
-func (r *rig) duplicates() float64 {
-	return testutil.ToFloat64(r.handler.metrics.duplicates.WithLabelValues(testEnv.Project, testEnv.Environment))
-}
+func (r *rig) duplicates() float64 { return float64(r.arrived().Duplicates) }
 
-func (r *rig) stored() float64 {
-	return testutil.ToFloat64(r.handler.metrics.events.WithLabelValues(testEnv.Project, testEnv.Environment))
-}
+func (r *rig) stored() float64 { return float64(r.arrived().Events) }
 
 func TestAPushThatComesAgainIsStoredOnce(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
@@ -22,6 +23,7 @@ type refusal struct {
 	cause      error         // for the log only; may be nil
 	retryAfter time.Duration // 0 for none
 	hangUp     bool          // reading the rest of the body is not worth it
+	delay      time.Duration // of the answer
 	logged     bool          // its maker has logged it
 }
 
@@ -42,6 +44,27 @@ func asRefusal(err error) *refusal {
 		return r
 	}
 	return &refusal{status: http.StatusBadRequest, reason: "malformed", text: err.Error()}
+}
+
+// inBook maps reasons to those in the book of arrivals. A sender that hung up was not
+// refused.
+var inBook = map[string]string{
+	"unauthorized": arrivals.Credential, "environment_rate": arrivals.Quota,
+	"environment_room": arrivals.Budget, "journal_full": arrivals.Budget,
+	"malformed": arrivals.Form, "unsupported": arrivals.Form, "empty": arrivals.Form, "partial": arrivals.Form, "slow": arrivals.Form,
+	"too_large": arrivals.TooLarge, "overload": arrivals.Busy, "journal": arrivals.Unavailable,
+}
+
+// refused counts and logs a refused push of env (zero if nobody knows whose it is), and
+// waits until it is time to answer. Meanwhile, the push holds neither a slot nor memory.
+func (h *Handler) refused(r *http.Request, env credentials.Environment, why *refusal) {
+	if reason := inBook[why.reason]; reason != "" && env != (credentials.Environment{}) {
+		h.arrivals.Of(env).Refused(reason)
+	}
+	h.refusals.note(env, why)
+	if why.delay > 0 {
+		h.wait(r, why.delay)
+	}
 }
 
 // answer writes the answer of the imitated server, and returns its status.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
@@ -71,12 +72,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			err = h.take(w, r, e, env)
 		}
 	}
+	if err != nil {
+		h.refused(r, env, asRefusal(err))
+	}
 	// Only a test's writer has no deadlines. Then there is none.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 	status := h.answer(w, e, err)
-	if err != nil {
-		h.refusals.note(env, asRefusal(err))
-	}
 	h.metrics.done(e, status, time.Since(start))
 }
 
@@ -161,7 +162,10 @@ func (h *Handler) keep(ctx context.Context, p *push, env credentials.Environment
 		return errForgotten
 	}
 	if p.taken() > 0 {
-		h.metrics.took(h.activity.of(env), p, h.now())
+		h.arrivals.Of(env).Took(arrivals.Push{
+			Events: int64(p.batch.records.Len()), Duplicates: int64(p.batch.duplicates), Bytes: p.batch.bytes,
+			Newest: p.batch.newest, Lateness: &p.batch.lateness,
+		})
 	}
 	if p.report.problems > 0 {
 		h.metrics.rejected.WithLabelValues("entry").Add(float64(p.report.refused))
