@@ -71,7 +71,7 @@ func (p *Pump) Run(ctx context.Context) error {
 	if len(sinks) > 1 {
 		pending = newWindow(p.Source, stop, batchesPerSink*len(sinks))
 	}
-	trouble := &outage{sink: p.Name, log: p.Logger, metrics: p.Metrics, failing: map[string]int{}}
+	trouble := &outage{sink: p.Name, log: p.Logger, metrics: p.Metrics}
 	work := make(chan delivery)
 	var workers sync.WaitGroup
 	for _, sink := range sinks {

@@ -134,7 +134,9 @@ func TestPumpRetriesForDays(t *testing.T) {
 		calls := len(p.sink.Calls())
 		assert.Greater(t, calls, 72*120, "it waits longer than the ceiling")
 		assert.Less(t, calls, 72*260, "it does not back off")
-		assert.Equal(t, 1, strings.Count(p.log.String(), "connection refused"), "a lasting failure is logged once")
+		assert.Equal(t, 1, strings.Count(p.log.String(), "delivery failed"))
+		reminders := strings.Count(p.log.String(), "delivery still fails")
+		assert.True(t, 72 <= reminders && reminders <= 80, "a lasting failure is logged again at growing intervals, up to an hour: %d", reminders)
 		assert.Contains(t, p.log.String(), "delivery works again")
 	})
 }

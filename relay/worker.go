@@ -128,7 +128,7 @@ func (w *worker) reject(ctx context.Context) error {
 	return nil
 }
 
-// retrying logs an error when it is first met, and not again while it lasts.
+// retrying notes a failed attempt of the delivery under way.
 func (w *worker) retrying(err error, events int) {
 	text := err.Error()
 	w.outage.retry(w.failing, text, events)

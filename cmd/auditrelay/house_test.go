@@ -95,6 +95,7 @@ func floors() map[string]int {
 		"internal/datadir/blockfile":    0,
 		"internal/datadir/natsserver":   0,
 		"internal/pause":                0,
+		"internal/lasting":              0,
 		"internal/plaintext":            0,
 		"internal/proof":                0,
 		"internal/spans":                0,

@@ -45,6 +45,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/auditrelay/auditrelay/internal/lasting"
 	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
@@ -156,6 +157,7 @@ type Trail struct {
 	resumed    bool        // by resume
 	tried      time.Time   // when restore was called last
 	failure    error       // why it failed then
+	outage     lasting.Failure
 
 	pinned    atomic.Bool          // a checkpoint of this key is beside it
 	stale     atomic.Bool          // something unsound was met: restore is due
@@ -261,14 +263,15 @@ func (t *Trail) ready(ctx context.Context) error {
 	return t.failed(t.open(ctx))
 }
 
-// failed notes the end of an attempt to open, and logs new errors.
+// failed notes the end of an attempt to open, and logs a failure now and then.
 func (t *Trail) failed(err error) error {
 	t.tried = time.Now()
 	switch {
 	case err == nil && t.failure != nil:
-		t.log.Info("the audit trail can be used again")
-	case err != nil && t.restored && t.failure == nil:
-		t.log.Error("the audit trail cannot be used at present; it is tried again", "error", err)
+		fields, _ := t.outage.Over()
+		t.log.Info("the audit trail can be used again", fields...)
+	case err != nil && t.outage.Again("") && t.restored:
+		t.log.Error("the audit trail cannot be used at present; it is tried again", append(t.outage.Fields(), "error", err)...)
 	}
 	t.failure = nil
 	t.metrics.usable.Set(1)

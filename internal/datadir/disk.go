@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 	"github.com/auditrelay/auditrelay/internal/durable"
+	"github.com/auditrelay/auditrelay/internal/lasting"
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
@@ -26,13 +28,20 @@ const (
 )
 
 // waitForDisk returns when a write to dir succeeds, or with ctx's error.
-func waitForDisk(ctx context.Context, dir string) error {
-	for tryDisk(dir) != nil {
+func waitForDisk(ctx context.Context, dir string, log *slog.Logger) error {
+	var failing lasting.Failure
+	for {
+		err := tryDisk(dir)
+		if err == nil {
+			return nil
+		}
+		if failing.Again("") {
+			log.Error("the journal's disk cannot be written to; the relay waits until it can", append(failing.Fields(), "error", err)...)
+		}
 		if err := pause.For(ctx, diskPause); err != nil {
 			return fmt.Errorf("wait for space in %s: %w", dir, err)
 		}
 	}
-	return nil
 }
 
 // tryDisk writes and syncs a file in dir, and removes it.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 	"github.com/auditrelay/auditrelay/internal/durable"
+	"github.com/auditrelay/auditrelay/internal/lasting"
 	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -78,11 +79,8 @@ func (e *Epoch) Ended() error {
 // holds the directory's lock. ctx bounds the start only.
 func (d *Dir) Start(ctx context.Context, log *slog.Logger) (*Server, []Mending, error) {
 	s := &Server{dir: d, log: log, nudge: make(chan struct{}, 1), done: make(chan struct{}), asks: make(chan chan struct{}), names: newNames(d.path)}
-	if err := tryDisk(d.path); err != nil {
-		log.Error("the journal's disk cannot be written to; the start waits until it can", "error", err)
-		if err := waitForDisk(ctx, d.path); err != nil {
-			return nil, nil, err
-		}
+	if err := waitForDisk(ctx, d.path, log); err != nil {
+		return nil, nil, err
 	}
 	if err := durable.MakeDir(serverDir(d.path)); err != nil {
 		return nil, nil, fmt.Errorf("make journal directory: %w", err)
@@ -220,8 +218,8 @@ func (s *Server) replace(ctx context.Context, broken *server.Server) {
 	since := time.Now()
 	_, epoch := s.Current()
 	s.log.Error("the journal cannot be written to; pushes are refused until it can", "error", epoch.err)
-	for shown := ""; ctx.Err() == nil; {
-		if waitForDisk(ctx, s.dir.path) != nil {
+	for failing := (lasting.Failure{}); ctx.Err() == nil; {
+		if waitForDisk(ctx, s.dir.path, s.log) != nil {
 			return
 		}
 		broken.Shutdown() // again is harmless
@@ -231,9 +229,8 @@ func (s *Server) replace(ctx context.Context, broken *server.Server) {
 			s.log.Info("the journal can be written to again", "after", time.Since(since).Round(time.Millisecond))
 			return
 		}
-		if text := err.Error(); text != shown && ctx.Err() == nil {
-			shown = text
-			s.log.Error("starting the journal again failed; trying until it succeeds", "error", err)
+		if ctx.Err() == nil && failing.Again(err.Error()) {
+			s.log.Error("starting the journal again failed; trying until it succeeds", append(failing.Fields(), "error", err)...)
 		}
 		_ = pause.For(ctx, diskPause)
 	}

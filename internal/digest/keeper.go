@@ -10,6 +10,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/lasting"
 	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/auditrelay/auditrelay/internal/record"
 )
@@ -42,7 +43,7 @@ type Keeper struct {
 	turns   int                       // how often the stream had gone back
 	due     time.Time                 // when the open span ends
 	stuck   bool                      // the trail could not take it
-	failing string                    // the failure told last
+	failing lasting.Failure
 }
 
 // State is for people.
@@ -242,19 +243,21 @@ func (k *Keeper) entered(e *audit.Entry) error {
 		return err
 	}
 	k.open = begin(k.open.next(), previous)
-	k.failing = ""
+	k.failing.Over()
 	k.state.Store(&State{Through: k.open.span.Last, Entry: e.Index})
 	return nil
 }
 
-// tell logs a failure, once.
+// tell logs a failure, and now and then again while it lasts.
 func (k *Keeper) tell(ctx context.Context, err error) {
-	if ctx.Err() != nil || err.Error() == k.failing {
+	if ctx.Err() != nil {
 		return
 	}
-	k.failing = err.Error()
-	k.opts.Logger.Warn("the spans of the event stream are late; pushes and sinks do not wait for them, and it is tried again", "error", err)
+	if k.failing.Again(err.Error()) {
+		k.opts.Logger.Warn("the spans of the event stream are late; pushes and sinks do not wait for them, and it is tried again",
+			append(k.failing.Fields(), "error", err)...)
+	}
 	late := k.State()
-	late.Failing = k.failing
+	late.Failing = err.Error()
 	k.state.Store(&late)
 }

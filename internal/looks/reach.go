@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/lasting"
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
@@ -39,15 +40,12 @@ type reachDetail struct {
 const retryEntry = 10 * time.Second
 
 // FollowReach enters into the trail when the API cannot be used at all, and when it can
-// again: one log line and one entry by cause, until ctx ends.
+// again, once by cause, until ctx ends. The log repeats a lasting failure.
 func FollowReach(ctx context.Context, client *management.Client, trail audit.Log, log *slog.Logger) {
-	logged := management.Cause("")
+	var failure lasting.Failure
 	for {
 		now, changed := client.Reach()
-		if now.Cause != logged {
-			logReach(log, now)
-			logged = now.Cause
-		}
+		logReach(log, now, &failure)
 		var again <-chan time.Time
 		if now.Known && enterReach(ctx, trail, now) != nil { // the trail tells of itself
 			again = time.After(retryEntry)
@@ -55,22 +53,36 @@ func FollowReach(ctx context.Context, client *management.Client, trail audit.Log
 		select {
 		case <-changed:
 		case <-again:
+		case <-due(&failure):
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func logReach(log *slog.Logger, now management.Reach) {
-	switch now.Cause {
-	case "":
-		log.Info("the management API can be used again")
-	case management.CauseUnauthorized:
-		log.Error("the management API refuses the key; nothing is read or set until it takes it: check workspace.key_id and workspace.secret",
-			"cause", now.Cause, "error", now.Error)
-	default:
-		log.Error("the management API cannot be used; it is asked again at growing pauses", "cause", now.Cause, "error", now.Error)
+// due fires when a lasting failure is to be logged again.
+func due(f *lasting.Failure) <-chan time.Time {
+	if !f.Lasts() {
+		return nil
 	}
+	return time.After(time.Until(f.Due()))
+}
+
+func logReach(log *slog.Logger, now management.Reach, failure *lasting.Failure) {
+	if now.Cause == "" {
+		if fields, was := failure.Over(); was {
+			log.Info("the management API can be used again", fields...)
+		}
+		return
+	}
+	if !failure.Again(string(now.Cause)) {
+		return
+	}
+	text := "the management API cannot be used; it is asked again at growing pauses"
+	if now.Cause == management.CauseUnauthorized {
+		text = "the management API refuses the key; nothing is read or set until it takes it: check workspace.key_id and workspace.secret"
+	}
+	log.Error(text, append(failure.Fields(), "cause", now.Cause, "error", now.Error)...)
 }
 
 // enterReach appends the entry due after the trail's newest one.

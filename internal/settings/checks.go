@@ -36,9 +36,9 @@ func (w *Watcher) checksOf(g *group) looks.Checks {
 // attest enters a check where the last one is at least age old.
 func (w *Watcher) attest(ctx context.Context, g *group, age time.Duration) error {
 	err := g.checks.Attest(ctx, age)
-	if err != nil && !g.trailFailing && ctx.Err() == nil {
-		w.log.Warn("attesting the looks at settings failed", "project", g.project, "environment", g.environment, "error", err)
-		g.trailFailing = true
+	if err != nil && ctx.Err() == nil && g.trailFailing.Again("") {
+		w.log.Warn("attesting the looks at settings failed",
+			append(g.trailFailing.Fields(), "project", g.project, "environment", g.environment, "error", err)...)
 	}
 	return err
 }

@@ -52,16 +52,18 @@ func (g *group) stopped(w *Watcher, err error) {
 	}
 }
 
-// tellFailures logs and enters the failing reads: once by cause, and once when they are
-// over. err is this round's failure.
+// tellFailures enters the failing reads, once by cause, and once when they are over. It
+// logs them likewise, and repeats those that last. err is this round's failure.
 func (w *Watcher) tellFailures(ctx context.Context, g *group, err error) error {
 	entering := w.failuresEntered(ctx, g)
 	trail := errors.Is(err, errTrail) || entering != nil
-	if trail && !g.trailFailing {
+	switch err := errors.Join(err, entering); {
+	case !trail:
+		g.trailFailing.Over()
+	case g.trailFailing.Again(""):
 		w.log.Warn("settings cannot be entered into the trail; the next looks try again",
-			"project", g.project, "environment", g.environment, "error", errors.Join(err, entering))
+			append(g.trailFailing.Fields(), "project", g.project, "environment", g.environment, "error", err)...)
 	}
-	g.trailFailing = trail
 	return entering
 }
 
@@ -70,22 +72,24 @@ func (w *Watcher) failuresEntered(ctx context.Context, g *group) error {
 	for _, kind := range slices.Sorted(maps.Keys(g.failing)) {
 		causes += fmt.Sprintf("%s: %s; ", kind, g.failing[kind].Cause)
 	}
-	if causes != g.logged {
-		w.logFailures(g, causes)
-		g.logged = causes
-	}
+	w.logFailures(g, causes)
 	return inTrail(g.failures.Note(ctx, g.failing))
 }
 
 func (w *Watcher) logFailures(g *group, causes string) {
 	about := []any{"project", g.project, "environment", g.environment}
 	if causes == "" {
-		w.log.Info("all settings can be read again", about...)
+		if fields, was := g.readsFailing.Over(); was {
+			w.log.Info("all settings can be read again", append(about, fields...)...)
+		}
+		return
+	}
+	if !g.readsFailing.Again(causes) {
 		return
 	}
 	var errs []string
 	for _, kind := range slices.Sorted(maps.Keys(g.failing)) {
 		errs = append(errs, g.failing[kind].Error)
 	}
-	w.log.Warn("settings cannot be read; their old states stand", append(about, "errors", errs)...)
+	w.log.Warn("settings cannot be read; their old states stand", append(append(about, g.readsFailing.Fields()...), "errors", errs)...)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/lasting"
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/pause"
@@ -70,10 +71,10 @@ type group struct {
 	checks       looks.Checks
 	failing      map[string]looks.Failure
 	failures     looks.Failures
-	proof        *proof // of this round; nil: none
-	end          int64  // of the trail, as this round began; -1: unknown
-	logged       string // the failing reads as last logged
-	trailFailing bool   // a failure of the trail was logged
+	proof        *proof          // of this round; nil: none
+	end          int64           // of the trail, as this round began; -1: unknown
+	readsFailing lasting.Failure // as logged
+	trailFailing lasting.Failure // as logged
 }
 
 // watch is one resource, and this process's knowledge of it beside the trail. All of it

@@ -28,6 +28,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/lasting"
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
@@ -94,20 +95,19 @@ func Open(o Options) *Index {
 }
 
 // Keep reads the file, and keeps the index up with the trail until ctx ends. Failures
-// are logged once, and tried again.
+// are tried again, and logged now and then.
 func (x *Index) Keep(ctx context.Context) {
 	defer x.closeFile()
-	failing := false
+	var failing lasting.Failure
 	for ctx.Err() == nil {
-		err := x.keep(ctx, func() { failing = false })
+		err := x.keep(ctx, func() { failing.Over() })
 		if ctx.Err() != nil {
 			return
 		}
 		x.failed(err)
-		if !failing && !errors.Is(err, audit.ErrUnavailable) {
-			x.log.Warn("the index of the audit trail falls behind; it is tried again", "error", err)
+		if !errors.Is(err, audit.ErrUnavailable) && failing.Again("") {
+			x.log.Warn("the index of the audit trail falls behind; it is tried again", append(failing.Fields(), "error", err)...)
 		}
-		failing = true
 		_ = pause.For(ctx, retryPause)
 	}
 }
