@@ -117,6 +117,14 @@ func exclusive(s section) Exclusive {
 	return one
 }
 
+// Kind is the name of the section in YAML, such as "kafka".
+func (s *Sink) Kind() string {
+	for name := range s.sections() {
+		return name // a valid sink has one
+	}
+	return ""
+}
+
 // sections returns the destinations of s, by their names in YAML.
 func (s *Sink) sections() map[string]section {
 	found, v := map[string]section{}, reflect.ValueOf(s).Elem()

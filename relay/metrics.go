@@ -13,6 +13,8 @@ type Metrics struct {
 
 	seconds          *prometheus.HistogramVec
 	retrying, newest *prometheus.GaugeVec
+
+	deliveries deliveries
 }
 
 // NewMetrics registers the metrics.
@@ -54,6 +56,7 @@ func (m *Metrics) attempt(sink string, took time.Duration, err error) {
 	m.seconds.WithLabelValues(sink).Observe(took.Seconds())
 	if err != nil {
 		m.failures.WithLabelValues(sink).Inc()
+		m.deliveries.failed(sink, err)
 	}
 }
 
@@ -68,6 +71,7 @@ func (m *Metrics) deliver(sink string, events []Event) {
 	m.delivered.WithLabelValues(sink).Add(float64(len(events)))
 	m.bytes.WithLabelValues(sink).Add(float64(size))
 	m.newest.WithLabelValues(sink).Set(float64(events[len(events)-1].Received.UnixMilli()) / 1e3)
+	m.deliveries.delivered(sink, len(events))
 }
 
 func (m *Metrics) retry(sink string) {
@@ -86,9 +90,10 @@ func (m *Metrics) failing(sink string, yes bool) {
 	if m == nil {
 		return
 	}
-	value := 0.0
+	value, since := 0.0, time.Time{}
 	if yes {
-		value = 1
+		value, since = 1, time.Now()
 	}
+	m.deliveries.failing(sink, since)
 	m.retrying.WithLabelValues(sink).Set(value)
 }

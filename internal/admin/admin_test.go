@@ -32,21 +32,62 @@ func TestReadiness(t *testing.T) {
 	h := New(prometheus.NewRegistry(), Options{})
 	code, body := get(t, h, "/readyz")
 	assert.Equal(t, 503, code, "before the start")
-	assert.Contains(t, body, "starting")
+	assert.Equal(t, "process: not ready: it is starting, and takes no pushes yet\n", body)
 
-	h.SetStarted(true)
-	h.AddCheck(Check{"journal", func(context.Context) (string, error) { return "3% of the budget", nil }})
+	h.Running()
+	says := func(name, remark string, err error) {
+		h.AddCheck(Check{name, func(context.Context) (string, error) { return remark, err }})
+	}
+	says("journal", "3% of the budget", nil)
+	says("sinks", "warning: kafka fails:\n\x1b[2Jno such host", nil)
 	code, body = get(t, h, "/readyz")
-	assert.Equal(t, 200, code)
-	assert.Equal(t, "journal: 3% of the budget\n", body)
+	assert.Equal(t, 200, code, "a warning has nobody reroute pushes")
+	assert.Equal(t, "process: running\njournal: 3% of the budget\nsinks: warning: kafka fails: [2Jno such host\n", body)
 
-	h.AddCheck(Check{"ingest", func(context.Context) (string, error) { return "", errors.New("closed") }})
+	says("ingest", "", errors.New("closed"))
 	code, body = get(t, h, "/readyz")
 	assert.Equal(t, 503, code)
 	assert.Contains(t, body, "ingest: not ready: closed")
 
+	code, body = get(t, h, "/readyz?format=json")
+	assert.Equal(t, 503, code)
+	assert.JSONEq(t, `{"ready":false,"parts":[
+		{"name":"process","state":"ok","reason":"running"},
+		{"name":"journal","state":"ok","reason":"3% of the budget"},
+		{"name":"sinks","state":"warning","reason":"kafka fails:\n\u001b[2Jno such host"},
+		{"name":"ingest","state":"not_ready","reason":"closed"}]}`, body)
+
 	code, _ = get(t, h, "/healthz")
 	assert.Equal(t, 200, code, "alive all the same")
+}
+
+func TestAStoppingProcessIsNotReady(t *testing.T) {
+	t.Parallel()
+	h := New(prometheus.NewRegistry(), Options{})
+	h.Running()
+	h.Stopping()
+	code, body := get(t, h, "/readyz")
+	assert.Equal(t, 503, code)
+	assert.Equal(t, "process: not ready: it is stopping, and takes no more pushes\n", body)
+}
+
+func TestTheFormOfReadiness(t *testing.T) {
+	t.Parallel()
+	h := New(prometheus.NewRegistry(), Options{})
+	for _, c := range []struct{ query, accept, want string }{
+		{"", "", "text/plain; charset=utf-8"},
+		{"", "*/*", "text/plain; charset=utf-8"},
+		{"", "application/json", "application/json"},
+		{"", "text/html,application/json;q=0.9,*/*", "text/plain; charset=utf-8"},
+		{"?format=json", "text/html", "application/json"},
+		{"?format=text", "application/json", "text/plain; charset=utf-8"},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/readyz"+c.query, http.NoBody)
+		r.Header.Set("Accept", c.accept)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		assert.Equal(t, c.want, w.Header().Get("Content-Type"), "%+v", c)
+	}
 }
 
 func TestStatusAndMetrics(t *testing.T) {
@@ -59,7 +100,8 @@ func TestStatusAndMetrics(t *testing.T) {
 	h.AddStatus("bad", func(context.Context) (any, error) { return nil, errors.New("no") })
 	code, body := get(t, h, "/status")
 	assert.Equal(t, 200, code)
-	assert.JSONEq(t, `{"good":[1],"bad":{"error":"no"}}`, body)
+	assert.JSONEq(t, `{"good":[1],"bad":{"error":"no"},"ready":{"ready":false,"parts":[
+		{"name":"process","state":"not_ready","reason":"it is starting, and takes no pushes yet"}]}}`, body)
 	_, body = get(t, h, "/metrics")
 	assert.Contains(t, body, "auditrelay_x_total 0")
 	code, _ = get(t, h, "/nothing")

@@ -82,7 +82,7 @@ func (r *process) run(ctx context.Context, start func(context.Context) error, ru
 		err = nil // told to stop while starting
 	}
 	if r.admin != nil {
-		r.admin.SetStarted(false)
+		r.admin.Stopping()
 	}
 	stopping, cancel := context.WithTimeout(context.Background(), r.cfg.ShutdownTimeout)
 	defer cancel()
@@ -113,6 +113,7 @@ type process struct {
 	spans       *digest.Keeper                       // nil: no spans are made
 	arrivals    *arrivals.Book                       // knows each configured environment
 	kinds       sinks.Kinds
+	deliveries  *relay.Metrics
 	live        map[string]relay.Sink // by name; not changed once the sinks are started
 }
 
@@ -132,13 +133,13 @@ func (r *process) start(ctx context.Context) error {
 	}
 	for _, part := range []func(context.Context) error{
 		r.startAdmin, r.startJournal, r.startTrail, r.startTiles, r.startCredentials,
-		r.startTimeline, r.startSinks, r.startConsole, r.startForwarding, r.startSpans, r.startQuarantineWatch, r.startRecent, r.startIngest, r.startControl,
+		r.startTimeline, r.startStatus, r.startSinks, r.startConsole, r.startForwarding, r.startSpans, r.startQuarantineWatch, r.startRecent, r.startIngest, r.startControl,
 	} {
 		if err := part(ctx); err != nil {
 			return err
 		}
 	}
-	r.admin.SetStarted(true)
+	r.admin.Running()
 	return nil
 }
 

@@ -21,14 +21,16 @@ import (
 // are.
 func (r *process) startConsole(ctx context.Context) error {
 	server, err := console.Listen(ctx, r.cfg.DataDir, console.Options{
-		Journal: r.journal, Letters: r.letters, Sinks: r.cfg.Sinks, Open: r.openForReplay, Record: r.recordLoss,
+		Journal: r.journal, Letters: r.letters, Sinks: r.cfg.Sinks, Delivery: r.deliveries.Delivery, Open: r.openForReplay, Record: r.recordLoss,
 		Credentials: r.credentials, Rotate: r.rotate, Desk: r.deskForPeople,
-		Timeline: r.timeline, Append: r.trail.Append, Event: r.auditEvent, ProveEvent: r.proveEvent, ListSpan: r.listSpan, Logger: r.log,
+		Timeline: r.timeline, Append: r.trail.Append, Event: r.auditEvent, ProveEvent: r.proveEvent, ListSpan: r.listSpan,
+		Status: r.admin.Status, Logger: r.log,
 	}, r.fail)
 	if err != nil {
 		return err
 	}
 	r.stack.push("console", server.Close)
+	r.admin.AddStatus("sinks", func(ctx context.Context) (any, error) { return server.Sinks(ctx) })
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/admin"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
@@ -29,6 +30,10 @@ func (r *process) startControl(context.Context) error {
 	}
 	r.stack.push("workspace's reach", background(func(ctx context.Context) { looks.FollowReach(ctx, client, r.trail, r.log) }))
 	r.admin.AddStatus("workspace", func(context.Context) (any, error) { reach, _ := client.Reach(); return reach, nil })
+	r.admin.AddCheck(admin.Check{Name: "workspace", Probe: func(context.Context) (string, error) {
+		reach, _ := client.Reach()
+		return workspaceRemark(reach), nil
+	}})
 	presence := looks.NewPresence(r.trail, r.log)
 	if err := r.startStreaming(client, presence); err != nil {
 		return err

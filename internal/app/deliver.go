@@ -5,22 +5,24 @@ import (
 	"sync"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/admin"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
 )
 
 // startSinks opens each sink and its position, and then starts the pumps.
 func (r *process) startSinks(ctx context.Context) error {
-	metrics := relay.NewMetrics(r.reg)
+	r.deliveries = relay.NewMetrics(r.reg)
 	var pumps []*relay.Pump
 	for _, cfg := range r.cfg.Sinks {
 		pump, err := r.openSink(ctx, cfg)
 		if err != nil {
 			return err
 		}
-		pump.Metrics = metrics
+		pump.Metrics = r.deliveries
 		pumps = append(pumps, pump)
 	}
+	r.admin.AddCheck(admin.Check{Name: "sinks", Probe: r.sinksRemark})
 	r.stack.push("pumps", background(func(ctx context.Context) {
 		var running sync.WaitGroup
 		for _, pump := range pumps {

@@ -3,7 +3,10 @@ package app
 import (
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
+	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -32,6 +35,35 @@ func (r *process) journalReady(ctx context.Context) (string, error) {
 	}
 	return remark, nil
 }
+
+// sinksRemark names the failing sinks. Pushes are taken all the while.
+func (r *process) sinksRemark(context.Context) (string, error) {
+	var failing []string
+	for _, s := range r.cfg.Sinks {
+		if d := r.deliveries.Delivery(s.Name); !d.FailingSince.IsZero() {
+			failing = append(failing, fmt.Sprintf("%s has failed for %s: %s", s.Name, sinceText(d.FailingSince), d.LastError))
+		}
+	}
+	if len(failing) > 0 {
+		return fmt.Sprintf("warning: %d of %d fail, and are tried again: %s", len(failing), len(r.cfg.Sinks), strings.Join(failing, "; ")), nil
+	}
+	return fmt.Sprintf("%d, none fails", len(r.cfg.Sinks)), nil
+}
+
+// workspaceRemark says whether the API can be used. Events flow without it.
+func workspaceRemark(now management.Reach) string {
+	switch {
+	case !now.Known:
+		return "the management API has not been asked yet"
+	case now.Cause == management.CauseUnauthorized:
+		return fmt.Sprintf("warning: the management API has refused the key for %s: check workspace.key_id and workspace.secret: %s", sinceText(now.Since), now.Error)
+	case now.Cause != "":
+		return fmt.Sprintf("warning: the management API has not answered for %s; it is asked again at growing pauses: %s", sinceText(now.Since), now.Error)
+	}
+	return "the management API answers"
+}
+
+func sinceText(t time.Time) string { return time.Since(t).Round(time.Second).String() }
 
 func percent(part, whole int64) float64 { return 100 * float64(part) / float64(whole) }
 

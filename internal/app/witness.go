@@ -105,7 +105,7 @@ func (r *process) startWitness(ctx context.Context, o WitnessOptions) (listen, p
 	if err != nil {
 		return "", "", err
 	}
-	r.admin.SetStarted(true)
+	r.admin.Running()
 	return listen, key.Public(), nil
 }
 

@@ -1,6 +1,7 @@
 // Package console serves the command line's questions to a running relay: an HTTP API
 // over a socket in its data directory, and its client.
 //
+//	GET  /v1/status              all that the relay knows of its environments, sinks and parts
 //	GET  /v1/sinks               the sinks' positions in the journal
 //	POST /v1/sinks/{name}/retire forget the position of a sink that is configured no more
 //	POST /v1/deadletters         list them
@@ -69,6 +70,8 @@ type Options struct {
 	Letters *deadletters.Store
 	// Sinks are the configured ones, with their defaults.
 	Sinks []config.Sink
+	// Delivery tells how live delivery to a sink goes.
+	Delivery func(sink string) relay.Delivery
 	// Open opens a sink for a replay, beside the one for live delivery. The console
 	// closes it.
 	Open func(config.Sink) (relay.Sink, error)
@@ -90,7 +93,9 @@ type Options struct {
 	ProveEvent func(context.Context, digest.Query) (*digest.Bundle, error)
 	// ListSpan gives the lines of the list of an entry's span.
 	ListSpan func(ctx context.Context, entry int64, yield func(line any) error) error
-	Logger   *slog.Logger
+	// Status gives the sections of /status.
+	Status func(context.Context) map[string]any
+	Logger *slog.Logger
 }
 
 // Loss means events will not reach a sink, or a credential no longer pushes, because
@@ -126,6 +131,7 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Server{opts: opts, socket: socket, stop: stop, lettersTurn: make(chan struct{}, 1)}
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, http.StatusOK, opts.Status(r.Context())) })
 	mux.HandleFunc("GET /v1/sinks", s.listSinks)
 	mux.HandleFunc("POST /v1/sinks/{name}/retire", s.retireSink)
 	mux.HandleFunc("POST /v1/deadletters", s.listLetters)

@@ -59,8 +59,9 @@ func newStage(t *testing.T, names ...string) *stage {
 	}
 	options := console.Options{
 		Journal: j, Letters: dead, Sinks: sinks, Logger: log,
-		Open:   func(c config.Sink) (relay.Sink, error) { return lent{s.sinks[c.Name]}, nil },
-		Record: func(_ context.Context, l console.Loss) error { s.losses = append(s.losses, l); return s.lost },
+		Delivery: func(string) relay.Delivery { return relay.Delivery{Events: 7} },
+		Open:     func(c config.Sink) (relay.Sink, error) { return lent{s.sinks[c.Name]}, nil },
+		Record:   func(_ context.Context, l console.Loss) error { s.losses = append(s.losses, l); return s.lost },
 	}
 	closeTrail := s.withTrail(&options)
 	server, err := console.Listen(t.Context(), dir, options, func(err error) { t.Error(err) })

@@ -10,11 +10,19 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Sink describes a sink with a configuration or a position.
+// Sink describes a sink with a configuration, a position or dead letters.
 type Sink struct {
 	Name string `json:"name"`
+	// Kind is the destination's, such as "kafka"; empty for a sink that is not configured.
+	Kind string `json:"kind,omitempty"`
 	// Configured: the running relay delivers to it.
 	Configured bool `json:"configured"`
+	// OldestUnacknowledged is when the oldest undelivered record was committed, LagSeconds how
+	// long ago; zero without any.
+	OldestUnacknowledged time.Time `json:"oldest_unacknowledged,omitzero"`
+	LagSeconds           float64   `json:"lag_seconds"`
+	// Delivery is of this process; nil for a sink that is not configured.
+	*relay.Delivery
 	// DeadLetters is their number.
 	DeadLetters uint64 `json:"dead_letters"`
 	// Position is nil if it has none.

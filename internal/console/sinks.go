@@ -6,12 +6,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/positions"
 )
 
 func (s *Server) listSinks(w http.ResponseWriter, r *http.Request) {
-	list, err := s.sinks(r.Context())
+	list, err := s.Sinks(r.Context())
 	if err != nil {
 		s.fail(w, err)
 		return
@@ -19,9 +20,9 @@ func (s *Server) listSinks(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, list)
 }
 
-// sinks brings together the configured sinks, those with a position, and those with
+// Sinks brings together the configured sinks, those with a position, and those with
 // dead letters.
-func (s *Server) sinks(ctx context.Context) ([]Sink, error) {
+func (s *Server) Sinks(ctx context.Context) ([]Sink, error) {
 	positions, err := s.opts.Journal.Positions.List(ctx)
 	if err != nil {
 		return nil, err
@@ -37,11 +38,17 @@ func (s *Server) sinks(ctx context.Context) ([]Sink, error) {
 		}
 		return byName[name]
 	}
-	for _, c := range s.opts.Sinks {
-		named(c.Name).Configured = true
+	for i := range s.opts.Sinks {
+		c := &s.opts.Sinks[i]
+		sink, delivery := named(c.Name), s.opts.Delivery(c.Name)
+		sink.Configured, sink.Kind, sink.Delivery = true, c.Kind(), &delivery
 	}
 	for i := range positions {
-		named(positions[i].Sink).Position = &positions[i]
+		sink, at := named(positions[i].Sink), &positions[i]
+		sink.Position, sink.OldestUnacknowledged = at, at.Oldest
+		if !at.Oldest.IsZero() {
+			sink.LagSeconds = max(0, time.Since(at.Oldest).Seconds())
+		}
 	}
 	for name, usage := range letters {
 		named(name).DeadLetters = usage.Letters
@@ -71,7 +78,7 @@ func (s *Server) retire(ctx context.Context, name string) (Sink, error) {
 	if _, err := s.sink(name); err == nil {
 		return Sink{}, refuse(http.StatusConflict, "sink %q is in the running configuration: remove it from the config first, and restart the relay", name)
 	}
-	list, err := s.sinks(ctx)
+	list, err := s.Sinks(ctx)
 	if err != nil {
 		return Sink{}, err
 	}

@@ -235,13 +235,19 @@ func (j *Journal) Close() {
 
 // Usage is how much of the disk budget is spent.
 type Usage struct {
-	Bytes, MaxBytes int64 // of the events' stream
-	Undelivered     int64 // of Bytes, still owed to some sink; about
-	Records         uint64
-	Oldest, Newest  time.Time // when the records were committed; zero without any
+	// Bytes and MaxBytes are of the events' stream. Undelivered is the part of Bytes still
+	// owed to some sink, about.
+	Bytes       int64 `json:"bytes"`
+	MaxBytes    int64 `json:"budget_bytes"`
+	Undelivered int64 `json:"undelivered_bytes"`
+
+	Records uint64 `json:"records"`
+	// Oldest and Newest are when these records were committed; zero without any.
+	Oldest time.Time `json:"oldest,omitzero"`
+	Newest time.Time `json:"newest,omitzero"`
 	// ReplaySeconds is how long ago the oldest record was committed: how far back
 	// a replay can reach.
-	ReplaySeconds float64
+	ReplaySeconds float64 `json:"replay_seconds"`
 }
 
 // Usage asks the server.

@@ -26,13 +26,14 @@ var ErrUnreachable = errors.New("the management API cannot be used at present")
 // Reach says whether the API can be used at all.
 type Reach struct {
 	// Known is false until the first call has ended.
-	Known bool
+	Known bool `json:"known"`
 	// Cause is why no call can succeed; empty: calls can.
-	Cause Cause
+	Cause Cause `json:"cause,omitempty"`
 	// Since is when this began.
-	Since time.Time
+	Since time.Time `json:"since,omitzero"`
 	// Error and RequestID are of the answer that showed it. RequestID may be empty.
-	Error, RequestID string
+	Error     string `json:"error,omitempty"`
+	RequestID string `json:"request_id,omitempty"`
 }
 
 const (
