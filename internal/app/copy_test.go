@@ -55,6 +55,8 @@ func TestASinksCopyProvesTheTrail(t *testing.T) {
 			continue // it came again
 		}
 		require.Equal(t, size, place.Index)
+		require.Contains(t, string(rec.Body), `"after":`+string(inTurn(size)), "the event has the state, the record often a reference")
+		require.Equal(t, size > 1, strings.Contains(string(rec.Body), `"after_sha256"`))
 		leaf, err := audit.LeafOfEvent(rec.Body)
 		require.NoError(t, err)
 		hashes, err := tlog.StoredHashes(size, leaf, reader)

@@ -62,16 +62,16 @@ func newDamageable(t *testing.T) *damageable {
 		require.NoError(t, store.Promote(t.Context(), env, issued.LastFour))
 	}
 	store.Close()
-	for range 3 {
+	for run := range 3 {
 		trail, err := audit.Open(t.Context(), conn.JetStream, audit.Options{
 			StreamPrefix: cfg.Journal.StreamPrefix, Origin: cfg.Audit.Origin, KeyFile: cfg.Audit.KeyFile,
 			NoteEnd: conn.NoteEnd, End: conn.End,
 		})
 		require.NoError(t, err)
-		for range 10 {
-			_, err := trail.Append(t.Context(), audit.Entry{
-				Type: "settings.changed", Project: "acme", Environment: "live", Subject: "rbac_policy", Time: time.Now(), After: json.RawMessage(`{}`),
-			})
+		for i := range int64(10) {
+			_, err := trail.AppendIf(t.Context(), audit.Entry{
+				Type: "settings.changed", Project: "acme", Environment: "live", Subject: "rbac_policy", Time: time.Now(), After: inTurn(i),
+			}, int64(run)*10+i-1)
 			require.NoError(t, err)
 		}
 		require.NoError(t, trail.Close(t.Context()))
@@ -81,6 +81,11 @@ func newDamageable(t *testing.T) *damageable {
 	waiting.Until(t, func() bool { return len(auditEvents(r.path)) >= 30 })
 	require.NoError(t, r.stop())
 	return &damageable{dir, &issued}
+}
+
+// inTurn is one of two states, so that most entries have a reference to one of the first two.
+func inTurn(i int64) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"text":"%s","which":%d}`, strings.Repeat("x", 300), i%2))
 }
 
 // auditEvents are the trail's entries, as the file sink has them.

@@ -27,12 +27,18 @@ type Entry struct {
 	// redacted; nil where there is none.
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
-	// BeforeSHA256 and BeforeIndex stand for Before in the record where it is the state After
-	// of an earlier entry: the hash of its canonical JSON, and that entry's index. [Update]
-	// sets them, and readers put Before back. Where that entry is lost, Before stays nil: it
-	// is not known.
+	// BeforeSHA256 and BeforeIndex stand for Before in the record where an earlier entry of
+	// the resource has that state: the hash of its canonical JSON, and the index of the entry
+	// that has its bytes, as After. AfterSHA256 and AfterIndex stand for After likewise.
+	// [Trail.AppendIf] sets them, and readers put the states back. Where that entry is lost,
+	// the state stays nil: it is not known.
 	BeforeSHA256 string `json:"before_sha256,omitempty"`
 	BeforeIndex  *int64 `json:"before_index,omitempty"`
+	AfterSHA256  string `json:"after_sha256,omitempty"`
+	AfterIndex   *int64 `json:"after_index,omitempty"`
+	// PreviousIndex is the newest entry of the resource before this one. [Trail.AppendIf]
+	// sets it on entries with states.
+	PreviousIndex *int64 `json:"previous_index,omitempty"`
 	// Detail has further facts for a reader, by Type.
 	Detail json.RawMessage `json:"detail,omitempty"`
 
@@ -42,6 +48,9 @@ type Entry struct {
 	// Unsure is set by [Trail.Last]: a lost entry behind this one may have been of the
 	// same resource. It is no part of the record.
 	Unsure bool `json:"-"`
+	// Unknown is set by [Trail.Last]: a newer entry of the resource, sound, but its state
+	// After is known by its hash only. It is no part of the record.
+	Unknown *Entry `json:"-"`
 }
 
 // Window is a span of time, its start not included.

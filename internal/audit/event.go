@@ -145,12 +145,11 @@ func placeIn(members map[string]json.RawMessage) (*Place, error) {
 }
 
 // The members of an event's body that are no part of the record. No record has the first
-// two; before is none of the record's where that has a reference to it, before_sha256.
-const (
-	trailMember, omittedMember = "trail", "omitted"
-	beforeMember               = "before"
-	referenceMember            = "before_sha256"
-)
+// two; a state is none of the record's where that has a reference to it.
+const trailMember, omittedMember = "trail", "omitted"
+
+// stateMembers are the states, and their references.
+var stateMembers = [...]struct{ state, reference string }{{"before", "before_sha256"}, {"after", "after_sha256"}}
 
 // leafOf gives the leaf of an event with these members.
 func leafOf(members map[string]json.RawMessage) ([]byte, error) {
@@ -158,11 +157,15 @@ func leafOf(members map[string]json.RawMessage) ([]byte, error) {
 		return leafOfOmitted(raw)
 	}
 	delete(members, trailMember)
-	if reference, stored := members[referenceMember]; stored {
-		if before, given := members[beforeMember]; given && string(reference) != `"`+jsondiff.Hash(before)+`"` {
-			return nil, fmt.Errorf("%w: the state before is not the one of before_sha256", ErrNotTheRecord)
+	for _, of := range stateMembers {
+		reference, stored := members[of.reference]
+		if !stored {
+			continue
 		}
-		delete(members, beforeMember)
+		if state, given := members[of.state]; given && string(reference) != `"`+jsondiff.Hash(state)+`"` {
+			return nil, fmt.Errorf("%w: the state %s is not the one of %s", ErrNotTheRecord, of.state, of.reference)
+		}
+		delete(members, of.state)
 	}
 	raw, err := json.Marshal(members)
 	if err != nil {
@@ -190,15 +193,20 @@ func leafOfOmitted(raw json.RawMessage) ([]byte, error) {
 	return tlogproof.Digest{Bytes: int64(o.RecordBytes), SHA256: [sha256.Size]byte(sum)}.Leaf(), nil
 }
 
-// EventBody adds an entry's place to its record, and its state before where the record has
-// a reference to it.
+// EventBody adds an entry's place to its record, and the states that the record has a
+// reference to.
 func EventBody(e Recorded, place Place) ([]byte, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(e.Record, &members); err != nil {
 		return nil, fmt.Errorf("make audit event: %w", err)
 	}
-	if e.BeforeSHA256 != "" && e.Before != nil {
-		members[beforeMember] = e.Before
+	for i, stored := range []struct {
+		state json.RawMessage
+		hash  string
+	}{{e.Before, e.BeforeSHA256}, {e.After, e.AfterSHA256}} {
+		if stored.hash != "" && stored.state != nil {
+			members[stateMembers[i].state] = stored.state
+		}
 	}
 	var err error
 	if members[trailMember], err = json.Marshal(place); err != nil {

@@ -6,94 +6,178 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
-// A state is stored once: where an entry's state before is the state after of its
-// resource's newest entry, the record holds the SHA-256 and the index of that one instead.
-// Readers put the state back, and the hash proves it. Where the other entry is lost, the
-// state before is not known; the entry itself is as sound as ever.
+// A state is stored once for each resource: an entry whose state before or after is the state
+// after an earlier entry has its SHA-256 and the index of that entry instead. The entry
+// referred to has the bytes itself, so each reference takes one read, however often a setting
+// went from A to B and back. The earlier entries are found by their PreviousIndex, from the
+// newest one on: nothing is kept in memory or read at a start.
+//
+// Readers put the states back, and the hash proves them. Where the entry with the bytes is
+// lost, the states that refer to it are not known, except by their hashes; the entries are as
+// sound as ever. No new entry refers to it. The newest entry of a resource is what looks are
+// compared with: where its state is not known, the next look enters the state again, whole.
+// See [Entry].Unknown and [Update].
 
 const (
 	// referFrom is the smallest state that is stored by reference, in bytes: a reference
 	// takes about 100.
 	referFrom = 256
+	// maxOlder bounds the search for an equal state, in entries of the resource.
+	maxOlder = 64
 	// maxStates bounds the states that a pass over the trail remembers, in bytes.
 	maxStates = 8 << 20
 )
 
-// refer replaces the state before by a reference to last, if it is the state after it.
-func (e *Entry) refer(last *Entry) {
-	if len(e.Before) < referFrom {
-		return
+// storedOnce replaces the states of e by references to equal ones of its resource, whose
+// newest entry is newest. A state not found, for whatever reason, is stored again.
+func (t *Trail) storedOnce(ctx context.Context, e Entry, newest int64) Entry {
+	if newest < 0 || len(e.Before) == 0 && len(e.After) == 0 {
+		return e
 	}
-	before, err := jsondiff.Canonical(e.Before)
-	if err != nil { // the append says so
-		return
+	e.PreviousIndex = &newest
+	s := search{trail: t, resource: resourceSubject(t.prefix, e.Project, e.Environment, e.Subject), next: newest}
+	if hash, index := s.find(ctx, e.Before); index != nil {
+		e.Before, e.BeforeSHA256, e.BeforeIndex = nil, hash, index
 	}
-	after, err := jsondiff.Canonical(last.After)
-	if err != nil || string(after) != string(before) {
-		return
+	if hash, index := s.find(ctx, e.After); index != nil {
+		e.After, e.AfterSHA256, e.AfterIndex = nil, hash, index
 	}
-	index := last.Index
-	e.Before, e.BeforeSHA256, e.BeforeIndex = nil, jsondiff.Hash(before), &index
+	return e
 }
 
-// states puts the states before back into the entries of one pass over the trail. It
-// remembers the newest state of each resource, so that a pass in order reads each entry
-// once.
-type states struct {
-	// after reads the state after an entry; nil where no such entry can be read. Its error
-	// is an outage.
-	after  func(ctx context.Context, index int64) (json.RawMessage, error)
-	newest map[string]state // by resource
-	size   int              // of these, in bytes
+// hasAfter reports whether a state is the one after e, which is known by its hash.
+func (e *Entry) hasAfter(state json.RawMessage) bool {
+	canonical, err := jsondiff.Canonical(state)
+	return err == nil && jsondiff.Hash(canonical) == e.AfterSHA256
 }
 
-type state struct {
+// search goes over the states of a resource, from the newest on.
+type search struct {
+	trail    *Trail
+	resource string
+	next     int64 // the entry to read; -1 at the end
+	seen     []storedState
+}
+
+// storedState is a state's hash, and the entry that has its bytes.
+type storedState struct {
+	hash  string
 	index int64
-	after json.RawMessage
 }
 
-// complete puts the state before back into e, and remembers the state after it.
-func (s *states) complete(ctx context.Context, e *Entry) error {
-	resource := resourceSubject("", e.Project, e.Environment, e.Subject)
-	if e.BeforeIndex != nil && *e.BeforeIndex >= 0 && *e.BeforeIndex < e.Index {
-		before := s.newest[resource]
-		if before.after == nil || before.index != *e.BeforeIndex {
-			var err error
-			if before.after, err = s.after(ctx, *e.BeforeIndex); err != nil {
-				return fmt.Errorf("read the state before entry %d: %w", e.Index, err)
-			}
-		}
-		if before.after != nil && jsondiff.Hash(before.after) == e.BeforeSHA256 {
-			e.Before = before.after
+// find gives the hash of a state, and the entry that has its bytes; nil for none.
+func (s *search) find(ctx context.Context, state json.RawMessage) (hash string, index *int64) {
+	if len(state) < referFrom {
+		return "", nil
+	}
+	canonical, err := jsondiff.Canonical(state)
+	if err != nil { // the append says so
+		return "", nil
+	}
+	hash = jsondiff.Hash(canonical)
+	for i := 0; i < len(s.seen) || s.older(ctx); i++ {
+		if s.seen[i].hash == hash && s.isThere(ctx, s.seen[i]) {
+			return hash, &s.seen[i].index
 		}
 	}
-	s.remember(resource, state{e.Index, e.After})
+	return "", nil
+}
+
+// older reads one entry more. A damaged one ends the search.
+func (s *search) older(ctx context.Context) bool {
+	if s.next < 0 || len(s.seen) == maxOlder {
+		return false
+	}
+	at := s.next
+	s.next = -1
+	e, err := s.trail.stored(ctx, at)
+	if err != nil || e.Unsound || resourceSubject(s.trail.prefix, e.Project, e.Environment, e.Subject) != s.resource {
+		return false
+	}
+	found := storedState{e.AfterSHA256, at}
+	if e.AfterIndex != nil {
+		found.index = *e.AfterIndex
+	} else {
+		found.hash = jsondiff.Hash(e.After)
+	}
+	s.seen = append(s.seen, found)
+	for _, previous := range []*int64{e.BeforeIndex, e.PreviousIndex} { // earlier versions wrote the first one only
+		if previous != nil && *previous < at {
+			s.next = *previous
+		}
+	}
+	return true
+}
+
+// isThere reports whether the state can be read.
+func (s *search) isThere(ctx context.Context, found storedState) bool {
+	e, err := s.trail.stored(ctx, found.index)
+	return err == nil && !e.Unsound && jsondiff.Hash(e.After) == found.hash
+}
+
+// states puts the states back into the entries of one pass over the trail. It remembers the
+// states read or used last, so that a pass in order reads each entry once.
+type states struct {
+	// after reads the state after an entry that has its bytes; nil where no such entry can be
+	// read. Its error is an outage.
+	after func(ctx context.Context, index int64) (json.RawMessage, error)
+	// young and old are states by entry, old the less recent half; size is young's, in bytes.
+	young, old map[int64]json.RawMessage
+	size       int
+}
+
+// complete puts the states back into e.
+func (s *states) complete(ctx context.Context, e *Entry) error {
+	if err := s.put(ctx, e, &e.Before, e.BeforeIndex, e.BeforeSHA256); err != nil {
+		return fmt.Errorf("read the state before entry %d: %w", e.Index, err)
+	}
+	return s.completeAfter(ctx, e)
+}
+
+// completeAfter puts the state after e back.
+func (s *states) completeAfter(ctx context.Context, e *Entry) error {
+	if err := s.put(ctx, e, &e.After, e.AfterIndex, e.AfterSHA256); err != nil {
+		return fmt.Errorf("read the state after entry %d: %w", e.Index, err)
+	}
+	if e.AfterIndex == nil {
+		s.remember(e.Index, e.After)
+	}
 	return nil
 }
 
-func (s *states) remember(resource string, now state) {
-	if s.newest == nil {
-		s.newest = map[string]state{}
+// put puts the state with the hash, which the entry with that index has, in its place in e.
+func (s *states) put(ctx context.Context, e *Entry, place *json.RawMessage, index *int64, hash string) error {
+	if index == nil || *index < 0 || *index >= e.Index { // no entry refers to a later one
+		return nil
 	}
-	s.size -= len(s.newest[resource].after)
-	delete(s.newest, resource)
-	if len(now.after) < referFrom || len(now.after) > maxStates {
+	state, held := s.young[*index]
+	if !held {
+		state, held = s.old[*index]
+	}
+	if !held {
+		var err error
+		if state, err = s.after(ctx, *index); err != nil {
+			return err
+		}
+	}
+	s.remember(*index, state)
+	if state != nil && jsondiff.Hash(state) == hash {
+		*place = state
+	}
+	return nil
+}
+
+func (s *states) remember(index int64, state json.RawMessage) {
+	if _, held := s.young[index]; held || len(state) < referFrom || len(state) > maxStates/2 {
 		return
 	}
-	for other, old := range s.newest { // any of them: it costs a read
-		if s.size+len(now.after) <= maxStates {
-			break
-		}
-		s.size -= len(old.after)
-		delete(s.newest, other)
+	if s.size += len(state); s.size > maxStates/2 || s.young == nil {
+		s.old, s.young, s.size = s.young, map[int64]json.RawMessage{}, len(state)
 	}
-	s.newest[resource] = now
-	s.size += len(now.after)
+	s.young[index] = state
 }
 
 // states begins a pass.
@@ -101,25 +185,16 @@ func (t *Trail) states() *states { return &states{after: t.after} }
 
 // after reads the state after an entry.
 func (t *Trail) after(ctx context.Context, index int64) (json.RawMessage, error) {
-	if e, ok := t.fromCopy(index); ok {
-		return e.After, nil
+	e, err := t.stored(ctx, index)
+	if errors.Is(err, ErrMissing) || errors.Is(err, ErrDamaged) {
+		return nil, nil // `trail verify` names it
 	}
-	msg, err := t.entries.GetMsg(ctx, uint64(index)+1)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read entry %d: %w", index, err)
-	}
-	return t.codec.after(t.prefix, Message{msg.Sequence, msg.Subject, msg.Header, msg.Data}), nil
+	return e.After, err
 }
 
 // after is the state after an entry, nil where it cannot be read.
 func (c *codec) after(prefix string, m Message) json.RawMessage {
-	if m.Header.Get(lostHeader) != "" {
-		return nil
-	}
-	e, err := c.decode(prefix, m)
+	e, err := c.recorded(prefix, m)
 	if err != nil {
 		return nil // `trail verify` names it
 	}

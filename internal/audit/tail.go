@@ -27,12 +27,20 @@ func (t *Trail) Get(ctx context.Context, index int64) (Recorded, error) {
 	if err := t.isOpen(); err != nil {
 		return Recorded{}, err
 	}
+	e, err := t.stored(ctx, index)
+	if err == nil {
+		err = t.states().complete(ctx, &e.Entry)
+	}
+	return e, err
+}
+
+// stored is Get, with references in the place of states.
+func (t *Trail) stored(ctx context.Context, index int64) (Recorded, error) {
 	if index < 0 {
 		return Recorded{}, fmt.Errorf("%w: entry %d", ErrMissing, index)
 	}
 	if e, ok := t.fromCopy(index); ok {
-		err := t.states().complete(ctx, &e.Entry)
-		return e, err
+		return e, nil
 	}
 	msg, err := t.entries.GetMsg(ctx, uint64(index)+1)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -41,11 +49,7 @@ func (t *Trail) Get(ctx context.Context, index int64) (Recorded, error) {
 	if err != nil {
 		return Recorded{}, fmt.Errorf("read entry %d: %w", index, err)
 	}
-	e, err := t.recorded(Message{msg.Sequence, msg.Subject, msg.Header, msg.Data})
-	if err == nil {
-		err = t.states().complete(ctx, &e.Entry)
-	}
-	return e, err
+	return t.recorded(Message{msg.Sequence, msg.Subject, msg.Header, msg.Data})
 }
 
 // Tail calls handle with each readable entry from index from on, in order. It calls

@@ -24,7 +24,9 @@ const updateAttempts = 6
 // The entry is appended behind next's last one, or not at all. So a crash before the
 // append leaves the change to the next call, and after it nothing is left to do. Where
 // another relay was quicker, or an entry whose acknowledgement was lost had arrived,
-// next is called again.
+// next is called again. It is called again, too, where the newest entry's state was known by
+// its hash only, and next's entry has that state: with the newest entry, whole and Unsure. So
+// the state is entered again instead of a change that the trail has.
 func Update(ctx context.Context, log Log, project, environment, subject string, next func(last Entry, found bool) (*Entry, error)) (*Entry, error) {
 	for attempt := 1; ; attempt++ {
 		last, found, err := log.Last(ctx, project, environment, subject)
@@ -32,15 +34,19 @@ func Update(ctx context.Context, log Log, project, environment, subject string, 
 			return nil, fmt.Errorf("read the trail: %w", err)
 		}
 		e, err := next(last, found)
+		if n := last.Unknown; err == nil && e != nil && n != nil && n.hasAfter(e.After) {
+			whole := *n
+			whole.After, whole.Unsure = e.After, true
+			e, err = next(whole, true)
+		}
 		if err != nil || e == nil {
 			return nil, err
 		}
-		newest, stored := int64(-1), *e
+		newest := int64(-1)
 		if found {
 			newest = last.Index
-			stored.refer(&last)
 		}
-		e.Index, err = log.AppendIf(ctx, stored, newest)
+		e.Index, err = log.AppendIf(ctx, *e, newest)
 		if err == nil {
 			return e, nil
 		}

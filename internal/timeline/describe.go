@@ -56,7 +56,7 @@ func place(names []string, name string) uint8 { return uint8(max(0, slices.Index
 
 // describe makes the sentence of an entry without one.
 func describe(e audit.Entry, cause string) told {
-	if len(e.Before) == 0 || !hasState(&e) {
+	if len(e.Before) == 0 || !hasState(&e) || unknownAfter(&e) {
 		return plain(&e, cause)
 	}
 	// Relays up to now changed the streaming config only, and said so.
@@ -75,8 +75,11 @@ func describe(e audit.Entry, cause string) told {
 // it is gone.
 func hasState(e *audit.Entry) bool {
 	room, what, _ := strings.Cut(e.Type, ".")
-	return (room == "settings" || room == "streaming") && (len(e.Before) > 0 || e.BeforeSHA256 != "" || len(e.After) > 0 || what == "baseline")
+	return (room == "settings" || room == "streaming") && (len(e.Before) > 0 || e.BeforeSHA256 != "" || len(e.After) > 0 || e.AfterSHA256 != "" || what == "baseline")
 }
+
+// unknownAfter reports whether the state after an entry is known by its hash only.
+func unknownAfter(e *audit.Entry) bool { return len(e.After) == 0 && e.AfterSHA256 != "" }
 
 // recordsChange tells the entries for a reviewer: all except first looks, attestations,
 // repetitions, annotations, and notes about what can be read.

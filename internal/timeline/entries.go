@@ -15,10 +15,12 @@ type Entry struct {
 	// Leaf is the hash of its Merkle leaf, in base64.
 	Leaf   string        `json:"leaf"`
 	Window *audit.Window `json:"window,omitempty"`
-	// Before is missing where only its hash is known: the entry that has the state is lost.
+	// Before and After are missing where only the hash is known: the entry that has the state
+	// is lost.
 	Before       json.RawMessage `json:"before,omitempty"`
 	BeforeSHA256 string          `json:"before_sha256,omitempty"`
 	After        json.RawMessage `json:"after,omitempty"`
+	AfterSHA256  string          `json:"after_sha256,omitempty"`
 	Detail       json.RawMessage `json:"detail,omitempty"`
 	// Unsound: it is unlike the signed entry, and proves nothing.
 	Unsound bool     `json:"unsound,omitempty"`
@@ -79,7 +81,7 @@ func (x *Index) entry(ctx context.Context, row Row) (Entry, error) {
 
 func whole(row Row, e audit.Recorded) Entry {
 	return Entry{
-		Row: row, Leaf: e.Leaf.String(), Window: e.Window, Before: e.Before, BeforeSHA256: e.BeforeSHA256, After: e.After, Detail: e.Detail, Unsound: e.Unsound,
+		Row: row, Leaf: e.Leaf.String(), Window: e.Window, Before: e.Before, BeforeSHA256: e.BeforeSHA256, After: e.After, AfterSHA256: e.AfterSHA256, Detail: e.Detail, Unsound: e.Unsound,
 	}
 }
 

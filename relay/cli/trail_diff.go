@@ -32,6 +32,9 @@ Exit codes: 0 shown, 1 it is not there, or failed, 2 wrong usage.`,
 			if err != nil {
 				return err
 			}
+			for _, lost := range lostStates(e) {
+				return fmt.Errorf("the state %s entry %d is not known: the entry with its bytes is lost; its SHA-256 is %s", lost.name, e.Index, lost.hash)
+			}
 			return difference{e.Setting, e.Before, e.After}.print(cmd.OutOrStdout(), output.value)
 		}),
 	}
@@ -67,7 +70,7 @@ func (d difference) print(w io.Writer, form string) error {
 
 // printChanges prints an entry's differences, if it has any.
 func printChanges(w io.Writer, e timeline.Entry) {
-	if len(e.Before) == 0 {
+	if len(e.Before) == 0 || len(lostStates(e)) > 0 {
 		return
 	}
 	if r, err := meaning.Read(e.Setting, e.Before, e.After); err == nil {
