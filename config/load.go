@@ -87,6 +87,18 @@ func Witnesses(path string) (witnesses []Witness, quorum int, err error) {
 	return c.Audit.Witnesses, c.Audit.Quorum, nil
 }
 
+// Lines returns a function from a field's path, as [Problem.Field] has it, to its line in the
+// file at path; for a field not given, to that of its section. It is 0 where unknown.
+func Lines(path string) func(field string) int {
+	k := &checker{}
+	if data, err := readRegular(path, maxFile); err == nil {
+		d := newDecoder(os.LookupEnv)
+		d.document(data)
+		k.places = d.places
+	}
+	return k.line
+}
+
 // withoutSecrets reads the file at path as far as possible; cfg is nil for no YAML document.
 func withoutSecrets(path string) (cfg *Config, faults, err error) {
 	data, err := readRegular(path, maxFile)

@@ -269,3 +269,14 @@ func TestWitnessesAlone(t *testing.T) {
 	assert.Empty(t, list)
 	assert.Zero(t, quorum)
 }
+
+func TestLines(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "relay.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(minimal), 0o600))
+	line := Lines(file)
+	for field, want := range map[string]int{"data_dir": 2, "environments[0].project": 4, "environments[0].stream": 4, "workspace.secret": 0} {
+		assert.Equal(t, want, line(field), field)
+	}
+	assert.Zero(t, Lines(file + ".not")("data_dir"))
+}

@@ -51,6 +51,7 @@ func floors() map[string]int {
 		"internal/routing":              2,
 		"internal/ocsf":                 2,
 		"internal/testbed/rig":          2,
+		"internal/preflight":            4,
 		"internal/streaming":            3,
 		"internal/settings":             3,
 		"internal/looks":                2,

@@ -114,6 +114,13 @@ func NamesResource(err error) bool {
 	return said != nil && said.scope == aResource && !slices.Contains([]string{"", "not_found", "resource_not_found"}, strings.ToLower(said.kind))
 }
 
+// SaysAbsent reports whether err is a 404 in the API's own form, as no proxy and no other
+// server gives it.
+func SaysAbsent(err error) bool {
+	said, _ := claimOf(err)
+	return said != nil
+}
+
 // Beside is [Client.Confirm] without a request: parent is the receipt of a read of the
 // parent, or of something in it, that succeeded after the 404.
 func Beside(parent Receipt, err error) error {

@@ -9,16 +9,19 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/preflight"
 	"github.com/auditrelay/auditrelay/sinks"
 )
 
 func (p Program) newConfigCheck() *cobra.Command {
 	var file string
-	var asJSON, api bool
+	var asJSON bool
+	var api apiCheck
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Name every error in a configuration",
@@ -33,13 +36,18 @@ environment's events, of events of a project as a whole, and of the relay's own.
 With a workspace it says how many requests a look at all settings needs, and how long it
 takes at workspace.requests_per_second; it warns if the looks need more than allowed.
 
---api also asks the servers of an external journal (journal.url) for the guarantees
-behind their acknowledgements. It writes nothing there.
+--api is a preflight, and needs no running relay. It asks the Workspace Management API
+whether it takes the management key, whether each project and environment exists, where
+each streams to, and what the relay would change there; and it says where the API answers
+429. It stays within workspace.requests_per_second, and ends after --api-timeout. It also
+asks the servers of an external journal (journal.url) for the guarantees behind their
+acknowledgements. It only reads.
 
 Exit codes: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.`,
 		Example: `  auditrelay config check relay.yaml
-  auditrelay config check --config relay.yaml --json
-  auditrelay config check relay.yaml --api    # with an external journal`,
+  auditrelay config check relay.yaml --api                     # before the first start
+  auditrelay config check relay.yaml --api --api-timeout 10m   # with many environments
+  auditrelay config check --config relay.yaml --json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 1 && cmd.Flags().Changed("config") {
 				return errors.New("give one configuration, as FILE or with --config")
@@ -56,7 +64,8 @@ Exit codes: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.`,
 	addConfigFlag(cmd, &file, "the configuration `FILE`")
 	needConfig(cmd, &file)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: {\"ok\", \"errors\", \"warnings\"}")
-	cmd.Flags().BoolVar(&api, "api", false, "also connect to the servers of an external journal, and check their guarantees")
+	cmd.Flags().BoolVar(&api.on, "api", false, "also ask the Workspace Management API, and the servers of an external journal")
+	cmd.Flags().DurationVar(&api.timeout, "api-timeout", 2*time.Minute, "the most time that the questions to the API take")
 	return cmd
 }
 
@@ -66,6 +75,8 @@ type checked struct {
 	Errors       []config.Problem `json:"errors"`
 	Warnings     []config.Problem `json:"warnings"`
 	Destinations []destination    `json:"destinations,omitempty"`
+	// API is nil without --api, and without a workspace.
+	API *preflight.Report `json:"api,omitempty"`
 }
 
 // destination is a result of a sink's template.
@@ -74,7 +85,7 @@ type destination struct {
 	sinks.Destination
 }
 
-func (p Program) check(ctx context.Context, w io.Writer, path string, asJSON, api bool) error {
+func (p Program) check(ctx context.Context, w io.Writer, path string, asJSON bool, api apiCheck) error {
 	cfg, warnings, err := p.Kinds.Config().Check(path)
 	var found config.Errors
 	if err != nil && !errors.As(err, &found) {
@@ -82,10 +93,8 @@ func (p Program) check(ctx context.Context, w io.Writer, path string, asJSON, ap
 	}
 	to, cannot := p.whereEventsGo(path, cfg)
 	found = append(found, cannot...)
-	if api && cfg != nil {
-		errs, more := journalProblems(ctx, path, cfg.Journal)
-		found, warnings = append(found, errs...), append(warnings, more...)
-	}
+	report, errs, more := api.ask(ctx, path, cfg)
+	found, warnings = append(found, errs...), append(warnings, more...)
 	text := problemTable(path, found, warnings)
 	if len(found) == 0 {
 		text += fmt.Sprintf("%s: ok; environments: %d, sinks: %d\n", path, len(cfg.Environments), len(cfg.Sinks))
@@ -94,10 +103,11 @@ func (p Program) check(ctx context.Context, w io.Writer, path string, asJSON, ap
 		}
 		text += destinationTable(to)
 	}
+	text += api.table(report, cfg)
 	if asJSON {
 		text = checkedJSON(checked{
 			OK: len(found) == 0, Errors: append([]config.Problem{}, found...), Warnings: append([]config.Problem{}, warnings...),
-			Destinations: to,
+			Destinations: to, API: report,
 		})
 	}
 	if _, err := io.WriteString(w, text); err != nil {

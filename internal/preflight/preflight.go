@@ -1,0 +1,235 @@
+// Package preflight tries a configuration against the Workspace Management API, without a
+// running relay. It only reads, within the configured request rate.
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/management"
+)
+
+// Report is what a preflight found. Its problems have no file and no line.
+type Report struct {
+	Errors   []config.Problem `json:"-"`
+	Warnings []config.Problem `json:"-"`
+
+	// Key says whether the API takes the management key: "accepted", "refused", or "unknown".
+	Key string `json:"key"`
+	// Requests were sent, of which Throttled got a 429, in Seconds.
+	Requests  int     `json:"requests"`
+	Throttled int     `json:"throttled"`
+	Seconds   float64 `json:"seconds"`
+	// NeededPerSecond are the requests that a running relay sends, of AllowedPerSecond.
+	NeededPerSecond  float64       `json:"requests_per_second_needed"`
+	AllowedPerSecond float64       `json:"requests_per_second_allowed"`
+	Environments     []Environment `json:"environments"`
+}
+
+// The words of [Report.Key].
+const (
+	KeyAccepted = "accepted"
+	KeyRefused  = "refused"
+	KeyUnknown  = "unknown"
+)
+
+// atOnce bounds the environments looked at together; the client bounds the requests.
+const atOnce = 8
+
+// run is one preflight.
+type run struct {
+	cfg     *config.Config
+	client  *management.Client
+	counter *counter
+
+	unused  sync.Once    // the API cannot be used, and that is said
+	guessed atomic.Int64 // slugs tried in place of missing ones
+
+	mu       sync.Mutex // guards what follows
+	report   Report
+	projects map[string]bool // those that exist
+	absent   map[string]bool // those that do not
+}
+
+// Check asks the API about the key, each project and each environment of cfg, which has a
+// workspace section. It ends with ctx, and says what it did not come to.
+func Check(ctx context.Context, cfg *config.Config) Report {
+	began := time.Now()
+	r := &run{cfg: cfg, counter: &counter{next: http.DefaultTransport}, projects: map[string]bool{}, absent: map[string]bool{}}
+	r.report = Report{Key: KeyUnknown, NeededPerSecond: cfg.Round().PerSecond, AllowedPerSecond: cfg.Workspace.RequestsPerSecond}
+	w := cfg.Workspace
+	var err error
+	r.client, err = management.New(management.Options{
+		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, RBACPrefix: w.RBACPrefix, RequestsPerSecond: w.RequestsPerSecond,
+		Timeout: w.Timeout, MaxAttempts: 3, AtOnce: atOnce, HTTPClient: &http.Client{Transport: r.counter},
+	})
+	if err != nil {
+		r.fail("workspace", err.Error())
+		return r.report
+	}
+	r.report.Environments = make([]Environment, len(cfg.Environments))
+	for i, e := range cfg.Environments {
+		r.report.Environments[i] = Environment{Project: e.Project, Environment: e.Environment, Exists: ExistsUnknown}
+	}
+	if r.readProjects(ctx) {
+		r.readEnvironments(ctx)
+	}
+	r.judgeRate(time.Since(began))
+	r.unchecked(ctx)
+	return r.report
+}
+
+// readProjects reads each project once, and reports whether the API can be used. The first
+// read shows whether the key is accepted.
+func (r *run) readProjects(ctx context.Context) bool {
+	first := map[string]int{} // the place of each project
+	var order []string
+	for i, e := range r.cfg.Environments {
+		if _, seen := first[e.Project]; !seen {
+			first[e.Project] = i
+			order = append(order, e.Project)
+		}
+	}
+	if len(order) == 0 || !r.readProject(ctx, order[0], first[order[0]]) {
+		return false
+	}
+	each(ctx, order[1:], func(_ int, project string) { r.readProject(ctx, project, first[project]) })
+	return true
+}
+
+// readProject reports whether the API can be used.
+func (r *run) readProject(ctx context.Context, project string, place int) bool {
+	_, err := r.client.Project(ctx, project)
+	field := fmt.Sprintf("environments[%d].project", place)
+	reach, _ := r.client.Reach()
+	switch {
+	case err == nil:
+		r.note(func() { r.report.Key, r.projects[project] = KeyAccepted, true })
+	case ctx.Err() != nil: // see unchecked
+	case reach.Cause != "":
+		r.unusable(reach)
+		return false
+	case management.SaysAbsent(err):
+		r.note(func() { r.report.Key, r.absent[project] = KeyAccepted, true })
+		r.fail(field, fmt.Sprintf("the workspace has no project %q (%s); correct the slug, or use a management key of its workspace", project, why(err))+
+			r.existing(ctx, variants(project), func(slug string) error {
+				_, err := r.client.Project(ctx, slug)
+				return err
+			}))
+	case management.IsNotFound(err):
+		r.fail("workspace.base_url", "something other than the API answers there ("+why(err)+
+			"); give the API's address before /pwa/v3, and check any proxy")
+		return false
+	default:
+		r.fail(field, fmt.Sprintf("project %s cannot be read: %v", project, err))
+	}
+	return true
+}
+
+// unusable says why no call can succeed, once.
+func (r *run) unusable(reach management.Reach) {
+	r.unused.Do(func() {
+		if reach.Cause == management.CauseUnauthorized {
+			r.note(func() { r.report.Key = KeyRefused })
+			r.fail("workspace.key_id", "the API refuses this management key ("+reach.Error+
+				"); check it and workspace.secret, or create a new key in the dashboard's workspace settings, under management API")
+			return
+		}
+		r.fail("workspace.base_url", "the API cannot be used ("+reach.Error+"); check the address, the network, and any proxy")
+	})
+}
+
+// unchecked says what ctx left undone.
+func (r *run) unchecked(ctx context.Context) {
+	left := 0
+	for _, e := range r.report.Environments {
+		if e.Exists == ExistsUnknown && e.Error == "" {
+			left++
+		}
+	}
+	if ctx.Err() == nil || left == 0 {
+		return
+	}
+	r.warn("environments", fmt.Sprintf("%d of %d environments are not checked: the time is over; give more with --api-timeout, or raise workspace.requests_per_second",
+		left, len(r.report.Environments)))
+}
+
+// judgeRate warns where the API allows fewer requests than the relay needs or may send. A
+// 429 is no proof of a bound of its own: others of the workspace count as well.
+func (r *run) judgeRate(took time.Duration) {
+	p := &r.report
+	p.Requests, p.Throttled, p.Seconds = int(r.counter.sent.Load()), int(r.counter.throttled.Load()), took.Seconds()
+	if p.Throttled == 0 {
+		return
+	}
+	r.warn("workspace.requests_per_second", fmt.Sprintf(
+		"the API answered 429 to %d of %d requests, sent at no more than %v per second; the relay needs %.1f per second: "+
+			"lower this value, or stop others that use the API of this workspace", p.Throttled, p.Requests, p.AllowedPerSecond, p.NeededPerSecond))
+}
+
+func (r *run) fail(field, reason string) {
+	r.note(func() {
+		r.report.Errors = append(r.report.Errors, config.Problem{Field: field, Reason: reason})
+	})
+}
+
+func (r *run) warn(field, reason string) {
+	r.note(func() {
+		r.report.Warnings = append(r.report.Warnings, config.Problem{Field: field, Reason: reason})
+	})
+}
+
+func (r *run) note(change func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change()
+}
+
+// why is the cause of a failed call, and its request where the API gave an id.
+func why(err error) string {
+	var api *management.APIError
+	if errors.As(err, &api) && api.RequestID != "" {
+		return management.CauseOf(err) + ", request " + api.RequestID
+	}
+	return management.CauseOf(err)
+}
+
+// each calls do for every item, some at once, until ctx ends.
+func each[T any](ctx context.Context, items []T, do func(i int, item T)) {
+	var all sync.WaitGroup
+	turns := make(chan struct{}, atOnce)
+	for i, item := range items {
+		select {
+		case <-ctx.Done():
+		case turns <- struct{}{}:
+			all.Go(func() {
+				defer func() { <-turns }()
+				do(i, item)
+			})
+			continue
+		}
+		break
+	}
+	all.Wait()
+}
+
+// counter counts requests and 429s.
+type counter struct {
+	next            http.RoundTripper
+	sent, throttled atomic.Int64
+}
+
+func (c *counter) RoundTrip(req *http.Request) (*http.Response, error) {
+	c.sent.Add(1)
+	resp, err := c.next.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusTooManyRequests {
+		c.throttled.Add(1)
+	}
+	return resp, err
+}
