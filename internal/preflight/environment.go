@@ -12,7 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streaming"
 )
 
-// Environment is what the API shows of a configured environment.
+// Environment is a configured environment at the API.
 type Environment struct {
 	Project     string `json:"project"`
 	Environment string `json:"environment"`
@@ -22,8 +22,8 @@ type Environment struct {
 	Destination *streaming.Shape `json:"destination,omitempty"`
 	// Status is the streaming_status; empty without a destination.
 	Status management.StreamingStatus `json:"streaming_status,omitempty"`
-	// Differs names the fields of the destination that a relay would change, as far as that
-	// is known without its credentials.
+	// Differs names the fields of the destination for the relay to change. Its credential is
+	// not compared.
 	Differs []string `json:"differs,omitempty"`
 	// Error is why it could not be read.
 	Error string `json:"error,omitempty"`
@@ -36,7 +36,7 @@ const (
 	ExistsUnknown = "unknown"
 )
 
-// readEnvironments looks at each environment of the projects that exist.
+// readEnvironments looks at each environment of the existing projects.
 func (r *run) readEnvironments(ctx context.Context) {
 	each(ctx, r.cfg.Environments, func(i int, e config.Environment) {
 		if r.absent[e.Project] {
@@ -54,9 +54,8 @@ func (r *run) readEnvironments(ctx context.Context) {
 	})
 }
 
-// shown reads the config of an environment: that of the desired type, else the other's. It
-// is nil where there is none, and the error an [management.Absence] where there is no
-// environment.
+// shown reads the config of an environment: of the desired type, else of the other. Without
+// a config it is nil; without an environment the error is a [management.Absence].
 func (r *run) shown(ctx context.Context, e config.Environment) (*streaming.Shape, management.StreamingStatus, error) {
 	types := []management.DestinationType{management.GrafanaLoki, management.Datadog}
 	if e.Stream != nil && e.Stream.Datadog != nil {
@@ -113,8 +112,7 @@ func (r *run) judge(ctx context.Context, i int, e config.Environment, shown *str
 	return found
 }
 
-// compare warns of what a person should know before a relay takes over, and returns the
-// fields it would change.
+// compare warns of surprises at the relay's start, and returns the fields to change.
 func (r *run) compare(field string, e config.Environment, shown *streaming.Shape, status management.StreamingStatus) []string {
 	if e.Stream == nil || e.Stream.Observe {
 		return nil

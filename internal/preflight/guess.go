@@ -9,10 +9,10 @@ import (
 )
 
 // maxGuesses bounds the slugs tried in place of missing ones, in one preflight. No operation
-// of the API lists projects or environments, so trying is the only way to find those nearby.
+// of the API lists projects or environments: only trying finds them.
 const maxGuesses = 40
 
-// usual are the slugs that people often give to environments.
+// usual are common slugs of environments.
 var usual = []string{"production", "prod", "live", "staging", "test", "development", "dev", "sandbox"}
 
 // variants are other spellings of a slug.
@@ -21,7 +21,7 @@ func variants(slug string) []string {
 	return without(slug, []string{lower, strings.ReplaceAll(lower, "_", "-"), strings.ReplaceAll(lower, "-", "_")})
 }
 
-// guessesFor are the slugs that may be meant by e's environment, the likely ones first.
+// guessesFor are the slugs to try in place of e's environment, the likely ones first.
 func (r *run) guessesFor(e config.Environment) []string {
 	all := variants(e.Environment)
 	for _, other := range r.cfg.Environments {
@@ -43,7 +43,7 @@ func without(slug string, all []string) []string {
 	return kept
 }
 
-// existing reads the slugs, and says which exist; empty: none is known to.
+// existing reads the slugs, and names the existing ones; empty: none was found.
 func (r *run) existing(ctx context.Context, slugs []string, read func(slug string) error) string {
 	var exist []string
 	for _, slug := range slugs {

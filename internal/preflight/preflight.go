@@ -15,18 +15,18 @@ import (
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
-// Report is what a preflight found. Its problems have no file and no line.
+// Report has the findings of a preflight. Its problems have no file and no line.
 type Report struct {
 	Errors   []config.Problem `json:"-"`
 	Warnings []config.Problem `json:"-"`
 
 	// Key says whether the API takes the management key: "accepted", "refused", or "unknown".
 	Key string `json:"key"`
-	// Requests were sent, of which Throttled got a 429, in Seconds.
+	// Requests were sent in Seconds, and Throttled of them got a 429.
 	Requests  int     `json:"requests"`
 	Throttled int     `json:"throttled"`
 	Seconds   float64 `json:"seconds"`
-	// NeededPerSecond are the requests that a running relay sends, of AllowedPerSecond.
+	// A running relay sends NeededPerSecond requests, of AllowedPerSecond.
 	NeededPerSecond  float64       `json:"requests_per_second_needed"`
 	AllowedPerSecond float64       `json:"requests_per_second_allowed"`
 	Environments     []Environment `json:"environments"`
@@ -58,7 +58,7 @@ type run struct {
 }
 
 // Check asks the API about the key, each project and each environment of cfg, which has a
-// workspace section. It ends with ctx, and says what it did not come to.
+// workspace section. It ends with ctx, and counts the environments left over.
 func Check(ctx context.Context, cfg *config.Config) Report {
 	began := time.Now()
 	r := &run{cfg: cfg, counter: &counter{next: http.DefaultTransport}, projects: map[string]bool{}, absent: map[string]bool{}}
@@ -145,7 +145,7 @@ func (r *run) unusable(reach management.Reach) {
 	})
 }
 
-// unchecked says what ctx left undone.
+// unchecked counts the environments left over at ctx's end.
 func (r *run) unchecked(ctx context.Context) {
 	left := 0
 	for _, e := range r.report.Environments {
