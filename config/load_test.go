@@ -278,5 +278,5 @@ func TestLines(t *testing.T) {
 	for field, want := range map[string]int{"data_dir": 2, "environments[0].project": 4, "environments[0].stream": 4, "workspace.secret": 0} {
 		assert.Equal(t, want, line(field), field)
 	}
-	assert.Zero(t, Lines(file + ".not")("data_dir"))
+	assert.Zero(t, Lines(file+".not")("data_dir"))
 }
