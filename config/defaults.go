@@ -40,6 +40,9 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.Admin.Listen, "127.0.0.1:9100")
 	setDefault(&c.Log.Level, "info")
 	setDefault(&c.Log.Format, "text")
+	for i := range c.Environments {
+		setDefault(&c.Environments[i].Mode, ModeEnforce)
+	}
 	for i := range c.Sinks {
 		c.Sinks[i].setDefaults()
 	}

@@ -24,9 +24,7 @@ func (k *checker) config(c *Config) {
 	k.ingest(c)
 	k.limits(c.Ingest.Limits, c.Journal)
 	k.journal(c.Journal, c.Ingest.Limits)
-	if overlap := c.Streaming.RotationOverlap; overlap != nil && *overlap < 0 {
-		k.fail("streaming.rotation_overlap", *overlap, "must be positive, or 0 to refuse a replaced credential at once")
-	}
+	k.rotation(c.Streaming)
 	k.audit(c.Audit)
 	k.witnesses(c.Audit)
 	between(k, "audit.spans.interval", c.Audit.Spans.Interval, time.Second, 24*time.Hour)
@@ -38,6 +36,26 @@ func (k *checker) config(c *Config) {
 	k.positive("shutdown_timeout", c.ShutdownTimeout)
 	k.sinks(c)
 	k.watching(c)
+}
+
+// minRotateEvery is the least age of a credential that is replaced by schedule.
+const minRotateEvery = time.Hour
+
+func (k *checker) rotation(s Streaming) {
+	overlap := time.Duration(0)
+	if s.RotationOverlap != nil {
+		overlap = *s.RotationOverlap
+	}
+	if overlap < 0 {
+		k.fail("streaming.rotation_overlap", overlap, "must be positive, or 0 to refuse a replaced credential at once")
+	}
+	switch every := s.RotateEvery; {
+	case every == 0:
+	case every < minRotateEvery:
+		k.fail("streaming.rotate_every", every, "must be at least 1h, or 0 for never: each rotation is a change of the workspace")
+	case every <= overlap:
+		k.fail("streaming.rotate_every", every, fmt.Sprintf("must be longer than streaming.rotation_overlap (%v)", overlap))
+	}
 }
 
 func (k *checker) workspace(w *Workspace) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -27,6 +28,7 @@ func (k *checker) environments(c *Config) {
 		if e.Stream != nil {
 			k.stream(at+".stream", e.Stream, c)
 		}
+		k.oneOf(at+".mode", cmp.Or(e.Mode, ModeEnforce), ModeEnforce, ModeObserve)
 		for n, credential := range e.Credentials {
 			k.credential(fmt.Sprintf("%s.credentials[%d]", at, n), credential, seen)
 		}

@@ -46,6 +46,7 @@ func (r *process) startControl(context.Context) error {
 func (r *process) startStreaming(client *management.Client, presence *looks.Presence) error {
 	reconciler, err := streaming.New(streaming.Options{
 		Environments: r.cfg.Environments, Interval: r.cfg.Streaming.Interval, DryRun: r.cfg.Streaming.DryRun,
+		RotateEvery: r.cfg.Streaming.RotateEvery, Arrivals: r.arrivals,
 		Client: client, Credentials: r.credentials, Recorder: r.trail, Presence: presence,
 		Logger: r.log, Registerer: r.reg,
 	})
@@ -53,6 +54,8 @@ func (r *process) startStreaming(client *management.Client, presence *looks.Pres
 		return err
 	}
 	r.stack.push("streaming config", background(reconciler.Run))
+	// Ingest has been taking pushes for a while; a refused one is told of from now on.
+	r.arrivals.OnRefused(reconciler.LookNow)
 	r.reconciler.Store(reconciler)
 	r.admin.AddStatus("streaming", func(context.Context) (any, error) { return reconciler.Health(), nil })
 	return nil

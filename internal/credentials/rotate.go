@@ -26,9 +26,10 @@ type Issued struct {
 // the API's masked read shows them.
 type State struct {
 	Username string
-	Current  string   // empty: none was promoted yet
-	Pending  string   // empty: none is prepared
-	Replaced []string // accepted for a while yet, the newest first
+	Current  string    // empty: none was promoted yet
+	Made     time.Time // when the current one was made
+	Pending  string    // empty: none is prepared
+	Replaced []string  // accepted for a while yet, the newest first
 }
 
 // State describes an environment's generated credential.
@@ -39,7 +40,7 @@ func (s *Store) State(env Environment) (State, error) {
 	}
 	st := State{Username: env.Username()}
 	if r.Current != nil {
-		st.Current = r.Current.LastFour
+		st.Current, st.Made = r.Current.LastFour, r.Current.Created
 	}
 	if r.Pending != nil {
 		st.Pending = r.Pending.LastFour

@@ -77,14 +77,18 @@ func TestRotation(t *testing.T) {
 
 	require.NoError(t, s.Promote(ctx, live, first.LastFour))
 	require.NoError(t, s.Promote(ctx, live, first.LastFour), "twice is no harm")
-	assert.Equal(t, State{Username: live.Username(), Current: first.LastFour}, state(t, s))
+	made := state(t, s).Made
+	assert.Less(t, time.Since(made), time.Hour)
+	assert.Equal(t, State{Username: live.Username(), Current: first.LastFour, Made: made}, state(t, s))
 
 	second, err := s.Prepare(ctx, live)
 	require.NoError(t, err)
 	assert.True(t, accepts(s, first) && accepts(s, second))
 	require.NoError(t, s.Promote(ctx, live, second.LastFour))
 	assert.True(t, accepts(s, first), "the overlap")
-	assert.Equal(t, State{Username: live.Username(), Current: second.LastFour, Replaced: []string{first.LastFour}}, state(t, s))
+	assert.True(t, state(t, s).Made.After(made))
+	made = state(t, s).Made
+	assert.Equal(t, State{Username: live.Username(), Current: second.LastFour, Made: made, Replaced: []string{first.LastFour}}, state(t, s))
 
 	require.NoError(t, s.Promote(ctx, live, first.LastFour), "the API may show the replaced one after all")
 	assert.Equal(t, first.LastFour, state(t, s).Current)

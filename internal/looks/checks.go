@@ -89,8 +89,19 @@ func (c *Checks) Round(began, ended time.Time) {
 	c.until = ended
 }
 
+// saw reports whether any look succeeded since the last check.
+func (c *Checks) saw() bool {
+	for _, r := range c.resources {
+		if c.rounds > 0 && !r.LastLook.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
 // Attest enters a check where the last one is at least age old. The first is due a whole
-// age after the first look, and a restart puts none off.
+// age after the first look, and a restart puts none off. Where no look succeeded, there is
+// nothing to attest: the failures have entries of their own.
 //
 // Where that fails, or its outcome is unknown, the looks stay counted. The next check
 // covers them, perhaps again: it says from when.
@@ -104,7 +115,7 @@ func (c *Checks) Attest(ctx context.Context, age time.Duration) error {
 			c.last = last.Time
 		}
 	}
-	if c.rounds == 0 || time.Since(c.last) < age {
+	if !c.saw() || time.Since(c.last) < age {
 		return nil
 	}
 	e, err := audit.Update(ctx, c.Trail, c.Project, c.Environment, c.Subject, func(audit.Entry, bool) (*audit.Entry, error) {

@@ -69,6 +69,12 @@ func (c *Client) Reach() (Reach, <-chan struct{}) {
 	return c.breaker.reach, c.breaker.changed
 }
 
+func (b *breaker) state() Reach {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reach
+}
+
 // admit lets a call go, or refuses it while no call can succeed.
 func (c *Client) admit(ctx context.Context, k call) error {
 	ask, err := c.breaker.enter(k)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -225,5 +227,40 @@ func TestClientsShareTheirBudget(t *testing.T) {
 		assert.LessOrEqual(t, time.Since(start), 100*time.Millisecond, "it is not behind the others")
 		all.Wait()
 		assert.InDelta(t, 5, time.Since(start).Seconds()+1, 1)
+	})
+}
+
+// Both series exist from the start, and follow the breaker.
+func TestReachIsAMetric(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, registry := &service{}, prometheus.NewRegistry()
+		s.always(200)
+		c := s.client(t, func(o *Options) { o.Registerer = registry })
+		read := func() { _, _ = c.RBACPolicy(t.Context(), "p", "e") }
+		is := func(reachable, since string) {
+			t.Helper()
+			all, err := registry.Gather()
+			require.NoError(t, err)
+			got := map[string]string{}
+			for _, f := range all {
+				if g := f.GetMetric()[0].GetGauge(); g != nil {
+					got[f.GetName()] = strconv.FormatFloat(g.GetValue(), 'f', -1, 64)
+				}
+			}
+			assert.Equal(t, map[string]string{
+				"auditrelay_workspace_reachable": reachable, "auditrelay_workspace_failing_since_timestamp_seconds": since,
+			}, got)
+		}
+		is("NaN", "NaN")
+		read()
+		is("1", "NaN")
+		s.always(401)
+		read()
+		is("0", strconv.FormatInt(time.Now().Unix(), 10))
+		s.always(200)
+		time.Sleep(probeMost)
+		read()
+		is("1", "NaN")
 	})
 }

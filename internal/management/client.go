@@ -99,7 +99,8 @@ func New(o Options) (*Client, error) {
 	if o.RequestsPerSecond < 0 || o.AtOnce < 0 || o.Timeout < 0 || o.MaxAttempts < 0 || o.MaxAnswerBytes < 0 {
 		return nil, errors.New("limits of the management client must not be negative")
 	}
-	m, err := newMetrics(o.Registerer)
+	b := newBreaker()
+	m, err := newMetrics(o.Registerer, b)
 	if err != nil {
 		return nil, fmt.Errorf("register the management client's metrics: %w", err)
 	}
@@ -114,7 +115,7 @@ func New(o Options) (*Client, error) {
 		rbacPrefix:     cmp.Or(o.RBACPrefix, "service"),
 		http:           httpClient(o.HTTPClient, cmp.Or(o.AtOnce, defaultAtOnce)),
 		queue:          newQueue(rps, cmp.Or(o.AtOnce, defaultAtOnce)),
-		breaker:        newBreaker(),
+		breaker:        b,
 		metrics:        m,
 		scrub:          newScrubber(ownSecrets(o.KeyID, o.Secret)...),
 	}, nil

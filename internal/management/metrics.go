@@ -2,6 +2,7 @@ package management
 
 import (
 	"errors"
+	"math"
 	"strconv"
 	"time"
 
@@ -14,7 +15,7 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec // by operation, one attempt each
 }
 
-func newMetrics(r prometheus.Registerer) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, b *breaker) (*metrics, error) {
 	const space, room = "auditrelay", "management"
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -34,7 +35,36 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	return m, errors.Join(r.Register(m.requests), r.Register(m.retries), r.Register(m.seconds))
+	return m, errors.Join(r.Register(m.requests), r.Register(m.retries), r.Register(m.seconds), r.Register(reachable(b)), r.Register(failingSince(b)))
+}
+
+// reachable is 1 or 0, NaN until a first call has ended.
+func reachable(b *breaker) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "auditrelay_workspace_reachable",
+		Help: "1 where the management API can be used, 0 where it refuses the key or gives no answer; NaN before the first call.",
+	}, func() float64 {
+		switch now := b.state(); {
+		case !now.Known:
+			return math.NaN()
+		case now.Cause != "":
+			return 0
+		}
+		return 1
+	})
+}
+
+func failingSince(b *breaker) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "auditrelay_workspace_failing_since_timestamp_seconds",
+		Help: "Since when the management API cannot be used; NaN while it can.",
+	}, func() float64 {
+		now := b.state()
+		if now.Cause == "" {
+			return math.NaN()
+		}
+		return float64(now.Since.UnixMilli()) / 1000
+	})
 }
 
 // attempt counts one attempt; err is its failure, or nil.

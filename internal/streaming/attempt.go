@@ -50,21 +50,73 @@ type attempt struct {
 	Error     string `json:"error,omitempty"`
 	RequestID string `json:"request_id,omitempty"`
 	Outcome   string `json:"outcome,omitempty"` // as of a person's action
+	Advice    string `json:"advice,omitempty"`  // what a person has to do
 
 	// Sets is the destination, with the last four characters of its secret.
 	Sets  *Shape    `json:"sets,omitempty"`
 	Begun time.Time `json:"begun,omitzero"`
 	Relay string    `json:"relay,omitempty"` // the host name of the acting relay
+
+	// What the next PUT must know of those before it, so that a restart forgets nothing:
+	// how many in a row were undone, the first at UndoneSince; and how many rotations in a
+	// row, the newest at TurnedAt, were because of refused pushes.
+	Undone      int       `json:"undone,omitempty"`
+	UndoneSince time.Time `json:"undone_since,omitzero"`
+	Turns       int       `json:"refusal_rotations,omitempty"`
+	TurnedAt    time.Time `json:"refusal_rotated_at,omitzero"`
 }
 
-func (w *watcher) newAttempt(reason []string, t management.DestinationType, d management.DestinationConfig) *attempt {
+// lastPut is the newest PUT in the trail, and when its newest entry was made.
+type lastPut struct {
+	attempt
+	found bool
+	at    time.Time
+	index int64
+}
+
+func (w *watcher) newestPut(ctx context.Context) (lastPut, error) {
+	e, found, err := w.recorder.Last(ctx, w.env.Project, w.env.Environment, subjectPuts)
+	if err != nil {
+		return lastPut{}, fmt.Errorf("read the PUTs of the streaming config: %w", err)
+	}
+	if !found {
+		return lastPut{}, nil
+	}
+	return lastPut{attemptOf(e), true, e.Time, e.Index}, nil
+}
+
+func (w *watcher) newAttempt(ctx context.Context, o order, t management.DestinationType, d management.DestinationConfig) *attempt {
 	sets := shapeOf(management.EventLogStreaming{DestinationType: t, DestinationConfig: d})
 	if d.Datadog != nil {
 		sets.LastFour = d.Datadog.APIKey.LastFour()
 	} else {
 		sets.LastFour = d.GrafanaLoki.Password.LastFour()
 	}
-	return &attempt{Attribution: looks.ByRelay(rand.Text()), Reason: reason, Sets: sets, Begun: time.Now().UTC(), Relay: w.host}
+	p := &attempt{Attribution: looks.ByRelay(rand.Text()), Reason: o.reason, Sets: sets, Begun: time.Now().UTC(), Relay: w.host}
+	if o.person != "" {
+		p.Attribution = looks.ByPerson(p.Action, o.person)
+	}
+	w.remember(ctx, p)
+	return p
+}
+
+// remember takes over what the trail's newest PUT knows of those before. Where that cannot
+// be read, no PUT is entered either; only a lost credential is replaced all the same.
+func (w *watcher) remember(ctx context.Context, p *attempt) {
+	before, err := w.newestPut(ctx)
+	if err != nil {
+		return
+	}
+	switch age := p.Begun.Sub(before.at); {
+	case before.found && w.contest.judged == before.index+1:
+		p.Undone, p.UndoneSince = w.contest.undone, w.contest.since
+	case age < stands:
+		p.Undone, p.UndoneSince = before.Undone, before.UndoneSince
+	}
+	p.Turns, p.TurnedAt = before.Turns, before.TurnedAt
+	if slices.Contains(p.Reason, refusedPushesReason) {
+		p.Turns, p.TurnedAt = before.turns(p.Begun)+1, p.Begun
+	}
 }
 
 // settle notes the API's answer.
@@ -162,24 +214,19 @@ func attemptOf(e audit.Entry) (p attempt) {
 	return p
 }
 
-// putBehind is the action of the newest PUT, if it set the shown config within w; empty:
-// it did not.
-func (w *watcher) putBehind(ctx context.Context, shown *Shape, within audit.Window) (action string, err error) {
-	e, found, err := w.recorder.Last(ctx, w.env.Project, w.env.Environment, subjectPuts)
-	if err != nil {
-		return "", fmt.Errorf("read the PUTs of the streaming config: %w", err)
+// putBehind is the newest PUT, if it set the shown config within w; nil: it did not.
+func (w *watcher) putBehind(ctx context.Context, shown *Shape, within audit.Window) (*looks.Attribution, error) {
+	p, err := w.newestPut(ctx)
+	if err != nil || !p.found {
+		return nil, err
 	}
-	if !found {
-		return "", nil
-	}
-	p := attemptOf(e)
 	// It lasted from Begun until its end was recorded. That is open for an intent.
-	over := e.Type != TypePutIntended && e.Time.Before(within.After)
+	over := p.Outcome != "" && p.at.Before(within.After)
 	if p.Sets == nil || p.Outcome == workspace.OutcomeRefused || p.Begun.After(within.Until) || over {
-		return "", nil
+		return nil, nil //nolint:nilnil // no PUT behind it is no error
 	}
 	if len(Plan(Desired{Shape: *p.Sets}, shown).Differs) > 0 {
-		return "", nil
+		return nil, nil //nolint:nilnil // likewise
 	}
-	return p.Action, nil
+	return &p.Attribution, nil
 }

@@ -25,33 +25,46 @@ const (
 	// FindingNotTaken: it was set, and the API shows something else. It is set
 	// again, at ever longer intervals.
 	FindingNotTaken Finding = "not_taken"
+	// FindingRefused: it is not as desired, and the API refuses to set it. It is tried again
+	// at ever longer intervals, and at once when the API shows another config.
+	FindingRefused Finding = "refused"
+	// FindingAbsent: by the API's word, the environment does not exist.
+	FindingAbsent Finding = "absent"
 )
 
 // Health is the state of one environment's streaming config.
 type Health struct {
-	Project, Environment string
-	// Observed: the relay watches the config, and desires none.
-	Observed bool
+	Project     string `json:"project"`
+	Environment string `json:"environment"`
+	// Mode is config.ModeEnforce or config.ModeObserve. Observed: the relay watches the
+	// config, and desires none.
+	Mode     string `json:"mode"`
+	Observed bool   `json:"observed"`
 	// Status is the latest streaming_status from the API; unknown ones pass through.
 	// Empty: it declared none yet.
-	Status management.StreamingStatus
+	Status management.StreamingStatus `json:"status"`
 	// DestinationType is where the API last showed the stream to end; empty: nowhere, or
 	// not looked at. Destination is its host name or site.
-	DestinationType management.DestinationType
-	Destination     string
-	// Finding is the fault, and Differs its fields.
-	Finding Finding
-	Differs []string
+	DestinationType management.DestinationType `json:"destination_type"`
+	Destination     string                     `json:"destination"`
+	// Finding is the fault, Differs its fields, and Advice what a person has to do; empty:
+	// nothing.
+	Finding Finding  `json:"finding"`
+	Differs []string `json:"differs,omitempty"`
+	Advice  string   `json:"advice,omitempty"`
+	// Fight is set while somebody else sets the config again and again.
+	Fight *Fight `json:"fight"`
 	// LastLook is when the API was last read, LastChange when a change was last
 	// recorded; zero: not in this run.
-	LastLook, LastChange time.Time
+	LastLook   time.Time `json:"last_look,omitzero"`
+	LastChange time.Time `json:"last_change,omitzero"`
 	// LastError is the error of the last look; empty: none.
-	LastError string
+	LastError string `json:"last_error,omitempty"`
 }
 
 // OK reports whether the environment was seen, and nothing is wrong.
 func (h Health) OK() bool {
-	return h.Finding == FindingNone && h.LastError == "" && !h.LastLook.IsZero()
+	return h.Finding == FindingNone && h.Fight == nil && h.LastError == "" && !h.LastLook.IsZero()
 }
 
 // Health returns the state of each environment that is looked at, in the order of the
@@ -63,6 +76,10 @@ func (r *Reconciler) Health() []Health {
 		h := w.health
 		w.mu.Unlock()
 		h.Differs = slices.Clone(h.Differs)
+		if h.Fight != nil {
+			f := *h.Fight
+			h.Fight = &f
+		}
 		all = append(all, h)
 	}
 	return all
@@ -71,16 +88,49 @@ func (r *Reconciler) Health() []Health {
 // saw notes a successful look.
 func (w *watcher) saw(o observation, f Finding, differs []string) {
 	w.lastLook, w.lastRequests = o.at, o.requests
+	advice := w.advice(f, o.status)
 	w.mu.Lock()
 	before := w.health.Finding
 	w.health.LastLook, w.health.Status = o.at, o.status
 	w.health.DestinationType, w.health.Destination = o.destination()
-	w.health.Finding, w.health.Differs = f, differs
+	w.health.Finding, w.health.Differs, w.health.Advice = f, differs, advice
 	w.mu.Unlock()
 	w.metrics.saw(w.env, o, f, w.observed())
-	if f != before && f != FindingNone {
-		w.log.Warn("streaming config is not as it should be", "finding", f, "fields", differs, "status", o.status)
+	switch {
+	case f == before:
+	case f != FindingNone:
+		w.log.Warn("streaming config is not as it should be", "finding", f, "fields", differs, "status", o.status, "advice", advice)
+	default:
+		w.log.Info("streaming config is as it should be again", "was", before)
 	}
+}
+
+// absent notes that the environment does not exist.
+func (w *watcher) absent() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.health.Status, w.health.DestinationType, w.health.Destination, w.health.Differs = "", "", "", nil
+	w.health.Finding, w.health.Advice = FindingAbsent, w.advice(FindingAbsent, "")
+}
+
+// fights notes a fight, nil for none, and reports whether it is news.
+func (w *watcher) fights(f *Fight) (news bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	news = w.health.Fight == nil && f != nil
+	w.health.Fight = f
+	w.metrics.fights(w.env, f != nil)
+	return news
+}
+
+// fought is the present fight.
+func (w *watcher) fought() Fight {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.health.Fight == nil {
+		return Fight{}
+	}
+	return *w.health.Fight
 }
 
 // changed notes an entry in the trail.
@@ -110,7 +160,7 @@ func (w *watcher) ended(err error) {
 	w.mu.Unlock()
 	w.metrics.looked(err)
 	switch {
-	case isGone(err), errors.Is(err, management.ErrUnreachable): // told of once, for all looks
+	case isGone(err), errors.Is(err, management.ErrUnreachable), w.refusal != nil: // told of once
 	case err != nil && before == "":
 		w.log.Error("look at the streaming config failed", "error", err)
 	case err == nil && before != "":

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/looks"
@@ -25,23 +26,8 @@ func (w *watcher) look(ctx context.Context) error {
 // before it is replaced: while the trail cannot be written, nothing is changed, except a
 // lost credential.
 func (w *watcher) mend(ctx context.Context) error {
-	seen, err := w.observe(ctx)
+	seen, action, err := w.see(ctx)
 	if err != nil {
-		return w.unseen(ctx, err)
-	}
-	action, err := w.plan(seen)
-	if err != nil {
-		return err
-	}
-	if err := w.record(ctx, seen, detail{Attribution: w.attribute(action)}); err != nil {
-		return errors.Join(err, w.replaceLost(ctx, err, action))
-	}
-	w.attested(seen)
-	w.saw(seen, w.finding(seen, action), action.Differs)
-	if err := w.noteReads(ctx, seen.secondErr, w.types[1]); err != nil {
-		return err
-	}
-	if err := w.present(ctx, seen); err != nil {
 		return err
 	}
 	if w.observed() || w.dryRun {
@@ -52,12 +38,58 @@ func (w *watcher) mend(ctx context.Context) error {
 	}
 	if len(action.Differs) == 0 {
 		w.taken()
+		return errors.Join(seen.secondErr, w.calm(ctx), w.renew(ctx))
+	}
+	if w.mode() == config.ModeObserve {
 		return seen.secondErr
+	}
+	if err := w.contested(ctx, seen.shape, action.Differs); err != nil {
+		return err
 	}
 	if time.Now().Before(w.nextPut) {
 		return w.putErr
 	}
-	return w.put(ctx, action.reason())
+	return w.put(ctx, order{reason: action.reason()})
+}
+
+// see reads the configs, compares, and records what it finds.
+func (w *watcher) see(ctx context.Context) (observation, Action, error) {
+	seen, err := w.observe(ctx)
+	if err != nil {
+		return seen, Action{}, w.unseen(ctx, err)
+	}
+	action, err := w.plan(seen)
+	if err != nil {
+		return seen, action, err
+	}
+	seen.differs = action.Differs
+	w.newest = seen
+	if w.refusal != nil && w.refusal.of != seen.key() {
+		w.refusal, w.nextPut = nil, time.Time{} // a person did something about it
+	}
+	finding := w.finding(seen, action)
+	if err := w.record(ctx, seen, detail{Attribution: w.attribute(action), Advice: w.advice(finding, seen.status)}); err != nil {
+		return seen, action, errors.Join(err, w.replaceLost(ctx, err, action))
+	}
+	w.attested(seen)
+	w.saw(seen, finding, action.Differs)
+	if err := w.noteReads(ctx, seen.secondErr, w.types[1]); err != nil {
+		return seen, action, err
+	}
+	return seen, action, w.present(ctx, seen)
+}
+
+// renew replaces a credential that is as desired: where every push with it is refused, or
+// by its age.
+func (w *watcher) renew(ctx context.Context) error {
+	if w.mode() == config.ModeObserve {
+		return nil
+	}
+	was := w.puts
+	if err := w.rotateRefused(ctx); err != nil || w.puts != was {
+		return err
+	}
+	return w.rotateOld(ctx)
 }
 
 // present notes that the environment exists.
@@ -79,6 +111,7 @@ func (w *watcher) unseen(ctx context.Context, err error) error {
 	case ctx.Err() != nil, errors.Is(err, management.ErrUnreachable): // the breaker's follower tells of it
 		return err
 	case errors.As(err, &a):
+		w.absent()
 		return errors.Join(err, w.presence.Gone(ctx, w.env.Project, w.env.Environment, a))
 	}
 	return errors.Join(err, w.noteReads(ctx, err, w.types[0]))
@@ -99,10 +132,18 @@ func (w *watcher) noteReads(ctx context.Context, failed error, t management.Dest
 // PUT of this process had its effect, and its answer was lost. The trail names those of
 // earlier processes (see behind).
 func (w *watcher) attribute(a Action) looks.Attribution {
-	if a.Promote != "" || w.action != "" && len(a.Differs) == 0 && !w.observed() {
-		return looks.ByRelay(w.action)
+	if a.Promote != "" || w.cause.Cause != "" && len(a.Differs) == 0 && !w.observed() {
+		return w.own()
 	}
 	return looks.Outside()
+}
+
+// own attributes a change to the newest PUT of this process, if its action is known.
+func (w *watcher) own() looks.Attribution {
+	if w.cause.Cause == "" {
+		return looks.ByRelay("")
+	}
+	return w.cause
 }
 
 // replaceLost sets a new credential for a lost one, though the trail cannot say so yet: the
@@ -111,7 +152,7 @@ func (w *watcher) replaceLost(ctx context.Context, trail error, a Action) error 
 	if !errors.Is(trail, audit.ErrUnavailable) || w.dryRun || !a.Lost || time.Now().Before(w.nextPut) {
 		return nil
 	}
-	return w.put(ctx, a.reason())
+	return w.put(ctx, order{reason: a.reason()})
 }
 
 func (w *watcher) plan(seen observation) (Action, error) {
@@ -137,6 +178,8 @@ func (w *watcher) finding(seen observation, a Action) Finding {
 	switch {
 	case w.observed():
 		return FindingNone
+	case len(a.Differs) > 0 && w.refusal != nil:
+		return FindingRefused
 	case len(a.Differs) > 0 && w.puts > 0:
 		return FindingNotTaken
 	case len(a.Differs) > 0:
@@ -159,7 +202,10 @@ func (w *watcher) settle(ctx context.Context, a Action) error {
 }
 
 // taken notes a config as desired.
-func (w *watcher) taken() { w.puts, w.nextPut, w.putErr, w.action = 0, time.Time{}, nil, "" }
+func (w *watcher) taken() {
+	w.puts, w.nextPut, w.putErr = 0, time.Time{}, nil
+	w.refusal, w.cause, w.contest.judged = nil, looks.Attribution{}, 0
+}
 
 // check reads the config back, and records it.
 func (w *watcher) check(ctx context.Context, reason []string) error {
@@ -167,14 +213,18 @@ func (w *watcher) check(ctx context.Context, reason []string) error {
 	if err != nil {
 		return fmt.Errorf("read back the config that was set: %w", err)
 	}
-	if err := w.record(ctx, seen, detail{Attribution: looks.ByRelay(w.action), Reason: reason}); err != nil {
-		return err
-	}
 	action, err := w.plan(seen)
 	if err != nil {
 		return err
 	}
-	w.saw(seen, w.finding(seen, action), action.Differs)
+	finding := w.finding(seen, action)
+	d := detail{Attribution: w.own(), Reason: reason, Advice: w.advice(finding, seen.status)}
+	if err := w.record(ctx, seen, d); err != nil {
+		return err
+	}
+	seen.differs = action.Differs
+	w.newest = seen
+	w.saw(seen, finding, action.Differs)
 	if len(action.Differs) == 0 {
 		w.taken()
 	}

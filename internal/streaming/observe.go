@@ -25,6 +25,8 @@ type observation struct {
 	// none. secondErr says why it is unknown.
 	second    json.RawMessage
 	secondErr error
+
+	differs []string // from the desired config
 }
 
 // destination is where the stream ends, and that place's host name or site; empty: nowhere.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
@@ -12,22 +13,28 @@ import (
 // maxPutWait is the longest wait between two attempts to set a config.
 const maxPutWait = time.Hour
 
+// order is why a config is to be set.
+type order struct {
+	reason []string
+	person string // USER@HOST of the person who asked; empty: nobody did
+}
+
 // put sets the desired config, and looks again at the result.
-func (w *watcher) put(ctx context.Context, reason []string) error {
+func (w *watcher) put(ctx context.Context, o order) error {
 	w.nowhere = false
 	// Counted first, so failures are spaced out as well.
 	w.puts++
 	w.nextPut = time.Now().Add(putWait(w.interval, w.puts))
-	w.putErr = w.set(ctx, reason)
+	w.putErr = w.set(ctx, o)
 	return w.putErr
 }
 
-func (w *watcher) set(ctx context.Context, reason []string) error {
+func (w *watcher) set(ctx context.Context, o order) error {
 	t, d, err := w.destination(ctx)
 	if err != nil {
 		return err
 	}
-	p := w.newAttempt(reason, t, d)
+	p := w.newAttempt(ctx, o, t, d)
 	// A crash before the intent: nothing was sent. The prepared credential is dropped.
 	if err := w.intend(ctx, p); err != nil {
 		return err
@@ -35,7 +42,7 @@ func (w *watcher) set(ctx context.Context, reason []string) error {
 	// A crash, or a lost answer, from here on: the API may hold the new config. The
 	// prepared credential is accepted already. The next look ends the intent as unknown,
 	// finds the config shown, and records the change as this attempt's.
-	w.action = p.Action
+	w.cause = p.Attribution
 	answer, err := w.client.SetEventLogStreaming(ctx, w.env.Project, w.env.Environment, t, d)
 	if answer.StatusCode != 0 {
 		err = nil // an unreadable 2xx is one all the same
@@ -43,13 +50,13 @@ func (w *watcher) set(ctx context.Context, reason []string) error {
 	w.metrics.wasPut(err)
 	p.settle(answer.Receipt, err)
 	if err != nil {
-		return errors.Join(w.refused(p, err), w.end(ctx, p))
+		return errors.Join(w.failed(p, err), w.end(ctx, p))
 	}
-	w.log.Info("streaming config set", "reason", reason)
+	w.log.Info("streaming config set", "reason", o.reason, "by", p.Actor)
 	if err := errors.Join(w.promote(ctx, d), w.end(ctx, p)); err != nil {
 		return err
 	}
-	return w.check(ctx, reason)
+	return w.check(ctx, o.reason)
 }
 
 // promote makes the generated credential of a PUT the current one.
@@ -60,10 +67,16 @@ func (w *watcher) promote(ctx context.Context, d management.DestinationConfig) e
 	return w.store.Promote(ctx, w.environment(), d.GrafanaLoki.Password.LastFour())
 }
 
-// refused forgets the action of a PUT that the API refused: it had no effect.
-func (w *watcher) refused(p *attempt, err error) error {
-	if p.Outcome == workspace.OutcomeRefused {
-		w.action = ""
+// failed forgets the action of a PUT that the API refused: it had no effect.
+func (w *watcher) failed(p *attempt, err error) error {
+	if p.Outcome != workspace.OutcomeRefused {
+		return err
+	}
+	w.cause = looks.Attribution{}
+	if forGood(err) {
+		p.Advice = w.refusedAdvice(err)
+		w.refusal = &refusal{of: w.newest.key(), advice: p.Advice}
+		w.saw(w.newest, FindingRefused, w.newest.differs)
 	}
 	return err
 }

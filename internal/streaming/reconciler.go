@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"sync"
 	"time"
@@ -29,11 +28,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // Options configure a reconciler.
@@ -46,18 +45,25 @@ type Options struct {
 	Interval time.Duration
 	// DryRun looks, records and reports, and changes nothing.
 	DryRun bool
+	// RotateEvery is the age at which a generated credential is replaced; 0 for never.
+	RotateEvery time.Duration
 
 	Client      *management.Client
 	Credentials *credentials.Store
 	Recorder    audit.Log
 	Presence    *looks.Presence // shared with all who look at the same environments
+	// Arrivals tells of refused pushes; nil: nothing is known of them.
+	Arrivals *arrivals.Book
 
 	Logger     *slog.Logger          // default: nowhere
 	Registerer prometheus.Registerer // nil keeps the metrics unregistered
 }
 
 // Reconciler looks after the streaming config of all environments.
-type Reconciler struct{ watchers []*watcher }
+type Reconciler struct {
+	watchers []*watcher
+	byName   map[credentials.Environment]*watcher
+}
 
 // watcher looks after one environment.
 type watcher struct {
@@ -72,17 +78,25 @@ type watcher struct {
 	log      *slog.Logger
 	metrics  *metrics
 
-	turn chan struct{} // holds one token: a look or a rotation is under way
+	wake   chan struct{} // holds one token: a push was refused
+	alarms alarms        // of run's goroutine
+
+	turn chan struct{} // holds one token: a look, a rotation or an apply is under way
 	// Of whoever has the turn:
 	types        [2]management.DestinationType // the one whose config counts, and the other
 	nowhere      bool                          // the last look proved that it streams nowhere
+	newest       observation                   // by the last good look
 	lastLook     time.Time
-	lastRequests []string  // of the last look
-	puts         int       // since it was last seen as desired
-	nextPut      time.Time // not before then
-	putErr       error     // the error of the last one
-	action       string    // the id of a PUT without a known outcome; empty: none
-	putsEnded    bool      // the trail has no PUT without an end
+	lastRequests []string          // of the last look
+	puts         int               // since it was last seen as desired
+	nextPut      time.Time         // not before then
+	putErr       error             // the error of the last one
+	refusal      *refusal          // of the last one, by the API; nil: it was not refused
+	cause        looks.Attribution // of a PUT without a known outcome; zero: none
+	putsEnded    bool              // the trail has no PUT without an end
+	contest      contest
+	refused      refusedPushes
+	schedule     schedule
 	failures     looks.Failures
 	checks       looks.Checks
 
@@ -92,41 +106,54 @@ type watcher struct {
 
 // New returns a reconciler; [Reconciler.Run] starts it.
 func New(o Options) (*Reconciler, error) {
-	m, err := newMetrics(o.Registerer)
+	m, err := newMetrics(o.Registerer, o.Environments)
 	if err != nil {
 		return nil, fmt.Errorf("register the streaming metrics: %w", err)
 	}
-	log := cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Interval = cmp.Or(o.Interval, time.Minute)
 	host, _ := os.Hostname() // unknown: then only age ends another process's PUT
-	r := &Reconciler{}
+	r := &Reconciler{byName: map[credentials.Environment]*watcher{}}
+	gate := newGate(o)
 	for _, e := range o.Environments {
 		if e.Stream == nil && e.SkipSettings {
 			continue
 		}
-		w := &watcher{
-			env: e, interval: cmp.Or(o.Interval, time.Minute), dryRun: o.DryRun, host: host,
-			client: o.Client, store: o.Credentials, recorder: o.Recorder, presence: o.Presence, metrics: m,
-			log:  log.With("project", e.Project, "environment", e.Environment),
-			turn: make(chan struct{}, 1),
-			failures: looks.Failures{
-				Trail: o.Recorder, Project: e.Project, Environment: e.Environment, Subject: subjectReads,
-				Failed: TypeFailed, Recovered: TypeRecovered,
-			},
-			types: [2]management.DestinationType{management.GrafanaLoki, management.Datadog},
-		}
-		if e.Stream != nil && e.Stream.Datadog != nil {
-			w.types[0], w.types[1] = w.types[1], w.types[0]
-		}
-		w.checks = looks.Checks{
-			Trail: o.Recorder, Project: e.Project, Environment: e.Environment, Subject: subjectChecks, Type: TypeChecked,
-			NotShown: []string{"the whole secret of a destination", "who made a change"},
-		}
-		w.checks.Watch(Subject, w.interval)
-		w.checks.Watch(SubjectSecond, w.interval)
-		w.health = Health{Project: e.Project, Environment: e.Environment, Observed: w.observed()}
+		w := newWatcher(o, e, m)
+		w.host, w.schedule.gate = host, gate
 		r.watchers = append(r.watchers, w)
+		r.byName[w.environment()] = w
 	}
 	return r, nil
+}
+
+func newWatcher(o Options, e config.Environment, m *metrics) *watcher {
+	w := &watcher{
+		env: e, interval: o.Interval, dryRun: o.DryRun,
+		client: o.Client, store: o.Credentials, recorder: o.Recorder, presence: o.Presence, metrics: m,
+		log:  o.Logger.With("project", e.Project, "environment", e.Environment),
+		wake: make(chan struct{}, 1), alarms: alarms{interval: o.Interval}, turn: make(chan struct{}, 1),
+		failures: looks.Failures{
+			Trail: o.Recorder, Project: e.Project, Environment: e.Environment, Subject: subjectReads,
+			Failed: TypeFailed, Recovered: TypeRecovered,
+		},
+		types:    [2]management.DestinationType{management.GrafanaLoki, management.Datadog},
+		schedule: schedule{every: o.RotateEvery},
+	}
+	if o.Arrivals != nil {
+		w.refused.env = o.Arrivals.Of(w.environment())
+	}
+	if e.Stream != nil && e.Stream.Datadog != nil {
+		w.types[0], w.types[1] = w.types[1], w.types[0]
+	}
+	w.checks = looks.Checks{
+		Trail: o.Recorder, Project: e.Project, Environment: e.Environment, Subject: subjectChecks, Type: TypeChecked,
+		NotShown: []string{"the whole secret of a destination", "who made a change"},
+	}
+	w.checks.Watch(Subject, w.interval)
+	w.checks.Watch(SubjectSecond, w.interval)
+	w.health = Health{Project: e.Project, Environment: e.Environment, Mode: w.mode(), Observed: w.observed()}
+	return w
 }
 
 // Run looks after all environments, each at its own pace, until ctx ends.
@@ -141,6 +168,14 @@ func (r *Reconciler) Run(ctx context.Context) {
 // observed: the config is watched, and never set.
 func (w *watcher) observed() bool { return w.env.Stream == nil || w.env.Stream.Observe }
 
+// mode is the environment's mode by its configuration; a dry run observes all of them.
+func (w *watcher) mode() string {
+	if w.dryRun || w.observed() || w.env.Mode == config.ModeObserve {
+		return config.ModeObserve
+	}
+	return config.ModeEnforce
+}
+
 func (w *watcher) run(ctx context.Context) {
 	for {
 		err := w.inTurn(ctx, w.checkedLook)
@@ -149,8 +184,7 @@ func (w *watcher) run(ctx context.Context) {
 			return // a look cut off by ctx is no failure
 		}
 		w.ended(err)
-		// A tenth of jitter spreads out many environments by itself.
-		if pause.For(ctx, w.interval-rand.N(w.interval/10+1)) != nil {
+		if w.rest(ctx) != nil {
 			w.attestLast(ctx)
 			return
 		}
@@ -181,28 +215,6 @@ func (w *watcher) attestLast(ctx context.Context) {
 	if err := w.checks.Attest(ctx, 0); err != nil {
 		w.log.Warn("attesting the looks at the streaming config failed", "error", err)
 	}
-}
-
-var (
-	// ErrNotGenerated says the environment has no credential of the relay's.
-	ErrNotGenerated = errors.New("the environment is not streamed to this relay")
-	// ErrDryRun says nothing may be changed.
-	ErrDryRun = errors.New("this is a dry run")
-)
-
-// Rotate replaces an environment's generated credential. The old one is
-// accepted for the overlap.
-func (r *Reconciler) Rotate(ctx context.Context, project, environment string) error {
-	for _, w := range r.watchers {
-		if w.env.Project != project || w.env.Environment != environment || w.observed() || w.env.Stream.Relay == nil {
-			continue
-		}
-		if w.dryRun {
-			return ErrDryRun
-		}
-		return w.inTurn(ctx, func(ctx context.Context) error { return w.put(ctx, []string{"rotation"}) })
-	}
-	return fmt.Errorf("rotate the credential of %s/%s: %w", project, environment, ErrNotGenerated)
 }
 
 func (w *watcher) inTurn(ctx context.Context, do func(context.Context) error) error {

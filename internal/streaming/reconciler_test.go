@@ -131,6 +131,9 @@ func TestStatusIsAFindingAndAnEntry(t *testing.T) {
 	e, _ := g.trail.newest()
 	assert.Contains(t, string(e.Before), "ACTIVE")
 	_, d := g.trail.newest()
+	assert.Contains(t, d.Advice, "enable it in the dashboard")
+	assert.Equal(t, d.Advice, h.Advice)
+	d.Advice = ""
 	assert.Equal(t, detail{Attribution: looks.Outside(), Fields: []string{"streaming_status"}}, withoutPaths(t, d))
 	assert.Equal(t, 1, g.api.count(), "a status is nothing that a PUT mends")
 }

@@ -55,6 +55,8 @@ type detail struct {
 	*meaning.Reading
 	// Reason tells why the relay set it: the fields with a difference, or "rotation".
 	Reason []string `json:"reason,omitempty"`
+	// Advice is what a person has to do about the state after.
+	Advice string `json:"advice,omitempty"`
 	// Fields are the paths of the changed members.
 	Fields []string `json:"fields,omitempty"`
 	// Unsure: entries behind Before are damaged and may have been of this config, so
@@ -155,8 +157,11 @@ func (w *watcher) meaning(subject string, before, after json.RawMessage) *meanin
 func (w *watcher) behind(ctx context.Context, e *audit.Entry, shown *Shape, found looks.Attribution) (looks.Attribution, error) {
 	if e.Subject == Subject && e.Type == TypeChanged {
 		put, err := w.putBehind(ctx, shown, *e.Window)
-		if err != nil || put != "" {
-			return looks.ByRelay(put), err
+		if err != nil {
+			return looks.Attribution{}, err
+		}
+		if put != nil {
+			return *put, nil
 		}
 	}
 	if found.Cause == looks.CauseRelay {

@@ -3,13 +3,17 @@ package streaming
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
@@ -69,4 +73,33 @@ func TestOneEnvironmentDoesNotStopAnother(t *testing.T) {
 	assert.True(t, r.Health()[0].LastLook.IsZero())
 	stop()
 	<-done
+}
+
+// Every series of every configured environment exists before the first look.
+func TestEverySeriesFromTheStart(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	g := newRig(t)
+	g.start(func(o *Options) { o.Registerer = registry }, toRelay, nil)
+	all, err := registry.Gather()
+	require.NoError(t, err)
+	series := map[string]int{}
+	for _, f := range all {
+		series[strings.TrimPrefix(f.GetName(), "auditrelay_streaming_")] = len(f.GetMetric())
+	}
+	assert.Equal(t, map[string]int{
+		"looks_total": 2, "puts_total": 2, "changes_total": 4, "unread_changes_total": 1,
+		"declared_active": 2, "as_desired": 2, "last_look_timestamp_seconds": 2, "fight": 2,
+	}, series)
+}
+
+// A program reads the health as /status shows it.
+func TestHealthInJSON(t *testing.T) {
+	t.Parallel()
+	raw, err := json.Marshal(Health{Project: "p", LastLook: time.Unix(1, 0).UTC(), Finding: FindingDiffers, Fight: &Fight{Undone: 3}})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{
+		"project": "p", "environment": "", "mode": "", "observed": false, "status": "", "destination_type": "", "destination": "",
+		"finding": "differs", "fight": {"undone": 3, "since": "0001-01-01T00:00:00Z"}, "last_look": "1970-01-01T00:00:01Z"
+	}`, string(raw))
 }

@@ -1,0 +1,97 @@
+package streaming
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/workspace"
+)
+
+var shopA = credentials.Environment{Project: "shop", Environment: "a"}
+
+// observing has the environments in mode observe.
+func observing(o *Options) {
+	for i := range o.Environments {
+		o.Environments[i].Mode = config.ModeObserve
+	}
+}
+
+// An environment in mode observe is compared, and set when a person asks, once: the trail
+// names the person at the PUT and at the change.
+func TestAnObservingEnvironmentIsSetOnRequestOnly(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(observing, toRelay, nil)
+	for range 2 {
+		require.NoError(t, look(t, r))
+	}
+	assert.Zero(t, g.api.count())
+	h := r.Health()[0]
+	assert.Equal(t, []string{config.ModeObserve, string(FindingDiffers)}, []string{h.Mode, string(h.Finding)})
+	assert.Contains(t, h.Advice, "auditrelay streaming apply shop/a")
+
+	before, err := r.Plan(t.Context(), shopA)
+	require.NoError(t, err)
+	assert.True(t, before.Differs)
+	assert.Equal(t, []Field{
+		{"destination_type", "", "GRAFANA_LOKI", true},
+		{"hostname", "", "relay.example.com", true},
+		{"username", "", shopA.Username(), true},
+		{"secret", "", newSecret, true},
+	}, before.Fields)
+	assert.Equal(t, []string{"baseline"}, g.trail.types(), "a plan records nothing")
+
+	after, err := r.Apply(t.Context(), shopA, workspace.Person{User: "ada", Host: "desk"})
+	require.NoError(t, err)
+	assert.False(t, after.Differs)
+	password := g.api.sent()[0]
+	assert.Equal(t, Field{"secret", "…" + password[39:], "…" + password[39:], false}, after.Fields[3])
+	shown, err := json.Marshal(after)
+	require.NoError(t, err)
+	assert.NotContains(t, string(shown), password)
+	assert.Equal(t, pointed(), g.trail.types())
+	p, d := attemptOf(g.trail.entries[1]), detail{}
+	require.NoError(t, json.Unmarshal(g.trail.entries[3].Detail, &d))
+	assert.Equal(t, []string{"relay", "ada@desk", p.Action, "ada@desk"}, []string{p.Cause, p.Actor, d.Action, d.Actor})
+	assert.Equal(t, []string{"destination_type", "asked_for"}, d.Reason)
+
+	g.api.set(func() { g.api.fields["hostname"] = "else.example.com" })
+	require.NoError(t, look(t, r))
+	assert.Equal(t, 1, g.api.count(), "once")
+	_, err = r.Plan(t.Context(), credentials.Environment{Project: "shop", Environment: "b"})
+	require.ErrorIs(t, err, ErrNotDesired)
+	_, err = r.Apply(t.Context(), credentials.Environment{Project: "nobody", Environment: "b"}, workspace.Person{})
+	require.ErrorIs(t, err, ErrNotDesired)
+}
+
+// The answer of a person's PUT is lost: the next look knows the change for the person's.
+func TestALostAnswerIsThePersonsChange(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.api.lose = true
+	r, _ := g.start(observing, toLoki)
+	_, err := r.Apply(t.Context(), shopA, workspace.Person{User: "ada", Host: "desk"})
+	require.Error(t, err)
+	again, _ := g.start(observing, toLoki)
+	require.NoError(t, look(t, again))
+	_, d := g.trail.newest()
+	assert.Equal(t, "ada@desk", d.Actor)
+	assert.Equal(t, 1, g.api.count())
+}
+
+func TestADryRunAppliesNothing(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(func(o *Options) { o.DryRun = true }, toLoki)
+	p, err := r.Plan(t.Context(), shopA)
+	require.NoError(t, err)
+	assert.Equal(t, Field{"secret", "", "…0001", true}, p.Fields[3])
+	_, err = r.Apply(t.Context(), shopA, workspace.Person{})
+	require.ErrorIs(t, err, ErrDryRun)
+	assert.Zero(t, g.api.count())
+}

@@ -1,0 +1,106 @@
+package streaming
+
+import (
+	"context"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/arrivals"
+)
+
+// refusedPushesReason is the reason of a rotation because of refused pushes.
+const refusedPushesReason = "refused_pushes"
+
+const (
+	// leastRun and mostRun bound how long pushes are refused, without a good one, before
+	// the credential is rotated.
+	leastRun = 2 * time.Second
+	mostRun  = time.Minute
+	// settles is the time for the provider to push with a new credential.
+	settles = 10 * time.Second
+	// firstTurn is the pause after a rotation because of refused pushes; each further one
+	// is four times longer, up to lastTurn. After two lastTurns they begin anew.
+	firstTurn = time.Minute
+	lastTurn  = 24 * time.Hour
+)
+
+// refusedPushes judges the refused pushes of an environment whose config is as desired.
+//
+// A secret changed by hand to one with the same last four characters shows nothing at the
+// API, and has every push refused. So has a stranger who knows the user name; but then
+// good pushes come between. The longest run of refusals that a good push ended tells how
+// long to wait for one.
+type refusedPushes struct {
+	env     *arrivals.Environment // nil: nothing is known of pushes
+	run     time.Time             // the run last seen, by its beginning
+	longest time.Duration         // of those ended by a good push
+	judge   time.Time             // when to look at the present run again; zero: at the next look
+}
+
+// since is the beginning of the present run of refusals, and its newest; zero without one.
+func (r *refusedPushes) since() (first, last time.Time) {
+	if r.env == nil {
+		return
+	}
+	s := r.env.Snapshot()
+	c := s.Refusals[arrivals.Credential]
+	if c.First.IsZero() || !s.LastPush.Before(c.First) {
+		c = arrivals.Refusals{} // a good push came after it
+	}
+	if !r.run.IsZero() && !r.run.Equal(c.First) {
+		r.longest = min(max(r.longest, s.LastPush.Sub(r.run)), mostRun)
+	}
+	r.run = c.First
+	return c.First, c.Last
+}
+
+// stand reports whether no good push came since the refusals began.
+func (r *refusedPushes) stand() bool {
+	first, _ := r.since()
+	return !first.IsZero()
+}
+
+// proof is how long a run lasts before it counts.
+func (r *refusedPushes) proof() time.Duration { return min(max(2*r.longest, leastRun), mostRun) }
+
+// rotateRefused replaces the credential where the API shows the relay's own and every
+// push with its user name is refused all the same.
+func (w *watcher) rotateRefused(ctx context.Context) error {
+	w.refused.judge = time.Time{}
+	first, last := w.refused.since()
+	if first.IsZero() || w.env.Stream.Relay == nil {
+		return nil
+	}
+	now := time.Now()
+	if at := first.Add(w.refused.proof()); now.Before(at) {
+		w.refused.judge = at
+		return nil
+	}
+	newest, err := w.newestPut(ctx)
+	if err != nil || last.Before(newest.at.Add(settles)) || now.Before(newest.nextTurn(now)) {
+		return err
+	}
+	w.log.Warn("every push is refused, though the API shows the relay's own credential: its secret may have been changed to one "+
+		"with the same last four characters; the relay sets a new one", "since", first, "rotations_before", newest.Turns)
+	return w.put(ctx, order{reason: []string{refusedPushesReason}})
+}
+
+// nextTurn is when the credential may be rotated again because of refused pushes. The
+// trail counts these rotations, so a restart forgets none.
+func (p *lastPut) nextTurn(now time.Time) time.Time {
+	if p.turns(now) == 0 || p.TurnedAt.After(now) { // a clock that was ahead stops nothing
+		return now
+	}
+	pause := firstTurn
+	for range min(p.Turns-1, 10) {
+		pause = min(4*pause, lastTurn)
+	}
+	return p.TurnedAt.Add(pause)
+}
+
+// turns counts the rotations in a row because of refused pushes.
+func (p *lastPut) turns(now time.Time) int {
+	if now.Sub(p.TurnedAt) > 2*lastTurn {
+		return 0
+	}
+	return p.Turns
+}

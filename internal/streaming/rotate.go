@@ -1,0 +1,69 @@
+package streaming
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/workspace"
+)
+
+var (
+	// ErrNotGenerated says the environment has no credential of the relay's.
+	ErrNotGenerated = errors.New("the environment is not streamed to this relay")
+	// ErrNotDesired says nothing is desired of the environment's streaming config.
+	ErrNotDesired = errors.New("the configuration has no stream for this environment")
+	// ErrDryRun says nothing may be changed.
+	ErrDryRun = errors.New("this is a dry run")
+)
+
+// Rotate replaces an environment's generated credential. The old one is
+// accepted for the overlap.
+func (r *Reconciler) Rotate(ctx context.Context, project, environment string) error {
+	w := r.byName[credentials.Environment{Project: project, Environment: environment}]
+	if w == nil || w.observed() || w.env.Stream.Relay == nil {
+		return fmt.Errorf("rotate the credential of %s/%s: %w", project, environment, ErrNotGenerated)
+	}
+	if w.dryRun {
+		return ErrDryRun
+	}
+	return w.inTurn(ctx, func(ctx context.Context) error { return w.put(ctx, order{reason: []string{"rotation"}}) })
+}
+
+// Apply sets the desired config now, once, whether it differs or not: the last four
+// characters do not prove a secret. The entries name the person. It returns the state
+// afterwards.
+func (r *Reconciler) Apply(ctx context.Context, env credentials.Environment, by workspace.Person) (Preview, error) {
+	w, err := r.desiring(env)
+	if err != nil {
+		return Preview{}, err
+	}
+	if w.dryRun {
+		return Preview{}, ErrDryRun
+	}
+	err = w.inTurn(ctx, func(ctx context.Context) error {
+		err := w.endLost(ctx)
+		if err != nil {
+			return err
+		}
+		_, action, err := w.see(ctx)
+		if err != nil {
+			return err
+		}
+		return w.put(ctx, order{reason: append(action.reason(), "asked_for"), person: by.User + "@" + by.Host})
+	})
+	if err != nil {
+		return Preview{}, fmt.Errorf("set the streaming config of %s: %w", env, err)
+	}
+	return r.Plan(ctx, env)
+}
+
+// desiring is the watcher of an environment with a desired config.
+func (r *Reconciler) desiring(env credentials.Environment) (*watcher, error) {
+	w := r.byName[env]
+	if w == nil || w.observed() {
+		return nil, fmt.Errorf("%s: %w", env, ErrNotDesired)
+	}
+	return w, nil
+}

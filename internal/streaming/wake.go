@@ -1,0 +1,88 @@
+package streaming
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/credentials"
+)
+
+// LookNow has an environment looked at, because a push with its user name was refused. It
+// never blocks. The first refusal has a look at once, further ones at growing pauses, up
+// to the interval: so a stranger with the user name cannot make the relay hammer the API.
+func (r *Reconciler) LookNow(env credentials.Environment) {
+	w := r.byName[env]
+	if w == nil {
+		return
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default: // a look is due already
+	}
+}
+
+// firstAlarm is the pause after the first look for a refused push.
+const firstAlarm = 30 * time.Second
+
+// alarms spaces out the looks for refused pushes.
+type alarms struct {
+	interval time.Duration
+	next     time.Time // not before then
+	pause    time.Duration
+}
+
+// due is when a push refused now has its look.
+func (a *alarms) due(now time.Time) time.Time {
+	if a.next.After(now) {
+		return a.next
+	}
+	return now
+}
+
+// took notes such a look. After two quiet intervals, the pauses begin anew.
+func (a *alarms) took(now time.Time) {
+	if now.Sub(a.next) > 2*a.interval {
+		a.pause = 0
+	}
+	a.pause = min(max(2*a.pause, firstAlarm), a.interval)
+	a.next = now.Add(a.pause)
+}
+
+// rest waits for the next look: at its interval, for a refused push, or where refused
+// pushes are to be judged.
+func (w *watcher) rest(ctx context.Context) error {
+	// A tenth of jitter spreads out many environments by itself.
+	scheduled := time.Now().Add(w.interval - rand.N(w.interval/10+1))
+	judge, alarm, wake := w.refused.judge, time.Time{}, w.wake
+	for {
+		at := earliest(scheduled, judge, alarm)
+		timer := time.NewTimer(time.Until(at))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-wake: // more of them change nothing
+			timer.Stop()
+			alarm, wake = w.alarms.due(time.Now()), nil
+		case <-timer.C:
+			if !alarm.IsZero() && at != judge {
+				w.alarms.took(at)
+			}
+			if at != judge || w.refused.stand() {
+				return nil
+			}
+			judge = time.Time{} // a good push came
+		}
+	}
+}
+
+// earliest is the first of the times, except zero ones.
+func earliest(first time.Time, more ...time.Time) time.Time {
+	for _, t := range more {
+		if !t.IsZero() && t.Before(first) {
+			first = t
+		}
+	}
+	return first
+}
