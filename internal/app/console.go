@@ -24,7 +24,7 @@ func (r *process) startConsole(ctx context.Context) error {
 		Journal: r.journal, Letters: r.letters, Sinks: r.cfg.Sinks, Delivery: r.deliveries.Delivery, Open: r.openForReplay, Record: r.recordLoss,
 		Credentials: r.credentials, Rotate: r.rotate, Desk: r.deskForPeople,
 		Timeline: r.timeline, Append: r.trail.Append, Event: r.auditEvent, ProveEvent: r.proveEvent, ListSpan: r.listSpan,
-		Status: r.admin.Status, Logger: r.log,
+		ArchiveTrail: r.archiveTrail, Status: r.admin.Status, Logger: r.log,
 	}, r.fail)
 	if err != nil {
 		return err

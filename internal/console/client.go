@@ -139,6 +139,11 @@ func (c *Client) ForwardTrail(ctx context.Context, req ForwardTrail, report func
 	return c.work(ctx, "/v1/trail/forward", req, report)
 }
 
+// ArchiveTrail moves old entry bundles of the trail out. It ends when ctx does.
+func (c *Client) ArchiveTrail(ctx context.Context, req ArchiveTrail, report func(*Progress)) error {
+	return c.work(ctx, "/v1/trail/archive", req, report)
+}
+
 // ProveEvent proves that an event was received.
 func (c *Client) ProveEvent(ctx context.Context, q digest.Query) (b *digest.Bundle, err error) {
 	return b, c.call(ctx, http.MethodPost, "/v1/trail/prove-event", q, &b)

@@ -22,6 +22,7 @@
 //	POST /v1/trail/forward       hand entries to a sink again
 //	POST /v1/trail/prove-event   prove that an event was received
 //	POST /v1/trail/span          list the records and events of a span
+//	POST /v1/trail/archive       move old entry bundles out
 //	POST /v1/settings/list       list the settings that the trail has states of
 //	POST /v1/settings/at         give the state of a setting at a time
 //
@@ -50,6 +51,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -59,6 +61,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/tiles"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/relay"
@@ -95,7 +98,10 @@ type Options struct {
 	ListSpan func(ctx context.Context, entry int64, yield func(line any) error) error
 	// Status gives the sections of /status.
 	Status func(context.Context) map[string]any
-	Logger *slog.Logger
+	// ArchiveTrail moves old entry bundles of the trail out, or with DryRun says what it would
+	// move.
+	ArchiveTrail func(ctx context.Context, req ArchiveTrail, by workspace.Person, progress func(done, total int64)) ([]tiles.Archived, error)
+	Logger       *slog.Logger
 }
 
 // Loss means events will not reach a sink, or a credential no longer pushes, because
@@ -119,6 +125,8 @@ type Server struct {
 	// lettersTurn holds a token while the dead letters are being changed: two
 	// replays at once would deliver each letter twice.
 	lettersTurn chan struct{}
+	// archiving is held while bundles are moved out.
+	archiving sync.Mutex
 }
 
 // Listen begins to serve at dataDir's socket. failed is told when serving ends
@@ -150,6 +158,7 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	mux.HandleFunc("POST /v1/trail/forward", s.forwardTrail)
 	mux.HandleFunc("POST /v1/trail/prove-event", s.proveEvent)
 	mux.HandleFunc("POST /v1/trail/span", s.listSpan)
+	mux.HandleFunc("POST /v1/trail/archive", s.archiveTrail)
 	mux.HandleFunc("POST /v1/settings/list", s.listSettings)
 	mux.HandleFunc("POST /v1/settings/at", s.settingAt)
 	mux.HandleFunc("GET /v1/damage", s.showDamage)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/positions"
+	"github.com/auditrelay/auditrelay/internal/tiles"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -135,6 +136,8 @@ type Progress struct {
 	Last uint64 `json:"last,omitempty"`
 	// Failing is the error under retry; empty while it works.
 	Failing string `json:"failing,omitempty"`
+	// Archived is what was moved to an archive, or would be.
+	Archived []tiles.Archived `json:"archived,omitempty"`
 	// Notes are for a person.
 	Notes []string `json:"notes,omitempty"`
 }

@@ -64,6 +64,7 @@ var entrySentences = map[string]struct {
 	"trail.damaged":           {"damage to the audit trail was found", High},
 	"trail.restored":          {"entries lost or damaged in the audit trail's stream are read from its files", High},
 	"trail.generation":        {"the audit trail begins a new generation", High},
+	"trail.archived":          {"old entry bundles of the audit trail were moved to an archive", Low},
 	"trail.key_rotated":       {"the key of the audit trail names its successor", Medium},
 	"trail.witness_refused":   {"it knows another history of the audit trail: the trail was set back, or shown in two versions", Critical},
 	"trail.witness_agreed":    {"it signs the audit trail again, after it had refused", High},

@@ -61,7 +61,7 @@ func (c *Copies) load(origin string, number int64) error {
 		log := c.store.Log(l.Number)
 		data, err := log.widest(bundle(number, 1))
 		if err != nil {
-			return err
+			return log.missing(number, err)
 		}
 		c.log, c.origin, c.number, c.leaves, c.read = log, origin, number, nil, time.Now()
 		for leaf, err := range proof.Bundle(data) {

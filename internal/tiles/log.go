@@ -50,11 +50,12 @@ func (l Log) Tile(t tlog.Tile) ([]byte, error) {
 	return data[:t.W*tlog.HashSize], nil
 }
 
-// Bundle gives the first width entries of the n-th entry bundle, likewise.
+// Bundle gives the first width entries of the n-th entry bundle, likewise. ErrArchived says
+// that it was moved to an archive.
 func (l Log) Bundle(n int64, width int) ([]byte, error) {
 	data, err := l.widest(bundle(n, width))
 	if err != nil {
-		return nil, err
+		return nil, l.missing(n, err)
 	}
 	end, entries := 0, 0
 	for leaf, err := range proof.Bundle(data) {

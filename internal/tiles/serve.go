@@ -144,6 +144,10 @@ func (l Log) serveTile(w http.ResponseWriter, r *http.Request, name string) {
 
 // notServed tells a stranger nothing of the disk.
 func notServed(w http.ResponseWriter, err error) {
+	if errors.Is(err, ErrArchived) {
+		http.Error(w, "the entries were moved to an archive; an entry of the type "+TypeArchived+" in this log says where", http.StatusGone)
+		return
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		http.Error(w, "the log has no such file", http.StatusNotFound)
 		return

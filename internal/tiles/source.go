@@ -3,6 +3,7 @@ package tiles
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -16,6 +17,8 @@ import (
 type Source struct {
 	store       *Store
 	generations []audit.Generation
+	// passArchived: entries in archives are left out.
+	passArchived bool
 }
 
 // apart is the distance of two generations' indexes in a Source.
@@ -95,13 +98,18 @@ func (l Log) leaves(from, to int64) ([]tlog.Hash, error) {
 	return leaves, nil
 }
 
-// Records implements [Trail]. A long record that is lost gives its digest.
+// Records implements [Trail]. An archived entry is an error, or is passed over. A long record that is lost
+// gives its digest.
 func (s *Source) Records(ctx context.Context, from, to int64, handle func(index int64, record []byte) error) error {
 	l, base := s.logAt(from), from/apart*apart
 	for n := from - base; n < to-base && ctx.Err() == nil; {
 		number := n / proof.TileWidth
 		width := int(min(to-base-number*proof.TileWidth, proof.TileWidth))
 		data, err := l.Bundle(number, width)
+		if s.passArchived && errors.Is(err, ErrArchived) {
+			n = number*proof.TileWidth + int64(width)
+			continue
+		}
 		if err != nil {
 			return err
 		}

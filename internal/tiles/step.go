@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"strconv"
@@ -55,7 +56,7 @@ func (s *step) put(record []byte) error {
 		return s.restore()
 	}
 	if d, long := proof.ParseDigest(leaf); long && len(record) > proof.MaxLeaf {
-		if err := s.file(d.Path(), record); err != nil {
+		if err := s.entryFile(s.edge.n, d.Path(), record); err != nil {
 			return err
 		}
 	}
@@ -82,8 +83,10 @@ func (s *step) restore() error {
 	}
 	leaf, err := s.entry(n)
 	if err != nil || tlog.RecordHash(leaf) != want {
-		s.lost++
 		leaf = nil
+		if n >= s.moved {
+			s.lost++
+		}
 	}
 	return s.leaf(leaf)
 }
@@ -114,10 +117,20 @@ func (s *step) leaf(data []byte) error {
 		failed = errors.Join(failed, s.file(pathOf(t), joined(hashes)))
 	})
 	if s.edge.n%proof.TileWidth == 0 {
-		failed = errors.Join(failed, s.file(proof.BundlePath(n/proof.TileWidth, proof.TileWidth), s.bundle))
+		failed = errors.Join(failed, s.entryFile(n, proof.BundlePath(n/proof.TileWidth, proof.TileWidth), s.bundle))
 		s.bundle = nil
 	}
 	return failed
+}
+
+// entryFile has a file with entry n written, unless it was moved to an archive.
+func (s *step) entryFile(n int64, name string, data []byte) error {
+	if n < s.moved {
+		if _, err := os.Stat(s.path(name)); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	return s.file(name, data)
 }
 
 // file has a file written, unless it is there.

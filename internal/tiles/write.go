@@ -40,6 +40,7 @@ type writer struct {
 	from    uint64 // the number of the checkpoint to go on with
 	seq     uint64 // the newest one's in the history
 	least   int64  // size of the checkpoint found at the start: no smaller one replaces it
+	moved   int64  // entries, from the first one on, in archives: their bundles are not made anew
 
 	// The step in hand.
 	proven *edge       // behind leaves
@@ -53,7 +54,7 @@ type writer struct {
 // the root; else, or with anew, it goes through it from the first entry. Files that are
 // right stay, and the checkpoint stays until a larger tree is written.
 func openWriter(l Log, g audit.Generation, trail Trail, anew bool) (*writer, error) {
-	w := &writer{Log: l, base: g.Base, records: trail.Records, written: &edge{}}
+	w := &writer{Log: l, base: g.Base, records: trail.Records, written: &edge{}, moved: l.archivedEnd()}
 	if err := durable.MakeDir(l.dir); err != nil {
 		return nil, err
 	}

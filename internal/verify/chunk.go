@@ -20,6 +20,7 @@ type chunk struct {
 	// not there or too short. A leaf missing in the bundle is a zero hash.
 	bundle, tile []tlog.Hash
 	bundleFile   string // as read
+	archive      string // the folder of the archive that it is in; else empty
 	bundleWrong  string // why the file is not whole
 	tileFile     string
 	tileWrong    string
@@ -73,7 +74,11 @@ func (l *logCheck) readChunk(ctx context.Context, n, size int64) (*chunk, error)
 	return c, nil
 }
 
-// readBundle reads the entry bundle: a full one serves where the partial one is gone.
+// notThere is what is wrong with a missing file.
+const notThere = "it is not there"
+
+// readBundle reads the entry bundle: a full one serves where the partial one is gone, and an
+// archive's where there is none.
 func (l *logCheck) readBundle(ctx context.Context, c *chunk) ([]byte, error) {
 	c.bundleFile = proof.BundlePath(c.n, c.width)
 	data, missing, err := l.fetch.read(ctx, c.bundleFile)
@@ -81,7 +86,11 @@ func (l *logCheck) readBundle(ctx context.Context, c *chunk) ([]byte, error) {
 		data, missing, err = l.fetch.read(ctx, proof.BundlePath(c.n, width))
 	}
 	if missing {
-		c.bundleWrong = "it is not there"
+		data, c.archive, err = l.fromArchive(ctx, proof.BundlePath(c.n, width))
+		missing = c.archive == ""
+	}
+	if missing && err == nil {
+		c.bundleWrong = notThere
 		return nil, nil
 	}
 	if err == nil && data == nil {
@@ -109,7 +118,7 @@ func (l *logCheck) readHashes(ctx context.Context, level int, n int64, w int) (h
 	case err != nil:
 		return nil, "", err
 	case missing:
-		return nil, "it is not there", nil
+		return nil, notThere, nil
 	case len(data) != exact*tlog.HashSize:
 		return nil, fmt.Sprintf("it has %d bytes, not %d", len(data), exact*tlog.HashSize), nil
 	}
@@ -131,6 +140,11 @@ func (l *logCheck) readLeaf(ctx context.Context, c *chunk, leaf int64, data []by
 		return nil
 	}
 	record, missing, err := l.fetch.read(ctx, d.Path())
+	archive := ""
+	if missing {
+		record, archive, err = l.fromArchive(ctx, d.Path())
+		missing = archive == ""
+	}
 	if err != nil {
 		return err
 	}
@@ -145,6 +159,7 @@ func (l *logCheck) readLeaf(ctx context.Context, c *chunk, leaf int64, data []by
 	if !missing {
 		f.Kind, f.Detail = Altered, "the record of a long entry does not have the hash that was signed"
 	}
+	f.inArchive(archive)
 	c.records = append(c.records, f)
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/tiles"
 )
 
 // fact is an entry about the trail itself, or about the watching.
@@ -44,7 +45,7 @@ func factOf(record []byte) (f fact, interesting bool) {
 	}
 	name, _, _ := bytes.Cut(tail[at+len(`"type":"`):], []byte(`"`))
 	switch kind := string(name); kind {
-	case settingsChecked, streamingChecked, audit.TypeWitnessRefused, audit.TypeWitnessAgreed, audit.TypeRotated, digest.Type, audit.TypeGeneration, audit.TypeDamaged:
+	case settingsChecked, streamingChecked, audit.TypeWitnessRefused, audit.TypeWitnessAgreed, audit.TypeRotated, digest.Type, audit.TypeGeneration, audit.TypeDamaged, tiles.TypeArchived:
 		return fact{kind: kind, record: bytes.Clone(record)}, true
 	}
 	return fact{}, false
@@ -60,6 +61,8 @@ type completeness struct {
 	opened   opening            // by the newest generation's first entry
 	span     *spanned           // the newest one
 	endorsed []string           // keys named by the trusted generations so far
+	archived []tiles.Archived   // as the trail says
+	unread   []Archived         // entries whose bundles are not here
 }
 
 // place is the subject of attestations.
@@ -95,6 +98,11 @@ func (c *completeness) take(f fact) {
 		c.witness(f, e)
 	case digest.Type:
 		c.spans(f.index, e)
+	case tiles.TypeArchived:
+		var a tiles.Archived
+		if json.Unmarshal(e.Detail, &a) == nil {
+			c.archived = append(c.archived, a)
+		}
 	case audit.TypeRotated:
 		var named struct {
 			Key string `json:"key"`

@@ -124,7 +124,9 @@ func (v *solver) nameEntries(all []damage) {
 				if d.bundleWrong != "" && kind == Missing {
 					detail = d.bundleWrong
 				}
-				v.l.entryFinding(kind, first+int64(i), first+int64(i), d.bundleFile, detail)
+				f := Finding{Kind: kind, Log: v.l.origin, From: v.l.base + first + int64(i), To: v.l.base + first + int64(i), File: d.bundleFile, Detail: detail}
+				f.inArchive(d.archive)
+				v.l.report.Integrity.add(f)
 			}
 		}
 	}

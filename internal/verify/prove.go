@@ -32,19 +32,29 @@ type provable struct {
 	key   string // as the log says itself
 	at    proof.Checkpoint
 	tiles tlog.HashReader
+
+	archives []string // folders of this log in archives
 }
 
 // Proven is an entry with its proof.
 type Proven struct {
 	Proof proof.Proof
-	// Record is the entry; the proof is of its leaf (see [proof.LeafData]).
+	// Record is the entry; the proof is of its leaf (see [proof.LeafData]). Nil: its bundle is
+	// not there, and the proof is of its hash alone.
 	Record []byte
+	// Leaf is the hash of its leaf.
+	Leaf tlog.Hash
 	// Origin is the log's.
 	Origin string
 }
 
-// NewProver reads the newest checkpoint of each log.
-func NewProver(ctx context.Context, fetch Fetch, dirs []string) (*Prover, error) {
+// NewProver reads the newest checkpoint of each log. Entries that are not there come from the
+// archives.
+func NewProver(ctx context.Context, fetch Fetch, dirs, archived []string) (*Prover, error) {
+	from, err := openArchives(archived)
+	if err != nil {
+		return nil, err
+	}
 	p := &Prover{}
 	for _, dir := range dirs {
 		g := provable{fetch: fetch}
@@ -66,14 +76,14 @@ func NewProver(ctx context.Context, fetch Fetch, dirs []string) (*Prover, error)
 		if g.key, err = statedKey(ctx, g.fetch); err != nil {
 			return nil, err
 		}
-		g.base = baseOf(g.at.Origin)
+		g.base, g.archives = baseOf(g.at.Origin), from.of(g.at.Origin)
 		g.tiles = tlog.TileHashReader(tlog.Tree{N: g.at.Size, Hash: g.at.Root}, &tileFiles{ctx: ctx, fetch: g.fetch, cache: map[tlog.Tile][]byte{}})
 		p.logs = append(p.logs, g)
 	}
 	if len(p.logs) == 0 {
 		return nil, errors.New("there is no checkpoint: nothing was signed yet")
 	}
-	return p, nil
+	return p, from.unused()
 }
 
 // Keys are the verifier keys named by the logs themselves, each public key once, under
@@ -137,6 +147,10 @@ func (p *Prover) Prove(ctx context.Context, index int64) (Proven, error) {
 
 func (g *provable) prove(ctx context.Context, leaf int64) (Proven, error) {
 	record, err := g.record(ctx, leaf)
+	hash := proof.LeafHash(record)
+	if errors.Is(err, errHashOnly) {
+		hash, err = g.hash(leaf)
+	}
 	if err != nil {
 		return Proven{}, err
 	}
@@ -144,20 +158,32 @@ func (g *provable) prove(ctx context.Context, leaf int64) (Proven, error) {
 	if err != nil {
 		return Proven{}, fmt.Errorf("%w; 'auditrelay trail verify' names the damage", err)
 	}
-	if tlog.CheckRecord(hashes, g.at.Size, g.at.Root, leaf, proof.LeafHash(record)) != nil {
+	if tlog.CheckRecord(hashes, g.at.Size, g.at.Root, leaf, hash) != nil {
 		return Proven{}, errors.New("it is not the signed one; 'auditrelay trail verify' names the damage")
 	}
-	return Proven{proof.Proof{Index: leaf, Hashes: hashes, Checkpoint: g.note}, record, g.at.Origin}, nil
+	return Proven{proof.Proof{Index: leaf, Hashes: hashes, Checkpoint: g.note}, record, hash, g.at.Origin}, nil
+}
+
+// hash is a leaf's hash, as the tile has it.
+func (g *provable) hash(leaf int64) (tlog.Hash, error) {
+	hashes, err := g.tiles.ReadHashes([]int64{tlog.StoredHashIndex(0, leaf)})
+	if err != nil {
+		return tlog.Hash{}, fmt.Errorf("%w; 'auditrelay trail verify' names the damage", err)
+	}
+	return hashes[0], nil
 }
 
 // record reads an entry from its bundle, or a long one from its own file.
 func (g *provable) record(ctx context.Context, leaf int64) ([]byte, error) {
 	n := leaf / width
-	l := &logCheck{fetch: g.fetch}
+	l := &logCheck{fetch: g.fetch, archives: g.archives}
 	c := &chunk{n: n, width: int(min(width, g.at.Size-n*width))}
 	data, err := l.readBundle(ctx, c)
 	if err != nil {
 		return nil, err
+	}
+	if data == nil {
+		return nil, errHashOnly
 	}
 	i := n * width
 	for text, err := range proof.Bundle(data) {
@@ -178,6 +204,11 @@ func (g *provable) whole(ctx context.Context, leaf []byte) ([]byte, error) {
 		return leaf, nil
 	}
 	record, missing, err := g.fetch.read(ctx, d.Path())
+	if missing {
+		l := &logCheck{archives: g.archives}
+		record, _, err = l.fromArchive(ctx, d.Path())
+		missing = record == nil
+	}
 	if err == nil && (missing || !d.Of(record)) {
 		err = fmt.Errorf("%s is not there, or damaged", d.Path())
 	}

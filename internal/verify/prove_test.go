@@ -27,7 +27,7 @@ func TestProofsVerifyInAnIndependentImplementation(t *testing.T) {
 	l.add(t, make([]byte, ours.MaxLeaf+1))
 	l.sign(t)
 	files := l.write(t)
-	p, err := NewProver(t.Context(), files.fetch, []string{""})
+	p, err := NewProver(t.Context(), files.fetch, []string{""}, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []string{l.key.verifier}, p.Keys())
 	assert.EqualValues(t, n, p.End())
@@ -73,7 +73,7 @@ func TestADamagedEntryIsNotProven(t *testing.T) {
 	f := l.write(t)
 	f["tile/entries/000"] = flipped(f["tile/entries/000"], 9)
 	f["tile/0/001.p/44"] = flipped(f["tile/0/001.p/44"], 9)
-	p, err := NewProver(t.Context(), f.fetch, []string{""})
+	p, err := NewProver(t.Context(), f.fetch, []string{""}, nil)
 	require.NoError(t, err)
 	_, err = p.Prove(t.Context(), 0)
 	require.ErrorContains(t, err, "prove entry 0: ")
@@ -122,7 +122,7 @@ func TestAPolicyServesEachGeneration(t *testing.T) {
 			f[dirs[i]+"/"+file] = data
 		}
 	}
-	p, err := NewProver(t.Context(), f.fetch, dirs)
+	p, err := NewProver(t.Context(), f.fetch, dirs, nil)
 	require.NoError(t, err)
 	require.Len(t, p.Keys(), 2)
 	var logs []ours.Log

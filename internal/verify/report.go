@@ -19,6 +19,9 @@ type Report struct {
 	Entries int64 `json:"entries"`
 	// Checkpoints counts the good signatures, of the history too.
 	Checkpoints int64 `json:"checkpoints"`
+	// Archived are the entries whose bundles were moved to an archive, as the trail itself says,
+	// and of which only the hashes were checked.
+	Archived []Archived `json:"archived,omitempty"`
 	// Integrity: the bytes are the signed ones, and there is one history.
 	Integrity Verdict `json:"integrity"`
 	// Completeness: the trail has recorded everything it had to.
@@ -38,6 +41,14 @@ type Log struct {
 	Witnesses []string `json:"witnesses,omitempty"`
 }
 
+// Archived is a run of entries in an archive, the last one included.
+type Archived struct {
+	Log   string `json:"log"`
+	From  int64  `json:"from"`
+	To    int64  `json:"to"`
+	Where string `json:"where"` // the archive's folder when it was made
+}
+
 // Verdict holds where nothing was found against it.
 type Verdict struct {
 	Holds    bool      `json:"holds"`
@@ -55,6 +66,7 @@ const (
 	History    = "history"    // two histories: signed roots in contradiction
 	Key        = "key"        // a key without a voucher
 	Quorum     = "quorum"     // too few witnesses
+	Archive    = "archive"    // entries in an archive, unlike the signed ones; of completeness: it lacks them
 )
 
 // The kinds of findings about completeness.

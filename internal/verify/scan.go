@@ -52,6 +52,9 @@ func (l *logCheck) scan(ctx context.Context, size int64, sizes []int64) (*scanne
 			if c.width < width {
 				s.last = c
 			}
+			if c.bundle == nil {
+				l.complete.skip(l.base+c.n*width, l.base+c.n*width+int64(c.width)-1)
+			}
 			for _, f := range c.facts {
 				l.complete.take(f)
 			}

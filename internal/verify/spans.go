@@ -28,6 +28,7 @@ func (c *completeness) spans(index int64, e audit.Entry) {
 	}
 	before := c.span
 	switch {
+	case s.Previous != nil && c.isUnread(s.Previous.Index): // its bundle is missing, or archived
 	case before == nil && s.Previous != nil:
 		finding("the span before it, entry %d, is not here", s.Previous.Index)
 	case before != nil && s.Previous == nil:

@@ -24,6 +24,8 @@ type Options struct {
 	// Known are signed checkpoints from elsewhere, such as yesterday's: the trail must
 	// hold their trees still.
 	Known [][]byte
+	// Archives are folders with bundles that were moved out of the trail.
+	Archives []string
 	// Live is set for a trail in use: its newest checkpoint may come while it is read.
 	Live bool
 	// Stopped is set for a data directory: a crash may have left a history ahead of its
@@ -41,6 +43,10 @@ type Options struct {
 // is fetch itself.
 func Trail(ctx context.Context, fetch Fetch, dirs []string, o Options) (Report, error) {
 	t := &trailCheck{o: &o, report: &Report{Trusted: o.Policy != nil}}
+	var err error
+	if t.archives, err = openArchives(o.Archives); err != nil {
+		return Report{}, fmt.Errorf("verify the trail: %w", err)
+	}
 	t.complete = &completeness{report: t.report}
 	for _, dir := range dirs {
 		below := fetch
@@ -55,10 +61,11 @@ func Trail(ctx context.Context, fetch Fetch, dirs []string, o Options) (Report, 
 		t.report.Integrity.add(Finding{Kind: Checkpoint, From: -1, To: -1, Detail: "there is no log"})
 	}
 	t.known()
+	t.setApart()
 	t.complete.end(o.Now)
 	t.report.Integrity.close()
 	t.report.Completeness.close()
-	return *t.report, nil
+	return *t.report, t.archives.unused()
 }
 
 // trailCheck verifies generation by generation.
@@ -67,6 +74,7 @@ type trailCheck struct {
 	report   *Report
 	complete *completeness
 	seq      uint64 // the newest checkpoint of the generation before
+	archives archives
 }
 
 func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
@@ -79,7 +87,7 @@ func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
 		t.report.Integrity.add(Finding{Kind: Checkpoint, From: -1, To: -1, File: dir, Detail: "no checkpoint can be read, of the file and of the history"})
 		return nil
 	}
-	l.base = baseOf(l.origin)
+	l.base, l.archives = baseOf(l.origin), t.archives.of(l.origin)
 	if t.o.Policy != nil {
 		l.policy, err = t.policyOf(ctx, l)
 		l.trusted = err == nil

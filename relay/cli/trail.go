@@ -26,7 +26,7 @@ setting was at a time.`,
 		RunE: showHelp,
 	}
 	cmd.AddCommand(p.newTrailList(), p.newTrailShow(), p.newTrailDiff(), p.newTrailExport(), p.newTrailVerify(), p.newTrailProve(), newTrailAnnotate(), newTrailForward(), newTrailProveEvent(), newTrailListSpan(), newTrailVerifySpan(),
-		newTrailKeygen(), p.newTrailRotateKey())
+		newTrailKeygen(), p.newTrailRotateKey(), newTrailArchive())
 	return cmd
 }
 

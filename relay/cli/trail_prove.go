@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -23,6 +22,7 @@ type proveFlags struct {
 	chosen      entryFlags
 	site        siteFlags
 	export, out string
+	archives    []string
 	key, policy string
 }
 
@@ -44,6 +44,9 @@ directory; or with --url what a relay serves under /tlog/, with --export an expo
 --token-file FILE, or the environment variable AUDITRELAY_TLOG_TOKEN.
 
   auditrelay trail verify --proof 17.tlog-proof --record 17.json --policy trail.policy
+
+An entry moved out by 'trail archive' is read with --archive DIR. Without it, its proof is of
+the hash alone, and INDEX.json is left out: write that one from the archive later.
 
 Exit codes: 0 all are proven, 1 not all can be proven, or failed, 2 wrong usage.`,
 		Example: `  auditrelay trail prove 17 18 --config relay.yaml --dir proofs --policy trail.policy
@@ -75,6 +78,7 @@ func (f *proveFlags) addTo(cmd *cobra.Command) {
 	flags.StringVar(&f.prefix, "stream-prefix", "AUDITRELAY", "journal.stream_prefix, with --offline and --data-dir")
 	f.site.addTo(cmd, "the `URL` of the trail")
 	flags.StringVar(&f.export, "export", "", "a `DIR` with an export of the trail")
+	flags.StringArrayVar(&f.archives, "archive", nil, "a `DIR` with an archive of the trail; again for more")
 	flags.StringVar(&f.out, "dir", "", "write into the folder `DIR`")
 	flags.StringVar(&f.key, "key", "", "the log's verifier `KEY`, NAME+HASH+KEY, or a file with it: verify each proof")
 	flags.StringVar(&f.policy, "policy", "", "a `FILE` with the trusted logs and witnesses (C2SP tlog-policy): verify each proof")
@@ -116,7 +120,7 @@ func (f *proveFlags) run(cmd *cobra.Command, args []string) error {
 	var failed error
 	written := 0
 	for _, index := range chosen {
-		err := f.prove(cmd.Context(), prover, trust, index)
+		err := f.prove(cmd, prover, trust, index)
 		if err == nil {
 			written++
 		}
@@ -157,7 +161,7 @@ func (f *proveFlags) prover(cmd *cobra.Command) (*verify.Prover, error) {
 		if err != nil {
 			return nil, err
 		}
-		return verify.NewProver(ctx, fetch, dirs)
+		return verify.NewProver(ctx, fetch, dirs, f.archives)
 	}
 	dir := f.export
 	if dir == "" {
@@ -174,25 +178,30 @@ func (f *proveFlags) prover(cmd *cobra.Command) (*verify.Prover, error) {
 	if err != nil {
 		return nil, err
 	}
-	return verify.NewProver(ctx, fetch, dirs)
+	return verify.NewProver(ctx, fetch, dirs, f.archives)
 }
 
 // prove writes the files of one entry. The proof comes last: beside each one stands its
 // record, whatever line a crash hits.
-func (f *proveFlags) prove(ctx context.Context, prover *verify.Prover, trust trust, index int64) error {
-	made, err := prover.Prove(ctx, index)
+func (f *proveFlags) prove(cmd *cobra.Command, prover *verify.Prover, trust trust, index int64) error {
+	made, err := prover.Prove(cmd.Context(), index)
 	if err != nil {
 		return err
 	}
 	own, err := trust.of(made.Origin)
 	if err == nil {
-		_, _, err = made.Proof.Verify(proof.LeafHash(made.Record), own)
+		_, _, err = made.Proof.Verify(made.Leaf, own)
 	}
 	if err != nil {
 		return fmt.Errorf("prove entry %d: %w", index, err)
 	}
 	name := filepath.Join(f.out, strconv.FormatInt(index, 10))
-	if err := durable.WriteFile(name+".json", made.Record); err != nil {
+	if made.Record == nil {
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "entry %d is not in the trail's files, and proven by its hash only; --archive DIR gives the entry too\n", index)
+	} else {
+		err = durable.WriteFile(name+".json", made.Record)
+	}
+	if err != nil {
 		return err
 	}
 	return durable.WriteFile(name+proof.Extension, made.Proof.Marshal())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/cloudevents"
 	"github.com/auditrelay/auditrelay/internal/digest"
+	"github.com/auditrelay/auditrelay/internal/proof"
 	"github.com/auditrelay/auditrelay/internal/tiles"
 	"github.com/auditrelay/auditrelay/internal/verify"
 	"github.com/auditrelay/auditrelay/relay"
@@ -134,7 +135,7 @@ func entryProof(ctx context.Context, which *relayFlags, index int64, record stri
 	if err != nil {
 		return "", err
 	}
-	prover, err := verify.NewProver(ctx, fetch, dirs)
+	prover, err := verify.NewProver(ctx, fetch, dirs, nil)
 	if err != nil {
 		return "", err
 	}
@@ -142,7 +143,7 @@ func entryProof(ctx context.Context, which *relayFlags, index int64, record stri
 	if err != nil {
 		return "", err
 	}
-	if string(made.Record) != record {
+	if made.Leaf != proof.LeafHash([]byte(record)) {
 		return "", fmt.Errorf("entry %d of the trail's files is another than the relay's", index)
 	}
 	return string(made.Proof.Marshal()), nil

@@ -28,6 +28,9 @@ func printVerdicts(w io.Writer, r verify.Report) error {
 	printVerdict(&b, "integrity", r.Integrity, good, "BROKEN")
 	printVerdict(&b, "completeness", r.Completeness, "no gap", "NOT SHOWN")
 	fmt.Fprintf(&b, "%d entries and %d checkpoints were checked\n", r.Entries, r.Checkpoints)
+	for _, a := range r.Archived {
+		fmt.Fprintf(&b, "%d entries are archived, and were checked by their hashes only: %d to %d, moved to %s; --archive DIR checks them whole\n", a.To-a.From+1, a.From, a.To, printable(a.Where))
+	}
 	if !r.Trusted {
 		b.WriteString("NOTHING IS PROVEN except that the files agree with each other: without --key or --policy, no signature was checked,\n" +
 			"and whoever can write the files could have made all of them.\n")

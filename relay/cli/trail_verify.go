@@ -29,6 +29,7 @@ type verifyFlags struct {
 	events        string
 	key, policy   string
 	known         []string
+	archives      []string
 	output        outputFlag
 }
 
@@ -65,6 +66,9 @@ logs and witnesses (C2SP tlog-policy). Without either, the answer says so: whoev
 the files can sign them. An older copy put in the trail's place is found by a witness's
 signature, or by --checkpoint, a checkpoint from another day or place.
 
+Entries moved out by 'trail archive' are checked by their hashes; with --archive DIR the archive's
+files are checked too.
+
 Exit codes: 0 both verdicts hold; 1 integrity is broken, or it cannot be read; 2 wrong usage;
 3 integrity holds, and completeness or the trust in the keys is not shown.`,
 		Example: `  auditrelay trail verify --url https://relay.example/tlog/ --policy trail.policy
@@ -97,11 +101,15 @@ func (f *verifyFlags) addTo(cmd *cobra.Command) {
 	flags.StringVar(&f.key, "key", "", "the log's verifier `KEY`, NAME+HASH+KEY, or a file with it")
 	flags.StringVar(&f.policy, "policy", "", "a `FILE` with the trusted logs and witnesses (C2SP tlog-policy)")
 	flags.StringArrayVar(&f.known, "checkpoint", nil, "a `FILE` with a signed checkpoint known from elsewhere; again for more")
+	flags.StringArrayVar(&f.archives, "archive", nil, "a `DIR` that 'trail archive' moved old entries to; again for more")
 	addOutputFlag(cmd, &f.output, "text", "json")
 	cmd.MarkFlagsMutuallyExclusive("key", "policy")
 	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "from-kafka", "proof", "data-dir")
 	cmd.MarkFlagsMutuallyExclusive("url", "dir", "from-events", "from-kafka", "proof", "offline")
 	cmd.MarkFlagsRequiredTogether("proof", "record")
+	for _, other := range []string{"from-events", "from-kafka", "proof"} {
+		cmd.MarkFlagsMutuallyExclusive("archive", other)
+	}
 	before(cmd, func() error {
 		if f.site.url == "" && f.dir == "" && f.events == "" && f.kafka.topic == "" && f.proof == "" && f.dataDir == "" && f.config == "" {
 			return errors.New("name the trail: --url, --dir, --from-events, --from-kafka, --proof, --config or --data-dir")
@@ -145,6 +153,7 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 
 // options reads the files that the trail is held against.
 func (f *verifyFlags) options() (o verify.Options, err error) {
+	o.Archives = f.archives
 	if o.Policy, err = readPolicy(f.key, f.policy); err != nil {
 		return o, err
 	}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+)
+
+// Old entries are moved out of a running relay; they are verified and proven all the same, also
+// after the relay was killed.
+func TestOldEntriesAreArchivedByACommand(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t, "")
+	dir := filepath.Dir(o.config)
+	archive, bundle := filepath.Join(dir, "old"), "0/tile/entries/000"
+	appendTo(t, configOf(dir), 260)
+	relay := o.start(t)
+	site, key := "http://"+o.admin+"/tlog/", ""
+	signed := func(more int) {
+		waiting.Until(t, func() bool {
+			var size int
+			key, size = signedTrail(t, o.admin)
+			return size >= more
+		}, "not all is signed and served: %s", &o.output)
+	}
+	signed(260)
+	run := func(exit int, args ...string) string {
+		cmd := exec.CommandContext(t.Context(), "auditrelay", append([]string{"trail"}, args...)...)
+		out, _ := cmd.CombinedOutput()
+		require.Equal(t, exit, cmd.ProcessState.ExitCode(), "%v: %s", args, out)
+		return string(out)
+	}
+	move := []string{"archive", "--config", o.config, "--before", "0s", "--to", archive}
+	assert.Contains(t, run(0, append(move, "--dry-run")...), "entries 0 to 255, 1 files with ")
+	assert.Contains(t, run(1, move...), "without a terminal")
+	require.NoFileExists(t, filepath.Join(archive, bundle))
+	assert.Contains(t, run(1, "archive", "--config", o.config, "--before", "0s", "--yes", "--to", filepath.Join(dir, "data/old")), "within each other")
+	assert.Contains(t, run(0, append(move, "--yes")...), "are moved to "+archive)
+	require.FileExists(t, filepath.Join(archive, bundle))
+	require.NoFileExists(t, filepath.Join(dir, "data/tlog", bundle))
+	assert.Contains(t, o.told(t, `"trail.archived"`, archive), `"person"`)
+
+	_, size := signedTrail(t, o.admin)
+	signed(size + 1) // the entry about it too
+	const hashOnly = "256 entries are archived, and were checked by their hashes only: 0 to 255"
+	assert.Contains(t, run(0, "verify", "--url", site, "--key", key), hashOnly)
+	assert.NotContains(t, run(0, "verify", "--url", site, "--key", key, "--archive", archive), "archived")
+	assert.Contains(t, run(0, "verify", "--dir", archive, "--key", key), "integrity: holds")
+	proofs := filepath.Join(dir, "proofs")
+	assert.Contains(t, run(0, "prove", "3", "--config", o.config, "--key", key, "--dir", proofs), "by its hash only")
+	require.NoFileExists(t, filepath.Join(proofs, "3.json"))
+	run(0, "prove", "3", "--config", o.config, "--key", key, "--archive", archive, "--dir", proofs)
+	run(0, "verify", "--proof", filepath.Join(proofs, "3.tlog-proof"), "--record", filepath.Join(proofs, "3.json"), "--key", key)
+	assert.Contains(t, run(0, "show", "3", "--config", o.config), `"value": 3`, "the relay has it from its stream")
+
+	require.NoError(t, relay.Process.Kill())
+	_ = relay.Wait()
+	code, out, errs := command(t, "trail", "verify", "--offline", "--data-dir", filepath.Join(dir, "data"), "--key", key)
+	assert.NotEqual(t, 1, code, "%s %s", out, errs)
+	assert.Contains(t, out, hashOnly)
+	o.start(t)
+	assert.Contains(t, run(0, append(move, "--yes")...), "nothing to move")
+	signed(size + 1)
+	assert.Contains(t, run(0, "verify", "--url", site, "--key", key), hashOnly)
+	assert.Equal(t, 1, strings.Count(run(0, "list", "--config", o.config, "--type", "trail.archived"), "moved to an archive"))
+}

@@ -1,0 +1,38 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/tiles"
+	"github.com/auditrelay/auditrelay/internal/workspace"
+)
+
+// archiveSubject is the subject of the entries about archives.
+const archiveSubject = "trail_archives"
+
+// archiveTrail moves old entry bundles to a folder.
+func (r *process) archiveTrail(ctx context.Context, req console.ArchiveTrail, by workspace.Person, progress func(done, total int64)) ([]tiles.Archived, error) {
+	a := &tiles.Archiver{
+		Store: r.tiles(), Generations: r.trail.Generations(), Dir: req.Dir, Before: req.Before, Logger: r.log, Progress: progress,
+		Enter: func(ctx context.Context, moved tiles.Archived) error { return r.enterArchive(ctx, moved, by) },
+	}
+	if req.DryRun {
+		return a.Plan(ctx)
+	}
+	return a.Run(ctx)
+}
+
+// enterArchive adds an entry, unless the newest one says the same already.
+func (r *process) enterArchive(ctx context.Context, moved tiles.Archived, by workspace.Person) error {
+	last, found, err := r.trail.Last(ctx, noProject, "", archiveSubject)
+	if err != nil {
+		return err
+	}
+	var old tiles.Archived
+	if found && json.Unmarshal(last.Detail, &old) == nil && old.Origin == moved.Origin && old.Size == moved.Size && old.Where == moved.Where {
+		return nil
+	}
+	return r.recordLoss(ctx, console.Loss{Type: tiles.TypeArchived, Subject: archiveSubject, Person: by, Detail: moved})
+}

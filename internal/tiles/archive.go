@@ -1,0 +1,248 @@
+package tiles
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/durable"
+	"github.com/auditrelay/auditrelay/internal/proof"
+)
+
+// Archiver moves old entry bundles, and the long records of their entries, out of a store.
+//
+// The archive is a log of its own in the same layout: tiles, bundles, the history, and a signed
+// checkpoint over the moved entries. The hash tiles stay in the store too, so inclusion and
+// consistency of every entry can be proven from either. The trail's stream is not touched: it
+// denies deletes, and every reader of the relay has its entries from there.
+//
+// The steps, each durable before the next:
+//
+//  1. the files are copied, and all of the archive is read back against its signed root;
+//  2. Enter puts an entry into the trail;
+//  3. the mark says where the bundles are: from here on nobody misses them;
+//  4. the bundles are removed.
+//
+// A crash at any line loses nothing. Behind 1 and 2 nothing is moved; given again, the command
+// goes on, and enters the archive once more only where the answer to the first entry was lost.
+// Behind 3 some bundles may still be there: given again, the command removes them.
+type Archiver struct {
+	Store *Store
+	// Generations are the trail's: their keys count.
+	Generations []audit.Generation
+	// Dir is the archive's folder: an empty one, or an earlier archive of this trail.
+	Dir string
+	// Before: only bundles with nothing younger are moved.
+	Before time.Time
+	// Enter adds an entry of the type [TypeArchived] to the trail, if it is not there yet.
+	Enter func(context.Context, Archived) error
+	// Progress is told of the entries copied, and how many there are. May be nil.
+	Progress func(done, total int64)
+	Logger   *slog.Logger
+}
+
+// Plan lists what would be moved, by log, and changes nothing.
+func (a *Archiver) Plan(ctx context.Context) ([]Archived, error) {
+	if err := a.check(); err != nil {
+		return nil, err
+	}
+	list, err := a.Store.Logs()
+	if err != nil {
+		return nil, err
+	}
+	var plan []Archived
+	for _, listed := range list {
+		m, err := a.open(listed)
+		if err == nil {
+			err = m.plan(ctx, a.Before)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("archive the log %s: %w", listed.Origin, err)
+		}
+		if m.todo.Size > 0 {
+			plan = append(plan, m.todo)
+		}
+		if m.ended {
+			break
+		}
+	}
+	return plan, nil
+}
+
+// Run moves what Plan lists, and what an interrupted run has left.
+func (a *Archiver) Run(ctx context.Context) ([]Archived, error) {
+	plan, err := a.Plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list, err := a.Store.Logs()
+	if err != nil {
+		return nil, err
+	}
+	for _, listed := range list {
+		m, err := a.open(listed)
+		if err == nil {
+			err = m.move(ctx, a, plan)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("archive the log %s: %w", listed.Origin, err)
+		}
+	}
+	return plan, nil
+}
+
+// check refuses a folder that is no place for an archive of this trail.
+func (a *Archiver) check() error {
+	if !filepath.IsAbs(a.Dir) {
+		return fmt.Errorf("the archive's folder %s is not an absolute path", a.Dir)
+	}
+	if within(a.Dir, filepath.Dir(a.Store.dir)) || within(a.Store.dir, a.Dir) {
+		return fmt.Errorf("the archive's folder %s and the data directory are within each other: name a folder elsewhere", a.Dir)
+	}
+	files, err := os.ReadDir(a.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the archive's folder: %w", err)
+	}
+	for _, f := range files {
+		number, err := strconv.Atoi(f.Name())
+		switch {
+		case f.Name() == "lost+found":
+		case err != nil || !f.IsDir():
+			return fmt.Errorf("%s has other files, such as %s: name an empty folder, or an earlier archive of this trail", a.Dir, f.Name())
+		default:
+			err = a.checkLog(number)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkLog refuses the archive of another trail.
+func (a *Archiver) checkLog(number int) error {
+	_, there, err := Open(a.Dir).Log(number).Checkpoint()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // of an interrupted run
+	}
+	if err != nil {
+		return fmt.Errorf("%s/%d is damaged: %w", a.Dir, number, err)
+	}
+	_, own, err := a.Store.Log(number).Checkpoint()
+	if err != nil || own.Origin != there.Origin {
+		return fmt.Errorf("%s is the archive of another trail: its log %d is %s", a.Dir, number, there.Origin)
+	}
+	return nil
+}
+
+// within reports whether a path is dir, or below it; links are followed as far as they exist.
+func within(path, dir string) bool {
+	followed, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		parent, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			parent = filepath.Dir(path)
+		}
+		followed = filepath.Join(parent, filepath.Base(path))
+	}
+	if root, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = root
+	}
+	rel, err := filepath.Rel(dir, followed)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// open opens one log, with the trail's key for it.
+func (a *Archiver) open(listed Listed) (*moving, error) {
+	m := &moving{Log: a.Store.Log(listed.Number), number: listed.Number, dir: a.Dir}
+	for _, g := range a.Generations {
+		if g.Origin == listed.Origin {
+			m.generation = g
+		}
+	}
+	if m.generation.Origin == "" {
+		return nil, errors.New("the trail has no such generation")
+	}
+	c, err := m.signed(m.generation.PublicKey)
+	if err != nil {
+		return nil, err
+	}
+	m.size, m.tree = c.Size, tlog.TileHashReader(tlog.Tree{N: c.Size, Hash: c.Root}, reader{m.Log})
+	m.moved, err = m.Archives()
+	return m, err
+}
+
+// reader gives tiles to package tlog, which proves them.
+type reader struct{ Log }
+
+func (reader) Height() int                     { return proof.TileHeight }
+func (reader) SaveTiles([]tlog.Tile, [][]byte) {}
+
+// ReadTiles implements tlog.TileReader.
+func (r reader) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
+	var all [][]byte
+	for _, t := range tiles {
+		data, err := r.Tile(t)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, data)
+	}
+	return all, nil
+}
+
+// made is when an entry was made; zero for a lost one.
+func made(record []byte) (time.Time, error) {
+	var e struct {
+		Time time.Time `json:"time"`
+		Lost *int64    `json:"lost_entry"`
+	}
+	if err := json.Unmarshal(record, &e); err != nil {
+		return time.Time{}, err
+	}
+	if e.Lost == nil && e.Time.IsZero() {
+		return time.Time{}, errors.New("it has no time")
+	}
+	return e.Time, nil
+}
+
+// stays reports whether an entry is about the trail itself: whoever verifies the trail needs
+// its generations, keys and named damage.
+func stays(record []byte) bool {
+	var e struct {
+		Type string `json:"type"`
+		Lost *int64 `json:"lost_entry"`
+	}
+	if json.Unmarshal(record, &e) != nil || e.Lost != nil {
+		return true
+	}
+	return strings.HasPrefix(e.Type, "trail.") && e.Type != "trail.annotated"
+}
+
+// remove removes files, and makes that durable. A crash leaves some of them.
+func remove(files []string) error {
+	folders := map[string]bool{}
+	for _, file := range files {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove an archived file: %w", err)
+		}
+		folders[filepath.Dir(file)] = true
+	}
+	for dir := range folders {
+		if err := durable.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}

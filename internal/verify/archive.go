@@ -1,0 +1,138 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/auditrelay/auditrelay/internal/tiles"
+)
+
+// archives are the logs in archives.
+type archives struct {
+	logs []archivedLog
+	used map[string]bool // archives with a log of the trail
+	all  []string
+}
+
+type archivedLog struct{ origin, archive, dir string }
+
+func openArchives(dirs []string) (archives, error) {
+	a := archives{used: map[string]bool{}, all: dirs}
+	for _, dir := range dirs {
+		list, err := tiles.Open(dir).Logs()
+		if err == nil && len(list) == 0 {
+			err = fmt.Errorf("%s has no log with a checkpoint: it is lost, damaged, or another folder", dir)
+		}
+		if err != nil {
+			return a, fmt.Errorf("open the archive: %w", err)
+		}
+		for _, l := range list {
+			a.logs = append(a.logs, archivedLog{l.Origin, dir, filepath.Join(dir, strconv.Itoa(l.Number))})
+		}
+	}
+	return a, nil
+}
+
+// of are the folders with a log.
+func (a archives) of(origin string) (dirs []string) {
+	for _, l := range a.logs {
+		if l.origin == origin {
+			a.used[l.archive] = true
+			dirs = append(dirs, l.dir)
+		}
+	}
+	return dirs
+}
+
+// unused is the error for the archive of another trail.
+func (a archives) unused() error {
+	for _, dir := range a.all {
+		if !a.used[dir] {
+			return fmt.Errorf("open the archive: %s is the archive of another trail", dir)
+		}
+	}
+	return nil
+}
+
+// fromArchive reads a file that the log itself does not have; from is empty where no archive
+// has it.
+func (l *logCheck) fromArchive(ctx context.Context, path string) (data []byte, from string, err error) {
+	for _, dir := range l.archives {
+		data, missing, err := Dir(dir).read(ctx, path)
+		if err != nil || !missing {
+			return data, dir, err
+		}
+	}
+	return nil, "", nil
+}
+
+// inArchive says that the finding is about an archive's file, and not about the trail's own.
+func (f *Finding) inArchive(dir string) {
+	if dir != "" {
+		f.Kind, f.Detail, f.File = Archive, f.Kind+" in the archive; the trail itself is not concerned: "+f.Detail, filepath.Join(dir, f.File)
+	}
+}
+
+// skip notes entries whose bundle is not here: what they say of the watching is not known.
+func (c *completeness) skip(from, to int64) {
+	c.span, c.looked = nil, nil
+	if n := len(c.unread); n > 0 && c.unread[n-1].To == from-1 {
+		c.unread[n-1].To = to
+		return
+	}
+	c.unread = append(c.unread, Archived{From: from, To: to})
+}
+
+func (c *completeness) isUnread(index int64) bool {
+	return slices.ContainsFunc(c.unread, func(a Archived) bool { return a.From <= index && index <= a.To })
+}
+
+// setApart takes the archived entries out of the missing ones. They are no finding, except
+// where an archive is at hand and lacks them.
+func (t *trailCheck) setApart() {
+	var left []Finding
+	for _, f := range t.report.Integrity.Findings {
+		a, archived := t.archiveOf(f)
+		switch {
+		case !archived:
+			left = append(left, f)
+		case len(t.o.Archives) > 0:
+			f.Kind, f.File = Archive, ""
+			f.Detail = "their bundles were moved to " + a.Where + ", and the given archives do not have them; their hashes are the signed ones"
+			t.report.Completeness.add(f)
+		default:
+			t.report.addArchived(Archived{f.Log, f.From, f.To, a.Where})
+		}
+	}
+	t.report.Integrity.Findings = left
+}
+
+// archiveOf finds the archive that a missing bundle was moved to.
+func (t *trailCheck) archiveOf(f Finding) (tiles.Archived, bool) {
+	if f.Kind != Missing || f.Detail != notThere {
+		return tiles.Archived{}, false
+	}
+	for _, a := range t.complete.archived {
+		if a.Origin == f.Log && a.From <= f.From && f.To <= a.To {
+			return a, true
+		}
+	}
+	return tiles.Archived{}, false
+}
+
+func (r *Report) addArchived(a Archived) {
+	if n := len(r.Archived); n > 0 {
+		if p := &r.Archived[n-1]; p.Log == a.Log && p.Where == a.Where && p.To == a.From-1 {
+			p.To = a.To
+			return
+		}
+	}
+	r.Archived = append(r.Archived, a)
+}
+
+// errHashOnly marks an entry that is proven by its hash only.
+var errHashOnly = errors.New("its bundle is not there")
