@@ -185,35 +185,13 @@ func (t *Trail) states() *states { return &states{after: t.after} }
 
 // after reads the state after an entry.
 func (t *Trail) after(ctx context.Context, index int64) (json.RawMessage, error) {
-	e, err := t.stored(ctx, index)
+	return afterOf(t.stored(ctx, index))
+}
+
+// afterOf is the state after an entry, nil where the entry cannot be read.
+func afterOf(e Recorded, err error) (json.RawMessage, error) {
 	if errors.Is(err, ErrMissing) || errors.Is(err, ErrDamaged) {
 		return nil, nil // `trail verify` names it
 	}
 	return e.After, err
-}
-
-// after is the state after an entry, nil where it cannot be read.
-func (c *codec) after(prefix string, m Message) json.RawMessage {
-	e, err := c.recorded(prefix, m)
-	if err != nil {
-		return nil // `trail verify` names it
-	}
-	return e.After
-}
-
-// after searches an entry's state. It reads the trail up to the entry.
-func (o *Offline) after(ctx context.Context, c *codec, index int64) (found json.RawMessage, err error) {
-	_, err = o.read(ctx, entriesName(o.prefix), func(m Message) error {
-		if int64(m.Seq)-1 < index {
-			return nil
-		}
-		if int64(m.Seq)-1 == index {
-			found = c.after(o.prefix, m)
-		}
-		return errEnd
-	})
-	if errors.Is(err, errEnd) {
-		err = nil
-	}
-	return found, err
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -83,6 +85,18 @@ func TestAStateIsStoredOnce(t *testing.T) {
 	requireWhole(t, trail, 12)
 }
 
+// getMessage is the Getter of an open trail.
+func (t *Trail) getMessage(ctx context.Context, seq uint64) (Message, bool, error) {
+	msg, err := t.entries.GetMsg(ctx, seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return Message{}, false, nil
+	}
+	if err != nil {
+		return Message{}, false, err
+	}
+	return Message{msg.Sequence, msg.Subject, msg.Header, msg.Data}, true, nil
+}
+
 // readers are the ways to read all entries.
 func readers(trail *Trail) map[string]func(t *testing.T) []Entry {
 	return map[string]func(t *testing.T) []Entry{
@@ -124,8 +138,8 @@ func readers(trail *Trail) map[string]func(t *testing.T) []Entry {
 			return all
 		},
 		"offline": func(t *testing.T) (all []Entry) {
-			o := OpenOffline("TEST", trail.readStream)
-			require.NoError(t, o.each(t.Context(), func(e Recorded) error { all = append(all, e.Entry); return nil }))
+			o := OpenOffline("TEST", trail.readStream, trail.getMessage)
+			require.NoError(t, o.each(t.Context(), 0, func(e Recorded) error { all = append(all, e.Entry); return nil }))
 			last, err := o.Get(t.Context(), all[7].Index)
 			require.NoError(t, err)
 			require.Equal(t, all[7], last.Entry)

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -173,79 +172,6 @@ func (r *tail) next(ctx context.Context) error {
 	}
 	r.seq = max(r.seq, meta.Sequence.Stream)
 	return r.handle(Message{meta.Sequence.Stream, msg.Subject(), msg.Headers(), msg.Data()})
-}
-
-// Offline is a trail without a relay. It checks no signature: see [VerifyOffline].
-type Offline struct {
-	prefix string
-	read   Reader
-	pull   *pull // of Records; nil before its first call
-}
-
-// OpenOffline opens the trail of the streams with a prefix.
-func OpenOffline(prefix string, read Reader) *Offline { return &Offline{prefix: prefix, read: read} }
-
-// Get is [Trail.Get]. It reads the trail from its start.
-func (o *Offline) Get(ctx context.Context, index int64) (found Recorded, err error) {
-	there := false
-	err = o.each(ctx, func(e Recorded) error {
-		if e.Index == index {
-			found, there = e, true
-			return errEnd
-		}
-		return nil
-	})
-	if err == nil && !there {
-		err = fmt.Errorf("%w: entry %d", ErrMissing, index)
-	}
-	return found, err
-}
-
-// Tail is [Trail.Tail]. No new entries come.
-func (o *Offline) Tail(ctx context.Context, from int64, handle func(Recorded) error, caughtUp func(end int64) error) error {
-	end := from
-	err := o.each(ctx, func(e Recorded) error {
-		if e.Index < from {
-			return nil
-		}
-		end = e.Index + 1
-		return handle(e)
-	})
-	if err == nil {
-		err = caughtUp(end)
-	}
-	if err == nil {
-		<-ctx.Done()
-		err = ctx.Err()
-	}
-	return err
-}
-
-// Size is 0: no entry is added while a trail is read offline.
-func (o *Offline) Size() int64 { return 0 }
-
-// each calls handle with each readable entry, in order.
-func (o *Offline) each(ctx context.Context, handle func(Recorded) error) error {
-	c, err := newCodec()
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	s := &states{after: func(ctx context.Context, index int64) (json.RawMessage, error) { return o.after(ctx, c, index) }}
-	_, err = o.read(ctx, entriesName(o.prefix), func(m Message) error {
-		e, err := c.recorded(o.prefix, m)
-		if err != nil {
-			return nil //nolint:nilerr // `journal verify` names it
-		}
-		if err := s.complete(ctx, &e.Entry); err != nil {
-			return err
-		}
-		return handle(e)
-	})
-	if err != nil && !errors.Is(err, errEnd) {
-		return fmt.Errorf("read audit trail: %w", err)
-	}
-	return nil
 }
 
 func (t *Trail) recorded(m Message) (Recorded, error) {

@@ -57,7 +57,7 @@ func TestGetHasTheLeafOfTheTree(t *testing.T) {
 		require.ErrorIs(t, err, ErrMissing)
 	}
 
-	offline := OpenOffline("TEST", trail.readStream)
+	offline := OpenOffline("TEST", trail.readStream, trail.getMessage)
 	same, err := offline.Get(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, e, same)

@@ -167,12 +167,8 @@ func (d *Dir) positions() ([]PositionSummary, error) {
 func (d *Dir) Read(ctx context.Context, stream string, progress func(done, total int64), each func(seq uint64, subject string, header nats.Header, data []byte) error) (uint64, error) {
 	var failed error
 	v, err := d.walk(ctx, stream, d.meter([]string{stream}, progress), func(f *blockfile.Frame) {
-		var header nats.Header
-		if len(f.Header) > 0 {
-			header, _ = nats.DecodeHeadersMsg(f.Header) // without them the message says less
-		}
 		if failed == nil {
-			failed = each(f.Seq, f.Subject, header, f.Data)
+			failed = each(f.Seq, f.Subject, headersOf(f), f.Data)
 		}
 	})
 	if err = errors.Join(err, failed); err != nil {

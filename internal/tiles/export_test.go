@@ -29,7 +29,7 @@ func (h *house) offline() *audit.Offline {
 			}
 		}
 		return last, nil
-	})
+	}, nil)
 }
 
 // An export of the files and one of the streams are the files themselves; an older or

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -76,6 +77,25 @@ func readerOf(o *datadir.Offline, progress func(done, total int64)) audit.Reader
 		return o.Read(ctx, stream, progress, func(seq uint64, subject string, header nats.Header, data []byte) error {
 			return fn(audit.Message{Seq: seq, Subject: subject, Header: header, Data: data})
 		})
+	}
+}
+
+// entriesOf reads single entries of the trail in a data directory.
+func entriesOf(o *datadir.Offline, prefix string) audit.Getter {
+	var opened *datadir.Messages
+	var mu sync.Mutex // of opened
+	return func(ctx context.Context, seq uint64) (audit.Message, bool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if opened == nil {
+			messages, err := o.Messages(ctx, audit.EntriesStream(prefix))
+			if err != nil {
+				return audit.Message{}, false, err
+			}
+			opened = messages
+		}
+		subject, header, data, found, err := opened.Get(seq)
+		return audit.Message{Seq: seq, Subject: subject, Header: header, Data: data}, found, err
 	}
 }
 

@@ -104,6 +104,6 @@ func (f *trailFlags) openStreams(cmd *cobra.Command) (tiles.Trail, []audit.Gener
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, files.Close())
 	}
-	trail := audit.OpenOffline(cfg.Journal.StreamPrefix, readerOf(files, nil))
+	trail := audit.OpenOffline(cfg.Journal.StreamPrefix, readerOf(files, nil), entriesOf(files, cfg.Journal.StreamPrefix))
 	return trail, report.Generations, func() error { trail.Close(); return files.Close() }, nil
 }

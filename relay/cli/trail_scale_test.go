@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -50,7 +51,8 @@ func scaleEntry(i int) audit.Entry {
 func scaleServer(tb testing.TB, n int) (dir string, stop func()) {
 	tb.Helper()
 	dir = tb.TempDir()
-	js := natstest.JetStream(tb, natstest.Run(tb, filepath.Join(dir, "server")))
+	server := natstest.Run(tb, filepath.Join(dir, "jetstream"))
+	js := natstest.JetStream(tb, server)
 	options := audit.Options{StreamPrefix: "TEST", Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour}
 	trail, err := audit.Open(tb.Context(), js, options)
 	require.NoError(tb, err)
@@ -65,6 +67,7 @@ func scaleServer(tb testing.TB, n int) (dir string, stop func()) {
 	return dir, func() {
 		stopServing()
 		require.NoError(tb, trail.Close(context.WithoutCancel(tb.Context())))
+		natstest.Stop(server)
 	}
 }
 
@@ -149,7 +152,6 @@ func TestALongTrailIsAnsweredFromTheIndex(t *testing.T) {
 	t.Parallel()
 	const n, middle = 4000, 40 * scaleEnvironments // more than an index has in one write and less than in two
 	dir, stop := scaleServer(t, n)
-	defer stop()
 	out := map[string]string{}
 	for name, args := range scaleCommands(middle) {
 		out[name] = runScale(t, dir, args).String()
@@ -163,6 +165,15 @@ func TestALongTrailIsAnsweredFromTheIndex(t *testing.T) {
 	require.Contains(t, out["who-can"], "nobody: no role and no scope has a permission for `delete` on `documents`")
 	later := scaleCommands(middle + 2*scaleEnvironments)["who-can"]
 	require.Contains(t, runScale(t, dir, later).String(), "role `admin`  permission for `delete` on `documents`")
+	stop()
+	index, err := os.ReadFile(filepath.Join(dir, timeline.FileName))
+	require.NoError(t, err)
+	for name, args := range scaleCommands(middle) {
+		require.Equal(t, out[name], runScale(t, dir, append(args, "--offline", "--stream-prefix", "TEST")).String(), "%s of the stopped relay", name)
+	}
+	same, err := os.ReadFile(filepath.Join(dir, timeline.FileName))
+	require.NoError(t, err)
+	require.Equal(t, index, same, "nothing is changed there")
 }
 
 // BenchmarkATrailOfAMillion prints each command's first line in ms, and the memory of the

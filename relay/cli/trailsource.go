@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -35,8 +37,8 @@ type trailFlags struct {
 }
 
 const whichTrail = whichRelay + ` With
---offline it reads the files of a stopped relay instead, all of them, and checks no
-signature ('auditrelay journal verify' does).`
+--offline it reads the files of a stopped relay instead, and checks no signature
+('auditrelay journal verify' does).`
 
 func (f *trailFlags) addTo(cmd *cobra.Command) {
 	f.relayFlags.addTo(cmd)
@@ -58,7 +60,8 @@ func (f *trailFlags) reads(run func(cmd *cobra.Command, args []string, source tr
 	})
 }
 
-// readsFiles makes an index beside the data directory, for this command only.
+// readsFiles uses a copy of the relay's index, as nothing in the data directory may change.
+// Where there is none, it makes one, for this command only.
 func (f *trailFlags) readsFiles(cmd *cobra.Command, args []string, run func(*cobra.Command, []string, trailSource) error) (err error) {
 	journal := journalFlags{kinds: f.kinds, file: f.config, dataDir: f.dataDir, prefix: f.prefix}
 	cfg, err := journal.config()
@@ -75,8 +78,13 @@ func (f *trailFlags) readsFiles(cmd *cobra.Command, args []string, run func(*cob
 		return fmt.Errorf("make a folder for the index of the trail: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	trail := audit.OpenOffline(cfg.Journal.StreamPrefix, readerOf(files, progressTo(cmd.ErrOrStderr())))
-	index := timeline.Open(timeline.Options{Path: filepath.Join(dir, timeline.FileName), Trail: trail})
+	path := filepath.Join(dir, timeline.FileName)
+	if err := copyIndex(path, filepath.Join(cfg.DataDir, timeline.FileName)); err != nil {
+		return err
+	}
+	prefix := cfg.Journal.StreamPrefix
+	trail := audit.OpenOffline(prefix, readerOf(files, progressTo(cmd.ErrOrStderr())), entriesOf(files, prefix))
+	index := timeline.Open(timeline.Options{Path: path, Trail: trail})
 	ctx, cancel := context.WithCancel(cmd.Context())
 	done := make(chan struct{})
 	go func() {
@@ -85,6 +93,27 @@ func (f *trailFlags) readsFiles(cmd *cobra.Command, args []string, run func(*cob
 	}()
 	defer func() { cancel(); <-done }()
 	return run(cmd, args, offlineTrail{index})
+}
+
+// copyIndex copies the index of a trail, if there is one.
+func copyIndex(to, from string) error {
+	in, err := os.Open(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the index of the trail: %w", err)
+	}
+	defer func() { _ = in.Close() }()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = io.Copy(out, in)
+		err = errors.Join(err, out.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("copy the index of the trail: %w", err)
+	}
+	return nil
 }
 
 // offlineTrail is a trail without a relay.
