@@ -32,6 +32,8 @@ const (
 	ExitOK      = 0
 	ExitFailure = 1 // the command was understood, and failed
 	ExitUsage   = 2 // the command line is wrong
+	// ExitTrouble is of `status`: something is wrong with the relay that answered.
+	ExitTrouble = 2
 	// ExitNotShown is of `trail verify`: nothing is wrong, and not all was shown.
 	ExitNotShown = 3
 )
@@ -59,6 +61,8 @@ func (p Program) Execute(ctx context.Context, args []string, stdout, stderr io.W
 		return ExitOK
 	case errors.Is(err, errReported):
 		return ExitFailure
+	case errors.Is(err, errTrouble):
+		return ExitTrouble
 	case errors.Is(err, errNotShown):
 		return ExitNotShown
 	case errors.As(err, &failed):

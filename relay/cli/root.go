@@ -21,6 +21,9 @@ var errReported = errors.New("failed, as reported")
 // wrong.
 var errNotShown = errors.New("not shown, as reported")
 
+// errTrouble ends a command that has printed what is wrong with the relay.
+var errTrouble = errors.New("something is wrong, as reported")
+
 // runs marks the error of run as a failure.
 func runs(run func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
@@ -46,7 +49,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`,
   auditrelay config check relay.yaml            # name every error in it
   auditrelay sinks check --config relay.yaml    # try each destination
   auditrelay run --config relay.yaml            # run the relay
-  auditrelay sinks list --config relay.yaml     # see each sink's lag`,
+  auditrelay status --config relay.yaml         # see whether everything flows`,
 		Version:       p.build().String(),
 		Args:          subcommands,
 		RunE:          showHelp,
@@ -54,7 +57,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(p.newRun(), p.newConfig(), newDeadletters(), newReplay(), p.newSinks(), newCredentials(), newWorkspace(), p.newTrail(), p.newSettings(), p.newJournal(), p.newWitness(), p.newVersion(), newHealthcheck())
+	root.AddCommand(p.newRun(), p.newConfig(), newDeadletters(), newReplay(), newStatus(), p.newSinks(), newCredentials(), newWorkspace(), p.newTrail(), p.newSettings(), p.newJournal(), p.newWitness(), p.newVersion(), newHealthcheck())
 	return root
 }
 

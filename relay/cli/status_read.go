@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/admin"
+	"github.com/auditrelay/auditrelay/internal/app"
+	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/settings"
+	"github.com/auditrelay/auditrelay/internal/timeline"
+)
+
+// relayStatus is the part of /status for the screen.
+type relayStatus struct {
+	Relay        app.About
+	Ready        admin.Readiness
+	Environments []environmentStatus
+	Sinks        []console.Sink
+	Journal      journalStatus
+	Workspace    *management.Reach // nil without a workspace
+	Settings     []settings.Status
+	Changes      []timeline.Row
+	Trail        struct {
+		Entries int64  `json:"entries"`
+		State   string `json:"state"`
+	}
+	// unreadable has the reasons of the sections that could not be read, by name.
+	unreadable map[string]string
+}
+
+// environmentStatus is the state of one environment's event log.
+type environmentStatus struct {
+	Project     string    `json:"project"`
+	Environment string    `json:"environment"`
+	Mode        string    `json:"mode"`
+	Destination string    `json:"destination"`
+	State       string    `json:"state"`
+	Reason      string    `json:"reason"`
+	Since       time.Time `json:"since"`
+	Action      string    `json:"action"`
+	Silenced    bool      `json:"silenced"`
+	Declared    struct {
+		Status string    `json:"status"`
+		At     time.Time `json:"at"`
+		Stale  bool      `json:"stale"`
+	} `json:"declared"`
+	Observed struct {
+		LastPush          time.Time `json:"last_push"`
+		EventsPerSecond   float64   `json:"events_per_second"`
+		ExpectedPerSecond *float64  `json:"expected_events_per_second"` // nil while it is not learnt
+		Lateness          struct {
+			P99 *float64 `json:"p99"` // nil without events
+		} `json:"lateness_seconds"`
+	} `json:"observed"`
+	Gap  *gapStatus  `json:"gap"` // the open one, or nil
+	Gaps []gapStatus `json:"gaps"`
+}
+
+// gapStatus is a time without events, and an estimate of those missed.
+type gapStatus struct {
+	Cause    string    `json:"cause"`
+	Begun    time.Time `json:"begun"`
+	Ended    time.Time `json:"ended"`
+	Expected float64   `json:"events_expected"`
+	Lost     float64   `json:"events_lost"` // once it has ended
+}
+
+type journalStatus struct {
+	journal.Usage
+	// SecondsToFull is nil while the journal does not fill.
+	SecondsToFull *float64 `json:"seconds_to_full"`
+}
+
+// missed is about how many events a gap has lost.
+func (g gapStatus) missed() float64 {
+	if g.Ended.IsZero() {
+		return g.Expected
+	}
+	return g.Lost
+}
+
+// readStatus reads the sections. One of a newer or older relay, or with an error, does not
+// hide the others.
+func readStatus(sections map[string]json.RawMessage) relayStatus {
+	s := relayStatus{unreadable: map[string]string{}}
+	for name, into := range map[string]any{
+		"relay": &s.Relay, "ready": &s.Ready, "environments": &s.Environments, "sinks": &s.Sinks, "journal": &s.Journal,
+		"workspace": &s.Workspace, "settings": &s.Settings, "changes": &s.Changes, "trail": &s.Trail,
+	} {
+		raw, found := sections[name]
+		if !found {
+			if !slices.Contains([]string{"workspace", "settings", "changes"}, name) { // some relays have none
+				s.unreadable[name] = "the relay's answer has none; is it of another version than this command?"
+			}
+			continue
+		}
+		var failed struct {
+			Error string `json:"error"`
+			Known *bool  `json:"known"` // only the workspace has both
+		}
+		if json.Unmarshal(raw, &failed) == nil && failed.Error != "" && failed.Known == nil {
+			s.unreadable[name] = failed.Error
+		} else if err := json.Unmarshal(raw, into); err != nil {
+			s.unreadable[name] = fmt.Sprintf("this command does not understand it; is the relay of another version? %v", err)
+		}
+	}
+	if s.Relay.Now.IsZero() {
+		s.Relay.Now = time.Now()
+	}
+	return s
+}

@@ -1,0 +1,334 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/console"
+)
+
+// screen is all that the one screen shows. Drawing it is a pure function.
+type screen struct {
+	status relayStatus
+	past   *past // nil without --watch
+	// lost is why the relay cannot be asked at present, since when; empty: it answers.
+	lost string
+}
+
+// draw gives the lines of a screen. They fit from 80 columns on.
+func (s *screen) draw(b brush, width int) []string {
+	width = max(width, 20)
+	v := judgeStatus(&s.status)
+	lines := s.head(b, &v, width)
+	for _, section := range [][]string{s.environments(b, width), s.sinks(b, width), s.rest(b, width)} {
+		lines = append(append(lines, ""), section...)
+	}
+	return lines
+}
+
+func (s *screen) head(b brush, v *verdict, width int) (lines []string) {
+	i := map[string]ink{verdictOK: inkGood, verdictTrouble: inkTrouble, verdictUnknown: inkUnknown}[v.Verdict]
+	text := v.line(&s.status)
+	if s.lost != "" {
+		i, text = inkTrouble, "THE RELAY CANNOT BE ASKED: "+s.lost+"; below is its last answer"
+	}
+	wrapped := wrap(text, width)
+	if len(wrapped) > headLines {
+		wrapped = append(wrapped[:headLines-1], cut(wrapped[headLines-1], width-2)+" …")
+	}
+	for _, line := range wrapped {
+		lines = append(lines, b.paint(i, line))
+	}
+	r := s.status.Relay
+	about := "auditrelay " + r.Version
+	if !r.Started.IsZero() {
+		about += ", up " + spanText(r.Now.Sub(r.Started).Seconds())
+	}
+	about += ", at " + r.Now.UTC().Format(time.RFC3339)
+	if r.DataDir != "" {
+		about += ", in " + r.DataDir
+	}
+	return append(lines, b.paint(inkFaint, cut(about, width)))
+}
+
+// headLines is the room of the verdict.
+const headLines = 4
+
+func (s *screen) environments(b brush, width int) []string {
+	if reason, failed := s.status.unreadable["environments"]; failed {
+		return noteLines(b, inked{"ENVIRONMENTS cannot be read: " + reason, inkTrouble}, "", width)
+	}
+	if len(s.status.Environments) == 0 {
+		return []string{b.paint(inkFaint, "no environments")}
+	}
+	g := grid{columns: []column{
+		{title: "ENVIRONMENT", flex: true}, {title: "STATE"}, {title: "SINCE", right: true, rank: 3}, {title: "PUSHED", right: true},
+		{title: "EV/S", right: true}, {title: "USUAL", right: true, rank: 7}, {title: "LATE", right: true, rank: 2}, {title: "LOST", right: true, rank: 1},
+		{title: "DECLARED", rank: 5}, {title: "GOES TO", rank: 6}, {title: "EVENTS/S", rank: 4},
+	}}
+	for _, e := range byTrouble(s.status.Environments) {
+		g.add(s.notes(&e), s.cells(&e)...)
+	}
+	return g.lines(b, width)
+}
+
+// byTrouble puts the environments with trouble first.
+func byTrouble(all []environmentStatus) []environmentStatus {
+	weight := map[ink]int{inkTrouble: 0, inkWarning: 1, inkUnknown: 2}
+	weigh := func(e *environmentStatus) int {
+		if w, found := weight[stateInk(e)]; found {
+			return w
+		}
+		return len(weight)
+	}
+	sorted := slices.Clone(all)
+	slices.SortStableFunc(sorted, func(a, b environmentStatus) int { return cmp.Compare(weigh(&a), weigh(&b)) })
+	return sorted
+}
+
+func (s *screen) cells(e *environmentStatus) []inked {
+	name := e.Project + "/" + e.Environment
+	declared := inked{e.Declared.Status, inkPlain}
+	switch {
+	case declared.text == "":
+		declared.text = "-"
+	case e.Declared.Stale:
+		declared = inked{declared.text + "?", inkWarning}
+	case declared.text != "ACTIVE":
+		declared.ink = inkWarning
+	}
+	late, usual := "-", "-"
+	if u := e.Observed.ExpectedPerSecond; u != nil {
+		usual = rateText(*u)
+	}
+	if p := e.Observed.Lateness.P99; p != nil {
+		late = spanText(*p)
+	}
+	return []inked{
+		{name, inkPlain}, {e.State, stateInk(e)}, {s.age(e.Since), inkPlain}, {s.age(e.Observed.LastPush), inkPlain},
+		{rateText(e.Observed.EventsPerSecond), inkPlain}, {usual, inkFaint}, {late, inkPlain},
+		lostCell(e), declared, {destinationText(e.Destination), inkPlain}, {s.past.spark("environment " + name), inkGood},
+	}
+}
+
+func destinationText(destination string) string {
+	if destination == "relay" {
+		return "this relay"
+	}
+	return cmp.Or(destination, "-")
+}
+
+// lostCell sums up the gaps: the last ten, and the open one.
+func lostCell(e *environmentStatus) inked {
+	lost := 0.0
+	for _, g := range e.Gaps {
+		lost += g.missed()
+	}
+	if e.Gap != nil {
+		lost += e.Gap.missed()
+	}
+	if lost < 0.5 {
+		return inked{"-", inkPlain}
+	}
+	return inked{"~" + numberText(lost), inkWarning}
+}
+
+// notes are below an environment: why it is so, what to do, and what was lost lately.
+func (s *screen) notes(e *environmentStatus) (notes []inked) {
+	if e.State != "flowing" {
+		if e.Reason != "" {
+			notes = append(notes, inked{e.Reason, inkPlain})
+		}
+		if e.Action != "" {
+			notes = append(notes, inked{"do: " + e.Action, inkStrong})
+		}
+	}
+	if e.Silenced {
+		notes = append(notes, inked{"silenced: it raises no alarm", inkFaint})
+	}
+	if e.Declared.Stale {
+		notes = append(notes, inked{"the API was last read " + cmp.Or(s.ago(e.Declared.At), "before the start"), inkWarning})
+	}
+	if e.Destination != "" && e.Destination != "relay" {
+		notes = append(notes, inked{"its events go to " + e.Destination + ", not to this relay", inkFaint})
+	}
+	if g := e.Gap; g != nil {
+		notes = append(notes, inked{fmt.Sprintf("gap since %s (%s): about %s events missed so far", clock(g.Begun), g.Cause, numberText(g.missed())), inkWarning})
+	}
+	for _, g := range e.Gaps {
+		if s.status.Relay.Now.Sub(g.Ended) < 24*time.Hour {
+			notes = append(notes, inked{fmt.Sprintf("gap from %s to %s (%s): about %s events lost", clock(g.Begun), clock(g.Ended), g.Cause, numberText(g.missed())), inkFaint})
+		}
+	}
+	return notes
+}
+
+func clock(t time.Time) string { return t.UTC().Format("01-02 15:04:05") }
+
+func (s *screen) sinks(b brush, width int) []string {
+	if reason, failed := s.status.unreadable["sinks"]; failed {
+		return noteLines(b, inked{"SINKS cannot be read: " + reason, inkTrouble}, "", width)
+	}
+	if len(s.status.Sinks) == 0 {
+		return []string{b.paint(inkFaint, "no sinks: events are kept for a while, and delivered to nobody")}
+	}
+	g := grid{columns: []column{
+		{title: "SINK", flex: true}, {title: "STATE"}, {title: "BEHIND", right: true}, {title: "OLDEST", right: true},
+		{title: "DELIVERED", right: true, rank: 1}, {title: "DEAD LETTERS", right: true, rank: 2}, {title: "EV/S", right: true, rank: 3}, {title: "EVENTS/S", rank: 4},
+	}}
+	for i := range s.status.Sinks {
+		sink := &s.status.Sinks[i]
+		name, key := sink.Name, "sink "+sink.Name
+		if sink.Kind != "" && sink.Kind != sink.Name {
+			name += " (" + sink.Kind + ")"
+		}
+		letters := inked{numberText(float64(sink.DeadLetters)), inkPlain}
+		if sink.DeadLetters > 0 {
+			letters.ink = inkWarning
+		}
+		last := "-"
+		if sink.Delivery != nil {
+			last = cmp.Or(s.ago(sink.LastSuccess), "never")
+		}
+		g.add(sinkNotes(sink), inked{name, inkPlain}, sinkState(sink), inked{behind(sink), inkPlain}, inked{s.age(sink.OldestUnacknowledged), inkPlain},
+			inked{last, inkPlain}, letters, inked{s.past.rate(key), inkPlain}, inked{s.past.spark(key), inkGood})
+	}
+	return g.lines(b, width)
+}
+
+// behind is what a sink lacks.
+func behind(s *console.Sink) string {
+	switch {
+	case s.Position == nil || s.Position.Absent || s.Position.Unknown != "":
+		return "?"
+	case s.Position.Pending == 0:
+		return "0"
+	}
+	return count(int(s.Position.Pending), "record")
+}
+
+func sinkNotes(s *console.Sink) (notes []inked) {
+	if s.Delivery != nil && !s.FailingSince.IsZero() {
+		notes = append(notes, inked{"since " + clock(s.FailingSince) + ": " + s.LastError, inkPlain})
+	}
+	switch {
+	case s.Position != nil && s.Position.Unknown != "":
+		notes = append(notes, inked{s.Position.Unknown, inkPlain})
+	case !s.Configured && s.Position != nil && s.Position.Pending > 0:
+		notes = append(notes, inked{"do: auditrelay sinks retire " + s.Name + ", unless another configuration brings it back", inkStrong})
+	case s.DeadLetters > 0:
+		notes = append(notes, inked{"do: auditrelay deadletters list --sink " + s.Name, inkStrong})
+	}
+	return notes
+}
+
+// age is how long ago t was, by the relay's clock.
+func (s *screen) age(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return spanText(max(0, s.status.Relay.Now.Sub(t).Truncate(time.Second).Seconds()))
+}
+
+// ago is an age in words, empty for never.
+func (s *screen) ago(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return s.age(t) + " ago"
+}
+
+// rest are the other parts, a line or a few each.
+func (s *screen) rest(b brush, width int) (lines []string) {
+	add := func(title string, i ink, text string) {
+		for n, line := range wrap(text, width-restIndent) {
+			if n > 0 {
+				title = ""
+			}
+			lines = append(lines, b.paint(inkStrong, fmt.Sprintf("%-*s", restIndent, title))+b.paint(i, line))
+		}
+	}
+	for _, name := range []string{"relay", "ready", "journal", "trail", "workspace", "settings", "changes"} {
+		if reason, failed := s.status.unreadable[name]; failed {
+			add(strings.ToUpper(name), inkTrouble, "cannot be read: "+reason)
+		}
+	}
+	add("JOURNAL", inkPlain, s.journal())
+	trail, damaged := strings.CutPrefix(s.status.Trail.State, "warning: ")
+	add("TRAIL", map[bool]ink{true: inkWarning}[damaged], trail)
+	s.workspace(add)
+	for _, p := range s.status.Ready.Parts {
+		if p.State == "not_ready" || p.State == "warning" && !hasSection(p.Name) && p.Name != "audit trail" {
+			add(strings.ToUpper(p.Name), map[string]ink{"not_ready": inkTrouble, "warning": inkWarning}[p.State], p.Reason)
+		}
+	}
+	title := "CHANGES"
+	for _, c := range s.status.Changes {
+		of := strings.TrimSuffix(c.Project+"/"+c.Environment, "/")
+		add(title, inkPlain, fmt.Sprintf("%s  %s  %s: %s (by %s)", clock(c.Time), of, c.Setting, c.Summary, causeText(c.Cause)))
+		title = ""
+	}
+	return lines
+}
+
+const restIndent = 12
+
+// causeText says who made a change, as far as the trail knows.
+func causeText(cause string) string {
+	switch cause {
+	case "relay":
+		return "this relay"
+	case "outside", "":
+		return "somebody outside"
+	}
+	return cause
+}
+
+func (s *screen) journal() string {
+	j := s.status.Journal
+	if j.MaxBytes == 0 { // its section has no answer, and says so
+		return ""
+	}
+	share := func(part int64) float64 { return 100 * float64(part) / float64(j.MaxBytes) }
+	text := fmt.Sprintf("%.1f%% of %s spent, %.1f%% undelivered", share(j.Bytes), sizeText(j.MaxBytes), share(j.Undelivered))
+	if j.SecondsToFull != nil {
+		text += ", full in " + spanText(*j.SecondsToFull) + " at this rate"
+	}
+	return text + "; a replay reaches back " + spanText(j.ReplaySeconds)
+}
+
+func (s *screen) workspace(add func(string, ink, string)) {
+	w := s.status.Workspace
+	if w == nil {
+		add("WORKSPACE", inkFaint, "none is configured: nothing is watched or set")
+		return
+	}
+	failing := failingSettings(&s.status)
+	text := fmt.Sprintf("the management API answers; %s watched", count(len(s.status.Settings), "setting"))
+	switch {
+	case w.Cause != "":
+		add("WORKSPACE", inkTrouble, fmt.Sprintf("the management API cannot be used since %s (%s): %s", clock(w.Since), w.Cause, w.Error))
+		return
+	case !w.Known:
+		text = "the management API has not been asked yet"
+	case len(failing) > 0:
+		text += fmt.Sprintf(", %d cannot be read:", len(failing))
+	}
+	add("WORKSPACE", inkPlain, text)
+	for _, f := range failing[:min(len(failing), 3)] {
+		add("", inkWarning, f)
+	}
+}
+
+// failingSettings are the settings that cannot be read, with their reasons.
+func failingSettings(s *relayStatus) (failing []string) {
+	for _, one := range s.Settings {
+		if one.Error != "" {
+			failing = append(failing, strings.Trim(one.Project+"/"+one.Environment, "/")+" "+string(one.Subject)+": "+one.Error)
+		}
+	}
+	return failing
+}
