@@ -49,6 +49,7 @@ Of a sink:
   BEHIND    events it has not acknowledged yet
   OLDEST    how long the first of them has waited
   DELIVERED how long ago it last acknowledged events
+  LETTERS   its dead letters: events it refused, waiting for a person
 
 CHANGES are the newest ones of the streams and settings; 'auditrelay trail list' has all.
 --watch draws the screen again each --interval, with sparklines of the events per second,

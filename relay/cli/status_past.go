@@ -5,7 +5,7 @@ import (
 )
 
 // pastKept is how many samples a sparkline shows.
-const pastKept = 20
+const pastKept = 12
 
 // past has what the answers before showed, for rates and sparklines. A nil *past has none.
 type past struct {

@@ -67,7 +67,7 @@ func (s *screen) environments(b brush, width int) []string {
 	g := grid{columns: []column{
 		{title: "ENVIRONMENT", flex: true}, {title: "STATE"}, {title: "SINCE", right: true, rank: 3}, {title: "PUSHED", right: true},
 		{title: "EV/S", right: true}, {title: "USUAL", right: true, rank: 7}, {title: "LATE", right: true, rank: 2}, {title: "LOST", right: true, rank: 1},
-		{title: "DECLARED", rank: 5}, {title: "GOES TO", rank: 6}, {title: "EVENTS/S", rank: 4},
+		{title: "DECLARED", rank: 5}, {title: "GOES TO", rank: 6}, {title: "TREND", rank: 4},
 	}}
 	for _, e := range byTrouble(s.status.Environments) {
 		g.add(s.notes(&e), s.cells(&e)...)
@@ -177,7 +177,7 @@ func (s *screen) sinks(b brush, width int) []string {
 	}
 	g := grid{columns: []column{
 		{title: "SINK", flex: true}, {title: "STATE"}, {title: "BEHIND", right: true}, {title: "OLDEST", right: true},
-		{title: "DELIVERED", right: true, rank: 1}, {title: "DEAD LETTERS", right: true, rank: 2}, {title: "EV/S", right: true, rank: 3}, {title: "EVENTS/S", rank: 4},
+		{title: "DELIVERED", right: true, rank: 1}, {title: "LETTERS", right: true, rank: 3}, {title: "EV/S", right: true, rank: 2}, {title: "TREND", rank: 4},
 	}}
 	for i := range s.status.Sinks {
 		sink := &s.status.Sinks[i]
