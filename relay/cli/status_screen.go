@@ -65,9 +65,17 @@ func (s *screen) environments(b brush, width int) []string {
 		return []string{b.paint(inkFaint, "no environments")}
 	}
 	g := grid{columns: []column{
-		{title: "ENVIRONMENT", flex: true}, {title: "STATE"}, {title: "SINCE", right: true, rank: 3}, {title: "PUSHED", right: true},
-		{title: "EV/S", right: true}, {title: "USUAL", right: true, rank: 7}, {title: "LATE", right: true, rank: 2}, {title: "LOST", right: true, rank: 1},
-		{title: "DECLARED", rank: 5}, {title: "GOES TO", rank: 6}, {title: "TREND", rank: 4},
+		{title: "ENVIRONMENT", flex: true},
+		{title: "STATE"},
+		{title: "SINCE", right: true, rank: 3},
+		{title: "PUSHED", right: true},
+		{title: "EV/S", right: true},
+		{title: "USUAL", right: true, rank: 7},
+		{title: "LATE", right: true, rank: 2},
+		{title: "LOST", right: true, rank: 1},
+		{title: "DECLARED", rank: 5},
+		{title: "GOES TO", rank: 6},
+		{title: "TREND", rank: 4},
 	}}
 	for _, e := range byTrouble(s.status.Environments) {
 		g.add(s.notes(&e), s.cells(&e)...)
@@ -108,9 +116,16 @@ func (s *screen) cells(e *environmentStatus) []inked {
 		late = spanText(*p)
 	}
 	return []inked{
-		{name, inkPlain}, {e.State, stateInk(e)}, {s.age(e.Since), inkPlain}, {s.age(e.Observed.LastPush), inkPlain},
-		{rateText(e.Observed.EventsPerSecond), inkPlain}, {usual, inkFaint}, {late, inkPlain},
-		lostCell(e), declared, {destinationText(e.Destination), inkPlain}, {s.past.spark("environment " + name), inkGood},
+		{name, inkPlain},
+		{e.State, stateInk(e)},
+		{s.age(e.Since), inkPlain},
+		{s.age(e.Observed.LastPush), inkPlain},
+		{rateText(e.Observed.EventsPerSecond), inkPlain},
+		{usual, inkFaint},
+		{late, inkPlain},
+		lostCell(e), declared,
+		{destinationText(e.Destination), inkPlain},
+		{s.past.spark("environment " + name), inkGood},
 	}
 }
 
@@ -176,8 +191,14 @@ func (s *screen) sinks(b brush, width int) []string {
 		return []string{b.paint(inkFaint, "no sinks: events are kept for a while, and delivered to nobody")}
 	}
 	g := grid{columns: []column{
-		{title: "SINK", flex: true}, {title: "STATE"}, {title: "BEHIND", right: true}, {title: "OLDEST", right: true},
-		{title: "DELIVERED", right: true, rank: 1}, {title: "LETTERS", right: true, rank: 3}, {title: "EV/S", right: true, rank: 2}, {title: "TREND", rank: 4},
+		{title: "SINK", flex: true},
+		{title: "STATE"},
+		{title: "BEHIND", right: true},
+		{title: "OLDEST", right: true},
+		{title: "DELIVERED", right: true, rank: 1},
+		{title: "LETTERS", right: true, rank: 3},
+		{title: "EV/S", right: true, rank: 2},
+		{title: "TREND", rank: 4},
 	}}
 	for i := range s.status.Sinks {
 		sink := &s.status.Sinks[i]
