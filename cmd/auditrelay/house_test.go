@@ -56,6 +56,7 @@ func floors() map[string]int {
 		"internal/settings":             3,
 		"internal/looks":                2,
 		"internal/workspace":            2,
+		"internal/traces":               1,
 		"internal/timeline":             2,
 		"internal/tiles":                2,
 		"internal/management":           1,

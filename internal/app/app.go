@@ -30,6 +30,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/timeline"
+	"github.com/auditrelay/auditrelay/internal/traces"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
@@ -110,6 +111,7 @@ type process struct {
 	reconciler  atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
 	desk        atomic.Pointer[workspace.Desk]       // nil until people may act on the workspace
 	recent      *recent.Set                          // nil: repeated pushes are stored again
+	tracer      *traces.Tracer                       // nil: no traces are made
 	spans       *digest.Keeper                       // nil: no spans are made
 	arrivals    *arrivals.Book                       // knows each configured environment
 	kinds       sinks.Kinds
@@ -132,7 +134,7 @@ func (r *process) start(ctx context.Context) error {
 		return fmt.Errorf("make data_dir: %w", err)
 	}
 	for _, part := range []func(context.Context) error{
-		r.startAdmin, r.startJournal, r.startTrail, r.startTiles, r.startCredentials,
+		r.startAdmin, r.startTraces, r.startJournal, r.startTrail, r.startTiles, r.startCredentials,
 		r.startTimeline, r.startStatus, r.startSinks, r.startConsole, r.startForwarding, r.startSpans, r.startQuarantineWatch, r.startRecent, r.startIngest, r.startControl,
 	} {
 		if err := part(ctx); err != nil {

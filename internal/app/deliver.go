@@ -6,6 +6,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/admin"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks"
 )
@@ -55,7 +56,7 @@ func (r *process) openSink(ctx context.Context, cfg config.Sink) (*relay.Pump, e
 	}
 	r.stack.push("position of sink "+cfg.Name, func(context.Context) error { source.Close(); return nil })
 	return &relay.Pump{
-		Name: cfg.Name, Source: source, Sink: instances[0], Parallel: instances[1:], DeadLetters: r.letters,
+		Name: cfg.Name, Source: r.tracer.Source(cfg.Name, source, journal.DeliveredRecord), Sink: instances[0], Parallel: instances[1:], DeadLetters: r.letters,
 		Limit: limit, Timeout: cfg.Timeout, Logger: r.log,
 	}, nil
 }

@@ -70,7 +70,7 @@ func (r *process) refuse(ctx context.Context) {
 func (r *process) startIngest(ctx context.Context) error {
 	options := ingest.Options{
 		Credentials: r.credentials, Journal: r.journal, Limits: r.ingestLimits(), IDKey: idkey.Get(ctx, r.conn.JetStream, r.cfg.Journal, r.log),
-		Anonymous: anonymous(r.cfg.Ingest), Arrivals: r.arrivals, Logger: r.log, Registerer: r.reg,
+		Anonymous: anonymous(r.cfg.Ingest), Arrivals: r.arrivals, Logger: r.log, Registerer: r.reg, Tracer: r.tracer,
 		Room: r.journal.Reserve, Quotas: quotas(r.cfg.Environments),
 	}
 	if r.recent != nil {

@@ -36,6 +36,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/traces"
 )
 
 // Journal keeps events.
@@ -87,6 +88,7 @@ type Options struct {
 	Arrivals   *arrivals.Book
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+	Tracer     *traces.Tracer   // nil for no traces
 	Now        func() time.Time // nil for time.Now
 }
 
@@ -102,6 +104,7 @@ type Handler struct {
 
 	metrics  *metrics
 	arrivals *arrivals.Book
+	tracer   *traces.Tracer // nil for no traces
 	refusals refusalLog
 	guesses  *guesses
 	stopping chan struct{} // closed when the server shuts down
@@ -132,7 +135,7 @@ func New(o Options) (*Handler, error) {
 	}
 	h := &Handler{
 		credentials: o.Credentials, journal: o.Journal, recent: o.Recent, limits: o.Limits, anonymous: o.Anonymous,
-		logger: o.Logger, now: o.Now, arrivals: o.Arrivals,
+		logger: o.Logger, now: o.Now, arrivals: o.Arrivals, tracer: o.Tracer,
 		memory: budget{limit: int64(o.Limits.InFlightBytes)},
 		slots:  make(chan struct{}, o.Limits.Concurrent),
 		pushes: sync.Pool{New: func() any { return newPush(o.IDKey) }},

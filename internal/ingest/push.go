@@ -12,6 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/traces"
 	"github.com/auditrelay/auditrelay/internal/wire/datadog"
 	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/internal/wire/loki"
@@ -30,6 +31,7 @@ type push struct {
 	recent Recent // nil for none
 	batch  batch
 	report report
+	trace  *traces.Push // nil for none
 }
 
 // batch holds the entries of a push for the journal.

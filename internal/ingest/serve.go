@@ -12,6 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/traces"
 )
 
 // endpoint is one of the imitated intakes.
@@ -58,6 +59,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.metrics.inFlight.Inc()
 	defer h.metrics.inFlight.Dec()
 	e, key := route(r.URL.Path)
+	trace := h.tracer.Push(start, e.String())
 	var env credentials.Environment
 	var err error
 	switch {
@@ -69,7 +71,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		if env, err = h.authenticate(r, e, key); err == nil {
 			door.Trust(r.Context())
-			err = h.take(w, r, e, env)
+			err = h.take(w, r, e, env, trace)
 		}
 	}
 	if err != nil {
@@ -79,10 +81,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 	status := h.answer(w, e, err)
 	h.metrics.done(e, status, time.Since(start))
+	trace.End(env.Project, env.Environment, status)
 }
 
 // take takes a push of env. After nil, all of it is durable.
-func (h *Handler) take(w http.ResponseWriter, r *http.Request, e endpoint, env credentials.Environment) error {
+func (h *Handler) take(w http.ResponseWriter, r *http.Request, e endpoint, env credentials.Environment, trace *traces.Push) error {
 	f, err := formOf(r, e)
 	if err != nil {
 		return err
@@ -104,6 +107,7 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, e endpoint, env c
 		return err
 	}
 	p.start(h.now(), env, h)
+	p.trace = trace
 	if f.format == datadogJSON {
 		if err := p.queryLabels(r); err != nil {
 			return err
@@ -181,9 +185,11 @@ func (h *Handler) append(ctx context.Context, p *push, env credentials.Environme
 		return err
 	}
 	defer giveBack()
+	begun := time.Now()
 	if err := h.journal.Append(ctx, &p.batch.records); err != nil {
 		return journalRefusal(err)
 	}
+	p.trace.Committed(begun, p.batch.records.Record(), p.batch.records.Len())
 	return nil
 }
 

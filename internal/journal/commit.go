@@ -95,16 +95,18 @@ type pending struct {
 	source string    // of its events
 	done   chan struct{}
 
-	mu   sync.Mutex
-	left int   // segments not settled yet; guarded by mu
-	err  error // the first one; guarded by mu
-	need int64 // bytes of the record without room; guarded by mu
+	mu     sync.Mutex
+	left   int    // segments not settled yet; guarded by mu
+	err    error  // the first one; guarded by mu
+	need   int64  // bytes of the record without room; guarded by mu
+	record uint64 // the newest record of a segment; guarded by mu
 }
 
-func (p *pending) settle(err error, need int64) {
+// settle ends a segment: it is in the record at a position, or failed.
+func (p *pending) settle(record uint64, err error, need int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.need = max(p.need, need)
+	p.need, p.record = max(p.need, need), max(p.record, record)
 	if p.err == nil {
 		p.err = err
 	}
@@ -132,11 +134,12 @@ func startCommitter(c *committer) *committer {
 // append queues b and waits until it is committed. It knows no context: b's memory is
 // in use until then, and patience bounds the wait.
 func (c *committer) append(b *record.Batch) error {
-	b, err := record.Fit(b, c.limit())
+	fitting, err := record.Fit(b, c.limit())
 	if err != nil {
 		return err
 	}
-	need, err := c.commit(b)
+	at, need, err := c.commit(fitting)
+	b.Committed(at)
 	switch {
 	case err == nil:
 		c.refused.Store(nil)
@@ -146,16 +149,17 @@ func (c *committer) append(b *record.Batch) error {
 	return err
 }
 
-// commit queues b and waits. If there is no room, need is the record's size.
-func (c *committer) commit(b *record.Batch) (need int64, err error) {
+// commit queues b and waits. at is the position of its last record. If there is no room,
+// need is the record's size.
+func (c *committer) commit(b *record.Batch) (at uint64, need int64, err error) {
 	if err := c.epoch().Ended(); err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return 0, 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	p := &pending{since: time.Now(), source: b.Source(), left: b.Segments(), done: make(chan struct{})}
 	c.mu.Lock()
 	if c.closed || c.broken != nil {
 		defer c.mu.Unlock()
-		return 0, cmp.Or(c.broken, ErrClosed)
+		return 0, 0, cmp.Or(c.broken, ErrClosed)
 	}
 	for i := range b.Segments() {
 		data, events := b.Segment(i)
@@ -167,7 +171,7 @@ func (c *committer) commit(b *record.Batch) (need int64, err error) {
 	c.mu.Unlock()
 	c.changed.Signal()
 	<-p.done
-	return p.need, p.err
+	return p.record, p.need, p.err
 }
 
 func (c *committer) loop() {
@@ -225,7 +229,7 @@ var errLate = fmt.Errorf("%w: the server does not answer in time", ErrUnavailabl
 func (c *committer) dropLate() {
 	n := 0
 	for n < len(c.queue) && time.Since(c.queue[n].whole.since) > c.patience {
-		c.queue[n].whole.settle(errLate, 0)
+		c.queue[n].whole.settle(0, errLate, 0)
 		n++
 	}
 	c.shift(n)

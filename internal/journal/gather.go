@@ -95,6 +95,15 @@ func recordOf(p relay.Position) (record uint64, isPiece bool) {
 	return uint64(p) & (1<<pieceShift - 1), p>>pieceShift > 0
 }
 
+// DeliveredRecord is the newest record delivered whole at a position of a Source.
+func DeliveredRecord(p relay.Position) uint64 {
+	record, isPiece := recordOf(p)
+	if isPiece {
+		return record - 1
+	}
+	return record
+}
+
 // piece gives the next piece of the open record.
 func (s *Source) piece() (relay.Batch, error) {
 	p := s.rest

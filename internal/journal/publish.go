@@ -26,6 +26,7 @@ type sent struct {
 	start    time.Time
 	deadline time.Time // of the last attempt
 	turns    int       // how often the stream had gone back
+	record   uint64    // the position in the stream, once it is durable
 }
 
 // publish hands the group's record to the server, in the order of the appends, and returns.
@@ -54,7 +55,7 @@ func (c *committer) publish(group []segment, raw []byte, events int) {
 			need = s.stored()
 		}
 		for _, segment := range group {
-			segment.whole.settle(err, need)
+			segment.whole.settle(s.record, err, need)
 		}
 	})
 }
@@ -75,6 +76,7 @@ func (c *committer) confirm(s *sent, answer jetstream.PubAckFuture, err error) e
 	if err != nil {
 		return err
 	}
+	s.record = ack.Sequence
 	c.committed(ack.Sequence, int(s.stored()), s.shares())
 	if c.sealed != nil {
 		sealed.Position, sealed.Turns = ack.Sequence, s.turns

@@ -36,6 +36,7 @@ type Batch struct {
 	count   int    // offset of the open group's event count
 	inGroup uint32 // events of the open group
 	events  int
+	record  uint64 // see Record
 }
 
 // cut is where a segment starts in a batch, and how many events it holds.
@@ -120,6 +121,13 @@ func (b *Batch) Grow(n int) {
 func (b *Batch) Reset() {
 	*b = Batch{buf: b.buf[:0], cuts: b.cuts[:0]}
 }
+
+// Record is the position of the record with the batch's last events in the journal; 0
+// until they are committed.
+func (b *Batch) Record() uint64 { return b.record }
+
+// Committed notes the position of the record with the batch's last events.
+func (b *Batch) Committed(record uint64) { b.record = record }
 
 // Source is the source of the group opened last.
 func (b *Batch) Source() string { return b.group.Source }

@@ -1,0 +1,50 @@
+package config
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// Traces are OpenTelemetry traces of pushes, with their commit and the delivery to each
+// sink. They hold no events.
+type Traces struct {
+	// Endpoint takes spans by OTLP over HTTP, with its path: https, except for loopback.
+	// Default: no traces.
+	Endpoint string `yaml:"endpoint"`
+	// Ratio is the share of pushes with a trace, above 0 to 1. Default 0.001.
+	Ratio float64 `yaml:"ratio"`
+	// Headers go along with each request, such as Authorization.
+	Headers map[string]secret.Text `yaml:"headers"`
+	// TLS is for Endpoint.
+	TLS *TLSClient `yaml:"tls"`
+}
+
+func (k *checker) traces(t Traces) {
+	if t.Endpoint == "" {
+		return
+	}
+	u, err := url.Parse(t.Endpoint)
+	switch {
+	case err == nil && u.User != nil, err != nil && strings.Contains(t.Endpoint, "@"):
+		k.fail("traces.endpoint", nil, "must hold no user and password; send them in headers, as Authorization")
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || !isHost(u.Hostname()) || u.RawQuery != "" || u.Fragment != "":
+		k.fail("traces.endpoint", t.Endpoint, "must be an address such as https://otel.example.com:4318/v1/traces, without ? and #")
+	case u.Scheme == "http" && !IsLoopback(u.Hostname()):
+		k.fail("traces.endpoint", t.Endpoint, "must be https, for the headers go along; http is for loopback only")
+	}
+	between(k, "traces.ratio", t.Ratio, 0.000001, 1)
+	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
+		path := join("traces.headers", printable(name, false))
+		if http.CanonicalHeaderKey(name) == "Content-Type" || http.CanonicalHeaderKey(name) == "User-Agent" {
+			k.fail(path, nil, "is set by the relay on each request; remove it")
+			continue
+		}
+		k.webhookHeader(path, name, t.Headers[name])
+	}
+	k.tlsClient("traces.tls", t.TLS)
+}

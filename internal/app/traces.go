@@ -1,0 +1,37 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/auditrelay/auditrelay/internal/traces"
+)
+
+// startTraces makes the traces of pushes, if they are configured.
+func (r *process) startTraces(ctx context.Context) error {
+	t := r.cfg.Traces
+	if t.Endpoint == "" {
+		return nil
+	}
+	tlsConfig, err := t.TLS.ClientConfig()
+	if err != nil {
+		return fmt.Errorf("traces: %w", err)
+	}
+	headers := map[string]string{}
+	for name, value := range t.Headers {
+		headers[name] = value.Reveal()
+	}
+	r.tracer, err = traces.New(ctx, traces.Options{
+		Endpoint: t.Endpoint, Headers: headers, TLS: tlsConfig, Ratio: t.Ratio, Version: r.version, Logger: r.log,
+	})
+	if err != nil {
+		return err
+	}
+	r.stack.push("traces", func(ctx context.Context) error {
+		if err := r.tracer.Close(ctx); err != nil {
+			r.log.Warn("the last traces were dropped", "error", err)
+		}
+		return nil // losing traces is harmless
+	})
+	return nil
+}

@@ -1,0 +1,147 @@
+// Package traces makes OpenTelemetry traces of events on their way: push, commit, and the
+// delivery to each sink, and sends them by OTLP over HTTP
+// (https://opentelemetry.io/docs/specs/otlp/).
+//
+// A push is drawn by chance, when it begins. Its delivery is matched by the position of
+// its record in the journal. What waits for delivery is kept in memory, within bounds: a
+// restart, or a sink far behind, leaves a trace without that delivery. Traces hold no
+// event and no secret, and losing them is harmless: an export is tried once.
+//
+// A nil *Tracer makes no traces and costs nothing.
+package traces
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/auditrelay/auditrelay/internal/lasting"
+)
+
+// Options configure a Tracer.
+type Options struct {
+	// Endpoint is the address for spans, such as https://otel.example.com:4318/v1/traces.
+	Endpoint string
+	Headers  map[string]string
+	TLS      *tls.Config // nil: the system's roots
+	// Ratio is the share of pushes with a trace, above 0 to 1.
+	Ratio   float64
+	Version string
+	Logger  *slog.Logger
+}
+
+// Tracer makes traces. It is safe for concurrent use.
+type Tracer struct {
+	ratio    float64
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+
+	mu    sync.Mutex
+	sinks []*deliveries // guarded by mu
+}
+
+// exportTimeout bounds one export.
+const exportTimeout = 10 * time.Second
+
+// New makes a Tracer. It connects with the first export.
+func New(ctx context.Context, o Options) (*Tracer, error) {
+	options := []otlptracehttp.Option{
+		otlptracehttp.WithEndpointURL(o.Endpoint), otlptracehttp.WithHeaders(o.Headers), otlptracehttp.WithTimeout(exportTimeout),
+		otlptracehttp.WithCompression(otlptracehttp.GzipCompression), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: false}),
+	}
+	if o.TLS != nil {
+		options = append(options, otlptracehttp.WithTLSClientConfig(o.TLS))
+	}
+	exporter, err := otlptracehttp.New(ctx, options...)
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
+	}
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithSampler(sdktrace.AlwaysSample()), // pushes are drawn before they have a span
+		sdktrace.WithBatcher(&quiet{SpanExporter: exporter, log: o.Logger}, sdktrace.WithExportTimeout(exportTimeout)),
+		sdktrace.WithResource(resource.NewSchemaless(
+			attribute.String("service.name", "auditrelay"), attribute.String("service.version", o.Version))),
+	)
+	return &Tracer{ratio: o.Ratio, provider: provider, tracer: provider.Tracer("auditrelay")}, nil
+}
+
+// Close exports the finished spans, as far as ctx allows.
+func (t *Tracer) Close(ctx context.Context) error {
+	if err := t.provider.Shutdown(ctx); err != nil {
+		return fmt.Errorf("send the last traces: %w", err)
+	}
+	return nil
+}
+
+// quiet logs failing exports now and then. The library hands errors to a global handler.
+type quiet struct {
+	sdktrace.SpanExporter
+	log     *slog.Logger
+	failing lasting.Failure // of the one exporting goroutine
+}
+
+// ExportSpans implements [sdktrace.SpanExporter].
+func (q *quiet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := q.SpanExporter.ExportSpans(ctx, spans)
+	if err == nil {
+		if fields, was := q.failing.Over(); was {
+			q.log.Info("traces can be sent again", fields...)
+		}
+	} else if q.failing.Again("") {
+		q.log.Warn("traces cannot be sent, and are dropped", append(q.failing.Fields(), "error", err)...)
+	}
+	return nil
+}
+
+// Push begins the trace of a push to an endpoint; nil for most pushes.
+func (t *Tracer) Push(begun time.Time, endpoint string) *Push {
+	if t == nil || rand.Float64() >= t.ratio { //nolint:gosec // a sample is no secret
+		return nil
+	}
+	_, span := t.tracer.Start(context.Background(), "push", trace.WithTimestamp(begun), trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithAttributes(attribute.String("auditrelay.endpoint", endpoint)))
+	return &Push{t: t, span: span}
+}
+
+// Push is the trace of one push. A nil *Push is of a push without a trace.
+type Push struct {
+	t    *Tracer
+	span trace.Span
+}
+
+// Committed notes the commit of the push's events, from begun until now. record is the
+// position of the last one's record.
+func (p *Push) Committed(begun time.Time, record uint64, events int) {
+	if p == nil {
+		return
+	}
+	now := time.Now()
+	p.child("commit", begun, now, trace.SpanKindInternal, attribute.Int64("auditrelay.record", int64(record)), attribute.Int("auditrelay.events", events))
+	p.t.await(&waiting{push: p, record: record, committed: now})
+}
+
+// End ends the push with the status of its answer.
+func (p *Push) End(project, environment string, status int) {
+	if p == nil {
+		return
+	}
+	p.span.SetAttributes(attribute.Int("http.response.status_code", status),
+		attribute.String("auditrelay.project", project), attribute.String("auditrelay.environment", environment))
+	p.span.End()
+}
+
+func (p *Push) child(name string, begun, ended time.Time, kind trace.SpanKind, about ...attribute.KeyValue) {
+	ctx := trace.ContextWithSpanContext(context.Background(), p.span.SpanContext())
+	_, span := p.t.tracer.Start(ctx, name, trace.WithTimestamp(begun), trace.WithSpanKind(kind), trace.WithAttributes(about...))
+	span.End(trace.WithTimestamp(ended))
+}
