@@ -101,7 +101,7 @@ func (w *watcher) saw(o observation, f Finding, differs []string) {
 	case f != FindingNone:
 		w.log.Warn("streaming config is not as it should be", "finding", f, "fields", differs, "status", o.status, "advice", advice)
 	default:
-		w.log.Info("streaming config is as it should be again", "was", before)
+		w.log.Info("streaming config is as it should be now", "was", before)
 	}
 }
 

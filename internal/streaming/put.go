@@ -24,7 +24,8 @@ func (w *watcher) put(ctx context.Context, o order) error {
 	w.nowhere = false
 	// Counted first, so failures are spaced out as well.
 	w.puts++
-	w.nextPut = time.Now().Add(putWait(w.interval, w.puts))
+	w.putAt = time.Now()
+	w.nextPut = w.putAt.Add(putWait(w.interval, w.puts))
 	w.putErr = w.set(ctx, o)
 	return w.putErr
 }

@@ -89,6 +89,7 @@ type watcher struct {
 	lastLook     time.Time
 	lastRequests []string          // of the last look
 	puts         int               // since it was last seen as desired
+	putAt        time.Time         // of the last one
 	nextPut      time.Time         // not before then
 	putErr       error             // the error of the last one
 	refusal      *refusal          // of the last one, by the API; nil: it was not refused
@@ -198,6 +199,9 @@ const checkEvery = 24 * time.Hour
 func (w *watcher) checkedLook(ctx context.Context) error {
 	began := time.Now()
 	err := w.look(ctx)
+	if w.putAt.After(began) {
+		w.alarms.mended(time.Now())
+	}
 	w.checks.Round(began, time.Now())
 	return errors.Join(err, w.checks.Attest(ctx, checkEvery))
 }

@@ -70,18 +70,30 @@ func (w *watcher) rotateRefused(ctx context.Context) error {
 	if first.IsZero() || w.env.Stream.Relay == nil {
 		return nil
 	}
-	now := time.Now()
-	if at := first.Add(w.refused.proof()); now.Before(at) {
+	newest, err := w.newestPut(ctx)
+	if err != nil {
+		return err
+	}
+	now, settled := time.Now(), newest.settled(time.Now())
+	at := latest(latest(first.Add(w.refused.proof()), settled), newest.nextTurn(now))
+	if now.Before(at) {
 		w.refused.judge = at
 		return nil
 	}
-	newest, err := w.newestPut(ctx)
-	if err != nil || last.Before(newest.at.Add(settles)) || now.Before(newest.nextTurn(now)) {
-		return err
+	if last.Before(settled) {
+		return nil // none is refused any more
 	}
 	w.log.Warn("every push is refused, though the API shows the relay's own credential: its secret may have been changed to one "+
 		"with the same last four characters; the relay sets a new one", "since", first, "rotations_before", newest.Turns)
 	return w.put(ctx, order{reason: []string{refusedPushesReason}})
+}
+
+// settled is when the provider pushes with the credential of the PUT, and no other.
+func (p *lastPut) settled(now time.Time) time.Time {
+	if p.at.After(now) { // by a clock that was ahead
+		return time.Time{}
+	}
+	return p.at.Add(settles)
 }
 
 // nextTurn is when the credential may be rotated again because of refused pushes. The

@@ -95,7 +95,8 @@ func TestRefusedPushesHaveTheCredentialRotated(t *testing.T) {
 	p.refused(time.Second, 0)
 	require.NoError(t, look(t, r))
 	assert.Equal(t, 1, g.api.count(), "a good push may come yet")
-	assert.False(t, r.watchers[0].refused.judge.IsZero(), "and is waited for a moment")
+	judge := r.watchers[0].refused.judge
+	assert.True(t, time.Until(judge) > 0 && time.Until(judge) <= leastRun, "and is waited for a moment")
 
 	p = newPushes()
 	p.refused(3*time.Second, 0)
@@ -156,6 +157,8 @@ func TestGoodPushesKeepTheCredential(t *testing.T) {
 func TestARefusedPushIsLookedIntoAtOnce(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)
+	r, _ := g.start(nil, toRelay)
+	require.NoError(t, look(t, r))
 	r, store := g.start(nil, toRelay)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -217,4 +220,48 @@ func TestAStrangerCannotMakeTheRelayHammer(t *testing.T) {
 		stop()
 		<-done
 	})
+}
+
+// Right after a PUT, the provider may still push with the replaced secret.
+func TestPushesWithAReplacedSecretAreWaitedOut(t *testing.T) {
+	t.Parallel()
+	g, p := newRig(t), newPushes()
+	r, _ := g.start(func(o *Options) { o.Arrivals = p.book }, toRelay)
+	require.NoError(t, look(t, r))
+	p.refused(time.Minute, 0)
+	require.NoError(t, look(t, r))
+	judge := r.watchers[0].refused.judge
+	assert.True(t, time.Until(judge) > leastRun && time.Until(judge) <= settles, "%v", judge)
+	g.trail.age(settles + time.Second)
+	p = newPushes()
+	r, _ = g.start(func(o *Options) { o.Arrivals = p.book }, toRelay)
+	p.refused(time.Minute, 0)
+	require.NoError(t, look(t, r))
+	assert.Equal(t, 2, g.api.count(), "they were refused after it had settled")
+	g.trail.age(time.Hour)
+	p = newPushes()
+	r, _ = g.start(func(o *Options) { o.Arrivals = p.book }, toRelay)
+	p.refused(2*time.Hour, time.Hour)
+	require.NoError(t, look(t, r))
+	assert.Equal(t, 2, g.api.count(), "none is refused any more")
+}
+
+func TestAlarmsBeginAnewAfterAPut(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	a := alarms{interval: time.Hour}
+	pauses := []time.Duration{}
+	for range 4 {
+		due := a.due(now)
+		pauses = append(pauses, due.Sub(now))
+		now = due
+		a.took(now)
+	}
+	assert.Equal(t, []time.Duration{0, 30 * time.Second, time.Minute, 2 * time.Minute}, pauses)
+	a.mended(now)
+	assert.Equal(t, settles, a.due(now).Sub(now))
+	a.took(now.Add(settles))
+	assert.Equal(t, settles+firstAlarm, a.due(now).Sub(now))
+	a.took(now.Add(4 * time.Hour))
+	assert.Equal(t, 4*time.Hour+firstAlarm, a.due(now).Sub(now), "nor forgotten for ever")
 }

@@ -96,7 +96,7 @@ func TestAPersonIsToldWhatToDo(t *testing.T) {
 	require.NoError(t, s.sim.SetStreamingStatus(s.env.Project, s.env.Environment, "ACTIVE"))
 	require.NoError(t, look(t, r))
 	assert.True(t, r.Health()[0].OK(), "%+v", r.Health()[0])
-	assert.Equal(t, 1, strings.Count(s.logs.String(), "as it should be again"))
+	assert.Equal(t, 1, strings.Count(s.logs.String(), "as it should be now"))
 }
 
 // A slip in the configuration is no event in the workspace: it enters no entry, not even

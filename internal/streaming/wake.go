@@ -49,12 +49,17 @@ func (a *alarms) took(now time.Time) {
 	a.next = now.Add(a.pause)
 }
 
+// mended notes a PUT. The next refused push has its look at once, as soon as those with the
+// replaced credential are over.
+func (a *alarms) mended(now time.Time) { a.next, a.pause = now.Add(settles), 0 }
+
 // rest waits for the next look: at its interval, for a refused push, or where refused
 // pushes are to be judged.
 func (w *watcher) rest(ctx context.Context) error {
 	// A tenth of jitter spreads out many environments by itself.
 	scheduled := time.Now().Add(w.interval - rand.N(w.interval/10+1))
 	judge, alarm, wake := w.refused.judge, time.Time{}, w.wake
+	w.refused.judge = time.Time{} // once: the next look may fail
 	for {
 		at := earliest(scheduled, judge, alarm)
 		timer := time.NewTimer(time.Until(at))
