@@ -1,8 +1,11 @@
 package relay
 
 import (
+	"math"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Delivery is how deliveries to one sink have gone since the process began.
@@ -16,6 +19,10 @@ type Delivery struct {
 	// LastError is of the newest failed attempt, at LastErrorAt. It stays after a success.
 	LastError   string    `json:"last_error,omitempty"`
 	LastErrorAt time.Time `json:"last_error_at,omitzero"`
+	// LastErrorClass is its class; see [ClassOf].
+	LastErrorClass Class `json:"last_error_class,omitempty"`
+
+	newest time.Time // when the relay received the event delivered last
 }
 
 // deliveries holds how each sink's deliveries go. Its zero value is empty.
@@ -43,13 +50,65 @@ func (s *deliveries) note(sink string, change func(*Delivery)) {
 }
 
 func (s *deliveries) failed(sink string, err error) {
-	s.note(sink, func(d *Delivery) { d.LastError, d.LastErrorAt = err.Error(), time.Now() })
+	s.note(sink, func(d *Delivery) {
+		d.LastError, d.LastErrorAt, d.LastErrorClass = err.Error(), time.Now(), ClassOf(err)
+	})
 }
 
-func (s *deliveries) delivered(sink string, events int) {
-	s.note(sink, func(d *Delivery) { d.Events, d.LastSuccess = d.Events+int64(events), time.Now() })
+func (s *deliveries) delivered(sink string, events []Event) {
+	s.note(sink, func(d *Delivery) {
+		d.Events, d.LastSuccess, d.newest = d.Events+int64(len(events)), time.Now(), events[len(events)-1].Received
+	})
 }
 
 func (s *deliveries) failing(sink string, since time.Time) {
 	s.note(sink, func(d *Delivery) { d.FailingSince = since })
+}
+
+var (
+	newestDesc  = prometheus.NewDesc("auditrelay_sink_last_delivered_received_timestamp_seconds", "When the relay received the event delivered last; NaN before this process delivers one.", []string{"sink"}, nil)
+	successDesc = prometheus.NewDesc("auditrelay_sink_last_success_timestamp_seconds", "When the sink last acknowledged events; NaN before it acknowledges any to this process.", []string{"sink"}, nil)
+	sinceDesc   = prometheus.NewDesc("auditrelay_sink_failing_since_timestamp_seconds", "Since when deliveries fail and are tried again; NaN while they work.", []string{"sink"}, nil)
+	errorDesc   = prometheus.NewDesc("auditrelay_sink_last_error", "1 for the class of the last failed attempt, 0 for the others; all are 0 before the first one.", []string{"sink", "class"}, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (s *deliveries) Describe(ch chan<- *prometheus.Desc) {
+	ch <- newestDesc
+	ch <- successDesc
+	ch <- sinceDesc
+	ch <- errorDesc
+}
+
+// Collect implements [prometheus.Collector].
+func (s *deliveries) Collect(ch chan<- prometheus.Metric) {
+	s.mu.Lock()
+	now := make(map[string]Delivery, len(s.by))
+	for sink, d := range s.by {
+		now[sink] = *d
+	}
+	s.mu.Unlock()
+	for sink, d := range now {
+		ch <- prometheus.MustNewConstMetric(newestDesc, prometheus.GaugeValue, seconds(d.newest), sink)
+		ch <- prometheus.MustNewConstMetric(successDesc, prometheus.GaugeValue, seconds(d.LastSuccess), sink)
+		ch <- prometheus.MustNewConstMetric(sinceDesc, prometheus.GaugeValue, seconds(d.FailingSince), sink)
+		for _, class := range Classes() {
+			ch <- prometheus.MustNewConstMetric(errorDesc, prometheus.GaugeValue, flag(class == d.LastErrorClass), sink, string(class))
+		}
+	}
+}
+
+// seconds is a time for Prometheus; NaN for the zero time.
+func seconds(t time.Time) float64 {
+	if t.IsZero() {
+		return math.NaN()
+	}
+	return float64(t.UnixMilli()) / 1e3
+}
+
+func flag(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
 }

@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,8 +13,8 @@ import (
 type Metrics struct {
 	delivered, bytes, attempts, failures, retries, rejected *prometheus.CounterVec
 
-	seconds          *prometheus.HistogramVec
-	retrying, newest *prometheus.GaugeVec
+	seconds  *prometheus.HistogramVec
+	retrying *prometheus.GaugeVec
 
 	deliveries deliveries
 }
@@ -25,11 +27,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		reg.MustRegister(c)
 		return c
 	}
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "auditrelay_sink_" + name, Help: help}, label)
-		reg.MustRegister(g)
-		return g
-	}
 	m := &Metrics{
 		delivered: counter("delivered_events_total", "Events that the sink acknowledged, or that its match left out."),
 		bytes:     counter("delivered_bytes_total", "Bytes of the bodies of delivered events, as they were received."),
@@ -37,15 +34,30 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		failures:  counter("failures_total", "Deliveries that the sink did not acknowledge whole."),
 		retries:   counter("retries_total", "Waits before a further attempt."),
 		rejected:  counter("rejected_events_total", "Events that the sink refused for good; they are in the dead letters."),
-		retrying:  gauge("failing", "1 while deliveries fail and are tried again."),
-		newest:    gauge("last_delivered_received_timestamp_seconds", "When the relay received the event delivered last."),
+		retrying: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "auditrelay_sink_failing", Help: "1 while deliveries fail and are tried again.",
+		}, label),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "auditrelay_sink_delivery_seconds", Help: "Time of one attempt.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
 		}, label),
 	}
-	reg.MustRegister(m.seconds)
+	reg.MustRegister(m.retrying, m.seconds, &m.deliveries)
 	return m
+}
+
+// Begin makes a sink's series, so that a query finds them before its first delivery: with 0,
+// and NaN for times. A Pump's Run does so too. Begun series keep their values.
+func (m *Metrics) Begin(sink string) {
+	if m == nil {
+		return
+	}
+	for _, c := range []*prometheus.CounterVec{m.delivered, m.bytes, m.attempts, m.failures, m.retries, m.rejected} {
+		c.WithLabelValues(sink)
+	}
+	m.seconds.WithLabelValues(sink)
+	m.retrying.WithLabelValues(sink)
+	m.deliveries.note(sink, func(*Delivery) {})
 }
 
 func (m *Metrics) attempt(sink string, took time.Duration, err error) {
@@ -54,8 +66,11 @@ func (m *Metrics) attempt(sink string, took time.Duration, err error) {
 	}
 	m.attempts.WithLabelValues(sink).Inc()
 	m.seconds.WithLabelValues(sink).Observe(took.Seconds())
-	if err != nil {
-		m.failures.WithLabelValues(sink).Inc()
+	if err == nil {
+		return
+	}
+	m.failures.WithLabelValues(sink).Inc()
+	if !errors.Is(err, context.Canceled) { // else it is the relay's own end
 		m.deliveries.failed(sink, err)
 	}
 }
@@ -70,8 +85,7 @@ func (m *Metrics) deliver(sink string, events []Event) {
 	}
 	m.delivered.WithLabelValues(sink).Add(float64(len(events)))
 	m.bytes.WithLabelValues(sink).Add(float64(size))
-	m.newest.WithLabelValues(sink).Set(float64(events[len(events)-1].Received.UnixMilli()) / 1e3)
-	m.deliveries.delivered(sink, len(events))
+	m.deliveries.delivered(sink, events)
 }
 
 func (m *Metrics) retry(sink string) {
@@ -90,10 +104,10 @@ func (m *Metrics) failing(sink string, yes bool) {
 	if m == nil {
 		return
 	}
-	value, since := 0.0, time.Time{}
+	since := time.Time{}
 	if yes {
-		value, since = 1, time.Now()
+		since = time.Now()
 	}
 	m.deliveries.failing(sink, since)
-	m.retrying.WithLabelValues(sink).Set(value)
+	m.retrying.WithLabelValues(sink).Set(flag(yes))
 }

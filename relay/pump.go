@@ -60,6 +60,7 @@ const batchesPerSink = 4
 // whole, within Grace: otherwise its delivered part would be delivered twice.
 // Unacknowledged batches are read again at the next start.
 func (p *Pump) Run(ctx context.Context) error {
+	p.Metrics.Begin(p.Name)
 	p.Metrics.failing(p.Name, false)
 	p.setDefaults()
 	ctx, stop := context.WithCancel(ctx)

@@ -144,7 +144,7 @@ func backlogBody(random *rand.Rand, client, n int) string {
 
 // used is the size of the journal, 0 if unknown.
 func (s *scene) used(ctx context.Context) int64 {
-	used, _ := strconv.ParseFloat(s.gauge(ctx, "auditrelay_journal_used_bytes"), 64)
+	used, _ := strconv.ParseFloat(s.gauge(ctx, "auditrelay_journal_bytes"), 64)
 	return int64(used)
 }
 

@@ -53,7 +53,7 @@ type committer struct {
 	patience time.Duration
 	// committed is called for each record, and makeRoom once before a record is refused
 	// for want of so many bytes.
-	committed func(record uint64, stored int, shares []diskbudget.Share)
+	committed func(record uint64, events, stored int, shares []diskbudget.Share)
 	makeRoom  func(ctx context.Context, need int64) error
 	sealed    func(Sealed)            // see Options.Sealed
 	turns     func() int              // how often the stream went back

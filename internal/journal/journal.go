@@ -54,12 +54,15 @@ type Journal struct {
 	stream jetstream.Stream
 	made   int64 // when the stream was made, in ns since 1970; it tells streams of one name apart
 	names  names
-	// environments is how many may push, 0 for any number.
-	environments int
+	sinks  []string // the configured ones
+	// sources are the configured environments', without a bound on others.
+	sources []string
 
-	ages   ages.Ages
-	budget *diskbudget.Budget
-	sweeps sweeps
+	ages    ages.Ages
+	budget  *diskbudget.Budget
+	backlog backlog
+	fills   filling
+	sweeps  sweeps
 
 	trimming sync.Mutex // held by who trims
 	doubts   bool       // trimming is blocked, as the log says; guarded by trimming
@@ -86,8 +89,9 @@ type Options struct {
 	Version string
 	// Sinks are the configured ones. A record is trimmed after each of them has had it.
 	Sinks []string
-	// Environments is how many may push. With one there is nobody to be fair to.
-	Environments int
+	// Sources are those of the environments that may push. With one there is nobody to be
+	// fair to.
+	Sources []string
 	// Failed, where set, is called once when nothing can be appended any more
 	// until the journal is opened again on a new connection.
 	Failed func(error)
@@ -104,7 +108,7 @@ type Options struct {
 func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, opts Options) (*Journal, error) {
 	j := &Journal{
 		conn: conn, cfg: cfg, log: opts.Logger,
-		names: namesFor(cfg.StreamPrefix), environments: opts.Environments,
+		names: namesFor(cfg.StreamPrefix), sinks: opts.Sinks, sources: opts.Sources,
 		decoded: record.NewCache(),
 		metrics: newMetrics(opts.Registerer),
 		sweeps:  sweeps{wake: make(chan struct{}, 1)},
@@ -132,7 +136,7 @@ func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, opts
 		return nil, err
 	}
 	j.commits = newCommitter(j, opts.Failed, opts.Sealed)
-	opts.Registerer.MustRegister(&usageCollector{j}, watermarkFailures(conn.Watermarks), unscrubbed(conn))
+	opts.Registerer.MustRegister(newCollector(j), watermarkFailures(conn.Watermarks), unscrubbed(conn))
 	j.startLoops()
 	return j, nil
 }
@@ -144,7 +148,8 @@ func (j *Journal) lookAround(ctx context.Context) error {
 		return err
 	}
 	j.ages.Begin(info.State.LastSeq, ages.Now())
-	j.budget = diskbudget.New(info.Config.MaxBytes, int64(info.State.Bytes), j.environments == 1)
+	j.budget = diskbudget.New(info.Config.MaxBytes, int64(info.State.Bytes), len(j.sources) == 1)
+	j.backlog.begin(info.State)
 	return nil
 }
 
@@ -164,7 +169,8 @@ func (j *Journal) startLoops() {
 }
 
 // committed accounts for a durable record.
-func (j *Journal) committed(record uint64, stored int, shares []diskbudget.Share) {
+func (j *Journal) committed(record uint64, events, stored int, shares []diskbudget.Share) {
+	j.backlog.add(record, events, time.Now())
 	if j.budget.Add(record, stored, shares) {
 		j.sweeps.press()
 	}
@@ -256,6 +262,10 @@ func (j *Journal) Usage(ctx context.Context) (Usage, error) {
 	if err != nil {
 		return Usage{}, err
 	}
+	return j.usage(info), nil
+}
+
+func (j *Journal) usage(info *jetstream.StreamInfo) Usage {
 	u := Usage{
 		Bytes: int64(info.State.Bytes), MaxBytes: info.Config.MaxBytes, Undelivered: j.budget.Undelivered(),
 		Records: info.State.Msgs, Oldest: info.State.FirstTime, Newest: info.State.LastTime,
@@ -263,5 +273,5 @@ func (j *Journal) Usage(ctx context.Context) (Usage, error) {
 	if u.Records > 0 {
 		u.ReplaySeconds = max(0, time.Since(u.Oldest).Seconds())
 	}
-	return u, nil
+	return u
 }

@@ -1,12 +1,14 @@
 package journal
 
 import (
-	"context"
+	"math"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/streams"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
@@ -65,34 +67,62 @@ func (m *metrics) doubt(blocked bool) {
 }
 
 var (
-	usedDesc   = prometheus.NewDesc("auditrelay_journal_used_bytes", "Disk that the events' stream takes.", nil, nil)
+	usedDesc   = prometheus.NewDesc("auditrelay_journal_bytes", "Disk that the events' stream takes.", nil, nil)
 	budgetDesc = prometheus.NewDesc("auditrelay_journal_budget_bytes", "Disk that the events' stream may take.", nil, nil)
 	replayDesc = prometheus.NewDesc("auditrelay_journal_replay_seconds", "Age of the oldest record: how far back a replay can reach.", nil, nil)
 	heldDesc   = prometheus.NewDesc("auditrelay_journal_undelivered_bytes", "Disk that events of a source take until every sink has them, about.", []string{"source"}, nil)
+	fullDesc   = prometheus.NewDesc("auditrelay_journal_seconds_to_full", "Time until undelivered events fill the budget, at the rate of the last minutes; +Inf while they do not grow, NaN in the first two minutes.", nil, nil)
+	lagDesc    = prometheus.NewDesc("auditrelay_sink_lag_events", "Events that the sink has not acknowledged, about; NaN before it is opened.", []string{"sink"}, nil)
+	behindDesc = prometheus.NewDesc("auditrelay_sink_lag_seconds", "Age of the oldest event that the sink has not acknowledged; 0 without any.", []string{"sink"}, nil)
+	oldestDesc = prometheus.NewDesc("auditrelay_sink_oldest_unacknowledged_timestamp_seconds", "When the oldest event was committed that the sink has not acknowledged; NaN without any.", []string{"sink"}, nil)
 )
 
-// usageCollector asks for the usage when it is scraped.
-type usageCollector struct{ j *Journal }
+// collector asks the server when it is scraped, once a second at most. While the server does
+// not answer, what only it knows is NaN.
+type collector struct {
+	j    *Journal
+	info *streams.Kept[*jetstream.StreamInfo]
+}
 
-func (c *usageCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{usedDesc, budgetDesc, replayDesc, heldDesc} {
+func newCollector(j *Journal) *collector { return &collector{j, streams.Keep(j.info)} }
+
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{usedDesc, budgetDesc, replayDesc, heldDesc, fullDesc, lagDesc, behindDesc, oldestDesc} {
 		ch <- desc
 	}
 }
 
-func (c *usageCollector) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	u, err := c.j.Usage(ctx)
-	if err != nil {
-		ch <- prometheus.NewInvalidMetric(usedDesc, err)
-		return
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	ch <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, float64(u.Bytes))
-	ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, float64(u.MaxBytes))
-	ch <- prometheus.MustNewConstMetric(replayDesc, prometheus.GaugeValue, u.ReplaySeconds)
-	for source, bytes := range c.j.budget.BySource() {
-		ch <- prometheus.MustNewConstMetric(heldDesc, prometheus.GaugeValue, float64(bytes), source)
+	used, replay, budget, end := math.NaN(), math.NaN(), int64(c.j.cfg.MaxBytes), uint64(0)
+	if info, err := c.info.Get(); err == nil {
+		u := c.j.usage(info)
+		used, replay, budget, end = float64(u.Bytes), u.ReplaySeconds, u.MaxBytes, info.State.LastSeq
+	}
+	gauge(usedDesc, used)
+	gauge(replayDesc, replay)
+	gauge(budgetDesc, float64(budget))
+	gauge(fullDesc, c.j.fills.secondsToFull(budget))
+	held := c.j.budget.BySource()
+	for _, source := range c.j.sources {
+		held[source] += 0 // each configured one has its series
+	}
+	for source, bytes := range held {
+		gauge(heldDesc, float64(bytes), source)
+	}
+	for _, sink := range c.j.sinks {
+		events, age, oldest := math.NaN(), math.NaN(), math.NaN()
+		if b, reading := c.j.backlogUpTo(sink, end); reading {
+			events, age = float64(b.Events), 0
+			if b.Events > 0 {
+				age, oldest = max(0, time.Since(b.Oldest).Seconds()), float64(b.Oldest.UnixMilli())/1e3
+			}
+		}
+		gauge(lagDesc, events, sink)
+		gauge(behindDesc, age, sink)
+		gauge(oldestDesc, oldest, sink)
 	}
 }
 

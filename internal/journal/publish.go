@@ -22,6 +22,7 @@ import (
 type sent struct {
 	msg      *nats.Msg
 	group    []segment
+	events   int
 	epoch    *datadir.Epoch // the server's
 	start    time.Time
 	deadline time.Time // of the last attempt
@@ -32,7 +33,7 @@ type sent struct {
 // publish hands the group's record to the server, in the order of the appends, and returns.
 // The answer settles the group later.
 func (c *committer) publish(group []segment, raw []byte, events int) {
-	s := &sent{group: group, epoch: c.epoch(), start: time.Now(), deadline: group[0].whole.since.Add(c.patience)}
+	s := &sent{group: group, events: events, epoch: c.epoch(), start: time.Now(), deadline: group[0].whole.since.Add(c.patience)}
 	if c.turns != nil {
 		s.turns = c.turns()
 	}
@@ -77,7 +78,7 @@ func (c *committer) confirm(s *sent, answer jetstream.PubAckFuture, err error) e
 		return err
 	}
 	s.record = ack.Sequence
-	c.committed(ack.Sequence, int(s.stored()), s.shares())
+	c.committed(ack.Sequence, s.events, int(s.stored()), s.shares())
 	if c.sealed != nil {
 		sealed.Position, sealed.Turns = ack.Sequence, s.turns
 		c.sealed(sealed)

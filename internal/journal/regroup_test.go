@@ -53,7 +53,7 @@ func committerOn(s *steadyServer) *committer {
 		js: s, epoch: func() *datadir.Epoch { return &datadir.Epoch{} }, limit: func() int { return recordTarget },
 		metrics: newMetrics(prometheus.NewRegistry()), patience: commitTimeout,
 		place:     func(history.Place, bool) error { return nil },
-		committed: func(uint64, int, []diskbudget.Share) {},
+		committed: func(uint64, int, int, []diskbudget.Share) {},
 		makeRoom:  func(context.Context, int64) error { return nil },
 	})
 }

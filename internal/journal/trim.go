@@ -75,6 +75,7 @@ func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent)
 	delivered, info, err := j.standing(ctx)
 	j.noteDoubt(err)
 	if err != nil {
+		j.fills.look(time.Now(), j.budget.Undelivered())
 		return 0, err
 	}
 	state := info.State
@@ -84,6 +85,7 @@ func (j *Journal) trim(ctx context.Context, choose func(context.Context, extent)
 		had = state.FirstSeq - 1
 	}
 	j.budget.Look(had, int64(info.State.Bytes))
+	j.fills.look(time.Now(), j.budget.Undelivered())
 	free := extent{first: state.FirstSeq, end: min(delivered, state.LastSeq) + 1, stream: state, sinks: sinks}
 	if state.Msgs == 0 || free.end <= free.first {
 		return 0, nil

@@ -39,6 +39,13 @@ func (p *Positions) End(sink string) {
 	delete(r.by, sink)
 }
 
+// Reached is the newest record that a sink of this process has acknowledged. It returns
+// false if this process does not read for the sink.
+func (p *Positions) Reached(sink string) (record uint64, reading bool) {
+	record = p.reached.at(sink)
+	return record, record != Nobody
+}
+
 // at is how far the sink has come, or Nobody if this process does not read for it.
 func (r *reached) at(sink string) uint64 {
 	r.mu.Lock()

@@ -74,24 +74,25 @@ func (s *Sink) acknowledges(status int, readable bool) bool {
 // to the dead letters.
 func (s *Sink) classify(res *http.Response, detail string) error {
 	text := fmt.Sprintf("submit logs: %s answered %s%s", s.target.host, statusText(res.StatusCode), detail)
+	classed := func(text string) error { return relay.WithClass(errors.New(text), relay.StatusClass(res.StatusCode)) }
 	switch status := res.StatusCode; {
 	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge:
 		return &refusal{text}
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return errors.New(text + ": the API key is not accepted; check api_key, and that it is a key of this site")
+		return classed(text + ": the API key is not accepted; check api_key, and that it is a key of this site")
 	case status == http.StatusTooManyRequests:
-		return relay.RetryAfter(errors.New(text), retryAfter(res.Header, s.now(), defaultRetryAfter))
+		return relay.RetryAfter(classed(text), retryAfter(res.Header, s.now(), defaultRetryAfter))
 	case status >= 500:
 		if d := retryAfter(res.Header, s.now(), 0); d > 0 {
 			return relay.RetryAfter(errors.New(text), d)
 		}
-		return errors.New(text)
+		return classed(text)
 	case status == http.StatusRequestTimeout:
-		return errors.New(text)
+		return classed(text)
 	case status < 300:
-		return errors.New(text + ", which is no acknowledgement (202); check that it is a Datadog logs intake")
+		return classed(text + ", which is no acknowledgement (202); check that it is a Datadog logs intake")
 	default:
-		return errors.New(text + "; check site or url, and whatever stands between")
+		return classed(text + "; check site or url, and whatever stands between")
 	}
 }
 

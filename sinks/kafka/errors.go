@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 // class is the way to treat an error of a produce request.
@@ -43,16 +45,29 @@ func tooLarge(err error) bool {
 		errors.Is(err, kafka.InvalidMessageSize)
 }
 
-// advise adds the operator's remedy for err, if known.
+// advise adds the operator's remedy for err, and its class, if known.
 func advise(err error) error {
 	var code kafka.Error
 	if !errors.As(err, &code) {
 		return err
 	}
 	if advice := adviceFor(code); advice != "" {
-		return fmt.Errorf("%w (%s)", err, advice)
+		err = fmt.Errorf("%w (%s)", err, advice)
+	}
+	if isDenied(code) {
+		err = relay.WithClass(err, relay.ClassAuthentication)
 	}
 	return err
+}
+
+// isDenied reports whether the brokers refuse the sink's principal, or do not believe it.
+func isDenied(code kafka.Error) bool {
+	switch code {
+	case kafka.TopicAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.SASLAuthenticationFailed,
+		kafka.UnsupportedSASLMechanism, kafka.IllegalSASLState:
+		return true
+	}
+	return false
 }
 
 func adviceFor(code kafka.Error) string {

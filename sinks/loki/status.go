@@ -55,6 +55,7 @@ func (a *answer) err() error {
 	if advice := a.advice(); advice != "" {
 		err = fmt.Errorf("%w (%s)", err, advice)
 	}
+	err = relay.WithClass(err, relay.StatusClass(a.status))
 	delay, told := retryAfter(a.header.Get("Retry-After"))
 	if !told && a.status == http.StatusTooManyRequests {
 		delay, told = rateDelay, true

@@ -13,8 +13,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -100,11 +102,27 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	defer cancel(nil)
 	defer context.AfterFunc(s.closing, func() { cancel(errClosed) })()
 	if err := s.connect(ctx); err != nil {
-		return err
+		return classed(err)
 	}
 	err := s.conn.deliver(ctx, events, s.builder)
 	if s.conn.broken() {
 		s.drop()
+	}
+	return classed(err)
+}
+
+// classed marks the client's own errors with their class.
+func classed(err error) error {
+	is := func(e error) bool { return errors.Is(err, e) }
+	switch {
+	case slices.ContainsFunc([]error{
+		natsgo.ErrAuthorization, natsgo.ErrAuthExpired, natsgo.ErrAuthRevoked, natsgo.ErrAccountAuthExpired, natsgo.ErrPermissionViolation,
+	}, is):
+		return relay.WithClass(err, relay.ClassAuthentication)
+	case slices.ContainsFunc([]error{natsgo.ErrNoServers, natsgo.ErrConnectionClosed, natsgo.ErrStaleConnection}, is):
+		return relay.WithClass(err, relay.ClassConnection)
+	case is(natsgo.ErrTimeout):
+		return relay.WithClass(err, relay.ClassTimeout)
 	}
 	return err
 }

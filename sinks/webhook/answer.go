@@ -47,7 +47,7 @@ func (s *Sink) answered(resp *http.Response) error {
 	if excerpt := s.clean.excerpt(text); excerpt != "" {
 		message += ": " + strconv.Quote(excerpt)
 	}
-	err := errors.New(message)
+	err := relay.WithClass(errors.New(message), relay.StatusClass(resp.StatusCode))
 	switch resp.StatusCode {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 		return relay.Permanent(err)

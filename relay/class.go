@@ -1,0 +1,98 @@
+package relay
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+)
+
+// Class is the kind of a failed delivery, for metrics and people. It decides nothing: see
+// [Permanent] and [RetryAfter] for that.
+type Class string
+
+// The classes. Their list is closed: they are the values of a metric's label.
+const (
+	ClassTimeout        Class = "timeout"        // no answer in time
+	ClassConnection     Class = "connection"     // no connection: the name, the network, TLS
+	ClassAuthentication Class = "authentication" // the credential, or what it may do
+	ClassRefused        Class = "refused"        // the destination does not take the events, or the request
+	ClassThrottled      Class = "throttled"      // the destination asks to wait
+	ClassOther          Class = "other"
+)
+
+// Classes are all classes.
+func Classes() []Class {
+	return []Class{ClassTimeout, ClassConnection, ClassAuthentication, ClassRefused, ClassThrottled, ClassOther}
+}
+
+// WithClass marks err with its class, where a sink knows it and the error's type does not
+// tell. A class outside the list counts as [ClassOther].
+func WithClass(err error, c Class) error { return &classError{err, c} }
+
+type classError struct {
+	err   error
+	class Class
+}
+
+func (e *classError) Error() string { return e.err.Error() }
+func (e *classError) Unwrap() error { return e.err }
+
+// StatusClass is the class of an HTTP answer without success.
+func StatusClass(status int) Class {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
+		return ClassAuthentication
+	case http.StatusTooManyRequests:
+		return ClassThrottled
+	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
+		return ClassTimeout
+	}
+	if status >= 300 && status < 500 {
+		return ClassRefused
+	}
+	return ClassOther
+}
+
+// ClassOf is the class of a delivery's error: a mark by [WithClass], or else by its type.
+// Of several failures the first one counts.
+func ClassOf(err error) Class {
+	var marked *classError
+	if errors.As(err, &marked) {
+		if slices.Contains(Classes(), marked.class) {
+			return marked.class
+		}
+		return ClassOther
+	}
+	if _, wait := RetryDelay(err); wait {
+		return ClassThrottled
+	}
+	var network net.Error
+	switch {
+	case IsPermanent(err):
+		return ClassRefused
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		return ClassTimeout
+	case isConnection(err):
+		return ClassConnection
+	}
+	return ClassOther
+}
+
+// isConnection reports whether err is about the connection itself, or its TLS.
+func isConnection(err error) bool {
+	var (
+		operation *net.OpError
+		name      *net.DNSError
+		peer      *tls.CertificateVerificationError
+		alert     tls.AlertError
+		header    tls.RecordHeaderError
+		authority x509.UnknownAuthorityError
+	)
+	return errors.As(err, &operation) || errors.As(err, &name) || errors.As(err, &peer) || errors.As(err, &alert) ||
+		errors.As(err, &header) || errors.As(err, &authority) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
