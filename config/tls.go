@@ -38,6 +38,23 @@ func (t *TLSClient) ClientConfig() (*tls.Config, error) {
 	return c, nil
 }
 
+// ClientTLS is the TLS section of the sink's destination, or nil.
+func (s *Sink) ClientTLS() *TLSClient {
+	switch {
+	case s.Kafka != nil:
+		return s.Kafka.TLS
+	case s.NATS != nil:
+		return s.NATS.TLS
+	case s.Loki != nil:
+		return s.Loki.TLS
+	case s.Datadog != nil:
+		return s.Datadog.TLS
+	case s.Webhook != nil:
+		return s.Webhook.TLS
+	}
+	return nil
+}
+
 // ServerConfig returns a TLS server's configuration, at TLS 1.2 or later. The
 // certificate and the clients' authorities are read again when their files change. A
 // nil t gives nil: no TLS. Errors name the file.

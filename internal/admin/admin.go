@@ -45,6 +45,7 @@ func New(reg *prometheus.Registry, o Options) *Handler {
 	h.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
 	h.mux.HandleFunc("GET /readyz", h.ready)
 	h.mux.Handle("GET /status", Guarded(o.Token, http.HandlerFunc(h.status)))
+	reg.MustRegister(h.readyGauge())
 	metrics := promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg, ErrorHandling: promhttp.ContinueOnError})
 	h.mux.Handle("GET /metrics", Guarded(o.Token, metrics))
 	if o.Pprof {

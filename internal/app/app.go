@@ -134,7 +134,7 @@ func (r *process) start(ctx context.Context) error {
 		return fmt.Errorf("make data_dir: %w", err)
 	}
 	for _, part := range []func(context.Context) error{
-		r.startAdmin, r.startTraces, r.startJournal, r.startTrail, r.startTiles, r.startCredentials,
+		r.startAdmin, r.startCertificates, r.startTraces, r.startJournal, r.startTrail, r.startTiles, r.startCredentials,
 		r.startTimeline, r.startStatus, r.startSinks, r.startConsole, r.startForwarding, r.startSpans, r.startQuarantineWatch, r.startRecent, r.startIngest, r.startControl,
 	} {
 		if err := part(ctx); err != nil {
@@ -155,13 +155,13 @@ func (r *process) startJournal(ctx context.Context) (err error) {
 	r.stack.push("journal connection", func(context.Context) error { return r.conn.Close() })
 	r.journal, err = journal.Open(ctx, r.conn, r.cfg.Journal, journal.Options{
 		Logger: r.log, Registerer: r.reg, Version: r.version,
-		Sinks: r.sinkNames(), Environments: len(r.cfg.Environments), Failed: r.fail, Lost: r.makeRecent(), Sealed: r.makeSpans(),
+		Sinks: r.sinkNames(), Sources: r.sources(), Failed: r.fail, Lost: r.makeRecent(), Sealed: r.makeSpans(),
 	})
 	if err != nil {
 		return err
 	}
 	r.stack.push("journal", func(context.Context) error { r.journal.Close(); return nil })
-	r.letters, err = deadletters.Open(ctx, r.conn, r.cfg.Journal, r.log, r.reg)
+	r.letters, err = deadletters.Open(ctx, r.conn, r.cfg.Journal, r.log, r.reg, r.sinkNames()...)
 	if err != nil {
 		return err
 	}
@@ -170,6 +170,14 @@ func (r *process) startJournal(ctx context.Context) (err error) {
 	r.admin.AddCheck(admin.Check{Name: "dead letters", Probe: r.lettersRemark})
 	r.admin.AddStatus("journal", func(ctx context.Context) (any, error) { return r.journal.Usage(ctx) })
 	return nil
+}
+
+func (r *process) sources() []string {
+	all := make([]string, len(r.cfg.Environments))
+	for i, e := range r.cfg.Environments {
+		all[i] = relay.SourceOf(e.Project, e.Environment)
+	}
+	return all
 }
 
 func (r *process) sinkNames() []string {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/auditrelay/auditrelay/internal/admin"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/looks"
@@ -21,6 +23,10 @@ func (r *process) startControl(context.Context) error {
 	if w == nil {
 		return nil
 	}
+	r.reg.MustRegister(
+		constant("auditrelay_workspace_requests_per_second_needed", "Requests that all looks at the workspace need, at their intervals.", r.cfg.Round().PerSecond),
+		constant("auditrelay_workspace_requests_per_second_limit", "Requests that the configuration allows.", w.RequestsPerSecond),
+	)
 	client, err := management.New(management.Options{
 		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, RBACPrefix: w.RBACPrefix,
 		RequestsPerSecond: w.RequestsPerSecond, Timeout: w.Timeout, Registerer: r.reg,
@@ -100,4 +106,9 @@ func (r *process) rotate(ctx context.Context, env credentials.Environment) error
 		return fmt.Errorf("%s has no stream.relay in the configuration, so the relay has set no credential there", env)
 	}
 	return err
+}
+
+// constant is a gauge whose value the configuration decides.
+func constant(name, help string, value float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return value })
 }

@@ -14,6 +14,9 @@ import (
 // startSinks opens each sink and its position, and then starts the pumps.
 func (r *process) startSinks(ctx context.Context) error {
 	r.deliveries = relay.NewMetrics(r.reg)
+	for _, name := range r.sinkNames() {
+		r.deliveries.Begin(name)
+	}
 	var pumps []*relay.Pump
 	for _, cfg := range r.cfg.Sinks {
 		pump, err := r.openSink(ctx, cfg)

@@ -58,8 +58,9 @@ type Store struct {
 	budget  int64  // of each sink, in bytes; 0 for none
 }
 
-// Open makes or opens the stream of dead letters. cfg must have its defaults.
-func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, log *slog.Logger, reg prometheus.Registerer) (*Store, error) {
+// Open makes or opens the stream of dead letters. cfg must have its defaults. Each of the
+// named sinks has metrics from the start, others have them with their first letter.
+func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, log *slog.Logger, reg prometheus.Registerer, sinks ...string) (*Store, error) {
 	s := &Store{
 		conn: conn, name: streamserver.Layout(cfg.StreamPrefix).DeadLetters,
 		subject: strings.ToLower(cfg.StreamPrefix) + ".deadletters", budget: int64(cfg.DeadLetterBytes),
@@ -77,7 +78,7 @@ func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, log 
 	if err != nil {
 		return nil, fmt.Errorf("open stream %s: %w", s.name, err)
 	}
-	reg.MustRegister(&collector{s})
+	reg.MustRegister(newCollector(s, sinks))
 	return s, nil
 }
 

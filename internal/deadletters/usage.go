@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/auditrelay/auditrelay/internal/streams"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
@@ -80,13 +81,22 @@ func (s *Store) room(ctx context.Context, sink string) error {
 }
 
 var (
-	lettersDesc = prometheus.NewDesc("auditrelay_dead_letters", "Events that the sink refused for good, and that wait for a person.", []string{"sink"}, nil)
+	lettersDesc = prometheus.NewDesc("auditrelay_sink_dead_letters", "Events that the sink refused for good, and that wait for a person.", []string{"sink"}, nil)
 	bytesDesc   = prometheus.NewDesc("auditrelay_dead_letters_bytes", "Disk that the sink's dead letters take.", []string{"sink"}, nil)
 	budgetDesc  = prometheus.NewDesc("auditrelay_dead_letters_budget_bytes", "Disk that each sink's dead letters may take; at that the sink's delivery waits.", nil, nil)
 )
 
-// collector asks for the usage when it is scraped.
-type collector struct{ s *Store }
+// collector asks for the usage when it is scraped, once a second at most. While the server
+// does not answer, the configured sinks' values are NaN.
+type collector struct {
+	budget int64
+	sinks  []string
+	usage  *streams.Kept[map[string]Usage]
+}
+
+func newCollector(s *Store, sinks []string) *collector {
+	return &collector{s.budget, sinks, streams.Keep(s.Usage)}
+}
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- lettersDesc
@@ -95,16 +105,19 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, float64(c.s.budget))
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	usage, err := c.s.Usage(ctx)
-	if err != nil {
-		ch <- prometheus.NewInvalidMetric(lettersDesc, err)
-		return
+	ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, float64(c.budget))
+	usage, err := c.usage.Get()
+	values := map[string][2]float64{}
+	for _, sink := range c.sinks {
+		if values[sink] = [2]float64{}; err != nil {
+			values[sink] = [2]float64{math.NaN(), math.NaN()}
+		}
 	}
 	for sink, u := range usage {
-		ch <- prometheus.MustNewConstMetric(lettersDesc, prometheus.GaugeValue, float64(u.Letters), sink)
-		ch <- prometheus.MustNewConstMetric(bytesDesc, prometheus.GaugeValue, float64(u.Bytes), sink)
+		values[sink] = [2]float64{float64(u.Letters), float64(u.Bytes)}
+	}
+	for sink, v := range values {
+		ch <- prometheus.MustNewConstMetric(lettersDesc, prometheus.GaugeValue, v[0], sink)
+		ch <- prometheus.MustNewConstMetric(bytesDesc, prometheus.GaugeValue, v[1], sink)
 	}
 }

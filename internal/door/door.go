@@ -53,6 +53,7 @@ type Door struct {
 // New puts a door before a listener.
 func New(l net.Listener, o Options) *Door {
 	o.Total = max(o.Total, 1)
+	o.Metrics.begin(o.Name)
 	return &Door{Listener: l, opts: o, open: map[*conn]struct{}{}, groups: newGroups()}
 }
 

@@ -24,3 +24,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	r.MustRegister(m.open, m.refused, m.evicted)
 	return m
 }
+
+// begin makes a listener's series.
+func (m *Metrics) begin(listener string) {
+	m.open.WithLabelValues(listener)
+	for _, reason := range []string{reasonTotal, reasonAddress} {
+		m.refused.WithLabelValues(listener, reason)
+		m.evicted.WithLabelValues(listener, reason)
+	}
+	m.evicted.WithLabelValues(listener, reasonDescriptors)
+}

@@ -33,8 +33,31 @@ func newMetrics(r prometheus.Registerer, memory *budget, book *arrivals.Book) *m
 	inFlightBytes := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "auditrelay_ingest_in_flight_bytes", Help: "Memory held by unanswered pushes.",
 	}, func() float64 { return float64(memory.used.Load()) })
+	m.begin(book)
 	r.MustRegister(newTallies(book), m.requests, m.rejected, m.unauthorized, m.inFlight, m.duration, inFlightBytes)
 	return m
+}
+
+// begin makes the series of all endpoints, reasons and environments.
+func (m *metrics) begin(book *arrivals.Book) {
+	good := map[endpoint]string{lokiPush: "204", datadogLogs: "202", datadogInput: "202"}
+	for e, code := range good {
+		m.duration.WithLabelValues(e.String())
+		for _, code := range []string{code, "400", "401", "403", "405", "408", "413", "415", "422", "429", "503"} {
+			m.requests.WithLabelValues(e.String(), code)
+		}
+	}
+	for _, reason := range []string{"aborted", "path", "method", "entry"} {
+		m.rejected.WithLabelValues(reason)
+	}
+	for reason := range inBook {
+		m.rejected.WithLabelValues(reason)
+	}
+	m.unauthorized.WithLabelValues("", "", "missing")
+	m.unauthorized.WithLabelValues("", "", "wrong")
+	book.Each(func(e *arrivals.Environment) {
+		m.unauthorized.WithLabelValues(e.Name().Project, e.Name().Environment, "wrong")
+	})
 }
 
 func (m *metrics) done(e endpoint, status int, took time.Duration) {

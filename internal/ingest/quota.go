@@ -45,6 +45,10 @@ func newQuotas(o Options) *quotas {
 		Name: "auditrelay_ingest_environment_refused_total",
 		Help: "Pushes refused to an environment on its own account: rate, its quota of events or bytes a second; room, its share of the journal.",
 	}, []string{"project", "environment", "reason"})
+	for env := range q.by {
+		q.refused.WithLabelValues(env.Project, env.Environment, "rate")
+		q.refused.WithLabelValues(env.Project, env.Environment, "room")
+	}
 	o.Registerer.MustRegister(q.refused)
 	return q
 }

@@ -32,6 +32,13 @@ func newMetrics(r prometheus.Registerer, b *breaker) (*metrics, error) {
 			Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 10),
 		}, []string{"operation"}),
 	}
+	for _, operation := range operations {
+		m.retries.WithLabelValues(operation)
+		m.seconds.WithLabelValues(operation)
+		for _, code := range []string{"200", "401", "403", "404", "429", "500", codeNone} {
+			m.requests.WithLabelValues(operation, code)
+		}
+	}
 	if r == nil {
 		return m, nil
 	}
@@ -67,6 +74,17 @@ func failingSince(b *breaker) prometheus.Collector {
 	})
 }
 
+// operations are the values of the label: their series exist before the first call.
+var operations = []string{
+	"create_project", "read_project", "update_project", "update_redirect_url",
+	"read_email_templates", "read_default_email_template", "unset_default_email_template",
+	"read_trusted_token_profiles", "read_password_strength_config", "read_sms_country_codes", "read_rbac_policy",
+	"delete_secret", "delete_public_token", "read_event_log_streaming", "set_event_log_streaming",
+}
+
+// codeNone stands for no answer.
+const codeNone = "error"
+
 // attempt counts one attempt; err is its failure, or nil.
 func (m *metrics) attempt(operation string, status int, err error, took time.Duration) {
 	code := strconv.Itoa(status)
@@ -74,7 +92,7 @@ func (m *metrics) attempt(operation string, status int, err error, took time.Dur
 	if errors.As(err, &api) {
 		code = strconv.Itoa(api.Status)
 	} else if err != nil {
-		code = "error"
+		code = codeNone
 	}
 	m.requests.WithLabelValues(operation, code).Inc()
 	m.seconds.WithLabelValues(operation).Observe(took.Seconds())

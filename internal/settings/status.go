@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -63,13 +64,21 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		changes:    counter("changes_total", "Changes of a setting that were entered into the trail."),
 		unreadable: counter("unread_changes_total", "Changes whose meaning could not be told. They are in the trail without it."),
 		lastLook: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "auditrelay_settings_last_look_timestamp_seconds", Help: "When the last good look at a setting ended.",
+			Name: "auditrelay_settings_last_look_timestamp_seconds", Help: "When the last good look at a setting ended; NaN before the first one.",
 		}, labels),
 	}
 	if r != nil {
 		r.MustRegister(m.looks, m.failures, m.changes, m.unreadable, m.lastLook)
 	}
 	return m
+}
+
+// begin makes a setting's series.
+func (m *metrics) begin(r Resource) {
+	for _, c := range []*prometheus.CounterVec{m.looks, m.failures, m.changes, m.unreadable} {
+		c.WithLabelValues(labelsOf(r)...)
+	}
+	m.lastLook.WithLabelValues(labelsOf(r)...).Set(math.NaN())
 }
 
 func labelsOf(r Resource) []string { return []string{r.Project, r.Environment, string(r.Kind)} }

@@ -114,6 +114,7 @@ func (w *Watcher) watch(o Options, project, environment string, kinds []Kind) {
 	for _, kind := range kinds {
 		r := Resource{Kind: kind, Project: project, Environment: environment}
 		g.watches = append(g.watches, &watch{resource: r, every: cmp.Or(o.Intervals[kind], o.Interval, 5*time.Minute)})
+		w.metrics.begin(r)
 		w.status[r] = &Status{Project: project, Environment: environment, Subject: kind}
 	}
 	g.checks = w.checksOf(g)
