@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"cmp"
 	"slices"
 	"sort"
 	"sync"
@@ -11,12 +10,15 @@ import (
 )
 
 // backlog tells how many events stand behind a record, and when a record was committed,
-// without asking the server. It notes each commit of this process, and is exact for the
-// newest ones. Of older ones it keeps every second note, and so on, and draws straight lines
-// between them. It knows those of earlier processes by samples: see Journal.sample.
+// without asking the server. It notes the commits of this process from the slowest sink on,
+// each by itself: with too many for its memory, it notes every second, fourth and so on, and
+// draws straight lines between them. It knows the records of earlier processes by samples:
+// see Journal.sample.
 type backlog struct {
-	mu    sync.Mutex
-	marks []mark // by record; guarded by mu
+	mu     sync.Mutex
+	marks  []mark // by record; guarded by mu
+	stride int    // commits to a mark; guarded by mu
+	newest int    // commits in the newest mark; guarded by mu
 }
 
 // mark says how many events stand in the stream up to a record.
@@ -31,13 +33,14 @@ const maxMarks = 4096
 
 // begin notes the stream before this process appends: one event to a record, until samples
 // say more.
-func (b *backlog) begin(state jetstream.StreamState) {
+func (b *backlog) begin(state jetstream.StreamState, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	end := mark{record: state.LastSeq, at: state.LastTime}
+	b.stride, b.newest = 1, 1
 	b.marks = []mark{{record: end.record - state.Msgs, events: -int64(state.Msgs), at: state.FirstTime}, end}
 	if state.Msgs == 0 {
-		b.marks = []mark{end}
+		b.marks = []mark{{record: end.record, at: now}}
 	}
 }
 
@@ -59,34 +62,54 @@ func (b *backlog) inherit(from uint64, older []mark) {
 	b.marks = append(older, b.marks[own:]...)
 }
 
-// add notes a commit. Two in flight may end in any order. A record noted before means that
-// the stream went back: the notes from there on are no more.
-func (b *backlog) add(record uint64, events int, now time.Time) {
+// add notes a commit. Two in flight may end in any order. Any earlier record means that the
+// stream went back: the notes from there on are no more. It reports whether the memory is
+// full, and shorten is due.
+func (b *backlog) add(record uint64, events int, now time.Time) (full bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	at, again := slices.BinarySearchFunc(b.marks, record, func(m mark, record uint64) int { return cmp.Compare(m.record, record) })
-	if again {
-		b.marks = b.marks[:at]
+	last := b.marks[len(b.marks)-1]
+	if record+1 < last.record || record == last.record {
+		b.marks = b.marks[:max(1, b.search(record))]
+		last = b.marks[len(b.marks)-1]
 	}
-	before := int64(0)
-	if at > 0 {
-		before = b.marks[at-1].events
+	next := mark{max(record, last.record), last.events + int64(events), now}
+	if len(b.marks) > 1 && (record < last.record || b.newest < b.stride) {
+		b.marks[len(b.marks)-1] = next
+		b.newest++
+		return false
 	}
-	b.marks = slices.Insert(b.marks, at, mark{record, before + int64(events), now})
-	for i := at + 1; i < len(b.marks); i++ {
-		b.marks[i].events += int64(events)
-	}
-	if len(b.marks) == maxMarks {
-		b.thin()
-	}
+	b.marks, b.newest = append(b.marks, next), 1
+	return len(b.marks) >= maxMarks
 }
 
-// thin keeps every second mark, the newest among them. mu is held.
-func (b *backlog) thin() {
-	for i := range maxMarks / 2 {
-		b.marks[i] = b.marks[2*i+1]
+// shorten makes room: it forgets what every sink has acknowledged, and, if that is not
+// enough, every second mark.
+func (b *backlog) shorten(acked uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if known := b.search(acked + 1); known > 1 {
+		b.marks = slices.Delete(b.marks, 0, known-1)
 	}
-	b.marks = b.marks[:maxMarks/2]
+	if len(b.marks) < maxMarks/2 {
+		b.stride = 1
+		return
+	}
+	kept := 1
+	for i := 2; i < len(b.marks); i += 2 {
+		b.marks[kept] = b.marks[i]
+		kept++
+	}
+	if newest := b.marks[len(b.marks)-1]; b.marks[kept-1] != newest {
+		b.marks[kept] = newest
+		kept++
+	}
+	b.marks, b.stride = b.marks[:kept], 2*b.stride
+}
+
+// search finds the first mark at a record or behind it. mu is held.
+func (b *backlog) search(record uint64) int {
+	return sort.Search(len(b.marks), func(i int) bool { return b.marks[i].record >= record })
 }
 
 // behind is how many events stand behind the record acked, in a stream that ends with the
@@ -113,7 +136,7 @@ func (b *backlog) behind(acked, end uint64, now time.Time) (events int64, oldest
 
 // at is what is known of a record. mu is held.
 func (b *backlog) at(record uint64) mark {
-	i := sort.Search(len(b.marks), func(i int) bool { return b.marks[i].record >= record })
+	i := b.search(record)
 	switch {
 	case i == len(b.marks):
 		return b.marks[i-1]
@@ -150,4 +173,20 @@ func (j *Journal) backlogUpTo(sink string, end uint64) (Backlog, bool) {
 	var b Backlog
 	b.Events, b.Oldest = j.backlog.behind(acked, end, time.Now())
 	return b, true
+}
+
+// committedEvents notes the events of a durable record.
+func (j *Journal) committedEvents(record uint64, events int) {
+	if !j.backlog.add(record, events, time.Now()) {
+		return
+	}
+	acked := record
+	for _, sink := range j.sinks {
+		reached, reading := j.Positions.Reached(sink)
+		if !reading {
+			reached = 0 // nobody knows yet
+		}
+		acked = min(acked, reached)
+	}
+	j.backlog.shorten(acked)
 }

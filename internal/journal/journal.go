@@ -149,7 +149,7 @@ func (j *Journal) lookAround(ctx context.Context) error {
 	}
 	j.ages.Begin(info.State.LastSeq, ages.Now())
 	j.budget = diskbudget.New(info.Config.MaxBytes, int64(info.State.Bytes), len(j.sources) == 1)
-	j.backlog.begin(info.State)
+	j.backlog.begin(info.State, time.Now())
 	return nil
 }
 
@@ -170,7 +170,7 @@ func (j *Journal) startLoops() {
 
 // committed accounts for a durable record.
 func (j *Journal) committed(record uint64, events, stored int, shares []diskbudget.Share) {
-	j.backlog.add(record, events, time.Now())
+	j.committedEvents(record, events)
 	if j.budget.Add(record, stored, shares) {
 		j.sweeps.press()
 	}
