@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -40,9 +41,9 @@ type verifiedNote struct {
 }
 
 const (
-	// verifiedHead begins the signed text. No checkpoint looks like it: their second line is
-	// a number.
-	verifiedHead = "auditrelay/verified-trail/v1\n"
+	// verifiedHead begins the note, and what is signed. No checkpoint looks like it: their
+	// second line is a number.
+	verifiedHead = "auditrelay/verified-trail/v2\n"
 	// maxResume bounds the entries read behind the newest checkpoint.
 	maxResume = 4096
 	// paceEvery and pacePause bound the reading in the background, to some 20,000
@@ -64,10 +65,16 @@ func (t *Trail) readVerified() (v verifiedNote, good bool) {
 	at := bytes.LastIndexByte(bytes.TrimSuffix(data, []byte("\n")), '\n') + 1
 	sig, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(data[at:])))
 	body, headed := bytes.CutPrefix(data[:at], []byte(verifiedHead))
-	if err != nil || !headed || !t.fileKey.verifier.Verify(data[:at], sig) || json.Unmarshal(body, &v) != nil {
+	if err != nil || !headed || !t.fileKey.verifier.Verify(signedOfVerified(data[:at]), sig) || json.Unmarshal(body, &v) != nil {
 		return v, false
 	}
 	return v, len(v.Generations) > 0
+}
+
+// signedOfVerified is what the key signs of a note: its hash, as a PKCS#11 token may sign no
+// more than a kilobyte.
+func signedOfVerified(text []byte) []byte {
+	return fmt.Appendf(nil, "%s%x\n", verifiedHead, sha256.Sum256(text))
 }
 
 // keepVerified writes the note. A crash before its rename leaves none, or an older one,
@@ -92,7 +99,7 @@ func (t *Trail) keepVerified(ctx context.Context) error {
 		return fmt.Errorf("encode note: %w", err)
 	}
 	text := append([]byte(verifiedHead), append(body, '\n')...)
-	sig, err := t.fileKey.sign(ctx, text)
+	sig, err := t.fileKey.sign(ctx, signedOfVerified(text))
 	if err != nil {
 		return fmt.Errorf("sign note: %w", err)
 	}
