@@ -10,10 +10,10 @@ import (
 
 // TrailOptions say where a configuration's trail is, and its key.
 func TrailOptions(cfg *config.Config) audit.Options {
-	a := cfg.Audit
+	a, files := cfg.Audit, tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir))
 	return audit.Options{
 		StreamPrefix: cfg.Journal.StreamPrefix, Replicas: cfg.Journal.Replicas, Shared: cfg.Journal.URL != "", Origin: a.Origin,
 		KeyFile: a.KeyFile, KeyEnv: a.KeyEnv, SignCommand: a.SignCommand, PublicKey: a.PublicKey, PinFile: a.CheckpointFile,
-		Copy: tiles.NewCopies(tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir))).Record,
+		Copy: tiles.NewCopies(files).Record, Tiles: files.Tiles,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/mod/sumdb/tlog"
@@ -16,7 +17,8 @@ var errNoProof = errors.New("the kept checkpoints lack hashes of the tree")
 
 // proveConsistency proves that o's tree begins with the tree of its first old entries
 // (RFC 6962, section 2.1.2). The hashes come from the kept checkpoints behind old, one
-// read each, so memory does not grow with the distance. The proof is checked here: its
+// read each, so memory does not grow with the distance; where these are damaged, they come from
+// the tiles, each proven with o's root. The proof is checked here: its
 // refusal by a witness is about the trees, and not about our reading.
 func (t *Trail) proveConsistency(ctx context.Context, o offered, old int64) ([]tlog.Hash, error) {
 	if old <= 0 || old >= o.size {
@@ -25,6 +27,15 @@ func (t *Trail) proveConsistency(ctx context.Context, o offered, old int64) ([]t
 	proof, err := tlog.ProveTree(o.size, old, tlog.HashReaderFunc(func(wanted []int64) ([]tlog.Hash, error) {
 		return t.gather(ctx, o, old, wanted)
 	}))
+	if errors.Is(err, errNoProof) && t.tiles != nil {
+		origin, _, _ := strings.Cut(string(o.text), "\n")
+		tiles := tlog.TileHashReader(tlog.Tree{N: o.size, Hash: o.root}, t.tiles(origin))
+		var failed error
+		if proof, failed = tlog.ProveTree(o.size, old, tiles); failed == nil {
+			return proof, nil
+		}
+		err = fmt.Errorf("%w; from the tiles: %w", err, failed)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("prove consistency of %d with %d entries: %w", o.size, old, err)
 	}

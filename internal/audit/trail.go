@@ -103,6 +103,9 @@ type Options struct {
 	// Copy, where set, is a second copy of the signed entries: an entry lost or damaged in
 	// the stream is read from it.
 	Copy Copy
+	// Tiles, where set, gives the hash tiles of the tree with an origin. Nothing vouches for
+	// them. Witnesses get consistency proofs from there where the kept checkpoints do not give one.
+	Tiles func(origin string) tlog.TileReader
 	// Logger and Registerer may be nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -128,6 +131,7 @@ type Trail struct {
 	remade        func(stream string)
 	cosign        func(context.Context, Offer) ([]byte, error)
 	copies        Copy
+	tiles         func(origin string) tlog.TileReader
 	codec         *codec
 	log           *slog.Logger
 	metrics       *metrics
@@ -192,7 +196,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error
 	t := &Trail{
 		js: js, prefix: o.StreamPrefix, replicas: o.Replicas, origin: o.Origin,
 		options: o, pinFile: o.pinFile(), salvageDir: o.SalvageDir,
-		shared: o.Shared, beat: beat{every: o.Heartbeat}, forwardedFile: o.ForwardedFile, noteEnd: o.NoteEnd, ends: o.End, settle: o.Settle, remade: o.Remade, cosign: o.Cosign, copies: o.Copy,
+		shared: o.Shared, beat: beat{every: o.Heartbeat}, forwardedFile: o.ForwardedFile, noteEnd: o.NoteEnd, ends: o.End, settle: o.Settle, remade: o.Remade, cosign: o.Cosign, copies: o.Copy, tiles: o.Tiles,
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
 		turn: make(chan struct{}, 1), opened: make(chan struct{}), grew: make(chan struct{}, 1), done: make(chan struct{}),
 		offers: make(chan offered, 1), asked: make(chan struct{}),

@@ -17,7 +17,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/durable"
-	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
 // Archiver moves old entry bundles, and the long records of their entries, out of a store.
@@ -181,25 +180,6 @@ func (a *Archiver) open(listed Listed) (*moving, error) {
 	m.size, m.tree = c.Size, tlog.TileHashReader(tlog.Tree{N: c.Size, Hash: c.Root}, reader{m.Log})
 	m.moved, err = m.Archives()
 	return m, err
-}
-
-// reader gives tiles to package tlog, which proves them.
-type reader struct{ Log }
-
-func (reader) Height() int                     { return proof.TileHeight }
-func (reader) SaveTiles([]tlog.Tile, [][]byte) {}
-
-// ReadTiles implements tlog.TileReader.
-func (r reader) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
-	var all [][]byte
-	for _, t := range tiles {
-		data, err := r.Tile(t)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, data)
-	}
-	return all, nil
 }
 
 // made is when an entry was made; zero for a lost one.

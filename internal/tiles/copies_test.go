@@ -21,6 +21,8 @@ type damage struct {
 	change map[uint64]func(m *nats.Msg)
 	remove []uint64
 	cut    uint64 // the last sequence left; 0 for all
+	// checkpoints are removed from the checkpoints' stream.
+	checkpoints []uint64
 }
 
 // damaged is a copy of the house with another entries' stream, not opened yet. It reads its
@@ -40,7 +42,7 @@ func (h *house) damaged(d damage) *house {
 		from, err := h.js.Stream(h.tb.Context(), name)
 		require.NoError(h.tb, err)
 		other.copyDamaged(from, d)
-		d = damage{}
+		d = damage{remove: d.checkpoints}
 	}
 	return other
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
-	"github.com/auditrelay/auditrelay/internal/proof"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
@@ -151,28 +150,13 @@ func (h *house) prove(number int, n int64) []byte {
 	l := h.store.Log(number)
 	_, c, err := l.Checkpoint()
 	require.NoError(h.tb, err)
-	reader := tlog.TileHashReader(tlog.Tree{N: c.Size, Hash: c.Root}, tileReader{l})
+	reader := tlog.TileHashReader(tlog.Tree{N: c.Size, Hash: c.Root}, reader{l})
 	path, err := tlog.ProveRecord(c.Size, n, reader)
 	require.NoError(h.tb, err)
 	leaf, err := l.entry(n)
 	require.NoError(h.tb, err)
 	require.NoError(h.tb, tlog.CheckRecord(path, c.Size, c.Root, n, tlog.RecordHash(leaf)))
 	return leaf
-}
-
-type tileReader struct{ Log }
-
-func (tileReader) Height() int                     { return proof.TileHeight }
-func (tileReader) SaveTiles([]tlog.Tile, [][]byte) {}
-func (r tileReader) ReadTiles(tiles []tlog.Tile) (all [][]byte, err error) {
-	for _, t := range tiles {
-		data, err := r.Tile(t)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, data)
-	}
-	return all, nil
 }
 
 // long is an entry whose record does not fit into a bundle.
