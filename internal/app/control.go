@@ -89,16 +89,25 @@ func (r *process) startSettings(client *management.Client, presence *looks.Prese
 	r.admin.AddStatus("settings", func(context.Context) (any, error) { return watcher.Status(), nil })
 }
 
-// rotate replaces the generated credential of an environment, as somebody asked for.
-func (r *process) rotate(ctx context.Context, env credentials.Environment) error {
+// streaming keeps the streaming configs; its error is for people.
+func (r *process) streaming() (*streaming.Reconciler, error) {
 	reconciler := r.reconciler.Load()
 	switch {
 	case r.cfg.Workspace == nil:
-		return errors.New("the configuration has no workspace section to set a new credential through")
+		return nil, errors.New("the configuration has no workspace section to reach the streaming configs through")
 	case reconciler == nil:
-		return errors.New("the relay is still starting; try again")
+		return nil, errors.New("the relay is still starting; try again")
 	}
-	err := reconciler.Rotate(ctx, env.Project, env.Environment)
+	return reconciler, nil
+}
+
+// rotate replaces the generated credential of an environment, as somebody asked for.
+func (r *process) rotate(ctx context.Context, env credentials.Environment) error {
+	reconciler, err := r.streaming()
+	if err != nil {
+		return err
+	}
+	err = reconciler.Rotate(ctx, env.Project, env.Environment)
 	switch {
 	case errors.Is(err, streaming.ErrDryRun):
 		return errors.New("streaming.dry_run is set, so nothing is changed in the workspace; remove it, and restart the relay")

@@ -19,6 +19,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/losses"
+	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
@@ -76,6 +77,27 @@ func (c *Client) Rotate(ctx context.Context, which OfEnvironment) (list []creden
 // Revoke has a generated credential accepted no more.
 func (c *Client) Revoke(ctx context.Context, which OfEnvironment) (done Revoked, err error) {
 	return done, c.call(ctx, http.MethodPost, "/v1/credentials/revoke", which, &done)
+}
+
+// Streaming lists the state of each environment's streaming config.
+func (c *Client) Streaming(ctx context.Context) (list []streaming.Health, err error) {
+	return list, c.ask(ctx, http.MethodGet, "/v1/streaming", &list)
+}
+
+// PlanStreaming calls yield with the plan of an environment, or, for the zero value, of each
+// one with a desired config.
+func (c *Client) PlanStreaming(ctx context.Context, which OfEnvironment, yield func(Planned) error) error {
+	return c.stream(ctx, "/v1/streaming/plan", which, func(f *frame) error {
+		if f.Planned == nil {
+			return nil
+		}
+		return yield(*f.Planned)
+	})
+}
+
+// ApplyStreaming sets the desired streaming config of an environment.
+func (c *Client) ApplyStreaming(ctx context.Context, req ApplyStreaming) (done streaming.Preview, err error) {
+	return done, c.call(ctx, http.MethodPost, "/v1/streaming/apply", req, &done)
 }
 
 // Letters calls yield with each dead letter of req, oldest first. Its error ends the

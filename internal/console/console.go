@@ -12,6 +12,9 @@
 //	GET  /v1/credentials         what may push, without secrets
 //	POST /v1/credentials/rotate  replace an environment's generated credential
 //	POST /v1/credentials/revoke  accept a generated credential no more
+//	GET  /v1/streaming           the streaming config's state in each environment
+//	POST /v1/streaming/plan      compare the streaming config with the desired one
+//	POST /v1/streaming/apply     set the desired one
 //	POST /v1/workspace/read      read a setting at the Workspace Management API
 //	POST /v1/workspace/plan      tell what a mutation would do
 //	POST /v1/workspace/do        perform it, between two entries of the audit trail
@@ -61,6 +64,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/internal/tiles"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -84,6 +88,8 @@ type Options struct {
 	Credentials *credentials.Store
 	// Rotate replaces an environment's generated credential; its error says why not.
 	Rotate func(context.Context, credentials.Environment) error
+	// Streaming keeps the streaming configs; its error says why nothing does.
+	Streaming func() (*streaming.Reconciler, error)
 	// Desk performs operations of the Workspace Management API; its error says why there
 	// is none.
 	Desk func() (*workspace.Desk, error)
@@ -148,6 +154,9 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	mux.HandleFunc("GET /v1/credentials", s.listCredentials)
 	mux.HandleFunc("POST /v1/credentials/rotate", s.rotateCredential)
 	mux.HandleFunc("POST /v1/credentials/revoke", s.revokeCredential)
+	mux.HandleFunc("GET /v1/streaming", s.listStreaming)
+	mux.HandleFunc("POST /v1/streaming/plan", s.planStreaming)
+	mux.HandleFunc("POST /v1/streaming/apply", s.applyStreaming)
 	mux.HandleFunc("POST /v1/workspace/read", serveDesk(s, (*workspace.Desk).Read))
 	mux.HandleFunc("POST /v1/workspace/plan", serveDesk(s, (*workspace.Desk).Plan))
 	mux.HandleFunc("POST /v1/workspace/do", serveDesk(s, (*workspace.Desk).Do))

@@ -148,6 +148,7 @@ type frame struct {
 	Row      *timeline.Row   `json:"row,omitempty"`
 	Entry    *timeline.Entry `json:"entry,omitempty"`
 	Line     json.RawMessage `json:"line,omitempty"` // of a span's list
+	Planned  *Planned        `json:"planned,omitempty"`
 	Progress *Progress       `json:"progress,omitempty"`
 	// Following: all rows before that index have come.
 	Following *int64 `json:"following,omitempty"`

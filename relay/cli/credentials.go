@@ -18,7 +18,7 @@ func newCredentials() *cobra.Command {
 		RunE:  showHelp,
 		Args:  cobra.NoArgs,
 	}
-	cmd.AddCommand(newCredentialsList(), newCredentialsRotate(), newCredentialsRevoke())
+	cmd.AddCommand(newCredentialsList(), newRotate("credentials"), newCredentialsRevoke())
 	return cmd
 }
 

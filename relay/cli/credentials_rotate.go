@@ -6,7 +6,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newCredentialsRotate() *cobra.Command {
+// newRotate is one command at two places: below credentials, and below streaming.
+func newRotate(below string) *cobra.Command {
 	var which relayFlags
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -18,7 +19,7 @@ the accepted credentials. The replaced one stays valid for streaming.rotation_ov
 ` + whichRelay + `
 
 Exit codes: 0 rotated, 1 not rotated, 2 wrong usage.`,
-		Example: `  auditrelay credentials rotate shop/live --config relay.yaml`,
+		Example: "  auditrelay " + below + " rotate shop/live --config relay.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			of, err := environmentOf(args[0])

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/streaming"
+)
+
+func newStreamingPlan() *cobra.Command {
+	var which relayFlags
+	var output outputFlag
+	var of console.OfEnvironment
+	cmd := &cobra.Command{
+		Use:   "plan [PROJECT/ENVIRONMENT]",
+		Short: "Compare the streaming config with the desired one, field by field",
+		Long: `Reads the streaming config of an environment, or of each one with a desired config, from
+the API, and shows field by field what it is and what it would be. It changes nothing, and
+enters nothing in the audit trail. In mode observe and in a dry run it works likewise.
+
+Of a secret, only the last four characters are known: a secret changed by hand to one with
+the same ending is not seen here. 'apply' replaces it all the same.
+` + whichRelay + `
+
+Exit codes: 0 nothing to do, 1 an environment cannot be compared, 2 something would change,
+or wrong usage.`,
+		Example: `  auditrelay streaming plan --config relay.yaml
+  auditrelay streaming plan shop/live --config relay.yaml --output json`,
+		Args: func(_ *cobra.Command, args []string) (err error) {
+			if len(args) > 1 {
+				return fmt.Errorf("give one PROJECT/ENVIRONMENT, or none for all")
+			}
+			if len(args) == 1 {
+				of, err = environmentOf(args[0])
+			}
+			return err
+		},
+		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+			client, err := which.client()
+			if err != nil {
+				return err
+			}
+			return planned(cmd, client, of, output.value)
+		}),
+	}
+	which.addTo(cmd)
+	addOutputFlag(cmd, &output, "table", "json")
+	return cmd
+}
+
+// planned prints plans, and ends with the error of the worst.
+func planned(cmd *cobra.Command, client *console.Client, of console.OfEnvironment, form string) error {
+	all := []console.Planned{}
+	due, failed := 0, 0
+	err := client.PlanStreaming(cmd.Context(), of, func(p console.Planned) error {
+		switch {
+		case p.Preview == nil:
+			failed++
+		case p.Preview.Differs:
+			due++
+		}
+		if form == "json" {
+			all = append(all, p)
+			return nil
+		}
+		return printPlanned(cmd.OutOrStdout(), p)
+	})
+	switch {
+	case err != nil:
+	case form == "json":
+		err = printJSON(cmd.OutOrStdout(), all)
+	case of.Project == "":
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "would change: %d, as desired: %d, not compared: %d\n", due, len(all)-due-failed, failed)
+	}
+	switch {
+	case err != nil:
+		return err
+	case failed > 0:
+		return errReported
+	case due > 0:
+		return errDue
+	}
+	return nil
+}
+
+func printPlanned(w io.Writer, p console.Planned) error {
+	if p.Preview == nil {
+		_, err := fmt.Fprintf(w, "%s/%s: cannot be compared: %s\n", p.Project, p.Environment, printable(p.Error))
+		return err
+	}
+	return printPreview(w, *p.Preview)
+}
+
+// printPreview shows what is and what would be. A * marks a field that differs.
+func printPreview(w io.Writer, p streaming.Preview) error {
+	verdict := "as desired"
+	if p.Differs {
+		verdict = "would change"
+	}
+	_, err := fmt.Fprintf(w, "%s/%s: %s (mode %s, status %s)\n", p.Project, p.Environment, verdict, p.Mode, cmp.Or(printable(string(p.Status)), "none"))
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(out, "    FIELD\tIS\tWOULD BE")
+	for _, f := range p.Fields {
+		mark := " "
+		if f.Differs {
+			mark = "*"
+		}
+		_, _ = fmt.Fprintf(out, "  %s %s\t%s\t%s\n", mark, f.Name, cmp.Or(printable(f.Is), "-"), cmp.Or(printable(f.WouldBe), "-"))
+	}
+	if err == nil {
+		err = out.Flush()
+	}
+	if p.Advice != "" && err == nil {
+		_, err = fmt.Fprintf(w, "  to do: %s\n", printable(p.Advice))
+	}
+	return err
+}

@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/internal/streaming"
+)
+
+func newStreamingStatus() *cobra.Command {
+	var which relayFlags
+	var output outputFlag
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the streaming config of each environment, as the relay last saw it",
+		Long: `Shows the streaming config of each environment as the relay last saw it at the API, what
+is wrong with it, and what to do. It asks the API nothing. Whether events arrive is not
+in it: a config may be ACTIVE, and silent.
+
+FINDING is ok, or one of not_active, differs (mode observe, a dry run, or just seen),
+not_taken (set, and another one is shown), refused (the API refuses to set it), absent (no
+such environment), fight (others set it again and again) and not seen (the API cannot be
+read). MODE is enforce, observe, or - where the configuration desires nothing.
+` + whichRelay + `
+
+Exit codes: 0 nothing is wrong, 1 the relay cannot be asked, 2 something is wrong, or wrong
+usage.`,
+		Example: `  auditrelay streaming status --config relay.yaml
+  auditrelay streaming status --data-dir /var/lib/auditrelay --output json`,
+		Args: cobra.NoArgs,
+		RunE: runs(func(cmd *cobra.Command, _ []string) error {
+			client, err := which.client()
+			if err != nil {
+				return err
+			}
+			list, err := client.Streaming(cmd.Context())
+			switch {
+			case err != nil:
+				return err
+			case output.value == "json":
+				err = printJSON(cmd.OutOrStdout(), list)
+			default:
+				err = printStreaming(cmd.OutOrStdout(), list)
+			}
+			for _, h := range list {
+				if err == nil && !h.OK() {
+					return errDue
+				}
+			}
+			return err
+		}),
+	}
+	which.addTo(cmd)
+	addOutputFlag(cmd, &output, "table", "json")
+	return cmd
+}
+
+func printStreaming(w io.Writer, list []streaming.Health) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(out, "ENVIRONMENT\tMODE\tSTREAMS TO\tSTATUS\tFINDING\tSEEN\tCHANGED")
+	for _, h := range list {
+		mode := h.Mode
+		if h.Observed {
+			mode = "-"
+		}
+		to := strings.TrimSpace(string(h.DestinationType) + " " + h.Destination)
+		_, _ = fmt.Fprintf(out, "%s/%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Project, h.Environment, mode, cmp.Or(printable(to), "-"),
+			cmp.Or(printable(string(h.Status)), "-"), findingOf(h), moment(h.LastLook), moment(h.LastChange))
+	}
+	for _, h := range list {
+		if text := toDo(h); text != "" {
+			_, _ = fmt.Fprintf(out, "%s/%s: %s\n", h.Project, h.Environment, printable(text))
+		}
+	}
+	return out.Flush()
+}
+
+func findingOf(h streaming.Health) string {
+	switch {
+	case h.Fight != nil:
+		return "fight"
+	case h.Finding != streaming.FindingNone && len(h.Differs) > 0:
+		return string(h.Finding) + ": " + strings.Join(h.Differs, ", ")
+	case h.Finding != streaming.FindingNone:
+		return string(h.Finding)
+	case !h.OK():
+		return "not seen"
+	}
+	return "ok"
+}
+
+// toDo is what a person should know or do; empty: nothing.
+func toDo(h streaming.Health) string {
+	switch {
+	case h.Fight != nil:
+		text := fmt.Sprintf("others have undone the relay's config %d times in a row since %s", h.Fight.Undone, moment(h.Fight.Since))
+		if !h.Fight.NextPut.IsZero() {
+			text += "; it sets it again at " + moment(h.Fight.NextPut)
+		}
+		return text + ": the audit trail has each change"
+	case h.Advice != "":
+		return h.Advice
+	}
+	return h.LastError
+}
