@@ -56,8 +56,9 @@ or wrong usage.`,
 // planned prints plans, and ends with the error of the worst.
 func planned(cmd *cobra.Command, client *console.Client, of console.OfEnvironment, form string) error {
 	all := []console.Planned{}
-	due, failed := 0, 0
+	total, due, failed := 0, 0, 0
 	err := client.PlanStreaming(cmd.Context(), of, func(p console.Planned) error {
+		total++
 		switch {
 		case p.Preview == nil:
 			failed++
@@ -75,7 +76,7 @@ func planned(cmd *cobra.Command, client *console.Client, of console.OfEnvironmen
 	case form == "json":
 		err = printJSON(cmd.OutOrStdout(), all)
 	case of.Project == "":
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "would change: %d, as desired: %d, not compared: %d\n", due, len(all)-due-failed, failed)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "would change: %d, as desired: %d, not compared: %d\n", due, total-due-failed, failed)
 	}
 	switch {
 	case err != nil:
