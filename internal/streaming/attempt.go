@@ -44,6 +44,7 @@ const (
 type attempt struct {
 	looks.Attribution
 	Reason []string `json:"reason"`
+	Why    string   `json:"why,omitempty"` // in the words of the person who asked
 
 	// Of the end. Failure is short, and equal for equal causes.
 	Failure   string `json:"failure,omitempty"`
@@ -92,7 +93,7 @@ func (w *watcher) newAttempt(ctx context.Context, o order, t management.Destinat
 	} else {
 		sets.LastFour = d.GrafanaLoki.Password.LastFour()
 	}
-	p := &attempt{Attribution: looks.ByRelay(rand.Text()), Reason: o.reason, Sets: sets, Begun: time.Now().UTC(), Relay: w.host}
+	p := &attempt{Attribution: looks.ByRelay(rand.Text()), Reason: o.reason, Why: o.why, Sets: sets, Begun: time.Now().UTC(), Relay: w.host}
 	if o.person != "" {
 		p.Attribution = looks.ByPerson(p.Action, o.person)
 	}

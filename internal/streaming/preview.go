@@ -88,7 +88,7 @@ func fieldsOf(d Desired, shown *Shape, a Action) []Field {
 	var fields []Field
 	add := func(name, was, wouldBe string) {
 		if was != "" || wouldBe != "" {
-			fields = append(fields, Field{Name: name, Is: was, WouldBe: wouldBe, Differs: another || slices.Contains(a.Differs, name)})
+			fields = append(fields, Field{Name: name, Is: was, WouldBe: wouldBe, Differs: another || slices.Contains(a.Differs, name) || wouldBe == newSecret})
 		}
 	}
 	add("destination_type", string(is.Type), string(d.Type))

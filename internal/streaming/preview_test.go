@@ -46,7 +46,7 @@ func TestAnObservingEnvironmentIsSetOnRequestOnly(t *testing.T) {
 	}, before.Fields)
 	assert.Equal(t, []string{"baseline"}, g.trail.types(), "a plan records nothing")
 
-	after, err := r.Apply(t.Context(), shopA, workspace.Person{User: "ada", Host: "desk"})
+	after, err := r.Apply(t.Context(), shopA, workspace.Person{User: "ada", Host: "desk"}, "CHG-1")
 	require.NoError(t, err)
 	assert.False(t, after.Differs)
 	password := g.api.sent()[0]
@@ -58,6 +58,8 @@ func TestAnObservingEnvironmentIsSetOnRequestOnly(t *testing.T) {
 	p, d := attemptOf(g.trail.entries[1]), detail{}
 	require.NoError(t, json.Unmarshal(g.trail.entries[3].Detail, &d))
 	assert.Equal(t, []string{"relay", "ada@desk", p.Action, "ada@desk"}, []string{p.Cause, p.Actor, d.Action, d.Actor})
+	assert.Equal(t, "CHG-1", p.Why)
+	assert.Equal(t, "CHG-1", attemptOf(g.trail.entries[2]).Why, "the entry of the end")
 	assert.Equal(t, []string{"destination_type", "asked_for"}, d.Reason)
 
 	g.api.set(func() { g.api.fields["hostname"] = "else.example.com" })
@@ -65,7 +67,7 @@ func TestAnObservingEnvironmentIsSetOnRequestOnly(t *testing.T) {
 	assert.Equal(t, 1, g.api.count(), "once")
 	_, err = r.Plan(t.Context(), credentials.Environment{Project: "shop", Environment: "b"})
 	require.ErrorIs(t, err, ErrNotDesired)
-	_, err = r.Apply(t.Context(), credentials.Environment{Project: "nobody", Environment: "b"}, workspace.Person{})
+	_, err = r.Apply(t.Context(), credentials.Environment{Project: "nobody", Environment: "b"}, workspace.Person{}, "")
 	require.ErrorIs(t, err, ErrNotDesired)
 }
 
@@ -75,7 +77,7 @@ func TestALostAnswerIsThePersonsChange(t *testing.T) {
 	g := newRig(t)
 	g.api.lose = true
 	r, _ := g.start(observing, toLoki)
-	_, err := r.Apply(t.Context(), shopA, workspace.Person{User: "ada", Host: "desk"})
+	_, err := r.Apply(t.Context(), shopA, workspace.Person{User: "ada", Host: "desk"}, "CHG-1")
 	require.Error(t, err)
 	again, _ := g.start(observing, toLoki)
 	require.NoError(t, look(t, again))
@@ -91,7 +93,7 @@ func TestADryRunAppliesNothing(t *testing.T) {
 	p, err := r.Plan(t.Context(), shopA)
 	require.NoError(t, err)
 	assert.Equal(t, Field{"secret", "", "…0001", true}, p.Fields[3])
-	_, err = r.Apply(t.Context(), shopA, workspace.Person{})
+	_, err = r.Apply(t.Context(), shopA, workspace.Person{}, "")
 	require.ErrorIs(t, err, ErrDryRun)
 	assert.Zero(t, g.api.count())
 }

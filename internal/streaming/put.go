@@ -17,6 +17,7 @@ const maxPutWait = time.Hour
 type order struct {
 	reason []string
 	person string // USER@HOST of the person who asked; empty: nobody did
+	why    string // in the person's words; may be empty
 }
 
 // put sets the desired config, and looks again at the result.

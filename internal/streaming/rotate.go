@@ -32,9 +32,9 @@ func (r *Reconciler) Rotate(ctx context.Context, project, environment string) er
 }
 
 // Apply sets the desired config now, once, whether it differs or not: the last four
-// characters do not prove a secret. The entries name the person. It returns the state
-// afterwards.
-func (r *Reconciler) Apply(ctx context.Context, env credentials.Environment, by workspace.Person) (Preview, error) {
+// characters do not prove a secret. The entries name the person, and why, in the person's
+// own words; may be empty. It returns the state afterwards.
+func (r *Reconciler) Apply(ctx context.Context, env credentials.Environment, by workspace.Person, why string) (Preview, error) {
 	w, err := r.desiring(env)
 	if err != nil {
 		return Preview{}, err
@@ -51,7 +51,7 @@ func (r *Reconciler) Apply(ctx context.Context, env credentials.Environment, by 
 		if err != nil {
 			return err
 		}
-		return w.put(ctx, order{reason: append(action.reason(), "asked_for"), person: by.User + "@" + by.Host})
+		return w.put(ctx, order{reason: append(action.reason(), "asked_for"), person: by.User + "@" + by.Host, why: why})
 	})
 	if err != nil {
 		return Preview{}, fmt.Errorf("set the streaming config of %s: %w", env, err)

@@ -83,8 +83,8 @@ func intention(cfg *config.Config, e config.Environment, found preflight.Environ
 		return "record changes, and set nothing"
 	case len(found.Differs) == 0:
 		return "leave it as it is"
-	case cfg.Streaming.DryRun:
-		return "report, and not set (dry_run): " + strings.Join(found.Differs, ", ")
+	case cfg.Streaming.DryRun, e.Mode == config.ModeObserve:
+		return "report, and set nothing: " + strings.Join(found.Differs, ", ")
 	case found.Destination == nil:
 		return "create it"
 	}

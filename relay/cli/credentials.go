@@ -26,7 +26,7 @@ func newCredentials() *cobra.Command {
 func environmentOf(text string) (console.OfEnvironment, error) {
 	project, environment, ok := strings.Cut(text, "/")
 	if !ok || project == "" || environment == "" {
-		return console.OfEnvironment{}, errors.New("give PROJECT/ENVIRONMENT, as 'auditrelay credentials list' shows it")
+		return console.OfEnvironment{}, errors.New("give PROJECT/ENVIRONMENT, such as shop/live")
 	}
 	return console.OfEnvironment{Project: project, Environment: environment}, nil
 }

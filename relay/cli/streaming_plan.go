@@ -116,7 +116,8 @@ func printPreview(w io.Writer, p streaming.Preview) error {
 	if err == nil {
 		err = out.Flush()
 	}
-	if p.Advice != "" && err == nil {
+	// Whoever reads a plan need not be told to make one.
+	if p.Advice != "" && p.Finding != streaming.FindingDiffers && err == nil {
 		_, err = fmt.Fprintf(w, "  to do: %s\n", printable(p.Advice))
 	}
 	return err

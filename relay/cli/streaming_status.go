@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -72,10 +74,8 @@ func printStreaming(w io.Writer, list []streaming.Health) error {
 		_, _ = fmt.Fprintf(out, "%s/%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Project, h.Environment, mode, cmp.Or(printable(to), "-"),
 			cmp.Or(printable(string(h.Status)), "-"), findingOf(h), moment(h.LastLook), moment(h.LastChange))
 	}
-	for _, h := range list {
-		if text := toDo(h); text != "" {
-			_, _ = fmt.Fprintf(out, "%s/%s: %s\n", h.Project, h.Environment, printable(text))
-		}
+	for _, text := range toDo(list) {
+		_, _ = fmt.Fprintln(out, printable(text))
 	}
 	return out.Flush()
 }
@@ -94,17 +94,30 @@ func findingOf(h streaming.Health) string {
 	return "ok"
 }
 
-// toDo is what a person should know or do; empty: nothing.
-func toDo(h streaming.Health) string {
-	switch {
-	case h.Fight != nil:
-		text := fmt.Sprintf("others have undone the relay's config %d times in a row since %s", h.Fight.Undone, moment(h.Fight.Since))
-		if !h.Fight.NextPut.IsZero() {
-			text += "; it sets it again at " + moment(h.Fight.NextPut)
+// toDo is advice for a person. A failure of several environments is said once.
+func toDo(list []streaming.Health) (all []string) {
+	failed := map[string]int{} // environments by the error of their last look
+	for _, h := range list {
+		switch {
+		case h.Fight != nil:
+			all = append(all, "to do: "+endFight(h))
+		case h.Advice != "":
+			all = append(all, "to do: "+h.Advice)
+		case h.LastError != "":
+			failed[h.LastError]++
 		}
-		return text + ": the audit trail has each change"
-	case h.Advice != "":
-		return h.Advice
 	}
-	return h.LastError
+	for _, text := range slices.Sorted(maps.Keys(failed)) {
+		all = append(all, fmt.Sprintf("not seen, %d: %s", failed[text], text))
+	}
+	return all
+}
+
+func endFight(h streaming.Health) string {
+	text := fmt.Sprintf("find out who has undone the relay's config of %s/%s %d times in a row since %s, another relay perhaps",
+		h.Project, h.Environment, h.Fight.Undone, moment(h.Fight.Since))
+	if !h.Fight.NextPut.IsZero() {
+		text += "; the relay sets it again at " + moment(h.Fight.NextPut)
+	}
+	return text
 }
