@@ -41,16 +41,16 @@ func TestStreamingFromTheCommandLine(t *testing.T) {
 	waiting.Until(t, func() bool {
 		return exec.CommandContext(t.Context(), "auditrelay", "streaming", "plan", "--config", o.config).Run() != nil
 	})
-	out, _ := o.streaming(t, cli.ExitDue, "plan", o.name)
+	out, _ := o.streaming(t, cli.ExitTrouble, "plan", o.name)
 	assert.Contains(t, out, o.name+": would change (mode observe, status ACTIVE)")
 	assert.Regexp(t, `\* hostname +logs\.example\.com +127\.0\.0\.1:1\n`, out)
 	assert.Regexp(t, `  destination_type +GRAFANA_LOKI +GRAFANA_LOKI\n`, out)
 	assert.Regexp(t, `\* secret +…1234 +\(a new one\)\n`, out)
-	out, _ = o.streaming(t, cli.ExitDue, "plan", "--output", "json")
+	out, _ = o.streaming(t, cli.ExitTrouble, "plan", "--output", "json")
 	var planned []console.Planned
 	require.NoError(t, json.Unmarshal([]byte(out), &planned))
 	assert.True(t, planned[0].Preview.Differs)
-	out, _ = o.streaming(t, cli.ExitDue, "status")
+	out, _ = o.streaming(t, cli.ExitTrouble, "status")
 	assert.Regexp(t, o.name+` +observe +GRAFANA_LOKI logs\.example\.com +ACTIVE +differs: hostname, username`, out)
 
 	_, said := o.streaming(t, cli.ExitFailure, "apply", o.name)

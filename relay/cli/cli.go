@@ -32,7 +32,7 @@ const (
 	ExitOK      = 0
 	ExitFailure = 1 // the command was understood, and failed
 	ExitUsage   = 2 // the command line is wrong
-	// ExitTrouble is of `status`: something is wrong with the relay that answered.
+	// ExitTrouble is of `status` and `streaming`: something is wrong, or would change.
 	ExitTrouble = 2
 	// ExitNotShown is of `trail verify`: nothing is wrong, and not all was shown.
 	ExitNotShown = 3

@@ -1,13 +1,6 @@
 package cli
 
-import (
-	"errors"
-
-	"github.com/spf13/cobra"
-)
-
-// errDue ends a command that found something to do.
-var errDue = errors.New("something is to be done, as reported")
+import "github.com/spf13/cobra"
 
 func newStreaming() *cobra.Command {
 	cmd := group("streaming", "See, compare and set the environments' event log streaming config", `The running relay keeps each environment's event log streaming config as its

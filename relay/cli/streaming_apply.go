@@ -94,7 +94,7 @@ func applied(cmd *cobra.Command, done streaming.Preview, form string) (err error
 		}
 	}
 	if err == nil && (done.Differs || done.Finding != streaming.FindingNone) {
-		return errDue
+		return errTrouble
 	}
 	return err
 }

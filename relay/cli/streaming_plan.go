@@ -84,7 +84,7 @@ func planned(cmd *cobra.Command, client *console.Client, of console.OfEnvironmen
 	case failed > 0:
 		return errReported
 	case due > 0:
-		return errDue
+		return errTrouble
 	}
 	return nil
 }

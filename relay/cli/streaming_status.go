@@ -51,7 +51,7 @@ usage.`,
 			}
 			for _, h := range list {
 				if err == nil && !h.OK() {
-					return errDue
+					return errTrouble
 				}
 			}
 			return err
