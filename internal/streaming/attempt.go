@@ -51,7 +51,7 @@ type attempt struct {
 	Error     string `json:"error,omitempty"`
 	RequestID string `json:"request_id,omitempty"`
 	Outcome   string `json:"outcome,omitempty"` // as of a person's action
-	Advice    string `json:"advice,omitempty"`  // what a person has to do
+	Advice    string `json:"advice,omitempty"`  // for a person
 
 	// Sets is the destination, with the last four characters of its secret.
 	Sets  *Shape    `json:"sets,omitempty"`
