@@ -10,14 +10,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
-// refusal is a PUT that the API refused, and will refuse until a person does something.
+// refusal is a PUT refused by the API. A repetition would be refused too, until a person
+// acts.
 type refusal struct {
 	of     string // the key of the observation before it
 	advice string
 }
 
-// forGood reports whether a refused PUT is about the config, so that a repetition is
-// refused as well.
+// forGood reports whether the API refused a PUT because of its config: then a repetition
+// would be refused too.
 func forGood(err error) bool {
 	var api *management.APIError
 	passing := []int{http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
@@ -27,7 +28,7 @@ func forGood(err error) bool {
 // key tells observations of different configs apart.
 func (o *observation) key() string { return hashOf(o.raw) + hashOf(o.second) }
 
-// refusedAdvice tells a person what to do about a refused PUT. No operation of the API
+// refusedAdvice is the advice after a refused PUT. No operation of the API
 // creates a config or removes one, and the real service's PUT needs one of its type.
 func (w *watcher) refusedAdvice(err error) string {
 	name, t := w.environment(), w.types[0]
@@ -44,7 +45,7 @@ func (w *watcher) refusedAdvice(err error) string {
 		name, management.CauseOf(err))
 }
 
-// advice tells a person what to do about a finding; empty: nothing.
+// advice is for a person, by finding; empty: there is nothing to do.
 func (w *watcher) advice(f Finding, status management.StreamingStatus) string {
 	name := w.environment()
 	switch f {

@@ -58,9 +58,9 @@ type attempt struct {
 	Begun time.Time `json:"begun,omitzero"`
 	Relay string    `json:"relay,omitempty"` // the host name of the acting relay
 
-	// What the next PUT must know of those before it, so that a restart forgets nothing:
-	// how many in a row were undone, the first at UndoneSince; and how many rotations in a
-	// row, the newest at TurnedAt, were because of refused pushes.
+	// The memory of the PUTs before, for the next one: a restart forgets nothing. Undone
+	// counts those undone in a row, the first at UndoneSince. Turns counts the rotations in a
+	// row because of refused pushes, the newest at TurnedAt.
 	Undone      int       `json:"undone,omitempty"`
 	UndoneSince time.Time `json:"undone_since,omitzero"`
 	Turns       int       `json:"refusal_rotations,omitempty"`
@@ -101,8 +101,8 @@ func (w *watcher) newAttempt(ctx context.Context, o order, t management.Destinat
 	return p
 }
 
-// remember takes over what the trail's newest PUT knows of those before. Where that cannot
-// be read, no PUT is entered either; only a lost credential is replaced all the same.
+// remember takes over the memory of the trail's newest PUT. Where the trail cannot be read,
+// no PUT is entered either; only a lost credential is replaced all the same.
 func (w *watcher) remember(ctx context.Context, p *attempt) {
 	before, err := w.newestPut(ctx)
 	if err != nil {

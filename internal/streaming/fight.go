@@ -27,7 +27,7 @@ const (
 	// fightAfter PUTs in a row that were undone, there is a fight.
 	fightAfter = 3
 	// firstTruce is the pause before the next PUT at the beginning of a fight; it doubles up
-	// to lastTruce. That PUT tells whether the fight goes on.
+	// to lastTruce.
 	firstTruce = time.Minute
 	lastTruce  = time.Hour
 	// stands is how long a config stands as desired before a fight is over. A PUT undone
@@ -37,14 +37,16 @@ const (
 
 // Fight is a config that somebody else sets again and again.
 type Fight struct {
-	// Undone counts the PUTs of the relay in a row that were undone, the first at Since.
+	// Undone counts the relay's PUTs undone in a row, the first at Since.
 	Undone int       `json:"undone"`
 	Since  time.Time `json:"since"`
-	// Theirs is the config that the others set.
+	// Theirs is the config of the others.
 	Theirs *Shape `json:"theirs,omitempty"`
 	// NextPut is when the relay tries again; zero: the config is as desired at present.
 	NextPut time.Time `json:"next_put,omitzero"`
 }
+
+const fightAdvice = "find the person or the other relay behind it, by the changes in the trail; have one of the two observe only (mode: observe)"
 
 // fightDetail is the Detail of the entries.
 type fightDetail struct {
@@ -65,8 +67,8 @@ type contest struct {
 	open   bool // by the trail's newest entry
 }
 
-// contested counts the PUTs in a row that were undone, by the trail, and puts the next one
-// off where it is a fight.
+// contested counts, by the trail, the PUTs undone in a row. In a fight, it puts the next
+// one off.
 //
 // The trail alternates: each PUT's entry holds the config set and how many before it were
 // undone, and the config's newest entry shows another one. So a restart forgets nothing.
@@ -106,8 +108,7 @@ func (w *watcher) contested(ctx context.Context, shown *Shape, differs []string)
 	return nil
 }
 
-// undone counts the PUTs in a row, up to the newest, in whose place something else is
-// shown.
+// undone counts the PUTs undone in a row, up to the newest.
 func (w *watcher) undone(ctx context.Context, newest lastPut, shown *Shape) (int, error) {
 	ours := newest.Relay == w.host
 	if newest.Sets == nil || ours && len(Plan(Desired{Shape: *newest.Sets}, shown).Differs) == 0 {
@@ -155,7 +156,7 @@ func (w *watcher) fight(ctx context.Context, f Fight, differs []string) error {
 	d := fightDetail{
 		Attribution: looks.Outside(), Severity: meaning.High, Direction: meaning.Unknown, Fight: f,
 		Summary: fmt.Sprintf("the event log's destination was changed back %d times in a row after the relay set it", f.Undone),
-		Advice:  "find the person or the other relay that sets it; let one of the two observe only (mode: observe)",
+		Advice:  fightAdvice,
 	}
 	return w.enterFight(ctx, TypeFight, d)
 }

@@ -47,8 +47,8 @@ type Health struct {
 	// not looked at. Destination is its host name or site.
 	DestinationType management.DestinationType `json:"destination_type"`
 	Destination     string                     `json:"destination"`
-	// Finding is the fault, Differs its fields, and Advice what a person has to do; empty:
-	// nothing.
+	// Finding is the fault, Differs its fields, and Advice a sentence for the person who
+	// can mend it; empty: nobody has to.
 	Finding Finding  `json:"finding"`
 	Differs []string `json:"differs,omitempty"`
 	Advice  string   `json:"advice,omitempty"`
@@ -78,7 +78,7 @@ func (r *Reconciler) Health() []Health {
 		h.Differs = slices.Clone(h.Differs)
 		if h.Fight != nil {
 			f := *h.Fight
-			h.Fight = &f
+			h.Fight, h.Advice = &f, fightAdvice
 		}
 		all = append(all, h)
 	}
@@ -148,23 +148,27 @@ func (w *watcher) changed(e *audit.Entry) {
 	w.log.Info("streaming recorded in the trail", "type", e.Type, "detail", string(e.Detail))
 }
 
-// ended notes how a look ended; the same failure is logged once.
+// ended notes how a look ended. A lasting failure is logged at growing intervals.
 func (w *watcher) ended(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
 	w.mu.Lock()
-	before := w.health.LastError
 	w.health.LastError = text
 	w.mu.Unlock()
 	w.metrics.looked(err)
 	switch {
-	case isGone(err), errors.Is(err, management.ErrUnreachable), w.refusal != nil: // told of once
-	case err != nil && before == "":
-		w.log.Error("look at the streaming config failed", "error", err)
-	case err == nil && before != "":
-		w.log.Info("look at the streaming config succeeds again")
+	case isGone(err), errors.Is(err, management.ErrUnreachable): // told of once, for all looks
+	case err != nil:
+		began := !w.failing.Lasts()
+		if w.failing.Again(management.CauseOf(err)) && !(began && w.refusal != nil) { // told of as a finding
+			w.log.Error("look at the streaming config failed", append(w.failing.Fields(), "error", err)...)
+		}
+	default:
+		if fields, was := w.failing.Over(); was {
+			w.log.Info("look at the streaming config succeeds again", fields...)
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/lasting"
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
 )
@@ -78,8 +79,10 @@ type watcher struct {
 	log      *slog.Logger
 	metrics  *metrics
 
-	wake   chan struct{} // holds one token: a push was refused
-	alarms alarms        // of run's goroutine
+	wake chan struct{} // holds one token: a push was refused
+	// Of run's goroutine:
+	alarms  alarms
+	failing lasting.Failure // of the looks
 
 	turn chan struct{} // holds one token: a look, a rotation or an apply is under way
 	// Of whoever has the turn:

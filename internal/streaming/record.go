@@ -55,7 +55,7 @@ type detail struct {
 	*meaning.Reading
 	// Reason tells why the relay set it: the fields with a difference, or "rotation".
 	Reason []string `json:"reason,omitempty"`
-	// Advice is what a person has to do about the state after.
+	// Advice is for a person, about the state after.
 	Advice string `json:"advice,omitempty"`
 	// Fields are the paths of the changed members.
 	Fields []string `json:"fields,omitempty"`

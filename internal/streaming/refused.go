@@ -25,10 +25,10 @@ const (
 
 // refusedPushes judges the refused pushes of an environment whose config is as desired.
 //
-// A secret changed by hand to one with the same last four characters shows nothing at the
-// API, and has every push refused. So has a stranger who knows the user name; but then
-// good pushes come between. The longest run of refusals that a good push ended tells how
-// long to wait for one.
+// A secret changed by hand to one with the same last four characters is invisible at the
+// API, and has every push refused. A stranger with the user name has some refused, and
+// good pushes come between. The longest run of refusals before a good push tells how long
+// to wait for one.
 type refusedPushes struct {
 	env     *arrivals.Environment // nil: nothing is known of pushes
 	run     time.Time             // the run last seen, by its beginning
