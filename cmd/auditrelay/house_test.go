@@ -47,6 +47,7 @@ func floors() map[string]int {
 		"sinks/webhook":                 2,
 		"sinks/file":                    2,
 		"internal/ingest":               5,
+		"internal/health":               4,
 		"internal/arrivals":             2,
 		"internal/routing":              2,
 		"internal/ocsf":                 2,

@@ -25,6 +25,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/durable"
+	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/internal/streaming"
@@ -114,6 +115,7 @@ type process struct {
 	tracer      *traces.Tracer                       // nil: no traces are made
 	spans       *digest.Keeper                       // nil: no spans are made
 	arrivals    *arrivals.Book                       // knows each configured environment
+	health      *health.Keeper
 	kinds       sinks.Kinds
 	deliveries  *relay.Metrics
 	live        map[string]relay.Sink // by name; not changed once the sinks are started
@@ -135,7 +137,8 @@ func (r *process) start(ctx context.Context) error {
 	}
 	for _, part := range []func(context.Context) error{
 		r.startAdmin, r.startCertificates, r.startTraces, r.startJournal, r.startTrail, r.startTiles, r.startCredentials,
-		r.startTimeline, r.startStatus, r.startSinks, r.startConsole, r.startForwarding, r.startSpans, r.startQuarantineWatch, r.startRecent, r.startIngest, r.startControl,
+		r.startTimeline, r.startStatus, r.startSinks, r.startConsole, r.startForwarding, r.startSpans, r.startQuarantineWatch,
+		r.startHealth, r.startRecent, r.startIngest, r.startControl,
 	} {
 		if err := part(ctx); err != nil {
 			return err

@@ -69,6 +69,7 @@ func (r *process) readBack(ctx context.Context, enough func()) bool {
 	since := start.Add(-r.cfg.Journal.DuplicateWindow)
 	err := r.journal.ReadBack(ctx, since, r.journal.Inherited(), func(record []relay.Event) bool {
 		events += len(record)
+		r.noteArrivals(record)
 		for i := range record {
 			bytes += len(record[i].Body)
 		}

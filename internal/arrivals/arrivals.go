@@ -62,6 +62,8 @@ type Environment struct {
 	good     [len(reasons)]bool // a good push came after the last refusal
 	rate     rate
 	lateness window
+	between  between
+	late     float64 // seconds, of all events
 }
 
 // Name returns the environment's own name.
@@ -94,6 +96,8 @@ func (e *Environment) Took(p Push) {
 	e.rate.add(elapsed, p.Events)
 	if p.Lateness != nil {
 		e.lateness.add(elapsed, p.Lateness)
+		e.between.add(now, p.Lateness)
+		e.late += p.Lateness.sum.Seconds()
 	}
 }
 

@@ -164,3 +164,31 @@ func BenchmarkEvent(b *testing.B) {
 		late += time.Millisecond
 	}
 }
+
+func TestCountBetween(t *testing.T) {
+	t.Parallel()
+	book, clock := newBook()
+	e := book.Of(live)
+	push := func(n int, late time.Duration) {
+		var l Lateness
+		for range n {
+			l.Add(late)
+		}
+		e.Took(Push{Events: int64(n), Lateness: &l})
+	}
+	push(7, time.Second)
+	assert.Zero(t, e.Snapshot().Between)
+	from := clock.Time
+	e.CountBetween(from, time.Time{})
+	clock.pass(10 * time.Minute)
+	push(5, time.Second)
+	push(3, time.Hour)
+	assert.EqualValues(t, 5, e.Snapshot().Between, "three happened before")
+	e.CountBetween(from, clock.Time)
+	clock.pass(10 * time.Minute)
+	push(11, time.Minute)
+	push(13, 15*time.Minute)
+	assert.EqualValues(t, 18, e.Snapshot().Between, "eleven happened after")
+	e.CountBetween(clock.Time, time.Time{})
+	assert.Zero(t, e.Snapshot().Between)
+}

@@ -16,10 +16,16 @@ const (
 )
 
 // Lateness is a histogram of arrival minus event time. The zero value is empty.
-type Lateness struct{ counts [buckets]uint32 }
+type Lateness struct {
+	counts [buckets]uint32
+	sum    time.Duration
+}
 
 // Add counts an event. A negative lateness, by a sender's clock ahead, counts as none.
-func (l *Lateness) Add(late time.Duration) { l.counts[bucketOf(late)]++ }
+func (l *Lateness) Add(late time.Duration) {
+	l.counts[bucketOf(late)]++
+	l.sum += max(0, late)
+}
 
 func bucketOf(late time.Duration) int {
 	if late < 1<<firstBit {

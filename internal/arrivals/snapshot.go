@@ -1,6 +1,7 @@
 package arrivals
 
 import (
+	"math"
 	"time"
 )
 
@@ -27,6 +28,10 @@ type Snapshot struct {
 	// Lateness is the median, the 90th and the 99th percentile of arrival minus event
 	// time, in seconds: of the new events of the last ten minutes. NaN without any.
 	Lateness [3]float64
+	// LatenessSum is that of all events, in seconds.
+	LatenessSum float64
+	// Between is the number of events that [Environment.CountBetween] asked for, estimated.
+	Between int64
 	// Refusals has each of [Reasons].
 	Refusals map[string]Refusals
 }
@@ -40,6 +45,8 @@ func (e *Environment) Snapshot() Snapshot {
 		Totals: e.totals, LastPush: e.lastPush,
 		EventsPerSecond: e.rate.perSecond(elapsed),
 		Lateness:        e.lateness.quantiles(elapsed),
+		LatenessSum:     e.late,
+		Between:         int64(math.Round(e.between.count)),
 		Refusals:        make(map[string]Refusals, len(reasons)),
 	}
 	if e.newest != 0 {

@@ -58,6 +58,8 @@ var entrySentences = map[string]struct {
 	"credential.revoked":      {"a push credential was revoked", Low},
 	"action.intended":         {"", Low},
 	"action.ended":            {"", Low},
+	"health.changed":          {"whether the event log flows has changed", Medium},
+	"health.gap":              {"events were lost in a gap of the event log", High},
 	"environment.gone":        {"the environment does not exist any more", High},
 	"environment.back":        {"the environment that was gone can be read again", Medium},
 	"credentials.damaged":     {"stored push credentials were damaged", High},

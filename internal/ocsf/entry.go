@@ -109,7 +109,7 @@ func (o *object) classify(x *entry) {
 	room, what, _ := strings.Cut(x.kind, ".")
 	weaker := x.detail.Direction == string(meaning.Weaker) || x.detail.Direction == string(meaning.Mixed)
 	switch {
-	case weaker && o.SeverityID >= medium, what == "damaged", what == "quarantined":
+	case weaker && o.SeverityID >= medium, room == "health" && o.SeverityID >= medium, what == "damaged", what == "quarantined":
 		o.finding(x)
 	case x.detail.Person.User != "", room == "action", room == "streaming" && strings.HasPrefix(what, "put_"):
 		o.apiActivity(x, what)

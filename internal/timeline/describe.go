@@ -82,10 +82,10 @@ func hasState(e *audit.Entry) bool {
 func unknownAfter(e *audit.Entry) bool { return len(e.After) == 0 && e.AfterSHA256 != "" }
 
 // recordsChange tells the entries for a reviewer: all except first looks, attestations,
-// repetitions, annotations, and notes about what can be read.
+// repetitions, annotations, and notes about what can be read or what arrives.
 func recordsChange(kind string) bool {
-	_, what, _ := strings.Cut(kind, ".")
-	return !slices.Contains([]string{"baseline", "checked", "restated", "status_changed", "annotated", "intended", "put_intended", "put_ended", "failed", "recovered", "unreachable", "reachable", "back", "span"}, what)
+	room, what, _ := strings.Cut(kind, ".")
+	return room != "health" && !slices.Contains([]string{"baseline", "checked", "restated", "status_changed", "annotated", "intended", "put_intended", "put_ended", "failed", "recovered", "unreachable", "reachable", "back", "span"}, what)
 }
 
 // plain tells an entry without two states.

@@ -1,0 +1,51 @@
+package app
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/health"
+	"github.com/auditrelay/auditrelay/internal/streaming"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// startHealth judges the environments from before the first push until after the last.
+func (r *process) startHealth(context.Context) (err error) {
+	options := health.Options{
+		Environments: r.cfg.Environments, Anonymous: anonymous(r.cfg.Ingest), Book: r.arrivals,
+		Interval: r.cfg.Streaming.Interval, Trail: r.trail, File: filepath.Join(r.cfg.DataDir, health.FileName),
+		Logger: r.log, Registerer: r.reg,
+	}
+	if r.cfg.Workspace != nil {
+		options.Declared = r.declared
+	}
+	if r.health, err = health.New(options); err != nil {
+		return err
+	}
+	r.stack.push("environments' health", background(r.health.Run))
+	r.admin.AddStatus("environments", func(context.Context) (any, error) { return r.health.Status(), nil })
+	return nil
+}
+
+// declared is what the API shows; nothing until the relay looks at it.
+func (r *process) declared() []streaming.Health {
+	if reconciler := r.reconciler.Load(); reconciler != nil {
+		return reconciler.Health()
+	}
+	return nil
+}
+
+// noteArrivals tells of the last push of each environment in a record of the journal.
+func (r *process) noteArrivals(record []relay.Event) {
+	var env credentials.Environment
+	for i := range record {
+		e := &record[i]
+		of := credentials.Environment{Project: e.Project, Environment: e.Environment}
+		if of != env && strings.HasPrefix(e.Type, "event_log.") { // not an entry of the trail
+			env = of
+			r.health.Noted(env, e.Received)
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package health
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/meaning"
+)
+
+// The types and subjects of the room's audit entries.
+const (
+	// TypeChanged is a transition of an environment's state.
+	TypeChanged = "health.changed"
+	// TypeGap is a gap, after its end.
+	TypeGap = "health.gap"
+
+	// Subject is an environment's state.
+	Subject    = "streaming_health"
+	subjectGap = "streaming_gap"
+)
+
+// maxEntries bounds the entered transitions of an environment in an hour. Those
+// beyond are summed up in the next one.
+const maxEntries = 10
+
+// change is the Detail of a transition's entry.
+type change struct {
+	Summary  string           `json:"summary"`
+	Severity meaning.Severity `json:"severity"`
+	From     State            `json:"from"`
+	To       State            `json:"to"`
+	Reason   string           `json:"reason"`
+	Action   string           `json:"action"`
+	Since    time.Time        `json:"since"`
+	// Skipped counts the transitions between From and To without an entry.
+	Skipped  int            `json:"transitions_skipped,omitempty"`
+	Declared DeclaredStatus `json:"declared"`
+	Observed ObservedStatus `json:"observed"`
+}
+
+// gapDetail is the Detail of a gap's entry.
+type gapDetail struct {
+	Summary  string           `json:"summary"`
+	Severity meaning.Severity `json:"severity"`
+	Gap
+}
+
+// entries is the writer's part of a watch; nobody else uses it.
+type entries struct {
+	restored bool        // the state of earlier processes was read
+	times    []time.Time // of the transitions entered in the last hour
+}
+
+// enter brings the trail up to date. An environment whose entry fails waits for the next
+// call, and holds up no other.
+func (k *Keeper) enter(ctx context.Context) error {
+	if k.options.Trail == nil {
+		return nil
+	}
+	var errs []error
+	for _, w := range k.watches {
+		err := k.restore(ctx, w)
+		if err == nil {
+			err = errors.Join(k.enterGaps(ctx, w), k.enterState(ctx, w))
+		}
+		if errs = append(errs, err); errors.Is(err, audit.ErrUnavailable) {
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// restore takes over the state of the trail's newest entry, if none counts yet.
+func (k *Keeper) restore(ctx context.Context, w *watch) error {
+	if w.entries.restored {
+		return nil
+	}
+	e, found, err := k.options.Trail.Last(ctx, w.name.Project, w.name.Environment, Subject)
+	if err != nil {
+		return fmt.Errorf("read the last state of %s: %w", w.name, err)
+	}
+	var c change
+	if found && json.Unmarshal(e.Detail, &c) == nil && says[c.To].text != "" {
+		k.mu.Lock()
+		w.held.restore(Verdict{State: c.To, Reason: c.Reason, Since: c.Since, Action: c.Action})
+		k.mu.Unlock()
+	}
+	w.entries.restored = true
+	return nil
+}
+
+// restore takes over the state of an earlier process.
+func (h *held) restore(v Verdict) {
+	switch {
+	case !h.known:
+		h.verdict, h.known = v, true
+	case h.verdict.State == v.State:
+		h.verdict.Since = v.Since
+	default:
+		h.due = true
+	}
+}
+
+// enterState enters the state, unless the trail's newest entry shows it. A crash before the
+// append leaves it to the next process and its own judgement; after it nothing is left to do.
+func (k *Keeper) enterState(ctx context.Context, w *watch) error {
+	k.mu.Lock()
+	due, before := w.held.due, w.held.before
+	now := time.Now()
+	c := w.change()
+	k.mu.Unlock()
+	w.entries.forget(now)
+	if !due || len(w.entries.times) >= maxEntries {
+		return nil
+	}
+	e, err := audit.Update(ctx, k.options.Trail, w.name.Project, w.name.Environment, Subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
+		var was change
+		_ = json.Unmarshal(last.Detail, &was) // one of another form shows no state
+		if was.To == c.To || !found && (c.To == Flowing || c.To == Unknown) {
+			return nil, nil //nolint:nilnil // nothing to enter is no error
+		}
+		c.From = cmp.Or(was.To, before, Unknown)
+		return k.entry(w, TypeChanged, Subject, now, c)
+	})
+	if err != nil {
+		return fmt.Errorf("enter the state of %s: %w", w.name, err)
+	}
+	if e != nil {
+		w.entries.times = append(w.entries.times, now)
+		k.logChange(w, c)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w.held.entered(c)
+	return nil
+}
+
+// entered notes the trail's newest state, c.
+func (h *held) entered(c change) {
+	if h.verdict.State == c.To {
+		h.due, h.skipped = false, 0
+		return
+	}
+	h.before = c.To // it has changed meanwhile
+	h.skipped = max(0, h.skipped-c.Skipped-1)
+}
+
+// forget drops the times older than an hour.
+func (x *entries) forget(now time.Time) {
+	for len(x.times) > 0 && now.Sub(x.times[0]) >= time.Hour {
+		x.times = x.times[1:]
+	}
+}
+
+func (k *Keeper) entry(w *watch, kind, subject string, at time.Time, detail any) (*audit.Entry, error) {
+	raw, err := json.Marshal(detail)
+	if err != nil {
+		return nil, err
+	}
+	return &audit.Entry{
+		Type: kind, Project: w.name.Project, Environment: w.name.Environment, Subject: subject, Time: at, Detail: raw,
+	}, nil
+}
+
+func (k *Keeper) logChange(w *watch, c change) {
+	log := k.log.With("project", w.name.Project, "environment", w.name.Environment, "from", c.From, "to", c.To)
+	if c.Severity == meaning.Info || c.Severity == meaning.Low {
+		log.Info(c.Summary)
+		return
+	}
+	log.Warn(c.Summary, "action", c.Action)
+}
+
+// enterGaps enters the settled gaps. The file keeps those due. A gap not newer than the
+// trail's newest is there already, so a crash between the two enters none twice.
+func (k *Keeper) enterGaps(ctx context.Context, w *watch) error {
+	for {
+		k.mu.Lock()
+		var due []Gap
+		due = append(due, w.gaps.due...)
+		k.mu.Unlock()
+		if len(due) == 0 {
+			return nil
+		}
+		g := due[0]
+		_, err := audit.Update(ctx, k.options.Trail, w.name.Project, w.name.Environment, subjectGap, func(last audit.Entry, found bool) (*audit.Entry, error) {
+			var was gapDetail
+			if found && json.Unmarshal(last.Detail, &was) == nil && !g.Begun.After(was.Begun) {
+				return nil, nil //nolint:nilnil // it has been entered
+			}
+			return k.entry(w, TypeGap, subjectGap, time.Now(), gapDetail{g.sentence(w.name.Environment), meaning.High, g})
+		})
+		if err != nil {
+			return fmt.Errorf("enter a gap of %s: %w", w.name, err)
+		}
+		k.mu.Lock()
+		if len(w.gaps.due) > 0 && w.gaps.due[0].Begun.Equal(g.Begun) {
+			w.gaps.due, w.changed = w.gaps.due[1:], true
+		}
+		k.mu.Unlock()
+	}
+}
+
+// sentence tells of a gap in one line.
+func (g *Gap) sentence(environment string) string {
+	return fmt.Sprintf("%s: about %d events were lost from %s to %s: %s", environment, g.EventsLost, clock(g.Begun), clock(g.Ended), g.Reason)
+}

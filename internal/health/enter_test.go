@@ -1,0 +1,166 @@
+package health
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/arrivals"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
+)
+
+// hand moves a keeper's clock by hand, with a trail on a real server.
+type hand struct {
+	t      *testing.T
+	now    time.Time
+	trail  *audit.Trail
+	log    audit.Log // nil: trail
+	book   *arrivals.Book
+	keeper *Keeper
+}
+
+func newHand(t *testing.T) *hand {
+	t.Helper()
+	h := &hand{t: t, now: noon, trail: trailtest.New(t)}
+	h.restart()
+	return h
+}
+
+func (h *hand) restart() {
+	h.t.Helper()
+	h.book = arrivals.New(func() time.Time { return h.now })
+	o := Options{Environments: []config.Environment{environment()}, Book: h.book, Trail: h.trail}
+	if h.log != nil {
+		o.Trail = h.log
+	}
+	var err error
+	h.keeper, err = New(o)
+	require.NoError(h.t, err)
+	h.keeper.begin(h.now)
+}
+
+// pass lets seconds pass, calls each in every one, and enters at the end.
+func (h *hand) pass(seconds int, each func(*arrivals.Environment)) {
+	h.t.Helper()
+	h.seconds(seconds, each)
+	require.NoError(h.t, h.keeper.enter(h.t.Context()))
+}
+
+func (h *hand) seconds(n int, each func(*arrivals.Environment)) {
+	for range n {
+		if each != nil {
+			each(h.book.Of(live))
+		}
+		h.keeper.tick(h.now)
+		h.now = h.now.Add(time.Second)
+	}
+}
+
+func good(e *arrivals.Environment) {
+	e.Took(arrivals.Push{Events: 10, Newest: 1, Lateness: &arrivals.Lateness{}})
+}
+func wrong(e *arrivals.Environment) { e.Refused(arrivals.Credential) }
+
+// entries gives the details of the trail's entries of a subject.
+func (h *hand) entries(subject string) (all []change) {
+	h.t.Helper()
+	entries, err := h.trail.Read(h.t.Context(), 0, 1000)
+	require.NoError(h.t, err)
+	for _, e := range entries {
+		var c change
+		if e.Subject == subject {
+			require.NoError(h.t, json.Unmarshal(e.Detail, &c))
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func (h *hand) transitions() (all []string) {
+	for _, c := range h.entries(Subject) {
+		all = append(all, string(c.From)+" "+string(c.To))
+	}
+	return all
+}
+
+func TestTransitionsEnterOnce(t *testing.T) {
+	t.Parallel()
+	h := newHand(t)
+	h.pass(5, nil)
+	h.pass(60, good)
+	assert.Empty(t, h.transitions(), "a first start is no news")
+	h.pass(5, wrong)
+	h.pass(60, wrong)
+	assert.Equal(t, []string{"flowing refused"}, h.transitions())
+	c := h.entries(Subject)[0]
+	assert.Equal(t, "live: event log is refused since 2026-11-18 12:01:05 UTC: the credential is not valid; no push was taken since", c.Summary)
+	assert.Equal(t, "critical", string(c.Severity))
+	assert.Contains(t, c.Action, "auditrelay credentials rotate shop/live")
+
+	h.restart()
+	h.pass(5, nil)
+	now := h.keeper.Status()[0]
+	assert.Equal(t, Refused, now.State, "the trail's newest entry is the state")
+	assert.True(t, noon.Add(65*time.Second).Equal(now.Since))
+	h.pass(60, wrong)
+	assert.Len(t, h.transitions(), 1)
+	h.seconds(60, good)
+	h.restart() // before it was entered
+	h.pass(60, good)
+	h.pass(60, good)
+	assert.Equal(t, []string{"flowing refused", "refused flowing"}, h.transitions())
+}
+
+// away is a trail out of use for some time.
+type away struct {
+	audit.Log
+	gone bool
+}
+
+var errAway = errors.New("away")
+
+func (a *away) Last(ctx context.Context, project, environment, subject string) (audit.Entry, bool, error) {
+	if a.gone {
+		return audit.Entry{}, false, errAway
+	}
+	return a.Log.Last(ctx, project, environment, subject)
+}
+
+func TestAnUnusableTrailLosesNoState(t *testing.T) {
+	t.Parallel()
+	h := newHand(t)
+	log := &away{h.trail, false}
+	h.log = log
+	h.restart()
+	h.pass(60, good)
+	log.gone = true
+	h.seconds(10, wrong)
+	require.ErrorIs(t, h.keeper.enter(t.Context()), errAway)
+	assert.Equal(t, Refused, h.keeper.Status()[0].State)
+	h.seconds(120, good)
+	require.ErrorIs(t, h.keeper.enter(t.Context()), errAway)
+	log.gone = false
+	require.NoError(t, h.keeper.enter(t.Context()))
+	assert.Equal(t, []string{"flowing gapped"}, h.transitions(), "the state of the outage is summed up")
+	assert.Equal(t, 1, h.entries(Subject)[0].Skipped)
+	assert.Len(t, h.entries(subjectGap), 1)
+	require.NoError(t, h.keeper.enter(t.Context()))
+	assert.EqualValues(t, 2, h.trail.Size())
+}
+
+func TestTransitionsAreBounded(t *testing.T) {
+	t.Parallel()
+	h := newHand(t)
+	for range 20 {
+		h.pass(20, good)
+		h.pass(20, wrong)
+	}
+	assert.Len(t, h.transitions(), maxEntries)
+}

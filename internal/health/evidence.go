@@ -1,0 +1,99 @@
+package health
+
+import (
+	"slices"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/arrivals"
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/management"
+)
+
+// Evidence is the input of [Judge].
+type Evidence struct {
+	Environment credentials.Environment
+	// Here: the environment is configured to push to this relay.
+	Here     bool
+	Declared Declared
+	// Arrivals are those of this run. LastPush is of this run or an earlier one, zero
+	// for none.
+	Arrivals arrivals.Snapshot
+	LastPush time.Time
+	// Runs are the refusals without a good push since, by reason; of this run or an
+	// earlier one.
+	Runs map[string]arrivals.Refusals
+	// Model is the environment's rhythm.
+	Model *Model
+	// Started is when this run began to watch.
+	Started time.Time
+	// Gap is the newest one with an end; nil: none.
+	Gap *Gap
+}
+
+// Declared is the API's word on an environment's stream.
+type Declared struct {
+	// Watched: the relay looks at the API for this environment.
+	Watched bool
+	// Status is the streaming_status; DestinationType and Destination (a host name or
+	// site) are where the stream ends, empty for nowhere.
+	Status          management.StreamingStatus
+	DestinationType management.DestinationType
+	Destination     string
+	// At is the time of the last look with an answer; zero: none in this run.
+	At time.Time
+	// StatusSince is when a look first showed the present Status.
+	StatusSince time.Time
+	// Interval is the time between two looks.
+	Interval time.Duration
+	Finding  string
+	// Differs are the fields unlike the configured ones.
+	Differs []string
+	// LastError is the error of the last look; empty: none.
+	LastError string
+}
+
+// staleAfter is the age at which an observation no longer counts, in intervals.
+const staleAfter = 3
+
+// stale reports whether the last look is too old to count.
+func (d *Declared) stale(started, now time.Time) bool {
+	if !d.Watched {
+		return false
+	}
+	last := d.At
+	if last.IsZero() {
+		last = started
+	}
+	return now.Sub(last) > staleAfter*d.Interval
+}
+
+// fresh reports whether a recent look has succeeded.
+func (e *Evidence) fresh(now time.Time) bool {
+	return e.Declared.Watched && !e.Declared.At.IsZero() && !e.Declared.stale(e.Started, now)
+}
+
+// elsewhere reports whether the API shows another destination.
+func (d *Declared) elsewhere() bool {
+	return d.DestinationType != "" && slices.ContainsFunc(d.Differs, func(field string) bool { return field != "secret" })
+}
+
+// usual is when the present silence becomes unusual; false where nobody can tell.
+func (e *Evidence) usual() (until time.Time, known bool) {
+	if e.LastPush.IsZero() {
+		return time.Time{}, false
+	}
+	last := e.LastPush
+	if e.Started.After(last) { // nobody listened before
+		last = e.Started
+	}
+	return e.Model.SilentAfter(last)
+}
+
+// recently bounds the age of a push as a proof of arriving events.
+const recently = 2 * time.Minute
+
+// arriving reports whether pushes came after t, and still come.
+func (e *Evidence) arriving(after, now time.Time) bool {
+	until, known := e.usual()
+	return e.LastPush.After(after) && (now.Sub(e.LastPush) < recently || known && now.Before(until))
+}

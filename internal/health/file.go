@@ -1,0 +1,176 @@
+package health
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/arrivals"
+	"github.com/auditrelay/auditrelay/internal/durable"
+)
+
+// FileName is the file in a data directory with each environment's
+// rhythm, and its gaps. Without it, the relay learns anew.
+const FileName = "rhythm.json"
+
+// maxFile bounds the file, in bytes.
+const maxFile = 64 << 20
+
+// kept is the content of the file.
+type kept struct {
+	// Saved is when the relay was last known to run.
+	Saved        time.Time               `json:"saved"`
+	Environments map[string]*keptOfWatch `json:"environments"`
+}
+
+type keptOfWatch struct {
+	LastPush time.Time                    `json:"last_push,omitzero"`
+	Runs     map[string]arrivals.Refusals `json:"refusals,omitempty"`
+	Gap      *Gap                         `json:"gap,omitempty"`
+	Gaps     []Gap                        `json:"gaps,omitempty"`
+	Due      []Gap                        `json:"gaps_due,omitempty"`
+	Recent   recent                       `json:"recent"`
+	Model    *Model                       `json:"model,omitempty"`
+}
+
+// load takes over the file.
+func (k *Keeper) load() {
+	if k.options.File == "" {
+		return
+	}
+	x, err := readFile(k.options.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		k.log.Warn("what was learnt of the environments' rhythm cannot be read; it is learnt anew", "file", k.options.File, "error", err)
+		return
+	}
+	for _, w := range k.watches {
+		if kept := x.Environments[w.name.String()]; kept != nil {
+			w.take(kept, x.Saved)
+		}
+	}
+}
+
+func readFile(path string) (*kept, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	raw, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) > maxFile {
+		return nil, fmt.Errorf("it has more than %d bytes", maxFile)
+	}
+	return parse(raw)
+}
+
+// parse reads the file's content, and bounds its lists.
+func parse(raw []byte) (*kept, error) {
+	x := &kept{}
+	if err := json.Unmarshal(raw, x); err != nil {
+		return nil, err
+	}
+	for _, e := range x.Environments {
+		if e != nil {
+			e.Gaps, e.Due = last(e.Gaps, maxGaps), last(e.Due, maxGaps)
+		}
+	}
+	return x, nil
+}
+
+// take takes over the state of an earlier process.
+func (w *watch) take(x *keptOfWatch, saved time.Time) {
+	w.lastPush, w.earlier, w.recent = x.LastPush, x.Runs, x.Recent
+	w.gaps.now, w.gaps.settled, w.gaps.due = x.Gap, x.Gaps, x.Due
+	if x.Model != nil {
+		w.model = x.Model
+	}
+	w.seenUntil = saved
+	if g := w.gaps.now; g != nil {
+		w.gaps.late, w.gaps.refused = g.EventsLate, g.RefusedPushes
+		w.page.CountBetween(g.Begun, g.Ended)
+	}
+}
+
+// save writes the file, if a gap changed or its time has come. A crash leaves the old one or
+// the new one: an older one lacks a minute's lesson, and the last arrivals come from the
+// journal.
+func (w *writer) save(now bool) error {
+	k := w.keeper
+	if k.options.File == "" {
+		return nil
+	}
+	raw, due, err := k.encode(now || time.Since(w.saved) >= saveEvery)
+	if err != nil || !due {
+		return err
+	}
+	if err := durable.WriteFile(k.options.File, raw); err != nil {
+		return err
+	}
+	w.saved = time.Now()
+	return nil
+}
+
+func (k *Keeper) encode(now bool) (raw []byte, due bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	x := kept{Saved: time.Now(), Environments: map[string]*keptOfWatch{}}
+	for _, w := range k.watches {
+		now, w.changed = now || w.changed, false
+		x.Environments[w.name.String()] = w.keep()
+	}
+	if !now {
+		return nil, false, nil
+	}
+	raw, err = json.Marshal(x)
+	return raw, true, err
+}
+
+func (w *watch) keep() *keptOfWatch {
+	x := &keptOfWatch{
+		LastPush: w.lastPush, Runs: map[string]arrivals.Refusals{}, Gap: w.gaps.now, Gaps: w.gaps.settled, Due: w.gaps.due,
+		Recent: w.recent, Model: w.model,
+	}
+	for reason, r := range w.runs {
+		if r.Last.After(w.lastPush) {
+			x.Runs[reason] = r
+		}
+	}
+	return x
+}
+
+// start begins this run's watch. The time since the relay was last known to run is a gap; it
+// has cost nothing where the provider sends its events again.
+func (w *watch) start(now time.Time) {
+	w.started = now
+	since := w.lastPush
+	if since.IsZero() || w.gaps.now != nil {
+		return
+	}
+	if w.seenUntil.After(since) && w.seenUntil.Before(now) {
+		since = w.seenUntil
+	}
+	w.begin(Gap{Cause: CauseRelayDown, Reason: "the relay was down", Begun: since, Ended: now}, Verdict{})
+	w.page.CountBetween(since, now)
+}
+
+// noted takes a push of an earlier process for the last one, if it is.
+func (w *watch) noted(received time.Time) {
+	if !received.After(w.lastPush) {
+		return
+	}
+	w.lastPush = received
+	if g := w.gaps.now; g != nil && g.Cause == CauseRelayDown && received.After(g.Begun) && received.Before(g.Ended) {
+		g.Begun = received
+		w.page.CountBetween(g.Begun, g.Ended)
+	}
+}

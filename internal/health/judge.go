@@ -1,0 +1,220 @@
+package health
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/management"
+)
+
+const (
+	// A stream is late if one event in ten is later than lateFrom.
+	lateFrom = 10 * time.Minute
+	// forgotten is the age from which a last push says nothing any more, except where
+	// the environment's rhythm expects none yet.
+	forgotten = 24 * time.Hour
+	// gappedFor is how long a gap is told of after its end.
+	gappedFor = 24 * time.Hour
+	// inFlight is the time for pushes under way when a stream was disabled.
+	inFlight = 30 * time.Second
+)
+
+// Judge gives the state of an environment. It is pure.
+//
+// A person mends the first trouble in its order first: a stream cannot arrive if it goes
+// elsewhere or nowhere, a refused one is not silent, a silent one is not late.
+func Judge(e *Evidence, now time.Time) Verdict {
+	judges := []func(*Evidence, time.Time) (Verdict, bool){
+		misdirected, disabled, notHere, refused, neverSeen, silent, late, tooOld, gapped,
+	}
+	for _, judge := range judges {
+		if v, is := judge(e, now); is {
+			return v
+		}
+	}
+	return flowing(e, now)
+}
+
+func misdirected(e *Evidence, now time.Time) (Verdict, bool) {
+	d := &e.Declared
+	if !e.fresh(now) || !d.elsewhere() {
+		return Verdict{}, false
+	}
+	return Verdict{
+		State:  Misdirected,
+		Reason: fmt.Sprintf("the API shows the destination %s, not the configured one", destination(d)),
+		Action: fmt.Sprintf("the relay sets it back, unless it is told to observe or streaming.dry_run is set; the log says what hinders it; "+
+			"else set the destination of %s in the dashboard", e.Environment),
+	}, true
+}
+
+func destination(d *Declared) string {
+	if d.Destination == "" {
+		return string(d.DestinationType)
+	}
+	return fmt.Sprintf("%s (%s)", d.Destination, d.DestinationType)
+}
+
+func disabled(e *Evidence, now time.Time) (Verdict, bool) {
+	d := &e.Declared
+	switch {
+	case !e.fresh(now):
+		return Verdict{}, false
+	case d.DestinationType == "" && len(d.Differs) > 0:
+		return Verdict{
+			State: Disabled, Reason: "the API shows no streaming config: the event log goes nowhere",
+			Action: fmt.Sprintf("create the event log streaming of %s in the dashboard, if the relay cannot: the API may refuse to set one that does not exist", e.Environment),
+		}, true
+	case d.DestinationType == "" || d.Status == "" || d.Status == management.StatusActive || e.arriving(d.StatusSince.Add(inFlight), now):
+		return Verdict{}, false
+	}
+	return Verdict{
+		State: Disabled, Since: d.StatusSince,
+		Reason: fmt.Sprintf("the API declares the stream %s, not ACTIVE; events of this time are never sent later", d.Status),
+		Action: fmt.Sprintf("enable the event log streaming of %s in the dashboard: the API has no operation for it", e.Environment),
+	}, true
+}
+
+// notHere judges an environment whose events go elsewhere, or nowhere, as configured.
+func notHere(e *Evidence, now time.Time) (Verdict, bool) {
+	if e.Here || !e.Arrivals.LastPush.IsZero() {
+		return Verdict{}, false
+	}
+	v := Verdict{State: Unknown, Reason: "its events do not pass here"}
+	switch d := &e.Declared; {
+	case !d.Watched:
+		v.Reason += ", and the relay does not look at its streaming config"
+	case d.stale(e.Started, now):
+		v.Reason += ", and " + staleReason(e)
+		v.Action = lookAction
+	case d.At.IsZero():
+	case d.DestinationType == "":
+		v.Reason += ": the API shows no streaming config"
+	default:
+		v.Reason += ": the API declares its stream to " + destination(d) + " " + string(d.Status)
+	}
+	return v, true
+}
+
+const lookAction = "see that the relay reaches the management API: the section workspace of /status has its error"
+
+func staleReason(e *Evidence) string {
+	if e.Declared.At.IsZero() {
+		return "the API has shown nothing since the relay started"
+	}
+	return "the API was last read at " + clock(e.Declared.At)
+}
+
+// neverSeen judges an environment without any push yet.
+func neverSeen(e *Evidence, now time.Time) (Verdict, bool) {
+	if !e.LastPush.IsZero() {
+		return Verdict{}, false
+	}
+	v := Verdict{
+		State: Unknown, Reason: "no push has arrived yet",
+		Action: fmt.Sprintf("log in to %s once, and look again: a push should arrive within a minute", e.Environment),
+	}
+	switch {
+	case e.fresh(now):
+		v.Reason += fmt.Sprintf(", though the API declares the stream %s", e.Declared.Status)
+	case e.Declared.stale(e.Started, now):
+		v.Reason, v.Action = v.Reason+", and "+staleReason(e), lookAction
+	case e.Declared.Watched:
+		v.Reason, v.Action = "no push has arrived yet, and the API was not read yet", ""
+	}
+	return v, true
+}
+
+func silent(e *Evidence, now time.Time) (Verdict, bool) {
+	until, known := e.usual()
+	if !known || now.Before(until) {
+		return Verdict{}, false
+	}
+	reason := fmt.Sprintf("no push since then, and by this environment's rhythm one was due by %s", clock(until))
+	if e.fresh(now) {
+		reason += fmt.Sprintf("; the API declares the stream %s all the same", e.Declared.Status)
+	}
+	return Verdict{
+		State: Silent, Since: e.LastPush, Reason: reason,
+		Action: fmt.Sprintf("log in to %s once: if no push arrives within a minute, see that the relay's push listener can be reached from outside, "+
+			"then disable and enable the stream in the dashboard", e.Environment),
+	}, true
+}
+
+func late(e *Evidence, now time.Time) (Verdict, bool) {
+	half, tenth := seconds(e.Arrivals.Lateness[0]), seconds(e.Arrivals.Lateness[1])
+	if tenth <= lateFrom || !e.arriving(time.Time{}, now) { // without events: not late
+		return Verdict{}, false
+	}
+	return Verdict{
+		State: Late,
+		Reason: fmt.Sprintf("events of the last ten minutes arrived long after they happened: one in two after %s or more, one in ten after %s or more",
+			half.Round(time.Second), tenth.Round(time.Second)),
+		Action: "wait: the provider is catching up; rules that read the newest minutes only miss these events",
+	}, true
+}
+
+// seconds gives a duration, 0 for NaN.
+func seconds(s float64) time.Duration {
+	if s != s {
+		return 0
+	}
+	return time.Duration(s * float64(time.Second))
+}
+
+// tooOld judges an environment without recent evidence.
+func tooOld(e *Evidence, now time.Time) (Verdict, bool) {
+	if _, known := e.usual(); known {
+		return Verdict{}, false // and it is not over: see silent
+	}
+	age := now.Sub(e.LastPush)
+	v := Verdict{State: Unknown, Reason: "the last push came at " + clock(e.LastPush)}
+	switch {
+	case e.Declared.Watched && e.Declared.At.IsZero() && e.Arrivals.LastPush.IsZero() && !e.Declared.stale(e.Started, now):
+		v.Reason += ", before the relay started; the API was not read yet"
+	case age > forgotten:
+		v.Reason += ", and so few come that their absence says nothing"
+		v.Action = fmt.Sprintf("log in to %s once, and look again: a push should arrive within a minute", e.Environment)
+	case age > staleAfter*e.Declared.Interval && e.Declared.stale(e.Started, now):
+		v.Reason += ", and " + staleReason(e)
+		v.Action = lookAction
+	default:
+		return Verdict{}, false
+	}
+	return v, true
+}
+
+func gapped(e *Evidence, now time.Time) (Verdict, bool) {
+	g := e.Gap
+	if g == nil || now.Sub(g.Ended) > gappedFor || g.EventsLost < 1 {
+		return Verdict{}, false
+	}
+	v := Verdict{
+		State: Gapped, Since: g.Ended,
+		Reason: fmt.Sprintf("it flows again; about %d events were lost from %s to %s (%s)", g.EventsLost, clock(g.Begun), clock(g.Ended), g.Cause),
+		Action: "note the gap for those who rely on complete logs: the provider never sends these events again",
+	}
+	doubt(&v, e, now)
+	return v, true
+}
+
+func flowing(e *Evidence, now time.Time) Verdict {
+	v := Verdict{State: Flowing, Reason: "pushes arrive"}
+	if now.Sub(e.LastPush) >= recently {
+		v.Reason = fmt.Sprintf("the last push came at %s; a pause as long is usual, or too little is known of this environment to call it unusual", clock(e.LastPush))
+	}
+	doubt(&v, e, now)
+	return v
+}
+
+// doubt adds the API's word to the contrary.
+func doubt(v *Verdict, e *Evidence, now time.Time) {
+	d := &e.Declared
+	switch {
+	case d.stale(e.Started, now):
+		v.Reason += "; " + staleReason(e)
+	case e.fresh(now) && d.Status != "" && d.Status != management.StatusActive:
+		v.Reason += fmt.Sprintf(", although the API declares the stream %s", d.Status)
+		v.Action = fmt.Sprintf("look at the event log streaming of %s in the dashboard: its pushes may end at any time", e.Environment)
+	}
+}

@@ -1,0 +1,205 @@
+package health
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/arrivals"
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/lasting"
+	"github.com/auditrelay/auditrelay/internal/streaming"
+)
+
+// Options configure a keeper.
+type Options struct {
+	Environments []config.Environment
+	// Anonymous is the environment of pushes without a credential; zero: none.
+	Anonymous credentials.Environment
+	// Book has the arrivals.
+	Book *arrivals.Book
+	// Declared returns the API's word; nil: no API is looked at.
+	Declared func() []streaming.Health
+	// Interval is the time between two looks at the API. Default 60s.
+	Interval time.Duration
+	// Trail takes the transitions and gaps; nil: none.
+	Trail audit.Log
+	// File keeps the rhythms and the gaps. Empty: nothing is kept.
+	File string
+	// Every is the time between two judgements. Default 1s.
+	Every time.Duration
+	// Settle is how long late events are waited for, from the first good push behind a
+	// gap. Default 1m.
+	Settle time.Duration
+
+	Logger     *slog.Logger          // default: nowhere
+	Registerer prometheus.Registerer // nil keeps the metrics unregistered
+}
+
+// Keeper judges the environments. Its methods may be called concurrently.
+type Keeper struct {
+	options Options
+	log     *slog.Logger
+	writer  writer
+
+	mu      sync.Mutex // guards the watches; held for moments only
+	watches []*watch   // in the order of the configuration
+}
+
+// New makes a keeper with the file of earlier processes. An unreadable file is no error: the
+// rhythms are learnt anew.
+func New(o Options) (*Keeper, error) {
+	o.Every, o.Settle = cmp.Or(o.Every, time.Second), cmp.Or(o.Settle, time.Minute)
+	o.Interval = cmp.Or(o.Interval, time.Minute)
+	k := &Keeper{options: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler))}
+	k.writer = writer{keeper: k, wake: make(chan struct{}, 1)}
+	for _, e := range o.Environments {
+		name := credentials.Environment{Project: e.Project, Environment: e.Environment}
+		w := &watch{
+			env: e, name: name, page: o.Book.Of(name), settle: o.Settle, model: &Model{},
+			here: e.Stream != nil && e.Stream.Relay != nil || len(e.Credentials) > 0 || name == o.Anonymous,
+		}
+		w.declared.Interval = o.Interval
+		k.watches = append(k.watches, w)
+	}
+	k.load()
+	if o.Registerer == nil {
+		return k, nil
+	}
+	if err := o.Registerer.Register(newCollector(k)); err != nil {
+		return nil, fmt.Errorf("register the health metrics: %w", err)
+	}
+	return k, nil
+}
+
+// Noted tells of an earlier process's arrival, found in the journal.
+func (k *Keeper) Noted(env credentials.Environment, received time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, w := range k.watches {
+		if w.name == env {
+			w.noted(received)
+		}
+	}
+}
+
+// Run judges the environments until ctx ends; then it saves the file.
+func (k *Keeper) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { k.writer.run(ctx) })
+	ticker := time.NewTicker(k.options.Every)
+	defer ticker.Stop()
+	k.begin(time.Now())
+	for {
+		k.tick(time.Now())
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			all.Wait()
+			return
+		}
+	}
+}
+
+// begin notes when this run began to watch.
+func (k *Keeper) begin(now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, w := range k.watches {
+		w.start(now)
+	}
+}
+
+// tick judges every environment once.
+func (k *Keeper) tick(now time.Time) {
+	declared := k.declared()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	urgent := false
+	for _, w := range k.watches {
+		w.step(declared[w.name], now)
+		urgent = urgent || w.changed || w.held.due || len(w.gaps.due) > 0
+	}
+	if urgent {
+		k.writer.nudge()
+	}
+}
+
+func (k *Keeper) declared() map[credentials.Environment]streaming.Health {
+	if k.options.Declared == nil {
+		return nil
+	}
+	all := map[credentials.Environment]streaming.Health{}
+	for _, h := range k.options.Declared() {
+		all[credentials.Environment{Project: h.Project, Environment: h.Environment}] = h
+	}
+	return all
+}
+
+// writer enters transitions and gaps, and saves the file: apart from judging, as a trail or
+// a disk may take its time.
+type writer struct {
+	keeper      *Keeper
+	wake        chan struct{} // of one place
+	saved       time.Time
+	trail, file lasting.Failure
+}
+
+func (w *writer) nudge() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+const (
+	// saveEvery is the time between two savings of the file without a gap's change.
+	saveEvery = time.Minute
+	// writeAgain is the pause after a failure, and writePause between any two attempts.
+	writeAgain = 10 * time.Second
+	writePause = time.Second
+)
+
+func (w *writer) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		pause := writePause
+		if err := errors.Join(w.told(&w.trail, w.keeper.enter(ctx)), w.told(&w.file, w.save(false))); err != nil {
+			pause = writeAgain
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		select {
+		case <-ctx.Done():
+		case <-w.wake:
+		case <-time.After(saveEvery):
+		}
+	}
+	// A kill before this line loses at most a minute's lesson.
+	_ = w.told(&w.file, w.save(true))
+}
+
+// told logs a lasting failure, and its end.
+func (w *writer) told(f *lasting.Failure, err error) error {
+	log := w.keeper.log
+	if err == nil {
+		if fields, was := f.Over(); was {
+			log.Info("the health of the environments is kept again", fields...)
+		}
+		return nil
+	}
+	if !errors.Is(err, context.Canceled) && f.Again(err.Error()) {
+		log.Warn("the health of the environments cannot be kept; /status has it all the same, and it is tried again",
+			append(f.Fields(), "error", err)...)
+	}
+	return err
+}

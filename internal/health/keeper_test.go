@@ -1,0 +1,254 @@
+package health
+
+import (
+	"context"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/arrivals"
+	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/streaming"
+)
+
+// scene is an environment under a keeper, in a bubble of synctest.
+type scene struct {
+	t      *testing.T
+	book   *arrivals.Book
+	keeper *Keeper
+	stop   func()
+	rng    *rand.Rand
+
+	mu       sync.Mutex // guards declared
+	declared streaming.Health
+	unread   bool // the API is not read any more
+}
+
+// environment streams to the relay.
+func environment() config.Environment {
+	return config.Environment{
+		Project: live.Project, Environment: live.Environment, Stream: &config.Stream{Relay: &config.StreamRelay{Hostname: "relay.example.com"}},
+	}
+}
+
+func newScene(t *testing.T, every time.Duration, change ...func(*Options)) *scene {
+	t.Helper()
+	s := &scene{t: t, rng: rand.New(rand.NewPCG(1, 2)), declared: streaming.Health{
+		Project: live.Project, Environment: live.Environment, Status: management.StatusActive, DestinationType: management.GrafanaLoki,
+	}}
+	s.start(every, change...)
+	return s
+}
+
+// start starts a relay anew.
+func (s *scene) start(every time.Duration, change ...func(*Options)) {
+	s.t.Helper()
+	s.book = arrivals.New(time.Now)
+	o := Options{Environments: []config.Environment{environment()}, Book: s.book, Declared: s.declare, Every: every}
+	for _, f := range change {
+		f(&o)
+	}
+	var err error
+	s.keeper, err = New(o)
+	require.NoError(s.t, err)
+	ctx, cancel := context.WithCancel(s.t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.keeper.Run(ctx) }()
+	s.stop = func() { cancel(); <-ended }
+}
+
+func (s *scene) declare() []streaming.Health {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.unread {
+		s.declared.LastLook = time.Now()
+	}
+	return []streaming.Health{s.declared}
+}
+
+// set changes the API's word.
+func (s *scene) set(change func(*streaming.Health)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.declared)
+}
+
+// push is a push of events a second old.
+func (s *scene) push(events int) { s.pushLate(events, time.Second) }
+
+func (s *scene) pushLate(events int, late time.Duration) {
+	var l arrivals.Lateness
+	for range events {
+		l.Add(late)
+	}
+	s.book.Of(live).Took(arrivals.Push{Events: int64(events), Newest: time.Now().UnixNano(), Lateness: &l})
+}
+
+// pass lets d pass with pushes of 10 events, on average one each gap(now); nil is none.
+func (s *scene) pass(d time.Duration, gap func(time.Time) time.Duration, look func(Status)) (events int) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		wait := time.Minute
+		if gap != nil {
+			wait = time.Duration(s.rng.ExpFloat64() * float64(gap(time.Now())))
+		}
+		time.Sleep(min(wait, time.Until(end)))
+		if gap != nil && time.Now().Before(end) {
+			s.push(10)
+			events += 10
+		}
+		if look != nil {
+			look(s.now())
+		}
+	}
+	return events
+}
+
+func (s *scene) now() Status {
+	synctest.Wait()
+	return s.keeper.Status()[0]
+}
+
+func steady(d time.Duration) func(time.Time) time.Duration {
+	return func(time.Time) time.Duration { return d }
+}
+
+// A gap without anything learnt is estimated by the minutes before. Its late events
+// are not lost.
+func TestAGapOfARefusedStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, time.Second)
+		defer s.stop()
+		s.pass(10*time.Minute, steady(time.Second), nil)
+		assert.Equal(t, Flowing, s.now().State)
+		page := s.book.Of(live)
+		began := time.Now()
+		for range 60 {
+			page.Refused(arrivals.Credential)
+			time.Sleep(time.Second)
+		}
+		now := s.now()
+		require.Equal(t, Refused, now.State, now.Reason)
+		assert.Equal(t, began, now.Since)
+		require.NotNil(t, now.Gap)
+		assert.Equal(t, began, now.Gap.Begun)
+		assert.Equal(t, int64(60), now.Gap.RefusedPushes)
+		assert.InDelta(t, 600, now.Gap.EventsExpected, 60)
+		assert.Equal(t, ByRecentRate, now.Gap.EstimatedBy)
+
+		s.pushLate(200, 30*time.Second)
+		s.pass(20*time.Second, steady(time.Second), nil)
+		now = s.now()
+		assert.Equal(t, Gapped, now.State, now.Reason)
+		s.pass(time.Minute, steady(time.Second), nil)
+		now = s.now()
+		require.Len(t, now.Gaps, 1)
+		assert.Equal(t, began, now.Gaps[0].Begun)
+		assert.InDelta(t, 60, now.Gaps[0].Ended.Sub(began).Seconds(), 1)
+		assert.InDelta(t, 200, now.Gaps[0].EventsLate, 20)
+		assert.InDelta(t, 400, now.Gaps[0].EventsLost, 70)
+		assert.Equal(t, Gapped, now.State, now.Reason)
+	})
+}
+
+// The API's word counts at once, and the gap begins with the last arrival. A stale look
+// counts no more.
+func TestWhatIsDeclared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, time.Second)
+		defer s.stop()
+		s.pass(5*time.Minute, steady(time.Second), nil)
+		arrived := s.now().Observed.LastPush
+		s.set(func(h *streaming.Health) { h.Differs, h.Destination = []string{"hostname"}, "evil.example.net" })
+		time.Sleep(time.Minute)
+		now := s.now()
+		assert.Equal(t, Misdirected, now.State)
+		require.NotNil(t, now.Gap)
+		assert.Equal(t, arrived, now.Gap.Begun)
+		s.set(func(h *streaming.Health) { h.Differs = nil })
+		s.pass(2*time.Minute, steady(time.Second), nil)
+		now = s.now()
+		assert.Equal(t, Gapped, now.State)
+		require.Len(t, now.Gaps, 1)
+		assert.Equal(t, string(Misdirected), now.Gaps[0].Cause)
+		assert.InDelta(t, 600, now.Gaps[0].EventsLost, 120)
+
+		s.set(func(h *streaming.Health) { h.Status = management.StatusDisabled })
+		time.Sleep(time.Minute)
+		assert.Equal(t, Disabled, s.now().State)
+		s.pass(time.Minute, steady(time.Second), nil)
+		now = s.now()
+		assert.Contains(t, now.Reason, "although the API declares the stream DISABLED")
+		assert.False(t, now.Declared.Stale)
+		s.mu.Lock()
+		s.unread = true
+		s.mu.Unlock()
+		time.Sleep(4 * time.Minute)
+		assert.True(t, s.now().Declared.Stale)
+		time.Sleep(4 * time.Minute)
+		now = s.now()
+		assert.Equal(t, Unknown, now.State)
+		assert.Contains(t, now.Reason, "the API was last read at")
+	})
+}
+
+// A quarter of an hour of ups and downs, each shorter than a moment, is no news.
+func TestNothingFlaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, time.Second)
+		defer s.stop()
+		s.pass(time.Minute, steady(time.Second), nil)
+		for range 300 {
+			s.book.Of(live).Refused(arrivals.Credential)
+			time.Sleep(1500 * time.Millisecond)
+			s.push(1)
+			time.Sleep(1500 * time.Millisecond)
+			require.Equal(t, Flowing, s.now().State)
+		}
+	})
+}
+
+// After a restart, the state waits for evidence, the gap goes on, and the recent
+// rate is known.
+func TestARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), FileName)
+		file := func(o *Options) { o.File = path }
+		s := newScene(t, time.Second, file)
+		s.pass(10*time.Minute, steady(time.Second), nil)
+		s.stop()
+		time.Sleep(5 * time.Minute)
+		s.start(time.Second, file)
+		s.pass(10*time.Second, steady(time.Second), nil)
+		require.Len(t, s.now().Gaps, 1, "the relay's own downtime")
+		s.pushLate(1000, 150*time.Second)
+		s.pass(2*time.Minute, steady(time.Second), nil)
+		now := s.now()
+		require.Len(t, now.Gaps, 1)
+		gap := now.Gaps[0]
+		assert.Equal(t, CauseRelayDown, gap.Cause)
+		assert.InDelta(t, 300, gap.Ended.Sub(gap.Begun).Seconds(), 2)
+		assert.InDelta(t, 2000, gap.EventsLost, 300, "of 3,000, a thousand came late")
+		assert.Equal(t, Gapped, now.State)
+
+		s.book.Of(live).Refused(arrivals.Credential)
+		began := time.Now()
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, Refused, s.now().State)
+		s.stop()
+		time.Sleep(time.Minute)
+		s.start(time.Second, file)
+		defer func() { s.stop() }()
+		time.Sleep(10 * time.Second)
+		now = s.now()
+		assert.Equal(t, Refused, now.State, "no good push has come since: %s", now.Reason)
+		require.NotNil(t, now.Gap)
+		assert.True(t, began.Equal(now.Gap.Begun), "%s: the gap goes on", now.Gap.Begun)
+	})
+}

@@ -1,0 +1,126 @@
+package health
+
+import (
+	"time"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/arrivals"
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/streaming"
+)
+
+// watch is one environment. Its keeper's lock guards all of it, except the first fields.
+type watch struct {
+	env    config.Environment
+	name   credentials.Environment
+	page   *arrivals.Environment
+	here   bool // it is configured to push to this relay
+	settle time.Duration
+
+	started time.Time // of this run
+	// seenUntil is when an earlier process was last known to run; zero: never.
+	seenUntil time.Time
+	declared  Declared
+	arrivals  arrivals.Snapshot
+	lastPush  time.Time // of this run, or an earlier one
+	runs      map[string]arrivals.Refusals
+	earlier   map[string]arrivals.Refusals // runs seen by earlier processes
+	// refusedAtLastPush counts the refused pushes before the present run of them.
+	refusedAtLastPush int64
+
+	held   held
+	gaps   gaps
+	model  *Model
+	recent recent
+	lesson lesson
+
+	changed bool // the file is out of date
+	entries entries
+}
+
+// step takes a look at the environment, and judges it.
+func (w *watch) step(h streaming.Health, now time.Time) {
+	w.look(h)
+	v := Judge(&Evidence{
+		Environment: w.name, Here: w.here, Declared: w.declared, Arrivals: w.arrivals, LastPush: w.lastPush,
+		Runs: w.runs, Model: w.model, Started: w.started, Gap: w.gaps.newest(),
+	}, now)
+	w.follow(v, now)
+	w.learn(v)
+	w.held.judged(v, w.declared.Interval, now)
+}
+
+// look takes over the declared and the arrived.
+func (w *watch) look(h streaming.Health) {
+	w.arrivals = w.page.Snapshot()
+	if w.arrivals.LastPush.After(w.lastPush) {
+		w.lastPush = w.arrivals.LastPush
+	}
+	w.runs = map[string]arrivals.Refusals{}
+	for reason, r := range w.earlier {
+		w.runs[reason] = r
+	}
+	for reason, r := range w.arrivals.Refusals {
+		if r.Last.IsZero() {
+			continue
+		}
+		if before, some := w.earlier[reason]; some && before.Last.After(w.lastPush) {
+			r.First = before.First
+		}
+		w.runs[reason] = r
+	}
+	refusing := false
+	for _, r := range w.runs {
+		refusing = refusing || r.Last.After(w.lastPush)
+	}
+	if !refusing {
+		w.refusedAtLastPush = w.refusedPushes()
+	}
+	w.declare(h)
+}
+
+func (w *watch) declare(h streaming.Health) {
+	d := &w.declared
+	if d.Watched = h.Project != ""; !d.Watched {
+		return
+	}
+	if h.Status != d.Status || d.StatusSince.IsZero() {
+		d.StatusSince = h.LastLook
+	}
+	d.Status, d.DestinationType, d.Destination = h.Status, h.DestinationType, h.Destination
+	d.At, d.Finding, d.Differs, d.LastError = h.LastLook, string(h.Finding), h.Differs, h.LastError
+}
+
+func (w *watch) refusedPushes() (n int64) {
+	for _, r := range w.arrivals.Refusals {
+		n += r.Count
+	}
+	return n
+}
+
+// lesson is the span to learn from next: from one push to a later one.
+type lesson struct {
+	from   time.Time // the last push learnt from; zero: none in this run
+	before arrivals.Totals
+	spoilt bool // there was trouble since
+}
+
+// leastLesson is the least span to learn from.
+const leastLesson = time.Second
+
+// learn gives the time between pushes to the rhythm, at the later push. Silence itself is a
+// lesson, as the model takes it for rare; time without a chance for a push is none.
+func (w *watch) learn(v Verdict) {
+	l, push := &w.lesson, w.arrivals.LastPush
+	l.spoilt = l.spoilt || v.State != Silent && v.State.loses() || v.State == Late || w.gaps.now != nil && w.gaps.now.Cause != string(Silent)
+	span := push.Sub(l.from)
+	if push.IsZero() || span < leastLesson {
+		return
+	}
+	if !l.from.IsZero() && !l.spoilt {
+		events := w.arrivals.Events - l.before.Events
+		w.model.Observe(l.from, push, events, w.arrivals.Pushes-l.before.Pushes)
+		w.recent.add(span, events)
+	}
+	*l = lesson{from: push, before: w.arrivals.Totals}
+}
