@@ -113,10 +113,15 @@ func TestClasses(t *testing.T) {
 		"a failed PUT": {event("streaming.put_failed", "event_log_streaming_puts", `{"detail":{"actor":"relay","action":"A2","relay":"r1","reason":["differs"],"error":"no","outcome":"unknown"}}`), 600303, map[string]any{
 			"status": "Failure", "src_endpoint.hostname": "r1", "metadata.correlation_uid": "A2", "status_detail": "no", "severity_id": 4.0,
 		}},
-		"a PUT":            {event("streaming.put_ended", "event_log_streaming_puts", `{"detail":{"outcome":"done"}}`), 600303, map[string]any{"status": "Success"}},
-		"a damaged trail":  {event("trail.damaged", "audit_trail", `{"trail":{"index":7}}`), 200401, map[string]any{"severity_id": 4.0, "metadata.sequence": 7.0}},
-		"a checkpoint":     {event("trail.checkpoint", "trail", `{}`), 99, map[string]any{"activity_name": "trail.checkpoint"}},
-		"an actor of it":   {event("new.type", "", `{"detail":{"actor":"a"}}`), 99, map[string]any{"actor": nil}},
+		"a PUT":           {event("streaming.put_ended", "event_log_streaming_puts", `{"detail":{"outcome":"done"}}`), 600303, map[string]any{"status": "Success"}},
+		"a damaged trail": {event("trail.damaged", "audit_trail", `{"trail":{"index":7}}`), 200401, map[string]any{"severity_id": 4.0, "metadata.sequence": 7.0}},
+		"a checkpoint":    {event("trail.checkpoint", "trail", `{}`), 99, map[string]any{"activity_name": "trail.checkpoint"}},
+		"an actor of it":  {event("new.type", "", `{"detail":{"actor":"a"}}`), 99, map[string]any{"actor": nil}},
+		"a refused stream": {event("health.changed", "streaming_health", `{"detail":{"summary":"live: event log is refused","severity":"critical","to":"refused"}}`), 200401, map[string]any{
+			"severity_id": 5.0, "finding_info.title": "live: event log is refused", "evidences.data.detail.to": "refused",
+		}},
+		"a stream flows":   {event("health.changed", "streaming_health", `{"detail":{"summary":"live: event log flows","severity":"info"}}`), 99, map[string]any{"message": "live: event log flows"}},
+		"a gap":            {event("health.gap", "streaming_gap", `{"detail":{"summary":"live: about 5 events were lost","severity":"high","events_lost":5}}`), 200401, map[string]any{"severity_id": 4.0}},
 		"found damage":     {event("journal.quarantined", "j", `{"detail":{"records":7}}`), 200401, map[string]any{"evidences.data.detail.records": 7.0, "severity_id": 4.0}},
 		"an unknown entry": {event("new.type", "", `no JSON`), 99, nil},
 	} {
