@@ -68,7 +68,8 @@ func isMetric(source, name string) bool {
 		return true
 	}
 	room, end, found := strings.Cut(strings.TrimPrefix(name, "auditrelay_"), "_")
-	return found && strings.Contains(source, `"auditrelay_`+room+`_"`) && strings.Contains(source, `"`+end+`"`)
+	begins := strings.Contains(source, `"auditrelay_`+room+`_"`) || strings.Contains(source, `Subsystem: "`+room+`"`)
+	return found && begins && strings.Contains(source, `"`+end+`"`)
 }
 
 // goSource is the text of all tests, and of all files with metrics.
