@@ -72,8 +72,9 @@ func TestStreamingFromTheCommandLine(t *testing.T) {
 	out, _ = o.streaming(t, cli.ExitOK, "plan")
 	assert.Contains(t, out, "would change: 0, as desired: 1, not compared: 0\n")
 
-	out, _ = o.streaming(t, cli.ExitOK, "rotate", o.name)
+	out, _ = o.streaming(t, cli.ExitOK, "rotate", o.name, "--reason", "CHG-18")
 	assert.Contains(t, out, "is rotated")
+	o.told(t, "streaming.put_ended", "CHG-18", `"reason":["rotation"]`)
 	require.EqualValues(t, 2, o.writes.Load())
 	require.NoError(t, o.sim.SetStreamingStatus(o.env.Project, o.env.Environment, workspacesim.StatusDisabled))
 	out, _ = o.streaming(t, cli.ExitOK, "plan", o.name)

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/internal/admin"
-	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/settings"
@@ -99,22 +98,6 @@ func (r *process) streaming() (*streaming.Reconciler, error) {
 		return nil, errors.New("the relay is still starting; try again")
 	}
 	return reconciler, nil
-}
-
-// rotate replaces the generated credential of an environment, as somebody asked for.
-func (r *process) rotate(ctx context.Context, env credentials.Environment) error {
-	reconciler, err := r.streaming()
-	if err != nil {
-		return err
-	}
-	err = reconciler.Rotate(ctx, env.Project, env.Environment)
-	switch {
-	case errors.Is(err, streaming.ErrDryRun):
-		return errors.New("streaming.dry_run is set, so nothing is changed in the workspace; remove it, and restart the relay")
-	case errors.Is(err, streaming.ErrNotGenerated):
-		return fmt.Errorf("%s has no stream.relay in the configuration, so the relay has set no credential there", env)
-	}
-	return err
 }
 
 // constant is a gauge whose value the configuration decides.

@@ -96,8 +96,8 @@ func (c *Client) PlanStreaming(ctx context.Context, which OfEnvironment, yield f
 }
 
 // ApplyStreaming sets the desired streaming config of an environment.
-func (c *Client) ApplyStreaming(ctx context.Context, req ApplyStreaming) (done streaming.Preview, err error) {
-	return done, c.call(ctx, http.MethodPost, "/v1/streaming/apply", req, &done)
+func (c *Client) ApplyStreaming(ctx context.Context, which OfEnvironment) (done streaming.Preview, err error) {
+	return done, c.call(ctx, http.MethodPost, "/v1/streaming/apply", which, &done)
 }
 
 // Letters calls yield with each dead letter of req, oldest first. Its error ends the

@@ -86,8 +86,6 @@ type Options struct {
 	// entry is durable.
 	Record      func(context.Context, Loss) error
 	Credentials *credentials.Store
-	// Rotate replaces an environment's generated credential; its error says why not.
-	Rotate func(context.Context, credentials.Environment) error
 	// Streaming keeps the streaming configs; its error says why nothing does.
 	Streaming func() (*streaming.Reconciler, error)
 	// Desk performs operations of the Workspace Management API; its error says why there

@@ -9,11 +9,13 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 )
 
-// OfEnvironment names an environment, and may name one of its generated credentials.
+// OfEnvironment names an environment, and may name one of its generated credentials, and
+// why a person asks.
 type OfEnvironment struct {
 	Project     string `json:"project"`
 	Environment string `json:"environment"`
 	LastFour    string `json:"last_four,omitempty"`
+	Reason      string `json:"reason,omitempty"` // for the trail
 }
 
 func (o OfEnvironment) environment() credentials.Environment {
@@ -37,7 +39,7 @@ func (s *Server) rotateCredential(w http.ResponseWriter, r *http.Request) {
 	var which OfEnvironment
 	err := readJSON(w, r, &which)
 	if err == nil {
-		err = s.opts.Rotate(r.Context(), which.environment())
+		err = s.rotate(r.Context(), which)
 	}
 	if err != nil {
 		s.fail(w, err)
@@ -63,6 +65,15 @@ func (s *Server) revokeCredential(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, done)
 }
 
+// rotate replaces an environment's generated credential; its error says why not.
+func (s *Server) rotate(ctx context.Context, which OfEnvironment) error {
+	r, err := s.reconciler()
+	if err != nil {
+		return err
+	}
+	return streamingRefusal(r.Rotate(ctx, which.environment(), personOf(ctx), which.Reason))
+}
+
 // revoke ceases to accept a generated credential, and has the current one replaced.
 func (s *Server) revoke(ctx context.Context, which OfEnvironment) (done Revoked, err error) {
 	list := s.opts.Credentials.List()
@@ -85,7 +96,7 @@ func (s *Server) revoke(ctx context.Context, which OfEnvironment) (done Revoked,
 		return done, err
 	}
 	if done.Was.State != credentials.StateReplaced {
-		err := s.opts.Rotate(ctx, which.environment())
+		err := s.rotate(ctx, which)
 		if done.Rotated = err == nil; err != nil {
 			done.NotRotated = err.Error()
 		}

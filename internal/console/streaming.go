@@ -17,14 +17,6 @@ type Planned struct {
 	Error       string             `json:"error,omitempty"`
 }
 
-// ApplyStreaming asks to set an environment's streaming config.
-type ApplyStreaming struct {
-	Project     string `json:"project"`
-	Environment string `json:"environment"`
-	// Reason is the person's, for the trail; may be empty.
-	Reason string `json:"reason,omitempty"`
-}
-
 // plansAtOnce bounds the environments compared together; the API's client bounds its requests.
 const plansAtOnce = 8
 
@@ -107,16 +99,15 @@ func plan(ctx context.Context, r *streaming.Reconciler, of OfEnvironment) Planne
 }
 
 func (s *Server) applyStreaming(w http.ResponseWriter, req *http.Request) {
-	var which ApplyStreaming
+	var which OfEnvironment
 	err := readJSON(w, req, &which)
 	var r *streaming.Reconciler
 	if err == nil {
 		r, err = s.reconciler()
 	}
 	var done streaming.Preview
-	of := OfEnvironment{Project: which.Project, Environment: which.Environment}
 	if err == nil {
-		done, err = r.Apply(req.Context(), of.environment(), personOf(req.Context()), which.Reason)
+		done, err = r.Apply(req.Context(), which.environment(), personOf(req.Context()), which.Reason)
 	}
 	if err != nil {
 		s.fail(w, streamingRefusal(err))
@@ -140,6 +131,8 @@ func streamingRefusal(err error) error {
 	switch {
 	case errors.Is(err, streaming.ErrDryRun):
 		return refuse(http.StatusConflict, "streaming.dry_run is set, so nothing is changed in the workspace; remove it, and restart the relay")
+	case errors.Is(err, streaming.ErrNotGenerated):
+		return refuse(http.StatusNotFound, "%v: it has no stream.relay in the configuration, so the relay has set no credential there", err)
 	case errors.Is(err, streaming.ErrNotDesired):
 		return refuse(http.StatusNotFound, "%v; add its stream there, and restart the relay", err)
 	}

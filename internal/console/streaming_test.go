@@ -77,14 +77,14 @@ func TestPlansOfAllEnvironments(t *testing.T) {
 func TestStreamingRefusals(t *testing.T) {
 	t.Parallel()
 	c, _, starting := streamingConsole(t)
-	_, err := c.ApplyStreaming(t.Context(), console.ApplyStreaming{Project: "acme-portal", Environment: "test"})
+	_, err := c.ApplyStreaming(t.Context(), console.OfEnvironment{Project: "acme-portal", Environment: "test"})
 	require.ErrorContains(t, err, "streaming.dry_run is set")
-	_, err = c.ApplyStreaming(t.Context(), console.ApplyStreaming{Project: "acme-portal", Environment: "unwatched"})
+	_, err = c.ApplyStreaming(t.Context(), console.OfEnvironment{Project: "acme-portal", Environment: "unwatched"})
 	require.ErrorContains(t, err, "no stream for this environment; add its stream")
 	*starting = errors.New("the relay is still starting")
 	_, err = c.Streaming(t.Context())
 	require.ErrorContains(t, err, "still starting")
 	require.ErrorContains(t, c.PlanStreaming(t.Context(), console.OfEnvironment{}, nil), "still starting")
-	_, err = c.ApplyStreaming(t.Context(), console.ApplyStreaming{})
+	_, err = c.ApplyStreaming(t.Context(), console.OfEnvironment{})
 	require.ErrorContains(t, err, "still starting")
 }

@@ -88,7 +88,7 @@ func TestAnObservedEnvironment(t *testing.T) {
 	h := r.Health()[0]
 	assert.True(t, h.OK() && h.Observed, "%+v", h)
 	assert.Equal(t, management.StatusPending, h.Status)
-	require.ErrorIs(t, r.Rotate(t.Context(), "shop", "a"), ErrNotGenerated)
+	require.ErrorIs(t, rotate(t, r, "a"), ErrNotGenerated)
 }
 
 func TestLeftAlone(t *testing.T) {

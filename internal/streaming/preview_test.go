@@ -97,3 +97,9 @@ func TestADryRunAppliesNothing(t *testing.T) {
 	require.ErrorIs(t, err, ErrDryRun)
 	assert.Zero(t, g.api.count())
 }
+
+// rotate rotates the credential of an environment of the shop, as ada asks.
+func rotate(t *testing.T, r *Reconciler, environment string) error {
+	t.Helper()
+	return r.Rotate(t.Context(), credentials.Environment{Project: "shop", Environment: environment}, workspace.Person{User: "ada", Host: "desk"}, "CHG-2")
+}

@@ -148,7 +148,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	st, err := store.State(r.watchers[0].environment())
 	require.NoError(t, err)
 	assert.Empty(t, st.Pending)
-	require.ErrorIs(t, r.Rotate(t.Context(), "shop", "a"), ErrDryRun)
+	require.ErrorIs(t, rotate(t, r, "a"), ErrDryRun)
 }
 
 // A PUT whose answer is lost is the same to what comes after as a crash
@@ -211,7 +211,7 @@ func TestRotation(t *testing.T) {
 	r, store := g.start(nil, toRelay, &config.Stream{Datadog: &config.StreamDatadog{Site: "US"}})
 	require.NoError(t, look(t, r))
 	user, old := g.api.field("username"), g.api.field("password")
-	require.NoError(t, r.Rotate(t.Context(), "shop", "a"))
+	require.NoError(t, rotate(t, r, "a"))
 	assert.NotEqual(t, old, g.api.field("password"))
 	for _, password := range []string{old, g.api.field("password")} {
 		_, ok := store.Basic(user, password)
@@ -220,14 +220,14 @@ func TestRotation(t *testing.T) {
 	e, d := g.trail.newest()
 	assert.Equal(t, TypeChanged, e.Type)
 	assert.Equal(t, detail{
-		Attribution: looks.ByRelay(d.Action), Reason: []string{"rotation"}, Fields: []string{"destination_config"},
+		Attribution: looks.ByPerson(d.Action, "ada@desk"), Reason: []string{"rotation"}, Fields: []string{"destination_config"},
 	}, withoutPaths(t, d))
 	assert.Equal(t, []string{"destination_config.grafana_loki.password_last_four"}, d.Fields)
 	require.NoError(t, look(t, r))
 	assert.Equal(t, 2, g.api.count())
 	assert.True(t, r.Health()[0].OK())
-	require.ErrorIs(t, r.Rotate(t.Context(), "shop", "b"), ErrNotGenerated)
-	require.ErrorIs(t, r.Rotate(t.Context(), "shop", "c"), ErrNotGenerated)
+	require.ErrorIs(t, rotate(t, r, "b"), ErrNotGenerated)
+	require.ErrorIs(t, rotate(t, r, "c"), ErrNotGenerated)
 }
 
 func TestWhatIsNeverTakenIsNotSetAgainAndAgain(t *testing.T) {
@@ -320,7 +320,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	g.api.set(func() { g.api.failRead = 500 })
 	require.Error(t, look(t, r))
 	g.api.set(func() { g.api.failRead = 0 })
-	require.NoError(t, r.Rotate(t.Context(), "shop", "a"))
+	require.NoError(t, rotate(t, r, "a"))
 	entries, err := json.Marshal(g.trail.entries)
 	require.NoError(t, err)
 	sent := g.api.sent()

@@ -18,17 +18,18 @@ var (
 	ErrDryRun = errors.New("this is a dry run")
 )
 
-// Rotate replaces an environment's generated credential. The old one is
-// accepted for the overlap.
-func (r *Reconciler) Rotate(ctx context.Context, project, environment string) error {
-	w := r.byName[credentials.Environment{Project: project, Environment: environment}]
+// Rotate replaces an environment's generated credential. The old one is accepted for the
+// overlap. The entries name the person, and why, in the person's own words; may be empty.
+func (r *Reconciler) Rotate(ctx context.Context, env credentials.Environment, by workspace.Person, why string) error {
+	w := r.byName[env]
 	if w == nil || w.observed() || w.env.Stream.Relay == nil {
-		return fmt.Errorf("rotate the credential of %s/%s: %w", project, environment, ErrNotGenerated)
+		return fmt.Errorf("rotate the credential of %s: %w", env, ErrNotGenerated)
 	}
 	if w.dryRun {
 		return ErrDryRun
 	}
-	return w.inTurn(ctx, func(ctx context.Context) error { return w.put(ctx, order{reason: []string{"rotation"}}) })
+	o := order{reason: []string{"rotation"}, person: by.User + "@" + by.Host, why: why}
+	return w.inTurn(ctx, func(ctx context.Context) error { return w.put(ctx, o) })
 }
 
 // Apply sets the desired config now, once, whether it differs or not: the last four

@@ -35,6 +35,7 @@ desired, as reported: not enabled, for example.`,
 				return errors.New("give PROJECT/ENVIRONMENT")
 			}
 			of, err = environmentOf(args[0])
+			of.Reason = reason
 			return err
 		},
 		PreRunE: func(*cobra.Command, []string) error {
@@ -51,7 +52,7 @@ desired, as reported: not enabled, for example.`,
 			if err := askToApply(cmd, client, of, yes); err != nil {
 				return err
 			}
-			done, err := client.ApplyStreaming(cmd.Context(), console.ApplyStreaming{Project: of.Project, Environment: of.Environment, Reason: reason})
+			done, err := client.ApplyStreaming(cmd.Context(), of)
 			if err != nil {
 				return err
 			}
