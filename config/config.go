@@ -35,6 +35,8 @@ type Config struct {
 	Audit Audit `yaml:"audit"`
 	// Admin is the private listener: /healthz, /readyz, /metrics, /status.
 	Admin Admin `yaml:"admin"`
+	// Heartbeat calls a dead-man's switch.
+	Heartbeat Heartbeat `yaml:"heartbeat"`
 	// Traces are OpenTelemetry traces of pushes.
 	Traces Traces `yaml:"traces"`
 	// Log is the relay's output on standard error.

@@ -38,6 +38,7 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.Audit.Spans.Interval, 10*time.Minute)
 	setDefault(&c.Audit.Spans.Events, 1_000_000)
 	setDefault(&c.Admin.Listen, "127.0.0.1:9100")
+	setDefault(&c.Heartbeat.Interval, time.Minute)
 	setDefault(&c.Traces.Ratio, 0.001)
 	setDefault(&c.Log.Level, "info")
 	setDefault(&c.Log.Format, "text")

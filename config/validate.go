@@ -31,6 +31,7 @@ func (k *checker) config(c *Config) {
 	between(k, "audit.spans.events", c.Audit.Spans.Events, 1, 100_000_000)
 	k.auditServe(c)
 	k.admin(c)
+	k.heartbeat(c.Heartbeat)
 	k.traces(c.Traces)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "text", "json")

@@ -58,6 +58,7 @@ func floors() map[string]int {
 		"internal/looks":                2,
 		"internal/workspace":            2,
 		"internal/traces":               1,
+		"internal/heartbeat":            1,
 		"internal/timeline":             2,
 		"internal/tiles":                2,
 		"internal/management":           1,

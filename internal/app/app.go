@@ -138,7 +138,7 @@ func (r *process) start(ctx context.Context) error {
 	for _, part := range []func(context.Context) error{
 		r.startAdmin, r.startCertificates, r.startTraces, r.startJournal, r.startTrail, r.startTiles, r.startCredentials,
 		r.startTimeline, r.startStatus, r.startSinks, r.startConsole, r.startForwarding, r.startSpans, r.startQuarantineWatch,
-		r.startHealth, r.startRecent, r.startIngest, r.startControl,
+		r.startHealth, r.startRecent, r.startIngest, r.startControl, r.startHeartbeat,
 	} {
 		if err := part(ctx); err != nil {
 			return err

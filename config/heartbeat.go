@@ -1,0 +1,27 @@
+package config
+
+import (
+	"time"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// Heartbeat calls a dead-man's switch: a service that raises an alarm when the calls stop.
+type Heartbeat struct {
+	// URL is posted to while pushes are taken: https, except for loopback. It is kept as
+	// a secret, since it is one with many services. Default: no calls.
+	URL secret.Text `yaml:"url"`
+	// Interval is the time between two calls, from 1s to 24h. Default 1m.
+	Interval time.Duration `yaml:"interval"`
+	// TLS is for URL.
+	TLS *TLSClient `yaml:"tls"`
+}
+
+func (k *checker) heartbeat(h Heartbeat) {
+	between(k, "heartbeat.interval", h.Interval, time.Second, 24*time.Hour)
+	if h.URL.Empty() {
+		return
+	}
+	k.webhookURL("heartbeat.url", h.URL.Reveal())
+	k.tlsClient("heartbeat.tls", h.TLS)
+}

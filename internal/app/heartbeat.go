@@ -1,0 +1,26 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/auditrelay/auditrelay/internal/heartbeat"
+)
+
+// startHeartbeat calls the dead-man's switch while pushes are taken.
+func (r *process) startHeartbeat(context.Context) error {
+	h := r.cfg.Heartbeat
+	if h.URL.Empty() {
+		return nil
+	}
+	tlsConfig, err := h.TLS.ClientConfig()
+	if err != nil {
+		return fmt.Errorf("heartbeat: %w", err)
+	}
+	options := heartbeat.Options{
+		URL: h.URL, Every: h.Interval, TLS: tlsConfig, Logger: r.log,
+		Alive: func(ctx context.Context) bool { return r.admin.Readiness(ctx).Ready },
+	}
+	r.stack.push("heartbeat", background(func(ctx context.Context) { heartbeat.Run(ctx, options) }))
+	return nil
+}

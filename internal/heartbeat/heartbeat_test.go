@@ -1,0 +1,77 @@
+package heartbeat
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+)
+
+// lines is a log, readable while others write to it.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func TestTheSwitchIsCalledWhileTheRelayIsWell(t *testing.T) {
+	t.Parallel()
+	var calls, status, asked atomic.Int64
+	var alive atomic.Bool
+	status.Store(http.StatusOK)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, http.MethodPost, r.Method)
+		assert.Equal(t, "/ping/the-secret", r.URL.Path)
+		calls.Add(1)
+		w.WriteHeader(int(status.Load()))
+	}))
+	defer server.Close()
+	log := &lines{}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		Run(ctx, Options{
+			URL: secret.New(server.URL + "/ping/the-secret"), Every: time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)),
+			Alive: func(context.Context) bool { asked.Add(1); return alive.Load() },
+		})
+	}()
+	waiting.Until(t, func() bool { return asked.Load() > 3 })
+	assert.Zero(t, calls.Load(), "a relay that is not well calls nobody")
+	alive.Store(true)
+	waiting.Until(t, func() bool { return calls.Load() > 3 })
+	status.Store(http.StatusNotFound)
+	waiting.Until(t, func() bool { return strings.Contains(log.String(), "it answered 404") })
+	status.Store(http.StatusNoContent)
+	waiting.Until(t, func() bool { return strings.Contains(log.String(), "arrives again") })
+	server.CloseClientConnections()
+	server.Close()
+	waiting.Until(t, func() bool { return strings.Contains(log.String(), "refused") })
+	cancel()
+	<-ended
+	assert.NotContains(t, log.String(), "the-secret")
+	assert.Less(t, strings.Count(log.String(), "does not arrive"), 4, "a lasting failure is no flood")
+	require.NotContains(t, log.String(), "heartbeat.url is not an address")
+}
