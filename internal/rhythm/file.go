@@ -1,0 +1,104 @@
+package rhythm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// version is that of the stored form. Another one is refused: a rhythm is learnt anew in
+// two weeks.
+const version = 1
+
+// stored is a model in JSON, of 30 KB at most.
+type stored struct {
+	Version int `json:"version"`
+	// Hours have when (in hours since 1970), seconds watched, bursts and events. Those of
+	// one hour of the week stand the newest first.
+	Hours  [][4]float64 `json:"hours"`
+	Open   int64        `json:"open"`
+	Pushes level        `json:"pushes"`
+	Events level        `json:"events"`
+	// Gaps have a bucket and its count. Weight is that of all gaps.
+	Gaps   [][2]float64 `json:"gaps"`
+	Weight float64      `json:"weight"`
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (m *Model) MarshalJSON() ([]byte, error) {
+	s := stored{Version: version, Open: m.open, Pushes: m.pushes, Events: m.events, Weight: rounded(m.tail.Weight)}
+	for i := range m.slots {
+		for _, h := range m.slots[i] {
+			if h.Hour != 0 {
+				s.Hours = append(s.Hours, [4]float64{float64(h.Hour), rounded(h.Seconds), h.Bursts, h.Events})
+			}
+		}
+	}
+	for i, n := range m.tail.Counts {
+		if n = rounded(n); n > 0 {
+			s.Gaps = append(s.Gaps, [2]float64{float64(i), n})
+		}
+	}
+	return json.Marshal(s)
+}
+
+func rounded(x float64) float64 { return math.Round(x*1000) / 1000 }
+
+// UnmarshalJSON implements [json.Unmarshaler]. An error names what is damaged, and leaves
+// the model as it was.
+func (m *Model) UnmarshalJSON(data []byte) error {
+	var s stored
+	if err := json.Unmarshal(data, &s); err != nil {
+		return fmt.Errorf("read a rhythm: %w", err)
+	}
+	if s.Version != version {
+		return fmt.Errorf("a rhythm has version %d, not %d", s.Version, version)
+	}
+	fresh := Model{open: s.Open, pushes: s.Pushes, events: s.Events, tail: tail{Weight: s.Weight}}
+	if s.Open < 0 || !sound(s.Pushes.Seen, s.Pushes.Expected, s.Events.Seen, s.Events.Expected, s.Weight) {
+		return errors.New("a rhythm's levels are no counts")
+	}
+	for _, h := range s.Hours {
+		if err := fresh.take(h); err != nil {
+			return err
+		}
+	}
+	for _, g := range s.Gaps {
+		if !sound(g[:]...) || g[0] >= tailBuckets || g[0] != math.Trunc(g[0]) {
+			return fmt.Errorf("a rhythm's gap %v is none", g)
+		}
+		fresh.tail.Counts[int(g[0])] = g[1]
+	}
+	fresh.derive()
+	*m = fresh
+	return nil
+}
+
+// take takes a stored hour.
+func (m *Model) take(h [4]float64) error {
+	if !sound(h[:]...) || h[0] < 1 || h[0] != math.Trunc(h[0]) || h[1] > 3600 {
+		return fmt.Errorf("a rhythm's hour %v is none", h)
+	}
+	s := &m.slots[of(int64(h[0]))]
+	for i := range s {
+		if s[i].Hour == 0 {
+			s[i] = hour{int64(h[0]), h[1], h[2], h[3]}
+			return nil
+		}
+		if s[i].Hour <= int64(h[0]) {
+			break
+		}
+	}
+	return fmt.Errorf("a rhythm's hour %v is out of order, or one too many", h)
+}
+
+// sound reports whether counts are such, and not too large to compute with.
+func sound(counts ...float64) bool {
+	for _, x := range counts {
+		if !(x >= 0 && x <= 1e15) {
+			return false
+		}
+	}
+	return true
+}

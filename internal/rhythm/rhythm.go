@@ -1,0 +1,242 @@
+// Package rhythm learns when an environment's pushes come, by hour of week, and says how
+// long its silence may last. deploy/health.md explains the model on one page.
+//
+// The measure of a silence is its weight: the number of pushes expected in it. So a
+// night weighs little and a busy hour much. The model keeps the weights of the heaviest
+// gaps between pushes, each measured before the model learnt from it. A silence is an
+// alarm when a gap of its weight is expected less than once in some years.
+//
+// Hours are those of UTC. Each silence is measured three times, with the week as learnt,
+// an hour earlier and an hour later. The least of the three counts. So a change to or
+// from summer time is no alarm.
+package rhythm
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	hours = 7 * 24
+	// floor is the shortest silence that is an alarm.
+	floor = 30 * time.Second
+	// horizon bounds a silence. After more than this, none is an alarm.
+	horizon = 4 * hours * time.Hour
+)
+
+// Model is the rhythm of one environment. The zero value has learnt nothing. It is not
+// safe for concurrent use.
+type Model struct {
+	slots  [hours]slot
+	open   int64 // the hour under way, in hours since 1970
+	pushes level
+	events level
+	tail   tail
+
+	// Derived from the above, when an hour ends.
+	rates  [hours]rate
+	yearly float64 // bursts expected in a year
+}
+
+// rate is what an hour of the week is expected to bring, in one hour.
+type rate struct {
+	bursts float64 // at least, while it is little known
+	guess  float64 // bursts, as well as known
+	events float64
+	known  bool // seen twice
+}
+
+// Observe learns from a span of healthy time, with the pushes in (from, to]. It is best
+// to pass a span at each push, from the push before it, and no less than a second long.
+// All pushes of one span count as one burst. A span without a push only adds watched time.
+//
+// Leave out times of refused pushes, of a disabled or misdirected stream, and of the
+// relay's own absence. A silence beyond the alarm teaches little: a long outage does not
+// become normal, and a slower rhythm is learnt in some days. A span that runs backwards,
+// or is longer than four weeks, is ignored.
+func (m *Model) Observe(from, to time.Time, events, pushes int64) {
+	if to.Before(from) || to.Sub(from) > horizon || from.Unix() < 0 || events < 0 || pushes < 0 {
+		return
+	}
+	until, weight := to, m.weight(from, to)
+	if weight > leastLimit {
+		until, weight = m.bounded(from, to, weight)
+	}
+	closed := false
+	for at := from; at.Before(until); {
+		end := earlier(at.Truncate(time.Hour).Add(time.Hour), until)
+		closed = m.turn(hourOf(at)) || closed
+		w := m.slots[of(m.open)].at(m.open)
+		w.Seconds = min(w.Seconds+end.Sub(at).Seconds(), 3600)
+		at = end
+	}
+	if pushes > 0 {
+		closed = m.turn(hourOf(to)) || closed
+		w := m.slots[of(m.open)].at(m.open)
+		w.Bursts++
+		w.Events += float64(events)
+		m.tail.add(weight)
+	}
+	if closed {
+		m.derive()
+	}
+}
+
+// bounded returns what is learnt of a long silence: until when it was watched, and its
+// weight.
+func (m *Model) bounded(from, to time.Time, weight float64) (time.Time, float64) {
+	limit, learnt := m.tail.limit(m.yearly)
+	if !learnt {
+		return to, weight
+	}
+	if at, reached := m.reach(from, 2*limit); reached {
+		to = earlier(to, at)
+	}
+	return to, min(weight, 1.25*limit)
+}
+
+// turn closes the hour under way if another one has begun.
+func (m *Model) turn(hour int64) bool {
+	if hour == m.open {
+		return false
+	}
+	if r := m.rates[of(m.open)]; r.known {
+		w := m.slots[of(m.open)].at(m.open)
+		part := w.Seconds / 3600
+		m.pushes.add(w.Bursts, r.bursts*part, 3, 10)
+		m.events.add(w.Events, r.events*part, 10, 100)
+	}
+	m.tail.age()
+	m.open = hour
+	return true
+}
+
+// derive computes the rates anew.
+//
+// One outage or one flood in four weeks moves an hour's rate little. Until an hour of the
+// week was seen twice, it counts as the quietest hour of all those seen, and as an average
+// one for its events.
+func (m *Model) derive() {
+	seen, quietest, mean := 0, math.Inf(1), 0.0
+	for i := range m.slots {
+		if s := &m.slots[i]; s.seen() > 0 {
+			m.rates[i] = s.rate()
+			seen++
+			quietest = min(quietest, m.rates[i].bursts)
+			mean += m.rates[i].events
+		}
+	}
+	if seen < 24 {
+		quietest = 0
+	}
+	m.yearly = 0
+	for i := range m.slots {
+		if !m.rates[i].known {
+			m.rates[i].bursts = quietest
+		}
+		if m.slots[i].seen() == 0 && seen > 0 {
+			m.rates[i].guess, m.rates[i].events = quietest, mean/float64(seen)
+		}
+		m.yearly += m.rates[i].bursts * 52
+	}
+	m.yearly *= m.slower()
+}
+
+// Expected returns the number of events expected in [from, to); 0 while nothing is
+// learnt.
+func (m *Model) Expected(from, to time.Time) float64 {
+	sum := 0.0
+	for at := from; at.Before(to) && at.Sub(from) < 53*hours*time.Hour; {
+		end := earlier(at.Truncate(time.Hour).Add(time.Hour), to)
+		sum += m.rates[of(hourOf(at))].events * end.Sub(at).Hours()
+		at = end
+	}
+	return sum * m.events.value()
+}
+
+// SilentAfter returns when silence since the push at last becomes an alarm. It is false
+// while too little is learnt, and where pushes are too rare for an alarm in four weeks.
+// The alarm is false less than once in a year.
+func (m *Model) SilentAfter(last time.Time) (time.Time, bool) {
+	limit, learnt := m.tail.limit(m.yearly)
+	if !learnt {
+		return time.Time{}, false
+	}
+	at, reached := m.reach(last, limit)
+	if !reached {
+		return time.Time{}, false
+	}
+	if soonest := last.Add(floor); at.Before(soonest) {
+		at = soonest
+	}
+	return at, true
+}
+
+// weight returns the pushes expected in (from, to): the least of the three shifts.
+func (m *Model) weight(from, to time.Time) float64 {
+	least := math.Inf(1)
+	for shift := int64(-1); shift <= 1; shift++ {
+		sum := 0.0
+		for at := from; at.Before(to); {
+			end, r := m.piece(from, at, shift)
+			end = earlier(end, to)
+			sum += r.guess * end.Sub(at).Hours()
+			at = end
+		}
+		least = min(least, sum)
+	}
+	return least * m.slower()
+}
+
+// reach returns when a silence since from has a weight, within the horizon.
+func (m *Model) reach(from time.Time, weight float64) (time.Time, bool) {
+	latest := from
+	for shift := int64(-1); shift <= 1; shift++ {
+		at, left := from, weight/m.slower()
+		for left > 0 {
+			end, r := m.piece(from, at, shift)
+			step := r.bursts * end.Sub(at).Hours()
+			if step >= left {
+				end = at.Add(time.Duration(left / r.bursts * float64(time.Hour)))
+			}
+			left -= step
+			if at = end; at.Sub(from) > horizon {
+				return time.Time{}, false
+			}
+		}
+		if at.After(latest) {
+			latest = at
+		}
+	}
+	return latest, true
+}
+
+// piece returns the rate at a time in a silence, and until when it holds. The end of a
+// day's pushes is no shift: so in the silence's first hour, a week running late expects no
+// more than a week on time.
+func (m *Model) piece(from, at time.Time, shift int64) (until time.Time, r rate) {
+	hour := hourOf(at)
+	until, r = at.Truncate(time.Hour).Add(time.Hour), m.rates[of(hour+shift)]
+	if first := from.Add(time.Hour); shift < 0 && at.Before(first) {
+		here := m.rates[of(hour)]
+		until, r.bursts, r.guess = earlier(until, first), min(r.bursts, here.bursts), min(r.guess, here.guess)
+	}
+	return until, r
+}
+
+// slower is the present rhythm against the learnt one, at most 1. A faster one makes no
+// alarm sooner until the weeks show it.
+func (m *Model) slower() float64 { return min(m.pushes.value(), 1) }
+
+// hourOf returns the hours since 1970.
+func hourOf(t time.Time) int64 { return int64(math.Floor(float64(t.Unix()) / 3600)) }
+
+// of returns an hour's place in the week.
+func of(hour int64) int64 { return (hour%hours + hours) % hours }
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
