@@ -101,6 +101,7 @@ func floors() map[string]int {
 		"internal/pause":                0,
 		"internal/lasting":              0,
 		"internal/plaintext":            0,
+		"internal/rhythm":               0,
 		"internal/proof":                0,
 		"internal/spans":                0,
 		"internal/durable":              0,
