@@ -30,6 +30,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/tiles"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/internal/traces"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -107,6 +108,7 @@ type process struct {
 	journal     *journal.Journal
 	letters     *deadletters.Store
 	trail       *audit.Trail
+	files       *tiles.Keeper // of the trail; nil before it is started
 	timeline    *timeline.Index
 	credentials *credentials.Store
 	reconciler  atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
@@ -194,7 +196,9 @@ func (r *process) sinkNames() []string {
 // closeTrail takes an unusable trail for a warning: it was reported while the relay
 // ran, and stopping is no failure of the relay.
 func (r *process) closeTrail(ctx context.Context) error {
-	err := r.trail.Close(ctx)
+	err := r.trail.Stop(ctx)
+	r.finishTiles(ctx)
+	err = errors.Join(err, r.trail.Close(ctx))
 	if errors.Is(err, audit.ErrUnavailable) {
 		r.log.Warn("the audit trail was not signed to its end; the next start signs it", "error", err)
 		return nil
@@ -223,10 +227,14 @@ func (r *process) startTrail(ctx context.Context) (err error) {
 	r.admin.AddStatus("trail", func(context.Context) (any, error) {
 		return map[string]any{
 			"entries": r.trail.Size(), "public_key": r.trail.PublicKey(), "generations": r.trail.Generations(), "state": r.trail.Remark(),
+			"heartbeat_gaps": r.trail.Gaps(statusGaps),
 		}, nil
 	})
 	return nil
 }
+
+// statusGaps bounds the gaps between heartbeats in /status.
+const statusGaps = 10
 
 func newArrivals(environments []config.Environment) *arrivals.Book {
 	book := arrivals.New(time.Now)

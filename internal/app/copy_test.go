@@ -15,6 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/tiles"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
@@ -117,4 +118,38 @@ func TestATrailPutBackIsToldToTheSinks(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(cfg.DataDir, "marks", "ends"))) // they would tell too
 	assertRunsAndNames(t, cfg, made.issued, true)
 	assert.Contains(t, strings.Join(namings(t, r.path), "\n"), "truncated30 32")
+}
+
+// The whole data directory is put back to an earlier copy (streams, pin, key and notes), except
+// for the trail's files. They tell, in an entry that the sinks get too. What the trail signs at
+// its stop is in the files at once.
+func TestATrailBehindItsFilesIsToldToTheSinks(t *testing.T) {
+	t.Parallel()
+	made := newDamageable(t)
+	cfg := made.copied(t)
+	earlier := t.TempDir()
+	require.NoError(t, os.CopyFS(earlier, os.DirFS(cfg.DataDir)))
+	r := start(t, cfg)
+	client := console.NewClient(cfg.DataDir)
+	_, err := client.Annotate(t.Context(), timeline.Annotation{Index: 1, Reviewer: "r"})
+	require.NoError(t, err)
+	code, status := r.get("/status")
+	require.Equal(t, 200, code)
+	require.Contains(t, status, `"heartbeat_gaps": []`)
+	require.NoError(t, r.stop())
+	newest := tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir)).Published()
+	require.Len(t, newest, 1)
+	require.Contains(t, string(newest[0].Note), "\n31\n", "the annotation")
+	require.Contains(t, string(newest[0].Note), "auditrelay/heartbeat 0\n", "signed at the stop")
+	files, err := os.ReadDir(cfg.DataDir)
+	require.NoError(t, err)
+	for _, f := range files {
+		if f.Name() != tiles.Dir {
+			require.NoError(t, os.RemoveAll(filepath.Join(cfg.DataDir, f.Name())))
+		}
+	}
+	require.NoError(t, os.RemoveAll(filepath.Join(earlier, tiles.Dir)))
+	require.NoError(t, os.CopyFS(cfg.DataDir, os.DirFS(earlier)))
+	assertRunsAndNames(t, cfg, made.issued, true)
+	assert.Contains(t, strings.Join(namings(t, r.path), "\n"), "truncated30 30")
 }

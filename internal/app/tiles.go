@@ -17,8 +17,8 @@ import (
 // a failure of theirs stops nothing.
 func (r *process) startTiles(ctx context.Context) error {
 	store := r.tiles()
-	keeper := tiles.NewKeeper(store, r.trail, r.trail.Generations, r.log)
-	r.stack.push("trail's files", background(keeper.Keep))
+	r.files = tiles.NewKeeper(store, r.trail, r.trail.Generations, r.log)
+	r.stack.push("trail's files", background(r.files.Keep))
 	serve := r.cfg.Audit.Serve
 	switch {
 	case serve.Listen == config.ServeOff:
@@ -31,6 +31,17 @@ func (r *process) startTiles(ctx context.Context) error {
 	}
 	r.admin.Handle(tiles.Prefix, store.Handler())
 	return nil
+}
+
+// finishTiles writes the checkpoint that the trail signed at its stop. A crash before, or a
+// failure, leaves it to the next start.
+func (r *process) finishTiles(ctx context.Context) {
+	if r.files == nil || r.trail.Size() == 0 {
+		return
+	}
+	if err := r.files.Run(ctx); err != nil {
+		r.log.Warn("the trail's last checkpoint is not in its files; the next start writes it", "error", err)
+	}
 }
 
 func (r *process) tiles() *tiles.Store { return tiles.Open(filepath.Join(r.cfg.DataDir, tiles.Dir)) }

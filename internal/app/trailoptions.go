@@ -14,6 +14,6 @@ func TrailOptions(cfg *config.Config) audit.Options {
 	return audit.Options{
 		StreamPrefix: cfg.Journal.StreamPrefix, Replicas: cfg.Journal.Replicas, Shared: cfg.Journal.URL != "", Origin: a.Origin,
 		KeyFile: a.KeyFile, KeyEnv: a.KeyEnv, SignCommand: a.SignCommand, PublicKey: a.PublicKey, PinFile: a.CheckpointFile,
-		Copy: tiles.NewCopies(files).Record, Tiles: files.Tiles,
+		Copy: tiles.NewCopies(files).Record, Tiles: files.Tiles, Published: files.Published,
 	}
 }

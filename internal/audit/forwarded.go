@@ -89,7 +89,7 @@ func parseForwarded(line []byte) (*Place, error) {
 	return p, nil
 }
 
-// checkForwarded holds the trail against the newest entry that the sinks were given. A
+// checkForwarded holds the trail against the newest entry handed on or published. A
 // trail put back to an earlier state ends before it, or went on to another root.
 func (x *examination) checkForwarded() {
 	f := x.forwarded
@@ -98,15 +98,15 @@ func (x *examination) checkForwarded() {
 	}
 	at := slices.IndexFunc(x.gens, func(g Generation) bool { return g.Origin == f.Origin })
 	if at < 0 {
-		x.problem("forwarded", f.Index, f.Index, "the sinks were given entry %d of a trail of the origin %s, and this one knows nothing of it", f.Index, f.Origin)
+		x.problem("forwarded", f.Index, f.Index, "%s entry %d of a trail of the origin %s, and this one knows nothing of it", x.given, f.Index, f.Origin)
 		return
 	}
 	if from := x.truncatedFrom(); f.Index >= from {
-		x.problem("truncated", from, f.Index, "the trail ends before them, and the sinks were given them")
+		x.problem("truncated", from, f.Index, "the trail ends before them, and %s them", x.given)
 		return
 	}
 	if now, sure := x.treeAt(x.gens[at], f.Size); sure && now.root() != *f.Root {
-		x.problem("forwarded", f.Index, f.Index, "the sinks were given entry %d under the root %s, and the root up to it is %s now", f.Index, *f.Root, now.root())
+		x.problem("forwarded", f.Index, f.Index, "%s entry %d under the root %s, and the root up to it is %s now", x.given, f.Index, *f.Root, now.root())
 	}
 }
 

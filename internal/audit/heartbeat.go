@@ -79,6 +79,20 @@ func (g Gap) String() string {
 	return fmt.Sprintf("from %s to %s: %s", g.After.UTC().Format(time.RFC3339), g.Until.UTC().Format(time.RFC3339), what)
 }
 
+// Gaps are the newest gaps between heartbeats, at most so many: those found when the trail was
+// read back, and the one up to now, where this process could not sign for that long.
+func (t *Trail) Gaps(most int) []Gap {
+	gaps := []Gap{}
+	if found := t.gaps.Load(); found != nil {
+		gaps = append(gaps, *found...)
+	}
+	p := Pulse{last: time.Unix(0, t.signedAt.Load()), within: t.options.Heartbeat}
+	if t.signedAt.Load() > 0 {
+		gaps = append(gaps, p.Gaps(time.Now())...)
+	}
+	return gaps[max(0, len(gaps)-most):]
+}
+
 // Pulse follows the signed times of a trail's checkpoints. The zero Pulse is ready.
 type Pulse struct {
 	last   time.Time

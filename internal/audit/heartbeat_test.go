@@ -167,3 +167,25 @@ func TestAnUnchangedTrailIsSignedAgain(t *testing.T) {
 	require.GreaterOrEqual(t, report.Heartbeats, 4)
 	require.Len(t, report.Generations, 1)
 }
+
+// A running trail tells of the gaps in its history, and of the one that is open now.
+func TestARunningTrailTellsOfItsGaps(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o := testOptions(t)
+	o.Heartbeat = time.Minute
+	trail := openTrail(t, js, o)
+	appendEntries(t, trail, 0, 1)
+	waitSigned(t, trail, 1)
+	require.Empty(t, trail.Gaps(10))
+	silent := time.Now().Add(-time.Hour)
+	trail.signedAt.Store(silent.UnixNano()) // the key could not be asked since
+	gaps := trail.Gaps(10)
+	require.Len(t, gaps, 1)
+	require.True(t, silent.Equal(gaps[0].After))
+	old := []Gap{{After: silent.Add(-2 * time.Hour), Until: silent.Add(-time.Hour), Checkpoint: 3}}
+	trail.gaps.Store(&old)
+	require.Equal(t, old[0], trail.Gaps(10)[0])
+	require.Len(t, trail.Gaps(1), 1)
+	require.True(t, silent.Equal(trail.Gaps(1)[0].After), "the newest")
+}

@@ -35,7 +35,7 @@ func (t *Trail) readStream(ctx context.Context, name string, fn func(Message) er
 }
 
 // VerifyOffline is [Trail.Verify] of a trail without a relay. Of o it takes
-// StreamPrefix, KeyFile, ForwardedFile, Copy and End. Unnamed are the problems, and the
+// StreamPrefix, KeyFile, ForwardedFile, Copy, Published and End. Unnamed are the problems, and the
 // restored entries, without a name in the trail; a start would name them. A missing key, or one other than the signer's, is a problem
 // if anything was signed.
 func VerifyOffline(ctx context.Context, o Options, read Reader) (report Report, unnamed []Problem, err error) {
@@ -46,7 +46,7 @@ func VerifyOffline(ctx context.Context, o Options, read Reader) (report Report, 
 	defer c.close()
 	key, keyErr := o.loadKey()
 	r := &examiner{
-		prefix: o.StreamPrefix, pinFile: o.pinFile(), forwardedFile: o.ForwardedFile, key: key, codec: c, read: read, copies: o.Copy,
+		prefix: o.StreamPrefix, pinFile: o.pinFile(), forwardedFile: o.ForwardedFile, published: o.Published, key: key, codec: c, read: read, copies: o.Copy,
 		marked: isMarked(key, markFile(o.pinFile())), pinExpected: keyErr == nil, still: true,
 	}
 	x, err := r.examine(ctx)

@@ -35,7 +35,7 @@ type Report struct {
 type Problem struct {
 	// Kind is altered, removed, moved, foreign, truncated, missing, misfiled or
 	// unproven, of entries; restored, in Report.Restored; checkpoint; pin, of the checkpoint beside the key; key; or
-	// forwarded, of the newest entry that the sinks were given.
+	// forwarded, of the newest entry that the sinks were given, or that the trail's files have.
 	Kind string `json:"kind"`
 	// From and To are the first and the last index concerned, or the numbers of the
 	// checkpoints from 1; 0 for the pin and the key.

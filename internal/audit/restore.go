@@ -124,7 +124,7 @@ func (t *Trail) breaks(x *examination, end int64) (string, error) {
 	case x.end > x.signed.n:
 		return fmt.Sprintf("entries from %d on were signed, and are lost together with their hashes", last.Base+x.signed.n), nil
 	case x.contradictsForwarded():
-		return fmt.Sprintf("entries from %d on are lost, and the sinks were given roots over them", len(x.leaves)), nil
+		return fmt.Sprintf("entries from %d on are lost, and %s roots over them", len(x.leaves), x.given), nil
 	case x.lostTail(end) && (x.keptSeq > x.goodSeq || t.noted(t.checkpointsName()) > int64(x.goodSeq)):
 		return fmt.Sprintf("entries from %d on are lost, and so are checkpoints that may have signed them", last.Base+x.signed.n), nil
 	case t.marked && len(x.history) == 0 && x.pin == nil && !t.fileKey.isOwn(x.openings[last.Base].Key):

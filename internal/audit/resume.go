@@ -128,7 +128,7 @@ func (t *Trail) resume(ctx context.Context) bool {
 		return false
 	}
 	t.key, t.base, t.tree, t.signed, t.pending = key, last.Base, signed.grown(), signed, nil
-	if !t.resumeEntries(ctx, v.MissingEntries) || !t.fitsForwarded(c) {
+	if !t.resumeEntries(ctx, v.MissingEntries) || !t.fitsForwarded(c) || !t.fitsPublished(c) {
 		return false
 	}
 	t.keptSeq, t.newestNote, t.pinDue = c.seq, []byte(c.text), false
@@ -198,9 +198,11 @@ func (t *Trail) fitsForwarded(c checkpoint) bool {
 	if f == nil || err != nil {
 		return true // a damaged note says nothing: it is written without a sync
 	}
-	if f.Origin != t.key.Name() || f.Index >= t.next() {
-		return false
-	}
+	return f.Origin == t.key.Name() && f.Index < t.next() && t.fits(c, f)
+}
+
+// fits reports whether the tree up to a place has its root, as far as it is known.
+func (t *Trail) fits(c checkpoint, f *Place) bool {
 	at, known := c.at(f.Size)
 	if behind := f.Size - c.size; behind >= 0 && behind <= int64(len(t.pending)) {
 		at, known = t.signed.grown(t.pending[:behind]...), true
@@ -251,6 +253,7 @@ func (t *Trail) isAsResumed(ctx context.Context) bool {
 		t.suspect(cmp.Or(spellOut(news), "it is not what the note of the newest reading says"))
 		return false
 	}
+	t.gaps.Store(&x.report.Gaps)
 	return true
 }
 

@@ -159,6 +159,7 @@ func (t *Trail) signedUpTo(next tree, text []byte, seq uint64) {
 	t.pending = t.pending[next.n-t.signed.n:]
 	t.signed, t.keptSeq, t.newestNote, t.pinDue = next, seq, text, true
 	t.beat.at = time.Now()
+	t.signedAt.Store(t.beat.at.UnixNano())
 	t.note(t.checkpointsName(), seq)
 	t.metrics.checkpoints.Inc()
 	t.metrics.signed.Set(float64(t.base + next.n))

@@ -106,6 +106,10 @@ type Options struct {
 	// Tiles, where set, gives the hash tiles of the tree with an origin. Nothing vouches for
 	// them. Witnesses get consistency proofs from there where the kept checkpoints do not give one.
 	Tiles func(origin string) tlog.TileReader
+	// Published, where set, gives the newest checkpoint of each log of the trail's files. They
+	// are written after the trail: a trail without what they have was put back, as with
+	// ForwardedFile.
+	Published func() []Published
 	// Logger and Registerer may be nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -121,7 +125,7 @@ type Trail struct {
 	prefix        string
 	replicas      int
 	origin        string
-	options       Options // for the key
+	options       Options // for the key, and Published
 	pinFile       string
 	forwardedFile string
 	salvageDir    string
@@ -163,14 +167,16 @@ type Trail struct {
 	failure    error       // why it failed then
 	outage     lasting.Failure
 
-	pinned    atomic.Bool          // a checkpoint of this key is beside it
-	stale     atomic.Bool          // something unsound was met: restore is due
-	view      atomic.Pointer[view] // the readers' copy of the above
-	size      atomic.Int64         // entries, for readers without the turn
-	places    lastPlace            // of the entries placed for their events
-	forwarded forwarded            // the note of the newest one
-	opened    chan struct{}        // closed when restore has succeeded once
-	grew      chan struct{}        // of one place: there is something to do for the keeper
+	pinned    atomic.Bool           // a checkpoint of this key is beside it
+	stale     atomic.Bool           // something unsound was met: restore is due
+	view      atomic.Pointer[view]  // the readers' copy of the above
+	size      atomic.Int64          // entries, for readers without the turn
+	signedAt  atomic.Int64          // when this process signed last, Unix time in ns; 0: not yet
+	gaps      atomic.Pointer[[]Gap] // between heartbeats; nil before the trail was read back once
+	places    lastPlace             // of the entries placed for their events
+	forwarded forwarded             // the note of the newest one
+	opened    chan struct{}         // closed when restore has succeeded once
+	grew      chan struct{}         // of one place: there is something to do for the keeper
 	stop      context.CancelFunc
 	done      chan struct{} // closed when the keeper has ended
 	read      chan struct{} // closed when the reading in the background has ended
@@ -352,14 +358,13 @@ func (t *Trail) entriesName() string       { return entriesName(t.prefix) }
 func (t *Trail) checkpointsName() string   { return checkpointsName(t.prefix) }
 func (t *Trail) checkpointSubject() string { return t.prefix + ".audit-checkpoints" }
 
-// Close signs the unsigned entries and, of a running heartbeat, its end, and releases the Trail. The connection stays open:
-// it is the caller's.
-func (t *Trail) Close(ctx context.Context) error {
+// Stop ends the work in the background, and signs the unsigned entries and, of a running
+// heartbeat, its end. Reads go on until Close.
+func (t *Trail) Stop(ctx context.Context) error {
 	t.stop()
 	<-t.done
 	<-t.asked
 	<-t.read
-	defer t.codec.close()
 	if err := t.isOpen(); err != nil {
 		return nil //nolint:nilerr // there is nothing to sign
 	}
@@ -367,4 +372,10 @@ func (t *Trail) Close(ctx context.Context) error {
 		return fmt.Errorf("close audit trail: %w", err)
 	}
 	return nil
+}
+
+// Close stops and releases the Trail. The connection stays open: it is the caller's.
+func (t *Trail) Close(ctx context.Context) error {
+	defer t.codec.close()
+	return t.Stop(ctx)
 }

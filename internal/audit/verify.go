@@ -30,7 +30,9 @@ type examination struct {
 	pin       *checkpoint       // the one beside the key, where it is good
 	pinText   []byte            // as it is; nil where there is none
 	marked    bool              // the key is known to have signed
-	forwarded *Place            // the newest entry that the sinks were given, where it is known
+	forwarded *Place            // the newest entry handed on or published, where it is known
+	given     string            // to whom: givenToSinks or inFiles
+	foreign   []checkpoint      // published, under keys unknown to the trail
 	copies    Copy              // nil, or the second copy
 	copied    []copied          // entries that only it has
 	keptSeq   uint64            // the newest checkpoint's sequence
@@ -63,7 +65,7 @@ func (t *Trail) examine(ctx context.Context) (*examination, error) {
 // examiner looks at an open trail, to which others may append meanwhile.
 func (t *Trail) examiner() *examiner {
 	return &examiner{
-		prefix: t.prefix, pinFile: t.pinFile, forwardedFile: t.forwardedFile, key: t.key, codec: t.codec, read: t.readStream, copies: t.copies,
+		prefix: t.prefix, pinFile: t.pinFile, forwardedFile: t.forwardedFile, published: t.options.Published, key: t.key, codec: t.codec, read: t.readStream, copies: t.copies,
 		pinExpected: t.pinned.Load(), marked: t.pinned.Load(),
 	}
 }
@@ -71,7 +73,8 @@ func (t *Trail) examiner() *examiner {
 // examiner is a trail under examination.
 type examiner struct {
 	prefix, pinFile string
-	forwardedFile   string  // of [Options]
+	forwardedFile   string // of [Options]
+	published       func() []Published
 	key             keyPair // without a Signer where there is none
 	codec           *codec
 	read            Reader
@@ -86,6 +89,8 @@ func (r *examiner) examine(ctx context.Context) (*examination, error) {
 	x := &examination{openings: map[int64]opening{}, rotations: rotations{}, marked: r.marked, copies: r.copies}
 	// A damaged note says nothing: it is written without a sync.
 	x.forwarded, _ = readForwarded(r.forwardedFile)
+	x.given = givenToSinks
+	published := publishedIn(r.published)
 	// The pin first, then the checkpoints, then the entries: each may speak of
 	// the next only, and all three grow while they are read.
 	var err error
@@ -99,6 +104,7 @@ func (r *examiner) examine(ctx context.Context) (*examination, error) {
 		return nil, err
 	}
 	r.readPin(x)
+	r.takePublished(x, published)
 	keys := x.proveAll(r.key)
 	now := time.Time{}
 	if !r.still {
@@ -108,6 +114,7 @@ func (r *examiner) examine(ctx context.Context) (*examination, error) {
 	x.endorse()
 	r.checkPin(x)
 	x.checkForwarded()
+	x.checkForeign()
 	x.setApart()
 	last := x.gens[len(x.gens)-1]
 	x.report.Entries, x.report.Signed = int64(len(x.leaves)), last.Base+x.signed.n
@@ -228,25 +235,12 @@ func (r *examiner) readPin(x *examination) {
 	if x.pinText == nil {
 		return
 	}
-	origin, _, _ := bytes.Cut(x.pinText, []byte("\n"))
-	keys := []string{}
-	if own, err := r.key.named(string(origin)); err == nil {
-		keys = append(keys, own.public)
+	c, err := r.openKnown(x, x.pinText)
+	if err != nil {
+		x.problem("pin", 0, 0, "the checkpoint beside the key: %v", err)
+		return
 	}
-	for _, c := range x.history {
-		if len(keys) == 0 || keys[len(keys)-1] != c.public {
-			keys = append(keys, c.public)
-		}
-	}
-	err := errors.New("check signature: no key is known")
-	for _, public := range slices.Compact(keys) {
-		var c checkpoint
-		if c, err = openCheckpoint(public, x.pinText); err == nil {
-			x.pin = &c
-			return
-		}
-	}
-	x.problem("pin", 0, 0, "the checkpoint beside the key: %v", err)
+	x.pin = &c
 }
 
 // proveAll proves the generations, the oldest first, and returns their keys by base.

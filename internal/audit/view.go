@@ -24,6 +24,7 @@ func (t *Trail) show(x *examination) {
 		v.passed = append(v.passed, v.copied[i].span())
 	}
 	v.passed = joined(v.passed)
+	t.gaps.Store(&x.report.Gaps)
 	t.showView(v)
 }
 

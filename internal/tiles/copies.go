@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
@@ -73,4 +74,23 @@ func (c *Copies) load(origin string, number int64) error {
 		return nil
 	}
 	return fmt.Errorf("there is no log with the origin %s", origin)
+}
+
+// Published gives the newest checkpoint of each log, for a trail to be held against. Logs
+// without a readable one are left out: they are written again.
+func (s *Store) Published() (all []audit.Published) {
+	list, err := s.Logs()
+	if err != nil {
+		return nil
+	}
+	for _, listed := range list {
+		l := s.Log(listed.Number)
+		line, _ := l.lastLine(false) // without it the key is not known
+		signed, _, err := l.Checkpoint()
+		if err != nil {
+			signed = []byte(line.Checkpoint)
+		}
+		all = append(all, audit.Published{Note: signed, PublicKey: line.Key})
+	}
+	return all
 }

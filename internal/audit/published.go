@@ -1,0 +1,106 @@
+package audit
+
+import (
+	"bytes"
+	"errors"
+)
+
+// The trail's files for public tools (tlog/) have checkpoints too. They are written after the
+// trail, so a trail without what they have was put back to an earlier state.
+
+// Published is the newest checkpoint of one log of the trail's files.
+type Published struct {
+	// Note is the signed note, and PublicKey the key said to have signed it, in the note form.
+	Note      []byte
+	PublicKey string
+}
+
+// publishedIn asks for the checkpoints; publish may be nil.
+func publishedIn(publish func() []Published) []Published {
+	if publish == nil {
+		return nil
+	}
+	return publish()
+}
+
+// place is that of the newest entry under a checkpoint.
+func (c *checkpoint) place() Place {
+	return Place{Index: c.base + c.size - 1, Origin: originIn([]byte(c.text)), Size: c.size, Root: &c.root}
+}
+
+func originIn(note []byte) string {
+	origin, _, _ := bytes.Cut(note, []byte("\n"))
+	return string(origin)
+}
+
+// The two sources of x.forwarded, as a problem's words for them.
+const (
+	givenToSinks = "the sinks were given"
+	inFiles      = "tlog/ has"
+)
+
+// takePublished takes the newest published checkpoint for what was handed on, if it is
+// newer. Those of unknown keys are foreign: they name a problem, and decide nothing.
+func (r *examiner) takePublished(x *examination, list []Published) {
+	for _, p := range list {
+		if c, err := r.openKnown(x, p.Note); err == nil {
+			if at := c.place(); c.size > 0 && (x.forwarded == nil || at.Index > x.forwarded.Index) {
+				x.forwarded, x.given = &at, inFiles
+			}
+		} else if c, err := openCheckpoint(p.PublicKey, p.Note); err == nil {
+			x.foreign = append(x.foreign, c)
+		}
+	}
+}
+
+// openKnown opens a note with the key, or an earlier signer's.
+func (r *examiner) openKnown(x *examination, text []byte) (c checkpoint, err error) {
+	var keys []string
+	if own, err := r.key.named(originIn(text)); err == nil {
+		keys = append(keys, own.public)
+	}
+	for i := range x.history {
+		if public := x.history[i].public; len(keys) == 0 || keys[len(keys)-1] != public {
+			keys = append(keys, public)
+		}
+	}
+	err = errors.New("check signature: no key is known")
+	for _, public := range keys {
+		if c, err = openCheckpoint(public, text); err == nil {
+			return c, nil
+		}
+	}
+	return c, err
+}
+
+// checkForeign names logs that have more entries than the trail, under keys unknown to it.
+func (x *examination) checkForeign() {
+	for i := range x.foreign {
+		if c := &x.foreign[i]; c.base+c.size > int64(len(x.leaves)) {
+			last := c.base + c.size - 1
+			x.problem("forwarded", last, last, "tlog/ has a signed log of %d entries of the origin %s, under a key unknown to this trail: %s", c.size, originIn([]byte(c.text)), c.public)
+		}
+	}
+}
+
+// fitsPublished holds the tree of a resumed trail against what was published. c is the newest
+// kept checkpoint.
+func (t *Trail) fitsPublished(c checkpoint) bool {
+	for _, p := range publishedIn(t.options.Published) {
+		own, err := t.fileKey.named(originIn(p.Note))
+		var made checkpoint
+		if err == nil {
+			made, err = openCheckpoint(own.public, p.Note)
+		}
+		if err != nil {
+			made, err = openCheckpoint(p.PublicKey, p.Note)
+		}
+		if err != nil || made.size == 0 {
+			continue // damaged: they are written again
+		}
+		if at := made.place(); at.Index >= t.next() || made.public == t.key.public && !t.fits(c, &at) {
+			return false
+		}
+	}
+	return true
+}

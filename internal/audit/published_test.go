@@ -1,0 +1,97 @@
+package audit
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// published are notes as the trail's files have them, under the key of the trail.
+func (d *damageable) published(t *testing.T, checkpoints ...int) (list []Published) {
+	t.Helper()
+	key, err := loadKey(d.o.KeyFile)
+	require.NoError(t, err)
+	for _, n := range checkpoints {
+		c, err := decodeKept(key, d.checkpoints[n-1].Data, 1)
+		require.NoError(t, err)
+		list = append(list, Published{[]byte(c.text), c.public})
+	}
+	return list
+}
+
+// Streams, key, pin and note are put back to an earlier state together: only the trail's
+// files are ahead, and tell. The trail names it once, keeps the indexes that are taken, and
+// goes on in a tree of its own.
+func TestATrailBehindItsFilesIsFound(t *testing.T) {
+	t.Parallel()
+	d := newDamageable(t)
+	d.putPinBack(t, 5)
+	all := d.published(t, len(d.checkpoints))
+	trail, js := d.reopen(t, d.entries[:10], d.checkpoints[:5], 0)
+	<-trail.read // the next start would go on from what it found
+	require.NoError(t, trail.Close(t.Context()))
+	d.o.Published = func() []Published { return all }
+	trail = openTrail(t, js, d.o)
+	require.Equal(t, []Problem{{"truncated", 10, 19, "the trail ends before them, and tlog/ has them"}}, openingOf(t, trail).Problems)
+	index, err := trail.Append(t.Context(), testEntry(1))
+	require.NoError(t, err)
+	require.EqualValues(t, 21, index, "no index is given twice")
+	require.NoError(t, trail.Close(t.Context()))
+	for range 2 {
+		again := openTrail(t, js, d.o)
+		require.Len(t, again.Generations(), 2)
+		require.EqualValues(t, 22, again.Size(), "nothing is named twice")
+		require.NoError(t, again.Close(t.Context()))
+	}
+}
+
+// The trail was put back, and went on without its files.
+func TestATrailUnlikeItsFilesIsFound(t *testing.T) {
+	t.Parallel()
+	d := newDamageable(t)
+	d.putPinBack(t, 5)
+	trail, js := d.reopen(t, d.entries[:10], d.checkpoints[:5], 0)
+	appendAt(t, trail, 15)
+	require.NoError(t, trail.Close(t.Context()))
+	all := d.published(t, len(d.checkpoints))
+	d.o.Published = func() []Published { return all }
+	trail = openTrail(t, js, d.o)
+	problems := openingOf(t, trail).Problems
+	require.Len(t, problems, 1)
+	require.Contains(t, problems[0].String(), "tlog/ has entry 19 under the root "+d.root.String())
+	require.NoError(t, trail.Close(t.Context()))
+	require.EqualValues(t, 26, openTrail(t, js, d.o).Size(), "once")
+}
+
+// The key was rotated, and all but the files was put back to before: their signer is unknown
+// now. A problem, but no reason to keep so many places.
+func TestFilesUnderAnUnknownKey(t *testing.T) {
+	t.Parallel()
+	d, other := newDamageable(t), newDamageable(t)
+	all := other.published(t, 3, len(other.checkpoints))
+	d.o.Published = func() []Published { return all }
+	trail, _ := d.reopen(t, d.entries[:10], d.checkpoints[:5], 0)
+	problems := openingOf(t, trail).Problems
+	require.Equal(t, "forwarded", problems[len(problems)-1].Kind)
+	require.Contains(t, problems[len(problems)-1].Detail, "tlog/ has a signed log of 20 entries")
+}
+
+// Files that are behind, or damaged, say nothing, and cost no reading of the whole trail.
+func TestFilesOfAWholeTrail(t *testing.T) {
+	t.Parallel()
+	d := newDamageable(t)
+	for name, list := range map[string][]Published{
+		"none": nil, "behind": d.published(t, 4), "newest": d.published(t, len(d.checkpoints)),
+		"damaged": {{[]byte("x"), "y"}, {nil, ""}}, "of a stranger, shorter": newDamageable(t).published(t, 2),
+	} {
+		d.o.Published = func() []Published { return list }
+		trail, js := d.reopen(t, d.entries, d.checkpoints, 0)
+		requireWhole(t, trail, 20)
+		<-trail.read
+		require.NoError(t, trail.Close(t.Context()))
+		again := openTrail(t, js, d.o)
+		require.True(t, again.resumed, name)
+		requireWhole(t, again, 20)
+		require.NoError(t, again.Close(t.Context()))
+	}
+}
