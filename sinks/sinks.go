@@ -78,6 +78,15 @@ func (d Deps) open(s config.Sink) (relay.Sink, error) {
 	return route.Wrap(sink), nil
 }
 
+// Route is the choice of events, the redaction and the format of s, as [Open] puts them in
+// front of the sink. It counts and logs nothing.
+func Route(s config.Sink) (*routing.Route, error) {
+	if err := s.Complete(); err != nil {
+		return nil, fmt.Errorf("read sink %q: %w", s.Name, err)
+	}
+	return Deps{}.route(s)
+}
+
 func (d Deps) route(s config.Sink) (*routing.Route, error) {
 	opts := routing.Options{Sink: s.Name, Logger: d.logger(s.Name)}
 	if s.Format == config.FormatOCSF {

@@ -122,6 +122,20 @@ func (c *Client) DiscardLetters(ctx context.Context, req DiscardLetters, report 
 	return c.work(ctx, "/v1/deadletters/discard", req, report)
 }
 
+// Tap calls yield with the live events, and counted with the tap's counts now and then. It
+// ends when ctx does, or with an error of theirs.
+func (c *Client) Tap(ctx context.Context, req Tap, yield func(*Tapped) error, counted func(*TapCounts)) error {
+	return c.stream(ctx, "/v1/tap", req, func(f *frame) error {
+		switch {
+		case f.Tapped != nil:
+			return yield(f.Tapped)
+		case f.Taps != nil:
+			counted(f.Taps)
+		}
+		return nil
+	})
+}
+
 // ReplaySpan hands a span of the journal to a sink again. It ends when ctx does.
 func (c *Client) ReplaySpan(ctx context.Context, req ReplaySpan, report func(*Progress)) error {
 	return c.work(ctx, "/v1/replay", req, report)

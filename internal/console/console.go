@@ -18,6 +18,7 @@
 //	POST /v1/workspace/read      read a setting at the Workspace Management API
 //	POST /v1/workspace/plan      tell what a mutation would do
 //	POST /v1/workspace/do        perform it, between two entries of the audit trail
+//	POST /v1/tap                 show the live events as they pass
 //	POST /v1/replay              hand a span of the journal to a sink again
 //	POST /v1/trail/list          list entries of the audit trail; follow it
 //	POST /v1/trail/entries       give whole entries
@@ -64,6 +65,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/routing"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/internal/tiles"
 	"github.com/auditrelay/auditrelay/internal/timeline"
@@ -79,6 +81,8 @@ type Options struct {
 	Sinks []config.Sink
 	// Delivery tells how live delivery to a sink goes.
 	Delivery func(sink string) relay.Delivery
+	// Route gives the choice, redaction and format of a sink's events.
+	Route func(config.Sink) (*routing.Route, error)
 	// Open opens a sink for a replay, beside the one for live delivery. The console
 	// closes it.
 	Open func(config.Sink) (relay.Sink, error)
@@ -129,6 +133,7 @@ type Server struct {
 	// lettersTurn holds a token while the dead letters are being changed: two
 	// replays at once would deliver each letter twice.
 	lettersTurn chan struct{}
+	taps        chan struct{} // holds a token per tap
 	// archiving is held while bundles are moved out.
 	archiving sync.Mutex
 }
@@ -141,7 +146,7 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 		return nil, fmt.Errorf("open the console: %w", err)
 	}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Server{opts: opts, socket: socket, stop: stop, lettersTurn: make(chan struct{}, 1)}
+	s := &Server{opts: opts, socket: socket, stop: stop, lettersTurn: make(chan struct{}, 1), taps: make(chan struct{}, mostTaps)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, http.StatusOK, opts.Status(r.Context())) })
 	mux.HandleFunc("GET /v1/sinks", s.listSinks)
@@ -158,6 +163,7 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	mux.HandleFunc("POST /v1/workspace/read", serveDesk(s, (*workspace.Desk).Read))
 	mux.HandleFunc("POST /v1/workspace/plan", serveDesk(s, (*workspace.Desk).Plan))
 	mux.HandleFunc("POST /v1/workspace/do", serveDesk(s, (*workspace.Desk).Do))
+	mux.HandleFunc("POST /v1/tap", s.tap)
 	mux.HandleFunc("POST /v1/replay", s.replaySpan)
 	mux.HandleFunc("POST /v1/trail/list", s.listTrail)
 	mux.HandleFunc("POST /v1/trail/entries", s.readTrail)

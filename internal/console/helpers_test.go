@@ -18,6 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/routing"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -59,6 +60,9 @@ func newStage(t *testing.T, names ...string) *stage {
 	}
 	options := console.Options{
 		Journal: j, Letters: dead, Sinks: sinks, Logger: log,
+		Route: func(config.Sink) (*routing.Route, error) {
+			return routing.New(&config.Match{Types: []string{"event_log*"}}, &config.Redact{Remove: []string{"/email"}, Labels: []string{"ip"}}, routing.Options{Logger: log})
+		},
 		Delivery: func(string) relay.Delivery { return relay.Delivery{Events: 7} },
 		Open:     func(c config.Sink) (relay.Sink, error) { return lent{s.sinks[c.Name]}, nil },
 		Record:   func(_ context.Context, l console.Loss) error { s.losses = append(s.losses, l); return s.lost },

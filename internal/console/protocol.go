@@ -150,6 +150,8 @@ type frame struct {
 	Line     json.RawMessage `json:"line,omitempty"` // of a span's list
 	Planned  *Planned        `json:"planned,omitempty"`
 	Progress *Progress       `json:"progress,omitempty"`
+	Tapped   *Tapped         `json:"tapped,omitempty"`
+	Taps     *TapCounts      `json:"tap_counts,omitempty"`
 	// Following: all rows before that index have come.
 	Following *int64 `json:"following,omitempty"`
 

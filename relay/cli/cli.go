@@ -34,7 +34,8 @@ const (
 	ExitUsage   = 2 // the command line is wrong
 	// ExitTrouble is of `status` and `streaming`: something is wrong, or would change.
 	ExitTrouble = 2
-	// ExitNotShown is of `trail verify`: nothing is wrong, and not all was shown.
+	// ExitNotShown is of `trail verify`: nothing is wrong, and not all was shown. It is also
+	// of `routing try`: the sink would not get all events.
 	ExitNotShown = 3
 )
 
