@@ -18,10 +18,12 @@ type Sink struct {
 	Kind string `json:"kind,omitempty"`
 	// Configured: the running relay delivers to it.
 	Configured bool `json:"configured"`
-	// OldestUnacknowledged is when the oldest undelivered record was committed, LagSeconds how
-	// long ago; zero without any.
-	OldestUnacknowledged time.Time `json:"oldest_unacknowledged,omitzero"`
+	// LagEvents is about how many events the sink has not acknowledged; nil where it is not
+	// known. OldestUnacknowledged is when the oldest of them was committed, LagSeconds how long
+	// ago; zero without any.
+	LagEvents            *int64    `json:"lag_events,omitempty"`
 	LagSeconds           float64   `json:"lag_seconds"`
+	OldestUnacknowledged time.Time `json:"oldest_unacknowledged,omitzero"`
 	// Delivery is of this process; nil for a sink that is not configured.
 	*relay.Delivery
 	// DeadLetters is their number.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/positions"
 )
 
@@ -44,11 +45,7 @@ func (s *Server) Sinks(ctx context.Context) ([]Sink, error) {
 		sink.Configured, sink.Kind, sink.Delivery = true, c.Kind(), &delivery
 	}
 	for i := range positions {
-		sink, at := named(positions[i].Sink), &positions[i]
-		sink.Position, sink.OldestUnacknowledged = at, at.Oldest
-		if !at.Oldest.IsZero() {
-			sink.LagSeconds = max(0, time.Since(at.Oldest).Seconds())
-		}
+		named(positions[i].Sink).setPosition(&positions[i], s.opts.Journal)
 	}
 	for name, usage := range letters {
 		named(name).DeadLetters = usage.Letters
@@ -59,6 +56,21 @@ func (s *Server) Sinks(ctx context.Context) ([]Sink, error) {
 	}
 	slices.SortFunc(list, func(a, b Sink) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
+}
+
+// setPosition also tells how far behind the sink is: by the journal's account of events, or
+// for a sink of another relay by its records.
+func (s *Sink) setPosition(at *positions.Position, j *journal.Journal) {
+	s.Position, s.OldestUnacknowledged = at, at.Oldest
+	if b, reading := j.Backlog(s.Name); reading && s.Configured {
+		s.LagEvents = new(b.Events)
+		if b.Events > 0 {
+			s.OldestUnacknowledged = b.Oldest
+		}
+	}
+	if !s.OldestUnacknowledged.IsZero() {
+		s.LagSeconds = max(0, time.Since(s.OldestUnacknowledged).Seconds())
+	}
 }
 
 func (s *Server) retireSink(w http.ResponseWriter, r *http.Request) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -254,6 +255,9 @@ type Usage struct {
 	// ReplaySeconds is how long ago the oldest record was committed: how far back
 	// a replay can reach.
 	ReplaySeconds float64 `json:"replay_seconds"`
+	// SecondsToFull is the time until undelivered events fill the budget, at the rate of the
+	// last minutes; nil while they do not grow, and in the first two minutes.
+	SecondsToFull *float64 `json:"seconds_to_full,omitempty"`
 }
 
 // Usage asks the server.
@@ -272,6 +276,9 @@ func (j *Journal) usage(info *jetstream.StreamInfo) Usage {
 	}
 	if u.Records > 0 {
 		u.ReplaySeconds = max(0, time.Since(u.Oldest).Seconds())
+	}
+	if left := j.fills.secondsToFull(u.MaxBytes); !math.IsNaN(left) && !math.IsInf(left, 1) {
+		u.SecondsToFull = &left
 	}
 	return u
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/settings"
+	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 )
 
@@ -21,7 +22,8 @@ type relayStatus struct {
 	Ready        admin.Readiness
 	Environments []environmentStatus
 	Sinks        []console.Sink
-	Journal      journalStatus
+	Journal      journal.Usage
+	Streaming    []streaming.Health
 	Workspace    *management.Reach // nil without a workspace
 	Settings     []settings.Status
 	Changes      []timeline.Row
@@ -70,10 +72,14 @@ type gapStatus struct {
 	Lost     float64   `json:"events_lost"` // once it has ended
 }
 
-type journalStatus struct {
-	journal.Usage
-	// SecondsToFull is nil while the journal does not fill.
-	SecondsToFull *float64 `json:"seconds_to_full"`
+// fight is the fight about an environment's streaming config, or nil.
+func (s *relayStatus) fight(e *environmentStatus) *streaming.Fight {
+	for i := range s.Streaming {
+		if h := &s.Streaming[i]; h.Project == e.Project && h.Environment == e.Environment {
+			return h.Fight
+		}
+	}
+	return nil
 }
 
 // missed is about how many events a gap has lost.
@@ -89,12 +95,12 @@ func (g gapStatus) missed() float64 {
 func readStatus(sections map[string]json.RawMessage) relayStatus {
 	s := relayStatus{unreadable: map[string]string{}}
 	for name, into := range map[string]any{
-		"relay": &s.Relay, "ready": &s.Ready, "environments": &s.Environments, "sinks": &s.Sinks, "journal": &s.Journal,
+		"relay": &s.Relay, "ready": &s.Ready, "environments": &s.Environments, "sinks": &s.Sinks, "journal": &s.Journal, "streaming": &s.Streaming,
 		"workspace": &s.Workspace, "settings": &s.Settings, "changes": &s.Changes, "trail": &s.Trail,
 	} {
 		raw, found := sections[name]
 		if !found {
-			if !slices.Contains([]string{"workspace", "settings", "changes"}, name) { // some relays have none
+			if !slices.Contains([]string{"workspace", "streaming", "settings", "changes"}, name) { // some relays have none
 				s.unreadable[name] = "the relay's answer has none; is it of another version than this command?"
 			}
 			continue

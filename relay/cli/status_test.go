@@ -86,6 +86,7 @@ func TestVerdict(t *testing.T) {
 		{"journal", `{"budget_bytes":1,"seconds_to_full":14399}`, verdictTrouble, "the journal is full in 3h59m"},
 		{"journal", `{"budget_bytes":1,"seconds_to_full":14401}`, verdictOK, "ALL WELL"},
 		{"workspace", `{"known":true,"cause":"outage","error":"500"}`, verdictTrouble, "the management API cannot be used (outage)"},
+		{"streaming", `[{"project":"acme-portal","environment":"production","fight":{"undone":3,"since":"2026-03-04T10:12:03Z"}}]`, verdictTrouble, "somebody else sets the stream of acme-portal/production again and again"},
 		{"workspace", `{"known":false}`, verdictUnknown, "has not been asked yet"},
 		{"settings", `[{"project":"p","subject":"project","error":"500"}]`, verdictTrouble, "1 setting cannot be read"},
 		{"ready", `{"ready":false,"parts":[{"name":"journal","state":"not_ready","reason":"full"}]}`, verdictTrouble, "pushes are refused (journal)"},

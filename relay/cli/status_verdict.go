@@ -40,6 +40,9 @@ func judgeStatus(s *relayStatus) verdict {
 	}
 	for i := range s.Environments {
 		v.environment(&s.Environments[i])
+		if e := &s.Environments[i]; s.fight(e) != nil {
+			v.trouble("somebody else sets the stream of %s/%s again and again", e.Project, e.Environment)
+		}
 	}
 	for i := range s.Sinks {
 		if found := sinkTrouble(&s.Sinks[i]); found != "" {

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+)
+
+// rest are the other parts, a line or a few each.
+func (s *screen) rest(b brush, width int) (lines []string) {
+	add := func(title string, i ink, text string) {
+		for n, line := range wrap(text, width-restIndent) {
+			if n > 0 {
+				title = ""
+			}
+			lines = append(lines, b.paint(inkStrong, fmt.Sprintf("%-*s", restIndent, title))+b.paint(i, line))
+		}
+	}
+	for _, name := range []string{"relay", "ready", "journal", "trail", "streaming", "workspace", "settings", "changes"} {
+		if reason, failed := s.status.unreadable[name]; failed {
+			add(strings.ToUpper(name), inkTrouble, "cannot be read: "+reason)
+		}
+	}
+	add("JOURNAL", inkPlain, s.journal())
+	trail, damaged := strings.CutPrefix(s.status.Trail.State, "warning: ")
+	add("TRAIL", map[bool]ink{true: inkWarning}[damaged], trail)
+	s.workspace(add)
+	for _, p := range s.status.Ready.Parts {
+		if p.State == "not_ready" || p.State == "warning" && !hasSection(p.Name) && p.Name != "audit trail" {
+			add(strings.ToUpper(p.Name), map[string]ink{"not_ready": inkTrouble, "warning": inkWarning}[p.State], p.Reason)
+		}
+	}
+	title := "CHANGES"
+	for _, c := range s.status.Changes {
+		of := strings.TrimSuffix(c.Project+"/"+c.Environment, "/")
+		add(title, inkPlain, fmt.Sprintf("%s  %s  %s: %s (by %s)", clock(c.Time), of, c.Setting, c.Summary, causeText(c.Cause)))
+		title = ""
+	}
+	return lines
+}
+
+const restIndent = 12
+
+// causeText says who made a change, as far as the trail knows.
+func causeText(cause string) string {
+	switch cause {
+	case "relay":
+		return "this relay"
+	case "outside", "":
+		return "somebody outside"
+	}
+	return cause
+}
+
+func (s *screen) journal() string {
+	j := s.status.Journal
+	if j.MaxBytes == 0 { // its section has no answer, and says so
+		return ""
+	}
+	share := func(part int64) float64 { return 100 * float64(part) / float64(j.MaxBytes) }
+	text := fmt.Sprintf("%.1f%% of %s spent, %.1f%% undelivered", share(j.Bytes), sizeText(j.MaxBytes), share(j.Undelivered))
+	if j.SecondsToFull != nil {
+		text += ", full in " + spanText(*j.SecondsToFull) + " at this rate"
+	}
+	return text + "; a replay reaches back " + spanText(j.ReplaySeconds)
+}
+
+func (s *screen) workspace(add func(string, ink, string)) {
+	w := s.status.Workspace
+	if w == nil {
+		add("WORKSPACE", inkFaint, "none is configured: nothing is watched or set")
+		return
+	}
+	failing := failingSettings(&s.status)
+	text := fmt.Sprintf("the management API answers; %s watched", count(len(s.status.Settings), "setting"))
+	switch {
+	case w.Cause != "":
+		add("WORKSPACE", inkTrouble, fmt.Sprintf("the management API cannot be used since %s (%s): %s", clock(w.Since), w.Cause, w.Error))
+		return
+	case !w.Known:
+		text = "the management API has not been asked yet"
+	case len(failing) > 0:
+		text += fmt.Sprintf(", %d cannot be read:", len(failing))
+	}
+	add("WORKSPACE", inkPlain, text)
+	for _, f := range failing[:min(len(failing), 3)] {
+		add("", inkWarning, f)
+	}
+}
+
+// failingSettings are the settings that cannot be read, with their reasons.
+func failingSettings(s *relayStatus) (failing []string) {
+	for _, one := range s.Settings {
+		if one.Error != "" {
+			failing = append(failing, strings.Trim(one.Project+"/"+one.Environment, "/")+" "+string(one.Subject)+": "+one.Error)
+		}
+	}
+	return failing
+}
