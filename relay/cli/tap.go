@@ -84,11 +84,10 @@ type tapping struct {
 	out     *bufio.Writer
 	told    io.Writer // of events that passed unseen
 
-	shown   int
-	counts  console.TapCounts
-	said    time.Time // when missed events were told of last
-	missed  int64     // told of then
-	printed error
+	shown  int
+	counts console.TapCounts
+	said   time.Time // when missed events were told of last
+	missed int64     // told of then
 }
 
 // errLimit ends a tap after its last event.
@@ -101,7 +100,7 @@ func (t *tapping) run(ctx context.Context, client *console.Client) error {
 	err := client.Tap(ctx, t.request, t.show, t.count)
 	t.say()
 	if ctx.Err() != nil || errors.Is(err, errLimit) {
-		return nil
+		err = nil // the wanted end
 	}
 	return err
 }
