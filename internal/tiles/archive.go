@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,27 +57,17 @@ func (a *Archiver) Plan(ctx context.Context) ([]Archived, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	list, err := a.Store.Logs()
-	if err != nil {
-		return nil, err
-	}
 	var plan []Archived
-	for _, listed := range list {
-		m, err := a.open(listed)
-		if err == nil {
-			err = m.plan(ctx, a.Before)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("archive the log %s: %w", listed.Origin, err)
+	err := a.each(func(m *moving) (more bool, err error) {
+		if err := m.plan(ctx, a.Before); err != nil {
+			return false, err
 		}
 		if m.todo.Size > 0 {
 			plan = append(plan, m.todo)
 		}
-		if m.ended {
-			break
-		}
-	}
-	return plan, nil
+		return !m.ended, nil
+	})
+	return plan, err
 }
 
 // Run moves what Plan lists, and what an interrupted run has left.
@@ -85,20 +76,34 @@ func (a *Archiver) Run(ctx context.Context) ([]Archived, error) {
 	if err != nil {
 		return nil, err
 	}
+	return plan, a.each(func(m *moving) (bool, error) { return true, m.move(ctx, a, plan) })
+}
+
+// each calls do with each log of the trail, the oldest first, as long as it wants more. A folder
+// of another trail may be among them.
+func (a *Archiver) each(do func(m *moving) (more bool, err error)) error {
 	list, err := a.Store.Logs()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, listed := range list {
-		m, err := a.open(listed)
+		i := slices.IndexFunc(a.Generations, func(g audit.Generation) bool { return g.Origin == listed.Origin })
+		if i < 0 {
+			continue
+		}
+		m, err := a.open(listed.Number, a.Generations[i])
+		more := false
 		if err == nil {
-			err = m.move(ctx, a, plan)
+			more, err = do(m)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("archive the log %s: %w", listed.Origin, err)
+			return fmt.Errorf("archive the log %s: %w", listed.Origin, err)
+		}
+		if !more {
+			break
 		}
 	}
-	return plan, nil
+	return nil
 }
 
 // check refuses a folder that is no place for an archive of this trail.
@@ -163,17 +168,9 @@ func within(path, dir string) bool {
 }
 
 // open opens one log, with the trail's key for it.
-func (a *Archiver) open(listed Listed) (*moving, error) {
-	m := &moving{Log: a.Store.Log(listed.Number), number: listed.Number, dir: a.Dir}
-	for _, g := range a.Generations {
-		if g.Origin == listed.Origin {
-			m.generation = g
-		}
-	}
-	if m.generation.Origin == "" {
-		return nil, errors.New("the trail has no such generation")
-	}
-	c, err := m.signed(m.generation.PublicKey)
+func (a *Archiver) open(number int, g audit.Generation) (*moving, error) {
+	m := &moving{Log: a.Store.Log(number), number: number, dir: a.Dir, generation: g}
+	c, err := m.signed(g.PublicKey)
 	if err != nil {
 		return nil, err
 	}

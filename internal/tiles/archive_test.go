@@ -23,19 +23,29 @@ func (h *house) archiver(dir string, n int) (*Archiver, *[]Archived) {
 	return &Archiver{
 		Store: h.store, Generations: h.trail.Generations(), Dir: dir, Before: entry(n).Time,
 		Enter: func(_ context.Context, a Archived) error {
-			// The archive is whole, and nothing was marked or removed yet.
-			require.NoError(h.tb, Open(dir).Log(0).Check(h.tb.Context(), h.key(0), 0))
-			require.NotContains(h.tb, files(h.tb, h.store.Log(0).dir)[MarkFile], fmt.Sprintf(`"tree_size": %d`, a.Size))
-			for n := a.From / proof.TileWidth; n <= a.To/proof.TileWidth; n++ {
-				_, err := h.store.Log(0).Bundle(n, proof.TileWidth)
-				require.NoError(h.tb, err)
-			}
+			h.requireUntouched(dir, a)
 			if !slices.Contains(*entered, a) {
 				*entered = append(*entered, a)
 			}
 			return nil
 		},
 	}, entered
+}
+
+// requireUntouched fails unless the archive is whole, and nothing is marked or removed yet.
+func (h *house) requireUntouched(dir string, a Archived) {
+	h.tb.Helper()
+	for number, g := range h.trail.Generations() {
+		if g.Origin != a.Origin {
+			continue
+		}
+		require.NoError(h.tb, Open(dir).Log(number).Check(h.tb.Context(), h.key(number), 0))
+		require.NotContains(h.tb, files(h.tb, h.store.Log(number).dir)[MarkFile], fmt.Sprintf(`"tree_size": %d`, a.Size))
+		for n := (a.From - g.Base) / proof.TileWidth; n < a.Size/proof.TileWidth; n++ {
+			_, err := h.store.Log(number).Bundle(n, proof.TileWidth)
+			require.NoError(h.tb, err)
+		}
+	}
 }
 
 // only leaves the files of the map that begin with a prefix.
@@ -336,4 +346,34 @@ func TestYoungEntriesStay(t *testing.T) {
 	plan, err = a.Plan(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, int64(255), plan[0].To)
+}
+
+// Generations are archived one by one; the folder of another trail among them is left alone.
+func TestEachGenerationIsArchived(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 300)
+	h.run()
+	h.close()
+	require.NoError(t, os.Remove(h.options.KeyFile))
+	h.open()
+	h.publish(301, 900)
+	h.run()
+	other := newHouseOf(t, "example.com/other", 300)
+	other.run()
+	put(t, h.store.Log(2).dir, files(t, other.store.Log(0).dir))
+	dir := filepath.Join(t.TempDir(), "archive")
+	a, entered := h.archiver(dir, 880)
+	a.Before = time.Now() // behind the entry that opens the generation
+	_, err := a.Run(t.Context())
+	require.NoError(t, err)
+	require.Len(t, *entered, 2)
+	require.Equal(t, []int64{0, 255, 300, 811}, []int64{(*entered)[0].From, (*entered)[0].To, (*entered)[1].From, (*entered)[1].To})
+	require.Equal(t, int64(512), (*entered)[1].Size)
+	for number := range 2 {
+		require.NoError(t, h.store.Log(number).Check(t.Context(), h.key(number), 0))
+		require.NoError(t, Open(dir).Log(number).Check(t.Context(), h.key(number), 0))
+	}
+	require.NoDirExists(t, filepath.Join(dir, "2"))
+	require.Contains(t, files(t, h.store.Log(1).dir), "tile/entries/000", "it names the generation before")
+	require.NotContains(t, files(t, h.store.Log(1).dir), "tile/entries/001")
 }

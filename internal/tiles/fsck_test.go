@@ -37,8 +37,8 @@ func fsck(t *testing.T) string {
 	return program
 }
 
-// Another project finds the log whole: as it is served, and as it is exported. It finds
-// one changed byte, too, so it does look.
+// Another project finds the log whole: as it is served, as it is exported, and as it is
+// archived. It finds one changed byte, too, so it does look.
 func TestAnotherProjectsFsckPasses(t *testing.T) {
 	t.Parallel()
 	program := fsck(t)
@@ -64,6 +64,14 @@ func TestAnotherProjectsFsckPasses(t *testing.T) {
 		assert.Contains(t, said, "Completed ranges", url)
 		assert.NotContains(t, said, "failed", url) // it exits with 0 in any case
 	}
+	archive := filepath.Join(t.TempDir(), "archive")
+	a, _ := h.archiver(archive, 65_800)
+	_, err = a.Run(t.Context())
+	require.NoError(t, err)
+	said := check("file://" + filepath.Join(archive, "0") + "/")
+	assert.Contains(t, said, "Completed ranges", "an archive is a log of its own")
+	assert.NotContains(t, said, "failed")
+	assert.Contains(t, check(server.URL+"/tlog/0/"), "failed", "the log lacks the archived bundles")
 	bundle := filepath.Join(export, "0", "tile", "entries", "100")
 	data, err := os.ReadFile(bundle)
 	require.NoError(t, err)

@@ -32,10 +32,15 @@ type house struct {
 // newHouse makes a trail of n entries, signed, without logs yet.
 func newHouse(tb testing.TB, n int) *house {
 	tb.Helper()
+	return newHouseOf(tb, "example.com/trail", n)
+}
+
+func newHouseOf(tb testing.TB, origin string, n int) *house {
+	tb.Helper()
 	dir := tb.TempDir()
 	h := &house{
 		tb: tb, js: natstest.JetStream(tb, natstest.Run(tb, filepath.Join(dir, "server"))), store: Open(filepath.Join(dir, Dir)),
-		options: audit.Options{StreamPrefix: "TEST", Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour},
+		options: audit.Options{StreamPrefix: "TEST", Origin: origin, KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour},
 	}
 	h.open()
 	h.close() // the streams are there
