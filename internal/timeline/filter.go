@@ -9,12 +9,13 @@ import (
 	"github.com/auditrelay/auditrelay/internal/wildcard"
 )
 
-// Filter chooses entries: those with every given property. In Type, Project,
-// Environment, Setting and Cause each "*" stands for any text.
+// Filter chooses entries: those with every given property. In Type, Without,
+// Project, Environment, Setting and Cause each "*" stands for any text.
 type Filter struct {
 	Since       time.Time `json:"since,omitzero"` // at or after
 	Until       time.Time `json:"until,omitzero"` // before
 	Type        string    `json:"type,omitempty"`
+	Without     string    `json:"without,omitempty"` // not of this type
 	Project     string    `json:"project,omitempty"`
 	Environment string    `json:"environment,omitempty"`
 	Setting     string    `json:"setting,omitempty"`
@@ -57,6 +58,7 @@ type matcher struct {
 	index        int64 // -1: any
 	since, until int64
 	names        []allowed
+	without      []bool // by place in table.names; nil: none
 	severity     uint8
 	direction    int // -1: any
 	unreviewed   bool
@@ -92,7 +94,10 @@ func (f *Filter) matcher(t *table) *matcher {
 	m.allow(f.Environment, func(r *row) uint16 { return r.environment })
 	m.allow(f.Setting, func(r *row) uint16 { return r.subject })
 	m.allow(f.Cause, func(r *row) uint16 { return r.cause })
-	m.any = *f == Filter{Limit: f.Limit, Index: f.Index}
+	if f.Without != "" {
+		m.without = named(t, f.Without)
+	}
+	m.any = *f == Filter{Limit: f.Limit, Index: f.Index, Without: f.Without}
 	return m
 }
 
@@ -100,19 +105,28 @@ func (m *matcher) allow(pattern string, of func(*row) uint16) {
 	if pattern == "" {
 		return
 	}
-	p, ok := wildcard.Parse(pattern), make([]bool, len(m.table.names))
-	for id, name := range m.table.names {
+	m.names = append(m.names, allowed{of, named(m.table, pattern)})
+}
+
+// named tells the names of a table that fit a pattern.
+func named(t *table, pattern string) []bool {
+	p, ok := wildcard.Parse(pattern), make([]bool, len(t.names))
+	for id, name := range t.names {
 		ok[id] = p.Matches(name)
 	}
-	m.names = append(m.names, allowed{of, ok})
+	return ok
 }
+
+func (m *matcher) isWithout(r *row) bool { return m.without != nil && m.without[r.kind] }
 
 // matches reports whether a row fits, except for its text.
 func (m *matcher) matches(index int64) bool {
 	r := m.table.at(index)
 	switch {
 	case m.any || r.flags&isMissing != 0:
-		return m.any && (m.index < 0 || m.index == index)
+		return m.any && (m.index < 0 || m.index == index) && (r.flags&isMissing != 0 || !m.isWithout(r))
+	case m.isWithout(r):
+		return false
 	case m.index >= 0 && m.index != index, r.time < m.since, r.time >= m.until, r.severity < m.severity:
 		return false
 	case m.direction >= 0 && int(r.direction) != m.direction:

@@ -199,6 +199,21 @@ func TestTheFileOfAnotherTrailIsNotUsed(t *testing.T) {
 	assert.Equal(t, "settings.baseline", rows[0].Type)
 }
 
+func TestEntriesWithoutAType(t *testing.T) {
+	t.Parallel()
+	trail := trailtest.New(t)
+	scene(t, trail)
+	v, _ := keep(t, filepath.Join(t.TempDir(), FileName), trail)
+	for _, f := range []Filter{{Without: "settings.*"}, {Without: "settings.*", Project: "*"}} {
+		rows := list(t, v, f)
+		require.NotEmpty(t, rows)
+		require.Less(t, len(rows), len(list(t, v, Filter{})))
+		for _, r := range rows {
+			require.NotContains(t, r.Type, "settings.")
+		}
+	}
+}
+
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	trail := trailtest.New(t)

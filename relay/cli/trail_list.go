@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 )
 
@@ -22,7 +23,7 @@ func (p Program) newTrailList() *cobra.Command {
 	which := trailFlags{kinds: p.Kinds.Config()}
 	var chosen entryFlags
 	var output outputFlag
-	var follow bool
+	var follow, all bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List entries of the audit trail, the newest last",
@@ -30,16 +31,21 @@ func (p Program) newTrailList() *cobra.Command {
 50 that fit all the given flags. --follow goes on with new ones until Ctrl-C, also after
 the relay, or its cluster, was away: each entry comes once. --unreviewed leaves the changes
 that 'trail annotate' has not marked; first looks, checks and repeated states need no
-review.
+review. The digests of the event stream (events.span), one for each interval, are listed
+with --all, --type or --setting only.
 ` + whichTrail + `
 
 Exit codes: 0 listed (none is fine), 1 failed, 2 wrong usage.`,
 		Example: `  auditrelay trail list --config relay.yaml
   auditrelay trail list --config relay.yaml --severity high --direction weaker --since 2026-03-01
   auditrelay trail list --config relay.yaml --unreviewed --limit 0 --output csv > review.csv
+  auditrelay trail list --config relay.yaml --all --limit 200
   auditrelay trail list --config relay.yaml --follow --output json | jq -r .summary`,
 		Args: cobra.NoArgs,
 		RunE: which.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
+			if !all && chosen.filter.Type == "" && chosen.filter.Setting == "" {
+				chosen.filter.Without = digest.Type
+			}
 			list := rowsTo(cmd.OutOrStdout(), output.value, follow)
 			if follow {
 				f := follower{source: source, list: list, told: cmd.ErrOrStderr()}
@@ -52,6 +58,7 @@ Exit codes: 0 listed (none is fine), 1 failed, 2 wrong usage.`,
 	which.addTo(cmd)
 	chosen.addTo(cmd, 50)
 	addOutputFlag(cmd, &output, "table", "json", "csv")
+	cmd.Flags().BoolVar(&all, "all", false, "also digests of the event stream (events.span)")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new entries")
 	return cmd
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/timeline"
@@ -98,6 +99,9 @@ func fillTrail(tb testing.TB, js jetstream.JetStream, n int) {
 	tb.Helper()
 	for i := range n {
 		e := scaleEntry(i)
+		if i == n-2 {
+			e.Type = digest.Type
+		}
 		raw, err := json.Marshal(e)
 		require.NoError(tb, err)
 		record, err := jsondiff.Canonical(raw)
@@ -161,6 +165,11 @@ func TestALongTrailIsAnsweredFromTheIndex(t *testing.T) {
 	require.Equal(t, 51, strings.Count(out["list-filtered"], "\n"))
 	require.Equal(t, 2, strings.Count(out["list-text"], "\n"))
 	require.Equal(t, "no entries\n", out["list-not-there"])
+	span := fmt.Sprintf("\n%8d  ", n-2)
+	require.NotContains(t, out["list"], span, "digests are not listed unasked")
+	for _, asked := range [][]string{{"--all"}, {"--type", digest.Type}, {"--setting", scaleEntry(n - 2).Subject}} {
+		require.Contains(t, runScale(t, dir, append([]string{"trail", "list"}, asked...)).String(), span, "%v", asked)
+	}
 	require.Contains(t, out["settings-show"], `"read"`)
 	require.Contains(t, out["who-can"], "nobody: no role and no scope has a permission for `delete` on `documents`")
 	later := scaleCommands(middle + 2*scaleEnvironments)["who-can"]
