@@ -101,3 +101,33 @@ func TestARevokedKeyIsOneMessage(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(told, "\n"), told)
 	assert.Contains(t, told, "the management API refuses the key")
 }
+
+// TestARefusedPushIsLookedInto: before, only the next look at the interval found out.
+func TestARefusedPushIsLookedInto(t *testing.T) {
+	t.Parallel()
+	sim, err := workspacesim.New(workspacesim.Options{Projects: 1})
+	require.NoError(t, err)
+	var looks atomic.Int64
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/event_log_streaming/GRAFANA_LOKI") {
+			looks.Add(1)
+		}
+		sim.Handler().ServeHTTP(w, r)
+	}))
+	defer api.Close()
+	cfg := testConfig(t.TempDir())
+	cfg.Workspace = &config.Workspace{BaseURL: api.URL, KeyID: workspacesim.DemoKeyID, Secret: secret.New(workspacesim.DemoSecret)}
+	e := sim.Environments()[0]
+	cfg.Environments[0].Project, cfg.Environments[0].Environment = e.Project, e.Environment
+	cfg.SetDefaults()
+	cfg.Settings.Disabled, cfg.Streaming.Interval = true, time.Hour
+	r := start(t, cfg)
+	waiting.Until(t, func() bool { return looks.Load() == 1 })
+	req, err := http.NewRequest(http.MethodPost, "http://"+r.Ingest+"/loki/api/v1/push", strings.NewReader(`{}`))
+	require.NoError(t, err)
+	req.SetBasicAuth("u", "a-wrong-password-of-some-length")
+	status, _ := r.do(req)
+	require.Equal(t, http.StatusUnauthorized, status)
+	waiting.Until(t, func() bool { return looks.Load() == 2 })
+	require.NoError(t, r.stop())
+}

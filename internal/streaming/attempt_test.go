@@ -152,3 +152,69 @@ func TestAnotherHostsPutIsLeftAlone(t *testing.T) {
 		assert.Equal(t, c.want, g.trail.types())
 	}
 }
+
+// The process dies on the line between the PUT of a rotation and its entry. The next
+// process knows of it: it neither rotates again, nor forgets that it did.
+func TestCrashDuringARotation(t *testing.T) {
+	t.Parallel()
+	refusing := func(o *Options) {
+		p := newPushes()
+		p.refused(time.Minute, 0)
+		o.Arrivals = p.book
+	}
+	for name, change := range map[string]func(*Options){
+		refusedPushesReason: refusing,
+		scheduledReason:     func(o *Options) { o.RotateEvery = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newRig(t)
+			r, _ := g.start(nil, toRelay)
+			require.NoError(t, look(t, r))
+			g.trail.age(time.Hour)
+			g.breakAtPut()
+			r, _ = g.start(change, toRelay)
+			require.ErrorContains(t, look(t, r), "the process is gone")
+			intent := attemptOf(g.trail.entries[len(g.trail.entries)-1])
+			require.Equal(t, []string{name}, intent.Reason)
+
+			g.trail.breaks(nil)
+			g.api.set(func() { g.api.rewrite = nil })
+			again, store := g.start(func(o *Options) {
+				if change(o); o.RotateEvery > 0 {
+					o.RotateEvery = time.Hour
+				}
+			}, toRelay)
+			for range 2 {
+				require.NoError(t, look(t, again))
+			}
+			assert.Equal(t, 2, g.api.count())
+			_, ok := store.Basic(g.api.field("username"), g.api.field("password"))
+			assert.True(t, ok)
+			_, causes := g.trail.changes()
+			assert.Equal(t, []string{"relay", "relay"}, causes)
+		})
+	}
+}
+
+// The trail fails on the line that tells of a fight: nothing is set meanwhile, and the next
+// process tells of it once.
+func TestCrashBeforeTheEntryOfAFight(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(nil, toRelay)
+	for n := range fightAfter {
+		require.NoError(t, look(t, r))
+		g.undo(n)
+	}
+	require.Equal(t, fightAfter, g.api.count())
+	g.trail.race = func() { g.trail.race = func() { g.trail.breaks(errors.New("the process is gone")) } }
+	require.ErrorContains(t, look(t, r), "the process is gone")
+	assert.Zero(t, g.trail.count(TypeFight))
+	g.trail.breaks(nil)
+	again, _ := g.start(nil, toRelay)
+	for range 2 {
+		require.NoError(t, look(t, again))
+	}
+	assert.Equal(t, []int{1, fightAfter}, []int{g.trail.count(TypeFight), g.api.count()})
+}
