@@ -55,7 +55,7 @@ func TestASecretChangedByHandIsReported(t *testing.T) {
 	var now health.Status
 	waiting.Until(t, func() bool { now = r.health()[0]; return now.State == health.Refused }, "it is refused")
 	assert.Contains(t, now.Reason, "the credential is not valid")
-	assert.Contains(t, now.Action, "auditrelay credentials rotate "+env.Project+"/"+env.Environment)
+	assert.Contains(t, now.Action, "set the configured password of "+env.Project+"/"+env.Environment)
 	assert.Equal(t, "ACTIVE", string(now.Declared.Status), "the API sees nothing wrong")
 	assert.Positive(t, now.Observed.Refusals["credential"].Count)
 	require.NotNil(t, now.Gap)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +24,7 @@ type hand struct {
 	now    time.Time
 	trail  *audit.Trail
 	log    audit.Log // nil: trail
+	file   string
 	book   *arrivals.Book
 	keeper *Keeper
 }
@@ -36,7 +39,7 @@ func newHand(t *testing.T) *hand {
 func (h *hand) restart() {
 	h.t.Helper()
 	h.book = arrivals.New(func() time.Time { return h.now })
-	o := Options{Environments: []config.Environment{environment()}, Book: h.book, Trail: h.trail}
+	o := Options{Environments: []config.Environment{environment()}, Book: h.book, Trail: h.trail, File: h.file}
 	if h.log != nil {
 		o.Trail = h.log
 	}
@@ -122,6 +125,15 @@ func TestTransitionsEnterOnce(t *testing.T) {
 type away struct {
 	audit.Log
 	gone bool
+	deaf bool // the answers are lost
+}
+
+func (a *away) AppendIf(ctx context.Context, e audit.Entry, newest int64) (int64, error) {
+	index, err := a.Log.AppendIf(ctx, e, newest)
+	if a.deaf {
+		return 0, errAway
+	}
+	return index, err
 }
 
 var errAway = errors.New("away")
@@ -136,7 +148,7 @@ func (a *away) Last(ctx context.Context, project, environment, subject string) (
 func TestAnUnusableTrailLosesNoState(t *testing.T) {
 	t.Parallel()
 	h := newHand(t)
-	log := &away{h.trail, false}
+	log := &away{Log: h.trail}
 	h.log = log
 	h.restart()
 	h.pass(60, good)
@@ -153,6 +165,42 @@ func TestAnUnusableTrailLosesNoState(t *testing.T) {
 	assert.Len(t, h.entries(subjectGap), 1)
 	require.NoError(t, h.keeper.enter(t.Context()))
 	assert.EqualValues(t, 2, h.trail.Size())
+
+	log.deaf = true
+	h.seconds(10, wrong)
+	require.ErrorIs(t, h.keeper.enter(t.Context()), errAway)
+	log.deaf = false
+	require.NoError(t, h.keeper.enter(t.Context()))
+	assert.Equal(t, []string{"flowing gapped", "gapped refused"}, h.transitions(), "it was in the trail, though nobody had said so")
+}
+
+// A gap enters once, though the relay was killed between its entry and the file.
+func TestGapsEnterOnce(t *testing.T) {
+	t.Parallel()
+	h := newHand(t)
+	h.file = filepath.Join(t.TempDir(), FileName)
+	h.restart()
+	h.pass(60, good)
+	h.pass(20, wrong)
+	h.seconds(120, good)
+	require.NoError(t, h.keeper.writer.save(true))
+	require.NoError(t, h.keeper.enter(t.Context()))
+	gaps := h.entries(subjectGap)
+	require.Len(t, gaps, 1)
+	assert.Contains(t, gaps[0].Summary, "live: about 2")
+	assert.Contains(t, gaps[0].Summary, "events were lost from 2026-11-18 12:01:00 UTC to 2026-11-18 12:01:20 UTC: the credential is not valid")
+	h.restart()
+	h.pass(60, good)
+	kept := h.keeper.Status()[0].Gaps
+	require.NotEmpty(t, kept, "the file has it")
+	assert.Equal(t, "refused", kept[0].Cause)
+	refused := 0
+	for _, c := range h.entries(subjectGap) {
+		if strings.Contains(c.Summary, "the credential") {
+			refused++
+		}
+	}
+	assert.Equal(t, 1, refused)
 }
 
 func TestTransitionsAreBounded(t *testing.T) {

@@ -7,14 +7,18 @@ import (
 	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/rhythm"
+	"github.com/auditrelay/auditrelay/internal/streaming"
 )
 
 // Evidence is the input of [Judge].
 type Evidence struct {
 	Environment credentials.Environment
 	// Here: the environment is configured to push to this relay.
-	Here     bool
-	Declared Declared
+	Here bool
+	// Generated: the relay itself sets the credential of its pushes.
+	Generated bool
+	Declared  Declared
 	// Arrivals are those of this run. LastPush is of this run or an earlier one, zero
 	// for none.
 	Arrivals arrivals.Snapshot
@@ -23,7 +27,7 @@ type Evidence struct {
 	// earlier one.
 	Runs map[string]arrivals.Refusals
 	// Model is the environment's rhythm.
-	Model *Model
+	Model *rhythm.Model
 	// Started is when this run began to watch.
 	Started time.Time
 	// Gap is the newest one with an end; nil: none.
@@ -45,9 +49,11 @@ type Declared struct {
 	StatusSince time.Time
 	// Interval is the time between two looks.
 	Interval time.Duration
-	Finding  string
-	// Differs are the fields unlike the configured ones.
+	Finding  streaming.Finding
+	// Differs are the fields unlike the configured ones. Advice is a sentence for the person
+	// who can mend it, empty for none.
 	Differs []string
+	Advice  string
 	// LastError is the error of the last look; empty: none.
 	LastError string
 }

@@ -34,7 +34,7 @@ type keptOfWatch struct {
 	Gaps     []Gap                        `json:"gaps,omitempty"`
 	Due      []Gap                        `json:"gaps_due,omitempty"`
 	Recent   recent                       `json:"recent"`
-	Model    *Model                       `json:"model,omitempty"`
+	Model    json.RawMessage              `json:"model,omitempty"` // of internal/rhythm
 }
 
 // load takes over the file.
@@ -52,7 +52,9 @@ func (k *Keeper) load() {
 	}
 	for _, w := range k.watches {
 		if kept := x.Environments[w.name.String()]; kept != nil {
-			w.take(kept, x.Saved)
+			if err := w.take(kept, x.Saved); err != nil {
+				k.log.Warn("the rhythm of an environment is learnt anew", "project", w.name.Project, "environment", w.name.Environment, "error", err)
+			}
 		}
 	}
 }
@@ -81,24 +83,26 @@ func parse(raw []byte) (*kept, error) {
 	}
 	for _, e := range x.Environments {
 		if e != nil {
+			e.Recent.Events, e.Recent.Seconds = max(0, e.Recent.Events), max(0, e.Recent.Seconds)
 			e.Gaps, e.Due = last(e.Gaps, maxGaps), last(e.Due, maxGaps)
 		}
 	}
 	return x, nil
 }
 
-// take takes over the state of an earlier process.
-func (w *watch) take(x *keptOfWatch, saved time.Time) {
+// take takes over the state of an earlier process. With an error, the rhythm is as new.
+func (w *watch) take(x *keptOfWatch, saved time.Time) error {
 	w.lastPush, w.earlier, w.recent = x.LastPush, x.Runs, x.Recent
 	w.gaps.now, w.gaps.settled, w.gaps.due = x.Gap, x.Gaps, x.Due
-	if x.Model != nil {
-		w.model = x.Model
-	}
 	w.seenUntil = saved
 	if g := w.gaps.now; g != nil {
 		w.gaps.late, w.gaps.refused = g.EventsLate, g.RefusedPushes
 		w.page.CountBetween(g.Begun, g.Ended)
 	}
+	if x.Model == nil {
+		return nil
+	}
+	return json.Unmarshal(x.Model, w.model)
 }
 
 // save writes the file, if a gap changed or its time has come. A crash leaves the old one or
@@ -126,32 +130,43 @@ func (k *Keeper) encode(now bool) (raw []byte, due bool, err error) {
 	x := kept{Saved: time.Now(), Environments: map[string]*keptOfWatch{}}
 	for _, w := range k.watches {
 		now, w.changed = now || w.changed, false
-		x.Environments[w.name.String()] = w.keep()
 	}
 	if !now {
 		return nil, false, nil
+	}
+	for _, w := range k.watches {
+		if x.Environments[w.name.String()], err = w.keep(); err != nil {
+			return nil, true, err
+		}
 	}
 	raw, err = json.Marshal(x)
 	return raw, true, err
 }
 
-func (w *watch) keep() *keptOfWatch {
+func (w *watch) keep() (*keptOfWatch, error) {
+	model, err := json.Marshal(w.model)
+	if err != nil {
+		return nil, err
+	}
 	x := &keptOfWatch{
 		LastPush: w.lastPush, Runs: map[string]arrivals.Refusals{}, Gap: w.gaps.now, Gaps: w.gaps.settled, Due: w.gaps.due,
-		Recent: w.recent, Model: w.model,
+		Recent: w.recent, Model: model,
 	}
 	for reason, r := range w.runs {
 		if r.Last.After(w.lastPush) {
 			x.Runs[reason] = r
 		}
 	}
-	return x
+	return x, nil
 }
 
 // start begins this run's watch. The time since the relay was last known to run is a gap; it
 // has cost nothing where the provider sends its events again.
 func (w *watch) start(now time.Time) {
 	w.started = now
+	if w.lastPush.After(now) { // the clock was set back: newer pushes must count
+		w.lastPush = now
+	}
 	since := w.lastPush
 	if since.IsZero() || w.gaps.now != nil {
 		return
@@ -165,7 +180,7 @@ func (w *watch) start(now time.Time) {
 
 // noted takes a push of an earlier process for the last one, if it is.
 func (w *watch) noted(received time.Time) {
-	if !received.After(w.lastPush) {
+	if !received.After(w.lastPush) || !w.started.IsZero() && received.After(w.started) {
 		return
 	}
 	w.lastPush = received

@@ -155,10 +155,16 @@ func (w *watch) measure(now time.Time) {
 	}
 	g.EventsLate = w.gaps.late + w.arrivals.Between
 	g.EventsLost = max(0, g.EventsExpected-g.EventsLate)
+	if g.Cause == CauseRelayDown && float64(g.EventsLost) < noise(g.EventsExpected) {
+		g.EventsLost = 0 // the provider has sent them again
+	}
 	if g.Cause == string(Refused) && g.RefusedPushes > 0 {
 		g.EventsLost = max(g.EventsLost, 1) // a refused push has at least one event
 	}
 }
+
+// noise is the usual error of an estimate: by chance, and by the grain of lateness.
+func noise(expected int64) float64 { return 2*math.Sqrt(float64(expected)) + .2*float64(expected) }
 
 // expect sets the number of events usual from the gap's beginning.
 func (w *watch) expect(g *Gap, until time.Time) {

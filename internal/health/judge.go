@@ -1,10 +1,12 @@
 package health
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/streaming"
 )
 
 const (
@@ -43,8 +45,7 @@ func misdirected(e *Evidence, now time.Time) (Verdict, bool) {
 	return Verdict{
 		State:  Misdirected,
 		Reason: fmt.Sprintf("the API shows the destination %s, not the configured one", destination(d)),
-		Action: fmt.Sprintf("the relay sets it back, unless it is told to observe or streaming.dry_run is set; the log says what hinders it; "+
-			"else set the destination of %s in the dashboard", e.Environment),
+		Action: cmp.Or(d.Advice, fmt.Sprintf("the relay sets it back, unless streaming.dry_run is set; see `auditrelay streaming plan %s`", e.Environment)),
 	}, true
 }
 
@@ -57,22 +58,23 @@ func destination(d *Declared) string {
 
 func disabled(e *Evidence, now time.Time) (Verdict, bool) {
 	d := &e.Declared
+	v := Verdict{State: Disabled, Action: d.Advice}
 	switch {
+	case d.Finding == streaming.FindingAbsent && now.Sub(e.LastPush) > recently:
+		v.Reason = "the API knows no such environment"
 	case !e.fresh(now):
 		return Verdict{}, false
 	case d.DestinationType == "" && len(d.Differs) > 0:
-		return Verdict{
-			State: Disabled, Reason: "the API shows no streaming config: the event log goes nowhere",
-			Action: fmt.Sprintf("create the event log streaming of %s in the dashboard, if the relay cannot: the API may refuse to set one that does not exist", e.Environment),
-		}, true
+		v.Reason = "the API shows no streaming config: the event log goes nowhere"
+		v.Action = cmp.Or(v.Action, fmt.Sprintf("the relay sets one, unless streaming.dry_run is set; see `auditrelay streaming plan %s`", e.Environment))
 	case d.DestinationType == "" || d.Status == "" || d.Status == management.StatusActive || e.arriving(d.StatusSince.Add(inFlight), now):
 		return Verdict{}, false
+	default:
+		v.Since = d.StatusSince
+		v.Reason = fmt.Sprintf("the API declares the stream %s, not ACTIVE; events of this time are never sent later", d.Status)
+		v.Action = cmp.Or(v.Action, fmt.Sprintf("enable the event log streaming of %s in the dashboard: the API has no operation for it", e.Environment))
 	}
-	return Verdict{
-		State: Disabled, Since: d.StatusSince,
-		Reason: fmt.Sprintf("the API declares the stream %s, not ACTIVE; events of this time are never sent later", d.Status),
-		Action: fmt.Sprintf("enable the event log streaming of %s in the dashboard: the API has no operation for it", e.Environment),
-	}, true
+	return v, true
 }
 
 // notHere judges an environment whose events go elsewhere, or nowhere, as configured.

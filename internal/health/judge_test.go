@@ -3,6 +3,7 @@ package health
 import (
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/rhythm"
+	"github.com/auditrelay/auditrelay/internal/streaming"
 )
 
 var (
@@ -21,7 +24,7 @@ var (
 // flows is the evidence of an environment without trouble at noon.
 func flows() *Evidence {
 	return &Evidence{
-		Environment: live, Here: true,
+		Environment: live, Here: true, Generated: true,
 		Declared: Declared{
 			Watched: true, Status: management.StatusActive, DestinationType: management.GrafanaLoki, Destination: "relay.example.com",
 			At: noon.Add(-30 * time.Second), StatusSince: noon.Add(-time.Hour), Interval: time.Minute,
@@ -29,7 +32,7 @@ func flows() *Evidence {
 		Arrivals: arrivals.Snapshot{LastPush: noon.Add(-time.Second), Lateness: [3]float64{1, 2, 3}},
 		LastPush: noon.Add(-time.Second),
 		Runs:     map[string]arrivals.Refusals{},
-		Model:    &Model{},
+		Model:    &rhythm.Model{},
 		Started:  noon.Add(-2 * time.Hour),
 	}
 }
@@ -44,6 +47,17 @@ func neverPushed(e *Evidence) {
 }
 
 func nans() [3]float64 { return [3]float64{math.NaN(), math.NaN(), math.NaN()} }
+
+// learnt gives a model that knows a push each 20 seconds.
+func learnt(e *Evidence) { e.Model = busy() }
+
+var busy = sync.OnceValue(func() *rhythm.Model {
+	m := &rhythm.Model{}
+	for at := noon.Add(-15 * 24 * time.Hour); at.Before(noon); at = at.Add(20 * time.Second) {
+		m.Observe(at, at.Add(20*time.Second), 5, 1)
+	}
+	return m
+})
 
 func refusedFor(e *Evidence, reason string, ago, last time.Duration) {
 	e.Runs[reason] = arrivals.Refusals{Count: 3, First: noon.Add(-ago), Last: noon.Add(-last)}
@@ -78,6 +92,33 @@ func TestJudge(t *testing.T) {
 			func(e *Evidence) { refusedFor(e, arrivals.Credential, time.Second/2, 0) },
 			Refused, "the credential is not valid; no push was taken since", "`auditrelay credentials rotate shop/live`", time.Second / 2,
 		},
+		"refused, with a configured credential": {
+			func(e *Evidence) { e.Generated = false; refusedFor(e, arrivals.Credential, time.Second/2, 0) },
+			Refused, "the credential is not valid", "set the configured password of shop/live in the dashboard", time.Second / 2,
+		},
+		"the advice of the one who looks": {func(e *Evidence) { e.Declared.Differs, e.Declared.Advice = []string{"hostname"}, "correct it" }, Misdirected, "", "correct it", 0},
+		"no such environment": {
+			func(e *Evidence) {
+				neverPushed(e)
+				e.Declared.At = time.Time{}
+				e.Declared.Finding, e.Declared.Advice = streaming.FindingAbsent, "correct the slugs"
+			},
+			Disabled, "the API knows no such environment", "correct the slugs", 0,
+		},
+		"silent": {
+			func(e *Evidence) { learnt(e); lastPush(e, 30*time.Minute) },
+			Silent, "no push since then, and by this environment's rhythm one was due by 2026-11-18 11:", "log in to shop/live once: if no push arrives within a minute", 30 * time.Minute,
+		},
+		"silent, and declared ACTIVE":   {func(e *Evidence) { learnt(e); lastPush(e, 30*time.Minute) }, Silent, "the API declares the stream ACTIVE all the same", "", 30 * time.Minute},
+		"silent, and the API is away":   {func(e *Evidence) { learnt(e); lastPush(e, 30*time.Minute); e.Declared.At = noon.Add(-time.Hour) }, Silent, "no push since then", "", 30 * time.Minute},
+		"silent since the relay began":  {func(e *Evidence) { learnt(e); lastPush(e, time.Hour); e.Started = noon.Add(-30 * time.Minute) }, Silent, "no push since then", "", time.Hour},
+		"nobody has waited long enough": {func(e *Evidence) { learnt(e); lastPush(e, time.Hour); e.Started = noon.Add(-time.Second) }, Flowing, "the last push came", "", 0},
+		"silent as usual":               {func(e *Evidence) { learnt(e); lastPush(e, 2*time.Second) }, Flowing, "pushes arrive", "", 0},
+		"disabled, and silent": {func(e *Evidence) {
+			learnt(e)
+			lastPush(e, 30*time.Minute)
+			e.Declared.Status, e.Declared.StatusSince = "DISABLED", noon.Add(-time.Minute)
+		}, Disabled, "", "", time.Minute},
 		"refused, and never any push": {
 			func(e *Evidence) { neverPushed(e); refusedFor(e, arrivals.Credential, time.Hour, time.Minute) },
 			Refused, "the credential is not valid", "rotate", time.Hour,
@@ -110,7 +151,7 @@ func TestJudge(t *testing.T) {
 			func(e *Evidence) {
 				e.Declared.Differs, e.Declared.Destination = []string{"hostname"}, "evil.example.net"
 			},
-			Misdirected, "the API shows the destination evil.example.net (GRAFANA_LOKI), not the configured one", "else set the destination of shop/live in the dashboard", 0,
+			Misdirected, "the API shows the destination evil.example.net (GRAFANA_LOKI), not the configured one", "see `auditrelay streaming plan shop/live`", 0,
 		},
 		"another host, and refused": {func(e *Evidence) {
 			e.Declared.Differs = []string{"username", "secret"}
@@ -144,7 +185,7 @@ func TestJudge(t *testing.T) {
 		},
 		"no config": {func(e *Evidence) {
 			e.Declared.Status, e.Declared.DestinationType, e.Declared.Destination, e.Declared.Differs = "", "", "", []string{"destination_type"}
-		}, Disabled, "the API shows no streaming config", "create the event log streaming of shop/live in the dashboard", 0},
+		}, Disabled, "the API shows no streaming config", "see `auditrelay streaming plan shop/live`", 0},
 		"disabled, long ago": {func(e *Evidence) {
 			e.Declared.Status, e.Declared.At = management.StatusDisabled, noon.Add(-time.Hour)
 			lastPush(e, 2*time.Hour)

@@ -16,6 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/lasting"
+	"github.com/auditrelay/auditrelay/internal/rhythm"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 )
 
@@ -64,7 +65,7 @@ func New(o Options) (*Keeper, error) {
 	for _, e := range o.Environments {
 		name := credentials.Environment{Project: e.Project, Environment: e.Environment}
 		w := &watch{
-			env: e, name: name, page: o.Book.Of(name), settle: o.Settle, model: &Model{},
+			env: e, name: name, page: o.Book.Of(name), settle: o.Settle, model: &rhythm.Model{},
 			here: e.Stream != nil && e.Stream.Relay != nil || len(e.Credentials) > 0 || name == o.Anonymous,
 		}
 		w.declared.Interval = o.Interval

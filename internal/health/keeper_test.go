@@ -115,8 +115,60 @@ func (s *scene) now() Status {
 	return s.keeper.Status()[0]
 }
 
+// present is the gap that is not settled.
+func (s *scene) present() Gap {
+	s.keeper.mu.Lock()
+	defer s.keeper.mu.Unlock()
+	return *s.keeper.watches[0].gaps.now
+}
+
+// office has a push a minute in office hours, and one in 20 minutes else.
+func office(now time.Time) time.Duration {
+	if day, hour := now.Weekday(), now.Hour(); day >= time.Monday && day <= time.Friday && hour >= 8 && hour < 18 {
+		return time.Minute
+	}
+	return 20 * time.Minute
+}
+
 func steady(d time.Duration) func(time.Time) time.Duration {
 	return func(time.Time) time.Duration { return d }
+}
+
+func TestACalmWeekAndAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, time.Minute)
+		defer s.stop()
+		s.pass(21*24*time.Hour, office, nil) // it learns
+		s.pass(7*24*time.Hour, office, func(now Status) {
+			if now.State != Flowing {
+				require.Equal(t, Flowing, now.State, "%s: %s", time.Now(), now.Reason)
+			}
+		})
+		for time.Now().Weekday() != time.Wednesday || time.Now().Hour() != 10 {
+			s.pass(time.Hour, office, nil)
+		}
+		began := time.Now()
+		noticed := time.Duration(0)
+		s.pass(2*time.Hour, nil, func(now Status) {
+			if now.State == Silent && noticed == 0 {
+				noticed = time.Since(began)
+				assert.Contains(t, now.Reason, "the API declares the stream ACTIVE all the same")
+			}
+		})
+		assert.Positive(t, noticed)
+		assert.LessOrEqual(t, noticed, 90*time.Minute, "of a push a minute, as one such silence a year is no alarm")
+		open := s.now().Gap
+		require.NotNil(t, open)
+		assert.Equal(t, ByRhythm, open.EstimatedBy)
+		s.pass(10*time.Minute, office, nil)
+		now := s.now()
+		assert.Equal(t, Gapped, now.State, now.Reason)
+		require.NotEmpty(t, now.Gaps)
+		assert.InDelta(t, 1200, now.Gaps[len(now.Gaps)-1].EventsLost, 120, "1,200 events in two hours")
+		assert.Nil(t, now.Gap)
+		s.pass(25*time.Hour, office, nil)
+		assert.Equal(t, Flowing, s.now().State)
+	})
 }
 
 // A gap without anything learnt is estimated by the minutes before. Its late events
@@ -250,5 +302,35 @@ func TestARestart(t *testing.T) {
 		assert.Equal(t, Refused, now.State, "no good push has come since: %s", now.Reason)
 		require.NotNil(t, now.Gap)
 		assert.True(t, began.Equal(now.Gap.Begun), "%s: the gap goes on", now.Gap.Begun)
+		s.book.Of(live).Refused(arrivals.Credential)
+		time.Sleep(10 * time.Second)
+		assert.True(t, began.Equal(s.now().Since), "%s: so does the run of refusals", s.now().Since)
+	})
+}
+
+// A provider that sends again after the relay's downtime has lost nothing.
+func TestARestartWithoutLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), FileName)
+		file := func(o *Options) { o.File = path }
+		s := newScene(t, time.Second, file)
+		s.pass(10*time.Minute, steady(time.Second), nil)
+		time.Sleep(time.Minute)
+		s.stop()
+		time.Sleep(time.Minute)
+		s.start(time.Second, file)
+		defer s.stop()
+		time.Sleep(time.Second)
+		down := s.present()
+		assert.InDelta(t, 60, down.Ended.Sub(down.Begun).Seconds(), 1, "not from the last push: the relay has listened a minute longer")
+		s.keeper.Noted(live, time.Now().Add(-51*time.Second)) // a push after the file was saved
+		time.Sleep(4 * time.Second)
+		gap := s.present()
+		assert.InDelta(t, 50, gap.Ended.Sub(gap.Begun).Seconds(), 1)
+		for late := 10 * time.Second; late < time.Minute; late += time.Second {
+			s.pushLate(10, late)
+		}
+		s.pass(5*time.Minute, steady(time.Second), func(now Status) { require.Equal(t, Flowing, now.State, now.Reason) })
+		assert.Empty(t, s.now().Gaps)
 	})
 }

@@ -18,11 +18,14 @@ type refusal struct {
 	action string
 }
 
+// rotates is the action where the credential is the relay's own.
+const rotates = "the relay sets a new credential by itself; if this lasts: `auditrelay credentials rotate %s`"
+
 // refusals come with the most telling one first.
 var refusals = []refusal{
 	{
 		arrivals.Credential, 0, "the credential is not valid",
-		"the relay sets a new one where it may; else: `auditrelay credentials rotate %s`, or set the configured password in the dashboard",
+		"set the configured password of %s in the dashboard",
 	},
 	{
 		arrivals.Unavailable, 10 * time.Second, "the journal does not take them",
@@ -57,10 +60,14 @@ func refused(e *Evidence, now time.Time) (Verdict, bool) {
 		if !some || !run.Last.After(e.LastPush) || now.Sub(run.First) < r.after {
 			continue
 		}
+		action := r.action
+		if r.name == arrivals.Credential && e.Generated {
+			action = rotates
+		}
 		return Verdict{
 			State: Refused, Since: run.First,
 			Reason: fmt.Sprintf("%s; no push was taken since", r.reason),
-			Action: fmt.Sprintf(r.action, e.Environment),
+			Action: fmt.Sprintf(action, e.Environment),
 		}, true
 	}
 	return Verdict{}, false

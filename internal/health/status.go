@@ -4,8 +4,10 @@ import (
 	"math"
 	"time"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/meaning"
+	"github.com/auditrelay/auditrelay/internal/streaming"
 )
 
 // Status is an environment in /status.
@@ -40,10 +42,10 @@ type DeclaredStatus struct {
 	Destination     string                     `json:"destination,omitempty"`
 	At              time.Time                  `json:"at,omitzero"`
 	// Stale: the last look is older than three intervals.
-	Stale     bool     `json:"stale"`
-	Finding   string   `json:"finding"`
-	Differs   []string `json:"differs"`
-	LastError string   `json:"last_error"`
+	Stale     bool              `json:"stale"`
+	Finding   streaming.Finding `json:"finding"`
+	Differs   []string          `json:"differs"`
+	LastError string            `json:"last_error"`
 }
 
 // ObservedStatus is about the arrivals. A nil number is not known.
@@ -102,10 +104,10 @@ func (w *watch) status(now time.Time) Status {
 }
 
 func (w *watch) mode() string {
-	if w.env.Stream == nil || w.env.Stream.Observe {
-		return "observe"
+	if w.env.Stream == nil || w.env.Stream.Observe || w.env.Mode == config.ModeObserve {
+		return config.ModeObserve
 	}
-	return "enforce"
+	return config.ModeEnforce
 }
 
 // destination is where the events are to go, as configured; else where the API shows them.
@@ -162,7 +164,7 @@ func (w *watch) change() change {
 		Summary: v.sentence(w.name.Environment), Severity: says[v.State].severity, To: v.State, Reason: v.Reason, Action: v.Action,
 		Since: v.Since, Skipped: w.held.skipped, Declared: w.declaredStatus(now), Observed: w.observedStatus(now),
 	}
-	if !w.here && w.mode() == "observe" && v.State == Disabled {
+	if !w.here && w.mode() == config.ModeObserve && v.State == Disabled {
 		c.Severity = meaning.Low
 	}
 	return c

@@ -6,6 +6,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/rhythm"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 )
 
@@ -30,7 +31,7 @@ type watch struct {
 
 	held   held
 	gaps   gaps
-	model  *Model
+	model  *rhythm.Model
 	recent recent
 	lesson lesson
 
@@ -42,7 +43,7 @@ type watch struct {
 func (w *watch) step(h streaming.Health, now time.Time) {
 	w.look(h)
 	v := Judge(&Evidence{
-		Environment: w.name, Here: w.here, Declared: w.declared, Arrivals: w.arrivals, LastPush: w.lastPush,
+		Environment: w.name, Here: w.here, Generated: w.generated(), Declared: w.declared, Arrivals: w.arrivals, LastPush: w.lastPush,
 		Runs: w.runs, Model: w.model, Started: w.started, Gap: w.gaps.newest(),
 	}, now)
 	w.follow(v, now)
@@ -88,7 +89,7 @@ func (w *watch) declare(h streaming.Health) {
 		d.StatusSince = h.LastLook
 	}
 	d.Status, d.DestinationType, d.Destination = h.Status, h.DestinationType, h.Destination
-	d.At, d.Finding, d.Differs, d.LastError = h.LastLook, string(h.Finding), h.Differs, h.LastError
+	d.At, d.Finding, d.Differs, d.Advice, d.LastError = h.LastLook, h.Finding, h.Differs, h.Advice, h.LastError
 }
 
 func (w *watch) refusedPushes() (n int64) {
@@ -96,6 +97,11 @@ func (w *watch) refusedPushes() (n int64) {
 		n += r.Count
 	}
 	return n
+}
+
+// generated reports whether the relay sets the environment's credential.
+func (w *watch) generated() bool {
+	return w.env.Stream != nil && w.env.Stream.Relay != nil && w.mode() == config.ModeEnforce
 }
 
 // lesson is the span to learn from next: from one push to a later one.
