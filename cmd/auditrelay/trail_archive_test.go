@@ -52,6 +52,10 @@ func TestOldEntriesAreArchivedByACommand(t *testing.T) {
 	assert.Contains(t, run(0, "verify", "--url", site, "--key", key), hashOnly)
 	assert.NotContains(t, run(0, "verify", "--url", site, "--key", key, "--archive", archive), "archived")
 	assert.Contains(t, run(0, "verify", "--dir", archive, "--key", key), "integrity: holds")
+	export := []string{"export", "--form", "tlog", "--dir", filepath.Join(dir, "export"), "--config", o.config}
+	assert.Contains(t, run(1, export...), "name the archive with --archive DIR")
+	run(0, append(export, "--archive", archive)...)
+	assert.NotContains(t, run(0, "verify", "--dir", filepath.Join(dir, "export"), "--key", key), "archived")
 	proofs := filepath.Join(dir, "proofs")
 	assert.Contains(t, run(0, "prove", "3", "--config", o.config, "--key", key, "--dir", proofs), "by its hash only")
 	require.NoFileExists(t, filepath.Join(proofs, "3.json"))

@@ -171,6 +171,7 @@ func merged(a, b map[string]string) map[string]string {
 func TestASecondArchiveElsewhere(t *testing.T) {
 	t.Parallel()
 	h := archivedHouse(t)
+	before := files(t, h.store.Log(0).dir)
 	first, second := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
 	a, _ := h.archiver(first, 512)
 	_, err := a.Run(t.Context())
@@ -184,6 +185,20 @@ func TestASecondArchiveElsewhere(t *testing.T) {
 	require.Contains(t, there, "tile/entries/003")
 	require.NoError(t, Open(second).Log(0).Check(t.Context(), h.key(0), 0))
 	require.NoError(t, h.store.Log(0).Check(t.Context(), h.key(0), 0))
+
+	// An export is whole again with both of them at hand.
+	source, err := h.store.Source()
+	require.NoError(t, err)
+	require.NoError(t, source.Archived(first))
+	_, err = Export(t.Context(), source, source.Generations(), t.TempDir(), nil, nil)
+	require.ErrorIs(t, err, ErrArchived)
+	require.ErrorContains(t, err, second)
+	require.NoError(t, source.Archived(second))
+	require.Error(t, source.Archived(t.TempDir()))
+	export := Open(t.TempDir())
+	_, err = Export(t.Context(), source, source.Generations(), export.dir, nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, before, files(t, export.Log(0).dir))
 }
 
 // Each durable step of an archive, and the state that a crash leaves there: nothing is lost,

@@ -17,7 +17,8 @@ import (
 type Source struct {
 	store       *Store
 	generations []audit.Generation
-	// passArchived: entries in archives are left out.
+	archives    map[string][]Log // where archived bundles are, by origin
+	// passArchived: entries in other archives are left out.
 	passArchived bool
 }
 
@@ -98,14 +99,53 @@ func (l Log) leaves(from, to int64) ([]tlog.Hash, error) {
 	return leaves, nil
 }
 
-// Records implements [Trail]. An archived entry is an error, or is passed over. A long record that is lost
-// gives its digest.
+// Archived has the source read archived entries from a folder. Nothing vouches for them: the
+// copying proves them.
+func (s *Source) Archived(dir string) error {
+	list, err := Open(dir).Logs()
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("%s has no log with a checkpoint", dir)
+	}
+	if err != nil {
+		return fmt.Errorf("open the archive: %w", err)
+	}
+	if s.archives == nil {
+		s.archives = map[string][]Log{}
+	}
+	for _, listed := range list {
+		s.archives[listed.Origin] = append(s.archives[listed.Origin], Open(dir).Log(listed.Number))
+	}
+	return nil
+}
+
+// bundle reads a bundle, and gives the log that has it.
+func (s *Source) bundle(index, number int64, width int) (Log, []byte, error) {
+	l := s.logAt(index)
+	data, err := l.Bundle(number, width)
+	if !errors.Is(err, ErrArchived) {
+		return l, data, err
+	}
+	for _, g := range s.generations {
+		if g.Base != index/apart*apart {
+			continue
+		}
+		for _, archive := range s.archives[g.Origin] {
+			if data, err := archive.Bundle(number, width); err == nil {
+				return archive, data, nil
+			}
+		}
+	}
+	return l, nil, err
+}
+
+// Records implements [Trail]. An entry in an archive that is not at hand is an error, or is
+// passed over. A long record that is lost gives its digest.
 func (s *Source) Records(ctx context.Context, from, to int64, handle func(index int64, record []byte) error) error {
-	l, base := s.logAt(from), from/apart*apart
+	base := from / apart * apart
 	for n := from - base; n < to-base && ctx.Err() == nil; {
 		number := n / proof.TileWidth
 		width := int(min(to-base-number*proof.TileWidth, proof.TileWidth))
-		data, err := l.Bundle(number, width)
+		l, data, err := s.bundle(from, number, width)
 		if s.passArchived && errors.Is(err, ErrArchived) {
 			n = number*proof.TileWidth + int64(width)
 			continue

@@ -14,6 +14,7 @@ func (p Program) newTrailExport() *cobra.Command {
 	which := trailFlags{kinds: p.Kinds.Config()}
 	var chosen entryFlags
 	var path, dir string
+	var archives []string
 	form := outputFlag{value: "jsonl", allowed: []string{"jsonl", "tlog"}}
 	cmd := &cobra.Command{
 		Use:   "export",
@@ -26,7 +27,8 @@ Entries that cannot be read are left out; 'auditrelay journal verify' names them
 of C2SP tlog-tiles: the signed checkpoint, tiles, entry bundles, records too long for a
 bundle, and the history of checkpoints. Every entry is proven by the signed root, and all
 files are read back. Given again, after Ctrl-C too, it goes on, and adds new entries to an
-older export. A relay that runs is not asked: its files in DATA_DIR/tlog are copied.
+older export. A relay that runs is not asked: its files in DATA_DIR/tlog are copied,
+and entries moved out by 'trail archive' come from --archive.
 ` + whichTrail + `
 
 Exit codes: 0 written, 1 failed, 2 wrong usage.`,
@@ -55,7 +57,7 @@ Exit codes: 0 written, 1 failed, 2 wrong usage.`,
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if form.value == "tlog" {
-			return runs(func(cmd *cobra.Command, _ []string) error { return which.exportLog(cmd, dir) })(cmd, args)
+			return runs(func(cmd *cobra.Command, _ []string) error { return which.exportLog(cmd, dir, archives) })(cmd, args)
 		}
 		return lines(cmd, args)
 	}
@@ -64,6 +66,7 @@ Exit codes: 0 written, 1 failed, 2 wrong usage.`,
 	chosen.addTo(cmd, 0)
 	cmd.Flags().StringVar(&path, "file", "", "write to a new `FILE` instead of standard output")
 	cmd.Flags().Var(&form, "form", "`FORM` of the export: jsonl, tlog")
+	cmd.Flags().StringArrayVar(&archives, "archive", nil, "with --form tlog: a `DIR` that 'trail archive' moved old entries to; again for more")
 	cmd.Flags().StringVar(&dir, "dir", "", "with --form tlog: the `DIR` to write to")
 	return cmd
 }

@@ -24,10 +24,12 @@ func checkExport(cmd *cobra.Command, form, dir string) (err error) {
 		return errors.New("--form tlog needs --dir, the folder to write to")
 	case form != "tlog" && dir != "":
 		return errors.New("--dir needs --form tlog")
+	case form != "tlog" && cmd.Flags().Changed("archive"):
+		return errors.New("--archive needs --form tlog; JSON lines come from the trail's stream, which has all entries")
 	case form != "tlog":
 		return nil
 	}
-	allowed := map[string]bool{"form": true, "dir": true, "config": true, "data-dir": true, "offline": true, "stream-prefix": true}
+	allowed := map[string]bool{"form": true, "dir": true, "config": true, "data-dir": true, "offline": true, "stream-prefix": true, "archive": true}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !allowed[f.Name] && err == nil {
 			err = fmt.Errorf("--form tlog writes the whole trail, as its signatures cover all of it: leave --%s out", f.Name)
@@ -37,8 +39,8 @@ func checkExport(cmd *cobra.Command, form, dir string) (err error) {
 }
 
 // exportLog writes the trail's logs into dir.
-func (f *trailFlags) exportLog(cmd *cobra.Command, dir string) (err error) {
-	trail, generations, done, err := f.openLogs(cmd)
+func (f *trailFlags) exportLog(cmd *cobra.Command, dir string, archives []string) (err error) {
+	trail, generations, done, err := f.openLogs(cmd, archives)
 	if err != nil {
 		return err
 	}
@@ -56,6 +58,9 @@ func (f *trailFlags) exportLog(cmd *cobra.Command, dir string) (err error) {
 		shown.report(&console.Progress{Done: uint64(entries), Total: total, Unit: "entries"})
 	})
 	shown.end()
+	if errors.Is(err, tiles.ErrArchived) {
+		return fmt.Errorf("%w, or name the archive with --archive DIR", err)
+	}
 	if err != nil {
 		return fmt.Errorf("%w; given again, the command goes on", err)
 	}
@@ -70,7 +75,7 @@ func (f *trailFlags) exportLog(cmd *cobra.Command, dir string) (err error) {
 
 // openLogs opens the source of an export: the files kept by a relay, or with --offline the
 // streams of a stopped one.
-func (f *trailFlags) openLogs(cmd *cobra.Command) (tiles.Trail, []audit.Generation, func() error, error) {
+func (f *trailFlags) openLogs(cmd *cobra.Command, archives []string) (tiles.Trail, []audit.Generation, func() error, error) {
 	if f.offline {
 		return f.openStreams(cmd)
 	}
@@ -84,6 +89,11 @@ func (f *trailFlags) openLogs(cmd *cobra.Command) (tiles.Trail, []audit.Generati
 	source, err := tiles.Open(filepath.Join(dir, tiles.Dir)).Source()
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("%w; with --offline the export is made from the stopped relay's streams", err)
+	}
+	for _, archive := range archives {
+		if err := source.Archived(archive); err != nil {
+			return nil, nil, nil, err
+		}
 	}
 	return source, source.Generations(), func() error { return nil }, nil
 }
