@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/auditrelay/auditrelay/internal/admin"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/streaming"
@@ -25,6 +26,7 @@ func (r *process) startHealth(context.Context) (err error) {
 		return err
 	}
 	r.stack.push("environments' health", background(r.health.Run))
+	r.admin.AddCheck(admin.Check{Name: "environments", Probe: r.environmentsRemark})
 	r.admin.AddStatus("environments", func(context.Context) (any, error) { return r.health.Status(), nil })
 	return nil
 }

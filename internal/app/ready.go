@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -34,6 +35,27 @@ func (r *process) journalReady(ctx context.Context) (string, error) {
 		remark = "warning: " + remark + "; when they take it all, pushes are refused"
 	}
 	return remark, nil
+}
+
+// environmentsRemark names the environments in trouble: nothing is cured by sending pushes
+// elsewhere.
+func (r *process) environmentsRemark(context.Context) (string, error) {
+	var trouble []string
+	unknown := 0
+	all := r.health.Status()
+	for i := range all {
+		switch e := &all[i]; {
+		case e.State == health.Flowing, e.State == health.Gapped, e.Silenced:
+		case e.State == health.Unknown:
+			unknown++
+		default:
+			trouble = append(trouble, fmt.Sprintf("%s/%s is %s: %s", e.Project, e.Environment, e.State, e.Reason))
+		}
+	}
+	if len(trouble) > 0 {
+		return fmt.Sprintf("warning: %d of %d are in trouble: %s", len(trouble), len(all), strings.Join(trouble, "; ")), nil
+	}
+	return fmt.Sprintf("%d, none in trouble, %d unknown", len(all), unknown), nil
 }
 
 // sinksRemark names the failing sinks. Pushes are taken all the while.

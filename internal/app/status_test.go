@@ -56,7 +56,7 @@ func TestStatusHasOneStyle(t *testing.T) {
 		return len(changes) > 0
 	}, "the relay's own PUTs are changes")
 	assert.Subset(t, slices.Collect(maps.Keys(status)),
-		[]string{"relay", "ready", "journal", "sinks", "streaming", "settings", "workspace", "trail", "spans", "changes"})
+		[]string{"relay", "ready", "environments", "journal", "sinks", "streaming", "settings", "workspace", "trail", "spans", "changes"})
 	assert.Contains(t, changes[0], "summary")
 	checkStyle(t, "", status)
 

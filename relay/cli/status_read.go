@@ -9,6 +9,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/admin"
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/settings"
@@ -20,7 +21,7 @@ import (
 type relayStatus struct {
 	Relay        app.About
 	Ready        admin.Readiness
-	Environments []environmentStatus
+	Environments []health.Status
 	Sinks        []console.Sink
 	Journal      journal.Usage
 	Streaming    []streaming.Health
@@ -35,45 +36,8 @@ type relayStatus struct {
 	unreadable map[string]string
 }
 
-// environmentStatus is the state of one environment's event log.
-type environmentStatus struct {
-	Project     string    `json:"project"`
-	Environment string    `json:"environment"`
-	Mode        string    `json:"mode"`
-	Destination string    `json:"destination"`
-	State       string    `json:"state"`
-	Reason      string    `json:"reason"`
-	Since       time.Time `json:"since"`
-	Action      string    `json:"action"`
-	Silenced    bool      `json:"silenced"`
-	Declared    struct {
-		Status string    `json:"status"`
-		At     time.Time `json:"at"`
-		Stale  bool      `json:"stale"`
-	} `json:"declared"`
-	Observed struct {
-		LastPush          time.Time `json:"last_push"`
-		EventsPerSecond   float64   `json:"events_per_second"`
-		ExpectedPerSecond *float64  `json:"expected_events_per_second"` // nil while it is not learnt
-		Lateness          struct {
-			P99 *float64 `json:"p99"` // nil without events
-		} `json:"lateness_seconds"`
-	} `json:"observed"`
-	Gap  *gapStatus  `json:"gap"` // the open one, or nil
-	Gaps []gapStatus `json:"gaps"`
-}
-
-// gapStatus is a time without events, and an estimate of those missed.
-type gapStatus struct {
-	Cause    string    `json:"cause"`
-	Begun    time.Time `json:"begun"`
-	Ended    time.Time `json:"ended"`
-	Expected float64   `json:"events_expected"`
-	Lost     float64   `json:"events_lost"` // once it has ended
-}
-
 // fight is the fight about an environment's streaming config, or nil.
-func (s *relayStatus) fight(e *environmentStatus) *streaming.Fight {
+func (s *relayStatus) fight(e *health.Status) *streaming.Fight {
 	for i := range s.Streaming {
 		if h := &s.Streaming[i]; h.Project == e.Project && h.Environment == e.Environment {
 			return h.Fight
@@ -82,12 +46,12 @@ func (s *relayStatus) fight(e *environmentStatus) *streaming.Fight {
 	return nil
 }
 
-// missed is about how many events a gap has lost.
-func (g gapStatus) missed() float64 {
+// missed is about how many events a gap has lost, or will have if it ends now.
+func missed(g *health.Gap) float64 {
 	if g.Ended.IsZero() {
-		return g.Expected
+		return float64(g.EventsExpected)
 	}
-	return g.Lost
+	return float64(g.EventsLost)
 }
 
 // readStatus reads the sections. One of a newer or older relay, or with an error, does not

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/health"
 )
 
 // screen is all that the one screen shows. Drawing it is a pure function.
@@ -84,22 +85,22 @@ func (s *screen) environments(b brush, width int) []string {
 }
 
 // byTrouble puts the environments with trouble first.
-func byTrouble(all []environmentStatus) []environmentStatus {
+func byTrouble(all []health.Status) []health.Status {
 	weight := map[ink]int{inkTrouble: 0, inkWarning: 1, inkUnknown: 2}
-	weigh := func(e *environmentStatus) int {
+	weigh := func(e *health.Status) int {
 		if w, found := weight[stateInk(e)]; found {
 			return w
 		}
 		return len(weight)
 	}
 	sorted := slices.Clone(all)
-	slices.SortStableFunc(sorted, func(a, b environmentStatus) int { return cmp.Compare(weigh(&a), weigh(&b)) })
+	slices.SortStableFunc(sorted, func(a, b health.Status) int { return cmp.Compare(weigh(&a), weigh(&b)) })
 	return sorted
 }
 
-func (s *screen) cells(e *environmentStatus) []inked {
+func (s *screen) cells(e *health.Status) []inked {
 	name := e.Project + "/" + e.Environment
-	declared := inked{e.Declared.Status, inkPlain}
+	declared := inked{string(e.Declared.Status), inkPlain}
 	switch {
 	case declared.text == "":
 		declared.text = "-"
@@ -109,7 +110,7 @@ func (s *screen) cells(e *environmentStatus) []inked {
 		declared.ink = inkWarning
 	}
 	late, usual := "-", "-"
-	if u := e.Observed.ExpectedPerSecond; u != nil {
+	if u := e.Observed.ExpectedEventsPerSecond; u != nil {
 		usual = rateText(*u)
 	}
 	if p := e.Observed.Lateness.P99; p != nil {
@@ -117,7 +118,7 @@ func (s *screen) cells(e *environmentStatus) []inked {
 	}
 	return []inked{
 		{name, inkPlain},
-		{e.State, stateInk(e)},
+		{string(e.State), stateInk(e)},
 		{s.age(e.Since), inkPlain},
 		{s.age(e.Observed.LastPush), inkPlain},
 		{rateText(e.Observed.EventsPerSecond), inkPlain},
@@ -137,13 +138,13 @@ func destinationText(destination string) string {
 }
 
 // lostCell sums up the gaps: the last ten, and the open one.
-func lostCell(e *environmentStatus) inked {
+func lostCell(e *health.Status) inked {
 	lost := 0.0
-	for _, g := range e.Gaps {
-		lost += g.missed()
+	for i := range e.Gaps {
+		lost += missed(&e.Gaps[i])
 	}
 	if e.Gap != nil {
-		lost += e.Gap.missed()
+		lost += missed(e.Gap)
 	}
 	if lost < 0.5 {
 		return inked{"-", inkPlain}
@@ -152,8 +153,8 @@ func lostCell(e *environmentStatus) inked {
 }
 
 // notes are below an environment: why it is so, what to do, and what was lost lately.
-func (s *screen) notes(e *environmentStatus) (notes []inked) {
-	if e.State != "flowing" {
+func (s *screen) notes(e *health.Status) (notes []inked) {
+	if e.State != health.Flowing {
 		if e.Reason != "" {
 			notes = append(notes, inked{e.Reason, inkPlain})
 		}
@@ -174,11 +175,12 @@ func (s *screen) notes(e *environmentStatus) (notes []inked) {
 		notes = append(notes, inked{"its events go to " + e.Destination + ", not to this relay", inkFaint})
 	}
 	if g := e.Gap; g != nil {
-		notes = append(notes, inked{fmt.Sprintf("gap since %s (%s): about %s events missed so far", clock(g.Begun), g.Cause, numberText(g.missed())), inkWarning})
+		notes = append(notes, inked{fmt.Sprintf("gap since %s (%s): about %s events missed so far", clock(g.Begun), g.Cause, numberText(missed(g))), inkWarning})
 	}
-	for _, g := range e.Gaps {
+	for i := range e.Gaps {
+		g := &e.Gaps[i]
 		if s.status.Relay.Now.Sub(g.Ended) < 24*time.Hour {
-			notes = append(notes, inked{fmt.Sprintf("gap from %s to %s (%s): about %s events lost", clock(g.Begun), clock(g.Ended), g.Cause, numberText(g.missed())), inkFaint})
+			notes = append(notes, inked{fmt.Sprintf("gap from %s to %s (%s): about %s events lost", clock(g.Begun), clock(g.Ended), g.Cause, numberText(missed(g))), inkFaint})
 		}
 	}
 	return notes

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/internal/health"
 )
 
 // The verdicts.
@@ -64,7 +65,7 @@ func (v *verdict) trouble(format string, args ...any) {
 	v.Troubles = append(v.Troubles, fmt.Sprintf(format, args...))
 }
 
-func (v *verdict) environment(e *environmentStatus) {
+func (v *verdict) environment(e *health.Status) {
 	switch stateInk(e) {
 	case inkTrouble, inkWarning:
 		v.trouble("%s/%s is %s", e.Project, e.Environment, e.State)
@@ -113,7 +114,7 @@ func (v *verdict) line(s *relayStatus) string {
 	case verdictTrouble:
 		return "TROUBLE: " + strings.Join(v.Troubles, "; ")
 	case verdictUnknown:
-		return "NOT KNOWN YET: " + strings.Join(v.Unknown, "; ") + "; nothing is known to be wrong"
+		return "NOT ALL IS KNOWN: " + strings.Join(v.Unknown, "; ") + "; nothing is known to be wrong"
 	}
 	return fmt.Sprintf("ALL WELL: %s, %s", does(len(s.Environments), "environment", "flows", "flow"), does(len(s.Sinks), "sink", "delivers", "deliver"))
 }
@@ -133,15 +134,15 @@ func does(n int, what, one, many string) string {
 }
 
 // stateInk is how an environment's state is judged.
-func stateInk(e *environmentStatus) ink {
+func stateInk(e *health.Status) ink {
 	switch {
-	case e.Silenced && e.State != "flowing":
+	case e.Silenced && e.State != health.Flowing:
 		return inkFaint
-	case e.State == "flowing":
+	case e.State == health.Flowing:
 		return inkGood
-	case e.State == "unknown":
+	case e.State == health.Unknown:
 		return inkUnknown
-	case e.State == "late", e.State == "gapped":
+	case e.State == health.Late, e.State == health.Gapped:
 		return inkWarning
 	}
 	return inkTrouble // also a state of a newer relay
