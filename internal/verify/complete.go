@@ -104,11 +104,8 @@ func (c *completeness) take(f fact) {
 			c.archived = append(c.archived, a)
 		}
 	case audit.TypeRotated:
-		var named struct {
-			Key string `json:"key"`
-		}
-		if json.Unmarshal(e.Detail, &named) == nil {
-			c.endorsed = append(c.endorsed, named.Key)
+		if key := keyNamedBy(f); key != "" {
+			c.endorsed = append(c.endorsed, key)
 		}
 	}
 }

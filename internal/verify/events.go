@@ -169,6 +169,7 @@ type copied struct {
 	trees    map[string]*copiedTree // by origin
 	notes    map[string]bool        // the checkpoints
 	facts    []fact
+	endorsed []string // keys named by the proven entries so far
 	entries  int64
 }
 
@@ -273,7 +274,7 @@ func (c *copied) tree(origin string, t *copiedTree) {
 	l := &logCheck{o: c.o, report: c.report, complete: c.complete, origin: origin, base: baseOf(origin)}
 	if c.o.Policy != nil {
 		var err error
-		if l.policy, err = PolicyFor(*c.o.Policy, origin); err != nil {
+		if l.policy, err = c.policyOf(l); err != nil {
 			c.report.Integrity.add(Finding{Kind: Key, Log: origin, From: -1, To: -1, Detail: err.Error()})
 		}
 		l.trusted = err == nil
@@ -284,17 +285,23 @@ func (c *copied) tree(origin string, t *copiedTree) {
 	}
 	checkpoints := c.checkpoints(l, &made)
 	made.Size, made.Root = l.replay(t, checkpoints)
+	c.endorse(l, made.Size)
 	c.report.Entries += made.Size
 	c.report.Logs = append(c.report.Logs, made)
 }
 
-// checkpoints are those of a log, the smallest tree first.
-func (c *copied) checkpoints(l *logCheck, made *Log) (list []signed) {
+// allNotes are the checkpoints among the events and those known from elsewhere.
+func (c *copied) allNotes() []string {
 	notes := slices.Collect(maps.Keys(c.notes))
 	for _, note := range c.o.Known {
 		notes = append(notes, string(note))
 	}
-	for _, note := range notes {
+	return notes
+}
+
+// checkpoints are those of a log, the smallest tree first.
+func (c *copied) checkpoints(l *logCheck, made *Log) (list []signed) {
+	for _, note := range c.allNotes() {
 		if origin, text := originIn([]byte(note)); text && origin != l.origin {
 			continue
 		}

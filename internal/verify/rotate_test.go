@@ -54,3 +54,34 @@ func TestARotatedKeyIsFollowed(t *testing.T) {
 	assert.NotEmpty(t, verified(false, "the second secret", "example.com/log"), "the old key is of the past")
 	assert.NotEmpty(t, verified(true, "the second secret"), "nothing proves the naming entry")
 }
+
+// A sink's copy is followed over a rotation in the same way.
+func TestARotatedKeyIsFollowedInACopy(t *testing.T) {
+	t.Parallel()
+	named := renamedKey(t, "the second secret", "example.com/log")
+	verified := func(signed bool, secrets ...string) []string {
+		first := newTestLog(t, "example.com/log", 0)
+		all := append(records(0, 5), entryOf(t, audit.TypeRotated, map[string]string{"key": named.verifier}))
+		first.add(t, all...)
+		bodies := eventsOf(t, first, all)
+		if signed {
+			bodies = append(bodies, checkpointBody(t, first.checkpoint(t, 6)))
+		}
+		for i, secret := range secrets {
+			base := int64(6 + 3*i)
+			l := newTestLog(t, fmt.Sprintf("example.com/log/from-%d", base), base)
+			l.key = renamedKey(t, secret, fmt.Sprintf("example.com/log/from-%d", base))
+			more := records(int(base), int(base)+3)
+			l.add(t, more...)
+			bodies = append(append(bodies, eventsOf(t, l, more)...), checkpointBody(t, l.checkpoint(t, 3)))
+		}
+		r := checkEvents(t, Options{Policy: policy(t, 0, first.key.verifier)}, bodies...)
+		return append(texts(r.Integrity), texts(r.Completeness)...)
+	}
+	assert.Empty(t, verified(true, "the second secret"))
+	assert.Empty(t, verified(true, "the second secret", "the second secret"))
+	assert.Empty(t, verified(true, "example.com/log", "the second secret"), "named, and used later")
+	assert.NotEmpty(t, verified(true, "another secret"))
+	assert.NotEmpty(t, verified(true, "the second secret", "example.com/log"), "the old key is of the past")
+	assert.NotEmpty(t, verified(false, "the second secret"), "nothing proves the naming entry")
+}
