@@ -63,7 +63,11 @@ func (r *run) shown(ctx context.Context, e config.Environment) (*streaming.Shape
 	}
 	var absent error
 	for _, t := range types {
-		a, err := r.client.EventLogStreaming(ctx, e.Project, e.Environment, t)
+		var a management.Answer[management.EventLogStreaming]
+		err := r.patiently(ctx, func() (err error) {
+			a, err = r.client.EventLogStreaming(ctx, e.Project, e.Environment, t)
+			return err
+		})
 		switch {
 		case management.IsNotFound(err), errors.Is(err, management.ErrNoResource):
 			absent = err
@@ -78,7 +82,7 @@ func (r *run) shown(ctx context.Context, e config.Environment) (*streaming.Shape
 	if absent == nil {
 		return nil, "", nil
 	}
-	err := r.client.Confirm(ctx, e.Project, e.Environment, absent)
+	err := r.patiently(ctx, func() error { return r.client.Confirm(ctx, e.Project, e.Environment, absent) })
 	var a *management.Absence
 	if errors.As(err, &a) && !a.WholeEnvironment {
 		err = nil
@@ -99,8 +103,10 @@ func (r *run) judge(ctx context.Context, i int, e config.Environment, shown *str
 		found.Exists = ExistsNo
 		r.fail(field+".environment", fmt.Sprintf("project %s has no environment %q (%s, request %s); correct the slug",
 			e.Project, e.Environment, gone.Type, gone.RequestID)+r.existing(ctx, r.guessesFor(e), func(slug string) error {
-			_, err := r.client.PasswordStrengthConfig(ctx, e.Project, slug)
-			return err
+			return r.patiently(ctx, func() error {
+				_, err := r.client.PasswordStrengthConfig(ctx, e.Project, slug)
+				return err
+			})
 		}))
 	case reach.Cause != "":
 		found.Exists, found.Error = ExistsUnknown, reach.Error

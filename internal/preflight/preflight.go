@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // Report has the findings of a preflight. Its problems have no file and no line.
@@ -48,8 +50,9 @@ type run struct {
 	client  *management.Client
 	counter *counter
 
-	unused  sync.Once    // the API cannot be used, and that is said
-	guessed atomic.Int64 // slugs tried in place of missing ones
+	unused  sync.Once     // the API cannot be used, and that is said
+	guessed atomic.Int64  // slugs tried in place of missing ones
+	slow    chan struct{} // holds one token: a read answered 429 is repeated
 
 	mu       sync.Mutex // guards what follows
 	report   Report
@@ -60,8 +63,12 @@ type run struct {
 // Check asks the API about the key, each project and each environment of cfg, which has a
 // workspace section. It ends with ctx, and counts the environments left over.
 func Check(ctx context.Context, cfg *config.Config) Report {
+	return check(ctx, cfg, http.DefaultTransport)
+}
+
+func check(ctx context.Context, cfg *config.Config, transport http.RoundTripper) Report {
 	began := time.Now()
-	r := &run{cfg: cfg, counter: &counter{next: http.DefaultTransport}, projects: map[string]bool{}, absent: map[string]bool{}}
+	r := &run{cfg: cfg, counter: &counter{next: transport}, slow: make(chan struct{}, 1), projects: map[string]bool{}, absent: map[string]bool{}}
 	r.report = Report{Key: KeyUnknown, NeededPerSecond: cfg.Round().PerSecond, AllowedPerSecond: cfg.Workspace.RequestsPerSecond}
 	w := cfg.Workspace
 	var err error
@@ -105,7 +112,7 @@ func (r *run) readProjects(ctx context.Context) bool {
 
 // readProject reports whether the API can be used.
 func (r *run) readProject(ctx context.Context, project string, place int) bool {
-	_, err := r.client.Project(ctx, project)
+	err := r.readsProject(ctx, project)
 	field := fmt.Sprintf("environments[%d].project", place)
 	reach, _ := r.client.Reach()
 	switch {
@@ -118,10 +125,7 @@ func (r *run) readProject(ctx context.Context, project string, place int) bool {
 	case management.SaysAbsent(err):
 		r.note(func() { r.report.Key, r.absent[project] = KeyAccepted, true })
 		r.fail(field, fmt.Sprintf("the workspace has no project %q (%s); correct the slug, or use a management key of its workspace", project, why(err))+
-			r.existing(ctx, variants(project), func(slug string) error {
-				_, err := r.client.Project(ctx, slug)
-				return err
-			}))
+			r.existing(ctx, variants(project), func(slug string) error { return r.readsProject(ctx, slug) }))
 	case management.IsNotFound(err):
 		r.fail("workspace.base_url", "something other than the API answers there ("+why(err)+
 			"); give the API's address before /pwa/v3, and check any proxy")
@@ -130,6 +134,44 @@ func (r *run) readProject(ctx context.Context, project string, place int) bool {
 		r.fail(field, fmt.Sprintf("project %s cannot be read: %v", project, err))
 	}
 	return true
+}
+
+func (r *run) readsProject(ctx context.Context, project string) error {
+	return r.patiently(ctx, func() error {
+		_, err := r.client.Project(ctx, project)
+		return err
+	})
+}
+
+// patiently repeats a read answered 429 until ctx ends: one such read at a time.
+func (r *run) patiently(ctx context.Context, read func() error) error {
+	err := read()
+	if !isThrottled(err) {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return err
+	case r.slow <- struct{}{}:
+	}
+	defer func() { <-r.slow }()
+	for isThrottled(err) && pause.For(ctx, time.Second) == nil {
+		err = read()
+	}
+	return err
+}
+
+// isThrottled looks at all errors behind err: a 404 may stand before the 429 of its parent.
+func isThrottled(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // errors.As finds the first APIError only
+	case *management.APIError:
+		return e.Status == http.StatusTooManyRequests
+	case interface{ Unwrap() error }:
+		return isThrottled(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), isThrottled)
+	}
+	return false
 }
 
 // unusable says why no call can succeed, once.
@@ -156,7 +198,7 @@ func (r *run) unchecked(ctx context.Context) {
 	if ctx.Err() == nil || left == 0 {
 		return
 	}
-	r.warn("environments", fmt.Sprintf("%d of %d environments are not checked: the time is over; give more with --api-timeout, or raise workspace.requests_per_second",
+	r.fail("environments", fmt.Sprintf("%d of %d environments are not checked: the time is over; give more with --api-timeout",
 		left, len(r.report.Environments)))
 }
 

@@ -38,9 +38,9 @@ takes at workspace.requests_per_second; it warns if the looks need more than all
 
 --api is a preflight, and needs no running relay. It asks the Workspace Management API
 whether it takes the management key, whether each project and environment exists, where
-each streams to, and what the relay would change there; and it says where the API answers
-429. It stays within workspace.requests_per_second, and ends after --api-timeout. It also
-asks the servers of an external journal (journal.url) for the guarantees behind their
+each streams to, and what the relay would change there. It stays within
+workspace.requests_per_second, slows down where the API answers 429, and says so. It ends
+after --api-timeout, and counts the environments left over as an error. It also asks the servers of an external journal (journal.url) for the guarantees behind their
 acknowledgements. It only reads.
 
 Exit codes: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.`,
