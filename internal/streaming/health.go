@@ -162,7 +162,7 @@ func (w *watcher) ended(err error) {
 	case isGone(err), errors.Is(err, management.ErrUnreachable): // told of once, for all looks
 	case err != nil:
 		began := !w.failing.Lasts()
-		if w.failing.Again(management.CauseOf(err)) && !(began && w.refusal != nil) { // told of as a finding
+		if w.failing.Again(management.CauseOf(err)) && (!began || w.refusal == nil) { // else told of as a finding
 			w.log.Error("look at the streaming config failed", append(w.failing.Fields(), "error", err)...)
 		}
 	default:
