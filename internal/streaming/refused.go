@@ -53,10 +53,10 @@ func (r *refusedPushes) since() (first, last time.Time) {
 	return c.First, c.Last
 }
 
-// stand reports whether no good push came since the refusals began.
-func (r *refusedPushes) stand() bool {
+// still reports whether no good push came since the run of refusals began.
+func (r *refusedPushes) still(run time.Time) bool {
 	first, _ := r.since()
-	return !first.IsZero()
+	return !first.IsZero() && first.Equal(run)
 }
 
 // proof is how long a run lasts before it counts.

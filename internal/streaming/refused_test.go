@@ -133,7 +133,7 @@ func TestGoodPushesKeepTheCredential(t *testing.T) {
 	// Every ten seconds a good one, and many others: the first run tells how long one lasts.
 	good(62 * time.Second)
 	p.refused(61*time.Second, 60*time.Second)
-	r.watchers[0].refused.stand()
+	r.watchers[0].refused.since()
 	good(51 * time.Second)
 	p.refused(50*time.Second, 45*time.Second)
 	good(40 * time.Second)
@@ -264,4 +264,32 @@ func TestAlarmsBeginAnewAfterAPut(t *testing.T) {
 	assert.Equal(t, settles+firstAlarm, a.due(now).Sub(now))
 	a.took(now.Add(4 * time.Hour))
 	assert.Equal(t, 4*time.Hour+firstAlarm, a.due(now).Sub(now), "nor forgotten for ever")
+}
+
+// A run of refusals is judged at its time, unless a good push has ended it: then further
+// refusals, of the next run, cause no look of their own.
+func TestARunIsJudgedOnce(t *testing.T) {
+	t.Parallel()
+	for good, want := range map[bool]time.Duration{false: leastRun, true: time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			book := arrivals.New(time.Now)
+			w := &watcher{interval: time.Hour, wake: make(chan struct{}, 1), alarms: alarms{interval: time.Hour}}
+			w.refused.env = book.Of(shopA)
+			w.refused.env.Refused(arrivals.Credential)
+			first, _ := w.refused.since()
+			w.refused.judge = first.Add(leastRun)
+			go func() {
+				time.Sleep(time.Second)
+				if good {
+					w.refused.env.Took(arrivals.Push{Events: 1})
+				}
+				time.Sleep(time.Second / 2)
+				w.refused.env.Refused(arrivals.Credential)
+			}()
+			began := time.Now()
+			require.NoError(t, w.rest(t.Context()))
+			assert.InDelta(t, want.Seconds(), time.Since(began).Seconds(), want.Seconds()/10)
+			assert.True(t, w.refused.judge.IsZero(), "once, also where the next look fails")
+		})
+	}
 }

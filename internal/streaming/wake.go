@@ -58,7 +58,7 @@ func (a *alarms) mended(now time.Time) { a.next, a.pause = now.Add(settles), 0 }
 func (w *watcher) rest(ctx context.Context) error {
 	// A tenth of jitter spreads out many environments by itself.
 	scheduled := time.Now().Add(w.interval - rand.N(w.interval/10+1))
-	judge, alarm, wake := w.refused.judge, time.Time{}, w.wake
+	judge, run, alarm, wake := w.refused.judge, w.refused.run, time.Time{}, w.wake
 	w.refused.judge = time.Time{} // once: the next look may fail
 	for {
 		at := earliest(scheduled, judge, alarm)
@@ -74,7 +74,7 @@ func (w *watcher) rest(ctx context.Context) error {
 			if !alarm.IsZero() && at != judge {
 				w.alarms.took(at)
 			}
-			if at != judge || w.refused.stand() {
+			if at != judge || w.refused.still(run) {
 				return nil
 			}
 			judge = time.Time{} // a good push came
