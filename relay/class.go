@@ -31,7 +31,7 @@ func Classes() []Class {
 }
 
 // WithClass marks err with its class, where a sink knows it and the error's type does not
-// tell. A class outside the list counts as [ClassOther].
+// tell. [ClassOther] and a class outside the list say nothing.
 func WithClass(err error, c Class) error { return &classError{err, c} }
 
 type classError struct {
@@ -62,11 +62,8 @@ func StatusClass(status int) Class {
 // Of several failures the first one counts.
 func ClassOf(err error) Class {
 	var marked *classError
-	if errors.As(err, &marked) {
-		if slices.Contains(Classes(), marked.class) {
-			return marked.class
-		}
-		return ClassOther
+	if errors.As(err, &marked) && marked.class != ClassOther && slices.Contains(Classes(), marked.class) {
+		return marked.class
 	}
 	if _, wait := RetryDelay(err); wait {
 		return ClassThrottled

@@ -46,6 +46,7 @@ func TestClassOf(t *testing.T) {
 		{relay.ClassOther, relay.WithClass(plain, relay.StatusClass(500))},
 		{relay.ClassOther, relay.WithClass(plain, "of my own")},
 		{relay.ClassOther, plain},
+		{relay.ClassThrottled, relay.RetryAfter(relay.WithClass(plain, relay.StatusClass(503)), time.Second)},
 	} {
 		assert.Equal(t, c.want, relay.ClassOf(c.err), "%T %v", c.err, c.err)
 		assert.Contains(t, relay.Classes(), relay.ClassOf(c.err))

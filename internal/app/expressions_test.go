@@ -251,9 +251,10 @@ func TestEachAlertHasAPageAndTests(t *testing.T) {
 	}
 }
 
-// TestAlertRulesByPromtool runs Prometheus's own tool, from PROMTOOL or PATH.
-func TestAlertRulesByPromtool(t *testing.T) {
-	t.Parallel()
+// promtool runs Prometheus's own tool, from PROMTOOL or PATH, and returns its output. It is
+// empty without a complaint of `check metrics`.
+func promtool(t *testing.T, dir, input string, args ...string) string {
+	t.Helper()
 	tool := os.Getenv("PROMTOOL")
 	if tool == "" {
 		var err error
@@ -261,10 +262,29 @@ func TestAlertRulesByPromtool(t *testing.T) {
 			t.Skip("SKIPPED promtool: set PROMTOOL to it, or put it on PATH")
 		}
 	}
+	cmd := exec.CommandContext(t.Context(), tool, args...)
+	cmd.Dir, cmd.Stdin = dir, strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	assert.NoError(t, err, "promtool %s:\n%s", strings.Join(args, " "), out)
+	return string(out)
+}
+
+// The compose file mounts files and folders that are there.
+func TestComposeMountsWhatIsThere(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(deployDir, "compose/compose.yaml"))
+	require.NoError(t, err)
+	mounts := regexp.MustCompile(`- (\.\./[^:]+):`).FindAllStringSubmatch(string(text), -1)
+	require.Len(t, mounts, 4)
+	for _, m := range mounts {
+		_, err := os.Stat(filepath.Join(deployDir, "compose", m[1]))
+		assert.NoError(t, err)
+	}
+}
+
+func TestAlertRulesByPromtool(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"check", "config", "--syntax-only", "prometheus.yml"}, {"check", "rules", "rules.yaml"}, {"test", "rules", "tests.yaml"}} {
-		cmd := exec.CommandContext(t.Context(), tool, args...)
-		cmd.Dir = filepath.Join(deployDir, "prometheus")
-		out, err := cmd.CombinedOutput()
-		assert.NoError(t, err, "promtool %s:\n%s", strings.Join(args, " "), out)
+		promtool(t, filepath.Join(deployDir, "prometheus"), "", args...)
 	}
 }

@@ -66,6 +66,7 @@ func TestMetricsOfARunningRelay(t *testing.T) {
 	checkSinks(t, families)
 	checkEnvironments(t, families, cfg.Environments)
 	checkExpressions(t, families)
+	t.Run("by promtool", func(t *testing.T) { assert.Empty(t, promtool(t, "", body, "check", "metrics")) })
 }
 
 // checkSinks checks that each sink has its series; one without any delivery has zeros, and

@@ -50,6 +50,7 @@ func TestAnswers(t *testing.T) {
 			err := newSink(t, d.URL, nil).Deliver(t.Context(), relaytest.Events(1))
 			require.ErrorContains(t, firstOf(err), c.want)
 			assert.Equal(t, c.permanent, relay.IsPermanent(firstOf(err)))
+			assert.Equal(t, c.answer.Status == 401 || c.answer.Status == 403, relay.ClassOf(err) == relay.ClassAuthentication)
 			after, _ := relay.RetryDelay(err)
 			assert.Equal(t, c.after, after)
 			assert.Empty(t, d.taken())

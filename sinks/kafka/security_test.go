@@ -51,6 +51,7 @@ func TestSASL(t *testing.T) {
 			err := login(wrong).Deliver(t.Context(), relaytest.Events(3))
 			require.ErrorIs(t, err, kafka.SASLAuthenticationFailed)
 			require.ErrorContains(t, err, "check sasl.username and sasl.password")
+			assert.Equal(t, relay.ClassAuthentication, relay.ClassOf(err))
 			assert.False(t, relay.IsPermanent(err))
 			assert.NotContains(t, fmt.Sprintf("%v %#v", err, err), wrong)
 		})
@@ -95,6 +96,7 @@ func TestRevokedPermission(t *testing.T) {
 		err := s.Deliver(t.Context(), relaytest.Events(3, relaytest.From(1)))
 		require.ErrorIs(t, err, kafka.TopicAuthorizationFailed)
 		require.ErrorContains(t, err, "grant the sink's principal")
+		require.Equal(t, relay.ClassAuthentication, relay.ClassOf(err))
 		require.False(t, relay.IsPermanent(err))
 	}
 	revoked.Remove()

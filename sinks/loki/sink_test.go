@@ -260,6 +260,8 @@ func TestStatuses(t *testing.T) {
 				return
 			}
 			require.ErrorContains(t, err, c.want)
+			assert.Equal(t, c.status == 401 || c.status == 403, relay.ClassOf(err) == relay.ClassAuthentication)
+			assert.Equal(t, c.delay > 0, relay.ClassOf(err) == relay.ClassThrottled)
 			var partial *relay.PartialError
 			assert.False(t, errors.As(err, &partial), "it concerns all")
 			assert.False(t, relay.IsPermanent(err))

@@ -48,6 +48,7 @@ func TestWrongCredentialsAreWorthAnotherTry(t *testing.T) {
 	sink := newSink(t, srv.Addr().String(), func(c *config.NATS) { c.Password = secret.New("wrong-horse-battery") })
 	err := sink.Deliver(t.Context(), relaytest.Events(1))
 	require.ErrorContains(t, err, "Authorization Violation")
+	assert.Equal(t, relay.ClassAuthentication, relay.ClassOf(err))
 	require.ErrorContains(t, err, srv.Addr().String())
 	require.NotContains(t, err.Error(), "wrong-horse")
 	require.False(t, relay.IsPermanent(err))

@@ -76,6 +76,8 @@ func TestAnswersAreClassified(t *testing.T) {
 		assert.Equal(t, c.want, got, "%d: %v", c.status, err)
 		if err != nil {
 			require.ErrorContains(t, err, c.says)
+			assert.Equal(t, c.status == 401 || c.status == 403, relay.ClassOf(err) == relay.ClassAuthentication, "%d", c.status)
+			assert.Equal(t, c.status == 429 || c.want == later, relay.ClassOf(err) == relay.ClassThrottled, "%d", c.status)
 			require.ErrorContains(t, err, fmt.Sprintf("%s answered %d", r.address, c.status))
 			assert.NotContains(t, err.Error(), "hunter2")
 		}
