@@ -39,9 +39,10 @@ takes at workspace.requests_per_second; it warns if the looks need more than all
 --api is a preflight, and needs no running relay. It asks the Workspace Management API
 whether it takes the management key, whether each project and environment exists, where
 each streams to, and what the relay would change there. It stays within
-workspace.requests_per_second, slows down where the API answers 429, and says so. It ends
-after --api-timeout, and counts the environments left over as an error. It also asks the servers of an external journal (journal.url) for the guarantees behind their
-acknowledgements. It only reads.
+workspace.requests_per_second, slows down where the API answers 429, and says so. After
+--api-timeout it ends; environments left over are an error. It also asks the servers of an
+external journal (journal.url) for the guarantees behind their acknowledgements. It only
+reads.
 
 Exit codes: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.`,
 		Example: `  auditrelay config check relay.yaml
