@@ -73,13 +73,14 @@ func (g *gaps) open() *Gap {
 	return g.now
 }
 
-// ended lists the gaps with an end, the newest last.
+// ended lists the gaps with an end, the newest last; the relay's own downtime once it is
+// settled.
 func (g *gaps) ended() []Gap {
 	all := append([]Gap{}, g.settled...)
-	if g.now != nil && !g.now.Ended.IsZero() {
+	if g.now != nil && !g.now.Ended.IsZero() && g.now.Cause != CauseRelayDown {
 		all = append(all, *g.now)
 	}
-	return all[max(0, len(all)-maxGaps):]
+	return last(all, maxGaps)
 }
 
 // follow opens, measures, ends and settles the gap, by the verdict of this moment.

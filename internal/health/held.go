@@ -20,8 +20,8 @@ type held struct {
 
 // How long a verdict must hold.
 const (
-	holdTrouble = 2 * time.Second
-	holdOther   = 10 * time.Second // from trouble to anything else
+	holdTrouble = 1500 * time.Millisecond // three looks, each a second after the one before
+	holdOther   = 10 * time.Second        // from trouble to anything else
 )
 
 // judged takes the verdict of this moment.
