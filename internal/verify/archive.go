@@ -109,11 +109,25 @@ func (t *trailCheck) setApart() {
 		}
 	}
 	t.report.Integrity.Findings = left
+	for _, f := range t.complete.borrowed {
+		if _, archived := t.archiveOf(f); !archived {
+			t.report.Integrity.add(f)
+		}
+	}
+}
+
+// onlyArchived is what is wrong with a bundle of the trail's own that only an archive has.
+const onlyArchived = notThere + "; an archive has it, though the trail does not say that it was moved"
+
+// borrowed is the finding for a bundle of an archive, unless it was moved there.
+func (l *logCheck) borrowed(c *chunk) Finding {
+	first := l.base + c.n*width
+	return Finding{Kind: Missing, Log: l.origin, From: first, To: first + int64(c.width) - 1, File: c.bundleFile, Detail: onlyArchived}
 }
 
 // archiveOf finds the archive that a missing bundle was moved to.
 func (t *trailCheck) archiveOf(f Finding) (tiles.Archived, bool) {
-	if f.Kind != Missing || f.Detail != notThere {
+	if f.Kind != Missing || f.Detail != notThere && f.Detail != onlyArchived {
 		return tiles.Archived{}, false
 	}
 	for _, a := range t.complete.archived {

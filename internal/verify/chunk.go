@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -144,6 +145,7 @@ func (l *logCheck) readLeaf(ctx context.Context, c *chunk, leaf int64, data []by
 	if missing {
 		record, archive, err = l.fromArchive(ctx, d.Path())
 		missing = archive == ""
+		archive = cmp.Or(archive, c.archive) // the bundle's has lost it
 	}
 	if err != nil {
 		return err
