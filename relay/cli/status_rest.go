@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/timeline"
 )
 
 // rest are the other parts, a line or a few each.
@@ -30,12 +32,20 @@ func (s *screen) rest(b brush, width int) (lines []string) {
 		}
 	}
 	title := "CHANGES"
-	for _, c := range s.status.Changes {
-		of := strings.TrimSuffix(c.Project+"/"+c.Environment, "/")
-		add(title, inkPlain, fmt.Sprintf("%s  %s  %s: %s (by %s)", clock(c.Time), of, c.Setting, c.Summary, causeText(c.Cause)))
+	for i := range s.status.Changes {
+		add(title, inkPlain, changeText(&s.status.Changes[i]))
 		title = ""
 	}
 	return lines
+}
+
+// changeText says what changed, and by whom.
+func changeText(c *timeline.Row) string {
+	of := strings.TrimSuffix(c.Project+"/"+c.Environment, "/")
+	if !strings.HasPrefix(c.Type, "streaming.") {
+		of += " " + c.Setting
+	}
+	return fmt.Sprintf("%s %s, by %s: %s", clock(c.Time), of, causeText(c.Cause), c.Summary)
 }
 
 const restIndent = 12
@@ -57,7 +67,13 @@ func (s *screen) journal() string {
 		return ""
 	}
 	share := func(part int64) float64 { return 100 * float64(part) / float64(j.MaxBytes) }
-	text := fmt.Sprintf("%.1f%% of %s spent, %.1f%% undelivered", share(j.Bytes), sizeText(j.MaxBytes), share(j.Undelivered))
+	undelivered := j.Undelivered // leaves out little of what an earlier process received
+	for _, sink := range s.status.Sinks {
+		if sink.Position != nil {
+			undelivered = max(undelivered, sink.Position.HeldBytes)
+		}
+	}
+	text := fmt.Sprintf("%.1f%% of %s spent, %.1f%% undelivered", share(j.Bytes), sizeText(j.MaxBytes), share(undelivered))
 	if j.SecondsToFull != nil {
 		text += ", full in " + spanText(*j.SecondsToFull) + " at this rate"
 	}
