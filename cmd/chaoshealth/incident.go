@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+)
+
+// incident is one thing that goes wrong, and what the relay has to report.
+type incident struct {
+	name     string
+	expected string // as reported returns it
+	setup    setup
+	// reported reads the report in question out of the status.
+	reported func(*status) string
+	// cause makes it go wrong, and mend right; nil: the relay itself mends it.
+	cause, mend func(context.Context, *stage) error
+	// lasts is how long it goes on after it was noticed.
+	lasts time.Duration
+	// never: it must not be reported as anything but healthy for as long as lasts.
+	never bool
+	// killed: the relay is killed at the end.
+	killed bool
+	// counts: the estimate of lost events is compared with the truth.
+	counts bool
+	// alerts are the rules that fire over the metrics in it, and after it.
+	alerts, alertsAfter []string
+}
+
+// outcome is how an incident went.
+type outcome struct {
+	incident
+	err              error
+	saw              string
+	noticed          time.Duration
+	estimated, truth int64
+	during, after    []scrape
+}
+
+// play plays the incident.
+func (o *outcome) play(ctx context.Context, binary, dir string) (err error) {
+	s, err := newStage(ctx, binary, dir, o.setup)
+	if s != nil {
+		defer s.end()
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	if err := s.healthy(ctx); err != nil {
+		return err
+	}
+	before := s.lost()
+	first := s.scrape(ctx)
+	began := time.Now()
+	if err := o.cause(ctx, s); err != nil {
+		return err
+	}
+	if o.never {
+		return o.calm(ctx, s)
+	}
+	if err := s.until(ctx, "it is reported: "+o.expected, o.met); err != nil {
+		return err
+	}
+	o.noticed = time.Since(began)
+	if err := hold(ctx, o.lasts); err != nil {
+		return err
+	}
+	o.during = []scrape{first, s.scrape(ctx)}
+	if o.killed {
+		s.relay.Close()
+		o.after = []scrape{first, s.scrape(ctx)}
+		return nil
+	}
+	return o.recover(ctx, s, before)
+}
+
+func (o *outcome) met(st *status) bool {
+	o.saw = o.reported(st)
+	return o.saw == o.expected
+}
+
+// calm watches that nothing is reported.
+func (o *outcome) calm(ctx context.Context, s *stage) error {
+	for began := time.Now(); time.Since(began) < o.lasts; {
+		st, err := s.status(ctx)
+		if err != nil {
+			return err
+		}
+		if !o.met(&st) {
+			return fmt.Errorf("after %s it reports %s: %s", time.Since(began).Round(time.Second), o.saw, st.one().Reason)
+		}
+		if err := hold(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recover mends it, waits until all is well, and compares the losses.
+func (o *outcome) recover(ctx context.Context, s *stage, before int64) error {
+	if o.mend != nil {
+		if err := o.mend(ctx, s); err != nil {
+			return err
+		}
+		well := func(st *status) bool {
+			return st.arrives() && (o.reported(st) != o.expected || o.expected == "flowing")
+		}
+		if err := s.until(ctx, "all is well again", well); err != nil {
+			return err
+		}
+	}
+	o.truth = s.lost() - before
+	if !o.counts {
+		return nil
+	}
+	if err := s.until(ctx, "the gap has ended", func(st *status) bool { return len(st.one().Gaps) > 0 && st.arrives() }); err != nil {
+		return err
+	}
+	st, err := s.status(ctx)
+	if err != nil {
+		return err
+	}
+	for _, g := range st.one().Gaps {
+		o.estimated += int64(math.Round(g.EventsLost))
+	}
+	o.truth = s.lost() - before
+	o.after = []scrape{o.during[0], s.scrape(ctx)}
+	return nil
+}
+
+// right reports whether it was reported as it was. An estimate may be off by a quarter,
+// or by the events of some seconds.
+func (o *outcome) right() bool {
+	return o.err == nil && o.saw == o.expected &&
+		(!o.counts || math.Abs(float64(o.estimated-o.truth)) <= math.Max(4*rate, float64(o.truth)/4))
+}
+
+// printTable prints a row for each incident, and returns how many are wrong.
+func printTable(all []*outcome) (wrong int) {
+	fmt.Printf("%-44s %-34s %-34s %8s %10s %10s\n", "INCIDENT", "EXPECTED", "REPORTED", "SECONDS", "ESTIMATED", "LOST")
+	for _, o := range all {
+		seconds, estimated, truth, note := "-", "-", "-", ""
+		if o.noticed > 0 {
+			seconds = fmt.Sprintf("%.1f", o.noticed.Seconds())
+		}
+		if o.counts {
+			estimated, truth = fmt.Sprint(o.estimated), fmt.Sprint(o.truth)
+		}
+		if !o.right() {
+			wrong++
+			note = "  WRONG"
+		}
+		fmt.Printf("%-44s %-34s %-34s %8s %10s %10s%s\n", o.name, o.expected, o.saw, seconds, estimated, truth, note)
+		if o.err != nil {
+			fmt.Printf("    %v\n", o.err)
+		}
+	}
+	return wrong
+}

@@ -1,0 +1,93 @@
+// Command chaoshealth plays incidents on a simulated workspace, one relay each, and
+// compares the health that the relay reports with what happened: the state, the time to
+// notice, the events lost, and the alert.
+//
+// The relay is the real binary. With promtool, the alert rules are evaluated over the
+// metrics that the relay had in each incident.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+)
+
+func main() {
+	o := options{}
+	flag.StringVar(&o.binary, "binary", "bin/auditrelay", "the relay to try, a `FILE`")
+	flag.StringVar(&o.promtool, "promtool", os.Getenv("PROMTOOL"), "promtool, a `FILE`, to evaluate the alert rules; by default the one in PATH")
+	flag.StringVar(&o.rules, "rules", "deploy/prometheus/rules.yaml", "the alert rules, a `FILE`")
+	flag.StringVar(&o.only, "only", "", "play only the incidents with this `TEXT` in their names")
+	flag.IntVar(&o.parallel, "parallel", 6, "incidents at a time")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "chaoshealth:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	binary, promtool, rules, only string
+	parallel                      int
+}
+
+// run plays all incidents in a temporary folder, and prints a row each.
+func run(ctx context.Context, o options) (err error) {
+	dir, err := os.MkdirTemp("", "auditrelay-chaos-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	outcomes := play(ctx, o, dir)
+	wrong := printTable(outcomes)
+	fired, err := checkAlerts(ctx, o, dir, outcomes)
+	if err != nil {
+		return err
+	}
+	if wrong+fired > 0 {
+		return fmt.Errorf("%d incidents are not reported as they were, %d alerts do not fire as they should", wrong, fired)
+	}
+	return ctx.Err()
+}
+
+// play plays the incidents side by side. Most of them wait most of the time.
+func play(ctx context.Context, o options, dir string) []*outcome {
+	var all []*outcome
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, max(1, o.parallel))
+	for i, in := range incidents() {
+		if !strings.Contains(in.name, o.only) {
+			continue
+		}
+		out := &outcome{incident: in}
+		all = append(all, out)
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			out.err = out.play(ctx, o.binary, fmt.Sprintf("%s/%02d", dir, i))
+			fmt.Fprintf(os.Stderr, "played: %s\n", in.name)
+		})
+	}
+	wg.Wait()
+	return all
+}
+
+// findPromtool returns the path of promtool, empty if there is none.
+func findPromtool(path string) string {
+	if path != "" {
+		return path
+	}
+	found, err := exec.LookPath("promtool")
+	if err != nil {
+		return ""
+	}
+	return found
+}
