@@ -7,10 +7,10 @@ TOOLS         := $(CURDIR)/bin/tools
 VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS       := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build demo test torture story proof integration lint vuln fmt fuzz bench benchmarks cover clean
+.PHONY: help build demo test torture story chaos-health proof integration lint vuln fmt fuzz bench benchmarks cover clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 build: ## build the binaries into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -27,6 +27,10 @@ torture: build ## kill, starve and cut off the real binary, and count what is lo
 
 story: build ## compare the audit trail with 40 known changes, actions, outages (about 30 s)
 	bin/story $(STORY)
+
+chaos-health: build ## play incidents, and compare the reported health with the truth (PROMTOOL=FILE evaluates the alerts)
+	bin/chaoshealth $(CHAOS)
+	$(GO) test -count=1 -v -run 'CalmWeek' ./internal/health
 
 proof: ## have a long trail verified by our command and by foreign ones, and tamper with it
 	$(GO) run ./cmd/proof $(PROOF)

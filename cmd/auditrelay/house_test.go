@@ -27,6 +27,7 @@ func floors() map[string]int {
 		"cmd/proof":                     7,
 		"cmd/torture":                   7,
 		"cmd/story":                     7,
+		"cmd/chaoshealth":               7,
 		"cmd/workspacesim":              7,
 		"relay/cli":                     7,
 		"internal/app":                  6,
