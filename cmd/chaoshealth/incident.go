@@ -100,6 +100,9 @@ func (o *outcome) calm(ctx context.Context, s *stage) error {
 	return nil
 }
 
+// settled is the time in which late events still lower an estimate.
+const settled = 65 * time.Second
+
 // recover mends it, waits until all is well, and compares the losses.
 func (o *outcome) recover(ctx context.Context, s *stage, before int64) error {
 	if o.mend != nil {
@@ -113,11 +116,13 @@ func (o *outcome) recover(ctx context.Context, s *stage, before int64) error {
 			return err
 		}
 	}
-	o.truth = s.lost() - before
 	if !o.counts {
 		return nil
 	}
 	if err := s.until(ctx, "the gap has ended", func(st *status) bool { return len(st.one().Gaps) > 0 && st.arrives() }); err != nil {
+		return err
+	}
+	if err := hold(ctx, settled); err != nil {
 		return err
 	}
 	st, err := s.status(ctx)

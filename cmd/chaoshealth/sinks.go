@@ -33,14 +33,14 @@ func sinkIncidents() []incident {
 	return []incident{
 		{
 			name: "expired sink credential", expected: "flowing, sink failing", reported: failingSink("loki"), lasts: 5 * time.Second,
-			setup: setup{sinks: fmt.Sprintf(`[{name: loki, loki: {url: %q}}]`, loki.URL), close: loki.Close},
+			setup: setup{sinks: fmt.Sprintf(`[{name: loki, loki: {url: %q}}]`, loki.URL+"/loki/api/v1/push"), close: loki.Close},
 			cause: loki.answer(http.StatusUnauthorized), mend: loki.answer(http.StatusNoContent),
 			alerts: []string{"SinkFailing"},
 		},
 		{
 			name: "disk budget reached", expected: "refused, not ready", reported: notReady, lasts: 5 * time.Second,
 			setup: setup{
-				sinks: fmt.Sprintf(`[{name: stuck, webhook: {url: %q}}]`, full.URL), journal: "{max_bytes: 8MiB}", close: full.Close,
+				sinks: fmt.Sprintf(`[{name: stuck, webhook: {url: %q}}]`, full.URL), journal: "{max_bytes: 12MiB}", close: full.Close,
 			},
 			cause: func(_ context.Context, s *stage) error {
 				full.status.Store(http.StatusServiceUnavailable)
