@@ -102,8 +102,8 @@ func fires(ctx context.Context, promtool, rules, file, alert string, scrapes []s
 }
 
 // writeSeries writes the metrics as the input of promtool's unit tests. Counters grow by
-// their growth in the incident, each minute; all else stays as it was at last. The tests'
-// clock begins at zero, so times become their distance to the scrape.
+// their growth in the incident, each minute; a growing lag grows on; all else stays as it
+// was at last. The tests' clock begins at zero, so times become their distance to the scrape.
 func writeSeries(to *bytes.Buffer, first, last scrape) {
 	up := 0
 	if last.up {
@@ -124,6 +124,8 @@ func writeSeries(to *bytes.Buffer, first, last scrape) {
 			values = strings.Repeat(fmt.Sprint(value)+" ", steps)
 		case counters[name]:
 			values = fmt.Sprintf("%v+%vx%d", value, value-before[series], steps)
+		case strings.HasSuffix(name, "_lag_seconds") && value > before[series]:
+			values = fmt.Sprintf("%v+60x%d", value, steps)
 		case strings.HasSuffix(name, "_timestamp_seconds"):
 			values = fmt.Sprintf("%vx%d", value-float64(last.at.UnixMilli())/1000, steps)
 		}

@@ -62,7 +62,7 @@ func furtherIncidents() []incident {
 	webhook := newReceiver()
 	return []incident{
 		{
-			name: "further: a sink refuses events", expected: "flowing, dead letters", reported: deadLetters("picky"),
+			name: "further: a sink refuses events", expected: "flowing, dead letters", reported: deadLetters("picky"), lasts: 5 * time.Second,
 			setup: setup{sinks: fmt.Sprintf(`[{name: picky, webhook: {url: %q}}]`, webhook.URL), close: webhook.Close},
 			cause: webhook.answer(http.StatusBadRequest), alerts: []string{"SinkDeadLetters"},
 		},
