@@ -28,8 +28,8 @@ func (s *stage) scrape(ctx context.Context) scrape {
 // steps is how many minutes the metrics of an incident are held for.
 const steps = 400
 
-// checkAlerts has promtool evaluate the rules over the metrics of each incident, and
-// returns how many of the expected alerts do not fire.
+// checkAlerts has promtool evaluate the rules over the metrics of each incident. It counts
+// the expected alerts without fire.
 func checkAlerts(ctx context.Context, o options, dir string, all []*outcome) (missing int, err error) {
 	promtool := findPromtool(o.promtool)
 	if promtool == "" {
@@ -153,7 +153,7 @@ func samples(text string) map[string]float64 {
 	return all
 }
 
-// counterNames are the series that only grow.
+// counterNames are the names of all counters, with those of histograms.
 func counterNames(text string) map[string]bool {
 	all := map[string]bool{}
 	for _, line := range strings.Split(text, "\n") {
@@ -171,7 +171,7 @@ func counterNames(text string) map[string]bool {
 	return all
 }
 
-// labelled adds the labels that Prometheus adds.
+// labelled adds Prometheus's own labels.
 func labelled(series string) string {
 	const labels = `job="auditrelay",instance="relay"`
 	if name, rest, ok := strings.Cut(series, "{"); ok {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// incident is one thing that goes wrong, and what the relay has to report.
+// incident is a fault, and the report due for it.
 type incident struct {
 	name     string
 	expected string // as reported returns it
@@ -24,7 +24,7 @@ type incident struct {
 	killed bool
 	// counts: the estimate of lost events is compared with the truth.
 	counts bool
-	// alerts are the rules that fire over the metrics in it, and after it.
+	// alerts fire over the metrics in it, alertsAfter over those behind it.
 	alerts, alertsAfter []string
 }
 
@@ -83,7 +83,7 @@ func (o *outcome) met(st *status) bool {
 	return o.saw == o.expected
 }
 
-// calm watches that nothing is reported.
+// calm fails at the first report of trouble.
 func (o *outcome) calm(ctx context.Context, s *stage) error {
 	for began := time.Now(); time.Since(began) < o.lasts; {
 		st, err := s.status(ctx)
@@ -100,7 +100,7 @@ func (o *outcome) calm(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// settled is the time in which late events still lower an estimate.
+// For settled after a gap, late events lower its estimate.
 const settled = 65 * time.Second
 
 // recover mends it, waits until all is well, and compares the losses.

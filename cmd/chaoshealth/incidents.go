@@ -11,8 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// incidents lists what is played. The first sixteen are those of the bar; those behind
-// fire the alerts that are left.
+// incidents lists sixteen incidents, and further ones to fire the remaining alerts.
 func incidents() []incident {
 	return slices.Concat(streamIncidents(), apiIncidents(), sinkIncidents(), furtherIncidents())
 }
@@ -20,7 +19,7 @@ func incidents() []incident {
 func streamIncidents() []incident {
 	return []incident{
 		{
-			name: "secret changed by hand, same last four", expected: "refused, and healed", reported: healedFrom("refused"), counts: true,
+			name: "secret changed by hand, same last four", expected: "refused, and healed", reported: healed, counts: true,
 			cause: func(_ context.Context, s *stage) error {
 				return s.person(workspacesim.StreamingEdit{SameLastFour: true})
 			},
@@ -116,14 +115,12 @@ func apiIncidents() []incident {
 // state is the environment's.
 func state(st *status) string { return st.one().State }
 
-// healedFrom tells of a state that the relay has ended by itself.
-func healedFrom(cause string) func(*status) string {
-	return func(st *status) string {
-		if len(st.one().Gaps) > 0 && st.arrives() {
-			return st.one().Gaps[len(st.one().Gaps)-1].Cause + ", and healed"
-		}
-		return state(st)
+// healed tells of a gap with an end.
+func healed(st *status) string {
+	if gaps := st.one().Gaps; len(gaps) > 0 && st.arrives() {
+		return gaps[len(gaps)-1].Cause + ", and healed"
 	}
+	return state(st)
 }
 
 // setBack tells of a change by somebody else, and the relay's own behind it.
@@ -136,7 +133,7 @@ func setBack(st *status) string {
 	return state(st)
 }
 
-// declared adds a declared status that contradicts what arrives, if the relay says what to do.
+// declared adds a declared status other than ACTIVE, if the relay advises a person.
 func declared(st *status) string {
 	if e := st.one(); e.Declared.Status != workspacesim.StatusActive && e.Action != "" {
 		return e.State + ", declared " + e.Declared.Status
@@ -165,7 +162,7 @@ func fight(st *status) string {
 	return state(st)
 }
 
-// createLoki makes a config that points to the relay, with a secret that it does not know.
+// createLoki makes a config with the relay as its destination, and with an unknown secret.
 func (s *stage) createLoki() error {
 	return s.create("GRAFANA_LOKI", map[string]any{"grafana_loki": map[string]string{
 		"hostname": s.relay.Ingest, "username": "by-hand", "password": "a-password-by-hand",
@@ -191,7 +188,7 @@ func (s *stage) replaceBy(create func() error) error {
 	return create()
 }
 
-// startSecond starts a relay that wants the same environment for itself.
+// startSecond starts a second relay for the same environment.
 func startSecond(ctx context.Context, s *stage) (err error) {
 	if s.second, err = rig.NewRelay(ctx, s.binary, s.dir+"/second"); err != nil {
 		return err

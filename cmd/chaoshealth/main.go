@@ -1,5 +1,5 @@
 // Command chaoshealth plays incidents on a simulated workspace, one relay each, and
-// compares the health that the relay reports with what happened: the state, the time to
+// compares the reported health with the truth: the state, the time to
 // notice, the events lost, and the alert.
 //
 // The relay is the real binary. With promtool, the alert rules are evaluated over the

@@ -10,7 +10,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/rhythm"
 )
 
-// learnt is the time that a relay has watched before an incident.
+// learnt is the time of watching before an incident.
 const learnt = 4 * 7 * 24 * time.Hour
 
 // busyWeeks has the relay know four weeks of even traffic.
@@ -25,7 +25,7 @@ func quietNights(s *stage) error {
 	})
 }
 
-// teach writes the file in which a relay keeps what it has learnt. A busy second has the
+// teach writes the file of learnt rhythms. A busy second has the
 // events of the stage's rate; of the others, one in 20 minutes has one event.
 func (s *stage) teach(busy func(time.Time) bool) error {
 	m := &rhythm.Model{}

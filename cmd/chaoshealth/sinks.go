@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// receiver is a destination over HTTP that answers with a status of the incident's choice.
+// receiver is a destination over HTTP. The incident chooses the status of its answers.
 type receiver struct {
 	*httptest.Server
 	status atomic.Int64
@@ -57,7 +57,7 @@ func sinkIncidents() []incident {
 	}
 }
 
-// furtherIncidents fire the alerts that no incident of the bar fires.
+// furtherIncidents fire the remaining alerts.
 func furtherIncidents() []incident {
 	webhook := newReceiver()
 	return []incident{
@@ -84,7 +84,7 @@ func furtherIncidents() []incident {
 	}
 }
 
-// failingSink adds that a sink is failing.
+// failingSink adds the failure of a sink.
 func failingSink(name string) func(*status) string {
 	return func(st *status) string {
 		if st.sink(name).FailingSince.IsZero() {

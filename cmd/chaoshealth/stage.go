@@ -35,7 +35,7 @@ type stage struct {
 	setup
 }
 
-// setup is what an incident changes about the stage.
+// setup is an incident's part of the stage.
 type setup struct {
 	simulator func(*workspacesim.Options)
 	// sinks, journal and more are YAML of the relay's configuration; %[1]s is the stage's

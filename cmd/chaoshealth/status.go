@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// status is the part of /status that the incidents look at.
+// status is a part of /status.
 type status struct {
 	Ready struct {
 		Ready bool `json:"ready"`
