@@ -54,8 +54,10 @@ func checkExpressions(t *testing.T, families map[string]*dto.MetricFamily) {
 			known.checkTexts(t, rule.Alert, slices.Collect(maps.Values(rule.Annotations))...)
 		}
 	}
-	for place, expression := range dashboardExpressions(t, known) {
-		expressions[place] = expression
+	found, texts := dashboardExpressions(t)
+	maps.Copy(expressions, found)
+	for place, all := range texts {
+		known.checkTexts(t, place, all...)
 	}
 	require.Greater(t, len(expressions), 100)
 	for place, expression := range expressions {
@@ -63,10 +65,11 @@ func checkExpressions(t *testing.T, families map[string]*dto.MetricFamily) {
 	}
 }
 
-// dashboardExpressions are those of the panels and variables, by place.
-func dashboardExpressions(t *testing.T, known series) map[string]string {
+// dashboardExpressions are those of the panels and variables, and the texts that show
+// labels, by place.
+func dashboardExpressions(t *testing.T) (found map[string]string, texts map[string][]string) {
 	t.Helper()
-	found := map[string]string{}
+	found, texts = map[string]string{}, map[string][]string{}
 	files, err := filepath.Glob(filepath.Join(deployDir, "grafana/dashboards/*.json"))
 	require.NoError(t, err)
 	require.Len(t, files, 4)
@@ -87,17 +90,17 @@ func dashboardExpressions(t *testing.T, known series) map[string]string {
 			if query, ok := strings.CutPrefix(v.Definition, "label_values("); ok {
 				at := strings.LastIndex(query, ",")
 				found[file+" "+v.Name] = query[:at]
-				known.checkTexts(t, file, "{{"+strings.TrimSpace(strings.TrimSuffix(query[at+1:], ")"))+"}}")
+				texts[file] = append(texts[file], "{{"+strings.TrimSpace(strings.TrimSuffix(query[at+1:], ")"))+"}}")
 			}
 		}
 		for _, p := range board.Panels {
 			for i, target := range p.Targets {
 				found[fmt.Sprintf("%s %s %d", file, p.Title, i)] = target.Expr
-				known.checkTexts(t, file+" "+p.Title, target.LegendFormat)
+				texts[file] = append(texts[file], target.LegendFormat)
 			}
 		}
 	}
-	return found
+	return found, texts
 }
 
 // series are those of a relay: their label sets by name, and the names of all labels. A name
@@ -287,4 +290,12 @@ func TestAlertRulesByPromtool(t *testing.T) {
 	for _, args := range [][]string{{"check", "config", "--syntax-only", "prometheus.yml"}, {"check", "rules", "rules.yaml"}, {"test", "rules", "tests.yaml"}} {
 		promtool(t, filepath.Join(deployDir, "prometheus"), "", args...)
 	}
+	rules := "groups:\n  - name: dashboards\n    rules:\n"
+	found, _ := dashboardExpressions(t)
+	for i, place := range slices.Sorted(maps.Keys(found)) {
+		rules += fmt.Sprintf("      - {record: e%d, expr: %q}\n", i, strings.ReplaceAll(found[place], "$__rate_interval", "1m"))
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "dashboards.yaml"), []byte(rules), 0o600))
+	promtool(t, dir, "", "check", "rules", "dashboards.yaml")
 }
