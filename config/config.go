@@ -126,6 +126,15 @@ type StreamDatadog struct {
 	APIKey secret.Text `yaml:"api_key"`
 	// Site is US, US3, US5, EU, AP1 or another site known to the API.
 	Site string `yaml:"site"`
+	// ApplicationKey, with the permission logs_read_data, lets the relay ask for the newest
+	// event, so that a silent stream is found. Without it the stream's events are not
+	// watched.
+	ApplicationKey secret.Text `yaml:"application_key"`
+	// Search finds this environment's events, and no others, such as source:idp.
+	Search string `yaml:"search"`
+	// SearchURL is the address of Datadog's API: https, except for loopback. Default: that
+	// of Site.
+	SearchURL string `yaml:"search_url"`
 }
 
 // StreamGrafanaLoki is the API's grafana_loki destination.
@@ -133,6 +142,9 @@ type StreamGrafanaLoki struct {
 	Hostname string      `yaml:"hostname"`
 	Username string      `yaml:"username"`
 	Password secret.Text `yaml:"password"`
+	// Query lets the relay ask for the newest event, so that a silent stream is found.
+	// Without it the stream's events are not watched.
+	Query *LokiQuery `yaml:"query"`
 }
 
 // Credential may push: either Username and Password (Basic), or APIKey

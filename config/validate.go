@@ -64,7 +64,7 @@ func (k *checker) workspace(w *Workspace) {
 	if w == nil {
 		return
 	}
-	k.baseURL("workspace.base_url", w.BaseURL)
+	k.baseURL("workspace.base_url", w.BaseURL, "https://management.example.com", "key_id and secret")
 	if k.required("workspace.key_id", w.KeyID) && strings.Contains(w.KeyID, ":") {
 		k.fail("workspace.key_id", nil, `must hold no ":", which ends a user name of Basic authentication`)
 	}
@@ -74,16 +74,17 @@ func (k *checker) workspace(w *Workspace) {
 	k.name("workspace.rbac_prefix", w.RBACPrefix)
 }
 
-func (k *checker) baseURL(path, value string) {
+// baseURL checks an address with keys beside it.
+func (k *checker) baseURL(path, value, example, keys string) {
 	if !k.required(path, value) {
 		return
 	}
 	u, err := url.Parse(value)
 	switch {
 	case err == nil && u.User != nil, err != nil && strings.Contains(value, "@"):
-		k.fail(path, nil, "must hold no user and password; use key_id and secret")
+		k.fail(path, nil, "must hold no user and password; use "+keys)
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || !isHost(u.Hostname()) || u.RawQuery != "" || u.Fragment != "":
-		k.fail(path, value, "must be an address such as https://management.example.com, without ? and #")
+		k.fail(path, value, "must be an address such as "+example+", without ? and #")
 	case u.Scheme == "http" && !IsLoopback(u.Hostname()):
 		k.fail(path, value, "must be https, for the key goes along with each call; http is for loopback only")
 	}

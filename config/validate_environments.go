@@ -83,12 +83,14 @@ func (k *checker) stream(at string, s *Stream, c *Config) {
 		count++
 		k.secret(at+".datadog.api_key", s.Datadog.APIKey)
 		k.required(at+".datadog.site", s.Datadog.Site)
+		k.datadogSearch(at+".datadog", s.Datadog)
 	}
 	if s.GrafanaLoki != nil {
 		count++
 		k.hostname(at+".grafana_loki.hostname", s.GrafanaLoki.Hostname)
 		k.username(at+".grafana_loki.username", s.GrafanaLoki.Username)
 		k.secret(at+".grafana_loki.password", s.GrafanaLoki.Password)
+		k.lokiQuery(at+".grafana_loki.query", s.GrafanaLoki.Query)
 	}
 	if count != 1 && !s.Observe {
 		k.fail(at, nil, "must have exactly one of relay, datadog and grafana_loki: the API streams an environment to one place")

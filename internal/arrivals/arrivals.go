@@ -58,6 +58,7 @@ type Environment struct {
 	totals   Totals
 	lastPush time.Time
 	newest   int64 // Unix nanoseconds, 0 for none
+	looked   time.Time
 	refusals [len(reasons)]Refusals
 	good     [len(reasons)]bool // a good push came after the last refusal
 	rate     rate
@@ -98,6 +99,21 @@ func (e *Environment) Took(p Push) {
 		e.lateness.add(elapsed, p.Lateness)
 		e.between.add(now, p.Lateness)
 		e.late += p.Lateness.sum.Seconds()
+	}
+}
+
+// Saw takes the newest event at a foreign destination, as of `looked`, for the newest
+// push; zero for no event.
+func (e *Environment) Saw(newest, looked time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.looked = looked
+	if newest.After(looked) { // by a clock ahead
+		newest = looked
+	}
+	if newest.After(e.lastPush) {
+		e.totals.Pushes++
+		e.lastPush, e.newest = newest, newest.UnixNano()
 	}
 }
 

@@ -23,6 +23,9 @@ type Snapshot struct {
 	// LastEvent is the newest time of an event, by its sender's word, and not after its
 	// arrival; zero for none.
 	LastEvent time.Time
+	// Looked is when a foreign destination last gave its newest event; zero for pushes to
+	// this relay.
+	Looked time.Time
 	// EventsPerSecond is the mean of the last minute, or since the book was made.
 	EventsPerSecond float64
 	// Lateness is the median, the 90th and the 99th percentile of arrival minus event
@@ -42,7 +45,7 @@ func (e *Environment) Snapshot() Snapshot {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := Snapshot{
-		Totals: e.totals, LastPush: e.lastPush,
+		Totals: e.totals, LastPush: e.lastPush, Looked: e.looked,
 		EventsPerSecond: e.rate.perSecond(elapsed),
 		Lateness:        e.lateness.quantiles(elapsed),
 		LatenessSum:     e.late,

@@ -1,0 +1,78 @@
+package config
+
+import (
+	"cmp"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+)
+
+// LokiQuery asks a Loki for its newest event, so a stream that does not end at the relay
+// is watched too.
+type LokiQuery struct {
+	// Selector selects the environment's streams in LogQL, such as {app="idp"}.
+	Selector string `yaml:"selector"`
+	// URL is the Loki's address, before /loki/api/v1: https, except for loopback. Default:
+	// the hostname of pushes.
+	URL string `yaml:"url"`
+	// Username and Password may read. Default: those of pushes.
+	Username string      `yaml:"username"`
+	Password secret.Text `yaml:"password"`
+	// Tenant is sent as X-Scope-OrgID. Default: none is sent.
+	Tenant string     `yaml:"tenant"`
+	TLS    *TLSClient `yaml:"tls"`
+}
+
+// searchHosts are the hosts of Datadog's API, by the sites of the Workspace Management
+// API.
+var searchHosts = map[string]string{
+	"US": "datadoghq.com", "US3": "us3.datadoghq.com", "US5": "us5.datadoghq.com", "EU": "datadoghq.eu", "AP1": "ap1.datadoghq.com",
+}
+
+// SearchAddress is the address of Datadog's API, without a path; empty if it is not known.
+func (s *StreamDatadog) SearchAddress() string {
+	if host := searchHosts[s.Site]; s.SearchURL == "" && host != "" {
+		return "https://api." + host
+	}
+	return s.SearchURL
+}
+
+// QueryAddress is the address of the Loki to ask.
+func (s *StreamGrafanaLoki) QueryAddress() string {
+	return cmp.Or(s.Query.URL, "https://"+s.Hostname)
+}
+
+func (k *checker) lokiQuery(at string, q *LokiQuery) {
+	if q == nil {
+		return
+	}
+	if k.required(at+".selector", q.Selector) && (q.Selector[0] != '{' || q.Selector[len(q.Selector)-1] != '}') {
+		k.fail(at+".selector", q.Selector, `must be a selector of streams in braces, such as {app="idp"}, without a pipeline`)
+	}
+	if q.URL != "" {
+		k.baseURL(at+".url", q.URL, "https://loki.example.com", "username and password")
+	}
+	if q.Username != "" || !q.Password.Empty() {
+		k.username(at+".username", q.Username)
+		k.secret(at+".password", q.Password)
+	}
+	if !all(q.Tenant, isTenant) {
+		k.fail(at+".tenant", q.Tenant, `must be letters, digits and !-_.*'()`)
+	}
+	k.tlsClient(at+".tls", q.TLS)
+}
+
+func (k *checker) datadogSearch(at string, s *StreamDatadog) {
+	if s.ApplicationKey.Empty() {
+		if s.Search != "" || s.SearchURL != "" {
+			k.fail(at+".application_key", nil, "is required, to search the logs; write ${NAME} for an environment variable, or file:PATH")
+		}
+		return
+	}
+	k.required(at+".search", s.Search)
+	switch {
+	case s.SearchURL != "":
+		k.baseURL(at+".search_url", s.SearchURL, "https://api.datadoghq.com", "api_key and application_key")
+	case s.Site != "" && s.SearchAddress() == "":
+		k.fail(at+".search_url", nil, "is required, as the address of this site's API is not known")
+	}
+}
