@@ -22,6 +22,12 @@ type LokiQuery struct {
 	TLS    *TLSClient `yaml:"tls"`
 }
 
+// Asked reports whether the stream ends at a foreign destination, with access for the
+// relay to ask for its newest event.
+func (s *Stream) Asked() bool {
+	return s != nil && (s.GrafanaLoki != nil && s.GrafanaLoki.Query != nil || s.Datadog != nil && !s.Datadog.ApplicationKey.Empty())
+}
+
 // searchHosts are the hosts of Datadog's API, by the sites of the Workspace Management
 // API.
 var searchHosts = map[string]string{

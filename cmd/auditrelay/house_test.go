@@ -56,6 +56,7 @@ func floors() map[string]int {
 		"internal/preflight":            4,
 		"internal/streaming":            3,
 		"internal/settings":             3,
+		"internal/foreign":              3,
 		"internal/looks":                2,
 		"internal/workspace":            2,
 		"internal/traces":               1,

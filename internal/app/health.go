@@ -2,11 +2,13 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/admin"
 	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/foreign"
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/relay"
@@ -27,7 +29,28 @@ func (r *process) startHealth(context.Context) (err error) {
 	}
 	r.stack.push("environments' health", background(r.health.Run))
 	r.admin.AddCheck(admin.Check{Name: "environments", Probe: r.environmentsRemark})
+	if err := r.startForeign(); err != nil {
+		return err
+	}
 	r.admin.AddStatus("environments", func(context.Context) (any, error) { return r.health.Status(), nil })
+	return nil
+}
+
+// startForeign looks for the events of streams that end elsewhere.
+func (r *process) startForeign() error {
+	var targets []foreign.Target
+	for i := range r.cfg.Environments {
+		e := &r.cfg.Environments[i]
+		source, err := foreign.Of(e)
+		if err != nil {
+			return fmt.Errorf("environments[%d].%w", i, err)
+		}
+		if source != nil {
+			page := r.arrivals.Of(credentials.Environment{Project: e.Project, Environment: e.Environment})
+			targets = append(targets, foreign.Target{Page: page, Source: source})
+		}
+	}
+	r.stack.push("foreign destinations", background(func(ctx context.Context) { foreign.Watch(ctx, targets, r.log) }))
 	return nil
 }
 

@@ -40,14 +40,13 @@ type Source struct {
 // configuration has no access to it, so its events are not watched.
 func Of(e *config.Environment) (*Source, error) {
 	switch s := e.Stream; {
-	case s == nil:
+	case !s.Asked():
 		return nil, nil //nolint:nilnil // as documented
-	case s.GrafanaLoki != nil && s.GrafanaLoki.Query != nil:
+	case s.GrafanaLoki != nil:
 		return newLoki(s.GrafanaLoki)
-	case s.Datadog != nil && !s.Datadog.ApplicationKey.Empty():
+	default:
 		return newDatadog(s.Datadog)
 	}
-	return nil, nil //nolint:nilnil // as documented
 }
 
 func newSource(tls *config.TLSClient) (*Source, error) {

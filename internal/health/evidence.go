@@ -16,6 +16,8 @@ type Evidence struct {
 	Environment credentials.Environment
 	// Here: the environment is configured to push to this relay.
 	Here bool
+	// Asked: the configuration lets the relay ask a foreign destination for its events.
+	Asked bool
 	// Generated: the relay itself sets the credential of its pushes.
 	Generated bool
 	Declared  Declared

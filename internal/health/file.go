@@ -168,7 +168,7 @@ func (w *watch) start(now time.Time) {
 		w.lastPush = now
 	}
 	since := w.lastPush
-	if since.IsZero() || w.gaps.now != nil {
+	if since.IsZero() || !w.here || w.gaps.now != nil { // nothing is lost elsewhere
 		return
 	}
 	if w.seenUntil.After(since) && w.seenUntil.Before(now) {

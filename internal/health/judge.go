@@ -27,7 +27,7 @@ const (
 // elsewhere or nowhere, a refused one is not silent, a silent one is not late.
 func Judge(e *Evidence, now time.Time) Verdict {
 	judges := []func(*Evidence, time.Time) (Verdict, bool){
-		misdirected, disabled, notHere, refused, neverSeen, silent, late, tooOld, gapped,
+		misdirected, disabled, atDestination, notHere, refused, neverSeen, silent, late, tooOld, gapped,
 	}
 	for _, judge := range judges {
 		if v, is := judge(e, now); is {
@@ -94,6 +94,9 @@ func notHere(e *Evidence, now time.Time) (Verdict, bool) {
 		v.Reason += ": the API shows no streaming config"
 	default:
 		v.Reason += ": the API declares its stream to " + destination(d) + " " + string(d.Status)
+		if !e.Asked {
+			v.Reason += "; not watched: the configuration has no access to look for its events there"
+		}
 	}
 	return v, true
 }

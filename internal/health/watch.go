@@ -43,7 +43,7 @@ type watch struct {
 func (w *watch) step(h streaming.Health, now time.Time) {
 	w.look(h)
 	v := Judge(&Evidence{
-		Environment: w.name, Here: w.here, Generated: w.generated(), Declared: w.declared, Arrivals: w.arrivals, LastPush: w.lastPush,
+		Environment: w.name, Here: w.here, Asked: w.env.Stream.Asked(), Generated: w.generated(), Declared: w.declared, Arrivals: w.arrivals, LastPush: w.lastPush,
 		Runs: w.runs, Model: w.model, Started: w.started, Gap: w.gaps.newest(),
 	}, now)
 	w.follow(v, now)
@@ -118,7 +118,7 @@ const leastLesson = time.Second
 // lesson, as the model takes it for rare; time without a chance for a push is none.
 func (w *watch) learn(v Verdict) {
 	l, push := &w.lesson, w.arrivals.LastPush
-	l.spoilt = l.spoilt || v.State != Silent && v.State.loses() || v.State == Late || w.gaps.now != nil && w.gaps.now.Cause != string(Silent)
+	l.spoilt = l.spoilt || v.State != Silent && v.State.loses() || v.State == Late || !w.here && v.State == Unknown || w.gaps.now != nil && w.gaps.now.Cause != string(Silent)
 	span := push.Sub(l.from)
 	if push.IsZero() || span < leastLesson {
 		return
