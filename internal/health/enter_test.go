@@ -15,6 +15,8 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 )
 
@@ -25,6 +27,7 @@ type hand struct {
 	trail  *audit.Trail
 	log    audit.Log // nil: trail
 	file   string
+	looks  func() []streaming.Health // nil: no API
 	book   *arrivals.Book
 	keeper *Keeper
 }
@@ -39,7 +42,7 @@ func newHand(t *testing.T) *hand {
 func (h *hand) restart() {
 	h.t.Helper()
 	h.book = arrivals.New(func() time.Time { return h.now })
-	o := Options{Environments: []config.Environment{environment()}, Book: h.book, Trail: h.trail, File: h.file}
+	o := Options{Environments: []config.Environment{environment()}, Book: h.book, Trail: h.trail, File: h.file, Declared: h.looks}
 	if h.log != nil {
 		o.Trail = h.log
 	}
@@ -119,6 +122,33 @@ func TestTransitionsEnterOnce(t *testing.T) {
 	h.pass(60, good)
 	h.pass(60, good)
 	assert.Equal(t, []string{"flowing refused", "refused flowing"}, h.transitions())
+}
+
+// A relay that has not looked at the API yet says nothing new of a disabled stream.
+func TestARestartBeforeTheFirstLook(t *testing.T) {
+	t.Parallel()
+	h := newHand(t)
+	h.file = filepath.Join(t.TempDir(), FileName)
+	var declared []streaming.Health
+	look := func() {
+		declared = []streaming.Health{{
+			Project: live.Project, Environment: live.Environment, Status: management.StatusDisabled,
+			DestinationType: management.GrafanaLoki, LastLook: h.now,
+		}}
+	}
+	h.looks = func() []streaming.Health { return declared }
+	h.restart()
+	h.pass(60, good)
+	h.pass(60, func(*arrivals.Environment) { look() })
+	assert.Equal(t, []string{"flowing disabled"}, h.transitions())
+	require.NoError(t, h.keeper.writer.save(true))
+
+	declared = nil
+	h.restart()
+	h.pass(20, nil)
+	assert.Equal(t, Disabled, h.keeper.Status()[0].State)
+	h.pass(60, func(*arrivals.Environment) { look() })
+	assert.Len(t, h.transitions(), 1)
 }
 
 // away is a trail out of use for some time.

@@ -69,6 +69,7 @@ func New(o Options) (*Keeper, error) {
 			here: e.Stream != nil && e.Stream.Relay != nil || len(e.Credentials) > 0 || name == o.Anonymous,
 		}
 		w.declared.Interval = o.Interval
+		w.declared.Watched = o.Declared != nil && (e.Stream != nil || !e.SkipSettings) // as internal/streaming does
 		k.watches = append(k.watches, w)
 	}
 	k.load()

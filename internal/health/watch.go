@@ -80,9 +80,10 @@ func (w *watch) look(h streaming.Health) {
 	w.declare(h)
 }
 
+// declare takes over the API's word; there is none before the relay looks at it.
 func (w *watch) declare(h streaming.Health) {
 	d := &w.declared
-	if d.Watched = h.Project != ""; !d.Watched {
+	if h.Project == "" {
 		return
 	}
 	if h.Status != d.Status || d.StatusSince.IsZero() {
