@@ -6,11 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/bits"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
 )
 
 // maxLeaves bounds the leaf hashes kept with one checkpoint: 350 KB of JSON.
@@ -87,20 +88,15 @@ func openCheckpoint(public string, signed []byte) (checkpoint, error) {
 		return checkpoint{}, err
 	}
 	name, _, _ := strings.Cut(public, "+")
-	lines := strings.SplitN(n.Text, "\n", 4) // further lines are extensions
-	if len(lines) < 4 || lines[0] != name {
-		return checkpoint{}, fmt.Errorf("checkpoint is not of the origin %q", name)
+	made, err := tlogproof.ParseCheckpoint(n.Text)
+	if err == nil && made.Origin != name {
+		err = fmt.Errorf("checkpoint is not of the origin %q", name)
 	}
-	size, err := strconv.ParseInt(lines[1], 10, 64)
-	if err != nil || size < 0 || strconv.FormatInt(size, 10) != lines[1] {
-		return checkpoint{}, fmt.Errorf("checkpoint has no valid size: %q", lines[1])
+	if err != nil {
+		return checkpoint{}, err
 	}
-	c := checkpoint{base: baseOf(lines[0]), public: public, text: string(signed), size: size, signedAt: at}
-	root, err := base64.StdEncoding.DecodeString(lines[2])
-	if err != nil || copy(c.root[:], root) != tlog.HashSize || len(root) != tlog.HashSize {
-		return checkpoint{}, fmt.Errorf("checkpoint has no valid root: %q", lines[2])
-	}
-	c.within, c.promised = ReadPromise(lines[3])
+	c := checkpoint{base: baseOf(name), public: public, text: string(signed), size: made.Size, root: made.Root, signedAt: at}
+	c.within, c.promised = ReadPromise(strings.Join(made.Extensions, "\n"))
 	return c, nil
 }
 

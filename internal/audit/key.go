@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/auditrelay/auditrelay/internal/durable"
+	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
 )
 
 // keyPair signs checkpoints and checks them.
@@ -133,13 +133,11 @@ func (k keyPair) isOwn(public string) bool {
 
 // publicKey gives the verifier key, NAME+HASH+KEY, of a valid signing key.
 func publicKey(text string) (string, error) {
-	parts := strings.SplitN(text, "+", 5) // PRIVATE+KEY+NAME+HASH+KEY; base64 has pluses of its own
-	seed, err := base64.StdEncoding.DecodeString(parts[4])
-	if err != nil || len(seed) != 1+ed25519.SeedSize {
-		return "", fmt.Errorf("%w: not an Ed25519 key", errKeyForm)
+	name, public, err := tlogproof.PublicKeyOf(text)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errKeyForm, err)
 	}
-	public, _ := ed25519.NewKeyFromSeed(seed[1:]).Public().(ed25519.PublicKey)
-	key, err := note.NewEd25519VerifierKey(parts[2], public)
+	key, err := note.NewEd25519VerifierKey(name, public)
 	if err != nil {
 		return "", fmt.Errorf("derive public key: %w", err)
 	}
@@ -158,10 +156,7 @@ func generateKey(file, origin string) (keyPair, error) {
 	if err != nil {
 		return keyPair{}, fmt.Errorf("name signing key %q: %w", origin, err)
 	}
-	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
-		return keyPair{}, fmt.Errorf("keep signing key: %s exists", file)
-	}
-	if err := durable.WriteFile(file, []byte(text+"\n")); err != nil {
+	if err := durable.CreateFile(file, []byte(text+"\n")); err != nil {
 		return keyPair{}, fmt.Errorf("keep signing key: %w", err)
 	}
 	return key, nil

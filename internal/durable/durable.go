@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -19,6 +20,16 @@ func WriteFile(path string, data []byte) error {
 		_, err := w.Write(data)
 		return err
 	})
+}
+
+// CreateFile is [WriteFile] of a file that must not exist. Of two at once the later one wins.
+func CreateFile(path string, data []byte) error {
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("%s exists", path)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return WriteFile(path, data)
 }
 
 // Rewrite replaces path by a synced copy of itself with the same permissions. So every

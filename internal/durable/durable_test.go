@@ -135,3 +135,14 @@ func TestManyFilesAreSyncedAndEachFolderOnce(t *testing.T) {
 	require.ErrorContains(t, d.replaceAll(files[:3]), "no rename")
 	require.NoError(t, d.replaceAll(nil))
 }
+
+func TestAFileIsCreatedOnce(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, CreateFile(path, []byte("one")))
+	require.ErrorContains(t, CreateFile(path, []byte("two")), "key exists")
+	kept, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "one", string(kept))
+	require.Error(t, CreateFile(filepath.Join(path, "below"), nil))
+}

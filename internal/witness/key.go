@@ -1,12 +1,9 @@
 package witness
 
 import (
-	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 
@@ -14,6 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/auditrelay/auditrelay/internal/durable"
+	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
 // Key is a witness's signing key: Ed25519, for timestamped cosignatures
@@ -63,10 +61,7 @@ func GenerateKey(file, name string) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("generate witness key %q: %w", name, err)
 	}
-	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
-		return Key{}, fmt.Errorf("keep witness key: %s exists", file)
-	}
-	if err := durable.WriteFile(file, []byte(text+"\n")); err != nil {
+	if err := durable.CreateFile(file, []byte(text+"\n")); err != nil {
 		return Key{}, fmt.Errorf("keep witness key: %w", err)
 	}
 	return k, nil
@@ -75,13 +70,11 @@ func GenerateKey(file, name string) (Key, error) {
 // publicOf derives the verifier key of a valid signing key. It has the signature type of
 // cosignatures, so nobody takes it for the key of plain notes.
 func publicOf(text string) (string, error) {
-	parts := strings.SplitN(text, "+", 5) // PRIVATE+KEY+NAME+HASH+SEED; base64 has pluses of its own
-	seed, err := base64.StdEncoding.DecodeString(parts[4])
-	if err != nil || len(seed) != 1+ed25519.SeedSize {
-		return "", errors.New("it is not an Ed25519 key")
+	name, public, err := proof.PublicKeyOf(text)
+	if err != nil {
+		return "", err
 	}
-	public, _ := ed25519.NewKeyFromSeed(seed[1:]).Public().(ed25519.PublicKey)
-	plain, err := note.NewEd25519VerifierKey(parts[2], public)
+	plain, err := note.NewEd25519VerifierKey(name, public)
 	if err != nil {
 		return "", fmt.Errorf("derive public key: %w", err)
 	}

@@ -71,11 +71,8 @@ func indexes(cmd *cobra.Command, args []string) error {
 }
 
 func (f *proveFlags) addTo(cmd *cobra.Command) {
-	addConfigFlag(cmd, &f.config, "the relay's configuration `FILE`")
+	f.addFilesTo(cmd, "the relay is stopped")
 	flags := cmd.Flags()
-	flags.StringVar(&f.dataDir, "data-dir", "", "the relay's data `DIR`")
-	flags.BoolVar(&f.offline, "offline", false, "the relay is stopped")
-	flags.StringVar(&f.prefix, "stream-prefix", "AUDITRELAY", "journal.stream_prefix, with --offline and --data-dir")
 	f.site.addTo(cmd, "the `URL` of the trail")
 	flags.StringVar(&f.export, "export", "", "a `DIR` with an export of the trail")
 	flags.StringArrayVar(&f.archives, "archive", nil, "a `DIR` with an archive of the trail; again for more")

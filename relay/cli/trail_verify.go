@@ -87,11 +87,8 @@ Exit codes: 0 both verdicts hold; 1 integrity is broken, or it cannot be read; 2
 }
 
 func (f *verifyFlags) addTo(cmd *cobra.Command) {
-	addConfigFlag(cmd, &f.config, "the relay's configuration `FILE`")
+	f.addFilesTo(cmd, "the relay is stopped: read its streams too")
 	flags := cmd.Flags()
-	flags.StringVar(&f.dataDir, "data-dir", "", "the relay's data `DIR`")
-	flags.BoolVar(&f.offline, "offline", false, "the relay is stopped: read its streams too")
-	flags.StringVar(&f.prefix, "stream-prefix", "AUDITRELAY", "journal.stream_prefix, with --offline and --data-dir")
 	f.site.addTo(cmd, "the `URL` of the trail, or of one log of it")
 	f.kafka.addTo(cmd)
 	flags.StringVar(&f.dir, "dir", "", "a `DIR` with the trail, or with one log of it")

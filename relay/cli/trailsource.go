@@ -42,7 +42,18 @@ const whichTrail = whichRelay + ` With
 
 func (f *trailFlags) addTo(cmd *cobra.Command) {
 	f.relayFlags.addTo(cmd)
-	cmd.Flags().BoolVar(&f.offline, "offline", false, "read the files of a stopped relay")
+	f.addOfflineTo(cmd, "read the files of a stopped relay")
+}
+
+// addFilesTo adds the flags of a command that reads the files of a relay.
+func (f *trailFlags) addFilesTo(cmd *cobra.Command, offline string) {
+	addConfigFlag(cmd, &f.config, "the relay's configuration `FILE`")
+	cmd.Flags().StringVar(&f.dataDir, "data-dir", "", "the relay's data `DIR`")
+	f.addOfflineTo(cmd, offline)
+}
+
+func (f *trailFlags) addOfflineTo(cmd *cobra.Command, about string) {
+	cmd.Flags().BoolVar(&f.offline, "offline", false, about)
 	cmd.Flags().StringVar(&f.prefix, "stream-prefix", "AUDITRELAY", "journal.stream_prefix, with --offline and --data-dir")
 }
 

@@ -77,15 +77,20 @@ Exit codes: 0 ended cleanly, 1 failed, 2 wrong usage.`,
 		if tls.CertFile != "" {
 			o.TLS = &tls
 		}
-		host, _, err := net.SplitHostPort(o.Listen)
-		if err != nil {
-			return errors.New("--listen must be IP:PORT, localhost:PORT or :PORT")
-		}
-		if o.TLS == nil && !*behindProxy && !config.IsLoopback(host) {
-			return errors.New("--listen is reachable from outside without TLS; give --tls-cert and --tls-key, or --behind-proxy, or listen on 127.0.0.1")
-		}
-		return nil
+		return checkWitnessListener(o.Listen, o.TLS != nil || *behindProxy)
 	})
 	cmd.AddCommand(newWitnessInit(), newWitnessRecover())
 	return cmd
+}
+
+// checkWitnessListener refuses an address open to others without TLS.
+func checkWitnessListener(listen string, tls bool) error {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return errors.New("--listen must be IP:PORT, localhost:PORT or :PORT")
+	}
+	if !tls && !config.IsLoopback(host) {
+		return errors.New("--listen is reachable from outside without TLS; give --tls-cert and --tls-key, or --behind-proxy, or listen on 127.0.0.1")
+	}
+	return nil
 }
