@@ -263,8 +263,7 @@ func (x *tamperer) rolledBack() tampered {
 		require.NoError(x.t, os.WriteFile(elsewhere, x.newestPin(), 0o600))
 		c.flags = []string{"--checkpoint", elsewhere}
 	}
-	// The relay knows the pin and its notes. Of files ahead of the streams it only logs.
-	c.named = parts[c.kind] == pinName || parts[c.kind] == "marks"
+	_, c.named = parts[c.kind] // the relay knows the pin, its notes, and the trail's files
 	return c
 }
 
