@@ -1,13 +1,14 @@
 # `make help` lists what there is.
 GO            ?= go
 GOLANGCI      := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+PROMTOOL_MODULE := github.com/prometheus/prometheus/cmd/promtool@v0.315.0
 GOVULNCHECK   := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 FUZZTIME      ?= 20s
 TOOLS         := $(CURDIR)/bin/tools
 VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS       := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build demo test torture story chaos-health proof integration lint vuln fmt fuzz bench benchmarks cover clean
+.PHONY: help build demo test torture story chaos-health alerts proof integration lint vuln fmt fuzz bench benchmarks cover clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -29,8 +30,17 @@ story: build ## compare the audit trail with 40 known changes, actions, outages 
 	bin/story $(STORY)
 
 chaos-health: build ## play incidents, and compare the reported health with the truth (PROMTOOL=FILE evaluates the alerts)
-	bin/chaoshealth $(CHAOS)
+	PROMTOOL=$(PROMTOOL) bin/chaoshealth $(CHAOS)
 	$(GO) test -count=1 -v -run 'CalmWeek' ./internal/health
+
+alerts: ## test the alert rules and dashboards with promtool, as PROMTOOL=FILE or in PATH
+	$(GO) test ./internal/app -count=1 -v -run 'Promtool|MetricsOfARunningRelay|EachAlert'
+
+$(TOOLS)/promtool: # fourteen minutes on two busy cores
+	mkdir -p $(TOOLS)/promtool.build
+	cd $(TOOLS)/promtool.build && printf 'module promtoolbuild\ngo 1.26\n' > go.mod && \
+	  $(GO) get $(PROMTOOL_MODULE) && CGO_ENABLED=0 $(GO) build -o $@ $(firstword $(subst @, ,$(PROMTOOL_MODULE)))
+	rm -r $(TOOLS)/promtool.build
 
 proof: ## have a long trail verified by our command and by foreign ones, and tamper with it
 	$(GO) run ./cmd/proof $(PROOF)
