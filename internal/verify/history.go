@@ -173,14 +173,24 @@ func (l *logCheck) take(s signed) {
 		if s.size == last.size && s.root == last.root { // signed again
 			last.witnessed = last.witnessed || s.witnessed
 			l.seq, l.unread = s.seq, false
+			l.again = append(l.again, s.beat())
 			return
 		}
 	} else if l.firstSeq > 0 && s.seq > l.firstSeq && !l.unread {
 		l.checkpointFinding(Checkpoint, l.firstSeq, s.seq-1, "the history does not have it")
 	}
 	l.seq, l.unread = s.seq, false
-	l.history = append(l.history, s)
+	l.history, l.again = append(l.history, s), []beat{s.beat()}
 }
+
+// beat tells signatures of one tree apart.
+type beat struct {
+	unix     int64
+	within   time.Duration
+	promised bool
+}
+
+func (s *signed) beat() beat { return beat{s.unix, s.within, s.promised} }
 
 func (l *logCheck) checkpointFinding(kind string, from, to uint64, detail string) {
 	l.report.Integrity.add(Finding{Kind: kind, Log: l.origin, From: int64(from), To: int64(to), File: tiles.HistoryFile, Detail: detail})

@@ -30,6 +30,7 @@ type logCheck struct {
 	seq     uint64   // the newest of the history
 	unread  bool     // the line before was bad, and was named
 	lost    bool     // there is no history, as was named
+	again   []beat   // the signatures of its newest tree
 }
 
 // run verifies the log, and returns its proven part.
@@ -118,6 +119,9 @@ func (l *logCheck) takeNewest(s signed) {
 	case i >= 0 && s.size < last.size && !l.o.Stopped:
 		l.fileFinding(tiles.CheckpointFile, fmt.Sprintf("it covers %d entries, the newest of the history %d: an older one was put in its place", s.size, last.size))
 	case i >= 0:
+		if i == len(l.history)-1 && !l.o.Live && !slices.Contains(l.again, s.beat()) {
+			l.fileFinding(tiles.HistoryFile, "it does not have the newest signature, which is in "+tiles.CheckpointFile+": its end was cut off")
+		}
 		l.history[i].witnessed = l.history[i].witnessed || s.witnessed
 	case s.size > last.size && l.o.Live: // it was signed since
 		l.history = append(l.history, s)

@@ -2,11 +2,13 @@ package verify
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/proof"
@@ -178,4 +180,31 @@ func withLeaves(bundle []byte, change func([][]byte) [][]byte) (changed []byte) 
 func withoutLine(history []byte, i int) []byte {
 	lines := bytes.SplitAfter(history, []byte("\n"))
 	return bytes.Join(slices.Delete(slices.Clone(lines), i, i+1), nil)
+}
+
+// The newest signature is of the same tree as the one before, and cut off the history: the
+// checkpoint's file shows it. A history ahead of that file is what a crash leaves.
+func TestAHeartbeatCutOffTheHistoryIsFound(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(t, "example.com/log", 0)
+	l.add(t, records(0, 5)...)
+	l.sign(t)
+	before, short := l.newest, bytes.Clone(l.files[tiles.HistoryFile])
+	root, err := tlog.TreeHash(5, l)
+	require.NoError(t, err)
+	c := proof.Checkpoint{Origin: "example.com/log", Size: 5, Root: root, Extensions: []string{"auditrelay/heartbeat 0"}}
+	last, err := note.Sign(&note.Note{Text: c.String()}, l.key.signers...)
+	require.NoError(t, err)
+	text, err := json.Marshal(tiles.Line{Seq: 2, Key: l.key.verifier, Checkpoint: string(last)})
+	require.NoError(t, err)
+	l.files[tiles.HistoryFile] = append(l.files[tiles.HistoryFile], append(text, '\n')...)
+	o := Options{Policy: policy(t, 0, l.key.verifier), Stopped: true}
+	l.files[tiles.CheckpointFile] = last
+	sound(t, check(t, l.write(t), o))
+	l.files[tiles.CheckpointFile] = before
+	sound(t, check(t, l.files, o))
+	l.files[tiles.CheckpointFile], l.files[tiles.HistoryFile] = last, short
+	r := check(t, l.files, o)
+	require.Len(t, r.Integrity.Findings, 1)
+	require.Contains(t, r.Integrity.Findings[0].String(), "its end was cut off")
 }
