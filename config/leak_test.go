@@ -22,7 +22,7 @@ environments:
   - project: shop
     environment: live
     stream:
-      grafana_loki: {hostname: loki.example.com, username: u, password: HUNTER2-b}
+      grafana_loki: {hostname: loki.example.com, username: u, password: HUNTER2-b, query: {selector: '{a="b"}', username: r, password: HUNTER2-k}}
     credentials:
       - username: push
         password: "HUNTER2-c-of-some-length"
@@ -52,7 +52,7 @@ sinks:
 	env := environment(map[string]string{"KEY": "HUNTER2-e-of-some-length"})
 	_, warnings, err := Parse("x", []byte(source), env)
 	require.NoError(t, err)
-	require.Len(t, warnings, 9, "an address gives none")
+	require.Len(t, warnings, 10, "an address gives none")
 
 	inserts := []string{" ", "\n", "\t", ":", ": ", "- ", "\"", "'", "{", "}", "[", "]", ",", "#", "&", "*", "!", "|", "%", "@", "\\", "${", "\x00", "é"}
 	for at := range len(source) {

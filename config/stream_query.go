@@ -49,6 +49,7 @@ func (s *StreamGrafanaLoki) QueryAddress() string {
 
 func (k *checker) lokiQuery(at string, q *LokiQuery) {
 	if q == nil {
+		k.warn(at, "is left out: the relay does not see whether events arrive at this Loki")
 		return
 	}
 	if k.required(at+".selector", q.Selector) && (q.Selector[0] != '{' || q.Selector[len(q.Selector)-1] != '}') {
@@ -71,7 +72,9 @@ func (k *checker) datadogSearch(at string, s *StreamDatadog) {
 	if s.ApplicationKey.Empty() {
 		if s.Search != "" || s.SearchURL != "" {
 			k.fail(at+".application_key", nil, "is required, to search the logs; write ${NAME} for an environment variable, or file:PATH")
+			return
 		}
+		k.warn(at+".application_key", "is left out: the relay does not see whether events arrive at Datadog")
 		return
 	}
 	k.required(at+".search", s.Search)

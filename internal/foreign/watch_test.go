@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,15 +28,16 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var looks int
-		fails, newest := false, time.Now().Add(-time.Hour)
+		var looks, newest atomic.Int64
+		var fails atomic.Bool
+		newest.Store(time.Now().Add(-time.Hour).UnixNano())
 		source := lokiAt(t, "http://loki.example.com")
 		source.client.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
-			looks++
-			if fails {
+			looks.Add(1)
+			if fails.Load() {
 				return &http.Response{StatusCode: http.StatusBadGateway, Body: http.NoBody}, nil
 			}
-			body := `{"data":{"resultType":"streams","result":[{"values":[["` + strconv.FormatInt(newest.UnixNano(), 10) + `",""]]}]}}`
+			body := `{"data":{"resultType":"streams","result":[{"values":[["` + strconv.FormatInt(newest.Load(), 10) + `",""]]}]}}`
 			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(body))}, nil
 		})
 		var log bytes.Buffer
@@ -43,20 +45,21 @@ func TestWatch(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go Watch(ctx, []Target{{page, source}}, slog.New(slog.NewTextHandler(&log, nil)))
 		synctest.Wait()
-		assert.True(t, newest.Equal(page.Snapshot().LastPush))
+		assert.Equal(t, newest.Load(), page.Snapshot().LastPush.UnixNano())
 		assert.Equal(t, int64(1), page.Totals().Pushes)
 		time.Sleep(interval * 11 / 10)
-		assert.Equal(t, 2, looks)
+		assert.Equal(t, int64(2), looks.Load())
 		assert.Equal(t, int64(1), page.Totals().Pushes, "it is the same event")
-		newest = time.Now().Add(24 * time.Hour)
+		newest.Store(time.Now().Add(24 * time.Hour).UnixNano())
 		time.Sleep(interval * 11 / 10)
 		good := page.Snapshot()
 		assert.False(t, good.LastPush.After(good.Looked), "a sender's clock is not believed")
-		fails, looks = true, 0
+		fails.Store(true)
+		looks.Store(0)
 		time.Sleep(time.Hour)
-		assert.Less(t, looks, 8, "pauses grow")
+		assert.Less(t, looks.Load(), int64(8), "pauses grow")
 		assert.Equal(t, good.Looked, page.Snapshot().Looked)
-		fails = false
+		fails.Store(false)
 		time.Sleep(longestPause * 11 / 10)
 		assert.True(t, page.Snapshot().Looked.After(good.Looked))
 		cancel()
