@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"time"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
 // receiver is a destination over HTTP. The incident chooses the status of its answers.
@@ -61,6 +64,18 @@ func sinkIncidents() []incident {
 func furtherIncidents() []incident {
 	webhook := newReceiver()
 	return []incident{
+		{
+			name: "further: disabled twice", expected: "disabled", reported: state, counts: true, lasts: 5 * time.Second,
+			setup: setup{simulator: func(o *workspacesim.Options) { o.PutKeepsStatus = true }},
+			cause: func(ctx context.Context, s *stage) error {
+				if err := errors.Join(s.setStatus(workspacesim.StatusDisabled), hold(ctx, 10*time.Second),
+					s.setStatus(workspacesim.StatusActive), hold(ctx, settled+10*time.Second)); err != nil {
+					return err
+				}
+				return s.setStatus(workspacesim.StatusDisabled)
+			},
+			mend: func(_ context.Context, s *stage) error { return s.setStatus(workspacesim.StatusActive) },
+		},
 		{
 			name: "further: a sink refuses events", expected: "flowing, dead letters", reported: deadLetters("picky"), lasts: 5 * time.Second,
 			setup: setup{sinks: fmt.Sprintf(`[{name: picky, webhook: {url: %q}}]`, webhook.URL), close: webhook.Close},
