@@ -20,11 +20,13 @@ func (s *Server) archiveTrail(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, err)
 		return
 	}
-	if !s.archiving.TryLock() {
-		s.fail(w, refuse(http.StatusConflict, "another command archives the trail just now"))
-		return
+	if !req.DryRun { // a dry run may still be ending when the command itself comes
+		if !s.archiving.TryLock() {
+			s.fail(w, refuse(http.StatusConflict, "another command archives the trail just now"))
+			return
+		}
+		defer s.archiving.Unlock()
 	}
-	defer s.archiving.Unlock()
 	j := &job{p: Progress{Unit: "entries"}}
 	s.run(w, r, j, func(ctx context.Context) error {
 		list, err := s.opts.ArchiveTrail(ctx, req, personOf(r.Context()), func(done, total int64) {
