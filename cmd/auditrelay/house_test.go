@@ -73,6 +73,7 @@ func floors() map[string]int {
 		"internal/ages":                 0,
 		"internal/diskbudget":           0,
 		"internal/losses":               3,
+		"internal/silences":             3,
 		"internal/streamserver":         2,
 		"internal/datadir":              1,
 		"internal/audit":                1,

@@ -28,6 +28,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/recent"
+	"github.com/auditrelay/auditrelay/internal/silences"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/tiles"
@@ -117,6 +118,7 @@ type process struct {
 	tracer      *traces.Tracer                       // nil: no traces are made
 	spans       *digest.Keeper                       // nil: no spans are made
 	arrivals    *arrivals.Book                       // knows each configured environment
+	silences    *silences.Book
 	health      *health.Keeper
 	kinds       sinks.Kinds
 	deliveries  *relay.Metrics
@@ -139,7 +141,7 @@ func (r *process) start(ctx context.Context) error {
 	}
 	for _, part := range []func(context.Context) error{
 		r.startAdmin, r.startCertificates, r.startTraces, r.startJournal, r.startTrail, r.startTiles, r.startCredentials,
-		r.startTimeline, r.startStatus, r.startSinks, r.startConsole, r.startForwarding, r.startSpans, r.startQuarantineWatch,
+		r.startTimeline, r.startStatus, r.startSinks, r.startSilences, r.startConsole, r.startForwarding, r.startSpans, r.startQuarantineWatch,
 		r.startHealth, r.startRecent, r.startIngest, r.startControl, r.startHeartbeat,
 	} {
 		if err := part(ctx); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/foreign"
 	"github.com/auditrelay/auditrelay/internal/health"
+	"github.com/auditrelay/auditrelay/internal/silences"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -18,7 +19,7 @@ import (
 func (r *process) startHealth(context.Context) (err error) {
 	options := health.Options{
 		Environments: r.cfg.Environments, Anonymous: anonymous(r.cfg.Ingest), Book: r.arrivals,
-		Interval: r.cfg.Streaming.Interval, Trail: r.trail, File: filepath.Join(r.cfg.DataDir, health.FileName),
+		Interval: r.cfg.Streaming.Interval, Trail: r.trail, Silences: r.silences, File: filepath.Join(r.cfg.DataDir, health.FileName),
 		Logger: r.log, Registerer: r.reg,
 	}
 	if r.cfg.Workspace != nil {
@@ -51,6 +52,16 @@ func (r *process) startForeign() error {
 		}
 	}
 	r.stack.push("foreign destinations", background(func(ctx context.Context) { foreign.Watch(ctx, targets, r.log) }))
+	return nil
+}
+
+// startSilences only makes them; the health's writer reads them from the trail.
+func (r *process) startSilences(context.Context) error {
+	var names []credentials.Environment
+	for _, e := range r.cfg.Environments {
+		names = append(names, credentials.Environment{Project: e.Project, Environment: e.Environment})
+	}
+	r.silences = silences.New(silences.Options{Trail: r.trail, Environments: names})
 	return nil
 }
 

@@ -101,7 +101,7 @@ func checkEnvironments(t *testing.T, families map[string]*dto.MetricFamily, envi
 		}
 		for name, series := range map[string]int{
 			"state": 8, "state_since_timestamp_seconds": 1, "last_push_timestamp_seconds": 1, "last_event_timestamp_seconds": 1, "lateness_seconds": 1,
-			"events_per_second": 1, "expected_events_per_second": 1, "refused_pushes_total": 7, "lost_events_estimate_total": 1, "declared_stale": 1,
+			"events_per_second": 1, "expected_events_per_second": 1, "refused_pushes_total": 7, "lost_events_estimate_total": 1, "declared_stale": 1, "silenced": 1,
 		} {
 			assert.Len(t, values(families["auditrelay_environment_"+name], "environment", e.Environment), series, name)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/losses"
+	"github.com/auditrelay/auditrelay/internal/silences"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -98,6 +99,21 @@ func (c *Client) PlanStreaming(ctx context.Context, which OfEnvironment, yield f
 // ApplyStreaming sets the desired streaming config of an environment.
 func (c *Client) ApplyStreaming(ctx context.Context, which OfEnvironment) (done streaming.Preview, err error) {
 	return done, c.call(ctx, http.MethodPost, "/v1/streaming/apply", which, &done)
+}
+
+// Silences lists the active silences.
+func (c *Client) Silences(ctx context.Context) (list []silences.Silence, err error) {
+	return list, c.ask(ctx, http.MethodGet, "/v1/silences", &list)
+}
+
+// AddSilence begins a silence.
+func (c *Client) AddSilence(ctx context.Context, req AddSilence) (s silences.Silence, err error) {
+	return s, c.call(ctx, http.MethodPost, "/v1/silences/add", req, &s)
+}
+
+// EndSilence ends a silence before its time.
+func (c *Client) EndSilence(ctx context.Context, req EndSilence) (s silences.Silence, err error) {
+	return s, c.call(ctx, http.MethodPost, "/v1/silences/end", req, &s)
 }
 
 // Letters calls yield with each dead letter of req, oldest first. Its error ends the

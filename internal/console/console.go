@@ -15,6 +15,9 @@
 //	GET  /v1/streaming           the streaming config's state in each environment
 //	POST /v1/streaming/plan      compare the streaming config with the desired one
 //	POST /v1/streaming/apply     set the desired one
+//	GET  /v1/silences            the active silences
+//	POST /v1/silences/add        begin one
+//	POST /v1/silences/end        end one before its time
 //	POST /v1/workspace/read      read a setting at the Workspace Management API
 //	POST /v1/workspace/plan      tell what a mutation would do
 //	POST /v1/workspace/do        perform it, between two entries of the audit trail
@@ -66,6 +69,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/routing"
+	"github.com/auditrelay/auditrelay/internal/silences"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/internal/tiles"
 	"github.com/auditrelay/auditrelay/internal/timeline"
@@ -92,6 +96,8 @@ type Options struct {
 	Credentials *credentials.Store
 	// Streaming keeps the streaming configs; its error says why nothing does.
 	Streaming func() (*streaming.Reconciler, error)
+	// Silences are those of the environments.
+	Silences *silences.Book
 	// Desk performs operations of the Workspace Management API; its error says why there
 	// is none.
 	Desk func() (*workspace.Desk, error)
@@ -160,6 +166,9 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	mux.HandleFunc("GET /v1/streaming", s.listStreaming)
 	mux.HandleFunc("POST /v1/streaming/plan", s.planStreaming)
 	mux.HandleFunc("POST /v1/streaming/apply", s.applyStreaming)
+	mux.HandleFunc("GET /v1/silences", s.listSilences)
+	mux.HandleFunc("POST /v1/silences/add", s.addSilence)
+	mux.HandleFunc("POST /v1/silences/end", s.endSilence)
 	mux.HandleFunc("POST /v1/workspace/read", serveDesk(s, (*workspace.Desk).Read))
 	mux.HandleFunc("POST /v1/workspace/plan", serveDesk(s, (*workspace.Desk).Plan))
 	mux.HandleFunc("POST /v1/workspace/do", serveDesk(s, (*workspace.Desk).Do))

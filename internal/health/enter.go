@@ -38,7 +38,9 @@ type change struct {
 	Action   string           `json:"action"`
 	Since    time.Time        `json:"since"`
 	// Skipped counts the transitions between From and To without an entry.
-	Skipped  int            `json:"transitions_skipped,omitempty"`
+	Skipped int `json:"transitions_skipped,omitempty"`
+	// Silenced is the id of the silence in which it happened; empty for none.
+	Silenced string         `json:"silenced,omitempty"`
 	Declared DeclaredStatus `json:"declared"`
 	Observed ObservedStatus `json:"observed"`
 }
@@ -47,6 +49,7 @@ type change struct {
 type gapDetail struct {
 	Summary  string           `json:"summary"`
 	Severity meaning.Severity `json:"severity"`
+	Silenced string           `json:"silenced,omitempty"` // as in change
 	Gap
 }
 
@@ -62,7 +65,7 @@ func (k *Keeper) enter(ctx context.Context) error {
 	if k.options.Trail == nil {
 		return nil
 	}
-	var errs []error
+	errs := []error{k.options.Silences.Load(ctx)}
 	for _, w := range k.watches {
 		err := k.restore(ctx, w)
 		if err == nil {
@@ -114,6 +117,7 @@ func (k *Keeper) enterState(ctx context.Context, w *watch) error {
 	now := time.Now()
 	c := w.change()
 	k.mu.Unlock()
+	c.Silenced = k.silenced(w)
 	w.entries.forget(now)
 	if !due || len(w.entries.times) >= maxEntries {
 		return nil
@@ -157,6 +161,19 @@ func (x *entries) forget(now time.Time) {
 	}
 }
 
+// silenced gives the id of the environment's present silence; empty: there is none.
+func (k *Keeper) silenced(w *watch) string {
+	s, _ := k.options.Silences.Present(w.name)
+	return s.ID
+}
+
+// silencedAt is silenced at an earlier time: a gap is entered a minute after its end, and
+// a silence may end between the two.
+func (k *Keeper) silencedAt(w *watch, at time.Time) string {
+	s, _ := k.options.Silences.Active(w.name, at)
+	return s.ID
+}
+
 func (k *Keeper) entry(w *watch, kind, subject string, at time.Time, detail any) (*audit.Entry, error) {
 	raw, err := json.Marshal(detail)
 	if err != nil {
@@ -193,7 +210,7 @@ func (k *Keeper) enterGaps(ctx context.Context, w *watch) error {
 			if found && json.Unmarshal(last.Detail, &was) == nil && !g.Begun.After(was.Begun) {
 				return nil, nil //nolint:nilnil // it has been entered
 			}
-			return k.entry(w, TypeGap, subjectGap, time.Now(), gapDetail{g.sentence(w.name.Environment), meaning.High, g})
+			return k.entry(w, TypeGap, subjectGap, time.Now(), gapDetail{g.sentence(w.name.Environment), meaning.High, cmp.Or(k.silenced(w), k.silencedAt(w, g.Ended)), g})
 		})
 		if err != nil {
 			return fmt.Errorf("enter a gap of %s: %w", w.name, err)

@@ -15,7 +15,9 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/silences"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 )
@@ -30,6 +32,8 @@ type hand struct {
 	looks  func() []streaming.Health // nil: no API
 	book   *arrivals.Book
 	keeper *Keeper
+
+	silences *silences.Book // nil: none
 }
 
 func newHand(t *testing.T) *hand {
@@ -39,10 +43,14 @@ func newHand(t *testing.T) *hand {
 	return h
 }
 
+func (h *hand) newSilences() *silences.Book {
+	return silences.New(silences.Options{Trail: h.trail, Environments: []credentials.Environment{live}, Now: func() time.Time { return h.now }})
+}
+
 func (h *hand) restart() {
 	h.t.Helper()
 	h.book = arrivals.New(func() time.Time { return h.now })
-	o := Options{Environments: []config.Environment{environment()}, Book: h.book, Trail: h.trail, File: h.file, Declared: h.looks}
+	o := Options{Environments: []config.Environment{environment()}, Book: h.book, Trail: h.trail, Silences: h.silences, File: h.file, Declared: h.looks}
 	if h.log != nil {
 		o.Trail = h.log
 	}
@@ -241,4 +249,39 @@ func TestTransitionsAreBounded(t *testing.T) {
 		h.pass(20, wrong)
 	}
 	assert.Len(t, h.transitions(), maxEntries)
+}
+
+// A silence hides neither a state nor an entry: it marks them. A gap of the silence is
+// settled after it.
+func TestASilenceMarksWhatHappensInIt(t *testing.T) {
+	t.Parallel()
+	h := newHand(t)
+	h.silences = h.newSilences()
+	h.restart()
+	h.pass(60, good)
+	assert.False(t, h.keeper.Status()[0].Silenced)
+	s, err := h.silences.Add(t.Context(), live, silences.Silence{Until: h.now.Add(time.Hour), Reason: "upgrade"})
+	require.NoError(t, err)
+	h.pass(60, wrong)
+	now := h.keeper.Status()[0]
+	assert.True(t, now.Silenced)
+	assert.Equal(t, Refused, now.State)
+	h.pass(20, good)
+	_, err = h.silences.End(t.Context(), s.ID, s.Person)
+	require.NoError(t, err)
+	assert.False(t, h.keeper.Status()[0].Silenced)
+	h.pass(120, good)
+	h.pass(20, wrong)
+	silenced := []string{}
+	for _, c := range append(h.entries(Subject), h.entries(subjectGap)...) {
+		silenced = append(silenced, string(c.To)+c.Silenced)
+	}
+	assert.Equal(t, []string{"refused" + s.ID, "gapped" + s.ID, "refused", s.ID}, silenced)
+	h.silences = h.newSilences()
+	_, err = h.silences.Add(t.Context(), silences.All, silences.Silence{Until: h.now.Add(time.Hour), Reason: "network"})
+	require.NoError(t, err)
+	h.silences = h.newSilences()
+	h.restart()
+	h.pass(5, wrong)
+	assert.True(t, h.keeper.Status()[0].Silenced, "it is read from the trail")
 }

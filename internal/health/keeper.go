@@ -17,6 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/lasting"
 	"github.com/auditrelay/auditrelay/internal/rhythm"
+	"github.com/auditrelay/auditrelay/internal/silences"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 )
 
@@ -33,6 +34,8 @@ type Options struct {
 	Interval time.Duration
 	// Trail takes the transitions and gaps; nil: none.
 	Trail audit.Log
+	// Silences mark transitions and gaps; nil: there are none.
+	Silences *silences.Book
 	// File keeps the rhythms and the gaps. Empty: nothing is kept.
 	File string
 	// Every is the time between two judgements. Default 1s.

@@ -13,7 +13,7 @@ import (
 type collector struct {
 	keeper *Keeper
 
-	state, since, lastPush, lastEvent, lateness, rate, expected, refused, lost, stale *prometheus.Desc
+	state, since, lastPush, lastEvent, lateness, rate, expected, refused, lost, stale, silenced *prometheus.Desc
 }
 
 func newCollector(k *Keeper) *collector {
@@ -32,12 +32,13 @@ func newCollector(k *Keeper) *collector {
 		refused:   desc("refused_pushes_total", "Refused pushes of the environment, by reason.", "reason"),
 		lost:      desc("lost_events_estimate_total", "Estimated events lost in gaps that have ended."),
 		stale:     desc("declared_stale", "1 where the API's word on the stream is older than three intervals, else 0."),
+		silenced:  desc("silenced", "1 while a silence of the environment is active, else 0."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.state, c.since, c.lastPush, c.lastEvent, c.lateness, c.rate, c.expected, c.refused, c.lost, c.stale} {
+	for _, d := range []*prometheus.Desc{c.state, c.since, c.lastPush, c.lastEvent, c.lateness, c.rate, c.expected, c.refused, c.lost, c.stale, c.silenced} {
 		ch <- d
 	}
 }
@@ -62,6 +63,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.rate, o.EventsPerSecond)
 		gauge(c.expected, orNaN(o.ExpectedEventsPerSecond))
 		gauge(c.stale, flag(s.Declared.Stale))
+		gauge(c.silenced, flag(s.Silenced))
 		give(c.lost, prometheus.CounterValue, float64(s.lost))
 		for _, reason := range arrivals.Reasons() {
 			give(c.refused, prometheus.CounterValue, float64(o.Refusals[reason].Count), reason)

@@ -80,7 +80,9 @@ func (k *Keeper) Status() []Status {
 	defer k.mu.Unlock()
 	all := make([]Status, 0, len(k.watches))
 	for _, w := range k.watches {
-		all = append(all, w.status(now))
+		s := w.status(now)
+		s.Silenced = k.silenced(w) != ""
+		all = append(all, s)
 	}
 	return all
 }

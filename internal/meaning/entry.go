@@ -60,6 +60,8 @@ var entrySentences = map[string]struct {
 	"action.ended":            {"", Low},
 	"health.changed":          {"whether the event log flows has changed", Medium},
 	"health.gap":              {"events were lost in a gap of the event log", High},
+	"silence.added":           {"an environment raises no alarm for a while", Medium},
+	"silence.ended":           {"a silence was ended before its time", Low},
 	"environment.gone":        {"the environment does not exist any more", High},
 	"environment.back":        {"the environment that was gone can be read again", Medium},
 	"credentials.damaged":     {"stored push credentials were damaged", High},

@@ -151,10 +151,10 @@ func (o *object) finding(x *entry) {
 // verbs are the activities of a person's action, by the last word of the operation or of
 // the entry's type.
 var verbs = map[string]activity{
-	"create": create, "annotated": create,
+	"create": create, "annotated": create, "added": create,
 	"rename": update, "set": update, "set_types": update, "damage_accepted": update,
 	"put_intended": update, "put_ended": update, "put_failed": update,
-	"delete": remove, "unset": remove, "discarded": remove, "retired": remove, "revoked": remove,
+	"delete": remove, "unset": remove, "discarded": remove, "retired": remove, "revoked": remove, "ended": remove,
 }
 
 // apiActivity makes o an API Activity: a person acted through the relay, or the relay itself.

@@ -57,7 +57,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(p.newRun(), p.newConfig(), newDeadletters(), newReplay(), newStatus(), newTap(), p.newRouting(), p.newSinks(), newCredentials(), newStreaming(), newWorkspace(), p.newTrail(), p.newSettings(), p.newJournal(), p.newWitness(), p.newVersion(), newHealthcheck())
+	root.AddCommand(p.newRun(), p.newConfig(), newDeadletters(), newReplay(), newStatus(), newTap(), p.newRouting(), p.newSinks(), newCredentials(), newStreaming(), newSilence(), newWorkspace(), p.newTrail(), p.newSettings(), p.newJournal(), p.newWitness(), p.newVersion(), newHealthcheck())
 	return root
 }
 
