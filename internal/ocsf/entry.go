@@ -149,12 +149,12 @@ func (o *object) finding(x *entry) {
 }
 
 // verbs are the activities of a person's action, by the last word of the operation or of
-// the entry's type.
+// the entry's type, or by the whole type.
 var verbs = map[string]activity{
 	"create": create, "annotated": create, "added": create,
 	"rename": update, "set": update, "set_types": update, "damage_accepted": update,
 	"put_intended": update, "put_ended": update, "put_failed": update,
-	"delete": remove, "unset": remove, "discarded": remove, "retired": remove, "revoked": remove, "ended": remove,
+	"delete": remove, "unset": remove, "discarded": remove, "retired": remove, "revoked": remove, "silence.ended": remove,
 }
 
 // apiActivity makes o an API Activity: a person acted through the relay, or the relay itself.
@@ -162,7 +162,7 @@ func (o *object) apiActivity(x *entry, what string) {
 	d := &x.detail
 	operation := cmp.Or(d.Operation, x.kind)
 	verb := operation[strings.LastIndexByte(operation, '.')+1:]
-	if a := verbs[verb]; a != 0 {
+	if a := cmp.Or(verbs[verb], verbs[x.kind]); a != 0 {
 		o.is(apiActivity, a, "")
 	} else {
 		o.is(apiActivity, other, cmp.Or(verb, what, x.kind))

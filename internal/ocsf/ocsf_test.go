@@ -120,8 +120,12 @@ func TestClasses(t *testing.T) {
 		"a refused stream": {event("health.changed", "streaming_health", `{"detail":{"summary":"live: event log is refused","severity":"critical","to":"refused"}}`), 200401, map[string]any{
 			"severity_id": 5.0, "finding_info.title": "live: event log is refused", "evidences.data.detail.to": "refused",
 		}},
-		"a stream flows":   {event("health.changed", "streaming_health", `{"detail":{"summary":"live: event log flows","severity":"info"}}`), 99, map[string]any{"message": "live: event log flows"}},
-		"a gap":            {event("health.gap", "streaming_gap", `{"detail":{"summary":"live: about 5 events were lost","severity":"high","events_lost":5}}`), 200401, map[string]any{"severity_id": 4.0}},
+		"a stream flows": {event("health.changed", "streaming_health", `{"detail":{"summary":"live: event log flows","severity":"info"}}`), 99, map[string]any{"message": "live: event log flows"}},
+		"a gap":          {event("health.gap", "streaming_gap", `{"detail":{"summary":"live: about 5 events were lost","severity":"high","events_lost":5}}`), 200401, map[string]any{"severity_id": 4.0}},
+		"a silence": {event("silence.added", "silences", `{"detail":{"summary":"silence of shop/live","severity":"medium","reason":"CHG-17",`+person+`}}`), 600301, map[string]any{
+			"message": "silence of shop/live", "severity_id": 3.0, "status": "Success", "actor.user.name": "ada", "unmapped.reason": "CHG-17",
+		}},
+		"a silence's end":  {event("silence.ended", "silences", `{"detail":{"severity":"low",`+person+`}}`), 600304, map[string]any{"severity_id": 2.0, "message": "silences: a silence was ended before its time"}},
 		"found damage":     {event("journal.quarantined", "j", `{"detail":{"records":7}}`), 200401, map[string]any{"evidences.data.detail.records": 7.0, "severity_id": 4.0}},
 		"an unknown entry": {event("new.type", "", `no JSON`), 99, nil},
 	} {
