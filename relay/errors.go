@@ -61,6 +61,9 @@ func (e *PartialError) Error() string {
 	if len(e.Failures) == 0 {
 		return "partial delivery with no failures named"
 	}
+	if len(e.Failures) == 1 {
+		return fmt.Sprintf("1 event was not acknowledged: %v", e.Failures[0].Err)
+	}
 	return fmt.Sprintf("%d events were not acknowledged, the first: %v", len(e.Failures), e.Failures[0].Err)
 }
 

@@ -102,7 +102,7 @@ func ExampleSink() {
 	// delivered a
 	// <nil>
 	// delivered b
-	// 1 events were not acknowledged, the first: it is odd
+	// 1 event was not acknowledged: it is odd
 }
 
 // A source returns batches in order, each with the position behind its last event.
@@ -167,5 +167,5 @@ func ExampleOutcome() {
 	// Output:
 	// <nil>
 	// the partition has no leader
-	// 1 events were not acknowledged, the first: the partition has no leader
+	// 1 event was not acknowledged: the partition has no leader
 }

@@ -225,5 +225,5 @@ func (k *Keeper) enterGaps(ctx context.Context, w *watch) error {
 
 // sentence tells of a gap in one line.
 func (g *Gap) sentence(environment string) string {
-	return fmt.Sprintf("%s: about %d events were lost from %s to %s: %s", environment, g.EventsLost, clock(g.Begun), clock(g.Ended), g.Reason)
+	return fmt.Sprintf("%s: %s from %s to %s: %s", environment, g.lost(), clock(g.Begun), clock(g.Ended), g.Reason)
 }

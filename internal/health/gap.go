@@ -1,6 +1,7 @@
 package health
 
 import (
+	"fmt"
 	"math"
 	"time"
 )
@@ -23,6 +24,14 @@ type Gap struct {
 	RefusedPushes int64 `json:"refused_pushes"`
 	// EstimatedBy is [ByRhythm], [ByRecentRate], or empty where nothing is known.
 	EstimatedBy string `json:"estimated_by,omitempty"`
+}
+
+// lost tells the estimate.
+func (g *Gap) lost() string {
+	if g.EventsLost == 1 {
+		return "about 1 event was lost"
+	}
+	return fmt.Sprintf("about %d events were lost", g.EventsLost)
 }
 
 // CauseRelayDown is the cause of a gap by the relay's own downtime.

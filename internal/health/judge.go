@@ -196,7 +196,7 @@ func gapped(e *Evidence, now time.Time) (Verdict, bool) {
 	}
 	v := Verdict{
 		State: Gapped, Since: g.Ended,
-		Reason: fmt.Sprintf("it flows again; about %d events were lost from %s to %s (%s)", g.EventsLost, clock(g.Begun), clock(g.Ended), g.Cause),
+		Reason: fmt.Sprintf("it flows again; %s from %s to %s (%s)", g.lost(), clock(g.Begun), clock(g.Ended), g.Cause),
 		Action: "note the gap for those who rely on complete logs: the provider never sends these events again",
 	}
 	doubt(&v, e, now)
