@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/auditrelay/auditrelay/config/secret"
 )
@@ -39,6 +40,9 @@ func (c *Webhook) setDefaults(s *Sink) {
 	setDefault(&s.Format, c.Format)
 	setDefault(&s.BatchEvents, 100)
 	setDefault(&s.BatchBytes, 512<<10)
+	if s.Format == FormatSlack {
+		setDefault(&s.BatchWait, 5*time.Second)
+	}
 }
 
 // formats implements [ownFormats].

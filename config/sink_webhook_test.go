@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -80,5 +81,7 @@ sinks:
 	for _, s := range cfg.Sinks {
 		formats = append(formats, s.Format)
 	}
+	assert.Equal(t, 5*time.Second, cfg.Sinks[3].BatchWait, "a burst is one message")
+	assert.Zero(t, cfg.Sinks[5].BatchWait)
 	assert.Equal(t, []string{FormatCloudEvents, FormatOCSF, FormatSlack, FormatSlack, FormatOCSF, FormatCloudEvents, FormatOCSF}, formats)
 }

@@ -18,6 +18,10 @@ type Sink struct {
 	// and 512KiB for a webhook.
 	BatchEvents int  `yaml:"batch_events"`
 	BatchBytes  Size `yaml:"batch_bytes"`
+	// BatchWait is how long a delivery waits for further events, unless it is full: for fewer
+	// requests, or one message in a chat instead of many. At most 1m. Default 5s with the
+	// format slack, else 0.
+	BatchWait time.Duration `yaml:"batch_wait"`
 	// Timeout bounds one attempt of one delivery. Default 30s.
 	Timeout time.Duration `yaml:"timeout"`
 
@@ -210,6 +214,7 @@ func (k *checker) sink(at string, s *Sink) {
 	k.name(join(at, "name"), s.Name)
 	between(k, join(at, "batch_events"), s.BatchEvents, 1, 1_000_000)
 	between(k, join(at, "batch_bytes"), s.BatchBytes, 1<<10, 1<<30)
+	between(k, join(at, "batch_wait"), s.BatchWait, 0, time.Minute)
 	k.positive(join(at, "timeout"), s.Timeout)
 	between(k, join(at, "parallel"), s.Parallel, 1, 64)
 	if s.Match != nil {

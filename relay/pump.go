@@ -48,7 +48,12 @@ type Pump struct {
 }
 
 // BatchLimit bounds a delivery.
-type BatchLimit struct{ Events, Bytes int }
+type BatchLimit struct {
+	Events, Bytes int
+	// Wait is how long the source waits for further events before it gives a batch, unless
+	// the batch is full. Zero: some milliseconds, as the source sees fit.
+	Wait time.Duration
+}
 
 // With several sinks, batchesPerSink bounds the batches read but not acknowledged: a crash
 // may deliver so many again. Memory holds only the batches under delivery, one per sink,

@@ -52,7 +52,7 @@ func (r *process) openSink(ctx context.Context, cfg config.Sink) (*relay.Pump, e
 		instances = append(instances, sink)
 	}
 	r.live[cfg.Name] = instances[0]
-	limit := relay.BatchLimit{Events: cfg.BatchEvents, Bytes: int(cfg.BatchBytes)}
+	limit := relay.BatchLimit{Events: cfg.BatchEvents, Bytes: int(cfg.BatchBytes), Wait: cfg.BatchWait}
 	source, err := r.journal.Source(ctx, cfg.Name, limit)
 	if err != nil {
 		return nil, err

@@ -3,12 +3,14 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -46,10 +48,11 @@ func (r *receiver) got() []string {
 	return append([]string{}, r.bodies...)
 }
 
-// notifies is a webhook as the documents have it: see deploy/README.md.
+// notifies is a webhook as the documents have it: see deploy/README.md. It waits until its
+// batch is full, so no clock decides about the test.
 func notifies(name, format string, to *receiver) config.Sink {
 	return config.Sink{
-		Name: name, Format: format, Webhook: &config.Webhook{URL: secret.New(to.URL)},
+		Name: name, Format: format, BatchEvents: 50, BatchWait: time.Minute, Webhook: &config.Webhook{URL: secret.New(to.URL)},
 		Match: &config.Match{Types: []string{"health.*"}, CEL: "!has(body.detail.silenced)"},
 	}
 }
@@ -65,9 +68,13 @@ func withEnvironments(cfg *config.Config, names ...string) *config.Config {
 	return cfg
 }
 
-func (r *running) pushAs(user, password string) int {
+func (r *running) pushAs(user, password string, events int) int {
 	r.t.Helper()
-	body := `{"streams":[{"stream":{"app":"idp"},"values":[["1","{}"]]}]}`
+	var values []string
+	for i := range events {
+		values = append(values, fmt.Sprintf(`["%d","%s %d"]`, time.Now().UnixNano(), user, i))
+	}
+	body := `{"streams":[{"stream":{"app":"idp"},"values":[` + strings.Join(values, ",") + `]}]}`
 	req, err := http.NewRequest(http.MethodPost, "http://"+r.Ingest+"/loki/api/v1/push", strings.NewReader(body))
 	require.NoError(r.t, err)
 	req.SetBasicAuth(user, password)
@@ -81,7 +88,7 @@ func (r *running) pushAs(user, password string) int {
 func TestNotificationsAndSilences(t *testing.T) {
 	t.Parallel()
 	chat, generic := newReceiver(t), newReceiver(t)
-	cfg := withEnvironments(testConfig(t.TempDir(), notifies("chat", "slack", chat), notifies("generic", "cloudevents", generic)), "live", "test", "stage")
+	cfg := withEnvironments(testConfig(t.TempDir(), notifies("chat", "slack", chat), notifies("generic", "cloudevents", generic)), "live", "test", "stage", "busy")
 	cfg.SetDefaults()
 	r := start(t, cfg)
 	defer func() { require.NoError(t, r.stop()) }()
@@ -97,15 +104,18 @@ func TestNotificationsAndSilences(t *testing.T) {
 	_, err = client.AddSilence(t.Context(), console.AddSilence{For: 1 << 62, Reason: "upgrade"})
 	require.ErrorContains(t, err, "longer than 30 days")
 
-	for _, e := range cfg.Environments {
-		require.Equal(t, http.StatusNoContent, r.pushAs(e.Environment, "a-password-of-"+e.Environment))
+	refused := cfg.Environments[:3]
+	for _, e := range refused {
+		require.Equal(t, http.StatusNoContent, r.pushAs(e.Environment, "a-password-of-"+e.Environment, 1))
 	}
 	var wrong sync.WaitGroup // wrong credentials are answered late
-	for _, e := range cfg.Environments {
-		wrong.Go(func() { assert.Equal(t, http.StatusUnauthorized, r.pushAs(e.Environment, "wrong")) })
+	for _, e := range refused {
+		wrong.Go(func() { assert.Equal(t, http.StatusUnauthorized, r.pushAs(e.Environment, "wrong", 1)) })
 	}
 	wrong.Wait()
 	waiting.Until(t, func() bool { return len(auditTypes(r, "health.changed")) == 3 }, "each has its event")
+	assert.Empty(t, chat.got(), "they wait for more")
+	require.Equal(t, http.StatusNoContent, r.pushAs("busy", "a-password-of-busy", 50))
 	waiting.Until(t, func() bool { return len(chat.got()) > 0 && len(generic.got()) > 0 }, "there are notifications")
 	for _, body := range auditTypes(r, "health.changed") {
 		assert.Equal(t, strings.Contains(body, `"environment":"stage"`), strings.Contains(body, `"silenced":"`+added.ID), body)
@@ -113,14 +123,31 @@ func TestNotificationsAndSilences(t *testing.T) {
 	assert.NotContains(t, strings.Join(append(chat.got(), generic.got()...), ""), "stage")
 	var message struct{ Text string }
 	require.NoError(t, json.Unmarshal([]byte(chat.got()[0]), &message))
-	assert.Contains(t, message.Text, "live: event log is refused since 20")
+	lines := strings.Split(message.Text, "\n")
+	require.Len(t, lines, 4, message.Text)
+	assert.Len(t, chat.got(), 1, "they are one message")
+	for i, name := range []string{"live", "test"} {
+		assert.Contains(t, lines[2*i], "critical: acme/"+name+" streaming_health: "+name+": event log is refused since 20")
+		assert.Regexp(t, "^> to do: .+ https://.+/runbook/EnvironmentRefused.md$", lines[2*i+1])
+	}
+	var batch []struct {
+		Type string
+		Data struct {
+			Detail struct{ Summary, Severity, Action, Since, Runbook string }
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(generic.got()[0]), &batch))
+	require.NotEmpty(t, batch)
+	d := batch[0].Data.Detail
+	assert.Equal(t, "health.changed", batch[0].Type)
+	assert.NotContains(t, []string{d.Summary, d.Severity, d.Action, d.Since, d.Runbook}, "")
 
 	list, err := client.Silences(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	assert.Equal(t, added, list[0])
 	assert.Equal(t, client.Person, added.Person)
-	for _, e := range r.health() {
+	for _, e := range r.health()[:3] {
 		assert.Equal(t, e.Environment == "stage", e.Silenced)
 		assert.EqualValues(t, "refused", e.State)
 	}

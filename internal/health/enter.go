@@ -36,6 +36,7 @@ type change struct {
 	To       State            `json:"to"`
 	Reason   string           `json:"reason"`
 	Action   string           `json:"action"`
+	Runbook  string           `json:"runbook,omitempty"` // the page about To
 	Since    time.Time        `json:"since"`
 	// Skipped counts the transitions between From and To without an entry.
 	Skipped int `json:"transitions_skipped,omitempty"`

@@ -253,3 +253,14 @@ func TestJudge(t *testing.T) {
 		})
 	}
 }
+
+// Each state with something to do has its page.
+func TestEachStateHasItsPage(t *testing.T) {
+	t.Parallel()
+	for _, s := range States() {
+		_, page, some := strings.Cut(runbook(s), "/blob/main/")
+		if assert.Equal(t, s != Flowing && s != Unknown, some, s) && some {
+			assert.FileExists(t, "../../"+page)
+		}
+	}
+}

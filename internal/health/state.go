@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/meaning"
@@ -60,6 +61,18 @@ var says = map[State]struct {
 	Misdirected: {"goes elsewhere", meaning.Critical},
 	Gapped:      {"flows again, with a gap", meaning.Medium},
 	Unknown:     {"is in an unknown state", meaning.Low},
+}
+
+// runbook is the address of the page about a state; empty: it has none.
+func runbook(s State) string {
+	if s == Flowing || s == Unknown {
+		return ""
+	}
+	page := strings.ToUpper(string(s[:1])) + string(s[1:])
+	if s == Gapped {
+		page = "Gap"
+	}
+	return "https://github.com/auditrelay/auditrelay/blob/main/deploy/prometheus/runbook/Environment" + page + ".md"
 }
 
 // Verdict is a state of an environment.

@@ -164,7 +164,7 @@ func (w *watch) change() change {
 	v, now := w.held.verdict, time.Now()
 	c := change{
 		Summary: v.sentence(w.name.Environment), Severity: says[v.State].severity, To: v.State, Reason: v.Reason, Action: v.Action,
-		Since: v.Since, Skipped: w.held.skipped, Declared: w.declaredStatus(now), Observed: w.observedStatus(now),
+		Runbook: runbook(v.State), Since: v.Since, Skipped: w.held.skipped, Declared: w.declaredStatus(now), Observed: w.observedStatus(now),
 	}
 	if !w.here && w.mode() == config.ModeObserve && v.State == Disabled {
 		c.Severity = meaning.Low

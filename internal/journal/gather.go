@@ -12,7 +12,8 @@ import (
 const (
 	// linger is the least time between two batches, unless one has lingerEvents
 	// earlier. Under a stream of small pushes a batch then holds several commits,
-	// and sinks send fewer requests. A batch after a pause is given at once.
+	// and sinks send fewer requests. A batch after a pause is given at once. A wait in the
+	// source's limit counts instead of both.
 	linger       = 5 * time.Millisecond
 	lingerEvents = 1000
 )
@@ -22,8 +23,11 @@ const (
 func (s *Source) gather(ctx context.Context, first fetched) (events []relay.Event, last fetched) {
 	records, n, size := append(s.gathered[:0], first), len(first.events), first.size
 	until := s.last.Add(linger)
+	if s.limit.Wait > 0 {
+		until = time.Now().Add(s.limit.Wait)
+	}
 	for s.spare == nil && !first.large && n < s.limit.Events && size < s.limit.Bytes {
-		if n >= lingerEvents {
+		if n >= lingerEvents && s.limit.Wait == 0 {
 			until = s.last // only records there already
 		}
 		r, ok := s.more(ctx, until)

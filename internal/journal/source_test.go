@@ -110,6 +110,9 @@ func TestGather(t *testing.T) {
 		"full of bytes":      {0, 1, relay.BatchLimit{Events: 100, Bytes: 200}, false, 1 + 2, time.Millisecond},
 		"the next is larger": {0, 1, relay.BatchLimit{Events: 5, Bytes: 1000}, false, 1 + 2, 2 * time.Millisecond},
 		"large enough":       {0, lingerEvents - 1, relay.BatchLimit{Events: 9999, Bytes: 1000}, false, lingerEvents + 1, time.Millisecond},
+		"with a wait":        {time.Second, 1, relay.BatchLimit{Events: 9999, Bytes: 1 << 20, Wait: 20 * time.Millisecond}, false, 1 + 2 + 3 + 4, 20 * time.Millisecond},
+		"many with a wait":   {0, lingerEvents, relay.BatchLimit{Events: 9999, Bytes: 1 << 20, Wait: 20 * time.Millisecond}, false, lingerEvents + 2 + 3 + 4, 20 * time.Millisecond},
+		"full, with a wait":  {0, 1, relay.BatchLimit{Events: 3, Bytes: 1000, Wait: time.Hour}, false, 1 + 2, time.Millisecond},
 		"told to end":        {0, 1, relay.BatchLimit{Events: 100, Bytes: 1000}, true, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package webhook
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/plaintext"
@@ -37,17 +38,26 @@ func appendMessage(dst []byte, events []relay.Event) []byte {
 }
 
 // line tells an event: a change by its severity, direction and sentence, any other event by
-// its type.
+// its type. Where a person has to act, a second line says how, with the page about it.
 func line(e *relay.Event) string {
 	var entry struct {
-		Detail struct{ Summary, Severity, Direction string }
+		Detail struct{ Summary, Severity, Direction, Action, Runbook string }
 	}
 	_ = json.Unmarshal(e.Body, &entry) // another event has none of these
 	where := strings.Trim(e.Project+"/"+e.Environment+" "+e.Subject, "/ ")
 	if d := entry.Detail; d.Summary != "" {
-		return plain(fmt.Sprintf("%s, %s: %s: %s", d.Severity, d.Direction, where, d.Summary))
+		text := plain(fmt.Sprintf("%s: %s: %s", joined(", ", d.Severity, d.Direction), where, d.Summary))
+		if d.Action != "" {
+			text += "\n> " + joined(" ", plain("to do: "+d.Action), plain(d.Runbook))
+		}
+		return text
 	}
 	return plain(e.Type + ": " + where)
+}
+
+// joined joins the texts that are not empty.
+func joined(by string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), by)
 }
 
 // plain makes a text one line without mentions and links of the chat's.

@@ -51,8 +51,14 @@ func TestABatchIsOneMessage(t *testing.T) {
 	require.Equal(t, "event_log.auth: shop", lines[2])
 	require.Len(t, []rune(lines[3]), maxLine)
 
+	require.NoError(t, sink.Deliver(t.Context(), []relay.Event{{
+		Type: "health.changed", Project: "shop", Environment: "live", Subject: "streaming_health",
+		Body: []byte(`{"detail":{"summary":"live: event log is refused","severity":"critical","action":"mend\n<it>","runbook":"https://example.com/page"}}`),
+	}}))
+	require.Equal(t, "critical: shop/live streaming_health: live: event log is refused\n> to do: mend &lt;it&gt; https://example.com/page", got[1])
+
 	require.NoError(t, sink.Deliver(t.Context(), relaytest.Events(100)))
-	lines = strings.Split(got[1], "\n")
+	lines = strings.Split(got[2], "\n")
 	require.Len(t, lines, maxLines+1)
 	require.Equal(t, fmt.Sprintf("… and %d more events", 100-maxLines), lines[maxLines])
 	_, err = New(config.Webhook{URL: secret.New(receiver.URL)}, Options{Format: "smoke"})
