@@ -52,6 +52,8 @@ func readAll(t *testing.T, trail *Trail) {
 	if trail.stale.Load() {
 		require.NoError(t, trail.sign(t.Context()))
 	}
+	trail.turn <- struct{}{} // the keeper may be reading it back
+	<-trail.turn
 }
 
 var testTime = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
