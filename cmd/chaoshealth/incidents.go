@@ -13,9 +13,10 @@ import (
 
 // incidents lists sixteen incidents, and further ones to fire the remaining alerts.
 func incidents() []incident {
-	return slices.Concat(streamIncidents(), apiIncidents(), sinkIncidents(), furtherIncidents())
+	return slices.Concat(streamIncidents(), arrivalIncidents(), apiIncidents(), sinkIncidents(), furtherIncidents())
 }
 
+// streamIncidents are of the streaming config.
 func streamIncidents() []incident {
 	return []incident{
 		{
@@ -53,6 +54,12 @@ func streamIncidents() []incident {
 			mend:   func(_ context.Context, s *stage) error { return s.replaceBy(s.createLoki) },
 			alerts: []string{"EnvironmentMisdirected"},
 		},
+	}
+}
+
+// arrivalIncidents are of what arrives, whatever the API declares.
+func arrivalIncidents() []incident {
+	return []incident{
 		{
 			name: "silence while ACTIVE", expected: "silent", reported: state, counts: true, lasts: 10 * time.Second,
 			setup:  setup{before: busyWeeks},
