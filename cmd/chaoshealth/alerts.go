@@ -28,21 +28,21 @@ func (s *stage) scrape(ctx context.Context) scrape {
 // steps is how many minutes the metrics of an incident are held for.
 const steps = 400
 
-// checkAlerts has promtool evaluate the rules over the metrics of each incident. It counts
-// the expected alerts without fire.
-func checkAlerts(ctx context.Context, o options, dir string, all []*outcome) (missing int, err error) {
+// checkAlerts has promtool evaluate the rules over the metrics of each incident. It returns
+// the expected alerts that did not fire, with their incidents.
+func checkAlerts(ctx context.Context, o options, dir string, all []*outcome) (silent []string, err error) {
 	promtool := findPromtool(o.promtool)
 	if promtool == "" {
 		fmt.Println("\nSKIPPED the alerts: promtool is not here; build github.com/prometheus/prometheus/cmd/promtool, and set PROMTOOL")
-		return 0, nil
+		return nil, nil
 	}
 	rules, err := filepath.Abs(o.rules)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	left, err := alertsIn(rules)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	fmt.Printf("\n%-28s %-44s %s\n", "ALERT", "INCIDENT", "FIRES")
 	for i, out := range all {
@@ -56,7 +56,7 @@ func checkAlerts(ctx context.Context, o options, dir string, all []*outcome) (mi
 				if fires {
 					delete(left, alert)
 				} else {
-					missing++
+					silent = append(silent, alert+" in "+out.name)
 				}
 			}
 		}
@@ -64,10 +64,10 @@ func checkAlerts(ctx context.Context, o options, dir string, all []*outcome) (mi
 	if o.only == "" {
 		for alert := range left {
 			fmt.Printf("%-28s %-44s %v\n", alert, "-", "by no incident")
-			missing++
+			silent = append(silent, alert+" in any incident")
 		}
 	}
-	return missing, nil
+	return silent, nil
 }
 
 // alertsIn reads the names of the alerts in a file of rules.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -36,10 +37,16 @@ type outcome struct {
 	noticed          time.Duration
 	estimated, truth int64
 	during, after    []scrape
+	first            *outcome // with a wrong report; nil: this one is the first
 }
 
-// play plays the incident.
-func (o *outcome) play(ctx context.Context, binary, dir string) (err error) {
+// play plays the incident, and notes why it could not be.
+func (o *outcome) play(ctx context.Context, binary, dir string) {
+	o.err = o.scenes(ctx, binary, dir)
+}
+
+// scenes are its health, its fault, its report, and its end.
+func (o *outcome) scenes(ctx context.Context, binary, dir string) error {
 	s, err := newStage(ctx, binary, dir, o.setup)
 	if s != nil {
 		defer s.end()
@@ -144,8 +151,34 @@ func (o *outcome) right() bool {
 		(!o.counts || math.Abs(float64(o.estimated-o.truth)) <= math.Max(4*rate, float64(o.truth)/4))
 }
 
-// printTable prints a row for each incident, and returns how many are wrong.
-func printTable(all []*outcome) (wrong int) {
+// explain tells what is wrong with the report.
+func (o *outcome) explain() string {
+	text := fmt.Sprintf("%s: expected %q, reported %q", o.name, o.expected, o.saw)
+	if o.counts {
+		text += fmt.Sprintf(", estimated %d of %d lost events", o.estimated, o.truth)
+	}
+	if o.err != nil {
+		text += ": " + o.err.Error()
+	}
+	return text
+}
+
+// wrong is an error with a line for each wrong report and each alert that did not fire.
+func wrong(all []*outcome, silent []string) error {
+	var errs []error
+	for _, o := range all {
+		if !o.right() {
+			errs = append(errs, fmt.Errorf("not reported as it was, twice: %s", o.explain()))
+		}
+	}
+	for _, alert := range silent {
+		errs = append(errs, fmt.Errorf("this alert did not fire: %s", alert))
+	}
+	return errors.Join(errs...)
+}
+
+// printTable prints a row for each incident, and below it what was wrong at first.
+func printTable(all []*outcome) {
 	fmt.Printf("%-44s %-34s %-34s %8s %10s %10s\n", "INCIDENT", "EXPECTED", "REPORTED", "SECONDS", "ESTIMATED", "LOST")
 	for _, o := range all {
 		seconds, estimated, truth, note := "-", "-", "-", ""
@@ -156,13 +189,11 @@ func printTable(all []*outcome) (wrong int) {
 			estimated, truth = fmt.Sprint(o.estimated), fmt.Sprint(o.truth)
 		}
 		if !o.right() {
-			wrong++
 			note = "  WRONG"
 		}
 		fmt.Printf("%-44s %-34s %-34s %8s %10s %10s%s\n", o.name, o.expected, o.saw, seconds, estimated, truth, note)
-		if o.err != nil {
-			fmt.Printf("    %v\n", o.err)
+		if o.first != nil {
+			fmt.Printf("    WRONG AT FIRST: %s\n", o.first.explain())
 		}
 	}
-	return wrong
 }

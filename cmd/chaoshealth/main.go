@@ -47,18 +47,16 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	outcomes := play(ctx, o, dir)
-	wrong := printTable(outcomes)
-	fired, err := checkAlerts(ctx, o, dir, outcomes)
+	printTable(outcomes)
+	silent, err := checkAlerts(ctx, o, dir, outcomes)
 	if err != nil {
 		return err
 	}
-	if wrong+fired > 0 {
-		return fmt.Errorf("%d incidents are not reported as they were, %d alerts do not fire as they should", wrong, fired)
-	}
-	return ctx.Err()
+	return errors.Join(wrong(outcomes, silent), ctx.Err())
 }
 
-// play plays the incidents side by side. Most of them wait most of the time.
+// play plays the incidents side by side. Most of them wait most of the time. One
+// with a wrong report is played once more, as a busy machine delays the simulator too.
 func play(ctx context.Context, o options, dir string) []*outcome {
 	var all []*outcome
 	var wg sync.WaitGroup
@@ -72,7 +70,12 @@ func play(ctx context.Context, o options, dir string) []*outcome {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			out.err = out.play(ctx, o.binary, fmt.Sprintf("%s/%02d", dir, i))
+			out.play(ctx, o.binary, fmt.Sprintf("%s/%02d", dir, i))
+			if first := *out; !first.right() && ctx.Err() == nil {
+				fmt.Fprintf(os.Stderr, "once more: %s\n", first.explain())
+				*out = outcome{incident: incidents()[i], first: &first} // its receivers have not been closed
+				out.play(ctx, o.binary, fmt.Sprintf("%s/%02d-again", dir, i))
+			}
 			fmt.Fprintf(os.Stderr, "played: %s\n", in.name)
 		})
 	}
