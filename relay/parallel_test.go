@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -26,32 +26,14 @@ type fleet struct {
 	source *relaytest.Source
 	sinks  []*relaytest.Sink
 	dead   *relaytest.DeadLetters
-	log    *lines
+	log    *waiting.Output
 	reg    *prometheus.Registry
 	pump   *relay.Pump
 }
 
-// lines is a log, readable while others write to it.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // newFleet returns a pump with n sinks, each answering by respond.
 func newFleet(source *relaytest.Source, n int, respond func([]relay.Event) relaytest.Outcome) *fleet {
-	f := &fleet{source: source, dead: &relaytest.DeadLetters{}, log: &lines{}, reg: prometheus.NewRegistry()}
+	f := &fleet{source: source, dead: &relaytest.DeadLetters{}, log: &waiting.Output{}, reg: prometheus.NewRegistry()}
 	instances := make([]relay.Sink, n)
 	for i := range instances {
 		sink := &relaytest.Sink{Respond: func(_ int, events []relay.Event) relaytest.Outcome { return respond(events) }}

@@ -1,14 +1,12 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,24 +19,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
-
-// lines is a log that several goroutines write.
-type lines struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
-}
 
 // TestARevokedKeyIsOneMessage: of four environments, controlled and observed, before it
 // were 22 warnings and 3 errors.
@@ -67,7 +47,7 @@ func TestARevokedKeyIsOneMessage(t *testing.T) {
 	cfg.SetDefaults()
 	cfg.Settings.Interval, cfg.Streaming.Interval = 100*time.Millisecond, 50*time.Millisecond
 	require.NoError(t, cfg.Validate())
-	var logs lines
+	var logs waiting.Output
 	ctx, cancel := context.WithCancel(t.Context())
 	started, ended := make(chan Addresses, 1), make(chan error, 1)
 	go func() {

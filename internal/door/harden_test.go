@@ -1,41 +1,23 @@
 package door
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
-
-// lines is a log, readable while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 func TestPanics(t *testing.T) {
 	t.Parallel()
-	var log lines
+	var log waiting.Output
 	mux := http.NewServeMux()
 	mux.HandleFunc("/panic", func(http.ResponseWriter, *http.Request) { panic("a fault of ours") })
 	mux.HandleFunc("/half", func(w http.ResponseWriter, _ *http.Request) {
@@ -80,7 +62,7 @@ func TestPanics(t *testing.T) {
 
 func TestComplaintsHaveLevels(t *testing.T) {
 	t.Parallel()
-	var log lines
+	var log waiting.Output
 	server := &http.Server{Handler: http.NotFoundHandler()}
 	Harden(server, "admin", slog.New(slog.NewTextHandler(&log, nil)))
 	server.ErrorLog.Print("http: TLS handshake error from 192.0.2.1:4: EOF")

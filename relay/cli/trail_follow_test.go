@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,24 +14,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 )
-
-// sharedBuffer is written by one goroutine and read by another.
-type sharedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *sharedBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *sharedBuffer) lines() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Split(strings.TrimSuffix(s.b.String(), "\n"), "\n")
-}
 
 // A follower goes on after an absence of the relay, longer than one attempt: it lists each
 // entry once, those made meanwhile too, however many, and tells of the absence twice.
@@ -55,27 +35,27 @@ func TestFollowingGoesOnAfterAnAbsence(t *testing.T) {
 		before := made
 		stop := serveTrail(t, trail, dir)
 		ctx, cancel := context.WithCancel(t.Context())
-		var out, told sharedBuffer
+		var out, told waiting.Output
 		ended := make(chan int, 1)
 		go func() {
 			ended <- Program{}.Execute(ctx, append([]string{"trail", "list", "--follow", "--output", "json", "--data-dir", dir}, filter...), &out, &told)
 		}()
-		waiting.Until(t, func() bool { return strings.Contains(out.lines()[0], "index") }, "nothing is listed")
+		waiting.Until(t, func() bool { return strings.Contains(out.String(), "index") }, "nothing is listed")
 		add(1)
-		waiting.Until(t, func() bool { return strings.Contains(strings.Join(out.lines(), ""), `"index":`+strconv.Itoa(made-1)) }, "a new entry is not listed")
+		waiting.Until(t, func() bool { return strings.Contains(out.String(), `"index":`+strconv.Itoa(made-1)) }, "a new entry is not listed")
 		stop()
-		waiting.Until(t, func() bool { return strings.HasPrefix(told.lines()[0], "the relay cannot be followed") }, "the absence is not told")
+		waiting.Until(t, func() bool { return strings.HasPrefix(told.String(), "the relay cannot be followed") }, "the absence is not told")
 		add(3)
 		stop = serveTrail(t, trail, dir)
-		waiting.Until(t, func() bool { return len(told.lines()) == 2 }, "the return is not told")
+		waiting.Until(t, func() bool { return strings.Count(told.String(), "\n") == 2 }, "the return is not told")
 		add(1)
-		waiting.Until(t, func() bool { return strings.Contains(strings.Join(out.lines(), ""), `"index":`+strconv.Itoa(made-1)) }, "the entries after the absence are not listed")
+		waiting.Until(t, func() bool { return strings.Contains(out.String(), `"index":`+strconv.Itoa(made-1)) }, "the entries after the absence are not listed")
 		cancel()
 		assert.Equal(t, ExitOK, <-ended)
 		stop()
-		assert.Equal(t, "the relay answers again", told.lines()[1])
+		assert.True(t, strings.HasSuffix(told.String(), "\nthe relay answers again\n"), told.String())
 		var got, want []int64
-		for _, line := range out.lines() {
+		for _, line := range strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") {
 			var r timeline.Row
 			require.NoError(t, json.Unmarshal([]byte(line), &r))
 			got = append(got, r.Index)

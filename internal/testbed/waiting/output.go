@@ -1,0 +1,26 @@
+package waiting
+
+import (
+	"strings"
+	"sync"
+)
+
+// Output is what a program writes, readable meanwhile. Its zero value is empty.
+type Output struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+// Write appends b.
+func (o *Output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+// String returns all that was written.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
