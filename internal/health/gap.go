@@ -165,12 +165,19 @@ func (w *watch) measure(now time.Time) {
 	}
 	g.EventsLate = w.gaps.late + w.arrivals.Between
 	g.EventsLost = max(0, g.EventsExpected-g.EventsLate)
-	if g.Cause == CauseRelayDown && float64(g.EventsLost) < noise(g.EventsExpected) {
-		g.EventsLost = 0 // the provider has sent them again
+	if g.arrivedAfterAll() && float64(g.EventsLost) < noise(g.EventsExpected) {
+		g.EventsLost = 0
 	}
 	if g.Cause == string(Refused) && g.RefusedPushes > 0 {
 		g.EventsLost = max(g.EventsLost, 1) // a refused push has at least one event
 	}
+}
+
+// arrivedAfterAll reports whether the events of the gap probably arrived all the same: the
+// provider sends them again after the relay's downtime, and may push in spite of a declared
+// DISABLED.
+func (g *Gap) arrivedAfterAll() bool {
+	return g.Cause == CauseRelayDown || 2*g.EventsLate > g.EventsExpected
 }
 
 // noise is the usual error of an estimate: by chance, and by the grain of lateness.

@@ -250,6 +250,32 @@ func TestWhatIsDeclared(t *testing.T) {
 	})
 }
 
+// A stream that goes on in spite of its declared status has lost nothing, though fewer
+// events than usual came.
+func TestPushesGoOnAfterDisabled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, time.Second)
+		defer s.stop()
+		pushes := func(n int, every time.Duration) {
+			for range n {
+				time.Sleep(every)
+				s.push(10)
+			}
+		}
+		pushes(300, time.Second)
+		s.set(func(h *streaming.Health) { h.Status = management.StatusDisabled })
+		pushes(20, 1100*time.Millisecond)
+		require.Equal(t, Disabled, s.now().State, "these may have been under way")
+		pushes(20, 1100*time.Millisecond)
+		now := s.now()
+		assert.Equal(t, Flowing, now.State, now.Reason)
+		assert.Contains(t, now.Reason, "although the API declares the stream DISABLED")
+		pushes(100, 1100*time.Millisecond)
+		assert.Empty(t, s.now().Gaps)
+		assert.Equal(t, Flowing, s.now().State)
+	})
+}
+
 // A quarter of an hour of ups and downs, each shorter than a moment, is no news.
 func TestNothingFlaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
