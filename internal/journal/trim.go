@@ -116,20 +116,22 @@ func (j *Journal) standing(ctx context.Context) (uint64, *jetstream.StreamInfo, 
 	if err != nil {
 		return 0, nil, fmt.Errorf("%w: %w", errUncertain, err)
 	}
+	newest, _ := j.Losses.History.Reach() // first: the stream grows meanwhile
 	info, err := j.info(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := j.contradiction(lowest, info); err != nil {
+	if err := j.contradiction(lowest, newest, info); err != nil {
 		return 0, nil, fmt.Errorf("%w: %w", errUncertain, err)
 	}
 	return lowest, info, nil
 }
 
-// contradiction says why the positions cannot belong to a stream in this state, or nil.
-func (j *Journal) contradiction(lowest uint64, info *jetstream.StreamInfo) error {
+// contradiction says why the positions, and the newest record that was acknowledged, cannot
+// belong to a stream in this state, or nil.
+func (j *Journal) contradiction(lowest, newest uint64, info *jetstream.StreamInfo) error {
 	last := info.State.LastSeq
-	newest, doubt := j.Losses.History.Reach()
+	_, doubt := j.Losses.History.Reach()
 	switch broken := j.commits.brokenBy(); {
 	case broken != nil:
 		return broken

@@ -49,6 +49,31 @@ func TestNothingIsTrimmedWhileAKnownSinkHasNoPosition(t *testing.T) {
 	assert.Zero(t, testutil.ToFloat64(j.metrics.doubts))
 }
 
+// A record acknowledged while the stream's state is asked for raises no doubt.
+func TestPushesDuringATrimRaiseNoDoubt(t *testing.T) {
+	t.Parallel()
+	o := open(t, t.TempDir(), testConfig)
+	defer o.shut(t)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range 500 {
+			if !assert.NoError(t, o.Append(t.Context(), batchOf(relaytest.Events(1)))) {
+				return
+			}
+		}
+	}()
+	for looks := 0; ; looks++ {
+		_, err := o.delivered(t.Context())
+		require.NoError(t, err, "look %d", looks)
+		select {
+		case <-ended:
+			return
+		default:
+		}
+	}
+}
+
 func TestNothingIsTrimmedBeforeAConfiguredSinkIsOpened(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
