@@ -49,7 +49,10 @@ func sinkIncidents() []incident {
 				full.status.Store(http.StatusServiceUnavailable)
 				return s.workspace.SetRate(s.project, s.environment, 100*rate)
 			},
-			mend:   full.answer(http.StatusNoContent),
+			mend: func(_ context.Context, s *stage) error {
+				full.status.Store(http.StatusNoContent)
+				return s.workspace.SetRate(s.project, s.environment, rate)
+			},
 			alerts: []string{"JournalRefusing", "JournalFilling", "AuditrelayNotReady", "EnvironmentRefused"},
 		},
 		{

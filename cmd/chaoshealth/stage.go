@@ -18,7 +18,7 @@ const (
 	// rate is of the one environment, in events a second.
 	rate = 50
 	// patience bounds one wait.
-	patience = 2 * time.Minute
+	patience = 5 * time.Minute
 	// warmUp is a time of health, before the incident.
 	warmUp = 12 * time.Second
 )
