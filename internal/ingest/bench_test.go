@@ -62,12 +62,12 @@ func (*nullBody) Close() error { return nil }
 // newToIt makes each push's events new, though their bodies are the same.
 type newToIt struct {
 	*recent.Set
-	pushes uint64
+	pushes uint32
 }
 
 func (n *newToIt) Key(source string, id, body []byte) recent.Key {
 	k := n.Set.Key(source, id, body)
-	k[0] += n.pushes * 0x9e3779b97f4a7c15
+	k[0] += n.pushes * 0x9e3779b9
 	return k
 }
 
@@ -81,7 +81,7 @@ func fullSet() *recent.Set {
 	s := recent.New(time.Hour, recent.DefaultEvents)
 	var keys []recent.Key
 	for i := range uint64(2 * recent.DefaultEvents) {
-		keys = append(keys, recent.Key{i * 0x9e3779b97f4a7c15, i * 0xd1342543de82ef95})
+		keys = append(keys, recent.Key{uint32(i) * 0x9e3779b9, uint32(i * 0xd1342543de82ef95 >> 32), uint32(i)})
 	}
 	s.Add(keys, s.Epoch())
 	return s
