@@ -49,7 +49,7 @@ func TestTheSwitchIsCalledWhileTheRelayIsWell(t *testing.T) {
 	waiting.Until(t, func() bool { return strings.Contains(log.String(), "arrives again") })
 	server.CloseClientConnections()
 	server.Close()
-	waiting.Until(t, func() bool { return strings.Contains(log.String(), "refused") })
+	waiting.Until(t, func() bool { return strings.Count(log.String(), "does not arrive") == 2 }, "neither refused nor reset")
 	cancel()
 	<-ended
 	assert.NotContains(t, log.String(), "the-secret")

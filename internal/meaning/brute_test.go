@@ -18,7 +18,7 @@ import (
 //	AUDITRELAY_PAIRS=1000000 go test ./internal/meaning -run Brute
 func pairs(t *testing.T, share int) int {
 	t.Helper()
-	n := 20_000
+	n := 10_000
 	if text := os.Getenv("AUDITRELAY_PAIRS"); text != "" {
 		var err error
 		n, err = strconv.Atoi(text)
