@@ -219,6 +219,10 @@ func enumerate(a, b *brutePolicy) brute {
 				}
 				named := a.names(h, resource, action) != b.names(h, resource, action)
 				x.unknown = x.unknown || named && !a.lists(resource, "") && !b.lists(resource, "")
+				// What the lists do not have, the service may grant all the same.
+				newly := b.names(h, resource, action) && !a.names(h, resource, action)
+				x.unknown = x.unknown || newly && !b.lists(resource, "") ||
+					newly && action != "*" && !b.lists(resource, action) && !a.names(h, resource, "*")
 			}
 			x.gained, x.lost, x.pairs = x.gained || gained > 0, x.lost || lost > 0, x.pairs+gained+lost
 		}

@@ -71,11 +71,12 @@ func (s side) allBeyond(other side) (first []string, n int) {
 	return first, n
 }
 
-// unlisted are actions named by s, not named by other, and not listed by the resource.
+// unlisted are actions named by s, not by other, not even by its wildcard, and not listed
+// by the resource.
 func (s side) unlisted(other side) []string {
 	var names []string
 	for action := range s.named() {
-		if action != wildcard && s.resource != nil && !s.resource.available[action] && !other.named()[action] {
+		if action != wildcard && s.resource != nil && !s.resource.available[action] && !other.named()[action] && !other.all() {
 			names = append(names, action)
 		}
 	}

@@ -4,18 +4,57 @@ import (
 	"html"
 	"strings"
 	"unicode"
+
+	htmltoken "golang.org/x/net/html"
 )
 
-// linkedHosts gives the hosts behind "//" in a text, as a reader's browser would see
-// them: with HTML entities decoded, backslashes as slashes, without user names, in lower
-// case. A placeholder such as {{url}} counts as a host.
+// linkedHosts gives the hosts that a text leads to, as a reader's browser or mail program
+// would see them: those behind "//" and "www." anywhere, and the addresses in attributes
+// of HTML. A placeholder such as {{url}} counts as a host.
 func linkedHosts(content string) map[string]bool {
 	hosts := map[string]bool{}
-	content = strings.ReplaceAll(html.UnescapeString(content), `\`, "/")
-	for rest := content; ; {
-		_, behind, found := strings.Cut(rest, "//")
+	text := strings.ReplaceAll(html.UnescapeString(content), `\`, "/")
+	hostsBehind(hosts, text, "//")
+	for word := range strings.FieldsFuncSeq(text, endsHost) {
+		if word = strings.ToLower(word); strings.HasPrefix(word, "www.") {
+			hosts[word] = true
+		}
+	}
+	tokens := htmltoken.NewTokenizer(strings.NewReader(content))
+	for tokens.Next() != htmltoken.ErrorToken {
+		for more := true; more; {
+			var value []byte
+			_, value, more = tokens.TagAttr()
+			address(hosts, string(value))
+		}
+	}
+	return hosts
+}
+
+// address adds the hosts in an attribute. A browser passes over tabs and line ends in an
+// address, and needs no slashes behind its scheme.
+func address(hosts map[string]bool, value string) {
+	value = strings.NewReplacer("\t", "", "\n", "", "\r", "", `\`, "/").Replace(value)
+	lower := strings.TrimSpace(strings.ToLower(value))
+	for _, scheme := range []string{"http:", "https:"} {
+		hostsBehind(hosts, lower, scheme)
+	}
+	if to, found := strings.CutPrefix(lower, "mailto:"); found {
+		for one := range strings.SplitSeq(strings.ReplaceAll(to, "%40", "@"), ",") {
+			hostsBehind(hosts, one, "@")
+		}
+	}
+	if strings.HasPrefix(lower, "//") {
+		hostsBehind(hosts, lower, "//")
+	}
+}
+
+// hostsBehind adds what stands behind each mark, without user names, in lower case.
+func hostsBehind(hosts map[string]bool, text, mark string) {
+	for rest := text; ; {
+		_, behind, found := strings.Cut(rest, mark)
 		if !found {
-			return hosts
+			return
 		}
 		rest = strings.TrimLeft(behind, "/")
 		end := strings.IndexFunc(rest, endsHost)

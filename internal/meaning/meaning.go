@@ -84,7 +84,18 @@ const (
 //
 // The error is that of [jsondiff.Canonical] for a state that is no JSON. A panic is an
 // error, too: a mistake in a rule must keep no change from being recorded.
-func Read(subject string, before, after json.RawMessage) (_ Reading, err error) {
+func Read(subject string, before, after json.RawMessage) (Reading, error) {
+	return read(newCollector(), subject, before, after)
+}
+
+// ReadReturned is [Read] for a setting that is there again: last is its state before it went.
+func ReadReturned(subject string, last, after json.RawMessage) (Reading, error) {
+	c := newCollector()
+	c.add("setting.returned", func() Statement { return Statement{Sentence: "this setting is there again"} })
+	return read(c, subject, last, after)
+}
+
+func read(c *collector, subject string, before, after json.RawMessage) (_ Reading, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("read what the change of %s means: panic: %v", subject, p)
@@ -98,7 +109,6 @@ func Read(subject string, before, after json.RawMessage) (_ Reading, err error) 
 	if err != nil {
 		return Reading{}, fmt.Errorf("read the state after: %w", err)
 	}
-	c := newCollector()
 	c.compare(subject, a, b)
 	reading := c.reading()
 	reading.Patch = patch(a, b)
@@ -143,8 +153,13 @@ func (c *collector) compare(name string, a, b state) {
 	switch {
 	case a.none() && b.none():
 		return
+	case a.none() && a.exists:
+		c.add("setting.back", func() Statement {
+			return Statement{Sentence: "this setting is there, and was not before; what it permitted then is not known"}
+		})
+		return
 	case a.none():
-		c.add("setting.first_seen", func() Statement { return Statement{Sentence: "this setting is seen for the first time, or again"} })
+		c.add("setting.first_seen", func() Statement { return Statement{Sentence: "this setting is seen for the first time"} })
 		return
 	case b.none():
 		c.add("setting.gone", func() Statement { return Statement{Sentence: "this setting is gone"} })

@@ -146,9 +146,17 @@ func (c *collector) strengthChanged(a, b passwordState) {
 	}
 	said.Witness = strings.Join(witnesses, "; ")
 	rule := map[[2]bool]string{
-		{true, true}: "password.strength_mixed", {true, false}: "password.strength_weaker",
+		{true, true}: "password.strength_traded", {true, false}: "password.strength_weaker",
 		{false, true}: "password.strength_stronger", {false, false}: "password.no_effect",
 	}[[2]bool{more, fewer}]
+	switch {
+	case more && fewer && gained.random:
+		rule = "password.strength_mixed"
+	case !more && !fewer && t.check == zxcvbn:
+		said.Sentence += ", which ZXCVBN does not use"
+	case !more && !fewer:
+		said.Sentence += ", and the same passwords are accepted"
+	}
 	c.add(rule, func() Statement { return said })
 }
 

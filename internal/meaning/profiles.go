@@ -1,6 +1,7 @@
 package meaning
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/pem"
@@ -77,18 +78,22 @@ func keysOf(o map[string]any) map[string]string {
 	return keys
 }
 
-// fingerprint is the start of a key's SHA-256 in hex. Of a PEM text it is the hash of the
-// content, so that spaces make no difference.
+// fingerprint is a key's SHA-256 in hex. Of a text with one PEM block, and nothing else, it
+// is the hash of the content, so that spaces make no difference.
 func fingerprint(key string) string {
 	data := []byte(strings.TrimSpace(key))
 	if len(data) < maxBytes {
-		if block, _ := pem.Decode(data); block != nil {
+		block, rest := pem.Decode(data)
+		if block != nil && len(bytes.TrimSpace(rest)) == 0 && len(block.Headers) == 0 && bytes.HasPrefix(data, []byte("-----BEGIN "+block.Type+"-----")) {
 			data = block.Bytes
 		}
 	}
 	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:8])
+	return hex.EncodeToString(sum[:])
 }
+
+// hashStart is a fingerprint for people.
+func hashStart(fingerprint string) string { return fingerprint[:min(len(fingerprint), 16)] + "…" }
 
 func (p profile) keys() {
 	a, b := keysOf(p.before), keysOf(p.after)
@@ -116,20 +121,20 @@ func (p profile) keys() {
 func keyChange(old, now string) string {
 	switch {
 	case old == "":
-		return "added (SHA-256 " + now + "…)"
+		return "added (SHA-256 " + hashStart(now) + ")"
 	case now == "":
-		return "removed (SHA-256 " + old + "…)"
+		return "removed (SHA-256 " + hashStart(old) + ")"
 	}
-	return "replaced (SHA-256 " + old + "… → " + now + "…)"
+	return "replaced (SHA-256 " + hashStart(old) + " → " + hashStart(now) + ")"
 }
 
 func keyWitness(gained, lost bool, old, now string) string {
 	var parts []string
 	if gained {
-		parts = append(parts, "tokens signed by the key "+now+"… are accepted now")
+		parts = append(parts, "tokens signed by the key "+hashStart(now)+" are accepted now")
 	}
 	if lost {
-		parts = append(parts, "tokens signed by the key "+old+"… are refused now")
+		parts = append(parts, "tokens signed by the key "+hashStart(old)+" are refused now")
 	}
 	return strings.Join(parts, "; ")
 }

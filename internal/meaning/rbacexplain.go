@@ -76,33 +76,43 @@ func (x comparison) pair(h holder, id string, a, b side) {
 			}
 		})
 	}
-	if more == 0 && fewer == 0 && (a.all() != b.all() || !maps.Equal(a.named(), b.named())) {
+	told := x.uncertain(h, id, path(), a, b)
+	if more == 0 && fewer == 0 && !told && (a.all() != b.all() || !maps.Equal(a.named(), b.named())) {
 		x.withoutEffect(h, id, path(), a, b)
 	}
 }
 
-// withoutEffect tells of different permissions with the same effect, by the policy's own
-// lists.
-func (x comparison) withoutEffect(h holder, id, path string, a, b side) {
-	named, dropped := b.newlyNamed(a), a.newlyNamed(b)
-	switch unlisted := b.unlisted(a); {
-	case !a.defined() && !b.defined():
-		verb, names := "gained", named
-		if len(named) == 0 {
-			verb, names = "lost", dropped
+// uncertain tells of permissions that the policy's own lists do not have. The service may
+// grant them all the same.
+func (x comparison) uncertain(h holder, id, path string, a, b side) (told bool) {
+	rule, verb, behind := "rbac.unlisted_action", "gained", ", which lists no such action"
+	names := b.unlisted(a)
+	if !b.defined() {
+		rule, behind = "rbac.undefined_resource", ", a resource that no list defines"
+		if names = b.newlyNamed(a); len(names) == 0 && !a.defined() {
+			verb, names = "lost", a.newlyNamed(b)
 		}
-		x.add("rbac.undefined_resource", func() Statement {
-			return Statement{Sentence: fmt.Sprintf("%s %s %s on %s, a resource that no list defines", h, verb, several(firstFew(names), len(names)), quote(id)), Path: path}
-		})
-	case len(unlisted) > 0:
-		x.add("rbac.unlisted_action", func() Statement {
-			return Statement{Sentence: fmt.Sprintf("%s names %s on %s, which lists no such action", h, several(firstFew(unlisted), len(unlisted)), quote(id)), Path: path}
-		})
-	default:
-		x.add("rbac.no_effect", func() Statement {
-			return Statement{Sentence: fmt.Sprintf("permissions of %s on %s are written differently and permit the same", h, quote(id)), Path: path}
-		})
+		if id == wildcard {
+			rule, behind = "rbac.wildcard_resource", ", which the service may take for every resource"
+		}
 	}
+	if len(names) == 0 {
+		return false
+	}
+	x.add(rule, func() Statement {
+		return Statement{Sentence: fmt.Sprintf("%s %s %s on %s", h, verb, several(firstFew(names), len(names)), quote(id)) + behind, Path: path}
+	})
+	return true
+}
+
+// withoutEffect tells of different permissions with the same effect.
+func (x comparison) withoutEffect(h holder, id, path string, a, b side) {
+	rule, sentence := "rbac.no_effect", fmt.Sprintf("permissions of %s on %s are written differently and permit the same", h, quote(id))
+	if b.defined() && b.all() && !a.all() {
+		rule = "rbac.wildcard_named"
+		sentence = fmt.Sprintf("%s has the wildcard `*` on %s now: it permits no more yet, and every action listed later", h, quote(id))
+	}
+	x.add(rule, func() Statement { return Statement{Sentence: sentence, Path: path} })
 }
 
 func gainedRule(h holder, a, b side) string {

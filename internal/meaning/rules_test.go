@@ -38,8 +38,8 @@ The direction says what a setting permits after the change: something new (weake
 anything became weaker and anything stronger; weaker stays weaker beside unknown, and stronger beside unknown is unknown.
 
 - **RBAC.** The set of (holder, resource, action). Holders are default roles, custom roles and scopes. ` + "`*`" + ` among the actions of a
-  permission stands for all that the resource lists, and is a name like any other elsewhere. A permission on an action that its resource does not list permits nothing. On
-  a resource that no list defines, it is unknown what a permission permits.
+  permission stands for all that the resource lists, and is a name like any other elsewhere. It is unknown
+  what a permission permits on an action that its resource does not list, and on a resource that no list defines.
 - **Passwords.** The sets of passwords accepted when they are set, and of existing ones accepted at log-in. LUDS counts characters and classes. ZXCVBN is
   taken to accept random passwords of 9 characters and more and to refuse patterns of any length, so the two rarely include each other.
 - **Countries.** The set of codes. An empty list allows none.

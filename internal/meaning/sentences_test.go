@@ -26,6 +26,7 @@ const (
 	ludsState  = `{"validation_policy":"LUDS","luds_min_password_length":12,"luds_min_password_complexity":2,"check_breach_on_creation":true,"check_breach_on_authentication":true,"validate_on_authentication":true}`
 	oneProfile = `[{"profile_id":"p-1","name":"n","audience":"a","issuer":"i","pem_files":[{"pem_file_id":"k-2","public_key":"x"}],"can_jit_provision":false,"jwks_url":"","attribute_mapping":"m","public_key_type":"JWK"}]`
 	oneMail    = `[{"template_id":"t-1","name":"Log in","sender_information":{"from_domain":"example.com","from_name":"Us"},"prebuilt_customization":{"button_color":"#000"},"custom_html_customization":{"html_content":"<p>\nhello\n<a href=\"https://example.com/in\">","subject":"s"}}]`
+	onePEM     = `"-----BEGIN PUBLIC KEY-----\nAQID\n-----END PUBLIC KEY-----\n"`
 	oneProject = `{"project_slug":"p","name":"Shop","vertical":"ALL","created_at":"1"}`
 )
 
@@ -55,11 +56,25 @@ func TestSentences(t *testing.T) {
 		{"wildcard written out", "rbac_policy", holds(`"*"`), holds(`"read","write","delete"`), []string{
 			"info neutral rbac.no_effect: permissions of role `admin` on `documents` are written differently and permit the same",
 		}},
+		{"wildcard in place of all names", "rbac_policy", holds(`"read","write","delete"`), holds(`"*"`), []string{
+			"low neutral rbac.wildcard_named: role `admin` has the wildcard `*` on `documents` now: it permits no more yet, and every action listed later",
+		}},
+		{"unlisted action beside a lost one", "rbac_policy", holds(`"read","write"`), holds(`"read","fly"`), []string{
+			"medium unknown rbac.unlisted_action: role `admin` gained `fly` on `documents`, which lists no such action",
+			"low stronger rbac.lost: role `admin` lost `write` on `documents` | `admin` may no longer `write` `documents`",
+		}},
+		{"definition taken, permission given", "rbac_policy", holds(``), swap(holds(`"delete"`), `{"resource_id":"documents","available_actions":["read","write","delete"]}`, ``), []string{
+			"medium unknown rbac.undefined_resource: role `admin` gained `delete` on `documents`, a resource that no list defines",
+			"info neutral rbac.resource_changed: resource `documents` removed",
+		}},
+		{"wildcard as resource", "rbac_policy", `{"b_user":{"permissions":[]}}`, `{"b_user":{"permissions":[{"resource_id":"*","actions":["*"]}]}}`, []string{
+			"high unknown rbac.wildcard_resource: default role `user` gained `*` on `*`, which the service may take for every resource",
+		}},
 		{"action taken", "rbac_policy", holds(`"read","delete"`), holds(`"read"`), []string{
 			"low stronger rbac.lost: role `admin` lost `delete` on `documents` | `admin` may no longer `delete` `documents`",
 		}},
 		{"unlisted action", "rbac_policy", holds(`"read"`), holds(`"read","fly"`), []string{
-			"low neutral rbac.unlisted_action: role `admin` names `fly` on `documents`, which lists no such action",
+			"medium unknown rbac.unlisted_action: role `admin` gained `fly` on `documents`, which lists no such action",
 		}},
 		{"undefined resource", "rbac_policy", `{"b_user":{"permissions":[]}}`, `{"b_user":{"permissions":[{"resource_id":"self","actions":["rename"]}]}}`, []string{
 			"medium unknown rbac.undefined_resource: default role `user` gained `rename` on `self`, a resource that no list defines",
@@ -90,7 +105,7 @@ func TestSentences(t *testing.T) {
 			"low stronger password.strength_stronger: minimum password length 12 → 14 | `Aaaaaaaaaaaa` (12 characters, 2 classes) is refused now",
 		}},
 		{"longer and simpler", "password_strength_config", ludsState, swap(ludsState, "12", "14", "complexity\":2", "complexity\":1"), []string{
-			"medium mixed password.strength_mixed: minimum password length 12 → 14, minimum password complexity 2 → 1 | `aaaaaaaaaaaaaa` (14 characters, 1 class) is accepted now; `Aaaaaaaaaaaa` (12 characters, 2 classes) is refused now",
+			"high mixed password.strength_traded: minimum password length 12 → 14, minimum password complexity 2 → 1 | `aaaaaaaaaaaaaa` (14 characters, 1 class) is accepted now; `Aaaaaaaaaaaa` (12 characters, 2 classes) is refused now",
 		}},
 		{"another check", "password_strength_config", ludsState, swap(ludsState, "LUDS", "ZXCVBN", "12", "null"), []string{
 			"medium mixed password.strength_mixed: password check LUDS → ZXCVBN, minimum password length 12 → none | a random password (9 characters, 1 class) is accepted now; `Aaaaaaaaaaaa` (12 characters, 2 classes) is refused now",
@@ -99,7 +114,10 @@ func TestSentences(t *testing.T) {
 			"high unknown password.strength_unknown: password check LUDS → \"NONE\"",
 		}},
 		{"not in force", "password_strength_config", swap(ludsState, "LUDS", "ZXCVBN"), swap(ludsState, "LUDS", "ZXCVBN", "12", "8"), []string{
-			"info neutral password.no_effect: minimum password length 12 → 8",
+			"info neutral password.no_effect: minimum password length 12 → 8, which ZXCVBN does not use",
+		}},
+		{"more classes than characters", "password_strength_config", swap(ludsState, "12", "1"), swap(ludsState, "12", "2"), []string{
+			"info neutral password.no_effect: minimum password length 1 → 2, and the same passwords are accepted",
 		}},
 		{"switches off", "password_strength_config", ludsState, swap(ludsState, "true", "false"), []string{
 			"high weaker password.breach_check_off: new passwords are no longer checked against breaches | a new password known from a breach is accepted now",
@@ -132,6 +150,12 @@ func TestSentences(t *testing.T) {
 		}},
 		{"key removed", "trusted_token_profiles", oneProfile, swap(oneProfile, `{"pem_file_id":"k-2","public_key":"x"}`, ``), []string{
 			"low stronger tokens.key_removed: profile `p-1`: public key `k-2` removed (SHA-256 2d711642b726b044…) | tokens signed by the key 2d711642b726b044… are refused now",
+		}},
+		{"second key in one file", "trusted_token_profiles", swap(oneProfile, `"x"`, onePEM), swap(oneProfile, `"x"`, onePEM[:len(onePEM)-1]+onePEM[1:]), []string{
+			"critical mixed tokens.key_replaced: profile `p-1`: public key `k-2` replaced (SHA-256 039058c6f2c0cb49… → 4e816d69be61c399…) | tokens signed by the key 4e816d69be61c399… are accepted now; tokens signed by the key 039058c6f2c0cb49… are refused now",
+		}},
+		{"key with other spaces", "trusted_token_profiles", swap(oneProfile, `"x"`, onePEM), swap(oneProfile, `"x"`, swap(onePEM, `\nAQID\n`, `\r\nAQ\r\nID\r\n`)), []string{
+			"info neutral setting.rewritten: `/profile_id=p-1/pem_files/pem_file_id=k-2/public_key` changed; its value is not shown here, as it may be a secret",
 		}},
 		{"key moved", "trusted_token_profiles", oneProfile, swap(oneProfile, `k-2`, `k-3`), []string{
 			"info neutral tokens.key_moved: profile `p-1`: public key `k-2` removed (SHA-256 2d711642b726b044…)",
@@ -177,8 +201,11 @@ func TestSentences(t *testing.T) {
 		{"other account", "event_log_streaming", loki, swap(loki, `"u"`, `"v"`), []string{
 			"high weaker streaming.account_changed: the event log goes to account `v` at `relay.example.com`, it was `u` | account `v` receives the event log now",
 		}},
+		{"other password", "event_log_streaming", loki, swap(loki, "abcd", "efgh"), []string{
+			"low unknown streaming.credential_changed: the event log goes to `relay.example.com` with another credential",
+		}},
 		{"other key, active", "event_log_streaming", swap(datadog, "ACTIVE", "PENDING"), swap(datadog, "abcd", "efgh"), []string{
-			"low unknown streaming.credential_changed: the event log goes to `Datadog US` with another credential",
+			"medium unknown streaming.key_changed: the event log goes to `Datadog US` with another API key, of the same organization or another",
 			"low stronger streaming.active: streaming status: `PENDING` → `ACTIVE` | events from now on are delivered",
 		}},
 		{"status nobody knows", "event_log_streaming", swap(loki, "ACTIVE", "PENDING"), swap(loki, "ACTIVE", "DISABLED"), []string{
@@ -192,6 +219,13 @@ func TestSentences(t *testing.T) {
 			"high weaker email.link_added: template `t-1` now links to `evil.example` | a mail can lead to `evil.example` now",
 			"low neutral email.content_changed: template `t-1`: html_content changed, 1 line removed and 1 line added",
 			"info stronger email.link_removed: no template links to `example.com` any more | a mail can lead to `example.com` no longer",
+		}},
+		{"mail links elsewhere, in disguise", "email_templates", oneMail, swap(oneMail, "hello", "hello <a href='https:one.example'><a href=\\\"ht\\ntps:/\\t/two.example/\\\"><a href=mailto:help@three.example?subject=1><!-- www.four.example -->"), []string{
+			"high weaker email.link_added: template `t-1` now links to `one.example` | a mail can lead to `one.example` now",
+			"high weaker email.link_added: template `t-1` now links to `three.example` | a mail can lead to `three.example` now",
+			"high weaker email.link_added: template `t-1` now links to `two.example` | a mail can lead to `two.example` now",
+			"high weaker email.link_added: template `t-1` now links to `www.four.example` | a mail can lead to `www.four.example` now",
+			"low neutral email.content_changed: template `t-1`: html_content changed, 1 line removed and 2 lines added",
 		}},
 		{"mail from elsewhere", "email_templates", oneMail, swap(oneMail, `"example.com"`, `"evil.example"`, `"Us"`, `"Them"`, `#000`, `#fff`), []string{
 			"high weaker email.sender_added: template `t-1` now sends from `evil.example` | a mail can come from `evil.example` now",
@@ -212,8 +246,8 @@ func TestSentences(t *testing.T) {
 			"medium unknown project.identity_changed: project's vertical: `ALL` → `B2B`",
 			"info neutral project.renamed: project's name: `Shop` → `Hub`",
 		}},
-		{"first look", "project", ``, oneProject, []string{"info neutral setting.first_seen: this setting is seen for the first time, or again"}},
-		{"there again", "project", `null`, oneProject, []string{"info neutral setting.first_seen: this setting is seen for the first time, or again"}},
+		{"first look", "project", ``, oneProject, []string{"info neutral setting.first_seen: this setting is seen for the first time"}},
+		{"there again", "project", `null`, oneProject, []string{"medium unknown setting.back: this setting is there, and was not before; what it permitted then is not known"}},
 		{"gone as null", "project", oneProject, `null`, []string{"high unknown setting.gone: this setting is gone"}},
 		{"second log", "event_log_streaming_second", `null`, datadog, []string{
 			"high mixed streaming.started: the event log now goes to `Datadog US` | `Datadog US` receives the event log now",
@@ -240,6 +274,11 @@ func TestSentences(t *testing.T) {
 		}
 		assert.Equal(t, c.want, got, c.name)
 	}
+	r, err := ReadReturned("sms_country_codes", json.RawMessage(`[]`), json.RawMessage(`["KP"]`))
+	require.NoError(t, err)
+	require.Equal(t, "country `KP` allowed, and 1 more change", r.Summary)
+	require.Equal(t, Weaker, r.Direction)
+	met[r.Statements[1].Rule] = true
 	for _, rule := range Rules() {
 		assert.Truef(t, met[rule.ID], "no sentence in this table shows the rule %s", rule.ID)
 	}

@@ -70,6 +70,8 @@ func explainStreaming(c *collector, before, after any) {
 	case a.place == b.place && a.account != b.account:
 		say("streaming.account_changed", fmt.Sprintf("the event log goes to account %s at %s, it was %s", quote(b.account), quote(b.place), quote(a.account)),
 			"account "+quote(b.account)+" receives the event log now")
+	case a.place == b.place && b.member == "datadog" && !reflect.DeepEqual(a.credential, b.credential):
+		say("streaming.key_changed", "the event log goes to "+quote(b.place)+" with another API key, of the same organization or another", "")
 	case a.place == b.place && !reflect.DeepEqual(a.credential, b.credential):
 		say("streaming.credential_changed", "the event log goes to "+quote(b.place)+" with another credential", "")
 	case a.place == b.place:

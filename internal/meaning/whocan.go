@@ -12,6 +12,9 @@ import (
 type Answer struct {
 	// Who is sorted: default roles, roles, scopes.
 	Who []Permit `json:"who"`
+	// Perhaps are those with a permission that the policy's lists do not have. Whether the
+	// service grants it is not documented.
+	Perhaps []Permit `json:"perhaps,omitempty"`
 	// Nobody says why, where Who is empty.
 	Nobody string `json:"nobody,omitempty"`
 }
@@ -38,23 +41,43 @@ func WhoCan(state json.RawMessage, action, id string) (Answer, error) {
 	}
 	p := readPolicy(s.value)
 	for h, g := range p.holders {
-		x := side{g.permissions[id], p.resources[id]}
-		if !x.permits(action) {
-			continue
+		x, every := side{g.permissions[id], p.resources[id]}, side{grant: g.permissions[wildcard]}
+		permit := Permit{Holder: h.String(), Kind: h.kind, Name: h.name, Path: h.path}
+		switch {
+		case x.permits(action), action == wildcard && x.defined() && x.all():
+			permit.By = x.by(action, id)
+			a.Who = append(a.Who, permit)
+		case x.grants(action):
+			permit.By = x.by(action, id) + ", which no list has"
+			a.Perhaps = append(a.Perhaps, permit)
+		case every.grants(action):
+			permit.By = every.by(action, wildcard) + ", if the service takes that for every resource"
+			a.Perhaps = append(a.Perhaps, permit)
 		}
-		by := "permission for " + quote(action) + " on " + quote(id)
-		if !x.named()[action] {
-			by = "wildcard `*` on " + quote(id)
-		}
-		a.Who = append(a.Who, Permit{Holder: h.String(), Kind: h.kind, Name: h.name, By: by, Path: h.path})
 	}
-	slices.SortFunc(a.Who, func(x, y Permit) int {
-		return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Path, y.Path))
-	})
+	sortPermits(a.Who)
+	sortPermits(a.Perhaps)
 	if len(a.Who) == 0 {
 		a.Nobody = p.nobody(action, id)
 	}
 	return a, nil
+}
+
+func sortPermits(list []Permit) {
+	slices.SortFunc(list, func(x, y Permit) int {
+		return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Path, y.Path))
+	})
+}
+
+// grants reports whether a permission names the action or the wildcard, listed or not.
+func (s side) grants(action string) bool { return s.all() || s.named()[action] }
+
+// by names the permission for an action.
+func (s side) by(action, id string) string {
+	if s.named()[action] && action != wildcard {
+		return "permission for " + quote(action) + " on " + quote(id)
+	}
+	return "wildcard `*` on " + quote(id)
 }
 
 // nobody says why no holder may do an action.

@@ -2,6 +2,7 @@ package meaning
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,6 +19,14 @@ const whoCanPolicy = `{
 	"custom_scopes": [{"scope": "full", "permissions": [{"resource_id": "documents", "actions": ["delete", "*"]}]}]
 }`
 
+func called(list []Permit) []string {
+	names := []string{}
+	for _, p := range list {
+		names = append(names, p.Holder+" by "+p.By)
+	}
+	return names
+}
+
 func TestWhoCan(t *testing.T) {
 	t.Parallel()
 	named := "permission for `delete` on `documents`"
@@ -29,6 +38,18 @@ func TestWhoCan(t *testing.T) {
 	}
 	assert.Equal(t, [][2]string{{"default role `admin`", "wildcard `*` on `documents`"}, {"role `editor`", named}, {"scope `full`", named}}, got)
 	assert.Empty(t, a.Nobody)
+
+	wild := `{"custom_resources":[{"resource_id":"d","available_actions":["read"]}],"custom_roles":[
+		{"role_id":"a","permissions":[{"resource_id":"*","actions":["*"]}]},{"role_id":"b","permissions":[{"resource_id":"d","actions":["fly"]}]},{"role_id":"c","permissions":[{"resource_id":"d","actions":["*"]}]}]}`
+	for action, want := range map[string]string{
+		"fly":  "[] [role `a` by wildcard `*` on `*`, if the service takes that for every resource role `b` by permission for `fly` on `d`, which no list has role `c` by wildcard `*` on `d`, which no list has]",
+		"*":    "[role `c` by wildcard `*` on `d`] [role `a` by wildcard `*` on `*`, if the service takes that for every resource]",
+		"read": "[role `c` by wildcard `*` on `d`] [role `a` by wildcard `*` on `*`, if the service takes that for every resource]",
+	} {
+		a, err := WhoCan(json.RawMessage(wild), action, "d")
+		require.NoError(t, err)
+		assert.Equal(t, want, fmt.Sprint(called(a.Who), called(a.Perhaps)), action)
+	}
 
 	for want, ask := range map[string][3]string{
 		"no role and no scope has a permission for `read` on `documents`": {`{"custom_resources":[{"resource_id":"documents","available_actions":["read"]}]}`, "read", "documents"},

@@ -151,11 +151,13 @@ func TestRemovedSetting(t *testing.T) {
 	require.Len(t, gone, 1)
 	require.JSONEq(t, policy, string(gone[0].Before))
 	require.Equal(t, null, string(gone[0].After))
-	space.set(at(RBACPolicy, "live"), policy)
+	space.set(at(RBACPolicy, "live"), `{"custom_roles":[],"custom_scopes":[],"custom_resources":[{"resource_id":"d","available_actions":["read"]}],"brand_member":{"permissions":[{"resource_id":"d","actions":["*"]}]}}`)
 	for range 2 {
 		require.NoError(t, w.Snapshot(t.Context()))
 	}
-	require.Len(t, trail.of(typeChanged), 1)
+	changed := trail.of(typeChanged)
+	require.Len(t, changed, 1)
+	require.Contains(t, string(changed[0].Detail), `"direction":"weaker","severity":"high"`, "it is compared with the state before it went")
 	require.Len(t, trail.entries, 11+2)
 }
 

@@ -117,7 +117,7 @@ func (w *Watcher) change(ctx context.Context, x *watch, last audit.Entry, found 
 		if about.Attribution, err = w.attribute(ctx, e); err != nil {
 			return nil, err
 		}
-		about.Reading = w.meaning(r, last.After, got.state)
+		about.Reading = w.meaning(r, last, got.state)
 	}
 	e.Before, e.Detail = last.After, about.with(changes).encode()
 	return e, nil
@@ -143,8 +143,12 @@ func typeOf(changes jsondiff.Changes, state json.RawMessage) string {
 
 // meaning is what a change means, nil if that cannot be told: then the entry goes in
 // without it.
-func (w *Watcher) meaning(r Resource, before, after json.RawMessage) *meaning.Reading {
-	reading, err := meaning.Read(string(r.Kind), before, after)
+func (w *Watcher) meaning(r Resource, last audit.Entry, after json.RawMessage) *meaning.Reading {
+	before, read := last.After, meaning.Read
+	if string(before) == null && len(last.Before) > 0 { // back again: a weaker setting must not pass as new
+		before, read = last.Before, meaning.ReadReturned
+	}
+	reading, err := read(string(r.Kind), before, after)
 	if err != nil {
 		w.metrics.unread(r)
 		w.log.Error("the meaning of a change cannot be told; it is recorded without", append(attrs(r), "error", err)...)

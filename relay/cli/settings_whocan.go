@@ -23,8 +23,10 @@ func (p Program) newSettingsWhoCan() *cobra.Command {
 		Use:   "who-can ACTION RESOURCE",
 		Short: "Show which roles and scopes could do something at a time",
 		Long: `Shows each role and scope that the RBAC policy lets do ACTION on RESOURCE at --at, or now, and
-by which permission: default roles, custom roles and scopes, wildcards resolved. The API
-shows no members, so who has a role is not known here. Where --at lies in the window of a
+by which permission: default roles, custom roles and scopes, wildcards resolved. "Perhaps also"
+are those with a permission that the policy's own lists do not have, or on the resource *: the
+document does not say what those permit. An ACTION of * asks for the wildcard. The API shows no
+members, so who has a role is not known here. Where --at lies in the window of a
 change, both policies are answered for.
 ` + whichTrail + `
 
@@ -95,12 +97,21 @@ func printWhoCan(w io.Writer, s timeline.State, a whoCanAnswer) error {
 
 func printHolders(w io.Writer, a meaning.Answer) error {
 	if len(a.Who) == 0 {
-		_, err := fmt.Fprintln(w, "nobody: "+printable(a.Nobody))
+		_, _ = fmt.Fprintln(w, "nobody: "+printable(a.Nobody))
+	} else if err := printPermits(w, "WHO", a.Who); err != nil {
 		return err
 	}
+	if len(a.Perhaps) == 0 {
+		return nil
+	}
+	_, _ = fmt.Fprintln(w)
+	return printPermits(w, "PERHAPS ALSO", a.Perhaps)
+}
+
+func printPermits(w io.Writer, title string, list []meaning.Permit) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(out, "WHO\tBY")
-	for _, p := range a.Who {
+	_, _ = fmt.Fprintln(out, title+"\tBY")
+	for _, p := range list {
 		_, _ = fmt.Fprintf(out, "%s\t%s\n", printable(p.Holder), printable(p.By))
 	}
 	return out.Flush()
