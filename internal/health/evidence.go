@@ -32,6 +32,10 @@ type Evidence struct {
 	Model *rhythm.Model
 	// Started is when this run began to watch.
 	Started time.Time
+	// Kept is when a trouble that keeps all pushes away was last seen; zero: not in this run.
+	Kept time.Time
+	// Hushed: the environment was silent before this run, and no push has come since.
+	Hushed bool
 	// Gap is the newest one with an end; nil: none.
 	Gap *Gap
 }
@@ -91,8 +95,10 @@ func (e *Evidence) usual() (until time.Time, known bool) {
 		return time.Time{}, false
 	}
 	last := e.LastPush
-	if e.Started.After(last) { // nobody listened before
-		last = e.Started
+	for _, t := range []time.Time{e.Started, e.Kept} { // none could come before
+		if t.After(last) {
+			last = t
+		}
 	}
 	return e.Model.SilentAfter(last)
 }
@@ -102,6 +108,6 @@ const recently = 2 * time.Minute
 
 // arriving reports whether pushes came after t, and still come.
 func (e *Evidence) arriving(after, now time.Time) bool {
-	until, known := e.usual()
+	until, known := e.Model.SilentAfter(e.LastPush)
 	return e.LastPush.After(after) && (now.Sub(e.LastPush) < recently || known && now.Before(until))
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/durable"
+	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/streaming"
 )
 
 // FileName is the file in a data directory with each environment's
@@ -29,6 +31,7 @@ type kept struct {
 
 type keptOfWatch struct {
 	LastPush time.Time                    `json:"last_push,omitzero"`
+	Declared keptStatus                   `json:"declared,omitzero"`
 	Runs     map[string]arrivals.Refusals `json:"refusals,omitempty"`
 	Gap      *Gap                         `json:"gap,omitempty"`
 	Gaps     []Gap                        `json:"gaps,omitempty"`
@@ -36,6 +39,14 @@ type keptOfWatch struct {
 	Recent   recent                       `json:"recent"`
 	Model    json.RawMessage              `json:"model,omitempty"` // of internal/rhythm
 }
+
+// keptStatus is the API's word, since when.
+type keptStatus struct {
+	Status management.StreamingStatus `json:"status"`
+	Since  time.Time                  `json:"since"`
+}
+
+func (k *keptStatus) is(h streaming.Health) bool { return !k.Since.IsZero() && k.Status == h.Status }
 
 // load takes over the file.
 func (k *Keeper) load() {
@@ -94,7 +105,7 @@ func parse(raw []byte) (*kept, error) {
 func (w *watch) take(x *keptOfWatch, saved time.Time) error {
 	w.lastPush, w.earlier, w.recent = x.LastPush, x.Runs, x.Recent
 	w.gaps.now, w.gaps.settled, w.gaps.due = x.Gap, x.Gaps, x.Due
-	w.seenUntil = saved
+	w.seenUntil, w.before = saved, x.Declared
 	if g := w.gaps.now; g != nil {
 		w.gaps.late, w.gaps.refused = g.EventsLate, g.RefusedPushes
 		w.page.CountBetween(g.Begun, g.Ended)
@@ -150,7 +161,10 @@ func (w *watch) keep() (*keptOfWatch, error) {
 	}
 	x := &keptOfWatch{
 		LastPush: w.lastPush, Runs: map[string]arrivals.Refusals{}, Gap: w.gaps.now, Gaps: w.gaps.settled, Due: w.gaps.due,
-		Recent: w.recent, Model: model,
+		Recent: w.recent, Model: model, Declared: w.before,
+	}
+	if !w.declared.At.IsZero() {
+		x.Declared = keptStatus{w.declared.Status, w.declared.StatusSince}
 	}
 	for reason, r := range w.runs {
 		if r.Last.After(w.lastPush) {
@@ -168,7 +182,7 @@ func (w *watch) start(now time.Time) {
 		w.lastPush = now
 	}
 	since := w.lastPush
-	if since.IsZero() || !w.here || w.gaps.now != nil { // nothing is lost elsewhere
+	if since.IsZero() || !w.here || w.goesOn(now) { // nothing is lost elsewhere
 		return
 	}
 	if w.seenUntil.After(since) && w.seenUntil.Before(now) {
@@ -176,6 +190,25 @@ func (w *watch) start(now time.Time) {
 	}
 	w.begin(Gap{Cause: CauseRelayDown, Reason: "the relay was down", Begun: since, Ended: now}, Verdict{})
 	w.page.CountBetween(since, now)
+}
+
+// goesOn reports whether the gap of an earlier process goes on. One with an end has no
+// push behind it yet; otherwise it is settled, and the relay's downtime is another.
+func (w *watch) goesOn(now time.Time) bool {
+	g := w.gaps.now
+	switch {
+	case g == nil:
+		return false
+	case g.Ended.IsZero():
+		return true
+	case !w.lastPush.Before(g.Ended):
+		w.close()
+		return false
+	}
+	g.Ended = now
+	w.page.CountBetween(g.Begun, g.Ended)
+	w.expect(g, g.Ended)
+	return true
 }
 
 // noted takes a push of an earlier process for the last one, if it is.

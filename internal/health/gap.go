@@ -3,6 +3,7 @@ package health
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -20,15 +21,20 @@ type Gap struct {
 	EventsExpected int64 `json:"events_expected"`
 	EventsLate     int64 `json:"events_late"`
 	EventsLost     int64 `json:"events_lost"`
-	// RefusedPushes counts the refused ones in it.
-	RefusedPushes int64 `json:"refused_pushes"`
+	// RefusedBy is the reason of a [Refused] cause, of internal/arrivals; RefusedPushes counts
+	// the refused ones in it.
+	RefusedBy     string `json:"refused_by,omitempty"`
+	RefusedPushes int64  `json:"refused_pushes"`
 	// EstimatedBy is [ByRhythm], [ByRecentRate], or empty where nothing is known.
 	EstimatedBy string `json:"estimated_by,omitempty"`
 }
 
 // lost tells the estimate.
 func (g *Gap) lost() string {
-	if g.EventsLost == 1 {
+	switch {
+	case g.EventsLost == 1 && g.EstimatedBy == "":
+		return "at least 1 event was lost; how many is not known, as none had come before:"
+	case g.EventsLost == 1:
 		return "about 1 event was lost"
 	}
 	return fmt.Sprintf("about %d events were lost", g.EventsLost)
@@ -56,10 +62,14 @@ type gaps struct {
 	// late and refused are the counts of now from earlier runs, refusedBefore the refused
 	// pushes of this run before it.
 	late, refused, refusedBefore int64
-	settleAt                     time.Time // zero: no good push has come since its end
-	settled                      []Gap     // the newest last, at most maxGaps
-	due                          []Gap     // of those, not in the trail yet
-	lost                         int64     // the sum of this run
+	// arrived counts this run's events outside of now, at its end; so those behind the end
+	// are known if it goes on.
+	arrived  int64
+	losing   time.Time // when a verdict last meant a loss, in this run
+	settleAt time.Time // zero: no good push has come since its end
+	settled  []Gap     // the newest last, at most maxGaps
+	due      []Gap     // of those, not in the trail yet
+	lost     int64     // the sum of this run
 }
 
 // newest is the newest gap with an end, nil for none. After its own downtime, the relay
@@ -92,26 +102,38 @@ func (g *gaps) ended() []Gap {
 	return last(all, maxGaps)
 }
 
-// follow opens, measures, ends and settles the gap, by the verdict of this moment.
-func (w *watch) follow(v Verdict, now time.Time) {
+// follow opens, measures, ends and settles the gap, by the verdict of this moment. fresh:
+// the API was read lately.
+func (w *watch) follow(v Verdict, fresh bool, now time.Time) {
+	g := &w.gaps
 	if v.State.loses() {
 		w.lose(v)
+		g.losing = now
 	}
-	g := &w.gaps
 	if g.now == nil {
 		return
 	}
-	if v.State.arrives() && g.now.Ended.IsZero() {
+	if v.State.arrives() && g.now.Ended.IsZero() && w.mended(fresh) {
 		w.end(now)
 	}
 	w.measure(now)
 	switch {
 	case g.now.Ended.IsZero():
 	case g.settleAt.IsZero() && w.arrivals.LastPush.After(g.now.Begun):
-		g.settleAt = now.Add(w.settle)
+		g.settleAt, w.changed = now.Add(w.settle), true
 	case !g.settleAt.IsZero() && !now.Before(g.settleAt):
 		w.close()
 	}
+}
+
+// mended reports whether the open gap is over: a push has come since, or the API shows the
+// cause mended. The end of all evidence, as after a restart, is no end of a gap.
+func (w *watch) mended(fresh bool) bool {
+	push, after := w.arrivals.LastPush, w.gaps.losing
+	if !w.arrivals.Looked.IsZero() { // at a foreign destination: it is found later
+		after = w.gaps.now.Begun
+	}
+	return !push.IsZero() && !push.Before(after) || fresh && w.gaps.now.Cause != string(Silent) && w.gaps.now.Cause != string(Refused)
 }
 
 // lose opens a gap, unless one is open. An unsettled one goes on: what arrived
@@ -124,11 +146,12 @@ func (w *watch) lose(v Verdict) {
 	case g.now == nil:
 		w.begin(Gap{Cause: string(v.State), Reason: v.Reason, Begun: w.lastPush}, v)
 	case !g.now.Ended.IsZero():
+		g.late += w.outside() - g.arrived
 		g.now.Ended, g.settleAt, w.changed = time.Time{}, time.Time{}, true
 		w.page.CountBetween(g.now.Begun, time.Time{})
 	}
 	if v.State != Silent && (g.now.Cause == string(Silent) || g.now.Cause == CauseRelayDown) { // the cause shows
-		g.now.Cause, g.now.Reason = string(v.State), v.Reason
+		g.now.Cause, g.now.Reason, g.now.RefusedBy = string(v.State), v.Reason, v.refusedBy
 	}
 }
 
@@ -136,6 +159,7 @@ func (w *watch) begin(g Gap, v Verdict) {
 	if v.State == Refused {
 		g.Begun = v.Since
 	}
+	g.RefusedBy = v.refusedBy
 	w.gaps.now, w.gaps.settleAt = &g, time.Time{}
 	w.gaps.late, w.gaps.refused, w.gaps.refusedBefore = 0, 0, w.refusedAtLastPush
 	w.page.CountBetween(g.Begun, time.Time{})
@@ -149,8 +173,11 @@ func (w *watch) end(now time.Time) {
 	}
 	w.page.CountBetween(g.Begun, g.Ended)
 	w.expect(g, g.Ended)
-	w.changed = true
+	w.gaps.arrived, w.changed = w.outside(), true
 }
+
+// outside counts this run's events that are not counted for the gap.
+func (w *watch) outside() int64 { return w.arrivals.Events - w.arrivals.Between }
 
 // measure estimates what the gap has cost up to its end, or to now. The expected number is
 // not looked up again after the end: the rhythm has learnt from the silence by then.
@@ -168,16 +195,21 @@ func (w *watch) measure(now time.Time) {
 	if g.arrivedAfterAll() && float64(g.EventsLost) < noise(g.EventsExpected) {
 		g.EventsLost = 0
 	}
-	if g.Cause == string(Refused) && g.RefusedPushes > 0 {
+	if g.refusedForGood() && g.RefusedPushes > 0 {
 		g.EventsLost = max(g.EventsLost, 1) // a refused push has at least one event
 	}
 }
 
 // arrivedAfterAll reports whether the events of the gap probably arrived all the same: the
 // provider sends them again after the relay's downtime, and may push in spite of a declared
-// DISABLED.
+// DISABLED. A push refused for good is no doubt a loss.
 func (g *Gap) arrivedAfterAll() bool {
-	return g.Cause == CauseRelayDown || 2*g.EventsLate > g.EventsExpected
+	return g.Cause == CauseRelayDown || !g.refusedForGood() && 2*g.EventsLate > g.EventsExpected
+}
+
+// refusedForGood reports whether the sender drops the refused pushes.
+func (g *Gap) refusedForGood() bool {
+	return g.Cause == string(Refused) && !slices.Contains(sentAgain, g.RefusedBy)
 }
 
 // noise is the usual error of an estimate: by chance, and by the grain of lateness.

@@ -132,7 +132,13 @@ func neverSeen(e *Evidence, now time.Time) (Verdict, bool) {
 
 func silent(e *Evidence, now time.Time) (Verdict, bool) {
 	until, known := e.usual()
-	if !known || now.Before(until) {
+	switch {
+	case !known:
+		return Verdict{}, false
+	case !now.Before(until):
+	case e.Hushed: // a restart is no end of it
+		until, _ = e.Model.SilentAfter(e.LastPush)
+	default:
 		return Verdict{}, false
 	}
 	reason := fmt.Sprintf("no push since then, and by this environment's rhythm one was due by %s", clock(until))
@@ -169,13 +175,14 @@ func seconds(s float64) time.Duration {
 
 // tooOld judges an environment without recent evidence.
 func tooOld(e *Evidence, now time.Time) (Verdict, bool) {
-	if _, known := e.usual(); known {
+	unheard := e.Arrivals.LastPush.IsZero() && e.Declared.Watched && e.Declared.At.IsZero()
+	if _, known := e.usual(); known && !unheard {
 		return Verdict{}, false // and it is not over: see silent
 	}
 	age := now.Sub(e.LastPush)
 	v := Verdict{State: Unknown, Reason: "the last push came at " + clock(e.LastPush)}
 	switch {
-	case e.Declared.Watched && e.Declared.At.IsZero() && e.Arrivals.LastPush.IsZero() && !e.Declared.stale(e.Started, now):
+	case unheard && !e.Declared.stale(e.Started, now):
 		v.Reason += ", before the relay started; the API was not read yet"
 	case age > forgotten:
 		v.Reason += ", and so few come that their absence says nothing"

@@ -53,6 +53,9 @@ var refusals = []refusal{
 	},
 }
 
+// sentAgain are the reasons after which a sender tries again.
+var sentAgain = []string{arrivals.Unavailable, arrivals.Budget, arrivals.Quota, arrivals.Busy}
+
 // refused judges an environment whose newest pushes were all refused.
 func refused(e *Evidence, now time.Time) (Verdict, bool) {
 	for _, r := range refusals {
@@ -65,7 +68,7 @@ func refused(e *Evidence, now time.Time) (Verdict, bool) {
 			action = rotates
 		}
 		return Verdict{
-			State: Refused, Since: run.First,
+			State: Refused, Since: run.First, refusedBy: r.name,
 			Reason: fmt.Sprintf("%s; no push was taken since", r.reason),
 			Action: fmt.Sprintf(action, e.Environment),
 		}, true

@@ -84,6 +84,8 @@ type Verdict struct {
 	Since time.Time
 	// Action tells a person how to mend it; empty: there is nothing to do.
 	Action string
+
+	refusedBy string // of a Refused state: the reason, of internal/arrivals
 }
 
 // sentence tells a verdict in one line: "production: event log is refused since 12:03:07

@@ -19,9 +19,11 @@ type watch struct {
 	settle time.Duration
 
 	started time.Time // of this run
+	kept    time.Time // as in [Evidence]
 	// seenUntil is when an earlier process was last known to run; zero: never.
 	seenUntil time.Time
 	declared  Declared
+	before    keptStatus // the API's word in an earlier run
 	arrivals  arrivals.Snapshot
 	lastPush  time.Time // of this run, or an earlier one
 	runs      map[string]arrivals.Refusals
@@ -42,13 +44,24 @@ type watch struct {
 // step takes a look at the environment, and judges it.
 func (w *watch) step(h streaming.Health, now time.Time) {
 	w.look(h)
-	v := Judge(&Evidence{
+	e := &Evidence{
 		Environment: w.name, Here: w.here, Asked: w.env.Stream.Asked(), Generated: w.generated(), Declared: w.declared, Arrivals: w.arrivals, LastPush: w.lastPush,
 		Runs: w.runs, Model: w.model, Started: w.started, Gap: w.gaps.newest(),
-	}, now)
-	w.follow(v, now)
+		Kept: w.kept, Hushed: w.hushed(),
+	}
+	v := Judge(e, now)
+	if v.State == Disabled || v.State == Misdirected {
+		w.kept = now
+	}
+	w.follow(v, e.fresh(now), now)
 	w.learn(v)
 	w.held.judged(v, w.declared.Interval, now)
+}
+
+// hushed reports a silence that began before this run, and lasts.
+func (w *watch) hushed() bool {
+	g := w.gaps.open()
+	return g != nil && g.Cause == string(Silent) && w.arrivals.LastPush.IsZero()
 }
 
 // look takes over the declared and the arrived.
@@ -86,7 +99,10 @@ func (w *watch) declare(h streaming.Health) {
 	if h.Project == "" {
 		return
 	}
-	if h.Status != d.Status || d.StatusSince.IsZero() {
+	switch {
+	case d.At.IsZero() && !h.LastLook.IsZero() && w.before.is(h):
+		d.StatusSince = w.before.Since
+	case h.Status != d.Status || d.StatusSince.IsZero():
 		d.StatusSince = h.LastLook
 	}
 	d.Status, d.DestinationType, d.Destination = h.Status, h.DestinationType, h.Destination

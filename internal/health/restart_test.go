@@ -1,0 +1,194 @@
+package health
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/arrivals"
+	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/rhythm"
+	"github.com/auditrelay/auditrelay/internal/streaming"
+)
+
+// newKept is a hand with a file, a learnt rhythm, and an API that declares status; an
+// empty one is not read.
+func newKept(t *testing.T) (h *hand, status *management.StreamingStatus) {
+	t.Helper()
+	h, status = newHand(t), new(management.StreamingStatus)
+	*status = management.StatusActive
+	h.file = filepath.Join(t.TempDir(), FileName)
+	h.looks = func() []streaming.Health {
+		look := streaming.Health{Project: live.Project, Environment: live.Environment}
+		if *status != "" {
+			look.Status, look.DestinationType, look.LastLook = *status, management.GrafanaLoki, h.now
+		}
+		return []streaming.Health{look}
+	}
+	h.restart()
+	*h.keeper.watches[0].model = *busy()
+	return h, status
+}
+
+// down stops the relay for a time.
+func (h *hand) down(seconds int) {
+	h.t.Helper()
+	require.NoError(h.t, h.keeper.writer.save(true))
+	h.now = h.now.Add(time.Duration(seconds) * time.Second)
+	h.restart()
+}
+
+func (h *hand) status() Status { return h.keeper.Status()[0] }
+
+// each20 pushes in the rhythm of busy.
+func (h *hand) each20(e *arrivals.Environment) {
+	if h.now.Unix()%20 == 0 {
+		e.Took(arrivals.Push{Events: 5, Newest: 1, Lateness: atOnce(5)})
+	}
+}
+
+func atOnce(n int) *arrivals.Lateness {
+	l := &arrivals.Lateness{}
+	for range n {
+		l.Add(time.Second)
+	}
+	return l
+}
+
+// A restart ends no silence: only a push does.
+func TestARestartWhileSilent(t *testing.T) {
+	t.Parallel()
+	h, _ := newKept(t)
+	h.pass(300, h.each20)
+	h.pass(1800, nil)
+	require.Equal(t, Silent, h.status().State, h.status().Reason)
+	before := h.status()
+	for range 2 {
+		h.down(5)
+		h.pass(60, nil)
+	}
+	now := h.status()
+	assert.Equal(t, Silent, now.State, now.Reason)
+	assert.Equal(t, before.Since.UTC(), now.Since.UTC())
+	assert.Equal(t, before.Reason, now.Reason)
+	require.NotNil(t, now.Gap)
+	assert.Equal(t, before.Gap.Begun.UTC(), now.Gap.Begun.UTC())
+	h.pass(100, h.each20)
+	assert.Equal(t, []string{"flowing silent", "silent gapped"}, h.transitions())
+	assert.Len(t, h.entries(subjectGap), 1)
+}
+
+// A relay that has not read the API since its start ends no gap by that.
+func TestARestartWhileDisabledAndTheAPIAway(t *testing.T) {
+	t.Parallel()
+	h, status := newKept(t)
+	h.pass(300, h.each20)
+	*status = management.StatusDisabled
+	h.pass(600, nil)
+	began := h.status().Gap.Begun
+	*status = ""
+	h.down(60)
+	h.pass(120, nil)
+	now := h.status()
+	assert.Equal(t, Disabled, now.State, now.Reason)
+	require.NotNil(t, now.Gap, "no push has come")
+	h.pass(300, nil)
+	assert.Equal(t, Silent, h.status().State, h.status().Reason)
+	require.NotNil(t, h.status().Gap, "nor now")
+	*status = management.StatusActive
+	h.pass(200, h.each20)
+	now = h.status()
+	assert.Equal(t, Gapped, now.State, now.Reason)
+	require.Len(t, now.Gaps, 1)
+	assert.Equal(t, began.UTC(), now.Gaps[0].Begun.UTC())
+	assert.InDelta(t, 270, now.Gaps[0].EventsLost, 30, "five each 20 s")
+	assert.Equal(t, []string{"flowing disabled", "disabled silent", "silent gapped"}, h.transitions())
+}
+
+// After the end of a trouble that kept all pushes away, the next push has its usual time.
+func TestEnabledAgainIsNotSilent(t *testing.T) {
+	t.Parallel()
+	h, status := newKept(t)
+	h.pass(300, h.each20)
+	*status = management.StatusDisabled
+	h.pass(3600, nil)
+	*status = management.StatusActive
+	h.pass(60, nil)
+	h.pass(100, h.each20)
+	assert.Equal(t, []string{"flowing disabled", "disabled gapped"}, h.transitions())
+}
+
+// A stream that goes on in spite of DISABLED does so after a restart.
+func TestARestartWhilePushesGoOnAfterDisabled(t *testing.T) {
+	t.Parallel()
+	h, status := newKept(t)
+	h.pass(100, h.each20)
+	*status = management.StatusDisabled
+	h.pass(200, h.each20)
+	require.Equal(t, Flowing, h.status().State)
+	entered := len(h.transitions())
+	h.down(5)
+	h.pass(200, h.each20)
+	assert.Len(t, h.transitions(), entered, "%v", h.transitions())
+	assert.Empty(t, h.entries(subjectGap))
+}
+
+// The time between two troubles has lost nothing, though one gap has both.
+func TestTwoTroublesAMinuteApart(t *testing.T) {
+	t.Parallel()
+	h, _ := newKept(t)
+	each := func(e *arrivals.Environment) { e.Took(arrivals.Push{Events: 10, Newest: 1, Lateness: atOnce(10)}) }
+	*h.keeper.watches[0].model = rhythm.Model{}
+	h.pass(600, each)
+	for range 2 {
+		h.pass(10, wrong)
+		h.pass(50, each)
+	}
+	h.pass(100, each)
+	gaps := h.status().Gaps
+	require.Len(t, gaps, 1)
+	assert.InDelta(t, 200, gaps[0].EventsLost, 40, "twice ten seconds of ten events")
+}
+
+// A downtime right behind a gap is a gap of its own.
+func TestADowntimeBehindAGap(t *testing.T) {
+	t.Parallel()
+	h, _ := newKept(t)
+	h.pass(300, h.each20)
+	h.pass(60, wrong)
+	h.pass(30, h.each20)
+	h.down(3600)
+	h.pass(200, h.each20)
+	gaps := h.status().Gaps
+	require.Len(t, gaps, 2)
+	assert.Equal(t, []string{"refused", CauseRelayDown}, []string{gaps[0].Cause, gaps[1].Cause})
+	assert.InDelta(t, 900, gaps[1].EventsLost, 50)
+	assert.Len(t, h.entries(subjectGap), 2)
+}
+
+// Pushes that the sender has sent again are no loss; those refused for good are one, however
+// little of the rest is missing.
+func TestRefusedForGoodOrNot(t *testing.T) {
+	t.Parallel()
+	for reason, lost := range map[string]int64{arrivals.Unavailable: 0, arrivals.Credential: 40} {
+		h, _ := newKept(t)
+		*h.keeper.watches[0].model = rhythm.Model{}
+		each := func(e *arrivals.Environment) { e.Took(arrivals.Push{Events: 10, Newest: 1, Lateness: atOnce(10)}) }
+		h.pass(600, each)
+		h.pass(20, func(e *arrivals.Environment) { e.Refused(reason) })
+		again := &arrivals.Lateness{}
+		for range 150 {
+			again.Add(10 * time.Second)
+		}
+		h.book.Of(live).Took(arrivals.Push{Events: 150, Newest: 1, Lateness: again})
+		h.pass(100, each)
+		sum := int64(0)
+		for _, g := range h.status().Gaps {
+			sum += g.EventsLost
+		}
+		assert.InDelta(t, lost, sum, 20, reason)
+	}
+}
