@@ -123,7 +123,7 @@ func Lock(path string) (*os.File, error) {
 			return f, nil
 		}
 		if time.Now().After(deadline) {
-			return nil, errors.Join(fmt.Errorf("lock %s: another process uses this data directory: %w", path, err), f.Close())
+			return nil, errors.Join(fmt.Errorf("lock %s: another process uses this data directory; end it, most likely another relay, or set another data_dir: %w", path, err), f.Close())
 		}
 	}
 }

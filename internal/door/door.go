@@ -61,6 +61,7 @@ func New(l net.Listener, o Options) *Door {
 // must not be serving yet.
 func (d *Door) Guard(server *http.Server) {
 	Harden(server, d.opts.Name, d.opts.Logger)
+	server.ErrorLog = slog.NewLogLogger(newHandshakes(d.opts), slog.LevelError)
 	server.ConnState = func(nc net.Conn, state http.ConnState) {
 		if c := ours(nc); c != nil {
 			c.setIdle(state == http.StateIdle)

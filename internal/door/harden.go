@@ -66,6 +66,9 @@ func (a *answer) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
+// handshakeError begins the server's line on a failed TLS handshake.
+const handshakeError = "http: TLS handshake error"
+
 // complaints gives an http.Server's lines their level.
 type complaints struct{ slog.Handler }
 
@@ -73,7 +76,7 @@ func (c complaints) Handle(ctx context.Context, r slog.Record) error {
 	switch {
 	case strings.HasPrefix(r.Message, "http: panic serving"):
 		r.Level = slog.LevelError
-	case strings.HasPrefix(r.Message, "http: TLS handshake error"):
+	case strings.HasPrefix(r.Message, handshakeError):
 		r.Level = slog.LevelDebug // any stranger can cause it
 	default:
 		r.Level = slog.LevelWarn

@@ -6,6 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type Metrics struct {
 	open             *prometheus.GaugeVec
 	refused, evicted *prometheus.CounterVec
+	handshakes       *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics.
@@ -20,8 +21,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "auditrelay_connections_evicted_total", Help: "Connections that were closed to let a new one in, by listener and the bound that was reached (total, address, descriptors).",
 		}, []string{"listener", "reason"}),
+		handshakes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "auditrelay_tls_handshakes_failed_total",
+			Help: "Failed TLS handshakes, by listener and reason: certificate (one side refuses the other's), plain_http (the client speaks HTTP) or other.",
+		}, []string{"listener", "reason"}),
 	}
-	r.MustRegister(m.open, m.refused, m.evicted)
+	r.MustRegister(m.open, m.refused, m.evicted, m.handshakes)
 	return m
 }
 
@@ -33,4 +38,7 @@ func (m *Metrics) begin(listener string) {
 		m.evicted.WithLabelValues(listener, reason)
 	}
 	m.evicted.WithLabelValues(listener, reasonDescriptors)
+	for _, reason := range []string{handshakeCertificate, handshakePlain, handshakeOther} {
+		m.handshakes.WithLabelValues(listener, reason)
+	}
 }

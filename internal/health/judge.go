@@ -117,7 +117,8 @@ func neverSeen(e *Evidence, now time.Time) (Verdict, bool) {
 	}
 	v := Verdict{
 		State: Unknown, Reason: "no push has arrived yet",
-		Action: fmt.Sprintf("log in to %s once, and look again: a push should arrive within a minute", e.Environment),
+		Action: fmt.Sprintf("log in to %s once, and look again: a push should arrive within a minute, "+
+			"unless the relay's log tells of failing TLS handshakes", e.Environment),
 	}
 	switch {
 	case e.fresh(now):

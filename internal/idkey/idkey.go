@@ -69,7 +69,7 @@ func keep(ctx context.Context, js jetstream.JetStream, cfg config.Journal, log *
 			log.Warn("the key of event ids is damaged, and a new one is made: events without an id that were pushed before are not recognised when they are pushed again")
 			_, err = kv.Update(ctx, keyName, newKey(), entry.Revision())
 		case errors.Is(err, jetstream.ErrKeyNotFound):
-			log.Info("a key of event ids is made; where there was one, it is lost, and events without an id that were pushed before are not recognised when they are pushed again")
+			log.Info("made the key for ids of events without one, as at a first start; after a loss of the key, an earlier such event that is pushed again looks new")
 			_, err = kv.Create(ctx, keyName, newKey())
 		}
 		if try == tries {

@@ -3,6 +3,7 @@ package cli
 import (
 	"io"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -47,6 +48,30 @@ func TestExitCodes(t *testing.T) {
 			assert.Equal(t, c.want, Program{}.Execute(t.Context(), c.args, io.Discard, io.Discard))
 		})
 	}
+}
+
+// TestHelpFitsATerminal bounds the lines of each command's text.
+func TestHelpFitsATerminal(t *testing.T) {
+	t.Parallel()
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for line := range strings.Lines(cmd.Long) {
+			assert.LessOrEqual(t, len(strings.TrimRight(line, "\n")), 100, "%s: %s", cmd.CommandPath(), line)
+		}
+		for _, below := range cmd.Commands() {
+			walk(below)
+		}
+	}
+	walk(Program{}.newRoot())
+}
+
+// TestAFailedListIsNotEmpty: entries may be there, though the relay cannot be asked.
+func TestAFailedListIsNotEmpty(t *testing.T) {
+	t.Parallel()
+	code, out, stderr := execute(t, "trail", "list", "--data-dir", t.TempDir())
+	assert.Equal(t, ExitFailure, code)
+	assert.Empty(t, out)
+	assert.Contains(t, stderr, "no relay runs on the data directory")
 }
 
 // TestEveryConfigFlagHasItsVariable: no command with --config is forgotten.

@@ -64,7 +64,7 @@ Exit codes: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.`,
 	}
 	addConfigFlag(cmd, &file, "the configuration `FILE`")
 	needConfig(cmd, &file)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: {\"ok\", \"errors\", \"warnings\"}")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: {\"ok\", \"errors\", \"warnings\", \"destinations\", \"api\"}")
 	cmd.Flags().BoolVar(&api.on, "api", false, "also ask the Workspace Management API, and the servers of an external journal")
 	cmd.Flags().DurationVar(&api.timeout, "api-timeout", 2*time.Minute, "the most time that the questions to the API take")
 	return cmd

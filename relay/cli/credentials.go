@@ -16,7 +16,7 @@ func newCredentials() *cobra.Command {
 		Use:   "credentials",
 		Short: "List, rotate and revoke the push credentials of a running relay",
 		RunE:  showHelp,
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 	}
 	cmd.AddCommand(newCredentialsList(), newRotate("credentials"), newCredentialsRevoke())
 	return cmd

@@ -26,7 +26,7 @@ the workspace shows them. LAST USED counts from the relay's start.
 Exit codes: 0 listed, 1 failed, 2 wrong usage.`,
 		Example: `  auditrelay credentials list --config relay.yaml
   auditrelay credentials list --data-dir /var/lib/auditrelay --json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			client, err := which.client()
 			if err != nil {

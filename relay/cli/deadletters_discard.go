@@ -29,7 +29,7 @@ audit trail first.
 Exit codes: 0 removed, 1 not removed, 2 wrong usage.`,
 		Example: `  auditrelay deadletters discard --config relay.yaml --sink old-kafka --dry-run
   auditrelay deadletters discard --config relay.yaml --sink old-kafka --until 720h --yes`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			client, err := which.client()
 			if err != nil {

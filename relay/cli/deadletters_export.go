@@ -28,7 +28,7 @@ section takes out, perhaps personal data.
 Exit codes: 0 all were written, 1 not all were, 2 wrong usage.`,
 		Example: `  auditrelay deadletters export --config relay.yaml --sink kafka > refused.jsonl
   auditrelay deadletters export --config relay.yaml --since 24h --output refused.jsonl`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			client, err := which.client()
 			if err != nil {

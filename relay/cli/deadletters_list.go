@@ -27,7 +27,7 @@ Exit codes: 0 listed (none is fine), 1 failed, 2 wrong usage.`,
 		Example: `  auditrelay deadletters list --config relay.yaml
   auditrelay deadletters list --data-dir /var/lib/auditrelay --sink kafka --since 24h
   auditrelay deadletters list --config relay.yaml --json | jq -r .reason | sort | uniq -c`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			client, err := which.client()
 			if err != nil {

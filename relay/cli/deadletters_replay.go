@@ -33,7 +33,7 @@ Exit codes: 0 all are delivered, 1 not all are, or failed, 2 wrong usage.`,
 		Example: `  auditrelay deadletters replay --config relay.yaml --sink kafka --dry-run
   auditrelay deadletters replay --config relay.yaml --sink kafka --reason "too large"
   auditrelay deadletters replay --config relay.yaml --sink old-kafka --to kafka`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			client, err := which.client()
 			if err != nil {

@@ -25,7 +25,7 @@ shell or curl. With admin.tls, ask https://127.0.0.1:PORT/readyz.
 Exit codes: 0 it answered 2xx, 1 it did not, 2 wrong usage.`,
 		Example: `  auditrelay healthcheck
   auditrelay healthcheck --url http://127.0.0.1:9100/healthz --timeout 2s`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()

@@ -23,7 +23,7 @@ the audit trail records the decision. It asks first, except with --yes.
 
 Exit codes: 0 accepted, 1 not accepted, 2 wrong usage.`,
 		Example: `  auditrelay journal accept-damage --config relay.yaml`,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			client, err := which.client()
 			if err != nil {

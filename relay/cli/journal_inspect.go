@@ -25,7 +25,7 @@ first.
 Exit codes: 0 shown, 1 could not be read, 2 wrong usage.`,
 		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay
   auditrelay journal inspect --config relay.yaml --json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) (err error) {
 			dir, cfg, err := flags.load()
 			if err != nil {

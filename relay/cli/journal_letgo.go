@@ -27,7 +27,7 @@ Stop the relay first.
 Exit codes: 0 given up, 1 not given up, 2 wrong usage.`,
 		Example: `  auditrelay journal let-go --config relay.yaml --stream-prefix AUDITRELAY
   auditrelay journal let-go --config relay.yaml --stream-prefix AUDITRELAY --url nats://old-1:4222`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			cfg, _, err := p.Kinds.Config().Load(file)
 			if err != nil {

@@ -36,7 +36,7 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 2 wrong usage.`,
 		Example: `  auditrelay journal repair --config relay.yaml --dry-run
   cp -a /var/lib/auditrelay /var/lib/auditrelay.copy
   auditrelay journal repair --config relay.yaml --yes`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			cfg, err := flags.config()
 			if err != nil {

@@ -34,7 +34,7 @@ Problems already named in the quarantine are shown as settled, and are no failur
 Exit codes: 0 no open problem, 1 problems, 2 wrong usage.`,
 		Example: `  auditrelay journal verify --data-dir /var/lib/auditrelay
   auditrelay journal verify --config relay.yaml --json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			cfg, err := flags.config()
 			if err != nil {

@@ -34,7 +34,7 @@ Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 2 wrong usa
 		Example: `  auditrelay replay --config relay.yaml --sink kafka --since 6h --dry-run
   auditrelay replay --config relay.yaml --sink kafka --since 2026-11-03T08:00:00Z --until 2026-11-03T09:30:00Z
   auditrelay replay --config relay.yaml --sink file --since 24h --match "environment=production,type=event_log.*"`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		PreRunE: func(*cobra.Command, []string) error {
 			_, err := console.ParseMatch(request.Match)
 			if err == nil && !until.time.IsZero() && !since.time.Before(until.time) {

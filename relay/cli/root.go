@@ -44,7 +44,8 @@ workspace's settings, and writes each change into an audit trail.
 
 Without --config, the environment variable AUDITRELAY_CONFIG names the configuration.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage.`,
+Exit codes: 0 success, 1 failure, 2 wrong usage. status, streaming, routing try, trail verify
+and some others have further ones: see their --help.`,
 		Example: `  auditrelay config init relay.yaml             # write an example configuration
   auditrelay config check relay.yaml            # name every error in it
   auditrelay sinks check --config relay.yaml    # try each destination
@@ -63,6 +64,18 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 
 // showHelp runs a command with subcommands only.
 func showHelp(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// noArgs refuses arguments: most likely a configuration without its flag.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%s takes no arguments, but got %q", cmd.CommandPath(), args[0])
+	if cmd.Flags().Lookup("config") != nil {
+		text += "; name a configuration with --config FILE"
+	}
+	return errors.New(text)
+}
 
 // subcommands refuses unknown subcommands of cmd, and suggests one.
 func subcommands(cmd *cobra.Command, args []string) error {

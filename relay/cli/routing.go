@@ -57,7 +57,7 @@ some: its match leaves them out, or they go to the dead letters.`,
 		Example: `  auditrelay routing try --config relay.yaml --sink kafka-eu < event.json
   echo '{"action":"login","email":"a@example.com"}' | auditrelay routing try --config relay.yaml --sink kafka-eu --environment acme/live
   auditrelay tap --config relay.yaml --output json --limit 20 | auditrelay routing try --config relay.yaml --sink kafka-eu`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error { return c.run(p, cmd.InOrStdin(), cmd.OutOrStdout()) }),
 	}
 	addConfigFlag(cmd, &c.config, "the configuration `FILE`")
@@ -179,7 +179,14 @@ func (c *routingTry) origin(cfg *config.Config) (credentials.Environment, error)
 	if !found || project == "" {
 		return credentials.Environment{}, fmt.Errorf("--environment %q: write PROJECT/ENVIRONMENT", c.environment)
 	}
-	return credentials.Environment{Project: project, Environment: environment}, nil
+	var known []string
+	for _, e := range cfg.Environments {
+		if e.Project == project && e.Environment == environment {
+			return credentials.Environment{Project: project, Environment: environment}, nil
+		}
+		known = append(known, e.Project+"/"+e.Environment)
+	}
+	return credentials.Environment{}, fmt.Errorf("there is no environment %q in %s; it has %s", c.environment, c.config, strings.Join(known, ", "))
 }
 
 // tried is a trial as JSON.

@@ -20,7 +20,7 @@ at once.
 
 Exit codes: 0 ended cleanly, 1 failed, 2 wrong usage.`,
 		Example: "  auditrelay run --config /etc/auditrelay/relay.yaml",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			cfg, warnings, err := p.Kinds.Config().LoadToRun(file)
 			if err != nil {

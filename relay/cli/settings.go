@@ -64,7 +64,7 @@ first look, and its newest entry.
 Exit codes: 0 listed, 1 failed, 2 wrong usage.`,
 		Example: `  auditrelay settings list --config relay.yaml
   auditrelay settings list --config relay.yaml --environment production --output json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: which.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
 			list, err := source.Settings(cmd.Context(), timeline.Filter{Project: where.project, Environment: where.environment})
 			switch {

@@ -93,7 +93,7 @@ func newSilenceList() *cobra.Command {
 Exit codes: 0 listed, 1 failed, 2 wrong usage.`,
 		Example: `  auditrelay silence list --config relay.yaml
   auditrelay silence list --data-dir /var/lib/auditrelay --output json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			client, err := which.client()
 			if err != nil {

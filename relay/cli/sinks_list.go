@@ -28,7 +28,7 @@ position is unknown, nothing is trimmed.
 Exit codes: 0 listed, 1 failed, 2 wrong usage.`,
 		Example: `  auditrelay sinks list --config relay.yaml
   auditrelay sinks list --data-dir /var/lib/auditrelay --json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			client, err := which.client()
 			if err != nil {

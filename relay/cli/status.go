@@ -57,12 +57,13 @@ until q or Ctrl-C. With --output json, it prints one line of JSON each time.
 ` + whichRelay + `
 
 Exit codes: 0 nothing is known to be wrong, 1 the relay cannot be asked, 2 something is
-wrong (also the command line). --watch ends with 0.`,
+wrong (also the command line). --watch ends with 0; with --output json, with 1 when the relay
+does not answer.`,
 		Example: `  auditrelay status --config relay.yaml
   auditrelay status --config relay.yaml --watch
   auditrelay status --data-dir /var/lib/auditrelay --output json | jq -r '.verdict.troubles[]'
   auditrelay status --config relay.yaml > /dev/null || echo "auditrelay needs somebody"`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error { return c.run(cmd) }),
 	}
 	c.which.addTo(cmd)

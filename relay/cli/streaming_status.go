@@ -34,7 +34,7 @@ Exit codes: 0 nothing is wrong, 1 the relay cannot be asked, 2 something is wron
 usage.`,
 		Example: `  auditrelay streaming status --config relay.yaml
   auditrelay streaming status --data-dir /var/lib/auditrelay --output json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			client, err := which.client()
 			if err != nil {

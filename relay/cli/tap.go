@@ -41,7 +41,7 @@ Exit codes: 0 ended by Ctrl-C or --limit, 1 failed, 2 wrong usage.`,
   auditrelay tap --config relay.yaml --sink kafka-eu
   auditrelay tap --config relay.yaml --match 'environment == "production" && has(body.status) && body.status == "error"'
   auditrelay tap --config relay.yaml --output json --limit 1 | auditrelay routing try --config relay.yaml --sink kafka-eu`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		PreRunE: func(*cobra.Command, []string) error {
 			if t.request.Match == "" {
 				return nil

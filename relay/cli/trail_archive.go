@@ -38,7 +38,7 @@ To undo it, copy the files back.
 Exit codes: 0 moved, or nothing to move; 1 failed or declined, 2 wrong usage.`,
 		Example: `  auditrelay trail archive --config relay.yaml --before 2026-01-01 --to /mnt/archive --dry-run
   auditrelay trail archive --config relay.yaml --before 2026-01-01 --to /mnt/archive`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			to, err := filepath.Abs(dir)
 			if err != nil {

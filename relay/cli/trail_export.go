@@ -35,7 +35,7 @@ Exit codes: 0 written, 1 failed, 2 wrong usage.`,
 		Example: `  auditrelay trail export --config relay.yaml > trail.jsonl
   auditrelay trail export --config relay.yaml --since 2026-03-01 --severity medium --file march.jsonl
   auditrelay trail export --config relay.yaml --form tlog --dir /mnt/evidence/trail`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 	}
 	lines := which.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
 		count := 0

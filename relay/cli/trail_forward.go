@@ -28,7 +28,7 @@ Ctrl-C ends it; another run begins anew.
 Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 2 wrong usage.`,
 		Example: `  auditrelay trail forward --config relay.yaml --sink siem --since 2026-01-01 --dry-run
   auditrelay trail forward --config relay.yaml --sink siem --since 2026-01-01 --severity medium`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			client, err := which.client()
 			if err != nil {

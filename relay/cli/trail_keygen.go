@@ -28,7 +28,7 @@ The origin names the trail for good, as a domain and path of yours.
 Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		Example: `  auditrelay trail keygen --origin example.com/auditrelay --file /etc/auditrelay/audit.key
   auditrelay trail keygen --origin example.com/auditrelay --public hsm-public.pem`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			public, err := keygen(origin, file, publicFile)
 			if err != nil {

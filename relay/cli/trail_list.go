@@ -41,7 +41,7 @@ Exit codes: 0 listed (none is fine), 1 failed, 2 wrong usage.`,
   auditrelay trail list --config relay.yaml --unreviewed --limit 0 --output csv > review.csv
   auditrelay trail list --config relay.yaml --all --limit 200
   auditrelay trail list --config relay.yaml --follow --output json | jq -r .summary`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: which.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
 			if !all && chosen.filter.Type == "" && chosen.filter.Setting == "" {
 				chosen.filter.Without = digest.Type
@@ -52,6 +52,9 @@ Exit codes: 0 listed (none is fine), 1 failed, 2 wrong usage.`,
 				return errors.Join(f.run(cmd.Context(), chosen.filter), list.end())
 			}
 			err := source.List(cmd.Context(), console.ListTrail{Filter: chosen.filter}, list.add)
+			if err != nil {
+				list.empty = "" // entries may be there
+			}
 			return errors.Join(err, list.end())
 		}),
 	}

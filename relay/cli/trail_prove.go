@@ -40,8 +40,8 @@ know by another way that they are yours.
 
 The entries are named by index, or chosen by the flags of 'trail list'; those need the relay
 on this machine. It reads the files that the relay keeps for public tools, in its data
-directory; or with --url what a relay serves under /tlog/, with --export an export. A guarded /tlog/ wants
---token-file FILE, or the environment variable AUDITRELAY_TLOG_TOKEN.
+directory; or with --url what a relay serves under /tlog/, with --export an export. A guarded
+/tlog/ wants --token-file FILE, or the environment variable AUDITRELAY_TLOG_TOKEN.
 
   auditrelay trail verify --proof 17.tlog-proof --record 17.json --policy trail.policy
 

@@ -38,7 +38,7 @@ command and begin it again at any moment.
 Exit codes: 0 replaced, 1 failed or declined, 2 wrong usage.`,
 		Example: `  auditrelay trail rotate-key --config relay.yaml
   auditrelay trail rotate-key --config relay.yaml --public example.com/auditrelay+3ef2f7d1+AfJt0ZbW…`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			cfg, _, err := p.Kinds.Config().Load(file)
 			if err != nil {

@@ -24,8 +24,8 @@ func newTrailListSpan() *cobra.Command {
 		Short: "Write the list of a span: the hashes of its records and events",
 		Long: `Writes the list of a span as JSON lines: its entry in the audit trail (INDEX, of the type
 events.span) with its proof, then each record with the hashes of its events, from which the
-entry's root follows. Keep it beside a full copy of the events, and 'auditrelay trail verify-span' finds
-at any time later which of them are missing or changed, with no journal.
+entry's root follows. Keep it beside a full copy of the events: 'auditrelay trail verify-span'
+then names missing and changed events at any later time, without the journal.
 
 The journal must still have all records of the span: see 'auditrelay trail prove-event'. A
 commit above 128 KiB, as under full load, is listed whole, with its events.

@@ -79,7 +79,7 @@ Exit codes: 0 both verdicts hold; 1 integrity is broken, or it cannot be read; 2
   auditrelay trail verify --from-kafka kafka-1:9092,kafka-2:9092/auditrelay.events --key trail.pub
   auditrelay trail verify --from-kafka kafka:9093/audit --kafka-tls --kafka-user auditor --key trail.pub
   auditrelay trail verify --proof 17.tlog-proof --record 17.json --policy trail.policy`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }),
 	}
 	f.addTo(cmd)

@@ -25,7 +25,7 @@ func (p Program) newVersion() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version, the revision it was built from, and the Go version",
 		Example: "  auditrelay version --json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			b := p.build()
 			if asJSON {

@@ -26,7 +26,7 @@ history than before.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 		Example: "  auditrelay witness init --data-dir /var/lib/auditrelay-witness --name witness.example.com/audit",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
 			if err := durable.MakeDir(f.dir); err != nil {
 				return err

@@ -64,7 +64,8 @@ func (c deskChange) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   c.use,
 		Short: c.short,
-		Long: c.short + `. It shows what will change, and asks, except with --yes.
+		Long: c.short + `.
+It shows what will change, and asks, except with --yes.
 The audit trail gets an entry before and one after it.
 ` + whichRelay + `
 

@@ -1,0 +1,63 @@
+package door
+
+import (
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+)
+
+// A provider that refuses the certificate sends no request: only the handshake tells.
+func TestFailedHandshakesAreTold(t *testing.T) {
+	t.Parallel()
+	var log waiting.Output
+	metrics := NewMetrics(prometheus.NewRegistry())
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	door := New(server.Listener, Options{Name: "ingest", Total: 10, Metrics: metrics, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	server.Listener = door
+	door.Guard(server.Config)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	address := server.Listener.Addr().String()
+	fails := func(reason string, want int, attempt func()) {
+		t.Helper()
+		failed := metrics.handshakes.WithLabelValues("ingest", reason)
+		for n := range want {
+			attempt()
+			waiting.Until(t, func() bool { return testutil.ToFloat64(failed) == float64(n+1) }, "no failure of %s is counted", reason)
+		}
+	}
+	fails("other", 2, func() {
+		conn, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		_, _ = io.WriteString(conn, "no handshake")
+		_ = conn.Close()
+	})
+	assert.Empty(t, log.String(), "scanners do not fill the log")
+	fails("certificate", 3, func() {
+		_, err := tls.Dial("tcp", address, &tls.Config{MinVersion: tls.VersionTLS12, ServerName: "example.com"}) // its authority is not trusted
+		require.ErrorContains(t, err, "certificate")
+	})
+	fails("plain_http", 2, func() {
+		resp, err := http.Get("http://" + address)
+		require.NoError(t, err)
+		_ = resp.Body.Close()
+	})
+	waiting.Until(t, func() bool { return strings.Count(log.String(), "level=WARN") >= 2 }, "not both are told")
+	text := log.String()
+	assert.Equal(t, 2, strings.Count(text, "level=WARN"), "each once an hour: %s", text)
+	for _, want := range []string{"TLS handshakes fail over a certificate", "tls: bad certificate", "listener=ingest", "clients speak HTTP to this HTTPS listener"} {
+		assert.Contains(t, text, want)
+	}
+}
