@@ -51,6 +51,17 @@ type Round struct {
 	PerSecond float64
 }
 
+// Projects lists the projects of the environments, each once.
+func (c *Config) Projects() []string {
+	var all []string
+	for _, e := range c.Environments {
+		if !slices.Contains(all, e.Project) {
+			all = append(all, e.Project)
+		}
+	}
+	return all
+}
+
 // Round returns the work of looking at the workspace, zero without a workspace.
 func (c *Config) Round() Round {
 	if c.Workspace == nil {

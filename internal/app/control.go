@@ -27,7 +27,7 @@ func (r *process) startControl(context.Context) error {
 		constant("auditrelay_workspace_requests_per_second_limit", "Requests that the configuration allows.", w.RequestsPerSecond),
 	)
 	client, err := management.New(management.Options{
-		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, RBACPrefix: w.RBACPrefix,
+		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, RBACPrefix: w.RBACPrefix, Projects: r.cfg.Projects(),
 		RequestsPerSecond: w.RequestsPerSecond, Timeout: w.Timeout, Registerer: r.reg,
 	})
 	if err != nil {

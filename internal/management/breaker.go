@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -42,11 +43,12 @@ const (
 )
 
 // breaker stops all calls while none can succeed. A call that fails by the key or by an
-// outage does not open it alone: the project is read once more, and must fail as well.
+// outage does not open it alone: its project is read once more, then others, and all must fail.
 // While it is open, the next caller reads its project first, at growing pauses; the
 // others are refused at once.
 type breaker struct {
-	judging chan struct{} // holds one token: somebody asks whether calls can succeed
+	judging  chan struct{} // holds one token: somebody asks whether calls can succeed
+	projects []string      // to ask for; immutable
 
 	mu      sync.Mutex // guards what follows
 	reach   Reach
@@ -55,10 +57,11 @@ type breaker struct {
 	pause   time.Duration // before the next question
 	next    time.Time     // of the next question
 	project string        // of the last call that had one
+	good    string        // of the last one that succeeded
 }
 
-func newBreaker() *breaker {
-	return &breaker{judging: make(chan struct{}, 1), changed: make(chan struct{})}
+func newBreaker(projects []string) *breaker {
+	return &breaker{judging: make(chan struct{}, 1), projects: slices.Clone(projects), changed: make(chan struct{})}
 }
 
 // Reach says whether the API can be used, and gives a channel that is closed when that
@@ -132,9 +135,12 @@ func (b *breaker) isOpen() error {
 }
 
 // succeeded notes a call that succeeded. While it is open, only a question closes it.
-func (b *breaker) succeeded() {
+func (b *breaker) succeeded(k call) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if len(k.params) > 0 {
+		b.good = k.params[0]
+	}
 	if !b.reach.Known {
 		b.set("", nil)
 	}
@@ -196,15 +202,21 @@ func (c *Client) judge(ctx context.Context, k call, err error) error {
 	return fmt.Errorf("%w; this call: %w", refusal, err)
 }
 
-// ask reads the project of k, once. It is the cheapest call, and open to every key.
-func (c *Client) ask(ctx context.Context, k call) error {
-	project := c.breaker.lastProject()
-	if len(k.params) > 0 {
-		project = k.params[0]
+// askAtMost bounds the projects of a question.
+const askAtMost = 3
+
+// ask reads the project of k, once; it is the cheapest call, and open to every key. Where that
+// fails as every call would, it reads others: the key may not read this one, or it is broken.
+func (c *Client) ask(ctx context.Context, k call) (err error) {
+	for _, project := range c.breaker.toAsk(k) {
+		if err = c.askFor(ctx, project); causeOf(err) == "" || ctx.Err() != nil {
+			return err
+		}
 	}
-	if project == "" {
-		return nil // nothing to ask for
-	}
+	return err
+}
+
+func (c *Client) askFor(ctx context.Context, project string) error {
 	q := call{operation: "read project", method: http.MethodGet, path: projectPath, params: []string{project}, scrub: c.scrub}
 	path, err := q.expand()
 	if err != nil {
@@ -214,10 +226,21 @@ func (c *Client) ask(ctx context.Context, k call) error {
 	return err
 }
 
-func (b *breaker) lastProject() string {
+// toAsk lists the projects of a question; none: there is nothing to ask for.
+func (b *breaker) toAsk(k call) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.project
+	own := b.project
+	if len(k.params) > 0 {
+		own = k.params[0]
+	}
+	var all []string
+	for _, p := range append([]string{own, b.good}, b.projects...) {
+		if p != "" && !slices.Contains(all, p) && len(all) < askAtMost {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // causeOf is why an error may be one of all calls; empty: it is not.
@@ -228,7 +251,7 @@ func causeOf(err error) Cause {
 		return ""
 	case !errors.As(err, &e), e.Status >= 500:
 		return CauseOutage
-	case e.Status == http.StatusUnauthorized, e.Status == http.StatusForbidden:
+	case IsDenied(err):
 		return CauseUnauthorized
 	}
 	return ""

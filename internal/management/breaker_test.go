@@ -131,6 +131,41 @@ func TestOneFailingResourceStopsNoOther(t *testing.T) {
 	}
 }
 
+// TestAProjectOfAnothersStopsNoOther: the key may not read one project, or it is broken. Before,
+// every call to every other project was refused with it, for minutes.
+func TestAProjectOfAnothersStopsNoOther(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{401, 403, 500, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &service{answer: func(path string) int {
+				if strings.Contains(path, "/theirs") {
+					return status
+				}
+				return 200
+			}}
+			c := s.client(t, func(o *Options) { o.Projects = []string{"theirs", "ours"} })
+			for range 3 {
+				_, err := c.RBACPolicy(t.Context(), "theirs", "e")
+				require.Error(t, err)
+				require.NotErrorIs(t, err, ErrUnreachable)
+				_, err = c.SMSCountryCodes(t.Context(), "ours", "e")
+				require.NoError(t, err)
+			}
+			s.always(401)
+			_, err := c.SMSCountryCodes(t.Context(), "ours", "e")
+			require.ErrorIs(t, err, ErrUnreachable, "no project can be read")
+			_, err = c.RBACPolicy(t.Context(), "theirs", "e")
+			require.ErrorIs(t, err, ErrUnreachable)
+			s.by(func(path string) int { return map[bool]int{true: 401, false: 200}[strings.Contains(path, "/theirs")] })
+			time.Sleep(probeMost)
+			_, err = c.RBACPolicy(t.Context(), "theirs", "e")
+			require.NotErrorIs(t, err, ErrUnreachable, "its caller finds that another can be read")
+			now, _ := c.Reach()
+			assert.Empty(t, now.Cause)
+		})
+	}
+}
+
 // TestAnOutageMayEndInARefusal: each cause is a state of its own. A flapping API is not
 // asked ever more often.
 func TestAnOutageMayEndInARefusal(t *testing.T) {

@@ -56,7 +56,7 @@ func (c *Client) send(ctx context.Context, k call) (reply, error) {
 		}
 		r, err := c.attempt(ctx, k, path)
 		if err == nil {
-			c.breaker.succeeded()
+			c.breaker.succeeded(k)
 			return r, nil
 		}
 		lost = hadNoAnswer(err, lost)

@@ -28,6 +28,9 @@ type Options struct {
 	// KeyID and Secret are a workspace management key (HTTP Basic).
 	KeyID  string
 	Secret secret.Text
+	// Projects are those of the calls. A failure counts as one of the whole API only where none
+	// of several can be read. The calls' own projects need not be named.
+	Projects []string
 	// RequestsPerSecond bounds the attempts of all calls together. Default 5.
 	RequestsPerSecond float64
 	// AtOnce bounds the requests under way at once. Default 8.
@@ -99,7 +102,7 @@ func New(o Options) (*Client, error) {
 	if o.RequestsPerSecond < 0 || o.AtOnce < 0 || o.Timeout < 0 || o.MaxAttempts < 0 || o.MaxAnswerBytes < 0 {
 		return nil, errors.New("limits of the management client must not be negative")
 	}
-	b := newBreaker()
+	b := newBreaker(o.Projects)
 	m, err := newMetrics(o.Registerer, b)
 	if err != nil {
 		return nil, fmt.Errorf("register the management client's metrics: %w", err)

@@ -78,6 +78,12 @@ func IsNotFound(err error) bool {
 	return errors.As(err, &e) && e.Status == http.StatusNotFound
 }
 
+// IsDenied reports whether err is, or wraps, an answer that denies the key something.
+func IsDenied(err error) bool {
+	var e *APIError
+	return errors.As(err, &e) && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden)
+}
+
 // errorBody is the document's error body. Its members are decoded one by one: a proxy's
 // error page may use the same names with other types.
 type errorBody map[string]json.RawMessage

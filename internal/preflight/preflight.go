@@ -73,7 +73,7 @@ func check(ctx context.Context, cfg *config.Config, transport http.RoundTripper)
 	w := cfg.Workspace
 	var err error
 	r.client, err = management.New(management.Options{
-		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, RBACPrefix: w.RBACPrefix, RequestsPerSecond: w.RequestsPerSecond,
+		BaseURL: w.BaseURL, KeyID: w.KeyID, Secret: w.Secret, RBACPrefix: w.RBACPrefix, Projects: cfg.Projects(), RequestsPerSecond: w.RequestsPerSecond,
 		Timeout: w.Timeout, MaxAttempts: 3, AtOnce: atOnce, HTTPClient: &http.Client{Transport: r.counter},
 	})
 	if err != nil {
@@ -95,24 +95,18 @@ func check(ctx context.Context, cfg *config.Config, transport http.RoundTripper)
 // readProjects reads each project once, and reports whether the API can be used. The first
 // read shows whether the key is accepted.
 func (r *run) readProjects(ctx context.Context) bool {
-	first := map[string]int{} // the place of each project
-	var order []string
-	for i, e := range r.cfg.Environments {
-		if _, seen := first[e.Project]; !seen {
-			first[e.Project] = i
-			order = append(order, e.Project)
-		}
-	}
-	if len(order) == 0 || !r.readProject(ctx, order[0], first[order[0]]) {
+	all := r.cfg.Projects()
+	if len(all) == 0 || !r.readProject(ctx, all[0]) {
 		return false
 	}
-	each(ctx, order[1:], func(_ int, project string) { r.readProject(ctx, project, first[project]) })
+	each(ctx, all[1:], func(_ int, project string) { r.readProject(ctx, project) })
 	return true
 }
 
 // readProject reports whether the API can be used.
-func (r *run) readProject(ctx context.Context, project string, place int) bool {
+func (r *run) readProject(ctx context.Context, project string) bool {
 	err := r.readsProject(ctx, project)
+	place := slices.IndexFunc(r.cfg.Environments, func(e config.Environment) bool { return e.Project == project })
 	field := fmt.Sprintf("environments[%d].project", place)
 	reach, _ := r.client.Reach()
 	switch {
@@ -130,6 +124,8 @@ func (r *run) readProject(ctx context.Context, project string, place int) bool {
 		r.fail("workspace.base_url", "something other than the API answers there ("+why(err)+
 			"); give the API's address before /pwa/v3, and check any proxy")
 		return false
+	case management.IsDenied(err):
+		r.fail(field, fmt.Sprintf("project %s cannot be read: %v; give the management key the right to read it, or remove its environments here", project, err))
 	default:
 		r.fail(field, fmt.Sprintf("project %s cannot be read: %v", project, err))
 	}

@@ -164,10 +164,32 @@ func TestTheAPICannotBeUsed(t *testing.T) {
 			r := preflight.Check(t.Context(), &s.cfg)
 			said(t, r.Errors, c.field, c.says)
 			assert.Equal(t, c.key, r.Key)
-			assert.LessOrEqual(t, r.Requests, 4)
+			assert.LessOrEqual(t, r.Requests, 5)
 			assert.NotContains(t, r.Errors[0].Reason, "wrong-secret")
 		})
 	}
+}
+
+// The key is in order where it may read another project.
+func TestAProjectThatTheKeyMayNotRead(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, workspacesim.Options{})
+	api := s.Handler()
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/acme-portal") {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		api.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	s.cfg.Workspace.BaseURL = front.URL
+	s.with("acme-portal", "production", toRelay())
+	s.with("northwind-shop", "production", toRelay())
+	r := preflight.Check(t.Context(), &s.cfg)
+	said(t, r.Errors, "environments[0].project", "give the management key the right to read it")
+	assert.Equal(t, preflight.KeyAccepted, r.Key)
+	assert.Equal(t, preflight.ExistsYes, r.Environments[1].Exists)
 }
 
 // Where the project can be read, the failure is the environment's own.
