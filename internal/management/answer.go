@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 )
 
 // Receipt comes with every success answer.
@@ -30,7 +32,7 @@ func fetch[T any](ctx context.Context, c *Client, k call, field string, decode f
 	if err != nil {
 		return Answer[T]{}, err
 	}
-	members, receipt, err := r.members()
+	members, receipt, err := r.members(k.scrub)
 	if err != nil {
 		return Answer[T]{Receipt: receipt}, fmt.Errorf("%s: %w", k.operation, err)
 	}
@@ -50,11 +52,12 @@ func fetch[T any](ctx context.Context, c *Client, k call, field string, decode f
 
 // receive makes a call and returns the receipt, all that its answer holds.
 func (c *Client) receive(ctx context.Context, k call) (Receipt, error) {
+	k.scrub = cmp.Or(k.scrub, c.scrub)
 	r, err := c.send(ctx, k)
 	if err != nil {
 		return Receipt{}, err
 	}
-	_, receipt, err := r.members()
+	_, receipt, err := r.members(k.scrub)
 	if err != nil {
 		return receipt, fmt.Errorf("%s: %w", k.operation, err)
 	}
@@ -63,7 +66,7 @@ func (c *Client) receive(ctx context.Context, k call) (Receipt, error) {
 
 // members splits the answer's object. An empty body is an empty object: any 2xx is a
 // success, also 204.
-func (r reply) members() (map[string]json.RawMessage, Receipt, error) {
+func (r reply) members(scrub *scrubber) (map[string]json.RawMessage, Receipt, error) {
 	receipt := Receipt{StatusCode: r.status}
 	if len(r.body) == 0 {
 		return nil, receipt, nil
@@ -72,7 +75,7 @@ func (r reply) members() (map[string]json.RawMessage, Receipt, error) {
 	if err := json.Unmarshal(r.body, &members); err != nil {
 		return nil, receipt, fmt.Errorf("decode the answer: %w", err)
 	}
-	receipt.RequestID = errorBody(members).text("request_id")
+	receipt.RequestID = plaintext.Line(scrub.clean(errorBody(members).text("request_id")), maxErrorText)
 	return members, receipt, nil
 }
 

@@ -31,10 +31,11 @@ func (s *service) RoundTrip(r *http.Request) (*http.Response, error) {
 	if status == 0 {
 		return nil, io.ErrUnexpectedEOF
 	}
-	return &http.Response{
-		StatusCode: status, Header: http.Header{}, Request: r,
-		Body: io.NopCloser(strings.NewReader(`{"request_id":"r","error_type":"t","project":{},"policy":{},"country_codes":[]}`)),
-	}, nil
+	body := `{"request_id":"r","error_type":"t"}`
+	if status == 200 {
+		body = `{"request_id":"r","project":{},"policy":{},"country_codes":[]}`
+	}
+	return &http.Response{StatusCode: status, Header: http.Header{}, Request: r, Body: io.NopCloser(strings.NewReader(body))}, nil
 }
 
 func (s *service) always(status int) { s.by(func(string) int { return status }) }

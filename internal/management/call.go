@@ -113,6 +113,9 @@ func (c *Client) attempt(ctx context.Context, k call, path string) (r reply, err
 	if int64(len(body)) > c.maxAnswerBytes {
 		return reply{}, fmt.Errorf("%w: more than %d bytes", ErrAnswerTooLarge, c.maxAnswerBytes)
 	}
+	if err := disguised(k, resp, body); err != nil {
+		return reply{}, err
+	}
 	return reply{status: resp.StatusCode, body: body}, nil
 }
 

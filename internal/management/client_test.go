@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +33,14 @@ func serve(t *testing.T, h http.HandlerFunc) *Client {
 	t.Cleanup(srv.Close)
 	c, err := New(options(srv.URL))
 	require.NoError(t, err)
+	return c
+}
+
+// serveOnce is serve with a client that repeats no call.
+func serveOnce(t *testing.T, h http.HandlerFunc) *Client {
+	t.Helper()
+	c := serve(t, h)
+	c.maxAttempts = 1
 	return c
 }
 
@@ -154,6 +163,7 @@ func TestRedirects(t *testing.T) {
 	var api *APIError
 	require.ErrorAs(t, err, &api)
 	assert.Equal(t, 307, api.Status)
+	assert.Contains(t, api.Message, "it redirects to "+other.URL+", where the key is not sent: correct workspace.base_url")
 	a, err := c.Project(t.Context(), "here")
 	require.NoError(t, err)
 	assert.Equal(t, "there", a.Value.Name)
@@ -185,11 +195,59 @@ func TestAnswersThatAreNone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := serve(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, body) })
+			c := serveOnce(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, body) })
 			_, err := c.Project(t.Context(), "p")
 			require.ErrorContains(t, err, "read project: ")
 		})
 	}
+}
+
+// TestA200ThatIsAnError: a gateway may give every answer a 200. Before, an error in one passed
+// for the removal of the resource, and a PUT's for a success.
+func TestA200ThatIsAnError(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"status_code":503,"request_id":"r1","error_type":"unavailable"}`:                                            "management API answered 503 unavailable: Service Unavailable (request r1)",
+		`{"status_code":200,"request_id":"r1","error_type":"internal_server_error"}`:                                  "management API answered 500 internal_server_error: Internal Server Error (request r1)",
+		`{"status_code":404,"request_id":"r1","error_type":"event_log_streaming_config_not_found"}`:                   "management API answered 404 event_log_streaming_config_not_found: Not Found (request r1)",
+		`{"status_code":"x","request_id":"r1","error_type":"e","error_message":"ws-secret-0123456789 is what I got"}`: "management API answered 500 e: [redacted] is what I got (request r1)",
+	} {
+		c := serveOnce(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, body) })
+		_, err := c.EventLogStreaming(t.Context(), "p", "e", GrafanaLoki)
+		var api *APIError
+		require.ErrorAs(t, err, &api, body)
+		assert.Equal(t, want, api.Error())
+		c = serveOnce(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, body) })
+		a, err := c.SetEventLogStreaming(t.Context(), "p", "e", GrafanaLoki, lokiDestination())
+		require.ErrorAs(t, err, &api, body)
+		assert.Zero(t, a.StatusCode)
+	}
+}
+
+// TestAPageInPlaceOfAnAnswer: a captive portal's, say. The error says what to do.
+func TestAPageInPlaceOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	c := serveOnce(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "\n<html><title>Sign in</title>\x1b[2J"+strings.Repeat("x", 5000))
+	})
+	_, err := c.EventLogStreaming(t.Context(), "p", "e", GrafanaLoki)
+	require.ErrorIs(t, err, ErrUnreachable)
+	require.ErrorContains(t, err, `(HTTP 200, "text/html", beginning with "<html><title>Sign in</title>`)
+	require.ErrorContains(t, err, "check workspace.base_url, and any proxy before it")
+	assert.Less(t, len(err.Error()), 1000)
+}
+
+// TestARequestIDIsShortAndNoSecret: it goes into the trail, into logs, and to terminals.
+func TestARequestIDIsShortAndNoSecret(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, 200, `{"project":{},"request_id":"ws-secret-0123456789\u001b[2J`+strings.Repeat("x", 1<<20)+`"}`)
+	})
+	a, err := c.Project(t.Context(), "p")
+	require.NoError(t, err)
+	assert.Len(t, []rune(a.RequestID), maxErrorText)
+	assert.Equal(t, "[redacted] [2Jxx", a.RequestID[:16])
 }
 
 func TestRawSurvivesAShapeThatIsNotKnown(t *testing.T) {

@@ -1,6 +1,7 @@
 package management
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,8 +109,42 @@ func newAPIError(resp *http.Response, body []byte, scrub *scrubber) *APIError {
 		e.RequestID, e.Type = clean(b.text("request_id")), clean(b.text("error_type"))
 		e.Message, e.URL = clean(b.text("error_message")), clean(b.text("error_url"))
 	}
+	if to, err := resp.Location(); err == nil && e.Status < 400 && (to.Host != resp.Request.URL.Host || to.Scheme != resp.Request.URL.Scheme) {
+		e.Message = clean(fmt.Sprintf("it redirects to %s://%s, where the key is not sent: correct workspace.base_url", to.Scheme, to.Host))
+	}
 	if e.Message == "" {
 		e.Message = http.StatusText(e.Status)
 	}
 	return e
+}
+
+// disguised is the error behind a 2xx that is none: a gateway may answer 200 to everything,
+// and a proxy may answer a read with a page of its own. A write with an answer of unknown form
+// has had its effect.
+func disguised(k call, resp *http.Response, body []byte) error {
+	body = bytes.TrimSpace(body)
+	if bytes.HasPrefix(body, []byte("{")) && bytes.Contains(body, []byte(`"error_type"`)) {
+		return errorWithin(k, resp, body)
+	}
+	if k.method != http.MethodGet || len(body) == 0 || body[0] == '{' {
+		return nil
+	}
+	page := plaintext.Line(k.scrub.clean(string(body[:min(len(body), errorBytes)])), 80)
+	return fmt.Errorf("something other than the API answered (HTTP %d, %q, beginning with %q); check workspace.base_url, and any proxy before it",
+		resp.StatusCode, plaintext.Line(k.scrub.clean(resp.Header.Get("Content-Type")), 80), page)
+}
+
+// errorWithin is the error in a 2xx's body; nil: it is none. Its status_code counts, else 500.
+func errorWithin(k call, resp *http.Response, body []byte) error {
+	var b errorBody
+	if json.Unmarshal(body, &b) != nil || b.text("error_type") == "" {
+		return nil
+	}
+	var status int
+	if json.Unmarshal(b["status_code"], &status) != nil || status < 400 || status > 599 {
+		status = http.StatusInternalServerError
+	}
+	failed := *resp
+	failed.StatusCode = status
+	return newAPIError(&failed, body, k.scrub)
 }

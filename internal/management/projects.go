@@ -44,7 +44,7 @@ func (c *Client) CreateProject(ctx context.Context, p NewProject) (Answer[Projec
 	if err != nil {
 		return Answer[Project]{}, err
 	}
-	a, err := createdProject(r)
+	a, err := createdProject(r, c.scrub)
 	if err != nil {
 		return a, fmt.Errorf("%s: %w", k.operation, c.scrub.cleanError(err))
 	}
@@ -52,8 +52,8 @@ func (c *Client) CreateProject(ctx context.Context, p NewProject) (Answer[Projec
 	return a, nil
 }
 
-func createdProject(r reply) (Answer[Project], error) {
-	members, receipt, err := r.members()
+func createdProject(r reply, scrub *scrubber) (Answer[Project], error) {
+	members, receipt, err := r.members(scrub)
 	a := Answer[Project]{Receipt: receipt}
 	if err != nil || len(r.body) == 0 {
 		return a, err

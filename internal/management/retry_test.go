@@ -42,10 +42,11 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	if st.retryAfter != nil {
 		h.Set("Retry-After", st.retryAfter())
 	}
-	return &http.Response{
-		StatusCode: st.status, Header: h, Request: r,
-		Body: io.NopCloser(strings.NewReader(`{"project":{"name":"x"},"error_type":"t"}`)),
-	}, nil
+	body := `{"error_type":"t"}`
+	if st.status == 200 {
+		body = `{"project":{"name":"x"}}`
+	}
+	return &http.Response{StatusCode: st.status, Header: h, Request: r, Body: io.NopCloser(strings.NewReader(body))}, nil
 }
 
 func (s *script) client(t *testing.T) *Client {

@@ -184,7 +184,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"event_log_streaming_config":null}`))
 	f.Add([]byte(`{"error_message":1}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		members, _, err := reply{status: 200, body: body}.members()
+		members, _, err := reply{status: 200, body: body}.members(newScrubber())
 		if err != nil {
 			return
 		}
