@@ -131,6 +131,8 @@ func streamingRefusal(err error) error {
 	switch {
 	case errors.Is(err, streaming.ErrDryRun):
 		return refuse(http.StatusConflict, "streaming.dry_run is set, so nothing is changed in the workspace; remove it, and restart the relay")
+	case errors.Is(err, streaming.ErrElsewhere):
+		return refuse(http.StatusConflict, "%v; 'auditrelay streaming apply' points it at the relay", err)
 	case errors.Is(err, streaming.ErrNotGenerated):
 		return refuse(http.StatusNotFound, "%v: it has no stream.relay in the configuration, so the relay has set no credential there", err)
 	case errors.Is(err, streaming.ErrNotDesired):

@@ -215,14 +215,16 @@ func attemptOf(e audit.Entry) (p attempt) {
 	return p
 }
 
-// putBehind is the newest PUT, if it set the shown config within w; nil: it did not.
-func (w *watcher) putBehind(ctx context.Context, shown *Shape, within audit.Window) (*looks.Attribution, error) {
+// putBehind is the newest PUT, if it set the shown config within a window; nil: it did not.
+// before is the entry of the config before. The API may show a PUT only after a while: where
+// that entry is older than the PUT, the PUT was not seen yet.
+func (w *watcher) putBehind(ctx context.Context, shown *Shape, before time.Time, within audit.Window) (*looks.Attribution, error) {
 	p, err := w.newestPut(ctx)
 	if err != nil || !p.found {
 		return nil, err
 	}
 	// It lasted from Begun until its end was recorded. That is open for an intent.
-	over := p.Outcome != "" && p.at.Before(within.After)
+	over := p.Outcome != "" && p.at.Before(within.After) && !before.Before(p.Begun)
 	if p.Sets == nil || p.Outcome == workspace.OutcomeRefused || p.Begun.After(within.Until) || over {
 		return nil, nil //nolint:nilnil // no PUT behind it is no error
 	}

@@ -71,6 +71,36 @@ func TestCrashBetweenThePutAndItsEnd(t *testing.T) {
 	}
 }
 
+// The API shows a PUT only after a while, also to another process. Before, the change was
+// called an outsider's.
+func TestAPutThatIsShownLateIsTheRelays(t *testing.T) {
+	t.Parallel()
+	for between := range 3 { // looks before it is shown; then a restart, too
+		g := newRig(t)
+		r, store := g.start(nil, toRelay)
+		require.NoError(t, look(t, r))
+		g.api.set(func() { g.api.lags = true })
+		require.NoError(t, rotate(t, r, "a"))
+		for range between {
+			require.NoError(t, look(t, r))
+		}
+		if between == 2 {
+			r, store = g.start(nil, toRelay)
+		}
+		g.api.set(func() { g.api.late() })
+		for range 2 {
+			require.NoError(t, look(t, r))
+		}
+		_, causes := g.trail.changes()
+		assert.Equal(t, []string{"relay", "relay"}, causes)
+		_, d := g.trail.newest()
+		assert.Equal(t, "ada@desk", d.Actor)
+		st, err := store.State(shopA)
+		require.NoError(t, err)
+		assert.Equal(t, g.api.field("password")[39:], st.Current)
+	}
+}
+
 // What the PUT did not set came from outside, in its window or not.
 func TestAPutIsNotBlamedForAnothersChange(t *testing.T) {
 	t.Parallel()

@@ -39,6 +39,8 @@ type api struct {
 	rewrite  func(fields map[string]string) // what a proxy does on the way in
 	lose     bool                           // a PUT has its effect, and its answer is lost
 	garble   bool                           // and its answer is no JSON
+	late     func()                         // set by a PUT: only this call has it shown
+	lags     bool                           // PUTs have their effect by late
 	failPut  int                            // status of every PUT
 	failRead int                            // status of every GET in an environment
 	page     bool                           // every GET gets a proxy's 404 page
@@ -112,6 +114,12 @@ func (a *api) put(w http.ResponseWriter, r *http.Request, kind string) {
 	}
 	if a.failPut != 0 || json.NewDecoder(r.Body).Decode(&body) != nil {
 		reply(w, max(a.failPut, 400), map[string]any{"error_type": "fault"})
+		return
+	}
+	if a.lags {
+		fields := body.Config[strings.ToLower(kind)]
+		a.late = func() { a.kind, a.fields, a.status = kind, fields, "ACTIVE" }
+		reply(w, 200, map[string]any{"event_log_streaming_config": map[string]any{}})
 		return
 	}
 	a.kind, a.fields, a.status = kind, body.Config[strings.ToLower(kind)], "ACTIVE"

@@ -111,6 +111,7 @@ func (w *watcher) absent() {
 	defer w.mu.Unlock()
 	w.health.Status, w.health.DestinationType, w.health.Destination, w.health.Differs = "", "", "", nil
 	w.health.Finding, w.health.Advice = FindingAbsent, w.advice(FindingAbsent, "")
+	w.metrics.absent(w.env, w.observed())
 }
 
 // fights notes a fight, nil for none, and reports whether it is news.

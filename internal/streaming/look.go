@@ -149,7 +149,7 @@ func (w *watcher) own() looks.Attribution {
 // replaceLost sets a new credential for a lost one, though the trail cannot say so yet: the
 // provider sends refused pushes never again.
 func (w *watcher) replaceLost(ctx context.Context, trail error, a Action) error {
-	if !errors.Is(trail, audit.ErrUnavailable) || w.dryRun || !a.Lost || time.Now().Before(w.nextPut) {
+	if !errors.Is(trail, audit.ErrUnavailable) || w.mode() == config.ModeObserve || !a.Lost || time.Now().Before(w.nextPut) {
 		return nil
 	}
 	return w.put(ctx, order{reason: a.reason()})

@@ -73,13 +73,19 @@ func (m *metrics) begin(environments []config.Environment) {
 var flag = map[bool]float64{true: 1}
 
 func (m *metrics) saw(env config.Environment, o observation, f Finding, observed bool) {
-	set := func(g *prometheus.GaugeVec, v float64) { g.WithLabelValues(env.Project, env.Environment).Set(v) }
-	set(m.lastLook, float64(o.at.UnixMilli())/1000)
+	m.lastLook.WithLabelValues(env.Project, env.Environment).Set(float64(o.at.UnixMilli()) / 1000)
+	m.is(env, o.status == management.StatusActive, f == FindingNone || f == FindingNotActive, observed)
+}
+
+// absent notes an environment that does not exist.
+func (m *metrics) absent(env config.Environment, observed bool) { m.is(env, false, false, observed) }
+
+func (m *metrics) is(env config.Environment, active, matches, observed bool) {
 	if observed {
 		return // nothing is desired of it
 	}
-	set(m.active, flag[o.status == management.StatusActive])
-	set(m.matches, flag[f == FindingNone || f == FindingNotActive])
+	m.active.WithLabelValues(env.Project, env.Environment).Set(flag[active])
+	m.matches.WithLabelValues(env.Project, env.Environment).Set(flag[matches])
 }
 
 func (m *metrics) fights(env config.Environment, yes bool) {

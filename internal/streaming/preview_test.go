@@ -3,11 +3,13 @@ package streaming
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
@@ -69,6 +71,58 @@ func TestAnObservingEnvironmentIsSetOnRequestOnly(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotDesired)
 	_, err = r.Apply(t.Context(), credentials.Environment{Project: "nobody", Environment: "b"}, workspace.Person{}, "")
 	require.ErrorIs(t, err, ErrNotDesired)
+}
+
+// Mode observe sets nothing by itself: not for a lost credential, while the trail is down, nor
+// by age.
+func TestAnObservingEnvironmentIsNeverMended(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, store := g.start(nil, toRelay)
+	require.NoError(t, look(t, r))
+	store.Close()
+	every := func(o *Options) { observing(o); o.RotateEvery = time.Nanosecond }
+	r, store = g.start(every, toRelay)
+	require.NoError(t, look(t, r))
+	store.Close()
+	require.NoError(t, g.js.DeleteKeyValue(t.Context(), "AUDITRELAY_credentials"))
+	g.trail.broken = audit.ErrUnavailable
+	r, _ = g.start(every, toRelay)
+	g.api.set(func() { g.api.status = "DISABLED" }) // to be recorded
+	require.ErrorIs(t, look(t, r), audit.ErrUnavailable)
+	assert.Equal(t, 1, g.api.count(), "before mode observe")
+}
+
+// A rotation does not repoint a stream that is to stay where it is.
+func TestARotationRepointsNothingInModeObserve(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	g.api.kind, g.api.fields, g.api.status = "GRAFANA_LOKI", map[string]string{"hostname": "theirs.example.com"}, "ACTIVE"
+	r, _ := g.start(observing, toRelay)
+	require.ErrorIs(t, rotate(t, r, "a"), ErrElsewhere)
+	assert.Zero(t, g.api.count())
+	_, err := r.Apply(t.Context(), shopA, workspace.Person{}, "")
+	require.NoError(t, err)
+	require.NoError(t, rotate(t, r, "a"))
+	assert.Equal(t, 2, g.api.count())
+}
+
+// A rotation overwrites nothing that is not in the trail.
+func TestARotationRecordsFirst(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(nil, toRelay)
+	require.NoError(t, look(t, r))
+	g.api.set(func() { g.api.fields["hostname"] = "thief.example.com" })
+	require.NoError(t, rotate(t, r, "a"))
+	changes, causes := g.trail.changes()
+	assert.Equal(t, []string{"relay", "outside", "relay"}, causes)
+	assert.Contains(t, string(changes[1].After), "thief.example.com")
+
+	again, _ := g.start(nil, toRelay) // has not looked yet
+	g.api.set(func() { g.api.failPut = 400 })
+	require.Error(t, rotate(t, again, "a"))
+	assert.Contains(t, again.Health()[0].Advice, "correct its stream in the configuration", "there is a config")
 }
 
 // The answer of a person's PUT is lost: the next look knows the change for the person's.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
@@ -131,7 +132,7 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 	}
 	var err error
 	if d.Cause != "" && d.Action == "" && e.Window != nil {
-		if d.Attribution, err = w.behind(ctx, e, o.shape, d.Attribution); err != nil {
+		if d.Attribution, err = w.behind(ctx, e, last.Time, o.shape, d.Attribution); err != nil {
 			return nil, err
 		}
 	}
@@ -154,9 +155,9 @@ func (w *watcher) meaning(subject string, before, after json.RawMessage) *meanin
 
 // behind names the action behind a change, by the trail: a PUT of a relay whose outcome
 // this process does not know, or a person's. Without one, the change is as found.
-func (w *watcher) behind(ctx context.Context, e *audit.Entry, shown *Shape, found looks.Attribution) (looks.Attribution, error) {
+func (w *watcher) behind(ctx context.Context, e *audit.Entry, before time.Time, shown *Shape, found looks.Attribution) (looks.Attribution, error) {
 	if e.Subject == Subject && e.Type == TypeChanged {
-		put, err := w.putBehind(ctx, shown, *e.Window)
+		put, err := w.putBehind(ctx, shown, before, *e.Window)
 		if err != nil {
 			return looks.Attribution{}, err
 		}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
@@ -14,6 +16,8 @@ var (
 	ErrNotGenerated = errors.New("the environment is not streamed to this relay")
 	// ErrNotDesired says nothing is desired of the environment's streaming config.
 	ErrNotDesired = errors.New("the configuration has no stream for this environment")
+	// ErrElsewhere says the stream ends elsewhere, and is to stay so.
+	ErrElsewhere = errors.New("the stream does not end at this relay, and mode observe leaves it there")
 	// ErrDryRun says nothing may be changed.
 	ErrDryRun = errors.New("this is a dry run")
 )
@@ -28,8 +32,25 @@ func (r *Reconciler) Rotate(ctx context.Context, env credentials.Environment, by
 	if w.dryRun {
 		return ErrDryRun
 	}
-	o := order{reason: []string{"rotation"}, person: by.User + "@" + by.Host, why: why}
-	return w.inTurn(ctx, func(ctx context.Context) error { return w.put(ctx, o) })
+	return w.inTurn(ctx, func(ctx context.Context) error {
+		action, err := w.lookFirst(ctx)
+		if err != nil {
+			return err
+		}
+		if w.mode() == config.ModeObserve && slices.ContainsFunc(action.Differs, func(field string) bool { return field != "secret" }) {
+			return fmt.Errorf("rotate the credential of %s: %w", env, ErrElsewhere)
+		}
+		return w.put(ctx, order{reason: []string{"rotation"}, person: by.User + "@" + by.Host, why: why})
+	})
+}
+
+// lookFirst records what a PUT on request is about to overwrite.
+func (w *watcher) lookFirst(ctx context.Context) (Action, error) {
+	if err := w.endLost(ctx); err != nil {
+		return Action{}, err
+	}
+	_, action, err := w.see(ctx)
+	return action, err
 }
 
 // Apply sets the desired config now, once, whether it differs or not: the last four
@@ -44,11 +65,7 @@ func (r *Reconciler) Apply(ctx context.Context, env credentials.Environment, by 
 		return Preview{}, ErrDryRun
 	}
 	err = w.inTurn(ctx, func(ctx context.Context) error {
-		err := w.endLost(ctx)
-		if err != nil {
-			return err
-		}
-		_, action, err := w.see(ctx)
+		action, err := w.lookFirst(ctx)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -113,6 +114,8 @@ func TestAnEnvironmentThatDoesNotExist(t *testing.T) {
 		h := r.Health()[0]
 		assert.Equal(t, FindingAbsent, h.Finding)
 		assert.Contains(t, h.Advice, "correct its project and environment slugs")
+		assert.Zero(t, testutil.ToFloat64(r.watchers[0].metrics.active.WithLabelValues(s.env.Project, "a-slip")))
+		assert.Zero(t, testutil.ToFloat64(r.watchers[0].metrics.matches.WithLabelValues(s.env.Project, "a-slip")))
 		assert.Empty(t, s.trail.types())
 	}
 	assert.Equal(t, 2, strings.Count(s.logs.String(), "\n"), "one line in each process: %s", s.logs)
