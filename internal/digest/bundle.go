@@ -89,7 +89,7 @@ func (b *Bundle) Verify() (Proven, error) {
 	if b.Position < s.First || b.Position > s.Last || s.misses(b.Position) {
 		return Proven{}, fmt.Errorf("verify the bundle: position %d is not in the span from %d to %d", b.Position, s.First, s.Last)
 	}
-	if tlog.CheckRecord(b.Path, s.Records, s.Root, b.Leaf, Leaf(b.Position, d)) != nil {
+	if !proof.IsInTree(b.Path, s.Records, s.Root, b.Leaf, Leaf(b.Position, d)) {
 		return Proven{}, errors.New("verify the bundle: its record is not in the span: the root differs")
 	}
 	return Proven{Event: e, Span: s}, nil
@@ -125,7 +125,7 @@ func (a *Alone) event(at int) (e relay.Event, d record.Digest, err error) {
 	if e, err = cloudevents.ParseJSON([]byte(a.CloudEvent)); err != nil {
 		return e, d, err
 	}
-	if !d.HasRoot() || tlog.CheckRecord(a.Path, int64(a.Events), a.Root, int64(at), record.LeafOf(&e)) != nil {
+	if !d.HasRoot() || !proof.IsInTree(a.Path, int64(a.Events), a.Root, int64(at), record.LeafOf(&e)) {
 		return e, d, errors.New("its event is not in its record: the root differs")
 	}
 	return e, d, nil

@@ -2,7 +2,9 @@ package digest
 
 import (
 	"encoding/json"
+	"math"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -111,6 +113,18 @@ func TestAChangedBundleProvesNothing(t *testing.T) {
 		b.Alone, a.Path = &a, slices.Clone(a.Path)
 		change(&a)
 		assert.False(t, holds(&b), name)
+	}
+	for _, records := range []string{"0", "4611686018427387905", "9223372036854775807"} { // the last two once took for ever
+		b := *sound
+		b.Entry = regexp.MustCompile(`"records":\d+`).ReplaceAllString(sound.Entry, `"records":`+records)
+		require.NotEqual(t, sound.Entry, b.Entry)
+		_, err := b.Verify()
+		require.Error(t, err, records)
+		a := *sound.Alone
+		b, b.Alone = *sound, &a
+		a.Events = math.MaxInt
+		_, err = b.Verify()
+		require.Error(t, err)
 	}
 	whole := *sound
 	whole.Alone, whole.Record = nil, recordAt(s, sound.Position)

@@ -11,6 +11,10 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
+// MaxSize is the largest tree that this version reads, in leaves. Above 2^62 the arithmetic of
+// package tlog overflows, and it never returns.
+const MaxSize = 1 << 60
+
 // Checkpoint says what a log holds: https://c2sp.org/tlog-checkpoint. A log signs it as
 // the text of a note.
 type Checkpoint struct {
@@ -43,6 +47,9 @@ func ParseCheckpoint(text string) (Checkpoint, error) {
 	size, err := parseDecimal(lines[1])
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("parse checkpoint: its size: %w", err)
+	}
+	if size > MaxSize {
+		return Checkpoint{}, fmt.Errorf("parse checkpoint: its size is %d, more than the %d that this version reads", size, int64(MaxSize))
 	}
 	root, err := parseHash(lines[2])
 	if err != nil {

@@ -98,8 +98,15 @@ func (p Proof) Verify(leaf tlog.Hash, policy Policy) (Checkpoint, Cosigned, erro
 	if p.Index >= c.Size {
 		return Checkpoint{}, Cosigned{}, fmt.Errorf("verify proof: its checkpoint covers %d entries, not entry %d", c.Size, p.Index)
 	}
-	if tlog.CheckRecord(p.Hashes, c.Size, c.Root, p.Index, leaf) != nil {
+	if !IsInTree(p.Hashes, c.Size, c.Root, p.Index, leaf) {
 		return Checkpoint{}, Cosigned{}, fmt.Errorf("verify proof: the record is not entry %d of the signed tree", p.Index)
 	}
 	return c, by, nil
+}
+
+// IsInTree reports whether a path (RFC 6962, section 2.1.1) leads from a leaf, at an index, to
+// the root of a tree of size leaves. All of it may come from a stranger: of a tree larger than
+// [MaxSize] nothing is shown.
+func IsInTree(path tlog.RecordProof, size int64, root tlog.Hash, index int64, leaf tlog.Hash) bool {
+	return size <= MaxSize && tlog.CheckRecord(path, size, root, index, leaf) == nil
 }

@@ -172,3 +172,18 @@ func TestBundles(t *testing.T) {
 	}
 	assert.Panics(t, func() { AppendBundle(nil, make([]byte, MaxLeaf+1)) })
 }
+
+// Above 2^62 leaves, package tlog would compute without end.
+func TestHugeTreesAreRefused(t *testing.T) {
+	t.Parallel()
+	root := strings.Repeat("A", 43) + "="
+	for _, size := range []string{"9223372036854775807", "4611686018427387905", "1152921504606846977"} {
+		_, err := ParseCheckpoint("example.com/log\n" + size + "\n" + root + "\n")
+		require.ErrorContains(t, err, "more than the 1152921504606846976 that this version reads")
+	}
+	_, err := ParseCheckpoint("example.com/log\n1152921504606846976\n" + root + "\n")
+	require.NoError(t, err)
+	for _, size := range []int64{MaxSize, MaxSize + 1, 1<<63 - 1} {
+		assert.False(t, IsInTree(nil, size, tlog.Hash{}, size-1, tlog.Hash{}))
+	}
+}

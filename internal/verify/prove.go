@@ -158,7 +158,7 @@ func (g *provable) prove(ctx context.Context, leaf int64) (Proven, error) {
 	if err != nil {
 		return Proven{}, fmt.Errorf("%w; 'auditrelay trail verify' names the damage", err)
 	}
-	if tlog.CheckRecord(hashes, g.at.Size, g.at.Root, leaf, hash) != nil {
+	if !proof.IsInTree(hashes, g.at.Size, g.at.Root, leaf, hash) {
 		return Proven{}, errors.New("it is not the signed one; 'auditrelay trail verify' names the damage")
 	}
 	return Proven{proof.Proof{Index: leaf, Hashes: hashes, Checkpoint: g.note}, record, hash, g.at.Origin}, nil

@@ -303,3 +303,17 @@ func FuzzParseRequest(f *testing.F) {
 		_ = tlog.CheckTree(r.Proof, max(r.Old, 1), c.Root, c.Size, c.Root) // must not panic
 	})
 }
+
+// The holder of one log's key cannot stop the witness for the others.
+func TestAHugeCheckpointStopsNobody(t *testing.T) {
+	t.Parallel()
+	l, huge := testlog.New(t, "example.com/log", 20, "entry"), testlog.New(t, "example.com/huge", 20, "entry")
+	w := newWitness(t, l.Public, huge.Public)
+	requireCosigned(t, w, request(huge, 0, 7))
+	for _, size := range []int64{1<<62 + 1, 1<<63 - 1} {
+		signed := huge.Sign(proof.Checkpoint{Origin: "example.com/huge", Size: size})
+		requireRefused(t, w, Request{Old: 7, Proof: huge.Prove(7, 20), Checkpoint: signed}, Malformed, http.StatusBadRequest)
+	}
+	requireCosigned(t, w, request(l, 0, 20))
+	requireCosigned(t, w, request(huge, 7, 20))
+}
