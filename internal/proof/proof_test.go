@@ -86,7 +86,7 @@ func TestOtherBytesAreNoProof(t *testing.T) {
 func TestCheckpoints(t *testing.T) {
 	t.Parallel()
 	root := strings.Repeat("A", 43) + "=\n"
-	for _, text := range []string{"example.com/log\n0\n" + root, "a b+c\n9223372036854775807\n" + root + "more\nlines\n"} {
+	for _, text := range []string{"example.com/log\n0\n" + root, "a b+c\n1152921504606846976\n" + root + "more\nlines\n"} {
 		c, err := ParseCheckpoint(text)
 		require.NoError(t, err)
 		assert.Equal(t, text, c.String())

@@ -248,6 +248,31 @@ func (t *copiedTree) get(in map[int64]*[width]tlog.Hash, n int64) tlog.Hash {
 	return in[n/width][n%width]
 }
 
+// run is a run of leaves, the last one included.
+type run struct{ from, to int64 }
+
+// gaps are the runs without an event. An event may claim any index, so no step is taken for
+// each entry of a gap.
+func (t *copiedTree) gaps() (all []run) {
+	next := int64(0)
+	for _, chunk := range slices.Sorted(maps.Keys(t.leaves)) {
+		for i, leaf := range t.leaves[chunk] {
+			n := chunk*width + int64(i)
+			if leaf == (tlog.Hash{}) {
+				continue
+			}
+			if n > next {
+				all = append(all, run{next, n - 1})
+			}
+			next = n + 1
+		}
+	}
+	if next < t.end {
+		all = append(all, run{next, t.end - 1})
+	}
+	return all
+}
+
 // end verifies each generation.
 func (c *copied) end() {
 	origins := slices.SortedFunc(maps.Keys(c.trees), func(a, b string) int {
@@ -326,18 +351,15 @@ func (c *copied) checkpoints(l *logCheck, made *Log) (list []signed) {
 // replay grows the tree from the events, and returns the largest proven one.
 func (l *logCheck) replay(t *copiedTree, checkpoints []signed) (proven int64, root tlog.Hash) {
 	var e edge
-	whole, broken := true, int64(-1)
+	whole, end, broken := true, t.end, int64(-1)
 	var unlike []int64 // sizes with another signed root
-	for n := range t.end {
-		leaf := t.get(t.leaves, n)
-		if leaf == (tlog.Hash{}) {
-			whole = false
-			l.report.Completeness.add(Finding{Kind: Missing, Log: l.origin, From: l.base + n, To: l.base + n, Detail: "no event of it is here"})
-		}
-		if !whole || broken >= 0 {
-			continue
-		}
-		e.grow(leaf)
+	for _, gap := range t.gaps() {
+		l.report.Completeness.add(Finding{Kind: Missing, Log: l.origin, From: l.base + gap.from, To: l.base + gap.to, Detail: "no event of it is here"})
+		whole = false
+		end = min(end, gap.from)
+	}
+	for n := int64(0); n < end && broken < 0; n++ {
+		e.grow(t.get(t.leaves, n))
 		if stated := t.get(t.roots, n); stated != (tlog.Hash{}) && stated != fold(e.peaks) {
 			broken = n
 		}

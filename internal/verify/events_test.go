@@ -90,6 +90,16 @@ func TestASinksCopyGivesTheSignedRoot(t *testing.T) {
 			"unsigned: entries 100 to 199: no checkpoint that the events give the root of covers them",
 			"missing: entries 200 to 299: a checkpoint covers them, and no event of them is here",
 		}},
+		"an index far away": { // once a step for each entry between
+			append(bytesOf(whole), replaced(bodies, 42, `"index":42`, `"index":1099511627776`)[42:43]...), // its tree says otherwise
+			[]string{"altered: entry 1099511627776: its index and the size of its tree contradict each other"},
+			nil,
+		},
+		"an index far away, of its tree too": {
+			append(bytesOf(whole), replaced(replaced(bodies, 42, `"index":42`, `"index":1099511627775`), 42, `"size":43`, `"size":1099511627776`)[42:43]...),
+			nil,
+			[]string{"missing: entries 300 to 1099511627774: no event of it is here", "unsigned: entries 300 to 1099511627775: no checkpoint that the events give the root of covers them"},
+		},
 		"two histories": {
 			append(bytesOf(whole), checkpointBody(t, otherCheckpoint(t, l, 150))),
 			[]string{"history: a checkpoint has another root for the first 150 entries: the log has signed two histories"},

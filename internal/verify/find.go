@@ -30,7 +30,7 @@ func Folder(dir string) (Fetch, []string, error) {
 	}
 	var numbers []int
 	for _, e := range entries {
-		if n, err := strconv.Atoi(e.Name()); err == nil && e.IsDir() && strconv.Itoa(n) == e.Name() {
+		if n, err := strconv.Atoi(e.Name()); err == nil && e.IsDir() && strconv.Itoa(n) == e.Name() && n >= 0 && n < maxLogs {
 			numbers = append(numbers, n)
 		}
 	}
@@ -39,6 +39,9 @@ func Folder(dir string) (Fetch, []string, error) {
 	}
 	return Dir(dir), ordered(numbers), nil
 }
+
+// maxLogs bounds the generations of a trail. A folder such as 20260301 is none.
+const maxLogs = 1000
 
 // ordered names the folders of generations, without a hole: a missing one is found when
 // it is read.
@@ -73,7 +76,7 @@ func Site(ctx context.Context, client *http.Client, url string) (Fetch, []string
 	}
 	var numbers []int
 	for _, l := range logs {
-		if l.Number < 0 || l.Number > 1<<20 {
+		if l.Number < 0 || l.Number >= maxLogs {
 			return nil, nil, fmt.Errorf("find the trail: %s lists the log number %d", url, l.Number)
 		}
 		numbers = append(numbers, l.Number)

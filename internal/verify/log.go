@@ -40,6 +40,9 @@ func (l *logCheck) run(ctx context.Context) (Log, error) {
 		made.Key = l.policy.Logs[0].Key
 	}
 	newest, err := l.readNewest(ctx, &made)
+	if err == nil {
+		newest, err = l.plausible(ctx, newest)
+	}
 	if err != nil || newest.size == 0 {
 		return made, err
 	}

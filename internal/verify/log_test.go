@@ -208,3 +208,28 @@ func TestAHeartbeatCutOffTheHistoryIsFound(t *testing.T) {
 	require.Len(t, r.Integrity.Findings, 1)
 	require.Contains(t, r.Integrity.Findings[0].String(), "its end was cut off")
 }
+
+// A signed size costs nothing to make. It must cost neither memory nor time to refuse.
+func TestAForgedSizeIsNamed(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(t, "example.com/log", 0)
+	l.add(t, records(0, 300)...)
+	l.sign(t)
+	for size, want := range map[int64]string{
+		1<<63 - 1: "checkpoint: checkpoint: parse checkpoint: its size is 9223372036854775807, more than the 1152921504606846976 that this version reads",
+		1 << 60:   "unproven: entries 300 to 1152921504606846975: a checkpoint covers them, and this version verifies 4294967296 entries at most",
+		1 << 40:   "unproven: entries 300 to 1099511627775: a checkpoint covers them, and this version verifies 4294967296 entries at most",
+		1 << 30:   "missing: entries 300 to 1073741823: a checkpoint covers them, and the top of its tree is not there: tile/3/000.p/64: it is not there",
+	} {
+		f := l.write(t).clone()
+		signed, err := note.Sign(&note.Note{Text: proof.Checkpoint{Origin: "example.com/log", Size: size}.String()}, l.key.signers...)
+		require.NoError(t, err)
+		f[tiles.CheckpointFile] = signed
+		for _, o := range []Options{{}, {Policy: policy(t, 0, l.key.verifier)}} {
+			r := check(t, f, o)
+			found := texts(r.Integrity)
+			assert.Contains(t, found, want)
+			assert.EqualValues(t, 300, r.Entries, "what an older checkpoint covers is proven")
+		}
+	}
+}
