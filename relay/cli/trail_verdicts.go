@@ -12,6 +12,10 @@ import (
 func printVerdicts(w io.Writer, r verify.Report) error {
 	var b strings.Builder
 	for _, l := range r.Logs {
+		if l.Size == 0 {
+			fmt.Fprintf(&b, "log %s: no entry is under a signed root\n", printable(l.Origin))
+			continue
+		}
 		fmt.Fprintf(&b, "log %s: entries %d to %d, root %s", printable(l.Origin), l.Base, l.Base+l.Size-1, l.Root)
 		if !l.Signed.IsZero() {
 			fmt.Fprintf(&b, ", signed at %s", moment(l.Signed))
