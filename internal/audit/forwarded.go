@@ -142,5 +142,5 @@ func (x *examination) treeAt(g Generation, n int64) (tree, bool) {
 // would have another root than the sinks were given.
 func (x *examination) contradictsForwarded() bool {
 	f, last := x.forwarded, x.gens[len(x.gens)-1]
-	return f != nil && f.Origin == last.Origin && f.Size > x.signed.n && f.Index >= int64(len(x.leaves))
+	return f != nil && f.Origin == last.Origin && f.Size > x.signed.n && f.Index > x.lastEntry()
 }

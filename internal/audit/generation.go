@@ -88,6 +88,11 @@ func originOf(name string, base int64, now time.Time) string {
 	return fmt.Sprintf("%s/from-%d", name, base)
 }
 
+var laterGeneration = regexp.MustCompile(`/(from|since)-[1-9]\d{0,17}$`)
+
+// trailOf is the origin of a trail's first generation.
+func trailOf(origin string) string { return laterGeneration.ReplaceAllString(origin, "") }
+
 // baseOf is the base in an origin's name.
 func baseOf(origin string) int64 {
 	m := originBase.FindStringSubmatch(origin)

@@ -2,7 +2,9 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
+	"slices"
 )
 
 // The trail's files for public tools (tlog/) have checkpoints too. They are written after the
@@ -40,7 +42,7 @@ const (
 )
 
 // takePublished takes the newest published checkpoint for what was handed on, if it is
-// newer. Those of unknown keys are foreign: they name a problem, and decide nothing.
+// newer. Those of unknown keys are foreign: see foreignEnd.
 func (r *examiner) takePublished(x *examination, list []Published) {
 	for _, p := range list {
 		if c, err := r.openKnown(x, p.Note); err == nil {
@@ -75,12 +77,54 @@ func (r *examiner) openKnown(x *examination, text []byte) (c checkpoint, err err
 
 // checkForeign names logs that have more entries than the trail, under keys unknown to it.
 func (x *examination) checkForeign() {
+	end := x.foreignEnd(x.knownEnd())
 	for i := range x.foreign {
-		if c := &x.foreign[i]; c.base+c.size > int64(len(x.leaves)) {
-			last := c.base + c.size - 1
-			x.problem("forwarded", last, last, "tlog/ has a signed log of %d entries of the origin %s, under a key unknown to this trail: %s", c.size, originIn([]byte(c.text)), c.public)
+		c := &x.foreign[i]
+		last, from := c.base+c.size-1, x.truncatedFrom()
+		kind := "forwarded"
+		switch {
+		case last <= x.lastEntry():
+			continue
+		case x.isOfTrail(c) && last < end && from <= last:
+			kind = "truncated"
+		default:
+			from = last
+		}
+		x.problem(kind, from, last, "tlog/ has a signed log of %d entries of the origin %s, under a key unknown to this trail: %s", c.size, originIn([]byte(c.text)), c.public)
+	}
+}
+
+func (x *examination) isOfTrail(c *checkpoint) bool {
+	return trailOf(originIn([]byte(c.text))) == trailOf(x.gens[0].Origin)
+}
+
+// maxForeign bounds the places kept behind the trail's end for the entries of foreign logs:
+// nobody has vouched for their number.
+const maxForeign = 1 << 16
+
+// foreignEnd is how many entries the trail had by its own files, of which end are known
+// otherwise: a trail put back to before its key was rotated does not know the newer key. It
+// goes on behind them, in a new generation. Else it would give their indexes, and a
+// generation's name, twice. A log of another name, or one that is out of all proportion, is
+// named and decides nothing.
+func (x *examination) foreignEnd(end int64) int64 {
+	from := end
+	slices.SortFunc(x.foreign, func(a, b checkpoint) int { return cmp.Compare(a.base, b.base) })
+	for i := range x.foreign {
+		c := &x.foreign[i]
+		if x.isOfTrail(c) && c.base <= end && c.base+c.size-from <= maxForeign {
+			end = max(end, c.base+c.size)
 		}
 	}
+	return end
+}
+
+// endsBeforeForeign reports whether an entry of a foreign log, of those before end, stands
+// behind the newest entry.
+func (x *examination) endsBeforeForeign(end int64) bool {
+	return slices.ContainsFunc(x.foreign, func(c checkpoint) bool {
+		return x.isOfTrail(&c) && c.base+c.size > x.lastEntry()+1 && c.base+c.size <= end
+	})
 }
 
 // fitsPublished holds the tree of a resumed trail against what was published. c is the newest

@@ -3,7 +3,11 @@ package audit
 import (
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
+
+	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/internal/testbed/testlog"
 )
 
 // published are notes as the trail's files have them, under the key of the trail.
@@ -64,16 +68,53 @@ func TestATrailUnlikeItsFilesIsFound(t *testing.T) {
 }
 
 // The key was rotated, and all but the files was put back to before: their signer is unknown
-// now. A problem, but no reason to keep so many places.
+// now. No index is given twice, and no generation's name.
 func TestFilesUnderAnUnknownKey(t *testing.T) {
 	t.Parallel()
-	d, other := newDamageable(t), newDamageable(t)
-	all := other.published(t, 3, len(other.checkpoints))
-	d.o.Published = func() []Published { return all }
-	trail, _ := d.reopen(t, d.entries[:10], d.checkpoints[:5], 0)
-	problems := openingOf(t, trail).Problems
-	require.Equal(t, "forwarded", problems[len(problems)-1].Kind)
-	require.Contains(t, problems[len(problems)-1].Detail, "tlog/ has a signed log of 20 entries")
+	for _, killed := range []bool{false, true} { // before the new generation began
+		d, other := newDamageable(t), newDamageable(t)
+		d.putPinBack(t, 5)
+		all := other.published(t, 3, len(other.checkpoints))
+		d.o.Published = func() []Published { return all }
+		entries := d.entries[:10]
+		if killed {
+			entries = append(copyAll(entries), lostPlaces(10, 20)...)
+		}
+		trail, js := d.reopen(t, entries, d.checkpoints[:5], 0)
+		o := openingOf(t, trail)
+		require.Equal(t, "tlog/ has later entries, signed with a key unknown to this trail", o.Reason, "%v %v", killed, o)
+		require.EqualValues(t, 20, trail.Generations()[1].Base)
+		require.EqualValues(t, 10, trail.Generations()[0].Size)
+		require.Contains(t, spellOut(o.Problems), "tlog/ has a signed log of 20 entries")
+		require.NoError(t, trail.Close(t.Context()))
+		again := openTrail(t, js, d.o)
+		require.EqualValues(t, trail.Size(), again.Size(), "something is named twice: %s", spellOut(openingOf(t, again).Problems))
+		require.NoError(t, again.Close(t.Context()))
+	}
+}
+
+// lostPlaces are the places kept for the entries from an index on.
+func lostPlaces(from, end int) (all []*nats.Msg) {
+	for range end - from {
+		msg := nats.NewMsg("TEST.audit.lost")
+		msg.Header.Set(lostHeader, "1")
+		all = append(all, msg)
+	}
+	return all
+}
+
+// A stranger's log, one apart from this trail's end, or one out of all proportion keeps no places.
+func TestForeignLogsThatDecideNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []tlogproof.Checkpoint{{Origin: "example.com/stranger", Size: 30}, {Origin: "example.com/trail", Size: 1 << 40}, {Origin: "example.com/trail/from-1000", Size: 3}} {
+		d, l := newDamageable(t), testlog.New(t, c.Origin, 1, "")
+		d.o.Published = func() []Published { return []Published{{l.Sign(c), l.Public}} }
+		trail, _ := d.reopen(t, d.entries, d.checkpoints, 0)
+		require.Len(t, trail.Generations(), 1, c)
+		require.EqualValues(t, 21, trail.Size(), c)
+		require.Contains(t, spellOut(openingOf(t, trail).Problems), "tlog/ has a signed log", c)
+		require.NoError(t, trail.Close(t.Context()))
+	}
 }
 
 // Files that are behind, or damaged, say nothing, and cost no reading of the whole trail.

@@ -34,7 +34,7 @@ func (t *Trail) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	end := max(x.knownEnd(), t.noted(t.entriesName()))
+	end := x.foreignEnd(max(x.knownEnd(), t.noted(t.entriesName())))
 	reason, err := t.breaks(x, end)
 	if err != nil {
 		return err
@@ -91,6 +91,16 @@ func (x *examination) knownEnd() int64 {
 	return end
 }
 
+// lastEntry is the index of the newest entry, -1 for none. Behind it there may be kept places
+// (see keepPlaces): a crash left them before a new generation began.
+func (x *examination) lastEntry() int64 {
+	last := int64(len(x.leaves)) - 1
+	for last >= 0 && x.leaves[last] == (tlog.Hash{}) {
+		last--
+	}
+	return last
+}
+
 // unsigned gives the leaves behind the newest checkpoint, up to leaf n of the newest
 // generation.
 func (x *examination) unsigned(base, n int64) []tlog.Hash {
@@ -124,7 +134,9 @@ func (t *Trail) breaks(x *examination, end int64) (string, error) {
 	case x.end > x.signed.n:
 		return fmt.Sprintf("entries from %d on were signed, and are lost together with their hashes", last.Base+x.signed.n), nil
 	case x.contradictsForwarded():
-		return fmt.Sprintf("entries from %d on are lost, and %s roots over them", len(x.leaves), x.given), nil
+		return fmt.Sprintf("entries from %d on are lost, and %s roots over them", x.lastEntry()+1, x.given), nil
+	case x.endsBeforeForeign(end):
+		return "tlog/ has later entries, signed with a key unknown to this trail", nil
 	case x.lostTail(end) && (x.keptSeq > x.goodSeq || t.noted(t.checkpointsName()) > int64(x.goodSeq)):
 		return fmt.Sprintf("entries from %d on are lost, and so are checkpoints that may have signed them", last.Base+x.signed.n), nil
 	case t.marked && len(x.history) == 0 && x.pin == nil && !t.fileKey.isOwn(x.openings[last.Base].Key):

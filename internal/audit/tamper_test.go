@@ -257,6 +257,9 @@ func messages(t *testing.T, js jetstream.JetStream, name string) []*nats.Msg {
 func copyMsg(m *nats.Msg) *nats.Msg {
 	copied := nats.NewMsg(m.Subject)
 	copied.Data = bytes.Clone(m.Data)
+	if lost := m.Header.Get(lostHeader); lost != "" {
+		copied.Header.Set(lostHeader, lost)
+	}
 	return copied
 }
 

@@ -42,7 +42,7 @@ func (k *Keeper) export(ctx context.Context, g audit.Generation) (Exported, erro
 	var l Log
 	check := func() (err error) {
 		if err = k.Run(ctx); err == nil {
-			l, err = k.logOf(g.Origin)
+			l, err = k.logOf(g)
 		}
 		if err == nil {
 			err = l.Check(ctx, g.PublicKey, 0)

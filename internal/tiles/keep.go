@@ -114,7 +114,7 @@ const checkRest = 5 * time.Millisecond
 // check reads all files of the logs once, and has damaged logs gone through anew.
 func (k *Keeper) check(ctx context.Context) {
 	for _, g := range k.generations() {
-		l, err := k.logOf(g.Origin)
+		l, err := k.logOf(g)
 		if err == nil {
 			err = l.Check(ctx, g.PublicKey, checkRest)
 		}
@@ -198,20 +198,20 @@ func (k *Keeper) open(generations []audit.Generation) (from uint64, err error) {
 	return from, nil
 }
 
-// logOf gives the log with an origin, the same for as long as the keeper lives.
-func (k *Keeper) logOf(origin string) (Log, error) {
+// logOf gives the log of a generation, the same for as long as the keeper lives.
+func (k *Keeper) logOf(g audit.Generation) (Log, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	l, err := k.store.logOf(origin, k.logs)
+	l, err := k.store.logOf(g.Origin, g.PublicKey, k.logs)
 	if err == nil {
-		k.logs[origin] = l
+		k.logs[g.Origin] = l
 	}
 	return l, err
 }
 
 // writer opens the log of a generation, unless it is open and sound.
 func (k *Keeper) writer(g audit.Generation) (*writer, error) {
-	l, err := k.logOf(g.Origin)
+	l, err := k.logOf(g)
 	if err != nil {
 		return nil, err
 	}

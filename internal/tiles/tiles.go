@@ -20,6 +20,7 @@
 package tiles
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -89,8 +90,10 @@ func (l Log) newest() (proof.Checkpoint, error) {
 	return parseNote(line.Checkpoint)
 }
 
-// logOf gives the log with an origin, or the first number that is neither used nor taken.
-func (s *Store) logOf(origin string, taken map[string]Log) (Log, error) {
+// logOf gives the log with an origin, or the first number that is neither used nor taken. One
+// that another key has signed stays as it is: a trail that was put back, and gave an origin
+// twice, must not write over what it has forgotten.
+func (s *Store) logOf(origin, publicKey string, taken map[string]Log) (Log, error) {
 	if l, known := taken[origin]; known {
 		return l, nil
 	}
@@ -106,7 +109,7 @@ func (s *Store) logOf(origin string, taken map[string]Log) (Log, error) {
 		used[l.dir] = true // it may have no checkpoint yet
 	}
 	for _, l := range list {
-		if l.Origin == origin {
+		if l.Origin == origin && !s.Log(l.Number).isOfAnother(publicKey) {
 			return s.Log(l.Number), nil
 		}
 		used[s.Log(l.Number).dir] = true
@@ -116,4 +119,18 @@ func (s *Store) logOf(origin string, taken map[string]Log) (Log, error) {
 		free++
 	}
 	return s.Log(free), nil
+}
+
+// isOfAnother reports whether the newest checkpoint has a good signature of the key that the
+// history names, and this is another one. A damaged log is of nobody.
+func (l Log) isOfAnother(publicKey string) bool {
+	line, err := l.lastLine(false)
+	if err != nil || publicKey == "" || line.Key == publicKey {
+		return false
+	}
+	if _, err = l.signed(line.Key); err != nil {
+		text, _ := json.Marshal(line)
+		_, err = parseLine(text)
+	}
+	return err == nil
 }

@@ -260,6 +260,24 @@ func TestTheLogOfARolledBackTrailStays(t *testing.T) {
 	require.Equal(t, published, files(t, h.store.Log(0).dir))
 }
 
+// A trail put back to before a rotation can give an origin twice. What the forgotten key has
+// signed is evidence, and its only copy.
+func TestTheLogOfAnotherKeyStays(t *testing.T) {
+	t.Parallel()
+	before, after := newHouse(t, 300), newHouse(t, 10)
+	before.run()
+	after.store = before.store
+	after.run()
+	after.run()
+	before.requireWhole(0, 300)
+	after.requireWhole(1, 10)
+	require.NoError(t, os.Remove(before.store.Log(0).path(CheckpointFile))) // its history says whose it is, too
+	after.run()
+	before.run()
+	before.requireWhole(0, 300)
+	after.requireWhole(1, 10)
+}
+
 func TestTheEdgeIsTheTree(t *testing.T) {
 	t.Parallel()
 	e, full := &edge{}, 0
