@@ -5,9 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/meaning"
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 )
 
 // Failures notes in the trail the failing reads and their causes: one entry at the
@@ -33,15 +38,36 @@ type Failure struct {
 
 // failuresDetail is the Detail of the entries.
 type failuresDetail struct {
-	Errors map[string]string `json:"errors,omitempty"`
+	Summary   string            `json:"summary"`
+	Severity  meaning.Severity  `json:"severity"`
+	Direction meaning.Direction `json:"direction"`
+	Errors    map[string]string `json:"errors,omitempty"`
 }
+
+// told says what fails in one sentence.
+func told(now map[string]Failure) failuresDetail {
+	if len(now) == 0 {
+		return failuresDetail{Summary: "all of it can be read again", Severity: meaning.Info, Direction: meaning.Neutral}
+	}
+	d := failuresDetail{Severity: meaning.Medium, Direction: meaning.Neutral, Errors: map[string]string{}}
+	var causes []string
+	for _, read := range slices.Sorted(maps.Keys(now)) {
+		causes = append(causes, read+" ("+now[read].Cause+")")
+		d.Errors[read] = now[read].Error
+	}
+	d.Summary = plaintext.Line("cannot be read, so changes are not seen meanwhile: "+strings.Join(causes, ", "), maxSummary)
+	return d
+}
+
+// maxSummary bounds a sentence, in characters.
+const maxSummary = 500
 
 // Note compares the failing reads with the trail's newest entry, and appends the
 // difference.
 func (f *Failures) Note(ctx context.Context, now map[string]Failure) error {
-	causes, detail := map[string]string{}, failuresDetail{Errors: map[string]string{}}
+	causes := map[string]string{}
 	for read, failure := range now {
-		causes[read], detail.Errors[read] = failure.Cause, failure.Error
+		causes[read] = failure.Cause
 	}
 	state := encode(causes)
 	if f.entered != nil && bytes.Equal(state, f.entered) {
@@ -57,7 +83,7 @@ func (f *Failures) Note(ctx context.Context, now map[string]Failure) error {
 		}
 		e := &audit.Entry{
 			Type: f.Failed, Project: f.Project, Environment: f.Environment, Subject: f.Subject,
-			Time: time.Now(), Before: before, After: state, Detail: encode(detail),
+			Time: time.Now(), Before: before, After: state, Detail: encode(told(now)),
 		}
 		if len(now) == 0 {
 			e.Type = f.Recovered

@@ -61,6 +61,8 @@ func TestFailuresAreNoChanges(t *testing.T) {
 			require.Equal(t, entered, trail.states())
 			failed := trail.of(typeFailed)
 			require.Len(t, failed, 1, "one entry by cause")
+			require.Contains(t, string(failed[0].Detail), `"summary":"cannot be read, so changes are not seen meanwhile: `)
+			require.Contains(t, string(failed[0].Detail), `"severity":"medium","direction":"neutral"`)
 			require.Equal(t, tc.failures, strings.Count(string(failed[0].After), `":"`))
 			failing := 0
 			for _, s := range w.Status() {

@@ -3,6 +3,7 @@ package timeline
 import (
 	"encoding/binary"
 	"errors"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -14,11 +15,26 @@ type line struct {
 	severity, direction                        uint8
 	flags                                      flags
 	reviews                                    int64 // with isAnnotation: the entry it marks
-	summary                                    string
+	summary, further                           string
 }
 
-// maxSummary bounds a sentence in a list, in bytes.
-const maxSummary = 1000
+const (
+	// maxSummary bounds a sentence in a list, in bytes.
+	maxSummary = 1000
+	// maxFurther bounds the other sentences of an entry. They are kept to be found only.
+	maxFurther = 8000
+	// behindSummary ends the summary in a text with further sentences.
+	behindSummary = 0
+)
+
+// text is the line's sentences as they stand in the file.
+func (l *line) text() string {
+	text := strings.ReplaceAll(bounded(l.summary, maxSummary), "\x00", " ")
+	if l.further != "" {
+		text += "\x00" + l.further
+	}
+	return text
+}
 
 // A batch is the rows of one write:
 //
@@ -26,7 +42,8 @@ const maxSummary = 1000
 //	index and hash of an entry    8 and 32: the newest readable one
 //	number of new names, each     uvarint; uvarint length, bytes
 //	number of rows, each          uvarint; flags, and unless it is missing: time (8), five
-//	                              names, severity, direction, an annotation's entry, text
+//	                              names, severity, direction, an annotation's entry, text:
+//	                              the summary, and further sentences behind a zero byte
 //
 // encode makes a batch behind the table's rows.
 func (t *table) encode(ids map[string]uint16, lines []line, newest int64, leaf [32]byte) []byte {
@@ -63,7 +80,7 @@ func (t *table) encode(ids map[string]uint16, lines []line, newest int64, leaf [
 		if l.flags&isAnnotation != 0 {
 			rows = binary.AppendUvarint(rows, uint64(l.reviews))
 		}
-		rows = appendText(rows, bounded(l.summary))
+		rows = appendText(rows, l.text())
 	}
 	b = append(binary.AppendUvarint(b, uint64(len(ids)-known)), names...)
 	return append(binary.AppendUvarint(b, uint64(len(lines))), rows...)
@@ -73,12 +90,12 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// bounded cuts a sentence.
-func bounded(s string) string {
-	if len(s) <= maxSummary {
+// bounded cuts a text.
+func bounded(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	cut := maxSummary - len("…")
+	cut := limit - len("…")
 	for !utf8.RuneStart(s[cut]) {
 		cut--
 	}
@@ -133,7 +150,7 @@ func (d *decoder) row(t *table, offset int64) {
 		of = int64(d.count())
 	}
 	n := d.count()
-	d.bad = d.bad || n > maxSummary
+	d.bad = d.bad || n > maxSummary+1+maxFurther
 	r.text, r.length = offset+int64(len(d.all)-len(d.rest)), uint16(n)
 	d.bytes(n)
 	if d.bad {

@@ -23,6 +23,24 @@ type told struct {
 	Severity  string `json:"severity"`
 	Direction string `json:"direction"`
 	Cause     string `json:"cause"`
+	// Statements are the sentences behind Summary, to be found by their text.
+	Statements []struct {
+		Sentence string `json:"sentence"`
+	} `json:"statements"`
+}
+
+// further are the sentences that a summary only counts.
+func (t *told) further() string {
+	if len(t.Statements) < 2 {
+		return ""
+	}
+	var text strings.Builder
+	for _, s := range t.Statements {
+		if text.Len() < maxFurther {
+			text.WriteString(s.Sentence + "\n")
+		}
+	}
+	return bounded(text.String(), maxFurther)
 }
 
 // lineOf is the row of an entry. An entry without a sentence of its own gets it here.
@@ -37,6 +55,7 @@ func lineOf(e audit.Recorded) line {
 	l := line{
 		time: e.Time, kind: e.Type, project: e.Project, environment: e.Environment, subject: e.Subject,
 		cause: t.Cause, severity: place(severities, t.Severity), direction: place(directions, t.Direction), summary: t.Summary,
+		further: t.further(),
 	}
 	if hasState(&e.Entry) {
 		l.flags |= isState
@@ -68,14 +87,27 @@ func describe(e audit.Entry, cause string) told {
 	if r.Summary == "" {
 		r.Summary = e.Subject + ": the state is the same as before"
 	}
-	return told{Summary: r.Summary, Severity: string(r.Severity), Direction: string(r.Direction), Cause: cause}
+	t := told{Summary: r.Summary, Severity: string(r.Severity), Direction: string(r.Direction), Cause: cause}
+	for _, s := range r.Statements {
+		t.Statements = append(t.Statements, struct {
+			Sentence string `json:"sentence"`
+		}{s.Sentence})
+	}
+	return t
 }
 
 // hasState reports whether an entry shows the state of a setting: After, or nothing where
-// it is gone.
+// it is gone. The states of failures are those of the relay's reads, and not of a setting.
 func hasState(e *audit.Entry) bool {
 	room, what, _ := strings.Cut(e.Type, ".")
-	return (room == "settings" || room == "streaming") && (len(e.Before) > 0 || e.BeforeSHA256 != "" || len(e.After) > 0 || e.AfterSHA256 != "" || what == "baseline")
+	return !OfReads(e.Type) && (room == "settings" || room == "streaming") && (len(e.Before) > 0 || e.BeforeSHA256 != "" || len(e.After) > 0 || e.AfterSHA256 != "" || what == "baseline")
+}
+
+// OfReads reports whether entries of a type tell which reads fail, and have no state of a
+// setting.
+func OfReads(kind string) bool {
+	_, what, _ := strings.Cut(kind, ".")
+	return what == "failed" || what == "recovered"
 }
 
 // unknownAfter reports whether the state after an entry is known by its hash only.

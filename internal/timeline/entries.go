@@ -68,7 +68,7 @@ func (x *Index) Get(ctx context.Context, index int64) (audit.Recorded, error) {
 func (x *Index) entry(ctx context.Context, row Row) (Entry, error) {
 	found, err := x.trail.Get(ctx, row.Index)
 	switch {
-	case errors.Is(err, audit.ErrMissing), errors.Is(err, audit.ErrDamaged):
+	case unreadable(err):
 		row.Missing, row.Summary = true, err.Error()
 		return Entry{Row: row}, nil
 	case err != nil:
@@ -93,6 +93,9 @@ func (x *Index) reviews(ctx context.Context, of audit.Recorded) (list []Review, 
 	}
 	for _, by := range r.table.reviewsOf(of.Index) {
 		e, err := x.trail.Get(ctx, by)
+		if unreadable(err) {
+			continue // a damaged annotation must not hide its entry
+		}
 		if err != nil {
 			return nil, err
 		}

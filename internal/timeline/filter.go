@@ -1,7 +1,9 @@
 package timeline
 
 import (
+	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +24,7 @@ type Filter struct {
 	Cause       string    `json:"cause,omitempty"`
 	Severity    string    `json:"severity,omitempty"` // at least
 	Direction   string    `json:"direction,omitempty"`
-	Text        string    `json:"text,omitempty"` // in the summary; A to Z in any case
+	Text        string    `json:"text,omitempty"` // in a sentence, in any case
 	// Unreviewed leaves the changes without an annotation.
 	Unreviewed bool `json:"unreviewed,omitempty"`
 	// Index, where it is set, leaves one entry.
@@ -75,16 +77,16 @@ type allowed struct {
 func (f *Filter) matcher(t *table) *matcher {
 	m := &matcher{
 		table: t, index: -1, since: -1 << 63, until: 1<<63 - 1, severity: place(severities, f.Severity),
-		direction: -1, unreviewed: f.Unreviewed, text: lower([]byte(f.Text)),
+		direction: -1, unreviewed: f.Unreviewed, text: bytes.ToLower([]byte(f.Text)),
 	}
 	if f.Index != nil {
 		m.index = *f.Index
 	}
 	if !f.Since.IsZero() {
-		m.since = f.Since.UnixNano()
+		m.since = nanos(f.Since)
 	}
 	if !f.Until.IsZero() {
-		m.until = f.Until.UnixNano()
+		m.until = nanos(f.Until)
 	}
 	if f.Direction != "" {
 		m.direction = int(place(directions, f.Direction))
@@ -99,6 +101,18 @@ func (f *Filter) matcher(t *table) *matcher {
 	}
 	m.any = *f == Filter{Limit: f.Limit, Index: f.Index, Without: f.Without}
 	return m
+}
+
+// nanos is a time in the unit of the rows: the first or the last one there is for a time
+// outside the years 1678 to 2261.
+func nanos(t time.Time) int64 {
+	switch {
+	case t.Before(time.Unix(0, math.MinInt64)):
+		return math.MinInt64
+	case t.After(time.Unix(0, math.MaxInt64)):
+		return math.MaxInt64
+	}
+	return t.UnixNano()
 }
 
 func (m *matcher) allow(pattern string, of func(*row) uint16) {

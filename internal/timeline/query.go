@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"unicode/utf8"
 )
 
 // reading is an index for one question.
@@ -131,7 +132,8 @@ func (r *reading) fits(ctx context.Context, m *matcher, index int64) (bool, erro
 func (r *reading) text(index int64) (string, error) {
 	row := r.table.at(index)
 	text, err := r.texts.read(row.text, int(row.length))
-	return string(text), err
+	summary, _, _ := bytes.Cut(text, []byte{behindSummary})
+	return string(summary), err
 }
 
 // texts reads neighbouring pieces of a file, and looks for one text in them.
@@ -163,11 +165,18 @@ func (t *texts) contain(offset int64, n int, text []byte) (bool, error) {
 	if _, err := t.read(offset, n); err != nil {
 		return false, err
 	}
+	if !ascii(text) { // a letter's other form may have another length
+		return bytes.Contains(bytes.ToLower(t.held[offset-t.from:][:n]), text), nil
+	}
 	if len(t.lower) == 0 {
 		t.lower = lower(append(t.lower, t.held...))
 		t.somewhere = bytes.Contains(t.lower, text)
 	}
 	return t.somewhere && bytes.Contains(t.lower[offset-t.from:][:n], text), nil
+}
+
+func ascii(text []byte) bool {
+	return !bytes.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
 // lower makes the letters A to Z small, in place. Other letters have no form of equal

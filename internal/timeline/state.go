@@ -122,7 +122,7 @@ func (x *Index) At(ctx context.Context, w Where, at time.Time) (State, error) {
 	states := r.states(w)
 	// The trail's order decides, not the clock: the newest entry made at that time or before.
 	next := len(states)
-	for next > 0 && r.table.at(states[next-1]).time > at.UnixNano() {
+	for next > 0 && r.table.at(states[next-1]).time > nanos(at) {
 		next--
 	}
 	if err := x.stateBefore(ctx, r, &s, states[:next]); err != nil {
@@ -167,11 +167,16 @@ func (r *reading) resolve(w Where) (Where, error) {
 	return w, fmt.Errorf("%w: %d settings are named so (%s …): name one by --project and --environment", ErrSetting, len(all), strings.Join(names, ", "))
 }
 
+// unreadable reports whether an entry is lost or damaged.
+func unreadable(err error) bool {
+	return errors.Is(err, audit.ErrMissing) || errors.Is(err, audit.ErrDamaged)
+}
+
 // stateBefore fills in the newest sound state.
 func (x *Index) stateBefore(ctx context.Context, r *reading, s *State, states []int64) error {
 	for _, index := range slices.Backward(states) {
 		e, err := x.trail.Get(ctx, index)
-		if err != nil && !errors.Is(err, audit.ErrMissing) && !errors.Is(err, audit.ErrDamaged) {
+		if err != nil && !unreadable(err) {
 			return err
 		}
 		if err != nil || e.Unsound {
@@ -202,7 +207,7 @@ func (r *reading) noteGone(s *State) {
 	project, environment, subject := r.id(s.Project), r.id(s.Environment), r.id(environmentSubject)
 	for index := r.table.n - 1; index >= 0 && s.Environment != ""; index-- {
 		row := r.table.at(index)
-		if int(row.subject) != subject || row.flags&isMissing != 0 || int(row.project) != project || int(row.environment) != environment || row.time > s.At.UnixNano() {
+		if int(row.subject) != subject || row.flags&isMissing != 0 || int(row.project) != project || int(row.environment) != environment || row.time > nanos(s.At) {
 			continue
 		}
 		if r.table.names[row.kind] == environmentGone {
@@ -215,7 +220,7 @@ func (r *reading) noteGone(s *State) {
 // stateAfter fills in the next state, and whether it may have stood already.
 func (x *Index) stateAfter(ctx context.Context, r *reading, s *State, index int64) error {
 	e, err := x.trail.Get(ctx, index)
-	if errors.Is(err, audit.ErrMissing) || errors.Is(err, audit.ErrDamaged) || err == nil && e.Unsound {
+	if unreadable(err) || err == nil && e.Unsound {
 		s.Notes = append(s.Notes, fmt.Sprintf("entry %d, the next one, is damaged or lost: how long this state stood is not known", index))
 		return nil
 	}
@@ -256,6 +261,9 @@ func (x *Index) confirm(ctx context.Context, r *reading, s *State) error {
 			continue
 		}
 		e, err := x.trail.Get(ctx, index)
+		if unreadable(err) {
+			continue // an older one may still say something
+		}
 		if err != nil {
 			return err
 		}

@@ -42,13 +42,17 @@ func TestATextIsFoundInALongFile(t *testing.T) {
 	t.Parallel()
 	const n = 12_000 // several times what is read at once
 	x := filled(t, n, func(i int) string {
+		if i == 7 {
+			return "Country ĀĀ, by change 7"
+		}
 		return fmt.Sprintf("Country %s allowed, by change %d", strings.Repeat("Ä", i%40), i)
 	})
 	for text, want := range map[string][]int64{
-		"BY CHANGE 1199": {1199, 11990, 11991, 11992, 11993, 11994, 11995, 11996, 11997, 11998, 11999},
-		"by change 0":    {0},
-		"acme":           nil, // stands between the sentences
-		"ä":              nil, // letters beyond A to Z keep their case
+		"BY CHANGE 1199":  {1199, 11990, 11991, 11992, 11993, 11994, 11995, 11996, 11997, 11998, 11999},
+		"by change 0":     {0},
+		"acme":            nil, // stands between the sentences
+		"äÄ BY CHANGE 82": nil,
+		"āĀ, BY CHANGE 7": {7},
 	} {
 		var got []int64
 		f := Filter{Text: text}
@@ -64,6 +68,33 @@ func TestATextIsFoundInALongFile(t *testing.T) {
 		} else {
 			assert.Equal(t, newest[0], first, text)
 		}
+	}
+}
+
+// A summary names one statement of several; each of them is found.
+func TestEachStatementIsFound(t *testing.T) {
+	t.Parallel()
+	x := Open(Options{Path: filepath.Join(t.TempDir(), FileName)})
+	require.NoError(t, x.create())
+	t.Cleanup(x.closeFile)
+	said := lineOf(audit.Recorded{Entry: audit.Entry{
+		Type: "settings.changed", Project: "acme", Environment: "live", Subject: "sms_country_codes", Time: start,
+		Detail: json.RawMessage(`{"summary":"country CU allowed, and 1 more change","statements":[{"sentence":"country CU allowed"},{"sentence":"country KP allowed"}]}`),
+	}})
+	unsaid := lineOf(audit.Recorded{Entry: audit.Entry{
+		Type: "settings.changed", Project: "acme", Environment: "live", Subject: "sms_country_codes", Time: start,
+		Before: json.RawMessage(`[]`), After: json.RawMessage(`["IR","KP"]`),
+	}})
+	x.pending = []line{said, unsaid}
+	require.NoError(t, x.flush())
+	for text, want := range map[string][]string{
+		"kp`":      {"country `IR` allowed, and 1 more change"},
+		"kp allow": {"country CU allowed, and 1 more change"},
+		"allowed":  {"country CU allowed, and 1 more change", "country `IR` allowed, and 1 more change"},
+	} {
+		var got []string
+		require.NoError(t, x.reading().each(t.Context(), 0, Filter{Text: text}, func(r Row) error { got = append(got, r.Summary); return nil }))
+		assert.Equal(t, want, got, text)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -48,6 +49,8 @@ func TestFilters(t *testing.T) {
 		"newest":           {Filter{Limit: 2}, []int64{4, 5}},
 		"newest of some":   {Filter{Limit: 2, Type: "settings.changed"}, []int64{2, 3}},
 		"since":            {Filter{Since: at(40)}, []int64{3, 4, 5}},
+		"since long ago":   {Filter{Since: time.Date(1500, 1, 1, 0, 0, 0, 0, time.UTC), Until: at(40)}, []int64{0, 1, 2}},
+		"until far off":    {Filter{Since: at(40), Until: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}, []int64{3, 4, 5}},
 		"until":            {Filter{Until: at(40)}, []int64{0, 1, 2}},
 		"type":             {Filter{Type: "settings.*"}, []int64{0, 1, 2, 3, 4}},
 		"project":          {Filter{Project: "-"}, []int64{5}},
@@ -239,9 +242,12 @@ func TestFollow(t *testing.T) {
 func TestFailuresAreSentencesAndNeedNoReview(t *testing.T) {
 	t.Parallel()
 	trail := trailtest.New(t)
-	failed := audit.Entry{Type: "settings.failed", Project: "acme", Environment: "live", Subject: "rbac_policy", Time: at(0)}
+	failed := audit.Entry{
+		Type: "settings.failed", Project: "acme", Environment: "live", Subject: "rbac_policy", Time: at(0),
+		Before: json.RawMessage(`{}`), After: json.RawMessage(`{"rbac_policy":"http_500"}`), // as looks.Failures enters it
+	}
 	unset := failed
-	unset.Type, unset.Subject = "streaming.put_failed", "event_log_streaming"
+	unset.Type, unset.Subject, unset.Before, unset.After = "streaming.put_failed", "event_log_streaming", nil, nil
 	add(t, trail, failed, unset)
 	v, _ := keep(t, filepath.Join(t.TempDir(), FileName), trail)
 	rows := list(t, v, Filter{})

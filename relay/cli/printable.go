@@ -20,11 +20,16 @@ func indented(raw json.RawMessage) string {
 	if json.Indent(&b, raw, "", "  ") != nil {
 		return printable(string(raw))
 	}
-	if !bytes.ContainsFunc(b.Bytes(), steersJSON) {
-		return b.String()
+	return escaped(b.Bytes())
+}
+
+// escaped is JSON without characters that would steer the terminal.
+func escaped(raw []byte) string {
+	if !bytes.ContainsFunc(raw, steersJSON) {
+		return string(raw)
 	}
 	var out strings.Builder
-	for _, r := range b.String() {
+	for _, r := range string(raw) {
 		switch {
 		case !steersJSON(r):
 			out.WriteRune(r)

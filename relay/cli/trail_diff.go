@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -70,10 +71,13 @@ func (d difference) print(w io.Writer, form string) error {
 
 // printChanges prints an entry's differences, if it has any.
 func printChanges(w io.Writer, e timeline.Entry) {
-	if len(e.Before) == 0 || len(lostStates(e)) > 0 {
+	if len(e.Before) == 0 || timeline.OfReads(e.Type) || len(lostStates(e)) > 0 {
 		return
 	}
-	if r, err := meaning.Read(e.Setting, e.Before, e.After); err == nil {
+	var told meaning.Reading // as it was signed
+	if json.Unmarshal(e.Detail, &told) == nil && len(told.Statements) > 0 {
+		printStatements(w, told.Statements)
+	} else if r, err := meaning.Read(e.Setting, e.Before, e.After); err == nil {
 		printStatements(w, r.Statements)
 	}
 }

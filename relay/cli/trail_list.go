@@ -79,8 +79,13 @@ func rowsTo(w io.Writer, form string, follow bool) *rowList {
 	l := &rowList{out: bufio.NewWriterSize(w, 32<<10), follow: follow}
 	switch form {
 	case "json":
-		lines := json.NewEncoder(l.out)
-		l.print = func(r timeline.Row) error { return lines.Encode(r) }
+		l.print = func(r timeline.Row) error {
+			raw, err := json.Marshal(r)
+			if err == nil {
+				_, err = l.out.WriteString(escaped(raw) + "\n")
+			}
+			return err
+		}
 	case "csv":
 		l.print = csvRows(l.out)
 	default:
@@ -128,6 +133,15 @@ func placeOf(project, environment string) string {
 	return strings.TrimSuffix(project+"/"+environment, "/")
 }
 
+// csvCell is a text for CSV. Spreadsheets take a text that begins like a formula for one, so an
+// apostrophe stands before it.
+func csvCell(text string) string {
+	if text = printable(text); text != "" && strings.ContainsRune("=+-@", rune(text[0])) {
+		return "'" + text
+	}
+	return text
+}
+
 // csvRows prints rows as CSV (RFC 4180), with a header.
 func csvRows(w io.Writer) func(timeline.Row) error {
 	out, first := csv.NewWriter(w), true
@@ -137,8 +151,8 @@ func csvRows(w io.Writer) func(timeline.Row) error {
 			_ = out.Write([]string{"index", "time", "type", "project", "environment", "setting", "severity", "direction", "cause", "reviewed", "summary"})
 		}
 		_ = out.Write([]string{
-			strconv.FormatInt(r.Index, 10), r.Time.Format(time.RFC3339Nano), r.Type, r.Project, r.Environment, r.Setting,
-			r.Severity, r.Direction, r.Cause, strconv.FormatBool(r.Reviewed), r.Summary,
+			strconv.FormatInt(r.Index, 10), r.Time.Format(time.RFC3339Nano), csvCell(r.Type), csvCell(r.Project), csvCell(r.Environment), csvCell(r.Setting),
+			r.Severity, r.Direction, csvCell(r.Cause), strconv.FormatBool(r.Reviewed), csvCell(r.Summary),
 		})
 		out.Flush()
 		return out.Error()

@@ -26,23 +26,36 @@ func row(index int64, summary string) timeline.Row {
 func TestRowsArePrintedInEachForm(t *testing.T) {
 	t.Parallel()
 	for form, want := range map[string]string{
-		"table": "REVIEWED  WHAT\n       7  2026-03-01T08:00:00Z  high      weaker     acme/live                 rbac_policy               outside  -         role·[31m, \"x\"\n",
-		"json":  `"severity":"high","direction":"weaker","cause":"outside","reviewed":false,"summary":"role\u001b[31m, \"x\""}` + "\n",
+		"table": "REVIEWED  WHAT\n       7  2026-03-01T08:00:00Z  high      weaker     acme/live                 rbac_policy               outside  -         role·[31m·, \"x\"\n",
+		"json":  `"severity":"high","direction":"weaker","cause":"outside","reviewed":false,"summary":"role\u001b[31m\u202e, \"x\""}` + "\n",
 	} {
 		var out bytes.Buffer
 		list := rowsTo(&out, form, false)
-		require.NoError(t, list.add(row(7, "role\x1b[31m, \"x\"")))
+		require.NoError(t, list.add(row(7, "role\x1b[31m\u202e, \"x\"")))
 		assert.Contains(t, out.String(), want, "the first row waits for nothing")
 		require.NoError(t, list.end())
 	}
 	var out bytes.Buffer
 	list := rowsTo(&out, "csv", false)
-	require.NoError(t, list.add(row(7, `role, "x"`)))
+	shown := map[string]string{
+		`role, "x"`: `role, "x"`, "=1+1": "'=1+1", "@x": "'@x", "+x": "'+x", "-x": "'-x", "a=1": "a=1",
+		"ada\x1b[2J\u009b31m\u202e\nnote": "ada·[2J·31m··note",
+	}
+	for summary := range shown {
+		require.NoError(t, list.add(row(7, summary)))
+	}
 	require.NoError(t, list.end())
 	records, err := csv.NewReader(&out).ReadAll()
 	require.NoError(t, err)
-	require.Len(t, records, 2)
-	assert.Equal(t, `role, "x"`, records[1][len(records[0])-1])
+	require.Len(t, records, 1+len(shown))
+	var want, got []string
+	for _, summary := range shown {
+		want = append(want, summary)
+	}
+	for _, record := range records[1:] {
+		got = append(got, record[len(record)-1])
+	}
+	assert.ElementsMatch(t, want, got, "no cell is a formula, or steers the terminal")
 
 	out.Reset()
 	require.NoError(t, rowsTo(&out, "table", false).end())
