@@ -17,12 +17,8 @@ func (r *process) startTraces(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("traces: %w", err)
 	}
-	headers := map[string]string{}
-	for name, value := range t.Headers {
-		headers[name] = value.Reveal()
-	}
 	r.tracer, err = traces.New(ctx, traces.Options{
-		Endpoint: t.Endpoint, Headers: headers, TLS: tlsConfig, Ratio: t.Ratio, Version: r.version, Logger: r.log,
+		Endpoint: t.Endpoint, Headers: t.Headers, TLS: tlsConfig, Ratio: t.Ratio, Version: r.version, Logger: r.log,
 	})
 	if err != nil {
 		return err

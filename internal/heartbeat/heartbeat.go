@@ -17,6 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/lasting"
 	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/plaintext"
 )
 
 // Options configure the calls.
@@ -31,15 +32,21 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// timeout bounds one call.
-const timeout = 10 * time.Second
+const (
+	// timeout bounds one call.
+	timeout = 10 * time.Second
+	// maxReason bounds the logged text of an error, in characters: it may quote an answer.
+	maxReason = 300
+)
 
 // Run calls until ctx ends. A failed call is not repeated: the next one is due soon.
 func Run(ctx context.Context, o Options) {
 	client := &http.Client{
 		Timeout:       timeout,
-		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS, ForceAttemptHTTP2: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10,
+		},
 	}
 	var failing lasting.Failure
 	for {
@@ -61,7 +68,8 @@ func told(failing *lasting.Failure, err error, log *slog.Logger) {
 		return
 	}
 	if !errors.Is(err, context.Canceled) && failing.Again("") {
-		log.Warn("the heartbeat does not arrive; its receiver will raise an alarm", append(failing.Fields(), "error", err)...)
+		log.Warn("the heartbeat does not arrive; its receiver will raise an alarm",
+			append(failing.Fields(), "error", plaintext.Line(err.Error(), maxReason))...)
 	}
 }
 
@@ -83,7 +91,7 @@ func call(ctx context.Context, client *http.Client, to secret.Text) error {
 	defer func() { _ = resp.Body.Close() }() // was only read
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10))
 	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("post to %s: it answered %s", req.URL.Hostname(), resp.Status)
+		return fmt.Errorf("post to %s: it answered %d %s", req.URL.Hostname(), resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
 	return nil
 }

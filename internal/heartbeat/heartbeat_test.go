@@ -56,3 +56,36 @@ func TestTheSwitchIsCalledWhileTheRelayIsWell(t *testing.T) {
 	assert.Less(t, strings.Count(log.String(), "does not arrive"), 4, "a lasting failure is no flood")
 	require.NotContains(t, log.String(), "heartbeat.url is not an address")
 }
+
+func TestAnAnswerThatIsNoneFloodsNoLog(t *testing.T) {
+	t.Parallel()
+	for answer, expected := range map[string]string{
+		strings.Repeat("A", 1<<20):                                "exceeded 65536 bytes",
+		strings.Repeat("A", 1<<15) + "\r\n\r\n":                   "malformed HTTP response",
+		"HTTP/1.1 500 " + strings.Repeat("A", 1<<15) + "\r\n\r\n": "500 Internal Server Error",
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if assert.NoError(t, err) {
+				_, _ = conn.Write([]byte(answer))
+				_ = conn.Close()
+			}
+		}))
+		t.Cleanup(server.Close)
+		log := &waiting.Output{}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			Run(ctx, Options{
+				URL: secret.New(server.URL), Every: time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil)),
+				Alive: func(context.Context) bool { return true },
+			})
+		}()
+		waiting.Until(t, func() bool { return log.String() != "" })
+		cancel()
+		<-ended
+		assert.Contains(t, log.String(), expected)
+		assert.Less(t, len(log.String()), 2*maxReason)
+	}
+}

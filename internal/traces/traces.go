@@ -5,7 +5,8 @@
 // A push is drawn by chance, when it begins. Its delivery is matched by the position of
 // its record in the journal. What waits for delivery is kept in memory, within bounds: a
 // restart, or a sink far behind, leaves a trace without that delivery. Traces hold no
-// event and no secret, and losing them is harmless: an export is tried once.
+// event and no secret, and losing them is harmless: an export is tried once, and a stop
+// waits for moments only. Redirects are not followed, as the headers would go along.
 //
 // A nil *Tracer makes no traces and costs nothing.
 package traces
@@ -16,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
@@ -25,14 +27,14 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/auditrelay/auditrelay/internal/lasting"
+	"github.com/auditrelay/auditrelay/config/secret"
 )
 
 // Options configure a Tracer.
 type Options struct {
 	// Endpoint is the address for spans, such as https://otel.example.com:4318/v1/traces.
 	Endpoint string
-	Headers  map[string]string
+	Headers  map[string]secret.Text
 	TLS      *tls.Config // nil: the system's roots
 	// Ratio is the share of pushes with a trace, above 0 to 1.
 	Ratio   float64
@@ -50,55 +52,53 @@ type Tracer struct {
 	sinks []*deliveries // guarded by mu
 }
 
-// exportTimeout bounds one export.
-const exportTimeout = 10 * time.Second
+const (
+	// exportTimeout bounds one export.
+	exportTimeout = 10 * time.Second
+	// closeTimeout bounds the export at the end: no restart waits for a collector that
+	// does not answer.
+	closeTimeout = 2 * time.Second
+)
 
 // New makes a Tracer. It connects with the first export.
 func New(ctx context.Context, o Options) (*Tracer, error) {
-	options := []otlptracehttp.Option{
-		otlptracehttp.WithEndpointURL(o.Endpoint), otlptracehttp.WithHeaders(o.Headers), otlptracehttp.WithTimeout(exportTimeout),
-		otlptracehttp.WithCompression(otlptracehttp.GzipCompression), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: false}),
+	headers := map[string]string{}
+	for name, value := range o.Headers {
+		headers[name] = value.Reveal()
 	}
-	if o.TLS != nil {
-		options = append(options, otlptracehttp.WithTLSClientConfig(o.TLS))
-	}
-	exporter, err := otlptracehttp.New(ctx, options...)
+	exporter, err := otlptracehttp.New(ctx,
+		otlptracehttp.WithEndpointURL(o.Endpoint), otlptracehttp.WithHeaders(headers), otlptracehttp.WithHTTPClient(client(o.TLS)),
+		otlptracehttp.WithCompression(otlptracehttp.GzipCompression), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: false}))
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(sdktrace.AlwaysSample()), // pushes are drawn before they have a span
-		sdktrace.WithBatcher(&quiet{SpanExporter: exporter, log: o.Logger}, sdktrace.WithExportTimeout(exportTimeout)),
+		sdktrace.WithBatcher(&quiet{SpanExporter: exporter, log: o.Logger, clean: cleaner(o.Headers)}, sdktrace.WithExportTimeout(exportTimeout)),
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", "auditrelay"), attribute.String("service.version", o.Version))),
 	)
 	return &Tracer{ratio: o.Ratio, provider: provider, tracer: provider.Tracer("auditrelay")}, nil
 }
 
-// Close exports the finished spans, as far as ctx allows.
+// client is in place of the library's own, which follows redirects with all headers.
+func client(tlsConfig *tls.Config) *http.Client {
+	return &http.Client{
+		Timeout:       exportTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsConfig, ForceAttemptHTTP2: true,
+			IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: 64 << 10,
+		},
+	}
+}
+
+// Close exports the finished spans, as far as ctx and closeTimeout allow.
 func (t *Tracer) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
 		return fmt.Errorf("send the last traces: %w", err)
-	}
-	return nil
-}
-
-// quiet logs failing exports now and then. The library hands errors to a global handler.
-type quiet struct {
-	sdktrace.SpanExporter
-	log     *slog.Logger
-	failing lasting.Failure // of the one exporting goroutine
-}
-
-// ExportSpans implements [sdktrace.SpanExporter].
-func (q *quiet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	err := q.SpanExporter.ExportSpans(ctx, spans)
-	if err == nil {
-		if fields, was := q.failing.Over(); was {
-			q.log.Info("traces can be sent again", fields...)
-		}
-	} else if q.failing.Again("") {
-		q.log.Warn("traces cannot be sent, and are dropped", append(q.failing.Fields(), "error", err)...)
 	}
 	return nil
 }

@@ -1,0 +1,69 @@
+package traces
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/lasting"
+	"github.com/auditrelay/auditrelay/internal/plaintext"
+)
+
+const (
+	// shortestSecret is the least length of a searched text: a shorter one is an everyday
+	// word.
+	shortestSecret = 4
+	// maxReason bounds the logged text of an error, in characters, and reasonFrom the text
+	// it is made from, in bytes.
+	maxReason  = 500
+	reasonFrom = 4 << 10
+)
+
+// quiet logs failing exports now and then. The library hands errors to a global handler.
+type quiet struct {
+	sdktrace.SpanExporter
+	log     *slog.Logger
+	clean   *strings.Replacer
+	failing lasting.Failure // of the one exporting goroutine
+}
+
+// ExportSpans implements [sdktrace.SpanExporter].
+func (q *quiet) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := q.SpanExporter.ExportSpans(ctx, spans)
+	if err == nil {
+		if fields, was := q.failing.Over(); was {
+			q.log.Info("traces can be sent again", fields...)
+		}
+	} else if q.failing.Again("") {
+		q.log.Warn("traces cannot be sent, and are dropped", append(q.failing.Fields(), "error", q.reason(err))...)
+	}
+	return nil
+}
+
+// reason is an error in one line. The library puts up to 4 MiB of the collector's answer
+// into it, and a collector may echo the headers.
+func (q *quiet) reason(err error) string {
+	text := q.clean.Replace(err.Error())
+	return plaintext.Line(text[:min(len(text), reasonFrom)], maxReason)
+}
+
+// cleaner replaces the headers' values, and their words: "Bearer" and the token.
+func cleaner(headers map[string]secret.Text) *strings.Replacer {
+	var secrets []string
+	for _, value := range headers {
+		secrets = append(append(secrets, value.Reveal()), strings.Fields(value.Reveal())...)
+	}
+	// The longest first: none leaves a rest of another behind.
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, s := range secrets {
+		if len(s) >= shortestSecret {
+			pairs = append(pairs, s, secret.Redacted)
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
