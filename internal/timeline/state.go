@@ -21,7 +21,10 @@ type Where struct {
 }
 
 func (w Where) String() string {
-	return fmt.Sprintf("%s of %s", w.Setting, strings.TrimSuffix(w.Project+"/"+w.Environment, "/"))
+	if of := strings.Trim(w.Project+"/"+w.Environment, "/"); of != "" {
+		return w.Setting + " of " + of
+	}
+	return w.Setting
 }
 
 // Setting is one with states in the trail.

@@ -31,6 +31,7 @@ func TestExitCodes(t *testing.T) {
 		{"no relay runs", []string{"sinks", "list", "--data-dir", missing}, ExitFailure},
 		{"no relay named", []string{"sinks", "list"}, ExitUsage},
 		{"bad time", []string{"deadletters", "list", "--data-dir", missing, "--since", "soon"}, ExitUsage},
+		{"days", []string{"silence", "add", "all", "--data-dir", missing, "--for", "7d", "--reason", "x"}, ExitFailure},
 		{"no number", []string{"deadletters", "show", "--data-dir", missing}, ExitUsage},
 		{"no environment", []string{"credentials", "rotate", "--data-dir", missing, "shop"}, ExitUsage},
 		{"no last four", []string{"credentials", "revoke", "--data-dir", missing, "shop/live"}, ExitUsage},

@@ -46,7 +46,7 @@ Exit codes: 0 added, 1 not added, or the relay cannot be asked, 2 wrong usage.`,
 			case len(args) != 1:
 				return errors.New("give PROJECT/ENVIRONMENT, or all")
 			case length < time.Second:
-				return errors.New("give --for, a duration such as 30m or 2h, of at least a second")
+				return errors.New("give --for, a duration such as 30m, 2h or 7d, of at least a second")
 			case req.Reason == "":
 				return errors.New("give --reason, such as a ticket: the audit trail keeps it")
 			}
@@ -74,7 +74,12 @@ Exit codes: 0 added, 1 not added, or the relay cannot be asked, 2 wrong usage.`,
 		}),
 	}
 	which.addTo(cmd)
-	cmd.Flags().DurationVar(&length, "for", 0, "how long: a `DURATION` such as 30m or 2h")
+	cmd.Flags().Func("for", "how long: a `DURATION` such as 30m, 2h or 7d", func(text string) (err error) {
+		if length, err = lengthOf(text); err != nil {
+			err = errors.New("write a number with a unit, such as 30m, 2h or 7d")
+		}
+		return err
+	})
 	cmd.Flags().StringVar(&req.Reason, "reason", "", "why, as the audit trail will show it: a `TEXT` or a ticket")
 	addOutputFlag(cmd, &output, "table", "json")
 	return cmd
@@ -87,7 +92,7 @@ func newSilenceList() *cobra.Command {
 		Use:   "list",
 		Short: "List the active silences",
 		Long: `Lists the active silences, those of all environments first. For those that are over,
-'auditrelay trail list --subject silences' has the entries.
+'auditrelay trail list --setting silences' has the entries.
 ` + whichRelay + `
 
 Exit codes: 0 listed, 1 failed, 2 wrong usage.`,

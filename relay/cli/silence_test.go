@@ -42,6 +42,7 @@ func TestSilenceNeedsALengthAndAReason(t *testing.T) {
 	for args, message := range map[string]string{
 		"add shop/live --reason x":          "give --for",
 		"add shop/live --for 1h":            "give --reason",
+		"add shop/live --for 1w --reason x": "write a number with a unit, such as 30m, 2h or 7d",
 		"add --for 1h --reason x":           "give PROJECT/ENVIRONMENT, or all",
 		"add shop --for 1h --reason x":      "give PROJECT/ENVIRONMENT",
 		"add all --for -1h --reason x":      "give --for",

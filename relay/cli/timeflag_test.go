@@ -25,13 +25,15 @@ func TestTimesOnTheCommandLine(t *testing.T) {
 		require.NoError(t, f.Set(text), text)
 		assert.True(t, want.Equal(f.time), "%s is %s", text, f.time)
 	}
-	for _, text := range []string{"", "yesterday", "2026-13-01", "-2h", "01.03.2026"} {
+	for _, text := range []string{"", "yesterday", "2026-13-01", "-2h", "-2d", "d", "1.5d", "99999999d", "01.03.2026"} {
 		var f timeFlag
 		require.ErrorContains(t, f.Set(text), "write RFC 3339", text)
 	}
 	var ago timeFlag
 	require.NoError(t, ago.Set("2h ago"))
 	assert.WithinDuration(t, time.Now().Add(-2*time.Hour), ago.time, time.Minute)
+	require.NoError(t, ago.Set("7d"))
+	assert.WithinDuration(t, time.Now().Add(-7*24*time.Hour), ago.time, time.Minute)
 	var none timeFlag
 	assert.WithinDuration(t, time.Now(), none.orNow(), time.Minute)
 }

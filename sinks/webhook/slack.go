@@ -47,7 +47,7 @@ func line(e *relay.Event) string {
 	where := strings.Trim(e.Project+"/"+e.Environment+" "+e.Subject, "/ ")
 	if d := entry.Detail; d.Summary != "" {
 		text := plain(fmt.Sprintf("%s: %s: %s", joined(", ", d.Severity, d.Direction), where, d.Summary))
-		if d.Action != "" {
+		if d.Action != "" && strings.HasPrefix(e.Type, "health.") { // elsewhere, an action is an id
 			text += "\n> " + joined(" ", plain("to do: "+d.Action), plain(d.Runbook))
 		}
 		return text

@@ -57,8 +57,14 @@ func TestABatchIsOneMessage(t *testing.T) {
 	}}))
 	require.Equal(t, "critical: shop/live streaming_health: live: event log is refused\n> to do: mend &lt;it&gt; https://example.com/page", got[1])
 
+	require.NoError(t, sink.Deliver(t.Context(), []relay.Event{{
+		Type: "streaming.changed", Project: "shop", Environment: "live", Subject: "event_log_streaming",
+		Body: []byte(`{"detail":{"summary":"the event log now goes to ` + "`b`" + `","severity":"high","direction":"mixed","action":"FEWQBRSZLYEUDLWE5NRIRKYT7T"}}`),
+	}}))
+	require.Equal(t, "high, mixed: shop/live event_log_streaming: the event log now goes to `b`", got[2], "the id of an action is nothing to do")
+
 	require.NoError(t, sink.Deliver(t.Context(), relaytest.Events(100)))
-	lines = strings.Split(got[2], "\n")
+	lines = strings.Split(got[3], "\n")
 	require.Len(t, lines, maxLines+1)
 	require.Equal(t, fmt.Sprintf("… and %d more events", 100-maxLines), lines[maxLines])
 	_, err = New(config.Webhook{URL: secret.New(receiver.URL)}, Options{Format: "smoke"})
