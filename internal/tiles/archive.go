@@ -52,7 +52,7 @@ type Archiver struct {
 	Logger   *slog.Logger
 }
 
-// Plan lists what would be moved, by log, and changes nothing.
+// Plan lists the files to move, by log, and changes nothing.
 func (a *Archiver) Plan(ctx context.Context) ([]Archived, error) {
 	if err := a.check(); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (a *Archiver) Plan(ctx context.Context) ([]Archived, error) {
 	return plan, err
 }
 
-// Run moves what Plan lists, and what an interrupted run has left.
+// Run moves the files of Plan, and those left by an interrupted run.
 func (a *Archiver) Run(ctx context.Context) ([]Archived, error) {
 	plan, err := a.Plan(ctx)
 	if err != nil {
@@ -106,7 +106,7 @@ func (a *Archiver) each(do func(m *moving) (more bool, err error)) error {
 	return nil
 }
 
-// check refuses a folder that is no place for an archive of this trail.
+// check refuses a folder unfit for an archive of this trail.
 func (a *Archiver) check() error {
 	if !filepath.IsAbs(a.Dir) {
 		return fmt.Errorf("the archive's folder %s is not an absolute path", a.Dir)
@@ -207,7 +207,7 @@ func stays(record []byte) bool {
 	return strings.HasPrefix(e.Type, "trail.") && e.Type != "trail.annotated"
 }
 
-// remove removes files, and makes that durable. A crash leaves some of them.
+// remove removes files durably. A crash leaves some of them.
 func remove(files []string) error {
 	folders := map[string]bool{}
 	for _, file := range files {

@@ -17,7 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
-// archiver moves what was made before entry n, and notes what it enters into the trail.
+// archiver moves the entries before n, and notes its own entries in the trail.
 func (h *house) archiver(dir string, n int) (*Archiver, *[]Archived) {
 	entered := &[]Archived{}
 	return &Archiver{
@@ -48,7 +48,7 @@ func (h *house) requireUntouched(dir string, a Archived) {
 	}
 }
 
-// only leaves the files of the map that begin with a prefix.
+// only leaves the files with a prefix.
 func only(all map[string]string, prefixes ...string) map[string]string {
 	some := map[string]string{}
 	for name, data := range all {
@@ -167,7 +167,7 @@ func merged(a, b map[string]string) map[string]string {
 	return all
 }
 
-// A second archive elsewhere has the hashes of what is in the first one.
+// A second archive elsewhere has the hashes of the first one.
 func TestASecondArchiveElsewhere(t *testing.T) {
 	t.Parallel()
 	h := archivedHouse(t)
