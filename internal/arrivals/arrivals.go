@@ -57,6 +57,7 @@ type Environment struct {
 	mu       sync.Mutex // guards all below
 	totals   Totals
 	lastPush time.Time
+	lastNew  time.Time
 	newest   int64 // Unix nanoseconds, 0 for none
 	looked   time.Time
 	refusals [len(reasons)]Refusals
@@ -91,6 +92,9 @@ func (e *Environment) Took(p Push) {
 	e.totals.Bytes += p.Bytes
 	e.totals.Duplicates += p.Duplicates
 	e.lastPush = now
+	if p.Events > 0 || p.Duplicates == 0 {
+		e.lastNew = now
+	}
 	// A sender's clock may be years ahead, and must not hide all later events.
 	e.newest = max(e.newest, min(p.Newest, now.UnixNano()))
 	e.good = [len(reasons)]bool{true, true, true, true, true, true, true}
@@ -98,7 +102,7 @@ func (e *Environment) Took(p Push) {
 	if p.Lateness != nil {
 		e.lateness.add(elapsed, p.Lateness)
 		e.between.add(now, p.Lateness)
-		e.late += p.Lateness.sum.Seconds()
+		e.late += p.Lateness.sum
 	}
 }
 
@@ -113,7 +117,7 @@ func (e *Environment) Saw(newest, looked time.Time) {
 	}
 	if newest.After(e.lastPush) {
 		e.totals.Pushes++
-		e.lastPush, e.newest = newest, newest.UnixNano()
+		e.lastPush, e.lastNew, e.newest = newest, newest, newest.UnixNano()
 	}
 }
 

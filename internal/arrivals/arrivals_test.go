@@ -192,3 +192,22 @@ func TestCountBetween(t *testing.T) {
 	e.CountBetween(clock.Time, time.Time{})
 	assert.Zero(t, e.Snapshot().Between)
 }
+
+// An event of 1970 has no time. Some of them leave the lateness of the others as it is.
+func TestEventsOf1970(t *testing.T) {
+	t.Parallel()
+	book, clock := newBook()
+	l := &Lateness{}
+	for range 100 {
+		l.Add(time.Duration(clock.UnixNano()))
+	}
+	book.Of(live).Took(Push{Events: 100, Newest: 1, Lateness: l})
+	s := book.Of(live).Snapshot()
+	assert.Zero(t, s.LatenessSum)
+	assert.True(t, math.IsNaN(s.Lateness[1]))
+	l.Add(2 * time.Second)
+	book.Of(live).Took(Push{Events: 101, Newest: 1, Lateness: l})
+	s = book.Of(live).Snapshot()
+	assert.InDelta(t, 2, s.LatenessSum, 0)
+	assert.InDelta(t, 2, s.Lateness[1], .5)
+}

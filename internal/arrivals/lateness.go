@@ -18,13 +18,20 @@ const (
 // Lateness is a histogram of arrival minus event time. The zero value is empty.
 type Lateness struct {
 	counts [buckets]uint32
-	sum    time.Duration
+	sum    float64 // seconds
 }
 
-// Add counts an event. A negative lateness, by a sender's clock ahead, counts as none.
+// unbelievable is the lateness of an event without a real time, as one of 1970.
+const unbelievable = 365 * 24 * time.Hour
+
+// Add counts an event, unless its lateness is unbelievable. A negative one, by a sender's
+// clock ahead, counts as 0.
 func (l *Lateness) Add(late time.Duration) {
+	if late > unbelievable {
+		return
+	}
 	l.counts[bucketOf(late)]++
-	l.sum += max(0, late)
+	l.sum += max(0, late).Seconds()
 }
 
 func bucketOf(late time.Duration) int {

@@ -20,6 +20,8 @@ type Snapshot struct {
 	Totals
 	// LastPush is the time of the last push of new or repeated events; zero for none.
 	LastPush time.Time
+	// LastNew is the last one with a new event.
+	LastNew time.Time
 	// LastEvent is the newest time of an event, by its sender's word, and not after its
 	// arrival; zero for none.
 	LastEvent time.Time
@@ -45,7 +47,7 @@ func (e *Environment) Snapshot() Snapshot {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := Snapshot{
-		Totals: e.totals, LastPush: e.lastPush, Looked: e.looked,
+		Totals: e.totals, LastPush: e.lastPush, LastNew: e.lastNew, Looked: e.looked,
 		EventsPerSecond: e.rate.perSecond(elapsed),
 		Lateness:        e.lateness.quantiles(elapsed),
 		LatenessSum:     e.late,

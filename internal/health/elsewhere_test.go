@@ -48,6 +48,7 @@ func TestJudgeElsewhere(t *testing.T) {
 		e.Here, e.Generated, e.Asked = false, false, true
 		e.Arrivals.Looked = noon.Add(-time.Second)
 		c.change(e)
+		e.LastNew = e.LastPush
 		v := Judge(e, noon)
 		assert.Equal(t, c.state, v.State, "%s: %s", name, v.Reason)
 		assert.Contains(t, v.Reason, c.reason, name)

@@ -194,10 +194,11 @@ func (k *Keeper) logChange(w *watch, c change) {
 	log.Warn(c.Summary, "action", c.Action)
 }
 
-// enterGaps enters the settled gaps. The file keeps those due. A gap not newer than the
-// trail's newest is there already, so a crash between the two enters none twice.
+// enterGaps enters the settled gaps. The file keeps those due, and is saved between two
+// entries. So after a crash only the first one due may be in the trail already, as its
+// newest: none is entered twice. Times tell no order, as the clock may be set back.
 func (k *Keeper) enterGaps(ctx context.Context, w *watch) error {
-	for {
+	for entered := 0; ; entered++ {
 		k.mu.Lock()
 		var due []Gap
 		due = append(due, w.gaps.due...)
@@ -205,10 +206,15 @@ func (k *Keeper) enterGaps(ctx context.Context, w *watch) error {
 		if len(due) == 0 {
 			return nil
 		}
+		if entered > 0 {
+			if err := k.writer.save(false); err != nil {
+				return fmt.Errorf("save the gaps of %s: %w", w.name, err)
+			}
+		}
 		g := due[0]
 		_, err := audit.Update(ctx, k.options.Trail, w.name.Project, w.name.Environment, subjectGap, func(last audit.Entry, found bool) (*audit.Entry, error) {
 			var was gapDetail
-			if found && json.Unmarshal(last.Detail, &was) == nil && !g.Begun.After(was.Begun) {
+			if found && json.Unmarshal(last.Detail, &was) == nil && g.Begun.Equal(was.Begun) && g.Ended.Equal(was.Ended) {
 				return nil, nil //nolint:nilnil // it has been entered
 			}
 			return k.entry(w, TypeGap, subjectGap, time.Now(), gapDetail{g.sentence(w.name.Environment), meaning.High, cmp.Or(k.silenced(w), k.silencedAt(w, g.Ended)), g})

@@ -25,6 +25,8 @@ type Evidence struct {
 	// for none.
 	Arrivals arrivals.Snapshot
 	LastPush time.Time
+	// LastNew is the last push with an event that had not come before.
+	LastNew time.Time
 	// Runs are the refusals without a good push since, by reason; of this run or an
 	// earlier one.
 	Runs map[string]arrivals.Refusals
@@ -94,7 +96,7 @@ func (e *Evidence) usual() (until time.Time, known bool) {
 	if e.LastPush.IsZero() {
 		return time.Time{}, false
 	}
-	last := e.LastPush
+	last := e.LastNew
 	for _, t := range []time.Time{e.Started, e.Kept} { // none could come before
 		if t.After(last) {
 			last = t

@@ -31,6 +31,7 @@ type kept struct {
 
 type keptOfWatch struct {
 	LastPush time.Time                    `json:"last_push,omitzero"`
+	LastNew  time.Time                    `json:"last_new,omitzero"`
 	Declared keptStatus                   `json:"declared,omitzero"`
 	Runs     map[string]arrivals.Refusals `json:"refusals,omitempty"`
 	Gap      *Gap                         `json:"gap,omitempty"`
@@ -104,6 +105,9 @@ func parse(raw []byte) (*kept, error) {
 // take takes over the state of an earlier process. With an error, the rhythm is as new.
 func (w *watch) take(x *keptOfWatch, saved time.Time) error {
 	w.lastPush, w.earlier, w.recent = x.LastPush, x.Runs, x.Recent
+	if w.lastNew = x.LastNew; w.lastNew.IsZero() { // of an earlier version
+		w.lastNew = w.lastPush
+	}
 	w.gaps.now, w.gaps.settled, w.gaps.due = x.Gap, x.Gaps, x.Due
 	w.seenUntil, w.before = saved, x.Declared
 	if g := w.gaps.now; g != nil {
@@ -160,7 +164,7 @@ func (w *watch) keep() (*keptOfWatch, error) {
 		return nil, err
 	}
 	x := &keptOfWatch{
-		LastPush: w.lastPush, Runs: map[string]arrivals.Refusals{}, Gap: w.gaps.now, Gaps: w.gaps.settled, Due: w.gaps.due,
+		LastPush: w.lastPush, LastNew: w.lastNew, Runs: map[string]arrivals.Refusals{}, Gap: w.gaps.now, Gaps: w.gaps.settled, Due: w.gaps.due,
 		Recent: w.recent, Model: model, Declared: w.before,
 	}
 	if !w.declared.At.IsZero() {
@@ -178,9 +182,7 @@ func (w *watch) keep() (*keptOfWatch, error) {
 // has cost nothing where the provider sends its events again.
 func (w *watch) start(now time.Time) {
 	w.started = now
-	if w.lastPush.After(now) { // the clock was set back: newer pushes must count
-		w.lastPush = now
-	}
+	w.setBack(now)
 	since := w.lastPush
 	if since.IsZero() || !w.here || w.goesOn(now) { // nothing is lost elsewhere
 		return
@@ -190,6 +192,35 @@ func (w *watch) start(now time.Time) {
 	}
 	w.begin(Gap{Cause: CauseRelayDown, Reason: "the relay was down", Begun: since, Ended: now}, Verdict{})
 	w.page.CountBetween(since, now)
+}
+
+// setBack moves the times of earlier processes into the past, where the clock was set back:
+// newer pushes must count.
+func (w *watch) setBack(now time.Time) {
+	latest := w.lastPush
+	for _, r := range w.earlier {
+		if r.Last.After(latest) {
+			latest = r.Last
+		}
+	}
+	if g := w.gaps.now; g != nil && g.Ended.After(latest) {
+		latest = g.Ended
+	}
+	ahead := latest.Sub(now)
+	if ahead <= 0 {
+		return
+	}
+	w.lastPush, w.lastNew = w.lastPush.Add(-ahead), w.lastNew.Add(-ahead)
+	if g := w.gaps.now; g != nil {
+		g.Begun = g.Begun.Add(-ahead)
+		if !g.Ended.IsZero() {
+			g.Ended = g.Ended.Add(-ahead)
+		}
+		w.page.CountBetween(g.Begun, g.Ended)
+	}
+	for reason, r := range w.earlier {
+		w.earlier[reason] = arrivals.Refusals{Count: r.Count, First: r.First.Add(-ahead), Last: r.Last.Add(-ahead)}
+	}
 }
 
 // goesOn reports whether the gap of an earlier process goes on. One with an end has no
@@ -213,6 +244,9 @@ func (w *watch) goesOn(now time.Time) bool {
 
 // noted takes a push of an earlier process for the last one, if it is.
 func (w *watch) noted(received time.Time) {
+	if received.After(w.lastNew) && (w.started.IsZero() || !received.After(w.started)) {
+		w.lastNew = received
+	}
 	if !received.After(w.lastPush) || !w.started.IsZero() && received.After(w.started) {
 		return
 	}

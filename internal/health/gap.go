@@ -130,6 +130,9 @@ func (w *watch) follow(v Verdict, fresh bool, now time.Time) {
 // cause mended. The end of all evidence, as after a restart, is no end of a gap.
 func (w *watch) mended(fresh bool) bool {
 	push, after := w.arrivals.LastPush, w.gaps.losing
+	if w.gaps.now.Cause == string(Silent) {
+		push = w.arrivals.LastNew
+	}
 	if !w.arrivals.Looked.IsZero() { // at a foreign destination: it is found later
 		after = w.gaps.now.Begun
 	}
@@ -144,7 +147,7 @@ func (w *watch) lose(v Verdict) {
 	case g.now == nil && w.lastPush.IsZero() && v.State != Refused:
 		return // nothing has come yet, so nothing is expected
 	case g.now == nil:
-		w.begin(Gap{Cause: string(v.State), Reason: v.Reason, Begun: w.lastPush}, v)
+		w.begin(Gap{Cause: string(v.State), Reason: v.Reason, Begun: w.lastGood(v)}, v)
 	case !g.now.Ended.IsZero():
 		g.late += w.outside() - g.arrived
 		g.now.Ended, g.settleAt, w.changed = time.Time{}, time.Time{}, true
@@ -153,6 +156,14 @@ func (w *watch) lose(v Verdict) {
 	if v.State != Silent && (g.now.Cause == string(Silent) || g.now.Cause == CauseRelayDown) { // the cause shows
 		g.now.Cause, g.now.Reason, g.now.RefusedBy = string(v.State), v.Reason, v.refusedBy
 	}
+}
+
+// lastGood is the last push before a loss. A silence begins behind the last new event.
+func (w *watch) lastGood(v Verdict) time.Time {
+	if v.State == Silent {
+		return w.lastNew
+	}
+	return w.lastPush
 }
 
 func (w *watch) begin(g Gap, v Verdict) {

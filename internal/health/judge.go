@@ -138,7 +138,7 @@ func silent(e *Evidence, now time.Time) (Verdict, bool) {
 		return Verdict{}, false
 	case !now.Before(until):
 	case e.Hushed: // a restart is no end of it
-		until, _ = e.Model.SilentAfter(e.LastPush)
+		until, _ = e.Model.SilentAfter(e.LastNew)
 	default:
 		return Verdict{}, false
 	}
@@ -146,11 +146,26 @@ func silent(e *Evidence, now time.Time) (Verdict, bool) {
 	if e.fresh(now) {
 		reason += fmt.Sprintf("; the API declares the stream %s all the same", e.Declared.Status)
 	}
+	if now.Sub(e.LastPush) < recently && e.LastPush.Sub(e.LastNew) > repeating {
+		return repeated(e), true
+	}
 	return Verdict{
-		State: Silent, Since: e.LastPush, Reason: reason,
+		State: Silent, Since: e.LastNew, Reason: reason,
 		Action: fmt.Sprintf("log in to %s once: if no push arrives within a minute, see that the relay's push listener can be reached from outside, "+
 			"then disable and enable the stream in the dashboard", e.Environment),
 	}, true
+}
+
+// repeating is how long a sender repeats itself before that is the trouble.
+const repeating = 30 * time.Second
+
+// repeated judges a sender that does not get on: it repeats its last push.
+func repeated(e *Evidence) Verdict {
+	return Verdict{
+		State: Silent, Since: e.LastNew,
+		Reason: "pushes arrive, but only with events that had come before: the sender seems to miss the relay's answers, and sends nothing new meanwhile",
+		Action: fmt.Sprintf("see that a proxy in front of the push listener passes the answers to the pushes of %s, and allows them enough time", e.Environment),
+	}
 }
 
 func late(e *Evidence, now time.Time) (Verdict, bool) {

@@ -114,6 +114,11 @@ func TestJudge(t *testing.T) {
 		"silent since the relay began":  {func(e *Evidence) { learnt(e); lastPush(e, time.Hour); e.Started = noon.Add(-30 * time.Minute) }, Silent, "no push since then", "", time.Hour},
 		"nobody has waited long enough": {func(e *Evidence) { learnt(e); lastPush(e, time.Hour); e.Started = noon.Add(-time.Second) }, Flowing, "the last push came", "", 0},
 		"silent as usual":               {func(e *Evidence) { learnt(e); lastPush(e, 2*time.Second) }, Flowing, "pushes arrive", "", 0},
+		"repeated pushes only": {
+			func(e *Evidence) { learnt(e); e.LastNew = noon.Add(-30 * time.Minute) },
+			Silent, "only with events that had come before", "passes the answers", 30 * time.Minute,
+		},
+		"repeated pushes, as usual": {func(e *Evidence) { learnt(e); e.LastNew = noon.Add(-20 * time.Second) }, Flowing, "pushes arrive", "", 0},
 		"disabled, and silent": {func(e *Evidence) {
 			learnt(e)
 			lastPush(e, 30*time.Minute)
@@ -236,6 +241,9 @@ func TestJudge(t *testing.T) {
 			t.Parallel()
 			e := flows()
 			c.change(e)
+			if e.LastNew.IsZero() {
+				e.LastNew = e.LastPush
+			}
 			v := Judge(e, noon)
 			assert.Equal(t, c.state, v.State, v.Reason)
 			assert.Contains(t, v.Reason, c.reason)

@@ -361,3 +361,22 @@ func TestARestartWithoutLoss(t *testing.T) {
 		assert.Empty(t, s.now().Gaps)
 	})
 }
+
+// A sender that repeats itself sends nothing new: that is no health.
+func TestRepeatedPushesAreNotNew(t *testing.T) {
+	t.Parallel()
+	h, _ := newKept(t)
+	h.pass(300, h.each20)
+	h.pass(1800, func(e *arrivals.Environment) {
+		if h.now.Unix()%20 == 0 {
+			e.Took(arrivals.Push{Duplicates: 5, Newest: 1})
+		}
+	})
+	now := h.status()
+	assert.Equal(t, Silent, now.State, now.Reason)
+	assert.Contains(t, now.Reason, "only with events that had come before")
+	require.NotNil(t, now.Gap)
+	assert.InDelta(t, 450, now.Gap.EventsExpected, 30)
+	h.pass(100, h.each20)
+	assert.Equal(t, Gapped, h.status().State, h.status().Reason)
+}

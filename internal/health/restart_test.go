@@ -136,6 +136,29 @@ func TestARestartWhilePushesGoOnAfterDisabled(t *testing.T) {
 	assert.Empty(t, h.entries(subjectGap))
 }
 
+// After the clock was set back, a refused environment takes pushes as it did, and a gap
+// that seems older than the trail's newest is entered too.
+func TestTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	h, _ := newKept(t)
+	h.pass(300, h.each20)
+	h.pass(60, wrong)
+	h.pass(100, h.each20)
+	h.down(-3 * 3600)
+	h.pass(600, h.each20)
+	h.pass(60, wrong)
+	h.down(-3 * 3600)
+	h.pass(200, h.each20)
+	assert.Equal(t, Gapped, h.status().State, h.status().Reason)
+	causes := []string{}
+	for _, g := range h.status().Gaps {
+		causes = append(causes, g.Cause)
+		assert.True(t, g.Ended.After(g.Begun), "%s to %s", g.Begun, g.Ended)
+	}
+	assert.Equal(t, []string{"refused", "refused"}, causes)
+	assert.Len(t, h.entries(subjectGap), 2)
+}
+
 // The time between two troubles has lost nothing, though one gap has both.
 func TestTwoTroublesAMinuteApart(t *testing.T) {
 	t.Parallel()

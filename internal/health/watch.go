@@ -26,6 +26,7 @@ type watch struct {
 	before    keptStatus // the API's word in an earlier run
 	arrivals  arrivals.Snapshot
 	lastPush  time.Time // of this run, or an earlier one
+	lastNew   time.Time // likewise, of the last push with a new event
 	runs      map[string]arrivals.Refusals
 	earlier   map[string]arrivals.Refusals // runs seen by earlier processes
 	// refusedAtLastPush counts the refused pushes before the present run of them.
@@ -45,7 +46,7 @@ type watch struct {
 func (w *watch) step(h streaming.Health, now time.Time) {
 	w.look(h)
 	e := &Evidence{
-		Environment: w.name, Here: w.here, Asked: w.env.Stream.Asked(), Generated: w.generated(), Declared: w.declared, Arrivals: w.arrivals, LastPush: w.lastPush,
+		Environment: w.name, Here: w.here, Asked: w.env.Stream.Asked(), Generated: w.generated(), Declared: w.declared, Arrivals: w.arrivals, LastPush: w.lastPush, LastNew: w.lastNew,
 		Runs: w.runs, Model: w.model, Started: w.started, Gap: w.gaps.newest(),
 		Kept: w.kept, Hushed: w.hushed(),
 	}
@@ -61,7 +62,7 @@ func (w *watch) step(h streaming.Health, now time.Time) {
 // hushed reports a silence that began before this run, and lasts.
 func (w *watch) hushed() bool {
 	g := w.gaps.open()
-	return g != nil && g.Cause == string(Silent) && w.arrivals.LastPush.IsZero()
+	return g != nil && g.Cause == string(Silent) && w.arrivals.LastNew.IsZero()
 }
 
 // look takes over the declared and the arrived.
@@ -69,6 +70,9 @@ func (w *watch) look(h streaming.Health) {
 	w.arrivals = w.page.Snapshot()
 	if w.arrivals.LastPush.After(w.lastPush) {
 		w.lastPush = w.arrivals.LastPush
+	}
+	if w.arrivals.LastNew.After(w.lastNew) {
+		w.lastNew = w.arrivals.LastNew
 	}
 	w.runs = map[string]arrivals.Refusals{}
 	for reason, r := range w.earlier {
@@ -134,7 +138,7 @@ const leastLesson = time.Second
 // learn gives the time between pushes to the rhythm, at the later push. Silence itself is a
 // lesson, as the model takes it for rare; time without a chance for a push is none.
 func (w *watch) learn(v Verdict) {
-	l, push := &w.lesson, w.arrivals.LastPush
+	l, push := &w.lesson, w.arrivals.LastNew
 	l.spoilt = l.spoilt || v.State != Silent && v.State.loses() || v.State == Late || !w.here && v.State == Unknown || w.gaps.now != nil && w.gaps.now.Cause != string(Silent)
 	span := push.Sub(l.from)
 	if push.IsZero() || span < leastLesson {
