@@ -36,7 +36,7 @@ func TestCredentialsFromTheCommandLine(t *testing.T) {
 	assert.Contains(t, s.command(t, false, "revoke", "--yes", name, "none"), "has no generated credential ending in")
 	assert.Contains(t, s.command(t, true, "revoke", "--yes", "--", name, first.LastFour), "is revoked")
 	current := list[0].LastFour
-	assert.Contains(t, s.command(t, true, "revoke", "--yes", "--", name, current), "a new one is set")
+	assert.Contains(t, s.command(t, true, "revoke", "--yes", "--reason", "CHG-19", "--", name, current), "a new one is set")
 	for _, c := range s.credentials(t) {
 		assert.NotContains(t, []string{first.LastFour, current}, c.LastFour)
 	}
@@ -44,7 +44,7 @@ func TestCredentialsFromTheCommandLine(t *testing.T) {
 	file := s.destinations[2]
 	waiting.Until(t, func() bool {
 		told := 0
-		err := file.Read(t.Context(), func(_ string, body []byte) { told += strings.Count(string(body), current) })
+		err := file.Read(t.Context(), func(_ string, body []byte) { told += strings.Count(string(body), "CHG-19") })
 		return err == nil && told > 0
 	}, "the trail does not tell")
 	assert.Contains(t, s.command(t, false, "rotate", "no/such"), "no stream.relay")

@@ -6,6 +6,8 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"log/slog"
+	"strings"
+	"unicode/utf8"
 	"unique"
 )
 
@@ -52,14 +54,18 @@ func (t Text) Equal(other string) bool {
 }
 
 // LastFour returns the last four characters, as the Workspace Management API shows them
-// on read ("password_last_four"), or nothing of a secret too short to give four
-// characters away.
+// on read ("password_last_four"). It is empty of a secret too short to give four characters
+// away, and of one with others than ASCII there: servers count those in different ways.
 func (t Text) LastFour() string {
 	value := t.Reveal()
 	if len(value) < 12 {
 		return ""
 	}
-	return value[len(value)-4:]
+	last := value[len(value)-4:]
+	if strings.IndexFunc(last, func(r rune) bool { return r >= utf8.RuneSelf }) >= 0 {
+		return ""
+	}
+	return last
 }
 
 func (t Text) String() string {

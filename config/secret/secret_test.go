@@ -134,5 +134,7 @@ func TestLastFour(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "ter2", New(value).LastFour())
 	assert.Empty(t, New("hunter2").LastFour())
+	assert.Empty(t, New("a-long-secret-é12").LastFour(), "two bytes of é, or one character")
+	assert.Equal(t, "1234", New("a-long-secrét1234").LastFour())
 	assert.Empty(t, Text{}.LastFour())
 }

@@ -3,9 +3,11 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 )
 
@@ -29,6 +31,12 @@ type Revoked struct {
 	Rotated bool `json:"rotated"`
 	// NotRotated is the reason for not setting one, when one was due.
 	NotRotated string `json:"not_rotated,omitempty"`
+}
+
+// revocation is the Detail of the entry before it.
+type revocation struct {
+	credentials.Listed
+	Why string `json:"why,omitempty"` // in the person's words
 }
 
 func (s *Server) listCredentials(w http.ResponseWriter, _ *http.Request) {
@@ -87,7 +95,7 @@ func (s *Server) revoke(ctx context.Context, which OfEnvironment) (done Revoked,
 	// A crash between the two leaves an entry of the intent; the command, given again,
 	// makes another. After Revoke the next look at the streaming config sets a new
 	// credential, if the rotation does not come to it.
-	loss := Loss{Type: "credential.revoked", Project: which.Project, Environment: which.Environment, Subject: "push_credential", Detail: done.Was}
+	loss := Loss{Type: "credential.revoked", Project: which.Project, Environment: which.Environment, Subject: "push_credential", Detail: revocation{done.Was, which.Reason}}
 	if err := s.record(ctx, loss); err != nil {
 		return done, err
 	}
@@ -98,8 +106,22 @@ func (s *Server) revoke(ctx context.Context, which OfEnvironment) (done Revoked,
 	if done.Was.State != credentials.StateReplaced {
 		err := s.rotate(ctx, which)
 		if done.Rotated = err == nil; err != nil {
-			done.NotRotated = err.Error()
+			done.NotRotated = err.Error() + s.afterwards(which.environment())
 		}
 	}
 	return done, nil
+}
+
+// afterwards says whether the relay itself replaces a credential later.
+func (s *Server) afterwards(env credentials.Environment) string {
+	r, err := s.reconciler()
+	if err != nil {
+		return ""
+	}
+	for _, h := range r.Health() {
+		if h.Project == env.Project && h.Environment == env.Environment && !h.Observed && h.Mode == config.ModeEnforce {
+			return "; the relay tries again at its next look"
+		}
+	}
+	return fmt.Sprintf("; the relay sets none by itself there: pushes of %s with the revoked one are refused", env)
 }

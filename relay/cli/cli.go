@@ -31,7 +31,8 @@ type Program struct {
 const (
 	ExitOK      = 0
 	ExitFailure = 1 // the command was understood, and failed
-	ExitUsage   = 2 // the command line is wrong
+	// ExitUsage: the command line is wrong (EX_USAGE of sysexits).
+	ExitUsage = 64
 	// ExitTrouble is of `status` and `streaming`: something is wrong, or would change.
 	ExitTrouble = 2
 	// ExitNotShown is of `trail verify`: nothing is wrong, and not all was shown. It is also

@@ -12,6 +12,7 @@ import (
 
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
+	assert.NotContains(t, []int{ExitOK, ExitFailure, ExitTrouble, ExitNotShown}, ExitUsage, "a script tells a slip from a difference")
 	missing := filepath.Join(t.TempDir(), "missing.yaml")
 	for _, c := range []struct {
 		name string

@@ -44,7 +44,7 @@ workspace.requests_per_second, slows down where the API answers 429, and says so
 external journal (journal.url) for the guarantees behind their acknowledgements. It only
 reads.
 
-Exit codes: 0 no errors (there may be warnings), 1 errors, 2 wrong usage.`,
+Exit codes: 0 no errors (there may be warnings), 1 errors, 64 wrong usage.`,
 		Example: `  auditrelay config check relay.yaml
   auditrelay config check relay.yaml --api                     # before the first start
   auditrelay config check relay.yaml --api --api-timeout 10m   # with many environments

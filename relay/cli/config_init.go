@@ -21,7 +21,7 @@ every field; optional fields are commented out.
 
 An existing FILE is left alone, except with --force.
 
-Exit codes: 0 written, 1 not written, 2 wrong usage.`,
+Exit codes: 0 written, 1 not written, 64 wrong usage.`,
 		Example: `  auditrelay config init relay.yaml
   auditrelay config init | less              # read the manual of all fields`,
 		Args: cobra.MaximumNArgs(1),

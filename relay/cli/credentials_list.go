@@ -23,7 +23,7 @@ static ones of its configuration. LAST FOUR are the last characters of the secre
 the workspace shows them. LAST USED counts from the relay's start.
 ` + whichRelay + `
 
-Exit codes: 0 listed, 1 failed, 2 wrong usage.`,
+Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay credentials list --config relay.yaml
   auditrelay credentials list --data-dir /var/lib/auditrelay --json`,
 		Args: noArgs,

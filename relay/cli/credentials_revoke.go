@@ -12,18 +12,20 @@ import (
 func newCredentialsRevoke() *cobra.Command {
 	var which relayFlags
 	var yes, asJSON bool
+	var reason string
 	cmd := &cobra.Command{
 		Use:   "revoke PROJECT/ENVIRONMENT LAST_FOUR",
 		Short: "Reject a generated credential from now on",
 		Long: `Rejects the generated credential of an environment from now on. LAST_FOUR are its last
 characters, as 'credentials list' shows them; write -- before a LAST_FOUR with a leading
 "-". If it was the current one, the relay sets a new one in the environment's streaming
-config at once, and refuses pushes until then. It asks first, except with --yes, and
-writes an audit trail entry before it acts. Remove static credentials in the configuration.
+config at once, and refuses pushes until then. It asks first, except with --yes, and writes an
+audit trail entry before it acts, with your user name, host and --reason. Remove static
+credentials in the configuration.
 ` + whichRelay + `
 
-Exit codes: 0 revoked, 1 not revoked, or no new one was set where one was due, 2 wrong usage.`,
-		Example: `  auditrelay credentials revoke shop/live wxyz --config relay.yaml
+Exit codes: 0 revoked, 1 not revoked, or no new one was set where one was due, 64 wrong usage.`,
+		Example: `  auditrelay credentials revoke shop/live wxyz --config relay.yaml --reason "leaked in CHG-18"
   auditrelay credentials revoke --config relay.yaml --yes -- shop/live -xyz`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,7 +33,7 @@ Exit codes: 0 revoked, 1 not revoked, or no new one was set where one was due, 2
 			if err != nil {
 				return err
 			}
-			of.LastFour = args[1]
+			of.LastFour, of.Reason = args[1], reason
 			client, err := which.client()
 			if err != nil {
 				return &failure{err}
@@ -49,6 +51,7 @@ Exit codes: 0 revoked, 1 not revoked, or no new one was set where one was due, 2
 	}
 	which.addTo(cmd)
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, as the audit trail will show it: a `TEXT` or a ticket")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }
@@ -63,7 +66,7 @@ func reportRevoked(w io.Writer, done console.Revoked, asJSON bool) (err error) {
 		}
 	}
 	if done.NotRotated != "" {
-		return &failure{fmt.Errorf("no new credential was set: %s; the relay tries again at its next look", done.NotRotated)}
+		return &failure{fmt.Errorf("no new credential was set: %s", done.NotRotated)}
 	}
 	return err
 }

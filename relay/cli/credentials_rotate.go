@@ -20,7 +20,7 @@ replaced one stays valid for streaming.rotation_overlap; 'credentials revoke' en
 once.
 ` + whichRelay + `
 
-Exit codes: 0 rotated, 1 not rotated, 2 wrong usage.`,
+Exit codes: 0 rotated, 1 not rotated, 64 wrong usage.`,
 		Example: "  auditrelay " + below + " rotate shop/live --config relay.yaml --reason CHG-18",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

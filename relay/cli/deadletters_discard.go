@@ -26,7 +26,7 @@ first. It asks before it removes any, except with --yes, and writes their ids in
 audit trail first.
 ` + whichRelay + `
 
-Exit codes: 0 removed, 1 not removed, 2 wrong usage.`,
+Exit codes: 0 removed, 1 not removed, 64 wrong usage.`,
 		Example: `  auditrelay deadletters discard --config relay.yaml --sink old-kafka --dry-run
   auditrelay deadletters discard --config relay.yaml --sink old-kafka --until 720h --yes`,
 		Args: noArgs,

@@ -25,7 +25,7 @@ sink. The letters stay. Bodies are as received: they include values the sink's r
 section takes out, perhaps personal data.
 ` + whichRelay + `
 
-Exit codes: 0 all were written, 1 not all were, 2 wrong usage.`,
+Exit codes: 0 all were written, 1 not all were, 64 wrong usage.`,
 		Example: `  auditrelay deadletters export --config relay.yaml --sink kafka > refused.jsonl
   auditrelay deadletters export --config relay.yaml --since 24h --output refused.jsonl`,
 		Args: noArgs,

@@ -23,7 +23,7 @@ func newDeadlettersList() *cobra.Command {
 		Long: `Lists dead letters, the oldest first, without their bodies.
 ` + whichRelay + `
 
-Exit codes: 0 listed (none is fine), 1 failed, 2 wrong usage.`,
+Exit codes: 0 listed (none is fine), 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay deadletters list --config relay.yaml
   auditrelay deadletters list --data-dir /var/lib/auditrelay --sink kafka --since 24h
   auditrelay deadletters list --config relay.yaml --json | jq -r .reason | sort | uniq -c`,

@@ -29,7 +29,7 @@ command; undelivered letters stay. The receiving sink's match and redact section
 as in live delivery.
 ` + whichRelay + `
 
-Exit codes: 0 all are delivered, 1 not all are, or failed, 2 wrong usage.`,
+Exit codes: 0 all are delivered, 1 not all are, or failed, 64 wrong usage.`,
 		Example: `  auditrelay deadletters replay --config relay.yaml --sink kafka --dry-run
   auditrelay deadletters replay --config relay.yaml --sink kafka --reason "too large"
   auditrelay deadletters replay --config relay.yaml --sink old-kafka --to kafka`,

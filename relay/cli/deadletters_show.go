@@ -26,7 +26,7 @@ the body. NUMBER is as list shows it. Labels and body are as received: they incl
 values the sink's redact section takes out, perhaps personal data.
 ` + whichRelay + `
 
-Exit codes: 0 shown, 1 it is not there, or failed, 2 wrong usage.`,
+Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,
 		Example: `  auditrelay deadletters show 17 --config relay.yaml
   auditrelay deadletters show 17 --config relay.yaml --json | jq -r '.body_base64 | @base64d'`,
 		Args: func(_ *cobra.Command, args []string) error {

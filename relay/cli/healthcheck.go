@@ -22,7 +22,7 @@ func newHealthcheck() *cobra.Command {
 		Long: `Asks a running relay whether it is ready: a health check for containers without a
 shell or curl. With admin.tls, ask https://127.0.0.1:PORT/readyz.
 
-Exit codes: 0 it answered 2xx, 1 it did not, 2 wrong usage.`,
+Exit codes: 0 it answered 2xx, 1 it did not, 64 wrong usage.`,
 		Example: `  auditrelay healthcheck
   auditrelay healthcheck --url http://127.0.0.1:9100/healthz --timeout 2s`,
 		Args: noArgs,

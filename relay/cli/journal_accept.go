@@ -21,7 +21,7 @@ command lets the sinks go on without the damaged records. The quarantine names e
 the audit trail records the decision. It asks first, except with --yes.
 ` + whichRelay + `
 
-Exit codes: 0 accepted, 1 not accepted, 2 wrong usage.`,
+Exit codes: 0 accepted, 1 not accepted, 64 wrong usage.`,
 		Example: `  auditrelay journal accept-damage --config relay.yaml`,
 		Args:    noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {

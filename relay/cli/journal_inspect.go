@@ -22,7 +22,7 @@ func (p Program) newJournalInspect() *cobra.Command {
 position and lag of each sink, and the quarantine. It changes nothing. Stop the relay
 first.
 
-Exit codes: 0 shown, 1 could not be read, 2 wrong usage.`,
+Exit codes: 0 shown, 1 could not be read, 64 wrong usage.`,
 		Example: `  auditrelay journal inspect --data-dir /var/lib/auditrelay
   auditrelay journal inspect --config relay.yaml --json`,
 		Args: noArgs,

@@ -24,7 +24,7 @@ command: the relay then starts without them. The files or streams of the old
 journal stay, and the audit trail records the loss. It asks first, except with --yes.
 Stop the relay first.
 
-Exit codes: 0 given up, 1 not given up, 2 wrong usage.`,
+Exit codes: 0 given up, 1 not given up, 64 wrong usage.`,
 		Example: `  auditrelay journal let-go --config relay.yaml --stream-prefix AUDITRELAY
   auditrelay journal let-go --config relay.yaml --stream-prefix AUDITRELAY --url nats://old-1:4222`,
 		Args: noArgs,

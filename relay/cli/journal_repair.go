@@ -32,7 +32,7 @@ it and begin again at any moment. Stop the relay first.
 
 Take a copy of the data directory before.
 
-Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 2 wrong usage.`,
+Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 64 wrong usage.`,
 		Example: `  auditrelay journal repair --config relay.yaml --dry-run
   cp -a /var/lib/auditrelay /var/lib/auditrelay.copy
   auditrelay journal repair --config relay.yaml --yes`,

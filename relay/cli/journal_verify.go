@@ -31,7 +31,7 @@ and the remedy. It reads the files themselves and changes nothing. Stop the rela
 
 Problems already named in the quarantine are shown as settled, and are no failure.
 
-Exit codes: 0 no open problem, 1 problems, 2 wrong usage.`,
+Exit codes: 0 no open problem, 1 problems, 64 wrong usage.`,
 		Example: `  auditrelay journal verify --data-dir /var/lib/auditrelay
   auditrelay journal verify --config relay.yaml --json`,
 		Args: noArgs,

@@ -30,7 +30,7 @@ default) as far as its disk budget allows. An earlier begin is cut, with a note.
 environment, id or subject; in VALUE a * stands for any text.
 ` + whichRelay + `
 
-Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 2 wrong usage.`,
+Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 64 wrong usage.`,
 		Example: `  auditrelay replay --config relay.yaml --sink kafka --since 6h --dry-run
   auditrelay replay --config relay.yaml --sink kafka --since 2026-11-03T08:00:00Z --until 2026-11-03T09:30:00Z
   auditrelay replay --config relay.yaml --sink file --since 24h --match "environment=production,type=event_log.*"`,

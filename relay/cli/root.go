@@ -44,8 +44,8 @@ workspace's settings, and writes each change into an audit trail.
 
 Without --config, the environment variable AUDITRELAY_CONFIG names the configuration.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage. status, streaming, routing try, trail verify
-and some others have further ones: see their --help.`,
+Exit codes: 0 success, 1 failure, 64 wrong usage (before any work). status, streaming, routing
+try, trail verify and some others have further ones: see their --help.`,
 		Example: `  auditrelay config init relay.yaml             # write an example configuration
   auditrelay config check relay.yaml            # name every error in it
   auditrelay sinks check --config relay.yaml    # try each destination

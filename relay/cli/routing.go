@@ -52,8 +52,8 @@ An event is a CloudEvent, as 'auditrelay tap --output json', 'deadletters export
 sinks write it, or the body of a pushed one. Several may follow each other. A body is taken
 for one of --environment, with --label as its labels.
 
-Exit codes: 0 the sink would get all of them, 1 failed, 2 wrong usage, 3 it would not get
-some: its match leaves them out, or they go to the dead letters.`,
+Exit codes: 0 the sink would get all of them, 1 failed, 3 it would not get some: its
+match leaves them out, or they go to the dead letters; 64 wrong usage.`,
 		Example: `  auditrelay routing try --config relay.yaml --sink kafka-eu < event.json
   echo '{"action":"login","email":"a@example.com"}' | auditrelay routing try --config relay.yaml --sink kafka-eu --environment acme/live
   auditrelay tap --config relay.yaml --output json --limit 20 | auditrelay routing try --config relay.yaml --sink kafka-eu`,

@@ -18,7 +18,7 @@ func (p Program) newRun() *cobra.Command {
 ends it cleanly within shutdown_timeout of the configuration; a second signal ends it
 at once.
 
-Exit codes: 0 ended cleanly, 1 failed, 2 wrong usage.`,
+Exit codes: 0 ended cleanly, 1 failed, 64 wrong usage.`,
 		Example: "  auditrelay run --config /etc/auditrelay/relay.yaml",
 		Args:    noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {

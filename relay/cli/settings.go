@@ -61,7 +61,7 @@ func (p Program) newSettingsList() *cobra.Command {
 first look, and its newest entry.
 ` + whichTrail + `
 
-Exit codes: 0 listed, 1 failed, 2 wrong usage.`,
+Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay settings list --config relay.yaml
   auditrelay settings list --config relay.yaml --environment production --output json`,
 		Args: noArgs,
@@ -106,7 +106,7 @@ the setting was in one of two states, and both are shown. A date alone, as 2026-
 the first moment of that day on this machine.
 ` + whichTrail + `
 
-Exit codes: 0 shown, 1 nothing is known of it at that time, or failed, 2 wrong usage.`,
+Exit codes: 0 shown, 1 nothing is known of it at that time, or failed, 64 wrong usage.`,
 		Example: `  auditrelay settings show password_strength_config --config relay.yaml --at 2026-03-01
   auditrelay settings show rbac_policy --config relay.yaml --environment production --at "2026-03-01 09:30" --output json | jq .value`,
 		Args: oneSetting,

@@ -23,7 +23,7 @@ Where one of the times lies in the window of a change, the state before it is co
 standard error says so.
 ` + whichTrail + `
 
-Exit codes: 0 compared, 1 nothing is known of it at one of the times, or failed, 2 wrong usage.`,
+Exit codes: 0 compared, 1 nothing is known of it at one of the times, or failed, 64 wrong usage.`,
 		Example: `  auditrelay settings diff rbac_policy --config relay.yaml --environment production --from 2026-03-01 --to 2026-04-01
   auditrelay settings diff sms_country_codes --config relay.yaml --from "720h ago" --output patch`,
 		Args: oneSetting,

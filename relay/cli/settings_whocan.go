@@ -31,7 +31,7 @@ change, both policies are answered for.
 ` + whichTrail + `
 
 Exit codes: 0 answered (nobody is an answer), 1 nothing is known of the policy at that time,
-or failed, 2 wrong usage.`,
+or failed, 64 wrong usage.`,
 		Example: `  auditrelay settings who-can delete documents --config relay.yaml --environment production --at 2026-03-01
   auditrelay settings who-can delete documents --config relay.yaml --project shop --environment test --output json`,
 		Args: func(_ *cobra.Command, args []string) error {

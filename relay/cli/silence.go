@@ -38,7 +38,7 @@ itself; 'end' ends it earlier. An environment may have several: it is silent unt
 one is over. The audit trail keeps your user name, host and reason.
 ` + whichRelay + `
 
-Exit codes: 0 added, 1 not added, or the relay cannot be asked, 2 wrong usage.`,
+Exit codes: 0 added, 1 not added, or the relay cannot be asked, 64 wrong usage.`,
 		Example: `  auditrelay silence add shop/live --for 2h --reason "upgrade, CHG-17" --config relay.yaml
   auditrelay silence add all --for 30m --reason "network maintenance" --config relay.yaml`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -95,7 +95,7 @@ func newSilenceList() *cobra.Command {
 'auditrelay trail list --setting silences' has the entries.
 ` + whichRelay + `
 
-Exit codes: 0 listed, 1 failed, 2 wrong usage.`,
+Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay silence list --config relay.yaml
   auditrelay silence list --data-dir /var/lib/auditrelay --output json`,
 		Args: noArgs,
@@ -129,7 +129,7 @@ func newSilenceEnd() *cobra.Command {
 that was held back fires after its usual time. The audit trail keeps your user name and host.
 ` + whichRelay + `
 
-Exit codes: 0 ended, 1 no such silence is active, or the relay cannot be asked, 2 wrong usage.`,
+Exit codes: 0 ended, 1 no such silence is active, or the relay cannot be asked, 64 wrong usage.`,
 		Example: `  auditrelay silence end 3fa9c01b --config relay.yaml`,
 		Args:    cobra.ExactArgs(1),
 		RunE: runs(func(cmd *cobra.Command, args []string) error {

@@ -33,7 +33,7 @@ sink's own timeout limits its check.
 Without NAME it also asks the servers of an external journal (journal.url), as
 (journal), for the guarantees behind their acknowledgements.
 
-Exit codes: 0 all fine, 1 something would fail, 2 wrong usage.`,
+Exit codes: 0 all fine, 1 something would fail, 64 wrong usage.`,
 		Example: `  auditrelay sinks check --config relay.yaml
   auditrelay sinks check kafka --config relay.yaml --json`,
 		Args: cobra.MaximumNArgs(1),

@@ -25,7 +25,7 @@ events a sink lacks, even for a sink no longer configured, until you retire it. 
 position is unknown, nothing is trimmed.
 ` + whichRelay + `
 
-Exit codes: 0 listed, 1 failed, 2 wrong usage.`,
+Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay sinks list --config relay.yaml
   auditrelay sinks list --data-dir /var/lib/auditrelay --json`,
 		Args: noArgs,

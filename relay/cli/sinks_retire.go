@@ -23,7 +23,7 @@ same name starts at the oldest stored event. It asks first, except with --yes.
 It works only while the relay runs.
 ` + whichRelay + `
 
-Exit codes: 0 retired, 1 not retired, 2 wrong usage.`,
+Exit codes: 0 retired, 1 not retired, 64 wrong usage.`,
 		Example: `  auditrelay sinks retire old-kafka --config relay.yaml`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {

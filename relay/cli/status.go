@@ -57,7 +57,7 @@ until q or Ctrl-C. With --output json, it prints one line of JSON each time.
 ` + whichRelay + `
 
 Exit codes: 0 nothing is known to be wrong, 1 the relay cannot be asked, 2 something is
-wrong (also the command line). --watch ends with 0; with --output json, with 1 when the relay
+wrong, 64 wrong usage. --watch ends with 0; with --output json, with 1 when the relay
 does not answer.`,
 		Example: `  auditrelay status --config relay.yaml
   auditrelay status --config relay.yaml --watch

@@ -26,8 +26,8 @@ trail gets an entry before and one after it, with your user name, host and --rea
 Without a question (--yes) it wants the reason.
 ` + whichRelay + `
 
-Exit codes: 0 set, 1 not set or of unknown outcome, 2 wrong usage, or set and still not as
-desired, as reported: not enabled, for example.`,
+Exit codes: 0 set, 1 not set or of unknown outcome, 2 set and still not as desired, as
+reported: not enabled, for example; 64 wrong usage.`,
 		Example: `  auditrelay streaming apply shop/live --config relay.yaml
   auditrelay streaming apply shop/live --config relay.yaml --yes --reason CHG-17`,
 		Args: func(_ *cobra.Command, args []string) (err error) {

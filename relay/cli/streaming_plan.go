@@ -28,7 +28,7 @@ the same ending is not seen here. 'apply' replaces it all the same.
 ` + whichRelay + `
 
 Exit codes: 0 nothing to do, 1 an environment cannot be compared, 2 something would change,
-or wrong usage.`,
+64 wrong usage.`,
 		Example: `  auditrelay streaming plan --config relay.yaml
   auditrelay streaming plan shop/live --config relay.yaml --output json`,
 		Args: func(_ *cobra.Command, args []string) (err error) {

@@ -30,7 +30,7 @@ such environment), fight (others set it again and again) and not seen (the API c
 read). MODE is enforce, observe, or - where the configuration desires nothing.
 ` + whichRelay + `
 
-Exit codes: 0 nothing is wrong, 1 the relay cannot be asked, 2 something is wrong, or wrong
+Exit codes: 0 nothing is wrong, 1 the relay cannot be asked, 2 something is wrong, 64 wrong
 usage.`,
 		Example: `  auditrelay streaming status --config relay.yaml
   auditrelay streaming status --data-dir /var/lib/auditrelay --output json`,

@@ -36,7 +36,7 @@ printed, some pass unseen; their number is printed at the end, and every ten sec
 In a terminal, a line is cut at its width; --output json prints whole CloudEvents.
 ` + whichRelay + `
 
-Exit codes: 0 ended by Ctrl-C or --limit, 1 failed, 2 wrong usage.`,
+Exit codes: 0 ended by Ctrl-C or --limit, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay tap --config relay.yaml
   auditrelay tap --config relay.yaml --sink kafka-eu
   auditrelay tap --config relay.yaml --match 'environment == "production" && has(body.status) && body.status == "error"'

@@ -20,7 +20,7 @@ of its leaf, the ticket, a note, and this command's user and host. Nothing is ch
 trail only grows. 'trail list --unreviewed' leaves the changes without an annotation.
 ` + whichRelay + `
 
-Exit codes: 0 annotated, 1 there is no such entry, or failed, 2 wrong usage.`,
+Exit codes: 0 annotated, 1 there is no such entry, or failed, 64 wrong usage.`,
 		Example: `  auditrelay trail annotate 17 --config relay.yaml --reviewer ada --ticket SEC-7 --note "agreed with the product team"`,
 		Args:    oneIndex,
 		PreRunE: func(*cobra.Command, []string) error { return a.Check() },

@@ -35,7 +35,7 @@ It asks first, except with --yes. You can end it and begin it again at any momen
 To undo it, copy the files back.
 ` + whichRelay + `
 
-Exit codes: 0 moved, or nothing to move; 1 failed or declined, 2 wrong usage.`,
+Exit codes: 0 moved, or nothing to move; 1 failed or declined, 64 wrong usage.`,
 		Example: `  auditrelay trail archive --config relay.yaml --before 2026-01-01 --to /mnt/archive --dry-run
   auditrelay trail archive --config relay.yaml --before 2026-01-01 --to /mnt/archive`,
 		Args: noArgs,

@@ -24,7 +24,7 @@ setting permits more or less than before, with a witness, and the old and new va
 --output patch prints the difference as a JSON patch (RFC 6902).
 ` + whichTrail + `
 
-Exit codes: 0 shown, 1 it is not there, or failed, 2 wrong usage.`,
+Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,
 		Example: `  auditrelay trail diff 17 --config relay.yaml
   auditrelay trail diff 17 --config relay.yaml --output patch`,
 		Args: oneIndex,

@@ -31,7 +31,7 @@ older export. A relay that runs is not asked: its files in DATA_DIR/tlog are cop
 and entries moved out by 'trail archive' come from --archive.
 ` + whichTrail + `
 
-Exit codes: 0 written, 1 failed, 2 wrong usage.`,
+Exit codes: 0 written, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay trail export --config relay.yaml > trail.jsonl
   auditrelay trail export --config relay.yaml --since 2026-03-01 --severity medium --file march.jsonl
   auditrelay trail export --config relay.yaml --form tlog --dir /mnt/evidence/trail`,

@@ -25,7 +25,7 @@ Events refused for good go to the dead letters; any other error is retried until
 Ctrl-C ends it; another run begins anew.
 ` + whichRelay + `
 
-Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 2 wrong usage.`,
+Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 64 wrong usage.`,
 		Example: `  auditrelay trail forward --config relay.yaml --sink siem --since 2026-01-01 --dry-run
   auditrelay trail forward --config relay.yaml --sink siem --since 2026-01-01 --severity medium`,
 		Args: noArgs,

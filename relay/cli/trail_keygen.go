@@ -25,7 +25,7 @@ for audit.public_key beside audit.sign_command.
 
 The origin names the trail for good, as a domain and path of yours.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage.`,
+Exit codes: 0 done, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay trail keygen --origin example.com/auditrelay --file /etc/auditrelay/audit.key
   auditrelay trail keygen --origin example.com/auditrelay --public hsm-public.pem`,
 		Args: noArgs,

@@ -35,7 +35,7 @@ review. The digests of the event stream (events.span), one for each interval, ar
 with --all, --type or --setting only.
 ` + whichTrail + `
 
-Exit codes: 0 listed (none is fine), 1 failed, 2 wrong usage.`,
+Exit codes: 0 listed (none is fine), 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay trail list --config relay.yaml
   auditrelay trail list --config relay.yaml --severity high --direction weaker --since 2026-03-01
   auditrelay trail list --config relay.yaml --unreviewed --limit 0 --output csv > review.csv

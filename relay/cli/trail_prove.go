@@ -48,7 +48,7 @@ directory; or with --url what a relay serves under /tlog/, with --export an expo
 An entry moved out by 'trail archive' is read with --archive DIR. Without it, its proof is of
 the hash alone, and INDEX.json is left out: write that one from the archive later.
 
-Exit codes: 0 all are proven, 1 not all can be proven, or failed, 2 wrong usage.`,
+Exit codes: 0 all are proven, 1 not all can be proven, or failed, 64 wrong usage.`,
 		Example: `  auditrelay trail prove 17 18 --config relay.yaml --dir proofs --policy trail.policy
   auditrelay trail prove --config relay.yaml --severity high --since 2026-03-01 --dir proofs
   auditrelay trail prove 17 --url https://relay.example/tlog/ --dir proofs

@@ -56,7 +56,7 @@ whole commit: the bundle then shows its other events, too, maybe of other enviro
 sink that redacts does not have the body as received.
 ` + whichRelay + `
 
-Exit codes: 0 proven, 1 not proven, or failed, 2 wrong usage.`,
+Exit codes: 0 proven, 1 not proven, or failed, 64 wrong usage.`,
 		Example: `  auditrelay trail prove-event event-log-1234 --config relay.yaml --file proof.json
   auditrelay trail prove-event event.json --config relay.yaml --file proof.json
   auditrelay trail prove-event event-log-1234 --source /projects/p/environments/e --body value.json --config relay.yaml --file proof.json

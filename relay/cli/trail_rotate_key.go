@@ -35,7 +35,7 @@ the old key only names it. Then put it into the configuration, and start the rel
 Stop the relay first; with journal.url all relays of this journal. You can end this
 command and begin it again at any moment.
 
-Exit codes: 0 replaced, 1 failed or declined, 2 wrong usage.`,
+Exit codes: 0 replaced, 1 failed or declined, 64 wrong usage.`,
 		Example: `  auditrelay trail rotate-key --config relay.yaml
   auditrelay trail rotate-key --config relay.yaml --public example.com/auditrelay+3ef2f7d1+AfJt0ZbW…`,
 		Args: noArgs,

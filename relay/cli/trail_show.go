@@ -23,7 +23,7 @@ it; and the states before and after. The entry is read from the trail itself. It
 the hash that checkpoints sign.
 ` + whichTrail + `
 
-Exit codes: 0 shown, 1 it is not there, or failed, 2 wrong usage.`,
+Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,
 		Example: `  auditrelay trail show 17 --config relay.yaml
   auditrelay trail show 17 --config relay.yaml --output json | jq .after`,
 		Args: oneIndex,

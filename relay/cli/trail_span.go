@@ -31,7 +31,7 @@ The journal must still have all records of the span: see 'auditrelay trail prove
 commit above 128 KiB, as under full load, is listed whole, with its events.
 ` + whichRelay + `
 
-Exit codes: 0 written, 1 failed, 2 wrong usage.`,
+Exit codes: 0 written, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay trail list --config relay.yaml --type events.span
   auditrelay trail list-span 17 --config relay.yaml --file span-17.jsonl`,
 		Args: oneIndex,
@@ -89,7 +89,7 @@ changed counts as absent. A sink that redacts or leaves out events has no full c
 
 It prints the result as JSON, with the places of absent events.
 
-Exit codes: 0 the files have all events, 1 not all of them, or failed, 2 wrong usage.`,
+Exit codes: 0 the files have all events, 1 not all of them, or failed, 64 wrong usage.`,
 		Example: `  auditrelay trail verify-span span-17.jsonl archive/events-*.jsonl --policy trail.policy`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {

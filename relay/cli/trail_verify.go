@@ -69,8 +69,8 @@ signature, or by --checkpoint, a checkpoint from another day or place.
 Entries moved out by 'trail archive' are checked by their hashes; with --archive DIR the archive's
 files are checked too.
 
-Exit codes: 0 both verdicts hold; 1 integrity is broken, or it cannot be read; 2 wrong usage;
-3 integrity holds, and completeness or the trust in the keys is not shown.`,
+Exit codes: 0 both verdicts hold; 1 integrity is broken, or it cannot be read; 3 integrity
+holds, and completeness or the trust in the keys is not shown; 64 wrong usage.`,
 		Example: `  auditrelay trail verify --url https://relay.example/tlog/ --policy trail.policy
   auditrelay trail verify --dir export --key example.com/trail+1a2b3c4d+AbCd
   auditrelay trail verify --config relay.yaml --offline --key trail.pub

@@ -50,7 +50,7 @@ The state must not be lost or set back: back it up after stopping, keep it on a 
 Other listeners than loopback need TLS: --tls-cert and --tls-key, or --behind-proxy where
 TLS ends at a proxy.
 
-Exit codes: 0 ended cleanly, 1 failed, 2 wrong usage.`,
+Exit codes: 0 ended cleanly, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay witness init --data-dir /var/lib/auditrelay-witness --name witness.example.com/audit
   auditrelay witness --data-dir /var/lib/auditrelay-witness --listen :8443 \
     --tls-cert tls.crt --tls-key tls.key --log 'other.example.com/auditrelay+3ab0f2c9+AR…'`,

@@ -24,7 +24,7 @@ prints the public key. Give this key to the operators of the relays: it goes int
 audit.witnesses. It refuses to replace state: a witness without memory may sign another
 history than before.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage.`,
+Exit codes: 0 success, 1 failure, 64 wrong usage.`,
 		Example: "  auditrelay witness init --data-dir /var/lib/auditrelay-witness --name witness.example.com/audit",
 		Args:    noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
@@ -64,7 +64,7 @@ A dishonest log can show an older checkpoint than the newest cosigned one. So ta
 from independent readers too, as from a sink's trail.checkpoint events. Without any
 checkpoint of a log, make a new witness with a new key instead.
 
-Exit codes: 0 success, 1 failure, 2 wrong usage.`,
+Exit codes: 0 success, 1 failure, 64 wrong usage.`,
 		Example: `  curl -so a.checkpoint https://relay.example.com/tlog/latest/checkpoint
   auditrelay witness recover --data-dir /var/lib/auditrelay-witness a.checkpoint`,
 		Args: cobra.MinimumNArgs(1),

@@ -24,7 +24,7 @@ func (c deskRead) command() *cobra.Command {
 		Long: c.short + `.
 ` + whichRelay + `
 
-Exit codes: 0 shown, 1 failed, 2 wrong usage.`,
+Exit codes: 0 shown, 1 failed, 64 wrong usage.`,
 		Example: "  auditrelay " + c.example + " --config relay.yaml",
 		Args: func(_ *cobra.Command, args []string) (err error) {
 			request, err = deskRequest(c.operation, c.use, c.names, args, nil)
@@ -69,7 +69,7 @@ It shows what will change, and asks, except with --yes.
 The audit trail gets an entry before and one after it.
 ` + whichRelay + `
 
-Exit codes: 0 done, 1 not done or of unknown outcome, 2 wrong usage.`,
+Exit codes: 0 done, 1 not done or of unknown outcome, 64 wrong usage.`,
 		Example: "  auditrelay " + c.example + " --config relay.yaml",
 		Args: func(_ *cobra.Command, args []string) (err error) {
 			request, err = deskRequest(c.operation, c.use, c.names, args, c.arguments)
