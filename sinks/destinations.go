@@ -32,6 +32,19 @@ func (d Destination) String() string {
 	return text
 }
 
+// shownOrigins bounds the origins in a line for people.
+const shownOrigins = 3
+
+// OriginsText names the first origins, and counts the others.
+func (d Destination) OriginsText() string {
+	shown := d.Origins[:min(len(d.Origins), shownOrigins)]
+	text := strings.Join(shown, ", ")
+	if more := len(d.Origins) - len(shown); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
 // relayProject is the project of the relay's own audit events.
 const relayProject = "auditrelay"
 
@@ -113,6 +126,6 @@ func destinationsOf(to addressed, from []sample) (found []Destination) {
 // reportTo reports where events go, as a finding of [Check].
 func reportTo(found []Destination, report func(what, found string)) {
 	for _, d := range found {
-		report("events of "+strings.Join(d.Origins, ", "), "go to "+d.String())
+		report("events to "+d.String(), "from "+d.OriginsText())
 	}
 }

@@ -65,3 +65,12 @@ func TestDestinations(t *testing.T) {
 	_, err := Destinations(kafka("a.{kind}"), environments, Deps{})
 	require.ErrorContains(t, err, `kafka.topic: "a.{kind}": may hold no other placeholders`)
 }
+
+// A line stays short with hundreds of environments.
+func TestManyOriginsAreCounted(t *testing.T) {
+	t.Parallel()
+	d := Destination{Origins: []string{"shop/live", "shop/test", "hr/live", "hr/test", "the relay itself"}}
+	require.Equal(t, "shop/live, shop/test, hr/live and 2 more", d.OriginsText())
+	d.Origins = d.Origins[:3]
+	require.Equal(t, "shop/live, shop/test, hr/live", d.OriginsText())
+}

@@ -11,7 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// mostWaiting bounds the traced pushes that wait for one sink. Beyond it, the oldest are
+// mostWaiting bounds the traced pushes waiting for one sink. Beyond it, the oldest are
 // forgotten.
 const mostWaiting = 1000
 
@@ -35,7 +35,7 @@ type deliveries struct {
 	acked   uint64    // the newest delivered record; guarded by mu
 }
 
-// Source returns a source with the same batches, which makes the spans of their delivery.
+// Source returns a source with the same batches. It makes the spans of their delivery.
 // record gives the record of a position.
 func (t *Tracer) Source(sink string, source relay.Source, record func(relay.Position) uint64) relay.Source {
 	if t == nil {
@@ -108,7 +108,7 @@ func (d *deliveries) Ack(ctx context.Context, p relay.Position) error {
 	return nil
 }
 
-// delivered makes the span of a delivery that has just ended.
+// delivered makes the span of a delivery at its end.
 func (d *deliveries) delivered(w waiting) {
 	begun := w.read
 	if begun.IsZero() {

@@ -145,7 +145,7 @@ func destinationTable(all []destination) string {
 	table := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	_, _ = io.WriteString(table, "SINK\tEVENTS OF\tGO TO\n") // into memory
 	for _, d := range all {
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", d.Sink, strings.Join(d.Origins, ", "), d.Destination)
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", d.Sink, d.OriginsText(), d.Destination)
 	}
 	_ = table.Flush() // into memory
 	return b.String()
