@@ -75,8 +75,8 @@ func ParseBundle(data []byte) (*Bundle, error) {
 	return b, nil
 }
 
-// Verify checks the event's way to the span's entry. Whether the trail has this entry, at
-// this index, is for the entry's own proof.
+// Verify checks the event's way to the span's entry. The entry, and its index, are for its own
+// proof: Trail.
 func (b *Bundle) Verify() (Proven, error) {
 	s, err := b.span()
 	if err != nil {
@@ -129,22 +129,6 @@ func (a *Alone) event(at int) (e relay.Event, d record.Digest, err error) {
 		return e, d, errors.New("its event is not in its record: the root differs")
 	}
 	return e, d, nil
-}
-
-// VerifyTrail checks that the trail has the span's entry, by a signed checkpoint.
-func (b *Bundle) VerifyTrail(policy proof.Policy) (proof.Checkpoint, proof.Cosigned, error) {
-	return verifyTrail(b.Trail, b.Entry, policy)
-}
-
-func verifyTrail(trail, entry string, policy proof.Policy) (proof.Checkpoint, proof.Cosigned, error) {
-	if trail == "" {
-		return proof.Checkpoint{}, proof.Cosigned{}, errors.New("it has no proof of the trail: 'auditrelay trail prove' makes one")
-	}
-	p, err := proof.ParseProof([]byte(trail))
-	if err != nil {
-		return proof.Checkpoint{}, proof.Cosigned{}, err
-	}
-	return p.Verify(proof.LeafHash([]byte(entry)), policy)
 }
 
 // Matches says how the proven event differs from another copy of it, or returns nil. Labels

@@ -35,11 +35,6 @@ type ListHead struct {
 	Trail string `json:"tlog_proof,omitempty"`
 }
 
-// VerifyTrail checks that the trail has the span's entry, by a signed checkpoint.
-func (h *ListHead) VerifyTrail(policy proof.Policy) (proof.Checkpoint, proof.Cosigned, error) {
-	return verifyTrail(h.Trail, h.Entry, policy)
-}
-
 // ParseHead reads the first line of a list.
 func ParseHead(line []byte) (h ListHead, err error) {
 	if err = strict(line, &h); err == nil && h.Format != ListFormat {

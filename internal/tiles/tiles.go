@@ -90,9 +90,9 @@ func (l Log) newest() (proof.Checkpoint, error) {
 	return parseNote(line.Checkpoint)
 }
 
-// logOf gives the log with an origin, or the first number that is neither used nor taken. One
-// that another key has signed stays as it is: a trail that was put back, and gave an origin
-// twice, must not write over what it has forgotten.
+// logOf gives the log with an origin, or the first number that is neither used nor taken. The
+// log of another key stays as it is: a trail put back to an earlier state may give an origin
+// twice, and must not write over the forgotten entries.
 func (s *Store) logOf(origin, publicKey string, taken map[string]Log) (Log, error) {
 	if l, known := taken[origin]; known {
 		return l, nil
@@ -121,8 +121,8 @@ func (s *Store) logOf(origin, publicKey string, taken map[string]Log) (Log, erro
 	return s.Log(free), nil
 }
 
-// isOfAnother reports whether the newest checkpoint has a good signature of the key that the
-// history names, and this is another one. A damaged log is of nobody.
+// isOfAnother reports whether another key, named by the history, has signed the newest
+// checkpoint. A damaged log is of nobody.
 func (l Log) isOfAnother(publicKey string) bool {
 	line, err := l.lastLine(false)
 	if err != nil || publicKey == "" || line.Key == publicKey {

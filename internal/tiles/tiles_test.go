@@ -260,8 +260,8 @@ func TestTheLogOfARolledBackTrailStays(t *testing.T) {
 	require.Equal(t, published, files(t, h.store.Log(0).dir))
 }
 
-// A trail put back to before a rotation can give an origin twice. What the forgotten key has
-// signed is evidence, and its only copy.
+// A trail put back to before a rotation can give an origin twice. The files of the forgotten key
+// are evidence, and its only copy.
 func TestTheLogOfAnotherKeyStays(t *testing.T) {
 	t.Parallel()
 	before, after := newHouse(t, 300), newHouse(t, 10)

@@ -92,7 +92,7 @@ func (c *completeness) isUnread(index int64) bool {
 }
 
 // setApart takes the archived entries out of the missing ones. They are no finding, except
-// where an archive is at hand and lacks them.
+// where their archive is at hand and lacks them: it is damaged, as if it had altered them.
 func (t *trailCheck) setApart() {
 	var left []Finding
 	for _, f := range t.report.Integrity.Findings {
@@ -100,10 +100,10 @@ func (t *trailCheck) setApart() {
 		switch {
 		case !archived:
 			left = append(left, f)
-		case len(t.o.Archives) > 0:
+		case t.isAtHand(a):
 			f.Kind, f.File = Archive, ""
 			f.Detail = "their bundles were moved to " + a.Where + ", and the given archives do not have them; their hashes are the signed ones"
-			t.report.Completeness.add(f)
+			left = append(left, f)
 		default:
 			t.report.addArchived(Archived{f.Log, f.From, f.To, a.Where})
 		}
@@ -114,6 +114,19 @@ func (t *trailCheck) setApart() {
 			t.report.Integrity.add(f)
 		}
 	}
+}
+
+// isAtHand reports whether an archive is among the given ones: by its folder, or as there are
+// as many of them as the trail names.
+func (t *trailCheck) isAtHand(a tiles.Archived) bool {
+	named := map[string]bool{}
+	for _, other := range t.complete.archived {
+		named[other.Where] = true
+	}
+	return len(t.o.Archives) >= len(named) || slices.ContainsFunc(t.o.Archives, func(dir string) bool {
+		given, err := filepath.Abs(dir)
+		return err == nil && given == filepath.Clean(a.Where)
+	})
 }
 
 // onlyArchived is what is wrong with a bundle of the trail's own that only an archive has.

@@ -108,8 +108,8 @@ func TestDamageToAnArchiveIsToldFromDamageToTheTrail(t *testing.T) {
 
 	require.NoError(t, os.Remove(bundle))
 	r = check(t, live, o)
-	require.Empty(t, texts(r.Integrity))
-	require.Contains(t, texts(r.Completeness), "archive: entries 256 to 511: their bundles were moved to /mnt/old, and the given archives do not have them; their hashes are the signed ones")
+	require.Equal(t, []string{"archive: entries 256 to 511: their bundles were moved to /mnt/old, and the given archives do not have them; their hashes are the signed ones"}, texts(r.Integrity))
+	require.Empty(t, r.Archived)
 
 	for _, dir := range []string{t.TempDir(), filepath.Join(archive, "gone")} {
 		_, err = Trail(t.Context(), live.fetch, []string{""}, Options{Policy: o.Policy, Archives: []string{dir}})
@@ -215,4 +215,19 @@ func spoilFile(t *testing.T, path string, rng *rand.Rand, remove bool) []byte {
 		require.NoError(t, os.WriteFile(path, flipped(data, rng.IntN(len(data))), 0o600))
 	}
 	return data
+}
+
+// Of two archives, the one not given is not damaged.
+func TestAnArchiveThatIsNotGivenIsNotAtHand(t *testing.T) {
+	t.Parallel()
+	a, b := tiles.Archived{Where: "/mnt/a"}, tiles.Archived{Where: "/mnt/b"}
+	c := trailCheck{complete: &completeness{archived: []tiles.Archived{a, b, a}}}
+	for _, of := range []struct {
+		given         []string
+		hasA, hasBoth bool
+	}{{nil, false, false}, {[]string{"/mnt/a"}, true, false}, {[]string{"/elsewhere"}, false, false}, {[]string{"/elsewhere/a", "/elsewhere/b"}, true, true}} {
+		c.o = &Options{Archives: of.given}
+		require.Equal(t, of.hasA, c.isAtHand(a), of.given)
+		require.Equal(t, of.hasBoth, c.isAtHand(b), of.given)
+	}
 }

@@ -215,6 +215,26 @@ func (g *provable) whole(ctx context.Context, leaf []byte) ([]byte, error) {
 	return record, err
 }
 
+// Entry checks a .tlog-proof of an entry: of these bytes, at this index over all generations.
+func Entry(policy proof.Policy, file string, index int64, record string) (proof.Checkpoint, proof.Cosigned, error) {
+	if file == "" {
+		return proof.Checkpoint{}, proof.Cosigned{}, errors.New("it has no proof of the trail: 'auditrelay trail prove' makes one")
+	}
+	p, err := proof.ParseProof([]byte(file))
+	if err != nil {
+		return proof.Checkpoint{}, proof.Cosigned{}, err
+	}
+	own, err := PolicyOf(policy, p)
+	if err != nil {
+		return proof.Checkpoint{}, proof.Cosigned{}, err
+	}
+	c, by, err := p.Verify(proof.LeafHash([]byte(record)), own)
+	if at := baseOf(c.Origin) + p.Index; err == nil && at != index {
+		err = fmt.Errorf("the entry stands at index %d, not at %d", at, index)
+	}
+	return c, by, err
+}
+
 // PolicyOf is the policy for a proof, as [PolicyFor] the generation that it is of.
 func PolicyOf(p proof.Policy, of proof.Proof) (proof.Policy, error) {
 	origin, text := originIn(of.Checkpoint)

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -139,5 +140,34 @@ func TestAPolicyServesEachGeneration(t *testing.T) {
 		c, _, err := made.Proof.Verify(ours.LeafHash(made.Record), own)
 		require.NoError(t, err, index)
 		assert.Equal(t, made.Origin, c.Origin)
+	}
+}
+
+// The index in a bundle stands outside of the hashed entry. It is a stranger's word, too.
+func TestAnEntryIsProvenWithItsIndex(t *testing.T) {
+	t.Parallel()
+	for _, base := range []int64{0, 500} {
+		origin := "example.com/log"
+		if base > 0 {
+			origin += "/from-500"
+		}
+		l := newTestLog(t, origin, base)
+		all := records(0, 20)
+		l.add(t, all...)
+		l.sign(t)
+		p, err := NewProver(t.Context(), l.write(t).fetch, []string{""}, nil)
+		require.NoError(t, err)
+		made, err := p.Prove(t.Context(), base+7)
+		require.NoError(t, err)
+		file := string(made.Proof.Marshal())
+		trusted := *policy(t, 0, newKey(t, "example.com/log").verifier) // of the first generation
+		_, _, err = Entry(trusted, file, base+7, string(all[7]))
+		require.NoError(t, err)
+		_, _, err = Entry(trusted, file, base+8, string(all[7]))
+		require.ErrorContains(t, err, fmt.Sprintf("the entry stands at index %d, not at %d", base+7, base+8))
+		_, _, err = Entry(trusted, file, base+7, string(all[8]))
+		require.Error(t, err)
+		_, _, err = Entry(trusted, "", base+7, string(all[7]))
+		require.ErrorContains(t, err, "no proof of the trail")
 	}
 }

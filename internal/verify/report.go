@@ -66,7 +66,7 @@ const (
 	History    = "history"    // two histories: signed roots in contradiction
 	Key        = "key"        // a key without a voucher
 	Quorum     = "quorum"     // too few witnesses
-	Archive    = "archive"    // entries in an archive, unlike the signed ones; of completeness: it lacks them
+	Archive    = "archive"    // entries that a given archive lacks, or has unlike the signed ones
 )
 
 // The kinds of findings about completeness.

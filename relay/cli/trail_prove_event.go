@@ -220,7 +220,7 @@ func (f *proveEventFlags) verifyBundle(out io.Writer, args []string) error {
 			return err
 		}
 	}
-	signed, by, err := bundle.VerifyTrail(*policy)
+	signed, by, err := verify.Entry(*policy, bundle.Trail, bundle.EntryIndex, bundle.Entry)
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.verify, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/internal/verify"
 )
 
 func newTrailListSpan() *cobra.Command {
@@ -123,7 +124,7 @@ func verifySpan(out io.Writer, trusted proof.Policy, list string, copies []strin
 		files = append(files, f)
 	}
 	check := func(h *digest.ListHead) error {
-		_, _, err := h.VerifyTrail(trusted)
+		_, _, err := verify.Entry(trusted, h.Trail, h.EntryIndex, h.Entry)
 		return err
 	}
 	c, err := digest.Compare(files[0], check, files[1:]...)

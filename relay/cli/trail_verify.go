@@ -67,7 +67,7 @@ the files can sign them. An older copy put in the trail's place is found by a wi
 signature, or by --checkpoint, a checkpoint from another day or place.
 
 Entries moved out by 'trail archive' are checked by their hashes; with --archive DIR the archive's
-files are checked too.
+files are checked too, and whatever it lacks or has altered breaks integrity.
 
 Exit codes: 0 both verdicts hold; 1 integrity is broken, or it cannot be read; 3 integrity
 holds, and completeness or the trust in the keys is not shown; 64 wrong usage.`,
