@@ -23,9 +23,12 @@ func linkedHosts(content string) map[string]bool {
 	tokens := htmltoken.NewTokenizer(strings.NewReader(content))
 	for tokens.Next() != htmltoken.ErrorToken {
 		for more := true; more; {
-			var value []byte
-			_, value, more = tokens.TagAttr()
+			var name, value []byte
+			name, value, more = tokens.TagAttr()
 			address(hosts, string(value))
+			if text := strings.TrimSpace(string(value)); string(name) == "href" && strings.HasPrefix(text, "{{") {
+				hosts[text] = true
+			}
 		}
 	}
 	return hosts

@@ -56,7 +56,9 @@ type grant struct {
 	actions map[string]bool
 }
 
-func rbacShape() *shape {
+// rbacShape has a member for each further object with permissions, too: the service may have
+// more default roles than the document names.
+func rbacShape(v any) *shape {
 	permissions := listBy("resource_id", object(map[string]*shape{"resource_id": text, "actions": list(text)}))
 	held := func(key string) *shape {
 		return listBy(key, object(map[string]*shape{key: text, "description": text, "permissions": permissions}))
@@ -67,7 +69,18 @@ func rbacShape() *shape {
 	for _, end := range defaultRoleEnds {
 		s.suffixes[end] = object(map[string]*shape{"permissions": permissions})
 	}
+	root, _ := v.(map[string]any)
+	for name, member := range root {
+		if s.member(name) == nil && hasPermissions(member) {
+			s.members[name] = object(map[string]*shape{"permissions": permissions})
+		}
+	}
 	return s
+}
+
+func hasPermissions(v any) bool {
+	_, is := memberOf(v, "permissions").([]any)
+	return is
 }
 
 // The ends of the members with the provider's brand before them. "custom_resources" ends
@@ -103,10 +116,11 @@ func readPolicy(state any) *policy {
 
 // readDefaultRole reads a member with the brand in its name. The brand is not told.
 func (p *policy) readDefaultRole(name string, v any) {
-	for _, end := range defaultRoleEnds {
-		if object, ok := v.(map[string]any); ok && strings.HasSuffix(name, end) {
-			p.holder(holder{defaultRole, end[1:], "/" + jsondiff.Escape(name)}).read(object)
-		}
+	object, ok := v.(map[string]any)
+	known := slices.ContainsFunc(defaultRoleEnds, func(end string) bool { return strings.HasSuffix(name, end) })
+	if ok && (known || hasPermissions(v)) {
+		role := name[strings.LastIndexByte(name, '_')+1:]
+		p.holder(holder{defaultRole, role, "/" + cutPath(jsondiff.Escape(name))}).read(object)
 	}
 }
 

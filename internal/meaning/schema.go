@@ -19,7 +19,7 @@ var subjects = map[string]subject{
 	project:          {shape: fixed(projectShape), explain: explainProject},
 	emailTemplates:   {schema: &jsondiff.Schema{Key: "template_id"}, shape: fixed(templatesShape), explain: explainTemplates},
 	defaultTemplates: {shape: anyMember, explain: explainDefaults},
-	rbacPolicy:       {schema: rbacSchema(), shape: fixed(rbacShape()), explain: explainRBAC},
+	rbacPolicy:       {schema: rbacSchema(), shape: rbacShape, explain: explainRBAC},
 	tokenProfiles:    {schema: profilesSchema, shape: fixed(profilesShape), explain: explainProfiles},
 	passwordStrength: {shape: fixed(passwordShape), explain: explainPassword},
 	smsCountries:     {schema: &jsondiff.Schema{Set: true}, shape: fixed(list(text)), explain: explainCountries},

@@ -67,6 +67,10 @@ func TestSentences(t *testing.T) {
 			"medium unknown rbac.undefined_resource: role `admin` gained `delete` on `documents`, a resource that no list defines",
 			"info neutral rbac.resource_changed: resource `documents` removed",
 		}},
+		{"default role that the document does not name", "rbac_policy", `{` + rbacLists + `}`, `{` + rbacLists + `,"b_root":{"permissions":[{"resource_id":"documents","actions":["delete"]}]}}`, []string{
+			"high weaker rbac.default_role_gained: default role `root` gained `delete` on `documents` | `root` may now `delete` `documents`",
+			"info neutral rbac.holder_changed: default role `root` added",
+		}},
 		{"wildcard as resource", "rbac_policy", `{"b_user":{"permissions":[]}}`, `{"b_user":{"permissions":[{"resource_id":"*","actions":["*"]}]}}`, []string{
 			"high unknown rbac.wildcard_resource: default role `user` gained `*` on `*`, which the service may take for every resource",
 		}},
@@ -226,6 +230,11 @@ func TestSentences(t *testing.T) {
 			"high weaker email.link_added: template `t-1` now links to `two.example` | a mail can lead to `two.example` now",
 			"high weaker email.link_added: template `t-1` now links to `www.four.example` | a mail can lead to `www.four.example` now",
 			"low neutral email.content_changed: template `t-1`: html_content changed, 1 line removed and 2 lines added",
+		}},
+		{"mail links to another placeholder", "email_templates", oneMail, swap(oneMail, "https://example.com/in", "{{other_url}}"), []string{
+			"high weaker email.link_added: template `t-1` now links to `{{other_url}}` | a mail can lead to `{{other_url}}` now",
+			"low neutral email.content_changed: template `t-1`: html_content changed, 1 line removed and 1 line added",
+			"info stronger email.link_removed: no template links to `example.com` any more | a mail can lead to `example.com` no longer",
 		}},
 		{"mail from elsewhere", "email_templates", oneMail, swap(oneMail, `"example.com"`, `"evil.example"`, `"Us"`, `"Them"`, `#000`, `#fff`), []string{
 			"high weaker email.sender_added: template `t-1` now sends from `evil.example` | a mail can come from `evil.example` now",

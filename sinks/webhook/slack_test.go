@@ -63,6 +63,12 @@ func TestABatchIsOneMessage(t *testing.T) {
 	}}))
 	require.Equal(t, "high, mixed: shop/live event_log_streaming: the event log now goes to `b`", got[2], "the id of an action is nothing to do")
 
+	burst := relaytest.Events(100)
+	burst[99] = change("hidden behind a burst")
+	require.NoError(t, sink.Deliver(t.Context(), burst))
+	require.Contains(t, got[3], "high, weaker: shop/live password_strength_config: hidden behind a burst\n")
+	got = got[:3]
+
 	require.NoError(t, sink.Deliver(t.Context(), relaytest.Events(100)))
 	lines = strings.Split(got[3], "\n")
 	require.Len(t, lines, maxLines+1)
