@@ -144,11 +144,14 @@ func (o *outcome) recover(ctx context.Context, s *stage, before int64) error {
 	return nil
 }
 
+// few is the error of an estimate of few events.
+const few = 8
+
 // right reports whether it was reported as it was. An estimate may be off by a quarter,
-// or by the events of some seconds.
+// or by a few events.
 func (o *outcome) right() bool {
 	return o.err == nil && o.saw == o.expected &&
-		(!o.counts || math.Abs(float64(o.estimated-o.truth)) <= math.Max(4*rate, float64(o.truth)/4))
+		(!o.counts || math.Abs(float64(o.estimated-o.truth)) <= math.Max(few, float64(o.truth)/4))
 }
 
 // explain tells what is wrong with the report.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"time"
 
@@ -39,7 +40,16 @@ type keptOfWatch struct {
 	Due      []Gap                        `json:"gaps_due,omitempty"`
 	Recent   recent                       `json:"recent"`
 	Model    json.RawMessage              `json:"model,omitempty"` // of internal/rhythm
+	// Absent is since when it is not in the configuration; zero: it is.
+	Absent time.Time `json:"absent,omitzero"`
 }
+
+// An environment that left the configuration is kept, in case it comes back: within the
+// weeks of a rhythm, and so many of them.
+const (
+	keptAbsent = 5 * 7 * 24 * time.Hour
+	maxAbsent  = 500
+)
 
 // keptStatus is the API's word, since when.
 type keptStatus struct {
@@ -63,10 +73,28 @@ func (k *Keeper) load() {
 		return
 	}
 	for _, w := range k.watches {
-		if kept := x.Environments[w.name.String()]; kept != nil {
+		kept := x.Environments[w.name.String()]
+		if delete(x.Environments, w.name.String()); kept != nil {
 			if err := w.take(kept, x.Saved); err != nil {
 				k.log.Warn("the rhythm of an environment is learnt anew", "project", w.name.Project, "environment", w.name.Environment, "error", err)
 			}
+		}
+	}
+	k.keepAbsent(x)
+}
+
+// keepAbsent keeps what is known of the environments that left the configuration.
+func (k *Keeper) keepAbsent(x *kept) {
+	k.absent = map[string]*keptOfWatch{}
+	for name, e := range x.Environments {
+		if e == nil || len(k.absent) >= maxAbsent {
+			continue
+		}
+		if e.Absent.IsZero() {
+			e.Absent = x.Saved
+		}
+		if time.Since(e.Absent) < keptAbsent {
+			k.absent[name] = e
 		}
 	}
 }
@@ -104,6 +132,9 @@ func parse(raw []byte) (*kept, error) {
 
 // take takes over the state of an earlier process. With an error, the rhythm is as new.
 func (w *watch) take(x *keptOfWatch, saved time.Time) error {
+	if !x.Absent.IsZero() { // nothing was due meanwhile
+		x, saved = &keptOfWatch{Gaps: x.Gaps, Due: x.Due, Recent: x.Recent, Model: x.Model}, time.Time{}
+	}
 	w.lastPush, w.earlier, w.recent = x.LastPush, x.Runs, x.Recent
 	if w.lastNew = x.LastNew; w.lastNew.IsZero() { // of an earlier version
 		w.lastNew = w.lastPush
@@ -143,6 +174,7 @@ func (k *Keeper) encode(now bool) (raw []byte, due bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	x := kept{Saved: time.Now(), Environments: map[string]*keptOfWatch{}}
+	maps.Copy(x.Environments, k.absent)
 	for _, w := range k.watches {
 		now, w.changed = now || w.changed, false
 	}

@@ -54,8 +54,9 @@ type Keeper struct {
 	log     *slog.Logger
 	writer  writer
 
-	mu      sync.Mutex // guards the watches; held for moments only
-	watches []*watch   // in the order of the configuration
+	mu      sync.Mutex              // guards the watches; held for moments only
+	watches []*watch                // in the order of the configuration
+	absent  map[string]*keptOfWatch // of the file, and not in the configuration
 }
 
 // New makes a keeper with the file of earlier processes. An unreadable file is no error: the
@@ -103,14 +104,39 @@ func (k *Keeper) Run(ctx context.Context) {
 	ticker := time.NewTicker(k.options.Every)
 	defer ticker.Stop()
 	k.begin(time.Now())
-	for {
-		k.tick(time.Now())
+	for before := time.Now(); ; {
+		now := time.Now()
+		if by := jump(before, now); by.Abs() > leastJump {
+			k.jumped(by, now)
+		}
+		before = now
+		k.tick(now)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			all.Wait()
 			return
 		}
+	}
+}
+
+// leastJump is the least jump of the clock of any interest.
+const leastJump = 5 * time.Second
+
+// jump is how far the machine's clock was set ahead between two times; below 0: back.
+func jump(before, now time.Time) time.Duration {
+	return now.Round(0).Sub(before.Round(0)) - now.Sub(before)
+}
+
+// jumped tells of a jump of the clock. It is no silence, and teaches nothing.
+func (k *Keeper) jumped(by time.Duration, now time.Time) {
+	k.log.Warn("the machine's clock jumped: it was set, or the machine stood still; if it stood still, events of this time may be missing",
+		"ahead", by.Round(time.Second).String())
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, w := range k.watches {
+		w.setBack(now)
+		w.kept, w.lesson = now, lesson{}
 	}
 }
 

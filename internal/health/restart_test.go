@@ -215,3 +215,40 @@ func TestRefusedForGoodOrNot(t *testing.T) {
 		assert.InDelta(t, lost, sum, 20, reason)
 	}
 }
+
+// A jump of the clock is no silence, and costs nothing.
+func TestTheClockJumps(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{3 * time.Hour, -3 * time.Hour} {
+		h, _ := newKept(t)
+		h.pass(300, h.each20)
+		h.now = h.now.Add(by)
+		h.keeper.jumped(by, h.now)
+		h.pass(15, nil)
+		h.pass(300, h.each20)
+		assert.Empty(t, h.transitions(), by)
+		assert.Empty(t, h.status().Gaps, by)
+	}
+	now := time.Now()
+	assert.Zero(t, jump(now, now.Add(time.Hour)))
+}
+
+// An environment that left the configuration, and comes back, has its rhythm still.
+func TestAnEnvironmentComesBack(t *testing.T) {
+	t.Parallel()
+	h, _ := newKept(t)
+	h.pass(300, h.each20)
+	require.NoError(t, h.keeper.writer.save(true))
+	other, err := New(Options{Book: h.book, File: h.file})
+	require.NoError(t, err)
+	require.NoError(t, other.writer.save(true))
+	h.now = h.now.Add(24 * time.Hour)
+	h.restart()
+	h.pass(20, nil)
+	assert.Equal(t, Unknown, h.status().State, "no push has come since")
+	h.pass(100, h.each20)
+	assert.Equal(t, Flowing, h.status().State, h.status().Reason)
+	assert.Empty(t, h.status().Gaps)
+	h.pass(1200, nil)
+	assert.Equal(t, Silent, h.status().State, h.status().Reason)
+}
