@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/verify"
 )
@@ -29,12 +29,12 @@ type tampered struct {
 }
 
 // TestATamperedDataDirectoryIsFound tampers with copies of a stopped relay's directory, by
-// one seed each: AUDITRELAY_TAMPER of them (default 40), from AUDITRELAY_SEED on (default 1).
+// one seed each.
 // Verify names each, and nothing else. The relay starts on it twice, takes events, and names
 // the damage once: in each case with AUDITRELAY_TAMPER, else in every tenth.
 func TestATamperedDataDirectoryIsFound(t *testing.T) {
 	t.Parallel()
-	first, cases, started := variable(t, "AUDITRELAY_SEED", 1), variable(t, "AUDITRELAY_TAMPER", 40), uint64(10)
+	seeds, started := trailtest.Seeds(t, 40), 10
 	if os.Getenv("AUDITRELAY_TAMPER") != "" {
 		started = 1
 	}
@@ -52,12 +52,12 @@ func TestATamperedDataDirectoryIsFound(t *testing.T) {
 	report := m.verify(t, m.dir)
 	require.Empty(t, report.Integrity.Findings, "the untouched directory")
 	require.Empty(t, report.Completeness.Findings)
-	kinds := make([]string, cases)
+	kinds := make([]string, len(seeds))
 	t.Run("cases", func(t *testing.T) {
-		for i := range cases {
-			t.Run(strconv.FormatUint(first+i, 10), func(t *testing.T) {
+		for i, seed := range seeds {
+			t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 				t.Parallel()
-				x := newTamperer(t, m, stranger, first+i)
+				x := newTamperer(t, m, stranger, seed)
 				c := x.any()
 				kinds[i] = c.kind
 				report := m.verify(t, x.dir, c.flags...)
@@ -71,27 +71,7 @@ func TestATamperedDataDirectoryIsFound(t *testing.T) {
 			})
 		}
 	})
-	counts := map[string]int{}
-	for _, kind := range kinds {
-		counts[kind]++
-	}
-	if t.Failed() {
-		return
-	}
-	for _, kind := range slices.Sorted(maps.Keys(counts)) {
-		t.Logf("data directory: %-34s %4d cases, all rightly named", kind, counts[kind])
-	}
-}
-
-func variable(t *testing.T, name string, otherwise uint64) uint64 {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	require.NoError(t, err)
-	return n
+	trailtest.Tell(t, kinds)
 }
 
 // verify runs trail verify on a copy.
