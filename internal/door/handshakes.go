@@ -70,10 +70,11 @@ func (h *handshakes) due(reason string, at time.Time) bool {
 	return true
 }
 
-// handshakeReason reads the text of crypto/tls and net/http.
+// handshakeReason reads the text of crypto/tls and net/http. In TLS 1.3, crypto/tls cannot read
+// OpenSSL's alert about a certificate: that is the bad record (seen with curl and Python).
 func handshakeReason(failure string) string {
 	switch {
-	case strings.Contains(failure, "certificate"):
+	case strings.Contains(failure, "certificate"), strings.Contains(failure, "bad record MAC"):
 		return handshakeCertificate
 	case strings.Contains(failure, "HTTP request to an HTTPS server"):
 		return handshakePlain

@@ -61,3 +61,18 @@ func TestFailedHandshakesAreTold(t *testing.T) {
 		assert.Contains(t, text, want)
 	}
 }
+
+// The texts are those of net/http for the clients named.
+func TestReasonsOfHandshakes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"192.0.2.1:4: remote error: tls: unknown certificate authority": handshakeCertificate, // OpenSSL, TLS 1.2
+		"192.0.2.1:4: local error: tls: bad record MAC":                 handshakeCertificate, // OpenSSL 3, TLS 1.3
+		"192.0.2.1:4: tls: client didn't provide a certificate":         handshakeCertificate,
+		"192.0.2.1:4: client sent an HTTP request to an HTTPS server":   handshakePlain,
+		"192.0.2.1:4: EOF": handshakeOther,
+		"192.0.2.1:4: tls: client offered only unsupported versions: [302 301]": handshakeOther,
+	} {
+		assert.Equal(t, want, handshakeReason(text), text)
+	}
+}
