@@ -69,6 +69,9 @@ func (e *APIError) Error() string {
 	if e.RequestID != "" {
 		b.WriteString(" (request " + e.RequestID + ")")
 	}
+	if e.RetryAfter > patience {
+		fmt.Fprintf(&b, ", and asks to wait %s", e.RetryAfter)
+	}
 	return b.String()
 }
 

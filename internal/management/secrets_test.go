@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -120,6 +121,8 @@ func TestTransportErrorsAreScrubbed(t *testing.T) {
 
 func TestAPIError(t *testing.T) {
 	t.Parallel()
+	long := &APIError{Status: 429, RetryAfter: 24 * time.Hour}
+	assert.Equal(t, "management API answered 429, and asks to wait 24h0m0s", long.Error())
 	for name, tc := range map[string]struct {
 		status int
 		body   string

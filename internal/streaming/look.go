@@ -114,6 +114,9 @@ func (w *watcher) unseen(ctx context.Context, err error) error {
 		w.absent()
 		return errors.Join(err, w.presence.Gone(ctx, w.env.Project, w.env.Environment, a))
 	}
+	if management.IsDenied(err) {
+		err = fmt.Errorf("%w; give the management key the right to read it, or remove %s from the configuration", err, w.environment())
+	}
 	return errors.Join(err, w.noteReads(ctx, err, w.types[0]))
 }
 

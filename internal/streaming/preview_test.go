@@ -121,8 +121,7 @@ func TestARotationRecordsFirst(t *testing.T) {
 
 	again, _ := g.start(nil, toRelay) // has not looked yet
 	g.api.set(func() { g.api.failPut = 400 })
-	require.Error(t, rotate(t, again, "a"))
-	assert.Contains(t, again.Health()[0].Advice, "correct its stream in the configuration", "there is a config")
+	require.ErrorContains(t, rotate(t, again, "a"), "correct its stream in the configuration", "there is a config")
 }
 
 // The answer of a person's PUT is lost: the next look knows the change for the person's.
@@ -132,12 +131,27 @@ func TestALostAnswerIsThePersonsChange(t *testing.T) {
 	g.api.lose = true
 	r, _ := g.start(observing, toLoki)
 	_, err := r.Apply(t.Context(), shopA, workspace.Person{User: "ada", Host: "desk"}, "CHG-1")
-	require.Error(t, err)
+	require.ErrorContains(t, err, "the API may have set the config all the same")
 	again, _ := g.start(observing, toLoki)
 	require.NoError(t, look(t, again))
 	_, d := g.trail.newest()
 	assert.Equal(t, "ada@desk", d.Actor)
 	assert.Equal(t, 1, g.api.count())
+}
+
+// A refused request leaves a config as it was, and a person with advice.
+func TestARefusedRequestIsNoFinding(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(nil, toRelay)
+	require.NoError(t, look(t, r))
+	g.api.set(func() { g.api.failPut = 403 })
+	_, err := r.Apply(t.Context(), shopA, workspace.Person{}, "")
+	require.ErrorContains(t, err, "the rights of the management key")
+	require.ErrorContains(t, rotate(t, r, "a"), "the rights of the management key")
+	assert.Empty(t, r.Health()[0].Finding, "it is as desired")
+	g.api.set(func() { g.api.failRead = 403 })
+	require.ErrorContains(t, look(t, r), "give the management key the right to read it")
 }
 
 func TestADryRunAppliesNothing(t *testing.T) {

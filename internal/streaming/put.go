@@ -3,6 +3,7 @@ package streaming
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/looks"
@@ -69,18 +70,22 @@ func (w *watcher) promote(ctx context.Context, d management.DestinationConfig) e
 	return w.store.Promote(ctx, w.environment(), d.GrafanaLoki.Password.LastFour())
 }
 
-// failed forgets the action of a PUT that the API refused: it had no effect.
+// failed judges a PUT without success. One that the API refused had no effect, and its action
+// is forgotten.
 func (w *watcher) failed(p *attempt, err error) error {
 	if p.Outcome != workspace.OutcomeRefused {
-		return err
+		return fmt.Errorf("%w; the API may have set the config all the same: the next look tells", err)
 	}
 	w.cause = looks.Attribution{}
-	if forGood(err) {
-		p.Advice = w.refusedAdvice(err)
+	if !forGood(err) {
+		return err
+	}
+	p.Advice = w.refusedAdvice(err)
+	if len(w.newest.differs) > 0 { // else it is as desired, whatever was asked for
 		w.refusal = &refusal{of: w.newest.key(), advice: p.Advice}
 		w.saw(w.newest, FindingRefused, w.newest.differs)
 	}
-	return err
+	return fmt.Errorf("%w; %s", err, p.Advice)
 }
 
 // destination is the write shape of the desired config. For the relay itself it has a
