@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -77,7 +79,8 @@ var entrySentences = map[string]struct {
 // actionSentence tells of a person's action on the workspace: see internal/workspace.
 func actionSentence(kind string, detail json.RawMessage) string {
 	var a struct {
-		Operation string `json:"operation"`
+		Operation string            `json:"operation"`
+		Arguments map[string]string `json:"arguments"`
 		Person    struct {
 			User string `json:"user"`
 			Host string `json:"host"`
@@ -88,9 +91,13 @@ func actionSentence(kind string, detail json.RawMessage) string {
 	if json.Unmarshal(detail, &a) != nil {
 		return kind
 	}
-	text := fmt.Sprintf("%s on %s: %s, %s", a.Person.User, a.Person.Host, a.Operation, cmp.Or(a.Outcome, "intended"))
+	text := fmt.Sprintf("%s on %s: %s", visible(a.Person.User, maxName), visible(a.Person.Host, maxName), visible(a.Operation, maxName))
+	for _, name := range slices.Sorted(maps.Keys(a.Arguments)) {
+		text += fmt.Sprintf(", %s %s", visible(name, maxName), quote(a.Arguments[name]))
+	}
+	text += ": " + cmp.Or(visible(a.Outcome, maxName), "intended")
 	if a.Reason != "" {
-		text += ", because " + a.Reason
+		text += ", because " + visible(a.Reason, maxText)
 	}
 	return text
 }

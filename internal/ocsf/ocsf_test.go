@@ -105,7 +105,7 @@ func TestClasses(t *testing.T) {
 		}},
 		"an action": {event("action.ended", "workspace_actions/secret.delete", `{"detail":{"action":"A1","operation":"secret.delete","outcome":"refused","status":403,"error":"no",`+person+`}}`), 600304, map[string]any{
 			"actor.user.name": "ada", "src_endpoint.hostname": "desk", "api.operation": "secret.delete", "api.request.uid": "A1", "api.response.code": 403.0,
-			"status": "Failure", "message": "ada on desk: secret.delete, refused",
+			"status": "Failure", "message": "ada on desk: secret.delete: refused",
 		}},
 		"an intent":       {event("action.intended", "workspace_actions/project.rename", `{"detail":{"operation":"project.rename",`+person+`}}`), 600303, map[string]any{"status": nil}},
 		"discarded":       {event("deadletters.discarded", "sinks/siem", `{"detail":{`+person+`}}`), 600304, map[string]any{"severity_id": 3.0}},

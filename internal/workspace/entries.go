@@ -14,6 +14,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/meaning"
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
@@ -46,7 +47,11 @@ const underWay = 30 * time.Minute
 
 // action is the Detail of both entries.
 type action struct {
-	Action    string            `json:"action"` // an id
+	Action string `json:"action"` // an id
+	// Summary, Severity and Direction are for people, of an entry only.
+	Summary   string            `json:"summary,omitempty"`
+	Severity  meaning.Severity  `json:"severity,omitempty"`
+	Direction meaning.Direction `json:"direction,omitempty"`
 	Operation string            `json:"operation"`
 	Arguments map[string]string `json:"arguments,omitempty"`
 	Person    Person            `json:"person"`
@@ -92,14 +97,22 @@ func (a *action) settle(receipt management.Receipt, err error) {
 }
 
 func (a *action) entry(kind string, before, after json.RawMessage) *audit.Entry {
-	detail, err := json.Marshal(a)
-	if err != nil { // never: strings and a number
-		detail = json.RawMessage("{}")
-	}
+	told := *a
+	told.Summary, told.Severity, told.Direction = "", "", meaning.Neutral
+	told.Summary, told.Severity = meaning.OfEntry(kind, SubjectOf(a.Operation), encode(told))
+	detail := encode(told)
 	return &audit.Entry{
 		Type: kind, Project: a.project, Environment: a.environment, Subject: SubjectOf(a.Operation),
 		Time: time.Now(), Before: before, After: after, Detail: detail,
 	}
+}
+
+func encode(a action) json.RawMessage {
+	detail, err := json.Marshal(a)
+	if err != nil { // never: strings and a number
+		return json.RawMessage("{}")
+	}
+	return detail
 }
 
 // intend records the intent. Where the newest action of the target has no end, it is

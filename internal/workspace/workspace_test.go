@@ -18,6 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/meaning"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
@@ -153,6 +154,16 @@ func TestEachOperation(t *testing.T) {
 		require.Equal(t, []string{TypeIntended, TypeEnded}, kinds[2*i:], r.Operation)
 		want := action{
 			Action: out.Action, Operation: r.Operation, Arguments: r.Arguments, Person: ada, Reason: "CHG-1", Relay: s.host,
+		}
+		for k, end := range []string{": intended, because CHG-1", ": done, because CHG-1"} {
+			told := &details[2*i+k]
+			require.True(t, strings.HasPrefix(told.Summary, ada.User+" on "+ada.Host+": "+r.Operation), told.Summary)
+			require.True(t, strings.HasSuffix(told.Summary, end), told.Summary)
+			for name, value := range r.Arguments {
+				require.Contains(t, told.Summary, ", "+name+" `"+value+"`", "a sentence says what was done, and to what")
+			}
+			require.Equal(t, []any{meaning.Low, meaning.Neutral}, []any{told.Severity, told.Direction})
+			told.Summary, told.Severity, told.Direction = "", "", ""
 		}
 		want.Begun = details[2*i].Begun
 		require.WithinRange(t, want.Begun, time.Now().Add(-time.Hour), time.Now())
