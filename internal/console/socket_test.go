@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -86,4 +88,25 @@ func TestAnAnswerThatIsCutOff(t *testing.T) {
 	err = console.NewClient(dir).Letters(t.Context(), console.ListLetters{}, func(*console.Letter) error { count++; return nil })
 	require.ErrorContains(t, err, "the relay broke off before it had finished")
 	assert.Equal(t, 1, count)
+}
+
+// As `auditrelay tap | less`, paused.
+func TestAClientThatDoesNotReadHoldsUpNoStop(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server, err := console.Listen(t.Context(), dir, console.Options{
+		Status: func(context.Context) map[string]any { return map[string]any{"long": strings.Repeat("x", 8<<20)} },
+		Logger: slog.New(slog.DiscardHandler),
+	}, func(err error) { t.Error(err) })
+	require.NoError(t, err)
+	client, err := net.Dial("unix", filepath.Join(dir, "control.sock"))
+	require.NoError(t, err)
+	defer func() { _ = client.Close() }()
+	_, err = client.Write([]byte("GET /v1/status HTTP/1.1\r\nHost: relay\r\n\r\n"))
+	require.NoError(t, err)
+	_, err = client.Read(make([]byte, 1)) // the answer has begun
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	assert.NoError(t, server.Close(ctx))
 }

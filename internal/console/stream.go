@@ -55,6 +55,19 @@ func (s *stream) end(ctx context.Context, p *Progress, err error) {
 	_ = s.send(f) // the client has gone, or sees a stream without its end
 }
 
+// lastWords is the time for an answer's rest when the relay stops.
+const lastWords = 500 * time.Millisecond
+
+// cutOff ends answers that nobody reads when the relay stops: a paused
+// `auditrelay tap | less` would hold the stop up.
+func cutOff(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := http.NewResponseController(w)
+		defer context.AfterFunc(r.Context(), func() { _ = answer.SetWriteDeadline(time.Now().Add(lastWords)) })()
+		next.ServeHTTP(w, r)
+	})
+}
+
 // job is a piece of long work.
 type job struct {
 	mu sync.Mutex
