@@ -121,8 +121,8 @@ func TestATrailPutBackIsToldToTheSinks(t *testing.T) {
 }
 
 // The whole data directory is put back to an earlier copy (streams, pin, key and notes), except
-// for the trail's files. They tell, in an entry that the sinks get too. What the trail signs at
-// its stop is in the files at once.
+// for the trail's files. An entry tells of it, at the sinks too. The checkpoint
+// of a stop is in the files at once.
 func TestATrailBehindItsFilesIsToldToTheSinks(t *testing.T) {
 	t.Parallel()
 	made := newDamageable(t)

@@ -83,7 +83,7 @@ func (r *running) pushAs(user, password string, events int) int {
 	return code
 }
 
-// Two environments are refused at once: that is one message, with what to do. A silenced one
+// Two environments refused at once are one message, with the remedy. A silenced environment
 // is in no message; its state and its entry are there.
 func TestNotificationsAndSilences(t *testing.T) {
 	t.Parallel()

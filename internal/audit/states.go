@@ -148,7 +148,7 @@ func (s *states) completeAfter(ctx context.Context, e *Entry) error {
 	return nil
 }
 
-// put puts the state with the hash, which the entry with that index has, in its place in e.
+// put reads the state of the entry with the index. It fills place if the hash fits.
 func (s *states) put(ctx context.Context, e *Entry, place *json.RawMessage, index *int64, hash string) error {
 	if index == nil || *index < 0 || *index >= e.Index { // no entry refers to a later one
 		return nil

@@ -83,8 +83,8 @@ func (b *backlog) add(record uint64, events int, now time.Time) (full bool) {
 	return len(b.marks) >= maxMarks
 }
 
-// shorten makes room: it forgets what every sink has acknowledged, and, if that is not
-// enough, every second mark.
+// shorten makes room: it forgets the marks acknowledged by every sink. If that is not
+// enough, it forgets every second mark.
 func (b *backlog) shorten(acked uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -160,7 +160,7 @@ type Backlog struct {
 	Oldest time.Time
 }
 
-// Backlog is what stands behind the newest record that the sink acknowledged. It asks no
+// Backlog counts the events behind the sink's newest acknowledged record. It asks no
 // server. It returns false unless this process reads for the sink.
 func (j *Journal) Backlog(sink string) (Backlog, bool) { return j.backlogUpTo(sink, 0) }
 

@@ -129,7 +129,7 @@ func (t *trailCheck) isAtHand(a tiles.Archived) bool {
 	})
 }
 
-// onlyArchived is what is wrong with a bundle of the trail's own that only an archive has.
+// onlyArchived is the reason for a missing bundle of the trail, with a copy in an archive.
 const onlyArchived = notThere + "; an archive has it, though the trail does not say that it was moved"
 
 // borrowed is the finding for a bundle of an archive, unless it was moved there.

@@ -79,7 +79,7 @@ func TestArchivedEntriesAreCheckedByTheirHashes(t *testing.T) {
 	require.Equal(t, []string{"looks: entry 1401: acme/live: nobody looked between 2026-03-03T00:00:00Z and 2026-03-04T00:00:00Z"}, texts(r.Completeness))
 }
 
-// What an archive lost or changed is no damage to the trail, and what the trail lost is no archive.
+// Damage to an archive is no damage to the trail. A bundle lost by the trail is no archived one.
 func TestDamageToAnArchiveIsToldFromDamageToTheTrail(t *testing.T) {
 	t.Parallel()
 	l, live, archive := archivedLogOf(t)

@@ -183,7 +183,7 @@ func withoutLine(history []byte, i int) []byte {
 }
 
 // The newest signature is of the same tree as the one before, and cut off the history: the
-// checkpoint's file shows it. A history ahead of that file is what a crash leaves.
+// checkpoint's file shows it. A crash leaves a history ahead of that file.
 func TestAHeartbeatCutOffTheHistoryIsFound(t *testing.T) {
 	t.Parallel()
 	l := newTestLog(t, "example.com/log", 0)

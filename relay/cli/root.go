@@ -21,7 +21,7 @@ var errReported = errors.New("failed, as reported")
 // wrong.
 var errNotShown = errors.New("not shown, as reported")
 
-// errTrouble ends a command that has printed what is wrong, or would change.
+// errTrouble ends a command after it has printed a trouble, or a difference.
 var errTrouble = errors.New("something is wrong, as reported")
 
 // runs marks the error of run as a failure.

@@ -152,7 +152,7 @@ func lostCell(e *health.Status) inked {
 	return inked{"~" + numberText(lost), inkWarning}
 }
 
-// notes are below an environment: why it is so, what to do, and what was lost lately.
+// notes are the lines below an environment: the reason, the remedy and the newest gap.
 func (s *screen) notes(e *health.Status) (notes []inked) {
 	if e.State != health.Flowing {
 		if e.Reason != "" {

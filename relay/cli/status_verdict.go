@@ -28,7 +28,7 @@ const (
 // verdict is the answer to "is every event log flowing, and does every sink get it?".
 type verdict struct {
 	Verdict string `json:"verdict"`
-	// Troubles are what is wrong, a clause each; Unknown what is not known.
+	// Troubles name each trouble in a clause; Unknown names each doubt.
 	Troubles []string `json:"troubles"`
 	Unknown  []string `json:"unknown"`
 }

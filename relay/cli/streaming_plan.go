@@ -97,7 +97,7 @@ func printPlanned(w io.Writer, p console.Planned) error {
 	return printPreview(w, *p.Preview)
 }
 
-// printPreview shows what is and what would be. A * marks a field that differs.
+// printPreview shows the actual and the desired config. A * marks each difference.
 func printPreview(w io.Writer, p streaming.Preview) error {
 	verdict := "as desired"
 	if p.Differs {

@@ -12,7 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/streaming"
 )
 
-// The table says of each environment what is wrong, and below it once what to do.
+// The table has each environment's finding. The remedies are below it, once each.
 func TestPrintsTheStateOfStreaming(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
