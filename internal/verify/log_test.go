@@ -233,3 +233,21 @@ func TestAForgedSizeIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// A signed empty tree contradicts nothing, and proves nothing.
+func TestAnEmptyTrailIsNotComplete(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(t, "example.com/log", 0)
+	l.sign(t)
+	o := Options{Policy: policy(t, 0, l.key.verifier)}
+	r := check(t, l.write(t), o)
+	r.RefuseEmpty()
+	assert.True(t, r.Integrity.Holds)
+	assert.False(t, r.Completeness.Holds)
+	assert.Equal(t, []string{"missing: no entry is under a signed root: the trail is empty, or was put back to its beginning"}, texts(r.Completeness))
+	l.add(t, records(0, 1)...)
+	l.sign(t)
+	r = check(t, l.write(t), o)
+	r.RefuseEmpty()
+	sound(t, r)
+}

@@ -126,6 +126,15 @@ func (v *Verdict) add(f Finding) {
 	v.Findings = append(v.Findings, f)
 }
 
+// RefuseEmpty adds a finding where no entry is proven, and nothing else is against it. An empty
+// trail, or one put back to its first checkpoint, is no proof of anything.
+func (r *Report) RefuseEmpty() {
+	if r.Entries == 0 && r.Integrity.Holds && r.Completeness.Holds {
+		r.Completeness.add(Finding{Kind: Missing, From: -1, To: -1, Detail: "no entry is under a signed root: the trail is empty, or was put back to its beginning"})
+		r.Completeness.close()
+	}
+}
+
 // close sorts the findings, and gives the verdict.
 func (v *Verdict) close() {
 	slices.SortStableFunc(v.Findings, func(a, b Finding) int { return cmp.Compare(a.From, b.From) })

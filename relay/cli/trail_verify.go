@@ -132,6 +132,7 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	report.RefuseEmpty()
 	if f.output.value == "json" {
 		err = printJSON(cmd.OutOrStdout(), report)
 	} else {
