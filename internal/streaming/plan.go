@@ -54,7 +54,7 @@ func (a Action) reason() []string {
 //
 // A secret is compared by its last four characters, so a new one with the same ending
 // passes for the old one. Where they are unknown, the secret is taken to be right. Host
-// names are compared without case, as DNS does.
+// names are compared without case and a final dot, as DNS does.
 func Plan(d Desired, actual *Shape) Action {
 	if actual == nil || actual.Type != d.Type {
 		return Action{Differs: []string{"destination_type"}}
@@ -65,7 +65,7 @@ func Plan(d Desired, actual *Shape) Action {
 			a.Differs = append(a.Differs, field)
 		}
 	}
-	differ("hostname", !strings.EqualFold(d.Hostname, actual.Hostname))
+	differ("hostname", !strings.EqualFold(strings.TrimSuffix(d.Hostname, "."), strings.TrimSuffix(actual.Hostname, ".")))
 	differ("username", d.Username != actual.Username)
 	differ("site", d.Site != actual.Site)
 	if d.Generated == nil {

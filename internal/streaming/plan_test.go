@@ -36,6 +36,7 @@ func TestPlan(t *testing.T) {
 		"relay: unknown type":           {relay, settled, &Shape{Type: "SPLUNK"}, Action{Differs: []string{"destination_type"}}},
 		"relay: as desired":             {relay, settled, loki("relay.example.com", "me", "curr"), Action{}},
 		"relay: case of the host":       {relay, settled, loki("Relay.Example.COM", "me", "curr"), Action{}},
+		"relay: dot after the host":     {relay, settled, loki("relay.example.com.", "me", "curr"), Action{}},
 		"relay: another host":           {relay, settled, loki("else.example.com", "me", "curr"), Action{Differs: []string{"hostname"}}},
 		"relay: another user":           {relay, settled, loki("relay.example.com", "you", "curr"), Action{Differs: []string{"username"}}},
 		"relay: another password":       {relay, settled, loki("relay.example.com", "me", "else"), Action{Differs: []string{"secret"}}},
