@@ -159,13 +159,15 @@ func (w *writer) save(now bool) error {
 	if k.options.File == "" {
 		return nil
 	}
-	raw, due, err := k.encode(now || time.Since(w.saved) >= saveEvery)
+	raw, due, err := k.encode(now || w.again || time.Since(w.saved) >= saveEvery)
 	if err != nil || !due {
 		return err
 	}
 	if err := durable.WriteFile(k.options.File, raw); err != nil {
+		w.again = true
 		return err
 	}
+	w.again = false
 	w.saved = time.Now()
 	return nil
 }

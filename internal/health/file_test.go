@@ -73,3 +73,20 @@ func FuzzFile(f *testing.F) {
 		assert.NoError(t, err)
 	})
 }
+
+// A gap's change is saved as soon as the disk takes it, not at the next minute.
+func TestAFailedSavingIsRepeated(t *testing.T) {
+	t.Parallel()
+	h, _ := newKept(t)
+	h.pass(100, h.each20)
+	require.NoError(t, h.keeper.writer.save(true))
+	file := h.file
+	h.keeper.options.File = filepath.Join(t.TempDir(), "missing", FileName)
+	h.pass(10, wrong)
+	require.Error(t, h.keeper.writer.save(false))
+	h.keeper.options.File = file
+	require.NoError(t, h.keeper.writer.save(false))
+	x, err := readFile(file)
+	require.NoError(t, err)
+	assert.NotNil(t, x.Environments[live.String()].Gap)
+}

@@ -54,9 +54,10 @@ type Keeper struct {
 	log     *slog.Logger
 	writer  writer
 
-	mu      sync.Mutex              // guards the watches; held for moments only
-	watches []*watch                // in the order of the configuration
-	absent  map[string]*keptOfWatch // of the file, and not in the configuration
+	mu      sync.Mutex                         // guards the watches; held for moments only
+	watches []*watch                           // in the order of the configuration
+	byName  map[credentials.Environment]*watch // never changed
+	absent  map[string]*keptOfWatch            // of the file, and not in the configuration
 }
 
 // New makes a keeper with the file of earlier processes. An unreadable file is no error: the
@@ -64,7 +65,7 @@ type Keeper struct {
 func New(o Options) (*Keeper, error) {
 	o.Every, o.Settle = cmp.Or(o.Every, time.Second), cmp.Or(o.Settle, time.Minute)
 	o.Interval = cmp.Or(o.Interval, time.Minute)
-	k := &Keeper{options: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler))}
+	k := &Keeper{options: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), byName: map[credentials.Environment]*watch{}}
 	k.writer = writer{keeper: k, wake: make(chan struct{}, 1)}
 	for _, e := range o.Environments {
 		name := credentials.Environment{Project: e.Project, Environment: e.Environment}
@@ -74,7 +75,7 @@ func New(o Options) (*Keeper, error) {
 		}
 		w.declared.Interval = o.Interval
 		w.declared.Watched = o.Declared != nil && (e.Stream != nil || !e.SkipSettings) // as internal/streaming does
-		k.watches = append(k.watches, w)
+		k.watches, k.byName[name] = append(k.watches, w), w
 	}
 	k.load()
 	if o.Registerer == nil {
@@ -90,10 +91,8 @@ func New(o Options) (*Keeper, error) {
 func (k *Keeper) Noted(env credentials.Environment, received time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, w := range k.watches {
-		if w.name == env {
-			w.noted(received)
-		}
+	if w := k.byName[env]; w != nil {
+		w.noted(received)
 	}
 }
 
@@ -181,6 +180,7 @@ type writer struct {
 	keeper      *Keeper
 	wake        chan struct{} // of one place
 	saved       time.Time
+	again       bool // the last attempt to save failed
 	trail, file lasting.Failure
 }
 
