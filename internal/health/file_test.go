@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -49,6 +50,18 @@ func TestADamagedFile(t *testing.T) {
 			assert.NoError(t, err)
 		})
 	}
+}
+
+func TestANamedPipeHoldsUpNoStart(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), FileName)
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
+	var logs strings.Builder
+	k := keeperOf(t, path, slog.New(slog.NewTextHandler(&logs, nil)))
+	assert.Contains(t, logs.String(), "it is not a regular file")
+	require.NoError(t, k.writer.save(true))
+	_, err := readFile(path)
+	assert.NoError(t, err)
 }
 
 func FuzzFile(f *testing.F) {
