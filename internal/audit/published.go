@@ -90,6 +90,9 @@ func (x *examination) checkForeign() {
 		default:
 			from = last
 		}
+		if slices.ContainsFunc(x.report.Problems, func(p Problem) bool { return p.Kind == kind && p.From == from && p.To == last }) {
+			continue // named already, as an entry that the sinks have
+		}
 		x.problem(kind, from, last, "tlog/ has a signed log of %d entries of the origin %s, under a key unknown to this trail: %s", c.size, originIn([]byte(c.text)), c.public)
 	}
 }
