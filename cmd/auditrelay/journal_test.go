@@ -115,7 +115,7 @@ func TestJournalCommandsRefuse(t *testing.T) {
 		assert.Equal(t, 1, code)
 		assert.Contains(t, errs, "a relay is running on "+dir+": stop it first")
 		code, _, errs = command(t, "journal", name)
-		assert.Equal(t, 2, code)
+		assert.Equal(t, cli.ExitUsage, code)
 		assert.Contains(t, errs, "data-dir")
 	}
 	require.NoError(t, conn.Close())

@@ -15,6 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/relay/cli"
 )
 
 // makeTrail writes a journal with a trail of ten signed entries.
@@ -116,7 +117,7 @@ func TestKeygenAndRotateKey(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, text, again)
 	code, _, _ = command(t, "trail", "keygen", "--origin", "example.com/made")
-	require.Equal(t, 2, code)
+	require.Equal(t, cli.ExitUsage, code)
 
 	file := filepath.Join(t.TempDir(), "relay.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("data_dir: "+dir+`
