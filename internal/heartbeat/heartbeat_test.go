@@ -17,6 +17,17 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
+// run makes the calls, with a log of its own, until stop.
+func run(t *testing.T, o Options) (log *waiting.Output, stop func()) {
+	t.Helper()
+	log = &waiting.Output{}
+	o.Logger = slog.New(slog.NewTextHandler(log, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); Run(ctx, o) }()
+	return log, func() { cancel(); <-ended }
+}
+
 func TestTheSwitchIsCalledWhileTheRelayIsWell(t *testing.T) {
 	t.Parallel()
 	var calls, status, asked atomic.Int64
@@ -29,16 +40,10 @@ func TestTheSwitchIsCalledWhileTheRelayIsWell(t *testing.T) {
 		w.WriteHeader(int(status.Load()))
 	}))
 	defer server.Close()
-	log := &waiting.Output{}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		Run(ctx, Options{
-			URL: secret.New(server.URL + "/ping/the-secret"), Every: time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)),
-			Alive: func(context.Context) bool { asked.Add(1); return alive.Load() },
-		})
-	}()
+	log, stop := run(t, Options{
+		URL: secret.New(server.URL + "/ping/the-secret"), Every: time.Millisecond,
+		Alive: func(context.Context) bool { asked.Add(1); return alive.Load() },
+	})
 	waiting.Until(t, func() bool { return asked.Load() > 3 })
 	assert.Zero(t, calls.Load(), "a relay that is not well calls nobody")
 	alive.Store(true)
@@ -50,8 +55,7 @@ func TestTheSwitchIsCalledWhileTheRelayIsWell(t *testing.T) {
 	server.CloseClientConnections()
 	server.Close()
 	waiting.Until(t, func() bool { return strings.Count(log.String(), "does not arrive") == 2 }, "neither refused nor reset")
-	cancel()
-	<-ended
+	stop()
 	assert.NotContains(t, log.String(), "the-secret")
 	assert.Less(t, strings.Count(log.String(), "does not arrive"), 4, "a lasting failure is no flood")
 	require.NotContains(t, log.String(), "heartbeat.url is not an address")
@@ -72,19 +76,12 @@ func TestAnAnswerThatIsNoneFloodsNoLog(t *testing.T) {
 			}
 		}))
 		t.Cleanup(server.Close)
-		log := &waiting.Output{}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			Run(ctx, Options{
-				URL: secret.New(server.URL), Every: time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil)),
-				Alive: func(context.Context) bool { return true },
-			})
-		}()
+		log, stop := run(t, Options{
+			URL: secret.New(server.URL), Every: time.Hour,
+			Alive: func(context.Context) bool { return true },
+		})
 		waiting.Until(t, func() bool { return log.String() != "" })
-		cancel()
-		<-ended
+		stop()
 		assert.Contains(t, log.String(), expected)
 		assert.Less(t, len(log.String()), 2*maxReason)
 	}
