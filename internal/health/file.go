@@ -83,7 +83,7 @@ func (k *Keeper) load() {
 	k.keepAbsent(x)
 }
 
-// keepAbsent keeps what is known of the environments that left the configuration.
+// keepAbsent keeps the gaps and rhythms of environments outside the configuration.
 func (k *Keeper) keepAbsent(x *kept) {
 	k.absent = map[string]*keptOfWatch{}
 	for name, e := range x.Environments {

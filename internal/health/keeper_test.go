@@ -362,7 +362,7 @@ func TestARestartWithoutLoss(t *testing.T) {
 	})
 }
 
-// A sender that repeats itself sends nothing new: that is no health.
+// A sender that repeats its last push is silent: nothing new arrives.
 func TestRepeatedPushesAreNotNew(t *testing.T) {
 	t.Parallel()
 	h, _ := newKept(t)

@@ -81,7 +81,7 @@ func TestARestartWhileSilent(t *testing.T) {
 	assert.Len(t, h.entries(subjectGap), 1)
 }
 
-// A relay that has not read the API since its start ends no gap by that.
+// After a restart, a relay that cannot read the API ends no gap.
 func TestARestartWhileDisabledAndTheAPIAway(t *testing.T) {
 	t.Parallel()
 	h, status := newKept(t)
