@@ -95,7 +95,7 @@ func openCheckpoint(public string, signed []byte) (checkpoint, error) {
 	if err != nil {
 		return checkpoint{}, err
 	}
-	c := checkpoint{base: baseOf(name), public: public, text: string(signed), size: made.Size, root: made.Root, signedAt: at}
+	c := checkpoint{base: tlogproof.BaseOf(name), public: public, text: string(signed), size: made.Size, root: made.Root, signedAt: at}
 	c.within, c.promised = ReadPromise(strings.Join(made.Extensions, "\n"))
 	return c, nil
 }

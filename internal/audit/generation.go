@@ -3,8 +3,6 @@ package audit
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
-	"strconv"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -74,33 +72,6 @@ type naming struct {
 	Problems []Problem `json:"problems,omitempty"`
 	// Salvage is the folder with copies of the damaged files, if there is one.
 	Salvage string `json:"salvage,omitempty"`
-}
-
-var originBase = regexp.MustCompile(`/from-([1-9]\d{0,17})$`)
-
-// originOf names a further generation, from base on, under the key's name. A generation
-// from 0, as nothing is known of the past, is told from the first by the time: events
-// were made of the old entries, and their ids contain the name.
-func originOf(name string, base int64, now time.Time) string {
-	if base == 0 {
-		return fmt.Sprintf("%s/since-%d", name, now.Unix())
-	}
-	return fmt.Sprintf("%s/from-%d", name, base)
-}
-
-var laterGeneration = regexp.MustCompile(`/(from|since)-[1-9]\d{0,17}$`)
-
-// trailOf is the origin of a trail's first generation.
-func trailOf(origin string) string { return laterGeneration.ReplaceAllString(origin, "") }
-
-// baseOf is the base in an origin's name.
-func baseOf(origin string) int64 {
-	m := originBase.FindStringSubmatch(origin)
-	if m == nil {
-		return 0
-	}
-	base, _ := strconv.ParseInt(m[1], 10, 64) // at most 18 digits
-	return base
 }
 
 // lostLeaf stands in the tree for an entry lost before it was signed.

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+
+	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
 )
 
 // The trail's files for public tools (tlog/) have checkpoints too. They are written after the
@@ -98,7 +100,7 @@ func (x *examination) checkForeign() {
 }
 
 func (x *examination) isOfTrail(c *checkpoint) bool {
-	return trailOf(originIn([]byte(c.text))) == trailOf(x.gens[0].Origin)
+	return tlogproof.TrailOf(originIn([]byte(c.text))) == tlogproof.TrailOf(x.gens[0].Origin)
 }
 
 // maxForeign bounds the places kept behind the trail's end for the entries of foreign logs:

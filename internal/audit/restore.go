@@ -14,6 +14,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/durable"
+	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
 )
 
 // lostHeader marks a message in the place of an entry gone from the stream's end, so no
@@ -161,7 +162,7 @@ func (x *examination) lostTail(end int64) bool {
 
 // begin opens a new generation at base, with an entry to name the old one.
 func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason string) error {
-	key, err := t.fileKey.named(originOf(t.fileKey.Name(), base, time.Now()))
+	key, err := t.fileKey.named(tlogproof.OriginOf(t.fileKey.Name(), base, time.Now()))
 	if err != nil {
 		return err
 	}

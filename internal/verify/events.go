@@ -195,7 +195,7 @@ func (c *copied) take(e *copiedEvent, number int) {
 
 func (c *copied) takeEntry(e *copiedEvent) {
 	origin := e.place.Origin
-	n := e.place.Index - baseOf(origin)
+	n := e.place.Index - proof.BaseOf(origin)
 	finding := func(v *Verdict, kind, detail string) {
 		v.add(Finding{Kind: kind, Log: origin, From: e.place.Index, To: e.place.Index, Detail: detail})
 	}
@@ -276,7 +276,7 @@ func (t *copiedTree) gaps() (all []run) {
 // end verifies each generation.
 func (c *copied) end() {
 	origins := slices.SortedFunc(maps.Keys(c.trees), func(a, b string) int {
-		return cmp.Or(cmp.Compare(baseOf(a), baseOf(b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(proof.BaseOf(a), proof.BaseOf(b)), cmp.Compare(a, b))
 	})
 	for _, origin := range origins {
 		c.tree(origin, c.trees[origin])
@@ -296,7 +296,7 @@ func (c *copied) end() {
 
 // tree holds the events of a generation against the signed roots.
 func (c *copied) tree(origin string, t *copiedTree) {
-	l := &logCheck{o: c.o, report: c.report, complete: c.complete, origin: origin, base: baseOf(origin)}
+	l := &logCheck{o: c.o, report: c.report, complete: c.complete, origin: origin, base: proof.BaseOf(origin)}
 	if c.o.Policy != nil {
 		var err error
 		if l.policy, err = c.policyOf(l); err != nil {

@@ -45,7 +45,7 @@ type key struct {
 
 func newKey(tb testing.TB, name string) key {
 	tb.Helper()
-	return renamedKey(tb, generation.ReplaceAllString(name, ""), name)
+	return renamedKey(tb, proof.TrailOf(name), name)
 }
 
 // renamedKey is the key of a name under another one.

@@ -76,7 +76,7 @@ func NewProver(ctx context.Context, fetch Fetch, dirs, archived []string) (*Prov
 		if g.key, err = statedKey(ctx, g.fetch); err != nil {
 			return nil, err
 		}
-		g.base, g.archives = baseOf(g.at.Origin), from.of(g.at.Origin)
+		g.base, g.archives = proof.BaseOf(g.at.Origin), from.of(g.at.Origin)
 		g.tiles = tlog.TileHashReader(tlog.Tree{N: g.at.Size, Hash: g.at.Root}, &tileFiles{ctx: ctx, fetch: g.fetch, cache: map[tlog.Tile][]byte{}})
 		p.logs = append(p.logs, g)
 	}
@@ -229,7 +229,7 @@ func Entry(policy proof.Policy, file string, index int64, record string) (proof.
 		return proof.Checkpoint{}, proof.Cosigned{}, err
 	}
 	c, by, err := p.Verify(proof.LeafHash([]byte(record)), own)
-	if at := baseOf(c.Origin) + p.Index; err == nil && at != index {
+	if at := proof.BaseOf(c.Origin) + p.Index; err == nil && at != index {
 		err = fmt.Errorf("the entry stands at index %d, not at %d", at, index)
 	}
 	return c, by, err

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
-	"strconv"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/proof"
@@ -87,7 +85,7 @@ func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
 		t.report.Integrity.add(Finding{Kind: Checkpoint, From: -1, To: -1, File: dir, Detail: "no checkpoint can be read, of the file and of the history"})
 		return nil
 	}
-	l.base, l.archives = baseOf(l.origin), t.archives.of(l.origin)
+	l.base, l.archives = proof.BaseOf(l.origin), t.archives.of(l.origin)
 	if t.o.Policy != nil {
 		l.policy, err = t.policyOf(ctx, l)
 		l.trusted = err == nil
@@ -193,19 +191,6 @@ func textOf(note []byte) (string, bool) {
 	return string(text) + "\n", found
 }
 
-// generation ends the origin of a further generation: the index of
-// its first entry, or when it began anew from 0.
-var generation = regexp.MustCompile(`/(?:from|since)-([1-9]\d{0,17})$`)
-
-func baseOf(origin string) int64 {
-	m := generation.FindStringSubmatch(origin)
-	if m == nil || bytes.Contains([]byte(m[0]), []byte("since")) {
-		return 0
-	}
-	base, _ := strconv.ParseInt(m[1], 10, 64) // at most 18 digits
-	return base
-}
-
 // PolicyFor is the policy for a generation: with the log of its origin, or else with a log of
 // the same trail, renamed.
 func PolicyFor(p proof.Policy, origin string) (proof.Policy, error) {
@@ -214,10 +199,10 @@ func PolicyFor(p proof.Policy, origin string) (proof.Policy, error) {
 			return p.WithLogs(l)
 		}
 	}
-	trail := generation.ReplaceAllString(origin, "")
+	trail := proof.TrailOf(origin)
 	for _, l := range p.Logs {
 		name := proof.NameOf(l.Key)
-		if generation.ReplaceAllString(name, "") != trail {
+		if proof.TrailOf(name) != trail {
 			continue
 		}
 		key, err := proof.Renamed(l.Key, origin)

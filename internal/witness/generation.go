@@ -3,24 +3,17 @@ package witness
 import (
 	"fmt"
 	"net/http"
-	"regexp"
 
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
-// laterGeneration ends the origin of a trail's later generation.
-var laterGeneration = regexp.MustCompile(`/(from|since)-[1-9]\d{0,17}$`)
-
-// family is the origin of a trail's first generation.
-func family(origin string) string { return laterGeneration.ReplaceAllString(origin, "") }
-
 // unknown refuses an origin out of trust. A later generation of a known log is told apart,
 // where the log's own key has signed it.
 func (w *Witness) unknown(origin string, text []byte) error {
 	for _, l := range w.logs {
-		if family(l.origin) != family(origin) {
+		if proof.TrailOf(l.origin) != proof.TrailOf(origin) {
 			continue
 		}
 		for _, key := range l.keys {
@@ -47,7 +40,7 @@ func (w *Witness) unknown(origin string, text []byte) error {
 // of the key could go back to a generation unused so far.
 func (w *Witness) laterThan(origin string) string {
 	for other := range w.known {
-		if l := w.logs[other]; l != nil && family(other) == family(origin) && l.place > w.logs[origin].place {
+		if l := w.logs[other]; l != nil && proof.TrailOf(other) == proof.TrailOf(origin) && l.place > w.logs[origin].place {
 			return other
 		}
 	}
@@ -57,7 +50,7 @@ func (w *Witness) laterThan(origin string) string {
 // closeOlder closes the other generations of an origin's log.
 func (w *Witness) closeOlder(all states, origin string) {
 	for other, s := range all {
-		if other != origin && s.ClosedBy == "" && family(other) == family(origin) {
+		if other != origin && s.ClosedBy == "" && proof.TrailOf(other) == proof.TrailOf(origin) {
 			s.ClosedBy = origin
 			all[other] = s
 		}
