@@ -163,11 +163,12 @@ func TestTampering(t *testing.T) {
 					require.NoError(t, os.WriteFile(copied.KeyFile+".checkpoint", tc.pin, 0o600))
 				}
 				js, _ := startServer(t, t.TempDir())
-				if tc.checkpoints == nil {
-					tc.checkpoints = keep
+				changed := tc.checkpoints
+				if changed == nil {
+					changed = keep
 				}
 				publish(t, js, streamConfig("TEST_AUDIT", "TEST.audit.>", 1), tc.entries(copyAll(entries)), tc.delete)
-				publish(t, js, streamConfig("TEST_CHECKPOINTS", "TEST.audit-checkpoints", 1), tc.checkpoints(copyAll(checkpoints)), 0)
+				publish(t, js, streamConfig("TEST_CHECKPOINTS", "TEST.audit-checkpoints", 1), changed(copyAll(checkpoints)), 0)
 				named := openAndName(t, js, copied)
 				if tc.want == nil {
 					require.Empty(t, named)
