@@ -53,8 +53,8 @@ type Custom struct {
 	Section Section
 }
 
-// Kinds are those of a Go program, beside the built-in ones. Its methods are the functions
-// of this package, with these kinds known too.
+// Kinds are those of a Go program, beside the built-in ones. Its methods load a configuration
+// with these kinds known too; nil knows only the built-in ones.
 type Kinds []Kind
 
 func (c *Custom) setDefaults(*Sink) { c.Section.SetDefaults() }

@@ -58,13 +58,13 @@ func writeFiles(t *testing.T, mode os.FileMode) (config string, named map[string
 func TestCheckFindsMissingFiles(t *testing.T) {
 	t.Parallel()
 	config, named := writeFiles(t, 0o600)
-	_, warnings, err := Check(config)
+	_, warnings, err := Kinds(nil).Check(config)
 	require.NoError(t, err)
 	require.Empty(t, warnings)
 	for field, file := range named {
 		require.NoError(t, os.Remove(file))
-		_, _, err = Check(config)
-		cfg, warnings, runErr := LoadToRun(config)
+		_, _, err = Kinds(nil).Check(config)
+		cfg, warnings, runErr := Kinds(nil).LoadToRun(config)
 		require.NoError(t, os.WriteFile(file, []byte("hunter2-of-some-length\n"), 0o600))
 		switch field {
 		case "audit.key_file":
@@ -89,7 +89,7 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 	for field, file := range named {
 		require.NoError(t, os.Remove(file))
 		require.NoError(t, syscall.Mkfifo(file, 0o600))
-		_, _, err := Check(config)
+		_, _, err := Kinds(nil).Check(config)
 		require.ErrorContains(t, err, file+" is not a regular file", field)
 		require.NoError(t, os.Remove(file))
 		require.NoError(t, os.WriteFile(file, []byte("hunter2-of-some-length\n"), 0o600))
@@ -114,7 +114,7 @@ func TestOpenFilesAreNamed(t *testing.T) {
 	secret := func(field string) bool {
 		return !strings.Contains(field, "ca_file") && !strings.Contains(field, "cert_file")
 	}
-	_, warnings, err := Check(config)
+	_, warnings, err := Kinds(nil).Check(config)
 	require.NoError(t, err)
 	got := map[string]string{}
 	for _, w := range warnings {
@@ -129,7 +129,7 @@ func TestOpenFilesAreNamed(t *testing.T) {
 		assert.Equal(t, file+" can be read by every user of this machine (mode 0644); run: chmod o-rwx "+file, got[field])
 	}
 	require.NoError(t, os.Chmod(named["journal.tls.ca_file"], 0o646))
-	_, warnings, err = LoadToRun(config)
+	_, warnings, err = Kinds(nil).LoadToRun(config)
 	require.NoError(t, err)
 	assert.Contains(t, fmt.Sprint(warnings), "journal-ca.crt can be changed by every user of this machine (mode 0646)")
 }
@@ -149,7 +149,7 @@ func TestOpenConfigWithSecrets(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(config, []byte(c.text), 0o600))
 		require.NoError(t, os.Chmod(config, c.mode))
-		_, warnings, err := Check(config)
+		_, warnings, err := Kinds(nil).Check(config)
 		require.NoError(t, err)
 		said := fmt.Sprint(warnings)
 		assert.Equal(t, c.want != "", strings.Contains(said, "every user"), said)

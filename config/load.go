@@ -18,25 +18,17 @@ func (k Kinds) Load(path string) (cfg *Config, warnings []Problem, err error) {
 	return k.load(path, func(*decoder, *checker, *Config) {})
 }
 
-// Check loads like [Load], and looks at all files named in the configuration. A missing
-// file is an error; a file open to every user of the machine, such as a secret's, gives
-// a warning.
-func Check(path string) (cfg *Config, warnings []Problem, err error) { return Kinds(nil).Check(path) }
-
-// Check is [Check], for these kinds too.
+// Check loads like [Kinds.Load], and looks at all files named in the configuration. A
+// missing file is an error; a file open to every user of the machine, such as a secret's,
+// gives a warning.
 func (k Kinds) Check(path string) (cfg *Config, warnings []Problem, err error) {
 	return k.load(path, func(d *decoder, k *checker, c *Config) {
 		files{k, k.fail}.all(path, d, c)
 	})
 }
 
-// LoadToRun is [Check] for a start: a missing file gives a warning, for it may come
+// LoadToRun is [Kinds.Check] for a start: a missing file gives a warning, for it may come
 // before its use. If not, its user fails.
-func LoadToRun(path string) (cfg *Config, warnings []Problem, err error) {
-	return Kinds(nil).LoadToRun(path)
-}
-
-// LoadToRun is [LoadToRun], for these kinds too.
 func (k Kinds) LoadToRun(path string) (cfg *Config, warnings []Problem, err error) {
 	return k.load(path, func(d *decoder, k *checker, c *Config) {
 		files{k, func(field string, _ any, reason string) { k.warn(field, reason) }}.all(path, d, c)

@@ -103,16 +103,6 @@ type Pulse struct {
 // clockStep is how far a clock may go back without a word.
 const clockStep = time.Minute
 
-// Add takes the next checkpoint: a signed note under a public key in the note form. seq
-// is its number. One without a timestamp has no part in this.
-func (p *Pulse) Add(public string, signed []byte, seq uint64) error {
-	c, err := openCheckpoint(public, signed)
-	if err == nil {
-		p.add(&signedTime{seq, c.base, c.public, c.signedAt, c.within, c.promised})
-	}
-	return err
-}
-
 // signedTime is a checkpoint's part in a Pulse.
 type signedTime struct {
 	seq      uint64

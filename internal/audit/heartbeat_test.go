@@ -86,7 +86,9 @@ func TestGapsAreNamedAndStopsAreNone(t *testing.T) {
 	} {
 		var p Pulse
 		for i, signed := range history(t, key, tc.promises, tc.at...) {
-			require.NoError(t, p.Add(key.public, signed, uint64(i+1)))
+			c, err := openCheckpoint(key.public, signed)
+			require.NoError(t, err)
+			p.add(&signedTime{uint64(i + 1), c.base, c.public, c.signedAt, c.within, c.promised})
 		}
 		var got [][2]int
 		for _, g := range p.Gaps(minute(tc.now)) {

@@ -111,7 +111,7 @@ func TestOneRuleFor404(t *testing.T) {
 func TestA404OfAProjectsResource(t *testing.T) {
 	t.Parallel()
 	w := newWalk(t, secret.New(workspacesim.DemoSecret))
-	for _, kind := range management.EmailTemplateTypes() {
+	for _, kind := range []management.EmailTemplateType{management.TemplateLogin, management.TemplatePrebuilt} {
 		_, err := w.DefaultEmailTemplate(t.Context(), w.env.Project, kind)
 		if err == nil {
 			_, err = w.UnsetDefaultEmailTemplate(t.Context(), w.env.Project, kind)

@@ -54,13 +54,3 @@ func jsonNames(t reflect.Type) []string {
 	}
 	return names
 }
-
-func TestEmailTemplateTypesAreTheDocuments(t *testing.T) {
-	t.Parallel()
-	var got []string
-	for _, v := range EmailTemplateTypes() {
-		got = append(got, string(v))
-	}
-	assert.Equal(t, "LOGIN SIGNUP INVITE RESET_PASSWORD ONE_TIME_PASSCODE ONE_TIME_PASSCODE_SIGNUP VERIFY_EMAIL_PASSWORD_RESET UNLOCK PREBUILT",
-		strings.Join(got, " "))
-}

@@ -71,14 +71,6 @@ const (
 	TemplatePrebuilt                 EmailTemplateType = "PREBUILT"
 )
 
-// EmailTemplateTypes returns the documented types, in the document's order.
-func EmailTemplateTypes() []EmailTemplateType {
-	return []EmailTemplateType{
-		TemplateLogin, TemplateSignup, TemplateInvite, TemplateResetPassword, TemplateOneTimePasscode,
-		TemplateOneTimePasscodeSignup, TemplateVerifyEmailPasswordReset, TemplateUnlock, TemplatePrebuilt,
-	}
-}
-
 const defaultTemplatePath = "/pwa/v3/projects/:project_slug/default_email_templates/:email_template_type"
 
 // EmailTemplates reads all templates of a project (operation 5).

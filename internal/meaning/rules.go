@@ -1,7 +1,5 @@
 package meaning
 
-import "slices"
-
 // Rule gives a kind of statement its direction and severity.
 type Rule struct {
 	ID        string
@@ -9,13 +7,6 @@ type Rule struct {
 	Severity  Severity
 	// Means says what happened, Reason why it is as severe as it is.
 	Means, Reason string
-}
-
-// Rules returns all rules, by id.
-func Rules() []Rule {
-	sorted := slices.Clone(rules)
-	slices.SortFunc(sorted, func(a, b Rule) int { return compareText(a.ID, b.ID) })
-	return sorted
 }
 
 func ruleOf(id string) Rule { return rulesByID[id] }

@@ -288,7 +288,7 @@ func TestSentences(t *testing.T) {
 	require.Equal(t, "country `KP` allowed, and 1 more change", r.Summary)
 	require.Equal(t, Weaker, r.Direction)
 	met[r.Statements[1].Rule] = true
-	for _, rule := range Rules() {
+	for _, rule := range rules {
 		assert.Truef(t, met[rule.ID], "no sentence in this table shows the rule %s", rule.ID)
 	}
 }

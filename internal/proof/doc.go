@@ -7,7 +7,7 @@
 //   - https://c2sp.org/tlog-tiles: [TilePath], [BundlePath], [Bundle]
 //   - https://c2sp.org/tlog-proof: [Proof]
 //   - https://c2sp.org/tlog-policy: [Policy]
-//   - https://c2sp.org/tlog-cosignature: [NewCosigner], [NewCosignatureVerifier]
+//   - https://c2sp.org/tlog-cosignature: [NewCosignatureVerifier]
 //
 // The Merkle tree is the one of RFC 6962, as golang.org/x/mod/sumdb/tlog computes it. A
 // leaf of the trail is a record, or the digest of a long one: see [LeafData].

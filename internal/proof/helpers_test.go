@@ -2,11 +2,9 @@ package proof
 
 import (
 	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	cosign "github.com/transparency-dev/formats/note"
@@ -90,19 +88,4 @@ func sign(tb testing.TB, c Checkpoint, signers ...note.Signer) []byte {
 	signed, err := note.Sign(&note.Note{Text: c.String()}, signers...)
 	require.NoError(tb, err)
 	return signed
-}
-
-var signTime = time.Unix(1_800_000_000, 0)
-
-// testCosigner signs at signTime.
-func testCosigner(tb testing.TB) (note.Signer, string) {
-	tb.Helper()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	require.NoError(tb, err)
-	vkey, err := note.NewEd25519VerifierKey("example.com/log", public)
-	require.NoError(tb, err)
-	c, err := NewCosigner(vkey, func(message []byte) ([]byte, error) { return ed25519.Sign(private, message), nil },
-		func() time.Time { return signTime })
-	require.NoError(tb, err)
-	return c, vkey
 }

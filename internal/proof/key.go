@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -114,52 +113,6 @@ func NewCosignatureVerifier(verifier string) (note.Verifier, error) {
 		return nil, fmt.Errorf("verifier key of %q, signature type %d: %w", k.name, k.alg, err)
 	}
 	return v, nil
-}
-
-// Cosigner makes timestamped signatures with a key that this process need not hold:
-// https://c2sp.org/tlog-cosignature, cosignature/v1, Ed25519. For a key in memory,
-// note.NewSignerForCosignatureV1 of github.com/transparency-dev/formats does the same.
-type Cosigner struct {
-	key  verifierKey
-	sign func(message []byte) (signature []byte, err error)
-	now  func() time.Time
-}
-
-// NewCosigner makes a Cosigner of the public key in a verifier key with the type Ed25519.
-// sign makes the bare Ed25519 signature, 64 bytes. Now is the time to sign under.
-func NewCosigner(verifier string, sign func(message []byte) ([]byte, error), now func() time.Time) (*Cosigner, error) {
-	k, err := parseKey(verifier)
-	if err != nil {
-		return nil, err
-	}
-	if k.alg != algEd25519 && k.alg != algCosignature || len(k.bytes) != ed25519.PublicKeySize {
-		return nil, fmt.Errorf("verifier key of %q is not an Ed25519 key", k.name)
-	}
-	k.alg = algCosignature
-	return &Cosigner{k, sign, now}, nil
-}
-
-// Name implements note.Signer.
-func (c *Cosigner) Name() string { return c.key.name }
-
-// KeyHash implements note.Signer.
-func (c *Cosigner) KeyHash() uint32 { return c.key.hash() }
-
-// Sign implements note.Signer. It checks the signature before it returns it.
-func (c *Cosigner) Sign(text []byte) ([]byte, error) {
-	at := c.now().Unix()
-	if at < 0 {
-		return nil, errors.New("cosign checkpoint: the clock is before 1970")
-	}
-	message := fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", at, text)
-	signature, err := c.sign(message)
-	if err != nil {
-		return nil, fmt.Errorf("cosign checkpoint: %w", err)
-	}
-	if len(signature) != ed25519.SignatureSize || !ed25519.Verify(c.key.bytes, message, signature) {
-		return nil, fmt.Errorf("cosign checkpoint: the signature is not of the public key of %q", c.key.name)
-	}
-	return append(binary.BigEndian.AppendUint64(nil, uint64(at)), signature...), nil
 }
 
 // NameOf is the name in a verifier key, a log's origin; empty where it is none.

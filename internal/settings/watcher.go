@@ -147,20 +147,8 @@ func (g *group) next() time.Time {
 	return first.next
 }
 
-// Snapshot looks at every setting once, due or not. Its error joins all failures to read
-// or enter; the other settings are done all the same.
-func (w *Watcher) Snapshot(ctx context.Context) error {
-	errs := make([]error, len(w.groups))
-	var all sync.WaitGroup
-	for i, g := range w.groups {
-		all.Go(func() { errs[i] = w.round(ctx, g, time.Time{}) })
-	}
-	all.Wait()
-	return errors.Join(errs...)
-}
-
-// round looks at a group's settings: those due at the given time, or all for the zero
-// time. It ends early where the whole environment is gone, or no call can succeed.
+// round looks at the settings of a group due by the given time. It ends early where the
+// whole environment is gone, or no call can succeed.
 func (w *Watcher) round(ctx context.Context, g *group, due time.Time) error {
 	g.round.Lock()
 	defer g.round.Unlock()
@@ -177,7 +165,7 @@ func (w *Watcher) lookAtAll(ctx context.Context, g *group, due, started time.Tim
 	var errs []error
 	g.proof, g.end = nil, w.end(ctx)
 	for _, x := range g.watches {
-		if !due.IsZero() && x.next.After(due) {
+		if x.next.After(due) {
 			continue
 		}
 		w.schedule(x, started)
