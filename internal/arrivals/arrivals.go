@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 )
 
-// Book counts what arrives, by environment. It is safe for concurrent use.
+// Book counts arrivals by environment. It is safe for concurrent use.
 type Book struct {
 	now     func() time.Time
 	start   time.Time

@@ -11,10 +11,10 @@ type between struct {
 	count    float64
 }
 
-// CountBetween counts the events that happen from one time to another, and arrive from now
-// on; without end for a zero to, and no longer for a zero from. Another from begins at 0.
-// It goes by the histogram of lateness, so each end is right within an eighth of the time
-// passed since.
+// CountBetween counts the events of a time span among those arriving from now on; without
+// end for a zero to, and no longer for a zero from. Another from begins at 0. It goes by
+// the histogram of lateness, so each end is right within an eighth of the time passed
+// since.
 func (e *Environment) CountBetween(from, to time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -33,9 +33,9 @@ type Snapshot struct {
 	// Lateness is the median, the 90th and the 99th percentile of arrival minus event
 	// time, in seconds: of the new events of the last ten minutes. NaN without any.
 	Lateness [3]float64
-	// LatenessSum is that of all events, in seconds.
+	// LatenessSum is the sum over all events, in seconds.
 	LatenessSum float64
-	// Between is the number of events that [Environment.CountBetween] asked for, estimated.
+	// Between is the estimated number of the events counted by [Environment.CountBetween].
 	Between int64
 	// Refusals has each of [Reasons].
 	Refusals map[string]Refusals

@@ -20,7 +20,7 @@ type building struct {
 	previous int64      // index of the newest span's entry, -1 for none
 }
 
-// begin makes a span of nothing yet, from a position on.
+// begin makes an empty span from a position on.
 func begin(from uint64, previous *Previous) building {
 	b := building{span: Span{First: from, Last: from - 1, Previous: previous}, previous: -1}
 	if previous != nil {
@@ -61,7 +61,7 @@ func (b *building) skip(to, trimmed uint64) {
 	b.span.Last, b.last = to-1, ""
 }
 
-// absorb takes in a record that its commit told of.
+// absorb adds a record noted by its commit.
 func (b *building) absorb(s journal.Sealed) { b.add(s.Position, s.Digest) }
 
 // worth reports whether a span is to be entered.

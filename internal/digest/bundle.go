@@ -17,7 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Format is that of a [Bundle], with its version.
+// Format names the format of a [Bundle], with its version.
 const Format = "auditrelay.event-proof/1"
 
 // Bundle proves one event against the entry of its span, without a relay. Either Alone or
@@ -57,7 +57,7 @@ type Alone struct {
 	Path tlog.RecordProof `json:"path"`
 }
 
-// Proven is what a bundle shows.
+// Proven is the event of a verified bundle, and its span.
 type Proven struct {
 	Event relay.Event
 	Span  Span

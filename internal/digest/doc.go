@@ -1,4 +1,4 @@
-// Package digest proves the event stream: that an event was received, when, and that none
+// Package digest proves the event stream: an event was received, at this time, and none
 // between two was left out.
 //
 // # Spans
@@ -18,11 +18,11 @@
 //
 // # Where spans come from
 //
-// Each commit hashes its record while the server syncs it, and tells the keeper
-// ([Keeper.Note]), which never blocks it. The keeper reads from the journal only what
-// nobody told of: after a start, behind an answer that was lost, or when it could not
-// keep up. So a trail out of order stops nothing: the open span grows, at the cost of one
-// tree's edge, and is entered later.
+// Each commit hashes its record while the server syncs it, and notes it ([Keeper.Note])
+// without waiting. The keeper reads only the other records from the journal: after a
+// start, behind a lost answer, or when it could not keep up. So a trail out of order
+// stops nothing: the open span grows, at the cost of one tree's edge, and is entered
+// later.
 //
 // The trail alone says where a span begins: [audit.Update] enters it behind the newest
 // one, once, whatever line a crash hits. After a crash the next start reads the records
@@ -45,6 +45,6 @@
 // other events too. The journal must still have the span's records: it keeps them for the
 // replay window after their delivery, if its disk budget allows.
 //
-// [List] writes the hashes of all events of a span. With it, [Compare] finds at any later time
-// which events a full copy lacks, with no journal.
+// [List] writes the hashes of all events of a span. With it and without a journal,
+// [Compare] later names the events missing from a full copy.
 package digest

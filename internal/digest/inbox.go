@@ -15,7 +15,7 @@ const (
 	wakePart = 8
 )
 
-// inbox holds what commits told of. It is safe for concurrent use.
+// inbox holds the records noted by commits. It is safe for concurrent use.
 type inbox struct {
 	events int           // of a span
 	wake   chan struct{} // of one place
@@ -23,7 +23,7 @@ type inbox struct {
 	mu      sync.Mutex
 	waiting []journal.Sealed // guarded by mu
 	count   int              // their events; guarded by mu
-	newest  uint64           // the newest position told of since the last turn; guarded by mu
+	newest  uint64           // the newest position noted since the last turn; guarded by mu
 	turns   int              // how often the stream had gone back by then; guarded by mu
 }
 
@@ -49,8 +49,8 @@ func (b *inbox) put(s journal.Sealed) {
 	}
 }
 
-// take gives what waits, the newest position told of, and how often the stream had gone
-// back.
+// take returns the waiting records, the newest noted position, and how often the stream
+// had gone back.
 func (b *inbox) take() (waiting []journal.Sealed, newest uint64, turns int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

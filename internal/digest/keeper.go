@@ -28,7 +28,7 @@ type Options struct {
 }
 
 // Keeper enters spans into the trail. Make it before the journal is opened: the journal
-// tells it of records ([Keeper.Note]); it reads the others itself.
+// notes its records ([Keeper.Note]); the keeper reads the others itself.
 type Keeper struct {
 	opts  Options
 	inbox inbox
@@ -38,7 +38,7 @@ type Keeper struct {
 	journal *journal.Journal
 	trail   *audit.Trail
 	open    building
-	ahead   map[uint64]journal.Sealed // told of, behind a position nobody told of yet
+	ahead   map[uint64]journal.Sealed // noted, behind a position not noted yet
 	newest  uint64                    // the newest position to be covered
 	turns   int                       // how often the stream had gone back
 	due     time.Time                 // when the open span ends
@@ -63,14 +63,14 @@ func New(o Options) *Keeper {
 	return k
 }
 
-// Note tells of a durable record. It never waits, and may be called concurrently.
+// Note adds a durable record. It never waits, and may be called concurrently.
 func (k *Keeper) Note(s journal.Sealed) { k.inbox.put(s) }
 
 // State is how far the spans have come.
 func (k *Keeper) State() State { return *k.state.Load() }
 
-// Run enters spans until ctx ends. Its failures are logged once, and tried again for as
-// long as it takes; nobody waits for it.
+// Run enters spans until ctx ends. It logs a failure once, and tries again for as long as
+// it takes; nobody waits for it.
 func (k *Keeper) Run(ctx context.Context, j *journal.Journal, t *audit.Trail) {
 	k.journal, k.trail = j, t
 	for ctx.Err() == nil {
@@ -90,8 +90,8 @@ func (k *Keeper) Run(ctx context.Context, j *journal.Journal, t *audit.Trail) {
 	}
 }
 
-// errMoved says that the open span is not the one due: another is entered behind its
-// begin, or the stream went back.
+// errMoved marks an open span out of date: another was entered behind its begin, or the
+// stream went back.
 var errMoved = errors.New("the open span is void")
 
 // wait waits until there is something to do.
@@ -107,7 +107,7 @@ func (k *Keeper) wait(ctx context.Context) error {
 	return nil
 }
 
-// step takes in what commits told of, and enters the spans due.
+// step collects the noted records, and enters the spans due.
 func (k *Keeper) step(ctx context.Context) error {
 	if err := k.collect(); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (k *Keeper) step(ctx context.Context) error {
 // used, it has no bound.
 func (k *Keeper) full() bool { return !k.stuck && k.open.span.Events >= int64(k.opts.Events) }
 
-// collect takes in what commits told of.
+// collect moves the noted records out of the inbox.
 func (k *Keeper) collect() error {
 	waiting, newest, turns := k.inbox.take()
 	if turns != k.turns || k.journal.Turns() != k.turns {
@@ -148,7 +148,7 @@ func (k *Keeper) collect() error {
 	return nil
 }
 
-// follow takes in the known records behind the open span, until it is full.
+// follow adds the known records behind the open span, until it is full.
 func (k *Keeper) follow() {
 	for !k.full() {
 		s, known := k.ahead[k.open.next()]
@@ -161,7 +161,7 @@ func (k *Keeper) follow() {
 }
 
 // complete has the open span reach the newest known position, or its full size. It reads
-// what nobody told of.
+// the records nobody noted.
 func (k *Keeper) complete(ctx context.Context) error {
 	for k.open.next() <= k.newest && !k.full() {
 		if err := k.readBack(ctx, k.told()); err != nil {
@@ -172,7 +172,7 @@ func (k *Keeper) complete(ctx context.Context) error {
 	return nil
 }
 
-// told is the first position from next on that a commit told of, or the one behind all.
+// told returns the first noted position from next on, or the one behind all.
 func (k *Keeper) told() uint64 {
 	first := k.newest + 1
 	for position := range k.ahead {
@@ -183,7 +183,7 @@ func (k *Keeper) told() uint64 {
 	return first
 }
 
-// readBack takes in the positions before end from the journal, until the span is full. One
+// readBack reads the positions before end from the journal, until the span is full. One
 // without a readable record is missing.
 func (k *Keeper) readBack(ctx context.Context, end uint64) error {
 	var later error

@@ -20,8 +20,8 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// ListFormat is that of a span's list, with its version: JSON lines, first a [ListHead],
-// then a [Listed] for each record.
+// ListFormat names the format of a span's list, with its version: JSON lines, first a
+// [ListHead], then a [Listed] for each record.
 const ListFormat = "auditrelay.span/1"
 
 // ListHead begins a span's list.
@@ -137,7 +137,7 @@ func (l *Listed) digest() (d record.Digest, leaves []tlog.Hash, err error) {
 	return d, l.Leaves, nil
 }
 
-// Compared says what of a span is in a copy of its events.
+// Compared counts the events of a span found in a copy.
 type Compared struct {
 	EntryIndex int64  `json:"entry_index"`
 	First      uint64 `json:"first_position"`
@@ -146,7 +146,7 @@ type Compared struct {
 	Found      int64  `json:"found"`  // of these, in the copy
 	// Absent are the first of the others.
 	Absent []Place `json:"absent,omitempty"`
-	// Missing are the positions that the span itself names.
+	// Missing are the missing positions named by the span itself.
 	Missing []Missing `json:"missing,omitempty"`
 }
 
@@ -163,9 +163,9 @@ const (
 )
 
 // Compare holds a copy of events, CloudEvents in JSON lines as the file sink writes them,
-// against a span's list. Order, repetitions and other events do not matter. An error means
-// a list that does not give the root of its entry, or lines that cannot be read. check
-// judges the entry first.
+// against a span's list. Order, repetitions and other events do not matter. An error
+// means unreadable lines, or a list without the root of its entry. check judges the entry
+// first.
 func Compare(list io.Reader, check func(*ListHead) error, copies ...io.Reader) (c Compared, err error) {
 	lines := linesOf(list)
 	if !lines.Scan() {

@@ -27,7 +27,7 @@ type Query struct {
 	BodySHA256 string `json:"body_sha256,omitempty"`
 }
 
-// QueryOf names an event by all that a sink has of it.
+// QueryOf names an event by its copy at a sink.
 func QueryOf(e *relay.Event) Query {
 	return Query{ID: e.ID, Source: e.Source, Received: e.Received, BodySHA256: hexOf(sha256.Sum256(e.Body))}
 }
@@ -43,11 +43,11 @@ func (q *Query) mayBeIn(s *Span) bool {
 	return q.Received.IsZero() || !q.Received.Before(s.FirstReceived) && !q.Received.After(s.LastReceived)
 }
 
-// ErrNotFound says that no span with its records still in the journal has the event.
+// ErrNotFound: no span with its records still in the journal has the event.
 var ErrNotFound = errors.New("no span has the event")
 
-// Prove finds the newest event that fits, and proves it. It reads the spans from the
-// newest back, and the records of each that may have the event.
+// Prove finds the newest fitting event, and proves it. It reads the spans from the newest
+// back, and the records of each possible one.
 func Prove(ctx context.Context, j *journal.Journal, t *audit.Trail, q Query) (*Bundle, error) {
 	first, _, err := j.Ends(ctx)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // resume opens the span behind the newest one in the trail.
 func (k *Keeper) resume(ctx context.Context) error {
-	k.turns = k.journal.Turns() // first: a later turn voids what follows
+	k.turns = k.journal.Turns() // first: a later turn voids all of this
 	k.inbox.turned(k.turns)
 	k.ahead = map[uint64]journal.Sealed{}
 	first, last, err := k.journal.Ends(ctx)
@@ -31,7 +31,7 @@ func (k *Keeper) resume(ctx context.Context) error {
 	} else if err := k.resumeBehind(ctx, e, first, last); err != nil {
 		return err
 	}
-	_, newest, _ := k.inbox.take() // what it told of is read from the journal
+	_, newest, _ := k.inbox.take() // its records are read from the journal
 	k.newest = min(max(k.journal.Inherited(), newest), last)
 	k.state.Store(&State{Through: k.open.span.Last, Entry: k.open.previous})
 	return nil

@@ -21,19 +21,19 @@ const (
 	Subject = "events"
 )
 
-// Span is the detail of an entry: what the journal held at a run of positions. All hashes
+// Span is the detail of an entry: the journal's records at a run of positions. All hashes
 // are SHA-256; Root is in base64, the others in hex.
 type Span struct {
 	// First and Last are positions of the journal, both included.
 	First uint64 `json:"first_position"`
 	Last  uint64 `json:"last_position"`
-	// Records and Events count what is under Root.
+	// Records and Events count the records and events under Root.
 	Records int64 `json:"records"`
 	Events  int64 `json:"events"`
 	// FirstReceived and LastReceived are the earliest and latest time an event was received.
 	FirstReceived time.Time `json:"first_received,omitzero"`
 	LastReceived  time.Time `json:"last_received,omitzero"`
-	// Root is that of the Merkle tree (RFC 6962) over the records: see [Leaf].
+	// Root is the root of the Merkle tree (RFC 6962) over the records: see [Leaf].
 	Root tlog.Hash `json:"root"`
 	// LastSHA256 is the hash of the record at Last; empty where it is missing.
 	LastSHA256 string `json:"last_record_sha256,omitempty"`
@@ -68,7 +68,7 @@ const (
 	reasonTrimmed = "trimmed before a span was made"
 )
 
-// mostMissing bounds the runs that a span names.
+// mostMissing bounds the runs named by a span.
 const mostMissing = 1000
 
 // Leaf is a record's leaf: the RFC 6962 hash of the line "POSITION EVENTS SHA256 ROOT\n",
