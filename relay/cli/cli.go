@@ -1,10 +1,10 @@
-// Package cli is the command auditrelay, for Go programs that add sinks of their own.
+// Package cli is the command auditrelay, for Go programs with sinks of their own.
 //
-// A [Program] with a kind of sink (see [sinks.NewKind]) is the whole product, with
-// that kind beside the built-in ones: run, config check, sinks check and all other
-// commands know its section of the configuration. config check shows the warnings of the
-// section (see config.Warner), run logs them, and the private listener serves the metrics of
-// its sinks (see [sinks.Register]). The example is such a program.
+// A [Program] with a kind of sink (see [sinks.NewKind]) is the whole product, with this
+// kind beside the built-in ones: run, config check, sinks check and all other commands
+// know its section of the configuration. config check shows the warnings of the section
+// (see config.Warner), run logs them, and the private listener serves the metrics of its
+// sinks (see [sinks.Register]). The example is such a program.
 package cli
 
 import (

@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/preflight"
 )
 
-// apiCheck is the part of `config check` that asks others.
+// apiCheck is the part of `config check` over the network.
 type apiCheck struct {
 	on      bool
 	timeout time.Duration
@@ -72,7 +72,7 @@ func (a apiCheck) table(r *preflight.Report, cfg *config.Config) string {
 	return b.String()
 }
 
-// intention is what a running relay would do to a streaming config.
+// intention is the plan of a running relay for a streaming config.
 func intention(cfg *config.Config, e config.Environment, found preflight.Environment) string {
 	switch {
 	case found.Exists != preflight.ExistsYes:

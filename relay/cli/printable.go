@@ -9,12 +9,12 @@ import (
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 )
 
-// printable keeps the text of an event or a sink from steering the terminal. A dot shows
-// that something stood there, and columns keep their width.
+// printable keeps the text of an event or a sink from steering the terminal. A dot takes
+// the place of each, and columns keep their width.
 func printable(text string) string { return plaintext.Replace(text, '·') }
 
-// indented is JSON for people: text that would steer the terminal is escaped. It is the
-// same value for programs. What is no JSON comes out printable.
+// indented is JSON for people, with the terminal's control characters escaped. It is the
+// same value for programs. Other text comes out printable.
 func indented(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
@@ -23,7 +23,7 @@ func indented(raw json.RawMessage) string {
 	return escaped(b.Bytes())
 }
 
-// escaped is JSON without characters that would steer the terminal.
+// escaped is JSON without the terminal's control characters.
 func escaped(raw []byte) string {
 	if !bytes.ContainsFunc(raw, steersJSON) {
 		return string(raw)

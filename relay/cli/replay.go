@@ -83,8 +83,8 @@ func spanReplayed(w io.Writer, p *console.Progress, dryRun bool, err error) erro
 	return undelivered(p, err, unread)
 }
 
-// undelivered says why a sink did not get all; nil if it did. unread is about the part that
-// could not be read.
+// undelivered says why a sink did not get all; nil if it did. unread is about the
+// unreadable part.
 func undelivered(p *console.Progress, err, unread error) error {
 	switch {
 	case errors.Is(err, context.Canceled):

@@ -17,7 +17,7 @@ func (f *failure) Unwrap() error { return f.err }
 // errReported ends a command after it has printed the reason of its failure.
 var errReported = errors.New("failed, as reported")
 
-// errNotShown ends a command that has printed what it could not show; nothing is known to be
+// errNotShown ends a command after it has printed its failures; nothing is known to be
 // wrong.
 var errNotShown = errors.New("not shown, as reported")
 

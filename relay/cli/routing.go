@@ -119,7 +119,7 @@ func (c *routingTry) route(cfg *config.Config) (*routing.Route, error) {
 	return nil, fmt.Errorf("there is no sink %q in %s; it has %s", c.sink, c.config, strings.Join(names, ", "))
 }
 
-// events reads JSON values that follow each other, or else one text.
+// events reads consecutive JSON values, or else one text.
 func (c *routingTry) events(cfg *config.Config, text []byte) (all []relay.Event, err error) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {

@@ -133,7 +133,7 @@ Exit codes: 0 shown, 1 nothing is known of it at that time, or failed, 64 wrong 
 	return cmd
 }
 
-// orNow is the time of a flag that may be left out.
+// orNow is the time of an optional flag.
 func (f *timeFlag) orNow() time.Time {
 	if f.text == "" {
 		return time.Now()

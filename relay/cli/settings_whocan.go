@@ -11,7 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/timeline"
 )
 
-// rbacSetting is the setting that 'who-can' reads.
+// rbacSetting is the setting read by 'who-can'.
 const rbacSetting = "rbac_policy"
 
 func (p Program) newSettingsWhoCan() *cobra.Command {
@@ -63,7 +63,7 @@ or failed, 64 wrong usage.`,
 }
 
 // whoCanAnswer is who could do something. Later is the answer for the policy after the
-// change, where it is not known whether that stood already.
+// change, if that may have stood already.
 type whoCanAnswer struct {
 	Action   string          `json:"action"`
 	Resource string          `json:"resource"`

@@ -16,7 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/console"
 )
 
-// plainWidth is the width of a screen that goes to no terminal.
+// plainWidth is the width of a screen outside a terminal.
 const plainWidth = 120
 
 // statusCommand is `auditrelay status`.

@@ -7,7 +7,7 @@ import (
 // pastKept is how many samples a sparkline shows.
 const pastKept = 12
 
-// past has what the answers before showed, for rates and sparklines. A nil *past has none.
+// past has the earlier answers, for rates and sparklines. A nil *past has none.
 type past struct {
 	series map[string]*series // of "environment PROJECT/ENVIRONMENT" and "sink NAME"
 	at     time.Time          // of the newest answer

@@ -32,7 +32,7 @@ type relayStatus struct {
 		Entries int64  `json:"entries"`
 		State   string `json:"state"`
 	}
-	// unreadable has the reasons of the sections that could not be read, by name.
+	// unreadable has the unreadable sections by name, with the reasons.
 	unreadable map[string]string
 }
 

@@ -39,7 +39,7 @@ func (s *screen) rest(b brush, width int) (lines []string) {
 	return lines
 }
 
-// changeText says what changed, and by whom.
+// changeText names the change and its author.
 func changeText(c *timeline.Row) string {
 	of := strings.TrimSuffix(c.Project+"/"+c.Environment, "/")
 	if !strings.HasPrefix(c.Type, "streaming.") {
@@ -103,7 +103,7 @@ func (s *screen) workspace(add func(string, ink, string)) {
 	}
 }
 
-// failingSettings are the settings that cannot be read, with their reasons.
+// failingSettings are the unreadable settings, with the reasons.
 func failingSettings(s *relayStatus) (failing []string) {
 	for _, one := range s.Settings {
 		if one.Error != "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/health"
 )
 
-// screen is all that the one screen shows. Drawing it is a pure function.
+// screen is the whole of the one screen. Drawing it is a pure function.
 type screen struct {
 	status relayStatus
 	past   *past // nil without --watch
@@ -229,7 +229,7 @@ func (s *screen) sinks(b brush, width int) []string {
 	return g.lines(b, width)
 }
 
-// behind is what a sink lacks.
+// behind is a sink's lag.
 func behind(s *console.Sink) string {
 	switch {
 	case s.Position == nil || s.Position.Absent || s.Position.Unknown != "":

@@ -8,7 +8,7 @@ import (
 
 const (
 	columnGap = "  "
-	// narrowest is the least width of a column that may be cut.
+	// narrowest is the least width of a cut column.
 	narrowest = 18
 )
 
@@ -28,7 +28,7 @@ type inked struct {
 	ink  ink
 }
 
-// grid is a table that fits a width.
+// grid is a table of a limited width.
 type grid struct {
 	columns []column
 	rows    []gridRow

@@ -19,9 +19,9 @@ const (
 )
 
 const (
-	// laggingAfter is the age of the oldest undelivered event from which on a sink lags.
+	// A sink lags once its oldest undelivered event has the age laggingAfter.
 	laggingAfter = 5 * time.Minute
-	// fillingWithin is the time to a full journal from which on it is trouble.
+	// A journal full within fillingWithin is trouble.
 	fillingWithin = 4 * time.Hour
 )
 
@@ -74,7 +74,7 @@ func (v *verdict) environment(e *health.Status) {
 	}
 }
 
-// parts adds those that have no section of their own on the screen, or take no pushes.
+// parts adds those without a section of their own on the screen, or not taking pushes.
 func (v *verdict) parts(s *relayStatus) {
 	for _, p := range s.Ready.Parts {
 		switch {

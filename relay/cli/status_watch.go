@@ -12,9 +12,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/console"
 )
 
-// What the terminal is told. Between begin and end it keeps a screen of its own, without a
-// cursor, and cuts long lines. Between hold and show it draws nothing, so nothing flickers;
-// terminals that do not know these two pass over them.
+// The terminal's control sequences. Between begin and end it keeps a screen of its own,
+// without a cursor, and cuts long lines. Between hold and show it draws nothing, so
+// nothing flickers; other terminals ignore these two.
 const (
 	screenBegin = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	screenEnd   = "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -94,7 +94,7 @@ func (w *watcher) show(s *screen) error {
 	return err
 }
 
-// fitHeight cuts what is below the terminal's end, and says so in the last line.
+// fitHeight cuts the lines below the terminal's end, and says so in the last line.
 func fitHeight(lines []string, height int, b brush) []string {
 	hint := "q ends"
 	if len(lines) >= height {

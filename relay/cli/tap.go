@@ -82,7 +82,7 @@ type tapping struct {
 	width   int // 0: lines are not cut
 	brush   brush
 	out     *bufio.Writer
-	told    io.Writer // of events that passed unseen
+	told    io.Writer // of missed events
 
 	shown  int
 	counts console.TapCounts
@@ -93,7 +93,7 @@ type tapping struct {
 // errLimit ends a tap after its last event.
 var errLimit = errors.New("all wanted events are shown")
 
-// missedEvery is the time between two lines about events that passed unseen.
+// missedEvery is the time between two lines about missed events.
 const missedEvery = 10 * time.Second
 
 func (t *tapping) run(ctx context.Context, client *console.Client) error {
@@ -155,7 +155,7 @@ func (t *tapping) count(now *console.TapCounts) {
 	}
 }
 
-// say prints the counts of events that were not shown.
+// say prints the counts of events not shown.
 func (t *tapping) say() {
 	var texts []string
 	for _, c := range []struct {

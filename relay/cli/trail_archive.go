@@ -71,7 +71,7 @@ func archiveTrail(cmd *cobra.Command, which *relayFlags, request console.Archive
 	if err := printArchived(cmd.OutOrStdout(), shown.last.Archived, "would be moved"); err != nil || dryRun {
 		return err
 	}
-	// With nothing to move, a run removes what an interrupted one has left.
+	// With nothing to move, a run removes the leftovers of an interrupted one.
 	if len(shown.last.Archived) > 0 {
 		if err := confirm(cmd, yes, "Move them?"); err != nil {
 			return err

@@ -17,7 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/tiles"
 )
 
-// checkExport refuses flags that do not fit the form.
+// checkExport refuses flags of another form.
 func checkExport(cmd *cobra.Command, form, dir string) (err error) {
 	switch {
 	case form == "tlog" && dir == "":

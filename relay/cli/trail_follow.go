@@ -29,8 +29,8 @@ type follower struct {
 	printed error         // of the list
 }
 
-// run follows until ctx ends, or the rows cannot be printed. A relay that never answered
-// is an error.
+// run follows until ctx ends, or the rows cannot be printed. Without any answer of the
+// relay, it is an error.
 func (f *follower) run(ctx context.Context, filter timeline.Filter) error {
 	for ctx.Err() == nil {
 		err := f.source.List(ctx, console.ListTrail{Filter: filter, Follow: true, From: f.next, Following: f.following}, f.row)

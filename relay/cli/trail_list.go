@@ -133,8 +133,8 @@ func placeOf(project, environment string) string {
 	return strings.TrimSuffix(project+"/"+environment, "/")
 }
 
-// csvCell is a text for CSV. Spreadsheets take a text that begins like a formula for one, so an
-// apostrophe stands before it.
+// csvCell is a text for CSV. A spreadsheet would run a text beginning like a formula, so
+// an apostrophe stands before it.
 func csvCell(text string) string {
 	if text = printable(text); text != "" && strings.ContainsRune("=+-@", rune(text[0])) {
 		return "'" + text

@@ -112,7 +112,7 @@ func (f *proveEventFlags) prove(ctx context.Context, out, messages io.Writer, ar
 	if err != nil {
 		return err
 	}
-	proven, err := bundle.Verify() // what is written holds
+	proven, err := bundle.Verify() // the written proof holds
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (f *proveEventFlags) prove(ctx context.Context, out, messages io.Writer, ar
 	return say(messages, bundle, &proven)
 }
 
-// entryProof proves an entry, from the files that the relay keeps for public tools.
+// entryProof proves an entry, from the relay's files for public tools.
 func entryProof(ctx context.Context, which *relayFlags, index int64, record string) (string, error) {
 	dir, err := which.dir()
 	if err != nil {
@@ -162,7 +162,7 @@ func (f *proveEventFlags) query(arg string) (q digest.Query, err error) {
 	return q, err
 }
 
-// queryOf reads the event's file, where there is one of that name.
+// queryOf reads the event's file, if there is one of this name.
 func queryOf(arg string) (digest.Query, error) {
 	e, err := readEvent(arg)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -231,7 +231,7 @@ func (f *proveEventFlags) verifyBundle(out io.Writer, args []string) error {
 	return err
 }
 
-// say tells a person what is proven.
+// say prints the proven facts, for a person.
 func say(w io.Writer, b *digest.Bundle, p *digest.Proven) error {
 	_, err := fmt.Fprintf(w, "event %s of %s was received at %s: event %d of the record at position %d, in the span from %d to %d (%d events), entry %d of the trail\n",
 		printable(p.Event.ID), printable(p.Event.Source), p.Event.Received.UTC().Format(time.RFC3339Nano),

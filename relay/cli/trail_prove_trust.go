@@ -36,7 +36,7 @@ func (f *proveFlags) trust(cmd *cobra.Command, given *proof.Policy, prover *veri
 	return t, nil
 }
 
-// ownTrust names the keys that the trail itself names, and the configured witnesses.
+// ownTrust names the trail's own keys, and the configured witnesses.
 func (f *proveFlags) ownTrust(cmd *cobra.Command, prover *verify.Prover) (t trust, err error) {
 	var witnesses []proof.Witness
 	quorum := 0

@@ -96,7 +96,7 @@ func reviewText(r timeline.Review) string {
 	return text
 }
 
-// lostState is a state of which the hash alone is known.
+// lostState is a state known by its hash only.
 type lostState struct{ name, hash string }
 
 func lostStates(e timeline.Entry) (lost []lostState) {

@@ -17,7 +17,7 @@ import (
 // tokenVariable has the token of a guarded /tlog/, unless --token-file names a file.
 const tokenVariable = "AUDITRELAY_TLOG_TOKEN"
 
-// siteFlags say where a trail is served, and what opens it.
+// siteFlags say where a trail is served, with the credential for it.
 type siteFlags struct {
 	url, tokenFile string
 }
@@ -62,7 +62,7 @@ func (f *siteFlags) token(cmd *cobra.Command) (secret.Text, error) {
 	return secret.New(os.Getenv(tokenVariable)), nil
 }
 
-// bearer sends a token to one host, and to no other that a redirect leads to.
+// bearer sends a token to one host, and to no target of a redirect.
 type bearer struct {
 	token        secret.Text
 	scheme, host string

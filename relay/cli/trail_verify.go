@@ -149,7 +149,7 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// options reads the files that the trail is held against.
+// options reads the files to hold the trail against.
 func (f *verifyFlags) options() (o verify.Options, err error) {
 	o.Archives = f.archives
 	if o.Policy, err = readPolicy(f.key, f.policy); err != nil {
@@ -191,7 +191,7 @@ func readPolicy(key, file string) (*proof.Policy, error) {
 	return &p, nil
 }
 
-// verify reads the trail that the flags name.
+// verify reads the trail named by the flags.
 func (f *verifyFlags) verify(cmd *cobra.Command, shown *progress, o verify.Options) (verify.Report, error) {
 	ctx := cmd.Context()
 	switch {

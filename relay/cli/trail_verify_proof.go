@@ -19,7 +19,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/verify"
 )
 
-// proven is what --output json says of one proof.
+// proven is the answer of --output json on one proof.
 type proven struct {
 	Origin    string   `json:"origin"`
 	Index     int64    `json:"index"` // in its log

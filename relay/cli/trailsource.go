@@ -45,7 +45,7 @@ func (f *trailFlags) addTo(cmd *cobra.Command) {
 	f.addOfflineTo(cmd, "read the files of a stopped relay")
 }
 
-// addFilesTo adds the flags of a command that reads the files of a relay.
+// addFilesTo adds the flags for reading the files of a relay.
 func (f *trailFlags) addFilesTo(cmd *cobra.Command, offline string) {
 	addConfigFlag(cmd, &f.config, "the relay's configuration `FILE`")
 	cmd.Flags().StringVar(&f.dataDir, "data-dir", "", "the relay's data `DIR`")

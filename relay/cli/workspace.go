@@ -118,7 +118,7 @@ func environmentRead(operation, verb, short string) *cobra.Command {
 	}.command()
 }
 
-// argument is a flag that fills an argument of an operation.
+// argument is a flag for an argument of an operation.
 type argument struct {
 	of   map[string]string
 	name string

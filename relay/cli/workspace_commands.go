@@ -8,7 +8,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
-// deskRead is a command that reads the workspace.
+// deskRead is a command to read the workspace.
 type deskRead struct {
 	operation, use, short, example string
 	names                          []string // of the arguments behind the target
@@ -47,7 +47,7 @@ Exit codes: 0 shown, 1 failed, 64 wrong usage.`,
 	return cmd
 }
 
-// deskChange is a command that changes the workspace.
+// deskChange is a command to change the workspace.
 type deskChange struct {
 	operation, use, short, example string
 	names                          []string

@@ -139,7 +139,7 @@ func allTexts(list []any) ([]string, bool) {
 	return texts, true
 }
 
-// names are the members that name an object of the API's lists.
+// names are the members with the name of an object in the API's lists.
 var names = []string{"role_id", "resource_id", "scope", "profile_id", "template_id", "pem_file_id"}
 
 func nameOf(element any) string {
