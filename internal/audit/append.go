@@ -100,10 +100,10 @@ func (t *Trail) publish(ctx context.Context, p *publication) (int64, error) {
 	return index, t.settle(t.entriesName())
 }
 
-// place adds p behind the last known entry. The stream takes it only if that entry is
-// still the last. So a message sent twice, or overtaken by another relay, is refused;
-// then the entries behind are read, and p is among them if it had arrived. A crash at
-// any line leaves it in or out, whole.
+// place adds p behind the last known entry. The stream takes it only behind this entry.
+// So a message sent twice, or overtaken by another relay, is refused; then the entries
+// behind are read, and p is among them if it had arrived. A crash at any line leaves it
+// in or out, whole.
 func (t *Trail) place(ctx context.Context, p *publication) (int64, error) {
 	if err := t.checkNewest(ctx, p); err != nil {
 		return 0, err

@@ -54,7 +54,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// firstLine is what a person needs of a program's complaint.
+// firstLine is the first line of a program's complaint, enough for a person.
 func (b *bounded) firstLine() string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(b.text)), "\n")
 	return fmt.Sprintf("%.200q", line)

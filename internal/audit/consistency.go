@@ -15,11 +15,11 @@ import (
 // errNoProof: the kept checkpoints do not give the hashes of a consistency proof.
 var errNoProof = errors.New("the kept checkpoints lack hashes of the tree")
 
-// proveConsistency proves that o's tree begins with the tree of its first old entries
-// (RFC 6962, section 2.1.2). The hashes come from the kept checkpoints behind old, one
-// read each, so memory does not grow with the distance; where these are damaged, they come from
-// the tiles, each proven with o's root. The proof is checked here: its
-// refusal by a witness is about the trees, and not about our reading.
+// proveConsistency proves the tree of the first old entries to begin o's tree (RFC 6962,
+// section 2.1.2). The hashes come from the kept checkpoints behind old, one read each, so
+// memory does not grow with the distance; where these are damaged, they come from the
+// tiles, each proven with o's root. The proof is checked here: its refusal by a witness
+// is about the trees, and not about our reading.
 func (t *Trail) proveConsistency(ctx context.Context, o offered, old int64) ([]tlog.Hash, error) {
 	if old <= 0 || old >= o.size {
 		return nil, nil

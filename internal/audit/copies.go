@@ -15,7 +15,7 @@ import (
 // TypeRestored names entries read from the second copy; its Detail is a naming.
 const TypeRestored = "trail.restored"
 
-// copied is a run of entries that are read from the second copy.
+// copied is a run of entries read from the second copy.
 type copied struct {
 	generation Generation
 	from       int64       // index of the first one
@@ -26,8 +26,8 @@ func (c *copied) span() span {
 	return span{From: c.from, To: c.from + int64(len(c.leaves)) - 1}
 }
 
-// recover seeks the signed entries in the second copy that the stream does not have. Got
-// and want are leaves of g as in compareLeaves.
+// recover seeks the stream's missing signed entries in the second copy. Got and want are
+// leaves of g as in compareLeaves.
 func (x *examination) recover(g Generation, got, want []tlog.Hash) {
 	for i, leaf := range want {
 		index := g.Base + int64(i)
@@ -49,7 +49,7 @@ func (x *examination) recover(g Generation, got, want []tlog.Hash) {
 	}
 }
 
-// setApart takes what is restored out of the problems.
+// setApart takes the restored entries out of the problems.
 func (x *examination) setApart() {
 	for i := range x.copied {
 		run := x.copied[i].span()
@@ -86,8 +86,8 @@ func (v *view) copyOf(index int64) (*copied, bool) {
 	return nil, false
 }
 
-// fromCopy reads an entry from the second copy. An entry that has gone there too has the
-// trail read back.
+// fromCopy reads an entry from the second copy. If an entry is gone there too, the trail
+// is read back.
 func (t *Trail) fromCopy(index int64) (Recorded, bool) {
 	run, listed := t.view.Load().copyOf(index)
 	if !listed {

@@ -27,11 +27,11 @@ type Entry struct {
 	// redacted; nil where there is none.
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
-	// BeforeSHA256 and BeforeIndex stand for Before in the record where an earlier entry of
-	// the resource has that state: the hash of its canonical JSON, and the index of the entry
-	// that has its bytes, as After. AfterSHA256 and AfterIndex stand for After likewise.
-	// [Trail.AppendIf] sets them, and readers put the states back. Where that entry is lost,
-	// the state stays nil: it is not known.
+	// If an earlier entry of the resource has the same state, the record has BeforeSHA256
+	// and BeforeIndex in place of Before: the hash of its canonical JSON, and the index of
+	// the entry with its bytes, as After. AfterSHA256 and AfterIndex stand for After
+	// likewise. [Trail.AppendIf] sets them, and readers put the states back. If the other
+	// entry is lost, the state is unknown, and stays nil.
 	BeforeSHA256 string `json:"before_sha256,omitempty"`
 	BeforeIndex  *int64 `json:"before_index,omitempty"`
 	AfterSHA256  string `json:"after_sha256,omitempty"`
@@ -69,8 +69,7 @@ var (
 	ErrSecret = errors.New("the entry holds a secret")
 	// ErrUnavailable says the trail cannot be used at present. It is tried again.
 	ErrUnavailable = errors.New("the audit trail cannot be used at present")
-	// ErrMissing says that no entry can be read under an index: none was added yet, or it
-	// is lost.
+	// ErrMissing means no readable entry under an index: none was added yet, or it is lost.
 	ErrMissing = errors.New("there is no such entry in the trail")
 	// ErrDamaged marks a trail with entries unlike the signed ones.
 	ErrDamaged = errors.New("the trail is damaged")

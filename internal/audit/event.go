@@ -14,11 +14,11 @@ import (
 )
 
 // An audit event's body, as a sink delivers it, is the record with more members: trail is
-// the [Place] of the entry, and omitted replaces what a large event leaves out. From it
-// anyone computes the leaf, and from the leaves of all events the signed root.
+// the [Place] of the entry, and omitted replaces the left-out parts of a large event.
+// From it anyone computes the leaf, and from the leaves of all events the signed root.
 
-// Omitted tells a receiver of a large entry what its event leaves out. The trail holds the
-// entry whole.
+// Omitted names the parts left out of a large entry's event. The trail holds the entry
+// whole.
 type Omitted struct {
 	// RecordBytes and RecordSHA256 are of the trail's record. The leaf of a record of more
 	// than 65,535 bytes is made of these two.
@@ -38,11 +38,11 @@ func OmittedOf(record []byte) Omitted {
 }
 
 var (
-	// ErrNoEntry marks an event that is no entry of the trail: any other event's, or one of
-	// the type [TypeCheckpoint].
+	// ErrNoEntry marks an event other than an entry of the trail, such as one of the type
+	// [TypeCheckpoint].
 	ErrNoEntry = errors.New("the event holds no entry of the audit trail")
-	// ErrLeafOmitted marks an event that omits most of its record, though the record itself
-	// is the leaf: it is not over 65,535 bytes, but the external server took still less. The
+	// ErrLeafOmitted marks an event without most of its record, though the record itself is
+	// the leaf: it has at most 65,535 bytes, but the external server took still less. The
 	// leaf's hash stands in the event; see [LeafHashOfEvent].
 	ErrLeafOmitted = errors.New("the event omits the record, and names its leaf by hash only")
 	// ErrNotTheRecord marks an event with another content than its leaf's.
@@ -54,9 +54,9 @@ var (
 const maxEventBody = 6 * maxRecord
 
 // LeafOfEvent computes the data of an entry's Merkle leaf (RFC 6962) from the body of its
-// event: the record, or the digest of a record of more than 65,535 bytes. Any JSON of equal
-// meaning will do, as stores write it anew; but not JSON with duplicate names. The error is
-// ErrNoEntry, ErrLeafOmitted, ErrNotTheRecord, or says what is wrong with the JSON.
+// event: the record, or the digest of a record of more than 65,535 bytes. Any JSON of
+// equal meaning will do, as stores write it anew; but not JSON with duplicate names. The
+// error is ErrNoEntry, ErrLeafOmitted, ErrNotTheRecord, or one about the JSON.
 //
 // The members of an event with omitted ones are vouched for by nothing: its leaf is the
 // digest of the whole record.
@@ -144,8 +144,8 @@ func placeIn(members map[string]json.RawMessage) (*Place, error) {
 	return p, nil
 }
 
-// The members of an event's body that are no part of the record. No record has the first
-// two; a state is none of the record's where that has a reference to it.
+// The members of an event's body outside the record. No record has the first two; a state
+// is none of the record's if the record refers to it.
 const trailMember, omittedMember = "trail", "omitted"
 
 // stateMembers are the states, and their references.
@@ -193,8 +193,7 @@ func leafOfOmitted(raw json.RawMessage) ([]byte, error) {
 	return tlogproof.Digest{Bytes: int64(o.RecordBytes), SHA256: [sha256.Size]byte(sum)}.Leaf(), nil
 }
 
-// EventBody adds an entry's place to its record, and the states that the record has a
-// reference to.
+// EventBody adds an entry's place to its record, and the states the record refers to.
 func EventBody(e Recorded, place Place) ([]byte, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(e.Record, &members); err != nil {

@@ -18,8 +18,8 @@ const CheckpointSubject = ownSubject
 const (
 	// entriesPause is the wait between two looks at whether entries were handled.
 	entriesPause = 100 * time.Millisecond
-	// maxBehind is how many newer checkpoints a follower has to catch up with before it
-	// passes over some: a newer checkpoint vouches for all that an older one does.
+	// A follower more than maxBehind checkpoints behind passes over some: a newer
+	// checkpoint vouches for all entries under an older one.
 	maxBehind = 64
 )
 

@@ -14,18 +14,18 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// forwarded is the note of the newest entry handed on. It stands apart from the key and the
-// streams, so that a trail put back to an earlier state, with its pin, contradicts it.
+// forwarded is the note of the newest entry handed on. It stands apart from the key and
+// the streams: a trail put back to an earlier state, with its pin, contradicts it.
 type forwarded struct {
 	mu    sync.Mutex
 	place Place // guarded by mu
 	fails bool  // the newest write failed; guarded by mu
 }
 
-// Forwarded notes that the event of an entry is in the journal. A crash before it leaves an
-// older note: the entry comes again. It is written without a sync: after a power loss there
-// may be an older note, or none. It is never ahead of the trail, as entries are durable
-// before they are handed on.
+// Forwarded notes an entry whose event is in the journal. A crash before it leaves an
+// older note: the entry comes again. It is written without a sync: after a power loss
+// there may be an older note, or none. It is never ahead of the trail, as entries are
+// durable before they are handed on.
 func (t *Trail) Forwarded(p Place) {
 	if t.forwardedFile == "" || p.Root == nil {
 		return

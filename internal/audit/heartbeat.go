@@ -11,9 +11,9 @@ import (
 // has changed. So "nothing changed" can be told from "nobody looked", and from times
 // cut out of the history.
 //
-// The first checkpoint of a run promises in an extension line that the next ones follow
-// within so many seconds; the last one of a run promises none: 0. Both are signed, so
-// nobody without the key can make a gap look like a stop.
+// In an extension line, the first checkpoint of a run promises the next ones within so
+// many seconds; the last one of a run promises none: 0. Both are signed, so nobody
+// without the key can make a gap look like a stop.
 const promisePrefix = "auditrelay/heartbeat "
 
 // beat says when a heartbeat is due. The zero beat has none.
@@ -47,8 +47,8 @@ func (b *beat) promise(stop bool) string {
 
 func (b *beat) signed(stop bool) { b.running = b.every > 0 && !stop }
 
-// ReadPromise finds the promise among a checkpoint's extension lines, each with its end: the
-// next checkpoint is due within that time, or for 0 none is.
+// ReadPromise finds the promise among a checkpoint's extension lines, each with its end:
+// the next checkpoint is due within this time; for 0, none is due.
 func ReadPromise(extensions string) (within time.Duration, promised bool) {
 	for line := range strings.Lines(extensions) {
 		if text, ok := strings.CutPrefix(line, promisePrefix); ok {
@@ -60,7 +60,7 @@ func ReadPromise(extensions string) (within time.Duration, promised bool) {
 }
 
 // Gap is a time without a checkpoint, longer than two heartbeats, though a relay ran by
-// all that it has signed: it was killed, or checkpoints are gone.
+// its signed promises: it was killed, or checkpoints are gone.
 type Gap struct {
 	// After and Until are the signed times of the checkpoints around it. Until lies
 	// before After where the clock went back by more than a minute, or checkpoints
@@ -79,8 +79,8 @@ func (g Gap) String() string {
 	return fmt.Sprintf("from %s to %s: %s", g.After.UTC().Format(time.RFC3339), g.Until.UTC().Format(time.RFC3339), what)
 }
 
-// Gaps are the newest gaps between heartbeats, at most so many: those found when the trail was
-// read back, and the one up to now, where this process could not sign for that long.
+// Gaps are the newest gaps between heartbeats, at most so many: those found when the
+// trail was read back, and the one up to now if this process could not sign for so long.
 func (t *Trail) Gaps(most int) []Gap {
 	gaps := []Gap{}
 	if found := t.gaps.Load(); found != nil {

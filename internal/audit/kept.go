@@ -22,8 +22,8 @@ type Kept struct {
 	// Leaves are the leaf hashes of the generation's entries [Size-len(Leaves), Size), as the
 	// trail keeps them. Only the root vouches for them.
 	Leaves []tlog.Hash
-	// Time is when it was signed. Of one without a timestamp of its own it is when it was
-	// kept, where that is known.
+	// Time is when it was signed. For one without a timestamp of its own it is the time of
+	// keeping, if known.
 	Time time.Time
 }
 

@@ -25,13 +25,13 @@ type keyPair struct {
 	// secret gives the 64-byte Ed25519 signature of a message. It is nil where there is no key.
 	secret func(ctx context.Context, msg []byte) ([]byte, error)
 	text   string // the signing key in the note form; empty where another program has it
-	marked bool   // its file says that it has signed
+	marked bool   // by its file, it has signed
 }
 
 // Name is the origin of the checkpoints.
 func (k keyPair) Name() string { return k.verifier.Name() }
 
-// sign gives a signature that was checked: a wrong one is an error, and leaves nowhere.
+// sign returns a checked signature: a wrong one is an error, and never leaves.
 func (k keyPair) sign(ctx context.Context, msg []byte) ([]byte, error) {
 	sig, err := k.secret(ctx, msg)
 	if err != nil {

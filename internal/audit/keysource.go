@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// errNoKey says that the key's place holds none.
+// errNoKey: the key's place holds none.
 var errNoKey = errors.New("there is no signing key")
 
 // pinFile is where the newest checkpoint is kept.

@@ -47,7 +47,7 @@ type offered struct {
 }
 
 // offer has the witnesses asked for the newest checkpoint. It takes the place of an older
-// one that nobody was asked for yet. Needs the turn.
+// one not offered yet. Needs the turn.
 func (t *Trail) offer() {
 	if t.cosign == nil || t.signed.n == 0 || t.newestNote == nil {
 		return

@@ -12,9 +12,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
-// The pin is the newest checkpoint, beside the key. It shows a roll-back of both
-// streams. The mark shows that the key has signed: without it, who deletes the pin with
-// the streams leaves what a new key looks like.
+// The pin is the newest checkpoint, beside the key. It shows a roll-back of both streams.
+// The mark proves a first signature: without it, a key whose pin and streams were deleted
+// would look new.
 //
 // The first checkpoint of a key is pinned before it is published, every later one
 // behind. So a kept checkpoint without a pin is never the work of a crash. The mark
@@ -63,10 +63,10 @@ func writePin(file string, signed []byte) error {
 
 func (t *Trail) markFile() string { return markFile(t.pinFile) }
 
-// markFile says which key has signed, where the key's own file cannot say so.
+// markFile names the key once it has signed, if the key's own file cannot.
 func markFile(pinFile string) string { return strings.TrimSuffix(pinFile, ".checkpoint") + ".signed" }
 
-// markKey notes durably that a key has signed: in its file if this is a private file of
+// markKey notes a key's first signature durably: in its file if this is a private file of
 // the relay's own, else in a file beside the pin. Both writes replace a file whole.
 func markKey(key keyPair, keyFile, markFile string) error {
 	info, err := os.Lstat(keyFile)
@@ -101,7 +101,7 @@ func (r *examiner) checkPin(x *examination) {
 	case x.pinText == nil && r.pinExpected && (len(own) > 0 || r.marked):
 		x.problem("pin", 0, 0, "the checkpoint beside the key (%s) is missing, though the key has signed; the kept checkpoints under it are %d, and what they cover may be an older copy of the trail",
 			filepath.Base(r.pinFile), len(own))
-	case x.pin == nil: // it is no pin, which is named, or there is none yet
+	case x.pin == nil: // it is no pin, and is named, or there is none yet
 	case r.still && pinLag(*x.pin, own) > 1:
 		x.problem("pin", 0, 0, "the checkpoint beside the key covers %d entries of its tree and is older than the newest %d kept ones: an older copy was put in its place, or newer ones could not be written",
 			x.pin.size, pinLag(*x.pin, own))
@@ -146,9 +146,9 @@ func pinLag(pin checkpoint, own []checkpoint) (newer int) {
 	return newer
 }
 
-// isOfTheEntries reports whether a checkpoint's root is that of the entries as they are.
-// Two relays with one trail sign at different sizes, and only one of both is kept: the
-// other's first pin is unpublished, and no less true.
+// isOfTheEntries reports whether a checkpoint's root is the root over the entries as they
+// are. Two relays with one trail sign at different sizes, and only one of both is kept:
+// the other's first pin is unpublished, and no less true.
 func (x *examination) isOfTheEntries(c checkpoint) bool {
 	end := c.base + c.size
 	return end <= int64(len(x.leaves)) && tree{}.grown(x.leaves[c.base:end]...).root() == c.root

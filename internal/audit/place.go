@@ -11,7 +11,7 @@ import (
 )
 
 // Place is where an entry stands in the tree of its generation. Its event carries it as
-// the member trail, so whoever keeps the events can tell a trail that went back.
+// the member trail: a keeper of the events can detect a trail put back.
 type Place struct {
 	// Index is the entry's index, over all generations.
 	Index int64 `json:"index"`
@@ -19,13 +19,13 @@ type Place struct {
 	Origin string `json:"origin"`
 	// Leaf is the hash of the entry's Merkle leaf.
 	Leaf tlog.Hash `json:"leaf"`
-	// Size and Root are of the generation's tree up to this entry, which is its last leaf.
-	// They are 0 and nil where damage hides the tree.
+	// Size and Root are of the generation's tree up to this entry, its last leaf. They are
+	// 0 and nil where damage hides the tree.
 	Size int64      `json:"size,omitempty"`
 	Root *tlog.Hash `json:"root,omitempty"`
 }
 
-// errNoTree marks a tree that cannot be computed from the kept checkpoints.
+// errNoTree: the tree cannot be computed from the kept checkpoints.
 var errNoTree = errors.New("no sound checkpoint is near")
 
 // maxSteps bounds the search for a readable checkpoint, and so the reads for one place.
@@ -78,7 +78,7 @@ func (t *Trail) generationOf(index int64) (of Generation) {
 }
 
 // treeBefore is the tree of a generation up to an entry, without it: from the first kept
-// checkpoint that covers the entries before, or from the newest one and the entries behind.
+// checkpoint over the entries before, or from the newest one and the entries behind.
 func (t *Trail) treeBefore(ctx context.Context, g Generation, index int64) (tree, error) {
 	n := index - g.Base
 	if n == 0 {
@@ -124,15 +124,16 @@ func (c *checkpoint) at(n int64) (tree, bool) {
 	return tree{n: c.from(), edge: c.edge}.grown(c.leaves[:n-c.from()]...), true
 }
 
-// keptRun are the kept checkpoints from first to last. The entries that they cover increase.
+// keptRun are the kept checkpoints from first to last. Each covers more entries than the
+// one before.
 type keptRun struct {
 	trail       *Trail
 	generation  Generation
 	first, last uint64
 }
 
-// covering is the first checkpoint that covers the entries up to index, without it; nil
-// for none.
+// covering is the first checkpoint over the entries up to index, without it; nil for
+// none.
 func (k keptRun) covering(ctx context.Context, index int64) (found *checkpoint, err error) {
 	for low, high := k.first, k.last; low <= high && low > 0; {
 		middle := low + (high-low)/2

@@ -9,8 +9,8 @@ import (
 	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
 )
 
-// The trail's files for public tools (tlog/) have checkpoints too. They are written after the
-// trail, so a trail without what they have was put back to an earlier state.
+// The trail's files for public tools (tlog/) have checkpoints too. They are written after
+// the trail, so a trail with less in it was put back to an earlier state.
 
 // Published is the newest checkpoint of one log of the trail's files.
 type Published struct {
@@ -27,7 +27,7 @@ func publishedIn(publish func() []Published) []Published {
 	return publish()
 }
 
-// place is that of the newest entry under a checkpoint.
+// place is the place of the newest entry under a checkpoint.
 func (c *checkpoint) place() Place {
 	return Place{Index: c.base + c.size - 1, Origin: originIn([]byte(c.text)), Size: c.size, Root: &c.root}
 }
@@ -43,8 +43,8 @@ const (
 	inFiles      = "tlog/ has"
 )
 
-// takePublished takes the newest published checkpoint for what was handed on, if it is
-// newer. Those of unknown keys are foreign: see foreignEnd.
+// takePublished takes the newest published checkpoint as handed on, if it is newer. Those
+// of unknown keys are foreign: see foreignEnd.
 func (r *examiner) takePublished(x *examination, list []Published) {
 	for _, p := range list {
 		if c, err := r.openKnown(x, p.Note); err == nil {
@@ -77,7 +77,7 @@ func (r *examiner) openKnown(x *examination, text []byte) (c checkpoint, err err
 	return c, err
 }
 
-// checkForeign names logs that have more entries than the trail, under keys unknown to it.
+// checkForeign names logs longer than the trail, under keys unknown to it.
 func (x *examination) checkForeign() {
 	end := x.foreignEnd(x.knownEnd())
 	for i := range x.foreign {
@@ -93,7 +93,7 @@ func (x *examination) checkForeign() {
 			from = last
 		}
 		if slices.ContainsFunc(x.report.Problems, func(p Problem) bool { return p.Kind == kind && p.From == from && p.To == last }) {
-			continue // named already, as an entry that the sinks have
+			continue // named already, as an entry known to the sinks
 		}
 		x.problem(kind, from, last, "tlog/ has a signed log of %d entries of the origin %s, under a key unknown to this trail: %s", c.size, originIn([]byte(c.text)), c.public)
 	}
@@ -107,11 +107,11 @@ func (x *examination) isOfTrail(c *checkpoint) bool {
 // nobody has vouched for their number.
 const maxForeign = 1 << 16
 
-// foreignEnd is how many entries the trail had by its own files, of which end are known
-// otherwise: a trail put back to before its key was rotated does not know the newer key. It
-// goes on behind them, in a new generation. Else it would give their indexes, and a
-// generation's name, twice. A log of another name, or one that is out of all proportion, is
-// named and decides nothing.
+// foreignEnd is the number of entries by the trail's own files; end are known otherwise.
+// A trail put back to before a rotation does not know its newer key. It goes on behind
+// them, in a new generation. Else it would give their indexes, and a generation's name,
+// twice. A log of another name, or of a size out of all proportion, is named and decides
+// nothing.
 func (x *examination) foreignEnd(end int64) int64 {
 	from := end
 	slices.SortFunc(x.foreign, func(a, b checkpoint) int { return cmp.Compare(a.base, b.base) })
@@ -132,8 +132,8 @@ func (x *examination) endsBeforeForeign(end int64) bool {
 	})
 }
 
-// fitsPublished holds the tree of a resumed trail against what was published. c is the newest
-// kept checkpoint.
+// fitsPublished holds the tree of a resumed trail against the published checkpoints. c is
+// the newest kept checkpoint.
 func (t *Trail) fitsPublished(c checkpoint) bool {
 	for _, p := range publishedIn(t.options.Published) {
 		own, err := t.fileKey.named(originIn(p.Note))

@@ -39,7 +39,7 @@ func (t *Trail) End(ctx context.Context) (int64, error) {
 	return int64(info.State.LastSeq), nil
 }
 
-// Newest returns the newest sound entry of each resource with that subject, in any
+// Newest returns the newest sound entry of each resource with this subject, in any
 // project and environment.
 func (t *Trail) Newest(ctx context.Context, subject string) ([]Entry, error) {
 	if err := t.isOpen(); err != nil {
@@ -62,8 +62,8 @@ func (t *Trail) Newest(ctx context.Context, subject string) ([]Entry, error) {
 	return entries, nil
 }
 
-// newest is Last for a subject. Where the server's newest message is not sound, cannot be
-// read, or has a state that nobody knows, the resource's entries are read from the first.
+// newest is Last for a subject. If the server's newest message is not sound, cannot be
+// read, or has an unknown state, the resource's entries are read from the first.
 func (t *Trail) newest(ctx context.Context, where string) (Entry, bool, error) {
 	v := t.view.Load()
 	bad, n := v.passed, newest{Entry: Entry{Index: -1}, states: t.states()}

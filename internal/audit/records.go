@@ -30,7 +30,7 @@ func (t *Trail) Checkpoints(ctx context.Context, from uint64, handle func(Kept) 
 const few = 16
 
 // Records calls handle with the record of each readable entry in [from, to), in order:
-// the canonical bytes, which the leaf is made of.
+// the canonical bytes, for the leaf.
 func (t *Trail) Records(ctx context.Context, from, to int64, handle func(index int64, record []byte) error) error {
 	if err := t.isOpen(); err != nil {
 		return err

@@ -14,7 +14,7 @@ type Report struct {
 	Entries, Signed int64
 	// Checkpoints whose signature and root are good.
 	Checkpoints int
-	// Heartbeats are the checkpoints of a tree that had not changed.
+	// Heartbeats are the checkpoints of an unchanged tree.
 	Heartbeats int
 	// Gaps are times without a heartbeat while a relay ran, the oldest first. They are
 	// no damage, and the trail does not name them.
@@ -26,16 +26,17 @@ type Report struct {
 	// Problems, none where the trail is whole. Problems named by the trail itself, in a
 	// signed entry, are among them: they stay.
 	Problems []Problem
-	// Restored are entries lost or damaged in the stream that the second copy has. They are
-	// no problems: see [Options].Copy.
+	// Restored are entries lost or damaged in the stream, and found in the second copy.
+	// They are no problems: see [Options].Copy.
 	Restored []Problem
 }
 
 // Problem is a run of entries, or of checkpoints, unlike the signed ones.
 type Problem struct {
-	// Kind is altered, removed, moved, foreign, truncated, missing, misfiled or
-	// unproven, of entries; restored, in Report.Restored; checkpoint; pin, of the checkpoint beside the key; key; or
-	// forwarded, of the newest entry that the sinks were given, or that the trail's files have.
+	// Kind is altered, removed, moved, foreign, truncated, missing, misfiled or unproven,
+	// of entries; restored, in Report.Restored; checkpoint; pin, of the checkpoint beside
+	// the key; key; or forwarded, of the newest entry known to the sinks or to the trail's
+	// files.
 	Kind string `json:"kind"`
 	// From and To are the first and the last index concerned, or the numbers of the
 	// checkpoints from 1; 0 for the pin and the key.

@@ -20,16 +20,16 @@ import (
 )
 
 // A start does not wait until the whole trail is read. It goes on from the newest
-// checkpoint, which is signed and has the tree's edge; from the entries behind it; and from
-// a note of what the newest reading of everything found. Then everything is read in the
-// background, and damage is named as at a start that reads it all.
+// checkpoint, signed and with the tree's edge; from the entries behind it; and from a
+// note on the last reading of everything. Then it reads everything in the background, and
+// names damage as a whole reading at the start would.
 //
-// The note holds what no checkpoint says: the generations, and the entries without weight.
-// The trail's key signs it, and a start without a good one reads everything first. Who puts an
-// older note back hides newer damage, until the reading in the background ends. Nobody
-// gains a root: the tree comes from checkpoints only.
+// No checkpoint has the note's content: the generations, and the entries without weight.
+// The trail's key signs it, and a start without a good one reads everything first. Who
+// puts an older note back hides newer damage, until the reading in the background ends.
+// Nobody gains a root: the tree comes from checkpoints only.
 
-// verifiedNote is what a reading of the whole trail has found.
+// verifiedNote has the findings of a reading of the whole trail.
 type verifiedNote struct {
 	Generations []Generation `json:"generations"`
 	Unsound     []span       `json:"unsound,omitempty"`
@@ -41,7 +41,7 @@ type verifiedNote struct {
 }
 
 const (
-	// verifiedHead begins the note, and what is signed. No checkpoint looks like it: their
+	// verifiedHead begins the note, and the signed text. No checkpoint looks like it: their
 	// second line is a number.
 	verifiedHead = "auditrelay/verified-trail/v2\n"
 	// maxResume bounds the entries read behind the newest checkpoint.
@@ -71,7 +71,7 @@ func (t *Trail) readVerified() (v verifiedNote, good bool) {
 	return v, len(v.Generations) > 0
 }
 
-// signedOfVerified is what the key signs of a note: its hash, as a PKCS#11 token may sign no
+// signedOfVerified is the signed text of a note: its hash, as a PKCS#11 token may sign no
 // more than a kilobyte.
 func signedOfVerified(text []byte) []byte {
 	return fmt.Appendf(nil, "%s%x\n", verifiedHead, sha256.Sum256(text))
@@ -112,7 +112,8 @@ func missingIn(info *jetstream.StreamInfo) uint64 { return info.State.LastSeq - 
 func (t *Trail) dropVerified() { _ = os.Remove(t.verifiedFile()) }
 
 // resume opens the trail without reading all of it, and reports whether it could: false
-// where anything is not as a clean stop or a kill leaves it. It needs what open needs.
+// where anything is not as a clean stop or a kill leaves it. It has the same needs as
+// open.
 func (t *Trail) resume(ctx context.Context) bool {
 	v, good := t.readVerified()
 	if !good || t.restored || t.newKey || t.shared || !t.marked {
@@ -143,8 +144,8 @@ func (t *Trail) resume(ctx context.Context) bool {
 	return true
 }
 
-// newestSigned is the newest kept checkpoint, if it is the pinned one, of that key and
-// generation, and its root is that of the edge it carries.
+// newestSigned is the newest kept checkpoint, if it is the pinned one, of this key and
+// generation, and its edge gives its root.
 func (t *Trail) newestSigned(ctx context.Context, key keyPair, base int64, missing uint64) (checkpoint, tree, bool) {
 	info, err := t.checkpoints.Info(ctx)
 	if err != nil || missingIn(info) != missing || int64(info.State.LastSeq) < t.noted(t.checkpointsName()) {
@@ -191,8 +192,8 @@ func (t *Trail) resumeEntries(ctx context.Context, missing uint64) bool {
 	return true
 }
 
-// fitsForwarded holds the tree against the newest entry that the sinks were given, as far
-// as it is near. The reading in the background knows the rest.
+// fitsForwarded holds the tree against the newest entry known to the sinks, as far as it
+// is near. The reading in the background knows the rest.
 func (t *Trail) fitsForwarded(c checkpoint) bool {
 	f, err := readForwarded(t.forwardedFile)
 	if f == nil || err != nil {
@@ -210,8 +211,8 @@ func (t *Trail) fits(c checkpoint, f *Place) bool {
 	return !known || at.root() == *f.Root
 }
 
-// readBack reads all of a trail that was resumed, at a bounded rate, and has damage named;
-// where there is none, it writes the note for the next start.
+// readBack reads all of a resumed trail, at a bounded rate, and has damage named; where
+// there is none, it writes the note for the next start.
 func (t *Trail) readBack(ctx context.Context) {
 	defer close(t.read)
 	select {
@@ -227,8 +228,8 @@ func (t *Trail) readBack(ctx context.Context) {
 	}
 }
 
-// isAsResumed reads everything, and reports whether a start that reads it all would have
-// found the same.
+// isAsResumed reads everything, and reports whether a whole reading at the start would
+// have found the same.
 func (t *Trail) isAsResumed(ctx context.Context) bool {
 	if err := t.lock(ctx); err != nil {
 		return false
@@ -257,7 +258,7 @@ func (t *Trail) isAsResumed(ctx context.Context) bool {
 	return true
 }
 
-// paced is a Reader that rests now and then.
+// paced is a Reader with rests.
 func paced(read Reader) Reader {
 	return func(ctx context.Context, stream string, fn func(Message) error) (uint64, error) {
 		count := 0

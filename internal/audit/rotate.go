@@ -75,12 +75,12 @@ func PublicKey(origin string, pemFile []byte) (string, error) {
 // nextFile keeps the new key until it takes the old one's place.
 func nextFile(keyFile string) string { return keyFile + ".next" }
 
-// NextKey is the public key of the key beside keyFile that will replace it. It is made
-// where it is missing, with the same name.
+// NextKey is the public key of the prepared key beside keyFile. It is made where it is
+// missing, with the same name.
 func NextKey(keyFile string) (public string, err error) {
 	next, err := loadKey(nextFile(keyFile))
 	if !errors.Is(err, fs.ErrNotExist) {
-		return next.public, err // of a rotation that was not finished
+		return next.public, err // of an unfinished rotation
 	}
 	old, err := loadKey(keyFile)
 	if err != nil {
@@ -101,7 +101,7 @@ func UseNextKey(keyFile string) error {
 
 // NameNextKey has the trail's key sign for its successor: it appends an entry with the
 // successor's public key in the note form, and returns once a checkpoint beside the key
-// covers it. A crash before leaves at most an entry: it says which key may follow, and the
+// covers it. A crash before leaves at most an entry: it names the key to follow, and the
 // old one goes on.
 func (t *Trail) NameNextKey(ctx context.Context, public string) error {
 	if publicBytes(public) == nil {

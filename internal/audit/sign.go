@@ -56,7 +56,7 @@ func whileRunning(ctx context.Context, grew <-chan struct{}, every time.Duration
 // heartbeat is due.
 func (t *Trail) sign(ctx context.Context) error { return t.signAll(ctx, false) }
 
-// signAll is sign; with stop it signs that no further heartbeat comes.
+// signAll is sign; with stop it signs the end of the heartbeats.
 func (t *Trail) signAll(ctx context.Context, stop bool) error {
 	for failures := 0; ; {
 		d, err := t.draft(ctx, stop)
@@ -124,7 +124,7 @@ func (t *Trail) keepDraft(ctx context.Context, d *draft) error {
 	}
 	defer t.unlock()
 	if t.keptSeq != d.behind || t.key.public != d.key.public || t.signed.n != d.before.n || t.tree.n < d.next.n {
-		return nil // it was read back meanwhile: the next draft is of what there is
+		return nil // it was read back meanwhile: the next draft is of the trail as it is
 	}
 	data, err := encodeKept(d.key, d.text, d.at, d.before, d.leaves)
 	if err != nil {

@@ -9,25 +9,25 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
-// A state is stored once for each resource: an entry whose state before or after is the state
-// after an earlier entry has its SHA-256 and the index of that entry instead. The entry
-// referred to has the bytes itself, so each reference takes one read, however often a setting
-// went from A to B and back. The earlier entries are found by their PreviousIndex, from the
-// newest one on: nothing is kept in memory or read at a start.
+// A state is stored once for each resource. If an earlier entry has the same state, as
+// the state after it, an entry has the SHA-256 and the earlier entry's index instead. The
+// entry referred to has the bytes itself, so each reference takes one read, however often
+// a setting went from A to B and back. The earlier entries are found by their
+// PreviousIndex, from the newest one on: nothing is kept in memory or read at a start.
 //
-// Readers put the states back, and the hash proves them. Where the entry with the bytes is
-// lost, the states that refer to it are not known, except by their hashes; the entries are as
-// sound as ever. No new entry refers to it. The newest entry of a resource is what looks are
-// compared with: where its state is not known, the next look enters the state again, whole.
-// See [Entry].Unknown and [Update].
+// Readers put the states back, and the hash proves them. If the entry with the bytes is
+// lost, the states referring to it are known by their hashes only; the entries are as
+// sound as ever. No new entry refers to it. Looks are compared with the newest entry of a
+// resource: if its state is not known, the next look enters the state again, whole. See
+// [Entry].Unknown and [Update].
 
 const (
-	// referFrom is the smallest state that is stored by reference, in bytes: a reference
+	// referFrom is the smallest state to be stored by reference, in bytes: a reference
 	// takes about 100.
 	referFrom = 256
 	// maxOlder bounds the search for an equal state, in entries of the resource.
 	maxOlder = 64
-	// maxStates bounds the states that a pass over the trail remembers, in bytes.
+	// maxStates bounds the states remembered in a pass over the trail, in bytes.
 	maxStates = 8 << 20
 )
 
@@ -48,7 +48,7 @@ func (t *Trail) storedOnce(ctx context.Context, e Entry, newest int64) Entry {
 	return e
 }
 
-// hasAfter reports whether a state is the one after e, which is known by its hash.
+// hasAfter reports whether a state is the one after e, known by its hash.
 func (e *Entry) hasAfter(state json.RawMessage) bool {
 	canonical, err := jsondiff.Canonical(state)
 	return err == nil && jsondiff.Hash(canonical) == e.AfterSHA256
@@ -62,13 +62,13 @@ type search struct {
 	seen     []storedState
 }
 
-// storedState is a state's hash, and the entry that has its bytes.
+// storedState is a state's hash, and the entry with its bytes.
 type storedState struct {
 	hash  string
 	index int64
 }
 
-// find gives the hash of a state, and the entry that has its bytes; nil for none.
+// find gives the hash of a state, and the entry with its bytes; nil for none.
 func (s *search) find(ctx context.Context, state json.RawMessage) (hash string, index *int64) {
 	if len(state) < referFrom {
 		return "", nil
@@ -118,10 +118,10 @@ func (s *search) isThere(ctx context.Context, found storedState) bool {
 	return err == nil && !e.Unsound && jsondiff.Hash(e.After) == found.hash
 }
 
-// states puts the states back into the entries of one pass over the trail. It remembers the
-// states read or used last, so that a pass in order reads each entry once.
+// states puts the states back into the entries of one pass over the trail. It remembers
+// the states read or used last: a pass in order reads each entry once.
 type states struct {
-	// after reads the state after an entry that has its bytes; nil where no such entry can be
+	// after reads the state after an entry with its bytes; nil where no such entry can be
 	// read. Its error is an outage.
 	after func(ctx context.Context, index int64) (json.RawMessage, error)
 	// young and old are states by entry, old the less recent half; size is young's, in bytes.

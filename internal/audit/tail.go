@@ -135,7 +135,7 @@ type tail struct {
 	seq      uint64 // of the newest message
 }
 
-// run hands over the messages that are there now, and returns how many those are.
+// run hands over the messages now in the stream, and returns their number.
 func (r *tail) run(ctx context.Context) (end int64, err error) {
 	info, err := r.stream.Info(ctx)
 	if err != nil {

@@ -4,8 +4,8 @@
 // Entry i is a leaf of a Merkle tree (RFC 6962, golang.org/x/mod/sumdb/tlog) over
 // canonical JSON (RFC 8785). The tree's root is signed as the trail grows (C2SP
 // tlog-checkpoint). Every signed checkpoint is kept, with the hashes of the entries it
-// added. Entries and checkpoints each live in a JetStream stream that denies
-// deletes and purges. Anyone may change the files below, but then the entries no longer give the
+// added. Entries and checkpoints each live in a JetStream stream without deletes and
+// purges. Anyone may change the files below, but then the entries no longer give the
 // signed roots: see [Trail.Verify].
 //
 // A trail cannot show two things. Entries younger than the newest checkpoint (a few
@@ -72,8 +72,8 @@ type Options struct {
 	// PinFile keeps the newest checkpoint. Default KeyFile + ".checkpoint".
 	PinFile string
 	// ForwardedFile, where set, keeps the place of the newest entry handed on: see
-	// [Trail.Forwarded]. A trail that ends before it, or has another root there, was put
-	// back to an earlier state: a problem.
+	// [Trail.Forwarded]. A trail ending before it, or with another root there, was put back
+	// to an earlier state: a problem.
 	ForwardedFile string
 	// Shared: other relays sign the same streams. The checkpoint beside this one's key
 	// may be older than theirs then.
@@ -106,8 +106,8 @@ type Options struct {
 	// Tiles, where set, gives the hash tiles of the tree with an origin. Nothing vouches for
 	// them. Witnesses get consistency proofs from there where the kept checkpoints do not give one.
 	Tiles func(origin string) tlog.TileReader
-	// Published, where set, gives the newest checkpoint of each log of the trail's files. They
-	// are written after the trail: a trail without what they have was put back, as with
+	// Published, where set, gives the newest checkpoint of each log of the trail's files.
+	// They are written after the trail: a trail with less in it was put back, as with
 	// ForwardedFile.
 	Published func() []Published
 	// Logger and Registerer may be nil.
@@ -153,7 +153,7 @@ type Trail struct {
 	turn       chan struct{}
 	key        keyPair     // of the newest generation
 	base       int64       // the newest generation's first index
-	tree       tree        // of that generation, over every entry read or appended
+	tree       tree        // of this generation, over every entry read or appended
 	signed     tree        // at the newest checkpoint
 	pending    []tlog.Hash // leaves of [signed.n, tree.n)
 	keptSeq    uint64      // the newest checkpoint's sequence
@@ -193,7 +193,7 @@ const retryPause = 5 * time.Second
 // before it returns where something is not as a clean stop or a kill leaves it
 // (resume.go). Each entry is checked as [Trail.Verify] does. An entry names the damage,
 // once, and the trail goes on behind it. The reading takes 64 bytes of memory an entry;
-// after that a Trail holds the tree's edge only.
+// later a Trail holds the tree's edge only.
 //
 // An unusable trail (its servers are away, its key may not be read) is opened in the
 // background as soon as possible: until then its methods return ErrUnavailable. The

@@ -23,10 +23,10 @@ const updateAttempts = 6
 //
 // The entry is appended behind next's last one, or not at all. So a crash before the
 // append leaves the change to the next call, and after it nothing is left to do. Where
-// another relay was quicker, or an entry whose acknowledgement was lost had arrived,
-// next is called again. It is called again, too, where the newest entry's state was known by
-// its hash only, and next's entry has that state: with the newest entry, whole and Unsure. So
-// the state is entered again instead of a change that the trail has.
+// another relay was quicker, or an entry whose acknowledgement was lost had arrived, next
+// is called again. It is called again, too, if the newest entry's state was known by its
+// hash only, and next's entry has the same state: with the newest entry, whole and
+// Unsure. So the state is entered again instead of a known change.
 func Update(ctx context.Context, log Log, project, environment, subject string, next func(last Entry, found bool) (*Entry, error)) (*Entry, error) {
 	for attempt := 1; ; attempt++ {
 		last, found, err := log.Last(ctx, project, environment, subject)

@@ -34,7 +34,7 @@ type examination struct {
 	given     string            // to whom: givenToSinks or inFiles
 	foreign   []checkpoint      // published, under keys unknown to the trail
 	copies    Copy              // nil, or the second copy
-	copied    []copied          // entries that only it has
+	copied    []copied          // entries found only there
 	keptSeq   uint64            // the newest checkpoint's sequence
 	goodSeq   uint64            // the newest good one's
 
@@ -62,7 +62,7 @@ func (t *Trail) examine(ctx context.Context) (*examination, error) {
 	return t.examiner().examine(ctx)
 }
 
-// examiner looks at an open trail, to which others may append meanwhile.
+// examiner looks at an open trail; others may append to it meanwhile.
 func (t *Trail) examiner() *examiner {
 	return &examiner{
 		prefix: t.prefix, pinFile: t.pinFile, forwardedFile: t.forwardedFile, published: t.options.Published, key: t.key, codec: t.codec, read: t.readStream, copies: t.copies,
@@ -81,7 +81,7 @@ type examiner struct {
 	copies          Copy
 
 	marked      bool // the key is known to have signed
-	pinExpected bool // the pin of a key that has signed was kept before this began
+	pinExpected bool // the pin of a used key was kept before this began
 	still       bool // nobody signs meanwhile
 }
 
@@ -159,8 +159,8 @@ func (r *examiner) readCheckpoints(ctx context.Context, x *examination) error {
 	return err
 }
 
-// kept takes in a checkpoint with a good signature. Of heartbeats, which are many, the
-// times only.
+// kept takes in a checkpoint with a good signature. Of the many heartbeats, the times
+// only.
 func (x *examination) kept(c checkpoint) {
 	x.goodSeq = c.seq
 	x.times = append(x.times, signedTime{c.seq, c.base, c.public, c.signedAt, c.within, c.promised})
@@ -171,7 +171,8 @@ func (x *examination) kept(c checkpoint) {
 	x.history = append(x.history, c)
 }
 
-// gaps finds the gaps between the checkpoints that count: those of their generation's key.
+// gaps finds the gaps between the checkpoints of their generation's key; others do not
+// count.
 func (x *examination) gaps(keys map[int64]string, now time.Time) []Gap {
 	var p Pulse
 	for _, s := range x.times {

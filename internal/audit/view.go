@@ -12,7 +12,7 @@ type view struct {
 	generations []Generation
 	unsound     []span   // entries without weight
 	copied      []copied // entries read from the second copy, in order
-	passed      []span   // both: what the stream has of them does not count
+	passed      []span   // both: the stream's copies do not count
 	problems    int
 }
 

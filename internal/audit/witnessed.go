@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// TypeWitnessRefused says that a witness knows another history of this trail; its
-	// Detail is a WitnessRefusal.
+	// TypeWitnessRefused is for a witness with another history of this trail; its Detail is
+	// a WitnessRefusal.
 	TypeWitnessRefused = "trail.witness_refused"
-	// TypeWitnessAgreed says that such a witness cosigns again; its Detail is a
+	// TypeWitnessAgreed is for such a witness once it cosigns again; its Detail is a
 	// WitnessRefusal with the cosigned checkpoint, and no reason.
 	TypeWitnessAgreed = "trail.witness_agreed"
 )
@@ -24,7 +24,7 @@ type WitnessRefusal struct {
 	// Witness is the witness's key, in the note form.
 	Witness string `json:"witness"`
 	Reason  string `json:"reason,omitempty"`
-	// WitnessSize is the size of the tree that the witness cosigned last; 0: it did not say.
+	// WitnessSize is the size of the witness's last cosigned tree; 0: it did not say.
 	WitnessSize int64 `json:"witness_size,omitempty"`
 	// Origin, Size and Root are the checkpoint's, and Checkpoint is its signed note.
 	Origin     string    `json:"origin"`

@@ -54,7 +54,7 @@ type Cosigner struct {
 	alarmed bool         // the missing quorum was logged
 }
 
-// state is what people are told of a witness.
+// state is a witness's state, for people.
 type state struct {
 	Witness string `json:"witness"`
 	URL     string `json:"url"`
@@ -134,8 +134,8 @@ type outcome struct {
 	err        error
 }
 
-// askAll asks the witnesses at once, except for those that failed a moment ago, and those that
-// have signed the same offer.
+// askAll asks the witnesses at once, except any that failed a moment ago or has signed
+// the same offer.
 func (c *Cosigner) askAll(ctx context.Context, o audit.Offer) []outcome {
 	all := make([]outcome, len(c.peers))
 	now := time.Now()

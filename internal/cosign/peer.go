@@ -40,9 +40,9 @@ type peer struct {
 
 	signed []note.Signature // of the newest offer; nil: it has not signed this one
 
-	old    int64     // size of the tree that it cosigned last, or unknownSize
-	origin string    // of that tree
-	most   int64     // the largest size of this origin that it has cosigned for this process
+	old    int64     // size of its last cosigned tree, or unknownSize
+	origin string    // of this tree
+	most   int64     // the largest size of this origin cosigned for this process
 	next   time.Time // it is not asked before, after a failure
 	pause  time.Duration
 }
@@ -67,10 +67,10 @@ func newPeer(c config.Witness) (*peer, error) {
 	return &peer{key: c.Key, url: strings.TrimSuffix(c.URL, "/") + witness.Path, verifier: verifier, client: client, old: unknownSize}, nil
 }
 
-// refusal is a witness's word that it knows another history. It needs a person.
+// refusal is the answer of a witness with another history. It needs a person.
 type refusal struct {
 	reason string
-	size   int64 // of the tree that the witness cosigned last; 0: it did not say
+	size   int64 // of the witness's last cosigned tree; 0: it did not say
 }
 
 func (r *refusal) Error() string { return r.reason }
@@ -78,7 +78,7 @@ func (r *refusal) Error() string { return r.reason }
 var (
 	// errLater: another relay has kept and offered a later checkpoint; its turn comes.
 	errLater = errors.New("the witness has cosigned a later checkpoint of another relay")
-	// errForgot: what the witness signed before, it does not know any more.
+	// errForgot: the witness no longer knows a tree it has signed.
 	errForgot = errors.New("the witness has lost its memory")
 )
 
@@ -181,7 +181,7 @@ func (p *peer) understand(ctx context.Context, o audit.Offer, old int64, a answe
 	return errors.New(said)
 }
 
-// learn takes up the size of the tree that the witness cosigned last.
+// learn takes up the size of the witness's last cosigned tree.
 func (p *peer) learn(ctx context.Context, o audit.Offer, size int64) error {
 	if size <= o.Size {
 		p.old = size

@@ -31,8 +31,8 @@ func newCollector() *collector {
 	return &collector{kept: map[Severity][]Statement{}, worst: Info}
 }
 
-// add adds a statement under a rule, which gives direction and severity. It calls build
-// only if there is room for the statement.
+// add adds a statement, with the direction and severity of a rule. It calls build only if
+// there is room for the statement.
 func (c *collector) add(rule string, build func() Statement) {
 	r := ruleOf(rule)
 	c.total++
@@ -64,8 +64,8 @@ func (c *collector) plain(rule string, changes jsondiff.Changes) {
 	}
 }
 
-// plainly tells a change in words. Sentences go into logs, so a value that may be a secret
-// is not shown.
+// plainly tells a change in words. Sentences go into logs, so a possible secret is not
+// shown.
 func plainly(change jsondiff.Change) string {
 	at := quote(change.Path)
 	if change.Path == "" {
@@ -83,7 +83,7 @@ func plainly(change jsondiff.Change) string {
 	return at + ": " + quoteJSON(change.Old) + " → " + quoteJSON(change.New)
 }
 
-// maybeSecret reports whether a text has a word that secrets are named with.
+// maybeSecret reports whether a text has a word from the names of secrets.
 func maybeSecret(text string) bool {
 	text = strings.ToLower(text)
 	return slices.ContainsFunc([]string{"secret", "password", "token", "key", "credential"}, func(word string) bool {
@@ -91,8 +91,8 @@ func maybeSecret(text string) bool {
 	})
 }
 
-// direction is the direction of all statements together. What is certainly weaker stays
-// weaker beside something unknown; what is stronger does not stay stronger.
+// direction is the direction of all statements together. Certainly weaker stays weaker
+// beside something unknown; stronger does not stay stronger.
 func (c *collector) direction() Direction {
 	switch {
 	case c.weaker && c.stronger:

@@ -8,7 +8,7 @@ import (
 	htmltoken "golang.org/x/net/html"
 )
 
-// linkedHosts gives the hosts that a text leads to, as a reader's browser or mail program
+// linkedHosts gives the hosts linked in a text, as a reader's browser or mail program
 // would see them: those behind "//" and "www." anywhere, and the addresses in attributes
 // of HTML. A placeholder such as {{url}} counts as a host.
 func linkedHosts(content string) map[string]bool {
@@ -52,7 +52,7 @@ func address(hosts map[string]bool, value string) {
 	}
 }
 
-// hostsBehind adds what stands behind each mark, without user names, in lower case.
+// hostsBehind adds the host behind each mark, without user names, in lower case.
 func hostsBehind(hosts map[string]bool, text, mark string) {
 	for rest := text; ; {
 		_, behind, found := strings.Cut(rest, mark)

@@ -1,9 +1,9 @@
-// Package meaning says what a change of a setting means to a person: in sentences, with a
+// Package meaning explains a change of a setting to a person: in sentences, with a
 // direction (does the setting permit more now?) and a severity.
 //
-// The direction comes from what the setting permits before and after: the set of allowed
-// actions, of accepted passwords, of reachable countries. It does not depend on which
-// field moved. The severity comes from one table of rules; see [Rules].
+// The direction comes from the sets permitted before and after: of allowed actions, of
+// accepted passwords, of reachable countries. It does not depend on the moved field. The
+// severity comes from one table of rules; see [Rules].
 //
 // Everything here is a pure function of two states. States come from outside, so names in
 // sentences are quoted, escaped and cut, and all output is bounded, whatever the size of
@@ -17,7 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
-// Reading is what the change from one state to another means. The zero value, with
+// Reading is the meaning of the change from one state to another. The zero value, with
 // neutral and info, is the reading of two states with equal meaning.
 type Reading struct {
 	// Summary is one sentence for the whole change: the first statement, and how many
@@ -30,21 +30,21 @@ type Reading struct {
 	Statements []Statement `json:"statements,omitempty"`
 	Omitted    int         `json:"statements_omitted,omitempty"`
 	// Patch makes the state before, in canonical form, into the state after. It is hardly
-	// larger than the state after. States that differ by order only have a patch too.
+	// larger than the state after. States in another order only have a patch too.
 	Patch []Operation `json:"patch,omitempty"`
 }
 
-// Statement is one thing that changed.
+// Statement is one changed thing.
 type Statement struct {
 	Sentence string `json:"sentence"`
 	// Path is as in [jsondiff.Change], cut after 512 bytes.
 	Path      string    `json:"path"`
 	Direction Direction `json:"direction"`
 	Severity  Severity  `json:"severity"`
-	// Rule is the id of the rule in [Rules] that gave direction and severity.
+	// Rule is the id of the [Rule] with this direction and severity.
 	Rule string `json:"rule"`
-	// Witness is an example that proves the direction: something that is permitted on one
-	// side only. Each statement that is weaker, stronger or mixed has one.
+	// Witness is an example to prove the direction: something permitted on one side only.
+	// Each weaker, stronger or mixed statement has one.
 	Witness string `json:"witness,omitempty"`
 	// Old and New are the values on either side, cut if long; nil where there is none.
 	Old json.RawMessage `json:"old,omitempty"`
@@ -77,18 +77,18 @@ const (
 	Critical Severity = "critical"
 )
 
-// Read says what the change from one state to the other means. A state is a setting's
-// JSON as it stands in the trail; nil or null means that there is none. The subject is an entry's:
-// "rbac_policy", "event_log_streaming" and the like. A change of another subject, and
-// whatever no rule knows, is told plainly, with direction unknown.
+// Read explains the change from one state to the other. A state is a setting's JSON as it
+// stands in the trail; nil or null means none. The subject is an entry's: "rbac_policy",
+// "event_log_streaming" and the like. A change of another subject, and whatever no rule
+// knows, is told plainly, with direction unknown.
 //
-// The error is that of [jsondiff.Canonical] for a state that is no JSON. A panic is an
-// error, too: a mistake in a rule must keep no change from being recorded.
+// A state other than JSON has the error of [jsondiff.Canonical]. A panic is an error,
+// too: a mistake in a rule must keep no change from being recorded.
 func Read(subject string, before, after json.RawMessage) (Reading, error) {
 	return read(newCollector(), subject, before, after)
 }
 
-// ReadReturned is [Read] for a setting that is there again: last is its state before it went.
+// ReadReturned is [Read] for a returned setting: last is its state before it went.
 func ReadReturned(subject string, last, after json.RawMessage) (Reading, error) {
 	c := newCollector()
 	c.add("setting.returned", func() Statement { return Statement{Sentence: "this setting is there again"} })
@@ -135,12 +135,12 @@ func decode(raw json.RawMessage) (state, error) {
 // subject is how the states of one subject are read.
 type subject struct {
 	schema *jsondiff.Schema
-	// shape is what explain understands; the rest is compared plainly. It may depend on
-	// the state.
+	// shape is the form understood by explain; the rest is compared plainly. It may depend
+	// on the state.
 	shape func(v any) *shape
 	// explain adds statements for two states. They may have any form.
 	explain func(c *collector, before, after any)
-	// optional: no state is a state like others, and not one that nobody has seen.
+	// optional: no state is a state like others, and not an unseen one.
 	optional bool
 }
 

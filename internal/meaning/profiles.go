@@ -78,8 +78,8 @@ func keysOf(o map[string]any) map[string]string {
 	return keys
 }
 
-// fingerprint is a key's SHA-256 in hex. Of a text with one PEM block, and nothing else, it
-// is the hash of the content, so that spaces make no difference.
+// fingerprint is a key's SHA-256 in hex. Of a text with one PEM block, and nothing else,
+// it is the hash of the content: spaces make no difference.
 func fingerprint(key string) string {
 	data := []byte(strings.TrimSpace(key))
 	if len(data) < maxBytes {

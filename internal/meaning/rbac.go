@@ -9,9 +9,9 @@ import (
 )
 
 // wildcard in a permission's actions stands for every action listed by the resource. In a
-// resource's id and in available_actions it is a name like any other, as the document gives
-// it no meaning there. A permission on the resource "*", which no list defines, is told as
-// uncertain.
+// resource's id and in available_actions it is a name like any other, as the document
+// gives it no meaning there. A permission on the resource "*" is uncertain: no list
+// defines it.
 const wildcard = "*"
 
 // policy is the content of an RBAC policy: the existing actions, and the holders'

@@ -82,8 +82,8 @@ func (x comparison) pair(h holder, id string, a, b side) {
 	}
 }
 
-// uncertain tells of permissions that the policy's own lists do not have. The service may
-// grant them all the same.
+// uncertain adds statements on permissions missing from the policy's own lists. The
+// service may grant them all the same.
 func (x comparison) uncertain(h holder, id, path string, a, b side) (told bool) {
 	rule, verb, behind := "rbac.unlisted_action", "gained", ", which lists no such action"
 	names := b.unlisted(a)

@@ -5,7 +5,7 @@ type Rule struct {
 	ID        string
 	Direction Direction
 	Severity  Severity
-	// Means says what happened, Reason why it is as severe as it is.
+	// Means says what happened, and Reason justifies the severity.
 	Means, Reason string
 }
 

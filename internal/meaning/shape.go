@@ -9,7 +9,7 @@ type shape struct {
 	// suffixes are for members whose names end so.
 	suffixes map[string]*shape
 	elem     *shape
-	// key is the member that names each element; an element without it is unknown.
+	// key is the member naming each element; an element without it is unknown.
 	key string
 }
 

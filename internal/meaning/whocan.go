@@ -12,14 +12,14 @@ import (
 type Answer struct {
 	// Who is sorted: default roles, roles, scopes.
 	Who []Permit `json:"who"`
-	// Perhaps are those with a permission that the policy's lists do not have. Whether the
+	// Perhaps are those with a permission missing from the policy's lists. Whether the
 	// service grants it is not documented.
 	Perhaps []Permit `json:"perhaps,omitempty"`
 	// Nobody says why, where Who is empty.
 	Nobody string `json:"nobody,omitempty"`
 }
 
-// Permit is a holder of permissions, and the permission that lets it do something.
+// Permit is a holder of permissions, with the one permitting the action.
 type Permit struct {
 	// Holder is the name for a sentence: "role `admin`". Kind is "default role", "role" or
 	// "scope".
@@ -32,7 +32,7 @@ type Permit struct {
 }
 
 // WhoCan says who may do an action on a resource, by an RBAC policy as it stands in the
-// trail. It resolves as [Read] does. A state that is no policy lets nobody do anything.
+// trail. It resolves as [Read] does. A state other than a policy lets nobody do anything.
 func WhoCan(state json.RawMessage, action, id string) (Answer, error) {
 	a := Answer{Who: []Permit{}}
 	s, err := decode(state)

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// MaxSize is the largest tree that this version reads, in leaves. Above 2^62 the arithmetic of
-// package tlog overflows, and it never returns.
+// MaxSize is the largest readable tree, in leaves. Above 2^62 the arithmetic of package
+// tlog overflows, and it never returns.
 const MaxSize = 1 << 60
 
-// Checkpoint says what a log holds: https://c2sp.org/tlog-checkpoint. A log signs it as
+// Checkpoint is the state of a log: https://c2sp.org/tlog-checkpoint. A log signs it as
 // the text of a note.
 type Checkpoint struct {
 	// Origin names the log.

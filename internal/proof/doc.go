@@ -1,5 +1,5 @@
-// Package proof has the formats in which the trail is proven to strangers: checkpoints,
-// tiles, entry bundles, proofs and policies. It is pure: bytes in, bytes out.
+// Package proof has the formats to prove the trail to strangers: checkpoints, tiles,
+// entry bundles, proofs and policies. It is pure: bytes in, bytes out.
 //
 // Each format is one of C2SP, and each doc comment names its page:
 //

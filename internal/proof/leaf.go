@@ -42,7 +42,7 @@ func (d Digest) Leaf() []byte {
 // Path is where a log keeps the record: "records/SHA256", in hex.
 func (d Digest) Path() string { return "records/" + hex.EncodeToString(d.SHA256[:]) }
 
-// Of reports whether record is the one that d stands for.
+// Of reports whether d is the digest of record.
 func (d Digest) Of(record []byte) bool {
 	return int64(len(record)) == d.Bytes && sha256.Sum256(record) == d.SHA256
 }

@@ -23,20 +23,20 @@ type Policy struct {
 	list    []note.Verifier
 }
 
-// Log is a log that a policy trusts.
+// Log is a log trusted by a policy.
 type Log struct {
 	Key string // the verifier key; its name is the log's origin
 	URL string // may be empty
 }
 
-// Witness is a witness that a policy knows.
+// Witness is a witness known to a policy.
 type Witness struct {
 	Name string // within the policy only
 	Key  string // the verifier key
 	URL  string // may be empty
 }
 
-// group is a witness, or a group that has witnessed if enough of its members have. The
+// group is a witness, or a group: it has witnessed if enough of its members have. The
 // zero group needs nobody.
 type group struct {
 	name    string
@@ -64,13 +64,13 @@ var ErrQuorum = errors.New("the witnesses are no quorum")
 type Cosigned struct {
 	// Log is the verifier key of the log.
 	Log string
-	// Time is that of the log's own timestamped signature; zero without one.
+	// Time is the time of the log's own timestamped signature; zero without one.
 	Time time.Time
 	// Witnesses have valid signatures, in the note's order.
 	Witnesses []Cosignature
 }
 
-// Cosignature is a witness's word that it saw no larger tree of the log at Time.
+// Cosignature is a witness's statement: at Time, it had seen no larger tree of the log.
 type Cosignature struct {
 	Witness, Key string
 	Time         time.Time

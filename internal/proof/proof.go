@@ -15,7 +15,7 @@ const (
 	Extension = ".tlog-proof"
 )
 
-// Proof shows that a log holds a leaf: https://c2sp.org/tlog-proof.
+// Proof proves a leaf of a log: https://c2sp.org/tlog-proof.
 type Proof struct {
 	// Extra is data for an application; nothing vouches for it. Nil: none.
 	Extra []byte
@@ -88,7 +88,7 @@ func parseBase64(text string) ([]byte, error) {
 	return raw, err
 }
 
-// Verify checks the checkpoint's signatures against the policy, and that its tree has leaf,
+// Verify checks the checkpoint's signatures against the policy, and its tree for leaf,
 // the hash of a record's leaf (see [LeafHash]), at the proof's index.
 func (p Proof) Verify(leaf tlog.Hash, policy Policy) (Checkpoint, Cosigned, error) {
 	c, by, err := policy.Open(p.Checkpoint)

@@ -14,8 +14,9 @@ import (
 )
 
 // Check reads every file of the log, and recomputes all of the tree from the entries.
-// errDamaged names the first file that is lost, or not what its newest checkpoint has
-// signed. Of archived entries it takes the hashes from the tiles. It rests after each bundle for rest.
+// errDamaged names the first file lost or unlike the tree signed by its newest
+// checkpoint. Of archived entries it takes the hashes from the tiles. It rests after each
+// bundle for rest.
 func (l Log) Check(ctx context.Context, publicKey string, rest time.Duration) error {
 	c, err := l.signed(publicKey)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
-// Copies reads single entries, for a trail that has lost them. It keeps the bundle read last:
-// lost entries mostly stand side by side.
+// Copies reads single entries lost by the trail. It keeps the bundle read last: lost
+// entries mostly stand side by side.
 type Copies struct {
 	store *Store
 
@@ -22,7 +22,8 @@ type Copies struct {
 	read   time.Time // when it was
 }
 
-// fresh is for how long a bundle that was read counts; the keeper may write it anew.
+// For the time fresh, a bundle is not read again; later, the keeper may have written it
+// anew.
 const fresh = time.Second
 
 // NewCopies reads from a store.

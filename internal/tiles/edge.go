@@ -84,7 +84,7 @@ func tile(level int, n int64, width int) tlog.Tile {
 	return tlog.Tile{H: proof.TileHeight, L: level, N: n, W: width}
 }
 
-// edgeTiles are the tiles of a tree of n leaves that an edge consists of.
+// edgeTiles are the tiles with the edge of a tree of n leaves.
 func edgeTiles(n int64) (tiles []tlog.Tile) {
 	for level := 0; n>>(proof.TileHeight*level) > 0; level++ {
 		here := n >> (proof.TileHeight * level)

@@ -114,7 +114,7 @@ func parseLine(text []byte) (line Line, err error) {
 // some hundred bytes, with many witnesses some thousand.
 const maxTail = 1 << 20
 
-// newestLine finds the newest line that is whole, and where it ends.
+// newestLine finds the newest whole line, and its end.
 func newestLine(f *os.File) (line Line, end int64, err error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -31,9 +31,9 @@ type Keeper struct {
 	log         *slog.Logger
 	wrote       func(entries int64) // nil, or told of the progress
 
-	// The goroutine's that follows.
+	// Used by the following goroutine only.
 	writers map[int64]*writer // by the generation's base
-	told    map[string]bool   // what was logged
+	told    map[string]bool   // the logged failures
 	newest  map[int64]int64   // the largest kept size, by base
 	strange bool              // a checkpoint of an unknown generation was passed over
 
@@ -91,7 +91,7 @@ func (k *Keeper) Keep(ctx context.Context) {
 	}
 }
 
-// run begins a run, which a finding of check ends.
+// run begins a run; a finding of check ends it.
 func (k *Keeper) run(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	k.mu.Lock()
@@ -178,7 +178,7 @@ func (k *Keeper) follow(ctx context.Context, worked func() error) error {
 		return worked()
 	})
 	for _, w := range k.writers {
-		w.reset() // what was not written is read again
+		w.reset() // unwritten entries are read again
 	}
 	return err
 }
@@ -229,8 +229,8 @@ func (k *Keeper) writer(g audit.Generation) (*writer, error) {
 	return w, nil
 }
 
-// take adds a checkpoint to its generation's log. One that cannot be proven is passed
-// over, as the next one may be provable.
+// take adds a checkpoint to the log of its generation. It passes over an unprovable one,
+// as the next one may be provable.
 func (k *Keeper) take(ctx context.Context, generations []audit.Generation, c audit.Kept) error {
 	w := k.writers[c.Base]
 	if w == nil || !isOf(generations, c) {
@@ -268,7 +268,7 @@ func isOf(generations []audit.Generation, c audit.Kept) bool {
 	return false
 }
 
-// flush writes what is in hand.
+// flush writes the steps in hand.
 func (k *Keeper) flush(ctx context.Context) error {
 	for base, w := range k.writers {
 		if err := k.failed(base, w, w.write(ctx)); err != nil {

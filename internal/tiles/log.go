@@ -28,7 +28,8 @@ type Log struct{ dir string }
 // OpenLog opens a log's folder; it need not exist.
 func OpenLog(dir string) Log { return Log{dir} }
 
-// Checkpoint gives the newest signed note, and what it says. It checks no signature.
+// Checkpoint gives the newest signed note, and the checkpoint in it. It checks no
+// signature.
 func (l Log) Checkpoint() (signed []byte, c proof.Checkpoint, err error) {
 	if signed, err = os.ReadFile(l.path(CheckpointFile)); err != nil {
 		return nil, c, fmt.Errorf("read checkpoint: %w", err)
@@ -50,8 +51,8 @@ func (l Log) Tile(t tlog.Tile) ([]byte, error) {
 	return data[:t.W*tlog.HashSize], nil
 }
 
-// Bundle gives the first width entries of the n-th entry bundle, likewise. ErrArchived says
-// that it was moved to an archive.
+// Bundle gives the first width entries of the n-th entry bundle, likewise. ErrArchived
+// means it was moved to an archive.
 func (l Log) Bundle(n int64, width int) ([]byte, error) {
 	data, err := l.widest(bundle(n, width))
 	if err != nil {

@@ -24,7 +24,7 @@ const MarkFile = "archived"
 // ErrArchived marks an entry whose bundle was moved to an archive.
 var ErrArchived = errors.New("it was archived")
 
-// Archived is a run of one log's entries that were moved to an archive.
+// Archived is a run of one log's entries in an archive.
 type Archived struct {
 	// Origin names the log.
 	Origin string `json:"origin"`
@@ -36,7 +36,7 @@ type Archived struct {
 	Root tlog.Hash `json:"tree_root"`
 	// Where is the archive's folder, on the relay's machine.
 	Where string `json:"where"`
-	// Before is the time before which all of them were made.
+	// All of them were made before the time Before.
 	Before time.Time `json:"before"`
 	// Files and Bytes count the moved files. Bundles with entries of the trail about itself are
 	// copied, and stay.
@@ -89,7 +89,7 @@ func (l Log) mark(a Archived) error {
 	return durable.WriteFile(l.path(MarkFile), append(text, '\n'))
 }
 
-// missing is the error for a bundle that is not there.
+// missing is the error for a missing bundle.
 func (l Log) missing(n int64, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -124,8 +124,8 @@ func (m *moving) move(ctx context.Context, a *Archiver, plan []Archived) error {
 		if err := a.Enter(ctx, m.todo); err != nil {
 			return fmt.Errorf("enter the archive into the trail: %w", err)
 		}
-		// A crash before this line has the same archive entered once more by the next run, where
-		// that one does not see the entry.
+		// After a crash before this line, the next run enters the same archive once more,
+		// unless it sees the entry.
 		if err := m.mark(m.todo); err != nil {
 			return err
 		}
@@ -134,8 +134,8 @@ func (m *moving) move(ctx context.Context, a *Archiver, plan []Archived) error {
 	return m.removeMoved(ctx)
 }
 
-// copy brings the archive up to the first checkpoint over the entries, and reads all of it
-// back. It mends nothing there: what is damaged was perhaps tampered with.
+// copy brings the archive up to the first checkpoint over the entries, and reads all of
+// it back. It mends nothing there: somebody may have tampered with a damaged file.
 func (m *moving) copy(ctx context.Context, a *Archiver) error {
 	to := Open(m.dir).Log(m.number)
 	_, there, err := to.Checkpoint()
@@ -201,7 +201,7 @@ func (m *moving) upTo(source *Source, n int64) (audit.Generation, error) {
 	return audit.Generation{}, errors.New("the source has no such log")
 }
 
-// markElsewhere tells the archive which entries are in other ones.
+// markElsewhere notes in the archive the entries of other archives.
 func (m *moving) markElsewhere(to Log) error {
 	for _, p := range m.moved {
 		if p.Where == m.dir {
@@ -217,8 +217,8 @@ func (m *moving) markElsewhere(to Log) error {
 	return nil
 }
 
-// removeMoved removes the bundles that this archive has. Long records go with them, unless an
-// entry that stays has the same one.
+// removeMoved removes the bundles copied to this archive. Long records go with them,
+// unless a remaining entry has the same one.
 func (m *moving) removeMoved(ctx context.Context) error {
 	var gone []string
 	kept := map[string]bool{}

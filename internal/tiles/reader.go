@@ -8,8 +8,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
-// Tiles gives the hash tiles of the log with an origin to package tlog, which proves each of
-// them with a tree's root.
+// Tiles gives the hash tiles of the log with an origin to package tlog, to be proven with
+// a tree's root.
 func (s *Store) Tiles(origin string) tlog.TileReader { return finder{s, origin} }
 
 // finder seeks the log anew at each reading: it may come to be.

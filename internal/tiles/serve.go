@@ -23,7 +23,7 @@ const Prefix = "/tlog/"
 const maxNumber = 1 << 30
 
 // Handler serves the logs, read-only: their list as JSON at [Prefix], each log below its
-// number, and the newest one below "latest" too. What never changes may be cached for
+// number, and the newest one below "latest" too. An immutable file may be cached for
 // ever. The entries are confidential: who may ask is up to the caller.
 func (s *Store) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -118,7 +118,7 @@ func (s *Source) Archived(dir string) error {
 	return nil
 }
 
-// bundle reads a bundle, and gives the log that has it.
+// bundle reads a bundle, and gives its log.
 func (s *Source) bundle(index, number int64, width int) (Log, []byte, error) {
 	l := s.logAt(index)
 	data, err := l.Bundle(number, width)
@@ -138,8 +138,8 @@ func (s *Source) bundle(index, number int64, width int) (Log, []byte, error) {
 	return l, nil, err
 }
 
-// Records implements [Trail]. An entry in an archive that is not at hand is an error, or is
-// passed over. A long record that is lost gives its digest.
+// Records implements [Trail]. An entry in an absent archive is an error, or is passed
+// over. A lost long record gives its digest.
 func (s *Source) Records(ctx context.Context, from, to int64, handle func(index int64, record []byte) error) error {
 	base := from / apart * apart
 	for n := from - base; n < to-base && ctx.Err() == nil; {

@@ -25,7 +25,7 @@ type step struct {
 	lost   int64
 }
 
-// begin reads the partial bundle. errDamaged says it is not what the tiles say.
+// begin reads the partial bundle. errDamaged: the tiles have other hashes.
 func (s *step) begin() error {
 	width := int(s.edge.n % proof.TileWidth)
 	if width == 0 {
@@ -63,7 +63,7 @@ func (s *step) put(record []byte) error {
 	return s.leaf(leaf)
 }
 
-// fill adds the entries before n that the trail has lost.
+// fill adds the lost entries before n.
 func (s *step) fill(n int64) error {
 	for s.edge.n < n {
 		if err := s.restore(); err != nil {
@@ -73,8 +73,8 @@ func (s *step) fill(n int64) error {
 	return nil
 }
 
-// restore adds the next entry from the log's own bundle, or as the lost entry that was
-// signed; else as an empty one, which proves nothing.
+// restore adds the next entry from the log's own bundle, or as the signed entry of a
+// loss; else as an empty one, without proof.
 func (s *step) restore() error {
 	n := s.edge.n
 	want := s.leaves[n-s.written.n]
@@ -108,7 +108,7 @@ func (l Log) entry(n int64) ([]byte, error) {
 	return last, nil
 }
 
-// leaf adds the leaf of the next entry, and writes what it completes.
+// leaf adds the leaf of the next entry, and writes the completed tiles.
 func (s *step) leaf(data []byte) error {
 	s.bundle = proof.AppendBundle(s.bundle, data)
 	n := s.edge.n
@@ -168,8 +168,8 @@ func (s *step) finish() error {
 	return s.flush()
 }
 
-// removePartials removes the narrower files of tiles that have a wider one now, and what
-// an earlier tree left there. One left by a crash does no harm.
+// removePartials removes files narrower than a tile's widest one, and leftovers of an
+// earlier tree. One left by a crash does no harm.
 func (s *step) removePartials() {
 	now := map[tlog.Tile]int{} // the width of each partial tile
 	for _, t := range withBundle(s.written.n) {

@@ -1,20 +1,18 @@
-// Package tiles keeps the audit trail as files that public tools read: one log in the
-// layout of C2SP tlog-tiles (https://c2sp.org/tlog-tiles) for each generation of the
-// trail.
+// Package tiles keeps the audit trail as files for public tools: one log in the layout of
+// C2SP tlog-tiles (https://c2sp.org/tlog-tiles) for each generation of the trail.
 //
 //	N/checkpoint        the newest signed note (C2SP tlog-checkpoint)
 //	N/tile/L/…          tiles of the Merkle tree, of height 8
 //	N/tile/entries/…    bundles of 256 entries
-//	N/records/SHA256    records too long for a bundle, which has their digests
+//	N/records/SHA256    records too long for a bundle; it has their digests
 //	N/checkpoints       the history of checkpoints, as JSON lines
 //
-// N counts the generations from 0, in the order in which this folder met them.
+// N counts the generations from 0, in the order of their first writing here.
 //
-// The files are derived: a [Keeper] follows the trail and writes them, each from
-// entries and hashes that a signed root proves. What is lost or damaged is written again. They are
-// a second copy of the entries, too: see [Store.Record]. The log never
-// contradicts itself: a checkpoint that does not continue the newest one is logged, and not
-// published.
+// The files are derived: a [Keeper] follows the trail and writes them, each from entries
+// and hashes proven by a signed root. It writes lost and damaged files again. They are a
+// second copy of the entries, too: see [Store.Record]. The log never contradicts itself:
+// a checkpoint other than a continuation of the newest one is logged, and not published.
 //
 // Of a partial tile only the widest file is kept. [Handler] cuts narrower ones from it.
 package tiles
@@ -90,9 +88,9 @@ func (l Log) newest() (proof.Checkpoint, error) {
 	return parseNote(line.Checkpoint)
 }
 
-// logOf gives the log with an origin, or the first number that is neither used nor taken. The
-// log of another key stays as it is: a trail put back to an earlier state may give an origin
-// twice, and must not write over the forgotten entries.
+// logOf gives the log with an origin, or else the first free number. The log of another
+// key stays as it is: a trail put back to an earlier state may give an origin twice, and
+// must not write over the forgotten entries.
 func (s *Store) logOf(origin, publicKey string, taken map[string]Log) (Log, error) {
 	if l, known := taken[origin]; known {
 		return l, nil

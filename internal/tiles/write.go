@@ -47,12 +47,12 @@ type writer struct {
 	leaves []tlog.Hash // of [written.n, proven.n)
 	lines  []Line      // of their checkpoints
 
-	lost int64 // entries that neither the trail nor the log has, written as empty ones
+	lost int64 // entries missing from the trail and the log, written as empty ones
 }
 
-// openWriter goes on with a log as far as its newest checkpoint is good and its tiles give
-// the root; else, or with anew, it goes through it from the first entry. Files that are
-// right stay, and the checkpoint stays until a larger tree is written.
+// openWriter goes on with a log as far as its newest checkpoint is good and its tiles
+// give the root; else, or with anew, it goes through it from the first entry. Sound files
+// stay, and the checkpoint stays until a larger tree is written.
 func openWriter(l Log, g audit.Generation, trail Trail, anew bool) (*writer, error) {
 	w := &writer{Log: l, base: g.Base, records: trail.Records, written: &edge{}, moved: l.archivedEnd()}
 	if err := durable.MakeDir(l.dir); err != nil {
@@ -122,7 +122,7 @@ func (w *writer) reset() {
 	w.proven, w.leaves, w.lines = w.written.grown(), nil, nil
 }
 
-// add takes a checkpoint into the step in hand, with the leaf hashes it proves.
+// add adds a checkpoint to the step in hand, with the leaf hashes it proves.
 func (w *writer) add(ctx context.Context, c audit.Kept) error {
 	if c.Size < w.proven.n {
 		return nil // an older one, read again

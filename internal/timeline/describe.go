@@ -29,7 +29,7 @@ type told struct {
 	} `json:"statements"`
 }
 
-// further are the sentences that a summary only counts.
+// further are the sentences only counted in a summary.
 func (t *told) further() string {
 	if len(t.Statements) < 2 {
 		return ""
@@ -103,7 +103,7 @@ func hasState(e *audit.Entry) bool {
 	return !OfReads(e.Type) && (room == "settings" || room == "streaming") && (len(e.Before) > 0 || e.BeforeSHA256 != "" || len(e.After) > 0 || e.AfterSHA256 != "" || what == "baseline")
 }
 
-// OfReads reports whether entries of a type tell which reads fail, and have no state of a
+// OfReads reports whether entries of a type name failing reads, without a state of a
 // setting.
 func OfReads(kind string) bool {
 	_, what, _ := strings.Cut(kind, ".")
@@ -113,8 +113,8 @@ func OfReads(kind string) bool {
 // unknownAfter reports whether the state after an entry is known by its hash only.
 func unknownAfter(e *audit.Entry) bool { return len(e.After) == 0 && e.AfterSHA256 != "" }
 
-// recordsChange tells the entries for a reviewer: all except first looks, attestations,
-// repetitions, annotations, and notes about what can be read or what arrives.
+// recordsChange selects the entries for a reviewer: all except first looks, attestations,
+// repetitions, annotations, and notes about reads or arrivals.
 func recordsChange(kind string) bool {
 	room, what, _ := strings.Cut(kind, ".")
 	return room != "health" && !slices.Contains([]string{"baseline", "checked", "restated", "status_changed", "annotated", "intended", "put_intended", "put_ended", "failed", "recovered", "unreachable", "reachable", "back", "span"}, what)

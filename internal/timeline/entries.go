@@ -15,8 +15,8 @@ type Entry struct {
 	// Leaf is the hash of its Merkle leaf, in base64.
 	Leaf   string        `json:"leaf"`
 	Window *audit.Window `json:"window,omitempty"`
-	// Before and After are missing where only the hash is known: the entry that has the state
-	// is lost.
+	// Before and After are missing if only the hash is known: the entry with the state is
+	// lost.
 	Before       json.RawMessage `json:"before,omitempty"`
 	BeforeSHA256 string          `json:"before_sha256,omitempty"`
 	After        json.RawMessage `json:"after,omitempty"`

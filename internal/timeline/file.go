@@ -190,7 +190,7 @@ type entryHash struct {
 	leaf  tlog.Hash
 }
 
-// isOf reports whether the trail has that entry.
+// isOf reports whether the trail has the entry.
 func (e entryHash) isOf(ctx context.Context, trail Trail) (bool, error) {
 	if e == (entryHash{}) { // of no entries
 		return true, nil

@@ -122,7 +122,7 @@ func (m *matcher) allow(pattern string, of func(*row) uint16) {
 	m.names = append(m.names, allowed{of, named(m.table, pattern)})
 }
 
-// named tells the names of a table that fit a pattern.
+// named returns the fitting names of a table.
 func named(t *table, pattern string) []bool {
 	p, ok := wildcard.Parse(pattern), make([]bool, len(t.names))
 	for id, name := range t.names {

@@ -159,8 +159,8 @@ func (t *texts) read(offset int64, n int) ([]byte, error) {
 	return t.held[offset-t.from:][:n], nil
 }
 
-// contain reports whether a piece in lower case has text, which is the same in all calls.
-// All that is held is searched first, as few texts are anywhere.
+// contain reports whether a piece in lower case has text, the same in all calls. It
+// searches all held pieces first, as few texts are anywhere.
 func (t *texts) contain(offset int64, n int, text []byte) (bool, error) {
 	if _, err := t.read(offset, n); err != nil {
 		return false, err
@@ -203,8 +203,8 @@ func lower8(x uint64) uint64 {
 	return x | letters&^x&(0x80*each)>>2
 }
 
-// hold reads the surroundings of a piece. A reader goes up or down: what was held lies
-// on the other side.
+// hold reads the surroundings of a piece. A reader goes up or down: the held ones lie on
+// the other side.
 func (t *texts) hold(offset int64, n int) error {
 	from := offset
 	if t.held != nil && offset < t.from || t.held == nil && offset+heldBytes > t.size {

@@ -12,8 +12,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 )
 
-// Where names a setting. An empty project or environment stands for the only one there
-// is of that setting.
+// Where names a setting. An empty project or environment stands for the only one with
+// this setting.
 type Where struct {
 	Project     string `json:"project,omitempty"`
 	Environment string `json:"environment,omitempty"`
@@ -40,7 +40,7 @@ type Setting struct {
 type State struct {
 	Where
 	At time.Time `json:"at"`
-	// Known: there is an entry of that time or before. Otherwise only Next says something.
+	// Known: there is an entry of this time or before. Otherwise only Next says something.
 	Known bool `json:"known"`
 	// Value is nil where the setting was not there.
 	Value json.RawMessage `json:"value,omitempty"`
@@ -123,7 +123,8 @@ func (x *Index) At(ctx context.Context, w Where, at time.Time) (State, error) {
 	}
 	s := State{Where: w, At: at}
 	states := r.states(w)
-	// The trail's order decides, not the clock: the newest entry made at that time or before.
+	// The trail's order decides, not the clock: the newest entry made at this time or
+	// before.
 	next := len(states)
 	for next > 0 && r.table.at(states[next-1]).time > nanos(at) {
 		next--
@@ -197,15 +198,15 @@ func (x *Index) stateBefore(ctx context.Context, r *reading, s *State, states []
 	return nil
 }
 
-// The subject and the type of internal/looks's entries about an environment that the API
-// does not have any more.
+// The subject and the type of internal/looks's entries about an environment gone from the
+// API.
 const (
 	environmentSubject = "environment"
 	environmentGone    = "environment.gone"
 )
 
-// noteGone says so where the environment was gone at that time. Its settings have no
-// entries of their own for that.
+// noteGone says so if the environment was gone at the time. Its settings have no entries
+// of their own for it.
 func (r *reading) noteGone(s *State) {
 	project, environment, subject := r.id(s.Project), r.id(s.Environment), r.id(environmentSubject)
 	for index := r.table.n - 1; index >= 0 && s.Environment != ""; index-- {
@@ -252,7 +253,8 @@ func (r *reading) row(index int64) (Row, error) {
 	return row, err
 }
 
-// checksSubject is that of internal/settings's attestations of looks without a change.
+// checksSubject is the subject of internal/settings's attestations of looks without a
+// change.
 const checksSubject = "settings_checks"
 
 // confirm looks for the newest attestation of the newest state.

@@ -3,16 +3,16 @@
 //
 // # The index
 //
-// An [Index] has a row of 32 bytes in memory for each entry of the trail, and the
-// entry's sentence in a file. It is derived: the trail alone decides. A start takes the
-// file over as far as it is whole and of this trail, and reads the rest from the trail;
-// a lost, damaged or foreign file is made anew. What the file says of an entry is for
-// lists. Whole entries and states are read from the trail.
+// An [Index] has a row of 32 bytes in memory for each entry of the trail, and the entry's
+// sentence in a file. It is derived: the trail alone decides. A start takes the file over
+// as far as it is whole and of this trail, and reads the rest from the trail; a lost,
+// damaged or foreign file is made anew. The file's part of an entry is for lists. Whole
+// entries and states are read from the trail.
 //
 // # States
 //
-// The trail knows of a setting what it saw at its looks. Between two looks with
-// different states lies a window, and at a time within it the setting had one of the two.
+// The trail knows the setting as seen at its looks. Between two looks with different
+// states lies a window, and at a time within it the setting had one of the two.
 // [Index.At] then gives both, with the window.
 package timeline
 

@@ -58,7 +58,7 @@ func (a archives) unused() error {
 	return nil
 }
 
-// fromArchive reads a file that the log itself does not have; from is empty where no archive
+// fromArchive reads a file missing from the log itself; from is empty where no archive
 // has it.
 func (l *logCheck) fromArchive(ctx context.Context, path string) (data []byte, from string, err error) {
 	for _, dir := range l.archives {
@@ -70,14 +70,14 @@ func (l *logCheck) fromArchive(ctx context.Context, path string) (data []byte, f
 	return nil, "", nil
 }
 
-// inArchive says that the finding is about an archive's file, and not about the trail's own.
+// inArchive marks the finding as one about an archive's file, not the trail's own.
 func (f *Finding) inArchive(dir string) {
 	if dir != "" {
 		f.Kind, f.Detail, f.File = Archive, f.Kind+" in the archive; the trail itself is not concerned: "+f.Detail, filepath.Join(dir, f.File)
 	}
 }
 
-// skip notes entries whose bundle is not here: what they say of the watching is not known.
+// skip notes entries whose bundle is not here: their part on the watching is not known.
 func (c *completeness) skip(from, to int64) {
 	c.span, c.looked = nil, nil
 	if n := len(c.unread); n > 0 && c.unread[n-1].To == from-1 {
@@ -138,7 +138,7 @@ func (l *logCheck) borrowed(c *chunk) Finding {
 	return Finding{Kind: Missing, Log: l.origin, From: first, To: first + int64(c.width) - 1, File: c.bundleFile, Detail: onlyArchived}
 }
 
-// archiveOf finds the archive that a missing bundle was moved to.
+// archiveOf finds the archive with a moved bundle.
 func (t *trailCheck) archiveOf(f Finding) (tiles.Archived, bool) {
 	if f.Kind != Missing || f.Detail != notThere && f.Detail != onlyArchived {
 		return tiles.Archived{}, false
@@ -161,5 +161,5 @@ func (r *Report) addArchived(a Archived) {
 	r.Archived = append(r.Archived, a)
 }
 
-// errHashOnly marks an entry that is proven by its hash only.
+// errHashOnly marks an entry proven by its hash only.
 var errHashOnly = errors.New("its bundle is not there")

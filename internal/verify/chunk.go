@@ -21,7 +21,7 @@ type chunk struct {
 	// not there or too short. A leaf missing in the bundle is a zero hash.
 	bundle, tile []tlog.Hash
 	bundleFile   string // as read
-	archive      string // the folder of the archive that it is in; else empty
+	archive      string // the folder of its archive; else empty
 	bundleWrong  string // why the file is not whole
 	tileFile     string
 	tileWrong    string
@@ -75,7 +75,7 @@ func (l *logCheck) readChunk(ctx context.Context, n, size int64) (*chunk, error)
 	return c, nil
 }
 
-// notThere is what is wrong with a missing file.
+// notThere is the finding on a missing file.
 const notThere = "it is not there"
 
 // readBundle reads the entry bundle: a full one serves where the partial one is gone, and an

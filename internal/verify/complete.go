@@ -63,7 +63,7 @@ type completeness struct {
 	endorsed []string           // keys named by the trusted generations so far
 	archived []tiles.Archived   // as the trail says
 	unread   []Archived         // entries whose bundles are not here
-	borrowed []Finding          // bundles that only an archive has: missing, unless the trail says so
+	borrowed []Finding          // bundles only in an archive: missing, unless the trail says so
 }
 
 // place is the subject of attestations.

@@ -34,7 +34,8 @@ func Events(ctx context.Context, in io.Reader, o Options) (Report, error) {
 	return events(ctx, "line", func() ([][]byte, error) { return nextLines(lines) }, o)
 }
 
-// EventBodies is [Events], of bodies or CloudEvents that are no lines. An error ends it.
+// EventBodies is [Events] of bodies or CloudEvents one by one, not in lines. An error
+// ends it.
 func EventBodies(ctx context.Context, bodies iter.Seq2[[]byte, error], o Options) (Report, error) {
 	next, stop := iter.Pull2(bodies)
 	defer stop()
@@ -54,7 +55,7 @@ func EventBodies(ctx context.Context, bodies iter.Seq2[[]byte, error], o Options
 	}, o)
 }
 
-// events reads batch after batch, up to io.EOF. unit is what the events of a batch are.
+// events reads batch after batch, up to io.EOF. unit is the word for an event of a batch.
 func events(ctx context.Context, unit string, next func() ([][]byte, error), o Options) (Report, error) {
 	c := &copied{o: &o, unit: unit, report: &Report{Trusted: o.Policy != nil}, trees: map[string]*copiedTree{}}
 	c.complete = &completeness{report: c.report}
@@ -163,7 +164,7 @@ func readEvent(text []byte) (made copiedEvent) {
 // copied is a copy of a trail in the making.
 type copied struct {
 	o        *Options
-	unit     string // what an event stands in
+	unit     string // line or record
 	report   *Report
 	complete *completeness
 	trees    map[string]*copiedTree // by origin

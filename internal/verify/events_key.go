@@ -8,8 +8,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
-// policyOf is the policy for a generation: with the key that a proven entry of an older one
-// names, if a checkpoint of this one is signed with it; else with the policy's own.
+// policyOf is the policy for a generation: with a key named by a proven entry of an older
+// one, if it signed a checkpoint of this one; else with the policy's own.
 func (c *copied) policyOf(l *logCheck) (proof.Policy, error) {
 	policy, err := PolicyFor(*c.o.Policy, l.origin)
 	if err != nil {

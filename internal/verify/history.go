@@ -28,7 +28,7 @@ type signed struct {
 	unix      int64 // when the log signed it, in seconds; 0: it does not say
 	witnessed bool  // by a quorum
 	elsewhere bool  // it is no part of the log's files
-	promised  bool  // it says within which time the next one is due, 0 for never
+	promised  bool  // the time until the next one is due, 0 for never
 	within    time.Duration
 }
 

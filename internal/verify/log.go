@@ -129,7 +129,7 @@ func (l *logCheck) takeNewest(s signed) {
 	case s.size > last.size && l.o.Live: // it was signed since
 		l.history = append(l.history, s)
 	default:
-		if !l.lost { // else that was named
+		if !l.lost { // else it was named before
 			l.fileFinding(tiles.CheckpointFile, "it is not in the history")
 		}
 		l.history = append(l.history, s)

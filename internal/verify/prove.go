@@ -48,7 +48,7 @@ type Proven struct {
 	Origin string
 }
 
-// NewProver reads the newest checkpoint of each log. Entries that are not there come from the
+// NewProver reads the newest checkpoint of each log. Missing entries come from the
 // archives.
 func NewProver(ctx context.Context, fetch Fetch, dirs, archived []string) (*Prover, error) {
 	from, err := openArchives(archived)
@@ -97,7 +97,7 @@ func (p *Prover) Keys() (keys []string) {
 	return keys
 }
 
-// KeyOf is the verifier key that a log itself names. Nothing vouches for it.
+// KeyOf is the verifier key named by a log itself. Nothing vouches for it.
 func (p *Prover) KeyOf(origin string) (string, error) {
 	for _, g := range p.logs {
 		if g.at.Origin == origin && g.key != "" {
@@ -235,7 +235,7 @@ func Entry(policy proof.Policy, file string, index int64, record string) (proof.
 	return c, by, err
 }
 
-// PolicyOf is the policy for a proof, as [PolicyFor] the generation that it is of.
+// PolicyOf is the policy for a proof, as [PolicyFor] for its generation.
 func PolicyOf(p proof.Policy, of proof.Proof) (proof.Policy, error) {
 	origin, text := originIn(of.Checkpoint)
 	if !text {

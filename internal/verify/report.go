@@ -19,8 +19,8 @@ type Report struct {
 	Entries int64 `json:"entries"`
 	// Checkpoints counts the good signatures, of the history too.
 	Checkpoints int64 `json:"checkpoints"`
-	// Archived are the entries whose bundles were moved to an archive, as the trail itself says,
-	// and of which only the hashes were checked.
+	// Archived are the entries whose bundles were moved to an archive, as the trail itself
+	// says. Only their hashes were checked.
 	Archived []Archived `json:"archived,omitempty"`
 	// Integrity: the bytes are the signed ones, and there is one history.
 	Integrity Verdict `json:"integrity"`
@@ -66,7 +66,7 @@ const (
 	History    = "history"    // two histories: signed roots in contradiction
 	Key        = "key"        // a key without a voucher
 	Quorum     = "quorum"     // too few witnesses
-	Archive    = "archive"    // entries that a given archive lacks, or has unlike the signed ones
+	Archive    = "archive"    // entries missing from a given archive, or unlike the signed ones there
 )
 
 // The kinds of findings about completeness.

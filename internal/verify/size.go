@@ -12,7 +12,7 @@ import (
 const (
 	// largestTree bounds the memory, to 1 GB (see scan).
 	largestTree = 1 << 32
-	// probedTree is the size above which a tree's top tile is looked for first. Below it, all
+	// In a tree above the size probedTree, the top tile is looked for first. Below it, all
 	// files of a forged size are looked for within a second.
 	probedTree = 1 << 24
 )
@@ -38,7 +38,7 @@ func (l *logCheck) plausible(ctx context.Context, newest signed) (signed, error)
 	return newest, nil
 }
 
-// topTile is the one tile on the highest level of a tree that has a full tile below it.
+// topTile is the one tile on the highest level of a tree with a full tile below it.
 func topTile(size int64) tlog.Tile {
 	level := 0
 	for size>>(proof.TileHeight*(level+1)) > 0 {

@@ -155,11 +155,11 @@ func leafWords(c *chunk) [][]tlog.Hash {
 	return words
 }
 
-// maxDoubts bounds the hashes of one tile with different words, for which all combinations
-// are tried; with more, each source is tried as a whole.
+// maxDoubts bounds the hashes of one tile with different words: all combinations are
+// tried; with more, each source is tried as a whole.
 const maxDoubts = 8
 
-// choose finds one word for each hash, so that right holds.
+// choose finds one word for each hash, accepted together by right.
 func choose(words [][]tlog.Hash, right func([]tlog.Hash) bool) ([]tlog.Hash, bool) {
 	chosen := make([]tlog.Hash, len(words))
 	var doubts []int

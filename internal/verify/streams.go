@@ -30,9 +30,9 @@ func Streams(streams audit.Report, o Options) Report {
 	return r
 }
 
-// AddNewer adds what only the streams have: the newest checkpoint, where the relay stopped
-// before it was among the files, and the entries behind it, which a killed relay had no
-// time to sign.
+// AddNewer adds the newer part of the streams: the newest checkpoint, if the relay
+// stopped before it was among the files, and the entries behind it, left unsigned by a
+// killed relay.
 func (r *Report) AddNewer(streams audit.Report) {
 	for i := range r.Logs {
 		l := &r.Logs[i]

@@ -22,7 +22,7 @@ type Options struct {
 	// Known are signed checkpoints from elsewhere, such as yesterday's: the trail must
 	// hold their trees still.
 	Known [][]byte
-	// Archives are folders with bundles that were moved out of the trail.
+	// Archives are folders with bundles moved out of the trail.
 	Archives []string
 	// Live is set for a trail in use: its newest checkpoint may come while it is read.
 	Live bool
@@ -108,8 +108,8 @@ func (t *trailCheck) log(ctx context.Context, fetch Fetch, dir string) error {
 	return nil
 }
 
-// policyOf is the policy for a log: with the key it names itself, if an older generation
-// has named that one in a signed entry; else with the policy's own.
+// policyOf is the policy for a log: with its own key, if an older generation has named
+// the key in a signed entry; else with the policy's own.
 func (t *trailCheck) policyOf(ctx context.Context, l *logCheck) (proof.Policy, error) {
 	policy, err := PolicyFor(*t.o.Policy, l.origin)
 	if err != nil || len(t.complete.endorsed) == 0 {

@@ -85,8 +85,8 @@ func (e *edge) grow(h tlog.Hash) {
 	e.n++
 }
 
-// with is the root of the tree with tail behind it, the root over less than what one more
-// grow would add; the zero tail is nothing.
+// with is the root of the tree with tail behind it; tail is less than one more grow would
+// add; the zero tail is nothing.
 func (e *edge) with(tail tlog.Hash) tlog.Hash {
 	if tail == (tlog.Hash{}) {
 		return fold(e.peaks)

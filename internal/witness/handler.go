@@ -88,7 +88,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse answers, and logs what somebody has to look at, once.
+// refuse answers, and logs once a refusal somebody has to look at.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, refusal *Refusal, request Request) {
 	h.requests.WithLabelValues(refusal.Kind).Inc()
 	if refusal.Kind == Stale {

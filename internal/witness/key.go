@@ -50,7 +50,7 @@ func parseKey(text string) (Key, error) {
 	return Key{signer, public}, nil
 }
 
-// GenerateKey makes a key of that name and keeps it in a new file. A crash before the
+// GenerateKey makes a key of this name and keeps it in a new file. A crash before the
 // file's rename leaves no key, and one behind it a whole one.
 func GenerateKey(file, name string) (Key, error) {
 	text, _, err := note.GenerateKey(rand.Reader, name)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// LogState is what a witness knows of a log, for people.
+// LogState is the state of a log at a witness, for people.
 type LogState struct {
 	Origin string    `json:"origin"`
 	Size   int64     `json:"size"`

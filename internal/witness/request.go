@@ -26,7 +26,7 @@ const (
 type Request struct {
 	// Old is the size of the tree cosigned last.
 	Old int64
-	// Proof shows that the checkpoint's tree begins with that tree (RFC 6962, section 2.1.2).
+	// Proof proves the old tree to begin the checkpoint's tree (RFC 6962, section 2.1.2).
 	Proof []tlog.Hash
 	// Checkpoint is a signed note.
 	Checkpoint []byte

@@ -16,7 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
-// logState is what the witness knows of one origin.
+// logState is the witness's state of one origin.
 type logState struct {
 	Origin string `json:"origin"`
 	// Checkpoint is the newest cosigned one, with the signatures of its log and of this

@@ -50,7 +50,7 @@ type Witness struct {
 type log struct {
 	origin    string
 	place     int      // in the list: later generations come later
-	keys      []string // the verifier keys, all of that name
+	keys      []string // the verifier keys, all of this name
 	verifiers []note.Verifier
 }
 
