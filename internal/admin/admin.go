@@ -4,7 +4,7 @@
 //	/healthz  200 while the process serves at all
 //	/readyz   200 while pushes are taken, 503 otherwise; one line per part, or JSON
 //	/metrics  Prometheus
-//	/status   JSON: what the relay knows of its environments and sinks
+//	/status   JSON: the state of the environments and sinks
 //	/tlog/    the audit trail's files, unless configured otherwise
 //	/debug/pprof/  profiles, for go tool pprof, if configured
 package admin
@@ -85,7 +85,7 @@ func (h *Handler) Status(ctx context.Context) map[string]any {
 	var reading sync.WaitGroup
 	var mu sync.Mutex // guards all
 	for name, read := range sections {
-		reading.Go(func() { // one that hangs takes no time from the others
+		reading.Go(func() { // a hanging one delays no other
 			v, err := read(ctx)
 			if err != nil {
 				v = map[string]string{"error": err.Error()}

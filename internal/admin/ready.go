@@ -18,8 +18,8 @@ import (
 type Check struct {
 	Name string
 	// Probe returns a remark on the part. A remark about trouble begins with "warning: ".
-	// It returns an error only if the relay cannot take pushes because of this part: 503 has
-	// a proxy push to another relay, and no other trouble gets better by that.
+	// It returns an error only if this part keeps the relay from taking pushes: a 503 has a
+	// proxy push to another relay, and no other trouble gets better by that.
 	Probe func(ctx context.Context) (string, error)
 }
 
@@ -75,10 +75,10 @@ func (h *Handler) AddCheck(c Check) {
 	h.checks = append(h.checks, c)
 }
 
-// Running says that the process has started.
+// Running marks the process as started.
 func (h *Handler) Running() { h.enter(running) }
 
-// Stopping says that the process stops. It is not ready any more.
+// Stopping marks the process as stopping, and no longer ready.
 func (h *Handler) Stopping() { h.enter(stopping) }
 
 func (h *Handler) enter(p phase) {
@@ -101,7 +101,7 @@ func (h *Handler) Readiness(ctx context.Context) Readiness {
 	h.mu.Unlock()
 	var asking sync.WaitGroup
 	for i, c := range checks {
-		asking.Go(func() { // one that hangs takes no time from the others
+		asking.Go(func() { // a hanging one delays no other
 			remark, err := c.Probe(ctx)
 			parts[1+i] = partOf(c.Name, remark, err)
 		})

@@ -40,7 +40,7 @@ func AppendJSON(dst []byte, e *relay.Event) []byte {
 	return append(dst, '}')
 }
 
-// appendBody appends the body in the first form that gives it back byte for byte: JSON, a
+// appendBody appends the body in the first form to give it back byte for byte: JSON, a
 // JSON string, base64. For an empty body it appends no member.
 func appendBody(dst []byte, e *relay.Event) []byte {
 	isJSON := DeclaresJSON(e.ContentType)

@@ -10,7 +10,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// envelope has the members that ParseJSON reads; it passes over other extensions.
+// envelope has the members read by ParseJSON; it passes over other extensions.
 type envelope struct {
 	SpecVersion     string          `json:"specversion"`
 	ID              string          `json:"id"`
@@ -27,7 +27,7 @@ type envelope struct {
 }
 
 // ParseJSON reads one event in the form of [AppendJSON], and gives its body back byte for
-// byte. It cannot give back the body of an event that another program has written anew.
+// byte. It cannot give back the body of an event rewritten by another program.
 func ParseJSON(text []byte) (relay.Event, error) {
 	var in envelope
 	d := json.NewDecoder(bytes.NewReader(text))

@@ -196,7 +196,7 @@ func (c *Client) ArchiveTrail(ctx context.Context, req ArchiveTrail, report func
 	return c.work(ctx, "/v1/trail/archive", req, report)
 }
 
-// ProveEvent proves that an event was received.
+// ProveEvent proves the receipt of an event.
 func (c *Client) ProveEvent(ctx context.Context, q digest.Query) (b *digest.Bundle, err error) {
 	return b, c.call(ctx, http.MethodPost, "/v1/trail/prove-event", q, &b)
 }
@@ -211,7 +211,7 @@ func (c *Client) ListSpan(ctx context.Context, req ListSpan, yield func(line jso
 	})
 }
 
-// Settings lists the settings that the trail has states of.
+// Settings lists the settings with states in the trail.
 func (c *Client) Settings(ctx context.Context, f timeline.Filter) (list []timeline.Setting, err error) {
 	return list, c.call(ctx, http.MethodPost, "/v1/settings/list", ListTrail{Filter: f}, &list)
 }

@@ -1,15 +1,15 @@
 // Package console serves the command line's questions to a running relay: an HTTP API
 // over a socket in its data directory, and its client.
 //
-//	GET  /v1/status              all that the relay knows of its environments, sinks and parts
+//	GET  /v1/status              the state of the environments, sinks and parts
 //	GET  /v1/sinks               the sinks' positions in the journal
-//	POST /v1/sinks/{name}/retire forget the position of a sink that is configured no more
+//	POST /v1/sinks/{name}/retire forget the position of a sink no longer configured
 //	POST /v1/deadletters         list them
 //	POST /v1/deadletters/replay  hand them to a sink again
 //	POST /v1/deadletters/discard remove them
-//	GET  /v1/damage              damaged records that nobody has accepted yet
+//	GET  /v1/damage              damaged records not accepted yet
 //	POST /v1/damage/accept       let the sinks pass over them
-//	GET  /v1/credentials         what may push, without secrets
+//	GET  /v1/credentials         the valid credentials, without secrets
 //	POST /v1/credentials/rotate  replace an environment's generated credential
 //	POST /v1/credentials/revoke  accept a generated credential no more
 //	GET  /v1/streaming           the streaming config's state in each environment
@@ -19,7 +19,7 @@
 //	POST /v1/silences/add        begin one
 //	POST /v1/silences/end        end one before its time
 //	POST /v1/workspace/read      read a setting at the Workspace Management API
-//	POST /v1/workspace/plan      tell what a mutation would do
+//	POST /v1/workspace/plan      preview a mutation
 //	POST /v1/workspace/do        perform it, between two entries of the audit trail
 //	POST /v1/tap                 show the live events as they pass
 //	POST /v1/replay              hand a span of the journal to a sink again
@@ -27,10 +27,10 @@
 //	POST /v1/trail/entries       give whole entries
 //	POST /v1/trail/annotate      mark an entry as reviewed
 //	POST /v1/trail/forward       hand entries to a sink again
-//	POST /v1/trail/prove-event   prove that an event was received
+//	POST /v1/trail/prove-event   prove the receipt of an event
 //	POST /v1/trail/span          list the records and events of a span
 //	POST /v1/trail/archive       move old entry bundles out
-//	POST /v1/settings/list       list the settings that the trail has states of
+//	POST /v1/settings/list       list the settings with states in the trail
 //	POST /v1/settings/at         give the state of a setting at a time
 //
 // Bodies are JSON. A long answer is a stream of JSON values, one a line. The last says
@@ -104,7 +104,7 @@ type Options struct {
 	// Timeline reads the audit trail, Append adds to it.
 	Timeline *timeline.Index
 	Append   func(context.Context, audit.Entry) (int64, error)
-	// Event makes an entry the event that live delivery made of it.
+	// Event makes an entry the same event as live delivery did.
 	Event func(context.Context, audit.Recorded) (relay.Event, error)
 	// ProveEvent proves an event of the journal.
 	ProveEvent func(context.Context, digest.Query) (*digest.Bundle, error)
@@ -112,8 +112,7 @@ type Options struct {
 	ListSpan func(ctx context.Context, entry int64, yield func(line any) error) error
 	// Status gives the sections of /status.
 	Status func(context.Context) map[string]any
-	// ArchiveTrail moves old entry bundles of the trail out, or with DryRun says what it would
-	// move.
+	// ArchiveTrail moves old entry bundles of the trail out, or with DryRun lists them.
 	ArchiveTrail func(ctx context.Context, req ArchiveTrail, by workspace.Person, progress func(done, total int64)) ([]tiles.Archived, error)
 	Logger       *slog.Logger
 }

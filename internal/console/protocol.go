@@ -14,7 +14,7 @@ import (
 // Sink describes a sink with a configuration, a position or dead letters.
 type Sink struct {
 	Name string `json:"name"`
-	// Kind is the destination's, such as "kafka"; empty for a sink that is not configured.
+	// Kind is the destination's, such as "kafka"; empty for an unconfigured sink.
 	Kind string `json:"kind,omitempty"`
 	// Configured: the running relay delivers to it.
 	Configured bool `json:"configured"`
@@ -24,7 +24,7 @@ type Sink struct {
 	LagEvents            *int64    `json:"lag_events,omitempty"`
 	LagSeconds           float64   `json:"lag_seconds"`
 	OldestUnacknowledged time.Time `json:"oldest_unacknowledged,omitzero"`
-	// Delivery is of this process; nil for a sink that is not configured.
+	// Delivery is of this process; nil for an unconfigured sink.
 	*relay.Delivery
 	// DeadLetters is their number.
 	DeadLetters uint64 `json:"dead_letters"`
@@ -138,7 +138,7 @@ type Progress struct {
 	Last uint64 `json:"last,omitempty"`
 	// Failing is the error under retry; empty while it works.
 	Failing string `json:"failing,omitempty"`
-	// Archived is what was moved to an archive, or would be.
+	// Archived are the entries moved to an archive, or to be moved.
 	Archived []tiles.Archived `json:"archived,omitempty"`
 	// Notes are for a person.
 	Notes []string `json:"notes,omitempty"`
@@ -154,7 +154,7 @@ type frame struct {
 	Progress *Progress       `json:"progress,omitempty"`
 	Tapped   *Tapped         `json:"tapped,omitempty"`
 	Taps     *TapCounts      `json:"tap_counts,omitempty"`
-	// Following: all rows before that index have come.
+	// Following: all rows before this index have come.
 	Following *int64 `json:"following,omitempty"`
 
 	Finished bool   `json:"finished,omitempty"` // the last line, all is well

@@ -33,7 +33,7 @@ func (s *stream) send(f frame) error {
 	return s.flush()
 }
 
-// put writes a line that may wait for those behind it. The first one does not wait.
+// put writes a line; it may wait for those behind it. The first one does not wait.
 func (s *stream) put(f frame) error {
 	if err := s.enc.Encode(f); err != nil || s.began {
 		return err
@@ -58,8 +58,8 @@ func (s *stream) end(ctx context.Context, p *Progress, err error) {
 // lastWords is the time for an answer's rest when the relay stops.
 const lastWords = 500 * time.Millisecond
 
-// cutOff ends answers that nobody reads when the relay stops: a paused
-// `auditrelay tap | less` would hold the stop up.
+// cutOff ends unread answers when the relay stops: a paused `auditrelay tap | less` would
+// hold the stop up.
 func cutOff(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := http.NewResponseController(w)

@@ -29,7 +29,7 @@ func (s *Server) listStreaming(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, r.Health())
 }
 
-// planStreaming compares the environment of the request, or without one all that have a
+// planStreaming compares the environment of the request, or without one all those with a
 // desired config.
 func (s *Server) planStreaming(w http.ResponseWriter, req *http.Request) {
 	var which OfEnvironment
@@ -126,7 +126,7 @@ func (s *Server) reconciler() (*streaming.Reconciler, error) {
 	return r, nil
 }
 
-// streamingRefusal tells a person how to get what they asked for.
+// streamingRefusal tells a person the way to the wanted config.
 func streamingRefusal(err error) error {
 	switch {
 	case errors.Is(err, streaming.ErrDryRun):

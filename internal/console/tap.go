@@ -54,17 +54,17 @@ type TapCounts struct {
 const (
 	// mostTaps bounds the taps at a time.
 	mostTaps = 4
-	// tapEvents and tapBytes bound the events that wait for the client of a tap.
+	// tapEvents and tapBytes bound the events waiting for the client of a tap.
 	tapEvents = 1024
 	tapBytes  = 8 << 20
 	// tapBehind bounds the records a tap reads in one go. Behind more, it skips some: a tap
-	// shows what passes now.
+	// shows the events passing now.
 	tapBehind = 512
 	// tapPause is the time between two looks for new records.
 	tapPause = 100 * time.Millisecond
 )
 
-// errTaps says that there are enough taps.
+// errTaps: there are enough taps.
 var errTaps = refuse(http.StatusTooManyRequests, "%d taps run already: end one first", mostTaps)
 
 func (s *Server) tap(w http.ResponseWriter, r *http.Request) {

@@ -15,15 +15,15 @@ type ListTrail struct {
 	Filter timeline.Filter `json:"filter"`
 	// Follow: the answer goes on with new entries, until the client leaves.
 	Follow bool `json:"follow,omitempty"`
-	// From, where it is set, is where Follow begins: all chosen entries from that index on
-	// come, whatever the limit. So a client goes on after an interruption.
+	// From, if set, is the first index for Follow: all chosen entries from there on come,
+	// whatever the limit. So a client goes on after an interruption.
 	From *int64 `json:"from,omitempty"`
 	// Following is called by [Client.List] when all earlier entries have come, with the
-	// index from which on others will. It may be nil.
+	// first index of the others. It may be nil.
 	Following func(next int64) `json:"-"`
 }
 
-// SettingAt asks what a setting was at a time.
+// SettingAt asks for a setting at a time.
 type SettingAt struct {
 	timeline.Where
 	At time.Time `json:"at"`
@@ -51,8 +51,8 @@ func (s *Server) listTrail(w http.ResponseWriter, r *http.Request) {
 	out.end(r.Context(), nil, err)
 }
 
-// listUntilNow sends the entries there are, and returns where to follow from. A client that
-// goes on gets all of its entries by following.
+// listUntilNow sends the entries there are, and returns where to follow from. By
+// following, a client gets all of its entries.
 func (s *Server) listUntilNow(ctx context.Context, req ListTrail, out *stream) (next int64, err error) {
 	if req.Follow && req.From != nil {
 		return *req.From, s.opts.Timeline.Ready(ctx)
@@ -128,7 +128,8 @@ func (s *Server) annotate(w http.ResponseWriter, r *http.Request) {
 }
 
 // enterAnnotation makes an entry of its own. A crash before its append leaves nothing,
-// after it the annotation; given again, it stands there twice, which says no more than once.
+// after it the annotation; given again, it stands there twice, and means the same as
+// once.
 func (s *Server) enterAnnotation(ctx context.Context, a timeline.Annotation) (int64, error) {
 	if err := a.Check(); err != nil {
 		return 0, refuse(http.StatusBadRequest, "%v", err)

@@ -31,9 +31,9 @@ func (s *Server) forwardTrail(w http.ResponseWriter, r *http.Request) {
 	s.run(w, r, j, func(ctx context.Context) error { return s.forward(ctx, &req, j) })
 }
 
-// forward hands the chosen entries over as events. They have the ids of the first time:
-// a destination that knows them may tell them as repeated. It keeps no position; a crash
-// ends it, and delivered events stay delivered.
+// forward hands the chosen entries over as events. They have the ids of the first time: a
+// destination may recognise them as repeated. It keeps no position; a crash ends it, and
+// delivered events stay delivered.
 func (s *Server) forward(ctx context.Context, req *ForwardTrail, j *job) error {
 	sink, err := s.sink(req.Sink)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
-// workspaceRequest is a [workspace.Request] on the socket, which only the relay's own
-// user can open: so the secret goes over it as it is.
+// workspaceRequest is a [workspace.Request] on the socket. Only the relay's own user can
+// open it, so the secret goes over it as it is.
 type workspaceRequest struct {
 	workspace.Request
 	Secret string `json:"secret,omitempty"`
@@ -21,7 +21,7 @@ func (c *Client) ReadWorkspace(ctx context.Context, r workspace.Request) (out wo
 	return out, c.call(ctx, http.MethodPost, "/v1/workspace/read", onWire(r), &out)
 }
 
-// PlanWorkspace tells what a mutation would do.
+// PlanWorkspace previews a mutation.
 func (c *Client) PlanWorkspace(ctx context.Context, r workspace.Request) (p workspace.Plan, err error) {
 	return p, c.call(ctx, http.MethodPost, "/v1/workspace/plan", onWire(r), &p)
 }

@@ -43,7 +43,7 @@ func (q *Query) mayBeIn(s *Span) bool {
 	return q.Received.IsZero() || !q.Received.Before(s.FirstReceived) && !q.Received.After(s.LastReceived)
 }
 
-// ErrNotFound: no span with its records still in the journal has the event.
+// ErrNotFound means an event in no span with its records still in the journal.
 var ErrNotFound = errors.New("no span has the event")
 
 // Prove finds the newest fitting event, and proves it. It reads the spans from the newest

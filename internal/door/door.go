@@ -161,8 +161,7 @@ func (d *Door) makeRoom() {
 	}
 }
 
-// crowdShare is the share of all connections at which the strangers of one address
-// become a crowd.
+// The strangers of one address become a crowd at crowdShare of all connections.
 const crowdShare = 8
 
 // expendable chooses the connection to go first: of g's strangers if they are a crowd,

@@ -17,7 +17,7 @@ const (
 	handshakeOther       = "other"       // scanners, mostly
 )
 
-// advised has what to do about a reason, for the log.
+// advised has the remedy of a reason, for the log.
 var advised = map[string]string{
 	handshakeCertificate: "TLS handshakes fail over a certificate: see that the listener's names the host that clients connect to, " +
 		"comes with its intermediates, has not expired, and is from an authority that they trust",
@@ -27,8 +27,8 @@ var advised = map[string]string{
 // handshakeLogEvery bounds the log: any stranger can fail a handshake.
 const handshakeLogEvery = time.Hour
 
-// handshakes takes the complaints of a listener's server, and counts failed TLS handshakes.
-// A provider that does not trust the relay's certificate leaves no other trace.
+// handshakes takes the complaints of a listener's server, and counts failed TLS
+// handshakes. A provider distrusting the relay's certificate leaves no other trace.
 type handshakes struct {
 	slog.Handler
 	failed *prometheus.CounterVec
@@ -70,8 +70,9 @@ func (h *handshakes) due(reason string, at time.Time) bool {
 	return true
 }
 
-// handshakeReason reads the text of crypto/tls and net/http. In TLS 1.3, crypto/tls cannot read
-// OpenSSL's alert about a certificate: that is the bad record (seen with curl and Python).
+// handshakeReason reads the text of crypto/tls and net/http. In TLS 1.3, crypto/tls
+// cannot read OpenSSL's alert about a certificate, and reports a bad record (seen with
+// curl and Python).
 func handshakeReason(failure string) string {
 	switch {
 	case strings.Contains(failure, "certificate"), strings.Contains(failure, "bad record MAC"):

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// staleLook is the age at which a look at a foreign destination says nothing any more.
+// A look at a foreign destination of the age staleLook no longer counts.
 const staleLook = 10 * time.Minute
 
-// atDestination judges a stream that does not end here by the newest event at its
-// destination. A silence lasts no longer than the destination was looked at.
+// atDestination judges a stream ending elsewhere by the newest event at its destination.
+// A silence lasts no longer than the destination was looked at.
 func atDestination(e *Evidence, now time.Time) (Verdict, bool) {
 	looked := e.Arrivals.Looked
 	if looked.IsZero() {

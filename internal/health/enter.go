@@ -40,7 +40,7 @@ type change struct {
 	Since    time.Time        `json:"since"`
 	// Skipped counts the transitions between From and To without an entry.
 	Skipped int `json:"transitions_skipped,omitempty"`
-	// Silenced is the id of the silence in which it happened; empty for none.
+	// Silenced is the id of the silence at the time; empty for none.
 	Silenced string         `json:"silenced,omitempty"`
 	Declared DeclaredStatus `json:"declared"`
 	Observed ObservedStatus `json:"observed"`

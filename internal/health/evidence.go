@@ -25,7 +25,7 @@ type Evidence struct {
 	// for none.
 	Arrivals arrivals.Snapshot
 	LastPush time.Time
-	// LastNew is the last push with an event that had not come before.
+	// LastNew is the last push with a new event.
 	LastNew time.Time
 	// Runs are the refusals without a good push since, by reason; of this run or an
 	// earlier one.
@@ -34,7 +34,7 @@ type Evidence struct {
 	Model *rhythm.Model
 	// Started is when this run began to watch.
 	Started time.Time
-	// Kept is when a trouble that keeps all pushes away was last seen; zero: not in this run.
+	// Kept is when a trouble keeping all pushes away was last seen; zero: not in this run.
 	Kept time.Time
 	// Hushed: the environment was silent before this run, and no push has come since.
 	Hushed bool
@@ -66,7 +66,7 @@ type Declared struct {
 	LastError string
 }
 
-// staleAfter is the age at which an observation no longer counts, in intervals.
+// After staleAfter intervals, an observation no longer counts.
 const staleAfter = 3
 
 // stale reports whether the last look is too old to count.

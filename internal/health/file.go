@@ -44,7 +44,7 @@ type keptOfWatch struct {
 	Absent time.Time `json:"absent,omitzero"`
 }
 
-// An environment that left the configuration is kept, in case it comes back: within the
+// An environment gone from the configuration is kept, in case it comes back: within the
 // weeks of a rhythm, and so many of them.
 const (
 	keptAbsent = 5 * 7 * 24 * time.Hour

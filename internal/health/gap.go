@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Gap is a time without good pushes in which events were probably lost.
+// Gap is a time without good pushes, and with probable losses.
 type Gap struct {
 	// Cause is the state in it, or [CauseRelayDown]; Reason says it in words.
 	Cause  string `json:"cause"`
@@ -139,8 +139,8 @@ func (w *watch) mended(fresh bool) bool {
 	return !push.IsZero() && !push.Before(after) || fresh && w.gaps.now.Cause != string(Silent) && w.gaps.now.Cause != string(Refused)
 }
 
-// lose opens a gap, unless one is open. An unsettled one goes on: what arrived
-// since is counted by its event time.
+// lose opens a gap, unless one is open. An unsettled one goes on: later arrivals are
+// counted by their event time.
 func (w *watch) lose(v Verdict) {
 	g := &w.gaps
 	switch {
@@ -187,11 +187,12 @@ func (w *watch) end(now time.Time) {
 	w.gaps.arrived, w.changed = w.outside(), true
 }
 
-// outside counts this run's events that are not counted for the gap.
+// outside counts this run's events outside the gap.
 func (w *watch) outside() int64 { return w.arrivals.Events - w.arrivals.Between }
 
-// measure estimates what the gap has cost up to its end, or to now. The expected number is
-// not looked up again after the end: the rhythm has learnt from the silence by then.
+// measure estimates the events lost in the gap up to its end, or to now. The expected
+// number is not looked up again after the end: the rhythm has learnt from the silence by
+// then.
 func (w *watch) measure(now time.Time) {
 	g := w.gaps.now
 	switch {
@@ -260,7 +261,7 @@ type recent struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// recentSpan is the time after which a minute counts a third.
+// After recentSpan, a minute counts a third.
 const recentSpan = 600
 
 func (r *recent) add(span time.Duration, events int64) {

@@ -12,8 +12,8 @@ import (
 const (
 	// A stream is late if one event in ten is later than lateFrom.
 	lateFrom = 10 * time.Minute
-	// forgotten is the age from which a last push says nothing any more, except where
-	// the environment's rhythm expects none yet.
+	// A last push of the age forgotten no longer counts, unless the environment's rhythm
+	// expects none yet.
 	forgotten = 24 * time.Hour
 	// gappedFor is how long a gap is told of after its end.
 	gappedFor = 24 * time.Hour
@@ -156,10 +156,10 @@ func silent(e *Evidence, now time.Time) (Verdict, bool) {
 	}, true
 }
 
-// repeating is how long a sender repeats itself before that is the trouble.
+// A sender repeating itself for longer than `repeating` is in trouble.
 const repeating = 30 * time.Second
 
-// repeated judges a sender that does not get on: it repeats its last push.
+// repeated judges a stuck sender: it repeats its last push.
 func repeated(e *Evidence) Verdict {
 	return Verdict{
 		State: Silent, Since: e.LastNew,

@@ -53,7 +53,7 @@ var refusals = []refusal{
 	},
 }
 
-// sentAgain are the reasons after which a sender tries again.
+// sentAgain are the reasons a sender answers by trying again.
 var sentAgain = []string{arrivals.Unavailable, arrivals.Budget, arrivals.Quota, arrivals.Busy}
 
 // refused judges an environment whose newest pushes were all refused.

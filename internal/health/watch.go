@@ -59,7 +59,7 @@ func (w *watch) step(h streaming.Health, now time.Time) {
 	w.held.judged(v, w.declared.Interval, now)
 }
 
-// hushed reports a silence that began before this run, and lasts.
+// hushed reports a silence lasting since before this run.
 func (w *watch) hushed() bool {
 	g := w.gaps.open()
 	return g != nil && g.Cause == string(Silent) && w.arrivals.LastNew.IsZero()

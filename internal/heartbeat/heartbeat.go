@@ -1,6 +1,6 @@
-// Package heartbeat calls a dead-man's switch: a service that raises an alarm when the
-// calls stop. So a relay that is dead, hangs, or refuses pushes is noticed, although it
-// can tell nobody.
+// Package heartbeat calls a dead-man's switch: a service raising an alarm when the calls
+// stop. So a dead or hanging relay, or one refusing pushes, is noticed, although it can
+// tell nobody.
 package heartbeat
 
 import (

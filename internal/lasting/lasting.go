@@ -1,6 +1,6 @@
-// Package lasting decides when a failure that lasts is logged: when it begins, when its
-// reason changes, and again at growing intervals, so that hours of failing are never
-// hours of silence, nor thousands of equal lines.
+// Package lasting decides when to log a lasting failure: at its beginning, with each new
+// reason, and again at growing intervals. Hours of failing are neither hours of silence
+// nor thousands of equal lines.
 package lasting
 
 import "time"
@@ -15,7 +15,7 @@ const (
 	calm = 10 * time.Second
 )
 
-// Failure is a failure that may last. The zero value works. Its owner guards it.
+// Failure is a failure, perhaps a lasting one. The zero value works. Its owner guards it.
 type Failure struct {
 	began, told time.Time
 	every       time.Duration // until the next repetition

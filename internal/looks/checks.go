@@ -20,7 +20,7 @@ type Checks struct {
 	Type string
 	// Every is the time between two of them.
 	Every time.Duration
-	// NotShown is what the API cannot show: changes of it are in no entry.
+	// NotShown are the parts hidden by the API: their changes are in no entry.
 	NotShown []string
 
 	from, until time.Time // of the rounds since the last check
@@ -46,8 +46,8 @@ type Checked struct {
 	// Looks and Failures are those since the last check.
 	Looks    int `json:"looks"`
 	Failures int `json:"failures,omitempty"`
-	// LastLook is when the last good look began. SHA256 is the hash of what it saw: of the
-	// canonical JSON in the After of the resource's newest entry. Requests are its ids.
+	// LastLook is when the last good look began. SHA256 is the hash of the state it saw: of
+	// the canonical JSON in the After of the resource's newest entry. Requests are its ids.
 	LastLook time.Time `json:"last_look,omitzero"`
 	SHA256   string    `json:"sha256,omitempty"`
 	Requests []string  `json:"request_ids,omitempty"`
@@ -103,8 +103,8 @@ func (c *Checks) saw() bool {
 // age after the first look, and a restart puts none off. Where no look succeeded, there is
 // nothing to attest: the failures have entries of their own.
 //
-// Where that fails, or its outcome is unknown, the looks stay counted. The next check
-// covers them, perhaps again: it says from when.
+// If this fails, or its outcome is unknown, the looks stay counted. The next check covers
+// them, perhaps again: it says from when.
 func (c *Checks) Attest(ctx context.Context, age time.Duration) error {
 	if c.last.IsZero() {
 		last, found, err := c.Trail.Last(ctx, c.Project, c.Environment, c.Subject)

@@ -44,7 +44,7 @@ type failuresDetail struct {
 	Errors    map[string]string `json:"errors,omitempty"`
 }
 
-// told says what fails in one sentence.
+// told describes the failures in one sentence.
 func told(now map[string]Failure) failuresDetail {
 	if len(now) == 0 {
 		return failuresDetail{Summary: "all of it can be read again", Severity: meaning.Info, Direction: meaning.Neutral}

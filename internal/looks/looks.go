@@ -50,8 +50,8 @@ func ByPerson(action, person string) Attribution {
 
 // Requests are the request ids of the two reads around a change.
 type Requests struct {
-	// Before are those of the last look with the entry's Before. It is empty if that look
-	// is unknown.
+	// Before are those of the last look with the entry's Before. It is empty if the look is
+	// unknown.
 	Before []string `json:"before,omitempty"`
 	// After are those of the first look with the entry's After.
 	After []string `json:"after,omitempty"`

@@ -82,8 +82,8 @@ func (p *Presence) Gone(ctx context.Context, project, environment string, a *man
 	return p.enter(ctx, project, environment, e, presence{gone: true, lastSeen: was.lastSeen})
 }
 
-// everSeen says whether the trail knows a state of the environment. One that nobody ever
-// saw is a slip in the configuration, and no change.
+// everSeen says whether the trail knows a state of the environment. One never seen is a
+// slip in the configuration, and no change.
 func (p *Presence) everSeen(ctx context.Context, project, environment string) (bool, error) {
 	for _, subject := range []string{"rbac_policy", "password_strength_config", "event_log_streaming", SubjectEnvironment} {
 		_, found, err := p.trail.Last(ctx, project, environment, subject)
@@ -137,7 +137,7 @@ func (p *Presence) of(project, environment string) (presence, bool) {
 	return was, known
 }
 
-// set notes what is known now, and tells whether anything was known before.
+// set notes the new knowledge, and reports whether there was any before.
 func (p *Presence) set(project, environment string, now presence) (known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

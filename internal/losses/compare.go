@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// For certainty, the leader of a replicated stream must say that its end went back: a
-	// new or a deposed leader may not have the newest records.
+	// For certainty, the leader of a replicated stream must confirm the earlier end: a new
+	// or a deposed leader may lack the newest records.
 	certainty = 5 * time.Second
 	// certaintyPause is the wait between two looks.
 	certaintyPause = 500 * time.Millisecond
@@ -27,11 +27,11 @@ const (
 	placeTimeout = 15 * time.Second
 )
 
-// ErrReplaced says that the events' stream is not the opened one any more.
+// ErrReplaced means another events' stream than the opened one.
 var ErrReplaced = errors.New("the events' stream was taken away, or made anew, while the relay ran")
 
 // Compare holds the events' stream against the history. If the server lost the stream's
-// end, Compare sets every sink back to the records that stayed, and names the lost ones.
+// end, Compare sets every sink back to the remaining records, and names the lost ones.
 // The caller repeats it after an error. The history changes last, so a crash at any line
 // leaves the same finding.
 func (l *Ledger) Compare(ctx context.Context) error {
@@ -129,11 +129,11 @@ func (l *Ledger) sumAt(ctx context.Context, seq uint64) (uint64, error) {
 	return record.Checksum(got.Message.Data), nil
 }
 
-// Place notes the position of a record, before its sender hears that it is kept: the next
-// start expects a stream of this length. If the position was another record's, the stream
-// went back. Then Place compares an external stream with the history, which may free the
-// position. An embedded one needs its files mended: ErrGivenTwice. again says that the
-// server had the record from an earlier attempt.
+// Place notes the position of a record before its sender's 2xx: the next start expects a
+// stream of this length. If the position was another record's, the stream went back. Then
+// Place compares an external stream with the history; this may free the position. An
+// embedded one needs its files mended: ErrGivenTwice. again: the server had the record
+// from an earlier attempt.
 func (l *Ledger) Place(at history.Place, again bool) error {
 	note := datadir.Watermark{Value: at.Seq}
 	fits := l.History.Given
@@ -163,10 +163,10 @@ func (l *Ledger) Place(at history.Place, again bool) error {
 	return nil
 }
 
-// ErrGivenTwice says that an embedded server gave a position to two records.
+// ErrGivenTwice means an embedded server that gave a position to two records.
 var ErrGivenTwice = errors.New("the position was another record's")
 
-// knownEnd is the best evidence, at some moment, of a stream that went back.
+// knownEnd is the best evidence, at some moment, of a stream gone back.
 type knownEnd struct {
 	acknowledged uint64 // of an external stream, else 0
 	suspect      history.Place

@@ -207,7 +207,7 @@ func (l *Ledger) noteDamage(ctx context.Context, q datadir.Quarantined) error {
 // Damage is the damage without a person's acceptance.
 func (l *Ledger) Damage() Damage { return l.fuse.state() }
 
-// ErrNoDamage says that there is no damage to accept.
+// ErrNoDamage means no damage to accept.
 var ErrNoDamage = errors.New("the journal has no damage that waits to be accepted")
 
 // Accept lets sinks pass over all damaged records up to the present end, found already or

@@ -39,7 +39,7 @@ func (l *Ledger) stays(ctx context.Context, state jetstream.StreamState) (uint64
 	return stays, nil
 }
 
-// goBack sets sinks and notes back to the end that stayed.
+// goBack sets sinks and notes back to the remaining end.
 func (l *Ledger) goBack(ctx context.Context, info *jetstream.StreamInfo) error {
 	stays, err := l.stays(ctx, info.State)
 	if err != nil {
@@ -61,7 +61,7 @@ func (l *Ledger) goBack(ctx context.Context, info *jetstream.StreamInfo) error {
 	return l.History.Reset(stays, info.State.LastSeq)
 }
 
-// nameLostEnd names the acknowledged positions behind the end that stayed.
+// nameLostEnd names the acknowledged positions behind the remaining end.
 func (l *Ledger) nameLostEnd(ctx context.Context, stays, end uint64) error {
 	acknowledged, _ := l.conn.Watermarks.Read(datadir.Acknowledged)
 	l.log.Error("the journal's stream went back: its servers lost records that they had confirmed, and give their positions to others; every sink goes on behind what stayed, and may get duplicates",

@@ -68,8 +68,8 @@ type Ledger struct {
 
 	// comparing is held during a comparison; see Lock.
 	comparing sync.Mutex
-	// reporting is held by a report, so that no other names the same losses. The holder
-	// of comparing does not take it.
+	// reporting is held by a report: no other may name the same losses. The holder of
+	// comparing does not take it.
 	reporting sync.Mutex
 }
 

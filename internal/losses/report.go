@@ -14,9 +14,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/datadir"
 )
 
-// Report names the losses that the quarantine does not name yet: the salvage folder's
-// files, the gaps of the events' stream, and those of the trail. It can be repeated at any
-// time.
+// Report names the losses missing from the quarantine: the salvage folder's files, the
+// gaps of the events' stream, and those of the trail. It can be repeated at any time.
 func (l *Ledger) Report(ctx context.Context, gaps []datadir.Span) error {
 	l.reporting.Lock()
 	defer l.reporting.Unlock()

@@ -31,7 +31,7 @@ func (a *Absence) Error() string {
 	return fmt.Sprintf("%s: request %s answered %s, and request %s read its parent", what, a.RequestID, a.Type, a.ParentRequestID)
 }
 
-// scope is the kind of thing that a 404 says is missing.
+// scope is the kind of thing missing by a 404.
 type scope int
 
 const (
@@ -40,24 +40,24 @@ const (
 	aProject
 )
 
-// claim is an answer in the API's own form that says: there is no such thing.
+// claim is an answer in the API's own form: there is no such thing.
 type claim struct {
 	scope           scope
 	kind, requestID string
 }
 
 // Confirm judges err, the failure of a read in an environment, or of a project where
-// environment is empty. It returns an [Absence] for a 404 that is believed, an
-// [ErrUnproven] for another 404, and any other error as it is.
+// environment is empty. It returns an [Absence] for a believed 404, an [ErrUnproven] for
+// another 404, and any other error as it is.
 //
 // A 404 is believed under two conditions. It has the API's form: a request_id, and an
-// error_type whose meaning is that something was not found. And a read of the parent
-// succeeds after it. So a proxy's error page, a wrong base_url and a project withdrawn
-// from the key are failures to read, never removals.
+// error_type for something not found. And a read of the parent succeeds after it. So a
+// proxy's error page, a wrong base_url and a project withdrawn from the key are failures
+// to read, never removals.
 //
 // A resource's parent is its environment, read by operation 9, or 10 where 9 has a 404
-// too. An environment's parent is the project (operation 1). A project has none that
-// can be read, so its 404 is never believed.
+// too. An environment's parent is the project (operation 1). A project has no readable
+// parent, so its 404 is never believed.
 func (c *Client) Confirm(ctx context.Context, project, environment string, err error) error {
 	said, reason := claimOf(err)
 	switch {
@@ -107,8 +107,8 @@ func (c *Client) ConfirmAll(ctx context.Context, project string, errs []error) (
 }
 
 // NamesResource reports whether err is a 404 whose error_type names the resource itself,
-// and neither its environment, nor its project, nor nothing in particular. Where the
-// resource is known not to exist, such a 404 adds nothing that would need a proof.
+// and neither its environment, nor its project, nor nothing in particular. If the
+// resource is known not to exist, such a 404 is nothing new, and needs no proof.
 func NamesResource(err error) bool {
 	said, _ := claimOf(err)
 	return said != nil && said.scope == aResource && !slices.Contains([]string{"", "not_found", "resource_not_found"}, strings.ToLower(said.kind))
@@ -121,8 +121,8 @@ func SaysAbsent(err error) bool {
 	return said != nil
 }
 
-// Beside is [Client.Confirm] without a request: parent is the receipt of a read of the
-// parent, or of something in it, that succeeded after the 404.
+// Beside is [Client.Confirm] without a request: parent is the receipt of a successful
+// read of the parent, or of something in it, after the 404.
 func Beside(parent Receipt, err error) error {
 	said, reason := claimOf(err)
 	switch {
@@ -151,8 +151,8 @@ func unproven(err error, reason string) error {
 	return fmt.Errorf("%w: %w: %s", err, ErrUnproven, reason)
 }
 
-// unread is an unproven 404 whose parent cannot be read. Where that is so because the API
-// cannot be used, the error says [ErrUnreachable] too.
+// unread is an unproven 404 whose parent cannot be read. If the API cannot be used, the
+// error says [ErrUnreachable] too.
 func unread(err error, parent string, cause error) error {
 	return fmt.Errorf("%w: %w: %s cannot be read: %w", err, ErrUnproven, parent, cause)
 }
@@ -175,9 +175,9 @@ func claimOf(err error) (*claim, string) {
 	return &claim{scope: where, kind: e.Type, requestID: e.RequestID}, ""
 }
 
-// scopeOf tells what an error_type says is missing. The document shows no error_type of
-// a 404, so every type that ends in "not_found" is taken for a resource's, except those
-// of an environment, of a project, and of the address itself.
+// scopeOf returns the missing thing's kind by an error_type. The document shows no
+// error_type of a 404, so every type ending in "not_found" is taken for a resource's,
+// except those of an environment, of a project, and of the address itself.
 func scopeOf(kind string) (scope, bool) {
 	name, ok := strings.CutSuffix(strings.ToLower(kind), "not_found")
 	if !ok {

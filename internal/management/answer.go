@@ -50,7 +50,7 @@ func fetch[T any](ctx context.Context, c *Client, k call, field string, decode f
 	return a, nil
 }
 
-// receive makes a call and returns the receipt, all that its answer holds.
+// receive makes a call and returns the receipt, the whole of its answer.
 func (c *Client) receive(ctx context.Context, k call) (Receipt, error) {
 	k.scrub = cmp.Or(k.scrub, c.scrub)
 	r, err := c.send(ctx, k)

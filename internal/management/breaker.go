@@ -21,7 +21,7 @@ const (
 	CauseOutage Cause = "outage"
 )
 
-// ErrUnreachable says that the API cannot be used, by any call: see [Client.Reach].
+// ErrUnreachable means an API unusable by any call: see [Client.Reach].
 var ErrUnreachable = errors.New("the management API cannot be used at present")
 
 // Reach says whether the API can be used at all.
@@ -32,7 +32,7 @@ type Reach struct {
 	Cause Cause `json:"cause,omitempty"`
 	// Since is when this began.
 	Since time.Time `json:"since,omitzero"`
-	// Error and RequestID are of the answer that showed it. RequestID may be empty.
+	// Error and RequestID are of the answer showing it. RequestID may be empty.
 	Error     string `json:"error,omitempty"`
 	RequestID string `json:"request_id,omitempty"`
 }
@@ -42,30 +42,30 @@ const (
 	probeMost  = 5 * time.Minute
 )
 
-// breaker stops all calls while none can succeed. A call that fails by the key or by an
-// outage does not open it alone: its project is read once more, then others, and all must fail.
-// While it is open, the next caller reads its project first, at growing pauses; the
+// breaker stops all calls while none can succeed. A call failing by the key or by an
+// outage does not open it alone: its project is read once more, then others, and all must
+// fail. While it is open, the next caller reads its project first, at growing pauses; the
 // others are refused at once.
 type breaker struct {
 	judging  chan struct{} // holds one token: somebody asks whether calls can succeed
 	projects []string      // to ask for; immutable
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	reach   Reach
 	changed chan struct{} // closed at the next change of reach
 	asking  bool          // somebody asks, while it is open
 	pause   time.Duration // before the next question
 	next    time.Time     // of the next question
-	project string        // of the last call that had one
-	good    string        // of the last one that succeeded
+	project string        // of the last call with one
+	good    string        // of the last success
 }
 
 func newBreaker(projects []string) *breaker {
 	return &breaker{judging: make(chan struct{}, 1), projects: slices.Clone(projects), changed: make(chan struct{})}
 }
 
-// Reach says whether the API can be used, and gives a channel that is closed when that
-// changes.
+// Reach says whether the API can be used, and gives a channel to be closed with the next
+// change.
 func (c *Client) Reach() (Reach, <-chan struct{}) {
 	c.breaker.mu.Lock()
 	defer c.breaker.mu.Unlock()
@@ -134,7 +134,7 @@ func (b *breaker) isOpen() error {
 	return b.refusal()
 }
 
-// succeeded notes a call that succeeded. While it is open, only a question closes it.
+// succeeded notes a successful call. While it is open, only a question closes it.
 func (b *breaker) succeeded(k call) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,7 +146,7 @@ func (b *breaker) succeeded(k call) {
 	}
 }
 
-// open notes that no call can succeed.
+// open notes: no call can succeed.
 func (b *breaker) open(cause Cause, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -205,8 +205,9 @@ func (c *Client) judge(ctx context.Context, k call, err error) error {
 // askAtMost bounds the projects of a question.
 const askAtMost = 3
 
-// ask reads the project of k, once; it is the cheapest call, and open to every key. Where that
-// fails as every call would, it reads others: the key may not read this one, or it is broken.
+// ask reads the project of k, once; it is the cheapest call, and open to every key. If
+// the read fails as every call would, it reads others: the key may not read this one, or
+// it is broken.
 func (c *Client) ask(ctx context.Context, k call) (err error) {
 	for _, project := range c.breaker.toAsk(k) {
 		if err = c.askFor(ctx, project); causeOf(err) == "" || ctx.Err() != nil {

@@ -43,7 +43,7 @@ const (
 	errorBytes = 64 << 10
 )
 
-// send makes the call. It repeats the call if that is safe and may succeed.
+// send makes the call. It repeats the call if a repetition is safe and may succeed.
 func (c *Client) send(ctx context.Context, k call) (reply, error) {
 	k.scrub = cmp.Or(k.scrub, c.scrub)
 	path, err := k.expand()
@@ -72,7 +72,7 @@ func (c *Client) send(ctx context.Context, k call) (reply, error) {
 }
 
 // hadNoAnswer reports whether this attempt, or an earlier one, may have had its effect
-// without an answer. A refusal after that is marked.
+// without an answer. A later refusal is marked.
 func hadNoAnswer(err error, earlier bool) bool {
 	var api *APIError
 	if errors.As(err, &api) && api.Status < 500 {

@@ -75,14 +75,14 @@ func (e *APIError) Error() string {
 	return b.String()
 }
 
-// IsNotFound reports whether err is, or wraps, a 404. It does not say that anything is
-// missing: see [Client.Confirm].
+// IsNotFound reports whether err is, or wraps, a 404. It does not prove anything missing:
+// see [Client.Confirm].
 func IsNotFound(err error) bool {
 	var e *APIError
 	return errors.As(err, &e) && e.Status == http.StatusNotFound
 }
 
-// IsDenied reports whether err is, or wraps, an answer that denies the key something.
+// IsDenied reports whether err is, or wraps, an answer denying the key something.
 func IsDenied(err error) bool {
 	var e *APIError
 	return errors.As(err, &e) && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden)
@@ -121,9 +121,9 @@ func newAPIError(resp *http.Response, body []byte, scrub *scrubber) *APIError {
 	return e
 }
 
-// disguised is the error behind a 2xx that is none: a gateway may answer 200 to everything,
-// and a proxy may answer a read with a page of its own. A write with an answer of unknown form
-// has had its effect.
+// disguised is the error behind a false 2xx: a gateway may answer 200 to everything, and
+// a proxy may answer a read with a page of its own. A write with an answer of unknown
+// form has had its effect.
 func disguised(k call, resp *http.Response, body []byte) error {
 	body = bytes.TrimSpace(body)
 	if bytes.HasPrefix(body, []byte("{")) && bytes.Contains(body, []byte(`"error_type"`)) {

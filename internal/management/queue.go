@@ -18,8 +18,8 @@ const (
 	classes
 )
 
-// urgentInARow is how many urgent requests go before a patient one that waits. So a
-// budget that urgent calls alone would spend still has a part for the others.
+// urgentInARow is how many urgent requests go before a waiting patient one. So the others
+// have a part of the budget even if urgent calls alone would spend it.
 const urgentInARow = 4
 
 // queue starts requests: at most so many a second, at most so many at once, and urgent
@@ -27,7 +27,7 @@ const urgentInARow = 4
 type queue struct {
 	mu      sync.Mutex // guards all
 	limiter *rate.Limiter
-	free    int                      // requests that may start, beside those under way
+	free    int                      // requests free to start, beside those under way
 	waiting [classes][]chan struct{} // closed when the caller may start
 	row     int                      // urgent requests since a patient one
 	timer   bool                     // a call of give is due, once the rate allows
@@ -37,7 +37,7 @@ func newQueue(perSecond float64, atOnce int) *queue {
 	return &queue{limiter: rate.NewLimiter(rate.Limit(perSecond), max(1, int(math.Ceil(perSecond)))), free: atOnce}
 }
 
-// errNoTurn says that the deadline comes before the caller's turn.
+// errNoTurn: the deadline comes before the caller's turn.
 var errNoTurn = errors.New("the deadline comes before the next turn")
 
 // start waits for the caller's turn; done ends it.

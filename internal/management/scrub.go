@@ -17,7 +17,7 @@ import (
 type scrubber struct {
 	text  *strings.Replacer
 	raw   *strings.Replacer
-	inRaw [][]byte // what raw replaces
+	inRaw [][]byte // replaced by raw
 }
 
 // rawMinimum is the least length of a secret to search for in raw JSON. A shorter one may

@@ -73,7 +73,7 @@ func (c *Client) EventLogStreaming(ctx context.Context, project, environment str
 }
 
 // SetEventLogStreaming sets the config for a destination type (operation 14). d must have
-// exactly the member of that type, with its secret. The API answers with the secrets in
+// exactly the member of this type, with its secret. The API answers with the secrets in
 // full; Raw has them redacted.
 func (c *Client) SetEventLogStreaming(ctx context.Context, project, environment string, t DestinationType, d DestinationConfig) (Answer[EventLogStreaming], error) {
 	body, secrets, err := writeShape(t, d)

@@ -50,17 +50,17 @@ type run struct {
 	client  *management.Client
 	counter *counter
 
-	unused  sync.Once     // the API cannot be used, and that is said
+	unused  sync.Once     // the API cannot be used, and the answer says so
 	guessed atomic.Int64  // slugs tried in place of missing ones
 	slow    chan struct{} // holds one token: a read answered 429 is repeated
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	report   Report
-	projects map[string]bool // those that exist
-	absent   map[string]bool // those that do not
+	projects map[string]bool // the existing ones
+	absent   map[string]bool // the missing ones
 }
 
-// Check asks the API about the key, each project and each environment of cfg, which has a
+// Check asks the API about the key, each project and each environment of cfg. It needs a
 // workspace section. It ends with ctx, and counts the environments left over.
 func Check(ctx context.Context, cfg *config.Config) Report {
 	return check(ctx, cfg, http.DefaultTransport)

@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// version is that of the stored form. Another one is refused: a rhythm is learnt anew in
-// two weeks.
+// version is the version of the stored form. Another one is refused: a rhythm is learnt
+// anew in two weeks.
 const version = 1
 
 // stored is a model in JSON, of 30 KB at most.
@@ -20,7 +20,7 @@ type stored struct {
 	Open   int64        `json:"open"`
 	Pushes level        `json:"pushes"`
 	Events level        `json:"events"`
-	// Gaps have a bucket and its count. Weight is that of all gaps.
+	// Gaps have a bucket and its count. Weight is the weight of all gaps.
 	Gaps   [][2]float64 `json:"gaps"`
 	Weight float64      `json:"weight"`
 }
@@ -45,8 +45,8 @@ func (m *Model) MarshalJSON() ([]byte, error) {
 
 func rounded(x float64) float64 { return math.Round(x*1000) / 1000 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. An error names what is damaged, and leaves
-// the model as it was.
+// UnmarshalJSON implements [json.Unmarshaler]. An error names the damaged part, and
+// leaves the model as it was.
 func (m *Model) UnmarshalJSON(data []byte) error {
 	var s stored
 	if err := json.Unmarshal(data, &s); err != nil {

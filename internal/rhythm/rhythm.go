@@ -18,7 +18,7 @@ import (
 
 const (
 	hours = 7 * 24
-	// floor is the shortest silence that is an alarm.
+	// floor is the shortest silence to raise an alarm.
 	floor = 30 * time.Second
 	// horizon bounds a silence. After more than this, none is an alarm.
 	horizon = 4 * hours * time.Hour
@@ -38,7 +38,7 @@ type Model struct {
 	yearly float64 // bursts expected in a year
 }
 
-// rate is what an hour of the week is expected to bring, in one hour.
+// rate is the expected number of pushes in an hour of the week.
 type rate struct {
 	bursts float64 // at least, while it is little known
 	guess  float64 // bursts, as well as known
@@ -52,8 +52,8 @@ type rate struct {
 //
 // Leave out times of refused pushes, of a disabled or misdirected stream, and of the
 // relay's own absence. A silence beyond the alarm teaches little: a long outage does not
-// become normal, and a slower rhythm is learnt in some days. A span that runs backwards,
-// or is longer than four weeks, is ignored.
+// become normal, and a slower rhythm is learnt in some days. A span running backwards, or
+// longer than four weeks, is ignored.
 func (m *Model) Observe(from, to time.Time, events, pushes int64) {
 	if to.Before(from) || to.Sub(from) > horizon || from.Unix() < 0 || events < 0 || pushes < 0 {
 		return
@@ -82,8 +82,7 @@ func (m *Model) Observe(from, to time.Time, events, pushes int64) {
 	}
 }
 
-// bounded returns what is learnt of a long silence: until when it was watched, and its
-// weight.
+// bounded returns the part of a long silence to learn from: its end, and its weight.
 func (m *Model) bounded(from, to time.Time, weight float64) (time.Time, float64) {
 	limit, learnt := m.tail.limit(m.yearly)
 	if !learnt {

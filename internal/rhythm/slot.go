@@ -63,7 +63,7 @@ func (s *slot) rate() rate {
 	return rate{mean, mean, trimmed(events[:n]) / float64(n), n >= 2}
 }
 
-// trimmed is the sum of values, except for what lies far above the lower median.
+// trimmed is the sum of values, without any far above the lower median.
 func trimmed(values []float64) (sum float64) {
 	slices.Sort(values)
 	most := 3*values[(len(values)-1)/2] + 1
@@ -80,10 +80,10 @@ type level struct {
 	Expected float64 `json:"expected"`
 }
 
-// levelHalf is the number of watched hours after which an hour counts half.
+// After levelHalf watched hours, an hour counts half.
 const levelHalf = 24
 
-// add adds an hour. It counts at most `times` what was expected, or a bit more.
+// add adds an hour. It counts at most `times` the expected number, or a bit more.
 func (l *level) add(seen, expected, times, more float64) {
 	kept := math.Exp2(-1. / levelHalf)
 	l.Seen = l.Seen*kept + min(seen, times*expected+more)

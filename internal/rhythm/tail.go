@@ -46,16 +46,17 @@ const (
 	heaviest = 15
 	// learntWeight is the weight to be seen before any alarm.
 	learntWeight = 100
-	// leastLimit is the lightest silence that is an alarm, even for the steadiest pushes.
+	// leastLimit is the weight of the lightest silence to raise an alarm, even for the
+	// steadiest pushes.
 	leastLimit = 12
 	// falseAlarms a year are aimed at.
 	falseAlarms = .05
 )
 
-// limit is the weight that a gap exceeds falseAlarms times a year, if `yearly` bursts
+// limit returns the weight exceeded by a gap falseAlarms times a year, if `yearly` bursts
 // come in a year. It continues the heaviest gaps as an exponential tail, with a mean
-// enlarged by its own uncertainty. It leaves the very heaviest gap out, which may have
-// been an outage. It is false before enough gaps were seen.
+// enlarged by its own uncertainty. It leaves out the heaviest gap, perhaps an outage. It
+// is false before enough gaps were seen.
 func (t *tail) limit(yearly float64) (float64, bool) {
 	sum, out, left, top := 0.0, 1.0, float64(heaviest), 0.0
 	i := tailBuckets

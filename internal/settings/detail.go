@@ -17,7 +17,7 @@ const (
 // detail is the Detail of an entry about a setting's state.
 type detail struct {
 	looks.Attribution
-	// Reading is what the change means: summary, direction, severity and statements. It
+	// Reading is the meaning of the change: summary, direction, severity and statements. It
 	// has no patch, as Before and After are in the entry. Nil without a change.
 	*meaning.Reading
 	// Changes are for reading: long values are cut, since before and after

@@ -45,7 +45,7 @@ func (g *group) failed(kind Kind, err error) {
 	}
 }
 
-// stopped notes a round that did not reach its end.
+// stopped notes an unfinished round.
 func (g *group) stopped(w *Watcher, err error) {
 	for _, x := range g.watches {
 		w.note(x.resource, func(s *Status) { s.LastFailure, s.Error = time.Now(), err.Error() })
@@ -53,7 +53,7 @@ func (g *group) stopped(w *Watcher, err error) {
 }
 
 // tellFailures enters the failing reads, once by cause, and once when they are over. It
-// logs them likewise, and repeats those that last. err is this round's failure.
+// logs them likewise, and repeats lasting ones. err is this round's failure.
 func (w *Watcher) tellFailures(ctx context.Context, g *group, err error) error {
 	entering := w.failuresEntered(ctx, g)
 	trail := errors.Is(err, errTrail) || entering != nil

@@ -141,8 +141,8 @@ func typeOf(changes jsondiff.Changes, state json.RawMessage) string {
 	return typeChanged
 }
 
-// meaning is what a change means, nil if that cannot be told: then the entry goes in
-// without it.
+// meaning explains a change. If it cannot, it returns nil, and the entry goes in without
+// it.
 func (w *Watcher) meaning(r Resource, last audit.Entry, after json.RawMessage) *meaning.Reading {
 	before, read := last.After, meaning.Read
 	if string(before) == null && len(last.Before) > 0 { // back again: a weaker setting must not pass as new

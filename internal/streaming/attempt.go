@@ -23,15 +23,15 @@ const subjectPuts = "event_log_streaming_puts"
 const (
 	// TypePutIntended comes before a PUT of this relay.
 	TypePutIntended = "streaming.put_intended"
-	// TypePutEnded comes after one that succeeded, or whose outcome was never recorded.
+	// TypePutEnded comes after a successful one, or one without a recorded outcome.
 	TypePutEnded = "streaming.put_ended"
-	// TypePutFailed comes after one that failed. The config may have been set all the
-	// same, unless the API refused it.
+	// TypePutFailed comes after a failed one. The config may have been set all the same,
+	// unless the API refused it.
 	TypePutFailed = "streaming.put_failed"
 )
 
 const (
-	// credentialLost is the reason of a PUT that does not wait for the trail.
+	// credentialLost is the reason of a PUT without a wait for the trail.
 	credentialLost = "credential_lost"
 	// underWay is how long another host's PUT may go without an end. The client's calls
 	// end far earlier.
@@ -215,15 +215,15 @@ func attemptOf(e audit.Entry) (p attempt) {
 	return p
 }
 
-// putBehind is the newest PUT, if it set the shown config within a window; nil: it did not.
-// before is the entry of the config before. The API may show a PUT only after a while: where
-// that entry is older than the PUT, the PUT was not seen yet.
+// putBehind is the newest PUT, if it set the shown config within a window; nil: it did
+// not. before is the entry of the config before. The API may show a PUT only after a
+// while: if the entry is older than the PUT, the PUT was not seen yet.
 func (w *watcher) putBehind(ctx context.Context, shown *Shape, before time.Time, within audit.Window) (*looks.Attribution, error) {
 	p, err := w.newestPut(ctx)
 	if err != nil || !p.found {
 		return nil, err
 	}
-	// It lasted from Begun until its end was recorded. That is open for an intent.
+	// It lasted from Begun until its end was recorded. The end of an intent is open.
 	over := p.Outcome != "" && p.at.Before(within.After) && !before.Before(p.Begun)
 	if p.Sets == nil || p.Outcome == workspace.OutcomeRefused || p.Begun.After(within.Until) || over {
 		return nil, nil //nolint:nilnil // no PUT behind it is no error

@@ -24,18 +24,18 @@ const (
 )
 
 const (
-	// fightAfter PUTs in a row that were undone, there is a fight.
+	// After fightAfter undone PUTs in a row, there is a fight.
 	fightAfter = 3
 	// firstTruce is the pause before the next PUT at the beginning of a fight; it doubles up
 	// to lastTruce.
 	firstTruce = time.Minute
 	lastTruce  = time.Hour
 	// stands is how long a config stands as desired before a fight is over. A PUT undone
-	// later than that was not undone by a fight.
+	// later is no part of a fight.
 	stands = time.Hour
 )
 
-// Fight is a config that somebody else sets again and again.
+// Fight is a config set by somebody else again and again.
 type Fight struct {
 	// Undone counts the relay's PUTs undone in a row, the first at Since.
 	Undone int       `json:"undone"`
@@ -58,10 +58,10 @@ type fightDetail struct {
 	Advice string `json:"advice,omitempty"`
 }
 
-// contest is what is known of a fight, beside the trail.
+// contest is the state of a fight, beside the trail.
 type contest struct {
 	judged int64 // the index of the newest judged PUT, from 1; 0: none
-	undone int   // as of that PUT
+	undone int   // as of this PUT
 	since  time.Time
 	known  bool // open is known
 	open   bool // by the trail's newest entry
@@ -96,7 +96,7 @@ func (w *watcher) contested(ctx context.Context, shown *Shape, differs []string)
 	if c.undone >= fightAfter {
 		pause := truce(c.undone)
 		until := newest.at.Add(pause)
-		if now := time.Now(); until.After(now.Add(pause)) { // by a clock that was ahead
+		if now := time.Now(); until.After(now.Add(pause)) { // by a clock then ahead
 			until = now.Add(pause)
 		}
 		w.nextPut = latest(w.nextPut, until)

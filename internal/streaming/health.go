@@ -67,7 +67,7 @@ func (h Health) OK() bool {
 	return h.Finding == FindingNone && h.Fight == nil && h.LastError == "" && !h.LastLook.IsZero()
 }
 
-// Health returns the state of each environment that is looked at, in the order of the
+// Health returns the state of each watched environment, in the order of the
 // configuration.
 func (r *Reconciler) Health() []Health {
 	all := make([]Health, 0, len(r.watchers))
@@ -105,7 +105,7 @@ func (w *watcher) saw(o observation, f Finding, differs []string) {
 	}
 }
 
-// absent notes that the environment does not exist.
+// absent notes the environment as missing.
 func (w *watcher) absent() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -52,7 +52,7 @@ func (w *watcher) mend(ctx context.Context) error {
 	return w.put(ctx, order{reason: action.reason()})
 }
 
-// see reads the configs, compares, and records what it finds.
+// see reads the configs, compares them, and records its findings.
 func (w *watcher) see(ctx context.Context) (observation, Action, error) {
 	seen, err := w.observe(ctx)
 	if err != nil {
@@ -79,8 +79,8 @@ func (w *watcher) see(ctx context.Context) (observation, Action, error) {
 	return seen, action, w.present(ctx, seen)
 }
 
-// renew replaces a credential that is as desired: where every push with it is refused, or
-// by its age.
+// renew replaces a credential although it is as desired: if every push with it is
+// refused, or by its age.
 func (w *watcher) renew(ctx context.Context) error {
 	if w.mode() == config.ModeObserve {
 		return nil
@@ -92,7 +92,7 @@ func (w *watcher) renew(ctx context.Context) error {
 	return w.rotateOld(ctx)
 }
 
-// present notes that the environment exists.
+// present notes the environment as existing.
 func (w *watcher) present(ctx context.Context, seen observation) error {
 	if seen.repeated {
 		return nil

@@ -77,7 +77,7 @@ func (m *metrics) saw(env config.Environment, o observation, f Finding, observed
 	m.is(env, o.status == management.StatusActive, f == FindingNone || f == FindingNotActive, observed)
 }
 
-// absent notes an environment that does not exist.
+// absent notes a missing environment.
 func (m *metrics) absent(env config.Environment, observed bool) { m.is(env, false, false, observed) }
 
 func (m *metrics) is(env config.Environment, active, matches, observed bool) {

@@ -29,7 +29,7 @@ type observation struct {
 	differs []string // from the desired config
 }
 
-// destination is where the stream ends, and that place's host name or site; empty: nowhere.
+// destination is the end of the stream, with its host name or site; empty: nowhere.
 func (o observation) destination() (management.DestinationType, string) {
 	if o.shape == nil {
 		return "", ""
@@ -49,9 +49,9 @@ type found struct {
 // observe reads the configs of both destination types. The first is the desired type:
 // its config is the environment's. Where it has none, the other's is.
 //
-// The desired type is read last. If it has a config, this read proves that the
-// environment exists, so the other type's 404 is believed without a further request. Nor
-// does an environment that streams nowhere, as it did before, need one.
+// The desired type is read last. A config found by this read proves the environment, so
+// the other type's 404 is believed without a further request. Nor does an environment
+// need one if it still streams nowhere.
 func (w *watcher) observe(ctx context.Context) (observation, error) {
 	other, otherErr := w.read(ctx, w.types[1])
 	main, err := w.read(ctx, w.types[0])

@@ -78,7 +78,7 @@ func (w *watcher) preview(ctx context.Context) (Preview, error) {
 	}, nil
 }
 
-// fieldsOf lists the members that either config has.
+// fieldsOf lists the members of both configs.
 func fieldsOf(d Desired, shown *Shape, a Action) []Field {
 	is := Shape{}
 	if shown != nil {

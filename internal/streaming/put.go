@@ -70,8 +70,8 @@ func (w *watcher) promote(ctx context.Context, d management.DestinationConfig) e
 	return w.store.Promote(ctx, w.environment(), d.GrafanaLoki.Password.LastFour())
 }
 
-// failed judges a PUT without success. One that the API refused had no effect, and its action
-// is forgotten.
+// failed judges a PUT without success. A refused one had no effect, and its action is
+// forgotten.
 func (w *watcher) failed(p *attempt, err error) error {
 	if p.Outcome != workspace.OutcomeRefused {
 		return fmt.Errorf("%w; the API may have set the config all the same: the next look tells", err)

@@ -5,8 +5,8 @@
 // It looks at each environment again and again: it reads the configs of both destination
 // types (operation 13), records the changes since the trail's newest entry, and sets a
 // config (operation 14) if it differs from the desired one. Each look decides by its own
-// findings. What it remembers of earlier ones only saves requests; so a crash at any line
-// costs a look and nothing else.
+// findings. Its memory of earlier ones only saves requests; so a crash at any line costs
+// a look and nothing else.
 //
 // A PUT has an entry before it and one after it, so the trail names the relay's action
 // behind a change, whatever crashed between. The next look ends a PUT without an end.
@@ -46,7 +46,7 @@ type Options struct {
 	Interval time.Duration
 	// DryRun looks, records and reports, and changes nothing.
 	DryRun bool
-	// RotateEvery is the age at which a generated credential is replaced; 0 for never.
+	// A generated credential of the age RotateEvery is replaced; 0 for never.
 	RotateEvery time.Duration
 
 	Client      *management.Client
@@ -87,7 +87,7 @@ type watcher struct {
 	turn chan struct{} // holds one token: a look, a rotation or an apply is under way
 	// Of whoever has the turn:
 	types        [2]management.DestinationType // the one whose config counts, and the other
-	nowhere      bool                          // the last look proved that it streams nowhere
+	nowhere      bool                          // by the last look, it streams nowhere
 	newest       observation                   // by the last good look
 	lastLook     time.Time
 	lastRequests []string          // of the last look
@@ -198,7 +198,7 @@ func (w *watcher) run(ctx context.Context) {
 // checkEvery is the time between two attestations of the looks.
 const checkEvery = 24 * time.Hour
 
-// checkedLook is a look that counts for the next attestation.
+// checkedLook is a look to count for the next attestation.
 func (w *watcher) checkedLook(ctx context.Context) error {
 	began := time.Now()
 	err := w.look(ctx)

@@ -20,7 +20,7 @@ import (
 // The subjects of the room's audit entries.
 const (
 	// Subject is an environment's streaming config: the one of the desired destination
-	// type, or of the other where that has none.
+	// type, or else of the other.
 	Subject = "event_log_streaming"
 	// SubjectSecond is a config of the other type beside it.
 	SubjectSecond = "event_log_streaming_second"
@@ -40,9 +40,9 @@ const (
 	// TypeRestated repeats the state: a newer entry is damaged, and may have been of
 	// this config.
 	TypeRestated = "streaming.restated"
-	// TypeFailed names the reads that fail, and their causes.
+	// TypeFailed names the failing reads, and their causes.
 	TypeFailed = "streaming.failed"
-	// TypeRecovered says that all reads succeed again.
+	// TypeRecovered: all reads succeed again.
 	TypeRecovered = "streaming.recovered"
 	// TypeChecked attests the looks.
 	TypeChecked = "streaming.checked"
@@ -51,7 +51,7 @@ const (
 // detail is the Detail of an entry.
 type detail struct {
 	looks.Attribution
-	// Reading is what the change means: summary, direction, severity and statements. It
+	// Reading is the meaning of the change: summary, direction, severity and statements. It
 	// has no patch, as Before and After are in the entry. Nil without a change.
 	*meaning.Reading
 	// Reason tells why the relay set it: the fields with a difference, or "rotation".
@@ -63,7 +63,7 @@ type detail struct {
 	// Unsure: entries behind Before are damaged and may have been of this config, so
 	// there may have been changes between.
 	Unsure bool `json:"unsure,omitempty"`
-	// Requests are the ids of the reads that show the configs before and after.
+	// Requests are the ids of the reads of the configs before and after.
 	Requests looks.Requests `json:"request_ids,omitzero"`
 }
 
@@ -140,8 +140,8 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 	return e, err
 }
 
-// meaning is what a change means, nil if that cannot be told: then the entry goes in
-// without it.
+// meaning explains a change. If it cannot, it returns nil, and the entry goes in without
+// it.
 func (w *watcher) meaning(subject string, before, after json.RawMessage) *meaning.Reading {
 	reading, err := meaning.Read(subject, before, after)
 	if err != nil {
@@ -187,7 +187,7 @@ func typeOf(same bool, fields []string) string {
 // itself. It is nil where another relay's clock is ahead.
 func (w *watcher) window(ctx context.Context, last audit.Entry, o observation) (*audit.Window, []string) {
 	var d detail
-	_ = json.Unmarshal(last.Detail, &d) // what cannot be read has no requests
+	_ = json.Unmarshal(last.Detail, &d) // an unreadable one has no requests
 	after, requests := last.Time, d.Requests.After
 	if w.lastLook.IsZero() {
 		check, found, err := w.recorder.Last(ctx, w.env.Project, w.env.Environment, subjectChecks)
@@ -229,7 +229,7 @@ func orEmpty(state json.RawMessage) json.RawMessage {
 	return state
 }
 
-// attested counts a look that is in the trail.
+// attested counts a recorded look.
 func (w *watcher) attested(o observation) {
 	w.checks.Saw(Subject, o.at, hashOf(o.raw), o.requests)
 	if o.secondErr != nil {

@@ -90,7 +90,7 @@ func (w *watcher) rotateRefused(ctx context.Context) error {
 
 // settled is when the provider pushes with the credential of the PUT, and no other.
 func (p *lastPut) settled(now time.Time) time.Time {
-	if p.at.After(now) { // by a clock that was ahead
+	if p.at.After(now) { // by a clock then ahead
 		return time.Time{}
 	}
 	return p.at.Add(settles)
@@ -99,7 +99,7 @@ func (p *lastPut) settled(now time.Time) time.Time {
 // nextTurn is when the credential may be rotated again because of refused pushes. The
 // trail counts these rotations, so a restart forgets none.
 func (p *lastPut) nextTurn(now time.Time) time.Time {
-	if p.turns(now) == 0 || p.TurnedAt.After(now) { // a clock that was ahead stops nothing
+	if p.turns(now) == 0 || p.TurnedAt.After(now) { // a clock then ahead stops nothing
 		return now
 	}
 	pause := firstTurn

@@ -44,7 +44,7 @@ func (r *Reconciler) Rotate(ctx context.Context, env credentials.Environment, by
 	})
 }
 
-// lookFirst records what a PUT on request is about to overwrite.
+// lookFirst records the config before a PUT on request overwrites it.
 func (w *watcher) lookFirst(ctx context.Context) (Action, error) {
 	if err := w.endLost(ctx); err != nil {
 		return Action{}, err

@@ -24,7 +24,7 @@ type waiting struct {
 }
 
 // deliveries are the traced pushes on their way to one sink. It is a relay.Source, and
-// sees what the sink has acknowledged.
+// sees the sink's acknowledgements.
 type deliveries struct {
 	relay.Source
 	sink   string

@@ -3,8 +3,8 @@
 // (https://opentelemetry.io/docs/specs/otlp/).
 //
 // A push is drawn by chance, when it begins. Its delivery is matched by the position of
-// its record in the journal. What waits for delivery is kept in memory, within bounds: a
-// restart, or a sink far behind, leaves a trace without that delivery. Traces hold no
+// its record in the journal. It keeps waiting deliveries in memory, within bounds: after
+// a restart, or for a sink far behind, a trace ends before the delivery. Traces hold no
 // event and no secret, and losing them is harmless: an export is tried once, and a stop
 // waits for moments only. Redirects are not followed, as the headers would go along.
 //
@@ -55,8 +55,7 @@ type Tracer struct {
 const (
 	// exportTimeout bounds one export.
 	exportTimeout = 10 * time.Second
-	// closeTimeout bounds the export at the end: no restart waits for a collector that
-	// does not answer.
+	// closeTimeout bounds the export at the end: no restart waits for a silent collector.
 	closeTimeout = 2 * time.Second
 )
 
@@ -81,7 +80,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	return &Tracer{ratio: o.Ratio, provider: provider, tracer: provider.Tracer("auditrelay")}, nil
 }
 
-// client is in place of the library's own, which follows redirects with all headers.
+// client is in place of the library's own: that one follows redirects with all headers.
 func client(tlsConfig *tls.Config) *http.Client {
 	return &http.Client{
 		Timeout:       exportTimeout,

@@ -1,5 +1,5 @@
-// Package wildcard matches names against patterns in which a "*" stands for
-// any characters, also for none.
+// Package wildcard matches names against patterns; a "*" stands for any characters, also
+// for none.
 package wildcard
 
 import "strings"

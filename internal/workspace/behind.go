@@ -8,17 +8,17 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 )
 
-// changes names the operation behind a change of each readable resource, by the subject of
-// the resource's entries. The other operations change nothing that can be read.
+// changes names the operation behind a change of each readable resource, by the subject
+// of the resource's entries. The other operations change nothing readable.
 var changes = map[string]string{
 	"project":                 "project.rename",
 	"default_email_templates": "templates.default.unset",
 	"event_log_streaming":     streamingSet,
 }
 
-// Behind finds the newest action that may have changed a resource within a window: its id,
-// and its person as user@host. Both are empty where there is none. An action of that kind
-// and a change from outside in one window cannot be told apart.
+// Behind finds the newest action able to change a resource within a window: its id, and
+// its person as user@host. Both are empty where there is none. In one window, such an
+// action and a change from outside look the same.
 func Behind(ctx context.Context, trail audit.Log, project, environment, subject string, w audit.Window) (id, person string, err error) {
 	operation, ok := changes[subject]
 	if !ok {
@@ -35,7 +35,7 @@ func Behind(ctx context.Context, trail audit.Log, project, environment, subject 
 	if a.Action == "" || a.Outcome == OutcomeRefused {
 		return "", "", nil
 	}
-	// It lasted from Begun until its end was recorded, which is open for an intent.
+	// It lasted from Begun until its end was recorded; the end of an intent is open.
 	if a.Begun.After(w.Until) || e.Type == TypeEnded && e.Time.Before(w.After) {
 		return "", "", nil
 	}

@@ -147,7 +147,7 @@ func (op operation) check(r Request) error {
 	return nil
 }
 
-// split takes an answer apart. An answer that could not be decoded has had its effect.
+// split takes an answer apart. With an undecodable answer, the change was made.
 func split[T any](a management.Answer[T], err error) (management.Receipt, json.RawMessage, error) {
 	return a.Receipt, a.Raw, err
 }

@@ -7,7 +7,7 @@
 //
 // A crash between the two leaves an intent without an end. The next start ends it with
 // the outcome "unknown" (see [Desk.EndOpen]): the API may have done it or not. The
-// settings' next look shows which.
+// settings' next look decides.
 package workspace
 
 import (
@@ -43,7 +43,7 @@ type Request struct {
 	// Of a mutation: who asks for it, and why.
 	Person Person `json:"-"`
 	Reason string `json:"reason,omitempty"`
-	// Seen is the Plan.Seen that the person agreed to; empty for none.
+	// Seen is the Plan.Seen agreed to by the person; empty for none.
 	Seen string `json:"seen,omitempty"`
 }
 
@@ -53,7 +53,7 @@ type Person struct {
 	Host string `json:"host"`
 }
 
-// Plan tells what a mutation would do.
+// Plan is the effect of a mutation.
 type Plan struct {
 	// Changes are sentences, at least one.
 	Changes []string `json:"changes"`
@@ -74,18 +74,18 @@ type Outcome struct {
 }
 
 var (
-	// ErrUsage marks a request that no API was asked about.
+	// ErrUsage marks a faulty request; the API was not asked.
 	ErrUsage = errors.New("wrong request")
-	// ErrChanged says the state is not the one that the person agreed to.
+	// ErrChanged means a state other than the one the person agreed to.
 	ErrChanged = errors.New("the setting has changed since it was shown: look again")
-	// ErrUnderWay says another relay's action on the same target has no end yet.
+	// ErrUnderWay means an unfinished action of another relay on the same target.
 	ErrUnderWay = errors.New("another action is under way there")
 )
 
 // Trail is the audit trail, as far as this room needs it.
 type Trail interface {
 	audit.Log
-	// Newest returns the newest entry of each resource with that subject.
+	// Newest returns the newest entry of each resource with this subject.
 	Newest(ctx context.Context, subject string) ([]audit.Entry, error)
 }
 
@@ -121,7 +121,7 @@ func (d *Desk) Read(ctx context.Context, r Request) (Outcome, error) {
 	return Outcome{RequestID: receipt.RequestID, Status: receipt.StatusCode, Result: raw}, err
 }
 
-// Plan tells what a mutation would do, and changes nothing.
+// Plan previews a mutation, and changes nothing.
 func (d *Desk) Plan(ctx context.Context, r Request) (Plan, error) {
 	op, err := d.mutation(r)
 	if err != nil {
@@ -148,7 +148,7 @@ func (d *Desk) plan(ctx context.Context, op operation, r Request) (Plan, error) 
 
 // Do performs a mutation, between two entries. Where the intent cannot be recorded,
 // nothing is done. An error with an Outcome.Action came after the intent: the entries
-// tell what is known.
+// have all that is known.
 func (d *Desk) Do(ctx context.Context, r Request) (Outcome, error) {
 	op, err := d.mutation(r)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package jsondiff compares two JSON states by meaning: a [Schema] says which arrays are
-// sets, and which are lists whose elements have a key. It also has the canonical form of
-// a state. Everything here is a pure function.
+// Package jsondiff compares two JSON states by meaning: a [Schema] marks arrays as sets,
+// or as lists of elements with a key. It also has the canonical form of a state.
+// Everything here is a pure function.
 package jsondiff
 
 import (
@@ -63,7 +63,7 @@ func Diff(s *Schema, before, after json.RawMessage) (Changes, error) {
 	return DiffValues(s, a, b), nil
 }
 
-// DiffValues is [Diff] for two states that [Decode] has read.
+// DiffValues is [Diff] for two states read by [Decode].
 func DiffValues(s *Schema, a, b any) Changes {
 	d := differ{}
 	d.value(s, a, b)
@@ -136,8 +136,7 @@ func pointer(steps []string) string {
 	return "/" + strings.Join(steps, "/")
 }
 
-// removed and added tell of a value that is on one side only, a step below the current
-// path.
+// removed and added note a value on one side only, a step below the current path.
 func (d *differ) removed(step string, v any) {
 	defer d.down(step)()
 	d.changed(func() (old, now json.RawMessage) { return Encode(v), nil })

@@ -2,12 +2,12 @@ package jsondiff
 
 import "strings"
 
-// Schema says which arrays of a JSON value may be reordered. The order of an
-// array counts unless the schema says otherwise.
+// Schema names the arrays of a JSON value without a fixed order. The order of an array
+// counts unless the schema says otherwise.
 type Schema struct {
 	// Set marks an array whose order means nothing.
 	Set bool
-	// Key is the member that names each object of an array.
+	// Key is the member naming each object of an array.
 	Key string
 	// Elem is the schema of an array's elements.
 	Elem *Schema

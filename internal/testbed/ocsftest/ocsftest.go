@@ -8,7 +8,7 @@
 //	3008              the attributes of 1.8.0's class 3004 and those that 1.9.0 has for
 //	                  this class, with the objects of 1.9.0
 //
-// schema/README.md has the sources. An attribute that the schema does not name is an error.
+// schema/README.md has the sources. An attribute missing from the schema is an error.
 package ocsftest
 
 import (
@@ -35,7 +35,7 @@ var classes = map[int]string{
 }
 
 // Validate returns an error if the object is not one of a known class, or is unlike the
-// schema. It checks type_uid too, which the schema only lists.
+// schema. It checks type_uid too; the schema only lists it.
 func Validate(object []byte) error {
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(object))
 	if err != nil {

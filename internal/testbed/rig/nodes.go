@@ -21,7 +21,7 @@ type node struct {
 	killed  bool     // on purpose, and not started again yet
 }
 
-// Add adds a server that takes clients at address, HOST:PORT. It is not started yet.
+// Add adds a server for clients at address, HOST:PORT. It is not started yet.
 func (c *Nodes) Add(address string, command Command) {
 	c.nodes = append(c.nodes, &node{address: address, command: command})
 }
@@ -65,7 +65,7 @@ func (c *Nodes) Restart(ctx context.Context, i int) error {
 	}, n.process)
 }
 
-// Kill ends a node as a power cut does, except that the page cache stays.
+// Kill ends a node as a power cut does, though the page cache stays.
 func (c *Nodes) Kill(i int) {
 	c.nodes[i].killed = true
 	c.nodes[i].process.Kill()
@@ -83,7 +83,7 @@ func (c *Nodes) Name(i int) string { return c.nodes[i].command.Name }
 // Len is the number of nodes.
 func (c *Nodes) Len() int { return len(c.nodes) }
 
-// Alive returns the processes that should run.
+// Alive returns the processes expected to run.
 func (c *Nodes) Alive() (all []*Process) {
 	for _, n := range c.nodes {
 		if n.process != nil && !n.killed {

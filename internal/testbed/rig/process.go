@@ -24,7 +24,7 @@ type Command struct {
 	Env []string
 	// Dir is its working folder. Default: this process's.
 	Dir string
-	// Log is the file for its output, appended to that of earlier starts.
+	// Log is the file for its output, behind the output of earlier starts.
 	Log string
 }
 
@@ -51,8 +51,8 @@ func (c Command) Start() (*Process, error) {
 	p := &Process{name: c.Name, log: c.Log, cmd: cmd, exited: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel kills the child when its starting thread ends, so that thread must
-		// live on.
+		// The kernel kills the child when its starting thread ends, so the thread must live
+		// on.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer func() { _ = log.Close() }()

@@ -35,7 +35,7 @@ func FreeAddresses(ctx context.Context, n int) (all []string, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
-		defer func() { _ = l.Close() }() // not before all are found, so that none comes twice
+		defer func() { _ = l.Close() }() // not before all are found: none may come twice
 		all = append(all, address)
 	}
 	return all, nil

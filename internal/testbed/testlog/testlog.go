@@ -107,7 +107,7 @@ func (l *Log) Sign(c proof.Checkpoint) []byte {
 	return signed
 }
 
-// Prove proves that the first n leaves begin with the first old ones.
+// Prove proves the first n leaves to begin with the first old ones.
 func (l *Log) Prove(old, n int64) []tlog.Hash {
 	l.t.Helper()
 	if old <= 0 || old >= n {

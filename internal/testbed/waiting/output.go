@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Output is what a program writes, readable meanwhile. Its zero value is empty.
+// Output is the output of a program, readable meanwhile. Its zero value is empty.
 type Output struct {
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu
@@ -18,7 +18,7 @@ func (o *Output) Write(b []byte) (int, error) {
 	return o.text.Write(b)
 }
 
-// String returns all that was written.
+// String returns the whole output so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package entry encodes events as Datadog log entries. It knows nothing of HTTP.
 //
-// # What an entry holds
+// # The parts of an entry
 //
 //   - message: the event's body, byte for byte. A body that is no valid UTF-8,
 //     which JSON cannot carry, stands there in base64, and
@@ -16,9 +16,9 @@
 //     Fields whose name means something to Datadog or to this package stand
 //     beneath "event", as @event.status. Values stay as they are written: a
 //     number keeps all its digits.
-//   - auditrelay: what was done to the entry; see [Marks]. As a rule it is not there.
+//   - auditrelay: the changes made to the entry; see [Marks]. As a rule it is not there.
 //
-// # What Datadog does in silence
+// # Datadog's silent changes
 //
 // The intake acknowledges an entry of more than 1 MB and cuts it, and one whose date is
 // more than 18 hours old, or 2 hours ahead, and drops it. So such an entry is not made: it
