@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -17,6 +18,7 @@ type destinations struct {
 	sinks  string             // section of the relay's configuration
 	broker string             // HOST:PORT, empty without Kafka
 	kafka  *kafkatest.StandIn // nil without Kafka
+	many   bool               // a record holds many events
 }
 
 // open starts the row's destination. The files stand in dir.
@@ -37,7 +39,7 @@ func (r row) open(ctx context.Context, dir string) (*destinations, error) {
 		kafka.Close()
 		return nil, err
 	}
-	d := &destinations{kafka: kafka, broker: kafka.Brokers[0], sinks: kafkaSinks(kafka.Brokers[0], r.sinkCount())}
+	d := &destinations{kafka: kafka, broker: kafka.Brokers[0], sinks: r.kafkaSinks(kafka.Brokers[0]), many: r.mode == "batch"}
 	for i := range r.sinkCount() {
 		d.all = append(d.all, kafka.On(topic(i)))
 	}
@@ -50,15 +52,44 @@ func (d *destinations) close() {
 	}
 }
 
-// wait waits until each destination has n records, and returns when the last of
+// wait waits until each destination has n events, and returns when the last of
 // them had.
 func (d *destinations) wait(ctx context.Context, n int64) (last time.Time, err error) {
 	for _, one := range d.all {
-		if last, err = waitDelivered(ctx, one, n); err != nil {
+		if d.many {
+			last, err = waitSettled(ctx, one, n)
+		} else {
+			last, err = waitDelivered(ctx, one, n)
+		}
+		if err != nil {
 			return last, err
 		}
 	}
 	return last, nil
+}
+
+// waitSettled is waitDelivered for records of many events. To count those, they must be
+// read, at a cost: so it waits until no record has come for a while.
+func waitSettled(ctx context.Context, d readback.Destination, n int64) (last time.Time, err error) {
+	var had, counted, events int64
+	const quiet = 500 * time.Millisecond
+	for last = time.Now(); time.Since(last) < time.Minute; time.Sleep(5 * time.Millisecond) {
+		have, err := d.Count(ctx)
+		if err != nil && ctx.Err() != nil {
+			return last, err
+		}
+		if have > had {
+			had, last = have, time.Now()
+		}
+		if time.Since(last) < quiet || had == counted {
+			continue
+		}
+		counted, events = had, 0
+		if err := d.Read(ctx, func(string, []byte) { events++ }); err != nil || events >= n {
+			return last, err
+		}
+	}
+	return last, fmt.Errorf("%s has %d of %d acknowledged events, and gets no more", d.Name(), events, n)
 }
 
 // waitDelivered gives up when a minute has brought no record.
@@ -82,10 +113,11 @@ func waitDelivered(ctx context.Context, d readback.Destination, n int64) (time.T
 // away is a broker where nothing listens.
 const away = "127.0.0.1:1"
 
-func kafkaSinks(broker string, n int) string {
+func (r row) kafkaSinks(broker string) string {
 	var b strings.Builder
-	for i := range n {
-		fmt.Fprintf(&b, "  - {name: kafka-%d, kafka: {brokers: [%q], topic: %s, create_topic: true}}\n", i, broker, topic(i))
+	for i := range r.sinkCount() {
+		fmt.Fprintf(&b, "  - {name: kafka-%d, kafka: {brokers: [%q], topic: %s, mode: %s, create_topic: true}}\n",
+			i, broker, topic(i), cmp.Or(r.mode, "binary"))
 	}
 	return b.String()
 }

@@ -50,7 +50,8 @@ and reads it back by event id. It prints a table, and beside it the rate of a
 bare writer that fsyncs records as large as the relay's.
 
 Most rows deliver to a Kafka broker inside this process, which takes a large part
-of the CPU. The rows "to a file" deliver to a file that is not synced.
+of the CPU. The rows "to a file" deliver to a file that is not synced; the row
+"batch records" gives the broker a record for many events (mode: batch).
 
 With --against, each row runs --pairs times with both binaries, one right after
 the other. The table, in Markdown, has the medians of OTHER and of this binary, and
@@ -87,6 +88,7 @@ func rows() []row {
 		{name: "datadog x100, to a file", format: "datadog", batch: 100, conns: 8, events: 400_000, file: true},
 		{name: "json x1", format: "json", batch: 1, conns: 64, events: 100_000, versus: true},
 		{name: "json x1000", format: "json", batch: 1000, conns: 8, events: 500_000, versus: true},
+		{name: "json x1000, batch records", format: "json", batch: 1000, conns: 8, events: 500_000, mode: "batch"},
 		{name: "json x100, half load", format: "json", batch: 100, conns: 8, events: 300_000, share: 0.5},
 		{name: "json x100, four sinks", format: "json", batch: 100, conns: 8, events: 300_000, sinks: 4},
 		{name: "json x100, backlog", format: "json", batch: 100, conns: 8, events: 1_500_000, backlog: true},

@@ -22,6 +22,7 @@ type row struct {
 	share   float64 // of the first row's rate, offered in place of the most
 	rate    float64 // events a second, by share
 	sinks   int     // Kafka sinks; 0 is 1
+	mode    string  // of the Kafka sinks; empty is their default
 	file    bool    // one file sink in place of Kafka, nearly free
 	binary  string  // the relay's, if not the one of all rows
 	backlog bool    // the sinks are away until all is pushed
@@ -120,7 +121,7 @@ func (b *bench) start(ctx context.Context, r row, dir string, d *destinations) (
 	}
 	sinks := d.sinks
 	if r.backlog {
-		sinks = kafkaSinks(away, r.sinkCount())
+		sinks = r.kafkaSinks(away)
 	}
 	return startRelay(ctx, cmp.Or(r.binary, b.binary), dir, sinks)
 }
@@ -160,7 +161,7 @@ func (b *bench) idle(ctx context.Context, dir string, d time.Duration) (string, 
 		return "", err
 	}
 	defer kafka.Close()
-	relay, err := startRelay(ctx, b.binary, dir, kafkaSinks(kafka.Brokers[0], 1))
+	relay, err := startRelay(ctx, b.binary, dir, row{}.kafkaSinks(kafka.Brokers[0]))
 	if err != nil {
 		return "", err
 	}

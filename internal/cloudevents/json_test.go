@@ -2,6 +2,7 @@ package cloudevents
 
 import (
 	"bytes"
+	"encoding/base64"
 	"strings"
 	"testing"
 
@@ -16,13 +17,15 @@ import (
 
 func TestBodyForms(t *testing.T) {
 	t.Parallel()
-	deep := strings.Repeat("[", 2*jsonscan.MaxDepth) + strings.Repeat("]", 2*jsonscan.MaxDepth)
+	nested := func(depth int) string { return strings.Repeat("[", depth) + strings.Repeat("]", depth) }
+	deepest, deeper := nested(jsonscan.MaxDepth), nested(jsonscan.MaxDepth+1)
 	for _, c := range []struct{ contentType, body, want string }{
 		{"application/json", `{"a":1.0}`, `"data":{"a":1.0}`},
 		{"application/json", `"é\u0041"`, `"data":"é\u0041"`},
 		{"application/vnd.x+JSON; charset=utf-8", `[]`, `"data":[]`},
 		{"", `[]`, `"data":[]`},
-		{"application/json", deep, `"data":` + deep},
+		{"application/json", deepest, `"data":` + deepest},
+		{"application/json", deeper, `"data_base64":"` + base64.StdEncoding.EncodeToString([]byte(deeper)) + `"`},
 		{"application/json", ` {}`, `"data_base64":"IHt9"`},
 		{"application/json", "{}\n", `"data_base64":"e30K"`},
 		{"application/json", "{", `"data_base64":"ew=="`},

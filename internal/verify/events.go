@@ -12,6 +12,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -120,6 +121,12 @@ type copiedEvent struct {
 	fact  *fact
 }
 
+// Pushed reports whether events of a CloudEvents type were pushed. No such event is an
+// entry, whatever its body says: entries are the relay's own.
+func Pushed(kind string) bool {
+	return kind == "event_log" || strings.HasPrefix(kind, "event_log.")
+}
+
 // readEvent decodes a line. Most are of the event stream, and are passed over fast.
 func readEvent(text []byte) (made copiedEvent) {
 	text = bytes.TrimSpace(text)
@@ -129,6 +136,9 @@ func readEvent(text []byte) (made copiedEvent) {
 	body := text
 	if bytes.Contains(text, []byte(`"specversion"`)) {
 		if e, err := cloudevents.ParseJSON(text); err == nil {
+			if Pushed(e.Type) {
+				return made
+			}
 			body = e.Body
 		}
 	}

@@ -91,12 +91,11 @@ func (f *kafkaFlags) verify(cmd *cobra.Command, shown *progress, o verify.Option
 	return verify.EventBodies(cmd.Context(), auditBodies(records), o)
 }
 
-// auditBodies leaves the pushed events out, by their type where a header has it. Only the
-// relay's own events can be entries.
+// auditBodies leaves the pushed events out, by their type where a header has it.
 func auditBodies(records iter.Seq2[kafka.Record, error]) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for r, err := range records {
-			if r.Type == "event_log" || strings.HasPrefix(r.Type, "event_log.") {
+			if verify.Pushed(r.Type) {
 				continue
 			}
 			if !yield(r.Body, err) {

@@ -92,11 +92,17 @@ func TestATopicIsASinksCopy(t *testing.T) {
 	assert.Contains(t, text, "log example.com/trail: entries 0 to 39")
 	assert.Contains(t, text, "completeness: holds")
 
-	fill("structured", "structured", events)
-	assert.Contains(t, verify(ExitOK, "structured"), "40 entries and 1 checkpoints were checked")
+	for _, mode := range []string{"structured", "batch"} {
+		fill(mode, mode, mixed)
+		text := verify(ExitOK, mode)
+		assert.Contains(t, text, "log example.com/trail: entries 0 to 39", mode)
+		assert.Contains(t, text, "completeness: holds", mode)
+	}
 
-	fill("incomplete", "binary", append(events[:17:17], events[18:]...))
-	assert.Contains(t, verify(ExitNotShown, "incomplete"), "missing: entry 17: no event of it is here")
+	for _, mode := range []string{"binary", "batch"} {
+		fill("incomplete-"+mode, mode, append(events[:17:17], events[18:]...))
+		assert.Contains(t, verify(ExitNotShown, "incomplete-"+mode), "missing: entry 17: no event of it is here")
+	}
 
 	assert.Contains(t, verify(ExitFailure, "nowhere"), "read the kafka topic nowhere: ")
 	assert.Contains(t, verify(ExitFailure, "nowhere"), "Unknown Topic", "the first look has made the topic")

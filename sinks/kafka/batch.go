@@ -53,18 +53,21 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // encode makes b the batch of a non-empty run of events.
 func (b *batch) encode(events []relay.Event, run []int32, f form, c kafka.Compression) error {
 	b.begin(c)
-	first, latest := recordTime(&events[run[0]]).UnixMilli(), int64(0)
-	for n, i := range run {
-		e := &events[i]
-		at := recordTime(e).UnixMilli()
-		latest = max(latest, at)
-		b.scratch.set(e, f)
-		b.raw = b.scratch.append(b.raw, at-first, int64(n))
+	r := &b.scratch
+	var first, latest int64
+	n := 0
+	for ; len(run) > 0; n++ {
+		run = run[r.set(events, run, f):]
+		if n == 0 {
+			first = r.at
+		}
+		latest = max(latest, r.at)
+		b.raw = r.append(b.raw, r.at-first, int64(n))
 		if len(b.raw) >= blockBytes {
 			b.flush()
 		}
 	}
-	b.end(first, latest, len(run))
+	b.end(first, latest, n)
 	return b.failed
 }
 
@@ -148,8 +151,7 @@ func (b *batch) end(first, latest int64, records int) {
 
 // forget drops the last delivery's events, and outsized memory.
 func (b *batch) forget() {
-	b.scratch.key, b.scratch.value = nil, nil
-	b.scratch.shared.forget()
+	b.scratch.forget()
 	if cap(b.set) > maxKeptBody {
 		b.set = nil
 	}

@@ -44,14 +44,15 @@ func BenchmarkEncode(b *testing.B) {
 		events[i].Received = events[i/100*100].Received // as of pushes of 100
 		size += len(events[i].Body)
 	}
-	for _, compression := range []string{"snappy", "none"} {
-		b.Run(compression, func(b *testing.B) {
-			c := compressionNamed(compression)
+	for _, c := range []struct{ compression, mode string }{{"snappy", "binary"}, {"none", "binary"}, {"snappy", "structured"}, {"snappy", "batch"}, {"none", "batch"}} {
+		b.Run(c.compression+"/"+c.mode, func(b *testing.B) {
+			f := form{key: environmentKey, mode: modeNamed(c.mode)}
+			compression := compressionNamed(c.compression)
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			var set batch
 			for b.Loop() {
-				require.NoError(b, set.encode(events, run, form{key: environmentKey}, c))
+				require.NoError(b, set.encode(events, run, f, compression))
 			}
 			b.ReportMetric(float64(b.N)*float64(len(events))/b.Elapsed().Seconds(), "events/s")
 		})

@@ -3,6 +3,7 @@ package kafka
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -96,6 +97,17 @@ func understood(t *testing.T, r *kgo.Record) *event.Event {
 	require.NoError(t, err)
 	require.NoError(t, e.Validate())
 	return e
+}
+
+// batched are a record's events in batch mode, as the SDK understands them.
+func batched(t testing.TB, r *kgo.Record) (events []event.Event) {
+	t.Helper()
+	assert.Equal(t, []kgo.RecordHeader{{Key: "content-type", Value: []byte("application/cloudevents-batch+json")}}, r.Headers)
+	require.NoError(t, json.Unmarshal(r.Value, &events))
+	for i := range events {
+		require.NoError(t, events[i].Validate())
+	}
+	return events
 }
 
 // A consumer with CloudEvents' SDK reads the same bodies and attributes in both modes.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -22,7 +23,7 @@ func TestContract(t *testing.T) {
 	for name, c := range map[string]struct {
 		partitions int32
 		mode       string
-	}{"one partition": {1, ""}, "seven partitions": {7, "binary"}, "structured": {3, "structured"}} {
+	}{"one partition": {1, ""}, "seven partitions": {7, "binary"}, "structured": {3, "structured"}, "batch": {3, "batch"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			relaytest.Run(t, relaytest.Harness{New: func(t *testing.T) relaytest.Destination {
@@ -70,10 +71,16 @@ func stall(c *cluster) {
 
 func arrivals(t *testing.T, records []*kgo.Record) []relaytest.Arrival {
 	t.Helper()
-	list := make([]relaytest.Arrival, len(records))
-	for i, r := range records {
-		if header(t, r, "content-type") == cloudevents.MediaType {
-			list[i] = structuredArrival(t, r)
+	var list []relaytest.Arrival
+	for _, r := range records {
+		switch header(t, r, "content-type") {
+		case cloudevents.MediaType:
+			list = append(list, arrival(understood(t, r)))
+			continue
+		case cloudevents.BatchMediaType:
+			for _, e := range batched(t, r) {
+				list = append(list, arrival(&e))
+			}
 			continue
 		}
 		a := relaytest.Arrival{ID: header(t, r, "ce_id"), Body: r.Value, Attributes: map[string]string{}}
@@ -87,14 +94,12 @@ func arrivals(t *testing.T, records []*kgo.Record) []relaytest.Arrival {
 			}
 			a.Attributes[name] = string(h.Value)
 		}
-		list[i] = a
+		list = append(list, a)
 	}
 	return list
 }
 
-func structuredArrival(t *testing.T, r *kgo.Record) relaytest.Arrival {
-	t.Helper()
-	e := understood(t, r)
+func arrival(e *event.Event) relaytest.Arrival {
 	a := relaytest.Arrival{ID: e.ID(), Body: e.Data(), Attributes: map[string]string{
 		"specversion": e.SpecVersion(), "id": e.ID(), "source": e.Source(), "type": e.Type(),
 		"time": e.Time().UTC().Format(time.RFC3339Nano), "datacontenttype": e.DataContentType(),

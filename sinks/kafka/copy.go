@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/cloudevents"
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
@@ -37,9 +39,10 @@ type extent struct {
 
 // Record is a CloudEvent in a topic.
 type Record struct {
-	// Type is the event's; empty in structured mode, where the body has it.
+	// Type is the event's; empty in the modes structured and batch, where the body has it.
 	Type string
-	// Body is the event's body; in structured mode the whole event as JSON.
+	// Body is the event's body; in these modes the whole event as JSON. A batch with a fault
+	// stands here as it is.
 	Body []byte
 }
 
@@ -139,8 +142,12 @@ func (c *Copy) Records(ctx context.Context, read func(n int64)) iter.Seq2[Record
 			if count++; count%1000 == 0 {
 				read(count)
 			}
-			r, is := recordOf(m)
-			return !is || yield(r, nil)
+			for r := range recordsOf(m) {
+				if !yield(r, nil) {
+					return false
+				}
+			}
+			return true
 		}
 		for i := range c.parts {
 			e := c.parts[i]
@@ -156,19 +163,42 @@ func (c *Copy) Records(ctx context.Context, read func(n int64)) iter.Seq2[Record
 	}
 }
 
-// recordOf reads the attributes for a copy. Anything else than a CloudEvent, such as a
-// transaction's mark, gives false.
-func recordOf(m *kafka.Message) (r Record, is bool) {
-	r.Body = m.Value
-	for _, h := range m.Headers {
+// recordsOf yields the CloudEvents of a message: one, or those of a batch. Anything else,
+// such as a transaction's mark, has none.
+func recordsOf(m *kafka.Message) iter.Seq[Record] {
+	return func(yield func(Record) bool) {
+		r, binary, media := Record{Body: m.Value}, false, ""
+		for _, h := range m.Headers {
+			switch {
+			case h.Key == "ce_type":
+				r.Type, binary = string(h.Value), true
+			case strings.EqualFold(h.Key, "content-type"):
+				media = string(h.Value)
+			}
+		}
 		switch {
-		case h.Key == "ce_type":
-			r.Type, is = string(h.Value), true
-		case strings.EqualFold(h.Key, "content-type") && strings.HasPrefix(string(h.Value), "application/cloudevents+json"):
-			is = true
+		case len(m.Value) == 0:
+		case binary || strings.HasPrefix(media, cloudevents.MediaType):
+			yield(r)
+		case strings.HasPrefix(media, cloudevents.BatchMediaType):
+			split(m.Value, yield)
 		}
 	}
-	return r, is && len(m.Value) > 0
+}
+
+// split yields the events of a batch. Each is a copy: one kept event must not keep a whole
+// batch in memory. After a fault the rest cannot be told apart, so the batch itself follows:
+// its reader finds it to be no event.
+func split(batch []byte, yield func(Record) bool) {
+	for text, err := range cloudevents.Split(batch) {
+		r := Record{Body: bytes.Clone(text)}
+		if err != nil {
+			r.Body = batch
+		}
+		if !yield(r) {
+			return
+		}
+	}
 }
 
 // partition reads one partition. more is false where take wants no more.

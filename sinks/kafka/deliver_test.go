@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -223,8 +224,23 @@ func TestConnectionCut(t *testing.T) {
 // would overtake.
 func TestConnectionCutBetweenHalves(t *testing.T) {
 	t.Parallel()
+	inBothModes(t, testConnectionCutBetweenHalves)
+}
+
+// inBothModes runs test with a record for each event, and with records of many.
+func inBothModes(t *testing.T, test func(t *testing.T, mode string)) {
+	t.Helper()
+	for _, mode := range []string{"binary", "batch"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			test(t, mode)
+		})
+	}
+}
+
+func testConnectionCutBetweenHalves(t *testing.T, mode string) {
 	c := newCluster(t)
-	s := c.sink(t, nil)
+	s := c.sink(t, func(cfg *config.Kafka) { cfg.Mode = mode })
 	var requests atomic.Int32
 	c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
@@ -299,9 +315,13 @@ func TestSlowBrokerAndCancel(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
+	inBothModes(t, testTooLarge)
+}
+
+func testTooLarge(t *testing.T, mode string) {
 	for _, compression := range []string{"snappy", "none"} {
 		c := newCluster(t, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "20000"}))
-		s := c.sink(t, func(cfg *config.Kafka) { cfg.Compression = compression })
+		s := c.sink(t, func(cfg *config.Kafka) { cfg.Compression, cfg.Mode = compression, mode })
 		events := relaytest.Events(1000)
 		events[500].Body = make([]byte, 30_000)
 		_, _ = rand.Read(events[500].Body)
@@ -348,8 +368,12 @@ func TestNarrow(t *testing.T) {
 // The sink finds the record refused by the broker, and delivers the others.
 func TestInvalidRecord(t *testing.T) {
 	t.Parallel()
+	inBothModes(t, testInvalidRecord)
+}
+
+func testInvalidRecord(t *testing.T, mode string) {
 	c := newCluster(t)
-	s := c.sink(t, nil)
+	s := c.sink(t, func(cfg *config.Kafka) { cfg.Mode = mode })
 	events := relaytest.Events(50)
 	c.Fault(kfake.Fault{
 		Keys: []kmsg.Key{kmsg.Produce}, Topic: testTopic, Err: kerr.InvalidTimestamp, Count: -1,
@@ -361,7 +385,7 @@ func TestInvalidRecord(t *testing.T) {
 	assert.Equal(t, rest, ids(t, c.records(t, testTopic)))
 }
 
-// holds reports whether a produce request holds the record of an event.
+// holds reports whether a produce request holds an event.
 func holds(r kmsg.Request, id string) bool {
 	for _, topic := range r.(*kmsg.ProduceRequest).Topics {
 		for _, p := range topic.Partitions {
@@ -370,6 +394,9 @@ func holds(r kmsg.Request, id string) bool {
 			fetched.HighWatermark = 1 << 40
 			got, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{}, &fetched, kgo.DefaultDecompressor(), nil)
 			for _, record := range got.Records {
+				if bytes.Contains(record.Value, []byte(`,"id":"`+id+`"`)) { // of a batch
+					return true
+				}
 				for _, h := range record.Headers {
 					if h.Key == "ce_id" && string(h.Value) == id {
 						return true

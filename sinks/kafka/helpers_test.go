@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/cloudevents"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -111,11 +112,18 @@ func header(t testing.TB, r *kgo.Record, name string) string {
 	return value
 }
 
+// ids are the ids of the events in the modes binary and batch.
 func ids(t testing.TB, records []*kgo.Record) []string {
 	t.Helper()
-	list := make([]string, len(records))
-	for i, r := range records {
-		list[i] = header(t, r, "ce_id")
+	var list []string
+	for _, r := range records {
+		if header(t, r, "content-type") != cloudevents.BatchMediaType {
+			list = append(list, header(t, r, "ce_id"))
+			continue
+		}
+		for _, e := range batched(t, r) {
+			list = append(list, e.ID())
+		}
 	}
 	return list
 }

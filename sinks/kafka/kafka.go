@@ -7,9 +7,17 @@
 // content-type is application/cloudevents+json. An event's labels are not sent: a header
 // for each would be too expensive at a log's rates, and the body usually repeats them.
 //
+// In batch mode a record holds consecutive events of one key and partition, up to
+// [maxArray] bytes, in CloudEvents' JSON batch format; the one header content-type is
+// application/cloudevents-batch+json. CloudEvents' Kafka binding defines no batched mode:
+// this is a convention of the relay, with the registered media type. It suits consumers
+// able to split records, and brokers for which a record for each event is too much; it does
+// not suit compacted topics, where a later record replaces all events of an earlier one.
+// An event refused by a broker is still found and refused alone, in a record of its own.
+//
 // A record is acknowledged once all in-sync replicas have it. There is no
 // idempotent producer in kafka-go, so an event whose acknowledgement was lost
-// stands twice in the topic; its source and id tell. Records of one key keep
+// stands twice in the topic; its source and id tell. Events of one key keep
 // their order, also when a delivery is tried again in part.
 //
 // The sink speaks through its own RoundTripper under kafka.Client: kafka.Transport goes

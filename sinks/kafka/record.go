@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"encoding/binary"
 	"time"
 
@@ -8,38 +9,101 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// record is the content of one Kafka record, in reused memory.
+// record is the content of one Kafka record, in reused memory: an event, or in batch mode a
+// run of events.
 type record struct {
 	key     []byte // nil: none
 	value   []byte
 	headers headers
+	at      int64 // its timestamp
 
 	shared    shared
 	clock     clock
 	keyMemory []byte
 	object    []byte // the value in structured mode
+
+	array   cloudevents.Batch // the value in batch mode
+	another []byte            // scratch: the next event's key
 }
 
-// form says how an event becomes a record.
+// form says how events become records.
 type form struct {
-	key        keyFunc
-	structured bool // one JSON object; else the body, with headers
+	key  keyFunc
+	mode mode
 }
 
-// set makes r the record of e.
-func (r *record) set(e *relay.Event, f form) {
+// mode is how a record's value holds events.
+type mode byte
+
+const (
+	binaryMode     mode = iota // one event's body; its attributes are headers
+	structuredMode             // one event as a JSON object
+	batchMode                  // events of one key as a JSON array
+)
+
+// set makes r the record of the first events at the indexes in run, and returns how many
+// they are: one, except in batch mode.
+func (r *record) set(events []relay.Event, run []int32, f form) int {
+	e := &events[run[0]]
 	r.headers.reset()
+	r.at = recordTime(e).UnixMilli()
 	if r.key = f.key(r.keyMemory[:0], e); r.key != nil {
 		r.keyMemory = r.key
 	}
-	if f.structured {
+	switch f.mode {
+	case batchMode:
+		return r.setBatch(events, run, f.key)
+	case structuredMode:
 		r.object = cloudevents.AppendJSON(r.object[:0], e)
 		r.value = r.object
 		r.headers.add("content-type", cloudevents.MediaType)
-		return
+	default:
+		r.value = e.Body
+		r.addHeaders(e)
 	}
-	r.value = e.Body
-	r.addHeaders(e)
+	return 1
+}
+
+// maxArray bounds the array of a record in batch mode, in bytes. A larger one saves the
+// broker little more: some hundred events share a record's cost already. A smaller one
+// stays in the caches, and below every limit on a record in use.
+const maxArray = 128 << 10
+
+// setBatch makes r the record of the events with one key at the start of run, up to maxArray
+// bytes. Its timestamp is their latest: neither retention nor a search by time may pass over
+// a record with a later event.
+func (r *record) setBatch(events []relay.Event, run []int32, key keyFunc) int {
+	r.array.Reset()
+	n := 0
+	for _, i := range run {
+		e := &events[i]
+		if n > 0 && !r.hasKeyOf(e, key) || !r.array.Add(e, maxArray) {
+			break
+		}
+		r.at = max(r.at, recordTime(e).UnixMilli())
+		n++
+	}
+	r.value = r.array.Text()
+	r.headers.add("content-type", cloudevents.BatchMediaType)
+	return n
+}
+
+func (r *record) hasKeyOf(e *relay.Event, key keyFunc) bool {
+	another := key(r.another[:0], e)
+	if another != nil {
+		r.another = another
+	}
+	return (another == nil) == (r.key == nil) && bytes.Equal(another, r.key)
+}
+
+// forget drops the last events, and outsized memory.
+func (r *record) forget() {
+	r.key, r.value = nil, nil
+	r.shared.forget()
+	if cap(r.object) > maxKeptBody {
+		r.object = nil
+	}
+	r.array.Reset()
 }
 
 // append appends r as it stands in a batch. Its time and its offset count from
@@ -98,9 +162,9 @@ func (r *record) addHeaders(e *relay.Event) {
 	r.headers.join(&r.shared.rest)
 }
 
-// recordSize estimates the bytes of a record before compression. In structured mode a
-// body other than JSON takes a third more, and an escaped one even more. Then a broker's
-// refusal narrows the limit.
+// recordSize estimates the bytes before compression of an event's record, or of its part in
+// a batch's. As JSON, a body other than JSON takes a third more, and an escaped one even
+// more. Then a broker's refusal narrows the limit.
 func recordSize(e *relay.Event) int64 {
 	const names, times, rest = 120, 60, 30
 	return int64(len(e.Body)+len(e.ID)+len(e.Source)+len(e.Type)+len(e.Subject)+len(e.ContentType)+

@@ -18,7 +18,7 @@ import (
 func (s *Sink) configure(cfg config.Kafka) {
 	s.brokers = cfg.Brokers
 	s.topic = template.Parse(cfg.Topic)
-	s.form = form{key: keyNamed(cfg.Key), structured: cfg.Mode == "structured"}
+	s.form = form{key: keyNamed(cfg.Key), mode: modeNamed(cfg.Mode)}
 	s.spread.balancer = balancerNamed(cfg.Partitioner)
 	s.compression = compressionNamed(cfg.Compression)
 	if cfg.CreateTopic {
@@ -90,6 +90,10 @@ func balancerNamed(name string) kafka.Balancer {
 
 func compressionNamed(name string) kafka.Compression {
 	return map[string]kafka.Compression{"snappy": kafka.Snappy, "zstd": kafka.Zstd, "lz4": kafka.Lz4, "gzip": kafka.Gzip}[name]
+}
+
+func modeNamed(name string) mode {
+	return map[string]mode{"structured": structuredMode, "batch": batchMode}[name]
 }
 
 // mechanism returns nil where cfg is nil.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -18,12 +19,12 @@ import (
 
 // ContentType is the media type of a request's body, where the configuration's
 // headers name no other.
-const ContentType = "application/cloudevents-batch+json"
+const ContentType = cloudevents.BatchMediaType
 
 func (s *Sink) request(ctx context.Context, events []relay.Event, now time.Time) (*http.Request, error) {
 	// Not kept from one delivery to the next: the transport may still read from
 	// it after an early answer.
-	body := s.encode(nil, events)
+	body := s.encode(events)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.target.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -41,11 +42,11 @@ func (s *Sink) request(ctx context.Context, events []relay.Event, now time.Time)
 // forms are the forms of a request's body, by format.
 var forms = map[string]struct {
 	contentType string
-	append      func(dst []byte, events []relay.Event) []byte
+	encode      func(events []relay.Event) []byte
 }{
-	config.FormatCloudEvents: {ContentType, appendBatch},
-	config.FormatOCSF:        {"application/x-ndjson", appendLines},
-	config.FormatSlack:       {"application/json", appendMessage},
+	config.FormatCloudEvents: {ContentType, batchOf},
+	config.FormatOCSF:        {"application/x-ndjson", linesOf},
+	config.FormatSlack:       {"application/json", messageOf},
 }
 
 func headersOf(configured map[string]secret.Text, contentType string) http.Header {
@@ -58,25 +59,20 @@ func headersOf(configured map[string]secret.Text, contentType string) http.Heade
 	return h
 }
 
-// appendBatch appends events in the JSON batch format of CloudEvents 1.0.2, 4:
-// an array of events in the JSON event format.
-func appendBatch(dst []byte, events []relay.Event) []byte {
-	separator := byte('[')
+func batchOf(events []relay.Event) []byte {
+	var b cloudevents.Batch
 	for i := range events {
-		dst = append(dst, separator)
-		dst = cloudevents.AppendJSON(dst, &events[i])
-		separator = ','
+		b.Add(&events[i], math.MaxInt)
 	}
-	return append(dst, ']')
+	return b.Text()
 }
 
-// appendLines appends the events' bodies, which are JSON objects without line ends, each on
-// a line.
-func appendLines(dst []byte, events []relay.Event) []byte {
+// linesOf are the events' bodies, which are JSON objects without line ends, each on a line.
+func linesOf(events []relay.Event) (lines []byte) {
 	for i := range events {
-		dst = append(append(dst, events[i].Body...), '\n')
+		lines = append(append(lines, events[i].Body...), '\n')
 	}
-	return dst
+	return lines
 }
 
 // batchID is made from sources, ids and bodies alone: a repeated event has another time of

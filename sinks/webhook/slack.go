@@ -18,9 +18,9 @@ const (
 	maxLine = 500
 )
 
-// appendMessage appends a message for a chat: {"text": …} in Slack's mrkdwn. One message
+// messageOf is a message for a chat: {"text": …} in Slack's mrkdwn. One message
 // stands for the whole batch, so a burst of changes is one notification.
-func appendMessage(dst []byte, events []relay.Event) []byte {
+func messageOf(events []relay.Event) []byte {
 	var text strings.Builder
 	for i, told := range worst(events) {
 		if i > 0 {
@@ -33,9 +33,9 @@ func appendMessage(dst []byte, events []relay.Event) []byte {
 	}
 	body, err := json.Marshal(map[string]string{"text": text.String()})
 	if err != nil { // never: it is a text
-		return append(dst, `{"text":"events"}`...)
+		return []byte(`{"text":"events"}`)
 	}
-	return append(dst, body...)
+	return body
 }
 
 // told is an event as a line, with its place in severities.

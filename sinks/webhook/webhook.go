@@ -36,7 +36,7 @@ type Sink struct {
 	target  *url.URL
 	key     []byte      // nil: requests are not signed
 	headers http.Header // go along with each request
-	encode  func(dst []byte, events []relay.Event) []byte
+	encode  func(events []relay.Event) []byte
 	client  *http.Client
 	tls     *tls.Config // nil: the default
 	clean   cleaner
@@ -86,7 +86,7 @@ func New(cfg config.Webhook, opts Options) (*Sink, error) {
 		target:  target,
 		key:     key,
 		headers: headersOf(cfg.Headers, form.contentType),
-		encode:  form.append,
+		encode:  form.encode,
 		tls:     tlsConfig,
 		clean:   newCleaner(cfg, target),
 		client: &http.Client{

@@ -16,6 +16,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/auditrelay/auditrelay/internal/cloudevents"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 // Client asks brokers. It outlives their restarts.
@@ -128,8 +131,8 @@ func (t *Topic) Count(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// Read passes each record's CloudEvents id and body to record, from the start of each
-// partition.
+// Read passes each event's CloudEvents id and body to record, from the start of each
+// partition. A record in structured mode has no id, and the whole event as its body.
 func (t *Topic) Read(ctx context.Context, record func(id string, body []byte)) error {
 	ends, err := t.ends(ctx)
 	if err != nil || len(ends) == 0 {
@@ -150,11 +153,30 @@ func (t *Topic) Read(ctx context.Context, record func(id string, body []byte)) e
 			return err
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			record(header(r, "ce_id"), r.Value)
+			err = errors.Join(err, pass(r, record))
 			if r.Offset+1 >= ends[r.Partition] {
 				delete(ends, r.Partition)
 			}
 		})
+	}
+	return err
+}
+
+// pass passes on the event of r, or, in batch mode, each event.
+func pass(r *kgo.Record, record func(id string, body []byte)) error {
+	if header(r, "content-type") != cloudevents.BatchMediaType {
+		record(header(r, "ce_id"), r.Value)
+		return nil
+	}
+	for text, err := range cloudevents.Split(r.Value) {
+		var e relay.Event
+		if err == nil {
+			e, err = cloudevents.ParseJSON(text)
+		}
+		if err != nil {
+			return fmt.Errorf("record %d of partition %d: %w", r.Offset, r.Partition, err)
+		}
+		record(e.ID, e.Body)
 	}
 	return nil
 }

@@ -1,11 +1,15 @@
 package kafkatest
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/auditrelay/auditrelay/internal/cloudevents"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 func TestATopicIsReadBack(t *testing.T) {
@@ -25,10 +29,18 @@ func TestATopicIsReadBack(t *testing.T) {
 		})
 		require.NoError(t, sent.FirstErr())
 	}
+	var batch cloudevents.Batch
+	for _, id := range []string{"c", "d"} {
+		batch.Add(&relay.Event{ID: id, Source: "/s", Body: []byte(`"body"`)}, math.MaxInt)
+	}
+	sent := broker.client.ProduceSync(t.Context(), &kgo.Record{
+		Topic: "t", Headers: []kgo.RecordHeader{{Key: "content-type", Value: []byte(cloudevents.BatchMediaType)}}, Value: batch.Text(),
+	})
+	require.NoError(t, sent.FirstErr())
 	n, err = topic.Count(t.Context())
 	require.NoError(t, err)
-	assert.EqualValues(t, 2, n)
+	assert.EqualValues(t, 3, n)
 	var got []string
 	require.NoError(t, topic.Read(t.Context(), func(id string, body []byte) { got = append(got, id+": "+string(body)) }))
-	assert.ElementsMatch(t, []string{"a: body of a", "b: body of b"}, got)
+	assert.ElementsMatch(t, []string{"a: body of a", "b: body of b", `c: "body"`, `d: "body"`}, got)
 }

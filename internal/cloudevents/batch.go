@@ -1,0 +1,82 @@
+package cloudevents
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
+	"github.com/auditrelay/auditrelay/relay"
+)
+
+// BatchMediaType is the content type of a [Batch].
+const BatchMediaType = "application/cloudevents-batch+json"
+
+// Batch writes the JSON batch format of CloudEvents 1.0.2, section 4: an array of events in
+// the JSON event format. The zero value is empty.
+type Batch struct {
+	text []byte // the array without its end
+}
+
+// maxKept bounds the memory of an empty Batch, in bytes.
+const maxKept = 2 << 20
+
+// Reset empties b. It keeps the memory, unless one large event took too much.
+func (b *Batch) Reset() {
+	if cap(b.text) > maxKept {
+		b.text = nil
+	}
+	b.text = b.text[:0]
+}
+
+// Add adds e. If the text would then be longer than most bytes, Add leaves e out and returns
+// false. It always takes the first event.
+func (b *Batch) Add(e *relay.Event, most int) bool {
+	before := len(b.text)
+	separator := byte(',')
+	if before == 0 {
+		separator = '['
+	}
+	b.text = AppendJSON(append(b.text, separator), e)
+	if before > 0 && len(b.text)+len("]") > most {
+		b.text = b.text[:before]
+		return false
+	}
+	return true
+}
+
+// Text returns the array of a batch with at least one event. It is valid until the next
+// Reset or Add.
+func (b *Batch) Text() []byte {
+	end := len(b.text)
+	b.text = append(b.text, ']')
+	text := b.text
+	b.text = text[:end]
+	return text
+}
+
+// Split yields the text of each event in a batch, as part of the given text. It ends at the
+// first fault with an error; the events before have been yielded.
+func Split(batch []byte) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		var scan jsonscan.Scanner
+		scan.Reset(batch)
+		more := false
+		err := scan.Open('[')
+		for n := 0; err == nil; n++ {
+			if more, err = scan.More(']', n); err != nil || !more {
+				break
+			}
+			scan.Peek()
+			from := scan.Pos()
+			if err = scan.Skip(); err == nil && !yield(batch[from:scan.Pos()], nil) {
+				return
+			}
+		}
+		if err == nil {
+			err = scan.End()
+		}
+		if err != nil {
+			yield(nil, fmt.Errorf("read the batch of CloudEvents: %w", err))
+		}
+	}
+}
