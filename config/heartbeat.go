@@ -6,7 +6,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// Heartbeat calls a dead-man's switch: a service that raises an alarm when the calls stop.
+// Heartbeat calls a dead-man's switch: a service raising an alarm when the calls stop.
 type Heartbeat struct {
 	// URL is posted to while pushes are taken: https, except for loopback. It is kept as
 	// a secret, since it is one with many services. Default: no calls.

@@ -28,11 +28,11 @@ type Sink struct {
 	// Format is the form of the events: cloudevents (the default), ocsf, or for a webhook
 	// slack.
 	//
-	// With ocsf each event becomes an object of OCSF 1.9.0 (https://schema.ocsf.io/1.9.0),
-	// which is then the event's body, as JSON: a file has one on each line, a webhook sends
-	// one on each line (application/x-ndjson), and the others send it where the body goes. It
-	// holds the body as received in raw_data. Match and Redact know the body as received; a
-	// JSON pointer as a kafka key leads into the object.
+	// With ocsf each event's body becomes an object of OCSF 1.9.0
+	// (https://schema.ocsf.io/1.9.0), as JSON: a file has one on each line, a webhook sends
+	// one on each line (application/x-ndjson), and the others send it where the body goes.
+	// It holds the body as received in raw_data. Match and Redact know the body as
+	// received; a JSON pointer as a kafka key leads into the object.
 	//
 	// With slack each batch becomes one message, as the incoming webhooks of Slack,
 	// Mattermost and others take it, with a line for each of its first 20 events.
@@ -66,8 +66,8 @@ const (
 	FormatSlack       = "slack"
 )
 
-// ownFormats is a section with formats of its own, besides cloudevents and ocsf. here says
-// that the sink's format stands in the section.
+// ownFormats is a section with formats of its own, besides cloudevents and ocsf. here:
+// the sink's format stands in the section.
 type ownFormats interface {
 	formats() (own []string, here bool)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 )
 
-// LokiQuery asks a Loki for its newest event, so a stream that does not end at the relay
-// is watched too.
+// LokiQuery asks a Loki for its newest event, to watch a stream ending there instead of
+// at the relay.
 type LokiQuery struct {
 	// Selector selects the environment's streams in LogQL, such as {app="idp"}.
 	Selector string `yaml:"selector"`

@@ -40,7 +40,7 @@ func (k *checker) config(c *Config) {
 	k.watching(c)
 }
 
-// minRotateEvery is the least age of a credential that is replaced by schedule.
+// minRotateEvery is the least age of a credential replaced by schedule.
 const minRotateEvery = time.Hour
 
 func (k *checker) rotation(s Streaming) {

@@ -28,8 +28,8 @@ func (s *stage) scrape(ctx context.Context) scrape {
 // steps is how many minutes the metrics of an incident are held for.
 const steps = 400
 
-// checkAlerts has promtool evaluate the rules over the metrics of each incident. It returns
-// the expected alerts that did not fire, with their incidents.
+// checkAlerts has promtool evaluate the rules over the metrics of each incident. It
+// returns the missing alerts, with their incidents.
 func checkAlerts(ctx context.Context, o options, dir string, all []*outcome) (silent []string, err error) {
 	promtool := findPromtool(o.promtool)
 	if promtool == "" {

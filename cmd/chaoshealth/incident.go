@@ -154,7 +154,7 @@ func (o *outcome) right() bool {
 		(!o.counts || math.Abs(float64(o.estimated-o.truth)) <= math.Max(few, float64(o.truth)/4))
 }
 
-// explain tells what is wrong with the report.
+// explain names the faults of the report.
 func (o *outcome) explain() string {
 	text := fmt.Sprintf("%s: expected %q, reported %q", o.name, o.expected, o.saw)
 	if o.counts {
@@ -166,7 +166,7 @@ func (o *outcome) explain() string {
 	return text
 }
 
-// wrong is an error with a line for each wrong report and each alert that did not fire.
+// wrong is an error with a line for each wrong report and each missing alert.
 func wrong(all []*outcome, silent []string) error {
 	var errs []error
 	for _, o := range all {
@@ -180,7 +180,7 @@ func wrong(all []*outcome, silent []string) error {
 	return errors.Join(errs...)
 }
 
-// printTable prints a row for each incident, and below it what was wrong at first.
+// printTable prints a row for each incident, and below it the faults found at first.
 func printTable(all []*outcome) {
 	fmt.Printf("%-44s %-34s %-34s %8s %10s %10s\n", "INCIDENT", "EXPECTED", "REPORTED", "SECONDS", "ESTIMATED", "LOST")
 	for _, o := range all {

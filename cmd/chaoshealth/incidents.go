@@ -57,7 +57,7 @@ func streamIncidents() []incident {
 	}
 }
 
-// arrivalIncidents are of what arrives, whatever the API declares.
+// arrivalIncidents are of the arriving pushes, whatever the API declares.
 func arrivalIncidents() []incident {
 	return []incident{
 		{
@@ -148,7 +148,7 @@ func declared(st *status) string {
 	return state(st)
 }
 
-// stale adds the age of what the API declares, and why it cannot be used.
+// stale adds the age of the API's declaration, and the reason not to use it.
 func stale(st *status) string {
 	text := state(st)
 	if st.one().Declared.Stale {

@@ -3,7 +3,7 @@
 // notice, the events lost, and the alert.
 //
 // The relay is the real binary. With promtool, the alert rules are evaluated over the
-// metrics that the relay had in each incident.
+// relay's metrics in each incident.
 package main
 
 import (

@@ -81,7 +81,7 @@ func setStage(ctx context.Context, f flags) (s *stage, err error) {
 	return s, s.startRelay(ctx, cfg)
 }
 
-// startKafka connects to the broker that --kafka names, or else starts a stand-in.
+// startKafka connects to the broker of --kafka, or else starts a stand-in.
 func (s *stage) startKafka() error {
 	topic := "auditrelay.demo." + strconv.FormatInt(time.Now().Unix(), 36)
 	if s.flags.kafka != "" {
@@ -102,7 +102,7 @@ func (s *stage) startKafka() error {
 	return nil
 }
 
-// describeKafka says in words what broker it is.
+// describeKafka names the kind of broker.
 func (s *stage) describeKafka() string {
 	text := fmt.Sprintf("%s, topic %s", s.kafka.Brokers[0], s.kafka.Topic)
 	if s.flags.kafka == "" {

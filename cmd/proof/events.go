@@ -186,7 +186,7 @@ func (j *journal) readSpans() error {
 	return nil
 }
 
-// spansHold counts the events of the spans, which must have no gap.
+// spansHold counts the events of the spans, and refuses a gap.
 func (j *journal) spansHold() (events int64, err error) {
 	next := uint64(1)
 	for _, s := range j.spans {
@@ -202,7 +202,7 @@ func (j *journal) spansHold() (events int64, err error) {
 	return events, err
 }
 
-// verifyLive verifies what the running relay serves.
+// verifyLive verifies the trail served by the running relay.
 func (j *journal) verifyLive() (string, error) {
 	return j.command(nil, j.binary, "trail", "verify", "--url", "http://"+j.relay.Admin+"/tlog/", "--key", j.key)
 }
@@ -221,7 +221,7 @@ func (j *journal) fsckLive() (string, error) {
 }
 
 // verifySpan compares the span in the middle with the sink's copy. With one changed event
-// the copy lacks just that one.
+// the copy lacks just this one.
 func (j *journal) verifySpan() (string, error) {
 	s := j.spans[len(j.spans)/2]
 	list := filepath.Join(j.dir, "span.jsonl")

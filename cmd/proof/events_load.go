@@ -15,9 +15,9 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// The pushes are large ones over several connections at once. The last hundredth of the events
-// comes in small pushes, one after the other, so that each is a commit with a hash of every
-// event; of the others only the whole record is hashed.
+// The pushes are large ones over several connections at once. The last hundredth of the
+// events comes in small pushes, one after the other: each is a commit with a hash of
+// every event; of the others only the whole record is hashed.
 const (
 	eventsPerPush, pushers = 1000, 8
 	eventsPerSmallPush     = 100

@@ -144,7 +144,7 @@ func (s *show) verify() (string, error) {
 }
 
 // cost compares with the bounds: 3 times sha256sum, and 200 MB. The time of a short trail
-// is that of the program's start.
+// is the time of the program's start.
 func (s *show) cost(times float64, memory int64) (string, error) {
 	said := fmt.Sprintf("%.2f x sha256sum, %d MB of memory", times, memory>>20)
 	if times >= 3 && s.entries >= 100_000 || memory >= 200<<20 {

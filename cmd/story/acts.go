@@ -79,9 +79,9 @@ func (s *stage) changes(ctx context.Context) error {
 }
 
 const (
-	// killedAfter is the change that happens just before a kill -9.
+	// killedAfter is the change just before a kill -9.
 	killedAfter = 20
-	// killedBefore is the one that happens while the relay is down.
+	// killedBefore is the one while the relay is down.
 	killedBefore = 30
 	// soon is the time from a change, or from the restart after a kill, to the sink.
 	soon = lookEvery + 2*time.Second
@@ -148,7 +148,7 @@ func (s *stage) actions(ctx context.Context) error {
 	name := env.Project + "/" + env.Environment
 	for _, a := range []struct {
 		args    []string
-		follows string // the setting that changes
+		follows string // the changing setting
 	}{
 		{[]string{"project", "rename", env.Project, "Mine"}, "project"},
 		{[]string{"templates", "default", "unset", env.Project, "LOGIN"}, "default_email_templates"},

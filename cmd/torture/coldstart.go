@@ -23,8 +23,8 @@ import (
 
 const (
 	backlogClients = 4
-	// A push has backlogLines lines of backlogLine hexadecimal digits, which S2
-	// compresses to a half.
+	// A push has backlogLines lines of backlogLine hexadecimal digits; S2 compresses them
+	// to a half.
 	backlogLines, backlogLine = 50, 20_000
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 )
 
-// certificates tells when the relay's certificates expire. It reads files that were replaced,
+// certificates tells when the relay's certificates expire. It reads replaced files anew,
 // as the listeners and the sinks do.
 type certificates struct {
 	current map[string]func() (*tls.Certificate, error)

@@ -9,8 +9,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
-// startDesk lets people act on the workspace, as soon as the actions that an earlier
-// process left open are ended in the trail.
+// startDesk lets people act on the workspace, once it has ended an earlier process's open
+// actions in the trail.
 func (r *process) startDesk(client *management.Client) {
 	desk := workspace.New(client, r.trail, r.cfg.Environments, r.log)
 	r.stack.push("desk", background(func(ctx context.Context) {

@@ -37,7 +37,7 @@ func (r *process) startHealth(context.Context) (err error) {
 	return nil
 }
 
-// startForeign looks for the events of streams that end elsewhere.
+// startForeign looks for the events of streams ending elsewhere.
 func (r *process) startForeign() error {
 	var targets []foreign.Target
 	for i := range r.cfg.Environments {
@@ -65,7 +65,7 @@ func (r *process) startSilences(context.Context) error {
 	return nil
 }
 
-// declared is what the API shows; nothing until the relay looks at it.
+// declared is the state shown by the API; nothing until the relay looks at it.
 func (r *process) declared() []streaming.Health {
 	if reconciler := r.reconciler.Load(); reconciler != nil {
 		return reconciler.Health()

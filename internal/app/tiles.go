@@ -33,7 +33,7 @@ func (r *process) startTiles(ctx context.Context) error {
 	return nil
 }
 
-// finishTiles writes the checkpoint that the trail signed at its stop. A crash before, or a
+// finishTiles writes the checkpoint signed at the trail's stop. A crash before, or a
 // failure, leaves it to the next start.
 func (r *process) finishTiles(ctx context.Context) {
 	if r.files == nil || r.trail.Size() == 0 {

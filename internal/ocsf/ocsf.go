@@ -12,10 +12,10 @@
 //	a user logged on or off, or failed to         Authentication 3002
 //	everything else                               Base Event 0
 //
-// One event becomes one object. So a weaker setting is a finding, which a SIEM puts before
-// a person, and not a 3004 besides: counts stay right. metadata.event_code has the event's
-// type in every class, so settings.changed finds all changes. A first look is a Read, since
-// nobody created anything.
+// One event becomes one object. So a weaker setting is a finding, for a SIEM to put
+// before a person, and not a 3004 besides: counts stay right. metadata.event_code has the
+// event's type in every class, so settings.changed finds all changes. A first look is a
+// Read, since nobody created anything.
 //
 // A log event is an Authentication only if its body names the outcome and the user. The
 // start of an attempt is a Base Event, or each login would count twice.
@@ -76,7 +76,7 @@ func isLogEvent(kind string) bool {
 	return kind == "event_log" || strings.HasPrefix(kind, "event_log.")
 }
 
-// newObject has what all classes have.
+// newObject has the members common to all classes.
 func newObject(e *relay.Event) *object {
 	o := &object{
 		Metadata: metadata{

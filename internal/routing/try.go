@@ -7,7 +7,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// Trial is what a route does with one event.
+// Trial is a route's outcome for one event.
 type Trial struct {
 	// Event is the event for the sink. It means nothing unless Delivered.
 	Event relay.Event
@@ -41,7 +41,7 @@ func (r *Route) Try(e relay.Event) Trial {
 	return t
 }
 
-// whyNot names the part of match that leaves the event out.
+// whyNot names the part of match leaving the event out.
 func (r *Route) whyNot(e *relay.Event) string {
 	switch {
 	case !fits(r.types, e.Type):

@@ -40,7 +40,7 @@ func (c *Conn) MaxPayload() int { return int(c.JetStream.Conn().MaxPayload()) }
 // reason.
 const HeaderRoom = 16 << 10
 
-// PayloadLimit is the most that a message's payload may take, in bytes: MaxPayload without
+// PayloadLimit is the largest payload of a message, in bytes: MaxPayload without
 // HeaderRoom, or without a quarter of a small one.
 func (c *Conn) PayloadLimit() int {
 	payload := c.MaxPayload()
@@ -76,7 +76,7 @@ func (c *Conn) Settle(stream string) error {
 	return c.embedded.Settle(stream)
 }
 
-// Remade notes that a stream was deleted and made again: see [datadir.Server.Remade].
+// Remade notes a deleted stream as made again: see [datadir.Server.Remade].
 func (c *Conn) Remade(stream string) {
 	if c.embedded != nil {
 		c.embedded.Remade(stream)

@@ -22,11 +22,11 @@ import (
 // lacks events of the old one.
 var ErrMoved = errors.New("the configuration names another journal, and the one before is not drained")
 
-// homesFile is the file in the data directory that says where the relay kept its journals.
+// homesFile lists the places of the relay's journals, in the data directory.
 const homesFile = "journals.json"
 
 // Home is the place of a journal: in the data directory, or in the cluster at URL, in
-// streams with names of that prefix.
+// streams with names of this prefix.
 type Home struct {
 	URL    string `json:"url,omitempty"`
 	Prefix string `json:"stream_prefix"`
@@ -39,7 +39,7 @@ func (h Home) String() string {
 	return "stream_prefix " + h.Prefix + " at " + h.URL
 }
 
-// LetGo is a journal that a person gave up, with its content at that time.
+// LetGo is a journal given up by a person, with its content at the time.
 type LetGo struct {
 	Home
 	Left
@@ -48,8 +48,8 @@ type LetGo struct {
 
 // Left is the undelivered content of a journal.
 type Left struct {
-	// Events are undelivered to the sink that lacks most of them. Without any sink's
-	// position it is all events.
+	// Events are undelivered to the sink furthest behind. Without any sink's position it is
+	// all events.
 	Events uint64 `json:"events"`
 	// DeadLetters are still kept there.
 	DeadLetters uint64 `json:"dead_letters"`
@@ -69,13 +69,13 @@ func (l Left) String() string {
 
 // homes is the content of homesFile.
 type homes struct {
-	// Used are the journals that may hold undelivered events: the current one.
+	// Used are the journals with possibly undelivered events: the current one.
 	Used []Home `json:"used"`
 	// Drained are journals in the data directory without undelivered events.
 	Drained []Home `json:"drained,omitempty"`
 	// Embedded is the prefix of the watermarks' journal.
 	Embedded string `json:"embedded,omitempty"`
-	// LetGo are journals that a person gave up.
+	// LetGo are journals given up by a person.
 	LetGo []LetGo `json:"let_go,omitempty"`
 }
 
@@ -193,9 +193,9 @@ func (h *homes) equal(o *homes) bool {
 	return slices.Equal(h.Used, o.Used) && slices.Equal(h.Drained, o.Drained) && h.Embedded == o.Embedded && slices.Equal(h.LetGo, o.LetGo)
 }
 
-// LetJournalGo gives up the journal at home, which the configuration no longer names, so
-// that a relay starts without it. Its files or streams stay. ask sees the loss before,
-// and an error of ask stops it. No relay may run on the data directory.
+// LetJournalGo gives up the journal at home, no longer named in the configuration: a
+// relay may start without it. Its files or streams stay. ask sees the loss before, and an
+// error of ask stops it. No relay may run on the data directory.
 func LetJournalGo(ctx context.Context, dataDir string, cfg config.Journal, home Home, log *slog.Logger, ask func(Left) error) (err error) {
 	lock, err := datadir.LockOffline(dataDir)
 	if err != nil {

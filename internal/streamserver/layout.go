@@ -5,10 +5,10 @@ import (
 	"github.com/auditrelay/auditrelay/internal/record"
 )
 
-// SinkConsumers begins the names of the consumers that keep a sink's position.
+// SinkConsumers begins the names of the consumers with a sink's position.
 const SinkConsumers = "sink_"
 
-// Layout says what the journal's streams of a prefix hold.
+// Layout names the content of the journal's streams of a prefix.
 func Layout(prefix string) datadir.Layout {
 	return datadir.Layout{
 		Events: prefix + "_EVENTS", DeadLetters: prefix + "_DEADLETTERS", Quarantine: prefix + "_QUARANTINE",
@@ -16,8 +16,8 @@ func Layout(prefix string) datadir.Layout {
 	}
 }
 
-// streamNames are the names of all streams that the relay keeps with a prefix. Each is
-// asked for by name, as a list leaves out streams without a leader.
+// streamNames are the names of all the relay's streams with a prefix. Each is asked for
+// by name, as a list leaves out streams without a leader.
 func streamNames(prefix string) []string {
 	journal := Layout(prefix)
 	return []string{
@@ -26,7 +26,7 @@ func streamNames(prefix string) []string {
 	}
 }
 
-// OpenOffline opens the journal of a data directory on which no relay runs. prefix is
+// OpenOffline opens the journal of a data directory without a running relay. prefix is
 // the configuration's stream_prefix.
 func OpenOffline(dataDir, prefix string) (*datadir.Offline, error) {
 	return datadir.OpenOffline(dataDir, Layout(prefix))

@@ -64,8 +64,8 @@ func Refusal(promises []Promise) error {
 	return errors.Join(errs...)
 }
 
-// checkPromises refuses servers that acknowledge before a message is durable, and warns of
-// those that may lose it later.
+// checkPromises refuses a server if it acknowledges a message before it is durable, and
+// warns of one that may lose it later.
 func (c *Conn) checkPromises(ctx context.Context, cfg config.Journal, log *slog.Logger) error {
 	promises, err := askPromises(ctx, c.JetStream, cfg)
 	if err != nil {
@@ -202,7 +202,7 @@ func (a *asked) sync(ctx context.Context) {
 	}
 }
 
-// serverAnswer is the part of a server's answer that says how it syncs.
+// serverAnswer is the part of a server's answer about its syncs.
 type serverAnswer struct {
 	Server struct {
 		Name string `json:"name"`

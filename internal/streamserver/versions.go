@@ -18,7 +18,7 @@ const (
 	metaProgram       = "auditrelay.version"
 )
 
-// AdviceLater says what to do about records of a later version.
+// AdviceLater is the remedy for records of a later version.
 const AdviceLater = "run the version that wrote them, or a later one; nothing was changed"
 
 // checkVersion refuses an events' stream of a later version: by its metadata, and by its
@@ -55,7 +55,7 @@ func (c *Conn) checkVersion(ctx context.Context, events string) error {
 	return nil
 }
 
-// Metadata is for the events' stream: it names the program's version that writes to it.
+// Metadata is for the events' stream: it names the version of the writing program.
 func Metadata(program string) map[string]string {
 	return map[string]string{
 		metaRecordVersion: strconv.Itoa(record.Version),

@@ -18,8 +18,8 @@ import (
 // A compressor turns rotated files into .gz, one at a time, in a goroutine of its own: no
 // delivery waits for it.
 //
-// Whatever line a crash hits, each event stands in the plain form or in the
-// compressed one, or in both, of which a reader takes the plain one:
+// Whatever line a crash hits, each event stands in the plain form or in the compressed
+// one, or in both; a reader takes the plain one:
 //
 //   - while NAME.gz.tmp is written, NAME is untouched; the next start removes
 //     the rest and compresses NAME again;

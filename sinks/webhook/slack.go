@@ -80,7 +80,7 @@ func line(e *relay.Event) (text, severity string) {
 	return plain(e.Type + ": " + where), ""
 }
 
-// joined joins the texts that are not empty.
+// joined joins the non-empty texts.
 func joined(by string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), by)
 }

@@ -55,7 +55,7 @@ var errClosed = errors.New("the sink is closed")
 
 // Options are the surroundings of a sink; all may be left out.
 type Options struct {
-	// Format is that of config.Sink: the form of a request's body. Default
+	// Format is the format of config.Sink: the form of a request's body. Default
 	// [config.FormatCloudEvents].
 	Format string
 }
