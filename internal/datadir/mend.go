@@ -3,6 +3,7 @@ package datadir
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -181,19 +182,18 @@ func (d *Dir) mendStream(stream string, dry bool) ([]Mending, *survey, error) {
 	}
 	last := d.lastKnown(stream, index, survey)
 	all := survey.damage(last)
-	if !dry {
-		for i := range all {
-			if err := d.takeOut(survey, &all[i]); err != nil {
-				return all, survey, err
-			}
-		}
-	}
+	stretches := len(all)
 	if end := survey.end(index); last > end {
 		all = append(all, d.lostEnd(stream, end+1, last))
 		if !dry {
 			if err := d.moveEnd(stream, dir, last); err != nil {
 				return all, survey, err
 			}
+		}
+	}
+	if !dry && stretches > 0 {
+		if err := d.takeOutAll(stream, survey, all[:stretches]); err != nil {
+			return all, survey, err
 		}
 	}
 	positions, err := d.mendPositions(stream, dry)
@@ -226,6 +226,26 @@ func (d *Dir) lastKnown(stream string, index blockfile.Index, v *survey) uint64 
 		last = max(last, v.last+1) // a watermark is lost, too: the torn record may have been acknowledged
 	}
 	return last
+}
+
+// takeOutAll rewrites the blocks without their damaged stretches. The index goes first:
+// with the newest frame unchanged, the server would go by it and list lost messages. A
+// crash between the two leaves the damage to the next start. The end of the stream is in
+// the blocks by then.
+func (d *Dir) takeOutAll(stream string, v *survey, stretches []Mending) error {
+	folder := filepath.Join(d.streamDir(stream), natsserver.MessagesDir)
+	if err := os.Remove(filepath.Join(folder, natsserver.IndexFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("take away the index of a damaged stream: %w", err)
+	}
+	if err := durable.SyncDir(folder); err != nil {
+		return err
+	}
+	for i := range stretches {
+		if err := d.takeOut(v, &stretches[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // takeOut rewrites a block without a damaged stretch. The stretches of a block are all

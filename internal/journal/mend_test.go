@@ -30,6 +30,8 @@ func newNeighbours(t *testing.T) string {
 	dir := t.TempDir()
 	j := open(t, dir, testConfig)
 	j.push(t, relaytest.Events(3))
+	j.source(t, "one").Close()
+	j.source(t, "two").Close()
 	js := j.conn.JetStream
 	stream := makeNeighbour(t, js)
 	for i := range 30 {
@@ -156,6 +158,54 @@ func neighbours(t *testing.T, dir string) (left int, named []datadir.Quarantined
 	named, err = j.Losses.All(t.Context())
 	require.NoError(t, err)
 	return left, named
+}
+
+// After an orderly stop, the server goes by its index. A mended stream must not show a
+// lost message there: whoever asks for a subject's newest message gets the newest sound
+// one, or hears that there is none.
+func TestTheIndexForgetsALostMessage(t *testing.T) {
+	t.Parallel()
+	dir := newNeighbours(t)
+	block := filepath.Join(datadir.StreamDir(dir, otherStream), "msgs", "1.blk")
+	b, err := blockfile.Read(otherStream, block)
+	require.NoError(t, err)
+	flip(t, block, b.Frames(0)[28].Offset+4, 0) // the newest of its subject, and not of the stream
+	flip(t, registerOf(dir), 4, 0)              // the only one of its subject
+	j := open(t, dir, testConfig)
+	defer j.shut(t)
+	msg, err := makeNeighbour(t, j.conn.JetStream).GetLastMsgForSubject(t.Context(), "TEST.audit.1")
+	require.NoError(t, err)
+	assert.Equal(t, uint64(26), msg.Sequence)
+}
+
+// The server's checksum does not cover the length of a subject: a flipped bit there makes
+// the sink "on" or "onek" of "one". The register reads "one" all the same.
+func TestASubjectsLengthIsFlippedInTheRegister(t *testing.T) {
+	t.Parallel()
+	sound := newNeighbours(t)
+	for _, bit := range []uint{0, 1, 2} {
+		for _, index := range []bool{true, false} {
+			t.Run(fmt.Sprint(bit, index), func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				require.NoError(t, os.CopyFS(dir, os.DirFS(sound)))
+				flip(t, registerOf(dir), 20, bit)
+				if !index { // as after a kill
+					require.NoError(t, os.Remove(filepath.Join(filepath.Dir(registerOf(dir)), "index.db")))
+				}
+				j := open(t, dir, testConfig)
+				defer j.shut(t)
+				all, err := j.Positions.List(t.Context())
+				require.NoError(t, err)
+				require.Len(t, all, 2)
+				assert.Equal(t, []string{"one", "two"}, []string{all[0].Sink, all[1].Sink})
+			})
+		}
+	}
+}
+
+func registerOf(dir string) string {
+	return filepath.Join(datadir.StreamDir(dir, "TEST_SINKS"), "msgs", "1.blk")
 }
 
 // A stream whose files cannot be read is moved aside; the journal starts.

@@ -40,7 +40,8 @@ func StreamsDir(storeDir string) string { return filepath.Join(storeDir, "jetstr
 //	subject [headerLength(4) header] message checksum(8)
 //
 // The checksum is HighwayHash-64, keyed by [BlockKey], of sequence, time, subject,
-// header and message.
+// header and message. It does not cover the lengths: a flipped bit in subjectLength moves
+// the border between a subject and its message, without a trace.
 const (
 	FrameHeader   = 22 // bytes before the subject
 	FrameChecksum = 8
