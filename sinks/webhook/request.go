@@ -67,7 +67,7 @@ func batchOf(events []relay.Event) []byte {
 	return b.Text()
 }
 
-// linesOf are the events\' bodies, JSON objects without line ends, each on a line.
+// linesOf are the events' bodies, JSON objects without line ends, each on a line.
 func linesOf(events []relay.Event) (lines []byte) {
 	for i := range events {
 		lines = append(append(lines, events[i].Body...), '\n')
