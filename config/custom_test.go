@@ -75,7 +75,7 @@ func TestCustomSectionIsDecodedStrictly(t *testing.T) {
 		"- {name: q, queue: {address: a, wait: soon}}":                       `sinks[0].queue.wait: "soon": not a duration`,
 		"- {name: q, queue: {address: a, wait: -1s}}":                        `sinks[0].queue.wait: "-1s": must be positive`,
 		"- {name: q, queue: {token: '${TOKEN}'}}":                            `line 6: sinks[0].queue: needs an address`,
-		"- {name: q, queue: {address: a}, file: {path: x}}":                  `kafka, nats, loki, datadog, webhook, file or queue`,
+		"- {name: q, queue: {address: a}, file: {path: x}}":                  ` or queue; make a sink of each`,
 		"- {name: q, queue: }":                                               `must have exactly one destination`,
 		"- {name: q, queue: [1]}":                                            `sinks[0].queue: must hold fields`,
 		"- {name: q, queu: {}}":                                              `did you mean queue?`,

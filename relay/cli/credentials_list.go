@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/auditrelay/auditrelay/internal/console"
+
 	"github.com/auditrelay/auditrelay/internal/credentials"
 )
 
@@ -27,19 +29,12 @@ Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay credentials list --config relay.yaml
   auditrelay credentials list --data-dir /var/lib/auditrelay --json`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			client, err := which.client()
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
+			list, err := client.Credentials(cmd.Context())
 			if err != nil {
 				return err
 			}
-			list, err := client.Credentials(cmd.Context())
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printJSON(cmd.OutOrStdout(), list)
-			}
-			return printCredentials(cmd.OutOrStdout(), list)
+			return printAs(cmd.OutOrStdout(), asJSON, list, printCredentials)
 		}),
 	}
 	which.addTo(cmd)

@@ -30,11 +30,7 @@ Exit codes: 0 removed, 1 not removed, 64 wrong usage.`,
 		Example: `  auditrelay deadletters discard --config relay.yaml --sink old-kafka --dry-run
   auditrelay deadletters discard --config relay.yaml --sink old-kafka --until 720h --yes`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
 			request := console.DiscardLetters{Filter: letters.get(), DryRun: true}
 			shown := newProgress(cmd.ErrOrStderr())
 			if err := client.DiscardLetters(cmd.Context(), request, shown.report); err != nil {
@@ -49,7 +45,7 @@ Exit codes: 0 removed, 1 not removed, 64 wrong usage.`,
 			}
 			// Letters since the question are not meant.
 			request.DryRun, request.Filter.Through = false, shown.last.Last
-			err = client.DiscardLetters(cmd.Context(), request, shown.report)
+			err := client.DiscardLetters(cmd.Context(), request, shown.report)
 			shown.end()
 			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%d dead letters discarded\n", shown.last.Removed)
 			return err

@@ -29,13 +29,9 @@ Exit codes: 0 all were written, 1 not all were, 64 wrong usage.`,
 		Example: `  auditrelay deadletters export --config relay.yaml --sink kafka > refused.jsonl
   auditrelay deadletters export --config relay.yaml --since 24h --output refused.jsonl`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
 			var count exported
-			err = writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
+			err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
 				return client.Letters(cmd.Context(), console.ListLetters{Filter: letters.get(), Bodies: true}, count.to(w))
 			})
 			if err != nil {

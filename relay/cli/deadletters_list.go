@@ -28,11 +28,7 @@ Exit codes: 0 listed (none is fine), 1 failed, 64 wrong usage.`,
   auditrelay deadletters list --data-dir /var/lib/auditrelay --sink kafka --since 24h
   auditrelay deadletters list --config relay.yaml --json | jq -r .reason | sort | uniq -c`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
 			list := tableOf(cmd.OutOrStdout())
 			if asJSON {
 				list = linesOf(cmd.OutOrStdout())

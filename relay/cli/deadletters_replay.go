@@ -34,13 +34,9 @@ Exit codes: 0 all are delivered, 1 not all are, or failed, 64 wrong usage.`,
   auditrelay deadletters replay --config relay.yaml --sink kafka --reason "too large"
   auditrelay deadletters replay --config relay.yaml --sink old-kafka --to kafka`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
 			shown := newProgress(cmd.ErrOrStderr())
-			err = client.ReplayLetters(cmd.Context(), console.ReplayLetters{Filter: letters.get(), To: to, DryRun: dryRun}, shown.report)
+			err := client.ReplayLetters(cmd.Context(), console.ReplayLetters{Filter: letters.get(), To: to, DryRun: dryRun}, shown.report)
 			shown.end()
 			if err == nil && dryRun {
 				return wouldChange(cmd.OutOrStdout(), &shown.last, "replayed")

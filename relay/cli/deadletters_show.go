@@ -38,14 +38,10 @@ Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,
 			}
 			return nil
 		},
-		RunE: runs(func(cmd *cobra.Command, args []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, args []string, client *console.Client) error {
 			number, _ := strconv.ParseUint(args[0], 10, 64) // Args has checked it
 			var found *console.Letter
-			err = client.Letters(cmd.Context(), console.ListLetters{Filter: deadletters.Filter{Sequence: number}, Bodies: true},
+			err := client.Letters(cmd.Context(), console.ListLetters{Filter: deadletters.Filter{Sequence: number}, Bodies: true},
 				func(l *console.Letter) error { found = l; return nil })
 			switch {
 			case err != nil:

@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/auditrelay/auditrelay/internal/console"
+
 	"github.com/auditrelay/auditrelay/internal/losses"
 )
 
@@ -24,11 +26,7 @@ the audit trail records the decision. It asks first, except with --yes.
 Exit codes: 0 accepted, 1 not accepted, 64 wrong usage.`,
 		Example: `  auditrelay journal accept-damage --config relay.yaml`,
 		Args:    noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
 			d, err := client.Damage(cmd.Context())
 			if err != nil {
 				return err

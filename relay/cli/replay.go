@@ -42,14 +42,10 @@ Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 64 wrong us
 			}
 			return err
 		},
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
 			request.Since, request.Until = since.time, until.time
 			shown := newProgress(cmd.ErrOrStderr())
-			err = client.ReplaySpan(cmd.Context(), request, shown.report)
+			err := client.ReplaySpan(cmd.Context(), request, shown.report)
 			shown.end()
 			return spanReplayed(cmd.OutOrStdout(), &shown.last, request.DryRun, err)
 		}),

@@ -67,13 +67,10 @@ Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 		Args: noArgs,
 		RunE: which.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
 			list, err := source.Settings(cmd.Context(), timeline.Filter{Project: where.project, Environment: where.environment})
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case output.value == "json":
-				return printJSON(cmd.OutOrStdout(), list)
 			}
-			return printSettings(cmd.OutOrStdout(), list)
+			return printAs(cmd.OutOrStdout(), output.value == "json", list, printSettings)
 		}),
 	}
 	which.addTo(cmd)
@@ -115,11 +112,7 @@ Exit codes: 0 shown, 1 nothing is known of it at that time, or failed, 64 wrong 
 			if err != nil {
 				return err
 			}
-			if output.value == "json" {
-				err = printJSON(cmd.OutOrStdout(), s)
-			} else {
-				err = printSetting(cmd.OutOrStdout(), s)
-			}
+			err = printAs(cmd.OutOrStdout(), output.value == "json", s, printSetting)
 			if err == nil && !s.Known {
 				return errReported
 			}

@@ -58,11 +58,7 @@ Exit codes: 0 added, 1 not added, or the relay cannot be asked, 64 wrong usage.`
 			req.Project, req.Environment = of.Project, of.Environment
 			return err
 		},
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
 			added, err := client.AddSilence(cmd.Context(), req)
 			switch {
 			case err != nil:
@@ -99,19 +95,12 @@ Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay silence list --config relay.yaml
   auditrelay silence list --data-dir /var/lib/auditrelay --output json`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			client, err := which.client()
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
+			list, err := client.Silences(cmd.Context())
 			if err != nil {
 				return err
 			}
-			list, err := client.Silences(cmd.Context())
-			switch {
-			case err != nil:
-				return err
-			case output.value == "json":
-				return printJSON(cmd.OutOrStdout(), list)
-			}
-			return printSilences(cmd.OutOrStdout(), list)
+			return printAs(cmd.OutOrStdout(), output.value == "json", list, printSilences)
 		}),
 	}
 	which.addTo(cmd)
@@ -132,11 +121,7 @@ that was held back fires after its usual time. The audit trail keeps your user n
 Exit codes: 0 ended, 1 no such silence is active, or the relay cannot be asked, 64 wrong usage.`,
 		Example: `  auditrelay silence end 3fa9c01b --config relay.yaml`,
 		Args:    cobra.ExactArgs(1),
-		RunE: runs(func(cmd *cobra.Command, args []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, args []string, client *console.Client) error {
 			ended, err := client.EndSilence(cmd.Context(), console.EndSilence{ID: args[0]})
 			switch {
 			case err != nil:

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -29,21 +28,12 @@ Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay sinks list --config relay.yaml
   auditrelay sinks list --data-dir /var/lib/auditrelay --json`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
 			list, err := client.Sinks(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				out := json.NewEncoder(cmd.OutOrStdout())
-				out.SetIndent("", "  ")
-				return out.Encode(list)
-			}
-			return printSinks(cmd.OutOrStdout(), list, time.Now())
+			return printAs(cmd.OutOrStdout(), asJSON, list, printSinks)
 		}),
 	}
 	which.addTo(cmd)
@@ -51,7 +41,8 @@ Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 	return cmd
 }
 
-func printSinks(w io.Writer, list []console.Sink, now time.Time) error {
+func printSinks(w io.Writer, list []console.Sink) error {
+	now := time.Now()
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(out, "SINK\tCONFIGURED\tPENDING RECORDS\tOLDEST\tHOLDS\tREPLAYABLE\tDEAD LETTERS")
 	for _, s := range list {

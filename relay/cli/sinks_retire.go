@@ -31,11 +31,7 @@ Exit codes: 0 retired, 1 not retired, 64 wrong usage.`,
 			}
 			return nil
 		},
-		RunE: runs(func(cmd *cobra.Command, args []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, args []string, client *console.Client) error {
 			question, err := retirement(cmd, client, args[0])
 			if err != nil {
 				return err

@@ -44,11 +44,7 @@ reported: not enabled, for example; 64 wrong usage.`,
 			}
 			return nil
 		},
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
 			if err := askToApply(cmd, client, of, yes); err != nil {
 				return err
 			}

@@ -40,11 +40,7 @@ Exit codes: 0 nothing to do, 1 an environment cannot be compared, 2 something wo
 			}
 			return err
 		},
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
 			return planned(cmd, client, of, output.value)
 		}),
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/auditrelay/auditrelay/internal/console"
+
 	"github.com/auditrelay/auditrelay/internal/streaming"
 )
 
@@ -35,20 +37,12 @@ usage.`,
 		Example: `  auditrelay streaming status --config relay.yaml
   auditrelay streaming status --data-dir /var/lib/auditrelay --output json`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			client, err := which.client()
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
+			list, err := client.Streaming(cmd.Context())
 			if err != nil {
 				return err
 			}
-			list, err := client.Streaming(cmd.Context())
-			switch {
-			case err != nil:
-				return err
-			case output.value == "json":
-				err = printJSON(cmd.OutOrStdout(), list)
-			default:
-				err = printStreaming(cmd.OutOrStdout(), list)
-			}
+			err = printAs(cmd.OutOrStdout(), output.value == "json", list, printStreaming)
 			for _, h := range list {
 				if err == nil && !h.OK() {
 					return errTrouble

@@ -51,11 +51,7 @@ Exit codes: 0 ended by Ctrl-C or --limit, 1 failed, 64 wrong usage.`,
 			}
 			return nil
 		},
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
 			file := fileOf(cmd.OutOrStdout())
 			t.out, t.told, t.brush = bufio.NewWriter(cmd.OutOrStdout()), cmd.ErrOrStderr(), colour.brush(file)
 			if isTerminal(file) {

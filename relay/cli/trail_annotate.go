@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/auditrelay/auditrelay/internal/console"
+
 	"github.com/auditrelay/auditrelay/internal/timeline"
 )
 
@@ -24,11 +26,7 @@ Exit codes: 0 annotated, 1 there is no such entry, or failed, 64 wrong usage.`,
 		Example: `  auditrelay trail annotate 17 --config relay.yaml --reviewer ada --ticket SEC-7 --note "agreed with the product team"`,
 		Args:    oneIndex,
 		PreRunE: func(*cobra.Command, []string) error { return a.Check() },
-		RunE: runs(func(cmd *cobra.Command, args []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, args []string, client *console.Client) error {
 			a.Index, _ = strconv.ParseInt(args[0], 10, 64) // oneIndex has checked it
 			who := thisPerson()
 			a.User, a.Host = who.User, who.Host

@@ -29,14 +29,10 @@ Exit codes: 0 all of it is delivered, 1 not all of it is, or failed, 64 wrong us
 		Example: `  auditrelay trail forward --config relay.yaml --sink siem --since 2026-01-01 --dry-run
   auditrelay trail forward --config relay.yaml --sink siem --since 2026-01-01 --severity medium`,
 		Args: noArgs,
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
 			request.Filter = chosen.filter
 			shown := newProgress(cmd.ErrOrStderr())
-			err = client.ForwardTrail(cmd.Context(), request, shown.report)
+			err := client.ForwardTrail(cmd.Context(), request, shown.report)
 			shown.end()
 			return trailForwarded(cmd.OutOrStdout(), &shown.last, request.DryRun, err)
 		}),

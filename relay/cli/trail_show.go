@@ -29,13 +29,10 @@ Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,
 		Args: oneIndex,
 		RunE: which.reads(func(cmd *cobra.Command, args []string, source trailSource) error {
 			e, err := entryOf(cmd, source, args[0])
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case output.value == "json":
-				return printJSON(cmd.OutOrStdout(), e)
 			}
-			return showEntry(cmd.OutOrStdout(), e)
+			return printAs(cmd.OutOrStdout(), output.value == "json", e, showEntry)
 		}),
 	}
 	which.addTo(cmd)

@@ -133,11 +133,7 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	report.RefuseEmpty()
-	if f.output.value == "json" {
-		err = printJSON(cmd.OutOrStdout(), report)
-	} else {
-		err = printVerdicts(cmd.OutOrStdout(), report)
-	}
+	err = printAs(cmd.OutOrStdout(), f.output.value == "json", report, printVerdicts)
 	switch {
 	case err != nil:
 		return err

@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/auditrelay/auditrelay/internal/console"
+
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -30,11 +32,7 @@ Exit codes: 0 shown, 1 failed, 64 wrong usage.`,
 			request, err = deskRequest(c.operation, c.use, c.names, args, nil)
 			return err
 		},
-		RunE: runs(func(cmd *cobra.Command, _ []string) error {
-			client, err := which.client()
-			if err != nil {
-				return err
-			}
+		RunE: which.asks(func(cmd *cobra.Command, _ []string, client *console.Client) error {
 			out, err := client.ReadWorkspace(cmd.Context(), request)
 			if err != nil {
 				return err

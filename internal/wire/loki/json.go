@@ -23,12 +23,7 @@ func DecodeJSON(body []byte, limit labelset.Limit, h Handler) error {
 	d.h, d.limit = h, limit
 	d.at = Place{}
 	err := d.push()
-	if err != nil && d.at.Stream > 0 && !d.handlerFailed {
-		err = fmt.Errorf("%v: %w", d.at, err)
-	}
-	if err == nil && d.at.Stream == 0 {
-		err = ErrNoStreams
-	}
+	err = d.at.failure(err, d.handlerFailed)
 	d.release()
 	return err
 }

@@ -34,6 +34,18 @@ func (p Place) String() string {
 	return fmt.Sprintf("stream %d, entry %d", p.Stream, p.Entry)
 }
 
+// failure is the error of a decoding that ended at p with err: a body without streams is
+// one, and the handler's own gets no place.
+func (p Place) failure(err error, ofHandler bool) error {
+	switch {
+	case err == nil && p.Stream == 0:
+		return ErrNoStreams
+	case err != nil && p.Stream > 0 && !ofHandler:
+		return fmt.Errorf("%v: %w", p, err)
+	}
+	return err
+}
+
 // Entry is one log line.
 type Entry struct {
 	Time int64 // Unix nanoseconds

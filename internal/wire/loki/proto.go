@@ -42,12 +42,7 @@ func DecodeProto(raw []byte, limit labelset.Limit, h Handler) error {
 	d, _ := protoDecoders.Get().(*protoDecoder)
 	d.h, d.limit, d.at = h, limit, Place{}
 	err := d.push(raw)
-	if err != nil && d.at.Stream > 0 && !d.handlerFailed {
-		err = fmt.Errorf("%v: %w", d.at, err)
-	}
-	if err == nil && d.at.Stream == 0 {
-		err = ErrNoStreams
-	}
+	err = d.at.failure(err, d.handlerFailed)
 	d.release()
 	return err
 }
