@@ -31,12 +31,12 @@ func environmentOf(text string) (console.OfEnvironment, error) {
 	return console.OfEnvironment{Project: project, Environment: environment}, nil
 }
 
-// printAs prints v as JSON, or for people with print.
-func printAs[T any](w io.Writer, asJSON bool, v T, print func(io.Writer, T) error) error {
+// printAs prints v as JSON, or for people.
+func printAs[T any](w io.Writer, asJSON bool, v T, people func(io.Writer, T) error) error {
 	if asJSON {
 		return printJSON(w, v)
 	}
-	return print(w, v)
+	return people(w, v)
 }
 
 func printJSON(w io.Writer, v any) error {
