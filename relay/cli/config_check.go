@@ -36,9 +36,9 @@ environment's events, of events of a project as a whole, and of the relay's own.
 With a workspace it says how many requests a look at all settings needs, and how long it
 takes at workspace.requests_per_second; it warns if the looks need more than allowed.
 
---api is a preflight, and needs no running relay. It asks the Workspace Management API
-whether it takes the management key, whether each project and environment exists, where
-each streams to, and what the relay would change there. It stays within
+--api is a preflight, and needs no running relay. It tries the management key at the
+Workspace Management API, looks for each project and environment, and shows where each
+streams to, with the changes a running relay would make. It stays within
 workspace.requests_per_second, slows down where the API answers 429, and says so. After
 --api-timeout it ends; environments left over are an error. It also asks the servers of an
 external journal (journal.url) for the guarantees behind their acknowledgements. It only

@@ -14,9 +14,9 @@ func newRotate(below string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate PROJECT/ENVIRONMENT",
 		Short: "Replace the generated credential of an environment now",
-		Long: `Generates a new credential, sets it in the environment's streaming config, and lists
-the accepted credentials. The audit trail names you, your host and the --reason. The
-replaced one stays valid for streaming.rotation_overlap; 'credentials revoke' ends that at
+		Long: `Generates a new credential, sets it in the environment's streaming config, and lists the
+accepted credentials. The audit trail names you, your host and the --reason. The replaced
+one stays valid for streaming.rotation_overlap; 'credentials revoke' ends the old one at
 once.
 ` + whichRelay + `
 

@@ -21,12 +21,11 @@ func newDeadlettersReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "Deliver dead letters again",
-		Long: `Delivers dead letters again, to their own sink or to another one, beside live delivery.
-It removes a letter after the sink has acknowledged its event. A letter refused again
-stays, with its new reason, a new number and all attempts counted. Letters that come in
-meanwhile are left alone. Passing errors are retried until they pass. Ctrl-C ends the
-command; undelivered letters stay. The receiving sink's match and redact sections apply,
-as in live delivery.
+		Long: `Delivers dead letters again, to their own sink or to another one, beside live delivery. It
+removes a letter after the sink has acknowledged its event. A letter refused again stays,
+with its new reason, a new number and all attempts counted. It leaves later letters alone.
+Passing errors are retried until they pass. Ctrl-C ends the command; undelivered letters
+stay. The receiving sink's match and redact sections apply, as in live delivery.
 ` + whichRelay + `
 
 Exit codes: 0 all are delivered, 1 not all are, or failed, 64 wrong usage.`,

@@ -43,9 +43,9 @@ func (p Program) newRoutingTry() *cobra.Command {
 	var c routingTry
 	cmd := &cobra.Command{
 		Use:   "try --sink NAME < EVENT",
-		Short: "Show what a sink's match, redact and format do to an event",
-		Long: `Reads events from standard input, and shows whether a sink would get them, why, and what
-redact and format make of them. It decides by the same code as a delivery. It reads the
+		Short: "Try a sink's match, redact and format on an event",
+		Long: `Reads events from standard input, and shows whether a sink would get them, why, and in which
+form, after redact and format. It decides by the same code as a delivery. It reads the
 configuration, and neither asks a relay nor connects to the sink.
 
 An event is a CloudEvent, as 'auditrelay tap --output json', 'deadletters export' and file

@@ -15,7 +15,7 @@ import (
 func (p Program) newSettings() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "settings",
-		Short: "Show what the workspace's settings are, and were at a time",
+		Short: "Show the workspace's settings, now or at a time",
 		Long: `Shows the workspace's settings from the audit trail, at any time since the relay first
 looked. Between two looks with different states the time of the change is not known: then
 both are shown, with the window.`,
@@ -57,8 +57,8 @@ func (p Program) newSettingsList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the settings with states in the audit trail",
-		Long: `Lists the settings that the audit trail has states of: how often each changed since the
-first look, and its newest entry.
+		Long: `Lists the settings with states in the audit trail: how often each changed since the first
+look, and its newest entry.
 ` + whichTrail + `
 
 Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
@@ -96,11 +96,11 @@ func (p Program) newSettingsShow() *cobra.Command {
 	var at timeFlag
 	cmd := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show what a setting was at a time",
-		Long: `Shows the state of a setting at --at, or now, as the relay saw it: the state, the entry of the
-trail that shows it, and the next change. Where --at lies in the window of the next change,
-the setting was in one of two states, and both are shown. A date alone, as 2026-03-01, is
-the first moment of that day on this machine.
+		Short: "Show a setting at a time",
+		Long: `Shows the state of a setting at --at, or now, as the relay saw it: the state, its entry in
+the trail, and the next change. Where --at lies in the window of the next change, the
+setting was in one of two states, and both are shown. A date alone, as 2026-03-01, is the
+first moment of that day on this machine.
 ` + whichTrail + `
 
 Exit codes: 0 shown, 1 nothing is known of it at that time, or failed, 64 wrong usage.`,

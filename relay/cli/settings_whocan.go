@@ -21,13 +21,13 @@ func (p Program) newSettingsWhoCan() *cobra.Command {
 	var at timeFlag
 	cmd := &cobra.Command{
 		Use:   "who-can ACTION RESOURCE",
-		Short: "Show which roles and scopes could do something at a time",
-		Long: `Shows each role and scope that the RBAC policy lets do ACTION on RESOURCE at --at, or now, and
-by which permission: default roles, custom roles and scopes, wildcards resolved. "Perhaps also"
-are those with a permission that the policy's own lists do not have, or on the resource *: the
-document does not say what those permit. An ACTION of * asks for the wildcard. The API shows no
-members, so who has a role is not known here. Where --at lies in the window of a
-change, both policies are answered for.
+		Short: "Show the roles and scopes permitted to do something at a time",
+		Long: `Shows each role and scope permitted by the RBAC policy to do ACTION on RESOURCE at --at, or
+now, with the permission: default roles, custom roles and scopes, wildcards resolved.
+"Perhaps also" are those with a permission missing from the policy's own lists, or on the
+resource *: the document does not define these. An ACTION of * asks for the wildcard. The
+API shows no members, so who has a role is not known here. If --at lies in the window of a
+change, the answer covers both policies.
 ` + whichTrail + `
 
 Exit codes: 0 answered (nobody is an answer), 1 nothing is known of the policy at that time,

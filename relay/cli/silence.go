@@ -87,8 +87,8 @@ func newSilenceList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the active silences",
-		Long: `Lists the active silences, those of all environments first. For those that are over,
-'auditrelay trail list --setting silences' has the entries.
+		Long: `Lists the active silences, those of all environments first. 'auditrelay trail list --setting
+silences' has the past ones.
 ` + whichRelay + `
 
 Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
@@ -114,8 +114,8 @@ func newSilenceEnd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "end ID",
 		Short: "End a silence before its time",
-		Long: `Ends a silence now. An environment stays silent while it, or all, has another one. An alert
-that was held back fires after its usual time. The audit trail keeps your user name and host.
+		Long: `Ends a silence now. An environment stays silent while it, or all, has another one. A
+held-back alert fires after its usual time. The audit trail keeps your user name and host.
 ` + whichRelay + `
 
 Exit codes: 0 ended, 1 no such silence is active, or the relay cannot be asked, 64 wrong usage.`,

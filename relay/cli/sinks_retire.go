@@ -15,10 +15,10 @@ func newSinksRetire() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retire NAME",
 		Short: "Give up the events kept for a sink no longer configured",
-		Long: `Removes the position of a sink that is no longer in the running relay's configuration. The
-journal then stops keeping events for it: it trims them once all other sinks have
-them and the replay window has passed. The sink's dead letters stay. A new sink of the
-same name starts at the oldest stored event. It asks first, except with --yes.
+		Long: `Removes the position of a sink no longer in the running relay's configuration. The journal
+then stops keeping events for it: it trims them once all other sinks have them and the
+replay window has passed. The sink's dead letters stay. A new sink of the same name starts
+at the oldest stored event. It asks first, except with --yes.
 
 It works only while the relay runs.
 ` + whichRelay + `

@@ -33,9 +33,9 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show on one screen whether every event log flows, to where, and how late",
-		Long: `Shows on one screen whether every environment's event log is really flowing, to where, how
-late it is, what was lost, and who changed it. The first line is the verdict. Trouble comes
-first, with its reason and what to do about it.
+		Long: `Shows on one screen whether each environment's event log really flows, to where, how late,
+with how many lost events, and who changed it. The first line is the verdict. Trouble comes
+first, with its reason and its remedy.
 
 Of an environment:
   STATE     flowing, late, silent, refused, disabled, misdirected, gapped or unknown

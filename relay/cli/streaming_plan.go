@@ -19,9 +19,9 @@ func newStreamingPlan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [PROJECT/ENVIRONMENT]",
 		Short: "Compare the streaming config with the desired one, field by field",
-		Long: `Reads the streaming config of an environment, or of each one with a desired config, from
-the API, and shows field by field what it is and what it would be. It changes nothing, and
-enters nothing in the audit trail. In mode observe and in a dry run it works likewise.
+		Long: `Reads the streaming config of an environment, or of each one with a desired config, from the
+API, and shows each field as it is and as it would be. It changes nothing, and enters
+nothing in the audit trail. In mode observe and in a dry run it works likewise.
 
 Of a secret, only the last four characters are known: a secret changed by hand to one with
 the same ending is not seen here. 'apply' replaces it all the same.

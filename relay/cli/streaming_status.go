@@ -22,9 +22,9 @@ func newStreamingStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the streaming config of each environment, as the relay last saw it",
-		Long: `Shows the streaming config of each environment as the relay last saw it at the API, what
-is wrong with it, and what to do. It asks the API nothing. Whether events arrive is not
-in it: a config may be ACTIVE, and silent.
+		Long: `Shows the streaming config of each environment as the relay last saw it at the API, with its
+faults and their remedies. It asks the API nothing. Whether events arrive is not in it: a
+config may be ACTIVE, and silent.
 
 FINDING is ok, or one of not_active, differs (mode observe, a dry run, or just seen),
 not_taken (set, and another one is shown), refused (the API refuses to set it), absent (no

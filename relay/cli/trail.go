@@ -16,9 +16,8 @@ func (p Program) newTrail() *cobra.Command {
 		Use:   "trail",
 		Short: "Read the audit trail: who changed what, when, and how bad it is",
 		Long: `Every change of a setting stands once in the audit trail: with a sentence, a severity, a
-direction (does the setting permit more or less than before?), the states before and
-after, and the window of time in which it happened. 'auditrelay settings' shows what a
-setting was at a time.`,
+direction (does the setting permit more or less than before?), the states before and after,
+and the window of time of the change. 'auditrelay settings' shows a setting at a time.`,
 		Example: `  auditrelay trail list --config relay.yaml --severity high --since 2026-03-01
   auditrelay trail show 17 --config relay.yaml
   auditrelay trail annotate 17 --config relay.yaml --ticket SEC-7 --reviewer ada --note "as agreed"`,

@@ -17,9 +17,9 @@ func newTrailAnnotate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "annotate INDEX --reviewer NAME",
 		Short: "Mark an entry of the audit trail as reviewed",
-		Long: `Adds an entry to the trail that says who reviewed another one, with its index and the hash
-of its leaf, the ticket, a note, and this command's user and host. Nothing is changed: the
-trail only grows. 'trail list --unreviewed' leaves the changes without an annotation.
+		Long: `Adds an entry on the review of another one: its index and the hash of its leaf, the ticket,
+a note, and this command's user and host. Nothing is changed: the trail only grows. 'trail
+list --unreviewed' leaves the changes without an annotation.
 ` + whichRelay + `
 
 Exit codes: 0 annotated, 1 there is no such entry, or failed, 64 wrong usage.`,

@@ -21,10 +21,10 @@ func newTrailArchive() *cobra.Command {
 		Use:   "archive --before TIME --to DIR",
 		Short: "Move old entry bundles of the audit trail out of the data directory",
 		Long: `Moves the files with old entries, DATA_DIR/tlog/N/tile/entries and records, to a folder of
-the relay's machine: those of which every entry was made before a time. The relay copies them,
-reads the archive back against its signed root, says so in an entry of the trail, and removes
-them only then. The archive is a whole log (C2SP tlog-tiles), with a signed checkpoint:
-'trail verify --dir DIR' and other tools verify it.
+the relay's machine: those with no entry made at or after a time. The relay copies them,
+reads the archive back against its signed root, says so in an entry of the trail, and
+removes them only then. The archive is a whole log (C2SP tlog-tiles), with a signed
+checkpoint: 'trail verify --dir DIR' and other tools verify it.
 
 The hashes stay, so every entry can still be proven; see --archive of 'trail prove' and 'trail
 verify'. Files with entries about the trail itself stay too. The trail's stream in the

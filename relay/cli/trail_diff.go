@@ -18,7 +18,7 @@ func (p Program) newTrailDiff() *cobra.Command {
 	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "diff INDEX",
-		Short: "Show what one entry of the audit trail changed",
+		Short: "Show the change of one entry of the audit trail",
 		Long: `Shows each difference between an entry's states before and after: a sentence, whether the
 setting permits more or less than before, with a witness, and the old and new values.
 --output patch prints the difference as a JSON patch (RFC 6902).

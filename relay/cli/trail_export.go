@@ -21,14 +21,14 @@ func (p Program) newTrailExport() *cobra.Command {
 		Short: "Write the audit trail as JSON lines, or as a log for public verifiers",
 		Long: `--form jsonl, the default, writes whole entries, one JSON object a line, the oldest first:
 with the states before and after, the details, and the hash of the entry's leaf (base64).
-Entries that cannot be read are left out; 'auditrelay journal verify' names them.
+Unreadable entries are left out; 'auditrelay journal verify' names them.
 
 --form tlog writes the whole trail into --dir, a folder for each generation, in the layout
 of C2SP tlog-tiles: the signed checkpoint, tiles, entry bundles, records too long for a
 bundle, and the history of checkpoints. Every entry is proven by the signed root, and all
 files are read back. Given again, after Ctrl-C too, it goes on, and adds new entries to an
-older export. A relay that runs is not asked: its files in DATA_DIR/tlog are copied,
-and entries moved out by 'trail archive' come from --archive.
+older export. It copies the files in DATA_DIR/tlog without asking the running relay; entries
+moved out by 'trail archive' come from --archive.
 ` + whichTrail + `
 
 Exit codes: 0 written, 1 failed, 64 wrong usage.`,

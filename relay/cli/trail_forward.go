@@ -17,8 +17,8 @@ func newTrailForward() *cobra.Command {
 		Use:   "forward --sink NAME --since TIME",
 		Short: "Deliver old entries of the audit trail to a sink",
 		Long: `Delivers entries of the audit trail to one sink, the oldest first, beside live delivery: for
-a new SIEM, or one that has lost them. Unlike 'auditrelay replay' it reads the trail itself:
-the trail keeps every entry for ever. The events and their ids are those of the first time, so a
+a new SIEM, or after a loss there. Unlike 'auditrelay replay' it reads the trail itself: the
+trail keeps every entry for ever. The events and their ids are those of the first time, so a
 destination can recognise a repetition.
 
 Events refused for good go to the dead letters; any other error is retried until it passes.

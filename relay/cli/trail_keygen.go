@@ -15,10 +15,10 @@ func newTrailKeygen() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keygen",
 		Short: "Make a signing key for the audit trail, and print its public key",
-		Long: `Makes a key that signs the checkpoints of an audit trail, in a new file readable by its
-owner alone, and prints the public key in the form NAME+HASH+KEY. Whoever verifies the
-trail needs the public key, and nothing else. Keep the file outside of data_dir, and name
-it in audit.key_file. An existing file is left alone.
+		Long: `Makes a key to sign the checkpoints of an audit trail, in a new file readable by its owner
+alone, and prints the public key in the form NAME+HASH+KEY. To verify the trail, a person
+needs the public key, and nothing else. Keep the file outside of data_dir, and name it in
+audit.key_file. An existing file is left alone.
 
 With --public it makes no key: it prints the public key of a PEM file in the same form,
 for audit.public_key beside audit.sign_command.

@@ -28,11 +28,11 @@ func (p Program) newTrailList() *cobra.Command {
 		Use:   "list",
 		Short: "List entries of the audit trail, the newest last",
 		Long: `Lists entries of the audit trail, the newest last, a line each: without --limit the newest
-50 that fit all the given flags. --follow goes on with new ones until Ctrl-C, also after
-the relay, or its cluster, was away: each entry comes once. --unreviewed leaves the changes
-that 'trail annotate' has not marked; first looks, checks and repeated states need no
-review. The digests of the event stream (events.span), one for each interval, are listed
-with --all, --type or --setting only.
+50 fitting all given flags. --follow goes on with new ones until Ctrl-C, also after the
+relay, or its cluster, was away: each entry comes once. --unreviewed leaves the changes not
+marked by 'trail annotate'; first looks, checks and repeated states need no review. The
+digests of the event stream (events.span), one for each interval, are listed with --all,
+--type or --setting only.
 ` + whichTrail + `
 
 Exit codes: 0 listed (none is fine), 1 failed, 64 wrong usage.`,

@@ -30,23 +30,22 @@ func (p Program) newTrailProve() *cobra.Command {
 	f := &proveFlags{trailFlags: trailFlags{kinds: p.Kinds.Config()}}
 	cmd := &cobra.Command{
 		Use:   "prove INDEX... | FILTER --dir DIR",
-		Short: "Write proofs of entries that anybody can verify without a relay",
+		Short: "Write proofs of entries, for anybody to verify without a relay",
 		Long: `Writes for each chosen entry two files into a folder: INDEX.json, the entry as the trail
-keeps it, and INDEX.tlog-proof, which proves it against the newest signed checkpoint (C2SP
-tlog-proof). A third file, trail.policy, says whom to trust (C2SP tlog-policy), and each proof
-is verified with it. It is the --policy or --key given; without either it names the keys that
-the trail itself names, with the witnesses and the quorum of --config. Whoever verifies must
-know by another way that they are yours.
+keeps it, and INDEX.tlog-proof, its proof against the newest signed checkpoint (C2SP
+tlog-proof). A third file, trail.policy, names the trusted keys (C2SP tlog-policy): those of
+--policy or --key, or else the trail's own, with the witnesses and the quorum of --config.
+Each proof is verified with it. A verifier must know these keys to be yours by another way.
 
 The entries are named by index, or chosen by the flags of 'trail list'; those need the relay
-on this machine. It reads the files that the relay keeps for public tools, in its data
-directory; or with --url what a relay serves under /tlog/, with --export an export. A guarded
-/tlog/ wants --token-file FILE, or the environment variable AUDITRELAY_TLOG_TOKEN.
+on this machine. It reads the relay's files for public tools, in its data directory; with
+--url a relay's /tlog/; with --export an export. A guarded /tlog/ wants --token-file FILE,
+or the environment variable AUDITRELAY_TLOG_TOKEN.
 
   auditrelay trail verify --proof 17.tlog-proof --record 17.json --policy trail.policy
 
-An entry moved out by 'trail archive' is read with --archive DIR. Without it, its proof is of
-the hash alone, and INDEX.json is left out: write that one from the archive later.
+An entry moved out by 'trail archive' is read with --archive DIR. Without it, its proof is
+of the hash alone, and INDEX.json is left out: write it from the archive later.
 
 Exit codes: 0 all are proven, 1 not all can be proven, or failed, 64 wrong usage.`,
 		Example: `  auditrelay trail prove 17 18 --config relay.yaml --dir proofs --policy trail.policy

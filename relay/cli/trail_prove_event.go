@@ -36,24 +36,24 @@ func newTrailProveEvent() *cobra.Command {
 	var f proveEventFlags
 	cmd := &cobra.Command{
 		Use:   "prove-event ID|FILE",
-		Short: "Prove that an event was received, and when",
-		Long: `Finds an event in the journal, and writes a bundle that proves it: the event, its way to the
+		Short: "Prove the receipt of an event, and its time",
+		Long: `Finds an event in the journal, and writes a bundle with its proof: the event, its way to the
 root of its span, the span's entry in the audit trail, and the entry's way to the newest
-signed checkpoint (C2SP tlog-proof). The argument is the event's id, or a file with the event
-as a CloudEvent in JSON, as the file sink writes it; then source, time of receipt and body
-must be the received ones too. Of a Kafka record or a NATS message, give the header ce_id
-(ce-id), with ce_source as --source, and its value in the file of --body. Of several events
-with an id, it proves the newest.
+signed checkpoint (C2SP tlog-proof). The argument is the event's id, or a file with the
+event as a CloudEvent in JSON, as the file sink writes it; then source, time of receipt and
+body must be the received ones too. Of a Kafka record or a NATS message, give the header
+ce_id (ce-id), with ce_source as --source, and its value in the file of --body. Of several
+events with an id, it proves the newest.
 
 With --verify it checks a bundle, without a relay, against the log's --key or a --policy (C2SP
 tlog-policy). With an argument it also compares the event, as above.
 
 A span ends every 10 minutes (audit.spans in the configuration), so a bundle of an event
-just received has to wait for that long. The journal must still have all records of the
-span: it keeps them for journal.replay_window (72h) after their delivery, as far as its disk
+just received may have to wait as long. The journal must still have all records of the span:
+it keeps them for journal.replay_window (72h) after their delivery, as far as its disk
 budget allows. An event of a commit above 128 KiB, as under full load, is proven with the
 whole commit: the bundle then shows its other events, too, maybe of other environments. A
-sink that redacts does not have the body as received.
+redacting sink does not have the body as received.
 ` + whichRelay + `
 
 Exit codes: 0 proven, 1 not proven, or failed, 64 wrong usage.`,

@@ -22,9 +22,9 @@ func (p Program) newTrailRotateKey() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate-key",
 		Short: "Replace the signing key of the audit trail: the old one signs the new",
-		Long: `Replaces the key that signs the audit trail. An entry under the old key names the new
-one, a last checkpoint under the old key covers it, and a new generation of the trail
-begins under the new key. Whoever knows the first public key follows the chain.
+		Long: `Replaces the signing key of the audit trail. An entry under the old key names the new one, a
+last checkpoint under the old key covers it, and a new generation of the trail begins under
+the new key. Whoever knows the first public key follows the chain.
 
 The new key takes the place of the old one in audit.key_file; the old one is gone, as it
 is of no use except to forge the past. Nothing needs it to verify the trail.

@@ -18,9 +18,9 @@ func (p Program) newTrailShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show INDEX",
 		Short: "Show one entry of the audit trail, whole",
-		Long: `Shows one entry: what changed, in sentences; the window in which it happened; who reviewed
-it; and the states before and after. The entry is read from the trail itself. Its leaf is
-the hash that checkpoints sign.
+		Long: `Shows one entry: the change, in sentences; its window of time; its reviewers; and the states
+before and after. The entry is read from the trail itself. Its leaf is the hash under the
+signed checkpoints.
 ` + whichTrail + `
 
 Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,

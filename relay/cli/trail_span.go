@@ -24,9 +24,9 @@ func newTrailListSpan() *cobra.Command {
 		Use:   "list-span INDEX",
 		Short: "Write the list of a span: the hashes of its records and events",
 		Long: `Writes the list of a span as JSON lines: its entry in the audit trail (INDEX, of the type
-events.span) with its proof, then each record with the hashes of its events, from which the
-entry's root follows. Keep it beside a full copy of the events: 'auditrelay trail verify-span'
-then names missing and changed events at any later time, without the journal.
+events.span) with its proof, then each record with the hashes of its events; they give the
+entry's root. Keep it beside a full copy of the events: 'auditrelay trail verify-span' then
+names missing and changed events at any later time, without the journal.
 
 The journal must still have all records of the span: see 'auditrelay trail prove-event'. A
 commit above 128 KiB, as under full load, is listed whole, with its events.
@@ -85,8 +85,8 @@ func newTrailVerifySpan() *cobra.Command {
 		Long: `Holds the list of a span (see 'auditrelay trail list-span') against the root in its entry,
 the entry against a signed checkpoint of the trail, by --key or --policy (C2SP tlog-policy),
 and then looks for each event of the list in the files: CloudEvents in JSON lines, as the
-file sink writes them. Order, repeated and further events do not matter. An event that was
-changed counts as absent. A sink that redacts or leaves out events has no full copy.
+file sink writes them. Order, repeated and further events do not matter. A changed event
+counts as absent. A sink with match or redact has no full copy.
 
 It prints the result as JSON, with the places of absent events.
 

@@ -37,8 +37,9 @@ func (p Program) newTrailVerify() *cobra.Command {
 	f := &verifyFlags{trailFlags: trailFlags{kinds: p.Kinds.Config()}}
 	cmd := &cobra.Command{
 		Use:   "verify --key KEY",
-		Short: "Prove that the audit trail is as it was signed, and complete",
-		Long: `Reads a trail, hashes every entry, and gives two verdicts, each with all that is against it:
+		Short: "Prove the audit trail to be as signed, and complete",
+		Long: `Reads a trail, hashes every entry, and gives two verdicts, each with all findings against
+it:
 
   integrity     the bytes are the signed ones: entries, hashes, checkpoints and their
                 history; there is one history, and keys are vouched for

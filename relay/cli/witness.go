@@ -32,7 +32,7 @@ func (p Program) newWitness() *cobra.Command {
 	tls, log := config.TLSServer{}, config.Log{}
 	cmd := &cobra.Command{
 		Use:   "witness",
-		Short: "Watch the audit trails of others, and sign what continues them",
+		Short: "Watch the audit trails of others, and cosign their continuations",
 		Long: `Runs a witness for the audit trails of other relays, or for any log of C2SP's
 tlog-checkpoint, in the foreground. It signs a log's checkpoint only if it continues the
 checkpoint before: a trail set back to an older copy, or shown in two versions, gets no

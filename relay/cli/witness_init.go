@@ -57,8 +57,8 @@ func newWitnessRecover() *cobra.Command {
 		Use:   "recover FILE…",
 		Short: "Make a witness's lost state anew",
 		Long: `Makes the lost state of a stopped witness anew, from checkpoints with the witness's own
-signature: the newest one of each log, as its relay serves it at /tlog/latest/checkpoint.
-Of each log the largest counts. State that is still there goes forward only.
+signature: the newest one of each log, as its relay serves it at /tlog/latest/checkpoint. Of
+each log the largest counts. Existing state goes forward only.
 
 A dishonest log can show an older checkpoint than the newest cosigned one. So take it
 from independent readers too, as from a sink's trail.checkpoint events. Without any
