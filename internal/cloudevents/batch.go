@@ -14,7 +14,8 @@ const BatchMediaType = "application/cloudevents-batch+json"
 // Batch writes the JSON batch format of CloudEvents 1.0.2, section 4: an array of events in
 // the JSON event format. The zero value is empty.
 type Batch struct {
-	text []byte // the array without its end
+	encoder Encoder
+	text    []byte // the array without its end
 }
 
 // maxKept bounds the memory of an empty Batch, in bytes.
@@ -36,7 +37,7 @@ func (b *Batch) Add(e *relay.Event, most int) bool {
 	if before == 0 {
 		separator = '['
 	}
-	b.text = AppendJSON(append(b.text, separator), e)
+	b.text = b.encoder.Append(append(b.text, separator), e)
 	if before > 0 && len(b.text)+len("]") > most {
 		b.text = b.text[:before]
 		return false

@@ -16,33 +16,21 @@ import (
 const MediaType = "application/cloudevents+json"
 
 // Start begins every output of [AppendJSON].
-const Start = `{"specversion":"` + relay.SpecVersion + `","id":"`
+const Start = beforeID + `"`
+
+const beforeID = `{"specversion":"` + relay.SpecVersion + `","id":`
 
 // AppendJSON appends e as one JSON object on one line, without a line end. The member
 // data holds a JSON body as it is, and text as a JSON string. If neither gives the body
 // back byte for byte, data_base64 holds it.
 func AppendJSON(dst []byte, e *relay.Event) []byte {
-	separator := byte('{')
-	member := func(name, value string) bool {
-		dst = append(dst, separator, '"')
-		dst = append(dst, name...)
-		dst = append(dst, `":`...)
-		dst = appendString(dst, value)
-		separator = ','
-		return true
-	}
-	e.Attributes(member)
-	if e.ContentType != "" {
-		member("datacontenttype", e.ContentType)
-	}
-	dst = appendBody(dst, e)
-	return append(dst, '}')
+	var x Encoder
+	return x.Append(dst, e)
 }
 
 // appendBody appends the body in the first form to give it back byte for byte: JSON, a
 // JSON string, base64. For an empty body it appends no member.
-func appendBody(dst []byte, e *relay.Event) []byte {
-	isJSON := DeclaresJSON(e.ContentType)
+func appendBody(dst []byte, e *relay.Event, isJSON bool) []byte {
 	switch {
 	case len(e.Body) == 0:
 		return dst

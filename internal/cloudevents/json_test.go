@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/stretchr/testify/assert"
@@ -68,5 +69,40 @@ func TestTheSDKReadsIt(t *testing.T) {
 			continue
 		}
 		assert.Equal(t, body, string(got.Data()), contentType)
+	}
+}
+
+// An Encoder writes what each event's Attributes say, whatever was before: nothing of one
+// push stands in the next one's events.
+func TestEncoderFollowsAttributes(t *testing.T) {
+	t.Parallel()
+	var x Encoder
+	e := relaytest.Events(1)[0]
+	for _, change := range []func(){
+		func() {},
+		func() { e.ID, e.Type, e.Subject = "2", "settings.changed", "user \"1\"" },
+		func() { e.Time = e.Time.Add(time.Millisecond) },
+		func() { e.Received = e.Received.Add(time.Second) },
+		func() { e.Received = e.Received.In(time.FixedZone("", 3600)) },
+		func() { e.Source += "\n" },
+		func() { e.Project, e.Environment = e.Environment, e.Project },
+		func() { e.Environment, e.Subject = "", "" },
+		func() { e.ContentType = "text/plain" },
+		func() { e = relay.Event{} },
+	} {
+		change()
+		want := []byte{'{'}
+		member := func(name, value string) bool {
+			want = append(append(want, `"`+name+`":`...), appendString(nil, value)...)
+			want = append(want, ',')
+			return true
+		}
+		e.Attributes(member)
+		if e.ContentType != "" {
+			member("datacontenttype", e.ContentType)
+		}
+		got := string(x.Append(nil, &e))
+		got, _, _ = strings.Cut(got, `,"data":`)
+		assert.Equal(t, strings.TrimSuffix(string(want), ","), strings.TrimSuffix(got, "}"))
 	}
 }

@@ -17,7 +17,7 @@ func AppendLine(dst []byte, e *relay.Event) []byte {
 // appendLine appends e in the sink's form.
 func (s *Sink) appendLine(dst []byte, e *relay.Event) []byte {
 	if !s.bodies {
-		return AppendLine(dst, e)
+		return append(s.json.Append(dst, e), '\n')
 	}
 	return append(append(dst, e.Body...), '\n')
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/cloudevents"
 	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -27,7 +28,7 @@ import (
 // source are the same.
 //
 // A line's "data" holds the body byte for byte if possible on one line: JSON without line
-// breaks and without space around it. With another content type than JSON, the body is a
+// breaks, without space around it, and nested at most 512 deep. With another content type than JSON, the body is a
 // JSON string in "data", if it is valid UTF-8. Every other body is in "data_base64".
 //
 // The file is RotateBytes long at most, unless one delivery alone is longer. It is also
@@ -54,6 +55,7 @@ type Sink struct {
 	names sync.Mutex // held where archives come to their names or lose them; after mu
 
 	mu     sync.Mutex // guards the rest
+	json   cloudevents.Encoder
 	closed bool
 	swept  bool      // the rests of earlier compressions are removed
 	file   *os.File  // nil if it has to be opened

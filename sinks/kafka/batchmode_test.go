@@ -88,6 +88,14 @@ func TestTheTimeOfABatchRecord(t *testing.T) {
 	assert.Equal(t, at.Add(time.Minute).UnixMilli(), all[0].Time.UnixMilli())
 }
 
+func TestBatchModeAllocatesNothing(t *testing.T) {
+	events := relaytest.Events(500)
+	run := everyOther(len(events))
+	var b batch
+	f := form{key: environmentKey, mode: batchMode}
+	assert.Zero(t, testing.AllocsPerRun(20, func() { _ = b.encode(events, run, f, 0) }))
+}
+
 // Whatever stands in a batch: what can be read of it is read, and then the whole is shown as
 // it is.
 func TestHostileBatches(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/cloudevents"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -33,10 +34,10 @@ func (h *headers) name(name string) {
 	h.encoded = append(h.encoded, name...)
 }
 
-func (h *headers) time(name string, t time.Time, c *clock) {
+func (h *headers) time(name string, t time.Time, c *cloudevents.Clock) {
 	h.name(name)
 	at := len(h.encoded)
-	h.encoded = c.append(append(h.encoded, 0), t)
+	h.encoded = c.Append(append(h.encoded, 0), t)
 	length := len(h.encoded) - at - 1
 	h.encoded[at] = byte(length << 1) // a varint: RFC 3339 is shorter than 64 bytes
 }
@@ -54,7 +55,7 @@ type shared struct {
 }
 
 // fit makes the headers those of e.
-func (s *shared) fit(e *relay.Event, c *clock) {
+func (s *shared) fit(e *relay.Event, c *cloudevents.Clock) {
 	if s.source.count > 0 && s.of.Received.Equal(e.Received) && s.of.Source == e.Source && s.of.Project == e.Project &&
 		s.of.Environment == e.Environment && s.of.ContentType == e.ContentType {
 		return
@@ -76,32 +77,4 @@ func (s *shared) fit(e *relay.Event, c *clock) {
 func (s *shared) forget() {
 	s.of = relay.Event{}
 	s.source.reset()
-}
-
-// clock writes times as time.RFC3339Nano does, in UTC. It keeps the text of the
-// last second, as most events follow closely.
-type clock struct {
-	second int64
-	text   []byte
-}
-
-func (c *clock) append(dst []byte, t time.Time) []byte {
-	if c.text == nil || c.second != t.Unix() {
-		c.second = t.Unix()
-		c.text = t.UTC().AppendFormat(c.text[:0], "2006-01-02T15:04:05")
-	}
-	dst = append(dst, c.text...)
-	if ns := t.Nanosecond(); ns > 0 {
-		digits := [10]byte{0: '.'}
-		last := 0
-		for i := 9; i > 0; i-- {
-			digits[i] = byte('0' + ns%10)
-			if last == 0 && ns%10 > 0 {
-				last = i
-			}
-			ns /= 10
-		}
-		dst = append(dst, digits[:last+1]...)
-	}
-	return append(dst, 'Z')
 }

@@ -18,8 +18,9 @@ type record struct {
 	at      int64 // its timestamp
 
 	shared    shared
-	clock     clock
+	clock     cloudevents.Clock
 	keyMemory []byte
+	json      cloudevents.Encoder
 	object    []byte // the value in structured mode
 
 	array   cloudevents.Batch // the value in batch mode
@@ -54,7 +55,7 @@ func (r *record) set(events []relay.Event, run []int32, f form) int {
 	case batchMode:
 		return r.setBatch(events, run, f.key)
 	case structuredMode:
-		r.object = cloudevents.AppendJSON(r.object[:0], e)
+		r.object = r.json.Append(r.object[:0], e)
 		r.value = r.object
 		r.headers.add("content-type", cloudevents.MediaType)
 	default:
