@@ -47,18 +47,13 @@ func (t *Trail) restore(ctx context.Context) error {
 	if err := t.salvagePin(x); err != nil {
 		return err
 	}
-	last := x.gens[len(x.gens)-1]
 	t.keptSeq = x.keptSeq
 	if reason == "" {
-		if t.key, err = t.fileKey.named(cmp.Or(last.Origin, t.fileKey.Name())); err != nil {
-			return err
-		}
-		t.base, t.signed = last.Base, x.signed
-		t.pending = x.unsigned(t.base, int64(len(x.leaves))-t.base)
-		t.tree = t.signed.grown(t.pending...)
-		t.newestNote, t.pinDue = x.newestNote(), t.signed.n > 0 && (!t.marked || !x.isPinned(t.base, t.signed))
-		t.pinned.Store(t.signed.n > 0 && !t.pinDue)
-	} else if err := t.begin(ctx, x, end, reason); err != nil {
+		err = t.goOn(x)
+	} else {
+		err = t.begin(ctx, x, end, reason)
+	}
+	if err != nil {
 		return err
 	}
 	if err := t.name(ctx, TypeDamaged, x.named.unnamed(x.report.Problems)); err != nil {
@@ -74,6 +69,20 @@ func (t *Trail) restore(ctx context.Context) error {
 	if t.pinDue || t.tree.n > 0 && t.beat.due(false) { // the pin's problem is named and durable now
 		t.nudge()
 	}
+	return nil
+}
+
+// goOn continues the newest generation with its key.
+func (t *Trail) goOn(x *examination) (err error) {
+	last := x.gens[len(x.gens)-1]
+	if t.key, err = t.fileKey.named(cmp.Or(last.Origin, t.fileKey.Name())); err != nil {
+		return err
+	}
+	t.base, t.signed = last.Base, x.signed
+	t.pending = x.unsigned(t.base, int64(len(x.leaves))-t.base)
+	t.tree = t.signed.grown(t.pending...)
+	t.newestNote, t.pinDue = x.newestNote(), t.signed.n > 0 && (!t.marked || !x.isPinned(t.base, t.signed))
+	t.pinned.Store(t.signed.n > 0 && !t.pinDue)
 	return nil
 }
 

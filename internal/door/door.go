@@ -1,6 +1,6 @@
-// Package door stands before an HTTP server. It bounds the connections of strangers,
-// so descriptors are left for the journal, the sinks and good clients. It also turns a
-// handler's panic into an answer of 500 and an error in the log, with the stack.
+// Package door bounds the connections of strangers to an HTTP server, so descriptors are
+// left for the journal, the sinks and good clients. It also turns a handler's panic into
+// an answer of 500 and an error in the log, with the stack.
 //
 // A connection is a stranger's until [Trust] is called with the context of one of its
 // requests; ingest does so after a good credential. At the bound, a new connection gets

@@ -1,7 +1,7 @@
-// Package routing stands between a pump and a sink. It hands on the events chosen by
-// the sink's configuration (match), without the values and labels named by redact, and
-// then in the wanted form (format). sinks.Open puts it there, for live events, replays and
-// dead letters alike.
+// Package routing chooses, redacts and reforms events between a pump and its sink: it hands
+// on the events chosen by the sink's configuration (match), without the values and labels
+// named by redact, and then in the wanted form (format). sinks.Open puts it there, for live
+// events, replays and dead letters alike.
 //
 // An event left out by match is acknowledged with the rest of its batch, so positions and order
 // know nothing of it. Redaction and format change a copy: the journal, other sinks and the dead
