@@ -110,7 +110,7 @@ func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, opts
 	j := &Journal{
 		conn: conn, cfg: cfg, log: opts.Logger,
 		names: namesFor(cfg.StreamPrefix), sinks: opts.Sinks, sources: opts.Sources,
-		decoded: record.NewCache(),
+		decoded: record.NewCache(len(opts.Sinks)),
 		metrics: newMetrics(opts.Registerer),
 		sweeps:  sweeps{wake: make(chan struct{}, 1)},
 		done:    make(chan struct{}),

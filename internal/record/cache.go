@@ -1,6 +1,7 @@
 package record
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/auditrelay/auditrelay/relay"
@@ -14,9 +15,11 @@ const (
 )
 
 // Cache decodes a record once for all sources reading it at about the same time. Events
-// are immutable, so sources can share them. A source far behind decodes for itself. A
-// Cache is safe for concurrent use.
+// are immutable, so sources can share them. A source far behind decodes for itself. Once
+// every source has read a record, the cache drops it. A Cache is safe for concurrent use.
 type Cache struct {
+	sources int
+
 	mu      sync.Mutex
 	records map[cacheKey]*Decoded // guarded by mu
 	order   []cacheKey            // as they came; guarded by mu
@@ -37,10 +40,14 @@ type Decoded struct {
 
 	once    sync.Once // the first source decodes, others wait for it
 	counted int       // its bytes in the cache; guarded by the cache's mu
+	reads   int       // calls of Decode; guarded by the cache's mu
 }
 
-// NewCache makes an empty cache.
-func NewCache() *Cache { return &Cache{records: map[cacheKey]*Decoded{}} }
+// NewCache makes an empty cache for a number of sources. If there are more, some decode a
+// record again; if there are fewer, records stay up to the cache's bounds.
+func NewCache(sources int) *Cache {
+	return &Cache{sources: sources, records: map[cacheKey]*Decoded{}}
+}
 
 // Decode decodes rec, the record with number seq. fresh means this call did the work.
 // Nothing may be appended to the record's events.
@@ -72,15 +79,18 @@ func (d *Decoded) fill(rec []byte) {
 func (c *Cache) entry(key cacheKey) *Decoded {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if d, ok := c.records[key]; ok {
-		return d
+	d := c.records[key]
+	if d == nil {
+		if len(c.order) == cachedRecords {
+			c.drop(c.order[0])
+		}
+		d = &Decoded{}
+		c.records[key] = d
+		c.order = append(c.order, key)
 	}
-	if len(c.order) == cachedRecords {
-		c.dropOldest()
+	if d.reads++; d.reads >= c.sources {
+		c.drop(key)
 	}
-	d := &Decoded{}
-	c.records[key] = d
-	c.order = append(c.order, key)
 	return d
 }
 
@@ -93,13 +103,14 @@ func (c *Cache) count(key cacheKey, d *Decoded) {
 	}
 	d.counted = d.Size
 	for c.bytes += d.Size; c.bytes > cachedBytes && len(c.order) > 1; {
-		c.dropOldest()
+		c.drop(c.order[0])
 	}
 }
 
-// dropOldest drops the oldest record. mu is held.
-func (c *Cache) dropOldest() {
-	c.bytes -= c.records[c.order[0]].counted
-	delete(c.records, c.order[0])
-	c.order = append(c.order[:0], c.order[1:]...)
+// drop removes a record. mu is held.
+func (c *Cache) drop(key cacheKey) {
+	c.bytes -= c.records[key].counted
+	delete(c.records, key)
+	i := slices.Index(c.order, key)
+	c.order = slices.Delete(c.order, i, i+1)
 }

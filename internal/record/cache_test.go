@@ -11,7 +11,7 @@ import (
 
 func TestACacheIsBoundedAndDecodesOnce(t *testing.T) {
 	t.Parallel()
-	c := NewCache()
+	c := NewCache(1000)
 	rec := Append(nil, batchOf(relaytest.Events(3)).Bytes(), 3)
 	first, fresh := c.Decode(1, rec)
 	require.NoError(t, first.Err)
@@ -38,4 +38,28 @@ func TestACacheIsBoundedAndDecodesOnce(t *testing.T) {
 	}
 	assert.Len(t, c.order, 5, "of 3 MB each")
 	assert.Equal(t, 5, c.bytes/3_000_000)
+}
+
+func TestACacheKeepsNoRecordThatAllHaveRead(t *testing.T) {
+	t.Parallel()
+	c := NewCache(2)
+	rec := Append(nil, batchOf(relaytest.Events(3)).Bytes(), 3)
+	first, _ := c.Decode(1, rec)
+	assert.Len(t, c.records, 1, "one source has not read it")
+	assert.Equal(t, first.Size, c.bytes)
+	second, fresh := c.Decode(1, rec)
+	assert.Same(t, first, second)
+	assert.False(t, fresh)
+	assert.Empty(t, c.records)
+	assert.Empty(t, c.order)
+	assert.Zero(t, c.bytes)
+	third, fresh := c.Decode(1, rec)
+	assert.NotSame(t, first, third)
+	assert.True(t, fresh, "it is offered again, as after a lost acknowledgement")
+
+	alone := NewCache(1)
+	d, _ := alone.Decode(1, rec)
+	assert.Len(t, d.Events, 3)
+	assert.Empty(t, alone.records)
+	assert.Zero(t, alone.bytes)
 }
