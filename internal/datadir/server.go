@@ -24,10 +24,11 @@ const (
 	// diskPause is the wait between two looks at a failed disk.
 	diskPause = time.Second
 	// The server keeps a block in memory for blockExpire after its last use. A push after
-	// a longer pause makes it read the newest block again, for some 1 ms of CPU.
-	blockExpire = 250 * time.Millisecond
-	// Smaller blocks than blockBytes save little memory, and make many files.
-	blockBytes = 4 << 20
+	// a longer pause makes it read the newest block again, for about 0.3 ms of CPU.
+	blockExpire = 100 * time.Millisecond
+	// A reader or writer holds a whole block in memory. Blocks of 4 MiB take 17 MB more at
+	// 200,000 events/s; smaller ones than blockBytes save little, and make many files.
+	blockBytes = 1 << 20
 )
 
 // Server is the JetStream server in this process, over the files of a data directory. It

@@ -18,10 +18,10 @@ const (
 	consumerPrefix = streamserver.SinkConsumers
 	// fetchRecords bounds the client's buffered records for one sink. fetchBytes bounds the
 	// stored bytes of one request, beside the largest possible record.
-	fetchRecords = 32
+	fetchRecords = 16
 	fetchBytes   = 1 << 20
 	// decodedAhead bounds the records decoded in advance.
-	decodedAhead = 4
+	decodedAhead = 2
 	// After idleCheck without a record, a source asks whether it missed one.
 	idleCheck = 2 * time.Second
 )
