@@ -14,12 +14,19 @@ import (
 // Blocks are bounds of the blocks of a stream.
 type Blocks struct {
 	Expire time.Duration // a block leaves memory so long after its last write or read
-	Bytes  uint64        // the most of a block, unless a single record is larger
+	// Small and Large are the most bytes of a block, unless a single message is larger.
+	// A stream has large blocks if small ones would hold fewer than fewMessages of its
+	// mean message: a new block costs about as much as a commit. Small blocks take less
+	// memory.
+	Small, Large uint64
 }
 
-// BoundMemory bounds the memory of a server's streams, by bounding their blocks. It may
-// be called at any time, and holds for blocks begun later. No block becomes larger than
-// the server would have it.
+const fewMessages = 10
+
+// BoundMemory bounds the memory of a server's streams, by bounding their blocks. Call it
+// now and then: it holds for blocks begun later, and follows the size of the messages. It
+// leaves a stream with smaller blocks than Small alone. The server itself chooses 32 kB,
+// 4 MiB or 8 MiB.
 //
 // By default a block has 8 MiB, and leaves memory after ten seconds. A server with a sync
 // for each write holds a block by strong references until then, if a consumer reads it
@@ -50,10 +57,27 @@ func boundMemory(store reflect.Value, b Blocks) error {
 	if err != nil {
 		return err
 	}
+	state, err := fieldOf[server.StreamState](store, "state")
+	if err != nil {
+		return err
+	}
 	mu.Lock()
 	defer mu.Unlock()
-	config.CacheExpire, config.BlockSize = b.Expire, min(config.BlockSize, b.Bytes)
+	config.CacheExpire, config.BlockSize = b.Expire, b.size(config.BlockSize, state)
 	return nil
+}
+
+// size returns the size of a stream's blocks, which is now old.
+func (b Blocks) size(old uint64, s *server.StreamState) uint64 {
+	switch {
+	case old < b.Small:
+		return old
+	case s.Msgs == 0: // its messages are not known
+		return min(old, b.Large)
+	case fewMessages*s.Bytes > b.Small*s.Msgs:
+		return b.Large
+	}
+	return b.Small
 }
 
 // fileStores are the stores of a server's streams. It holds one lock at a time.

@@ -33,7 +33,7 @@ func expiries(t *testing.T, srv *server.Server) (all []time.Duration) {
 func TestBlocksLeaveMemorySooner(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
-	bounds := Blocks{Expire: time.Second, Bytes: 20_000}
+	bounds := Blocks{Expire: time.Second, Small: 20_000, Large: 20_000}
 	require.NoError(t, BoundMemory(srv, bounds), "without a stream there is nothing to do")
 	js := natstest.JetStream(t, srv)
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, MaxBytes: 100_000})
@@ -49,6 +49,25 @@ func TestBlocksLeaveMemorySooner(t *testing.T) {
 	publish(12_000)
 	publish(12_000)
 	assert.Len(t, expiries(t, srv), 4, "a block of 32,000 bytes would take both")
+}
+
+// A small block for small messages, a large one for large messages, and the other way
+// round once the messages are different.
+func TestBlocksFollowTheSizeOfMessages(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	b := Blocks{Small: mib, Large: 4 * mib}
+	for name, c := range map[string]struct{ old, messages, bytes, want uint64 }{
+		"the server's own, nothing known": {8 * mib, 0, 0, 4 * mib},
+		"small messages":                  {8 * mib, 1000, 1000 * 80_000, mib},
+		"large messages":                  {8 * mib, 1000, 1000 * 230_000, 4 * mib},
+		"large ones after small ones":     {mib, 10, 10 * 230_000, 4 * mib},
+		"small ones after large ones":     {4 * mib, 10, 10 * 80_000, mib},
+		"all messages are trimmed":        {mib, 0, 0, mib},
+		"a stream with a small budget":    {32_000, 10, 10 * 230_000, 32_000},
+	} {
+		assert.Equal(t, c.want, b.size(c.old, &server.StreamState{Msgs: c.messages, Bytes: c.bytes}), name)
+	}
 }
 
 // BoundMemory reports differences from the known version, and leaves such fields alone.
