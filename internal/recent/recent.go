@@ -3,14 +3,14 @@
 //
 // Two events are the same if their source, ID and body are. The body counts, because an
 // ID is the sender's claim: two events of one ID and different content are two events,
-// and dropping one would lose it. Keys are 96-bit keyed hashes of the three.
+// and dropping one would lose it. Keys are keyed hashes of the three, of 88 bits.
 //
 // While decoding, a push looks its events up without a lock. It adds them under one lock,
 // after Append returned nil. Never before: suppose two equal pushes, the second
 // acknowledged during the commit of the first, and this commit fails. The event would be
 // lost. So the relay stores both.
 //
-// A [Set] keeps 13 bytes a slot, no pointers, in three generations. New keys go into the
+// A [Set] keeps 11 bytes a slot, no pointers, in three generations. New keys go into the
 // newest generation. After half a window, or once it is full, a new one begins and the
 // oldest goes. So an event is known for at least the window and at most one and a half.
 // If more events come than the set holds, it knows at least the newest two thirds of its
@@ -33,7 +33,7 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// DefaultEvents is the default number of events a set holds. It then takes 16.5 MiB, and
+// DefaultEvents is the default number of events a set holds. It then takes 14 MiB, and
 // nearly nothing while it is empty.
 const DefaultEvents = 1_000_000
 
@@ -43,7 +43,7 @@ const generations = 3
 
 // Key stands for an event's source, ID and body.
 //
-// Events of different sources or IDs share a key with a probability of 2^-96, the few
+// Events of different sources or IDs share a key with a probability of 2^-88, the few
 // with only different bodies with 2^-64. Each process draws its seeds at random, so
 // nobody can aim at a collision.
 type Key [3]uint32

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -51,7 +50,7 @@ func (s *Set) known(from, to int) (n int) {
 // bytes is the memory of the tables.
 func (s *Set) bytes() (n int) {
 	for _, t := range s.tables.Load() {
-		n += 8*len(t.tags) + int(unsafe.Sizeof(Key{}))*len(t.keys)
+		n += 8*len(t.tags) + 8*len(t.high) + 2*len(t.low)
 	}
 	return n
 }
@@ -286,9 +285,9 @@ func TestMemory(t *testing.T) {
 			keys[i] = Key{random.Uint32(), random.Uint32(), random.Uint32()}
 		}
 		s.Add(keys, s.Epoch())
-		require.LessOrEqual(t, s.bytes(), 33<<19+64<<10)
+		require.LessOrEqual(t, s.bytes(), 14<<20+64<<10)
 	}
-	assert.InDelta(t, 33<<19, s.bytes(), 64<<10)
+	assert.InDelta(t, 14<<20, s.bytes(), 64<<10)
 	for range 4 {
 		c.advance(5 * time.Minute)
 		s.Add(nil, s.Epoch())

@@ -9,7 +9,7 @@ import (
 // Meanwhile, others look keys up without a lock. No key is ever removed.
 //
 // Eight slots make a group. Each group has a word of eight tags, a byte for each slot: 0
-// for an empty slot, else a part of the key. For a new key, a look at one word is nearly
+// for an empty slot, else eight bits of the key. The other eighty stand beside them. For a new key, a look at one word is nearly
 // always enough, and the words of a million keys fit into a processor's cache. A key is
 // written before its tag, and never again: a reader of the tag sees the whole key.
 //
@@ -17,8 +17,9 @@ import (
 // in place of 227 (242 and 110 of these to look it up).
 type table struct {
 	tags  []atomic.Uint64
-	keys  []Key // groupSlots for each of tags
-	count int   // number of keys; only the adding goroutine uses it
+	high  []uint64 // of a key's bits; groupSlots for each of tags, as low
+	low   []uint16
+	count int // number of keys; only the adding goroutine uses it
 }
 
 const groupSlots = 8
@@ -30,7 +31,8 @@ const minGroups = 8
 func newTable(n int) *table { return tableOf(max(minGroups, groupsFor(n))) }
 
 func tableOf(groups int) *table {
-	return &table{tags: make([]atomic.Uint64, groups), keys: make([]Key, groups*groupSlots)}
+	slots := groups * groupSlots
+	return &table{tags: make([]atomic.Uint64, groups), high: make([]uint64, slots), low: make([]uint16, slots)}
 }
 
 // room is the number of keys a table takes: three quarters of its slots. Then hardly a
@@ -66,8 +68,9 @@ func (t *table) next(g uint64) uint64 {
 }
 
 func (t *table) inGroup(g, tags uint64, k Key) bool {
-	for found := zeroBytes(tags ^ everyByte*tagOf(k)); found != 0; found &= found - 1 {
-		if t.keys[g*groupSlots+firstByte(found)] == k {
+	for found := zeroBytes(tags ^ everyByte*k.tag()); found != 0; found &= found - 1 {
+		slot := g*groupSlots + firstByte(found)
+		if t.high[slot] == k.high() && t.low[slot] == k.low() {
 			return true
 		}
 	}
@@ -83,8 +86,8 @@ func (t *table) put(k Key) {
 		}
 		if empty := zeroBytes(tags); empty != 0 {
 			i := firstByte(empty) % groupSlots
-			t.keys[g*groupSlots+i] = k
-			t.tags[g].Store(tags | tagOf(k)<<(8*i))
+			t.high[g*groupSlots+i], t.low[g*groupSlots+i] = k.high(), k.low()
+			t.tags[g].Store(tags | k.tag()<<(8*i))
 			t.count++
 			return
 		}
@@ -98,16 +101,24 @@ func (t *table) grown(most int) *table {
 	for i := range t.tags {
 		tags := t.tags[i].Load()
 		for slot := range groupSlots {
-			if tags>>(8*slot)&0xff != 0 {
-				g.put(t.keys[i*groupSlots+slot])
+			if tag := tags >> (8 * slot) & 0xff; tag != 0 {
+				g.put(keyOf(t.high[i*groupSlots+slot], t.low[i*groupSlots+slot], tag))
 			}
 		}
 	}
 	return g
 }
 
-// tagOf is never 0, and shares no bits with the choice of the group.
-func tagOf(k Key) uint64 { return max(1, uint64(k[2]&0xff)) }
+// A table keeps 88 bits of a key: 64 high ones, which choose the group too, 16 low ones,
+// and a tag, which is never 0.
+func (k Key) high() uint64 { return uint64(k[0])<<32 | uint64(k[1]) }
+func (k Key) low() uint16  { return uint16(k[2] >> 8) } //nolint:gosec // a part of a hash
+func (k Key) tag() uint64  { return max(1, uint64(k[2]&0xff)) }
+
+// keyOf returns a key with these parts.
+func keyOf(high uint64, low uint16, tag uint64) Key {
+	return Key{uint32(high >> 32), uint32(high), uint32(low)<<8 | uint32(tag)} //nolint:gosec // parts of a hash
+}
 
 const everyByte = 0x0101010101010101
 
