@@ -123,7 +123,7 @@ func TestGather(t *testing.T) {
 				if c.cancelled {
 					cancel()
 				}
-				s := &Source{limit: c.limit, decoded: make(chan fetched, decodedAhead), last: time.Now().Add(-c.sinceLast)}
+				s := &Source{limit: c.limit, decoded: make(chan fetched, 3), last: time.Now().Add(-c.sinceLast)}
 				var coming sync.WaitGroup
 				defer coming.Wait()
 				coming.Go(func() {
