@@ -186,7 +186,7 @@ func decodable(t reflect.Type, at string) error {
 	case t == reflect.TypeFor[time.Duration]():
 		return nil
 	}
-	return fmt.Errorf("%s has the type %v, which is not decoded; see config.Kind", at, t)
+	return fmt.Errorf("%s has the type %v, and cannot be decoded; see config.Kind", at, t)
 }
 
 func decodableFields(t reflect.Type, at string) error {

@@ -149,7 +149,7 @@ func TestWrongKinds(t *testing.T) {
 		`kind of sink "name": a sink has a field`:         {{Name: "name", New: section}},
 		`kind of sink "a": it is given twice`:             {{Name: "a", New: section}, {Name: "a", New: section}},
 		`kind of sink "a": its New must return a pointer`: {{Name: "a", New: func() Section { return (*queue)(nil) }}},
-		`count has the type int32, which is not`:          {{Name: "a", New: func() Section { return new(flat) }}},
+		`count has the type int32, and cannot`:            {{Name: "a", New: func() Section { return new(flat) }}},
 		`queue must be exported, and have a tag such`:     {{Name: "a", New: func() Section { return new(hidden) }}},
 	} {
 		_, _, err := kinds.Parse("relay.yaml", nil, nil)

@@ -27,7 +27,7 @@ func TestTrailVerifyReadsAStoppedRelay(t *testing.T) {
 	require.NotEmpty(t, public, errs)
 	code, out, _ = command(t, "trail", "verify", "--offline", "--data-dir", dir, "--key", strings.TrimSpace(public))
 	assert.Equal(t, 1, code, "another key of the same name")
-	assert.Contains(t, out, "which is not the trusted one")
+	assert.Contains(t, out, "not with the trusted one")
 
 	flipEntry(t, dir, "AUDITRELAY_AUDIT", 4)
 	code, out, _ = command(t, "trail", "verify", "--offline", "--data-dir", dir)

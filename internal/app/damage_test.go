@@ -62,7 +62,7 @@ func TestMuchDamageWaitsForAPersonWhilePushesAreTaken(t *testing.T) {
 	require.NoError(t, err)
 	r.arrived("before", "after")
 	_, err = client.AcceptDamage(t.Context())
-	require.ErrorContains(t, err, "no damage that waits")
+	require.ErrorContains(t, err, "no damage to be accepted")
 	assert.Equal(t, "0", r.metric("auditrelay_journal_damage_held"))
 	require.NoError(t, r.stop())
 }

@@ -33,7 +33,7 @@ func (r *process) startDesk(client *management.Client) {
 func (r *process) deskForPeople() (*workspace.Desk, error) {
 	switch desk := r.desk.Load(); {
 	case r.cfg.Workspace == nil:
-		return nil, errors.New("the configuration has no workspace section, through which the workspace would be asked")
+		return nil, errors.New("the configuration has no workspace section, so the workspace cannot be asked")
 	case desk == nil:
 		return nil, errors.New("the relay cannot act on the workspace yet: it is starting, or its audit trail cannot be used ('/status' and the log say why); try again")
 	default:

@@ -189,7 +189,7 @@ func (c *codec) open(prefix string, m Message) (Entry, []byte, error) {
 		return Entry{}, nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if resourceSubject(prefix, e.Project, e.Environment, e.Subject) != m.Subject {
-		return Entry{}, nil, fmt.Errorf("%w: entry %d stands under %s, which is not its resource", ErrDamaged, index, m.Subject)
+		return Entry{}, nil, fmt.Errorf("%w: entry %d stands under %s, not under its resource", ErrDamaged, index, m.Subject)
 	}
 	return e, record, nil
 }

@@ -134,7 +134,7 @@ func (t *Trail) breaks(x *examination, end int64) (string, error) {
 	foreign := last.PublicKey != "" && !t.fileKey.isOwn(last.PublicKey)
 	switch {
 	case foreign && t.restored:
-		return "", fmt.Errorf("%w: it is signed with the key %s, which is not this relay's: let all relays that share the trail share one key_file, and start this one again", ErrUnavailable, last.PublicKey)
+		return "", fmt.Errorf("%w: it is signed with the key %s, not with this relay's: let all relays of the trail share one key_file, and start this one again", ErrUnavailable, last.PublicKey)
 	case t.newKey && evidence:
 		return t.keyLoss, nil
 	case foreign && x.rotations.to(t.fileKey.public, last, unsound(x.report.Problems)):

@@ -224,7 +224,7 @@ func (t *Trail) readBack(ctx context.Context) {
 		return
 	}
 	if err := t.keepVerified(ctx); err != nil && ctx.Err() == nil {
-		t.log.Warn("what a reading of the audit trail has found cannot be noted; the next start reads all of it first", "error", err)
+		t.log.Warn("the findings of a reading of the audit trail cannot be noted; the next start reads all of it first", "error", err)
 	}
 }
 

@@ -108,7 +108,7 @@ func (t *Trail) NameNextKey(ctx context.Context, public string) error {
 		return errors.New("name next key: it is not in the note form NAME+HASH+KEY")
 	}
 	if string(publicBytes(public)) == string(publicBytes(t.PublicKey())) {
-		return errors.New("name next key: it is the one that signs already")
+		return errors.New("name next key: it is the signing key already")
 	}
 	e, err := ownEntry(TypeRotated, rotation{Key: public, Previous: t.PublicKey()})
 	if err != nil {

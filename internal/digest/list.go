@@ -109,7 +109,7 @@ func (s *Span) holds(tree *proof.Edge) error {
 		return fmt.Errorf("the span from %d to %d has %d records, and %d of them are here: the others are trimmed, or lost", s.First, s.Last, s.Records, n)
 	}
 	if tree.Root() != s.Root {
-		return fmt.Errorf("the records from %d to %d do not give the root that the trail has: they were changed", s.First, s.Last)
+		return fmt.Errorf("the records from %d to %d do not give the root in the trail: they were changed", s.First, s.Last)
 	}
 	return nil
 }

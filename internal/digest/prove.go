@@ -73,7 +73,7 @@ func Prove(ctx context.Context, j *journal.Journal, t *audit.Trail, q Query) (*B
 			}
 		}
 		if s.Previous == nil || s.Last < first {
-			return nil, fmt.Errorf("%w %q: the journal's records from position %d on were searched, up to %d, where the newest span ends; what was received behind it will be in the next span, and earlier records are trimmed",
+			return nil, fmt.Errorf("%w %q: the journal's records from position %d on were searched, up to %d, where the newest span ends; later events will be in the next span, and earlier records are trimmed",
 				ErrNotFound, q.ID, first, newest)
 		}
 		before, err := t.Get(ctx, s.Previous.Index)
@@ -223,7 +223,7 @@ func pathOf(leaves []tlog.Hash, leaf int64, s Span) (tlog.RecordProof, error) {
 		return nil, err
 	}
 	if root != s.Root {
-		return nil, fmt.Errorf("the journal's records from %d to %d do not give the root that the trail has: they were changed since", s.First, s.Last)
+		return nil, fmt.Errorf("the journal's records from %d to %d do not give the root in the trail: they were changed since", s.First, s.Last)
 	}
 	return tlog.ProveRecord(n, leaf, stored)
 }

@@ -69,7 +69,7 @@ func (k *Keeper) load() {
 		return
 	}
 	if err != nil {
-		k.log.Warn("what was learnt of the environments' rhythm cannot be read; it is learnt anew", "file", k.options.File, "error", err)
+		k.log.Warn("the environments' learnt rhythms cannot be read; they are learnt anew", "file", k.options.File, "error", err)
 		return
 	}
 	for _, w := range k.watches {

@@ -27,9 +27,9 @@ func keeperOf(t testing.TB, path string, log *slog.Logger) *Keeper {
 func TestADamagedFile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ content, logged string }{
-		"none":            {"", "it is learnt anew"},
-		"torn":            {`{"environments":{"shop/live":`, "it is learnt anew"},
-		"another's":       {`[]`, "it is learnt anew"},
+		"none":            {"", "they are learnt anew"},
+		"torn":            {`{"environments":{"shop/live":`, "they are learnt anew"},
+		"another's":       {`[]`, "they are learnt anew"},
 		"a damaged model": {`{"environments":{"shop/live":{"model":{"version":77}}}}`, "the rhythm of an environment is learnt anew"},
 		"sound":           {`{"environments":{"shop/live":null,"gone/gone":{}}}`, ""},
 	} {

@@ -64,7 +64,7 @@ func (l *Ledger) Compare(ctx context.Context) error {
 // replacedMeanwhile ends the relay: the next start makes a missing stream anew, and names
 // the positions of the old one.
 func (l *Ledger) replacedMeanwhile() error {
-	err := fmt.Errorf("%w: the next start goes on with stream %s as it is, and names what is lost", ErrReplaced, l.layout.Events)
+	err := fmt.Errorf("%w: the next start goes on with stream %s as it is, and names the lost records", ErrReplaced, l.layout.Events)
 	if l.failed != nil {
 		l.failed(err)
 	}

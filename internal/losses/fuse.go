@@ -208,7 +208,7 @@ func (l *Ledger) noteDamage(ctx context.Context, q datadir.Quarantined) error {
 func (l *Ledger) Damage() Damage { return l.fuse.state() }
 
 // ErrNoDamage means no damage to accept.
-var ErrNoDamage = errors.New("the journal has no damage that waits to be accepted")
+var ErrNoDamage = errors.New("the journal has no damage to be accepted")
 
 // Accept lets sinks pass over all damaged records up to the present end, found already or
 // not, and returns the damage. It is durable: a crash before the publish changes nothing,

@@ -64,7 +64,7 @@ func (l *Ledger) goBack(ctx context.Context, info *jetstream.StreamInfo) error {
 // nameLostEnd names the acknowledged positions behind the remaining end.
 func (l *Ledger) nameLostEnd(ctx context.Context, stays, end uint64) error {
 	acknowledged, _ := l.conn.Watermarks.Read(datadir.Acknowledged)
-	l.log.Error("the journal's stream went back: its servers lost records that they had confirmed, and give their positions to others; every sink goes on behind what stayed, and may get duplicates",
+	l.log.Error("the journal's stream went back: its servers lost confirmed records, and give their positions to others; every sink goes on behind the remaining records, and may get duplicates",
 		"stream", l.layout.Events, "stayed", stays, "acknowledged", acknowledged.Value, "newest", end)
 	if acknowledged.Value <= stays {
 		return nil

@@ -98,7 +98,7 @@ func ReadReturned(subject string, last, after json.RawMessage) (Reading, error) 
 func read(c *collector, subject string, before, after json.RawMessage) (_ Reading, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("read what the change of %s means: panic: %v", subject, p)
+			err = fmt.Errorf("explain the change of %s: panic: %v", subject, p)
 		}
 	}()
 	a, err := decode(before)

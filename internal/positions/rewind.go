@@ -99,7 +99,7 @@ func (p *Positions) correct(ctx context.Context, name string, consumer jetstream
 		return fmt.Errorf("set the position of %s from %d to %d: %w", name, at, right, err)
 	}
 	if right > at {
-		p.log.Info("a sink's position was set forward to its newest acknowledgement, as the server had not written that yet",
+		p.log.Info("a sink's position was set forward to its newest acknowledgement, as the server had not written it yet",
 			"consumer", name, "position", at, "set_to", right)
 		return nil
 	}

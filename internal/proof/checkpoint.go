@@ -49,7 +49,7 @@ func ParseCheckpoint(text string) (Checkpoint, error) {
 		return Checkpoint{}, fmt.Errorf("parse checkpoint: its size: %w", err)
 	}
 	if size > MaxSize {
-		return Checkpoint{}, fmt.Errorf("parse checkpoint: its size is %d, more than the %d that this version reads", size, int64(MaxSize))
+		return Checkpoint{}, fmt.Errorf("parse checkpoint: its size is %d, more than the %d leaves readable by this version", size, int64(MaxSize))
 	}
 	root, err := parseHash(lines[2])
 	if err != nil {

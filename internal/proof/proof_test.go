@@ -179,7 +179,7 @@ func TestHugeTreesAreRefused(t *testing.T) {
 	root := strings.Repeat("A", 43) + "="
 	for _, size := range []string{"9223372036854775807", "4611686018427387905", "1152921504606846977"} {
 		_, err := ParseCheckpoint("example.com/log\n" + size + "\n" + root + "\n")
-		require.ErrorContains(t, err, "more than the 1152921504606846976 that this version reads")
+		require.ErrorContains(t, err, "more than the 1152921504606846976 leaves readable by this version")
 	}
 	_, err := ParseCheckpoint("example.com/log\n1152921504606846976\n" + root + "\n")
 	require.NoError(t, err)

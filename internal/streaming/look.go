@@ -214,7 +214,7 @@ func (w *watcher) taken() {
 func (w *watcher) check(ctx context.Context, reason []string) error {
 	seen, err := w.observe(ctx)
 	if err != nil {
-		return fmt.Errorf("read back the config that was set: %w", err)
+		return fmt.Errorf("read back the new config: %w", err)
 	}
 	action, err := w.plan(seen)
 	if err != nil {

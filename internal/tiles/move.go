@@ -103,7 +103,7 @@ func (m *moving) bundle(n int64) (old, error) {
 	}
 	signed, err := m.tree.ReadHashes([]int64{tlog.StoredHashIndex(proof.TileHeight, n)})
 	if err == nil && signed[0] != subtree(leaves) {
-		err = fmt.Errorf("%s is not what was signed; start the relay again: it mends its files", name)
+		err = fmt.Errorf("%s is unlike the signed tree; start the relay again: it mends its files", name)
 	}
 	return b, err
 }
@@ -192,7 +192,7 @@ func (m *moving) upTo(source *Source, n int64) (audit.Generation, error) {
 			return err
 		})
 		if err == nil && first > g.Size {
-			err = fmt.Errorf("no checkpoint of this trail covers %d entries, which the archive has: the data directory was put back to an earlier state", n)
+			err = fmt.Errorf("no checkpoint of this trail covers the %d entries in the archive: the data directory was put back to an earlier state", n)
 		}
 		g.Size = first
 		source.generations, source.passArchived = []audit.Generation{g}, true

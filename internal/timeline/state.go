@@ -160,7 +160,7 @@ func (r *reading) resolve(w Where) (Where, error) {
 	all := r.settings(f.matcher(&r.table))
 	switch len(all) {
 	case 0:
-		return w, fmt.Errorf("%w: the trail has no state of %s; 'auditrelay settings list' shows those that it has", ErrSetting, w)
+		return w, fmt.Errorf("%w: the trail has no state of %s; 'auditrelay settings list' lists those with one", ErrSetting, w)
 	case 1:
 		return all[0].Where, nil
 	}

@@ -148,7 +148,7 @@ func (l *logCheck) readLine(text []byte) (signed, error) {
 		return signed{}, errors.New("it is not as the relay writes it")
 	}
 	if l.trusted && of.Key != l.policy.Logs[0].Key {
-		return signed{}, fmt.Errorf("it names the key %q, which is not the trusted one", of.Key)
+		return signed{}, fmt.Errorf("it names the key %q, not the trusted one", of.Key)
 	}
 	s, _, err := l.open([]byte(of.Checkpoint))
 	s.seq = of.Seq

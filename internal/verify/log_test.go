@@ -216,7 +216,7 @@ func TestAForgedSizeIsNamed(t *testing.T) {
 	l.add(t, records(0, 300)...)
 	l.sign(t)
 	for size, want := range map[int64]string{
-		1<<63 - 1: "checkpoint: checkpoint: parse checkpoint: its size is 9223372036854775807, more than the 1152921504606846976 that this version reads",
+		1<<63 - 1: "checkpoint: checkpoint: parse checkpoint: its size is 9223372036854775807, more than the 1152921504606846976 leaves readable by this version",
 		1 << 60:   "unproven: entries 300 to 1152921504606846975: a checkpoint covers them, and this version verifies 4294967296 entries at most",
 		1 << 40:   "unproven: entries 300 to 1099511627775: a checkpoint covers them, and this version verifies 4294967296 entries at most",
 		1 << 30:   "missing: entries 300 to 1073741823: a checkpoint covers them, and the top of its tree is not there: tile/3/000.p/64: it is not there",

@@ -19,7 +19,7 @@ func Streams(streams audit.Report, o Options) Report {
 		}
 		own, err := PolicyFor(*o.Policy, g.Origin)
 		if err == nil && !proof.SamePublicKey(own.Logs[0].Key, g.PublicKey) {
-			err = fmt.Errorf("it is signed with the key %s, which is not the trusted one", g.PublicKey)
+			err = fmt.Errorf("it is signed with the key %s, not with the trusted one", g.PublicKey)
 		}
 		if err != nil {
 			r.Integrity.add(Finding{Kind: Key, Log: g.Origin, From: -1, To: -1, Detail: err.Error()})

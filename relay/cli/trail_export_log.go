@@ -25,7 +25,7 @@ func checkExport(cmd *cobra.Command, form, dir string) (err error) {
 	case form != "tlog" && dir != "":
 		return errors.New("--dir needs --form tlog")
 	case form != "tlog" && cmd.Flags().Changed("archive"):
-		return errors.New("--archive needs --form tlog; JSON lines come from the trail's stream, which has all entries")
+		return errors.New("--archive needs --form tlog; JSON lines come from the trail's stream, with all entries")
 	case form != "tlog":
 		return nil
 	}

@@ -50,7 +50,7 @@ func (f *siteFlags) open(cmd *cobra.Command) (verify.Fetch, []string, error) {
 	}
 	fetch, dirs, err := verify.Site(cmd.Context(), client, f.url)
 	if errors.Is(err, verify.ErrRefused) {
-		err = fmt.Errorf("%w: give the token that guards /tlog/ with --token-file FILE or %s", err, tokenVariable)
+		err = fmt.Errorf("%w: give the token for /tlog/ with --token-file FILE or %s", err, tokenVariable)
 	}
 	return fetch, dirs, err
 }

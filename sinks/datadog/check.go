@@ -42,7 +42,7 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 		report("api key", "valid")
 		return nil
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fmt.Errorf("validate the API key: %s answered %s: check api_key, and that it is a key of this site",
+		return fmt.Errorf("validate the API key: %s answered %s: check api_key; it must be a key of this site",
 			s.target.api, statusText(status))
 	default:
 		return fmt.Errorf("validate the API key: %s answered %s", s.target.api, statusText(status))

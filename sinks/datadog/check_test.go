@@ -81,7 +81,7 @@ func TestCheckErrors(t *testing.T) {
 	s := siteSink(t, d, tls, "datadoghq.com")
 	s.key = "another-key"
 	found, err := findings(t, s)
-	require.ErrorContains(t, err, "403 Forbidden: check api_key, and that it is a key of this site")
+	require.ErrorContains(t, err, "403 Forbidden: check api_key; it must be a key of this site")
 	assert.NotEmpty(t, found["intake"])
 
 	_, err = findings(t, newSink(t, d.URL, nil))

@@ -79,7 +79,7 @@ func (s *Sink) classify(res *http.Response, detail string) error {
 	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge:
 		return &refusal{text}
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return classed(text + ": the API key is not accepted; check api_key, and that it is a key of this site")
+		return classed(text + ": the API key is not accepted; check api_key; it must be a key of this site")
 	case status == http.StatusTooManyRequests:
 		return relay.RetryAfter(classed(text), retryAfter(res.Header, s.now(), defaultRetryAfter))
 	case status >= 500:

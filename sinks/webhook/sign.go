@@ -86,7 +86,7 @@ func keyOf(s secret.Text) ([]byte, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || len(key) == 0 {
-		return nil, errors.New("secret: what follows whsec_ is not base64") // err would show some of it
+		return nil, errors.New("secret: the text after whsec_ is not base64") // err would show some of it
 	}
 	return key, nil
 }

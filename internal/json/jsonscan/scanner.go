@@ -20,7 +20,7 @@ const MaxDepth = 512
 var (
 	ErrUTF8      = errors.New("text is not valid UTF-8")
 	ErrSurrogate = errors.New("text escapes half of a surrogate pair")
-	ErrLong      = errors.New("text is longer than what is read")
+	ErrLong      = errors.New("text is too long to be read")
 )
 
 // SyntaxError says the text is no JSON. The scanner read nothing behind Offset.
