@@ -39,13 +39,13 @@ The direction says what a setting permits after the change: something new (weake
 anything became weaker and anything stronger; weaker stays weaker beside unknown, and stronger beside unknown is unknown.
 
 - **RBAC.** The set of (holder, resource, action). Holders are default roles, custom roles and scopes. ` + "`*`" + ` among the actions of a
-  permission stands for all that the resource lists, and is a name like any other elsewhere. It is unknown
-  what a permission permits on an action that its resource does not list, and on a resource that no list defines.
+  permission stands for all actions listed by the resource, and is a name like any other elsewhere. On an action missing
+  from its resource's list, and on a resource without a list, the effect of a permission is unknown.
 - **Passwords.** The sets of passwords accepted when they are set, and of existing ones accepted at log-in. LUDS counts characters and classes. ZXCVBN is
   taken to accept random passwords of 9 characters and more and to refuse patterns of any length, so the two rarely include each other.
 - **Countries.** The set of codes. An empty list allows none.
 - **Trusted tokens.** Keys are compared by their SHA-256: an id alone changes nothing.
-- **Streaming.** A log that goes elsewhere is weaker: somebody else sees it, and the one who watched does not.
+- **Streaming.** A log going elsewhere is weaker: somebody else sees it, and the one who watched does not.
 - **Mail.** The set of hosts with a link in mail, and the set of senders' domains, over all templates of a project. All else is neutral.
 
 | rule | direction | severity | what happened | why so severe |
