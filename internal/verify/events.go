@@ -27,8 +27,8 @@ const maxEvent = 64 << 20
 // batchBytes is after how many bytes a batch of events is read.
 const batchBytes = 8 << 20
 
-// Events verifies a sink's copy of a trail: events as JSON lines, each a CloudEvent or a
-// bare body, in any order, some of them twice or of no entry. The checkpoints are those
+// Events verifies a sink's copy of a trail: events as JSON lines, each a CloudEvent, a batch of
+// CloudEvents or a bare body, in any order, some of them twice or of no entry. The checkpoints are those
 // among the events, and o.Known.
 func Events(ctx context.Context, in io.Reader, o Options) (Report, error) {
 	lines := bufio.NewReaderSize(in, 1<<20)
@@ -62,16 +62,18 @@ func events(ctx context.Context, unit string, next func() ([][]byte, error), o O
 	c.complete = &completeness{report: c.report}
 	for number := 0; ; {
 		batch, err := next()
-		found := make([]copiedEvent, len(batch))
+		found := make([][]copiedEvent, len(batch))
 		if err := parallel(ctx, len(batch), workersOf(&o), func(i int) error {
-			found[i] = readEvent(batch[i])
+			found[i] = readEvents(batch[i])
 			return nil
 		}); err != nil {
 			return Report{}, err
 		}
 		for i := range found {
 			number++
-			c.take(&found[i], number)
+			for j := range found[i] {
+				c.take(&found[i][j], number)
+			}
 		}
 		if o.Progress != nil {
 			o.Progress(c.entries, c.entries)
@@ -119,6 +121,27 @@ type copiedEvent struct {
 	leaf  tlog.Hash
 	err   error // why the leaf is only stated
 	fact  *fact
+}
+
+// readEvents decodes a line: an event, or an array of them, as in a record of the Kafka sink's
+// mode batch. It leaves out all events without a word on the trail, and all but the first
+// wrong one: a hostile array may have millions.
+func readEvents(text []byte) (made []copiedEvent) {
+	if !bytes.HasPrefix(bytes.TrimSpace(text), []byte("[")) {
+		return []copiedEvent{readEvent(text)}
+	}
+	wrong := false
+	for event, err := range cloudevents.Split(text) {
+		one := readEvent(event)
+		if err != nil {
+			one.wrong = err.Error()
+		}
+		if one.entry || one.note != "" || one.wrong != "" && !wrong {
+			made = append(made, one)
+		}
+		wrong = wrong || one.wrong != ""
+	}
+	return made
 }
 
 // Pushed reports whether events of a CloudEvents type were pushed. No such event is an

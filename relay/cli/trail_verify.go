@@ -51,8 +51,9 @@ It reads one of these:
   --config, --data-dir   the files of the relay on this machine; with --offline those of a
                          stopped one, and its streams too
   --dir DIR              what 'trail export --form tlog' wrote
-  --from-events FILE     a sink's own copy: CloudEvents or their bodies as JSON lines, in any
-                         order; duplicates are fine. The root is computed from them
+  --from-events FILE     a sink's own copy: CloudEvents, batches of them or their bodies, as
+                         JSON lines in any order; duplicates are fine. The root is computed
+                         from them
   --from-kafka TOPIC     the same from a Kafka topic: all partitions, from the first record to
                          the last one at the start
   --proof FILE           one proof; --record FILE is the entry that it is about

@@ -65,9 +65,9 @@ func (r *record) set(events []relay.Event, run []int32, f form) int {
 	return 1
 }
 
-// maxArray bounds the array of a record in batch mode, in bytes. A larger one saves the
-// broker little more: some hundred events share a record's cost already. A smaller one
-// stays in the caches, and below every limit on a record in use.
+// maxArray bounds the array of a record in batch mode, in bytes before compression. Some
+// hundred events share a record's cost there, so a larger array saves brokers little. It
+// stays far below the usual limit of brokers and consumers, 1 MiB.
 const maxArray = 128 << 10
 
 // setBatch makes r the record of the events with one key at the start of run, up to maxArray
