@@ -54,6 +54,7 @@ type Dir struct {
 	doubt           bool       // this start reads the noted blocks too
 	trusted         []*trusted // blocks this start has not read
 	unknownIsDamage bool       // see TakeUnknownForDamage
+	restored        []string   // descriptions with a checksum from the copy
 }
 
 // New describes the data directory at path, and does not touch it. watermarks may be nil.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
@@ -54,14 +55,12 @@ func (d *Dir) mendDescription(stream, key, dir string, dry bool) ([]Mending, err
 		return nil, err
 	}
 	if sound {
-		if dry {
-			return nil, nil
-		}
-		return nil, copyDescription(dir, backup)
+		return nil, nil
 	}
 	m := Mending{Stream: stream, File: d.relative(filepath.Join(dir, natsserver.Description)), From: 1, Problem: "the description is damaged"}
 	restorable, err := blockfile.Described(key, backup)
 	if err == nil && restorable && !dry && halfCopied(dir, backup) {
+		d.restored = append(d.restored, key)
 		return nil, copyDescription(backup, dir)
 	}
 	if err == nil && !restorable && key != stream && !exists(filepath.Join(dir, natsserver.Description)) {
@@ -71,7 +70,7 @@ func (d *Dir) mendDescription(stream, key, dir string, dry bool) ([]Mending, err
 		return []Mending{m}, err
 	}
 	m.Kept = salvageName(stream, "description") // a folder
-	if err := copyDescription(dir, filepath.Join(d.path, m.Kept)); err != nil {
+	if err := d.salvageDescription(dir, m.Kept); err != nil {
 		return nil, err
 	}
 	if restorable {
@@ -85,6 +84,26 @@ func (d *Dir) mendDescription(stream, key, dir string, dry bool) ([]Mending, err
 		}
 	}
 	return []Mending{m}, nil
+}
+
+// salvageDescription copies a damaged description to the salvage folder. It moves a file the
+// disk cannot give.
+func (d *Dir) salvageDescription(dir, kept string) error {
+	for _, name := range descriptionFiles() {
+		path, to := filepath.Join(dir, name), filepath.Join(kept, name)
+		data, err := blockfile.ReadFile(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, blockfile.ErrUnreadable):
+			err = d.setAside(path, to)
+		case err == nil:
+			err = keepFile(filepath.Join(d.path, to), data)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("keep a damaged description: %w", err)
+		}
+	}
+	return nil
 }
 
 func exists(path string) bool {
@@ -121,7 +140,16 @@ func (d *Dir) keepDescription(key, dir string) error {
 	if err != nil || !sound {
 		return err
 	}
-	return copyDescription(dir, d.descriptionCopy(key))
+	copied := d.descriptionCopy(key)
+	stream, _, _ := strings.Cut(key, "/")
+	for _, name := range descriptionFiles() {
+		if path := filepath.Join(copied, name); errors.Is(blockfile.Regular(path), blockfile.ErrUnreadable) {
+			if err := d.setAside(path, salvageName(stream, "copy")); err != nil {
+				return err
+			}
+		}
+	}
+	return copyDescription(dir, copied)
 }
 
 func (d *Dir) descriptionCopy(key string) string {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/internal/lasting"
@@ -83,7 +84,12 @@ func renewNewestBlock(streamDir string) error {
 		return nil
 	}
 	if err == nil && newest != "" {
-		err = durable.Rewrite(newest)
+		if err = blockfile.Regular(newest); err == nil {
+			err = blockfile.Unreadable(durable.Rewrite(newest))
+		}
+	}
+	if errors.Is(err, blockfile.ErrUnreadable) {
+		return nil // mending writes it anew, or moves its folder
 	}
 	if err != nil {
 		return fmt.Errorf("sync the newest file of %s: %w", filepath.Base(streamDir), err)

@@ -38,6 +38,10 @@
 // whatever the amount of damage. Ingest opens; beyond chance, the journal's sinks wait
 // for a person.
 //
+// A file the disk cannot give (a bad sector, a folder in its place) is damaged: its readable
+// records stay, and the file itself goes to salvage. An error that says nothing about the
+// bytes, such as a missing permission or too many open files, refuses the start.
+//
 // A consumer state with another magic byte is taken for damage: it has no checksum to
 // tell the two apart. It goes to salvage whole, and the watermark has the position.
 //

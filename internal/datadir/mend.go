@@ -71,6 +71,13 @@ func (d *Dir) mend(log *slog.Logger) ([]Mending, error) {
 		log.Error("a damaged file of the journal was mended", "file", m.File, "offset", m.Offset, "bytes", m.Bytes,
 			"first_position", m.From, "last_position", m.To, "problem", m.Problem, "kept", m.Kept)
 	}
+	for _, key := range d.restored {
+		log.Warn("the checksum of a description did not fit; it was put back from its copy", "description", key)
+	}
+	d.restored = nil
+	if err := d.keepDescriptions(); err != nil {
+		log.Warn("copying the descriptions of streams failed; older copies stand", "error", err)
+	}
 	log.Info("the journal's files were checked", "streams", len(names), "seconds", time.Since(start).Seconds())
 	return all, nil
 }
@@ -85,16 +92,14 @@ type condition struct {
 // look reads the files of the streams. An error means no file may be changed.
 func (d *Dir) look(streams []string) (map[string]condition, error) {
 	if err := d.knowDescriptions(streams); err != nil {
-		return nil, fmt.Errorf("%w; %s", err, adviceUnknown)
+		return nil, d.refusal(err)
 	}
 	found := map[string]condition{}
 	for _, stream := range streams {
 		mendings, survey, err := d.mendStream(stream, true)
 		switch {
-		case errors.Is(err, blockfile.ErrForm):
-			return nil, fmt.Errorf("check the files of stream %s: %w; %s", stream, err, adviceUnknown)
-		case err != nil && slices.Contains(d.layout.journal(), stream):
-			return nil, fmt.Errorf("check the files of stream %s: %w", stream, err)
+		case err != nil && (!errors.Is(err, blockfile.ErrUnreadable) || slices.Contains(d.layout.journal(), stream)):
+			return nil, fmt.Errorf("check the files of stream %s: %w", stream, d.refusal(err))
 		}
 		found[stream] = condition{damaged: len(mendings) > 0, unreadable: err}
 		if err == nil && len(mendings) == 0 && stream == d.layout.Events {
@@ -120,7 +125,7 @@ func (d *Dir) prepare(stream string, was condition) ([]Mending, error) {
 	}
 	if !was.damaged && !dropped {
 		reread := false
-		if err = d.keepStream(stream); err == nil && was.survey != nil {
+		if was.survey != nil {
 			reread, err = d.take(stream, was.survey)
 		}
 		if err != nil || !reread {
@@ -263,6 +268,11 @@ func (d *Dir) takeOut(v *survey, m *Mending) error {
 	if m.Offset != b.lastDamage {
 		return nil // the rewrite removes all of them, once all are copied
 	}
+	if b.Holed {
+		if err := d.keepHoled(b.Path, salvageName(v.stream, "block")); err != nil {
+			return err
+		}
+	}
 	return durable.WriteFile(b.Path, b.sound)
 }
 
@@ -319,11 +329,14 @@ func (d *Dir) takeFile(stream, path, what string, dry bool) (Mending, error) {
 	if dry {
 		return m, nil
 	}
-	data, err := os.ReadFile(path)
+	data, err := blockfile.ReadFile(path)
+	m.Bytes, m.Kept = len(data), salvageName(stream, what)
+	if errors.Is(err, blockfile.ErrUnreadable) {
+		return m, d.setAside(path, m.Kept)
+	}
 	if err != nil {
 		return m, fmt.Errorf("keep damaged %s: %w", what, err)
 	}
-	m.Bytes, m.Kept = len(data), salvageName(stream, what)
 	if err := keepFile(filepath.Join(d.path, m.Kept), data); err != nil {
 		return m, err
 	}

@@ -8,12 +8,44 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
+	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
 // salvageName is the place of a whole file, or folder, of a stream. fileSalvageOf reads
 // it back.
 func salvageName(stream, what string) string {
 	return filepath.Join(SalvageDir, fmt.Sprintf("%s-%s-%d.file", stream, what, time.Now().UnixNano()))
+}
+
+// setAside moves a file the disk cannot give to the salvage folder. After a crash the file
+// is missing at its old place: the next start names what it held.
+func (d *Dir) setAside(path, kept string) error {
+	to := filepath.Join(d.path, kept)
+	if err := durable.MakeDir(filepath.Dir(to)); err != nil {
+		return fmt.Errorf("make salvage folder: %w", err)
+	}
+	if err := os.Rename(path, to); err != nil {
+		return fmt.Errorf("move an unreadable file aside: %w", err)
+	}
+	return errors.Join(durable.SyncDir(filepath.Dir(to)), durable.SyncDir(filepath.Dir(path)))
+}
+
+// keepHoled keeps a block with bad sectors under a second name: a better reader may get more
+// out of it. It stays in its place until the sound records replace it. File systems without
+// second names keep the damaged stretches only.
+func (d *Dir) keepHoled(path, kept string) error {
+	if blockfile.Regular(path) != nil {
+		return d.setAside(path, kept)
+	}
+	if err := durable.MakeDir(filepath.Join(d.path, SalvageDir)); err != nil {
+		return fmt.Errorf("make salvage folder: %w", err)
+	}
+	if linked := os.Link(path, filepath.Join(d.path, kept)) == nil; !linked {
+		return nil
+	}
+	return durable.SyncDir(filepath.Join(d.path, SalvageDir))
 }
 
 // stretchName is the place of a stretch of a block. stretchOf reads it back.

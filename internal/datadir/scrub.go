@@ -129,7 +129,7 @@ func (s *scrub) verify(ctx context.Context, b *trusted) error {
 		found, err := s.check(b.path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // trimmed meanwhile
-		case err != nil:
+		case err != nil && !errors.Is(err, blockfile.ErrUnreadable):
 			return err
 		case !found.Sound:
 			return s.rotten(ctx, b)
@@ -250,7 +250,7 @@ func (s *scrub) noteBlock(known *notes, path string, index uint32) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, blockfile.ErrUnreadable) {
 		return err
 	}
 	if !found.Sound || !found.Plain || found.Messages == 0 {

@@ -8,6 +8,7 @@ import (
 
 // survey sums up the block files of one stream.
 type survey struct {
+	stream          string
 	first, last     uint64 // sequences of messages and of their tombstones
 	messages, bytes uint64
 	blocks          int
@@ -37,7 +38,7 @@ func (d *Dir) survey(stream string, trust *notes, each func(f *blockfile.Frame))
 	if err != nil {
 		return nil, err
 	}
-	v := &survey{blocks: len(paths), damaged: map[string]*damagedBlock{}, paths: paths}
+	v := &survey{stream: stream, blocks: len(paths), damaged: map[string]*damagedBlock{}, paths: paths}
 	var asked []uint64
 	if trust != nil {
 		if asked, err = askedFor(d.streamDir(stream)); err != nil {
@@ -58,6 +59,9 @@ func (d *Dir) survey(stream string, trust *notes, each func(f *blockfile.Frame))
 			return nil, err
 		}
 		frames := b.Frames(v.last)
+		if b.Holed && !slices.ContainsFunc(frames, isDamaged) { // it must be written anew all the same
+			frames = append(frames, blockfile.Frame{Offset: len(b.Bytes), Kind: blockfile.Damaged})
+		}
 		v.form.look(d.relative(path), b, frames)
 		v.torn = false
 		for i := range frames {
@@ -107,6 +111,9 @@ func (v *survey) add(stream, file string, b *blockfile.Block, f *blockfile.Frame
 			Stream: stream, File: file, Offset: f.Offset, Bytes: f.Size, From: v.last + 1,
 			Problem: "bytes that are no record",
 		})
+		if b.Holed {
+			v.damages[len(v.damages)-1].Problem = "bytes the disk does not give"
+		}
 		if final {
 			v.torn = true
 		}

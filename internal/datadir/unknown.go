@@ -3,7 +3,9 @@ package datadir
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -29,6 +31,19 @@ func BeyondChance(damaged, readable uint64) bool {
 
 // adviceUnknown tells a person how to handle files of an unknown form.
 const adviceUnknown = "nothing was changed; run the auditrelay that wrote it, or if it is damage for certain, 'auditrelay journal repair --unknown-is-damage', which moves it to the salvage folder"
+
+// refusal adds an advice to an error of a start that changes nothing.
+func (d *Dir) refusal(err error) error {
+	switch {
+	case errors.Is(err, blockfile.ErrForm):
+		return fmt.Errorf("%w; %s", err, adviceUnknown)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; nothing was changed; give the files to the relay's user: chown -R USER %s", err, d.path)
+	case errors.Is(err, blockfile.ErrUnreadable):
+		return fmt.Errorf("%w; nothing was changed; check the disk, and put a copy of the file or folder back", err)
+	}
+	return fmt.Errorf("%w; nothing was changed", err)
+}
 
 // form tells whether the blocks of a stream are of the known form. A block with one good
 // checksum is: its faults are damage. Mending is safe then, and so is taking pushes,

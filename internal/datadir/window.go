@@ -2,6 +2,7 @@ package datadir
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,9 +48,12 @@ func (d *Dir) forgetMessageIDs(stream string) error {
 	return copyDescription(kept, dir)
 }
 
-// halfCopied reports whether a crash hit between the two files of a description: its text
-// equals the sound copy's, and its checksum is still another text's.
+// halfCopied reports whether the text of a description equals the sound copy's, and only
+// its checksum is another text's, as after a crash between the two files.
 func halfCopied(dir, kept string) bool {
+	if err := blockfile.Regular(filepath.Join(dir, natsserver.DescriptionSum)); errors.Is(err, blockfile.ErrUnreadable) {
+		return false
+	}
 	text, err := os.ReadFile(filepath.Join(dir, natsserver.Description))
 	if err != nil {
 		return false

@@ -168,6 +168,9 @@ func (d disk) put(path string, mode os.FileMode, write func(io.Writer) error) er
 	}
 	if err != nil {
 		_ = os.Remove(f.Name()) // a rest does no harm
+		if isDir(path) {
+			return fmt.Errorf("replace %s: it is a folder; move it away", path)
+		}
 		return fmt.Errorf("replace %s: %w", path, err)
 	}
 	return nil

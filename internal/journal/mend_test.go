@@ -208,14 +208,13 @@ func registerOf(dir string) string {
 	return filepath.Join(datadir.StreamDir(dir, "TEST_SINKS"), "msgs", "1.blk")
 }
 
-// A stream whose files cannot be read is moved aside; the journal starts.
+// A stream whose folder cannot be read is moved aside; the journal starts.
 func TestAStreamThatCannotBeReadIsMovedAside(t *testing.T) {
 	t.Parallel()
 	dir := newNeighbours(t)
-	folder := datadir.StreamDir(dir, otherStream)
-	block := filepath.Join(folder, "msgs", "1.blk")
-	require.NoError(t, os.Remove(block))
-	require.NoError(t, os.Mkdir(block, 0o700)) // cannot be read as a file
+	msgs := filepath.Join(datadir.StreamDir(dir, otherStream), "msgs")
+	require.NoError(t, os.RemoveAll(msgs))
+	require.NoError(t, os.WriteFile(msgs, []byte("no folder"), 0o600))
 	assert.Positive(t, (&wreck{dir: dir, cfg: testConfig}).verify(t).Open())
 	for range 2 {
 		left, named := neighbours(t, dir)

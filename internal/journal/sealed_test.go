@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/assert"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
 // A start after a kill takes an already verified block on trust. Where it has rotted since,
@@ -25,7 +27,10 @@ func TestABlockThatRotsAfterItWasVerified(t *testing.T) {
 		t.Run(fmt.Sprintf("byte %d", at), func(t *testing.T) {
 			t.Parallel()
 			w := newWreck(t, 60, 20)
+			written := time.Now()
 			open(t, w.dir, w.cfg).shut(t) // a start notes its verified blocks
+			// A starting server reads the records of its duplicate window: the last 100 ms.
+			waiting.Until(t, func() bool { return time.Since(written) > 200*time.Millisecond })
 			path := w.blocks(t)[8]
 			b, err := blockfile.Read(w.names.events, path)
 			require.NoError(t, err)

@@ -56,17 +56,25 @@ type Block struct {
 	Path  string
 	Index uint32
 	Bytes []byte
+	// Holed means the disk did not give all bytes: there are zeros in place of some.
+	Holed bool
 	key   [32]byte
 }
 
 // List lists the blocks of a stream's directory, oldest first. A missing directory has
 // none.
 func List(streamDir string) ([]string, error) {
-	names, err := filepath.Glob(filepath.Join(streamDir, natsserver.MessagesDir, "*"+natsserver.BlockSuffix))
+	dir := filepath.Join(streamDir, natsserver.MessagesDir)
+	entries, err := readDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("list blocks: %w", err)
 	}
-	names = slices.DeleteFunc(names, func(n string) bool { _, err := IndexOf(n); return err != nil })
+	var names []string
+	for _, e := range entries {
+		if _, err := IndexOf(e.Name()); err == nil && strings.HasSuffix(e.Name(), natsserver.BlockSuffix) {
+			names = append(names, filepath.Join(dir, e.Name()))
+		}
+	}
 	slices.SortFunc(names, func(a, b string) int {
 		i, _ := IndexOf(a)
 		j, _ := IndexOf(b)
@@ -84,13 +92,17 @@ func IndexOf(path string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// Read reads a block of the stream.
+// Read reads a block of the stream, around bad sectors.
 func Read(stream, path string) (*Block, error) {
 	index, err := IndexOf(path)
 	if err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(path)
+	data, err := ReadFile(path)
+	holed := errors.Is(err, ErrUnreadable)
+	if holed {
+		data, err = readAround(path)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read block: %w", err)
 	}
@@ -100,7 +112,9 @@ func Read(stream, path string) (*Block, error) {
 	if _, err := os.Stat(strings.TrimSuffix(path, natsserver.BlockSuffix) + natsserver.KeySuffix); err == nil {
 		return nil, fmt.Errorf("%w: %s is encrypted", ErrForm, path)
 	}
-	return New(stream, path, index, data), nil
+	b := New(stream, path, index, data)
+	b.Holed = holed
+	return b, nil
 }
 
 // New makes a block in memory.

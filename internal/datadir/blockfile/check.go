@@ -32,6 +32,9 @@ func (c *Checker) Check(stream, path string) (_ Checked, err error) {
 	if err != nil {
 		return Checked{}, err
 	}
+	if err := Regular(path); err != nil {
+		return Checked{}, fmt.Errorf("check block: %w", err)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return Checked{}, fmt.Errorf("check block: %w", err)
@@ -57,7 +60,7 @@ func (c *Checker) frames(b *Block) (Checked, error) {
 			return Checked{s, plain, true}, nil
 		}
 		if err != nil {
-			return Checked{}, fmt.Errorf("check block %s: %w", b.Path, err)
+			return Checked{}, fmt.Errorf("check block %s: %w", b.Path, Unreadable(err))
 		}
 		b.Bytes = c.memory
 		f, whole := b.frame(0, hash)

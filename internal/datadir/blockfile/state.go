@@ -20,16 +20,20 @@ type Index struct {
 	First, Last uint64 // sequences
 	// Trusted means the server will go by it, and not read the blocks.
 	Trusted bool
-	// Damaged means the file exists and its checksum is wrong. The rest is zero then.
+	// Damaged means the file exists, and cannot be read or has a wrong checksum. The rest
+	// is zero then.
 	Damaged bool
 }
 
 // ReadIndex reads a stream's index.db. Without a file it returns the zero Index. A good
 // checksum with another version is an ErrForm.
 func ReadIndex(stream, streamDir string) (Index, error) {
-	data, err := os.ReadFile(filepath.Join(streamDir, natsserver.MessagesDir, natsserver.IndexFile))
+	data, err := ReadFile(filepath.Join(streamDir, natsserver.MessagesDir, natsserver.IndexFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Index{}, nil
+	}
+	if errors.Is(err, ErrUnreadable) {
+		return Index{Damaged: true}, nil
 	}
 	if err != nil {
 		return Index{}, fmt.Errorf("read index: %w", err)
@@ -61,11 +65,17 @@ func endsWith(streamDir string, checksum []byte) (bool, error) {
 		return false, err
 	}
 	last, err := LastChecksum(paths[len(paths)-1])
+	if errors.Is(err, ErrUnreadable) {
+		return false, nil
+	}
 	return string(last[:]) == string(checksum), err
 }
 
 // LastChecksum is the checksum of a block's last frame, zero for an empty block.
 func LastChecksum(path string) (last [natsserver.FrameChecksum]byte, err error) {
+	if err := Regular(path); err != nil {
+		return last, fmt.Errorf("open newest block: %w", err)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return last, fmt.Errorf("open newest block: %w", err)
@@ -77,7 +87,7 @@ func LastChecksum(path string) (last [natsserver.FrameChecksum]byte, err error) 
 	}
 	if info.Size() >= natsserver.FrameChecksum {
 		if _, err := f.ReadAt(last[:], info.Size()-natsserver.FrameChecksum); err != nil {
-			return last, fmt.Errorf("read newest block: %w", err)
+			return last, fmt.Errorf("read newest block: %w", Unreadable(err))
 		}
 	}
 	return last, nil
@@ -94,9 +104,12 @@ var ErrPosition = errors.New("consumer state is damaged")
 // later version is an ErrForm, unless all else is as in ours: then a bit of the version
 // byte is flipped. Another magic byte counts as damage, as nothing tells the two apart.
 func ReadPosition(streamDir, consumer string) (Position, error) {
-	data, err := os.ReadFile(filepath.Join(streamDir, natsserver.ConsumersDir, consumer, natsserver.PositionFile))
+	data, err := ReadFile(filepath.Join(streamDir, natsserver.ConsumersDir, consumer, natsserver.PositionFile))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
 		return Position{}, nil
+	}
+	if errors.Is(err, ErrUnreadable) {
+		return Position{}, fmt.Errorf("%w: %w", ErrPosition, err)
 	}
 	if err != nil {
 		return Position{}, fmt.Errorf("read consumer state: %w", err)
@@ -148,10 +161,7 @@ func decodePosition(data []byte) (p Position, left int, err error) {
 
 // Consumers lists the consumers of a stream.
 func Consumers(streamDir string) ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(streamDir, natsserver.ConsumersDir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	entries, err := readDir(filepath.Join(streamDir, natsserver.ConsumersDir))
 	if err != nil {
 		return nil, fmt.Errorf("list consumers: %w", err)
 	}
@@ -181,16 +191,19 @@ func (r *reader) uvarint() uint64 {
 // fits its checksum (meta.sum). The key is the stream's name. For a consumer it is the
 // stream's, a slash, and the consumer's.
 func Described(key, dir string) (bool, error) {
-	text, err := os.ReadFile(filepath.Join(dir, natsserver.Description))
+	text, err := ReadFile(filepath.Join(dir, natsserver.Description))
 	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	sum, missing := ReadFile(filepath.Join(dir, natsserver.DescriptionSum))
+	if missing != nil && !errors.Is(missing, fs.ErrNotExist) {
+		err = errors.Join(err, missing)
+	}
+	if errors.Is(err, ErrUnreadable) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("read description: %w", err)
-	}
-	sum, err := os.ReadFile(filepath.Join(dir, natsserver.DescriptionSum))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("read description's checksum: %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, natsserver.DescriptionKey)); err == nil {
 		return false, fmt.Errorf("%w: the description in %s is encrypted", ErrForm, dir)
