@@ -222,11 +222,7 @@ func (l *Ledger) Accept(ctx context.Context) (Damage, error) {
 	if err != nil {
 		return was, err
 	}
-	_, err = l.conn.JetStream.PublishMsg(ctx, datadir.AcceptanceMessage(l.subject, info.State.LastSeq))
-	if err == nil {
-		err = l.conn.Settle(l.layout.Quarantine)
-	}
-	if err != nil {
+	if err := l.conn.Put(ctx, l.layout.Quarantine, datadir.AcceptanceMessage(l.subject, info.State.LastSeq)); err != nil {
 		return was, fmt.Errorf("accept the damage: %w", err)
 	}
 	l.fuse.accept(info.State.LastSeq)

@@ -39,9 +39,9 @@ func (l *Ledger) Name(ctx context.Context, q datadir.Quarantined, data []byte) e
 	if q.Stream == l.layout.Events && l.lost != nil {
 		defer l.lost() // also if another relay named it first
 	}
-	_, err := l.conn.JetStream.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(0))
+	err := l.conn.Put(ctx, l.layout.Quarantine, m, jetstream.WithExpectLastSequencePerSubject(0))
 	named := streams.IsWrongSequence(err) // already
-	if err == nil || named {
+	if named {
 		err = l.conn.Settle(l.layout.Quarantine)
 	}
 	if err != nil {

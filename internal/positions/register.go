@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -160,11 +161,8 @@ func (r *register) any() bool {
 }
 
 func (r *register) write(ctx context.Context, sink, value string) error {
-	_, err := r.conn.JetStream.Publish(ctx, r.subject+"."+sink, []byte(value))
-	if err == nil {
-		err = r.conn.Settle(r.stream.CachedInfo().Config.Name)
-	}
-	if err != nil {
+	m := &nats.Msg{Subject: r.subject + "." + sink, Data: []byte(value)}
+	if err := r.conn.Put(ctx, r.stream.CachedInfo().Config.Name, m); err != nil {
 		return fmt.Errorf("write sink %s to the register of sinks: %w", sink, err)
 	}
 	return nil

@@ -41,6 +41,14 @@ func Publish(ctx context.Context, js jetstream.JetStream, m *nats.Msg) (*jetstre
 	return js.PublishMsg(ctx, m)
 }
 
+// Put publishes a message, and returns once it is durable: a new file's name, too.
+func (c *Conn) Put(ctx context.Context, stream string, m *nats.Msg, opts ...jetstream.PublishOpt) error {
+	if _, err := c.JetStream.PublishMsg(ctx, m, opts...); err != nil {
+		return err
+	}
+	return c.Settle(stream)
+}
+
 // Republish publishes a message again, with the same message id, as long as its last
 // attempt failed with a passing error. ack and err are its outcome; Republish
 // returns the newest. The server recognises an id within the stream's duplicate window:
