@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -115,15 +114,12 @@ func (k *checker) datadogSite(path, site string) {
 }
 
 func (k *checker) datadogURL(path, value string) {
-	u, err := url.Parse(value)
-	switch {
-	case err == nil && u.User != nil, err != nil && strings.Contains(value, "@"):
-		k.fail(path, nil, "must hold no user and password: an address is shown in logs; use api_key")
-	case err != nil || u.Scheme != "https" && u.Scheme != "http" || !isHost(u.Hostname()) || u.RawQuery != "" || u.Fragment != "":
-		k.fail(path, value, "must be an address such as https://intake.example.com, without ? and #")
-	case u.Path != "" && u.Path != "/":
+	u := k.url(path, value, address{
+		form:  "an address such as https://intake.example.com, without ? and #",
+		login: ": an address is shown in logs; use api_key",
+		https: ", for the key goes along with each request",
+	})
+	if u != nil && u.Path != "" && u.Path != "/" {
 		k.fail(path, value, "must have no path: /api/v2/logs is appended to it")
-	case u.Scheme == "http" && !IsLoopback(u.Hostname()):
-		k.fail(path, value, "must be https, for the key goes along with each request; http is for loopback only")
 	}
 }

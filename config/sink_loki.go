@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -86,17 +85,13 @@ func (c *Loki) check(k *checker, at string, _ *Sink) {
 }
 
 func (k *checker) lokiURL(path, value string) {
-	if !k.required(path, value) {
-		return
-	}
-	u, err := url.Parse(value)
-	switch {
-	case err == nil && u.User != nil, err != nil && strings.Contains(value, "@"):
-		k.fail(path, nil, "must hold no user and password: an address is shown in logs; use username and password")
-	case err != nil || u.Scheme != "https" && u.Scheme != "http" || !isHost(u.Hostname()) || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") == "":
-		k.fail(path, value, "must be the push endpoint, such as https://loki.example.com/loki/api/v1/push, without ? and #")
-	case u.Scheme == "http" && !IsLoopback(u.Hostname()):
-		k.fail(path, value, "must be https, for events and credentials go along; http is for loopback only")
+	if k.required(path, value) {
+		k.url(path, value, address{
+			form:  "the push endpoint, such as https://loki.example.com/loki/api/v1/push, without ? and #",
+			login: ": an address is shown in logs; use username and password",
+			https: ", for events and credentials go along",
+			path:  true,
+		})
 	}
 }
 

@@ -3,9 +3,7 @@ package config
 import (
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/auditrelay/auditrelay/config/secret"
 )
@@ -28,15 +26,11 @@ func (k *checker) traces(t Traces) {
 	if t.Endpoint == "" {
 		return
 	}
-	u, err := url.Parse(t.Endpoint)
-	switch {
-	case err == nil && u.User != nil, err != nil && strings.Contains(t.Endpoint, "@"):
-		k.fail("traces.endpoint", nil, "must hold no user and password; send them in headers, as Authorization")
-	case err != nil || u.Scheme != "https" && u.Scheme != "http" || !isHost(u.Hostname()) || u.RawQuery != "" || u.Fragment != "":
-		k.fail("traces.endpoint", t.Endpoint, "must be an address such as https://otel.example.com:4318/v1/traces, without ? and #")
-	case u.Scheme == "http" && !IsLoopback(u.Hostname()):
-		k.fail("traces.endpoint", t.Endpoint, "must be https, for the headers go along; http is for loopback only")
-	}
+	k.url("traces.endpoint", t.Endpoint, address{
+		form:  "an address such as https://otel.example.com:4318/v1/traces, without ? and #",
+		login: "; send them in headers, as Authorization",
+		https: ", for the headers go along",
+	})
 	between(k, "traces.ratio", t.Ratio, 0.000001, 1)
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
 		path := join("traces.headers", printable(name, false))

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
@@ -76,17 +75,12 @@ func (k *checker) workspace(w *Workspace) {
 
 // baseURL checks an address with keys beside it.
 func (k *checker) baseURL(path, value, example, keys string) {
-	if !k.required(path, value) {
-		return
-	}
-	u, err := url.Parse(value)
-	switch {
-	case err == nil && u.User != nil, err != nil && strings.Contains(value, "@"):
-		k.fail(path, nil, "must hold no user and password; use "+keys)
-	case err != nil || u.Scheme != "https" && u.Scheme != "http" || !isHost(u.Hostname()) || u.RawQuery != "" || u.Fragment != "":
-		k.fail(path, value, "must be an address such as "+example+", without ? and #")
-	case u.Scheme == "http" && !IsLoopback(u.Hostname()):
-		k.fail(path, value, "must be https, for the key goes along with each call; http is for loopback only")
+	if k.required(path, value) {
+		k.url(path, value, address{
+			form:  "an address such as " + example + ", without ? and #",
+			login: "; use " + keys,
+			https: ", for the key goes along with each call",
+		})
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/lasting"
+	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/auditrelay/auditrelay/internal/rhythm"
 	"github.com/auditrelay/auditrelay/internal/silences"
 	"github.com/auditrelay/auditrelay/internal/streaming"
@@ -201,14 +202,11 @@ const (
 
 func (w *writer) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		pause := writePause
+		rest := writePause
 		if err := errors.Join(w.told(&w.trail, w.keeper.enter(ctx)), w.told(&w.file, w.save(false))); err != nil {
-			pause = writeAgain
+			rest = writeAgain
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		_ = pause.For(ctx, rest) // the end of ctx ends the loop too
 		select {
 		case <-ctx.Done():
 		case <-w.wake:

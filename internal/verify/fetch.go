@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // Fetch opens a file by its path below a log, with slashes. fs.ErrNotExist: it is not
@@ -42,10 +44,8 @@ func URL(client *http.Client, prefix string) Fetch {
 	return func(ctx context.Context, path string) (body io.ReadCloser, err error) {
 		for try := range fetchTries {
 			if try > 0 {
-				select {
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				case <-time.After(time.Duration(try) * 300 * time.Millisecond):
+				if err := pause.For(ctx, time.Duration(try)*300*time.Millisecond); err != nil {
+					return nil, err
 				}
 			}
 			var again bool

@@ -5,12 +5,13 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/auditrelay/auditrelay/config"
 )
 
 func newHealthcheck() *cobra.Command {
@@ -43,7 +44,7 @@ func healthcheck(ctx context.Context, url string) error {
 		return fmt.Errorf("check health: %w", err)
 	}
 	client := http.Client{}
-	if host := request.URL.Hostname(); host == "localhost" || net.ParseIP(host).IsLoopback() {
+	if host := request.URL.Hostname(); config.IsLoopback(host) {
 		// A certificate names the machine, not loopback. Nothing secret is sent.
 		client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	}

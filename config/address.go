@@ -1,0 +1,41 @@
+package config
+
+import (
+	"net/url"
+	"strings"
+)
+
+// address is a kind of URL in the configuration. Its texts end the errors.
+type address struct {
+	form  string // such as "an address such as https://loki.example.com, without ? and #"
+	login string // where a user and password go instead
+	https string // the reason for https
+
+	query, path bool // it may have a query; it needs a path
+	secret      bool // it is not shown
+}
+
+// url checks a URL, and returns it; nil if it is wrong.
+func (k *checker) url(path, value string, a address) *url.URL {
+	shown := any(value)
+	if a.secret {
+		shown = nil
+	}
+	u, err := url.Parse(value)
+	switch {
+	case err == nil && u.User != nil, err != nil && strings.Contains(value, "@"):
+		k.fail(path, nil, "must hold no user and password"+a.login)
+	case err != nil || !a.fits(u):
+		k.fail(path, shown, "must be "+a.form)
+	case u.Scheme == "http" && !IsLoopback(u.Hostname()):
+		k.fail(path, shown, "must be https"+a.https+"; http is for loopback only")
+	default:
+		return u
+	}
+	return nil
+}
+
+func (a address) fits(u *url.URL) bool {
+	return (u.Scheme == "https" || u.Scheme == "http") && isHost(u.Hostname()) && u.Fragment == "" &&
+		(a.query || u.RawQuery == "") && (!a.path || strings.Trim(u.Path, "/") != "")
+}
