@@ -182,8 +182,8 @@ func TestASinkIsRetired(t *testing.T) {
 	assert.Contains(t, s.run(t, cli.ExitOK, "trail", "list", "--offline"), "ada reviewed entry")
 }
 
-// readTrail reads and annotates the trail of a relay that has retired a sink, and
-// delivers the entry of that once more.
+// readTrail reads and annotates the trail of a relay after a sink was retired, and
+// delivers its entry once more.
 func (s *stand) readTrail(t *testing.T, event string) {
 	t.Helper()
 	var row timeline.Row

@@ -20,7 +20,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/verify"
 )
 
-// tampered says what was done to a data directory, and what must be found.
+// tampered is a change of a data directory, and the findings expected.
 type tampered struct {
 	kind, what string
 	flags      []string                  // for trail verify

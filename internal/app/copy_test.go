@@ -89,8 +89,8 @@ func TestASinksCopyProvesTheTrail(t *testing.T) {
 	}
 }
 
-// The streams and the pin are put back to an earlier copy. The note of what the sinks were
-// given tells, in an entry that the sinks get too; the relay takes events as before.
+// The streams and the pin are put back to an earlier copy. The note on the sinks' newest
+// entry shows it, in an entry for the sinks too; the relay takes events as before.
 func TestATrailPutBackIsToldToTheSinks(t *testing.T) {
 	t.Parallel()
 	made := newDamageable(t)

@@ -218,8 +218,8 @@ func (s series) checkTexts(t *testing.T, place string, texts ...string) {
 	}
 }
 
-// Each alert says in plain words what is wrong, and has a page: what it means, what to look
-// at, and what to do. It has a unit test that sees it fire, and one that sees it silent.
+// Each alert names the trouble in plain words, and has a page: its meaning, the things to
+// look at, and the remedy. It has a unit test of its firing, and one of its silence.
 func TestEachAlertHasAPageAndTests(t *testing.T) {
 	t.Parallel()
 	tests, err := os.ReadFile(filepath.Join(deployDir, "prometheus/tests.yaml"))

@@ -17,8 +17,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// TestAForeignStreamIsWatched has one stream to a Loki that may be asked, and one to
-// Datadog that may not.
+// TestAForeignStreamIsWatched has one stream to a Loki with a query, and one to Datadog
+// without.
 func TestAForeignStreamIsWatched(t *testing.T) {
 	t.Parallel()
 	newest := time.Now().Add(-time.Minute)

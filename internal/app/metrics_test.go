@@ -43,9 +43,9 @@ func values(f *dto.MetricFamily, label, value string) (all []float64) {
 	return all
 }
 
-// An alert on a sink that never delivered, or an environment that never pushed, finds its
-// series. `promtool check metrics` has no complaint. The rules and the dashboards name only
-// what there is.
+// An alert finds the series of a sink without deliveries, or an environment without
+// pushes. `promtool check metrics` has no complaint. The rules and the dashboards name
+// only what there is.
 func TestMetricsOfARunningRelay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

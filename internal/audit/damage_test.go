@@ -69,8 +69,8 @@ func openingOf(t *testing.T, trail *Trail) opening {
 	return o
 }
 
-// A signed entry that is lost keeps its leaf hash: the next checkpoint is of a tree
-// that has the old one in it.
+// A lost signed entry keeps its leaf hash: the next checkpoint's tree continues the old
+// one.
 func TestALostEntryKeepsItsLeaf(t *testing.T) {
 	t.Parallel()
 	d := newDamageable(t)
@@ -86,8 +86,8 @@ func TestALostEntryKeepsItsLeaf(t *testing.T) {
 	require.EqualValues(t, 21, report.Signed)
 }
 
-// Entries and their hashes are lost: what was signed of the old tree is still
-// checked, and a new one begins with an entry that names the old.
+// Entries and their hashes are lost: the signed part of the old tree is still checked,
+// and a new one begins with an entry naming the old.
 func TestANewGeneration(t *testing.T) {
 	t.Parallel()
 	d := newDamageable(t)
@@ -241,8 +241,8 @@ func TestAKeyThatCannotBeReadIsWaitedFor(t *testing.T) {
 	appendEntries(t, trail, 0, 1)
 }
 
-// An entry is lost under a relay that runs: who follows gets all others, and the entry
-// that names it, without a restart.
+// An entry is lost under a running relay: a follower gets all others, and the entry
+// naming it, without a restart.
 func TestDamageWhileRunningIsNamed(t *testing.T) {
 	t.Parallel()
 	js, _ := startServer(t, t.TempDir())
@@ -265,7 +265,7 @@ func TestDamageWhileRunningIsNamed(t *testing.T) {
 	waiting.Until(t, func() bool { return strings.Contains(trail.Remark(), "2 entries are damaged or lost") }) // shown behind the entry
 }
 
-// The stream is gone under a relay that runs: it is made again behind what was signed.
+// The stream is gone under a running relay: it is made again behind the signed entries.
 func TestAStreamThatGoesAwayIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	js, _ := startServer(t, t.TempDir())

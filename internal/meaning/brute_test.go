@@ -27,8 +27,8 @@ func pairs(t *testing.T, share int) int {
 	return n * share / 100
 }
 
-// verdict is the direction that sets give: something gained, something lost, or something
-// that cannot be told.
+// verdict is the direction by sets: something gained, something lost, or something
+// unknown.
 func verdict(gained, lost, unknown bool) Direction {
 	switch {
 	case gained && lost:

@@ -319,7 +319,7 @@ func TestDirections(t *testing.T) {
 		{`["DE"]`, `[]`, Stronger, Low},
 		{`["DE"]`, `["US"]`, Mixed, Medium},
 		{`["DE"]`, `["DE",1]`, Unknown, Medium},
-		{`["DE"]`, `[1]`, Unknown, Medium}, // what is stronger may be undone by what is not known
+		{`["DE"]`, `[1]`, Unknown, Medium}, // a stronger part may be undone by an unknown one
 		{`[]`, `["DE",1]`, Weaker, Medium},
 	} {
 		r, err := Read("sms_country_codes", json.RawMessage(c.before), json.RawMessage(c.after))

@@ -176,8 +176,8 @@ func TestEntriesNameTheirReads(t *testing.T) {
 	require.Contains(t, string(e.Detail), `{"cause":"outside","actor":"unknown","actor_reason":"the API names no actor of a change",`)
 }
 
-// TestAChangeIsTold: the entry and the log say what a change means, and the log has no
-// value that may be a secret.
+// TestAChangeIsTold: the entry and the log explain a change, and the log has no possible
+// secret.
 func TestAChangeIsTold(t *testing.T) {
 	t.Parallel()
 	space, trail := newWorkspace(), &memoryTrail{}

@@ -152,8 +152,8 @@ func TestALostAnswerIsTheRelaysChange(t *testing.T) {
 	assert.Equal(t, []string{"relay", "outside", "relay"}, causes)
 }
 
-// TestTheLooksAreAttested by how often each config was read, with which hash, and what
-// the API cannot show.
+// TestTheLooksAreAttested with the number of reads of each config, its hash, and the
+// parts hidden by the API.
 func TestTheLooksAreAttested(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)

@@ -151,8 +151,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	require.ErrorIs(t, rotate(t, r, "a"), ErrDryRun)
 }
 
-// A PUT whose answer is lost is the same to what comes after as a crash
-// between the PUT and all that follows it.
+// A PUT with a lost answer has the same effect as a crash right behind the PUT.
 func TestCrashAfterThePut(t *testing.T) {
 	t.Parallel()
 	g := newRig(t)

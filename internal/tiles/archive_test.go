@@ -299,8 +299,8 @@ func without(all map[string]string, name string) map[string]string {
 	return all
 }
 
-// A folder that takes no file, and a trail that takes no entry, stop an archive before
-// anything is removed; given again, it goes on.
+// A read-only folder, or a trail refusing entries, stops an archive before anything is
+// removed; given again, it goes on.
 func TestAnArchiveThatFailsHalfway(t *testing.T) {
 	t.Parallel()
 	h := archivedHouse(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAMillionEntriesAreWritten prints the rate at which a log is built, and what one more
-// entry costs. Set AUDITRELAY_MILLION=1; it takes minutes.
+// TestAMillionEntriesAreWritten prints the rate of building a log, and the cost of one
+// more entry. Set AUDITRELAY_MILLION=1; it takes minutes.
 func TestAMillionEntriesAreWritten(t *testing.T) {
 	if os.Getenv("AUDITRELAY_MILLION") == "" {
 		t.Skip("SKIPPED: with AUDITRELAY_MILLION=1 a log of a million entries is written, which takes minutes")
