@@ -104,5 +104,5 @@
 //
 // With sync always, nats-server keeps a written block of 8 MiB in memory for ten seconds
 // after its last use, if a consumer reads it too, whatever the rate. The relay makes that
-// 1 MiB (4 MiB if messages are large) and a tenth of a second (natsserver.BoundMemory).
+// 1 MiB (4 MiB if messages are large) and about a tenth of a second (natsserver.BoundMemory).
 package datadir
