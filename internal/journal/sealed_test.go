@@ -48,6 +48,30 @@ func TestABlockThatRotsAfterItWasVerified(t *testing.T) {
 	}
 }
 
+// A verified block has got a bad sector since: no sink waits for it forever.
+func TestAVerifiedBlockThatTheDiskNoLongerGives(t *testing.T) {
+	t.Parallel()
+	w := newWreck(t, 60, 20)
+	written := time.Now()
+	open(t, w.dir, w.cfg).shut(t)
+	path := w.blocks(t)[8]
+	b, err := blockfile.Read(w.names.events, path)
+	require.NoError(t, err)
+	var lost []uint64
+	for _, f := range b.Frames(0) {
+		lost = append(lost, f.Seq)
+	}
+	badSector(t, path)
+	w.renote(t, path)
+	w.dropIndex(t)
+	waiting.Until(t, func() bool { return time.Since(written) > 200*time.Millisecond }) // see above
+	j := open(t, w.dir, w.cfg)
+	assert.Empty(t, j.conn.Mended, "the start has read the block")
+	j.shut(t)
+	assert.Equal(t, lost, w.account(t, "fresh"))
+	assert.Zero(t, w.verify(t).Open())
+}
+
 // A write to a block shows, and has the start read it.
 func TestANoteIsOfOneFile(t *testing.T) {
 	t.Parallel()
