@@ -2,20 +2,16 @@
 //
 // # The parts of an entry
 //
-//   - message: the event's body, byte for byte. A body that is no valid UTF-8,
-//     which JSON cannot carry, stands there in base64, and
-//     @auditrelay.encoding says so.
+//   - message: the event's body, byte for byte. JSON cannot carry invalid UTF-8: such a
+//     body stands there in base64, and @auditrelay.encoding says so.
 //   - ddsource, service, hostname, ddtags: by template.
-//   - timestamp: the event's time in milliseconds, which Datadog takes for the
-//     official date.
-//   - status: the body's own "status" if it is a short string, so that
-//     errors are shown as errors.
+//   - timestamp: the event's time in milliseconds, for Datadog the official date.
+//   - status: the body's own "status" if it is a short string: errors are shown as errors.
 //   - ce: the CloudEvents attributes, such as @ce.id; @ce.time has nanoseconds.
-//   - the body's fields if it is a JSON object: each where Datadog itself
-//     puts the fields of a JSON log, so that it is found as @action or @user_id.
-//     Fields whose name means something to Datadog or to this package stand
-//     beneath "event", as @event.status. Values stay as they are written: a
-//     number keeps all its digits.
+//   - the body's fields if it is a JSON object: each in Datadog's own place for the fields
+//     of a JSON log, found as @action or @user_id. Fields whose name means something to
+//     Datadog or to this package stand beneath "event", as @event.status. Values stay as
+//     they are written: a number keeps all its digits.
 //   - auditrelay: the changes made to the entry; see [Marks]. As a rule it is not there.
 //
 // # Datadog's silent changes
