@@ -32,8 +32,9 @@ func CreateFile(path string, data []byte) error {
 	return WriteFile(path, data)
 }
 
-// Rewrite replaces path by a synced copy of itself with the same permissions. So every
-// readable byte there is on the disk, even after an fsync of the old file has failed.
+// Rewrite replaces path by a synced copy of itself with the same permissions, and writable
+// for its owner. So every readable byte there is on the disk, even after an fsync of the
+// old file has failed.
 func Rewrite(path string) error {
 	from, err := os.Open(path)
 	if err != nil {
@@ -44,7 +45,7 @@ func Rewrite(path string) error {
 	if err != nil {
 		return err
 	}
-	return osDisk().replace(path, info.Mode().Perm(), func(w io.Writer) error {
+	return osDisk().replace(path, info.Mode().Perm()|0o600, func(w io.Writer) error {
 		_, err := io.Copy(w, from)
 		return err
 	})

@@ -90,6 +90,11 @@ func TestWriteFileAndRewrite(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o644), after.Mode())
 	assert.Equal(t, "second", content(t, path))
 	require.ErrorIs(t, Rewrite(path+"2"), os.ErrNotExist)
+	require.NoError(t, os.Chmod(path, 0o440))
+	require.NoError(t, Rewrite(path))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o640), info.Mode(), "the owner cannot write to it")
 	require.ErrorIs(t, WriteFile(filepath.Join(path+"2", "file"), nil), os.ErrNotExist)
 }
 
