@@ -212,20 +212,23 @@ func (s *scene) proveSomeEvents(t *testing.T) {
 	}
 }
 
-// publicKey is the trail's, as the running relay states it.
-func (s *scene) publicKey(t *testing.T) string {
+// publicKey is the trail's, as the running relay states it once the trail is open.
+func (s *scene) publicKey(t *testing.T) (key string) {
 	t.Helper()
-	resp, err := http.Get("http://" + s.admin + "/status")
-	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
-	var status struct {
-		Trail struct {
-			PublicKey string `json:"public_key"`
-		} `json:"trail"`
-	}
-	require.NoError(t, json.NewDecoder(resp.Body).Decode(&status))
-	require.NotEmpty(t, status.Trail.PublicKey)
-	return status.Trail.PublicKey
+	waiting.Until(t, func() bool {
+		resp, err := http.Get("http://" + s.admin + "/status")
+		require.NoError(t, err)
+		defer func() { _ = resp.Body.Close() }()
+		var status struct {
+			Trail struct {
+				PublicKey string `json:"public_key"`
+			} `json:"trail"`
+		}
+		require.NoError(t, json.NewDecoder(resp.Body).Decode(&status))
+		key = status.Trail.PublicKey
+		return key != ""
+	}, "the trail has no public key")
+	return key
 }
 
 // configure adds a section to the configuration.
