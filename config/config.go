@@ -395,7 +395,3 @@ type Log struct {
 	// Format is text or json. Default text.
 	Format string `yaml:"format"`
 }
-
-// Size is a number of bytes; in YAML a whole number, alone or with kB, MB, GB,
-// TB, KiB, MiB, GiB or TiB.
-type Size int64

@@ -7,6 +7,10 @@ import (
 	"strings"
 )
 
+// Size is a number of bytes; in YAML a whole number, alone or with kB, MB, GB,
+// TB, KiB, MiB, GiB or TiB.
+type Size int64
+
 // A unit of [Size], the larger ones first.
 type unit struct {
 	name  string
