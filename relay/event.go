@@ -17,8 +17,8 @@ type Event struct {
 	// ID is the CloudEvents id. It is the same at every re-push and every
 	// redelivery: the body's own event_id, or a hash of source, time and body.
 	ID string
-	// Source is the CloudEvents source, "/projects/P/environments/E" for an environment's
-	// pushed events. ID is unique within a Source.
+	// Source is the CloudEvents source: "/projects/P/environments/E" for an environment's
+	// pushed events, and [TrailSource] for the relay's own. ID is unique within a Source.
 	Source string
 	// Type is the CloudEvents type: "event_log.ACTION" for pushed events,
 	// "settings.changed", "streaming.changed" and the like for the relay's own.
@@ -69,8 +69,18 @@ func (e *Event) Attributes(yield func(name, value string) bool) {
 // formatTime returns RFC 3339 in UTC with as many decimals as are needed.
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// SourceOf is the Source of an environment's events, or, where environment is
-// empty, of a project's.
+// TrailSource is the Source of the audit trail's entries and checkpoints, and of nothing
+// else. No push can have it: a pushed event's source comes from [SourceOf], whatever the
+// event contains and whatever the environment is named. So the predictable id of a future
+// entry cannot be taken in advance.
+const TrailSource = "/trail"
+
+// OfTrail reports whether e is an entry or a checkpoint of the audit trail.
+func (e *Event) OfTrail() bool { return e.Source == TrailSource }
+
+// SourceOf is the Source of an environment's pushed events. Where environment is empty, it
+// names a project. It begins with "/projects/", and since a slug holds no slash, no two
+// environments share one.
 func SourceOf(project, environment string) string {
 	if environment == "" {
 		return "/projects/" + project

@@ -91,7 +91,7 @@ func eventOf(trail string, e audit.Recorded, place audit.Place, limit int) (rela
 	}
 	return relay.Event{
 		ID: fmt.Sprintf("%s@%d", trail, e.Index), Type: e.Type, Subject: e.Subject,
-		Source: relay.SourceOf(e.Project, e.Environment), Project: e.Project, Environment: e.Environment,
+		Source: relay.TrailSource, Project: e.Project, Environment: e.Environment,
 		Time: e.Time, Received: time.Now(), ContentType: "application/json", Body: body,
 	}, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 // recorded is an entry as the trail has it.
@@ -127,7 +128,7 @@ func TestAuditEntriesBecomeEvents(t *testing.T) {
 	event, err := eventOf("origin+1234", recorded(t, e, 7), audit.Place{Index: 7, Origin: "origin", Leaf: tlog.Hash{1}}, maxAuditEvent)
 	require.NoError(t, err)
 	assert.Equal(t, "origin+1234@7", event.ID)
-	assert.Equal(t, "/projects/p/environments/e", event.Source)
+	assert.Equal(t, relay.TrailSource, event.Source)
 	assert.Contains(t, string(event.Body), `"before":{"a":2,"b":1}`, "canonical, as in the trail")
 	assert.Contains(t, string(event.Body), `"trail":{"index":7,"leaf":"AQAA`, "with its place")
 }

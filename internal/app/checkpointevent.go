@@ -39,7 +39,7 @@ func checkpointEvent(c audit.Kept) (relay.Event, error) {
 	}
 	return relay.Event{
 		ID: fmt.Sprintf("%s@checkpoint-%d-%d", c.Name(), c.Size, c.Seq), Type: audit.TypeCheckpoint, Subject: audit.CheckpointSubject,
-		Source: relay.SourceOf(ownProject, ""), Project: ownProject,
+		Source: relay.TrailSource, Project: ownProject,
 		Time: c.Time, Received: time.Now(), ContentType: "application/json", Body: body,
 	}, nil
 }

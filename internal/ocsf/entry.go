@@ -65,7 +65,7 @@ type detail struct {
 }
 
 func readEntry(e *relay.Event) *entry {
-	x := &entry{kind: e.Type, uid: strings.TrimSuffix(e.Source+"/"+e.Subject, "/")}
+	x := &entry{kind: e.Type, uid: strings.TrimSuffix(relay.SourceOf(e.Project, e.Environment)+"/"+e.Subject, "/")}
 	_ = json.Unmarshal(e.Body, x) // unreadable members, as after a redaction, count as absent
 	_ = json.Unmarshal(x.Detail, &x.detail)
 	x.Subject = cmp.Or(x.Subject, e.Subject, e.Type)

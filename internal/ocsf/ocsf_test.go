@@ -18,7 +18,7 @@ import (
 func event(kind, subject, body string) relay.Event {
 	at := time.Date(2026, 3, 1, 8, 30, 0, 123456789, time.UTC)
 	return relay.Event{
-		ID: "trail@7", Source: "/projects/shop/environments/live", Type: kind, Subject: subject, Project: "shop", Environment: "live",
+		ID: "trail@7", Source: relay.TrailSource, Type: kind, Subject: subject, Project: "shop", Environment: "live",
 		Time: at, Received: at.Add(time.Second), ContentType: MediaType, Body: []byte(body),
 	}
 }

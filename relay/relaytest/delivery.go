@@ -86,7 +86,7 @@ func oddEnvelopes() []relay.Event {
 	events := Events(7, From(1000))
 	events[0].ContentType = "text/plain; charset=utf-8"
 	events[1].ContentType, events[1].Body = "application/octet-stream", []byte{0xde, 0xad, 0xbe, 0xef}
-	events[2].Environment, events[2].Source, events[2].Type = "", relay.SourceOf("acme", ""), "settings.changed"
+	events[2].Environment, events[2].Source, events[2].Type = "", relay.TrailSource, "settings.changed"
 	events[3].Type = "event_log.a strange.type.*.>"
 	events[4].Time = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
 	events[5].Time = time.Date(2026, 11, 3, 23, 59, 59, 999_999_999, time.FixedZone("", -8*3600))
