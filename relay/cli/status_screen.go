@@ -9,6 +9,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/health"
+	"github.com/auditrelay/auditrelay/internal/management"
 )
 
 // screen is the whole of the one screen. Drawing it is a pure function.
@@ -125,16 +126,35 @@ func (s *screen) cells(e *health.Status) []inked {
 		{usual, inkFaint},
 		{late, inkPlain},
 		lostCell(e), declared,
-		{destinationText(e.Destination), inkPlain},
+		{goesTo(e), inkPlain},
 		{s.past.spark("environment " + name), inkGood},
 	}
 }
 
-func destinationText(destination string) string {
-	if destination == "relay" {
-		return "this relay"
+// The words for where events go, where it is no host and no site.
+const (
+	thisRelay = "this relay"
+	nowhere   = "nowhere"
+)
+
+// goesTo says where an environment's events go: the host or the site in the API's last
+// answer. Before any answer only a stream meant for this relay is known.
+func goesTo(e *health.Status) string {
+	d := &e.Declared
+	elsewhere := slices.ContainsFunc(d.Differs, func(field string) bool {
+		return field == "destination_type" || field == "hostname" || field == "site"
+	})
+	switch {
+	case e.Destination == "relay" && !elsewhere:
+		return thisRelay
+	case d.DestinationType == management.Datadog:
+		return strings.TrimSpace("Datadog " + d.Destination)
+	case d.Destination != "":
+		return d.Destination
+	case d.At.IsZero():
+		return "-"
 	}
-	return cmp.Or(destination, "-")
+	return cmp.Or(string(d.DestinationType), nowhere)
 }
 
 // lostCell sums up the gaps: the last ten, and the open one.
@@ -171,8 +191,12 @@ func (s *screen) notes(e *health.Status) (notes []inked) {
 	if e.Declared.Stale {
 		notes = append(notes, inked{"the API was last read " + cmp.Or(s.ago(e.Declared.At), "before the start"), inkWarning})
 	}
-	if e.Destination != "" && e.Destination != "relay" {
-		notes = append(notes, inked{"its events go to " + e.Destination + ", not to this relay", inkFaint})
+	switch to := goesTo(e); to {
+	case thisRelay, "-":
+	case nowhere:
+		notes = append(notes, inked{"its events go nowhere", inkFaint})
+	default:
+		notes = append(notes, inked{"its events go to " + to + ", not to this relay", inkFaint})
 	}
 	if g := e.Gap; g != nil {
 		notes = append(notes, inked{fmt.Sprintf("gap since %s (%s): about %s events missed so far", clock(g.Begun), g.Cause, numberText(missed(g))), inkWarning})
