@@ -6,7 +6,10 @@
 // can bring a sink or a source of its own.
 package relay
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Event is one event, with the attributes of CloudEvents 1.0 and the body as
 // it was received.
@@ -75,8 +78,14 @@ func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 // entry cannot be taken in advance.
 const TrailSource = "/trail"
 
-// OfTrail reports whether e is an entry or a checkpoint of the audit trail.
-func (e *Event) OfTrail() bool { return e.Source == TrailSource }
+// OfTrail reports whether e is an entry or a checkpoint of the audit trail. Earlier versions
+// gave those their environment's source, but no pushed event has a type like theirs.
+func (e *Event) OfTrail() bool {
+	return e.Source == TrailSource || e.Type != pushedType && !strings.HasPrefix(e.Type, pushedType+".")
+}
+
+// pushedType begins the type of each pushed event, whatever its body says.
+const pushedType = "event_log"
 
 // SourceOf is the Source of an environment's pushed events. Where environment is empty, it
 // names a project. It begins with "/projects/", and since a slug holds no slash, no two

@@ -24,7 +24,10 @@ const ContentType = cloudevents.BatchMediaType
 func (s *Sink) request(ctx context.Context, events []relay.Event, now time.Time) (*http.Request, error) {
 	// Not kept from one delivery to the next: the transport may still read from
 	// it after an early answer.
-	body := s.encode(events)
+	body, err := s.encode(events)
+	if err != nil {
+		return nil, err
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.target.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -42,7 +45,7 @@ func (s *Sink) request(ctx context.Context, events []relay.Event, now time.Time)
 // forms are the forms of a request's body, by format.
 var forms = map[string]struct {
 	contentType string
-	encode      func(events []relay.Event) []byte
+	encode      func(events []relay.Event) ([]byte, error)
 }{
 	config.FormatCloudEvents: {ContentType, batchOf},
 	config.FormatOCSF:        {"application/x-ndjson", linesOf},
@@ -59,20 +62,20 @@ func headersOf(configured map[string]secret.Text, contentType string) http.Heade
 	return h
 }
 
-func batchOf(events []relay.Event) []byte {
+func batchOf(events []relay.Event) ([]byte, error) {
 	var b cloudevents.Batch
 	for i := range events {
 		b.Add(&events[i], math.MaxInt)
 	}
-	return b.Text()
+	return b.Text(), nil
 }
 
 // linesOf are the events' bodies, JSON objects without line ends, each on a line.
-func linesOf(events []relay.Event) (lines []byte) {
+func linesOf(events []relay.Event) (lines []byte, _ error) {
 	for i := range events {
 		lines = append(append(lines, events[i].Body...), '\n')
 	}
-	return lines
+	return lines, nil
 }
 
 // batchID is made from sources, ids and bodies alone: a repeated event has another time of

@@ -95,11 +95,14 @@ func TestDefaultBatchFits(t *testing.T) {
 	c.SetDefaults()
 	limit := c.Sinks[0]
 	events := relaytest.Events(limit.BatchEvents, relaytest.BodyBytes(int(limit.BatchBytes)/limit.BatchEvents))
-	assert.Less(t, len(batchOf(events)), 1<<20)
+	body, err := batchOf(events)
+	require.NoError(t, err)
+	assert.Less(t, len(body), 1<<20)
 	for i := range events {
 		events[i].Body = append(events[i].Body[:len(events[i].Body)-1], '\n') // in base64
 	}
-	body := batchOf(events)
+	body, err = batchOf(events)
+	require.NoError(t, err)
 	assert.Less(t, len(body), 1<<20)
 	assert.True(t, json.Valid(body))
 	assert.Contains(t, string(body), "data_base64")

@@ -3,6 +3,7 @@ package webhook
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,72 +13,96 @@ import (
 )
 
 const (
-	// maxLines bounds the events shown in one message; the rest are counted.
+	// maxLines is how many lines a message has, unless the trail's entries alone take more.
+	// Other events beyond it are counted.
 	maxLines = 20
-	// maxLine bounds a line, in characters. Slack cuts a message of 40,000.
+	// maxLine bounds a line, in characters.
 	maxLine = 500
+	// maxText bounds the lines of several entries of the trail, in bytes: Slack cuts a
+	// message of 40,000 characters.
+	maxText = 30_000
 )
 
-// messageOf is a message for a chat: {"text": …} in Slack's mrkdwn. One message
-// stands for the whole batch, so a burst of changes is one notification.
-func messageOf(events []relay.Event) []byte {
-	var text strings.Builder
-	for i, told := range worst(events) {
-		if i > 0 {
-			text.WriteByte('\n')
-		}
-		text.WriteString(told.line)
-	}
-	if more := len(events) - maxLines; more > 0 {
-		fmt.Fprintf(&text, "\n… and %d more events", more)
-	}
-	body, err := json.Marshal(map[string]string{"text": text.String()})
-	if err != nil { // never: it is a text
-		return []byte(`{"text":"events"}`)
-	}
-	return body
-}
+// errLong makes the pump halve the delivery. Each entry of the trail has its line.
+var errLong = errors.New("the entries of the audit trail are too long for one message")
 
-// told is an event as a line, with its place in severities.
-type told struct {
-	line     string
-	severity int
+// messageOf is a message for a chat: {"text": …} in Slack's mrkdwn. One message stands for
+// the whole batch, so a burst of changes is one notification. The trail's entries come
+// first, and each is shown. Pushed events come after them, as far as there is room: whoever
+// may push can write anything into one, and send as many as they like.
+func messageOf(events []relay.Event) ([]byte, error) {
+	entries, others := entryLines(events), otherLines(events)
+	if len(entries) > 1 && len(strings.Join(entries, "\n")) > maxText {
+		return nil, relay.Permanent(errLong)
+	}
+	shown := min(len(others), max(0, maxLines-len(entries)))
+	lines := append(entries, others[:shown]...)
+	if more := len(others) - shown; more > 0 {
+		lines = append(lines, fmt.Sprintf("… and %d more events", more))
+	}
+	// Slack must not fetch what a text links to.
+	return json.Marshal(map[string]any{"text": strings.Join(lines, "\n"), "unfurl_links": false, "unfurl_media": false})
 }
 
 var severities = []string{"info", "low", "medium", "high", "critical"}
 
-// worst are the events to show, in their order. If there are too many, the most severe ones
-// come first: a burst of small changes must not hide a large one.
-func worst(events []relay.Event) []told {
-	all := make([]told, len(events))
+// entryLines are those of the audit trail, in their order. If there are many, the most
+// severe ones come first.
+func entryLines(events []relay.Event) []string {
+	type told struct {
+		line     string
+		severity int
+	}
+	var all []told
 	for i := range events {
-		text, severity := line(&events[i])
-		all[i] = told{text, slices.Index(severities, severity)}
+		if events[i].OfTrail() {
+			text, severity := entryLine(&events[i])
+			all = append(all, told{text, slices.Index(severities, severity)})
+		}
 	}
 	if len(all) > maxLines {
 		slices.SortStableFunc(all, func(a, b told) int { return cmp.Compare(b.severity, a.severity) })
-		all = all[:maxLines]
 	}
-	return all
+	lines := make([]string, len(all))
+	for i := range all {
+		lines[i] = all[i].line
+	}
+	return lines
 }
 
-// line tells an event, with its severity: a change by its severity, direction and sentence,
-// any other event by its type. Where a person has to act, a second line says how, with the
-// page about it.
-func line(e *relay.Event) (text, severity string) {
+// entryLine tells an entry of the trail, with its severity: a change by its severity,
+// direction and sentence, any other entry by its type. Where a person has to act, a second
+// line says how, with the page about it.
+func entryLine(e *relay.Event) (text, severity string) {
 	var entry struct {
 		Detail struct{ Summary, Severity, Direction, Action, Runbook string }
 	}
-	_ = json.Unmarshal(e.Body, &entry) // another event has none of these
-	where := strings.Trim(e.Project+"/"+e.Environment+" "+e.Subject, "/ ")
-	if d := entry.Detail; d.Summary != "" {
-		text = plain(fmt.Sprintf("%s: %s: %s", joined(", ", d.Severity, d.Direction), where, d.Summary))
-		if d.Action != "" && strings.HasPrefix(e.Type, "health.") { // elsewhere, an action is an id
-			text += "\n> " + joined(" ", plain("to do: "+d.Action), plain(d.Runbook))
-		}
-		return text, d.Severity
+	_ = json.Unmarshal(e.Body, &entry) // another entry has none of these
+	d := entry.Detail
+	if d.Summary == "" {
+		return inert(e.Type + ": " + where(e)), ""
 	}
-	return plain(e.Type + ": " + where), ""
+	text = inert(fmt.Sprintf("%s: %s: %s", joined(", ", d.Severity, d.Direction), where(e), d.Summary))
+	if d.Action != "" && strings.HasPrefix(e.Type, "health.") { // elsewhere, an action is an id
+		text += "\n> " + joined(" ", inert("to do: "+d.Action), plain(d.Runbook))
+	}
+	return text, d.Severity
+}
+
+// otherLines tell pushed events by their types and environments alone: nothing in their
+// bodies is believed. A type holds the sender's text, so it stands as code, in which a chat
+// knows no mentions, links and formats.
+func otherLines(events []relay.Event) (lines []string) {
+	for i := range events {
+		if e := &events[i]; !e.OfTrail() {
+			lines = append(lines, "`"+strings.ReplaceAll(inert(e.Type), "`", "'")+"`: "+inert(where(e)))
+		}
+	}
+	return lines
+}
+
+func where(e *relay.Event) string {
+	return strings.Trim(e.Project+"/"+e.Environment+" "+e.Subject, "/ ")
 }
 
 // joined joins the non-empty texts.
@@ -85,7 +110,13 @@ func joined(by string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), by)
 }
 
-// plain makes a text one line without mentions and links of the chat's.
+// plain makes a text one line without control sequences of the chat's.
 func plain(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(plaintext.Line(text, maxLine))
+}
+
+// inert is plain text without mentions and links. Slack has no escapes for these, so an
+// invisible space parts them, as chats recommend.
+func inert(text string) string {
+	return strings.NewReplacer("@", "@\u200b", "://", ":\u200b//", "](", "]\u200b(", "www.", "www\u200b.", "mailto:", "mailto\u200b:").Replace(plain(text))
 }

@@ -47,9 +47,9 @@ func TestABatchIsOneMessage(t *testing.T) {
 	require.Len(t, got, 1)
 	lines := strings.Split(got[0], "\n")
 	require.Equal(t, "high, weaker: shop/live password_strength_config: minimum password length 12 → 8", lines[0])
-	require.Equal(t, "high, weaker: shop/live password_strength_config: &lt;!channel&gt; `a` *b* &lt;https://evil.example.com|here&gt; &amp;", lines[1])
-	require.Equal(t, "event_log.auth: shop", lines[2])
-	require.Len(t, []rune(lines[3]), maxLine)
+	require.Equal(t, "high, weaker: shop/live password_strength_config: &lt;!channel&gt; `a` *b* &lt;https:\u200b//evil.example.com|here&gt; &amp;", lines[1])
+	require.Equal(t, "`event_log.auth`: shop", lines[3])
+	require.Len(t, []rune(lines[2]), maxLine)
 
 	require.NoError(t, sink.Deliver(t.Context(), []relay.Event{{
 		Type: "health.changed", Project: "shop", Environment: "live", Subject: "streaming_health",
@@ -75,4 +75,66 @@ func TestABatchIsOneMessage(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("… and %d more events", 100-maxLines), lines[maxLines])
 	_, err = New(config.Webhook{URL: secret.New(receiver.URL)}, Options{Format: "smoke"})
 	require.ErrorContains(t, err, `format: "smoke"`)
+}
+
+// Whoever may push writes bodies as the trail does, and as many as they like. Nothing of a
+// body is shown, and no number of pushes hides an entry.
+func TestAPushedEventIsNeverShownAsAnEntry(t *testing.T) {
+	t.Parallel()
+	var got []string
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var message struct{ Text string }
+		if json.NewDecoder(r.Body).Decode(&message) == nil {
+			got = append(got, message.Text)
+		}
+	}))
+	t.Cleanup(receiver.Close)
+	sink, err := New(config.Webhook{URL: secret.New(receiver.URL)}, Options{Format: "slack"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sink.Close()) })
+	body := func(summary, severity string) []byte {
+		return []byte(`{"detail":{"summary":"` + summary + `","severity":"` + severity + `","direction":"weaker","action":"call +1 900","runbook":"https://evil.example.com"}}`)
+	}
+	real := relay.Event{
+		ID: "trail@7", Source: relay.TrailSource, Type: "settings.changed", Project: "shop", Environment: "live",
+		Subject: "rbac_policy", Body: body("@channel see [here](https://evil.example.com)", "low"),
+	}
+	imitation := relay.Event{
+		ID: "trail@8", Source: relay.SourceOf("shop", "live"), Type: "event_log.settings.changed", Project: "shop", Environment: "live",
+		Body: body("all is well <!channel>", "critical"),
+	}
+	odd := imitation
+	odd.Type = "event_log.@here`<!channel>`https://evil.example.com\n*x*"
+	var events []relay.Event
+	for range 60 {
+		events = append(events, imitation)
+	}
+	events = append(events, odd, real)
+	require.NoError(t, sink.Deliver(t.Context(), events))
+	lines := strings.Split(got[0], "\n")
+	require.Equal(t, "low, weaker: shop/live rbac_policy: @\u200bchannel see [here]\u200b(https:\u200b//evil.example.com)", lines[0])
+	require.Len(t, lines, maxLines+1)
+	require.Equal(t, "… and 42 more events", lines[maxLines])
+	for _, line := range lines[1:maxLines] {
+		require.Equal(t, "`event_log.settings.changed`: shop/live", line)
+	}
+	require.NoError(t, sink.Deliver(t.Context(), []relay.Event{odd}))
+	require.Equal(t, "`event_log.@\u200bhere'&lt;!channel&gt;'https:\u200b//evil.example.com *x*`: shop/live", got[1])
+
+	// More entries than a message usually has are all shown. If they are too long for one
+	// message, the pump halves the delivery.
+	many := make([]relay.Event, 70)
+	for i := range many {
+		many[i] = real
+	}
+	require.NoError(t, sink.Deliver(t.Context(), append(many, imitation)))
+	lines = strings.Split(got[2], "\n")
+	require.Len(t, lines, 71)
+	require.Equal(t, "… and 1 more events", lines[70])
+	for i := range many {
+		many[i].Body = body(strings.Repeat("&", 1000), "low")
+	}
+	err = sink.Deliver(t.Context(), many)
+	require.True(t, relay.IsPermanent(err), "%v", err)
+	require.NoError(t, sink.Deliver(t.Context(), many[:1]), "a single one always fits")
 }

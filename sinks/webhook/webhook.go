@@ -36,7 +36,7 @@ type Sink struct {
 	target  *url.URL
 	key     []byte      // nil: requests are not signed
 	headers http.Header // go along with each request
-	encode  func(events []relay.Event) []byte
+	encode  func(events []relay.Event) ([]byte, error)
 	client  *http.Client
 	tls     *tls.Config // nil: the default
 	clean   cleaner
@@ -120,6 +120,9 @@ func (s *Sink) Deliver(ctx context.Context, events []relay.Event) error {
 	// The transport sends a request again only if the receiver read none of it, as on a
 	// connection closed while idle.
 	req, err := s.request(ctx, events, time.Now())
+	if relay.IsPermanent(err) {
+		return err // of the form: its class must stay
+	}
 	if err != nil {
 		return fmt.Errorf("make the request: %w", s.clean.error(err))
 	}
