@@ -278,6 +278,6 @@ func (x *tamperer) replaced() tampered {
 	x.remove(".")
 	require.NoError(x.t, os.CopyFS(x.path("."), os.DirFS(filepath.Join(x.stranger.dir, "data"))))
 	return tampered{kind: "replaced by a stranger's", right: func(f verify.Finding) bool {
-		return f.Kind == verify.Checkpoint && slices.Contains([]string{"checkpoint", "checkpoints"}, f.File)
+		return f.Kind == verify.Key || f.Kind == verify.Checkpoint && slices.Contains([]string{"checkpoint", "checkpoints"}, f.File)
 	}}
 }

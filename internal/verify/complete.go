@@ -64,6 +64,8 @@ type completeness struct {
 	archived []tiles.Archived   // as the trail says
 	unread   []Archived         // entries whose bundles are not here
 	borrowed []Finding          // bundles only in an archive: missing, unless the trail says so
+
+	successor successor
 }
 
 // place is the subject of attestations.
@@ -107,8 +109,32 @@ func (c *completeness) take(f fact) {
 	case audit.TypeRotated:
 		if key := keyNamedBy(f); key != "" {
 			c.endorsed = append(c.endorsed, key)
+			c.successor = successor{f.index, key}
 		}
 	}
+}
+
+// successor is the newest key that the trail names, by the entry with an index. Such an entry
+// is the last one of its generation: from then on the new key signs. If a crash interrupts the
+// rotation, then the old key goes on, with further entries.
+type successor struct {
+	index int64
+	key   string
+}
+
+// succeeded adds a finding where the last signed entry of all logs names a successor's key:
+// the generation under that key is not here.
+func (c *completeness) succeeded() {
+	end := int64(0)
+	for _, l := range c.report.Logs {
+		end = max(end, l.Base+l.Size)
+	}
+	if c.successor.key == "" || c.successor.index != end-1 {
+		return
+	}
+	c.report.Completeness.add(Finding{Kind: Missing, From: -1, To: -1, Detail: fmt.Sprintf(
+		"entry %d, the last signed one, names the key %s of the next generation, and that generation is not here: it was deleted, or the relay has not been started since the rotation",
+		c.successor.index, c.successor.key)})
 }
 
 // named reports the damage named by the trail itself.
@@ -209,6 +235,7 @@ func (c *completeness) beatOf(s signed) {
 
 // end is called behind the last fact.
 func (c *completeness) end(now time.Time) {
+	c.succeeded()
 	for _, f := range c.refused {
 		c.report.Integrity.add(f)
 	}

@@ -7,56 +7,83 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/internal/tiles"
 )
 
 // Streams is the report of a trail without files for public tools.
 func Streams(streams audit.Report, o Options) Report {
-	r := Report{Trusted: o.Policy != nil, Entries: streams.Signed, Checkpoints: int64(streams.Checkpoints)}
-	for _, g := range streams.Generations {
-		r.Logs = append(r.Logs, Log{Origin: g.Origin, Key: g.PublicKey, Base: g.Base, Size: g.Size, Root: g.Root})
-		if o.Policy == nil || g.Size == 0 {
-			continue
-		}
-		own, err := PolicyFor(*o.Policy, g.Origin)
-		if err == nil && !proof.SamePublicKey(own.Logs[0].Key, g.PublicKey) {
-			err = fmt.Errorf("it is signed with the key %s, not with the trusted one", g.PublicKey)
-		}
-		if err != nil {
-			r.Integrity.add(Finding{Kind: Key, Log: g.Origin, From: -1, To: -1, Detail: err.Error()})
-		}
-	}
-	r.Integrity.close()
-	r.Completeness.close()
+	r := Report{Trusted: o.Policy != nil, Checkpoints: int64(streams.Checkpoints)}
+	r.AddNewer(streams, o)
 	return r
 }
 
-// AddNewer adds the newer part of the streams: the newest checkpoint, if the relay
-// stopped before it was among the files, and the entries behind it, left unsigned by a
-// killed relay.
-func (r *Report) AddNewer(streams audit.Report) {
-	for i := range r.Logs {
-		l := &r.Logs[i]
-		for _, g := range streams.Generations {
-			if g.Origin == l.Origin && g.PublicKey == l.Key && g.Size > l.Size {
-				r.Entries += g.Size - l.Size
-				l.Size, l.Root, l.Signed, l.Witnesses = g.Size, g.Root, time.Time{}, nil
-			}
+// AddNewer adds what the streams have and the files lack. The files follow the streams, and a
+// relay that stops writes them to their end. So where they lack signed entries, or a whole
+// generation, the relay was killed just before it wrote them, or somebody has deleted files
+// or put older ones in their place: nobody can tell these apart, and the next start writes the
+// files again. Entries that a killed relay has left unsigned are named too.
+func (r *Report) AddNewer(streams audit.Report, o Options) {
+	trusted := false
+	for _, g := range streams.Generations {
+		err := vouched(o, g, trusted)
+		trusted = err == nil
+		l := r.logOf(g)
+		switch {
+		case g.Size <= l.Size:
+		case err != nil:
+			r.Integrity.add(Finding{Kind: Key, Log: g.Origin, From: -1, To: -1, File: inTheStreams, Detail: err.Error()})
+		default:
+			r.Completeness.add(Finding{
+				Kind: Missing, Log: g.Origin, From: g.Base + l.Size, To: g.Base + g.Size - 1, File: tiles.Dir,
+				Detail: "the trail's streams have them, and its files do not: the relay was killed before it wrote them, or files were deleted, or older ones put in their place; the next start writes them again",
+			})
+			r.Entries += g.Size - l.Size
+			l.Size, l.Root, l.Signed, l.Witnesses = g.Size, g.Root, time.Time{}, nil
 		}
 	}
-	if streams.Entries <= streams.Signed {
-		return
+	if streams.Entries > streams.Signed {
+		r.Completeness.add(Finding{
+			Kind: NotCovered, From: streams.Signed, To: streams.Entries - 1, File: inTheStreams,
+			Detail: "no checkpoint covers them yet; the relay signs them at its next start",
+		})
 	}
-	r.Completeness.add(Finding{
-		Kind: NotCovered, From: streams.Signed, To: streams.Entries - 1, File: "the trail's streams",
-		Detail: "no checkpoint covers them yet; the relay signs them at its next start",
-	})
+	r.Integrity.close()
 	r.Completeness.close()
+}
+
+const inTheStreams = "the trail's streams"
+
+// vouched says why nothing vouches for the key of a generation: it is neither the policy's, nor
+// named by a trusted generation before. Without a policy every key will do.
+func vouched(o Options, g audit.Generation, trusted bool) error {
+	if o.Policy == nil || trusted && g.Endorsed {
+		return nil
+	}
+	own, err := PolicyFor(*o.Policy, g.Origin)
+	if err == nil && !proof.SamePublicKey(own.Logs[0].Key, g.PublicKey) {
+		err = fmt.Errorf("it is signed with the key %s, not with the trusted one", g.PublicKey)
+	}
+	return err
+}
+
+// logOf is the log of a generation, which is added where it is not there.
+func (r *Report) logOf(g audit.Generation) *Log {
+	for i := range r.Logs {
+		if l := &r.Logs[i]; l.Origin == g.Origin && (l.Key == "" || l.Key == g.PublicKey) {
+			return l
+		}
+	}
+	if g.Size == 0 {
+		return &Log{}
+	}
+	r.Logs = append(r.Logs, Log{Origin: g.Origin, Key: g.PublicKey, Base: g.Base})
+	return &r.Logs[len(r.Logs)-1]
 }
 
 // AddStreams adds a problem of the trail's streams. One named by the trail itself, in a
 // signed entry, counts against completeness.
 func (r *Report) AddStreams(p audit.Problem, named bool) {
-	f := Finding{Kind: p.Kind, From: p.From, To: p.To, File: "the trail's streams", Detail: p.Detail}
+	f := Finding{Kind: p.Kind, From: p.From, To: p.To, File: inTheStreams, Detail: p.Detail}
 	if p.Kind == "pin" || p.Kind == Key {
 		f.From, f.To = -1, -1
 	}
@@ -82,7 +109,7 @@ func (r *Report) HoldAgainst(streams audit.Report) {
 	for _, l := range r.Logs {
 		if end := l.Base + l.Size; end > from {
 			r.Integrity.add(Finding{
-				Kind: "truncated", Log: l.Origin, From: from, To: end - 1, File: "the trail's streams",
+				Kind: "truncated", Log: l.Origin, From: from, To: end - 1, File: inTheStreams,
 				Detail: "the streams end before them, and the trail's files have them: the streams were put back to an earlier state",
 			})
 			from = end

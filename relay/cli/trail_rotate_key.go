@@ -14,6 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/tiles"
 )
 
 func (p Program) newTrailRotateKey() *cobra.Command {
@@ -94,7 +95,9 @@ func rotateKey(cmd *cobra.Command, cfg *config.Config, elsewhere string) (err er
 	return err
 }
 
-// withTrail opens the trail of a stopped relay, and signs it behind do.
+// withTrail opens the trail of a stopped relay, and signs it after do. Then it brings the files
+// for public tools up to date, as a relay does when it stops. A crash before that, or a failure,
+// leaves them to the next start; until then they lack the newest entries.
 func withTrail(ctx context.Context, cfg *config.Config, conn *streamserver.Conn, log *slog.Logger, do func(context.Context, *audit.Trail) error) error {
 	o := app.TrailOptions(cfg)
 	o.ReadAll = true
@@ -105,5 +108,11 @@ func withTrail(ctx context.Context, cfg *config.Config, conn *streamserver.Conn,
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(ctx, trail), trail.Close(ctx))
+	if err = errors.Join(do(ctx, trail), trail.Stop(ctx)); err == nil {
+		files := tiles.NewKeeper(tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir)), trail, trail.Generations, log)
+		if err := files.Run(ctx); err != nil {
+			log.Warn("the newest entries are not in the trail's files; the next start writes them", "error", err)
+		}
+	}
+	return errors.Join(err, trail.Close(ctx))
 }

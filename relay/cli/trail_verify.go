@@ -49,7 +49,7 @@ it:
 It reads one of these:
   --url URL              what a running relay serves under /tlog/
   --config, --data-dir   the files of the relay on this machine; with --offline those of a
-                         stopped one, and its streams too
+                         stopped one, held against its streams, which may have more
   --dir DIR              what 'trail export --form tlog' wrote
   --from-events FILE     a sink's own copy: CloudEvents, batches of them or their bodies, as
                          JSON lines in any order; duplicates are fine. The root is computed

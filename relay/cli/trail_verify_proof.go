@@ -89,10 +89,10 @@ func (f *verifyFlags) verifyStopped(ctx context.Context, o verify.Options) (made
 		if made, err = verify.Trail(ctx, fetch, dirs, o); err != nil {
 			return verify.Report{}, err
 		}
+		made.AddNewer(report, o)
 	} else {
 		made = verify.Streams(report, o)
 	}
-	made.AddNewer(report)
 	for _, p := range report.Problems {
 		if !slices.Contains(unnamed, p) { // a part of it may be unnamed
 			made.AddStreams(p, true)
