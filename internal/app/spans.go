@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/auditrelay/auditrelay/internal/admin"
+	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/journal"
 )
@@ -44,6 +45,6 @@ func (r *process) proveEvent(ctx context.Context, q digest.Query) (*digest.Bundl
 }
 
 // listSpan answers the command line.
-func (r *process) listSpan(ctx context.Context, entry int64, yield func(line any) error) error {
-	return digest.List(ctx, r.journal, r.trail, entry, yield)
+func (r *process) listSpan(ctx context.Context, what console.ListSpan, yield func(line any) error) error {
+	return digest.List(ctx, r.journal, r.trail, what.Entry, what.Open, yield)
 }

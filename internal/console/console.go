@@ -109,7 +109,7 @@ type Options struct {
 	// ProveEvent proves an event of the journal.
 	ProveEvent func(context.Context, digest.Query) (*digest.Bundle, error)
 	// ListSpan gives the lines of the list of an entry's span.
-	ListSpan func(ctx context.Context, entry int64, yield func(line any) error) error
+	ListSpan func(ctx context.Context, what ListSpan, yield func(line any) error) error
 	// Status gives the sections of /status.
 	Status func(context.Context) map[string]any
 	// ArchiveTrail moves old entry bundles of the trail out, or with DryRun lists them.

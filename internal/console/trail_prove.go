@@ -27,8 +27,9 @@ func (s *Server) proveEvent(w http.ResponseWriter, r *http.Request) {
 
 // ListSpan asks for the list of a span.
 type ListSpan struct {
-	// Entry is the index of the span's entry.
+	// Entry is the index of the span's entry, and Open asks for an open list: see [digest.List].
 	Entry int64 `json:"entry"`
+	Open  bool  `json:"open,omitempty"`
 }
 
 func (s *Server) listSpan(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +39,7 @@ func (s *Server) listSpan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := newStream(w)
-	err := s.opts.ListSpan(r.Context(), req.Entry, func(line any) error {
+	err := s.opts.ListSpan(r.Context(), req, func(line any) error {
 		text, err := json.Marshal(line)
 		if err != nil {
 			return err

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/mod/sumdb/tlog"
+
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/proof"
@@ -15,7 +17,7 @@ import (
 type building struct {
 	span     Span
 	tree     proof.Edge // over the records
-	last     string     // hash of the newest record; empty where it is missing
+	last     tlog.Hash  // leaf of the newest record; zero where it is missing
 	pushed   bool       // it holds an event other than the relay's own
 	previous int64      // index of the newest span's entry, -1 for none
 }
@@ -35,11 +37,11 @@ func (b *building) next() uint64 { return b.span.Last + 1 }
 // add takes in the record at next.
 func (b *building) add(position uint64, d record.Digest) {
 	s := &b.span
-	b.tree.Add(Leaf(position, d))
+	b.last = Leaf(position, d.Events, d.Root)
+	b.tree.Add(b.last)
 	s.Last = position
 	s.Records++
 	s.Events += int64(d.Events)
-	b.last = hexOf(d.SHA256)
 	b.pushed = b.pushed || d.Pushed
 	if s.FirstReceived.IsZero() || d.First.Before(s.FirstReceived) {
 		s.FirstReceived = d.First
@@ -58,7 +60,7 @@ func (b *building) skip(to, trimmed uint64) {
 	}
 	b.span.miss(from, min(to-1, trimmed), reasonTrimmed)
 	b.span.miss(max(from, trimmed+1), to-1, reasonLost)
-	b.span.Last, b.last = to-1, ""
+	b.span.Last, b.last = to-1, tlog.Hash{}
 }
 
 // absorb adds a record noted by its commit.
@@ -70,7 +72,7 @@ func (b *building) worth() bool { return b.pushed || len(b.span.Missing) > 0 }
 // entry makes the entry of the span as it is.
 func (b *building) entry(now time.Time) (*audit.Entry, error) {
 	s := b.span
-	s.Root, s.LastSHA256 = b.tree.Root(), b.last
+	s.Root, s.LastLeaf = b.tree.Root(), b.last
 	detail, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("encode a span: %w", err)

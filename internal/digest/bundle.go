@@ -1,8 +1,6 @@
 package digest
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,18 +18,23 @@ import (
 // Format names the format of a [Bundle], with its version.
 const Format = "auditrelay.event-proof/1"
 
-// Bundle proves one event against the entry of its span, without a relay. Either Alone or
-// Record has the event.
+// Bundle proves one event against the entry of its span, without a relay. It tells nothing
+// about any other event: their hashes are salted.
 type Bundle struct {
 	Format string `json:"format"`
 	// Position is the record's in the journal, and Event the event's place in the record,
 	// from 0.
 	Position uint64 `json:"position"`
 	Event    int    `json:"event"`
-	// Alone proves the event without the others of its record.
-	Alone *Alone `json:"alone,omitempty"`
-	// Record is a large record as stored (see [record.Append]), with all its events.
-	Record []byte `json:"record_base64,omitempty"`
+	// CloudEvent is the event in JSON, as the file sink writes it, and Salt is the event's own:
+	// see [record.Salt].
+	CloudEvent string `json:"cloud_event"`
+	Salt       []byte `json:"salt"`
+	// RecordEvents and RecordRoot are those of the record's leaf (see [Leaf]), and EventPath
+	// leads from the event's leaf to RecordRoot.
+	RecordEvents int              `json:"record_events"`
+	RecordRoot   tlog.Hash        `json:"record_root"`
+	EventPath    tlog.RecordProof `json:"event_path"`
 	// Leaf is the record's place in the span's tree, from 0, and Path leads from there to
 	// the root (RFC 6962, section 2.1.1).
 	Leaf int64            `json:"leaf"`
@@ -43,18 +46,6 @@ type Bundle struct {
 	// Trail proves the entry: a .tlog-proof (https://c2sp.org/tlog-proof). Empty where it
 	// is kept apart.
 	Trail string `json:"tlog_proof,omitempty"`
-}
-
-// Alone is an event, and its way to the record's leaf.
-type Alone struct {
-	// CloudEvent is the event in JSON, as the file sink writes it.
-	CloudEvent string `json:"cloud_event"`
-	// Events, SHA256 (in hex) and Root are those of the record's leaf: see [Leaf].
-	Events int       `json:"record_events"`
-	SHA256 string    `json:"record_sha256"`
-	Root   tlog.Hash `json:"record_root"`
-	// Path leads from the event's leaf to Root.
-	Path tlog.RecordProof `json:"path"`
 }
 
 // Proven is the event of a verified bundle, and its span.
@@ -82,53 +73,40 @@ func (b *Bundle) Verify() (Proven, error) {
 	if err != nil {
 		return Proven{}, fmt.Errorf("verify the bundle: %w", err)
 	}
-	e, d, err := b.event()
+	e, err := b.event()
 	if err != nil {
 		return Proven{}, fmt.Errorf("verify the bundle: %w", err)
 	}
 	if b.Position < s.First || b.Position > s.Last || s.misses(b.Position) {
 		return Proven{}, fmt.Errorf("verify the bundle: position %d is not in the span from %d to %d", b.Position, s.First, s.Last)
 	}
-	if !proof.IsInTree(b.Path, s.Records, s.Root, b.Leaf, Leaf(b.Position, d)) {
+	if !proof.IsInTree(b.Path, s.Records, s.Root, b.Leaf, Leaf(b.Position, b.RecordEvents, b.RecordRoot)) {
 		return Proven{}, errors.New("verify the bundle: its record is not in the span: the root differs")
 	}
 	return Proven{Event: e, Span: s}, nil
 }
 
-// event is the event, proven to be of a record with the digest.
-func (b *Bundle) event() (e relay.Event, d record.Digest, err error) {
-	if b.Alone != nil {
-		return b.Alone.event(b.Event)
+// event is the event, proven to be of a record with the root.
+func (b *Bundle) event() (e relay.Event, err error) {
+	if e, err = cloudevents.ParseJSON([]byte(b.CloudEvent)); err != nil {
+		return e, err
 	}
-	if d, err = record.DigestOf(b.Record); err != nil {
-		return e, d, err
+	salt, err := saltOf(b.Salt)
+	if err != nil {
+		return e, err
 	}
-	found := false
-	err = eachEvent(b.Record, func(i int, at *relay.Event) bool {
-		if found = i == b.Event; found {
-			e = *at
-		}
-		return !found
-	})
-	if err == nil && !found {
-		err = fmt.Errorf("its record has no event %d", b.Event)
+	if !proof.IsInTree(b.EventPath, int64(b.RecordEvents), b.RecordRoot, int64(b.Event), salt.Leaf(record.HashOf(&e))) {
+		return e, errors.New("its event is not in its record: the root differs")
 	}
-	return e, d, err
+	return e, nil
 }
 
-func (a *Alone) event(at int) (e relay.Event, d record.Digest, err error) {
-	sum, err := hex.DecodeString(a.SHA256)
-	if err != nil || len(sum) != len(d.SHA256) {
-		return e, d, errors.New("its record_sha256 is no SHA-256 in hex")
+// saltOf reads a salt from JSON.
+func saltOf(text []byte) (s record.Salt, err error) {
+	if copy(s[:], text); len(text) != len(s) {
+		return s, fmt.Errorf("its salt has %d bytes, not %d", len(text), len(s))
 	}
-	d = record.Digest{SHA256: [sha256.Size]byte(sum), Events: a.Events, Root: a.Root}
-	if e, err = cloudevents.ParseJSON([]byte(a.CloudEvent)); err != nil {
-		return e, d, err
-	}
-	if !d.HasRoot() || !proof.IsInTree(a.Path, int64(a.Events), a.Root, int64(at), record.LeafOf(&e)) {
-		return e, d, errors.New("its event is not in its record: the root differs")
-	}
-	return e, d, nil
+	return s, nil
 }
 
 // Matches says how the proven event differs from another copy of it, or returns nil. Labels

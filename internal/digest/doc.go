@@ -10,11 +10,10 @@
 // except the relay's own events: each span is such an event, and would ask for the next.
 //
 // Root is a Merkle tree's (RFC 6962). Its leaves are the span's records in the order of
-// their positions. A record holds the events of one commit (package record). Its leaf
-// ([Leaf]) has the SHA-256 of the record as stored, and for a commit of at most 128 KiB the
-// root over its events, whose leaves any sink's copy gives ([record.AppendLeaf]). Larger
-// commits come under full load, where hashes of single events would cost some 7 % of the
-// relay's CPU; a hash of the compressed record costs less than 3 %.
+// their positions. A record holds the events of one commit (package record), and its leaf
+// ([Leaf]) has the root over these events. The events' leaves are salted ([record.Salt]), so
+// that a span's entry, a list and a proof confirm no guess at an event that a sink's copy
+// shows redacted. The hash of each event costs some 2 µs, while the server syncs the record.
 //
 // # Where spans come from
 //
@@ -34,17 +33,17 @@
 // or damaged (the quarantine says more), or trimmed before a span was made.
 //
 // After a stream went back, positions have other records than the spans say. A span's
-// LastSHA256 shows it: then the next span begins behind the newest one whose last record is
+// LastLeaf shows it: then the next span begins behind the newest one whose last record is
 // still in its place, and Again names the positions covered twice.
 //
 // # Proofs
 //
 // [Prove] finds an event, and makes a [Bundle]: the event, its way to the root of its span,
 // and the span's entry. [Bundle.Verify] checks it offline; the proof of the entry is the
-// trail's. An event of a large commit comes with its whole record, so the bundle shows the
-// other events too. The journal must still have the span's records: it keeps them for the
-// replay window after their delivery, if its disk budget allows.
+// trail's. The bundle has the salt of this event alone, and tells nothing about the others. The
+// journal must still have the span's records: it keeps them for the replay window after their
+// delivery, if its disk budget allows.
 //
-// [List] writes the hashes of all events of a span. With it and without a journal,
+// [List] writes the hashes of all events of a span. With an open list and without a journal,
 // [Compare] later names the events missing from a full copy.
 package digest

@@ -129,7 +129,7 @@ func (s *scene) leaves(span Span) (leaves []tlog.Hash) {
 	require.NoError(s.t, s.journal.Records(s.t.Context(), span.First, span.Last+1, func(position uint64, data []byte) bool {
 		d, err := record.DigestOf(data)
 		require.NoError(s.t, err)
-		leaves = append(leaves, Leaf(position, d))
+		leaves = append(leaves, Leaf(position, d.Events, d.Root))
 		return true
 	}))
 	return leaves

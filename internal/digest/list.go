@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/proof"
 	"github.com/auditrelay/auditrelay/internal/record"
-	"github.com/auditrelay/auditrelay/relay"
 )
 
 // ListFormat names the format of a span's list, with its version: JSON lines, first a
@@ -46,19 +44,19 @@ func ParseHead(line []byte) (h ListHead, err error) {
 	return h, nil
 }
 
-// Listed is a record of a span: the leaves of its events, or a large one as stored.
+// Listed is a record of a span. It has the leaves of its events; or, in an open list, the
+// events' hashes and the record's salt, which give the leaves: see [record.Salt].
 type Listed struct {
-	Position uint64 `json:"position"`
-	// SHA256 is the hash of the stored record, in hex, and Leaves are its events'. See
-	// [record.AppendLeaf].
-	SHA256 string      `json:"record_sha256,omitempty"`
-	Leaves []tlog.Hash `json:"leaves,omitempty"`
-	Record []byte      `json:"record_base64,omitempty"`
+	Position uint64      `json:"position"`
+	Leaves   []tlog.Hash `json:"leaves,omitempty"`
+	Hashes   []tlog.Hash `json:"event_hashes,omitempty"`
+	Salt     []byte      `json:"salt,omitempty"`
 }
 
 // List calls yield with the lines of the span of an entry. The journal must still have all
-// of its records.
-func List(ctx context.Context, j *journal.Journal, t *audit.Trail, index int64, yield func(line any) error) error {
+// of its records. Only an open list can be compared with a copy of the events, and whoever
+// has one can guess at them: it is as confidential as they are.
+func List(ctx context.Context, j *journal.Journal, t *audit.Trail, index int64, open bool, yield func(line any) error) error {
 	e, err := t.Get(ctx, index)
 	if err != nil {
 		return err
@@ -81,8 +79,8 @@ func List(ctx context.Context, j *journal.Journal, t *audit.Trail, index int64, 
 		if err != nil || s.misses(position) {
 			return true // the root will tell, unless the span names it
 		}
-		tree.Add(Leaf(position, d))
-		failed = yield(listed(position, data, d))
+		tree.Add(Leaf(position, d.Events, d.Root))
+		failed = yield(listed(position, data, open))
 		return failed == nil
 	})
 	if err = errors.Join(err, failed); err != nil {
@@ -91,16 +89,12 @@ func List(ctx context.Context, j *journal.Journal, t *audit.Trail, index int64, 
 	return s.holds(&tree)
 }
 
-func listed(position uint64, data []byte, d record.Digest) Listed {
-	if !d.HasRoot() {
-		return Listed{Position: position, Record: data}
+func listed(position uint64, data []byte, open bool) Listed {
+	salt, hashes := record.SaltOf(data), hashesOf(data)
+	if open {
+		return Listed{Position: position, Hashes: hashes, Salt: salt[:]}
 	}
-	l := Listed{Position: position, SHA256: hexOf(d.SHA256)}
-	_ = eachEvent(data, func(_ int, e *relay.Event) bool { // it was read before
-		l.Leaves = append(l.Leaves, record.LeafOf(e))
-		return true
-	})
-	return l
+	return Listed{Position: position, Leaves: salt.Leaves(hashes)}
 }
 
 // holds compares the records with the span.
@@ -114,27 +108,20 @@ func (s *Span) holds(tree *proof.Edge) error {
 	return nil
 }
 
-// digest is the record's, and the leaves of its events.
-func (l *Listed) digest() (d record.Digest, leaves []tlog.Hash, err error) {
-	if l.Record != nil {
-		if d, err = record.DigestOf(l.Record); err != nil {
-			return d, nil, err
-		}
-		err = eachEvent(l.Record, func(_ int, e *relay.Event) bool {
-			leaves = append(leaves, record.LeafOf(e))
-			return true
-		})
-		return d, leaves, err
+// leaf is the record's. The list must be an open one.
+func (l *Listed) leaf() (tlog.Hash, error) {
+	if l.Salt == nil || l.Leaves != nil {
+		return tlog.Hash{}, errors.New("the list is not open, so it cannot be compared with events: write it with 'auditrelay trail list-span --open', while the journal still has the span's records")
 	}
-	if n, err := hex.Decode(d.SHA256[:], []byte(l.SHA256[:min(len(l.SHA256), 2*len(d.SHA256))])); err != nil || n != len(d.SHA256) || hexOf(d.SHA256) != l.SHA256 {
-		return d, nil, errors.New("its record_sha256 is no SHA-256 in hex")
+	salt, err := saltOf(l.Salt)
+	if err != nil {
+		return tlog.Hash{}, err
 	}
 	var tree proof.Edge
-	for _, leaf := range l.Leaves {
+	for _, leaf := range salt.Leaves(l.Hashes) {
 		tree.Add(leaf)
 	}
-	d.Events, d.Root = len(l.Leaves), tree.Root()
-	return d, l.Leaves, nil
+	return Leaf(l.Position, len(l.Hashes), tree.Root()), nil
 }
 
 // Compared counts the events of a span found in a copy.
@@ -163,7 +150,7 @@ const (
 )
 
 // Compare holds a copy of events, CloudEvents in JSON lines as the file sink writes them,
-// against a span's list. Order, repetitions and other events do not matter. An error
+// against a span's open list. Order, repetitions and other events do not matter. An error
 // means unreadable lines, or a list without the root of its entry. check judges the entry
 // first.
 func Compare(list io.Reader, check func(*ListHead) error, copies ...io.Reader) (c Compared, err error) {
@@ -193,7 +180,7 @@ func Compare(list io.Reader, check func(*ListHead) error, copies ...io.Reader) (
 	return c, s.compare(lines, have, &c)
 }
 
-// gather adds the leaves of the events in a copy received during the span.
+// gather adds the hashes of the events in a copy received during the span.
 func (s *Span) gather(from io.Reader, have map[tlog.Hash]bool) error {
 	lines := linesOf(from)
 	for n := 1; lines.Scan(); n++ {
@@ -205,7 +192,7 @@ func (s *Span) gather(from io.Reader, have map[tlog.Hash]bool) error {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
 		if !e.Received.Before(s.FirstReceived) && !e.Received.After(s.LastReceived) {
-			have[record.LeafOf(&e)] = true
+			have[record.HashOf(&e)] = true
 		}
 	}
 	return lines.Err()
@@ -218,13 +205,13 @@ func (s *Span) compare(lines *bufio.Scanner, have map[tlog.Hash]bool, c *Compare
 		if err := strict(lines.Bytes(), &l); err != nil {
 			return fmt.Errorf("read the span's list: %w", err)
 		}
-		d, leaves, err := l.digest()
+		leaf, err := l.leaf()
 		if err != nil {
 			return fmt.Errorf("position %d of the span's list: %w", l.Position, err)
 		}
-		tree.Add(Leaf(l.Position, d))
-		for i, leaf := range leaves {
-			if have[leaf] {
+		tree.Add(leaf)
+		for i, hash := range l.Hashes {
+			if have[hash] {
 				c.Found++
 			} else if len(c.Absent) < mostAbsent {
 				c.Absent = append(c.Absent, Place{l.Position, i})

@@ -3,6 +3,7 @@ package digest
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +36,7 @@ func TestASpanIsVerifiedFromACopyOfItsEvents(t *testing.T) {
 	require.Len(t, s.spans(), 1)
 	var list bytes.Buffer
 	lines := json.NewEncoder(&list)
-	require.NoError(t, List(t.Context(), s.journal, s.trail, 0, func(line any) error { return lines.Encode(line) }))
+	require.NoError(t, List(t.Context(), s.journal, s.trail, 0, true, func(line any) error { return lines.Encode(line) }))
 	compare := func(list string, events []relay.Event) (Compared, error) {
 		return Compare(strings.NewReader(list), trusted, strings.NewReader(linesOfEvents(events[:3])), strings.NewReader(linesOfEvents(events[3:])))
 	}
@@ -59,7 +60,9 @@ func TestASpanIsVerifiedFromACopyOfItsEvents(t *testing.T) {
 		"a record is gone": slices.Delete(slices.Clone(byLine), 2, 3),
 		"twice":            slices.Insert(slices.Clone(byLine), 2, byLine[1]),
 		"moved":            {byLine[0], byLine[2], byLine[1], byLine[3]},
-		"a leaf is gone":   {byLine[0], strings.Replace(byLine[1], `"leaves":["`, `"leaves":["AAAA`, 1), byLine[2], byLine[3]},
+		"a hash is odd":    {byLine[0], strings.Replace(byLine[1], `"event_hashes":["`, `"event_hashes":["AAAA`, 1), byLine[2], byLine[3]},
+		"another salt":     {byLine[0], strings.Replace(byLine[1], `"salt":"`, `"salt":"AAAA`, 1), byLine[2], byLine[3]},
+		"no salt":          {byLine[0], regexp.MustCompile(`,"salt":"[^"]*"`).ReplaceAllString(byLine[1], ""), byLine[2], byLine[3]},
 		"no head":          byLine[1:],
 		"empty":            {},
 	} {
@@ -68,10 +71,25 @@ func TestASpanIsVerifiedFromACopyOfItsEvents(t *testing.T) {
 	}
 }
 
+// A list that is not open has the span's root, and cannot be compared.
+func TestAListIsNotOpenUnlessAskedFor(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir())
+	defer s.shut()
+	all := s.push("event_log.LOGIN", 5)
+	s.end()
+	var list bytes.Buffer
+	lines := json.NewEncoder(&list)
+	require.NoError(t, List(t.Context(), s.journal, s.trail, 0, false, func(line any) error { return lines.Encode(line) }))
+	assert.NotContains(t, list.String(), "salt")
+	_, err := Compare(&list, trusted, strings.NewReader(linesOfEvents(all)))
+	require.ErrorContains(t, err, "--open")
+}
+
 func FuzzCompare(f *testing.F) {
-	f.Add(`{"format":"auditrelay.span/1","entry_index":0,"entry":"{}"}`+"\n"+`{"position":1,"record_sha256":"00","leaves":[]}`, `{"specversion":"1.0","id":"1","source":"s"}`)
+	f.Add(`{"format":"auditrelay.span/1","entry_index":0,"entry":"{}"}`+"\n"+`{"position":1,"event_hashes":[],"salt":"AAAA"}`, `{"specversion":"1.0","id":"1","source":"s"}`)
 	entry := `{\"detail\":{\"events\":1,\"first_position\":1,\"last_position\":1,\"records\":1,\"root\":\"47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\"},\"project\":\"p\",\"subject\":\"events\",\"time\":\"2026-01-01T00:00:00Z\",\"type\":\"events.span\"}`
-	f.Add(`{"format":"auditrelay.span/1","entry_index":0,"entry":"`+entry+`"}`+"\n"+`{"position":1,"record_base64":"QVJKMQ=="}`, "")
+	f.Add(`{"format":"auditrelay.span/1","entry_index":0,"entry":"`+entry+`"}`+"\n"+`{"position":1,"salt":"AAAAAAAAAAAAAAAAAAAAAA=="}`, "")
 	f.Fuzz(func(_ *testing.T, list, copied string) {
 		_, _ = Compare(strings.NewReader(list), trusted, strings.NewReader(copied))
 	})

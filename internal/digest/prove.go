@@ -87,21 +87,25 @@ func Prove(ctx context.Context, j *journal.Journal, t *audit.Trail, q Query) (*B
 // proveIn proves an event of a span; it returns nil if the span does not have it.
 func proveIn(ctx context.Context, j *journal.Journal, e *audit.Entry, s Span, q Query) (*Bundle, error) {
 	var found *Bundle
+	var stored []byte // the record that has it
 	var leaves []tlog.Hash
 	err := j.Records(ctx, s.First, s.Last+1, func(position uint64, data []byte) bool {
 		d, err := record.DigestOf(data)
 		if err != nil || s.misses(position) {
 			return true // the root will tell, unless the span names it
 		}
-		if at, has := find(data, &q); has {
-			found = bundleOf(data, at, d)
-			found.Position, found.Leaf = position, int64(len(leaves))
+		if b, has := bundleOf(data, &q, d); has {
+			found, stored = b, data
+			b.Position, b.Leaf = position, int64(len(leaves))
 		}
-		leaves = append(leaves, Leaf(position, d))
+		leaves = append(leaves, Leaf(position, d.Events, d.Root))
 		return true
 	})
 	if err != nil || found == nil {
 		return nil, err
+	}
+	if err := found.open(stored); err != nil {
+		return nil, fmt.Errorf("prove the event at position %d: %w", found.Position, err)
 	}
 	if found.Path, err = pathOf(leaves, found.Leaf, s); err != nil {
 		return nil, fmt.Errorf("the event stands at position %d, but it cannot be proven: %w", found.Position, err)
@@ -113,42 +117,41 @@ func proveIn(ctx context.Context, j *journal.Journal, e *audit.Entry, s Span, q 
 	return found, nil
 }
 
-// bundleOf begins the bundle of a record's event: of the event alone, if its record is not
-// a large one.
-func bundleOf(data []byte, at int, d record.Digest) *Bundle {
-	whole := &Bundle{Format: Format, Event: at, Record: data}
-	if !d.HasRoot() {
-		return whole
-	}
-	alone := &Alone{Events: d.Events, SHA256: hexOf(d.SHA256), Root: d.Root}
-	var leaves []tlog.Hash
-	err := eachEvent(data, func(i int, e *relay.Event) bool {
-		leaves = append(leaves, record.LeafOf(e))
-		if i == at {
-			alone.CloudEvent = string(cloudevents.AppendJSON(nil, e))
-		}
-		return true
-	})
-	stored, treeErr := storedOf(leaves)
-	if err != nil || treeErr != nil {
-		return whole
-	}
-	if alone.Path, err = tlog.ProveRecord(int64(len(leaves)), int64(at), stored); err != nil {
-		return whole
-	}
-	if _, _, err := alone.event(at); err != nil { // its id has no form in JSON
-		return whole
-	}
-	return &Bundle{Format: Format, Event: at, Alone: alone}
-}
-
-// find looks for the event in a sound record, and returns its place there.
-func find(data []byte, q *Query) (at int, found bool) {
+// bundleOf begins the bundle of the first event in a sound record that fits.
+func bundleOf(data []byte, q *Query, d record.Digest) (b *Bundle, found bool) {
+	b = &Bundle{Format: Format, RecordEvents: d.Events, RecordRoot: d.Root}
 	_ = eachEvent(data, func(i int, e *relay.Event) bool {
-		at, found = i, q.fits(e)
+		if found = q.fits(e); found {
+			b.Event, b.CloudEvent = i, string(cloudevents.AppendJSON(nil, e))
+		}
 		return !found
 	})
-	return at, found
+	return b, found
+}
+
+// open adds the salt of the event, and its way to the root of its record.
+func (b *Bundle) open(data []byte) error {
+	salt := record.SaltOf(data)
+	stored, err := storedOf(salt.Leaves(hashesOf(data)))
+	if err != nil {
+		return err
+	}
+	event := salt.Event(b.Event)
+	b.Salt = event[:]
+	if b.EventPath, err = tlog.ProveRecord(int64(b.RecordEvents), int64(b.Event), stored); err != nil {
+		return err
+	}
+	_, err = b.event() // whose attributes may have no form in JSON
+	return err
+}
+
+// hashesOf are the hashes of a sound record's events.
+func hashesOf(data []byte) (all []tlog.Hash) {
+	_ = eachEvent(data, func(_ int, e *relay.Event) bool {
+		all = append(all, record.HashOf(e))
+		return true
+	})
+	return all
 }
 
 // eachEvent calls visit with the events of a record, until it returns false.

@@ -2,14 +2,15 @@ package digest
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
 
+	"golang.org/x/mod/sumdb/tlog"
+
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/record"
 )
 
 // resume opens the span behind the newest one in the trail.
@@ -95,14 +96,17 @@ func (k *Keeper) inPlace(ctx context.Context, s Span, first, last uint64) (bool,
 	switch {
 	case s.Last > last:
 		return false, nil
-	case s.Last < first, s.LastSHA256 == "":
+	case s.Last < first, s.LastLeaf == tlog.Hash{}:
 		return true, nil
 	}
-	same := true
+	same, later := true, error(nil)
 	err := k.journal.Records(ctx, s.Last, s.Last+1, func(_ uint64, data []byte) bool {
-		sum := sha256.Sum256(data)
-		same = hex.EncodeToString(sum[:]) == s.LastSHA256
+		d, err := record.DigestOf(data)
+		if errors.Is(err, record.ErrVersion) {
+			later = fmt.Errorf("position %d: %w", s.Last, err)
+		}
+		same = err == nil && Leaf(s.Last, d.Events, d.Root) == s.LastLeaf
 		return false
 	})
-	return same, err
+	return same, errors.Join(err, later)
 }

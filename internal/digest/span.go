@@ -11,7 +11,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
-	"github.com/auditrelay/auditrelay/internal/record"
 )
 
 // Where spans stand in the trail.
@@ -21,8 +20,9 @@ const (
 	Subject = "events"
 )
 
-// Span is the detail of an entry: the journal's records at a run of positions. All hashes
-// are SHA-256; Root is in base64, the others in hex.
+// Span is the detail of an entry: the journal's records at a run of positions. None of its
+// hashes confirms a guess at an event, since entries also go to sinks that redact: see
+// [record.Salt].
 type Span struct {
 	// First and Last are positions of the journal, both included.
 	First uint64 `json:"first_position"`
@@ -35,8 +35,8 @@ type Span struct {
 	LastReceived  time.Time `json:"last_received,omitzero"`
 	// Root is the root of the Merkle tree (RFC 6962) over the records: see [Leaf].
 	Root tlog.Hash `json:"root"`
-	// LastSHA256 is the hash of the record at Last; empty where it is missing.
-	LastSHA256 string `json:"last_record_sha256,omitempty"`
+	// LastLeaf is the leaf of the record at Last; absent where the record is missing.
+	LastLeaf tlog.Hash `json:"last_leaf,omitzero"`
 	// Missing are the positions without a record under Root. Of many runs, MoreMissing
 	// counts the positions of those left out.
 	Missing     []Missing `json:"missing,omitempty"`
@@ -71,15 +71,10 @@ const (
 // mostMissing bounds the runs named by a span.
 const mostMissing = 1000
 
-// Leaf is a record's leaf: the RFC 6962 hash of the line "POSITION EVENTS SHA256 ROOT\n",
-// with decimal numbers, the hash of the stored record in hex, and in base64 the root over
-// its events (see [record.AppendLeaf]), or "-" for a large record.
-func Leaf(position uint64, d record.Digest) tlog.Hash {
-	root := "-"
-	if d.HasRoot() {
-		root = d.Root.String()
-	}
-	return tlog.RecordHash(fmt.Appendf(nil, "%d %d %x %s\n", position, d.Events, d.SHA256, root))
+// Leaf is a record's leaf: the RFC 6962 hash of the line "POSITION EVENTS ROOT\n", with
+// decimal numbers, and in base64 the root over the record's events (see [record.Salt]).
+func Leaf(position uint64, events int, root tlog.Hash) tlog.Hash {
+	return tlog.RecordHash(fmt.Appendf(nil, "%d %d %s\n", position, events, root))
 }
 
 // miss notes positions without a record.

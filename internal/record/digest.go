@@ -1,8 +1,6 @@
 package record
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"strings"
 	"time"
 	"unsafe"
@@ -15,20 +13,15 @@ const PushedType = "event_log"
 
 // Digest describes a record without its events.
 type Digest struct {
-	// SHA256 is the hash of the record as stored: header and compressed payload.
-	SHA256 [sha256.Size]byte
 	Events int
 	// Root is that of the Merkle tree (RFC 6962) over the events, in their order: see
-	// [AppendLeaf]. It is zero for a large record.
+	// [Salt.Leaf].
 	Root tlog.Hash
 	// Pushed: it holds an event other than the relay's own.
 	Pushed bool
 	// First and Last are the earliest and latest time an event of it was received.
 	First, Last time.Time
 }
-
-// HasRoot reports whether the events were hashed one by one.
-func (d *Digest) HasRoot() bool { return d.Root != tlog.Hash{} }
 
 // Segment is a part of a record in the making: see [Batch.Segment].
 type Segment struct {
@@ -42,78 +35,45 @@ func DigestOf(rec []byte) (Digest, error) {
 	if err != nil {
 		return Digest{}, err
 	}
-	d := Digest{SHA256: sha256.Sum256(rec), Events: r.Events()}
-	h := hashers.Get().(*hasher) //nolint:forcetypeassert // the pool has nothing else
+	h := newHasher(SaltOf(rec))
 	defer h.free()
-	each := binary.LittleEndian.Uint32(rec[12:]) <= eachUpTo
-	for !r.Done() {
-		if h.events, _, err = r.Next(h.events[:0], PieceBytes); err != nil {
-			return Digest{}, err
-		}
-		for i := range h.events {
-			d.see(h.events[i].Type, h.events[i].Received)
-			if each {
-				h.add(&h.events[i])
-			}
-		}
+	d := Digest{Events: r.Events()}
+	if err := d.read(r, h); err != nil {
+		return Digest{}, err
 	}
-	if each {
-		d.Root = h.edge.Root()
-	}
+	d.Root = h.edge.Root()
 	return d, nil
 }
 
-// DigestMade describes a record just made of segments. It looks at the first event of each
-// segment only, unless it hashes all: a push has one time of receipt, and the relay's own
-// events come alone.
-func DigestMade(rec []byte, segments []Segment) Digest {
-	d := Digest{SHA256: sha256.Sum256(rec)}
-	size := 0
+// DigestMade describes a record just made of segments.
+func DigestMade(rec []byte, segments []Segment) (d Digest) {
+	h := newHasher(SaltOf(rec))
+	defer h.free()
 	for _, s := range segments {
-		d.peek(s)
-		size += len(s.Data)
+		d.Events += s.Events
+		// Nobody changes the segment meanwhile, and it was just made, so it can be read.
+		text := unsafe.String(unsafe.SliceData(s.Data), len(s.Data))
+		_ = d.read(&Reader{decoder: decoder{rest: text}, events: s.Events}, h)
 	}
-	if size <= eachUpTo {
-		d.hashEach(segments)
-	}
+	d.Root = h.edge.Root()
 	return d
 }
 
-// peek looks at a segment's first event.
-func (d *Digest) peek(s Segment) {
-	d.Events += s.Events
-	r := s.decoder()
-	r.dry = true
-	_, _, _, _ = r.text(), r.text(), r.text(), r.text() // source, project, environment, content type
-	received := r.time()
-	r.labels(nil)
-	_, _ = r.uint32(), r.text() // the number of events, the first one's id
-	if kind := r.text(); r.err == nil {
-		d.see(kind, received)
-	}
-}
+// hashedPiece bounds the memory of the events that are hashed at a time.
+const hashedPiece = 256 << 10
 
-// decoder reads the segment. Nobody changes it meanwhile.
-func (s Segment) decoder() decoder {
-	return decoder{rest: unsafe.String(unsafe.SliceData(s.Data), len(s.Data))}
-}
-
-func (d *Digest) hashEach(segments []Segment) {
-	h := hashers.Get().(*hasher) //nolint:forcetypeassert // the pool has nothing else
-	defer h.free()
-	for _, s := range segments {
-		r := Reader{decoder: s.decoder(), events: s.Events}
-		for !r.Done() {
-			var err error
-			if h.events, _, err = r.Next(h.events[:0], PieceBytes); err != nil {
-				return // cannot happen: it was just made
-			}
-			for i := range h.events {
-				h.add(&h.events[i])
-			}
+// read takes in the events of a reader.
+func (d *Digest) read(r *Reader, h *hasher) (err error) {
+	for !r.Done() {
+		if h.events, _, err = r.Next(h.events[:0], hashedPiece); err != nil {
+			return err
+		}
+		for i := range h.events {
+			d.see(h.events[i].Type, h.events[i].Received)
+			h.add(&h.events[i])
 		}
 	}
-	d.Root = h.edge.Root()
+	return nil
 }
 
 func (d *Digest) see(kind string, received time.Time) {

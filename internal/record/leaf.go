@@ -12,17 +12,11 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// eachUpTo is the largest batch, in bytes before compression, whose events are hashed one
-// by one. Larger commits are hashed as records only: under full load, a hash of each event
-// would cost the relay some 7 % of its CPU. An event of such a commit is proven with its
-// whole record.
-const eachUpTo = 128 << 10
-
-// AppendLeaf appends the data of an event's leaf: its CloudEvents id, source, time and
+// AppendHashed appends what is hashed of an event: its CloudEvents id, source, time and
 // receivedtime and its body as received, each as a netstring (its length in decimal, ":",
 // its bytes, ","). The times are in RFC 3339, in UTC, with as many decimals as are needed.
 // Any sink's copy has all of these, unless it redacts.
-func AppendLeaf(dst []byte, e *relay.Event) []byte {
+func AppendHashed(dst []byte, e *relay.Event) []byte {
 	var text [len(time.RFC3339Nano)]byte
 	dst = appendNet(dst, e.ID)
 	dst = appendNet(dst, e.Source)
@@ -36,11 +30,13 @@ func appendNet[S ~string | ~[]byte](dst []byte, s S) []byte {
 	return append(append(dst, s...), ',')
 }
 
-// LeafOf is the hash of an event's leaf (RFC 6962, section 2.1).
-func LeafOf(e *relay.Event) tlog.Hash { return tlog.RecordHash(AppendLeaf(nil, e)) }
+// HashOf is the SHA-256 of an event, without a salt. Whoever has it can guess at the event, so
+// it leaves the relay only where all of the event may; see [Salt] for the hash that may leave.
+func HashOf(e *relay.Event) tlog.Hash { return sha256.Sum256(AppendHashed(nil, e)) }
 
 // hasher makes the root over the events of a record.
 type hasher struct {
+	salts  eventSalts
 	edge   proof.Edge
 	data   []byte
 	events []relay.Event
@@ -48,14 +44,21 @@ type hasher struct {
 
 var hashers = sync.Pool{New: func() any { return new(hasher) }}
 
+// newHasher takes one for a record with this salt.
+func newHasher(s Salt) *hasher {
+	h := hashers.Get().(*hasher) //nolint:forcetypeassert // the pool has nothing else
+	h.salts = s.events()
+	return h
+}
+
 func (h *hasher) add(e *relay.Event) {
-	h.data = AppendLeaf(append(h.data[:0], 0), e) // RFC 6962 begins a leaf with a zero
-	h.edge.Add(sha256.Sum256(h.data))
+	h.data = AppendHashed(h.data[:0], e)
+	h.edge.Add(h.salts.of(int(h.edge.Len())).Leaf(sha256.Sum256(h.data)))
 }
 
 // free gives the memory back, without the events.
 func (h *hasher) free() {
 	clear(h.events[:cap(h.events)])
-	h.edge = proof.Edge{}
+	h.edge, h.salts = proof.Edge{}, eventSalts{}
 	hashers.Put(h)
 }

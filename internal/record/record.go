@@ -21,11 +21,13 @@ import (
 //	5      3    zero
 //	8      4    number of events, uint32 LE
 //	12     4    size of the batch before compression, uint32 LE
-//	16     8    xxHash64 of bytes 0 to 15 and the payload, uint64 LE
-//	24     …    the payload: a batch (see Batch), compressed
+//	16     8    xxHash64 of bytes 0 to 15 and of all that follows, uint64 LE
+//	24     16   the salt: see Salt
+//	40     …    the payload: a batch (see Batch), compressed
 const (
 	magic      = "ARJ1"
-	headerSize = 24
+	saltAt     = 24
+	headerSize = saltAt + saltSize
 	codecS2    = 1
 )
 
@@ -35,7 +37,8 @@ const maxRaw = 64 << 20
 // ErrCorrupt is wrapped by every error about an unreadable record.
 var ErrCorrupt = errors.New("corrupt record")
 
-// Append appends a record of the batch raw with its number of events.
+// Append appends a record of the batch raw with its number of events. Its salt is a new
+// one, so no two records are equal.
 func Append(dst, raw []byte, events int) []byte {
 	start := len(dst)
 	dst = append(dst, magic...)
@@ -43,22 +46,24 @@ func Append(dst, raw []byte, events int) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(events))
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(raw)))
 	dst = append(dst, 0, 0, 0, 0, 0, 0, 0, 0)
+	salt := newSalt()
+	dst = append(dst, salt[:]...)
 	room := s2.MaxEncodedLen(len(raw))
 	if cap(dst)-len(dst) < room {
 		dst = append(make([]byte, 0, len(dst)+room), dst...)
 	}
 	payload := s2.Encode(dst[len(dst):len(dst)+room], raw)
 	dst = dst[:len(dst)+len(payload)]
-	binary.LittleEndian.PutUint64(dst[start+16:], checksum(dst[start:start+16], dst[start+headerSize:]))
+	binary.LittleEndian.PutUint64(dst[start+16:], checksum(dst[start:start+16], dst[start+saltAt:]))
 	return dst
 }
 
-// checksum is the checksum over the first 16 bytes of a record and its payload.
-func checksum(head, payload []byte) uint64 {
+// checksum is the checksum over the first 16 bytes of a record, and over its salt and payload.
+func checksum(head, rest []byte) uint64 {
 	var d xxhash.Digest
 	d.Reset()
 	_, _ = d.Write(head)
-	_, _ = d.Write(payload)
+	_, _ = d.Write(rest)
 	return d.Sum64()
 }
 
@@ -72,7 +77,7 @@ func unpack(rec []byte) (raw string, events int, err error) {
 		return "", 0, fmt.Errorf("%w: %d bytes are too short for a header", ErrCorrupt, len(rec))
 	case string(rec[:4]) != magic:
 		return "", 0, fmt.Errorf("%w: starts with %q, not %q", ErrCorrupt, rec[:4], magic)
-	case binary.LittleEndian.Uint64(rec[16:]) != checksum(rec[:16], rec[headerSize:]):
+	case binary.LittleEndian.Uint64(rec[16:]) != checksum(rec[:16], rec[saltAt:]):
 		return "", 0, fmt.Errorf("%w: checksum differs", ErrCorrupt)
 	case rec[4] != codecS2:
 		return "", 0, fmt.Errorf("%w: the payload's codec is %d, this version reads %d", ErrVersion, rec[4], codecS2)

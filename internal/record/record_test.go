@@ -72,7 +72,7 @@ func reseal(rec []byte) []byte {
 		return rec
 	}
 	out := append([]byte(nil), rec...)
-	binary.LittleEndian.PutUint64(out[16:], checksum(out[:16], out[headerSize:]))
+	binary.LittleEndian.PutUint64(out[16:], checksum(out[:16], out[saltAt:]))
 	return out
 }
 

@@ -33,5 +33,5 @@ func soundAsOurs(rec []byte) bool {
 	}
 	head := [16]byte(rec)
 	copy(head[:], magic)
-	return binary.LittleEndian.Uint64(rec[16:]) == checksum(head[:], rec[headerSize:])
+	return binary.LittleEndian.Uint64(rec[16:]) == checksum(head[:], rec[saltAt:])
 }

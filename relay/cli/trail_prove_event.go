@@ -51,9 +51,8 @@ tlog-policy). With an argument it also compares the event, as above.
 A span ends every 10 minutes (audit.spans in the configuration), so a bundle of an event
 just received may have to wait as long. The journal must still have all records of the span:
 it keeps them for journal.replay_window (72h) after their delivery, as far as its disk
-budget allows. An event of a commit above 128 KiB, as under full load, is proven with the
-whole commit: the bundle then shows its other events, too, maybe of other environments. A
-redacting sink does not have the body as received.
+budget allows. A redacting sink does not have the body as received. The bundle shows this
+event only: the hashes of all others in it are salted, so that nobody can guess at them.
 ` + whichRelay + `
 
 Exit codes: 0 proven, 1 not proven, or failed, 64 wrong usage.`,

@@ -20,21 +20,26 @@ import (
 func newTrailListSpan() *cobra.Command {
 	var which relayFlags
 	var path string
+	var open bool
 	cmd := &cobra.Command{
 		Use:   "list-span INDEX",
-		Short: "Write the list of a span: the hashes of its records and events",
+		Short: "Write the list of a span: the hashes of its events",
 		Long: `Writes the list of a span as JSON lines: its entry in the audit trail (INDEX, of the type
-events.span) with its proof, then each record with the hashes of its events; they give the
-entry's root. Keep it beside a full copy of the events: 'auditrelay trail verify-span' then
-names missing and changed events at any later time, without the journal.
+events.span) with its proof, then each record with the salted hashes of its events; they give
+the entry's root, and tell nothing about the events.
 
-The journal must still have all records of the span: see 'auditrelay trail prove-event'. A
-commit above 128 KiB, as under full load, is listed whole, with its events.
+With --open it also gives what is needed to compare events with the hashes. Keep such a list
+together with a full copy of the events: 'auditrelay trail verify-span' then names missing and
+changed events at any later time, without the journal. Whoever has an open list can confirm a
+guess at an event, for instance at what a redacted copy hides, so keep it as confidential as
+the events themselves.
+
+The journal must still have all records of the span: see 'auditrelay trail prove-event'.
 ` + whichRelay + `
 
 Exit codes: 0 written, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay trail list --config relay.yaml --type events.span
-  auditrelay trail list-span 17 --config relay.yaml --file span-17.jsonl`,
+  auditrelay trail list-span 17 --open --config relay.yaml --file span-17.jsonl`,
 		Args: oneIndex,
 		RunE: runs(func(cmd *cobra.Command, args []string) error {
 			index, err := strconv.ParseInt(args[0], 10, 64)
@@ -47,7 +52,7 @@ Exit codes: 0 written, 1 failed, 64 wrong usage.`,
 			}
 			return writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
 				first := true
-				return client.ListSpan(cmd.Context(), console.ListSpan{Entry: index}, func(line json.RawMessage) (err error) {
+				return client.ListSpan(cmd.Context(), console.ListSpan{Entry: index, Open: open}, func(line json.RawMessage) (err error) {
 					if first {
 						line, err = provenHead(cmd.Context(), &which, line)
 						first = false
@@ -61,6 +66,7 @@ Exit codes: 0 written, 1 failed, 64 wrong usage.`,
 		}),
 	}
 	which.addTo(cmd)
+	cmd.Flags().BoolVar(&open, "open", false, "write a list for 'auditrelay trail verify-span', as confidential as the events")
 	cmd.Flags().StringVar(&path, "file", "", "write to a new `FILE` instead of standard output")
 	return cmd
 }
@@ -82,7 +88,7 @@ func newTrailVerifySpan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify-span LIST FILE...",
 		Short: "Compare a full copy of a span's events with its list",
-		Long: `Holds the list of a span (see 'auditrelay trail list-span') against the root in its entry,
+		Long: `Holds the open list of a span (see 'auditrelay trail list-span') against the root in its entry,
 the entry against a signed checkpoint of the trail, by --key or --policy (C2SP tlog-policy),
 and then looks for each event of the list in the files: CloudEvents in JSON lines, as the
 file sink writes them. Order, repeated and further events do not matter. A changed event
