@@ -136,6 +136,7 @@ func sideways() map[string]string {
 		"internal/testbed/waiting -> internal/pause":                "as above",
 		"internal/datadir/blockfile -> internal/datadir/natsserver": "it reads the layout that stands there",
 		"sinks/datadog/entry -> sinks/template":                     "entries have templates",
+		"internal/workspace -> internal/looks":                      "the actions of persons say who made a change that a look found",
 	}
 }
 

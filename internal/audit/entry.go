@@ -37,7 +37,7 @@ type Entry struct {
 	AfterSHA256  string `json:"after_sha256,omitempty"`
 	AfterIndex   *int64 `json:"after_index,omitempty"`
 	// PreviousIndex is the newest entry of the resource before this one. [Trail.AppendIf]
-	// sets it on entries with states.
+	// sets it; earlier versions set it on entries with states only.
 	PreviousIndex *int64 `json:"previous_index,omitempty"`
 	// Detail has further facts for a reader, by Type.
 	Detail json.RawMessage `json:"detail,omitempty"`

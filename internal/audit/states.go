@@ -32,12 +32,15 @@ const (
 )
 
 // storedOnce replaces the states of e by references to equal ones of its resource, whose
-// newest entry is newest. A state not found, for whatever reason, is stored again.
+// newest entry is newest. A state not found, for whatever reason, is stored again. Entries
+// without a state name the one before them too: see [Backwards].
 func (t *Trail) storedOnce(ctx context.Context, e Entry, newest int64) Entry {
-	if newest < 0 || len(e.Before) == 0 && len(e.After) == 0 {
+	if newest < 0 {
 		return e
 	}
-	e.PreviousIndex = &newest
+	if e.PreviousIndex = &newest; len(e.Before) == 0 && len(e.After) == 0 {
+		return e
+	}
 	s := search{trail: t, resource: resourceSubject(t.prefix, e.Project, e.Environment, e.Subject), next: newest}
 	if hash, index := s.find(ctx, e.Before); index != nil {
 		e.Before, e.BeforeSHA256, e.BeforeIndex = nil, hash, index

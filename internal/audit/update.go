@@ -12,6 +12,28 @@ type Log interface {
 	Last(ctx context.Context, project, environment, subject string) (Entry, bool, error)
 	// AppendIf adds e behind the resource's entry with the index newest, -1 for none.
 	AppendIf(ctx context.Context, e Entry, newest int64) (int64, error)
+	// Get returns one entry; ErrMissing says that there is no readable one.
+	Get(ctx context.Context, index int64) (Recorded, error)
+}
+
+// Backwards calls visit with the entries of a resource, the newest first, until visit
+// returns false. It ends at an entry that is lost or damaged, and at one that names no
+// entry before it.
+func Backwards(ctx context.Context, log Log, project, environment, subject string, visit func(Entry) bool) error {
+	e, found, err := log.Last(ctx, project, environment, subject)
+	for found && err == nil && visit(e) && e.PreviousIndex != nil && *e.PreviousIndex < e.Index {
+		var before Recorded
+		before, err = log.Get(ctx, *e.PreviousIndex)
+		if errors.Is(err, ErrMissing) || errors.Is(err, ErrDamaged) {
+			return nil
+		}
+		found = !before.Unsound && before.Project == project && before.Environment == environment && before.Subject == subject
+		e = before.Entry
+	}
+	if err != nil {
+		return fmt.Errorf("read the entries of %s: %w", subject, err)
+	}
+	return nil
 }
 
 // updateAttempts bounds how often others may be quicker.

@@ -65,3 +65,46 @@ func TestUpdateGivesUp(t *testing.T) {
 	assert.Equal(t, updateAttempts, calls)
 	assert.EqualValues(t, updateAttempts, trail.Size(), "only those of the other")
 }
+
+// The entries of a resource are found from the newest one on, those without states too.
+func TestBackwards(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	trail := openTrail(t, js, testOptions(t))
+	e := testEntry(0)
+	e.Before, e.After = nil, nil
+	for _, kind := range []string{"a", "b", "c", "d"} {
+		e.Type = kind
+		_, err := Update(t.Context(), trail, e.Project, e.Environment, e.Subject, func(Entry, bool) (*Entry, error) { mine := e; return &mine, nil })
+		require.NoError(t, err)
+		other := testEntry(1)
+		other.Subject = "another"
+		_, err = trail.Append(t.Context(), other)
+		require.NoError(t, err)
+	}
+	read := func(log Log, enough string) (kinds string) {
+		err := Backwards(t.Context(), log, e.Project, e.Environment, e.Subject, func(e Entry) bool {
+			kinds += e.Type
+			return e.Type != enough
+		})
+		require.NoError(t, err)
+		return kinds
+	}
+	assert.Equal(t, "dcba", read(trail, ""))
+	assert.Equal(t, "dc", read(trail, "c"))
+	require.NoError(t, Backwards(t.Context(), trail, e.Project, e.Environment, "none", func(Entry) bool { t.Error("there is none"); return true }))
+	assert.Equal(t, "dc", read(lossy{trail, 2}, ""), "what is before a lost entry is not known")
+}
+
+// lossy is a trail that lost an entry.
+type lossy struct {
+	*Trail
+	lost int64
+}
+
+func (l lossy) Get(ctx context.Context, index int64) (Recorded, error) {
+	if index == l.lost {
+		return Recorded{}, ErrMissing
+	}
+	return l.Trail.Get(ctx, index)
+}

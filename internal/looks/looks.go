@@ -39,12 +39,8 @@ func ByRelay(action string) Attribution {
 	return Attribution{Cause: CauseRelay, Action: action, Actor: "relay"}
 }
 
-// ByPerson attributes a change to a person's action through this relay; without an action
-// it came from outside.
+// ByPerson attributes a change to a person's action through this relay.
 func ByPerson(action, person string) Attribution {
-	if action == "" {
-		return Outside()
-	}
 	return Attribution{Cause: CauseRelay, Action: action, Actor: person}
 }
 

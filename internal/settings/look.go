@@ -113,20 +113,15 @@ func (w *Watcher) change(ctx context.Context, x *watch, last audit.Entry, found 
 	if e.Window.After.After(e.Window.Until) { // the clock was set back
 		e.Window.After = e.Window.Until
 	}
+	e.Before = last.After
 	if e.Type = typeOf(changes, got.state); e.Type != typeRestated {
-		if about.Attribution, err = w.attribute(ctx, e); err != nil {
+		if about.Attribution, err = workspace.Attribute(ctx, w.trail, workspace.Found{Entry: e, Since: last.Time, Looked: span.After}); err != nil {
 			return nil, err
 		}
 		about.Reading = w.meaning(r, last, got.state)
 	}
-	e.Before, e.Detail = last.After, about.with(changes).encode()
+	e.Detail = about.with(changes).encode()
 	return e, nil
-}
-
-// attribute tells a person's action through this relay from another's change.
-func (w *Watcher) attribute(ctx context.Context, e *audit.Entry) (looks.Attribution, error) {
-	action, person, err := workspace.Behind(ctx, w.trail, e.Project, e.Environment, e.Subject, *e.Window)
-	return looks.ByPerson(action, person), err
 }
 
 func typeOf(changes jsondiff.Changes, state json.RawMessage) string {

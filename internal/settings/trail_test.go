@@ -65,8 +65,20 @@ func (m *memoryTrail) AppendIf(_ context.Context, e audit.Entry, newest int64) (
 	}
 	e.Unsure = false
 	e.Index = int64(len(m.entries))
+	if newest >= 0 {
+		e.PreviousIndex = &newest
+	}
 	m.entries = append(m.entries, e)
 	return e.Index, m.lose
+}
+
+func (m *memoryTrail) Get(_ context.Context, index int64) (audit.Recorded, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if index < 0 || index >= int64(len(m.entries)) || m.damaged[index] {
+		return audit.Recorded{}, audit.ErrMissing
+	}
+	return audit.Recorded{Entry: m.entries[index]}, nil
 }
 
 // states counts the entries about settings, without those about failing reads.

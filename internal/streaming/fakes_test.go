@@ -200,8 +200,20 @@ func (tr *trail) AppendIf(ctx context.Context, e audit.Entry, newest int64) (int
 		return 0, audit.ErrConflict
 	}
 	e.Index = int64(len(tr.entries))
+	if newest >= 0 {
+		e.PreviousIndex = &newest
+	}
 	tr.entries = append(tr.entries, e)
 	return e.Index, nil
+}
+
+func (tr *trail) Get(_ context.Context, index int64) (audit.Recorded, error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if index < 0 || index >= int64(len(tr.entries)) {
+		return audit.Recorded{}, audit.ErrMissing
+	}
+	return audit.Recorded{Entry: tr.entries[index]}, nil
 }
 
 func (tr *trail) types() []string {

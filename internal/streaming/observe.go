@@ -17,9 +17,10 @@ type observation struct {
 	shape    *Shape // nil: it streams nowhere
 	status   management.StreamingStatus
 	raw      json.RawMessage // as received, canonical; nil: no config
-	at       time.Time
-	requests []string // the ids of the requests behind it
-	repeated bool     // it streams nowhere, as before; this was not proven again
+	began    time.Time       // the first read
+	at       time.Time       // after the last one
+	requests []string        // the ids of the requests behind it
+	repeated bool            // it streams nowhere, as before; this was not proven again
 
 	// second is the config of the other destination type, if both types have one; nil:
 	// none. secondErr says why it is unknown.
@@ -52,7 +53,9 @@ type found struct {
 // The desired type is read last. A config found by this read proves the environment, so
 // the other type's 404 is believed without a further request. Nor does an environment
 // need one if it still streams nowhere.
-func (w *watcher) observe(ctx context.Context) (observation, error) {
+func (w *watcher) observe(ctx context.Context) (o observation, err error) {
+	began := time.Now()
+	defer func() { o.began = began }()
 	other, otherErr := w.read(ctx, w.types[1])
 	main, err := w.read(ctx, w.types[0])
 	if err != nil {

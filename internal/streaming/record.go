@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
@@ -108,6 +107,7 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 		// The environment was looked at before, or is looked at now for the first time;
 		// either way this config is news.
 		e.Type = TypeChanged
+		e.Window, d.Requests.Before = w.window(ctx, audit.Entry{Subject: subject}, o)
 	}
 	if found {
 		same := bytes.Equal(last.After, raw)
@@ -132,7 +132,7 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 	}
 	var err error
 	if d.Cause != "" && d.Action == "" && e.Window != nil {
-		if d.Attribution, err = w.behind(ctx, e, last.Time, o.shape, d.Attribution); err != nil {
+		if d.Attribution, err = w.author(ctx, workspace.Found{Entry: e, Since: last.Time, Looked: o.began}, o.shape, d.Attribution); err != nil {
 			return nil, err
 		}
 	}
@@ -153,11 +153,11 @@ func (w *watcher) meaning(subject string, before, after json.RawMessage) *meanin
 	return &reading
 }
 
-// behind names the action behind a change, by the trail: a PUT of a relay whose outcome
-// this process does not know, or a person's. Without one, the change is as found.
-func (w *watcher) behind(ctx context.Context, e *audit.Entry, before time.Time, shown *Shape, found looks.Attribution) (looks.Attribution, error) {
-	if e.Subject == Subject && e.Type == TypeChanged {
-		put, err := w.putBehind(ctx, shown, before, *e.Window)
+// author says who made a change, by the trail: a PUT of a relay whose outcome this process
+// does not know, or a person's action. Without one, the change is as found.
+func (w *watcher) author(ctx context.Context, f workspace.Found, shown *Shape, found looks.Attribution) (looks.Attribution, error) {
+	if f.Subject == Subject && f.Type == TypeChanged {
+		put, err := w.putBehind(ctx, shown, f.Since, *f.Window)
 		if err != nil {
 			return looks.Attribution{}, err
 		}
@@ -168,8 +168,7 @@ func (w *watcher) behind(ctx context.Context, e *audit.Entry, before time.Time, 
 	if found.Cause == looks.CauseRelay {
 		return found, nil
 	}
-	action, person, err := workspace.Behind(ctx, w.recorder, e.Project, e.Environment, Subject, *e.Window)
-	return looks.ByPerson(action, person), err
+	return workspace.Attribute(ctx, w.recorder, f)
 }
 
 func typeOf(same bool, fields []string) string {
@@ -184,7 +183,7 @@ func typeOf(same bool, fields []string) string {
 
 // window is the time of a change, and the requests before it: after the last look known
 // to agree with the trail's newest entry, by this process, by a check, or by the entry
-// itself. It is nil where another relay's clock is ahead.
+// itself. It is nil where another relay's clock is ahead, and where nothing was seen before.
 func (w *watcher) window(ctx context.Context, last audit.Entry, o observation) (*audit.Window, []string) {
 	var d detail
 	_ = json.Unmarshal(last.Detail, &d) // an unreadable one has no requests
@@ -199,7 +198,7 @@ func (w *watcher) window(ctx context.Context, last audit.Entry, o observation) (
 	if w.lastLook.After(after) {
 		after, requests = w.lastLook, w.lastRequests
 	}
-	if after.After(o.at) {
+	if after.After(o.at) || after.IsZero() {
 		return nil, requests
 	}
 	return &audit.Window{After: after, Until: o.at}, requests

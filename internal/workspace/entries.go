@@ -54,10 +54,12 @@ type action struct {
 	Direction meaning.Direction `json:"direction,omitempty"`
 	Operation string            `json:"operation"`
 	Arguments map[string]string `json:"arguments,omitempty"`
-	Person    Person            `json:"person"`
-	Reason    string            `json:"reason,omitempty"`
-	Relay     string            `json:"relay,omitempty"` // the host name of the acting relay
-	Begun     time.Time         `json:"begun"`
+	// LastFour are the last four characters of the secret that streaming.set sets.
+	LastFour string    `json:"last_four,omitempty"`
+	Person   Person    `json:"person"`
+	Reason   string    `json:"reason,omitempty"`
+	Relay    string    `json:"relay,omitempty"` // the host name of the acting relay
+	Begun    time.Time `json:"begun"`
 
 	// Of TypeEnded.
 	Outcome   string `json:"outcome,omitempty"`
@@ -70,7 +72,7 @@ type action struct {
 
 func newAction(r Request, host string) *action {
 	return &action{
-		Action: nuid.Next(), Operation: r.Operation, Arguments: maps.Clone(r.Arguments), Person: r.Person, Reason: r.Reason,
+		Action: nuid.Next(), Operation: r.Operation, Arguments: maps.Clone(r.Arguments), LastFour: r.Secret.LastFour(), Person: r.Person, Reason: r.Reason,
 		Relay: host, Begun: time.Now().UTC(), project: cmp.Or(r.Project, ofNoProject), environment: r.Environment,
 	}
 }

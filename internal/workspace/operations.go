@@ -175,19 +175,22 @@ func says(sentence string, names ...string) func(Request, json.RawMessage) []str
 		for i, name := range names {
 			values[i] = r.Arguments[name]
 			if values[i] == "" {
-				values[i] = "none"
+				values[i] = none
 			}
 		}
 		return []string{fmt.Sprintf(sentence, values...)}
 	}
 }
 
+// none stands for a member that is not there.
+const none = "none"
+
 // member is a member of a JSON object, as JSON.
 func member(state json.RawMessage, names ...string) string {
 	for _, name := range names {
 		var object map[string]json.RawMessage
 		if json.Unmarshal(state, &object) != nil || object[name] == nil {
-			return "none"
+			return none
 		}
 		state = object[name]
 	}

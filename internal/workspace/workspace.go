@@ -53,6 +53,8 @@ type Person struct {
 	Host string `json:"host"`
 }
 
+func (p Person) String() string { return p.User + "@" + p.Host }
+
 // Plan is the effect of a mutation.
 type Plan struct {
 	// Changes are sentences, at least one.

@@ -153,7 +153,7 @@ func TestEachOperation(t *testing.T) {
 		details, kinds := s.entries()
 		require.Equal(t, []string{TypeIntended, TypeEnded}, kinds[2*i:], r.Operation)
 		want := action{
-			Action: out.Action, Operation: r.Operation, Arguments: r.Arguments, Person: ada, Reason: "CHG-1", Relay: s.host,
+			Action: out.Action, Operation: r.Operation, Arguments: r.Arguments, LastFour: r.Secret.LastFour(), Person: ada, Reason: "CHG-1", Relay: s.host,
 		}
 		for k, end := range []string{": intended, because CHG-1", ": done, because CHG-1"} {
 			told := &details[2*i+k]
@@ -352,45 +352,4 @@ func TestActionsWaitForEachOther(t *testing.T) {
 	}
 	require.False(t, errors.Is(s.EndOpen(t.Context()), ErrUnderWay))
 	require.EqualValues(t, 8, s.writes.Load())
-}
-
-func TestTheActionBehindAChange(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	begun := time.Now()
-	out, err := s.do(s.request("project.rename", "name", "x"))
-	require.NoError(t, err)
-	ended := time.Now()
-	far := time.Hour
-	for _, c := range []struct {
-		subject      string
-		after, until time.Time
-		want         string
-	}{
-		{"project", begun.Add(-far), ended, out.Action},
-		{"project", begun, ended.Add(far), out.Action},
-		{"project", begun.Add(-far), begun.Add(-time.Second), ""},
-		{"project", ended.Add(time.Second), ended.Add(far), ""},
-		{"default_email_templates", begun, ended, ""},
-		{"rbac_policy", begun, ended, ""},
-	} {
-		id, person, err := Behind(t.Context(), s.trail, s.env.Project, "", c.subject, audit.Window{After: c.after, Until: c.until})
-		require.NoError(t, err)
-		require.Equal(t, c.want, id, "%+v", c)
-		if id != "" {
-			require.Equal(t, "ada@laptop", person)
-		}
-	}
-	s.fault.Store(&fault{status: 400})
-	_, err = s.do(s.request("project.rename", "name", "y"))
-	require.Error(t, err)
-	id, _, err := Behind(t.Context(), s.trail, s.env.Project, "", "project", audit.Window{After: begun, Until: time.Now()})
-	require.NoError(t, err)
-	require.Empty(t, id, "a refused action is behind nothing")
-	s.fault.Store(&fault{done: true})
-	out, err = s.do(s.request("project.rename", "name", "z"))
-	require.Error(t, err)
-	id, _, err = Behind(t.Context(), s.trail, s.env.Project, "", "project", audit.Window{After: begun, Until: time.Now()})
-	require.NoError(t, err)
-	require.Equal(t, out.Action, id, "one of unknown outcome may be")
 }

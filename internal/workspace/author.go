@@ -1,0 +1,196 @@
+package workspace
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/management"
+)
+
+// effect is what an operation can change in a readable resource.
+type effect struct {
+	operation string
+	// covers reports whether the action may have changed a top-level member of the state.
+	covers func(a *action, member string) bool
+	// fits reports whether the state is as the action left it, in what it covers. answer is
+	// the resource in the API's answer to it, empty where there is none.
+	fits func(a *action, answer, state json.RawMessage) bool
+}
+
+// effects are those of the operations, by the subjects of the changed resources. The other
+// operations change nothing readable.
+var effects = map[string]effect{
+	"project":                    {"project.rename", func(_ *action, member string) bool { return member == "name" }, renamed},
+	"default_email_templates":    {"templates.default.unset", func(a *action, member string) bool { return member == a.Arguments["type"] }, unset},
+	"event_log_streaming":        {streamingSet, func(*action, string) bool { return true }, streams},
+	"event_log_streaming_second": {streamingSet, func(*action, string) bool { return true }, streams},
+}
+
+func renamed(a *action, answer, state json.RawMessage) bool {
+	// The API may write the name in its own way, and then its answer has it so.
+	name := func(of json.RawMessage) (p management.Project) {
+		_ = json.Unmarshal(of, &p) // another form has no name
+		return p
+	}
+	shown := name(state).Name
+	return shown == a.Arguments["name"] || len(answer) > 0 && shown == name(answer).Name
+}
+
+func unset(a *action, _, state json.RawMessage) bool {
+	shown := member(state, a.Arguments["type"])
+	return shown == none || shown == "null"
+}
+
+func streams(a *action, answer, state json.RawMessage) bool {
+	shown, answered := streamOf(state), streamOf(answer)
+	asked := stream{a.Arguments["type"], a.Arguments["hostname"] + a.Arguments["site"], a.Arguments["username"], a.LastFour}
+	return shown.goesTo(asked) || answered.kind != "" && shown.goesTo(stream{answered.kind, answered.to, answered.user, a.LastFour})
+}
+
+// stream is a streaming config.
+type stream struct {
+	kind, to, user string // to is a host name or a site
+	lastFour       string // of the secret; empty: not known
+}
+
+func streamOf(state json.RawMessage) (s stream) {
+	var v management.EventLogStreaming
+	_ = json.Unmarshal(state, &v) // another form has no destination
+	s.kind = string(v.DestinationType)
+	switch d, l := v.DestinationConfig.Datadog, v.DestinationConfig.GrafanaLoki; {
+	case d != nil && (v.DestinationType == management.Datadog || l == nil):
+		s.to, s.lastFour = d.Site, d.APIKeyLastFour
+	case l != nil:
+		s.to, s.user, s.lastFour = l.Hostname, l.Username, l.PasswordLastFour
+	}
+	return s
+}
+
+func (s stream) goesTo(other stream) bool {
+	return s.kind == other.kind && strings.EqualFold(strings.TrimSuffix(s.to, "."), strings.TrimSuffix(other.to, ".")) && s.user == other.user &&
+		(s.lastFour == "" || other.lastFour == "" || s.lastFour == other.lastFour)
+}
+
+// Found is a change that a look found, as its entry.
+type Found struct {
+	*audit.Entry // with Before, After and Window
+	// Since is when the entry before it was made, Looked when the look began.
+	Since, Looked time.Time
+}
+
+// Attribute says who made a change. It goes back through the actions on the changed resource
+// that may have been under way within the window. A refused one changed nothing, and one of
+// unknown outcome may have. An action that left another value than the one found does not
+// explain it; and where it took effect, neither does an earlier one. Where several actions
+// have each made a part of the change, all are named. In one window, an action and a change
+// from outside to the very same value look the same.
+func Attribute(ctx context.Context, trail audit.Log, f Found) (looks.Attribution, error) {
+	effect, ok := effects[f.Subject]
+	if !ok {
+		return looks.Outside(), nil
+	}
+	changed, err := changedMembers(f.Before, f.After)
+	if err != nil {
+		return looks.Attribution{}, fmt.Errorf("find who changed %s: %w", f.Subject, err)
+	}
+	s := search{Found: f, effect: effect, open: changed, seen: map[string]bool{}}
+	if err := audit.Backwards(ctx, trail, f.Project, f.Environment, SubjectOf(effect.operation), s.visit); err != nil {
+		return looks.Attribution{}, fmt.Errorf("find who made a change: %w", err)
+	}
+	return s.attribution(), nil
+}
+
+// search goes back through the actions on a resource.
+type search struct {
+	Found
+	effect effect
+	open   []string        // the changed members that no action has decided yet
+	seen   map[string]bool // actions, by id
+	by     []*action       // those that explain a part, the newest first
+	others bool            // a part was changed by others
+}
+
+// changedMembers are the top-level members that differ. A state that is no object has none.
+func changedMembers(before, after json.RawMessage) (names []string, err error) {
+	object := func(state json.RawMessage) json.RawMessage {
+		if len(state) == 0 || string(state) == "null" {
+			return json.RawMessage("{}")
+		}
+		return state
+	}
+	changes, err := jsondiff.Diff(nil, object(before), object(after))
+	for _, c := range changes.List {
+		name, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "/"), "/")
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if changes.More > 0 {
+		names = append(names, "/") // no action covers it
+	}
+	return names, err
+}
+
+// notShown is how long the API may go on to show the state before an action.
+const notShown = underWay
+
+// visit takes an entry of an action, the newest first: its end comes before its intent.
+func (s *search) visit(e audit.Entry) bool {
+	var a action
+	if json.Unmarshal(e.Detail, &a) != nil || a.Action == "" || s.seen[a.Action] {
+		return true
+	}
+	s.seen[a.Action] = true
+	// An action lasts from Begun until its end is recorded. The end of an intent is open.
+	ended := e.Type == TypeEnded
+	if ended && e.Time.Before(s.Window.After) && (!s.Since.Before(a.Begun) || s.Window.After.Sub(e.Time) > notShown) {
+		return false // the look at the start of the window saw its effect, and those of all before it
+	}
+	if a.Outcome == OutcomeRefused || a.Begun.After(s.Window.Until) {
+		return true
+	}
+	s.decide(&a, e.After, ended && a.Outcome == OutcomeDone && !e.Time.After(s.Looked))
+	return len(s.open) > 0
+}
+
+// decide takes the members explained by an action from the open ones. A settled action took
+// effect before the look.
+func (s *search) decide(a *action, answer json.RawMessage, settled bool) {
+	fits, explains := s.effect.fits(a, answer, s.After), false
+	s.open = slices.DeleteFunc(s.open, func(member string) bool {
+		if !s.effect.covers(a, member) || !fits && !settled {
+			return false
+		}
+		explains, s.others = explains || fits, s.others || !fits
+		return true
+	})
+	if explains {
+		s.by = append(s.by, a)
+	}
+}
+
+func (s *search) attribution() looks.Attribution {
+	var actions, persons []string
+	for _, a := range slices.Backward(s.by) {
+		actions = append(actions, a.Action)
+		if person := a.Person.String(); !slices.Contains(persons, person) {
+			persons = append(persons, person)
+		}
+	}
+	by := looks.ByPerson(strings.Join(actions, ", "), strings.Join(persons, ", "))
+	switch outside := looks.Outside(); {
+	case len(s.by) == 0:
+		return outside
+	case len(s.open) > 0 || s.others:
+		outside.ActorReason += fmt.Sprintf(", and action %s of %s explains a part of this one only", by.Action, by.Actor)
+		return outside
+	}
+	return by
+}
