@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -71,6 +72,10 @@ func (l Log) checkBundle(n int64, width int, grow func(leaf tlog.Hash)) error {
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	name := proof.BundlePath(n, width)
+	if info, err := os.Stat(l.path(name)); err == nil && info.Size() != int64(len(data)) {
+		return fmt.Errorf("%w: %s has %d bytes after its %d entries", errDamaged, name, info.Size()-int64(len(data)), width)
 	}
 	for leaf, err := range proof.Bundle(data) {
 		if err != nil {

@@ -182,6 +182,11 @@ func TestLostAndDamagedFilesAreWrittenAgain(t *testing.T) {
 		put(t, dir, all)
 		h.keepUntil(func() bool { return maps.Equal(good, files(t, dir)) })
 	}
+	all := maps.Clone(good)
+	const first = "tile/entries/000"
+	all[first] += string(proof.AppendBundle(nil, []byte("one more")))
+	put(t, dir, all)
+	h.keepUntil(func() bool { return maps.Equal(good, files(t, dir)) })
 	put(t, dir, nil) // all of it
 	h.keepUntil(func() bool { return maps.Equal(good, files(t, dir)) })
 }

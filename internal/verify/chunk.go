@@ -20,12 +20,14 @@ type chunk struct {
 	// bundle and tile are the leaves' hashes, computed and as kept; nil where the file is
 	// not there or too short. A leaf missing in the bundle is a zero hash.
 	bundle, tile []tlog.Hash
-	bundleFile   string // as read
+	bundleFile   string // by the width of the tree
+	fileWidth    int    // of the file as read: a full one may stand for a partial one
 	archive      string // the folder of its archive; else empty
 	bundleWrong  string // why the file is not whole
 	tileFile     string
 	tileWrong    string
-	records      []Finding // about long records
+	records      []Finding // about long records, and about the end of the bundle's file
+	beyond       *Finding  // entries in the file that no checkpoint covers; nil for none
 	facts        []fact
 }
 
@@ -52,13 +54,14 @@ func (l *logCheck) readChunk(ctx context.Context, n, size int64) (*chunk, error)
 	}
 	buffer := make([]byte, 1, 4096) // 0, and the leaf: RFC 6962, section 2.1
 	c.bundle = make([]tlog.Hash, 0, width)
+	entries := 0 // of the file, which may be wider than the tree
 	for leaf, err := range proof.Bundle(data) {
 		if err != nil {
 			c.bundleWrong = err.Error()
 			break
 		}
-		if len(c.bundle) == c.width {
-			break
+		if entries++; entries > c.width {
+			continue
 		}
 		buffer = append(buffer[:1], leaf...)
 		c.bundle = append(c.bundle, sha256.Sum256(buffer))
@@ -69,10 +72,34 @@ func (l *logCheck) readChunk(ctx context.Context, n, size int64) (*chunk, error)
 	if len(c.bundle) < c.width && c.bundleWrong == "" {
 		c.bundleWrong = fmt.Sprintf("it has %d entries, not %d", len(c.bundle), c.width)
 	}
+	l.checkEnd(c, entries)
 	for len(c.bundle) < c.width {
 		c.bundle = append(c.bundle, tlog.Hash{})
 	}
 	return c, nil
+}
+
+// checkEnd holds the end of a bundle's file against its name. A full bundle in the place of a
+// partial one has entries that no checkpoint covers: a relay in use, or one that was killed, had
+// not signed them yet.
+func (l *logCheck) checkEnd(c *chunk, entries int) {
+	first := l.base + c.n*width
+	wrong := c.bundleWrong
+	if len(c.bundle) == c.width && wrong == "" && entries != c.fileWidth {
+		wrong = fmt.Sprintf("it has %d entries, not %d", entries, c.fileWidth)
+	}
+	switch {
+	case len(c.bundle) < c.width: // the missing entries are named
+	case wrong != "":
+		f := Finding{Kind: Altered, Log: l.origin, From: -1, To: -1, File: c.bundleFile, Detail: wrong}
+		f.inArchive(c.archive)
+		c.records = append(c.records, f)
+	case entries > c.width && !l.o.Live:
+		c.beyond = &Finding{
+			Kind: NotCovered, Log: l.origin, From: first + int64(c.width), To: first + int64(entries) - 1, File: c.bundleFile,
+			Detail: "no checkpoint covers them, and they stand in the file all the same",
+		}
+	}
 }
 
 // notThere is the finding on a missing file.
@@ -81,13 +108,17 @@ const notThere = "it is not there"
 // readBundle reads the entry bundle: a full one serves where the partial one is gone, and an
 // archive's where there is none.
 func (l *logCheck) readBundle(ctx context.Context, c *chunk) ([]byte, error) {
-	c.bundleFile = proof.BundlePath(c.n, c.width)
+	full := proof.BundlePath(c.n, width)
+	c.bundleFile, c.fileWidth = proof.BundlePath(c.n, c.width), c.width
 	data, missing, err := l.fetch.read(ctx, c.bundleFile)
+	if missing {
+		c.fileWidth = width
+	}
 	if missing && c.width < width {
-		data, missing, err = l.fetch.read(ctx, proof.BundlePath(c.n, width))
+		data, missing, err = l.fetch.read(ctx, full)
 	}
 	if missing {
-		data, c.archive, err = l.fromArchive(ctx, proof.BundlePath(c.n, width))
+		data, c.archive, err = l.fromArchive(ctx, full)
 		missing = c.archive == ""
 	}
 	if missing && err == nil {

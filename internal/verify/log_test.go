@@ -251,3 +251,34 @@ func TestAnEmptyTrailIsNotComplete(t *testing.T) {
 	r.RefuseEmpty()
 	sound(t, r)
 }
+
+// A full bundle may stand for a partial one: a relay has written it, and not signed it yet. What
+// stands there beyond the newest checkpoint is named, except while the trail is in use.
+func TestAFullBundleStandsForAPartialOne(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(t, "example.com/log", 0)
+	l.add(t, records(0, 60)...)
+	l.sign(t)
+	f := l.write(t)
+	o := Options{Policy: policy(t, 0, l.key.verifier)}
+	partial, full := proof.BundlePath(0, 60), proof.BundlePath(0, width)
+	bundle := func(entries int) []byte {
+		data := bytes.Clone(f[partial])
+		for i := 60; i < entries; i++ {
+			data = proof.AppendBundle(data, record(i))
+		}
+		return data
+	}
+	put := func(entries int) files {
+		made := f.clone()
+		delete(made, partial)
+		made[full] = bundle(entries)
+		return made
+	}
+	r := check(t, put(width), o)
+	require.Empty(t, r.Integrity.Findings)
+	assert.Equal(t, []string{"unsigned: entries 60 to 255: tile/entries/000.p/60: no checkpoint covers them, and they stand in the file all the same"}, texts(r.Completeness))
+	assert.Equal(t, []string{"altered: tile/entries/000.p/60: it has 62 entries, not 256"}, texts(check(t, put(62), o).Integrity))
+	o.Live = true
+	sound(t, check(t, put(width), o))
+}

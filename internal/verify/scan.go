@@ -61,6 +61,9 @@ func (l *logCheck) scan(ctx context.Context, size int64, sizes []int64) (*scanne
 			for _, f := range c.facts {
 				l.complete.take(f)
 			}
+			if c.beyond != nil {
+				l.report.Completeness.add(*c.beyond)
+			}
 		}
 		l.progress(min((from+batch)*width, size), size)
 	}

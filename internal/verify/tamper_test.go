@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/proof"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
@@ -82,7 +83,7 @@ func fillTamperLog(t *testing.T, l *testLog) {
 
 func (m *tamperer) any() tampered {
 	all := []func() tampered{
-		m.flip, m.remove, m.truncate, m.swapFiles, m.swapEntries, m.repeat, m.drop, m.forgeEntry, m.forgeTile,
+		m.flip, m.remove, m.truncate, m.extend, m.swapFiles, m.swapEntries, m.repeat, m.drop, m.forgeEntry, m.forgeTile,
 		m.rollCheckpoint, m.rollAll, m.forgeCheckpoint, m.replaceLog, m.twoHistories, m.reorderHistory, m.dropLine, m.forgeLine,
 	}
 	return all[m.r.IntN(len(all))]()
@@ -153,6 +154,21 @@ func (m *tamperer) truncate() tampered {
 	keep := m.r.IntN(len(f[name]))
 	f[name] = f[name][:keep]
 	return tampered{f, fmt.Sprintf("truncated %s to %d bytes", name, keep), nil, m.ofDamaged(name)}
+}
+
+// extend appends to a file what is well-formed there: an entry, a hash, or other bytes.
+func (m *tamperer) extend() tampered {
+	name := m.file()
+	f := m.whole.clone()
+	more := []byte("x\n")
+	switch {
+	case strings.HasPrefix(name, "tile/entries/"):
+		more = proof.AppendBundle(nil, record(50_000))
+	case strings.HasPrefix(name, "tile/"):
+		more = bytes.Repeat([]byte{7}, tlog.HashSize)
+	}
+	f[name] = append(bytes.Clone(f[name]), more...)
+	return tampered{f, "extended " + name, nil, m.ofDamaged(name)}
 }
 
 func (m *tamperer) swapFiles() tampered {
