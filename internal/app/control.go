@@ -20,7 +20,7 @@ import (
 func (r *process) startControl(context.Context) error {
 	w := r.cfg.Workspace
 	if w == nil {
-		return nil
+		return r.startFormers(nil)
 	}
 	r.reg.MustRegister(
 		constant("auditrelay_workspace_requests_per_second_needed", "Requests that all looks at the workspace need, at their intervals.", r.cfg.Round().PerSecond),
@@ -45,7 +45,7 @@ func (r *process) startControl(context.Context) error {
 	}
 	r.startSettings(client, presence)
 	r.startDesk(client)
-	return nil
+	return r.startFormers(client)
 }
 
 func (r *process) startStreaming(client *management.Client, presence *looks.Presence) error {

@@ -33,8 +33,8 @@ type Options struct {
 	// Replicas of the bucket. Default 1.
 	Replicas int
 	// Environments are those whose credentials are accepted: the generated ones, and
-	// the ones given here. The bucket's records of other environments stay there, and
-	// are refused.
+	// the ones given here. The bucket's records of other environments stay there: pushes
+	// with their credentials are refused, and [Store.Former] knows whose they are.
 	Environments []config.Environment
 	// Overlap is how long a replaced credential is accepted; 0 is not at all.
 	Overlap time.Duration
@@ -70,8 +70,11 @@ type Store struct {
 
 	index atomic.Pointer[index] // for Basic and APIKey; replaced whole
 
-	mu      sync.Mutex        // guards records and the replacement of index
-	records map[string]stored // by key, as newest known here
+	past atomic.Pointer[index] // for Former; replaced whole
+
+	mu      sync.Mutex         // guards records, formers and the replacement of both indexes
+	records map[string]stored  // by key, as newest known here
+	formers map[string]*former // by key, of environments that are not configured
 
 	stop context.CancelFunc
 	done chan struct{} // closed when the watch has ended
@@ -92,7 +95,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 		names:   map[string]Environment{},
 		owners:  map[string]Environment{},
 		static:  newIndex(),
-		records: map[string]stored{},
+		records: map[string]stored{}, formers: map[string]*former{},
 		copies:  copies{o.Dir},
 		tell:    o.Damaged,
 		damaged: map[string]error{}, badRevision: map[string]uint64{},
@@ -112,6 +115,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 		return nil, err
 	}
 	s.index.Store(s.static)
+	s.past.Store(newIndex())
 	err := streams.Await(ctx, s.log, "the credentials bucket", func(ctx context.Context) (err error) {
 		s.kv, err = js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket:      cmp.Or(o.Prefix, "AUDITRELAY") + "_credentials",
@@ -160,6 +164,7 @@ func (s *Store) Owner(username string) (Environment, bool) {
 func (s *Store) apply(key string, r stored) {
 	env, ok := s.names[key]
 	if !ok {
+		s.applyFormer(key, r)
 		return
 	}
 	s.mu.Lock()

@@ -46,6 +46,10 @@ func (h *Handler) authenticate(r *http.Request, e endpoint, keyInPath string) (c
 	if env, ok := h.check(c); ok {
 		return env, nil
 	}
+	if env, ok := h.credentials.Former(c.username, c.password); ok {
+		h.metrics.unauthorized.WithLabelValues(env.Project, env.Environment, "not_configured").Inc()
+		return env, formerly(e)
+	}
 	owner, _ := h.credentials.Owner(c.username)
 	h.metrics.unauthorized.WithLabelValues(owner.Project, owner.Environment, "wrong").Inc()
 	return owner, denied(e, h.guesses.failed(r, c, owner))
@@ -69,12 +73,25 @@ func (h *Handler) wait(r *http.Request, delay time.Duration) {
 	}
 }
 
+// formerly is the answer to the environment's own credential after the environment was
+// taken out of the configuration. Its sender has proven who it is, so it is told why, and
+// the log names the environment.
+func formerly(e endpoint) *refusal {
+	return &refusal{
+		status: deniedStatus(e), reason: "not_configured", hangUp: true, delay: firstDelay,
+		text: "this environment is not in the relay's configuration: put it back under environments, or stream its event log elsewhere",
+	}
+}
+
 // denied is the late answer to a wrong credential, without the reason. Datadog tells a
 // wrong one (403) from a missing one (401).
 func denied(e endpoint, delay time.Duration) *refusal {
-	r := &refusal{status: http.StatusUnauthorized, reason: "unauthorized", logged: true, hangUp: true, delay: delay, text: "the credential is not valid"}
+	return &refusal{status: deniedStatus(e), reason: "unauthorized", logged: true, hangUp: true, delay: delay, text: "the credential is not valid"}
+}
+
+func deniedStatus(e endpoint) int {
 	if e != lokiPush {
-		r.status = http.StatusForbidden
+		return http.StatusForbidden
 	}
-	return r
+	return http.StatusUnauthorized
 }

@@ -28,7 +28,10 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-var testEnv = credentials.Environment{Project: "acme", Environment: "live"}
+var (
+	testEnv = credentials.Environment{Project: "acme", Environment: "live"}
+	goneEnv = credentials.Environment{Project: "acme", Environment: "gone"} // is not configured any more
+)
 
 // fakeCredentials knows one credential of each kind.
 type fakeCredentials struct{}
@@ -46,6 +49,10 @@ func (fakeCredentials) Owner(username string) (credentials.Environment, bool) {
 		return testEnv, true
 	}
 	return credentials.Environment{}, false
+}
+
+func (fakeCredentials) Former(username, password string) (credentials.Environment, bool) {
+	return goneEnv, username == "former" && password == "correct horse"
 }
 
 // fakeJournal counts, or fails, or waits.

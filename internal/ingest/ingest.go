@@ -54,6 +54,9 @@ type Credentials interface {
 	APIKey(key string) (credentials.Environment, bool)
 	// Owner finds the environment of a user name. This proves nothing.
 	Owner(username string) (credentials.Environment, bool)
+	// Former finds the environment of a credential that was good until the environment was
+	// taken out of the configuration, and counts the push.
+	Former(username, password string) (credentials.Environment, bool)
 }
 
 // Recent knows the recently stored events. Calls may be concurrent.

@@ -22,7 +22,7 @@ func newMetrics(r prometheus.Registerer, memory *budget, book *arrivals.Book) *m
 	m := &metrics{
 		requests: counter("requests_total", "Pushes by the status of their answer.", "endpoint", "code"),
 		rejected: counter("rejected_total", "Pushes refused, by reason; with the reason entry: entries refused.", "reason"),
-		unauthorized: counter("unauthorized_total", "Pushes without a good credential, by reason (missing, wrong), and by environment if the user name is a configured one's.",
+		unauthorized: counter("unauthorized_total", "Pushes without a good credential, by reason (missing, wrong, not_configured), and by environment if the user name is a configured one's, or the credential one's that is not configured any more.",
 			"project", "environment", "reason"),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "auditrelay_ingest_in_flight", Help: "Unanswered pushes."}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -47,7 +47,7 @@ func (m *metrics) begin(book *arrivals.Book) {
 			m.requests.WithLabelValues(e.String(), code)
 		}
 	}
-	for _, reason := range []string{"aborted", "path", "method", "entry"} {
+	for _, reason := range []string{"aborted", "path", "method", "entry", "not_configured"} {
 		m.rejected.WithLabelValues(reason)
 	}
 	for reason := range inBook {

@@ -1,0 +1,48 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/admin"
+	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/streaming"
+)
+
+// startFormers watches the environments that were taken out of the configuration. client
+// is nil without a workspace: then only their refused pushes tell of them.
+func (r *process) startFormers(client *management.Client) error {
+	formers := streaming.NewFormers(streaming.Options{
+		Client: client, Credentials: r.credentials, Interval: r.cfg.Streaming.Interval, Logger: r.log,
+	})
+	if err := r.reg.Register(formers); err != nil {
+		return fmt.Errorf("register the metrics of former environments: %w", err)
+	}
+	r.stack.push("former environments", background(formers.Run))
+	r.admin.AddStatus("not_configured", func(context.Context) (any, error) { return formers.Status(), nil })
+	r.admin.AddCheck(admin.Check{Name: "configuration", Probe: func(context.Context) (string, error) { return formersRemark(formers.Status()), nil }})
+	return nil
+}
+
+// mostFormers bounds how many of them are named in one line.
+const mostFormers = 3
+
+// formersRemark names the environments whose events are lost because they are not
+// configured. No push would be saved by sending it elsewhere, so the relay stays ready.
+func formersRemark(all []streaming.FormerStatus) string {
+	var losing []string
+	for _, s := range all {
+		if s.Losing {
+			losing = append(losing, fmt.Sprintf("%s/%s: %s. Do: %s", s.Project, s.Environment, s.Reason, s.Action))
+		}
+	}
+	if len(losing) == 0 {
+		return "every environment whose event log comes here is configured"
+	}
+	more := ""
+	if n := len(losing) - mostFormers; n > 0 {
+		losing, more = losing[:mostFormers], fmt.Sprintf("; and %d more, in /status", n)
+	}
+	return "warning: " + strings.Join(losing, "; ") + more
+}

@@ -1,0 +1,223 @@
+package streaming
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/internal/pause"
+)
+
+const (
+	// pushesFor is how long a refused push counts as one that goes on: most event logs have
+	// one in this time.
+	pushesFor = 15 * time.Minute
+	// elsewhereLooks is how many intervals pass until a stream that does not end here is
+	// looked at again. Nobody knows the old password, so it hardly comes back.
+	elsewhereLooks = 10
+)
+
+// FormerStatus is an environment that was taken out of the configuration.
+type FormerStatus struct {
+	Project     string `json:"project"`
+	Environment string `json:"environment"`
+	// PointsHere: by the API, its event log is streamed with a credential of this relay.
+	PointsHere bool   `json:"points_here"`
+	Hostname   string `json:"hostname,omitempty"` // where to, if it points here
+	// LookedAt is the time of the last good look at the API; zero: there was none.
+	LookedAt time.Time `json:"looked_at,omitzero"`
+	Error    string    `json:"error,omitempty"` // of the last look
+	// RefusedPushes counts its pushes since the start; LastPush is the time of the last one.
+	RefusedPushes int64     `json:"refused_pushes"`
+	LastPush      time.Time `json:"last_push,omitzero"`
+	// Losing: its events still come here, and are lost.
+	Losing bool `json:"losing"`
+	// Reason and Action are for a person, where it is Losing.
+	Reason string `json:"reason,omitempty"`
+	Action string `json:"action,omitempty"`
+}
+
+// Formers watches the environments that were taken out of the configuration while their
+// event logs may still be streamed here: by their refused pushes, and by the API. It sets
+// nothing.
+type Formers struct {
+	client   *management.Client // nil: the API is not asked
+	store    *credentials.Store
+	interval time.Duration
+	log      *slog.Logger
+
+	mu    sync.Mutex // guards looks
+	looks map[credentials.Environment]formerLook
+	said  map[string]bool // of Run's goroutine: those named in the log
+}
+
+// formerLook is the newest look at one environment.
+type formerLook struct {
+	hostname string // empty: it does not point here
+	good     time.Time
+	next     time.Time // not before then
+	err      error
+}
+
+// NewFormers makes one; [Formers.Run] looks. Of the options it needs the credentials, the
+// logger and the interval; without a client only the refused pushes tell.
+func NewFormers(o Options) *Formers {
+	f := &Formers{
+		store: o.Credentials, interval: cmp.Or(o.Interval, time.Minute), log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		looks: map[credentials.Environment]formerLook{}, said: map[string]bool{},
+	}
+	if o.Client != nil {
+		f.client = o.Client.GivingWay()
+	}
+	return f
+}
+
+// Run looks until ctx ends.
+func (f *Formers) Run(ctx context.Context) {
+	for {
+		for _, one := range f.store.Formers() {
+			f.look(ctx, one)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		f.tell(time.Now())
+		if pause.For(ctx, f.interval) != nil {
+			return
+		}
+	}
+}
+
+// look asks the API where the environment's event log goes.
+func (f *Formers) look(ctx context.Context, one credentials.Former) {
+	now := time.Now()
+	f.mu.Lock()
+	l := f.looks[one.Environment]
+	f.mu.Unlock()
+	if f.client == nil || now.Before(l.next) {
+		return
+	}
+	hostname, err := f.pointsTo(ctx, one)
+	if ctx.Err() != nil {
+		return
+	}
+	l.err = err
+	if err == nil {
+		l.hostname, l.good, l.next = hostname, now, time.Time{}
+	}
+	if l.hostname == "" {
+		l.next = now.Add(elsewhereLooks * f.interval)
+	}
+	if errors.Is(err, management.ErrUnreachable) {
+		l.next = time.Time{} // the next one is asked when the API can be
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looks[one.Environment] = l
+}
+
+// pointsTo returns the host name of a stream with a credential of this relay; empty: it
+// goes elsewhere, or nowhere. The user name has a hash of the environment, and the end of
+// the password is compared: another relay may have made a credential for it since.
+func (f *Formers) pointsTo(ctx context.Context, one credentials.Former) (string, error) {
+	a, err := f.client.EventLogStreaming(ctx, one.Project, one.Environment.Environment, management.GrafanaLoki)
+	if management.IsNotFound(err) || errors.Is(err, management.ErrNoResource) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	shape := shapeOf(a.Value)
+	if shape == nil || shape.Username != one.Username() || !slices.Contains(one.LastFour, shape.LastFour) {
+		return "", nil
+	}
+	return cmp.Or(shape.Hostname, "this relay"), nil
+}
+
+// tell logs each environment once when it begins to lose events, and once when it ends.
+func (f *Formers) tell(now time.Time) {
+	for _, s := range f.status(now) {
+		name := s.Project + "/" + s.Environment
+		switch {
+		case s.Losing && !f.said[name]:
+			f.log.Error("an environment that is not in the configuration still streams its event log here; its events are lost",
+				"project", s.Project, "environment", s.Environment, "reason", s.Reason, "action", s.Action)
+		case !s.Losing && f.said[name]:
+			f.log.Info("an environment that is not in the configuration streams its event log here no more", "project", s.Project, "environment", s.Environment)
+		}
+		f.said[name] = s.Losing
+	}
+}
+
+// Status describes each environment that was taken out of the configuration.
+func (f *Formers) Status() []FormerStatus { return f.status(time.Now()) }
+
+func (f *Formers) status(now time.Time) []FormerStatus {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := []FormerStatus{}
+	for _, one := range f.store.Formers() {
+		l := f.looks[one.Environment]
+		s := FormerStatus{
+			Project: one.Project, Environment: one.Environment.Environment, PointsHere: l.hostname != "", Hostname: l.hostname,
+			LookedAt: l.good, RefusedPushes: one.Pushes, LastPush: one.LastPush,
+		}
+		if l.err != nil {
+			s.Error = l.err.Error()
+		}
+		s.judge(now)
+		list = append(list, s)
+	}
+	return list
+}
+
+// judge finds out whether events are lost, and says what mends it.
+func (s *FormerStatus) judge(now time.Time) {
+	pushes := !s.LastPush.IsZero() && now.Sub(s.LastPush) < pushesFor
+	var why string
+	switch {
+	case pushes && s.PointsHere:
+		why = fmt.Sprintf("the API still streams it to %s, and %s", s.Hostname, s.pushed(now))
+	case pushes:
+		why = s.pushed(now)
+	case s.PointsHere:
+		why = fmt.Sprintf("the API still streams it to %s with this relay's credential", s.Hostname)
+	default:
+		return
+	}
+	s.Losing = true
+	s.Reason = "it is not in the configuration, but " + why + ": its events are refused and lost"
+	s.Action = fmt.Sprintf("put it back under environments, {project: %s, environment: %s}, and start the relay again; "+
+		"or stream its event log elsewhere, in the workspace's dashboard", s.Project, s.Environment)
+}
+
+func (s *FormerStatus) pushed(now time.Time) string {
+	pushes := "1 push was refused"
+	if s.RefusedPushes != 1 {
+		pushes = fmt.Sprintf("%d pushes were refused", s.RefusedPushes)
+	}
+	return fmt.Sprintf("%s, the last one %s ago", pushes, now.Sub(s.LastPush).Round(time.Second))
+}
+
+var formerDesc = prometheus.NewDesc("auditrelay_environment_not_configured",
+	"1 where an environment that was taken out of the configuration still streams its event log here, which is refused and lost; else 0.",
+	[]string{"project", "environment"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (f *Formers) Describe(ch chan<- *prometheus.Desc) { ch <- formerDesc }
+
+// Collect implements [prometheus.Collector].
+func (f *Formers) Collect(ch chan<- prometheus.Metric) {
+	for _, s := range f.Status() {
+		ch <- prometheus.MustNewConstMetric(formerDesc, prometheus.GaugeValue, flag[s.Losing], s.Project, s.Environment)
+	}
+}
