@@ -11,9 +11,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// incidents lists sixteen incidents, and further ones to fire the remaining alerts.
+// incidents lists seventeen incidents, and further ones to fire the remaining alerts.
 func incidents() []incident {
-	return slices.Concat(streamIncidents(), arrivalIncidents(), apiIncidents(), sinkIncidents(), furtherIncidents())
+	return slices.Concat(streamIncidents(), arrivalIncidents(), apiIncidents(), formerIncidents(), sinkIncidents(), furtherIncidents())
 }
 
 // streamIncidents are of the streaming config.

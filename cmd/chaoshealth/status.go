@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -14,7 +15,15 @@ type status struct {
 	} `json:"ready"`
 	Environments []environment `json:"environments"`
 	Sinks        []sink        `json:"sinks"`
-	Workspace    struct {
+	// NotConfigured are those taken out of the configuration.
+	NotConfigured []struct {
+		Environment   string `json:"environment"`
+		PointsHere    bool   `json:"points_here"`
+		RefusedPushes int64  `json:"refused_pushes"`
+		Losing        bool   `json:"losing"`
+		Action        string `json:"action"`
+	} `json:"not_configured"`
+	Workspace struct {
 		Cause string `json:"cause"`
 	} `json:"workspace"`
 	Changes []struct {
@@ -66,13 +75,13 @@ func (s *stage) status(ctx context.Context) (status, error) {
 	if err := json.Unmarshal([]byte(text), &st); err != nil {
 		return st, fmt.Errorf("read /status: %w", err)
 	}
-	if len(st.Environments) != 1 {
-		return st, fmt.Errorf("/status shows %d environments, not the one configured", len(st.Environments))
+	if len(st.Environments) == 0 {
+		return st, errors.New("/status shows no environment")
 	}
 	return st, nil
 }
 
-// one is the environment of the stage.
+// one is the environment of the stage, the first one.
 func (s *status) one() *environment { return &s.Environments[0] }
 
 // sink is a sink by its name; a zero one if there is none.
