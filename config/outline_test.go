@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +67,9 @@ func TestNoSecretInAnOutline(t *testing.T) {
 		count++
 		was := v.String()
 		for _, value := range planted() {
+			if strings.HasSuffix(path, ".cel") && !holdsKey(value) { // no such condition is valid
+				continue
+			}
 			v.SetString(value)
 			assertUnsaid(t, value, path, outlined(t, cfg))
 		}

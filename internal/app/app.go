@@ -58,9 +58,9 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 	r := &process{
 		cfg: cfg, log: opts.Logger, version: opts.Version, reg: prometheus.NewRegistry(),
 		stack:  stack{log: opts.Logger},
-		failed: make(chan error, 1),
-		live:   map[string]relay.Sink{},
-		kinds:  opts.Kinds, arrivals: newArrivals(cfg.Environments),
+		failed: make(chan error, 1), up: make(chan struct{}),
+		live:  map[string]relay.Sink{},
+		kinds: opts.Kinds, arrivals: newArrivals(cfg.Environments),
 	}
 	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(opts.Version))
 	return r.run(ctx, r.start, func() {
@@ -88,6 +88,7 @@ func (r *process) run(ctx context.Context, start func(context.Context) error, ru
 	if r.admin != nil {
 		r.admin.Stopping()
 	}
+	r.ended = err
 	stopping, cancel := context.WithTimeout(context.Background(), r.cfg.ShutdownTimeout)
 	defer cancel()
 	return errors.Join(err, r.stack.unwind(stopping))
@@ -100,7 +101,10 @@ type process struct {
 	version   string
 	reg       *prometheus.Registry
 	stack     stack
-	failed    chan error // takes the first failure of a part for good
+	failed    chan error    // takes the first failure of a part for good
+	up        chan struct{} // closed once pushes are taken
+	ended     error         // why it stops; set before the stack is unwound
+	forwarded atomic.Int64  // how many entries of the trail are in the journal
 	addresses Addresses
 
 	admin       *admin.Handler
@@ -141,7 +145,7 @@ func (r *process) start(ctx context.Context) error {
 	}
 	for _, part := range []func(context.Context) error{
 		r.startAdmin, r.startCertificates, r.startTraces, r.startJournal, r.startTrail, r.startTiles, r.startCredentials,
-		r.startTimeline, r.startStatus, r.startSinks, r.startSilences, r.startConsole, r.startForwarding, r.startSpans, r.startQuarantineWatch,
+		r.startTimeline, r.startStatus, r.startSinks, r.startSilences, r.startConsole, r.startForwarding, r.startLifecycle, r.startSpans, r.startQuarantineWatch,
 		r.startHealth, r.startRecent, r.startIngest, r.startControl, r.startHeartbeat,
 	} {
 		if err := part(ctx); err != nil {
@@ -149,6 +153,7 @@ func (r *process) start(ctx context.Context) error {
 		}
 	}
 	r.admin.Running()
+	close(r.up)
 	return nil
 }
 

@@ -45,6 +45,7 @@ func (r *process) forwardEntry(ctx context.Context, e audit.Recorded) error {
 		return err
 	}
 	r.trail.Forwarded(place)
+	r.forwarded.Store(e.Index + 1)
 	return nil
 }
 

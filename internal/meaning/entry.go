@@ -67,6 +67,8 @@ var entrySentences = map[string]struct {
 	"environment.gone":        {"the environment does not exist any more", High},
 	"environment.back":        {"the environment that was gone can be read again", Medium},
 	"credentials.damaged":     {"stored push credentials were damaged", High},
+	"relay.started":           {"the relay started", Info},
+	"relay.stopped":           {"the relay stopped", Info},
 	"trail.damaged":           {"damage to the audit trail was found", High},
 	"trail.restored":          {"entries lost or damaged in the audit trail's stream are read from its files", High},
 	"trail.generation":        {"the audit trail begins a new generation", High},

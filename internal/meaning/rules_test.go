@@ -46,6 +46,7 @@ anything became weaker and anything stronger; weaker stays weaker beside unknown
 - **Countries.** The set of codes. An empty list allows none.
 - **Trusted tokens.** Keys are compared by their SHA-256: an id alone changes nothing.
 - **Streaming.** A log going elsewhere is weaker: somebody else sees it, and the one who watched does not.
+- **The relay's own configuration.** What is watched, delivered and recorded: taking an environment, a sink or a witness away is weaker.
 - **Mail.** The set of hosts with a link in mail, and the set of senders' domains, over all templates of a project. All else is neutral.
 
 | rule | direction | severity | what happened | why so severe |

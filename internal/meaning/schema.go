@@ -26,6 +26,8 @@ var subjects = map[string]subject{
 	// Without a config the event log goes nowhere.
 	eventLogStreaming: {shape: streamingShape, explain: explainStreaming, optional: true},
 	secondStreaming:   {shape: streamingShape, explain: explainStreaming, optional: true},
+	// Everything in it is explained.
+	RelayConfiguration: {shape: fixed(anything), explain: explainRelay},
 }
 
 func fixed(s *shape) func(any) *shape { return func(any) *shape { return s } }

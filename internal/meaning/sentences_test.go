@@ -262,6 +262,24 @@ func TestSentences(t *testing.T) {
 			"high mixed streaming.started: the event log now goes to `Datadog US` | `Datadog US` receives the event log now",
 		}},
 		{"gone", "project", oneProject, ``, []string{"high unknown setting.gone: this setting is gone"}},
+		{"relay: an environment less, another more", RelayConfiguration, `{"environments":{"shop/live":{"environment":"live"},"shop/test":{}}}`, `{"environments":{"shop/new":{},"shop/test":{}}}`, []string{
+			"high weaker relay.environment_removed: environment `shop/live` was taken out of the relay's configuration | its events are refused now",
+			"info stronger relay.environment_added: environment `shop/new` is new in the relay's configuration | its events are taken now",
+		}},
+		{"relay: the last sink less", RelayConfiguration, `{"sinks":{"soc":{"webhook":{}}}}`, `{}`, []string{
+			"high weaker relay.sink_removed: sink `soc` was taken out of the relay's configuration | it receives nothing now",
+		}},
+		{"relay: a sink more", RelayConfiguration, `{"sinks":{"soc":{}}}`, `{"sinks":{"new":{},"soc":{}}}`, []string{
+			"medium mixed relay.sink_added: sink `new` is new in the relay's configuration | it receives events now",
+		}},
+		{"relay: another witness", RelayConfiguration, `{"audit":{"quorum":1,"witnesses":{"w+1+2":{}}}}`, `{"audit":{"quorum":1,"witnesses":{"w+3+4":{}}}}`, []string{
+			"high weaker relay.witness_removed: witness `w+1+2` was taken out of the relay's configuration | it cosigns nothing now",
+			"info stronger relay.witness_added: witness `w+3+4` is new in the relay's configuration | it cosigns the trail now",
+		}},
+		{"relay: a match that drops everything", RelayConfiguration, `{"log":{"level":"info"},"sinks":{"soc":{"name":"soc"}}}`, `{"log":{"level":"warn"},"sinks":{"soc":{"match":{"cel":"false"},"name":"soc"}}}`, []string{
+			"high unknown relay.guard_changed: `/sinks/soc/match` gained `{\"cel\":\"false\"}`",
+			"low unknown relay.option_changed: `/log/level`: `\"info\"` → `\"warn\"`",
+		}},
 		{"subject nobody knows", "redirect_urls", `{"a":[1]}`, `{"a":[2]}`, []string{"medium unknown setting.changed: `/a/0`: `1` → `2`"}},
 		{"value that may be a secret", "project", `{}`, `{"client_Secret":"hunter2"}`, []string{
 			"medium unknown setting.changed: `/client_Secret` changed; its value is not shown here, as it may be a secret",

@@ -1,0 +1,236 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/meaning"
+	"github.com/auditrelay/auditrelay/internal/pause"
+)
+
+// The types of the entries about a relay's runs. Both have the outline of its configuration
+// as their state.
+const (
+	typeStarted = "relay.started"
+	typeStopped = "relay.stopped"
+)
+
+// run is the Detail of both entries.
+type run struct {
+	Summary    string              `json:"summary"`
+	Severity   meaning.Severity    `json:"severity"`
+	Direction  meaning.Direction   `json:"direction"`
+	Statements []meaning.Statement `json:"statements,omitempty"`
+	Omitted    int                 `json:"statements_omitted,omitempty"`
+	looks.Attribution
+	Version string    `json:"version"`
+	Host    string    `json:"host,omitempty"`
+	Started time.Time `json:"started"`
+	// ConfigSHA256 is the hash of the canonical JSON of the configuration's outline, the
+	// entry's After. The outline has no secrets, so neither has the hash.
+	ConfigSHA256 string `json:"config_sha256"`
+	// Last tells of the run before, in the entry of a start.
+	Last *lastRun `json:"last_run,omitempty"`
+}
+
+// lastRun is how the run before ended.
+type lastRun struct {
+	Entry   int64     `json:"entry"` // of its stop, or else of its start
+	At      time.Time `json:"at"`
+	Stopped bool      `json:"stopped"` // false: it ended without an entry, as at a crash or a power cut
+}
+
+// lifecycle enters the starts and stops of this process into the trail.
+type lifecycle struct {
+	trail   audit.Log
+	subject string
+	config  json.RawMessage // the outline, canonical
+	run     run
+}
+
+// newLifecycle describes the process. Several relays may share a trail on an external
+// cluster: there, the runs of each host are a resource of their own.
+func (r *process) newLifecycle() (*lifecycle, error) {
+	raw, err := json.Marshal(r.cfg.Outline())
+	if err == nil {
+		raw, err = jsondiff.Canonical(raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("outline the configuration: %w", err)
+	}
+	host, _ := os.Hostname() // without it, the entry names none
+	l := &lifecycle{
+		trail: r.trail, subject: "relay", config: raw,
+		run: run{Version: r.version, Host: host, Started: time.Now(), ConfigSHA256: jsondiff.Hash(raw)},
+	}
+	if r.cfg.Journal.URL != "" {
+		l.subject += "/" + host
+	}
+	return l, nil
+}
+
+// startLifecycle enters the start once the relay takes pushes and the trail can be used. It
+// enters the stop in its place among the stops: no push is taken any more, and the sinks
+// still deliver. A crash leaves the entry of the start the newest one, and the next start
+// says so.
+func (r *process) startLifecycle(context.Context) error {
+	l, err := r.newLifecycle()
+	if err != nil {
+		return err
+	}
+	entered := make(chan struct{})
+	cancel := background(func(ctx context.Context) {
+		select {
+		case <-r.up:
+		case <-ctx.Done():
+			return
+		}
+		if r.enterStart(ctx, l) == nil {
+			close(entered)
+		}
+	})
+	r.stack.push("entries of the start and stop", func(ctx context.Context) error {
+		r.enterStop(ctx, l, entered)
+		return cancel(ctx)
+	})
+	return nil
+}
+
+// enterStart tries until ctx ends.
+func (r *process) enterStart(ctx context.Context, l *lifecycle) error {
+	for said := false; ; said = true {
+		err := l.started(ctx)
+		if err == nil {
+			return nil
+		}
+		if !said && ctx.Err() == nil {
+			r.log.Warn("the start could not be entered into the audit trail yet; it is tried again", "error", err)
+		}
+		if err := pause.For(ctx, entryPause); err != nil {
+			return err
+		}
+	}
+}
+
+// stopWithin bounds the wait for a stop's entry, and again the wait for the sinks to have
+// it. Both take at most a part of the time left to stop.
+const stopWithin = 2 * time.Second
+
+// enterStop enters the stop, and waits a while for the sinks that work to have it. It
+// holds the stop up no longer, and fails nothing: the next start tells of a missing entry,
+// and the journal keeps an undelivered one for the sinks.
+func (r *process) enterStop(ctx context.Context, l *lifecycle, entered <-chan struct{}) {
+	select {
+	case <-r.up:
+	default: // it never took a push: its log says why
+		return
+	}
+	ctx, cancel := portion(ctx, 3)
+	defer cancel()
+	e, err := l.stopWhen(ctx, entered, r.ended)
+	if err != nil {
+		r.log.Warn("the stop could not be entered into the audit trail; the next start says that its entry is missing", "error", err)
+		return
+	}
+	ctx, cancel = context.WithTimeout(ctx, stopWithin)
+	defer cancel()
+	for !r.haveAll(e.Index) && pause.For(ctx, 20*time.Millisecond) == nil {
+	}
+}
+
+// haveAll reports whether the entry is in the journal, and each sink that works has all of
+// the journal.
+func (r *process) haveAll(index int64) bool {
+	if r.forwarded.Load() <= index {
+		return false
+	}
+	for _, name := range r.sinkNames() {
+		if backlog, known := r.journal.Backlog(name); known && backlog.Events > 0 && r.deliveries.Delivery(name).FailingSince.IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+// started enters the start, with what changed in the configuration since the last entry.
+func (l *lifecycle) started(ctx context.Context) error {
+	_, err := audit.Update(ctx, l.trail, ownProject, "", l.subject, func(last audit.Entry, found bool) (*audit.Entry, error) {
+		return l.start(last, found)
+	})
+	return err
+}
+
+func (l *lifecycle) start(last audit.Entry, found bool) (*audit.Entry, error) {
+	d := l.run
+	d.Severity, d.Direction = meaning.Info, meaning.Neutral
+	d.Summary = "the relay started, for the first time with this trail"
+	e := &audit.Entry{Type: typeStarted, After: l.config}
+	if found {
+		d.Last = &lastRun{Entry: last.Index, At: last.Time, Stopped: last.Type == typeStopped}
+		d.Summary = "the relay started, with the configuration it had before"
+		reading, err := meaning.Read(meaning.RelayConfiguration, last.After, l.config)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(last.After) == 0: // the entry with it is lost
+			d.Severity, d.Direction = meaning.Medium, meaning.Unknown
+			d.Summary = "the relay started; its configuration before is not known"
+		case reading.Summary != "":
+			e.Before = last.After
+			d.Severity, d.Direction, d.Statements, d.Omitted = reading.Severity, reading.Direction, reading.Statements, reading.Omitted
+			d.Summary = "the relay started with another configuration: " + reading.Summary
+			d.Attribution = looks.Attribution{
+				Cause: looks.CauseOutside, Actor: "unknown", ActorReason: "the configuration is a file, and the relay does not see who edits it",
+			}
+		}
+		if !d.Last.Stopped {
+			d.Summary += "; the run before ended without a stop, as at a crash or a power cut"
+			d.Severity = worse(d.Severity, meaning.Medium)
+		}
+	}
+	return l.entry(e, d)
+}
+
+// stopWhen enters the stop after the start; failed is why the relay ended, nil where it
+// was told to.
+func (l *lifecycle) stopWhen(ctx context.Context, entered <-chan struct{}, failed error) (*audit.Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, stopWithin)
+	defer cancel()
+	select {
+	case <-entered:
+	case <-ctx.Done():
+		return nil, errors.New("its start could not be entered either")
+	}
+	return audit.Update(ctx, l.trail, ownProject, "", l.subject, func(audit.Entry, bool) (*audit.Entry, error) {
+		d := l.run
+		d.Severity, d.Direction, d.Summary = meaning.Info, meaning.Neutral, "the relay was told to stop, and stopped"
+		if failed != nil {
+			d.Severity, d.Summary = meaning.High, "the relay stopped, as a part of it failed; its log says which"
+		}
+		return l.entry(&audit.Entry{Type: typeStopped, After: l.config}, d)
+	})
+}
+
+func (l *lifecycle) entry(e *audit.Entry, d run) (*audit.Entry, error) {
+	detail, err := json.Marshal(d)
+	if err != nil {
+		return nil, fmt.Errorf("encode the entry about the relay's run: %w", err)
+	}
+	e.Project, e.Subject, e.Time, e.Detail = ownProject, l.subject, time.Now(), detail
+	return e, nil
+}
+
+// worse returns b for a severity below medium.
+func worse(a, b meaning.Severity) meaning.Severity {
+	if a == meaning.Info || a == meaning.Low {
+		return b
+	}
+	return a
+}

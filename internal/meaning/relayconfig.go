@@ -1,0 +1,69 @@
+package meaning
+
+import (
+	"strings"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+)
+
+// RelayConfiguration is the subject of the relay's own configuration, by its outline
+// (config.Config.Outline). The direction says who sees less now: an environment, a sink or
+// a witness that is taken away is weaker.
+const RelayConfiguration = "relay_configuration"
+
+// relayLists are the parts of the outline whose members have names.
+var relayLists = []struct {
+	path            []string
+	what, rule      string
+	without, within string // what becomes of a member
+}{
+	{[]string{"environments"}, "environment", "relay.environment", "its events are refused now", "its events are taken now"},
+	{[]string{"sinks"}, "sink", "relay.sink", "it receives nothing now", "it receives events now"},
+	{[]string{"audit", "witnesses"}, "witness", "relay.witness", "it cosigns nothing now", "it cosigns the trail now"},
+}
+
+// guards are the parts of the configuration that decide what is watched, delivered and
+// recorded, by the beginning of their paths.
+var guards = []string{"/environments/", "/sinks/", "/settings", "/streaming", "/audit", "/workspace", "/ingest/anonymous", "/data_dir"}
+
+func explainRelay(c *collector, before, after any) {
+	told := map[string]bool{}
+	for _, l := range relayLists {
+		at := "/" + strings.Join(l.path, "/")
+		told[at] = true
+		a, _ := memberOf(before, l.path...).(map[string]any)
+		b, _ := memberOf(after, l.path...).(map[string]any)
+		for _, name := range sortedUnion(a, b) {
+			path := at + "/" + jsondiff.Escape(name)
+			switch _, was := a[name]; {
+			case was && b[name] == nil:
+				c.add(l.rule+"_removed", func() Statement {
+					return Statement{Sentence: l.what + " " + quote(name) + " was taken out of the relay's configuration", Path: path, Witness: l.without, Old: raw(a[name])}
+				})
+			case !was:
+				c.add(l.rule+"_added", func() Statement {
+					return Statement{Sentence: l.what + " " + quote(name) + " is new in the relay's configuration", Path: path, Witness: l.within, New: raw(b[name])}
+				})
+			default:
+				continue
+			}
+			told[path] = true
+		}
+	}
+	changes := jsondiff.DiffValues(nil, before, after)
+	for _, change := range changes.List {
+		if !told[change.Path] {
+			c.plain(relayRule(change.Path), jsondiff.Changes{List: []jsondiff.Change{change}})
+		}
+	}
+	c.plain("relay.guard_changed", jsondiff.Changes{More: changes.More})
+}
+
+func relayRule(path string) string {
+	for _, guard := range guards {
+		if strings.HasPrefix(path, guard) {
+			return "relay.guard_changed"
+		}
+	}
+	return "relay.option_changed"
+}
