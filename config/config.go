@@ -253,10 +253,11 @@ type Journal struct {
 	// events give way. Undelivered events are never thrown away: once they alone take
 	// the budget, pushes are refused with 503. Default 10GiB.
 	MaxBytes Size `yaml:"max_bytes"`
-	// DeadLetterBytes bounds the disk space of each sink's dead letters. When it is
-	// spent, the sink's delivery waits until letters are replayed or discarded, and its
-	// events stay in the event log. Other sinks and pushes go on; no letter is ever
-	// thrown away for room. Default 1GiB.
+	// DeadLetterBytes is the disk space for one environment's dead letters at one sink. More
+	// letters are kept all the same, and no sink waits, but they count as undelivered
+	// events of the environment: see Quota.UndeliveredBytes. So at its share of MaxBytes
+	// the environment's own pushes are refused, until letters are replayed or discarded. No
+	// letter is ever thrown away for room. Default 1GiB.
 	DeadLetterBytes Size `yaml:"dead_letter_bytes"`
 	// ReplayWindow is the time to keep events after every sink has them, as far as
 	// MaxBytes has room. Default 72h.

@@ -177,6 +177,9 @@ func (r *process) startJournal(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := r.letters.Beyond(ctx, r.journal.HoldBeyond); err != nil {
+		return err
+	}
 	r.admin.AddCheck(admin.Check{Name: "journal", Probe: r.journalReady})
 	r.admin.AddCheck(admin.Check{Name: "damage", Probe: r.damageRemark})
 	r.admin.AddCheck(admin.Check{Name: "dead letters", Probe: r.lettersRemark})

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/auditrelay/auditrelay/relay"
 )
 
-// lettersRemark names the sinks with dead letters close to their budget, where delivery
-// waits. Pushes are taken all the while, so it is no reason to send them elsewhere.
+// lettersRemark names the environments whose dead letters are close to their budget at a
+// sink. Pushes are taken all the while, so it is no reason to send them elsewhere.
 func (r *process) lettersRemark(ctx context.Context) (string, error) {
 	usage, err := r.letters.Usage(ctx)
 	if err != nil {
@@ -18,12 +20,13 @@ func (r *process) lettersRemark(ctx context.Context) (string, error) {
 	letters := uint64(0)
 	for sink, u := range usage {
 		letters += u.Letters
-		share := float64(u.Bytes) / float64(r.cfg.Journal.DeadLetterBytes)
-		switch {
+		source, bytes := u.Fullest()
+		switch share := float64(bytes) / float64(r.cfg.Journal.DeadLetterBytes); {
 		case share >= 1:
-			warnings = append(warnings, fmt.Sprintf("%s waits: its %d letters take all of their budget", sink, u.Letters))
+			warnings = append(warnings, fmt.Sprintf("the letters of %s at %s take all of their budget; more of them count as undelivered events, "+
+				"so its pushes are refused in the end", sourceName(source), sink))
 		case share >= warnShare:
-			warnings = append(warnings, fmt.Sprintf("%s has spent %.1f%% of its budget; at 100%% its delivery waits", sink, 100*share))
+			warnings = append(warnings, fmt.Sprintf("the letters of %s at %s take %.1f%% of their budget", sourceName(source), sink, 100*share))
 		}
 	}
 	if len(warnings) > 0 {
@@ -31,4 +34,12 @@ func (r *process) lettersRemark(ctx context.Context) (string, error) {
 		return "warning: " + strings.Join(warnings, "; ") + "; replay or discard some, see 'auditrelay deadletters --help'", nil
 	}
 	return fmt.Sprintf("%d", letters), nil
+}
+
+// sourceName is a source of events, for people.
+func sourceName(source string) string {
+	if source == relay.TrailSource {
+		return "the audit trail"
+	}
+	return strings.Replace(strings.TrimPrefix(source, "/projects/"), "/environments/", "/", 1)
 }

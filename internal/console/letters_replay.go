@@ -185,7 +185,7 @@ func (l *letterSource) Reject(ctx context.Context, to string, rejections []relay
 		again[owner] = append(again[owner], r)
 	}
 	for owner, rejections := range again {
-		if err := l.server.opts.Letters.RejectAgain(ctx, owner, rejections); err != nil {
+		if err := l.server.opts.Letters.Reject(ctx, owner, rejections); err != nil {
 			return err
 		}
 	}

@@ -7,20 +7,28 @@
 // refused as a duplicate is there whole. A server without atomic batches gets the letters
 // one by one.
 //
-// A letter's subject is PREFIX.deadletters.SINK.SIZE, with SIZE rounded up to an eighth of
-// a power of two. The server counts messages by subject, so it knows each sink's bytes,
-// without a ledger for a crash to corrupt. At journal.dead_letter_bytes [Store.Reject]
-// fails, and the sink's pump waits.
+// A letter's subject is PREFIX.deadletters.SINK.SIZE.SOURCE, with SIZE rounded up to an
+// eighth of a power of two, and the event's source in base64. The server counts messages by
+// subject, so it knows the bytes of each sink and source, without a ledger for a crash to
+// corrupt.
+//
+// Each source has a budget of its own at each sink, journal.dead_letter_bytes. A letter
+// beyond it is kept all the same: if the sink's pump waited instead, the refused events of
+// one environment would hold up all others, and the audit trail. But it counts as an
+// undelivered event of its source ([Store.Beyond]), so the journal's budget bounds these
+// letters too: at its share of it, the environment's own pushes are refused.
 //
 // Only the stream's leader answers, as a lagging replica may lack letters.
 package deadletters
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -55,7 +63,21 @@ type Store struct {
 	stream  jetstream.Stream
 	name    string // of the stream
 	subject string // begins each letter's
-	budget  int64  // of each sink, in bytes; 0 for none
+	budget  int64  // of each source at each sink, in bytes; 0 for none
+
+	mu     sync.Mutex             // held while beyond is called
+	beyond func(map[string]int64) // nil for nobody
+}
+
+// Beyond has f told how many bytes each source's letters take beyond their budgets: now, and
+// whenever they are counted, which is after each change at the latest. f gets all sources
+// with any, and its calls do not overlap.
+func (s *Store) Beyond(ctx context.Context, f func(map[string]int64)) error {
+	s.mu.Lock()
+	s.beyond = f
+	s.mu.Unlock()
+	_, err := s.Usage(ctx)
+	return err
 }
 
 // Open makes or opens the stream of dead letters. cfg must have its defaults. Each of the
@@ -83,18 +105,8 @@ func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, log 
 }
 
 // Reject implements relay.DeadLetters. A crash on the way leaves some of the letters; the
-// delivery is then tried again, and they stand twice, never not at all. While the sink's
-// letters take all of their budget, the error wraps ErrFull, and nothing is kept.
+// delivery is then tried again, and they stand twice, never not at all.
 func (s *Store) Reject(ctx context.Context, sink string, rejections []relay.Rejection) error {
-	if err := s.room(ctx, sink); err != nil {
-		return err
-	}
-	return s.RejectAgain(ctx, sink, rejections)
-}
-
-// RejectAgain keeps events refused again; then the caller removes their old letters. The
-// budget may be exceeded meanwhile.
-func (s *Store) RejectAgain(ctx context.Context, sink string, rejections []relay.Rejection) error {
 	for len(rejections) > 0 {
 		letters := s.batch(sink, rejections)
 		if err := s.keep(ctx, letters); err != nil {
@@ -103,7 +115,11 @@ func (s *Store) RejectAgain(ctx context.Context, sink string, rejections []relay
 		rejections = rejections[len(letters):]
 	}
 	s.conn.Shrunk(s.name) // letters come and go; a look at all blocks costs less than their syncs
-	return s.conn.Settle(s.name)
+	if err := s.conn.Settle(s.name); err != nil {
+		return err
+	}
+	s.count(ctx)
+	return nil
 }
 
 // batch makes messages of the first rejections, as many as are stored at once.
@@ -129,8 +145,19 @@ func (s *Store) message(sink string, r *relay.Rejection) *nats.Msg {
 	m.Header.Set(headerReason, streams.HeaderText(r.Reason))
 	m.Header.Set(headerAttempts, strconv.Itoa(r.Attempts))
 	m.Header.Set(headerEvent, streams.HeaderText(r.Event.ID))
-	m.Subject = s.ofSink(sink) + strconv.Itoa(sizeClass(m.Size()+overhead))
+	m.Subject = s.ofSink(sink) + strconv.Itoa(sizeClass(m.Size()+overhead)) + "." + token(r.Event.Source)
 	return m
+}
+
+// maxSource bounds the part of a source in a subject, in bytes: the server bounds subjects.
+const maxSource = 1000
+
+// token is a source as a part of a subject.
+func token(source string) string {
+	if source == "" {
+		return "-"
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(source[:min(len(source), maxSource)]))
 }
 
 // ofSink begins the subjects of a sink's letters.

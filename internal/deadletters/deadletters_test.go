@@ -194,40 +194,64 @@ func TestDeadLettersWithoutBatches(t *testing.T) {
 	assert.Equal(t, 50, single)
 }
 
-// At its budget a sink's letters are refused, with advice. Other sinks go on, and so do
-// replayed letters refused again. With room the sink goes on.
+// Each environment has a budget at each sink. What is beyond it is kept all the same, as a
+// sink that waits would hold up all others, and is told, over a restart too.
 func TestDeadLettersHaveABudget(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig
 	cfg.DeadLetterBytes = 64 << 10
-	s := open(t, t.TempDir(), cfg)
-	defer s.shut(t)
-	events := relaytest.Events(1000)
-	var err error
-	kept := 0
-	for ; err == nil && kept < len(events); kept += 10 {
-		err = s.Reject(t.Context(), "k", rejectionsOf(events[kept:kept+10], "no"))
+	dir := t.TempDir()
+	s := open(t, dir, cfg)
+	var told []map[string]int64
+	listen := func() {
+		require.NoError(t, s.Beyond(t.Context(), func(now map[string]int64) { told = append(told, now) }))
 	}
-	require.ErrorIs(t, err, ErrFull)
-	require.ErrorContains(t, err, "journal.dead_letter_bytes (65536); its events wait in the journal until 'auditrelay deadletters replay --sink k' or discard makes room")
-	kept -= 10
+	listen()
+	flood, one := relaytest.Events(1000, relaytest.BodyBytes(500)), relaytest.Events(1)
+	for i := range flood {
+		flood[i].Source = "/projects/acme/environments/..odd slug.>*"
+	}
+	one[0].Source = relay.TrailSource
+	kept := 0
+	for ; len(told[len(told)-1]) == 0; kept += 10 {
+		require.NoError(t, s.Reject(t.Context(), "k", rejectionsOf(flood[kept:kept+10], "no")))
+	}
+	beyond := told[len(told)-1]
+	require.Len(t, beyond, 1)
+	require.Positive(t, beyond[flood[0].Source])
+	require.Less(t, beyond[flood[0].Source], int64(16<<10), "one delivery at most")
+	require.NoError(t, s.Reject(t.Context(), "k", rejectionsOf(one, "no")), "nobody else waits")
+	require.NoError(t, s.Reject(t.Context(), "other", rejectionsOf(flood[:1], "no")))
+	require.Equal(t, beyond, told[len(told)-1], "another sink has a budget of its own")
+	require.NoError(t, s.Reject(t.Context(), "k", rejectionsOf(flood[:10], "no")), "nothing is dropped")
+	require.Greater(t, told[len(told)-1][flood[0].Source], beyond[flood[0].Source])
+	require.Len(t, s.letterIDs(t, Filter{}), kept+12)
+
 	usage, err := s.Usage(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, uint64(kept), usage["k"].Letters) //nolint:gosec // a count
-	require.GreaterOrEqual(t, usage["k"].Bytes, int64(64<<10))
-	require.Less(t, usage["k"].Bytes, int64(80<<10), "it is exceeded by one delivery at most")
+	k := usage["k"]
+	require.Equal(t, uint64(kept+11), k.Letters) //nolint:gosec // a count
+	source, bytes := k.Fullest()
+	require.Equal(t, flood[0].Source, source)
+	require.Equal(t, k.Bytes, bytes+k.BySource[relay.TrailSource])
 	info, err := s.stream.Info(t.Context())
 	require.NoError(t, err)
-	assert.GreaterOrEqual(t, usage["k"].Bytes, int64(info.State.Bytes), "it is an upper bound") //nolint:gosec // a few bytes
-	assert.Less(t, usage["k"].Bytes, int64(info.State.Bytes)*13/10)                             //nolint:gosec // as above
+	all := k.Bytes + usage["other"].Bytes
+	assert.GreaterOrEqual(t, all, int64(info.State.Bytes), "it is an upper bound") //nolint:gosec // a few bytes
+	assert.Less(t, all, int64(info.State.Bytes)*13/10)                             //nolint:gosec // as above
 
-	require.NoError(t, s.Reject(t.Context(), "other", rejectionsOf(events[:1], "no")))
-	require.NoError(t, s.RejectAgain(t.Context(), "k", rejectionsOf(events[:1], "no")))
-	require.Len(t, s.letterIDs(t, Filter{}), kept+2, "nothing was dropped")
-	for seq := range uint64(20) {
-		require.NoError(t, s.removeOne(t.Context(), seq+1))
+	s.shut(t)
+	s = open(t, dir, cfg)
+	defer s.shut(t)
+	told = nil
+	listen()
+	require.Positive(t, told[0][flood[0].Source])
+	var oldest []uint64
+	for seq := range uint64(30) {
+		oldest = append(oldest, seq+1)
 	}
-	require.NoError(t, s.Reject(t.Context(), "k", rejectionsOf(events[kept:kept+10], "no")))
+	require.NoError(t, s.Remove(t.Context(), "k", oldest))
+	require.Empty(t, told[len(told)-1])
 }
 
 // A purge takes no other letter along: neither another sink's, nor an unnamed one of the
@@ -301,7 +325,7 @@ func TestBatchErrors(t *testing.T) {
 	defer s.shut(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := s.RejectAgain(ctx, "k", rejectionsOf(relaytest.Events(3), "no"))
+	err := s.Reject(ctx, "k", rejectionsOf(relaytest.Events(3), "no"))
 	require.ErrorIs(t, err, context.Canceled)
 	assert.Empty(t, s.letterIDs(t, Filter{}))
 	for data, want := range map[string]string{

@@ -27,6 +27,7 @@ func (s *Store) Remove(ctx context.Context, sink string, sequences []uint64) err
 			if err := s.stream.Purge(ctx, jetstream.WithPurgeSubject(s.ofSink(sink)+">"), jetstream.WithPurgeSequence(behind)); err != nil {
 				return fmt.Errorf("remove %d dead letters: %w", len(sequences), err)
 			}
+			s.count(ctx)
 			return nil
 		}
 	}
@@ -35,6 +36,7 @@ func (s *Store) Remove(ctx context.Context, sink string, sequences []uint64) err
 			return err
 		}
 	}
+	s.count(ctx)
 	return nil
 }
 

@@ -40,8 +40,9 @@ type Budget struct {
 	delivered uint64     // the newest record at every sink, as of the last look
 	cells     []Cell     // undelivered, oldest first
 	held      map[string]int64
-	all       int64   // the sum of held
-	ratio     float64 // of stored bytes to those before compression
+	beyond    map[string]int64 // by source, of dead letters beyond their budget; a part of held
+	all       int64            // the sum of held
+	ratio     float64          // of stored bytes to those before compression
 }
 
 // Share is a source's part of a record, in bytes before compression.
@@ -164,11 +165,27 @@ func (b *Budget) Reserve(source string, bytes, most int64) (reserved int64, err 
 	switch {
 	case most > 0 && own > most:
 		return 0, fmt.Errorf("%w: about %d bytes of the %d that it is allowed", ErrShare, own, most)
+	case b.beyond[source] > 0 && own > b.size: // the stream's own limit knows nothing of letters
+		return 0, fmt.Errorf("%w: about %d bytes of %d, dead letters beyond their budget included", ErrShare, own, b.size)
 	case !b.alone && own > fairness*free:
 		return 0, fmt.Errorf("%w: about %d bytes, while %d of %d are free", ErrShare, own, free, b.size)
 	}
 	b.hold(source, reserved)
 	return reserved, nil
+}
+
+// HoldBeyond counts dead letters beyond their budget as undelivered bytes of their sources.
+// It replaces the account of the last call.
+func (b *Budget) HoldBeyond(letters map[string]int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for source, bytes := range b.beyond {
+		b.hold(source, -bytes)
+	}
+	b.beyond = maps.Clone(letters)
+	for source, bytes := range b.beyond {
+		b.hold(source, bytes)
+	}
 }
 
 // GiveBack ends a reservation.

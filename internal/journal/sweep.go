@@ -134,6 +134,10 @@ func (j *Journal) Reserve(ctx context.Context, source string, bytes, most int64)
 	return func() { j.budget.GiveBack(source, reserved) }, nil
 }
 
+// HoldBeyond counts dead letters beyond their budget as undelivered bytes of their sources,
+// in place of those of the last call.
+func (j *Journal) HoldBeyond(letters map[string]int64) { j.budget.HoldBeyond(letters) }
+
 // Refusing says why the last append was refused, if another one would be too.
 func (j *Journal) Refusing(ctx context.Context) error {
 	last := j.commits.refused.Load()
