@@ -33,6 +33,7 @@ func (r *process) startControl(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("workspace: %w", err)
 	}
+	r.stack.push("workspace's probes", background(client.Probe))
 	r.stack.push("workspace's reach", background(func(ctx context.Context) { looks.FollowReach(ctx, client, r.trail, r.log) }))
 	r.admin.AddStatus("workspace", func(context.Context) (any, error) { reach, _ := client.Reach(); return reach, nil })
 	r.admin.AddCheck(admin.Check{Name: "workspace", Probe: func(context.Context) (string, error) {

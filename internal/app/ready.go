@@ -79,8 +79,10 @@ func workspaceRemark(now management.Reach) string {
 		return "the management API has not been asked yet"
 	case now.Cause == management.CauseUnauthorized:
 		return fmt.Sprintf("warning: the management API has refused the key for %s: check workspace.key_id and workspace.secret: %s", sinceText(now.Since), now.Error)
+	case now.Cause == management.CauseThrottled:
+		return fmt.Sprintf("warning: the management API asked this relay to wait until %s, and nothing is sent before: %s", now.NextTry.UTC().Format(time.RFC3339), now.Error)
 	case now.Cause != "":
-		return fmt.Sprintf("warning: the management API has not answered for %s; it is asked again at growing pauses: %s", sinceText(now.Since), now.Error)
+		return fmt.Sprintf("warning: the management API has not answered for %s; it is asked again every few seconds: %s", sinceText(now.Since), now.Error)
 	}
 	return "the management API answers"
 }

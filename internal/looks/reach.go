@@ -78,11 +78,14 @@ func logReach(log *slog.Logger, now management.Reach, failure *lasting.Failure) 
 	if !failure.Again(string(now.Cause)) {
 		return
 	}
-	text := "the management API cannot be used; it is asked again at growing pauses"
-	if now.Cause == management.CauseUnauthorized {
+	text := "the management API cannot be used; it is asked again every few seconds"
+	switch now.Cause {
+	case management.CauseUnauthorized:
 		text = "the management API refuses the key; nothing is read or set until it takes it: check workspace.key_id and workspace.secret"
+	case management.CauseThrottled:
+		text = "the management API asked this relay to wait; nothing is read or set meanwhile: lower workspace.requests_per_second, or stop others that use the API of this workspace"
 	}
-	log.Error(text, append(failure.Fields(), "cause", now.Cause, "error", now.Error)...)
+	log.Error(text, append(failure.Fields(), "cause", now.Cause, "next_try", now.NextTry, "error", now.Error)...)
 }
 
 // enterReach appends the entry due after the trail's newest one.

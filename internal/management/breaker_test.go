@@ -158,7 +158,7 @@ func TestAProjectOfAnothersStopsNoOther(t *testing.T) {
 			_, err = c.RBACPolicy(t.Context(), "theirs", "e")
 			require.ErrorIs(t, err, ErrUnreachable)
 			s.by(func(path string) int { return map[bool]int{true: 401, false: 200}[strings.Contains(path, "/theirs")] })
-			time.Sleep(probeMost)
+			time.Sleep(probeMostRefused)
 			_, err = c.RBACPolicy(t.Context(), "theirs", "e")
 			require.NotErrorIs(t, err, ErrUnreachable, "its caller finds that another can be read")
 			now, _ := c.Reach()
@@ -286,6 +286,7 @@ func TestReachIsAMetric(t *testing.T) {
 			}
 			assert.Equal(t, map[string]string{
 				"auditrelay_workspace_reachable": reachable, "auditrelay_workspace_failing_since_timestamp_seconds": since,
+				"auditrelay_workspace_held_until_timestamp_seconds": "NaN",
 			}, got)
 		}
 		is("NaN", "NaN")
@@ -295,7 +296,7 @@ func TestReachIsAMetric(t *testing.T) {
 		read()
 		is("0", strconv.FormatInt(time.Now().Unix(), 10))
 		s.always(200)
-		time.Sleep(probeMost)
+		time.Sleep(probeMostRefused)
 		read()
 		is("1", "NaN")
 	})

@@ -23,8 +23,9 @@ type call struct {
 	path      string // as the document writes it, parameters as :name
 	params    []string
 	query     url.Values
-	body      []byte    // JSON, or nil
-	scrub     *scrubber // nil: the client's own
+	body      []byte        // JSON, or nil
+	scrub     *scrubber     // nil: the client's own
+	timeout   time.Duration // of an attempt; 0: the client's own
 }
 
 // reply is a 2xx answer.
@@ -37,8 +38,10 @@ const (
 	backoffFirst = 500 * time.Millisecond
 	backoffMost  = 30 * time.Second
 	// patience is the longest wait of the client itself. When a server asks for more, the
-	// caller gets the error, with RetryAfter.
+	// caller gets the error, with RetryAfter, and so does every call until then.
 	patience = 2 * time.Minute
+	// shortHold is the longest wait of a person's call for the end of a Retry-After.
+	shortHold = 10 * time.Second
 	// errorBytes bounds the bytes read of an error's body.
 	errorBytes = 64 << 10
 )
@@ -87,10 +90,13 @@ func (c *Client) attempt(ctx context.Context, k call, path string) (r reply, err
 	if err := c.queue.start(ctx, c.class); err != nil {
 		return reply{}, fmt.Errorf("wait for the rate limit: %w", err)
 	}
-	defer c.queue.done()
+	defer func() {
+		c.hold(err)
+		c.queue.done()
+	}()
 	start := time.Now()
 	defer func() { c.metrics.attempt(k.label(), r.status, err, time.Since(start)) }()
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(k.timeout, c.timeout))
 	defer cancel()
 	req, err := c.request(ctx, k, path)
 	if err != nil {
@@ -119,6 +125,20 @@ func (c *Client) attempt(ctx context.Context, k call, path string) (r reply, err
 	return reply{status: resp.StatusCode, body: body}, nil
 }
 
+// hold keeps the API's wish in a 429, for all calls: nothing is sent before its end. Calls
+// with too little patience for it are refused.
+func (c *Client) hold(err error) {
+	var e *APIError
+	if !errors.As(err, &e) || e.holds() == 0 {
+		return
+	}
+	until := time.Now().Add(e.holds())
+	if e.holds() > patience {
+		c.breaker.hold(until, err)
+	}
+	c.queue.hold(until)
+}
+
 func (c *Client) request(ctx context.Context, k call, path string) (*http.Request, error) {
 	target := c.base + path
 	if len(k.query) > 0 {
@@ -140,7 +160,7 @@ func (c *Client) request(ctx context.Context, k call, path string) (*http.Reques
 // again says whether to repeat a failed attempt, and after how long. It never repeats a
 // POST: the first attempt may have had its effect.
 func (c *Client) again(ctx context.Context, k call, attempt int, err error) (time.Duration, bool) {
-	if ctx.Err() != nil || k.method == http.MethodPost || attempt >= c.maxAttempts || errors.Is(err, ErrAnswerTooLarge) || errors.Is(err, errNoTurn) {
+	if ctx.Err() != nil || k.method == http.MethodPost || attempt >= c.maxAttempts || errors.Is(err, ErrAnswerTooLarge) || isUnsent(err) {
 		return 0, false
 	}
 	wait := backoff(attempt)
@@ -157,7 +177,7 @@ func (c *Client) again(ctx context.Context, k call, attempt int, err error) (tim
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
 		return 0, false
 	}
-	return wait, wait <= patience
+	return wait, wait <= patienceOf(ctx)
 }
 
 // backoff doubles with each attempt, and spreads over its upper half.

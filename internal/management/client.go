@@ -103,11 +103,11 @@ func New(o Options) (*Client, error) {
 		return nil, errors.New("limits of the management client must not be negative")
 	}
 	b := newBreaker(o.Projects)
-	m, err := newMetrics(o.Registerer, b)
+	q := newQueue(cmp.Or(o.RequestsPerSecond, 5), cmp.Or(o.AtOnce, defaultAtOnce))
+	m, err := newMetrics(o.Registerer, b, q)
 	if err != nil {
 		return nil, fmt.Errorf("register the management client's metrics: %w", err)
 	}
-	rps := cmp.Or(o.RequestsPerSecond, 5)
 	return &Client{
 		base:           base,
 		keyID:          o.KeyID,
@@ -117,7 +117,7 @@ func New(o Options) (*Client, error) {
 		maxAnswerBytes: cmp.Or(o.MaxAnswerBytes, 16<<20),
 		rbacPrefix:     cmp.Or(o.RBACPrefix, "service"),
 		http:           httpClient(o.HTTPClient, cmp.Or(o.AtOnce, defaultAtOnce)),
-		queue:          newQueue(rps, cmp.Or(o.AtOnce, defaultAtOnce)),
+		queue:          q,
 		breaker:        b,
 		metrics:        m,
 		scrub:          newScrubber(ownSecrets(o.KeyID, o.Secret)...),

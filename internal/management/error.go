@@ -32,8 +32,10 @@ func (e *noResource) Is(target error) bool { return target == ErrNoResource }
 // maxErrorText bounds each text of an error, in characters.
 const maxErrorText = 500
 
-// longestRetryAfter bounds the wait of a Retry-After header.
-const longestRetryAfter = 24 * time.Hour
+// longestRetryAfter bounds the wait of a Retry-After header. A server, or a proxy before it,
+// with a wrong date or a lie must not blind the relay for long; an hour is the longest
+// window of a rate limit seen in practice. After it, one request asks again.
+const longestRetryAfter = time.Hour
 
 // APIError is an answer other than 2xx; errors.As finds it. Its texts are the API's own,
 // without the secrets known to the client.
@@ -56,6 +58,16 @@ type APIError struct {
 // Refused reports whether the call certainly had no effect: the API refused it, and every
 // earlier attempt of it.
 func (e *APIError) Refused() bool { return e.Status >= 400 && e.Status < 500 && !e.afterLost }
+
+// holds is how long the API asks this caller not to send anything: a 429 is about the
+// caller, and not about the call. The Retry-After of another status is an estimate, and
+// binds only the repetitions of the call.
+func (e *APIError) holds() time.Duration {
+	if e.Status != http.StatusTooManyRequests {
+		return 0
+	}
+	return e.RetryAfter
+}
 
 func (e *APIError) Error() string {
 	var b strings.Builder

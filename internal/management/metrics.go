@@ -15,7 +15,7 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec // by operation, one attempt each
 }
 
-func newMetrics(r prometheus.Registerer, b *breaker) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, b *breaker, q *queue) (*metrics, error) {
 	const space, room = "auditrelay", "management"
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -42,16 +42,16 @@ func newMetrics(r prometheus.Registerer, b *breaker) (*metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	return m, errors.Join(r.Register(m.requests), r.Register(m.retries), r.Register(m.seconds), r.Register(reachable(b)), r.Register(failingSince(b)))
+	return m, errors.Join(r.Register(m.requests), r.Register(m.retries), r.Register(m.seconds), r.Register(reachable(b)), r.Register(failingSince(b)), r.Register(heldUntil(q)))
 }
 
 // reachable is 1 or 0, NaN until a first call has ended.
 func reachable(b *breaker) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "auditrelay_workspace_reachable",
-		Help: "1 where the management API can be used, 0 where it refuses the key or gives no answer; NaN before the first call.",
+		Help: "1 where the management API can be used, 0 where it refuses the key, gives no answer, or asked to wait for long; NaN before the first call.",
 	}, func() float64 {
-		switch now := b.state(); {
+		switch now, _ := b.state(); {
 		case !now.Known:
 			return math.NaN()
 		case now.Cause != "":
@@ -66,11 +66,24 @@ func failingSince(b *breaker) prometheus.Collector {
 		Name: "auditrelay_workspace_failing_since_timestamp_seconds",
 		Help: "Since when the management API cannot be used; NaN while it can.",
 	}, func() float64 {
-		now := b.state()
+		now, _ := b.state()
 		if now.Cause == "" {
 			return math.NaN()
 		}
 		return float64(now.Since.UnixMilli()) / 1000
+	})
+}
+
+func heldUntil(q *queue) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "auditrelay_workspace_held_until_timestamp_seconds",
+		Help: "Until when no request is sent, as the management API asked this caller to wait (429 with Retry-After); NaN while it does not.",
+	}, func() float64 {
+		held := q.heldUntil()
+		if !held.After(time.Now()) {
+			return math.NaN()
+		}
+		return float64(held.UnixMilli()) / 1000
 	})
 }
 

@@ -154,7 +154,7 @@ func TestRetryEndsWithTheContext(t *testing.T) {
 		time.AfterFunc(5*time.Second, stop)
 		_, err = c.Project(ctx, "p")
 		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorAs(t, err, &api, "and what was waited for is told")
+		require.ErrorIs(t, err, errHeld, "and what was waited for is told")
 		assert.Equal(t, 5*time.Second, time.Since(start))
 	})
 }

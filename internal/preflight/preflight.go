@@ -173,6 +173,12 @@ func isThrottled(err error) bool {
 // unusable says why no call can succeed, once.
 func (r *run) unusable(reach management.Reach) {
 	r.unused.Do(func() {
+		if reach.Cause == management.CauseThrottled {
+			r.note(func() { r.report.Key = KeyAccepted })
+			r.fail("workspace.requests_per_second", fmt.Sprintf("the API asks to wait until %s (%s); try again then, lower this value, or stop others that use the API of this workspace",
+				reach.NextTry.UTC().Format(time.RFC3339), reach.Error))
+			return
+		}
 		if reach.Cause == management.CauseUnauthorized {
 			r.note(func() { r.report.Key = KeyRefused })
 			r.fail("workspace.key_id", "the API refuses this management key ("+reach.Error+

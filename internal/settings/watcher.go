@@ -15,7 +15,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/lasting"
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // Options configure a watcher.
@@ -133,10 +132,14 @@ func (w *Watcher) Run(ctx context.Context) {
 }
 
 func (w *Watcher) follow(ctx context.Context, g *group) {
-	for {
-		_ = w.round(ctx, g, time.Now()) // each failure was logged, once
-		if pause.For(ctx, time.Until(g.next())) != nil {
+	for due := time.Now(); ; {
+		_ = w.round(ctx, g, due) // each failure was logged, once
+		recovered, err := w.client.Sleep(ctx, g.next())
+		if err != nil {
 			return
+		}
+		if due = time.Now(); recovered { // nothing was seen for a while: look at all of it
+			due = g.last()
 		}
 	}
 }
@@ -145,6 +148,12 @@ func (w *Watcher) follow(ctx context.Context, g *group) {
 func (g *group) next() time.Time {
 	first := slices.MinFunc(g.watches, func(a, b *watch) int { return a.next.Compare(b.next) })
 	return first.next
+}
+
+// last is when the last of them is due.
+func (g *group) last() time.Time {
+	last := slices.MaxFunc(g.watches, func(a, b *watch) int { return a.next.Compare(b.next) })
+	return last.next
 }
 
 // round looks at the settings of a group due by the given time. It ends early where the

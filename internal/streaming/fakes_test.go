@@ -47,6 +47,9 @@ type api struct {
 	gone     bool                           // the environment does not exist
 	second   map[string]string              // a config of the other type
 	garbled  bool                           // reads of the other type fail
+
+	outage     int    // status of every answer
+	retryAfter string // its Retry-After
 }
 
 func (a *api) set(change func()) {
@@ -59,6 +62,12 @@ func (a *api) count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.puts
+}
+
+func (a *api) requests() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asked
 }
 
 func (a *api) field(name string) string {
@@ -77,6 +86,13 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.asked++
+	if a.outage != 0 {
+		if a.retryAfter != "" {
+			w.Header().Set("Retry-After", a.retryAfter)
+		}
+		reply(w, a.outage, map[string]any{"error_type": "fault"})
+		return
+	}
 	kind := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	if r.Method == http.MethodPut {
 		a.put(w, r, kind)

@@ -45,7 +45,7 @@ func (r *Reconciler) Plan(ctx context.Context, env credentials.Environment) (Pre
 		return Preview{}, err
 	}
 	var p Preview
-	err = w.inTurn(ctx, func(ctx context.Context) (err error) {
+	err = w.forPerson(ctx, func(ctx context.Context) (err error) {
 		p, err = w.preview(ctx)
 		return err
 	})

@@ -29,6 +29,9 @@ func (w *watcher) put(ctx context.Context, o order) error {
 	w.putAt = time.Now()
 	w.nextPut = w.putAt.Add(putWait(w.interval, w.puts))
 	w.putErr = w.set(ctx, o)
+	if errors.Is(w.putErr, management.ErrUnreachable) { // the client spaces out the calls by itself
+		w.puts, w.nextPut = w.puts-1, time.Time{}
+	}
 	return w.putErr
 }
 

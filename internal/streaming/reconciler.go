@@ -181,16 +181,20 @@ func (w *watcher) mode() string {
 }
 
 func (w *watcher) run(ctx context.Context) {
-	for {
-		err := w.inTurn(ctx, w.checkedLook)
+	for looking := ctx; ; {
+		err := w.inTurn(looking, w.checkedLook)
 		if ctx.Err() != nil {
 			w.attestLast(ctx)
 			return // a look cut off by ctx is no failure
 		}
 		w.ended(err)
-		if w.rest(ctx) != nil {
+		refused, err := w.rest(ctx, errors.Is(err, management.ErrUnreachable))
+		if err != nil {
 			w.attestLast(ctx)
 			return
+		}
+		if looking = ctx; refused { // events are being lost
+			looking = management.AtOnce(ctx)
 		}
 	}
 }

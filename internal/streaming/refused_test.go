@@ -273,7 +273,9 @@ func TestARunIsJudgedOnce(t *testing.T) {
 	for good, want := range map[bool]time.Duration{false: leastRun, true: time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			book := arrivals.New(time.Now)
-			w := &watcher{interval: time.Hour, wake: make(chan struct{}, 1), alarms: alarms{interval: time.Hour}}
+			client, err := management.New(management.Options{BaseURL: "http://localhost", KeyID: "k", Secret: secret.New("s")})
+			require.NoError(t, err)
+			w := &watcher{client: client, interval: time.Hour, wake: make(chan struct{}, 1), alarms: alarms{interval: time.Hour}}
 			w.refused.env = book.Of(shopA)
 			w.refused.env.Refused(arrivals.Credential)
 			first, _ := w.refused.since()
@@ -287,7 +289,9 @@ func TestARunIsJudgedOnce(t *testing.T) {
 				w.refused.env.Refused(arrivals.Credential)
 			}()
 			began := time.Now()
-			require.NoError(t, w.rest(t.Context()))
+			refused, err := w.rest(t.Context(), false)
+			require.NoError(t, err)
+			assert.Equal(t, !good, refused)
 			assert.InDelta(t, want.Seconds(), time.Since(began).Seconds(), want.Seconds()/10)
 			assert.True(t, w.refused.judge.IsZero(), "once, also where the next look fails")
 		})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -32,7 +33,7 @@ func (r *Reconciler) Rotate(ctx context.Context, env credentials.Environment, by
 	if w.dryRun {
 		return ErrDryRun
 	}
-	return w.inTurn(ctx, func(ctx context.Context) error {
+	return w.forPerson(ctx, func(ctx context.Context) error {
 		action, err := w.lookFirst(ctx)
 		if err != nil {
 			return err
@@ -42,6 +43,17 @@ func (r *Reconciler) Rotate(ctx context.Context, env credentials.Environment, by
 		}
 		return w.put(ctx, order{reason: []string{"rotation"}, person: by.User + "@" + by.Host, why: why})
 	})
+}
+
+// forPerson does what a person's command asks for. An API that could not be used is asked
+// at once. Where it asked to wait, the command is refused, and does not wait for a look that
+// may wait in its turn.
+func (w *watcher) forPerson(ctx context.Context, do func(context.Context) error) error {
+	ctx = management.ForPerson(ctx)
+	if err := w.client.Held(ctx); err != nil {
+		return err
+	}
+	return w.inTurn(ctx, do)
 }
 
 // lookFirst records the config before a PUT on request overwrites it.
@@ -64,7 +76,7 @@ func (r *Reconciler) Apply(ctx context.Context, env credentials.Environment, by 
 	if w.dryRun {
 		return Preview{}, ErrDryRun
 	}
-	err = w.inTurn(ctx, func(ctx context.Context) error {
+	err = w.forPerson(ctx, func(ctx context.Context) error {
 		action, err := w.lookFirst(ctx)
 		if err != nil {
 			return err

@@ -53,11 +53,15 @@ func (a *alarms) took(now time.Time) {
 // replaced credential are over.
 func (a *alarms) mended(now time.Time) { a.next, a.pause = now.Add(settles), 0 }
 
-// rest waits for the next look: at its interval, for a refused push, or where refused
-// pushes are to be judged.
-func (w *watcher) rest(ctx context.Context) error {
+// rest waits for the next look: at its interval, for a refused push, where refused pushes
+// are to be judged, or when the API can be used again. It reports whether pushes are refused.
+func (w *watcher) rest(ctx context.Context, blind bool) (refused bool, err error) {
+	reach, changed := w.client.Reach()
 	// A tenth of jitter spreads out many environments by itself.
 	scheduled := time.Now().Add(w.interval - rand.N(w.interval/10+1))
+	if blind && reach.Cause == "" { // it could be used again before the look had ended
+		scheduled = earliest(scheduled, time.Now().Add(time.Second))
+	}
 	judge, run, alarm, wake := w.refused.judge, w.refused.run, time.Time{}, w.wake
 	w.refused.judge = time.Time{} // once: the next look may fail
 	for {
@@ -66,7 +70,13 @@ func (w *watcher) rest(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return ctx.Err()
+			return false, ctx.Err()
+		case <-changed:
+			timer.Stop()
+			was := reach.Cause
+			if reach, changed = w.client.Reach(); was != "" && reach.Cause == "" {
+				return false, nil
+			}
 		case <-wake: // more of them change nothing
 			timer.Stop()
 			alarm, wake = w.alarms.due(time.Now()), nil
@@ -75,7 +85,7 @@ func (w *watcher) rest(ctx context.Context) error {
 				w.alarms.took(at)
 			}
 			if at != judge || w.refused.still(run) {
-				return nil
+				return at != scheduled, nil
 			}
 			judge = time.Time{} // a good push came
 		}

@@ -119,7 +119,7 @@ func (d *Desk) Read(ctx context.Context, r Request) (Outcome, error) {
 	case op.do != nil:
 		return Outcome{}, fmt.Errorf("%w: %s changes the workspace; plan it first", ErrUsage, r.Operation)
 	}
-	receipt, raw, err := op.read(ctx, d.client, r)
+	receipt, raw, err := op.read(management.ForPerson(ctx), d.client, r)
 	return Outcome{RequestID: receipt.RequestID, Status: receipt.StatusCode, Result: raw}, err
 }
 
@@ -129,7 +129,7 @@ func (d *Desk) Plan(ctx context.Context, r Request) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	return d.plan(ctx, op, r)
+	return d.plan(management.ForPerson(ctx), op, r)
 }
 
 func (d *Desk) plan(ctx context.Context, op operation, r Request) (Plan, error) {
@@ -158,6 +158,7 @@ func (d *Desk) Do(ctx context.Context, r Request) (Outcome, error) {
 	}
 	d.acting.Lock()
 	defer d.acting.Unlock()
+	ctx = management.ForPerson(ctx)
 	p, err := d.plan(ctx, op, r)
 	if err != nil {
 		return Outcome{}, err

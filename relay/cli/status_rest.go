@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 )
 
@@ -90,8 +91,10 @@ func (s *screen) workspace(add func(string, ink, string)) {
 	text := fmt.Sprintf("the management API answers; %s watched", count(len(s.status.Settings), "setting"))
 	switch {
 	case w.Cause != "":
-		add("WORKSPACE", inkTrouble, fmt.Sprintf("the management API cannot be used since %s (%s): %s", clock(w.Since), w.Cause, w.Error))
+		add("WORKSPACE", inkTrouble, fmt.Sprintf("the management API cannot be used since %s (%s)%s: %s", clock(w.Since), w.Cause, nextTry(w), w.Error))
 		return
+	case !w.HeldUntil.IsZero():
+		text = fmt.Sprintf("the management API asked to wait until %s, and nothing is sent before", clock(w.HeldUntil))
 	case !w.Known:
 		text = "the management API has not been asked yet"
 	case len(failing) > 0:
@@ -101,6 +104,14 @@ func (s *screen) workspace(add func(string, ink, string)) {
 	for _, f := range failing[:min(len(failing), 3)] {
 		add("", inkWarning, f)
 	}
+}
+
+// nextTry tells when the API is asked again; nothing while it is being asked.
+func nextTry(w *management.Reach) string {
+	if w.NextTry.IsZero() {
+		return ""
+	}
+	return ", the next try is at " + clock(w.NextTry)
 }
 
 // failingSettings are the unreadable settings, with the reasons.
