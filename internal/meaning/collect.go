@@ -25,6 +25,8 @@ type collector struct {
 
 	weaker, stronger, unknown bool
 	worst                     Severity
+
+	restored bool // the relay put back the event log's destination
 }
 
 func newCollector() *collector {

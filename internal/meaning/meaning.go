@@ -95,6 +95,15 @@ func ReadReturned(subject string, last, after json.RawMessage) (Reading, error) 
 	return read(c, subject, last, after)
 }
 
+// ReadRestored is [Read] for a change of the event log's config by which the relay put back
+// the destination that had stood before. Told like any other move, it would be as alarming
+// as the change that it mends.
+func ReadRestored(subject string, before, after json.RawMessage) (Reading, error) {
+	c := newCollector()
+	c.restored = true
+	return read(c, subject, before, after)
+}
+
 func read(c *collector, subject string, before, after json.RawMessage) (_ Reading, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -79,6 +79,7 @@ var rules = []Rule{
 	{"streaming.moved", Weaker, Critical, "The event log goes elsewhere.", "The new place sees every event, and the old one none."},
 	{"streaming.stopped", Weaker, Critical, "The event log goes nowhere.", "Nobody sees what happens."},
 	{"streaming.started", Mixed, High, "The event log goes to a place where there was none.", "Events are watched, and the place sees every one."},
+	{"streaming.restored", Stronger, Low, "The relay put back the destination that had stood before.", "The change that it mends has an entry of its own, with its own severity."},
 	{"streaming.account_changed", Weaker, High, "The event log goes to another account at the same place.", "Another tenant may see every event, and the old one none."},
 	{"streaming.credential_changed", Unknown, Low, "The event log is delivered with another password.", "Rotations look like this."},
 	{"streaming.key_changed", Unknown, Medium, "The event log is delivered with another Datadog API key.", "Rotations look like this; so does another organization's key, which would see every event."},

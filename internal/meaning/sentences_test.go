@@ -301,7 +301,22 @@ func TestSentences(t *testing.T) {
 		}
 		assert.Equal(t, c.want, got, c.name)
 	}
-	r, err := ReadReturned("sms_country_codes", json.RawMessage(`[]`), json.RawMessage(`["KP"]`))
+	for before, want := range map[string]string{
+		swap(loki, "relay.example.com", "evil.example.com"): "low stronger streaming.restored: the event log goes to `relay.example.com` again, as before; in between it went to `evil.example.com` | `relay.example.com` receives the event log again",
+		swap(loki, `"u"`, `"x"`):                            "low stronger streaming.restored: the event log goes to `relay.example.com` again, as before; in between it went to `relay.example.com` as `x` | `relay.example.com` receives the event log again",
+		"null":                                              "low stronger streaming.restored: the event log goes to `relay.example.com` again, as before; in between it went nowhere | `relay.example.com` receives the event log again",
+		swap(loki, "abcd", "efgh"):                          "low unknown streaming.credential_changed: the event log goes to `relay.example.com` with another credential",
+	} {
+		r, err := ReadRestored("event_log_streaming", json.RawMessage(before), json.RawMessage(loki))
+		require.NoError(t, err)
+		require.Len(t, r.Statements, 1)
+		assert.Equal(t, want, told(r.Statements[0]))
+		met[r.Statements[0].Rule] = true
+	}
+	r, err := ReadRestored("event_log_streaming", json.RawMessage(datadog), json.RawMessage(swap(loki, "ACTIVE", "DISABLED")))
+	require.NoError(t, err)
+	assert.Equal(t, Critical, r.Severity, "where no events flow, nothing is put right yet")
+	r, err = ReadReturned("sms_country_codes", json.RawMessage(`[]`), json.RawMessage(`["KP"]`))
 	require.NoError(t, err)
 	require.Equal(t, "country `KP` allowed, and 1 more change", r.Summary)
 	require.Equal(t, Weaker, r.Direction)

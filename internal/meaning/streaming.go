@@ -67,6 +67,13 @@ func explainStreaming(c *collector, before, after any) {
 		c.add(rule, func() Statement { return Statement{Sentence: sentence, Path: path, Witness: witness} })
 	}
 	switch {
+	case c.restored && (a.place != b.place || a.account != b.account) && textOf(after, "streaming_status") == active:
+		from := "nowhere"
+		if a.place != "" {
+			from = "to " + strings.TrimSpace(quote(a.place)+" "+accountOf(a, b))
+		}
+		say("streaming.restored", "the event log goes to "+quote(b.place)+" again, as before; in between it went "+from,
+			quote(b.place)+" receives the event log again")
 	case a.place == b.place && a.account != b.account:
 		say("streaming.account_changed", fmt.Sprintf("the event log goes to account %s at %s, it was %s", quote(b.account), quote(b.place), quote(a.account)),
 			"account "+quote(b.account)+" receives the event log now")
@@ -86,6 +93,14 @@ func explainStreaming(c *collector, before, after any) {
 	if (a.place == "") == (b.place == "") { // its start or stop is told already
 		c.status(before, after)
 	}
+}
+
+// accountOf tells the account of a, where it is what differs from b.
+func accountOf(a, b destination) string {
+	if a.place != b.place {
+		return ""
+	}
+	return "as " + quote(a.account)
 }
 
 func (c *collector) status(before, after any) {

@@ -58,6 +58,10 @@ type attempt struct {
 	Begun time.Time `json:"begun,omitzero"`
 	Relay string    `json:"relay,omitempty"` // the host name of the acting relay
 
+	// Restores: the same destination stood before, set by a PUT or seen as desired. So this
+	// PUT moves the event log nowhere new.
+	Restores bool `json:"restores,omitempty"`
+
 	// The memory of the PUTs before, for the next one: a restart forgets nothing. Undone
 	// counts those undone in a row, the first at UndoneSince. Turns counts the rotations in a
 	// row because of refused pushes, the newest at TurnedAt.
@@ -104,9 +108,13 @@ func (w *watcher) newAttempt(ctx context.Context, o order, t management.Destinat
 // remember takes over the memory of the trail's newest PUT. Where the trail cannot be read,
 // no PUT is entered either; only a lost credential is replaced all the same.
 func (w *watcher) remember(ctx context.Context, p *attempt) {
+	p.Restores = w.stood
 	before, err := w.newestPut(ctx)
 	if err != nil {
 		return
+	}
+	if before.Sets != nil && (before.Outcome == workspace.OutcomeDone || before.Restores) {
+		p.Restores = p.Restores || before.Sets.leadsTo(*p.Sets)
 	}
 	switch age := p.Begun.Sub(before.at); {
 	case before.found && w.contest.judged == before.index+1:

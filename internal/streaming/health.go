@@ -139,9 +139,10 @@ func (w *watcher) changed(e *audit.Entry) {
 	w.mu.Lock()
 	w.health.LastChange = e.Time
 	w.mu.Unlock()
-	w.metrics.changes.WithLabelValues(e.Type).Inc()
 	var d detail
-	if json.Unmarshal(e.Detail, &d) == nil && d.Reading != nil {
+	readable := json.Unmarshal(e.Detail, &d) == nil // it always is: entry has made it
+	w.metrics.changes.WithLabelValues(w.env.Project, w.env.Environment, e.Type, d.Cause).Inc()
+	if readable && d.Reading != nil {
 		w.log.Info("streaming changed: "+d.Summary, "type", e.Type, "index", e.Index, "cause", d.Cause,
 			"direction", d.Direction, "severity", d.Severity, "fields", d.Fields)
 		return

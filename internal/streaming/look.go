@@ -206,7 +206,7 @@ func (w *watcher) settle(ctx context.Context, a Action) error {
 
 // taken notes a config as desired.
 func (w *watcher) taken() {
-	w.puts, w.nextPut, w.putErr = 0, time.Time{}, nil
+	w.puts, w.nextPut, w.putErr, w.stood = 0, time.Time{}, nil, true
 	w.refusal, w.cause, w.contest.judged = nil, looks.Attribution{}, 0
 }
 

@@ -7,13 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
 )
 
 type metrics struct {
 	looks    *prometheus.CounterVec // by result
 	puts     *prometheus.CounterVec // by result
-	changes  *prometheus.CounterVec // by type
+	changes  *prometheus.CounterVec // by environment, type and cause
 	active   *prometheus.GaugeVec   // by environment
 	matches  *prometheus.GaugeVec   // by environment
 	lastLook *prometheus.GaugeVec   // by environment
@@ -23,10 +24,10 @@ type metrics struct {
 
 // newMetrics makes every series at once: an alert on a missing one would never fire.
 func newMetrics(r prometheus.Registerer, environments []config.Environment) (*metrics, error) {
-	counter := func(name, help, label string) *prometheus.CounterVec {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "auditrelay", Subsystem: "streaming", Name: name, Help: help,
-		}, []string{label})
+		}, labels)
 	}
 	gauge := func(name, help string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -34,9 +35,10 @@ func newMetrics(r prometheus.Registerer, environments []config.Environment) (*me
 		}, []string{"project", "environment"})
 	}
 	m := &metrics{
-		looks:   counter("looks_total", "Looks at an environment's streaming config, by result (ok, error).", "result"),
-		puts:    counter("puts_total", "Streaming configs set, by result (ok, error).", "result"),
-		changes: counter("changes_total", "Entries added to the audit trail, by type.", "type"),
+		looks: counter("looks_total", "Looks at an environment's streaming config, by result (ok, error).", "result"),
+		puts:  counter("puts_total", "Streaming configs set, by result (ok, error).", "result"),
+		changes: counter("changes_total", "Entries added to the audit trail, by type, and by cause of the change (relay, outside; empty: there was none).",
+			"project", "environment", "type", "cause"),
 		active:  gauge("declared_active", "1 where the API declares the stream ACTIVE, else 0; NaN where it is not known, or nothing is desired."),
 		matches: gauge("as_desired", "1 where the streaming config is as desired, else 0; NaN where it is not known, or nothing is desired."),
 		fight:   gauge("fight", "1 while somebody else sets the streaming config again and again, else 0."),
@@ -59,10 +61,14 @@ func (m *metrics) begin(environments []config.Environment) {
 		v.WithLabelValues(result(nil))
 		v.WithLabelValues(resultError)
 	}
-	for _, kind := range []string{TypeBaseline, TypeChanged, TypeStatusChanged, TypeRestated} {
-		m.changes.WithLabelValues(kind)
-	}
 	for _, e := range environments {
+		for _, kind := range []string{TypeBaseline, TypeRestated} {
+			m.changes.WithLabelValues(e.Project, e.Environment, kind, "")
+		}
+		for _, cause := range []string{looks.CauseRelay, looks.CauseOutside} {
+			m.changes.WithLabelValues(e.Project, e.Environment, TypeChanged, cause)
+		}
+		m.changes.WithLabelValues(e.Project, e.Environment, TypeStatusChanged, looks.CauseOutside)
 		for _, g := range []*prometheus.GaugeVec{m.active, m.matches, m.lastLook} {
 			g.WithLabelValues(e.Project, e.Environment).Set(math.NaN())
 		}

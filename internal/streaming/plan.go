@@ -19,6 +19,13 @@ type Shape struct {
 	LastFour string                     `json:"last_four,omitempty"`
 }
 
+// leadsTo reports whether both are one destination. A rotated password is no other one; another
+// Datadog key may be another organization's.
+func (s Shape) leadsTo(other Shape) bool {
+	return s.Type == other.Type && strings.EqualFold(s.Hostname, other.Hostname) && s.Username == other.Username && s.Site == other.Site &&
+		(s.Type != management.Datadog || s.LastFour == other.LastFour)
+}
+
 // Desired is where an environment is to stream to.
 type Desired struct {
 	Shape

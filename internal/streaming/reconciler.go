@@ -98,6 +98,7 @@ type watcher struct {
 	refusal      *refusal          // of the last one, by the API; nil: it was not refused
 	cause        looks.Attribution // of a PUT without a known outcome; zero: none
 	putsEnded    bool              // the trail has no PUT without an end
+	stood        bool              // the config was seen as desired, by this process
 	contest      contest
 	refused      refusedPushes
 	schedule     schedule

@@ -127,12 +127,14 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 	case TypeStatusChanged: // a PUT asks for no status
 		d.Attribution, d.Reason = looks.Outside(), nil
 	}
-	if e.Type == TypeChanged || e.Type == TypeStatusChanged {
-		d.Reading = w.meaning(subject, last.After, raw)
-	}
 	var err error
 	if d.Cause != "" && d.Action == "" && e.Window != nil {
 		if d.Attribution, err = w.author(ctx, workspace.Found{Entry: e, Since: last.Time, Looked: o.began}, o.shape, d.Attribution); err != nil {
+			return nil, err
+		}
+	}
+	if e.Type == TypeChanged || e.Type == TypeStatusChanged {
+		if d.Reading, err = w.meaning(ctx, e, d.Attribution); err != nil {
 			return nil, err
 		}
 	}
@@ -142,15 +144,24 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 
 // meaning explains a change. If it cannot, it returns nil, and the entry goes in without
 // it.
-func (w *watcher) meaning(subject string, before, after json.RawMessage) *meaning.Reading {
-	reading, err := meaning.Read(subject, before, after)
+func (w *watcher) meaning(ctx context.Context, e *audit.Entry, by looks.Attribution) (*meaning.Reading, error) {
+	read := meaning.Read
+	if by.Cause == looks.CauseRelay && e.Subject == Subject {
+		switch put, err := w.newestPut(ctx); {
+		case err != nil:
+			return nil, err
+		case put.Restores && put.Action == by.Action:
+			read = meaning.ReadRestored
+		}
+	}
+	reading, err := read(e.Subject, e.Before, e.After)
 	if err != nil {
 		w.metrics.unread.Inc()
 		w.log.Error("the meaning of a change cannot be told; it is recorded without", "error", err)
-		return nil
+		return nil, nil //nolint:nilnil // the entry goes in without it
 	}
 	reading.Patch = nil
-	return &reading
+	return &reading, nil
 }
 
 // author says who made a change, by the trail: a PUT of a relay whose outcome this process

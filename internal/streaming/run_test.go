@@ -88,7 +88,7 @@ func TestEverySeriesFromTheStart(t *testing.T) {
 		series[strings.TrimPrefix(f.GetName(), "auditrelay_streaming_")] = len(f.GetMetric())
 	}
 	assert.Equal(t, map[string]int{
-		"looks_total": 2, "puts_total": 2, "changes_total": 4, "unread_changes_total": 1,
+		"looks_total": 2, "puts_total": 2, "changes_total": 10, "unread_changes_total": 1,
 		"declared_active": 2, "as_desired": 2, "last_look_timestamp_seconds": 2, "fight": 2,
 	}, series)
 }

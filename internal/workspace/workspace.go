@@ -211,7 +211,7 @@ func (d *Desk) operation(r Request) (operation, error) {
 
 func (d *Desk) controls(r Request) bool {
 	for _, e := range d.environments {
-		if e.Project == r.Project && e.Environment == r.Environment && e.Stream != nil {
+		if e.Project == r.Project && e.Environment == r.Environment && e.Stream != nil && !e.Stream.Observe {
 			return true
 		}
 	}

@@ -234,6 +234,12 @@ func TestAControlledStreamIsRefused(t *testing.T) {
 	r.Secret = secret.New(destinationKey)
 	_, err := s.Plan(t.Context(), r)
 	require.ErrorContains(t, err, "sets the streaming config")
+
+	watched := newScene(t, config.Environment{Project: probe.env.Project, Environment: probe.env.Environment, Stream: &config.Stream{Observe: true}})
+	r = watched.request(streamingSet, "type", "DATADOG", "site", "US")
+	r.Secret = secret.New(destinationKey)
+	_, err = watched.Plan(t.Context(), r)
+	require.NoError(t, err, "the relay only watches this one")
 }
 
 // The entries say no more than is known.
