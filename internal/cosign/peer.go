@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -133,7 +134,8 @@ func (p *peer) post(ctx context.Context, r witness.Request) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("read the witness's answer: %w", err)
 	}
-	return answer{response.StatusCode, response.Header.Get("Content-Type"), body}, nil
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	return answer{response.StatusCode, kind, body}, nil
 }
 
 // take checks the answer's signature lines, and keeps the witness's own.

@@ -25,11 +25,12 @@ func (w *Witness) unknown(origin string, text []byte) error {
 			if err != nil {
 				continue
 			}
-			if _, err := note.Open(text, note.VerifierList(v)); err == nil {
-				return &Refusal{
-					Kind: Offered, Status: http.StatusNotFound, Origin: origin,
+			if n, err := note.Open(text, note.VerifierList(v)); err == nil {
+				refusal := &Refusal{
+					Kind: Offered, Status: http.StatusNotFound,
 					Text: fmt.Sprintf("%s is a new generation of %s: this witness's operator has to accept its key, %s", origin, l.origin, renamed),
 				}
+				return refusal.of(l, n)
 			}
 		}
 	}

@@ -1,11 +1,13 @@
 package witness
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,7 +16,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/door"
 )
 
-// Handler serves add-checkpoint.
+// Handler serves add-checkpoint, and the newest cosigned checkpoints.
 type Handler struct {
 	witness  *Witness
 	log      *slog.Logger
@@ -23,14 +25,26 @@ type Handler struct {
 	last     *prometheus.GaugeVec
 
 	mu      sync.Mutex
-	refused map[string]string // under mu; by origin, the newest refusal: it is logged once
+	told    map[said]*telling // under mu; what was logged of logs in trust, and no other
 	failure error             // under mu; of the state's disk, until it takes a state again
 }
+
+// said is what a line of the log is about, and telling when it was written.
+type said struct{ log, kind string }
+
+type telling struct {
+	at   time.Time
+	more int // how many such refusals followed without a line
+}
+
+// tellAgain is the shortest time between two lines about refusals of one kind of one log, so
+// that nobody can fill the disk with them.
+const tellAgain = time.Hour
 
 // NewHandler makes the handler of a witness, with its metrics in r.
 func NewHandler(w *Witness, logger *slog.Logger, r prometheus.Registerer) *Handler {
 	h := &Handler{
-		witness: w, log: logger, refused: map[string]string{},
+		witness: w, log: logger, told: map[said]*telling{},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "auditrelay_witness_requests_total", Help: "Requests for a cosignature, by result: cosigned, failed, or the kind of refusal.",
 		}, []string{"result"}),
@@ -49,15 +63,38 @@ func NewHandler(w *Witness, logger *slog.Logger, r prometheus.Registerer) *Handl
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != Path {
-		http.NotFound(w, r)
-		return
-	}
-	if r.Method != http.MethodPost {
+	hash, monitored := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/"), "/checkpoint")
+	switch {
+	case r.URL.Path == Path && r.Method == http.MethodPost:
+		h.add(w, r)
+	case r.URL.Path == Path:
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "a checkpoint is sent with POST", http.StatusMethodNotAllowed)
+	case monitored && r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "a checkpoint is read with GET", http.StatusMethodNotAllowed)
+	case monitored:
+		h.serveCheckpoint(w, r, hash)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// serveCheckpoint gives the newest cosigned checkpoint of the log with an origin of this hash.
+func (h *Handler) serveCheckpoint(w http.ResponseWriter, r *http.Request, hash string) {
+	text, found := h.witness.cosigned(hash)
+	if !found {
+		http.Error(w, "this witness has cosigned no checkpoint of such a log", http.StatusNotFound)
 		return
 	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	if r.Method == http.MethodGet {
+		_, _ = io.WriteString(w, text) // the client has gone: it asks again
+	}
+}
+
+func (h *Handler) add(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
 	var tooLong *http.MaxBytesError
 	if errors.As(err, &tooLong) {
@@ -78,7 +115,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var refusal *Refusal
 	switch {
 	case errors.As(err, &refusal):
-		h.refuse(w, r, refusal, request)
+		h.refuse(w, r, refusal)
 	case err != nil:
 		h.fail(w, err)
 	default:
@@ -88,32 +125,52 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse answers, and logs once a refusal somebody has to look at.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, refusal *Refusal, request Request) {
+// refuse answers, and logs now and then what somebody has to look at.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, refusal *Refusal) {
 	h.requests.WithLabelValues(refusal.Kind).Inc()
-	if refusal.Kind == Stale {
+	switch refusal.Kind {
+	case Stale:
 		door.Trust(r.Context())
 		w.Header().Set("Content-Type", SizeType)
 		w.WriteHeader(refusal.Status)
 		_, _ = io.WriteString(w, refusal.Text+"\n") // the client has gone: it asks again
 		return
-	}
-	switch refusal.Kind {
-	case Inconsistent, Offered, Superseded:
-		h.logOnce(refusal, request)
+	case Busy:
+		w.Header().Set("Retry-After", "60")
+		h.tell(slog.LevelWarn, "a log asks for cosignatures more often than this witness gives them", refusal)
+	case Inconsistent:
+		h.tell(slog.LevelError, "a log has signed two trees of one size: its two checkpoints prove it, so keep this line as evidence", refusal)
+	case Offered:
+		h.tell(slog.LevelWarn, "a log goes on as a new generation, which is not cosigned: ask its operator why, and then accept its key", refusal)
+	case Unproven:
+		h.tell(slog.LevelWarn, "a checkpoint came with a proof that does not connect it to the cosigned one: the log shows another history, or whoever sent it has no right proof; this alone accuses nobody", refusal)
+	case Superseded:
+		h.tell(slog.LevelWarn, "a checkpoint of a closed generation is not cosigned; anybody can send an old one, so this alone accuses nobody", refusal)
 	}
 	http.Error(w, refusal.Text, refusal.Status)
 }
 
-func (h *Handler) logOnce(refusal *Refusal, request Request) {
+// tell logs a refusal, unless one of its kind was logged of the same log a moment ago.
+func (h *Handler) tell(level slog.Level, what string, refusal *Refusal) {
 	h.mu.Lock()
-	known := h.refused[refusal.Origin] == refusal.Kind
-	h.refused[refusal.Origin] = refusal.Kind
-	h.mu.Unlock()
-	if !known {
-		h.log.Error("a checkpoint with the log's good signature is refused; keep this line as evidence", "origin", refusal.Origin,
-			"kind", refusal.Kind, "reason", refusal.Text, "old", request.Old, "checkpoint", string(request.Checkpoint))
+	about := said{refusal.Log, refusal.Kind}
+	last := h.told[about]
+	if last != nil && time.Since(last.at) < tellAgain {
+		last.more++
+		h.mu.Unlock()
+		return
 	}
+	more := 0
+	if last != nil {
+		more = last.more
+	}
+	h.told[about] = &telling{at: time.Now()}
+	h.mu.Unlock()
+	fields := []any{"log", refusal.Log, "kind", refusal.Kind, "reason", refusal.Text, "checkpoint", refusal.Checkpoint}
+	if refusal.Cosigned != "" {
+		fields = append(fields, "cosigned", refusal.Cosigned)
+	}
+	h.log.Log(context.Background(), level, what, append(fields, "refused_since_the_last_line", more)...)
 }
 
 // fail answers after a failure of this witness. A full disk fails each request: it is
@@ -135,9 +192,8 @@ func (h *Handler) cosigned(request Request) {
 	h.requests.WithLabelValues("cosigned").Inc()
 	origin := originOf(request.Checkpoint)
 	h.mu.Lock()
-	again := h.failure != nil || h.refused[origin] != ""
+	again := h.failure != nil
 	h.failure = nil
-	delete(h.refused, origin)
 	h.mu.Unlock()
 	if again {
 		h.log.Info("checkpoints are cosigned again", "origin", origin)

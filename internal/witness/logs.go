@@ -1,6 +1,9 @@
 package witness
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"slices"
 	"strings"
@@ -41,6 +44,21 @@ func (w *Witness) sizeOf(origin string) int64 {
 	defer w.mu.Unlock()
 	return w.known[origin].read.Size
 }
+
+// cosigned is the newest cosigned checkpoint of the log whose origin has this SHA-256, in hex.
+func (w *Witness) cosigned(hash string) (text string, found bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for origin, s := range w.known {
+		if sum := sha256.Sum256([]byte(origin)); hex.EncodeToString(sum[:]) == hash {
+			return s.Checkpoint, true
+		}
+	}
+	return "", false
+}
+
+// textOf is the signed text of a checkpoint: all before the empty line.
+func textOf(checkpoint []byte) []byte { return checkpoint[:bytes.LastIndex(checkpoint, []byte("\n\n"))+1] }
 
 // originOf is the first line of a checkpoint.
 func originOf(checkpoint []byte) string {

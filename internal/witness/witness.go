@@ -22,12 +22,16 @@
 package witness
 
 import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -42,7 +46,7 @@ type Witness struct {
 	logs map[string]*log // by origin
 
 	mu    sync.Mutex // from the look at a state to its successor on the disk
-	known states     // under mu; as on the disk, or older after a failed write
+	known states     // under mu; as on the disk, or older after a failed write, or with a newer cosignature of the same tree
 	write func(states) error
 }
 
@@ -52,6 +56,25 @@ type log struct {
 	place     int      // in the list: later generations come later
 	keys      []string // the verifier keys, all of this name
 	verifiers []note.Verifier
+	writes    budget // of new states; under Witness.mu
+}
+
+// mostWrites bounds how often a minute the holder of one log's key has the state written.
+const mostWrites = 120
+
+// budget counts what happens within a minute.
+type budget struct {
+	since time.Time
+	used  int
+}
+
+// take reports whether one more is within the budget.
+func (b *budget) take(now time.Time) bool {
+	if now.Sub(b.since) >= time.Minute {
+		b.since, b.used = now, 0
+	}
+	b.used++
+	return b.used <= mostWrites
 }
 
 // Open opens the witness with the state in file, and trust in the logs of these verifier
@@ -86,20 +109,25 @@ const (
 	Unknown      = "unknown_log"
 	Untrusted    = "untrusted"
 	Stale        = "stale"
+	Unproven     = "unproven"
 	Inconsistent = "inconsistent"
+	Busy         = "busy"
 	Superseded   = "superseded"
 	Offered      = "new_generation"
 )
 
-// Refusal is why a request gets no signature.
+// Refusal is why a request gets no signature. Only one of the kind Inconsistent accuses the
+// log: two checkpoints with its signatures show two trees of one size. Anybody can send an
+// honest log's checkpoint with a wrong proof, or an older one again.
 type Refusal struct {
 	Kind   string
 	Status int // of HTTP
 	Text   string
-	// Size is of the tree cosigned last, for Stale.
-	Size int64
-	// Origin is the log's, where a valid signature vouches for it.
-	Origin string
+	// Log is the log in trust whose key signed the checkpoint; empty where none did.
+	Log string
+	// Checkpoint is the refused one, with the signatures of that log's keys only. Cosigned is
+	// the newest cosigned one, for Inconsistent.
+	Checkpoint, Cosigned string
 }
 
 func (r *Refusal) Error() string { return r.Text }
@@ -117,18 +145,25 @@ func (w *Witness) Add(r Request) ([]byte, error) {
 	if !seen {
 		before.ClosedBy = w.laterThan(c.Origin)
 	}
-	if err := check(r, c, before); err != nil {
-		return nil, err
+	if refusal := check(r, c, before); refusal != nil {
+		return nil, refusal.of(w.logs[c.Origin], n)
+	}
+	grows := !seen || before.read.Size != c.Size
+	if grows && !w.logs[c.Origin].writes.take(time.Now()) {
+		refusal := &Refusal{Kind: Busy, Status: http.StatusTooManyRequests, Text: "this witness takes no more trees of this log at the moment"}
+		return nil, refusal.of(w.logs[c.Origin], n)
 	}
 	signed, line, err := w.sign(n)
 	if err != nil {
 		return nil, err
 	}
-	if seen && before.read.Size == c.Size {
-		return line, nil // the state stays
+	now := logState{Origin: c.Origin, Checkpoint: signed, read: c}
+	if !grows { // the newer cosignature is for monitors, and need not outlive the process
+		w.known[c.Origin] = now
+		return line, nil
 	}
 	after := maps.Clone(w.known)
-	after[c.Origin] = logState{Origin: c.Origin, Checkpoint: signed, read: c}
+	after[c.Origin] = now
 	w.closeOlder(after, c.Origin)
 	// A crash before this line's end leaves either state on the disk, and no signature
 	// has left: the log asks again. Behind it the signature may be lost on its way; then
@@ -140,8 +175,14 @@ func (w *Witness) Add(r Request) ([]byte, error) {
 	return line, nil
 }
 
+// maxText bounds the signed text of a checkpoint, in bytes. It is kept, and it may be logged.
+const maxText = 2 << 10
+
 // open checks a note's signature, and reads its checkpoint.
 func (w *Witness) open(text []byte) (*note.Note, proof.Checkpoint, error) {
+	if len(textOf(text)) > maxText {
+		return nil, proof.Checkpoint{}, &Refusal{Kind: Malformed, Status: http.StatusBadRequest, Text: fmt.Sprintf("a checkpoint's text has at most %d bytes here", maxText)}
+	}
 	origin := originOf(text)
 	l := w.logs[origin]
 	if l == nil {
@@ -151,22 +192,50 @@ func (w *Witness) open(text []byte) (*note.Note, proof.Checkpoint, error) {
 	var unverified *note.UnverifiedNoteError
 	var invalid *note.InvalidSignatureError
 	switch {
-	case errors.As(err, &unverified), errors.As(err, &invalid):
+	case errors.As(err, &unverified), errors.As(err, &invalid), err == nil && l.forged(n, text):
 		return nil, proof.Checkpoint{}, &Refusal{Kind: Untrusted, Status: http.StatusForbidden, Text: "no signature of a key that this witness trusts for the origin"}
 	case err != nil:
 		return nil, proof.Checkpoint{}, &Refusal{Kind: Malformed, Status: http.StatusBadRequest, Text: "the checkpoint is not a signed note"}
 	}
 	c, err := proof.ParseCheckpoint(n.Text)
 	if err != nil {
-		return nil, proof.Checkpoint{}, &Refusal{Kind: Malformed, Status: http.StatusBadRequest, Text: err.Error(), Origin: origin}
+		return nil, proof.Checkpoint{}, &Refusal{Kind: Malformed, Status: http.StatusBadRequest, Text: err.Error()}
 	}
 	return n, c, nil
 }
 
+// forged reports whether a note has a line with the name and the number of one of the log's
+// keys that is not its signature: [note.Open] looks only at the first line of each key.
+func (l *log) forged(n *note.Note, text []byte) bool {
+	lines := bytes.Split(text[len(textOf(text)):], []byte("\n"))
+	for _, v := range l.verifiers {
+		for _, line := range lines {
+			encoded, named := bytes.CutPrefix(line, []byte("— "+v.Name()+" "))
+			sig, err := base64.StdEncoding.DecodeString(string(encoded))
+			if !named || err != nil || len(sig) < 5 || binary.BigEndian.Uint32(sig) != v.KeyHash() {
+				continue
+			}
+			if !v.Verify([]byte(n.Text), sig[4:]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// of adds what the log's signature vouches for.
+func (r *Refusal) of(l *log, n *note.Note) *Refusal {
+	r.Log = l.origin
+	if text, err := note.Sign(&note.Note{Text: n.Text, Sigs: n.Sigs}); err == nil { // without strangers' lines
+		r.Checkpoint = string(text)
+	}
+	return r
+}
+
 // check holds a request against the state, in the order of the specification.
-func check(r Request, c proof.Checkpoint, before logState) error {
-	refuse := func(kind string, status int, format string, args ...any) error {
-		return &Refusal{Kind: kind, Status: status, Text: fmt.Sprintf(format, args...), Size: before.read.Size, Origin: c.Origin}
+func check(r Request, c proof.Checkpoint, before logState) *Refusal {
+	refuse := func(kind string, status int, format string, args ...any) *Refusal {
+		return &Refusal{Kind: kind, Status: status, Text: fmt.Sprintf(format, args...)}
 	}
 	empty, _ := tlog.TreeHash(0, nil) // reads nothing
 	switch old := before.read.Size; {
@@ -177,13 +246,15 @@ func check(r Request, c proof.Checkpoint, before logState) error {
 	case r.Old != old:
 		return refuse(Stale, http.StatusConflict, "%d", old)
 	case c.Size == old && old > 0 && c.Root != before.read.Root:
-		return refuse(Inconsistent, http.StatusConflict, "this witness has cosigned another tree of the size %d", old)
+		refusal := refuse(Inconsistent, http.StatusUnprocessableEntity, "this witness has cosigned another tree of the size %d", old)
+		refusal.Cosigned = before.Checkpoint
+		return refusal
 	case (old == 0 || c.Size == old) && len(r.Proof) > 0:
 		return refuse(Malformed, http.StatusUnprocessableEntity, "the proof must be empty")
 	case c.Size == 0 && c.Root != empty:
 		return refuse(Malformed, http.StatusUnprocessableEntity, "the root is not of an empty tree")
 	case old > 0 && c.Size > old && tlog.CheckTree(r.Proof, c.Size, c.Root, old, before.read.Root) != nil:
-		return refuse(Inconsistent, http.StatusUnprocessableEntity, "the proof does not show that the tree begins with the one of size %d that this witness has cosigned", old)
+		return refuse(Unproven, http.StatusUnprocessableEntity, "the proof does not show that the tree begins with the one of size %d that this witness has cosigned", old)
 	}
 	return nil
 }

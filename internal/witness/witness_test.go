@@ -99,10 +99,10 @@ func TestRefusesAsSpecified(t *testing.T) {
 
 	without := request(l, 20, 40)
 	without.Proof = nil
-	requireRefused(t, w, without, Inconsistent, http.StatusUnprocessableEntity)
+	requireRefused(t, w, without, Unproven, http.StatusUnprocessableEntity)
 	wrong := request(l, 20, 40)
 	wrong.Proof[0][5] ^= 1
-	requireRefused(t, w, wrong, Inconsistent, http.StatusUnprocessableEntity)
+	requireRefused(t, w, wrong, Unproven, http.StatusUnprocessableEntity)
 	more := request(l, 20, 20)
 	more.Proof = wrong.Proof
 	requireRefused(t, w, more, Malformed, http.StatusUnprocessableEntity)
@@ -123,8 +123,8 @@ func TestRefusesASplitView(t *testing.T) {
 	l.Grow(20, "entry")
 	w := newWitness(t, l.Public)
 	requireCosigned(t, w, request(l, 0, 15))
-	requireRefused(t, w, request(other, 15, 15), Inconsistent, http.StatusConflict)
-	requireRefused(t, w, request(other, 15, 40), Inconsistent, http.StatusUnprocessableEntity)
+	requireRefused(t, w, request(other, 15, 15), Inconsistent, http.StatusUnprocessableEntity)
+	requireRefused(t, w, request(other, 15, 40), Unproven, http.StatusUnprocessableEntity)
 	requireCosigned(t, w, request(l, 15, 40))
 }
 
