@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -20,6 +21,10 @@ func (a *Audit) setDefaults(dataDir string) {
 		a.Heartbeat = new(time.Hour)
 	}
 }
+
+// minHeartbeat is the shortest audit.heartbeat. A tree that does not grow is looked at every
+// 5 s, and a checkpoint that comes later than two heartbeats after the one before is an alarm.
+const minHeartbeat = 10 * time.Second
 
 func (k *checker) audit(a Audit) {
 	if strings.ContainsFunc(a.Origin, func(r rune) bool { return r <= ' ' || r > '~' || r == '+' }) {
@@ -45,7 +50,15 @@ func (k *checker) audit(a Audit) {
 	if len(a.SignCommand) > 0 && a.SignCommand[0] == "" {
 		k.fail("audit.sign_command", nil, "must begin with the path of a program")
 	}
+	if len(a.SignEnv) > 0 && len(a.SignCommand) == 0 {
+		k.fail("audit.sign_env", nil, "is for sign_command, which is not set; set it, or remove this")
+	}
+	for i, name := range a.SignEnv {
+		if name == "" || strings.ContainsAny(name, "= ") {
+			k.fail(fmt.Sprintf("audit.sign_env[%d]", i), name, "must be the name of an environment variable, without its value")
+		}
+	}
 	if a.Heartbeat != nil {
-		between(k, "audit.heartbeat", *a.Heartbeat, time.Second, 24*time.Hour)
+		between(k, "audit.heartbeat", *a.Heartbeat, minHeartbeat, 24*time.Hour)
 	}
 }

@@ -316,6 +316,9 @@ type Audit struct {
 	// with a key elsewhere (PKCS#11, a cloud KMS). It reads the bytes to sign from its
 	// standard input, and prints the base64 of the 64-byte Ed25519 signature within 10s.
 	SignCommand []string `yaml:"sign_command"`
+	// SignEnv are the names of further environment variables for SignCommand. Of the relay's
+	// environment it gets PATH, HOME, USER, LANG, LC_ALL, TZ, TMPDIR and these, and nothing else.
+	SignEnv []string `yaml:"sign_env"`
 	// PublicKey is the key of SignCommand, NAME+HASH+KEY, as `auditrelay trail keygen
 	// --public` makes it.
 	PublicKey string `yaml:"public_key"`
@@ -323,7 +326,7 @@ type Audit struct {
 	// state is found: keep it apart from the data directory and its backups. Default
 	// KEY_FILE.checkpoint, or DATA_DIR/audit.checkpoint without a KeyFile.
 	CheckpointFile string `yaml:"checkpoint_file"`
-	// Heartbeat is the longest time between two checkpoints, from 1s to 24h. Default 1h.
+	// Heartbeat is the longest time between two checkpoints, from 10s to 24h. Default 1h.
 	Heartbeat *time.Duration `yaml:"heartbeat"`
 	// Witnesses cosign the checkpoints, each only if it continues the one before
 	// (https://c2sp.org/tlog-witness): so a trail set back, or shown in two versions, is

@@ -86,7 +86,7 @@ func furtherIncidents() []incident {
 		},
 		{
 			name: "further: too few witnesses", expected: "flowing", reported: state, cause: nothing, lasts: 5 * time.Second,
-			setup: setup{more: `audit: {heartbeat: 1s, witnesses: [{url: "http://127.0.0.1:1", key: ` +
+			setup: setup{more: `audit: {heartbeat: 10s, witnesses: [{url: "http://127.0.0.1:1", key: ` +
 				`"witness.example.com/audit+69551bfd+BAaUGjQ1NgWmxrtUxKPDhqOVjEvEsVrpUT/DP3uECHQP"}]}` + "\n"},
 			alerts: []string{"TrailAlarm"},
 		},

@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,13 +19,30 @@ const (
 	maxAnswer = 4 << 10
 )
 
+// commandEnv are the environment variables that every signing command gets. The others may be
+// secrets of the relay or of its sinks.
+var commandEnv = []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"}
+
+// environmentOf is the part of the relay's environment with commandEnv and the named variables.
+func environmentOf(named []string) []string {
+	env := []string{} // not nil, which would be the whole environment
+	for _, name := range slices.Concat(commandEnv, named) {
+		if value, given := os.LookupEnv(name); given {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
 // signByCommand signs with a program, called without a shell: it gets the message on its
-// standard input, and prints the base64 of the 64-byte Ed25519 signature.
-func signByCommand(command []string) func(context.Context, []byte) ([]byte, error) {
+// standard input, and prints the base64 of the 64-byte Ed25519 signature. Of the environment
+// it gets what environmentOf has.
+func signByCommand(command, named []string) func(context.Context, []byte) ([]byte, error) {
 	return func(ctx context.Context, msg []byte) ([]byte, error) {
 		ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+		cmd.Env = environmentOf(named)
 		var out, complaint bounded
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(msg), &out, &complaint
 		cmd.WaitDelay = time.Second // its children may hold its output open

@@ -50,6 +50,17 @@ func beSigner(dir string) int {
 		fmt.Println(strings.Repeat("x", maxAnswer))
 	case "no base64":
 		fmt.Println("Using slot 0")
+	case "curious":
+		for _, name := range []string{"AUDITRELAY_TEST_SECRET", "AUDITRELAY_TEST_OTHER"} {
+			if os.Getenv(name) != "" {
+				fmt.Fprintln(os.Stderr, "I was given", name)
+				return 1
+			}
+		}
+		if os.Getenv("AUDITRELAY_TEST_NAMED") != "for the signer" || os.Getenv("PATH") == "" {
+			fmt.Fprintln(os.Stderr, "I was not given what I need")
+			return 1
+		}
 	case "hangs":
 		time.Sleep(time.Hour)
 	}
@@ -105,6 +116,19 @@ func TestASigningCommand(t *testing.T) {
 	require.NoError(t, again.Close(t.Context()))
 	require.NoError(t, os.Remove(o.PinFile))
 	require.Contains(t, openingOf(t, openTrail(t, js, o)).Problems[0].Detail, "is missing, though the key has signed")
+}
+
+// The command gets the variables that it needs, and none of the relay's secrets.
+func TestASigningCommandGetsNoSecrets(t *testing.T) {
+	t.Setenv("AUDITRELAY_TEST_SECRET", "the sinks' password")
+	t.Setenv("AUDITRELAY_TEST_NAMED", "for the signer")
+	js, _ := startServer(t, t.TempDir())
+	o, set := signerOptions(t)
+	o.SignEnv = []string{"AUDITRELAY_TEST_NAMED", "AUDITRELAY_TEST_MISSING"}
+	set("curious")
+	trail := openTrail(t, js, o)
+	appendEntries(t, trail, 0, 1)
+	require.NoError(t, trail.sign(t.Context()))
 }
 
 // A command that hangs holds up no append, and ends with the trail's own end.

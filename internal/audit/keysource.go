@@ -18,7 +18,7 @@ func (o *Options) pinFile() string { return cmp.Or(o.PinFile, o.KeyFile+".checkp
 func (o *Options) loadKey() (keyPair, error) {
 	switch {
 	case len(o.SignCommand) > 0:
-		return newKeyPair(o.PublicKey, signByCommand(o.SignCommand))
+		return newKeyPair(o.PublicKey, signByCommand(o.SignCommand, o.SignEnv))
 	case o.KeyEnv != "":
 		text, given := os.LookupEnv(o.KeyEnv)
 		if !given {

@@ -64,10 +64,11 @@ type Options struct {
 	// streams is found too. Relays with the same streams share the key.
 	KeyFile string
 	// KeyEnv is the name of an environment variable with the key, in place of KeyFile.
-	// SignCommand is a program in its place: see signByCommand. PublicKey is its key, in
-	// the note form. Such keys are never generated.
+	// SignCommand is a program in its place, which gets the environment variables SignEnv:
+	// see signByCommand. PublicKey is its key, in the note form. Such keys are never generated.
 	KeyEnv      string
 	SignCommand []string
+	SignEnv     []string
 	PublicKey   string
 	// PinFile keeps the newest checkpoint. Default KeyFile + ".checkpoint".
 	PinFile string

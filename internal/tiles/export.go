@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"path/filepath"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 )
@@ -20,8 +22,12 @@ type Exported struct {
 
 // Export writes the logs of a trail's generations into a folder of their own, or brings an
 // older or interrupted export there up to date. In the end it reads all files back, and
-// holds them against the signed checkpoints. progress may be nil.
+// holds them against the signed checkpoints. A folder with a symbolic link in it is refused:
+// whoever planted one chose where to write. progress may be nil.
 func Export(ctx context.Context, trail Trail, generations []audit.Generation, dir string, log *slog.Logger, progress func(entries int64)) ([]Exported, error) {
+	if err := plain(dir); err != nil {
+		return nil, fmt.Errorf("export the log: %w", err)
+	}
 	k := NewKeeper(Open(dir), trail, func() []audit.Generation { return generations }, log)
 	k.wrote = progress
 	var list []Exported
@@ -36,6 +42,24 @@ func Export(ctx context.Context, trail Trail, generations []audit.Generation, di
 		list = append(list, e)
 	}
 	return list, nil
+}
+
+// plain refuses a folder that is a symbolic link, or has anything else than folders and files
+// in it. A missing one is plain.
+func plain(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case path == dir && errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case d.Type()&fs.ModeSymlink != 0:
+			return fmt.Errorf("%s is a symbolic link; name another folder, or remove the link", path)
+		case !d.IsDir() && !d.Type().IsRegular():
+			return fmt.Errorf("%s is neither a file nor a folder; name another folder", path)
+		}
+		return nil
+	})
 }
 
 func (k *Keeper) export(ctx context.Context, g audit.Generation) (Exported, error) {

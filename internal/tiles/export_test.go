@@ -2,6 +2,7 @@ package tiles
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -70,6 +71,34 @@ func TestAnExportHasTheFilesOfTheRelay(t *testing.T) {
 		require.NoError(t, os.Remove(filepath.Join(dir, "0", "checkpoint")))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "0", "tile", "0", "000"), []byte("damage"), 0o600))
 		export()
+	}
+}
+
+// Nothing is written through a symbolic link that somebody has planted in the export's folder.
+func TestAnExportFollowsNoPlantedLink(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, 300)
+	h.run()
+	source, err := h.store.Source()
+	require.NoError(t, err)
+	for name, plant := range map[string]func(dir, elsewhere string) error{
+		"the folder": func(dir, elsewhere string) error { return errors.Join(os.Remove(dir), os.Symlink(elsewhere, dir)) },
+		"a log":      func(dir, elsewhere string) error { return os.Symlink(elsewhere, filepath.Join(dir, "0")) },
+		"the tiles": func(dir, elsewhere string) error {
+			return errors.Join(os.Mkdir(filepath.Join(dir, "0"), 0o700), os.Symlink(elsewhere, filepath.Join(dir, "0", "tile")))
+		},
+		"the history": func(dir, elsewhere string) error {
+			return errors.Join(os.Mkdir(filepath.Join(dir, "0"), 0o700), os.Symlink(filepath.Join(elsewhere, "file"), filepath.Join(dir, "0", HistoryFile)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, elsewhere := t.TempDir(), t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(elsewhere, "file"), []byte("precious"), 0o600))
+			require.NoError(t, plant(dir, elsewhere))
+			_, err := Export(t.Context(), source, source.Generations(), dir, nil, nil)
+			require.ErrorContains(t, err, "symbolic link")
+			require.Equal(t, map[string]string{"file": "precious"}, files(t, elsewhere))
+		})
 	}
 }
 

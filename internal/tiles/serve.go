@@ -24,7 +24,7 @@ const maxNumber = 1 << 30
 
 // Handler serves the logs, read-only: their list as JSON at [Prefix], each log below its
 // number, and the newest one below "latest" too. An immutable file may be cached for
-// ever. The entries are confidential: who may ask is up to the caller.
+// ever, by whoever asked. The entries are confidential: who may ask is up to the caller.
 func (s *Store) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -72,15 +72,16 @@ func (s *Store) serveList(w http.ResponseWriter) {
 		rows = append(rows, row{l, Prefix + strconv.Itoa(l.Number) + "/"})
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("Cache-Control", never)
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	_ = enc.Encode(rows) // the client has gone, or sees a cut answer
 }
 
 const (
-	forEver = "public, max-age=31536000, immutable"
-	never   = "no-cache"
+	// Entries are confidential: whoever may ask for them, caches shared with others keep none.
+	forEver = "private, max-age=31536000, immutable"
+	never   = "private, no-cache"
 )
 
 // serve serves one file of a log. Only known names reach the disk.

@@ -54,6 +54,7 @@ func TestTheLogIsServed(t *testing.T) {
 				want = never
 			}
 			require.Equal(t, want, resp.Header.Get("Cache-Control"), name)
+			require.Contains(t, want, "private", "who asks may need a token, and others share the cache")
 		}
 	}
 	kinds := map[string]string{

@@ -58,7 +58,9 @@ func (w *Witness) cosigned(hash string) (text string, found bool) {
 }
 
 // textOf is the signed text of a checkpoint: all before the empty line.
-func textOf(checkpoint []byte) []byte { return checkpoint[:bytes.LastIndex(checkpoint, []byte("\n\n"))+1] }
+func textOf(checkpoint []byte) []byte {
+	return checkpoint[:bytes.LastIndex(checkpoint, []byte("\n\n"))+1]
+}
 
 // originOf is the first line of a checkpoint.
 func originOf(checkpoint []byte) string {
