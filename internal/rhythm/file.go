@@ -23,11 +23,19 @@ type stored struct {
 	// Gaps have a bucket and its count. Weight is the weight of all gaps.
 	Gaps   [][2]float64 `json:"gaps"`
 	Weight float64      `json:"weight"`
+	// Drought is the present one, with the tail of the earlier ones as for gaps; absent in
+	// files of earlier versions.
+	Drought       drought      `json:"drought,omitzero"`
+	Droughts      [][2]float64 `json:"droughts,omitempty"`
+	DroughtWeight float64      `json:"drought_weight,omitempty"`
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (m *Model) MarshalJSON() ([]byte, error) {
-	s := stored{Version: version, Open: m.open, Pushes: m.pushes, Events: m.events, Weight: rounded(m.tail.Weight)}
+	s := stored{
+		Version: version, Open: m.open, Pushes: m.pushes, Events: m.events, Gaps: m.tail.stored(), Weight: rounded(m.tail.Weight),
+		Drought: m.thin, Droughts: m.thin.tail.stored(), DroughtWeight: rounded(m.thin.tail.Weight),
+	}
 	for i := range m.slots {
 		for _, h := range m.slots[i] {
 			if h.Hour != 0 {
@@ -35,12 +43,28 @@ func (m *Model) MarshalJSON() ([]byte, error) {
 			}
 		}
 	}
-	for i, n := range m.tail.Counts {
+	return json.Marshal(s)
+}
+
+// stored gives the buckets in use, with their counts.
+func (t *tail) stored() (all [][2]float64) {
+	for i, n := range t.Counts {
 		if n = rounded(n); n > 0 {
-			s.Gaps = append(s.Gaps, [2]float64{float64(i), n})
+			all = append(all, [2]float64{float64(i), n})
 		}
 	}
-	return json.Marshal(s)
+	return all
+}
+
+// take takes the stored buckets.
+func (t *tail) take(stored [][2]float64) error {
+	for _, g := range stored {
+		if !sound(g[:]...) || g[0] >= tailBuckets || g[0] != math.Trunc(g[0]) {
+			return fmt.Errorf("a rhythm's gap %v is none", g)
+		}
+		t.Counts[int(g[0])] = g[1]
+	}
+	return nil
 }
 
 func rounded(x float64) float64 { return math.Round(x*1000) / 1000 }
@@ -55,8 +79,9 @@ func (m *Model) UnmarshalJSON(data []byte) error {
 	if s.Version != version {
 		return fmt.Errorf("a rhythm has version %d, not %d", s.Version, version)
 	}
-	fresh := Model{open: s.Open, pushes: s.Pushes, events: s.Events, tail: tail{Weight: s.Weight}}
-	if s.Open < 0 || !sound(s.Pushes.Seen, s.Pushes.Expected, s.Events.Seen, s.Events.Expected, s.Weight) {
+	fresh := Model{open: s.Open, pushes: s.Pushes, events: s.Events, tail: tail{Weight: s.Weight}, thin: s.Drought}
+	fresh.thin.tail.Weight = s.DroughtWeight
+	if s.Open < 0 || !sound(s.Pushes.Seen, s.Pushes.Expected, s.Events.Seen, s.Events.Expected, s.Weight, s.DroughtWeight, s.Drought.Depth, s.Drought.Peak, s.Drought.Came) {
 		return errors.New("a rhythm's levels are no counts")
 	}
 	for _, h := range s.Hours {
@@ -64,11 +89,8 @@ func (m *Model) UnmarshalJSON(data []byte) error {
 			return err
 		}
 	}
-	for _, g := range s.Gaps {
-		if !sound(g[:]...) || g[0] >= tailBuckets || g[0] != math.Trunc(g[0]) {
-			return fmt.Errorf("a rhythm's gap %v is none", g)
-		}
-		fresh.tail.Counts[int(g[0])] = g[1]
+	if err := errors.Join(fresh.tail.take(s.Gaps), fresh.thin.tail.take(s.Droughts)); err != nil {
+		return err
 	}
 	fresh.derive()
 	*m = fresh

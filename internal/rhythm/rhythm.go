@@ -32,10 +32,12 @@ type Model struct {
 	pushes level
 	events level
 	tail   tail
+	thin   drought
 
 	// Derived from the above, when an hour ends.
-	rates  [hours]rate
-	yearly float64 // bursts expected in a year
+	rates   [hours]rate
+	yearly  float64 // bursts expected in a year
+	typical float64 // events of a burst
 }
 
 // rate is the expected number of pushes in an hour of the week.
@@ -58,7 +60,10 @@ func (m *Model) Observe(from, to time.Time, events, pushes int64) {
 	if to.Before(from) || to.Sub(from) > horizon || from.Unix() < 0 || events < 0 || pushes < 0 {
 		return
 	}
-	until, weight := to, m.weight(from, to)
+	if pushes > 0 && m.thins(from, to, events) {
+		return
+	}
+	until, weight := to, m.weight(from, to, guessed)
 	if weight > leastLimit {
 		until, weight = m.bounded(from, to, weight)
 	}
@@ -106,6 +111,7 @@ func (m *Model) turn(hour int64) bool {
 		m.events.add(w.Events, r.events*part, 10, 100)
 	}
 	m.tail.age()
+	m.thin.tail.age()
 	m.open = hour
 	return true
 }
@@ -139,6 +145,7 @@ func (m *Model) derive() {
 		m.yearly += m.rates[i].bursts * 52
 	}
 	m.yearly *= m.slower()
+	m.typical = m.typicalSize()
 }
 
 // Expected returns the number of events expected in [from, to); 0 while nothing is
@@ -171,15 +178,19 @@ func (m *Model) SilentAfter(last time.Time) (time.Time, bool) {
 	return at, true
 }
 
+// The two measures of a rate: as well as it is known, and at least.
+func guessed(r rate) float64 { return r.guess }
+func atLeast(r rate) float64 { return r.bursts }
+
 // weight returns the pushes expected in (from, to): the least of the three shifts.
-func (m *Model) weight(from, to time.Time) float64 {
+func (m *Model) weight(from, to time.Time, of func(rate) float64) float64 {
 	least := math.Inf(1)
 	for shift := int64(-1); shift <= 1; shift++ {
 		sum := 0.0
 		for at := from; at.Before(to); {
 			end, r := m.piece(from, at, shift)
 			end = earlier(end, to)
-			sum += r.guess * end.Sub(at).Hours()
+			sum += of(r) * end.Sub(at).Hours()
 			at = end
 		}
 		least = min(least, sum)

@@ -15,13 +15,18 @@ const (
 	tailHalf    = 4 * hours // watched hours
 )
 
+// add counts a gap.
 func (t *tail) add(weight float64) {
+	t.count(weight)
+	t.Weight += weight
+}
+
+func (t *tail) count(weight float64) {
 	i := 0
 	if weight >= 1 {
 		i = min(1+int(perDouble*math.Log2(weight)), tailBuckets-1)
 	}
 	t.Counts[i]++
-	t.Weight += weight
 }
 
 // edge returns the lower end of a bucket.
