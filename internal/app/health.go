@@ -19,7 +19,7 @@ import (
 func (r *process) startHealth(context.Context) (err error) {
 	options := health.Options{
 		Environments: r.cfg.Environments, Anonymous: anonymous(r.cfg.Ingest), Book: r.arrivals,
-		Interval: r.cfg.Streaming.Interval, Trail: r.trail, Silences: r.silences, File: filepath.Join(r.cfg.DataDir, health.FileName),
+		Interval: r.cfg.Streaming.Interval, Trail: r.trail, Reviewed: r.timeline.Reviewed, Silences: r.silences, File: filepath.Join(r.cfg.DataDir, health.FileName),
 		Logger: r.log, Registerer: r.reg,
 	}
 	if r.cfg.Workspace != nil {

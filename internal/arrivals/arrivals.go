@@ -64,7 +64,8 @@ type Environment struct {
 	good     [len(reasons)]bool // a good push came after the last refusal
 	rate     rate
 	lateness window
-	between  between
+	spans    []*Span
+	clock    ages
 	late     float64 // seconds, of all events
 }
 
@@ -99,9 +100,14 @@ func (e *Environment) Took(p Push) {
 	e.newest = max(e.newest, min(p.Newest, now.UnixNano()))
 	e.good = [len(reasons)]bool{true, true, true, true, true, true, true}
 	e.rate.add(elapsed, p.Events)
+	if p.Newest != 0 {
+		e.clock.add(elapsed, now.Sub(time.Unix(0, p.Newest)))
+	}
 	if p.Lateness != nil {
 		e.lateness.add(elapsed, p.Lateness)
-		e.between.add(now, p.Lateness)
+		for _, s := range e.spans {
+			s.add(now, p.Lateness)
+		}
 		e.late += p.Lateness.sum
 	}
 }

@@ -177,20 +177,47 @@ func TestCountBetween(t *testing.T) {
 		e.Took(Push{Events: int64(n), Lateness: &l})
 	}
 	push(7, time.Second)
-	assert.Zero(t, e.Snapshot().Between)
 	from := clock.Time
-	e.CountBetween(from, time.Time{})
+	all := e.Count(from, time.Time{})
+	assert.Zero(t, all.Events())
 	clock.pass(10 * time.Minute)
 	push(5, time.Second)
 	push(3, time.Hour)
-	assert.EqualValues(t, 5, e.Snapshot().Between, "three happened before")
-	e.CountBetween(from, clock.Time)
+	assert.EqualValues(t, 5, all.Events(), "three happened before")
+	all.Set(from, clock.Time)
+	second := e.Count(clock.Time, time.Time{})
 	clock.pass(10 * time.Minute)
 	push(11, time.Minute)
 	push(13, 15*time.Minute)
-	assert.EqualValues(t, 18, e.Snapshot().Between, "eleven happened after")
-	e.CountBetween(clock.Time, time.Time{})
-	assert.Zero(t, e.Snapshot().Between)
+	assert.EqualValues(t, 18, all.Events(), "eleven happened after")
+	assert.EqualValues(t, 11, second.Events())
+	all.Stop()
+	push(9, 15*time.Minute)
+	assert.EqualValues(t, 18, all.Events())
+}
+
+// The ages of the newest events show a clock that is wrong, and its mending.
+func TestTheSendersClock(t *testing.T) {
+	t.Parallel()
+	book, clock := newBook()
+	e := book.Of(live)
+	push := func(age time.Duration) {
+		clock.pass(time.Second)
+		e.Took(Push{Events: 1, Newest: clock.Add(-age).UnixNano()})
+	}
+	assert.Zero(t, e.Snapshot().Clock)
+	e.Took(Push{Events: 1, Newest: 1})
+	assert.Zero(t, e.Snapshot().Clock, "1970 is no time")
+	for range 300 {
+		push(30 * time.Minute)
+	}
+	assert.Equal(t, Clock{ClockSamples, 30 * time.Minute, 30 * time.Minute}, e.Snapshot().Clock)
+	push(-2 * time.Hour)
+	assert.Equal(t, Clock{ClockSamples, -2 * time.Hour, 30 * time.Minute}, e.Snapshot().Clock)
+	for range 160 {
+		push(time.Second)
+	}
+	assert.Equal(t, Clock{ClockSamples, time.Second, time.Second}, e.Snapshot().Clock)
 }
 
 // An event of 1970 has no time. Some of them leave the lateness of the others as it is.

@@ -2,41 +2,60 @@ package arrivals
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
-// between counts the events of a span of time as they arrive, however late.
-type between struct {
-	from, to time.Time // no end where to is zero; nothing is counted where from is
+// Span counts the events of a span of time as they arrive, however late. It goes by the
+// sender's times and the histogram of lateness: each end is right within an eighth of the time
+// passed since, where the sender's clock is.
+type Span struct {
+	page     *Environment
+	from, to time.Time // no end where to is zero
 	count    float64
 }
 
-// CountBetween counts the events of a time span among those arriving from now on; without
-// end for a zero to, and no longer for a zero from. Another from begins at 0. It goes by
-// the histogram of lateness, so each end is right within an eighth of the time passed
-// since.
-func (e *Environment) CountBetween(from, to time.Time) {
+// Count counts the events of a time span among those arriving from now on; without end for a
+// zero to. The caller bounds the number of spans, and stops each.
+func (e *Environment) Count(from, to time.Time) *Span {
+	s := &Span{page: e, from: from, to: to}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !from.Equal(e.between.from) {
-		e.between.count = 0
-	}
-	e.between.from, e.between.to = from, to
+	e.spans = append(e.spans, s)
+	return s
 }
 
-func (b *between) add(now time.Time, l *Lateness) {
-	if b.from.IsZero() {
-		return
-	}
-	least, most := math.Inf(-1), now.Sub(b.from).Seconds()
-	if !b.to.IsZero() {
-		least = now.Sub(b.to).Seconds()
+// Set moves the ends, and keeps the count.
+func (s *Span) Set(from, to time.Time) {
+	s.page.mu.Lock()
+	defer s.page.mu.Unlock()
+	s.from, s.to = from, to
+}
+
+// Stop ends the counting.
+func (s *Span) Stop() {
+	s.page.mu.Lock()
+	defer s.page.mu.Unlock()
+	s.page.spans = slices.DeleteFunc(s.page.spans, func(other *Span) bool { return other == s })
+}
+
+// Events is the estimated number of events so far.
+func (s *Span) Events() int64 {
+	s.page.mu.Lock()
+	defer s.page.mu.Unlock()
+	return int64(math.Round(s.count))
+}
+
+func (s *Span) add(now time.Time, l *Lateness) {
+	least, most := math.Inf(-1), now.Sub(s.from).Seconds()
+	if !s.to.IsZero() {
+		least = now.Sub(s.to).Seconds()
 	}
 	for i, n := range &l.counts {
 		low, high := bounds(i)
 		if n == 0 || low >= most {
 			continue
 		}
-		b.count += float64(n) * max(0, min(high, most)-max(low, least)) / (high - low)
+		s.count += float64(n) * max(0, min(high, most)-max(low, least)) / (high - low)
 	}
 }

@@ -1,9 +1,6 @@
 package arrivals
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // Totals count since the book was made.
 type Totals struct{ Pushes, Events, Bytes, Duplicates int64 }
@@ -35,8 +32,8 @@ type Snapshot struct {
 	Lateness [3]float64
 	// LatenessSum is the sum over all events, in seconds.
 	LatenessSum float64
-	// Between is the estimated number of the events counted by [Environment.CountBetween].
-	Between int64
+	// Clock is what the newest pushes show of their sender's clock.
+	Clock Clock
 	// Refusals has each of [Reasons].
 	Refusals map[string]Refusals
 }
@@ -51,7 +48,7 @@ func (e *Environment) Snapshot() Snapshot {
 		EventsPerSecond: e.rate.perSecond(elapsed),
 		Lateness:        e.lateness.quantiles(elapsed),
 		LatenessSum:     e.late,
-		Between:         int64(math.Round(e.between.count)),
+		Clock:           e.clock.shows(),
 		Refusals:        make(map[string]Refusals, len(reasons)),
 	}
 	if e.newest != 0 {

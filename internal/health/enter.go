@@ -89,7 +89,7 @@ func (k *Keeper) restore(ctx context.Context, w *watch) error {
 		return fmt.Errorf("read the last state of %s: %w", w.name, err)
 	}
 	var c change
-	if found && json.Unmarshal(e.Detail, &c) == nil && says[c.To].text != "" {
+	if found && json.Unmarshal(e.Detail, &c) == nil && c.To.known() {
 		k.mu.Lock()
 		w.held.restore(Verdict{State: c.To, Reason: c.Reason, Since: c.Since, Action: c.Action})
 		k.mu.Unlock()
@@ -211,10 +211,11 @@ func (k *Keeper) enterGaps(ctx context.Context, w *watch) error {
 				return fmt.Errorf("save the gaps of %s: %w", w.name, err)
 			}
 		}
-		g := due[0]
-		_, err := audit.Update(ctx, k.options.Trail, w.name.Project, w.name.Environment, subjectGap, func(last audit.Entry, found bool) (*audit.Entry, error) {
+		g, index := due[0], int64(0)
+		e, err := audit.Update(ctx, k.options.Trail, w.name.Project, w.name.Environment, subjectGap, func(last audit.Entry, found bool) (*audit.Entry, error) {
 			var was gapDetail
-			if found && json.Unmarshal(last.Detail, &was) == nil && g.Begun.Equal(was.Begun) && g.Ended.Equal(was.Ended) {
+			if found && json.Unmarshal(last.Detail, &was) == nil && g.same(was.Gap) {
+				index = last.Index
 				return nil, nil //nolint:nilnil // it has been entered
 			}
 			return k.entry(w, TypeGap, subjectGap, time.Now(), gapDetail{g.sentence(w.name.Environment), meaning.High, cmp.Or(k.silenced(w), k.silencedAt(w, g.Ended)), g})
@@ -222,15 +223,17 @@ func (k *Keeper) enterGaps(ctx context.Context, w *watch) error {
 		if err != nil {
 			return fmt.Errorf("enter a gap of %s: %w", w.name, err)
 		}
-		k.mu.Lock()
-		if len(w.gaps.due) > 0 && w.gaps.due[0].Begun.Equal(g.Begun) {
-			w.gaps.due, w.changed = w.gaps.due[1:], true
+		if e != nil {
+			index = e.Index
 		}
+		k.mu.Lock()
+		w.gaps.entered(g, index)
+		w.changed = true
 		k.mu.Unlock()
 	}
 }
 
 // sentence tells of a gap in one line.
 func (g *Gap) sentence(environment string) string {
-	return fmt.Sprintf("%s: %s from %s to %s: %s", environment, g.lost(), clock(g.Begun), clock(g.Ended), g.Reason)
+	return fmt.Sprintf("%s: %s from %s to %s: %s", environment, g.Lost(), clock(g.Begun), clock(g.Ended), g.Reason)
 }

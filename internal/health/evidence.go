@@ -38,8 +38,13 @@ type Evidence struct {
 	Kept time.Time
 	// Hushed: the environment was silent before this run, and no push has come since.
 	Hushed bool
-	// Gap is the newest one with an end; nil: none.
-	Gap *Gap
+	// Gap is the newest one with an end; nil: none. Waits: late events may still lower its
+	// estimate.
+	Gap   *Gap
+	Waits bool
+	// Skew is how far the sender's clock was behind when last judged, in this run or an
+	// earlier one; below 0: ahead; 0: it was right.
+	Skew time.Duration
 }
 
 // Declared is the API's word on an environment's stream.
@@ -96,13 +101,18 @@ func (e *Evidence) usual() (until time.Time, known bool) {
 	if e.LastPush.IsZero() {
 		return time.Time{}, false
 	}
+	return e.Model.SilentAfter(e.lastChance())
+}
+
+// lastChance is the last push with a new event, or when one could come at the earliest.
+func (e *Evidence) lastChance() time.Time {
 	last := e.LastNew
-	for _, t := range []time.Time{e.Started, e.Kept} { // none could come before
+	for _, t := range []time.Time{e.Started, e.Kept} {
 		if t.After(last) {
 			last = t
 		}
 	}
-	return e.Model.SilentAfter(last)
+	return last
 }
 
 // recently bounds the age of a push as a proof of arriving events.

@@ -35,11 +35,16 @@ type keptOfWatch struct {
 	LastNew  time.Time                    `json:"last_new,omitzero"`
 	Declared keptStatus                   `json:"declared,omitzero"`
 	Runs     map[string]arrivals.Refusals `json:"refusals,omitempty"`
-	Gap      *Gap                         `json:"gap,omitempty"`
-	Gaps     []Gap                        `json:"gaps,omitempty"`
-	Due      []Gap                        `json:"gaps_due,omitempty"`
-	Recent   recent                       `json:"recent"`
-	Model    json.RawMessage              `json:"model,omitempty"` // of internal/rhythm
+	// Gap is the open one; earlier versions kept one with an end here too.
+	Gap       *Gap  `json:"gap,omitempty"`
+	Unsettled []Gap `json:"gaps_unsettled,omitempty"`
+	// Came counts the events that arrived since the first of both began.
+	Came   int64           `json:"came,omitempty"`
+	Gaps   []Gap           `json:"gaps,omitempty"`
+	Due    []Gap           `json:"gaps_due,omitempty"`
+	Recent recent          `json:"recent"`
+	Skew   time.Duration   `json:"skew,omitempty"`
+	Model  json.RawMessage `json:"model,omitempty"` // of internal/rhythm
 	// Absent is since when it is not in the configuration; zero: it is.
 	Absent time.Time `json:"absent,omitzero"`
 }
@@ -129,7 +134,7 @@ func parse(raw []byte) (*kept, error) {
 	for _, e := range x.Environments {
 		if e != nil {
 			e.Recent.Events, e.Recent.Seconds = max(0, e.Recent.Events), max(0, e.Recent.Seconds)
-			e.Gaps, e.Due = last(e.Gaps, maxGaps), last(e.Due, maxGaps)
+			e.Came, e.Gaps, e.Due, e.Unsettled = max(0, e.Came), last(e.Gaps, maxGaps), last(e.Due, maxGaps), last(e.Unsettled, maxGaps)
 		}
 	}
 	return x, nil
@@ -144,16 +149,27 @@ func (w *watch) take(x *keptOfWatch, saved time.Time) error {
 	if w.lastNew = x.LastNew; w.lastNew.IsZero() { // of an earlier version
 		w.lastNew = w.lastPush
 	}
-	w.gaps.now, w.gaps.settled, w.gaps.due = x.Gap, x.Gaps, x.Due
-	w.seenUntil, w.before = saved, x.Declared
-	if g := w.gaps.now; g != nil {
-		w.gaps.late, w.gaps.refused = g.EventsLate, g.RefusedPushes
-		w.page.CountBetween(g.Begun, g.Ended)
+	w.gaps.settled, w.gaps.due, w.gaps.came = x.Gaps, x.Due, x.Came
+	w.seenUntil, w.before, w.skew = saved, x.Declared, x.Skew
+	for _, g := range x.Unsettled {
+		w.gaps.ended = append(w.gaps.ended, w.again(g))
+	}
+	switch g := x.Gap; {
+	case g == nil:
+	case g.Ended.IsZero():
+		w.gaps.open = w.again(*g)
+	default:
+		w.gaps.ended = append(w.gaps.ended, w.again(*g))
 	}
 	if x.Model == nil {
 		return nil
 	}
 	return json.Unmarshal(x.Model, w.model)
+}
+
+// again goes on with a gap of an earlier process.
+func (w *watch) again(g Gap) *pending {
+	return &pending{Gap: g, span: w.page.Count(g.Begun, g.Ended), late: g.EventsLate, refused: g.RefusedPushes}
 }
 
 // save writes the file, if a gap changed or its time has come. A crash leaves the old one or
@@ -203,8 +219,14 @@ func (w *watch) keep() (*keptOfWatch, error) {
 		return nil, err
 	}
 	x := &keptOfWatch{
-		LastPush: w.lastPush, LastNew: w.lastNew, Runs: map[string]arrivals.Refusals{}, Gap: w.gaps.now, Gaps: w.gaps.settled, Due: w.gaps.due,
-		Recent: w.recent, Model: model, Declared: w.before,
+		LastPush: w.lastPush, LastNew: w.lastNew, Runs: map[string]arrivals.Refusals{}, Gaps: w.gaps.settled, Due: w.gaps.due,
+		Recent: w.recent, Model: model, Declared: w.before, Came: w.came(), Skew: w.skew,
+	}
+	for _, p := range w.gaps.ended {
+		x.Unsettled = append(x.Unsettled, p.Gap)
+	}
+	if p := w.gaps.open; p != nil {
+		x.Gap = &p.Gap
 	}
 	if !w.declared.At.IsZero() {
 		x.Declared = keptStatus{w.declared.Status, w.declared.StatusSince}
@@ -215,83 +237,4 @@ func (w *watch) keep() (*keptOfWatch, error) {
 		}
 	}
 	return x, nil
-}
-
-// start begins this run's watch. The time since the relay was last known to run is a gap; it
-// has cost nothing where the provider sends its events again.
-func (w *watch) start(now time.Time) {
-	w.started = now
-	w.setBack(now)
-	since := w.lastPush
-	if since.IsZero() || !w.here || w.goesOn(now) { // nothing is lost elsewhere
-		return
-	}
-	if w.seenUntil.After(since) && w.seenUntil.Before(now) {
-		since = w.seenUntil
-	}
-	w.begin(Gap{Cause: CauseRelayDown, Reason: "the relay was down", Begun: since, Ended: now}, Verdict{})
-	w.page.CountBetween(since, now)
-}
-
-// setBack moves the times of earlier processes into the past, where the clock was set back:
-// newer pushes must count.
-func (w *watch) setBack(now time.Time) {
-	latest := w.lastPush
-	for _, r := range w.earlier {
-		if r.Last.After(latest) {
-			latest = r.Last
-		}
-	}
-	if g := w.gaps.now; g != nil && g.Ended.After(latest) {
-		latest = g.Ended
-	}
-	ahead := latest.Sub(now)
-	if ahead <= 0 {
-		return
-	}
-	w.lastPush, w.lastNew = w.lastPush.Add(-ahead), w.lastNew.Add(-ahead)
-	if g := w.gaps.now; g != nil {
-		g.Begun = g.Begun.Add(-ahead)
-		if !g.Ended.IsZero() {
-			g.Ended = g.Ended.Add(-ahead)
-		}
-		w.page.CountBetween(g.Begun, g.Ended)
-	}
-	for reason, r := range w.earlier {
-		w.earlier[reason] = arrivals.Refusals{Count: r.Count, First: r.First.Add(-ahead), Last: r.Last.Add(-ahead)}
-	}
-}
-
-// goesOn reports whether the gap of an earlier process goes on. One with an end has no
-// push behind it yet; otherwise it is settled, and the relay's downtime is another.
-func (w *watch) goesOn(now time.Time) bool {
-	g := w.gaps.now
-	switch {
-	case g == nil:
-		return false
-	case g.Ended.IsZero():
-		return true
-	case !w.lastPush.Before(g.Ended):
-		w.close()
-		return false
-	}
-	g.Ended = now
-	w.page.CountBetween(g.Begun, g.Ended)
-	w.expect(g, g.Ended)
-	return true
-}
-
-// noted takes a push of an earlier process for the last one, if it is.
-func (w *watch) noted(received time.Time) {
-	if received.After(w.lastNew) && (w.started.IsZero() || !received.After(w.started)) {
-		w.lastNew = received
-	}
-	if !received.After(w.lastPush) || !w.started.IsZero() && received.After(w.started) {
-		return
-	}
-	w.lastPush = received
-	if g := w.gaps.now; g != nil && g.Cause == CauseRelayDown && received.After(g.Begun) && received.Before(g.Ended) {
-		g.Begun = received
-		w.page.CountBetween(g.Begun, g.Ended)
-	}
 }

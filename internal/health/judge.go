@@ -27,7 +27,7 @@ const (
 // elsewhere or nowhere, a refused one is not silent, a silent one is not late.
 func Judge(e *Evidence, now time.Time) Verdict {
 	judges := []func(*Evidence, time.Time) (Verdict, bool){
-		misdirected, disabled, atDestination, notHere, refused, neverSeen, silent, late, tooOld, gapped,
+		misdirected, disabled, atDestination, notHere, refused, neverSeen, reduced, silent, skewed, late, tooOld, gapped,
 	}
 	for _, judge := range judges {
 		if v, is := judge(e, now); is {
@@ -217,10 +217,17 @@ func gapped(e *Evidence, now time.Time) (Verdict, bool) {
 	if g == nil || now.Sub(g.Ended) > gappedFor || g.EventsLost < 1 {
 		return Verdict{}, false
 	}
+	lost := g.Lost()
+	if e.Waits { // no number is told before it is known
+		lost = "late events are waited for, before the missing ones are estimated:"
+	}
 	v := Verdict{
 		State: Gapped, Since: g.Ended,
-		Reason: fmt.Sprintf("it flows again; %s from %s to %s (%s)", g.lost(), clock(g.Begun), clock(g.Ended), g.Cause),
+		Reason: fmt.Sprintf("it flows again; %s from %s to %s (%s)", lost, clock(g.Begun), clock(g.Ended), g.Cause),
 		Action: "note the gap for those who rely on complete logs: the provider never sends these events again",
+	}
+	if g.Entry > 0 {
+		v.Action += fmt.Sprintf("; `auditrelay trail annotate %d --reviewer NAME` acknowledges it", g.Entry)
 	}
 	doubt(&v, e, now)
 	return v, true

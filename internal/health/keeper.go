@@ -35,6 +35,9 @@ type Options struct {
 	Interval time.Duration
 	// Trail takes the transitions and gaps; nil: none.
 	Trail audit.Log
+	// Reviewed reports whether somebody annotated the entry at an index of the trail, without
+	// waiting; nil: nobody has.
+	Reviewed func(index int64) bool
 	// Silences mark transitions and gaps; nil: there are none.
 	Silences *silences.Book
 	// File keeps the rhythms and the gaps. Empty: nothing is kept.
@@ -156,6 +159,7 @@ func (k *Keeper) tick(now time.Time) {
 	defer k.mu.Unlock()
 	urgent := false
 	for _, w := range k.watches {
+		w.review(k.options.Reviewed)
 		w.step(declared[w.name], now)
 		urgent = urgent || w.changed || w.held.due || len(w.gaps.due) > 0
 	}

@@ -88,7 +88,7 @@ func (s *scene) pushLate(events int, late time.Duration) {
 	for range events {
 		l.Add(late)
 	}
-	s.book.Of(live).Took(arrivals.Push{Events: int64(events), Newest: time.Now().UnixNano(), Lateness: &l})
+	s.book.Of(live).Took(arrivals.Push{Events: int64(events), Newest: time.Now().Add(-late).UnixNano(), Lateness: &l})
 }
 
 // pass lets d pass with pushes of 10 events, on average one each gap(now); nil is none.
@@ -119,7 +119,8 @@ func (s *scene) now() Status {
 func (s *scene) present() Gap {
 	s.keeper.mu.Lock()
 	defer s.keeper.mu.Unlock()
-	return *s.keeper.watches[0].gaps.now
+	all := s.keeper.watches[0].gaps.unsettled()
+	return all[len(all)-1].Gap
 }
 
 // office has a push a minute in office hours, and one in 20 minutes else.

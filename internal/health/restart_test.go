@@ -46,16 +46,17 @@ func (h *hand) status() Status { return h.keeper.Status()[0] }
 // each20 pushes in the rhythm of busy.
 func (h *hand) each20(e *arrivals.Environment) {
 	if h.now.Unix()%20 == 0 {
-		e.Took(arrivals.Push{Events: 5, Newest: 1, Lateness: atOnce(5)})
+		e.Took(h.at(5, time.Second))
 	}
 }
 
-func atOnce(n int) *arrivals.Lateness {
+// at is a push of events of an age.
+func (h *hand) at(n int, age time.Duration) arrivals.Push {
 	l := &arrivals.Lateness{}
 	for range n {
-		l.Add(time.Second)
+		l.Add(age)
 	}
-	return l
+	return arrivals.Push{Events: int64(n), Newest: h.now.Add(-age).UnixNano(), Lateness: l}
 }
 
 // A restart ends no silence: only a push does.
@@ -160,11 +161,11 @@ func TestTheClockIsSetBack(t *testing.T) {
 	assert.Len(t, h.entries(subjectGap), 2)
 }
 
-// The time between two troubles has lost nothing, though one gap has both.
+// Two troubles a minute apart are two gaps; the time between them has lost nothing.
 func TestTwoTroublesAMinuteApart(t *testing.T) {
 	t.Parallel()
 	h, _ := newKept(t)
-	each := func(e *arrivals.Environment) { e.Took(arrivals.Push{Events: 10, Newest: 1, Lateness: atOnce(10)}) }
+	each := func(e *arrivals.Environment) { e.Took(h.at(10, time.Second)) }
 	*h.keeper.watches[0].model = rhythm.Model{}
 	h.pass(600, each)
 	for range 2 {
@@ -173,8 +174,12 @@ func TestTwoTroublesAMinuteApart(t *testing.T) {
 	}
 	h.pass(100, each)
 	gaps := h.status().Gaps
-	require.Len(t, gaps, 1)
-	assert.InDelta(t, 200, gaps[0].EventsLost, 40, "twice ten seconds of ten events")
+	require.Len(t, gaps, 2)
+	for i, g := range gaps {
+		assert.InDelta(t, 100, g.EventsLost, 25, "ten seconds of ten events")
+		assert.Equal(t, noon.Add(10*time.Minute+time.Duration(i)*time.Minute), g.Begun.UTC())
+		assert.Equal(t, 10*time.Second, g.Ended.Sub(g.Begun))
+	}
 }
 
 // A downtime right behind a gap is a gap of its own.
@@ -200,14 +205,10 @@ func TestRefusedForGoodOrNot(t *testing.T) {
 	for reason, lost := range map[string]int64{arrivals.Unavailable: 0, arrivals.Credential: 40} {
 		h, _ := newKept(t)
 		*h.keeper.watches[0].model = rhythm.Model{}
-		each := func(e *arrivals.Environment) { e.Took(arrivals.Push{Events: 10, Newest: 1, Lateness: atOnce(10)}) }
+		each := func(e *arrivals.Environment) { e.Took(h.at(10, time.Second)) }
 		h.pass(600, each)
 		h.pass(20, func(e *arrivals.Environment) { e.Refused(reason) })
-		again := &arrivals.Lateness{}
-		for range 150 {
-			again.Add(10 * time.Second)
-		}
-		h.book.Of(live).Took(arrivals.Push{Events: 150, Newest: 1, Lateness: again})
+		h.book.Of(live).Took(h.at(150, 10*time.Second))
 		h.pass(100, each)
 		sum := int64(0)
 		for _, g := range h.status().Gaps {

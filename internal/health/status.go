@@ -32,6 +32,7 @@ type Status struct {
 	Gaps []Gap `json:"gaps"`
 
 	lost, events int64
+	unreviewed   int
 	latenessSum  float64 // of the events
 }
 
@@ -50,12 +51,15 @@ type DeclaredStatus struct {
 
 // ObservedStatus is about the arrivals. A nil number is not known.
 type ObservedStatus struct {
-	LastPush                time.Time                 `json:"last_push,omitzero"`
-	LastEvent               time.Time                 `json:"last_event,omitzero"`
-	EventsPerSecond         float64                   `json:"events_per_second"`
-	ExpectedEventsPerSecond *float64                  `json:"expected_events_per_second"`
-	Lateness                Lateness                  `json:"lateness_seconds"`
-	Refusals                map[string]RefusalsStatus `json:"refusals"`
+	LastPush                time.Time `json:"last_push,omitzero"`
+	LastEvent               time.Time `json:"last_event,omitzero"`
+	EventsPerSecond         float64   `json:"events_per_second"`
+	ExpectedEventsPerSecond *float64  `json:"expected_events_per_second"`
+	Lateness                Lateness  `json:"lateness_seconds"`
+	// ClockBehindSeconds is how far the sender's clock is behind; below 0: ahead; 0: it seems
+	// right.
+	ClockBehindSeconds float64                   `json:"clock_behind_seconds"`
+	Refusals           map[string]RefusalsStatus `json:"refusals"`
 }
 
 // Lateness has the percentiles of arrival minus event time over ten minutes, in seconds.
@@ -93,13 +97,13 @@ func (w *watch) status(now time.Time) Status {
 		Project: w.name.Project, Environment: w.name.Environment, Mode: w.mode(), Destination: w.destination(),
 		State: v.State, Reason: v.Reason, Since: v.Since, Action: v.Action,
 		Declared: w.declaredStatus(now), Observed: w.observedStatus(now),
-		Gaps: w.gaps.ended(), lost: w.gaps.lost, events: w.arrivals.Events, latenessSum: w.arrivals.LatenessSum,
+		Gaps: w.gaps.told(), lost: w.gaps.lost, unreviewed: w.gaps.unreviewed(now), events: w.arrivals.Events, latenessSum: w.arrivals.LatenessSum,
 	}
 	if s.State == "" { // not judged yet
 		s.State, s.Reason = Unknown, "the relay has just started"
 	}
-	if g := w.gaps.open(); g != nil {
-		open := *g
+	if p := w.gaps.open; p != nil {
+		open := p.Gap
 		s.Gap = &open
 	}
 	return s
@@ -138,7 +142,7 @@ func (w *watch) observedStatus(now time.Time) ObservedStatus {
 	o := ObservedStatus{
 		LastPush: w.lastPush, LastEvent: a.LastEvent, EventsPerSecond: a.EventsPerSecond,
 		Lateness: Lateness{known(a.Lateness[0]), known(a.Lateness[1]), known(a.Lateness[2])},
-		Refusals: map[string]RefusalsStatus{},
+		Refusals: map[string]RefusalsStatus{}, ClockBehindSeconds: w.skew.Round(time.Second).Seconds(),
 	}
 	if expected := w.model.Expected(now, now.Add(time.Hour)); expected > 0 {
 		o.ExpectedEventsPerSecond = known(expected / time.Hour.Seconds())
@@ -163,7 +167,7 @@ func known(v float64) *float64 {
 func (w *watch) change() change {
 	v, now := w.held.verdict, time.Now()
 	c := change{
-		Summary: v.sentence(w.name.Environment), Severity: says[v.State].severity, To: v.State, Reason: v.Reason, Action: v.Action,
+		Summary: v.sentence(w.name.Environment), Severity: v.State.Severity(), To: v.State, Reason: v.Reason, Action: v.Action,
 		Runbook: runbook(v.State), Since: v.Since, Skipped: w.held.skipped, Declared: w.declaredStatus(now), Observed: w.observedStatus(now),
 	}
 	if !w.here && w.mode() == config.ModeObserve && v.State == Disabled {

@@ -32,6 +32,7 @@ type watch struct {
 	// refusedAtLastPush counts the refused pushes before the present run of them.
 	refusedAtLastPush int64
 
+	skew   time.Duration // as in [Evidence]; of this run, or an earlier one
 	held   held
 	gaps   gaps
 	model  *rhythm.Model
@@ -47,9 +48,10 @@ func (w *watch) step(h streaming.Health, now time.Time) {
 	w.look(h)
 	e := &Evidence{
 		Environment: w.name, Here: w.here, Asked: w.env.Stream.Asked(), Generated: w.generated(), Declared: w.declared, Arrivals: w.arrivals, LastPush: w.lastPush, LastNew: w.lastNew,
-		Runs: w.runs, Model: w.model, Started: w.started, Gap: w.gaps.newest(),
-		Kept: w.kept, Hushed: w.hushed(),
+		Runs: w.runs, Model: w.model, Started: w.started, Gap: w.gaps.newest(), Waits: len(w.gaps.ended) > 0,
+		Kept: w.kept, Hushed: w.hushed(), Skew: w.skew,
 	}
+	w.skew = e.skew()
 	v := Judge(e, now)
 	if v.State == Disabled || v.State == Misdirected {
 		w.kept = now
@@ -61,8 +63,8 @@ func (w *watch) step(h streaming.Health, now time.Time) {
 
 // hushed reports a silence lasting since before this run.
 func (w *watch) hushed() bool {
-	g := w.gaps.open()
-	return g != nil && g.Cause == string(Silent) && w.arrivals.LastNew.IsZero()
+	g := w.gaps.open
+	return g != nil && g.is(Silent) && w.arrivals.LastNew.IsZero()
 }
 
 // look takes over the declared and the arrived.
@@ -136,10 +138,18 @@ type lesson struct {
 const leastLesson = time.Second
 
 // learn gives the time between pushes to the rhythm, at the later push. Silence itself is a
-// lesson, as the model takes it for rare; time without a chance for a push is none.
+// lesson, as the model takes it for rare, and so are far too few events; time without a chance
+// for a push is none.
 func (w *watch) learn(v Verdict) {
 	l, push := &w.lesson, w.arrivals.LastNew
-	l.spoilt = l.spoilt || v.State != Silent && v.State.loses() || v.State == Late || !w.here && v.State == Unknown || w.gaps.now != nil && w.gaps.now.Cause != string(Silent)
+	if v.State.loses() && !v.State.ofArrivals() {
+		w.model.Forget()
+		l.spoilt = true
+	}
+	l.spoilt = l.spoilt || v.State == Late || !w.here && v.State == Unknown
+	for _, p := range w.gaps.unsettled() {
+		l.spoilt = l.spoilt || !p.is(Silent) && !p.is(Reduced)
+	}
 	span := push.Sub(l.from)
 	if push.IsZero() || span < leastLesson {
 		return

@@ -31,6 +31,14 @@ func (x *Index) read(ctx context.Context) (*reading, error) {
 	return &reading{table: x.rows.snapshot(), texts: texts{file: x.file, size: x.end}}, nil
 }
 
+// Reviewed reports whether an annotation of the entry at index is known by now. It waits for
+// nothing.
+func (x *Index) Reviewed(index int64) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return index >= 0 && index < x.rows.n && x.rows.isReviewed(index)
+}
+
 // List calls yield with the entries chosen by f, the oldest first. It returns the
 // number of entries it has looked at.
 func (x *Index) List(ctx context.Context, f Filter, yield func(Row) error) (int64, error) {

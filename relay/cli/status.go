@@ -38,7 +38,8 @@ with how many lost events, and who changed it. The first line is the verdict. Tr
 first, with its reason and its remedy.
 
 Of an environment:
-  STATE     flowing, late, silent, refused, disabled, misdirected, gapped or unknown
+  STATE     flowing, late, skewed (wrong times), reduced (far fewer events than usual),
+            silent, refused, disabled, misdirected, gapped or unknown
   SINCE     how long it has been so
   PUSHED    how long ago its last push came
   EV/S      its events per second, over the last minute; USUAL: at this hour of the week

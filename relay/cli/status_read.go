@@ -49,7 +49,7 @@ func (s *relayStatus) fight(e *health.Status) *streaming.Fight {
 // missed is about how many events a gap has lost, or will have if it ends now.
 func missed(g *health.Gap) float64 {
 	if g.Ended.IsZero() {
-		return float64(g.EventsExpected)
+		return float64(max(0, g.EventsExpected-g.EventsLate))
 	}
 	return float64(g.EventsLost)
 }

@@ -72,11 +72,11 @@ func (s *screen) environments(b brush, width int) []string {
 		{title: "SINCE", right: true, rank: 3},
 		{title: "PUSHED", right: true},
 		{title: "EV/S", right: true},
-		{title: "USUAL", right: true, rank: 7},
-		{title: "LATE", right: true, rank: 2},
+		{title: "USUAL", right: true},
+		{title: "LATE", right: true, rank: 6},
 		{title: "LOST", right: true, rank: 1},
 		{title: "DECLARED", rank: 5},
-		{title: "GOES TO", rank: 6},
+		{title: "GOES TO", rank: 7},
 		{title: "TREND", rank: 4},
 	}}
 	for _, e := range byTrouble(s.status.Environments) {
@@ -208,7 +208,7 @@ func (s *screen) notes(e *health.Status) (notes []inked) {
 	for i := range closed {
 		g := &closed[i]
 		if s.status.Relay.Now.Sub(g.Ended) < 24*time.Hour {
-			notes = append(notes, inked{fmt.Sprintf("gap from %s to %s (%s): about %s events lost", clock(g.Begun), clock(g.Ended), g.Cause, numberText(missed(g))), inkFaint})
+			notes = append(notes, inked{fmt.Sprintf("gap from %s to %s (%s): %s", clock(g.Begun), clock(g.Ended), g.Cause, strings.TrimRight(g.Lost(), ",:")), inkFaint})
 		}
 	}
 	return notes

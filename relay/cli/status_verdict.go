@@ -9,6 +9,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/health"
+	"github.com/auditrelay/auditrelay/internal/meaning"
 )
 
 // The verdicts.
@@ -135,17 +136,18 @@ func does(n int, what, one, many string) string {
 
 // stateInk is how an environment's state is judged.
 func stateInk(e *health.Status) ink {
-	switch {
-	case e.Silenced && e.State != health.Flowing:
+	if e.Silenced && e.State != health.Flowing {
 		return inkFaint
-	case e.State == health.Flowing:
+	}
+	switch e.State.Severity() {
+	case meaning.Info:
 		return inkGood
-	case e.State == health.Unknown:
+	case meaning.Low:
 		return inkUnknown
-	case e.State == health.Late, e.State == health.Gapped:
+	case meaning.Medium:
 		return inkWarning
 	}
-	return inkTrouble // also a state of a newer relay
+	return inkTrouble
 }
 
 // sinkState says how a sink does, in a word.

@@ -1,0 +1,214 @@
+package health
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/arrivals"
+	"github.com/auditrelay/auditrelay/internal/rhythm"
+)
+
+// trickle pushes one event in 200 s, where fifty are usual.
+func (h *hand) trickle(e *arrivals.Environment) {
+	if h.now.Unix()%200 == 0 {
+		e.Took(h.at(1, time.Second))
+	}
+}
+
+// Far fewer events than usual are a state of their own, with an estimate, over restarts.
+func TestFarBelowUsual(t *testing.T) {
+	t.Parallel()
+	h, _ := newKept(t)
+	h.pass(300, h.each20)
+	began := h.now
+	h.pass(3600, h.trickle)
+	now := h.status()
+	require.Equal(t, Reduced, now.State, now.Reason)
+	assert.Contains(t, now.Reason, "far fewer events")
+	require.NotNil(t, now.Gap)
+	assert.Equal(t, string(Reduced), now.Gap.Cause)
+	assert.InDelta(t, 900-18, now.Gap.EventsLost, 30)
+	for range 2 {
+		h.down(5)
+		h.pass(1200, h.trickle)
+	}
+	require.Equal(t, Reduced, h.status().State, h.status().Reason)
+	h.pass(300, h.each20)
+	now = h.status()
+	require.Equal(t, Gapped, now.State, now.Reason)
+	assert.Equal(t, []string{"flowing reduced", "reduced gapped"}, h.transitions())
+	require.Len(t, now.Gaps, 1)
+	g := now.Gaps[0]
+	assert.InDelta(t, 0, g.Begun.Sub(began).Seconds(), 25, "since the last usual push")
+	assert.InDelta(t, 1500-30, g.EventsLost, 60)
+	assert.Less(t, g.EventsLostLeast, g.EventsLost)
+	assert.Greater(t, g.EventsLostMost, g.EventsLost)
+	assert.Len(t, h.entries(subjectGap), 1)
+}
+
+// A reduction that becomes a silence, and traffic that halves.
+func TestReducedThenSilentAndHalf(t *testing.T) {
+	t.Parallel()
+	h, _ := newKept(t)
+	h.pass(300, h.each20)
+	h.pass(2400, h.trickle)
+	require.Equal(t, Reduced, h.status().State)
+	h.pass(3600, nil)
+	require.Equal(t, Silent, h.status().State, h.status().Reason)
+	h.pass(300, h.each20)
+	causes := []string{}
+	for _, g := range h.status().Gaps {
+		causes = append(causes, g.Cause)
+	}
+	assert.Equal(t, []string{"reduced", "silent"}, causes)
+
+	h, _ = newKept(t)
+	h.pass(300, h.each20)
+	h.pass(2*24*3600, func(e *arrivals.Environment) {
+		if h.now.Unix()%40 == 0 {
+			e.Took(h.at(5, time.Second))
+		}
+	})
+	assert.Empty(t, h.transitions(), "half is no alarm")
+}
+
+// skewed pushes ten events a second, by a clock wrong by a time.
+func (h *hand) skewed(by time.Duration) func(*arrivals.Environment) {
+	return func(e *arrivals.Environment) { e.Took(h.at(10, time.Second+by)) }
+}
+
+// A wrong clock of the sender is told of, with its amount. After a restart of the relay, it
+// makes no losses of events that were sent again.
+func TestAWrongClockAndARestart(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{30 * time.Minute, -2 * time.Hour, 20 * time.Second} {
+		h, _ := newKept(t)
+		*h.keeper.watches[0].model = rhythm.Model{}
+		h.pass(900, h.skewed(by))
+		if by.Abs() > time.Minute {
+			require.Equal(t, Skewed, h.status().State, h.status().Reason)
+			amount := (by + time.Second).Abs().String()
+			assert.True(t, strings.Contains(h.status().Reason, amount), "%s: %s", amount, h.status().Reason)
+		}
+		entered := len(h.transitions())
+		h.down(22)
+		h.book.Of(live).Took(h.at(220, 11*time.Second+by))
+		h.pass(300, h.skewed(by))
+		assert.Empty(t, h.status().Gaps, by)
+		assert.Empty(t, h.entries(subjectGap), by)
+		assert.Len(t, h.transitions(), entered, "%s: %v", by, h.transitions())
+
+		h.down(200) // and nothing of this time comes
+		h.pass(300, h.skewed(by))
+		require.Len(t, h.status().Gaps, 1, by)
+		g := h.status().Gaps[0]
+		assert.LessOrEqual(t, g.EventsLostLeast, int64(2000), by)
+		assert.GreaterOrEqual(t, g.EventsLostMost, int64(2000), by)
+		assert.Positive(t, g.EventsLostLeast, by)
+		h.pass(300, h.skewed(0))
+		assert.NotEqual(t, Skewed, h.status().State, "%s: %s", by, h.status().Reason)
+	}
+}
+
+// A backlog that is worked off is late; the sender's clock is right.
+func TestABacklogIsNoWrongClock(t *testing.T) {
+	t.Parallel()
+	h, _ := newKept(t)
+	h.pass(300, h.each20)
+	age := time.Hour
+	h.pass(600, func(e *arrivals.Environment) {
+		e.Took(h.at(20, age))
+		age -= time.Second
+	})
+	assert.Equal(t, []string{"flowing late"}, h.transitions())
+}
+
+// A silence right after a downtime is a gap of its own.
+func TestASilenceAfterADowntime(t *testing.T) {
+	t.Parallel()
+	for _, between := range []int{0, 20} {
+		h, _ := newKept(t)
+		h.pass(300, h.each20)
+		h.down(600)
+		up := h.now
+		h.pass(between, h.each20)
+		h.pass(1800, nil)
+		require.Equal(t, Silent, h.status().State, h.status().Reason)
+		h.pass(300, h.each20)
+		gaps := h.status().Gaps
+		require.Len(t, gaps, 2, between)
+		assert.Equal(t, CauseRelayDown, gaps[0].Cause)
+		assert.InDelta(t, 150, gaps[0].EventsLost, 10)
+		assert.True(t, gaps[0].Ended.Equal(up), "%s", gaps[0].Ended)
+		assert.Equal(t, string(Silent), gaps[1].Cause)
+		assert.InDelta(t, 450, gaps[1].EventsLost, 20)
+		assert.False(t, gaps[1].Begun.Before(gaps[0].Ended))
+		assert.Len(t, h.entries(subjectGap), 2)
+	}
+}
+
+// A cause noticed long after a silence began has its own time.
+func TestRefusedAfterASilence(t *testing.T) {
+	t.Parallel()
+	h, _ := newKept(t)
+	h.pass(300, h.each20)
+	h.pass(3600, nil)
+	require.Equal(t, Silent, h.status().State)
+	h.pass(600, wrong)
+	h.pass(300, h.each20)
+	gaps := h.status().Gaps
+	require.Len(t, gaps, 2)
+	assert.Equal(t, []string{"silent", "refused"}, []string{gaps[0].Cause, gaps[1].Cause})
+	assert.Equal(t, gaps[0].Ended, gaps[1].Begun)
+	assert.Equal(t, noon.Add(3900*time.Second), gaps[1].Begun.UTC())
+}
+
+// An environment that flaps enters a bounded number of gaps, and loses no event of the count.
+func TestFlappingGapsAreBounded(t *testing.T) {
+	t.Parallel()
+	h, _ := newKept(t)
+	*h.keeper.watches[0].model = rhythm.Model{}
+	each := func(e *arrivals.Environment) { e.Took(h.at(10, time.Second)) }
+	h.pass(600, each)
+	for range 40 {
+		h.pass(15, wrong)
+		h.pass(15, each)
+	}
+	h.pass(100, each)
+	gaps := h.entries(subjectGap)
+	assert.Len(t, gaps, maxGaps)
+	sum := int64(0)
+	for _, g := range h.status().Gaps {
+		sum += g.EventsLost
+	}
+	assert.InDelta(t, 40*150, sum, 1200)
+}
+
+// Who annotates a gap's entry has seen the gap: then the environment flows, also after a
+// restart.
+func TestAReviewedGap(t *testing.T) {
+	t.Parallel()
+	h, _ := newKept(t)
+	h.pass(300, h.each20)
+	h.pass(60, wrong)
+	h.pass(200, h.each20)
+	require.Equal(t, Gapped, h.status().State, h.status().Reason)
+	require.NoError(t, h.keeper.writer.save(true))
+	g := h.status().Gaps[0]
+	require.Positive(t, g.Entry)
+	h.pass(1, h.each20)
+	assert.Contains(t, h.status().Action, "`auditrelay trail annotate")
+	assert.Equal(t, 1, h.keeper.watches[0].gaps.unreviewed(h.now))
+	h.keeper.options.Reviewed = func(index int64) bool { return index == g.Entry }
+	h.pass(20, h.each20)
+	assert.Equal(t, Flowing, h.status().State, h.status().Reason)
+	assert.Zero(t, h.keeper.watches[0].gaps.unreviewed(h.now))
+	assert.Len(t, h.status().Gaps, 1, "it is told of all the same")
+	h.down(1)
+	h.pass(30, h.each20)
+	assert.Equal(t, Flowing, h.status().State, h.status().Reason)
+}

@@ -1,0 +1,46 @@
+package health
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/arrivals"
+)
+
+const (
+	// An event from aheadFrom in the future is of a wrong clock.
+	aheadFrom = 2 * time.Minute
+	// A clock behind shows by the same age of all new events, within sameAge: what is late
+	// for another reason, as by a queue that is worked off, has ages of all sizes.
+	sameAge = time.Minute
+)
+
+// skew is how far the sender's clock is behind, below 0 how far it is ahead; 0 where it seems
+// right. Until enough pushes have come, an earlier judgement holds if none contradicts it.
+func (e *Evidence) skew() time.Duration {
+	c := &e.Arrivals.Clock
+	switch {
+	case c.Samples > 0 && c.Least < -aheadFrom:
+		return c.Least
+	case c.Samples == arrivals.ClockSamples && c.Least > lateFrom && c.Most-c.Least <= sameAge:
+		return c.Least
+	case c.Samples < arrivals.ClockSamples && e.Skew > 0 && (c.Samples == 0 || (c.Least-e.Skew).Abs() <= sameAge && (c.Most-e.Skew).Abs() <= sameAge),
+		c.Samples == 0 && e.Skew < 0:
+		return e.Skew
+	}
+	return 0
+}
+
+// skewed judges an environment whose sender's clock is wrong. Nothing is lost by it.
+func skewed(e *Evidence, now time.Time) (Verdict, bool) {
+	by := e.skew()
+	if by == 0 || now.Sub(e.LastPush) > forgotten {
+		return Verdict{}, false
+	}
+	v := Verdict{State: Skewed, Action: fmt.Sprintf("compare the clocks: `timedatectl` on this machine; if it is right, tell the provider of %s by how much theirs is wrong. "+
+		"Until then, search the destinations by the time of arrival", e.Environment)}
+	if v.Reason = fmt.Sprintf("its events are dated up to %s in the future: the sender's clock is ahead, or this machine's is behind", -by.Round(time.Second)); by > 0 {
+		v.Reason = fmt.Sprintf("all its events arrive at the same age, %s: the sender's clock is behind by that much, or this machine's is ahead, or a queue delays them evenly", by.Round(time.Second))
+	}
+	return v, true
+}
