@@ -62,7 +62,7 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) error {
 		live:  map[string]relay.Sink{},
 		kinds: opts.Kinds, arrivals: newArrivals(cfg.Environments),
 	}
-	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(opts.Version))
+	r.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(opts.Version), diskFree(cfg.DataDir))
 	return r.run(ctx, r.start, func() {
 		r.log.Info("relay is running", "version", opts.Version, "ingest", r.addresses.Ingest, "admin", r.addresses.Admin,
 			"environments", len(cfg.Environments), "sinks", len(cfg.Sinks))

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/witness"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -100,8 +101,8 @@ func checkEnvironments(t *testing.T, families map[string]*dto.MetricFamily, envi
 			assert.Len(t, values(families["auditrelay_ingest_"+name], "environment", e.Environment), series, name)
 		}
 		for name, series := range map[string]int{
-			"state": 8, "state_since_timestamp_seconds": 1, "last_push_timestamp_seconds": 1, "last_event_timestamp_seconds": 1, "lateness_seconds": 1,
-			"events_per_second": 1, "expected_events_per_second": 1, "refused_pushes_total": 7, "lost_events_estimate_total": 1, "declared_stale": 1, "silenced": 1,
+			"state": len(health.States()), "state_since_timestamp_seconds": 1, "last_push_timestamp_seconds": 1, "last_event_timestamp_seconds": 1, "lateness_seconds": 1,
+			"events_per_second": 1, "expected_events_per_second": 1, "refused_pushes_total": 7, "lost_events_estimate_total": 1, "clock_behind_seconds": 1, "gaps_unreviewed": 1, "declared_stale": 1, "silenced": 1,
 		} {
 			assert.Len(t, values(families["auditrelay_environment_"+name], "environment", e.Environment), series, name)
 		}
