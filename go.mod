@@ -44,6 +44,11 @@ require (
 )
 
 require (
+	github.com/bits-and-blooms/bitset v1.20.0 // indirect
+	github.com/nlnwa/whatwg-url v0.6.2
+)
+
+require (
 	cel.dev/expr v0.25.2 // indirect
 	filippo.io/mldsa v0.0.0-20260215214346-43d0283efc3e // indirect
 	github.com/DataDog/zstd v1.5.2 // indirect

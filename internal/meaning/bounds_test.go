@@ -62,7 +62,7 @@ func TestHostileStates(t *testing.T) {
 		"long name, many changes":    {"x", `{"` + long + `":[` + each(`1`) + `]}`, `{"` + long + `":[` + each(`2`) + `]}`, n},
 		"long role":                  {rbacPolicy, `{}`, `{"custom_roles":[{"role_id":"` + long + `","x":[` + each(`1`) + `]}]}`, 2},
 		"same ids":                   {tokenProfiles, `[]`, `[` + each(`{"profile_id":"p","jwks_url":"x"}`) + `]`, n},
-		"many links":                 {emailTemplates, `[]`, `[{"template_id":"t","custom_html_customization":{"html_content":"` + each(`//h#/`) + `"}}]`, n + 1},
+		"many links":                 {emailTemplates, `[]`, `[{"template_id":"t","custom_html_customization":{"html_content":"` + each(`//h#.x/`) + `"}}]`, n + 1},
 		"many lines":                 {emailTemplates, `[{"template_id":"t","custom_html_customization":{"html_content":"` + each(`a#\n`) + `"}}]`, `[{"template_id":"t","custom_html_customization":{"html_content":"` + each(`b#\n`) + `"}}]`, 1},
 		"long text":                  {emailTemplates, `[{"template_id":"t","custom_html_customization":{"html_content":"` + long + long + `"}}]`, `[{"template_id":"t","custom_html_customization":{"html_content":"` + long + `"}}]`, 1},
 		"deep":                       {"x", strings.Repeat(`{"a":`, 900) + `[` + each(`1`) + `]` + strings.Repeat(`}`, 900), strings.Repeat(`{"a":`, 900) + `[` + each(`2`) + `]` + strings.Repeat(`}`, 900), n},

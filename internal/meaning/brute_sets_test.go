@@ -78,14 +78,22 @@ func TestBrutePasswords(t *testing.T) {
 			lost = lost || newA && !newB || loginA && !loginB
 		}
 		got := readPair(t, passwordStrength, a, b)
-		want := verdict(gained, lost, false)
+		want := bySets(gained, lost, false)
 		require.Equal(t, want, got.Direction, "%+v\n%+v\n%+v", a, b, got)
 		met[want]++
+		newLock, loginLock := a.locks(universe, bruteConfig.acceptsNew), a.locks(universe, bruteConfig.acceptsLogin)
+		locked := b.locks(universe, bruteConfig.acceptsNew) && !newLock || b.locks(universe, bruteConfig.acceptsLogin) && !loginLock
+		require.Equal(t, locked, slices.ContainsFunc(got.Statements, func(s Statement) bool { return s.Rule == "password.lockout" && s.Severity == High }), "%+v\n%+v\n%+v", a, b, got)
 		if !a.equal(b) {
 			requireExample(t, a, b)
 		}
 	}
 	require.Len(t, met, 4, "the states show only %v", met)
+}
+
+// locks reports whether no password at all is accepted.
+func (c bruteConfig) locks(universe []brutePassword, accepts func(bruteConfig, brutePassword) bool) bool {
+	return !slices.ContainsFunc(universe, func(p brutePassword) bool { return accepts(c, p) })
 }
 
 func (c bruteConfig) equal(d bruteConfig) bool {
@@ -125,10 +133,13 @@ func TestBruteCountries(t *testing.T) {
 			}
 		}
 		got := readPair(t, smsCountries, a, b)
-		want := verdict(gained > 0, lost > 0, false)
+		want := bySets(gained > 0, lost > 0, false)
 		require.Equal(t, want, got.Direction, "%v %v", a, b)
 		if want != Neutral {
-			require.Len(t, got.Statements, gained+lost)
+			told := slices.DeleteFunc(got.Statements, func(s Statement) bool { return s.Rule == "sms.lockout" })
+			require.Len(t, told, gained+lost)
+			locked := len(a) > 0 && !slices.ContainsFunc(a, func(code string) bool { return slices.Contains(b, code) })
+			require.Equal(t, locked, len(told) < len(got.Statements), "%v %v", a, b)
 		}
 		met[want]++
 	}

@@ -24,6 +24,29 @@ func explainCountries(c *collector, before, after any) {
 			})
 		}
 	}
+	if len(a) > 0 && onlyTexts(after) && disjoint(a, b) {
+		c.add("sms.lockout", func() Statement {
+			return Statement{
+				Sentence: "lockout: none of the " + plural(len(a), "country", "countries") + " allowed before is left, so nobody who was texted can be",
+				Witness:  "no number that could be texted before can be texted now",
+			}
+		})
+	}
+}
+
+// onlyTexts reports whether a value is a list without anything unknown in it.
+func onlyTexts(v any) bool {
+	list, is := v.([]any)
+	return is && len(stringsOf(v)) == len(list)
+}
+
+func disjoint(a, b map[string]bool) bool {
+	for name := range a {
+		if b[name] {
+			return false
+		}
+	}
+	return true
 }
 
 func setOf(v any) map[string]bool {

@@ -23,7 +23,7 @@ func OfEntry(kind, subject string, detail json.RawMessage) (string, Severity) {
 	}
 	s := entrySentences[kind]
 	if strings.HasPrefix(kind, "action.") {
-		return actionSentence(kind, detail), cmp.Or(s.severity, Info)
+		return actionSentence(kind, detail), actionRule(kind, detail).Severity
 	}
 	if kind == "streaming.put_ended" {
 		s.text += ": " + told.Outcome
@@ -58,8 +58,6 @@ var entrySentences = map[string]struct {
 	"events.span":             {"the events received since the span before were hashed", Info},
 	"journal.quarantined":     {"damaged or lost records were found, and are named in the quarantine", High},
 	"credential.revoked":      {"a push credential was revoked", Low},
-	"action.intended":         {"", Low},
-	"action.ended":            {"", Low},
 	"health.changed":          {"whether the event log flows has changed", Medium},
 	"health.gap":              {"events were lost in a gap of the event log", High},
 	"silence.added":           {"an environment raises no alarm for a while", Medium},
@@ -78,18 +76,46 @@ var entrySentences = map[string]struct {
 	"trail.witness_agreed":    {"it signs the audit trail again, after it had refused", High},
 }
 
-// actionSentence tells of a person's action on the workspace: see internal/workspace.
-func actionSentence(kind string, detail json.RawMessage) string {
-	var a struct {
-		Operation string            `json:"operation"`
-		Arguments map[string]string `json:"arguments"`
-		Person    struct {
-			User string `json:"user"`
-			Host string `json:"host"`
-		} `json:"person"`
-		Reason  string `json:"reason"`
-		Outcome string `json:"outcome"`
+// action is the part of an action's entry that its sentence and rule need: see
+// internal/workspace.
+type action struct {
+	Operation string            `json:"operation"`
+	Arguments map[string]string `json:"arguments"`
+	Person    struct {
+		User string `json:"user"`
+		Host string `json:"host"`
+	} `json:"person"`
+	Reason  string `json:"reason"`
+	Outcome string `json:"outcome"`
+}
+
+// OfAction returns the direction of an entry about a person's action on the workspace.
+func OfAction(kind string, detail json.RawMessage) Direction {
+	return actionRule(kind, detail).Direction
+}
+
+// actionRule judges an action by what it may break or open. The entry of the intent is
+// routine, so that one deletion rings once: the end follows, if only at the next start.
+func actionRule(kind string, detail json.RawMessage) Rule {
+	var a action
+	_ = json.Unmarshal(detail, &a) // an unreadable one is routine
+	switch {
+	case kind != "action.ended":
+	case a.Outcome == "refused":
+		return ruleOf("action.refused")
+	case a.Operation == "secret.delete", a.Operation == "public_token.delete":
+		return ruleOf("action.credential_deleted")
+	case a.Operation == "redirect_urls.set_types" && strings.Trim(a.Arguments["types"]+a.Arguments["default_types"], ", ") == "":
+		return ruleOf("action.redirect_closed")
+	case a.Operation == "redirect_urls.set_types":
+		return ruleOf("action.redirect_opened")
 	}
+	return ruleOf("action.routine")
+}
+
+// actionSentence tells of a person's action on the workspace.
+func actionSentence(kind string, detail json.RawMessage) string {
+	var a action
 	if json.Unmarshal(detail, &a) != nil {
 		return kind
 	}

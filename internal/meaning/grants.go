@@ -8,15 +8,48 @@ import (
 // maxNamed is how many actions a sentence names.
 const maxNamed = 3
 
-// side is one state's word on a holder and a resource. Either may be nil.
+// verdict says whether a holder may do an action on a resource.
+type verdict int
+
+const (
+	no verdict = iota
+	// perhaps: there is a permission, but not by the policy's own lists, or only on the
+	// resource "*". The document does not say what the service makes of it.
+	perhaps
+	certain
+)
+
+// side is one policy's word on a holder and a resource. Each part may be nil.
 type side struct {
-	grant    *grant
+	grant    *grant // the holder's permission on the resource
+	every    *grant // the one on "*", which the service may take for every resource
 	resource *resource
 }
 
-func (s side) all() bool { return s.grant != nil && s.grant.all }
+// may is the one place that decides what a policy permits: both [WhoCan] and the reading of
+// a change ask it.
+func (s side) may(action string) verdict {
+	switch {
+	case s.grant.grants(action) && s.resource.lists(action):
+		return certain
+	case s.grant.grants(action), s.every.grants(action):
+		return perhaps
+	}
+	return no
+}
 
-func (s side) defined() bool { return s.resource != nil }
+// anyOther is an action that no policy names, and no list has: JSON has no such string. Its
+// verdict is the one of all such actions.
+const anyOther = "\xff"
+
+func (g *grant) grants(action string) bool { return g.wild() || g.names(action) }
+
+// wild reports whether a permission has the wildcard.
+func (g *grant) wild() bool { return g != nil && g.all }
+
+func (g *grant) names(action string) bool { return g != nil && g.actions[action] }
+
+func (r *resource) lists(action string) bool { return r != nil && r.available[action] }
 
 func (s side) named() map[string]bool {
 	if s.grant == nil {
@@ -25,78 +58,147 @@ func (s side) named() map[string]bool {
 	return s.grant.actions
 }
 
-// permits reports whether the holder may do the action.
-func (s side) permits(action string) bool {
-	return s.resource != nil && s.resource.available[action] && (s.all() || s.named()[action])
-}
-
-// beyond returns actions permitted by s and not by other: the first few, and their
-// number. It takes time for the named actions, not for all those of a wildcard. listed
-// are the resource's actions in s beyond the other's.
-func (s side) beyond(other side, listed []string) (first []string, n int) {
-	if s.resource == nil || s.grant == nil {
-		return nil, 0
+// someCertain reports whether a holder may do anything for certain.
+func (g *granted) someCertain(p *policy) bool {
+	if g == nil {
+		return false
 	}
-	switch {
-	case s.all() && other.all():
-		return firstFew(listed), len(listed)
-	case s.all():
-		return s.allBeyond(other)
-	}
-	for action := range s.named() {
-		if s.permits(action) && !other.permits(action) {
-			first = append(first, action)
+	for id, permission := range g.permissions {
+		r := p.resources[id]
+		if r == nil {
+			continue
+		}
+		if permission.all && len(r.available) > 0 {
+			return true
+		}
+		for action := range permission.actions {
+			if r.available[action] {
+				return true
+			}
 		}
 	}
-	slices.Sort(first)
-	return firstFew(first), len(first)
+	return false
 }
 
-// allBeyond is beyond for a wildcard against named actions.
-func (s side) allBeyond(other side) (first []string, n int) {
-	n = len(s.resource.sorted)
-	for action := range other.named() {
-		if s.resource.available[action] && other.permits(action) {
-			n--
+// shift is what became of an action.
+type shift struct{ from, to verdict }
+
+// shifts are the actions of each shift, where the two verdicts differ.
+type shifts map[shift]*actions
+
+// actions are the first few of some actions, and the number of all.
+type actions struct {
+	first []string
+	n     int
+}
+
+func (s shifts) add(of shift, n int, names ...string) {
+	if of.from == of.to || n == 0 {
+		return
+	}
+	if s[of] == nil {
+		s[of] = &actions{}
+	}
+	s[of].first, s[of].n = append(s[of].first, names...), s[of].n+n
+}
+
+// of joins the actions of several shifts, in order.
+func (s shifts) of(kinds ...shift) actions {
+	var all actions
+	for _, kind := range kinds {
+		if found := s[kind]; found != nil {
+			all.first, all.n = append(all.first, found.first...), all.n+found.n
 		}
 	}
-	for _, action := range s.resource.sorted {
+	slices.Sort(all.first)
+	all.first = firstFew(all.first)
+	return all
+}
+
+// shifts compares two sides of a holder and the resource id. It takes time for the named
+// actions, not for all those of a wildcard: of these, all that no permission names share
+// one verdict on each side, as far as the same lists have them.
+func (x comparison) shifts(id string, a, b side, alone map[string]bool) shifts {
+	found := shifts{}
+	for action := range alone {
+		found.add(shift{a.may(action), b.may(action)}, 1, action)
+	}
+	if a.grant.wild() || b.grant.wild() {
+		for _, list := range [][]string{x.both(id), x.added[id], x.removed[id]} {
+			first, n := without(list, alone)
+			if n > 0 {
+				found.add(shift{a.may(first[0]), b.may(first[0])}, n, first...)
+			}
+		}
+	}
+	return found
+}
+
+// alone are the actions to be judged one by one: those named by the holder. The wildcard
+// is one of them only where a list has it.
+func (x comparison) alone(id string, a, b side) map[string]bool {
+	listed := func(action string) bool { return a.resource.lists(action) || b.resource.lists(action) }
+	alone := map[string]bool{}
+	for _, named := range []map[string]bool{a.named(), b.named()} {
+		for action := range named {
+			if action != wildcard || listed(action) {
+				alone[action] = true
+			}
+		}
+	}
+	if a.grant.wild() == b.grant.wild() {
+		return alone // a permission on "*" makes no difference between listed actions
+	}
+	for _, every := range []*grant{a.every, b.every} {
+		if every == nil {
+			continue
+		}
+		for action := range every.actions {
+			if action != wildcard && listed(action) {
+				alone[action] = true
+			}
+		}
+	}
+	return alone
+}
+
+// without returns the first few of a list that are not among others, and their number.
+func without(list []string, others map[string]bool) (first []string, n int) {
+	for _, action := range list {
 		if len(first) == maxNamed {
 			break
 		}
-		if !other.permits(action) {
+		if !others[action] {
 			first = append(first, action)
+		}
+	}
+	n = len(list)
+	for action := range others {
+		if _, found := slices.BinarySearch(list, action); found {
+			n--
 		}
 	}
 	return first, n
 }
 
-// unlisted are actions named by s, not by other, not even by its wildcard, and not listed
-// by the resource.
-func (s side) unlisted(other side) []string {
-	var names []string
-	for action := range s.named() {
-		if action != wildcard && s.resource != nil && !s.resource.available[action] && !other.named()[action] && !other.all() {
-			names = append(names, action)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// newlyNamed are the actions named by s and not by other, the wildcard among them.
-func (s side) newlyNamed(other side) []string {
-	var names []string
-	for action := range s.named() {
-		if !other.named()[action] {
-			names = append(names, action)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 func firstFew(names []string) []string { return names[:min(len(names), maxNamed)] }
+
+// both are the actions that a resource lists on both sides, sorted.
+func (x comparison) both(id string) []string {
+	if list, known := x.common[id]; known {
+		return list
+	}
+	var list []string
+	if a, b := x.before.resources[id], x.after.resources[id]; a != nil && b != nil {
+		for _, action := range a.sorted {
+			if b.available[action] {
+				list = append(list, action)
+			}
+		}
+	}
+	x.common[id] = list
+	return list
+}
 
 // listedBeyond returns the actions listed in one policy only, for each resource.
 func listedBeyond(p, other *policy) map[string][]string {

@@ -1,78 +1,200 @@
 package meaning
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
 	"html"
+	"net/url"
+	"regexp"
 	"strings"
 	"unicode"
-
-	htmltoken "golang.org/x/net/html"
 )
 
-// linkedHosts gives the hosts linked in a text, as a reader's browser or mail program
-// would see them: those behind "//" and "www." anywhere, and the addresses in attributes
-// of HTML. A placeholder such as {{url}} counts as a host.
-func linkedHosts(content string) map[string]bool {
-	hosts := map[string]bool{}
-	text := strings.ReplaceAll(html.UnescapeString(content), `\`, "/")
-	hostsBehind(hosts, text, "//")
-	for word := range strings.FieldsFuncSeq(text, endsHost) {
-		if word = strings.ToLower(word); strings.HasPrefix(word, "www.") {
-			hosts[word] = true
+// A mail leads to places: hosts, and whatever else an address can name. The set of a
+// project's places is deliberately taken too large: whatever any browser or mail program
+// might follow counts as a link. What cannot be read counts too, and is suspicious.
+
+const (
+	maxPlaces  = 50_000 // of one state
+	maxPlace   = 260    // bytes of a place; a host name has at most 253
+	maxAddress = 4096   // bytes of an address that are read
+)
+
+// links collects the places of one text.
+type links struct {
+	// places says whether each place could be read.
+	places map[string]bool
+	// beyond hashes what exceeds maxPlaces, so that a change there is a new place as well.
+	beyond hash.Hash
+}
+
+// linksIn returns the places in a value of a template and in all values within it. The
+// name of a member says how its text is read.
+func linksIn(name string, v any) map[string]bool {
+	l := &links{places: map[string]bool{}, beyond: sha256.New()}
+	l.value(name, v)
+	if len(l.places) >= maxPlaces {
+		l.places["more places, with the SHA-256 "+hex.EncodeToString(l.beyond.Sum(nil))] = true
+	}
+	return l.places
+}
+
+func (l *links) value(name string, v any) {
+	switch x := v.(type) {
+	case string:
+		l.anywhere(x)
+		if strings.Contains(x, "<") {
+			l.markup(x)
+		} else {
+			x = html.UnescapeString(x)
+		}
+		if name != "html_content" || !strings.Contains(x, "<") {
+			l.words(x)
+		}
+	case []any:
+		for _, element := range x {
+			l.value(name, element)
+		}
+	case map[string]any:
+		for _, member := range sortedUnion(x, nil) {
+			l.value(member, x[member])
 		}
 	}
-	tokens := htmltoken.NewTokenizer(strings.NewReader(content))
-	for tokens.Next() != htmltoken.ErrorToken {
-		for more := true; more; {
-			var name, value []byte
-			name, value, more = tokens.TagAttr()
-			address(hosts, string(value))
-			if text := strings.TrimSpace(string(value)); string(name) == "href" && strings.HasPrefix(text, "{{") {
-				hosts[text] = true
+}
+
+func (l *links) add(place string) { l.put(place, true) }
+
+// suspect adds an address that leads somewhere, though nobody can say where.
+func (l *links) suspect(address string) { l.put(address, false) }
+
+func (l *links) put(place string, read bool) {
+	if len(place) > maxPlace {
+		sum := sha256.Sum256([]byte(place))
+		place = strings.ToValidUTF8(place[:maxPlace/2], "") + "… (SHA-256 " + hex.EncodeToString(sum[:8]) + ")"
+	}
+	if _, known := l.places[place]; known {
+		return
+	}
+	if len(l.places) >= maxPlaces {
+		_, _ = fmt.Fprintf(l.beyond, "%q", place)
+		return
+	}
+	l.places[place] = read
+}
+
+// placeholder is what the service replaces by a value, such as {{url}}.
+var placeholder = regexp.MustCompile(`\{\{[^{}]*\}\}`)
+
+// fold writes each placeholder without characters that would end an address.
+func fold(text string) string {
+	if !strings.Contains(text, "{{") {
+		return text
+	}
+	return placeholder.ReplaceAllStringFunc(text, func(found string) string {
+		inner := strings.Map(func(r rune) rune {
+			if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-.", r) {
+				return r
 			}
-		}
-	}
-	return hosts
+			return '_'
+		}, strings.TrimSpace(found[2:len(found)-2]))
+		return "{{" + inner + "}}"
+	})
 }
 
-// address adds the hosts in an attribute. A browser passes over tabs and line ends in an
-// address, and needs no slashes behind its scheme.
-func address(hosts map[string]bool, value string) {
-	value = strings.NewReplacer("\t", "", "\n", "", "\r", "", `\`, "/").Replace(value)
-	lower := strings.TrimSpace(strings.ToLower(value))
-	for _, scheme := range []string{"http:", "https:"} {
-		hostsBehind(hosts, lower, scheme)
-	}
-	if to, found := strings.CutPrefix(lower, "mailto:"); found {
-		for one := range strings.SplitSeq(strings.ReplaceAll(to, "%40", "@"), ",") {
-			hostsBehind(hosts, one, "@")
-		}
-	}
-	if strings.HasPrefix(lower, "//") {
-		hostsBehind(hosts, lower, "//")
-	}
-}
+// maxDecodings is how often an address may be percent-encoded within another.
+const maxDecodings = 3
 
-// hostsBehind adds the host behind each mark, without user names, in lower case.
-func hostsBehind(hosts map[string]bool, text, mark string) {
-	for rest := text; ; {
-		_, behind, found := strings.Cut(rest, mark)
-		if !found {
+// anywhere finds the addresses that a text has anywhere: in code, in comments, and as
+// parameters of other addresses.
+func (l *links) anywhere(text string) {
+	text = strings.ReplaceAll(html.UnescapeString(text), `\`, "/")
+	for range maxDecodings {
+		l.schemes(text)
+		if folded := fold(text); folded != text {
+			l.schemes(folded)
+		}
+		if !encodesAddress(text) {
 			return
 		}
-		rest = strings.TrimLeft(behind, "/")
-		end := strings.IndexFunc(rest, endsHost)
-		if end < 0 {
-			end = len(rest)
+		text = strings.ReplaceAll(decodePercent(text), `\`, "/")
+	}
+	l.schemes(text)
+}
+
+// encodesAddress reports whether a text has an encoded slash, or an encoded percent sign.
+func encodesAddress(text string) bool {
+	return strings.Contains(text, "%2f") || strings.Contains(text, "%2F") || strings.Contains(text, "%5c") || strings.Contains(text, "%5C") || strings.Contains(text, "%25")
+}
+
+var encoded = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+
+func decodePercent(text string) string {
+	return encoded.ReplaceAllStringFunc(text, func(found string) string {
+		plain, err := url.PathUnescape(found)
+		if err != nil { // never: the expression matched
+			return found
 		}
-		host := rest[:end]
-		rest = rest[end:]
-		host = strings.ToLower(host[strings.LastIndex(host, "@")+1:])
-		if host != "" {
-			hosts[host] = true
+		return plain
+	})
+}
+
+// schemes finds "//", "http:" and "https:" with an authority after them.
+func (l *links) schemes(text string) {
+	for i := 0; i+1 < len(text); i++ {
+		scheme := text[i] == ':' && (endsIn(text[:i], "http") || endsIn(text[:i], "https"))
+		if !scheme && (text[i] != '/' || text[i+1] != '/') {
+			continue
 		}
+		scheme = scheme || i > 0 && text[i-1] == ':'
+		rest := strings.TrimLeft(text[i+1:], "/")
+		end := endOf(rest, endsAuthority)
+		l.authority(rest[:end], rest[end:], scheme)
+		i = len(text) - len(rest) + end - 1
 	}
 }
 
-func endsHost(r rune) bool {
-	return unicode.IsSpace(r) || strings.ContainsRune(`/?#"'<>()`, r)
+func endsIn(text, word string) bool {
+	return len(text) >= len(word) && strings.EqualFold(text[len(text)-len(word):], word)
+}
+
+func endOf(text string, ends func(rune) bool) int {
+	if end := strings.IndexFunc(text, ends); end >= 0 {
+		return end
+	}
+	return len(text)
+}
+
+func endsAuthority(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`/?#"<>`, r) }
+
+func endsShortAuthority(r rune) bool { return strings.ContainsRune("'()[],;|`", r) }
+
+// authority adds the host of an authority found in a text. Programs that make links of
+// text do not agree on where an address ends, so the shortest one counts too. after is the
+// text that follows. Without a scheme before it, "//" may also begin a comment.
+func (l *links) authority(text, after string, scheme bool) {
+	if len(text) > maxAddress {
+		l.suspect(text[:maxAddress])
+		return
+	}
+	if !strings.HasPrefix(text, "[") {
+		l.ending(text[:endOf(text, endsShortAuthority)], after, scheme)
+	}
+	l.ending(text, after, scheme)
+}
+
+func (l *links) ending(text, after string, scheme bool) {
+	text = strings.TrimRight(text, `.,;:!'")*`)
+	if strings.Count(text, "}") != 2*strings.Count(text, "}}") || !strings.Contains(text, "{{") {
+		text = strings.TrimRight(text, "}")
+	}
+	switch place, err := hostOf(text); {
+	case text == "":
+	case !scheme && !strings.ContainsAny(text, ".:{"):
+	case err == nil:
+		l.host(place, after)
+	case scheme:
+		l.suspect(text)
+	}
 }

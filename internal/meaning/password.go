@@ -37,6 +37,16 @@ func explainPassword(c *collector, before, after any) {
 		c.breachCheck(logIns, on, a.loginAcceptsNone(), b.loginAcceptsNone())
 	})
 	c.switched(a, b, validateOnLogin, func(on bool) { c.validation(on, a, b) })
+	if b.strength.locksOut() && !a.strength.locksOut() {
+		c.add("password.lockout", func() Statement {
+			return Statement{Sentence: "lockout: no password meets the rules now, so nobody can set one", Witness: "no new password is accepted now"}
+		})
+	}
+	if b.loginLocksOut() && !a.loginLocksOut() {
+		c.add("password.lockout", func() Statement {
+			return Statement{Sentence: "lockout: no password meets the rules at log-in now, so nobody can log in with one", Witness: "no existing password is accepted at log-in now"}
+		})
+	}
 }
 
 func readPassword(v any) passwordState {
@@ -105,6 +115,11 @@ func (c *collector) breachCheck(check breachCheck, on, noneBefore, noneAfter boo
 // loginAcceptsNone reports whether the check of strength refuses every log-in.
 func (p passwordState) loginAcceptsNone() bool {
 	return p.members[validateOnLogin] == true && p.strength.acceptsNone()
+}
+
+// loginLocksOut reports whether nobody's password passes the check of strength at log-in.
+func (p passwordState) loginLocksOut() bool {
+	return p.members[validateOnLogin] == true && p.strength.locksOut()
 }
 
 func (c *collector) validation(on bool, a, b passwordState) {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
@@ -37,12 +38,31 @@ func explainProfiles(c *collector, before, after any) {
 			p.compare()
 		}
 	}
+	if anyLive(a) && !anyLive(b) {
+		c.add("tokens.lockout", func() Statement {
+			return Statement{Sentence: "lockout: no profile accepts any token any more", Witness: "tokens that were accepted before are refused now, whoever issued them"}
+		})
+	}
 }
+
+// live reports whether a profile accepts any token: without a key it does not.
+func live(o map[string]any) bool { return len(keysOf(o)) > 0 || keysAddress(o) != "" }
+
+func anyLive(profiles map[string]map[string]any) bool {
+	for _, o := range profiles {
+		if live(o) {
+			return true
+		}
+	}
+	return false
+}
+
+func keysAddress(o map[string]any) string { return strings.TrimSpace(textOf(o, "jwks_url")) }
 
 // whole tells of a profile on one side only. It accepts nothing without a key.
 func (p profile) whole(happened string, o map[string]any, rule, effect string) {
 	witness := "tokens of issuer " + quote(textOf(o, "issuer")) + " are " + effect
-	if len(keysOf(o)) == 0 && textOf(o, "jwks_url") == "" {
+	if !live(o) {
 		rule, witness = "tokens.profile_idle", ""
 	}
 	p.add(rule, func() Statement {
@@ -65,15 +85,39 @@ func (p profile) compare() {
 		{"public_key_type", "type of keys", "tokens.mapping_changed"},
 		{"name", "name", "tokens.renamed"},
 	} {
-		p.field(member.rule, p.name+": "+member.label, p.path+"/"+member.name, p.before[member.name], p.after[member.name])
+		p.field(p.inForce(member.rule), p.name+": "+member.label, p.path+"/"+member.name, mapping(p.before[member.name]), mapping(p.after[member.name]))
 	}
+}
+
+// inForce is the rule for a changed condition. It is no change of acceptance where the
+// profile accepts nothing on one side: then its keys tell what happened.
+func (p profile) inForce(rule string) string {
+	if live(p.before) && live(p.after) || rule == "tokens.renamed" {
+		return rule
+	}
+	return "tokens.profile_idle"
+}
+
+// mapping is an attribute mapping as an object, where it is a string with the JSON of one:
+// the API has it in both forms.
+func mapping(v any) any {
+	text, ok := v.(string)
+	if !ok || !strings.HasPrefix(strings.TrimSpace(text), "{") {
+		return v
+	}
+	if object, err := jsondiff.Decode([]byte(text)); err == nil {
+		return object
+	}
+	return v
 }
 
 // keysOf gives the fingerprints of a profile's keys, by id.
 func keysOf(o map[string]any) map[string]string {
 	keys := map[string]string{}
 	for id, file := range byKey(o["pem_files"], "pem_file_id") {
-		keys[id] = fingerprint(textOf(file, "public_key"))
+		if key := textOf(file, "public_key"); strings.TrimSpace(key) != "" {
+			keys[id] = fingerprint(key)
+		}
 	}
 	return keys
 }
@@ -148,7 +192,10 @@ func flip(m map[string]string) map[string]bool {
 }
 
 func (p profile) keysURL() {
-	old, now := textOf(p.before, "jwks_url"), textOf(p.after, "jwks_url")
+	old, now := keysAddress(p.before), keysAddress(p.after)
+	if old == now {
+		return
+	}
 	rule := "tokens.keys_url_changed"
 	var witnesses []string
 	if now != "" {
@@ -167,6 +214,10 @@ func (p profile) keysURL() {
 // condition compares a requirement on tokens.
 func (p profile) condition(name, rule string) {
 	old, now := textOf(p.before, name), textOf(p.after, name)
+	if rule = p.inForce(rule); rule == "tokens.profile_idle" {
+		p.differs(name, name, rule, "")
+		return
+	}
 	if old == "" || now == "" {
 		p.differs(name, name, "tokens.condition_unknown", "")
 		return
@@ -195,6 +246,8 @@ func (p profile) provisioning() {
 	was, okA := p.before[name].(bool)
 	is, okB := p.after[name].(bool)
 	switch {
+	case !live(p.after) && !reflect.DeepEqual(p.before[name], p.after[name]):
+		p.field("tokens.profile_idle", p.name+": just-in-time provisioning", p.path+"/"+name, p.before[name], p.after[name])
 	case !okA || !okB:
 		p.field("setting.changed", p.name+": just-in-time provisioning", p.path+"/"+name, p.before[name], p.after[name])
 	case is && !was:

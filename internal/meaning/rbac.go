@@ -10,14 +10,14 @@ import (
 
 // wildcard in a permission's actions stands for every action listed by the resource. In a
 // resource's id and in available_actions it is a name like any other, as the document
-// gives it no meaning there. A permission on the resource "*" is uncertain: no list
-// defines it.
+// gives it no meaning there; but the service may take a permission on the resource "*" for
+// one on every resource. See [side.may].
 const wildcard = "*"
 
 // policy is the content of an RBAC policy: the existing actions, and the holders'
-// permissions. A triple (holder, resource, action) is permitted if a permission of the
-// holder names the action or the wildcard, and a list of resources defines the resource
-// with the action. Two entries with one id count together.
+// permissions. A triple (holder, resource, action) is permitted for certain if a permission
+// of the holder names the action or the wildcard, and a list of resources defines the
+// resource with the action. Two entries with one id count together.
 type policy struct {
 	resources map[string]*resource
 	holders   map[holder]*granted
@@ -114,12 +114,13 @@ func readPolicy(state any) *policy {
 	return p
 }
 
-// readDefaultRole reads a member with the brand in its name. The brand is not told.
+// readDefaultRole reads a member with the brand in its name. The brand, up to the first
+// "_", is not told.
 func (p *policy) readDefaultRole(name string, v any) {
 	object, ok := v.(map[string]any)
 	known := slices.ContainsFunc(defaultRoleEnds, func(end string) bool { return strings.HasSuffix(name, end) })
 	if ok && (known || hasPermissions(v)) {
-		role := name[strings.LastIndexByte(name, '_')+1:]
+		role := name[strings.IndexByte(name, '_')+1:]
 		p.holder(holder{defaultRole, role, "/" + cutPath(jsondiff.Escape(name))}).read(object)
 	}
 }

@@ -15,11 +15,12 @@ type comparison struct {
 	before, after *policy
 	// added and removed are the actions listed by a resource on one side only.
 	added, removed map[string][]string
+	common         map[string][]string // listed on both sides, by resource, once asked for
 }
 
 func explainRBAC(c *collector, before, after any) {
 	a, b := readPolicy(before), readPolicy(after)
-	x := comparison{c, a, b, listedBeyond(b, a), listedBeyond(a, b)}
+	x := comparison{c, a, b, listedBeyond(b, a), listedBeyond(a, b), map[string][]string{}}
 	for _, h := range x.holders() {
 		x.holder(h)
 	}
@@ -50,76 +51,165 @@ func (x comparison) holder(h holder) {
 	case !slices.Equal(a.descriptions, b.descriptions):
 		x.described("rbac.holder_changed", h.String(), h.path, a.descriptions, b.descriptions)
 	}
+	lost := false
 	for _, id := range sortedUnion(a.permissions, b.permissions) {
-		x.pair(h, id, side{a.permissions[id], x.before.resources[id]}, side{b.permissions[id], x.after.resources[id]})
+		was, is := side{a.permissions[id], a.permissions[wildcard], x.before.resources[id]}, side{b.permissions[id], b.permissions[wildcard], x.after.resources[id]}
+		lost = x.pair(h, id, was, is) || lost
+	}
+	if h.kind == defaultRole && a.someCertain(x.before) && !b.someCertain(x.after) {
+		x.lockedOut(h, lost)
 	}
 }
 
-// pair compares a holder's permissions on a resource.
-func (x comparison) pair(h holder, id string, a, b side) {
-	gained, more := b.beyond(a, x.added[id])
-	lost, fewer := a.beyond(b, x.removed[id])
-	path := func() string { return h.path + "/permissions/resource_id=" + jsondiff.Escape(id) + "/actions" }
-	if more > 0 {
-		x.add(gainedRule(h, a, b), func() Statement {
-			return Statement{
-				Sentence: fmt.Sprintf("%s gained %s on %s", h, several(gained, more), quote(id)) + byWildcard(a, b),
-				Path:     path(), Witness: witnessed(h, "may now", gained[0], id),
-			}
-		})
-	}
-	if fewer > 0 {
-		x.add("rbac.lost", func() Statement {
-			return Statement{
-				Sentence: fmt.Sprintf("%s lost %s on %s", h, several(lost, fewer), quote(id)) + byWildcard(b, a),
-				Path:     path(), Witness: witnessed(h, "may no longer", lost[0], id),
-			}
-		})
-	}
-	told := x.uncertain(h, id, path(), a, b)
-	if more == 0 && fewer == 0 && !told && (a.all() != b.all() || !maps.Equal(a.named(), b.named())) {
-		x.withoutEffect(h, id, path(), a, b)
-	}
-}
-
-// uncertain adds statements on permissions missing from the policy's own lists. The
-// service may grant them all the same.
-func (x comparison) uncertain(h holder, id, path string, a, b side) (told bool) {
-	rule, verb, behind := "rbac.unlisted_action", "gained", ", which lists no such action"
-	names := b.unlisted(a)
-	if !b.defined() {
-		rule, behind = "rbac.undefined_resource", ", a resource that no list defines"
-		if names = b.newlyNamed(a); len(names) == 0 && !a.defined() {
-			verb, names = "lost", a.newlyNamed(b)
-		}
-		if id == wildcard {
-			rule, behind = "rbac.wildcard_resource", ", which the service may take for every resource"
-		}
-	}
-	if len(names) == 0 {
-		return false
+// lockedOut tells of a default role that may do nothing for certain any more. lost: it lost
+// something for certain, too.
+func (x comparison) lockedOut(h holder, lost bool) {
+	rule, witness := "rbac.lockout_perhaps", ""
+	if lost {
+		rule, witness = "rbac.lockout", "whoever is "+quote(h.name)+" may do nothing for certain now"
 	}
 	x.add(rule, func() Statement {
-		return Statement{Sentence: fmt.Sprintf("%s %s %s on %s", h, verb, several(firstFew(names), len(names)), quote(id)) + behind, Path: path}
+		return Statement{Sentence: "lockout: " + h.String() + " has no permission left for certain", Path: h.path, Witness: witness}
 	})
-	return true
 }
 
-// withoutEffect tells of different permissions with the same effect.
-func (x comparison) withoutEffect(h holder, id, path string, a, b side) {
-	rule, sentence := "rbac.no_effect", fmt.Sprintf("permissions of %s on %s are written differently and permit the same", h, quote(id))
-	if b.defined() && b.all() && !a.all() {
-		rule = "rbac.wildcard_named"
-		sentence = fmt.Sprintf("%s has the wildcard `*` on %s now: it permits no more yet, and every action listed later", h, quote(id))
+// pair compares a holder's permissions on a resource. It reports whether something was lost
+// for certain.
+func (x comparison) pair(h holder, id string, a, b side) bool {
+	alone := x.alone(id, a, b)
+	p := pair{x, h, id, a, b, alone, x.shifts(id, a, b, alone)}
+	gained := p.shifts.of(shift{no, certain}, shift{perhaps, certain})
+	lost := p.shifts.of(shift{certain, no})
+	p.say(gainedRule(h, a, b), gained, func(names string) Statement {
+		return Statement{
+			Sentence: fmt.Sprintf("%s gained %s on %s", h, names, quote(id)) + byWildcard(a, b),
+			Witness:  witnessed(h, "may now", gained.first[0], id),
+		}
+	})
+	p.say("rbac.lost", lost, func(names string) Statement {
+		return Statement{
+			Sentence: fmt.Sprintf("%s lost %s on %s", h, names, quote(id)) + byWildcard(b, a),
+			Witness:  witnessed(h, "may no longer", lost.first[0], id),
+		}
+	})
+	p.say("rbac.uncertain", p.shifts.of(shift{certain, perhaps}), func(names string) Statement {
+		return Statement{Sentence: fmt.Sprintf("%s may do %s on %s no longer for certain, and perhaps still", h, names, quote(id))}
+	})
+	told := p.perhaps(gained.n > 0, lost.n > 0)
+	if len(p.shifts) == 0 && !told && (a.grant.wild() != b.grant.wild() || !maps.Equal(a.named(), b.named())) {
+		p.say("rbac.no_effect", one, func(string) Statement {
+			return Statement{Sentence: fmt.Sprintf("permissions of %s on %s are written differently and permit the same", h, quote(id))}
+		})
 	}
-	x.add(rule, func() Statement { return Statement{Sentence: sentence, Path: path} })
+	return lost.n > 0
+}
+
+// pair is a holder and a resource, in two policies.
+type pair struct {
+	comparison
+	holder holder
+	id     string
+	a, b   side
+	alone  map[string]bool // see [comparison.alone]
+	shifts shifts
+}
+
+// one is for statements that name no actions.
+var one = actions{n: 1}
+
+// say adds a statement about actions, if there are any.
+func (p pair) say(rule string, about actions, build func(names string) Statement) {
+	if about.n == 0 {
+		return
+	}
+	p.add(rule, func() Statement {
+		s := build(several(about.first, about.n))
+		s.Path = p.holder.path + "/permissions/resource_id=" + jsondiff.Escape(p.id) + "/actions"
+		return s
+	})
+}
+
+// perhaps tells which permissions came or went that count only perhaps. Those by a
+// permission on "*" are told once, there, and not at each resource.
+func (p pair) perhaps(gained, lost bool) (told bool) {
+	if p.id == wildcard {
+		return p.every()
+	}
+	came, went := p.owned(shift{no, perhaps}, p.b), p.owned(shift{perhaps, no}, p.a)
+	rule, why := "rbac.unlisted_action", ", which lists no such action"
+	if p.b.resource == nil {
+		rule, why = "rbac.undefined_resource", ", a resource that no list defines"
+	}
+	p.say(rule, came, func(names string) Statement {
+		return Statement{Sentence: fmt.Sprintf("%s gained %s on %s", p.holder, names, quote(p.id)) + why}
+	})
+	p.say("rbac.perhaps_lost", went, func(names string) Statement {
+		return Statement{Sentence: fmt.Sprintf("%s lost %s on %s, which it held only perhaps", p.holder, names, quote(p.id))}
+	})
+	return p.wildcard(came.n > 0 || gained, went.n > 0 || lost) || came.n+went.n > 0
+}
+
+// owned are the actions of a shift that the holder's permission on this very resource
+// makes, as one side has it.
+func (p pair) owned(kind shift, by side) actions {
+	var names []string
+	for action := range p.alone {
+		if kind == (shift{p.a.may(action), p.b.may(action)}) && by.grant.grants(action) {
+			names = append(names, action)
+		}
+	}
+	if by.grant.wild() && by.resource == nil && kind == p.others() {
+		names = append(names, wildcard)
+	}
+	slices.Sort(names)
+	return actions{firstFew(names), len(names)}
+}
+
+// others is the shift of all actions that nothing names.
+func (p pair) others() shift { return shift{p.a.may(anyOther), p.b.may(anyOther)} }
+
+// wildcard tells of a wildcard that came or went on a defined resource. What it makes of
+// unlisted actions is no statement of its own beside others about it.
+func (p pair) wildcard(gained, lost bool) (told bool) {
+	came := p.others() == shift{no, perhaps} && p.b.grant.wild() && p.b.resource != nil && !gained
+	went := p.others() == shift{perhaps, no} && p.a.grant.wild() && p.a.resource != nil && !lost
+	switch {
+	case came:
+		p.say("rbac.wildcard_named", one, func(string) Statement {
+			return Statement{Sentence: fmt.Sprintf("%s has the wildcard `*` on %s now: it permits no more yet, and every action listed later", p.holder, quote(p.id))}
+		})
+	case went:
+		p.say("rbac.wildcard_spelled_out", one, func(string) Statement {
+			return Statement{Sentence: fmt.Sprintf("%s has the wildcard `*` on %s no longer: it permits no less yet, and no action listed later", p.holder, quote(p.id))}
+		})
+	}
+	return came || went
+}
+
+// every tells what became of a permission on "*", for all resources that no other
+// permission of the holder names.
+func (p pair) every() (told bool) {
+	a, b := side{every: p.a.grant}, side{every: p.b.grant}
+	found := shifts{}
+	for action := range p.alone {
+		found.add(shift{a.may(action), b.may(action)}, 1, action)
+	}
+	found.add(shift{a.may(anyOther), b.may(anyOther)}, 1, wildcard)
+	came, went := found.of(shift{no, perhaps}), found.of(shift{perhaps, no})
+	p.say("rbac.wildcard_resource", came, func(names string) Statement {
+		return Statement{Sentence: fmt.Sprintf("%s gained %s on %s, which the service may take for every resource", p.holder, names, quote(p.id))}
+	})
+	p.say("rbac.perhaps_lost", went, func(names string) Statement {
+		return Statement{Sentence: fmt.Sprintf("%s lost %s on %s, which the service may have taken for every resource", p.holder, names, quote(p.id))}
+	})
+	return came.n+went.n > 0
 }
 
 func gainedRule(h holder, a, b side) string {
 	switch {
 	case h.kind == defaultRole:
 		return "rbac.default_role_gained"
-	case b.all() && !a.all():
+	case b.grant.wild() && !a.grant.wild():
 		return "rbac.wildcard_gained"
 	case h.kind == customScope:
 		return "rbac.scope_gained"
@@ -129,7 +219,7 @@ func gainedRule(h holder, a, b side) string {
 
 // byWildcard tells of a new wildcard in b.
 func byWildcard(a, b side) string {
-	if b.all() && !a.all() {
+	if b.grant.wild() && !a.grant.wild() {
 		return ", by the wildcard `*`"
 	}
 	return ""

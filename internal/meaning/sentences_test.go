@@ -54,10 +54,29 @@ func TestSentences(t *testing.T) {
 			"high weaker rbac.wildcard_gained: role `admin` gained `delete` and `write` on `documents`, by the wildcard `*` | `admin` may now `delete` `documents`",
 		}},
 		{"wildcard written out", "rbac_policy", holds(`"*"`), holds(`"read","write","delete"`), []string{
+			"low unknown rbac.wildcard_spelled_out: role `admin` has the wildcard `*` on `documents` no longer: it permits no less yet, and no action listed later",
+		}},
+		{"wildcard and a name", "rbac_policy", holds(`"*","read"`), holds(`"*"`), []string{
 			"info neutral rbac.no_effect: permissions of role `admin` on `documents` are written differently and permit the same",
 		}},
+		{"action off the list", "rbac_policy", holds(`"read","delete"`), swap(holds(`"read","delete"`), `"write","delete"]`, `"write"]`), []string{
+			"medium unknown rbac.uncertain: role `admin` may do `delete` on `documents` no longer for certain, and perhaps still",
+			"info neutral rbac.resource_changed: resource `documents` no longer lists `delete`",
+		}},
+		{"unlisted action gone", "rbac_policy", holds(`"read","fly"`), holds(`"read"`), []string{
+			"low unknown rbac.perhaps_lost: role `admin` lost `fly` on `documents`, which it held only perhaps",
+		}},
+		{"administrators locked out", "rbac_policy", `{` + rbacLists + `,"b_super_admin":{"permissions":[{"resource_id":"documents","actions":["*"]}]}}`, `{` + rbacLists + `,"b_super_admin":{"permissions":[]}}`, []string{
+			"high stronger rbac.lockout: lockout: default role `super_admin` has no permission left for certain | whoever is `super_admin` may do nothing for certain now",
+			"low stronger rbac.lost: default role `super_admin` lost `delete`, `read` and `write` on `documents`, by the wildcard `*` | `super_admin` may no longer `delete` `documents`",
+		}},
+		{"administrators' resources gone", "rbac_policy", `{` + rbacLists + `,"b_admin":{"permissions":[{"resource_id":"documents","actions":["read"]}]}}`, `{"b_admin":{"permissions":[{"resource_id":"documents","actions":["read"]}]}}`, []string{
+			"high unknown rbac.lockout_perhaps: lockout: default role `admin` has no permission left for certain",
+			"medium unknown rbac.uncertain: default role `admin` may do `read` on `documents` no longer for certain, and perhaps still",
+			"info neutral rbac.resource_changed: resource `documents` removed",
+		}},
 		{"wildcard in place of all names", "rbac_policy", holds(`"read","write","delete"`), holds(`"*"`), []string{
-			"low neutral rbac.wildcard_named: role `admin` has the wildcard `*` on `documents` now: it permits no more yet, and every action listed later",
+			"low unknown rbac.wildcard_named: role `admin` has the wildcard `*` on `documents` now: it permits no more yet, and every action listed later",
 		}},
 		{"unlisted action beside a lost one", "rbac_policy", holds(`"read","write"`), holds(`"read","fly"`), []string{
 			"medium unknown rbac.unlisted_action: role `admin` gained `fly` on `documents`, which lists no such action",
@@ -108,6 +127,11 @@ func TestSentences(t *testing.T) {
 		{"longer", "password_strength_config", ludsState, swap(ludsState, "12", "14"), []string{
 			"low stronger password.strength_stronger: minimum password length 12 → 14 | `Aaaaaaaaaaaa` (12 characters, 2 classes) is refused now",
 		}},
+		{"no password any more", "password_strength_config", ludsState, swap(ludsState, `complexity":2`, `complexity":5`), []string{
+			"high stronger password.lockout: lockout: no password meets the rules now, so nobody can set one | no new password is accepted now",
+			"high stronger password.lockout: lockout: no password meets the rules at log-in now, so nobody can log in with one | no existing password is accepted at log-in now",
+			"low stronger password.strength_stronger: minimum password complexity 2 → 5 | `Aaaaaaaaaaaa` (12 characters, 2 classes) is refused now",
+		}},
 		{"longer and simpler", "password_strength_config", ludsState, swap(ludsState, "12", "14", "complexity\":2", "complexity\":1"), []string{
 			"high mixed password.strength_traded: minimum password length 12 → 14, minimum password complexity 2 → 1 | `aaaaaaaaaaaaaa` (14 characters, 1 class) is accepted now; `Aaaaaaaaaaaa` (12 characters, 2 classes) is refused now",
 		}},
@@ -144,6 +168,10 @@ func TestSentences(t *testing.T) {
 			"medium weaker sms.country_allowed: country `KP` allowed | numbers in `KP` can be texted now",
 			"low stronger sms.country_refused: country `DE` no longer allowed | numbers in `DE` can no longer be texted",
 		}},
+		{"no country", "sms_country_codes", `["DE"]`, `[]`, []string{
+			"high stronger sms.lockout: lockout: none of the 1 country allowed before is left, so nobody who was texted can be | no number that could be texted before can be texted now",
+			"low stronger sms.country_refused: country `DE` no longer allowed | numbers in `DE` can no longer be texted",
+		}},
 		{"country twice", "sms_country_codes", `["DE","DE"]`, `["DE"]`, []string{"info neutral setting.rewritten: the whole setting lost `\"DE\"`"}},
 
 		{"key replaced", "trusted_token_profiles", oneProfile, swap(oneProfile, `"x"`, `"y"`), []string{
@@ -153,6 +181,7 @@ func TestSentences(t *testing.T) {
 			"critical weaker tokens.key_added: profile `p-1`: public key `k-3` added (SHA-256 a1fce4363854ff88…) | tokens signed by the key a1fce4363854ff88… are accepted now",
 		}},
 		{"key removed", "trusted_token_profiles", oneProfile, swap(oneProfile, `{"pem_file_id":"k-2","public_key":"x"}`, ``), []string{
+			"high stronger tokens.lockout: lockout: no profile accepts any token any more | tokens that were accepted before are refused now, whoever issued them",
 			"low stronger tokens.key_removed: profile `p-1`: public key `k-2` removed (SHA-256 2d711642b726b044…) | tokens signed by the key 2d711642b726b044… are refused now",
 		}},
 		{"second key in one file", "trusted_token_profiles", swap(oneProfile, `"x"`, onePEM), swap(oneProfile, `"x"`, onePEM[:len(onePEM)-1]+onePEM[1:]), []string{
@@ -181,10 +210,20 @@ func TestSentences(t *testing.T) {
 		{"address removed", "trusted_token_profiles", swap(oneProfile, `"jwks_url":""`, `"jwks_url":"https://a"`), oneProfile, []string{
 			"low stronger tokens.keys_url_removed: profile `p-1`: address of the keys `https://a` → `` | those by a key at `https://a` are refused now",
 		}},
+		{"profile without a key changed", "trusted_token_profiles", swap(oneProfile, `"x"`, `" "`), swap(oneProfile, `"x"`, `""`, `"i"`, `"evil"`, `"a"`, `""`, `false`, `true`, `"m"`, `"o"`), []string{
+			"low neutral tokens.profile_idle: profile `p-1`: issuer `i` → `evil`",
+			"low neutral tokens.profile_idle: profile `p-1`: audience `a` → ``",
+			"low neutral tokens.profile_idle: profile `p-1`: just-in-time provisioning: `false` → `true`",
+			"low neutral tokens.profile_idle: profile `p-1`: attribute mapping: `m` → `o`",
+		}},
+		{"attribute mapping as an object", "trusted_token_profiles", swap(oneProfile, `"m"`, `"{\"email\": \"sub\"}"`), swap(oneProfile, `"m"`, `{"email":"sub"}`), []string{
+			"info neutral setting.rewritten: `/profile_id=p-1/attribute_mapping`: `\"{\\\"email\\\": \\\"sub\\\"}\"` → `{\"email\":\"sub\"}`",
+		}},
 		{"profile added", "trusted_token_profiles", `[]`, oneProfile, []string{
 			"critical weaker tokens.profile_added: profile `p-1` added: issuer `i`, audience `a`, 1 key | tokens of issuer `i` are accepted now",
 		}},
 		{"profile removed", "trusted_token_profiles", oneProfile, `[{"profile_id":"p-2"}]`, []string{
+			"high stronger tokens.lockout: lockout: no profile accepts any token any more | tokens that were accepted before are refused now, whoever issued them",
 			"low stronger tokens.profile_removed: profile `p-1` removed: issuer `i`, audience `a`, 1 key | tokens of issuer `i` are refused now",
 			"low neutral tokens.profile_idle: profile `p-2` added: issuer ``, audience ``, 0 keys",
 		}},
@@ -193,8 +232,18 @@ func TestSentences(t *testing.T) {
 			"critical weaker streaming.moved: the event log now goes to `evil.example.com`, it went to `relay.example.com` | `evil.example.com` receives the event log now; `relay.example.com` receives no events now",
 		}},
 		{"log to Datadog, inactive", "event_log_streaming", loki, swap(datadog, "ACTIVE", "DISABLED"), []string{
-			"critical weaker streaming.moved: the event log now goes to `Datadog US`, it went to `relay.example.com` | `Datadog US` receives the event log now; `relay.example.com` receives no events now",
 			"high weaker streaming.inactive: streaming status: `ACTIVE` → `DISABLED` | events from now on are not delivered",
+			"high unknown streaming.redirected: the event log now is set to go to `Datadog US`, it went to `relay.example.com`; streaming is `DISABLED`",
+		}},
+		{"log prepared", "event_log_streaming", ``, swap(loki, "ACTIVE", "DISABLED"), []string{
+			"medium unknown streaming.prepared: the event log now is set to go to `relay.example.com`; streaming is `DISABLED`",
+		}},
+		{"idle log removed", "event_log_streaming", swap(loki, "ACTIVE", "DISABLED"), ``, []string{
+			"low neutral streaming.idle_removed: the event log, which went nowhere, is no longer set to go to `relay.example.com`",
+		}},
+		{"log moved and enabled", "event_log_streaming", swap(loki, "ACTIVE", "DISABLED"), swap(loki, "relay.example.com", "evil.example.com"), []string{
+			"critical weaker streaming.moved: the event log now goes to `evil.example.com`, it was set to go to `relay.example.com` | `evil.example.com` receives the event log now",
+			"low stronger streaming.active: streaming status: `DISABLED` → `ACTIVE` | events from now on are delivered",
 		}},
 		{"log stopped", "event_log_streaming", loki, ``, []string{
 			"critical weaker streaming.stopped: the event log goes nowhere now, it went to `relay.example.com` | `relay.example.com` receives no events now",
@@ -224,7 +273,7 @@ func TestSentences(t *testing.T) {
 			"low neutral email.content_changed: template `t-1`: html_content changed, 1 line removed and 1 line added",
 			"info stronger email.link_removed: no template links to `example.com` any more | a mail can lead to `example.com` no longer",
 		}},
-		{"mail links elsewhere, in disguise", "email_templates", oneMail, swap(oneMail, "hello", "hello <a href='https:one.example'><a href=\\\"ht\\ntps:/\\t/two.example/\\\"><a href=mailto:help@three.example?subject=1><!-- www.four.example -->"), []string{
+		{"mail links elsewhere, in disguise", "email_templates", oneMail, swap(oneMail, "hello", "hello <a href='https:one.example'><a href=\\\"ht\\ntps:/\\t/two.example/\\\"><a href=mailto:help@three.example?subject=1><!--[if mso]>www.four.example<![endif]-->"), []string{
 			"high weaker email.link_added: template `t-1` now links to `one.example` | a mail can lead to `one.example` now",
 			"high weaker email.link_added: template `t-1` now links to `three.example` | a mail can lead to `three.example` now",
 			"high weaker email.link_added: template `t-1` now links to `two.example` | a mail can lead to `two.example` now",
@@ -235,6 +284,15 @@ func TestSentences(t *testing.T) {
 			"high weaker email.link_added: template `t-1` now links to `{{other_url}}` | a mail can lead to `{{other_url}}` now",
 			"low neutral email.content_changed: template `t-1`: html_content changed, 1 line removed and 1 line added",
 			"info stronger email.link_removed: no template links to `example.com` any more | a mail can lead to `example.com` no longer",
+		}},
+		{"mail with an address that nobody can read", "email_templates", oneMail, swap(oneMail, "hello", "hello <a href='javascript:go()'>"), []string{
+			"high unknown email.link_unreadable: template `t-1` now has a link that may lead anywhere: `javascript:go()`",
+			"low neutral email.content_changed: template `t-1`: html_content changed, 1 line removed and 1 line added",
+		}},
+		{"mail from the service's domain", "email_templates", oneMail, swap(oneMail, `"from_domain":"example.com"`, `"from_domain":""`), []string{
+			"medium unknown email.sender_emptied: template `t-1` names no sender's domain any more, it was `example.com`: the service chooses one",
+			"low neutral email.content_changed: template `t-1`: from_domain: `example.com` → ``",
+			"info stronger email.sender_removed: no template sends from `example.com` any more | a mail can come from `example.com` no longer",
 		}},
 		{"mail from elsewhere", "email_templates", oneMail, swap(oneMail, `"example.com"`, `"evil.example"`, `"Us"`, `"Them"`, `#000`, `#fff`), []string{
 			"high weaker email.sender_added: template `t-1` now sends from `evil.example` | a mail can come from `evil.example` now",
@@ -315,13 +373,16 @@ func TestSentences(t *testing.T) {
 	}
 	r, err := ReadRestored("event_log_streaming", json.RawMessage(datadog), json.RawMessage(swap(loki, "ACTIVE", "DISABLED")))
 	require.NoError(t, err)
-	assert.Equal(t, Critical, r.Severity, "where no events flow, nothing is put right yet")
+	assert.Equal(t, High, r.Severity, "where no events flow, nothing is put right yet")
 	r, err = ReadReturned("sms_country_codes", json.RawMessage(`[]`), json.RawMessage(`["KP"]`))
 	require.NoError(t, err)
 	require.Equal(t, "country `KP` allowed, and 1 more change", r.Summary)
 	require.Equal(t, Weaker, r.Direction)
 	met[r.Statements[1].Rule] = true
 	for _, rule := range rules {
+		if strings.HasPrefix(rule.ID, "action.") {
+			continue // see TestActions
+		}
 		assert.Truef(t, met[rule.ID], "no sentence in this table shows the rule %s", rule.ID)
 	}
 }
@@ -349,8 +410,10 @@ func TestDirections(t *testing.T) {
 	}{
 		{`[]`, `[]`, Neutral, Info},
 		{`[]`, `["DE"]`, Weaker, Medium},
-		{`["DE"]`, `[]`, Stronger, Low},
-		{`["DE"]`, `["US"]`, Mixed, Medium},
+		{`["DE"]`, `[]`, Stronger, High},
+		{`["DE","FR"]`, `["FR"]`, Stronger, Low},
+		{`["DE"]`, `["US"]`, Mixed, High}, // whoever was texted is locked out
+		{`["DE","FR"]`, `["US","FR"]`, Mixed, Medium},
 		{`["DE"]`, `["DE",1]`, Unknown, Medium},
 		{`["DE"]`, `[1]`, Unknown, Medium}, // a stronger part may be undone by an unknown one
 		{`[]`, `["DE",1]`, Weaker, Medium},
@@ -373,4 +436,28 @@ func TestJSON(t *testing.T) {
 		`"witness":"numbers in `+"`KP`"+` can be texted now","new":"KP"}],"patch":[{"op":"add","path":"/1","value":"KP"}]}`, string(got))
 	_, err = Read("sms_country_codes", json.RawMessage(`[`), nil)
 	require.ErrorContains(t, err, "read the state before")
+}
+
+// TestActions judges a person's actions by what they may break or open.
+func TestActions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind, detail string
+		severity     Severity
+		direction    Direction
+	}{
+		{"action.intended", `{"operation":"secret.delete"}`, Low, Neutral},
+		{"action.ended", `{"operation":"secret.delete","outcome":"done"}`, High, Stronger},
+		{"action.ended", `{"operation":"secret.delete","outcome":"unknown"}`, High, Stronger},
+		{"action.ended", `{"operation":"secret.delete","outcome":"refused"}`, Low, Neutral},
+		{"action.ended", `{"operation":"public_token.delete","outcome":"done"}`, High, Stronger},
+		{"action.ended", `{"operation":"redirect_urls.set_types","arguments":{"url":"https://a","types":"LOGIN"},"outcome":"done"}`, High, Unknown},
+		{"action.ended", `{"operation":"redirect_urls.set_types","arguments":{"url":"https://a","default_types":"LOGIN"},"outcome":"done"}`, High, Unknown},
+		{"action.ended", `{"operation":"redirect_urls.set_types","arguments":{"url":"https://a","types":" , "},"outcome":"done"}`, Medium, Stronger},
+		{"action.ended", `{"operation":"project.rename","outcome":"done"}`, Low, Neutral},
+		{"action.ended", `7`, Low, Neutral},
+	} {
+		_, severity := OfEntry(c.kind, "x", json.RawMessage(c.detail))
+		require.Equal(t, []any{c.severity, c.direction}, []any{severity, OfAction(c.kind, json.RawMessage(c.detail))}, "%s %s", c.kind, c.detail)
+	}
 }

@@ -9,7 +9,12 @@ import (
 // The direction of a stream: an event log is to reach its watchers, and nobody else. A
 // moved stream is weaker on both counts. A started one is mixed.
 
-const active = "ACTIVE"
+// Only these two of the statuses are taken for what they say. Of others, nobody knows
+// whether events flow.
+const (
+	active   = "ACTIVE"
+	disabled = "DISABLED"
+)
 
 // destination is where the event log goes.
 type destination struct {
@@ -17,6 +22,7 @@ type destination struct {
 	place      string // a host, or Datadog's site; "" for nowhere
 	account    string
 	credential any // its last four characters
+	idle       bool
 }
 
 // destinations are the known types, with their members for place, account and credential.
@@ -29,13 +35,14 @@ func destinationOf(v any) destination {
 	kind := textOf(v, "destination_type")
 	known, ok := destinations[kind]
 	if !ok {
-		return destination{place: kind}
+		return destination{place: kind, idle: kind != "" && textOf(v, "streaming_status") == disabled}
 	}
 	config := memberOf(v, "destination_config", known.member)
 	d := destination{
 		member: known.member, place: strings.ToLower(textOf(config, known.place)),
 		account: textOf(config, known.account), credential: memberOf(config, known.credential),
 	}
+	d.idle = textOf(v, "streaming_status") == disabled
 	if kind == "DATADOG" {
 		d.place = "Datadog " + strings.ToUpper(d.place)
 	}
@@ -57,6 +64,8 @@ func streamingShape(v any) *shape {
 	return s
 }
 
+// explainStreaming compares where the event log goes. To the destination of a disabled
+// config it does not go: it is only set to.
 func explainStreaming(c *collector, before, after any) {
 	a, b := destinationOf(before), destinationOf(after)
 	path := "/destination_config/" + b.member
@@ -64,6 +73,12 @@ func explainStreaming(c *collector, before, after any) {
 		path = "/destination_config"
 	}
 	say := func(rule, sentence, witness string) {
+		if b.idle && ruleOf(rule).Direction != Neutral && rule != "streaming.credential_changed" && rule != "streaming.key_changed" {
+			rule, sentence, witness = "streaming.redirected", sentence+"; streaming is `DISABLED`", ""
+			if a.place == "" {
+				rule = "streaming.prepared"
+			}
+		}
 		c.add(rule, func() Statement { return Statement{Sentence: sentence, Path: path, Witness: witness} })
 	}
 	switch {
@@ -75,19 +90,23 @@ func explainStreaming(c *collector, before, after any) {
 		say("streaming.restored", "the event log goes to "+quote(b.place)+" again, as before; in between it went "+from,
 			quote(b.place)+" receives the event log again")
 	case a.place == b.place && a.account != b.account:
-		say("streaming.account_changed", fmt.Sprintf("the event log goes to account %s at %s, it was %s", quote(b.account), quote(b.place), quote(a.account)),
+		say("streaming.account_changed", fmt.Sprintf("the event log %s account %s at %s, it was %s", b.goes(), quote(b.account), quote(b.place), quote(a.account)),
 			"account "+quote(b.account)+" receives the event log now")
 	case a.place == b.place && b.member == "datadog" && !reflect.DeepEqual(a.credential, b.credential):
-		say("streaming.key_changed", "the event log goes to "+quote(b.place)+" with another API key, of the same organization or another", "")
+		say("streaming.key_changed", "the event log "+b.goes()+" "+quote(b.place)+" with another API key, of the same organization or another", "")
 	case a.place == b.place && !reflect.DeepEqual(a.credential, b.credential):
-		say("streaming.credential_changed", "the event log goes to "+quote(b.place)+" with another credential", "")
+		say("streaming.credential_changed", "the event log "+b.goes()+" "+quote(b.place)+" with another credential", "")
 	case a.place == b.place:
+	case b.place == "" && a.idle:
+		say("streaming.idle_removed", "the event log, which went nowhere, is no longer set to go to "+quote(a.place), "")
 	case b.place == "":
 		say("streaming.stopped", "the event log goes nowhere now, it went to "+quote(a.place), quote(a.place)+" receives no events now")
 	case a.place == "":
-		say("streaming.started", "the event log now goes to "+quote(b.place), quote(b.place)+" receives the event log now")
+		say("streaming.started", "the event log now "+b.goes()+" "+quote(b.place), quote(b.place)+" receives the event log now")
+	case a.idle:
+		say("streaming.moved", "the event log now "+b.goes()+" "+quote(b.place)+", it was set to go to "+quote(a.place), quote(b.place)+" receives the event log now")
 	default:
-		say("streaming.moved", "the event log now goes to "+quote(b.place)+", it went to "+quote(a.place),
+		say("streaming.moved", "the event log now "+b.goes()+" "+quote(b.place)+", it went to "+quote(a.place),
 			quote(b.place)+" receives the event log now; "+quote(a.place)+" receives no events now")
 	}
 	if (a.place == "") == (b.place == "") { // its start or stop is told already
@@ -101,6 +120,13 @@ func accountOf(a, b destination) string {
 		return ""
 	}
 	return "as " + quote(a.account)
+}
+
+func (d destination) goes() string {
+	if d.idle {
+		return "is set to go to"
+	}
+	return "goes to"
 }
 
 func (c *collector) status(before, after any) {

@@ -24,6 +24,9 @@ const (
 	// reckons 10^n guesses for n random characters, and score 3 needs more than 10^8.
 	zxcvbnShortest = 9
 	classes        = 4
+	// longest is the length of the longest password that anybody has: managers make up to
+	// 128 characters.
+	longest = 128
 )
 
 // strength is the set of accepted passwords. A password is a length, a number of classes,
@@ -62,6 +65,9 @@ func integer(v any) (int, bool) {
 }
 
 func (s strength) acceptsNone() bool { return s.check == luds && s.classes > classes }
+
+// locksOut reports whether no password that anybody has is accepted.
+func (s strength) locksOut() bool { return s.acceptsNone() || s.check == luds && s.length > longest }
 
 func (s strength) acceptsAll() bool { return s.check == luds && s.length <= 1 && s.classes <= 1 }
 

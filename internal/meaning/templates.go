@@ -2,14 +2,16 @@ package meaning
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
-// Two sets give mail its direction, each over all templates of the project: the hosts in
-// its links, and the domains of its senders. All else is neutral.
+// Two sets give mail its direction, each over all templates of the project: the places
+// that its links lead to, and the domains of its senders. An emptied domain leaves the
+// choice to the service, which makes nothing stronger. All else is neutral.
 
 var (
 	senderFields = []string{"from_local_part", "from_domain", "from_name", "reply_to_local_part", "reply_to_name"}
@@ -26,8 +28,8 @@ var templatesShape = listBy("template_id", object(map[string]*shape{
 
 func explainTemplates(c *collector, before, after any) {
 	a, b := byKey(before, "template_id"), byKey(after, "template_id")
-	c.places(linksOf(a), linksOf(b), linkRules)
-	c.places(sendersOf(a), sendersOf(b), senderRules)
+	c.places(placesOf(a, linkPlaces), placesOf(b, linkPlaces), linkRules)
+	c.places(placesOf(a, senderPlaces), placesOf(b, senderPlaces), senderRules)
 	for _, id := range sortedUnion(a, b) {
 		t := template{c, "template " + quote(id), "/template_id=" + cutPath(jsondiff.Escape(id)), a[id], b[id]}
 		switch {
@@ -41,6 +43,12 @@ func explainTemplates(c *collector, before, after any) {
 	}
 }
 
+// place is where a link leads or mail comes from, with a template of it.
+type place struct {
+	template string
+	read     bool // its address could be read
+}
+
 // placeRules are the rules and words for one set.
 type placeRules struct{ added, removed, verb, witness string }
 
@@ -49,54 +57,80 @@ var (
 	senderRules = placeRules{"email.sender_added", "email.sender_removed", "sends from", "a mail can come from"}
 )
 
-// places compares two sets of hosts or domains, each with a template of it.
-func (c *collector) places(a, b map[string]string, r placeRules) {
-	for _, place := range sortedUnion(a, b) {
-		old, was := a[place]
-		now, is := b[place]
+// places compares two sets of hosts or domains.
+func (c *collector) places(a, b map[string]place, r placeRules) {
+	for _, name := range sortedUnion(a, b) {
+		old, was := a[name]
+		now, is := b[name]
+		shown := "`" + visible(name, maxPlace) + "`" // whole, since the end of a host tells whose it is
 		switch {
+		case !was && !now.read:
+			c.add("email.link_unreadable", func() Statement {
+				return Statement{
+					Sentence: fmt.Sprintf("template %s now has a link that may lead anywhere: %s", quote(now.template), shown),
+					Path:     "/template_id=" + jsondiff.Escape(now.template),
+				}
+			})
 		case !was:
 			c.add(r.added, func() Statement {
 				return Statement{
-					Sentence: fmt.Sprintf("template %s now %s %s", quote(now), r.verb, quote(place)), Path: "/template_id=" + jsondiff.Escape(now),
-					Witness: r.witness + " " + quote(place) + " now",
+					Sentence: fmt.Sprintf("template %s now %s %s", quote(now.template), r.verb, shown), Path: "/template_id=" + jsondiff.Escape(now.template),
+					Witness: r.witness + " " + shown + " now",
 				}
 			})
-		case !is:
+		case !is && old.read:
 			c.add(r.removed, func() Statement {
 				return Statement{
-					Sentence: fmt.Sprintf("no template %s %s any more", r.verb, quote(place)), Path: "/template_id=" + jsondiff.Escape(old),
-					Witness: r.witness + " " + quote(place) + " no longer",
+					Sentence: fmt.Sprintf("no template %s %s any more", r.verb, shown), Path: "/template_id=" + jsondiff.Escape(old.template),
+					Witness: r.witness + " " + shown + " no longer",
 				}
 			})
 		}
 	}
 }
 
-// linksOf returns the hosts in templates' links, each with the first such template.
-func linksOf(templates map[string]map[string]any) map[string]string {
-	found := map[string]string{}
+// placesOf joins the places of all templates, each with the first template of it.
+func placesOf(templates map[string]map[string]any, of func(map[string]any) map[string]bool) map[string]place {
+	found := map[string]place{}
 	for _, id := range sortedUnion(templates, nil) {
-		for _, field := range customFields[1:] {
-			for host := range linkedHosts(textOf(templates[id], "custom_html_customization", field)) {
-				if _, known := found[host]; !known {
-					found[host] = id
-				}
+		for name, read := range of(templates[id]) {
+			if _, known := found[name]; !known {
+				found[name] = place{id, read}
 			}
 		}
 	}
 	return found
 }
 
-func sendersOf(templates map[string]map[string]any) map[string]string {
-	found := map[string]string{}
-	for _, id := range sortedUnion(templates, nil) {
-		domain := strings.ToLower(textOf(templates[id], "sender_information", "from_domain"))
-		if _, known := found[domain]; !known && domain != "" {
-			found[domain] = id
-		}
+// linkPlaces are the places in all texts that a mail may show, those that no rule knows
+// among them.
+func linkPlaces(template map[string]any) map[string]bool {
+	shown := maps.Clone(template)
+	for _, name := range []string{"template_id", "name", "sender_information"} {
+		delete(shown, name)
 	}
-	return found
+	return linksIn("", shown)
+}
+
+func senderPlaces(template map[string]any) map[string]bool {
+	if domain := senderDomain(template); domain != "" {
+		return map[string]bool{domain: true}
+	}
+	return nil
+}
+
+// senderDomain is the domain of a template's sender; empty if the service chooses one.
+func senderDomain(template map[string]any) string {
+	v := memberOf(template, "sender_information", "from_domain")
+	text, ok := v.(string)
+	if !ok && v != nil {
+		return string(jsondiff.Encode(v))
+	}
+	text = strings.TrimSpace(text)
+	if host, err := hostOf(text); err == nil {
+		return host
+	}
+	return strings.ToLower(text)
 }
 
 // template compares one template.
@@ -113,6 +147,14 @@ func (t template) whole(happened, name string) {
 }
 
 func (t template) compare() {
+	if was := senderDomain(t.before); was != "" && senderDomain(t.after) == "" {
+		t.add("email.sender_emptied", func() Statement {
+			return Statement{
+				Sentence: fmt.Sprintf("%s names no sender's domain any more, it was %s: the service chooses one", t.name, quote(was)),
+				Path:     t.path + "/sender_information/from_domain",
+			}
+		})
+	}
 	t.member("email.looks_changed", "name")
 	for _, name := range senderFields {
 		t.member("email.content_changed", "sender_information", name)

@@ -32,7 +32,7 @@ type Permit struct {
 }
 
 // WhoCan says who may do an action on a resource, by an RBAC policy as it stands in the
-// trail. It resolves as [Read] does. A state other than a policy lets nobody do anything.
+// trail, by the same model as [Read]. An action of "*" asks for the wildcard itself. A state other than a policy lets nobody do anything.
 func WhoCan(state json.RawMessage, action, id string) (Answer, error) {
 	a := Answer{Who: []Permit{}}
 	s, err := decode(state)
@@ -41,17 +41,13 @@ func WhoCan(state json.RawMessage, action, id string) (Answer, error) {
 	}
 	p := readPolicy(s.value)
 	for h, g := range p.holders {
-		x, every := side{g.permissions[id], p.resources[id]}, side{grant: g.permissions[wildcard]}
-		permit := Permit{Holder: h.String(), Kind: h.kind, Name: h.name, Path: h.path}
-		switch {
-		case x.permits(action), action == wildcard && x.defined() && x.all():
-			permit.By = x.by(action, id)
+		x := side{g.permissions[id], g.permissions[wildcard], p.resources[id]}
+		permit := Permit{Holder: h.String(), Kind: h.kind, Name: h.name, Path: h.path, By: x.by(action, id)}
+		switch v := x.may(action); {
+		case v == certain, action == wildcard && x.resource != nil && x.grant.wild():
 			a.Who = append(a.Who, permit)
-		case x.grants(action):
-			permit.By = x.by(action, id) + ", which no list has"
-			a.Perhaps = append(a.Perhaps, permit)
-		case every.grants(action):
-			permit.By = every.by(action, wildcard) + ", if the service takes that for every resource"
+		case v == perhaps:
+			permit.By += x.doubt(action)
 			a.Perhaps = append(a.Perhaps, permit)
 		}
 	}
@@ -69,15 +65,24 @@ func sortPermits(list []Permit) {
 	})
 }
 
-// grants reports whether a permission names the action or the wildcard, listed or not.
-func (s side) grants(action string) bool { return s.all() || s.named()[action] }
-
 // by names the permission for an action.
 func (s side) by(action, id string) string {
-	if s.named()[action] && action != wildcard {
+	g := s.grant
+	if !g.grants(action) {
+		g, id = s.every, wildcard
+	}
+	if g.names(action) && action != wildcard {
 		return "permission for " + quote(action) + " on " + quote(id)
 	}
 	return "wildcard `*` on " + quote(id)
+}
+
+// doubt says why a permission counts only perhaps.
+func (s side) doubt(action string) string {
+	if s.grant.grants(action) {
+		return ", which no list has"
+	}
+	return ", if the service takes that for every resource"
 }
 
 // nobody says why no holder may do an action.

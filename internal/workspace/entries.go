@@ -100,8 +100,10 @@ func (a *action) settle(receipt management.Receipt, err error) {
 
 func (a *action) entry(kind string, before, after json.RawMessage) *audit.Entry {
 	told := *a
-	told.Summary, told.Severity, told.Direction = "", "", meaning.Neutral
-	told.Summary, told.Severity = meaning.OfEntry(kind, SubjectOf(a.Operation), encode(told))
+	told.Summary, told.Severity, told.Direction = "", "", ""
+	judged := encode(told)
+	told.Summary, told.Severity = meaning.OfEntry(kind, SubjectOf(a.Operation), judged)
+	told.Direction = meaning.OfAction(kind, judged)
 	detail := encode(told)
 	return &audit.Entry{
 		Type: kind, Project: a.project, Environment: a.environment, Subject: SubjectOf(a.Operation),

@@ -1,0 +1,176 @@
+package meaning
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/nlnwa/whatwg-url/url"
+)
+
+// parseURL parses as browsers do (WHATWG's URL standard), and not as net/url, which
+// refuses or misreads much of what browsers follow. A panic in the parser is an error.
+func parseURL(text string) (u *url.Url, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			u, err = nil, fmt.Errorf("parse the address: panic: %v", p)
+		}
+	}()
+	return url.Parse(text)
+}
+
+// hostOf gives the host, and the port if it is not the usual one, of an authority: what
+// stands before its last "@" is a user's name. A host with a placeholder stays as it is.
+func hostOf(authority string) (string, error) {
+	authority = authority[strings.LastIndex(authority, "@")+1:]
+	switch {
+	case authority == "":
+		return "", errors.New("no host")
+	case strings.Contains(authority, "{{"):
+		return authority, nil
+	case isPlainHost(authority):
+		return strings.TrimRight(strings.ToLower(authority), "."), nil
+	}
+	u, err := parseURL("https://" + authority + "/")
+	if err != nil {
+		return "", err
+	}
+	return placeOf(u)
+}
+
+// isPlainHost reports whether a parser would only lower the host's letters. It saves
+// nearly all calls of the parser.
+func isPlainHost(text string) bool {
+	last := text[strings.LastIndexByte(text, '.')+1:]
+	if last == "" || !isLetter(last[0]) || strings.Contains(text, "..") || text[0] == '.' || strings.Contains(strings.ToLower(text), "xn--") {
+		return false
+	}
+	return strings.IndexFunc(text, func(r rune) bool {
+		return r >= 0x80 || !isLetter(byte(r)) && (r < '0' || r > '9') && r != '.' && r != '-'
+	}) < 0
+}
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+func placeOf(u *url.Url) (string, error) {
+	host := strings.TrimRight(u.Hostname(), ".")
+	if host == "" {
+		return "", errors.New("no host")
+	}
+	if port := u.Port(); port != "" {
+		host += ":" + port
+	}
+	return host, nil
+}
+
+// identifiers are hosts in names of formats: everybody writes them, and nobody else can
+// put anything there.
+var identifiers = []string{"www.w3.org"}
+
+// shared are hosts whose paths belong to different people.
+var shared = []string{
+	"bit.ly", "t.co", "tinyurl.com", "is.gd", "ow.ly", "rb.gy", "cutt.ly", "t.ly", "goo.gl", "forms.gle", "lnkd.in", "linktr.ee", "t.me", "wa.me", "rebrand.ly",
+	"docs.google.com", "drive.google.com", "sites.google.com", "forms.office.com", "storage.googleapis.com", "s3.amazonaws.com", "raw.githubusercontent.com",
+	"www.google.com", "www.dropbox.com", "github.com", "www.notion.so", "telegra.ph", "ipfs.io",
+}
+
+// host adds a host. Of a shared one, the path counts too: it begins the text after.
+func (l *links) host(host, after string) {
+	switch {
+	case slices.Contains(identifiers, host):
+	case slices.Contains(shared, host):
+		l.add(host + pathOf(after))
+	default:
+		l.add(host)
+	}
+}
+
+func pathOf(text string) string {
+	text = text[:min(len(text), maxAddress)]
+	end := endOf(text, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`?#"'<>()`, r) })
+	return strings.TrimRight(text[:end], "/.,;:!")
+}
+
+// relative is the base of addresses in a mail, which has none of its own.
+const relative = "https://relative.invalid/"
+
+// address adds the place of an attribute with an address. leads: people are taken there,
+// and not only a picture from there.
+func (l *links) address(value string, leads bool) {
+	value = fold(strings.TrimFunc(strings.Map(withoutLines, value), func(r rune) bool { return r <= ' ' }))
+	value = value[:min(len(value), maxAddress)]
+	if value == "" || strings.HasPrefix(value, "{{") {
+		if leads && value != "" {
+			l.add(value[:endOf(value, func(r rune) bool { return strings.ContainsRune(`/?#\`, r) })])
+		}
+		return
+	}
+	u, err := parseURL(value)
+	switch {
+	case err == nil:
+		l.absolute(u, value)
+	case hasScheme(value):
+		l.suspect(value)
+	default:
+		l.relative(value, leads)
+	}
+}
+
+// withoutLines drops what a browser passes over in an address.
+func withoutLines(r rune) rune {
+	if r == '\t' || r == '\n' || r == '\r' {
+		return -1
+	}
+	return r
+}
+
+func hasScheme(value string) bool {
+	end := endOf(value, func(r rune) bool {
+		return r >= 0x80 || !isLetter(byte(r)) && (r < '0' || r > '9') && !strings.ContainsRune("+-.", r)
+	})
+	return end > 0 && end < len(value) && value[end] == ':' && isLetter(value[0])
+}
+
+func (l *links) absolute(u *url.Url, value string) {
+	switch u.Scheme() {
+	case "http", "https", "ws", "wss", "ftp":
+		if place, err := placeOf(u); err == nil {
+			l.host(place, u.Pathname())
+			return
+		}
+	case "mailto":
+		l.words(strings.NewReplacer("?", " ", "&", " ", "=", " ", ":", " ", ";", " ").Replace(decodePercent(value)))
+		return
+	case "cid", "mid", "about": // parts of the mail itself
+		return
+	case "data":
+		if strings.HasPrefix(strings.ToLower(value), "data:image/") && !strings.HasPrefix(strings.ToLower(value), "data:image/svg") {
+			return
+		}
+	default:
+		if unicode.IsDigit(rune(u.Scheme()[len(u.Scheme())-1])) || strings.Contains(u.Scheme(), ".") { // a host with a port
+			l.words(value)
+		}
+	}
+	l.suspect(value)
+}
+
+// relative adds the place of an address without a scheme. Most such lead nowhere in a mail,
+// except that mail programs take a bare domain for a host.
+func (l *links) relative(value string, leads bool) {
+	u, err := url.ParseRef(relative, value)
+	if err != nil {
+		l.suspect(value)
+		return
+	}
+	if place, err := placeOf(u); err == nil && place+"/" != strings.TrimPrefix(relative, "https://") {
+		l.host(place, u.Pathname())
+		return
+	}
+	if leads && !isLetter(value[0]) && !strings.ContainsRune("/.#?_-~0123456789", rune(value[0])) {
+		l.suspect(value) // a placeholder of another form
+	}
+	l.words(value)
+}
