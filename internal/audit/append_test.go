@@ -162,7 +162,7 @@ func TestAnotherKeyEndsSigning(t *testing.T) {
 	require.ErrorIs(t, b.Close(t.Context()), ErrUnavailable)
 	c := openTrail(t, js, other)
 	require.Len(t, c.Generations(), 2)
-	last, _, err := c.Last(t.Context(), ownProject, "", ownSubject)
+	last, _, err := c.Last(t.Context(), OwnProject, "", ownSubject)
 	require.NoError(t, err)
 	require.Equal(t, TypeGeneration, last.Type)
 	require.Contains(t, string(last.Detail), a.PublicKey())

@@ -38,7 +38,7 @@ func (x *examination) recover(g Generation, got, want []tlog.Hash) {
 		if err != nil || leafHash(record) != leaf {
 			continue
 		}
-		if e, err := decodeRecord(record, index); err == nil && e.Project == ownProject && e.Subject == ownSubject {
+		if e, err := decodeRecord(record, index); err == nil && e.Project == OwnProject && e.Subject == ownSubject {
 			x.take(&e)
 		}
 		if n := len(x.copied); n > 0 && x.copied[n-1].span().To == index-1 && x.copied[n-1].generation.Base == g.Base {

@@ -61,7 +61,7 @@ func (d *damageable) reopen(t *testing.T, entries, checkpoints []*nats.Msg, dele
 
 func openingOf(t *testing.T, trail *Trail) opening {
 	t.Helper()
-	e, found, err := trail.Last(t.Context(), ownProject, "", ownSubject)
+	e, found, err := trail.Last(t.Context(), OwnProject, "", ownSubject)
 	require.NoError(t, err)
 	require.True(t, found)
 	var o opening
@@ -256,7 +256,7 @@ func TestDamageWhileRunningIsNamed(t *testing.T) {
 
 	seen := followUntil(t, trail, 10, func(int64) error { return nil })
 	require.Equal(t, []int64{0, 1, 2, 4, 5, 6, 8, 9, 10}, seen)
-	last, _, err := trail.Last(t.Context(), ownProject, "", ownSubject)
+	last, _, err := trail.Last(t.Context(), OwnProject, "", ownSubject)
 	require.NoError(t, err)
 	require.Equal(t, TypeDamaged, last.Type)
 	require.EqualValues(t, 10, last.Index)

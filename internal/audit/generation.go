@@ -41,8 +41,8 @@ const (
 )
 
 const (
-	// ownProject and ownSubject are the resource of the trail's own entries.
-	ownProject = "auditrelay"
+	// OwnProject and ownSubject are the resource of the trail's own entries.
+	OwnProject = "auditrelay"
 	ownSubject = "audit_trail"
 	// maxProblems bounds how many problems one entry names.
 	maxProblems = 100
@@ -83,5 +83,5 @@ func ownEntry(kind string, detail any) (Entry, error) {
 	if err != nil {
 		return Entry{}, fmt.Errorf("encode %s: %w", kind, err)
 	}
-	return Entry{Type: kind, Project: ownProject, Subject: ownSubject, Time: time.Now(), Detail: raw}, nil
+	return Entry{Type: kind, Project: OwnProject, Subject: ownSubject, Time: time.Now(), Detail: raw}, nil
 }

@@ -200,7 +200,7 @@ func openAndName(t *testing.T, js jetstream.JetStream, o Options) (named []Probl
 	x, err := trail.examine(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, x.named.unnamed(x.report.Problems))
-	_, err = scan(t.Context(), trail.entries, resourceSubject("TEST", ownProject, "", ownSubject), func(seq uint64, msg jetstream.Msg) error {
+	_, err = scan(t.Context(), trail.entries, resourceSubject("TEST", OwnProject, "", ownSubject), func(seq uint64, msg jetstream.Msg) error {
 		e, err := trail.decode(msg.Subject(), msg.Headers(), msg.Data(), seq)
 		require.NoError(t, err)
 		var o opening
@@ -232,7 +232,7 @@ func TestVerifyWhileOpen(t *testing.T) {
 	index, err := trail.Append(t.Context(), testEntry(6))
 	require.NoError(t, err)
 	require.EqualValues(t, 7, index, "behind the lost entry and the one that names the damage")
-	last, found, err := trail.Last(t.Context(), ownProject, "", ownSubject)
+	last, found, err := trail.Last(t.Context(), OwnProject, "", ownSubject)
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, TypeDamaged, last.Type)

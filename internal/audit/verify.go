@@ -202,7 +202,7 @@ func (r *examiner) readLeaves(ctx context.Context, x *examination) error {
 			x.problem("misfiled", index, index, "%v", err)
 		} else if canonical, err := jsondiff.Canonical(record); err != nil || !bytes.Equal(canonical, record) {
 			x.problem("misfiled", index, index, "the record is not in canonical form")
-		} else if e.Project == ownProject && e.Subject == ownSubject {
+		} else if e.Project == OwnProject && e.Subject == ownSubject {
 			x.take(&e)
 		}
 		return nil

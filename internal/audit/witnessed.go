@@ -47,7 +47,7 @@ func (t *Trail) RecordAgreement(ctx context.Context, r WitnessRefusal) error {
 // crash, or beside another relay, AppendIf adds it once.
 func (t *Trail) recordWitness(ctx context.Context, kind string, r WitnessRefusal) error {
 	subject := "witness " + r.Witness
-	last, found, err := t.Last(ctx, ownProject, "", subject)
+	last, found, err := t.Last(ctx, OwnProject, "", subject)
 	if err != nil {
 		return err
 	}
@@ -62,6 +62,6 @@ func (t *Trail) recordWitness(ctx context.Context, kind string, r WitnessRefusal
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", kind, err)
 	}
-	_, err = t.AppendIf(ctx, Entry{Type: kind, Project: ownProject, Subject: subject, Time: time.Now(), Detail: detail}, newest)
+	_, err = t.AppendIf(ctx, Entry{Type: kind, Project: OwnProject, Subject: subject, Time: time.Now(), Detail: detail}, newest)
 	return err
 }

@@ -125,11 +125,7 @@ type successor struct {
 // succeeded adds a finding where the last signed entry of all logs names a successor's key:
 // the generation under that key is not here.
 func (c *completeness) succeeded() {
-	end := int64(0)
-	for _, l := range c.report.Logs {
-		end = max(end, l.Base+l.Size)
-	}
-	if c.successor.key == "" || c.successor.index != end-1 {
+	if c.successor.key == "" || c.successor.index != c.report.end()-1 {
 		return
 	}
 	c.report.Completeness.add(Finding{Kind: Missing, From: -1, To: -1, Detail: fmt.Sprintf(

@@ -10,11 +10,11 @@ import (
 	"iter"
 	"maps"
 	"slices"
-
-	"golang.org/x/mod/sumdb/tlog"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 // maxEvent bounds one line of events: the largest body in base64.
@@ -26,41 +26,61 @@ const batchBytes = 8 << 20
 // Events verifies a sink's copy of a trail: events as JSON lines, each a CloudEvent, a batch of
 // CloudEvents or a bare body, in any order, some of them twice or of no entry. The checkpoints are those
 // among the events, and o.Known.
+//
+// The attributes of a CloudEvent are held against the entry. A bare body has none, and a push
+// may look like it: so the signed roots decide which bodies are entries, and the others are
+// named apart.
 func Events(ctx context.Context, in io.Reader, o Options) (Report, error) {
 	lines := bufio.NewReaderSize(in, 1<<20)
-	return events(ctx, "line", func() ([][]byte, error) { return nextLines(lines) }, o)
+	return events(ctx, "line", func() (batch []Delivered, err error) {
+		texts, err := nextLines(lines)
+		for _, text := range texts {
+			batch = append(batch, Delivered{Text: text})
+		}
+		return batch, err
+	}, o)
 }
 
-// EventBodies is [Events] of bodies or CloudEvents one by one, not in lines. An error
-// ends it.
-func EventBodies(ctx context.Context, bodies iter.Seq2[[]byte, error], o Options) (Report, error) {
-	next, stop := iter.Pull2(bodies)
+// Delivered is a record of a sink's copy.
+type Delivered struct {
+	// Event is the event, where its attributes stand apart from its body, as in headers.
+	Event *relay.Event
+	// Text is else a CloudEvent as JSON, a batch of them, or a bare body.
+	Text []byte
+}
+
+// EventRecords is [Events] of records one by one, not in lines. An error ends it.
+func EventRecords(ctx context.Context, records iter.Seq2[Delivered, error], o Options) (Report, error) {
+	next, stop := iter.Pull2(records)
 	defer stop()
-	return events(ctx, "record", func() (batch [][]byte, err error) {
+	return events(ctx, "record", func() (batch []Delivered, err error) {
 		for size := 0; len(batch) < lineBatch && size < batchBytes; {
-			body, err, more := next()
+			one, err, more := next()
 			if !more {
 				return batch, io.EOF
 			}
 			if err != nil {
 				return batch, err
 			}
-			batch = append(batch, body)
-			size += len(body)
+			batch = append(batch, one)
+			size += len(one.Text)
+			if one.Event != nil {
+				size += len(one.Event.Body)
+			}
 		}
 		return batch, nil
 	}, o)
 }
 
 // events reads batch after batch, up to io.EOF. unit is the word for an event of a batch.
-func events(ctx context.Context, unit string, next func() ([][]byte, error), o Options) (Report, error) {
-	c := &copied{o: &o, unit: unit, report: &Report{Trusted: o.Policy != nil}, trees: map[string]*copiedTree{}}
+func events(ctx context.Context, unit string, next func() ([]Delivered, error), o Options) (Report, error) {
+	c := &copied{o: &o, unit: unit, report: &Report{Trusted: o.Policy != nil}, trees: map[string]*claims{}, notes: map[string][]noted{}}
 	c.complete = &completeness{report: c.report}
 	for number := 0; ; {
 		batch, err := next()
 		found := make([][]copiedEvent, len(batch))
 		if err := parallel(ctx, len(batch), workersOf(&o), func(i int) error {
-			found[i] = readEvents(batch[i])
+			found[i] = readDelivered(&batch[i])
 			return nil
 		}); err != nil {
 			return Report{}, err
@@ -91,28 +111,31 @@ type copied struct {
 	unit     string // line or record
 	report   *Report
 	complete *completeness
-	trees    map[string]*copiedTree // by origin
-	notes    map[string]bool        // the checkpoints
+	trees    map[string]*claims // by origin
+	notes    map[string][]noted // the checkpoints, by origin
 	facts    []fact
 	endorsed []string // keys named by the proven entries so far
 	entries  int64
 }
 
-// copiedTree has the leaves of one generation, by chunks; zero for none.
-type copiedTree struct {
-	leaves, roots map[int64]*[width]tlog.Hash
-	end           int64
+// noted is a checkpoint among the events.
+type noted struct {
+	note string
+	at   time.Time // as its event says; zero where it came without attributes
+	bare bool
 }
 
 func (c *copied) take(e *copiedEvent, number int) {
 	switch {
 	case e.wrong != "":
-		c.report.Integrity.add(Finding{Kind: Altered, From: -1, To: -1, Detail: fmt.Sprintf("%s %d is no event: %s", c.unit, number, e.wrong)})
-	case e.note != "":
-		if c.notes == nil {
-			c.notes = map[string]bool{}
+		c.report.Integrity.add(Finding{Kind: Altered, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, number, e.wrong)})
+	case e.apart != "":
+		c.report.setApart(Finding{Kind: Imitation, From: -1, To: -1, Detail: fmt.Sprintf("%s %d %s", c.unit, number, e.apart)})
+	case e.checkpoint.note != "":
+		origin, _ := originIn([]byte(e.checkpoint.note))
+		if all := c.notes[origin]; !slices.Contains(all, e.checkpoint) {
+			c.notes[origin] = append(all, e.checkpoint)
 		}
-		c.notes[e.note] = true
 	case e.entry:
 		c.takeEntry(e)
 	}
@@ -120,82 +143,31 @@ func (c *copied) take(e *copiedEvent, number int) {
 
 func (c *copied) takeEntry(e *copiedEvent) {
 	origin := e.place.Origin
-	n := e.place.Index - proof.BaseOf(origin)
-	finding := func(v *Verdict, kind, detail string) {
-		v.add(Finding{Kind: kind, Log: origin, From: e.place.Index, To: e.place.Index, Detail: detail})
-	}
-	if n < 0 || n > 1<<40 || e.place.Size != 0 && e.place.Size != n+1 {
-		finding(&c.report.Integrity, Altered, "its index and the size of its tree contradict each other")
+	one := e.claim
+	one.n = e.place.Index - proof.BaseOf(origin)
+	if one.n < 0 || one.n > 1<<40 || e.place.Size != 0 && e.place.Size != one.n+1 {
+		c.refuse(origin, &one, e.place.Index, "its index and the size of its tree contradict each other")
 		return
-	}
-	switch {
-	case errors.Is(e.err, audit.ErrLeafOmitted):
-		finding(&c.report.Completeness, Omitted, "its event gives the hash of the entry only")
-	case e.err != nil:
-		finding(&c.report.Integrity, Altered, e.err.Error())
 	}
 	t := c.trees[origin]
 	if t == nil {
-		t = &copiedTree{leaves: map[int64]*[width]tlog.Hash{}, roots: map[int64]*[width]tlog.Hash{}}
+		t = &claims{}
 		c.trees[origin] = t
 	}
-	if !t.set(t.leaves, n, e.leaf) {
-		finding(&c.report.Integrity, Altered, "another event of the same entry has other content")
-		return
-	}
+	t.add(one)
 	c.entries++
-	if e.place.Root != nil && !t.set(t.roots, n, *e.place.Root) {
-		finding(&c.report.Integrity, Altered, "another event of the same entry names another tree")
-	}
-	if e.fact != nil {
-		c.facts = append(c.facts, *e.fact)
-	}
 }
 
-// set notes the n-th hash; false if there is another one.
-func (t *copiedTree) set(in map[int64]*[width]tlog.Hash, n int64, h tlog.Hash) bool {
-	if in[n/width] == nil {
-		in[n/width] = new([width]tlog.Hash)
+// refuse names an event that is no entry of the trail. Without attributes it may be a push; with
+// those of the trail it was forged.
+func (c *copied) refuse(origin string, one *claim, index int64, why string) {
+	f := Finding{Kind: Altered, Log: origin, From: index, To: index, Detail: why}
+	if one.bare {
+		f.Kind = Imitation
+		c.report.setApart(f)
+	} else {
+		c.report.Integrity.add(f)
 	}
-	at := &in[n/width][n%width]
-	if *at != (tlog.Hash{}) && *at != h {
-		return false
-	}
-	*at = h
-	t.end = max(t.end, n+1)
-	return true
-}
-
-func (t *copiedTree) get(in map[int64]*[width]tlog.Hash, n int64) tlog.Hash {
-	if in[n/width] == nil {
-		return tlog.Hash{}
-	}
-	return in[n/width][n%width]
-}
-
-// run is a run of leaves, the last one included.
-type run struct{ from, to int64 }
-
-// gaps are the runs without an event. An event may claim any index, so no step is taken for
-// each entry of a gap.
-func (t *copiedTree) gaps() (all []run) {
-	next := int64(0)
-	for _, chunk := range slices.Sorted(maps.Keys(t.leaves)) {
-		for i, leaf := range t.leaves[chunk] {
-			n := chunk*width + int64(i)
-			if leaf == (tlog.Hash{}) {
-				continue
-			}
-			if n > next {
-				all = append(all, run{next, n - 1})
-			}
-			next = n + 1
-		}
-	}
-	if next < t.end {
-		all = append(all, run{next, t.end - 1})
-	}
-	return all
 }
 
 // end verifies each generation.
@@ -203,10 +175,15 @@ func (c *copied) end() {
 	origins := slices.SortedFunc(maps.Keys(c.trees), func(a, b string) int {
 		return cmp.Or(cmp.Compare(proof.BaseOf(a), proof.BaseOf(b)), cmp.Compare(a, b))
 	})
+	for _, note := range c.o.Known {
+		origin, _ := originIn(note)
+		c.notes[origin] = append(c.notes[origin], noted{note: string(note)})
+	}
 	for _, origin := range origins {
 		c.tree(origin, c.trees[origin])
 	}
-	if len(origins) == 0 {
+	c.strayNotes()
+	if len(c.report.Logs) == 0 {
 		c.report.Completeness.add(Finding{Kind: Missing, From: -1, To: -1, Detail: "no event holds an entry of the trail"})
 	}
 	slices.SortFunc(c.facts, func(a, b fact) int { return cmp.Compare(a.index, b.index) })
@@ -219,45 +196,83 @@ func (c *copied) end() {
 	c.report.Completeness.close()
 }
 
+// strayNotes names the checkpoints left over: of logs without an entry here.
+func (c *copied) strayNotes() {
+	for _, origin := range slices.Sorted(maps.Keys(c.notes)) {
+		for _, n := range c.notes[origin] {
+			f := Finding{Kind: Checkpoint, Log: origin, From: -1, To: -1, Detail: "a checkpoint of a log of which no entry is here"}
+			if n.bare {
+				f.Kind = Imitation
+				c.report.setApart(f)
+			} else {
+				c.report.Completeness.add(f)
+			}
+		}
+	}
+}
+
 // tree holds the events of a generation against the signed roots.
-func (c *copied) tree(origin string, t *copiedTree) {
+func (c *copied) tree(origin string, t *claims) {
 	l := &logCheck{o: c.o, report: c.report, complete: c.complete, origin: origin, base: proof.BaseOf(origin)}
+	t.sort()
 	if c.o.Policy != nil {
 		var err error
 		if l.policy, err = c.policyOf(l); err != nil {
-			c.report.Integrity.add(Finding{Kind: Key, Log: origin, From: -1, To: -1, Detail: err.Error()})
+			c.stranger(l, t, err)
 		}
 		l.trusted = err == nil
+	}
+	if len(t.list) == 0 {
+		return
 	}
 	made := Log{Origin: origin, Base: l.base}
 	if l.trusted {
 		made.Key = l.policy.Logs[0].Key
 	}
-	checkpoints := c.checkpoints(l, &made)
-	made.Size, made.Root = l.replay(t, checkpoints)
+	var g growth
+	g.grow(t.list, c.checkpoints(l, &made))
+	made.Size, made.Root = int64(len(g.settled)), g.root
+	j := &judge{c: c, l: l, growth: &g, joins: l.base == c.report.end()}
+	if l.trusted {
+		j.name = (&audit.Kept{PublicKey: made.Key}).Name()
+	}
+	j.all(t.list)
 	c.endorse(l, made.Size)
+	if made.Size == 0 && j.next == 0 {
+		return // all of it was set apart
+	}
 	c.report.Entries += made.Size
 	c.report.Logs = append(c.report.Logs, made)
 }
 
-// allNotes are the checkpoints among the events and those known from elsewhere.
-func (c *copied) allNotes() []string {
-	notes := slices.Collect(maps.Keys(c.notes))
-	for _, note := range c.o.Known {
-		notes = append(notes, string(note))
+// stranger names a log that is none of the policy's. Bodies without attributes imitate entries.
+func (c *copied) stranger(l *logCheck, t *claims, why error) {
+	t.list = slices.DeleteFunc(t.list, func(one claim) bool {
+		if one.bare {
+			c.refuse(l.origin, &one, l.base+one.n, why.Error())
+		}
+		return one.bare
+	})
+	if len(t.list) > 0 {
+		c.report.Integrity.add(Finding{Kind: Key, Log: l.origin, From: -1, To: -1, Detail: why.Error()})
 	}
-	return notes
 }
 
 // checkpoints are those of a log, the smallest tree first.
 func (c *copied) checkpoints(l *logCheck, made *Log) (list []signed) {
-	for _, note := range c.allNotes() {
-		if origin, text := originIn([]byte(note)); text && origin != l.origin {
-			continue
+	for _, n := range c.notes[l.origin] {
+		s, by, err := l.open([]byte(n.note))
+		if err == nil && !n.at.IsZero() && !by.Time.IsZero() && !n.at.Equal(by.Time) {
+			err = fmt.Errorf("its event is of %s, and it was signed at %s", stamp(n.at), stamp(by.Time))
 		}
-		s, by, err := l.open([]byte(note))
 		if err != nil {
-			c.report.Integrity.add(Finding{Kind: Checkpoint, Log: l.origin, From: -1, To: -1, Detail: fmt.Sprintf("a checkpoint among the events: %v", err)})
+			f := Finding{Kind: Checkpoint, Log: l.origin, From: -1, To: -1, Detail: fmt.Sprintf("a checkpoint among the events: %v", err)}
+			if n.bare {
+				f.Kind = Imitation
+				c.report.setApart(f)
+			} else {
+				c.report.Integrity.add(f)
+			}
 			continue
 		}
 		c.report.Checkpoints++
@@ -266,56 +281,10 @@ func (c *copied) checkpoints(l *logCheck, made *Log) (list []signed) {
 		}
 		list = append(list, s)
 	}
+	delete(c.notes, l.origin)
 	slices.SortFunc(list, func(a, b signed) int { return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.unix, b.unix)) })
 	for _, s := range list {
 		l.complete.beatOf(s)
 	}
 	return list
-}
-
-// replay grows the tree from the events, and returns the largest proven one.
-func (l *logCheck) replay(t *copiedTree, checkpoints []signed) (proven int64, root tlog.Hash) {
-	var e edge
-	whole, end, broken := true, t.end, int64(-1)
-	var unlike []int64 // sizes with another signed root
-	for _, gap := range t.gaps() {
-		l.report.Completeness.add(Finding{Kind: Missing, Log: l.origin, From: l.base + gap.from, To: l.base + gap.to, Detail: "no event of it is here"})
-		whole = false
-		end = min(end, gap.from)
-	}
-	for n := int64(0); n < end && broken < 0; n++ {
-		e.grow(t.get(t.leaves, n))
-		if stated := t.get(t.roots, n); stated != (tlog.Hash{}) && stated != fold(e.peaks) {
-			broken = n
-		}
-		for ; len(checkpoints) > 0 && checkpoints[0].size <= e.n; checkpoints = checkpoints[1:] {
-			switch c := checkpoints[0]; {
-			case c.size < e.n || broken >= 0: // an empty tree's
-			case c.root != fold(e.peaks):
-				unlike = append(unlike, c.size)
-			default:
-				proven, root = c.size, c.root
-			}
-		}
-	}
-	for _, size := range unlike {
-		if size > proven && broken < 0 {
-			broken = proven
-		} else if size <= proven {
-			l.report.Integrity.add(Finding{
-				Kind: History, Log: l.origin, From: -1, To: -1,
-				Detail: fmt.Sprintf("a checkpoint has another root for the first %d entries: the log has signed two histories", size),
-			})
-		}
-	}
-	switch {
-	case broken >= 0:
-		l.entryFinding(Unproven, broken, t.end-1, "", "they, or the trees named by their events, do not give the signed root")
-	case proven < t.end:
-		l.report.Completeness.add(Finding{Kind: NotCovered, Log: l.origin, From: l.base + proven, To: l.base + t.end - 1, Detail: "no checkpoint that the events give the root of covers them"})
-	}
-	if n := len(checkpoints); whole && n > 0 && checkpoints[n-1].size > t.end {
-		l.report.Completeness.add(Finding{Kind: Missing, Log: l.origin, From: l.base + t.end, To: l.base + checkpoints[n-1].size - 1, Detail: "a checkpoint covers them, and no event of them is here"})
-	}
-	return proven, root
 }

@@ -33,11 +33,8 @@ func (c *copied) policyOf(l *logCheck) (proof.Policy, error) {
 func (c *copied) isSigned(of *logCheck, under proof.Policy) bool {
 	l := *of
 	l.policy, l.trusted = under, true
-	for _, note := range c.allNotes() {
-		if origin, text := originIn([]byte(note)); !text || origin != l.origin {
-			continue
-		}
-		if _, _, err := l.open([]byte(note)); err == nil {
+	for _, n := range c.notes[l.origin] {
+		if _, _, err := l.open([]byte(n.note)); err == nil {
 			return true
 		}
 	}

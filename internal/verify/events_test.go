@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -36,10 +37,50 @@ func eventsOf(t *testing.T, l *testLog, records [][]byte) (bodies [][]byte) {
 
 func checkpointBody(t *testing.T, note []byte) []byte {
 	t.Helper()
-	body, err := json.Marshal(map[string]string{"type": audit.TypeCheckpoint, "checkpoint": string(note)})
+	text, _ := textOf(note)
+	c, err := proof.ParseCheckpoint(text)
+	require.NoError(t, err)
+	body, err := json.Marshal(map[string]any{
+		"type": audit.TypeCheckpoint, "checkpoint": string(note), "origin": c.Origin, "base": proof.BaseOf(c.Origin), "size": c.Size, "root": c.Root, "time": signedAt(t, note),
+	})
 	require.NoError(t, err)
 	return body
 }
+
+// signedAt is the time in a note of the test's logs.
+func signedAt(t *testing.T, note []byte) time.Time {
+	t.Helper()
+	origin, _ := originIn(note)
+	for _, secret := range []string{proof.TrailOf(origin), "the second secret", "another secret"} {
+		p := *policy(t, 0, renamedKey(t, secret, origin).verifier)
+		if _, by, err := p.Open(note); err == nil {
+			return by.Time
+		}
+	}
+	return day
+}
+
+// deliveredBody is a body as the relay delivers it: an event with all attributes.
+func deliveredBody(t *testing.T, l *testLog, body []byte) relay.Event {
+	t.Helper()
+	var e struct {
+		audit.Entry
+
+		Size  int64
+		Trail struct{ Index int64 }
+	}
+	require.NoError(t, json.Unmarshal(body, &e))
+	id := fmt.Sprint(e.Trail.Index)
+	if e.Type == audit.TypeCheckpoint {
+		e.Subject, e.Project, id = audit.CheckpointSubject, audit.OwnProject, fmt.Sprintf("checkpoint-%d-7", e.Size)
+	}
+	return relay.Event{
+		ID: (&audit.Kept{PublicKey: l.key.verifier}).Name() + "@" + id, Source: relay.TrailSource, Type: e.Type, Subject: e.Subject,
+		Project: e.Project, Environment: e.Environment, Time: e.Time, Received: day, ContentType: "application/json", Body: body,
+	}
+}
+
+func cloudEvent(e relay.Event) []byte { return cloudevents.AppendJSON(nil, &e) }
 
 func checkEvents(t *testing.T, o Options, bodies ...[]byte) Report {
 	t.Helper()
@@ -66,7 +107,7 @@ func TestASinksCopyGivesTheSignedRoot(t *testing.T) {
 	var mixed [][]byte
 	for i, body := range append(bytesOf(whole), bodies[:50]...) {
 		if i%2 == 0 {
-			body = cloudevents.AppendJSON(nil, &relay.Event{ID: fmt.Sprint(i), Source: "/x", Type: "t", ContentType: "application/json", Body: body})
+			body = cloudEvent(deliveredBody(t, l, body))
 		}
 		mixed = append(mixed, body, fmt.Appendf(nil, `{"action":"login","n":%d}`, i), nil)
 	}
@@ -78,8 +119,9 @@ func TestASinksCopyGivesTheSignedRoot(t *testing.T) {
 	var batches [][]byte
 	for some := range slices.Chunk(whole, 70) {
 		var b cloudevents.Batch
-		for i, body := range some {
-			b.Add(&relay.Event{ID: fmt.Sprint(i), Source: "/x", Type: "t", ContentType: "application/json", Body: body}, 1<<20)
+		for _, body := range some {
+			e := deliveredBody(t, l, body)
+			b.Add(&e, 1<<20)
 		}
 		b.Add(&relay.Event{ID: "text", Source: "/x", Type: "event_log.login", ContentType: "text/plain", Body: []byte(`a "trail" {`)}, 1<<20)
 		batches = append(batches, b.Text())
@@ -93,11 +135,6 @@ func TestASinksCopyGivesTheSignedRoot(t *testing.T) {
 		"a batch is cut off": {
 			append(bytesOf(batches[:4]), append(batches[4][:len(batches[4])-9:len(batches[4])-9], "\n[]\n[1, null]"...)),
 			[]string{"altered: line 5 is no event: read the batch of CloudEvents: invalid JSON at byte "},
-			nil,
-		},
-		"a hostile batch": {
-			append(bytesOf(whole), []byte(`["trail"`+strings.Repeat(`,"trail"`, 1000)+`]`)),
-			[]string{"altered: line 303 is no event: read audit event: "},
 			nil,
 		},
 		"altered": {replaced(whole, 42, `"n":40`, `"n":41`), []string{"altered: entry 40: the event's content is not the recorded one"}, nil},
@@ -114,12 +151,12 @@ func TestASinksCopyGivesTheSignedRoot(t *testing.T) {
 			"missing: entries 200 to 299: a checkpoint covers them, and no event of them is here",
 		}},
 		"an index far away": { // once a step for each entry between
-			append(bytesOf(whole), replaced(bodies, 42, `"index":42`, `"index":1099511627776`)[42:43]...), // its tree says otherwise
+			append(bytesOf(whole), cloudEvent(deliveredBody(t, l, replaced(bodies, 42, `"index":42`, `"index":1099511627776`)[42]))), // its tree says otherwise
 			[]string{"altered: entry 1099511627776: its index and the size of its tree contradict each other"},
 			nil,
 		},
 		"an index far away, of its tree too": {
-			append(bytesOf(whole), replaced(replaced(bodies, 42, `"index":42`, `"index":1099511627775`), 42, `"size":43`, `"size":1099511627776`)[42:43]...),
+			append(bytesOf(whole), cloudEvent(deliveredBody(t, l, replaced(replaced(bodies, 42, `"index":42`, `"index":1099511627775`), 42, `"size":43`, `"size":1099511627776`)[42]))),
 			nil,
 			[]string{"missing: entries 300 to 1099511627774: no event of it is here", "unsigned: entries 300 to 1099511627775: no checkpoint that the events give the root of covers them"},
 		},
@@ -128,7 +165,7 @@ func TestASinksCopyGivesTheSignedRoot(t *testing.T) {
 			[]string{"history: a checkpoint has another root for the first 150 entries: the log has signed two histories"},
 			nil,
 		},
-		"no json": {append(bytesOf(whole), []byte("{")), []string{"altered: line 303 is no event: it is no JSON"}, nil},
+		"no json": {append(bytesOf(whole), []byte(`{"specversion"`)), []string{"altered: line 303 is no event: it is no JSON"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

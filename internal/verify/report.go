@@ -22,6 +22,9 @@ type Report struct {
 	// Archived are the entries whose bundles were moved to an archive, as the trail itself
 	// says. Only their hashes were checked.
 	Archived []Archived `json:"archived,omitempty"`
+	// Apart are events of a sink's copy that look like the trail's and are not: pushed ones that
+	// imitate entries, and those of other programs. They count for nothing, and against nothing.
+	Apart Apart `json:"apart,omitzero"`
 	// Integrity: the bytes are the signed ones, and there is one history.
 	Integrity Verdict `json:"integrity"`
 	// Completeness: the trail has recorded everything it had to.
@@ -49,10 +52,30 @@ type Archived struct {
 	Where string `json:"where"` // the archive's folder when it was made
 }
 
-// Verdict holds where nothing was found against it.
+// Apart counts events that are none of the trail's, and names the first of them.
+type Apart struct {
+	Events   int64     `json:"events"`
+	Findings []Finding `json:"findings"`
+}
+
+const (
+	mostApart = 100
+	// mostFindings bounds the findings of a verdict: hostile files have millions.
+	mostFindings = 10_000
+)
+
+func (r *Report) setApart(f Finding) {
+	if r.Apart.Events++; len(r.Apart.Findings) < mostApart {
+		r.Apart.Findings = append(r.Apart.Findings, f)
+	}
+}
+
+// Verdict holds where something was checked, and nothing was found against it.
 type Verdict struct {
 	Holds    bool      `json:"holds"`
 	Findings []Finding `json:"findings"`
+	// More findings were left out, as there are so many.
+	More int64 `json:"more,omitempty"`
 }
 
 // The kinds of findings about integrity.
@@ -66,6 +89,7 @@ const (
 	History    = "history"    // two histories: signed roots in contradiction
 	Key        = "key"        // a key without a voucher
 	Quorum     = "quorum"     // too few witnesses
+	Imitation  = "imitation"  // events that look like the trail's and are not; see Report.Apart
 	Archive    = "archive"    // entries missing from a given archive, or unlike the signed ones there
 )
 
@@ -123,16 +147,33 @@ func (v *Verdict) add(f Finding) {
 			return
 		}
 	}
+	if len(v.Findings) == mostFindings {
+		v.More++
+		return
+	}
 	v.Findings = append(v.Findings, f)
 }
 
-// RefuseEmpty adds a finding where no entry is proven, and nothing else is against it. An empty
-// trail, or one put back to its first checkpoint, is no proof of anything.
+// end is the first index after the proven entries.
+func (r *Report) end() (end int64) {
+	for _, l := range r.Logs {
+		end = max(end, l.Base+l.Size)
+	}
+	return end
+}
+
+// RefuseEmpty takes the verdicts back where no entry is proven: integrity does not hold where
+// nothing was checked. An empty trail, or one put back to its first checkpoint, is no proof of
+// anything.
 func (r *Report) RefuseEmpty() {
-	if r.Entries == 0 && r.Integrity.Holds && r.Completeness.Holds {
+	if r.Entries > 0 {
+		return
+	}
+	if r.Integrity.Holds && r.Completeness.Holds {
 		r.Completeness.add(Finding{Kind: Missing, From: -1, To: -1, Detail: "no entry is under a signed root: the trail is empty, or was put back to its beginning"})
 		r.Completeness.close()
 	}
+	r.Integrity.Holds = false
 }
 
 // close sorts the findings, and gives the verdict.

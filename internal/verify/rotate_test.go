@@ -73,7 +73,9 @@ func TestARotatedKeyIsFollowedInACopy(t *testing.T) {
 			l.key = renamedKey(t, secret, fmt.Sprintf("example.com/log/from-%d", base))
 			more := records(int(base), int(base)+3)
 			l.add(t, more...)
-			bodies = append(append(bodies, eventsOf(t, l, more)...), checkpointBody(t, l.checkpoint(t, 3)))
+			for _, body := range append(eventsOf(t, l, more), checkpointBody(t, l.checkpoint(t, 3))) {
+				bodies = append(bodies, cloudEvent(deliveredBody(t, l, body)))
+			}
 		}
 		r := checkEvents(t, Options{Policy: policy(t, 0, first.key.verifier)}, bodies...)
 		return texts(r.Integrity), texts(r.Completeness)

@@ -8,6 +8,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/verify"
 )
 
+// mostShownApart bounds the imitations shown to a person; --output json has more of them.
+const mostShownApart = 10
+
 // printVerdicts prints the report for a person.
 func printVerdicts(w io.Writer, r verify.Report) error {
 	var b strings.Builder
@@ -25,15 +28,24 @@ func printVerdicts(w io.Writer, r verify.Report) error {
 		}
 		b.WriteString("\n")
 	}
-	good := "every entry is the signed one"
-	if r.Entries == 0 {
-		good = "nothing is against it, and nothing was checked: no entry is covered by a signed root"
+	switch {
+	case r.Entries == 0 && len(r.Integrity.Findings) == 0:
+		b.WriteString("integrity: NOT SHOWN: nothing was checked, as no entry is under a signed root\n")
+	case r.Trusted:
+		printVerdict(&b, "integrity", r.Integrity, "every entry is the signed one", "BROKEN")
+	default:
+		printVerdict(&b, "integrity", r.Integrity, "the files agree with each other", "BROKEN")
 	}
-	printVerdict(&b, "integrity", r.Integrity, good, "BROKEN")
 	printVerdict(&b, "completeness", r.Completeness, "no gap", "NOT SHOWN")
 	fmt.Fprintf(&b, "%d entries and %d checkpoints were checked\n", r.Entries, r.Checkpoints)
 	for _, a := range r.Archived {
 		fmt.Fprintf(&b, "%d entries are archived, and were checked by their hashes only: %d to %d, moved to %s; --archive DIR checks them whole\n", a.To-a.From+1, a.From, a.To, printable(a.Where))
+	}
+	if r.Apart.Events > 0 {
+		fmt.Fprintf(&b, "%d events look like the trail's and are none of it: they count for nothing, and against nothing\n", r.Apart.Events)
+		for _, found := range r.Apart.Findings[:min(len(r.Apart.Findings), mostShownApart)] {
+			fmt.Fprintf(&b, "  %s\n", printable(found.String()))
+		}
 	}
 	if !r.Trusted {
 		b.WriteString("NOTHING IS PROVEN except that the files agree with each other: without --key or --policy, no signature was checked,\n" +
@@ -48,8 +60,11 @@ func printVerdict(b *strings.Builder, name string, v verify.Verdict, good, bad s
 		fmt.Fprintf(b, "%s: holds: %s\n", name, good)
 		return
 	}
-	fmt.Fprintf(b, "%s: %s: %d findings\n", name, bad, len(v.Findings))
+	fmt.Fprintf(b, "%s: %s: %d findings\n", name, bad, int64(len(v.Findings))+v.More)
 	for _, found := range v.Findings {
 		fmt.Fprintf(b, "  %s\n", printable(found.String()))
+	}
+	if v.More > 0 {
+		fmt.Fprintf(b, "  and %d more\n", v.More)
 	}
 }

@@ -53,7 +53,7 @@ It reads one of these:
   --dir DIR              what 'trail export --form tlog' wrote
   --from-events FILE     a sink's own copy: CloudEvents, batches of them or their bodies, as
                          JSON lines in any order; duplicates are fine. The root is computed
-                         from them
+                         from them, and the attributes of each entry are held against it
   --from-kafka TOPIC     the same from a Kafka topic: all partitions, from the first record to
                          the last one at the start
   --proof FILE           one proof; --record FILE is the entry that it is about
@@ -71,8 +71,14 @@ signature, or by --checkpoint, a checkpoint from another day or place.
 Entries moved out by 'trail archive' are checked by their hashes; with --archive DIR the archive's
 files are checked too, and whatever it lacks or has altered breaks integrity.
 
-Exit codes: 0 both verdicts hold; 1 integrity is broken, or it cannot be read; 3 integrity
-holds, and completeness or the trust in the keys is not shown; 64 wrong usage.`,
+In a sink's copy, each attribute of an entry's event has to be the entry's: id, source, type,
+subject, time, project and environment. Pushed events that imitate entries are named apart, and
+count for nothing. Bodies without attributes can be pushed by anybody: there only the signed
+roots tell entries from imitations.
+
+Exit codes: 0 both verdicts hold; 1 integrity is broken, or it cannot be read; 3 nothing is
+against integrity, and completeness, the trust in the keys, or a single entry under a signed
+root is not shown; 64 wrong usage.`,
 		Example: `  auditrelay trail verify --url https://relay.example/tlog/ --policy trail.policy
   auditrelay trail verify --dir export --key example.com/trail+1a2b3c4d+AbCd
   auditrelay trail verify --config relay.yaml --offline --key trail.pub
@@ -139,9 +145,9 @@ func (f *verifyFlags) run(cmd *cobra.Command) error {
 	switch {
 	case err != nil:
 		return err
-	case !report.Integrity.Holds:
+	case len(report.Integrity.Findings) > 0:
 		return errReported
-	case !report.Trusted || !report.Completeness.Holds:
+	case !report.Trusted || !report.Integrity.Holds || !report.Completeness.Holds:
 		return errNotShown
 	}
 	return nil

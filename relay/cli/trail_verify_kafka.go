@@ -88,17 +88,14 @@ func (f *kafkaFlags) verify(cmd *cobra.Command, shown *progress, o verify.Option
 	records := topic.Records(cmd.Context(), func(n int64) {
 		shown.report(&console.Progress{Done: uint64(n), Total: uint64(topic.Size()), Unit: "records"})
 	})
-	return verify.EventBodies(cmd.Context(), auditBodies(records), o)
+	return verify.EventRecords(cmd.Context(), delivered(records), o)
 }
 
-// auditBodies leaves the pushed events out, by their type where a header has it.
-func auditBodies(records iter.Seq2[kafka.Record, error]) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
+// delivered gives the records as they were delivered, with the attributes in their headers.
+func delivered(records iter.Seq2[kafka.Record, error]) iter.Seq2[verify.Delivered, error] {
+	return func(yield func(verify.Delivered, error) bool) {
 		for r, err := range records {
-			if verify.Pushed(r.Type) {
-				continue
-			}
-			if !yield(r.Body, err) {
+			if !yield(verify.Delivered{Event: r.Event, Text: r.Body}, err) {
 				return
 			}
 		}

@@ -38,11 +38,9 @@ func auditEvents(t *testing.T, n int) (events []relay.Event, key string) {
 	trail, err = audit.Open(t.Context(), js, o) // Close has signed
 	require.NoError(t, err)
 	defer func() { require.NoError(t, trail.Close(t.Context())) }()
-	add := func(kind string, body []byte) {
-		events = append(events, relay.Event{
-			ID: fmt.Sprintf("trail@%d", len(events)), Source: "/acme", Type: kind, Project: "acme",
-			Time: time.Now(), Received: time.Now(), ContentType: "application/json", Body: body,
-		})
+	add := func(e relay.Event, id string, body []byte) {
+		e.ID, e.Source, e.Received, e.ContentType, e.Body = trail.NameOf(0)+"@"+id, relay.TrailSource, time.Now(), "application/json", body
+		events = append(events, e)
 	}
 	for i := range n {
 		e, err := trail.Get(t.Context(), int64(i))
@@ -51,16 +49,22 @@ func auditEvents(t *testing.T, n int) (events []relay.Event, key string) {
 		require.NoError(t, err)
 		body, err := audit.EventBody(e, place)
 		require.NoError(t, err)
-		add(e.Type, body)
+		add(relay.Event{Type: e.Type, Subject: e.Subject, Project: e.Project, Environment: e.Environment, Time: e.Time}, fmt.Sprint(i), body)
 	}
 	dir := filepath.Join(t.TempDir(), "export")
 	list, err := tiles.Export(t.Context(), trail, trail.Generations(), dir, slog.New(slog.DiscardHandler), func(int64) {})
 	require.NoError(t, err)
 	note, err := os.ReadFile(filepath.Join(dir, "0", tiles.CheckpointFile))
 	require.NoError(t, err)
-	body, err := json.Marshal(map[string]string{"type": audit.TypeCheckpoint, "checkpoint": string(note)})
+	trusted, err := readPolicy(list[0].PublicKey, "")
 	require.NoError(t, err)
-	add(audit.TypeCheckpoint, body)
+	_, by, err := trusted.Open(note)
+	require.NoError(t, err)
+	body, err := json.Marshal(map[string]any{
+		"type": audit.TypeCheckpoint, "checkpoint": string(note), "origin": list[0].Origin, "base": 0, "size": list[0].Size, "root": list[0].Root, "time": by.Time,
+	})
+	require.NoError(t, err)
+	add(relay.Event{Type: audit.TypeCheckpoint, Subject: audit.CheckpointSubject, Project: audit.OwnProject, Time: by.Time}, fmt.Sprintf("checkpoint-%d-1", list[0].Size), body)
 	return events, list[0].PublicKey
 }
 

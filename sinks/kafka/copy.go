@@ -15,6 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/cloudevents"
 	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 // Copy is a topic to read back: each partition from its first record to its end at the time
@@ -39,8 +40,9 @@ type extent struct {
 
 // Record is a CloudEvent in a topic.
 type Record struct {
-	// Type is the event's; empty in the modes structured and batch, where the body has it.
-	Type string
+	// Event is the event with the attributes in the record's headers; nil in the modes
+	// structured and batch, where the body has them.
+	Event *relay.Event
 	// Body is the event's body; in these modes the whole event as JSON. A batch with a fault
 	// stands here as it is.
 	Body []byte
@@ -167,23 +169,40 @@ func (c *Copy) Records(ctx context.Context, read func(n int64)) iter.Seq2[Record
 // such as a transaction's mark, has none.
 func recordsOf(m *kafka.Message) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
-		r, binary, media := Record{Body: m.Value}, false, ""
+		r, media := Record{Body: m.Value}, ""
 		for _, h := range m.Headers {
 			switch {
 			case h.Key == "ce_type":
-				r.Type, binary = string(h.Value), true
+				r.Event = attributesOf(m)
 			case strings.EqualFold(h.Key, "content-type"):
 				media = string(h.Value)
 			}
 		}
 		switch {
 		case len(m.Value) == 0:
-		case binary || strings.HasPrefix(media, cloudevents.MediaType):
+		case r.Event != nil || strings.HasPrefix(media, cloudevents.MediaType):
 			yield(r)
 		case strings.HasPrefix(media, cloudevents.BatchMediaType):
 			split(m.Value, yield)
 		}
 	}
+}
+
+// attributesOf reads the event of a record in the mode binary. Of an attribute that is there
+// twice readers may take either, so it counts as another one; so does a time that is none.
+func attributesOf(m *kafka.Message) *relay.Event {
+	e, at := &relay.Event{Body: m.Value}, ""
+	into := map[string]*string{
+		"ce_id": &e.ID, "ce_source": &e.Source, "ce_type": &e.Type, "ce_subject": &e.Subject, "ce_time": &at,
+		"ce_project": &e.Project, "ce_environment": &e.Environment,
+	}
+	for _, h := range m.Headers {
+		if value := into[h.Key]; value != nil {
+			*value += string(h.Value)
+		}
+	}
+	e.Time, _ = time.Parse(time.RFC3339Nano, at)
+	return e
 }
 
 // split yields the events of a batch. Each is a copy: one kept event must not keep a whole

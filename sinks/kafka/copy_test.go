@@ -51,7 +51,8 @@ func TestACopyIsReadToItsEndAtTheOpening(t *testing.T) {
 	var last int64
 	for r, err := range topic.Records(t.Context(), func(n int64) { last = n }) {
 		require.NoError(t, err)
-		assert.Equal(t, "settings.checked", r.Type)
+		assert.Equal(t, "settings.checked", r.Event.Type)
+		assert.Equal(t, "/acme", r.Event.Source)
 		read = append(read, string(r.Body))
 		if len(read)%10 == 3 {
 			c.gate.close()
@@ -80,7 +81,7 @@ func TestACopyPassesOverWhatIsNoEvent(t *testing.T) {
 		require.NoError(t, err)
 		read = append(read, r)
 	}
-	assert.Equal(t, []Record{{Type: "trail.checkpoint", Body: []byte("body")}}, read)
+	assert.Equal(t, []Record{{Event: &relay.Event{Type: "trail.checkpoint", Body: []byte("body")}, Body: []byte("body")}}, read)
 }
 
 func TestACopyNeedsTheTopic(t *testing.T) {

@@ -1,0 +1,132 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// judge tells the fate of each claim on the entries of a log.
+type judge struct {
+	*growth
+
+	c    *copied
+	l    *logCheck
+	name string // that the ids of the log's events begin with; "" where it is not known
+	// joins: the log begins where the proven entries end. Only then a tree under no signed root
+	// can be the trail's newest entries.
+	joins bool
+	next  int64 // the first entry after the newest claimed one
+	gaps  bool
+}
+
+// all judges sorted claims, and names what is missing and what is not proven.
+func (j *judge) all(list []claim) {
+	groups(list, j.group)
+	end, proven := j.next, int64(len(j.settled))
+	add := func(v *Verdict, kind string, from, to int64, detail string) {
+		v.add(Finding{Kind: kind, Log: j.l.origin, From: j.l.base + from, To: j.l.base + to - 1, Detail: detail})
+	}
+	if j.broken && j.reached < end {
+		add(&j.l.report.Integrity, Unproven, j.reached, end, "they, or the trees named by their events, do not give the signed root")
+	} else if proven < end {
+		add(&j.l.report.Completeness, NotCovered, proven, end, "no checkpoint that the events give the root of covers them")
+	}
+	if !j.gaps && j.covered > end {
+		add(&j.l.report.Completeness, Missing, end, j.covered, "a checkpoint covers them, and no event of them is here")
+	}
+	for _, size := range j.signedTwice {
+		j.l.report.Integrity.add(Finding{
+			Kind: History, Log: j.l.origin, From: -1, To: -1,
+			Detail: fmt.Sprintf("a checkpoint has another root for the first %d entries: the log has signed two histories", size),
+		})
+	}
+}
+
+// group judges the claims on one entry.
+func (j *judge) group(group []claim) {
+	n := group[0].n
+	if n < int64(len(j.settled)) {
+		j.proven(group, j.settled[n])
+	} else if group = slices.DeleteFunc(slices.Clone(group), j.isStray); len(group) > 0 {
+		j.unproven(group)
+	} else {
+		return
+	}
+	if n > j.next {
+		j.l.report.Completeness.add(Finding{Kind: Missing, Log: j.l.origin, From: j.l.base + j.next, To: j.l.base + n - 1, Detail: "no event of it is here"})
+		j.gaps = true
+	}
+	j.next = n + 1
+}
+
+// proven judges the claims on an entry under a signed root.
+func (j *judge) proven(group []claim, is node) {
+	sound := slices.ContainsFunc(group, func(c claim) bool { return j.wrong(&c) == "" && c.leaf == is.leaf })
+	for i := range group {
+		c, other := &group[i], ""
+		switch {
+		case c.leaf != is.leaf:
+			other = "another event of the same entry has other content"
+		case c.root != (tlog.Hash{}) && c.root != is.root:
+			other = "another event of the same entry names another tree"
+		}
+		wrong := j.wrong(c)
+		switch {
+		case other != "":
+			j.refuse(c, other)
+		case wrong != "" && c.bare && sound: // the entry itself is here too
+			j.refuse(c, wrong)
+		default:
+			j.take(c, wrong)
+		}
+	}
+}
+
+// isStray sorts out a body without attributes that claims an entry under no signed root, and
+// does not continue the tree: nobody can say that it is more than an imitation.
+func (j *judge) isStray(c claim) bool {
+	stray := c.bare && c.n >= j.covered && (c.n >= j.reached || c.wrong != "" || j.covered == 0 && !j.joins)
+	if stray {
+		j.refuse(&c, "no signed root covers it, and it does not continue the tree")
+	}
+	return stray
+}
+
+func (j *judge) unproven(group []claim) {
+	for i := range group {
+		if i > 0 && group[i].leaf != group[i-1].leaf {
+			j.refuse(&group[i], "another event of the same entry has other content")
+			continue
+		}
+		j.take(&group[i], j.wrong(&group[i]))
+	}
+}
+
+// wrong is why a claim's content or attributes are not those of the entry; empty if they are.
+func (j *judge) wrong(c *claim) string {
+	if c.wrong == "" && c.name != "" && j.name != "" && c.name != j.name {
+		return fmt.Sprintf("its id begins with %q, and the id of an entry of this log with %q", c.name, j.name)
+	}
+	return c.wrong
+}
+
+func (j *judge) refuse(c *claim, why string) { j.c.refuse(j.l.origin, c, j.l.base+c.n, why) }
+
+// take takes an event for its entry's.
+func (j *judge) take(c *claim, wrong string) {
+	index := j.l.base + c.n
+	f := Finding{Log: j.l.origin, From: index, To: index}
+	switch {
+	case wrong != "":
+		f.Kind, f.Detail = Altered, wrong
+		j.l.report.Integrity.add(f)
+	case c.omitted:
+		f.Kind, f.Detail = Omitted, "its event leaves parts of the entry out, and gives their hash: so nothing vouches for its type, time and other members"
+		j.l.report.Completeness.add(f)
+	}
+	if c.fact != nil {
+		j.c.facts = append(j.c.facts, *c.fact)
+	}
+}
