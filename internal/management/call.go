@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -46,33 +47,51 @@ const (
 	errorBytes = 64 << 10
 )
 
-// send makes the call. It repeats the call if a repetition is safe and may succeed.
+// send makes the call. It repeats the call if a repetition is safe and may succeed. Where no
+// attempt was sent, the error is [ErrNotSent].
 func (c *Client) send(ctx context.Context, k call) (reply, error) {
 	k.scrub = cmp.Or(k.scrub, c.scrub)
+	r, sent, err := c.repeat(ctx, k)
+	switch {
+	case err == nil:
+		return r, nil
+	case !sent:
+		err = unsent{err}
+	}
+	return reply{}, fmt.Errorf("%s: %w", k.operation, err)
+}
+
+// repeat reports too whether any attempt may have reached the API.
+func (c *Client) repeat(ctx context.Context, k call) (r reply, sent bool, err error) {
 	path, err := k.expand()
 	if err != nil {
-		return reply{}, fmt.Errorf("%s: %w", k.operation, err)
+		return reply{}, false, err
 	}
 	for attempt, lost := 1, false; ; attempt++ {
 		if err := c.admit(ctx, k); err != nil {
-			return reply{}, fmt.Errorf("%s: %w", k.operation, err)
+			return reply{}, sent, err
 		}
 		r, err := c.attempt(ctx, k, path)
 		if err == nil {
 			c.breaker.succeeded(k)
-			return r, nil
+			return r, true, nil
 		}
-		lost = hadNoAnswer(err, lost)
+		if !errors.Is(err, errNotStarted) {
+			lost, sent = hadNoAnswer(err, lost), true
+		}
 		wait, again := c.again(ctx, k, attempt, err)
 		if !again {
-			return reply{}, fmt.Errorf("%s: %w", k.operation, c.judge(ctx, k, err))
+			return reply{}, sent, c.judge(ctx, k, err)
 		}
 		c.metrics.retries.WithLabelValues(k.label()).Inc()
 		if pause.For(ctx, wait) != nil {
-			return reply{}, fmt.Errorf("%s: %w, after: %w", k.operation, ctx.Err(), err)
+			return reply{}, sent, fmt.Errorf("%w, after: %w", ctx.Err(), err)
 		}
 	}
 }
+
+// errNotStarted marks the error of an attempt without a connection, or without its turn.
+var errNotStarted = errors.New("the request did not start")
 
 // hadNoAnswer reports whether this attempt, or an earlier one, may have had its effect
 // without an answer. A later refusal is marked.
@@ -88,7 +107,7 @@ func hadNoAnswer(err error, earlier bool) bool {
 // attempt sends one request and reads its answer.
 func (c *Client) attempt(ctx context.Context, k call, path string) (r reply, err error) {
 	if err := c.queue.start(ctx, c.class); err != nil {
-		return reply{}, fmt.Errorf("wait for the rate limit: %w", err)
+		return reply{}, fmt.Errorf("wait for the rate limit: %w", notStarted{err})
 	}
 	defer func() {
 		c.hold(err)
@@ -104,7 +123,11 @@ func (c *Client) attempt(ctx context.Context, k call, path string) (r reply, err
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return reply{}, k.scrub.cleanError(err)
+		if cleaned := k.scrub.cleanError(err); isDial(err) {
+			return reply{}, notStarted{cleaned}
+		} else {
+			return reply{}, cleaned
+		}
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
@@ -137,6 +160,12 @@ func (c *Client) hold(err error) {
 		c.breaker.hold(until, err)
 	}
 	c.queue.hold(until)
+}
+
+// isDial reports whether there was no connection to send a request over.
+func isDial(err error) bool {
+	var o *net.OpError
+	return errors.As(err, &o) && o.Op == "dial"
 }
 
 func (c *Client) request(ctx context.Context, k call, path string) (*http.Request, error) {

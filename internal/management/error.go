@@ -16,9 +16,23 @@ import (
 var (
 	// ErrNoResource means a 2xx answer without the resource asked for.
 	ErrNoResource = errors.New("the answer holds no such resource")
+	// ErrNotSent marks the error of a call of which nothing was sent: it had no effect.
+	ErrNotSent = errors.New("nothing was sent")
 	// ErrAnswerTooLarge means an answer longer than Options.MaxAnswerBytes.
 	ErrAnswerTooLarge = errors.New("the answer is too large")
 )
+
+// unsent is an error that is [ErrNotSent], too.
+type unsent struct{ error }
+
+func (e unsent) Unwrap() error        { return e.error }
+func (e unsent) Is(target error) bool { return target == ErrNotSent }
+
+// notStarted is the error of an attempt that is errNotStarted, too.
+type notStarted struct{ error }
+
+func (e notStarted) Unwrap() error        { return e.error }
+func (e notStarted) Is(target error) bool { return target == errNotStarted }
 
 // noResource is the error of a 2xx without the resource asked for.
 type noResource struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -133,6 +134,41 @@ func TestARefusalAfterALostAnswerIsNone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A call of which nothing was sent had no effect. One whose first attempt was lost may have
+// had one, although the next attempt was not sent.
+func TestACallThatWasNotSentSaysSo(t *testing.T) {
+	t.Parallel()
+	dial := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	for name, tc := range map[string]struct {
+		steps  []step
+		secret string
+		unsent bool
+	}{
+		"no such path":                 {[]step{{status: 200}}, "..", true},
+		"no connection":                {[]step{{err: dial}}, "s", true},
+		"no connection, then an error": {[]step{{err: dial}, {status: 500}}, "s", false},
+		"an error, then no connection": {[]step{{err: io.ErrUnexpectedEOF}, {err: dial}}, "s", false},
+		"lost, then asked to wait":     {[]step{{err: io.ErrUnexpectedEOF}, {status: 429, retryAfter: after("3600")}}, "s", false},
+		"an error":                     {[]step{{status: 500}}, "s", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				_, err := (&script{steps: tc.steps}).client(t).DeleteSecret(t.Context(), "p", "e", tc.secret)
+				require.Error(t, err)
+				assert.Equal(t, tc.unsent, errors.Is(err, ErrNotSent), "%v", err)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := (&script{steps: []step{{status: 429, retryAfter: after("3600")}}}).client(t)
+		_, err := c.Project(t.Context(), "p")
+		require.NotErrorIs(t, err, ErrNotSent, "it was answered")
+		_, err = c.DeleteSecret(t.Context(), "p", "e", "s")
+		require.ErrorIs(t, err, ErrNotSent, "the API asked to wait")
+	})
 }
 
 func TestRetryEndsWithTheContext(t *testing.T) {

@@ -136,7 +136,7 @@ func (r *run) compare(field string, e config.Environment, shown *streaming.Shape
 	case slices.Contains(differs, "hostname"), slices.Contains(differs, "site"):
 		r.warn(field, fmt.Sprintf("%s/%s streams to %s now, which would get no more events", e.Project, e.Environment, Destination(shown)))
 	}
-	if shown != nil && shown.Type == want.Type && status != management.StatusActive {
+	if shown != nil && shown.Type == want.Type && status != management.StatusActive && status != management.StatusPending {
 		r.warn(field, fmt.Sprintf("the streaming_status of %s/%s is %q, and the API has no operation to enable it: "+
 			"where it is not %s after the relay's start, enable it in the dashboard", e.Project, e.Environment, status, management.StatusActive))
 	}

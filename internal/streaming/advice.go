@@ -50,6 +50,10 @@ func (w *watcher) advice(f Finding, status management.StreamingStatus) string {
 	name := w.environment()
 	switch f {
 	case FindingNotActive:
+		if status == management.StatusPending {
+			return fmt.Sprintf("the event log of %s is %s: the provider has not begun to send yet, and does so by itself; "+
+				"if that lasts for more than a few minutes, ask its support", name, status)
+		}
 		return fmt.Sprintf("the event log of %s is %s: enable it in the dashboard, as the API has no operation for it; "+
 			"events of the time in between are never sent", name, orNoStatus(status))
 	case FindingRefused:

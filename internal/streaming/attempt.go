@@ -136,7 +136,9 @@ func (p *attempt) settle(receipt management.Receipt, err error) {
 	}
 	p.Outcome, p.Failure, p.Error = workspace.OutcomeUnknown, management.CauseOf(err), err.Error()
 	var api *management.APIError
-	if errors.As(err, &api) {
+	if errors.Is(err, management.ErrNotSent) {
+		p.Outcome = workspace.OutcomeRefused
+	} else if errors.As(err, &api) {
 		p.RequestID = api.RequestID
 		if api.Refused() {
 			p.Outcome = workspace.OutcomeRefused

@@ -48,6 +48,10 @@ type api struct {
 	second   map[string]string              // a config of the other type
 	garbled  bool                           // reads of the other type fail
 
+	answers         map[string]*string // the config in the answer to a read, by its type; empty: none
+	answersUntilPut bool               // they end with the next PUT
+	beforePut       func()
+
 	outage     int    // status of every answer
 	retryAfter string // its Retry-After
 }
@@ -98,6 +102,14 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.put(w, r, kind)
 		return
 	}
+	if config := a.answers[kind]; config != nil {
+		body := map[string]any{"event_log_streaming_config": json.RawMessage(*config)}
+		if *config == "" {
+			delete(body, "event_log_streaming_config")
+		}
+		reply(w, 200, body)
+		return
+	}
 	switch {
 	case a.page:
 		w.WriteHeader(404)
@@ -125,6 +137,12 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (a *api) put(w http.ResponseWriter, r *http.Request, kind string) {
 	a.puts++
+	if a.beforePut != nil {
+		a.beforePut()
+	}
+	if a.answersUntilPut {
+		a.answers = nil
+	}
 	var body struct {
 		Config map[string]map[string]string `json:"destination_config"`
 	}

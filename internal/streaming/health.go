@@ -87,7 +87,16 @@ func (r *Reconciler) Health() []Health {
 
 // saw notes a successful look.
 func (w *watcher) saw(o observation, f Finding, differs []string) {
+	w.untold = w.atStart(f)
 	w.lastLook, w.lastRequests = o.at, o.requests
+	if !w.untold {
+		w.show(o, f, differs)
+	}
+}
+
+// show tells what a look saw.
+func (w *watcher) show(o observation, f Finding, differs []string) {
+	w.untold = false
 	advice := w.advice(f, o.status)
 	w.mu.Lock()
 	before := w.health.Finding

@@ -26,6 +26,7 @@ func (w *watcher) look(ctx context.Context) error {
 // before it is replaced: while the trail cannot be written, nothing is changed, except a
 // lost credential.
 func (w *watcher) mend(ctx context.Context) error {
+	defer w.tell()
 	seen, action, err := w.see(ctx)
 	if err != nil {
 		return err
@@ -52,6 +53,19 @@ func (w *watcher) mend(ctx context.Context) error {
 	return w.put(ctx, order{reason: action.reason()})
 }
 
+// atStart reports whether a first look is followed by a PUT. What it saw is no fault yet, and
+// nobody is told of one before the outcome: with many environments, it takes a while.
+func (w *watcher) atStart(f Finding) bool {
+	return w.lastLook.IsZero() && f == FindingDiffers && !w.dryRun && w.mode() == config.ModeEnforce
+}
+
+// tell tells what a first look saw, where no PUT has done so.
+func (w *watcher) tell() {
+	if w.untold {
+		w.show(w.newest, FindingDiffers, w.newest.differs)
+	}
+}
+
 // see reads the configs, compares them, and records its findings.
 func (w *watcher) see(ctx context.Context) (observation, Action, error) {
 	seen, err := w.observe(ctx)
@@ -65,7 +79,7 @@ func (w *watcher) see(ctx context.Context) (observation, Action, error) {
 	seen.differs = action.Differs
 	w.newest = seen
 	if w.refusal != nil && w.refusal.of != seen.key() {
-		w.refusal, w.nextPut = nil, time.Time{} // a person did something about it
+		w.refusal, w.puts, w.nextPut = nil, 0, time.Time{} // a person did something about it
 	}
 	finding := w.finding(seen, action)
 	if err := w.record(ctx, seen, detail{Attribution: w.attribute(action), Advice: w.advice(finding, seen.status)}); err != nil {
@@ -183,7 +197,7 @@ func (w *watcher) finding(seen observation, a Action) Finding {
 		return FindingNone
 	case len(a.Differs) > 0 && w.refusal != nil:
 		return FindingRefused
-	case len(a.Differs) > 0 && w.puts > 0:
+	case len(a.Differs) > 0 && w.puts > 0 && w.took:
 		return FindingNotTaken
 	case len(a.Differs) > 0:
 		return FindingDiffers

@@ -45,7 +45,12 @@ type found struct {
 	raw     json.RawMessage
 	receipt management.Receipt
 	absent  error // the 404, not judged yet
+	empty   bool  // a success answer, and no destination in it
 }
+
+// errImplausible marks a success answer that cannot be true. It changes nothing: neither
+// the trail nor the config.
+var errImplausible = errors.New("implausible answer")
 
 // observe reads the configs of both destination types. The first is the desired type:
 // its config is the environment's. Where it has none, the other's is.
@@ -53,11 +58,17 @@ type found struct {
 // The desired type is read last. A config found by this read proves the environment, so
 // the other type's 404 is believed without a further request. Nor does an environment
 // need one if it still streams nowhere.
+//
+// A config that the trail knows is gone by a 404 only. A success answer without a
+// destination, as a broken proxy gives it, says nothing then.
 func (w *watcher) observe(ctx context.Context) (o observation, err error) {
 	began := time.Now()
 	defer func() { o.began = began }()
 	other, otherErr := w.read(ctx, w.types[1])
 	main, err := w.read(ctx, w.types[0])
+	if err == nil && otherErr == nil {
+		err = w.sort(&main, &other)
+	}
 	if err != nil {
 		return observation{}, err
 	}
@@ -72,7 +83,13 @@ func (w *watcher) observe(ctx context.Context) (o observation, err error) {
 	if otherErr == nil && other.absent != nil {
 		_, otherErr = w.believe(management.Beside(main.receipt, other.absent))
 	}
+	if main.shape != nil && otherErr == nil && other.empty {
+		otherErr = w.unknownSoFar(ctx, SubjectSecond, w.types[1])
+	}
 	if main.shape == nil {
+		if otherErr == nil && other.shape == nil && (main.empty || other.empty) {
+			otherErr = w.unknownSoFar(ctx, Subject, w.types[0])
+		}
 		if otherErr != nil {
 			return observation{}, otherErr
 		}
@@ -83,6 +100,39 @@ func (w *watcher) observe(ctx context.Context) (o observation, err error) {
 		return w.seen(other, found{}, nil, main.receipt), nil
 	}
 	return w.seen(main, other, otherErr, other.receipt), nil
+}
+
+// sort gives each answer to its type. A server that ignores the type of a read answers both
+// with the same config: that is one config, and no second one.
+func (w *watcher) sort(main, other *found) error {
+	if main.shape != nil && other.shape != nil && main.shape.Type == other.shape.Type {
+		if main.shape.Type == w.types[0] {
+			*other = found{receipt: other.receipt}
+		} else {
+			*main = found{receipt: main.receipt}
+		}
+		return nil
+	}
+	for i, f := range []*found{main, other} {
+		if t := w.types[i]; f.shape != nil && f.shape.Type != t {
+			return fmt.Errorf("read event log streaming: %w: asked for %s, the API showed a config of type %s (request %s); it changes nothing",
+				errImplausible, t, f.shape.Type, f.receipt.RequestID)
+		}
+	}
+	return nil
+}
+
+// unknownSoFar is an error where the trail has a config of the subject.
+func (w *watcher) unknownSoFar(ctx context.Context, subject string, t management.DestinationType) error {
+	last, found, err := w.recorder.Last(ctx, w.env.Project, w.env.Environment, subject)
+	if err != nil {
+		return fmt.Errorf("read the newest entry of the streaming config: %w", err)
+	}
+	if !found || last.After == nil {
+		return nil
+	}
+	return fmt.Errorf("read event log streaming: %w: the config of type %s has no destination any more, and no 404 says that it is gone; it changes nothing",
+		errImplausible, t)
 }
 
 // requestOf is the request id of a 404.
@@ -121,19 +171,30 @@ func (w *watcher) believe(err error) (management.Receipt, error) {
 func (w *watcher) read(ctx context.Context, t management.DestinationType) (found, error) {
 	a, err := w.client.EventLogStreaming(ctx, w.env.Project, w.env.Environment, t)
 	if management.IsNotFound(err) || errors.Is(err, management.ErrNoResource) {
-		return found{absent: err}, nil
+		return found{absent: err, empty: errors.Is(err, management.ErrNoResource)}, nil
 	}
 	if err != nil {
 		return found{}, err
 	}
 	f := found{shape: shapeOf(a.Value), status: a.Value.Status, receipt: a.Receipt}
-	if f.shape == nil {
-		return found{receipt: a.Receipt}, nil
+	if f.shape == nil || f.shape.isEmpty() {
+		return found{receipt: a.Receipt, empty: true}, nil
 	}
 	if f.raw, err = jsondiff.Canonical(a.Raw); err != nil {
 		return found{}, fmt.Errorf("keep the streaming config: %w", err)
 	}
 	return f, nil
+}
+
+// isEmpty reports whether nobody could send events there.
+func (s *Shape) isEmpty() bool {
+	switch s.Type {
+	case management.GrafanaLoki:
+		return s.Hostname == ""
+	case management.Datadog:
+		return s.Site == "" && s.LastFour == ""
+	}
+	return false
 }
 
 // shapeOf reads the destination out of a config, nil where it has none. A destination

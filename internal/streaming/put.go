@@ -26,6 +26,7 @@ func (w *watcher) put(ctx context.Context, o order) error {
 	w.nowhere = false
 	// Counted first, so failures are spaced out as well.
 	w.puts++
+	w.took = false
 	w.putAt = time.Now()
 	w.nextPut = w.putAt.Add(putWait(w.interval, w.puts))
 	w.putErr = w.set(ctx, o)
@@ -58,6 +59,7 @@ func (w *watcher) set(ctx context.Context, o order) error {
 	if err != nil {
 		return errors.Join(w.failed(p, err), w.end(ctx, p))
 	}
+	w.took = true
 	w.log.Info("streaming config set", "reason", o.reason, "by", p.Actor)
 	if err := errors.Join(w.promote(ctx, d), w.end(ctx, p)); err != nil {
 		return err

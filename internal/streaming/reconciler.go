@@ -92,6 +92,8 @@ type watcher struct {
 	lastLook     time.Time
 	lastRequests []string          // of the last look
 	puts         int               // since it was last seen as desired
+	took         bool              // the API took the last one
+	untold       bool              // health does not tell yet what the first look saw
 	putAt        time.Time         // of the last one
 	nextPut      time.Time         // not before then
 	putErr       error             // the error of the last one

@@ -32,7 +32,7 @@ const (
 // The outcomes of an action.
 const (
 	OutcomeDone = "done"
-	// OutcomeRefused: the API refused, so nothing changed.
+	// OutcomeRefused: the API refused it, or it was never sent, so nothing changed.
 	OutcomeRefused = "refused"
 	// OutcomeUnknown: the answer was lost, or the relay ended before it came.
 	OutcomeUnknown = "unknown"
@@ -87,12 +87,14 @@ func (a *action) settle(receipt management.Receipt, err error) {
 	var api *management.APIError
 	switch {
 	case receipt.StatusCode != 0: // a success with an unreadable answer
+	case errors.Is(err, management.ErrNotSent):
+		a.Outcome = OutcomeRefused
 	case !errors.As(err, &api):
 		a.Outcome = OutcomeUnknown
 	default:
 		a.RequestID, a.Status, a.Outcome = api.RequestID, api.Status, OutcomeRefused
 		// A proxy may answer 404 as well: nothing is said about the call then.
-		if !api.Refused() || api.Status == http.StatusNotFound {
+		if !api.Refused() || api.Status == http.StatusNotFound && !management.SaysAbsent(err) {
 			a.Outcome = OutcomeUnknown
 		}
 	}

@@ -258,7 +258,7 @@ func TestOutcomes(t *testing.T) {
 		want string
 	}{
 		"refused":                       {fault{status: 400}, OutcomeRefused},
-		"no longer there":               {fault{status: 404}, OutcomeUnknown},
+		"a proxy's 404":                 {fault{status: 404}, OutcomeUnknown},
 		"a fault of the API":            {fault{status: 500}, OutcomeUnknown},
 		"a lost answer":                 {fault{done: true}, OutcomeUnknown},
 		"an answer that nobody expects": {fault{status: 200, done: true}, OutcomeDone},
@@ -279,6 +279,23 @@ func TestOutcomes(t *testing.T) {
 			require.ErrorContains(t, err, "the outcome of action "+out.Action)
 			require.NotEmpty(t, details[1].Error)
 		})
+	}
+}
+
+// What is known to have had no effect is refused, and not unknown.
+func TestWhatWasNotDoneIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	for name, r := range map[string]Request{
+		"no longer there": s.request("secret.delete", "secret_id", "secret-of-nobody"),
+		"never sent":      s.request("secret.delete", "secret_id", ".."),
+	} {
+		out, err := s.do(r)
+		require.Error(t, err, name)
+		details, _ := s.entries()
+		last := details[len(details)-1]
+		assert.Equal(t, out.Action, last.Action, name)
+		assert.Equal(t, OutcomeRefused, last.Outcome, name)
 	}
 }
 
