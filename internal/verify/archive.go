@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/auditrelay/auditrelay/internal/proof"
 	"github.com/auditrelay/auditrelay/internal/tiles"
 )
 
@@ -163,3 +164,60 @@ func (r *Report) addArchived(a Archived) {
 
 // errHashOnly marks an entry proven by its hash only.
 var errHashOnly = errors.New("its bundle is not there")
+
+// checkArchives verifies all of the given archives, as logs of their own under the keys that
+// were trusted here. Their completeness is no question: they end long before the trail.
+func (t *trailCheck) checkArchives(ctx context.Context) error {
+	for _, a := range t.archives.logs {
+		at := slices.IndexFunc(t.report.Logs, func(l Log) bool { return l.Origin == a.origin })
+		if at < 0 {
+			continue
+		}
+		found, err := t.checkArchive(ctx, a, t.report.Logs[at].Key)
+		if err != nil {
+			return err
+		}
+		for _, f := range found {
+			if !t.isNamed(f, a.archive) {
+				f.inArchive(a.dir)
+				t.report.Integrity.add(f)
+			}
+		}
+	}
+	return nil
+}
+
+// checkArchive verifies one log of an archive, under a key or, where that is empty, under none.
+func (t *trailCheck) checkArchive(ctx context.Context, a archivedLog, key string) ([]Finding, error) {
+	report := &Report{}
+	o := Options{Stopped: true, Workers: t.o.Workers} // a crash may have left its history ahead
+	l := &logCheck{fetch: Dir(a.dir), o: &o, report: report, complete: &completeness{report: report}, origin: a.origin, base: proof.BaseOf(a.origin)}
+	if key != "" {
+		// Without witnesses: they have cosigned newer checkpoints, which cover the archived entries.
+		policy, err := proof.NewPolicy([]proof.Log{{Key: key}}, nil, 0)
+		if err != nil {
+			return nil, err
+		}
+		l.policy, l.trusted = policy, true
+	}
+	_, err := l.run(ctx)
+	report.Integrity.close()
+	return report.Integrity.Findings, err
+}
+
+// isNamed reports whether a finding about an archive was named already, or is of a bundle that
+// the trail says to be in another archive.
+func (t *trailCheck) isNamed(f Finding, archive string) bool {
+	if f.From < 0 {
+		return false
+	}
+	if slices.ContainsFunc(t.report.Integrity.Findings, func(n Finding) bool {
+		return n.Kind == Archive && n.Log == f.Log && n.From <= f.From && f.To <= n.To
+	}) {
+		return true
+	}
+	given, err := filepath.Abs(archive)
+	return f.Kind == Missing && f.Detail == notThere && err == nil && slices.ContainsFunc(t.complete.archived, func(a tiles.Archived) bool {
+		return a.Origin == f.Log && a.From <= f.From && f.To <= a.To && filepath.Clean(a.Where) != given && len(t.o.Archives) > 1
+	})
+}

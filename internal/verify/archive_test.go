@@ -231,3 +231,39 @@ func TestAnArchiveThatIsNotGivenIsNotAtHand(t *testing.T) {
 		require.Equal(t, of.hasBoth, c.isAtHand(b), of.given)
 	}
 }
+
+// An archive is verified whole: whichever of its files is altered, cut off, lengthened or deleted,
+// it is found, and told from damage to the trail.
+func TestEveryFileOfAnArchiveIsVerified(t *testing.T) {
+	t.Parallel()
+	l, live, archive := archivedLogOf(t)
+	o := Options{Policy: policy(t, 0, l.key.verifier), Archives: []string{archive}}
+	changes := map[string]func([]byte) []byte{
+		"altered":    func(data []byte) []byte { return flipped(data, 3) },
+		"cut off":    func(data []byte) []byte { return data[:len(data)-1] },
+		"lengthened": func(data []byte) []byte { return append(slices.Clone(data), "x\n"...) },
+		"deleted":    nil,
+	}
+	files := slices.Sorted(maps.Keys(l.files))
+	require.Greater(t, len(files), 15)
+	for _, path := range files {
+		for name, change := range changes {
+			file := filepath.Join(archive, "0", filepath.FromSlash(path))
+			data, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.NoError(t, os.Remove(file))
+			if change != nil {
+				require.NoError(t, os.WriteFile(file, change(data), 0o600))
+			}
+			r, err := Trail(t.Context(), live.fetch, []string{""}, o)
+			require.True(t, err != nil || len(r.Integrity.Findings) > 0, "%s: %s", path, name)
+			if err != nil { // it looks like another trail's
+				require.Equal(t, tiles.CheckpointFile, path)
+			}
+			for _, f := range r.Integrity.Findings {
+				require.Equal(t, Archive, f.Kind, "%s: %s: %s", path, name, f)
+			}
+			require.NoError(t, os.WriteFile(file, data, 0o600))
+		}
+	}
+}

@@ -60,6 +60,9 @@ func Trail(ctx context.Context, fetch Fetch, dirs []string, o Options) (Report, 
 	}
 	t.known()
 	t.setApart()
+	if err := t.checkArchives(ctx); err != nil {
+		return Report{}, fmt.Errorf("verify the archive: %w", err)
+	}
 	t.complete.end(o.Now)
 	t.report.Integrity.close()
 	t.report.Completeness.close()
