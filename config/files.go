@@ -21,8 +21,8 @@ const maxNamed = 1 << 20
 
 // files looks at the files named in a configuration, on this machine.
 type files struct {
-	k       *checker
-	missing func(path string, value any, reason string) // a missing or unreadable file
+	k   *checker
+	bad func(path string, value any, reason string) // takes what a start cannot use, or not for long
 }
 
 // all looks at each *_file field, at the secrets' files, at the configuration
@@ -33,11 +33,13 @@ func (f files) all(config string, d *decoder, c *Config) {
 			return // the relay makes it
 		}
 		if err := readable(file); err != nil {
-			f.missing(field, file, err.Error())
+			f.bad(field, file, err.Error())
 			return
 		}
 		f.private(field, file, strings.HasSuffix(field, "key_file") || strings.HasSuffix(field, "credentials_file"))
 	})
+	f.certificates(c)
+	f.budget(c)
 	for _, field := range slices.Sorted(maps.Keys(d.secretFiles)) {
 		f.private(field, d.secretFiles[field], true)
 	}
@@ -67,16 +69,25 @@ func (f files) private(field, file string, secret bool) {
 // eachFile calls visit for each field with the name of a file to read. Its name in YAML
 // ends in _file.
 func eachFile(v reflect.Value, at string, visit func(field, file string)) {
+	if v.Kind() == reflect.String && strings.HasSuffix(at, "_file") && v.String() != "" {
+		visit(at, v.String())
+		return
+	}
+	eachField(v, at, func(v reflect.Value, at string) { eachFile(v, at, visit) })
+}
+
+// eachField calls visit for the parts of v, with their paths; a secret has none.
+func eachField(v reflect.Value, at string, visit func(v reflect.Value, at string)) {
 	switch {
 	case v.Type() == reflect.TypeFor[secret.Text]():
 	case v.Type() == reflect.TypeFor[Custom]():
 		custom := v.Interface().(Custom)
-		eachFile(reflect.ValueOf(custom.Section), join(at, custom.Kind), visit)
+		visit(reflect.ValueOf(custom.Section), join(at, custom.Kind))
 	case v.Kind() == reflect.Pointer && !v.IsNil():
-		eachFile(v.Elem(), at, visit)
+		visit(v.Elem(), at)
 	case v.Kind() == reflect.Slice:
 		for i := range v.Len() {
-			eachFile(v.Index(i), fmt.Sprintf("%s[%d]", at, i), visit)
+			visit(v.Index(i), fmt.Sprintf("%s[%d]", at, i))
 		}
 	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
@@ -84,10 +95,8 @@ func eachFile(v reflect.Value, at string, visit func(field, file string)) {
 			if name := v.Type().Field(i).Tag.Get("yaml"); name != "-" {
 				path = join(at, name)
 			}
-			eachFile(v.Field(i), path, visit)
+			visit(v.Field(i), path)
 		}
-	case v.Kind() == reflect.String && strings.HasSuffix(at, "_file") && v.String() != "":
-		visit(at, v.String())
 	}
 }
 

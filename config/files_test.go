@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -48,7 +49,15 @@ func writeFiles(t *testing.T, mode os.FileMode) (config string, named map[string
 	} {
 		named[field] = filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(named[field], []byte("hunter2-of-some-length\n"), 0o600))
-		require.NoError(t, os.Chmod(named[field], mode)) // whatever the umask
+	}
+	for _, at := range []string{"ingest", "journal"} {
+		validFor(t, named[at+".tls.cert_file"], named[at+".tls.key_file"], 365*24*time.Hour)
+	}
+	for _, field := range []string{"journal.tls.ca_file", "sinks[0].nats.tls.ca_file"} {
+		copyFile(t, named["ingest.tls.cert_file"], named[field])
+	}
+	for _, file := range named {
+		require.NoError(t, os.Chmod(file, mode)) // whatever the umask
 	}
 	config = filepath.Join(dir, "relay.yaml")
 	require.NoError(t, os.WriteFile(config, []byte(strings.ReplaceAll(everyFile, "DIR", dir)), 0o600))
@@ -62,10 +71,10 @@ func TestCheckFindsMissingFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, warnings)
 	for field, file := range named {
-		require.NoError(t, os.Remove(file))
+		require.NoError(t, os.Rename(file, file+".away"))
 		_, _, err = Kinds(nil).Check(config)
 		cfg, warnings, runErr := Kinds(nil).LoadToRun(config)
-		require.NoError(t, os.WriteFile(file, []byte("hunter2-of-some-length\n"), 0o600))
+		require.NoError(t, os.Rename(file+".away", file))
 		switch field {
 		case "audit.key_file":
 			require.NoError(t, err, "the first start makes it")
@@ -87,12 +96,11 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	config, named := writeFiles(t, 0o600)
 	for field, file := range named {
-		require.NoError(t, os.Remove(file))
+		require.NoError(t, os.Rename(file, file+".away"))
 		require.NoError(t, syscall.Mkfifo(file, 0o600))
 		_, _, err := Kinds(nil).Check(config)
 		require.ErrorContains(t, err, file+" is not a regular file", field)
-		require.NoError(t, os.Remove(file))
-		require.NoError(t, os.WriteFile(file, []byte("hunter2-of-some-length\n"), 0o600))
+		require.NoError(t, os.Rename(file+".away", file))
 	}
 	pipe := filepath.Join(t.TempDir(), "relay.yaml")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))

@@ -18,8 +18,9 @@ func (k Kinds) Load(path string) (cfg *Config, warnings []Problem, err error) {
 	return k.load(path, func(*decoder, *checker, *Config) {})
 }
 
-// Check loads like [Kinds.Load], and looks at all files named in the configuration. A
-// missing file is an error; a file open to every user of the machine, such as a secret's,
+// Check loads like [Kinds.Load], and looks at all files named in the configuration, and at
+// the disk. A missing file is an error, and so are a certificate that is not valid now or
+// does not fit its key, and a budget larger than the disk; a file open to every user of the machine, such as a secret's,
 // gives a warning.
 func (k Kinds) Check(path string) (cfg *Config, warnings []Problem, err error) {
 	return k.load(path, func(d *decoder, k *checker, c *Config) {
@@ -27,8 +28,9 @@ func (k Kinds) Check(path string) (cfg *Config, warnings []Problem, err error) {
 	})
 }
 
-// LoadToRun is [Kinds.Check] for a start: a missing file gives a warning, for it may come
-// before its use. If not, its user fails.
+// LoadToRun is [Kinds.Check] for a start: what Check calls an error about files and the disk
+// gives a warning. A missing file may come before its use; if not, its user fails. And
+// pushes are rather taken with an expired certificate than not at all.
 func (k Kinds) LoadToRun(path string) (cfg *Config, warnings []Problem, err error) {
 	return k.load(path, func(d *decoder, k *checker, c *Config) {
 		files{k, func(field string, _ any, reason string) { k.warn(field, reason) }}.all(path, d, c)

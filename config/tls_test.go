@@ -25,25 +25,38 @@ import (
 // DIR/tls.crt and DIR/tls.key, and dates them.
 func writePair(t *testing.T, dir string, serial int64, modified time.Time) (certFile, keyFile string) {
 	t.Helper()
+	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	issue(t, certFile, keyFile, serial, time.Now().Add(time.Hour))
+	for _, file := range []string{certFile, keyFile} {
+		require.NoError(t, os.Chtimes(file, modified, modified))
+	}
+	return certFile, keyFile
+}
+
+// validFor writes a certificate that ends then, and its key.
+func validFor(t *testing.T, certFile, keyFile string, d time.Duration) {
+	t.Helper()
+	issue(t, certFile, keyFile, 1, time.Now().Add(d))
+}
+
+func issue(t *testing.T, certFile, keyFile string, serial int64, ends time.Time) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true, IsCA: true,
+		SerialNumber: big.NewInt(serial), NotBefore: ends.Add(-366 * 24 * time.Hour), NotAfter: ends,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"relay.example.com"}, BasicConstraintsValid: true, IsCA: true,
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	require.NoError(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
-	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	for file, block := range map[string]*pem.Block{
 		certFile: {Type: "CERTIFICATE", Bytes: cert},
 		keyFile:  {Type: "PRIVATE KEY", Bytes: private},
 	} {
 		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
-		require.NoError(t, os.Chtimes(file, modified, modified))
 	}
-	return certFile, keyFile
 }
 
 // handshake connects a client to a server and returns the serial numbers seen by the

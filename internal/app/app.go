@@ -107,26 +107,27 @@ type process struct {
 	forwarded atomic.Int64  // how many entries of the trail are in the journal
 	addresses Addresses
 
-	admin       *admin.Handler
-	connections *door.Metrics // of all listeners
-	conn        *streamserver.Conn
-	journal     *journal.Journal
-	letters     *deadletters.Store
-	trail       *audit.Trail
-	files       *tiles.Keeper // of the trail; nil before it is started
-	timeline    *timeline.Index
-	credentials *credentials.Store
-	reconciler  atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
-	desk        atomic.Pointer[workspace.Desk]       // nil until people may act on the workspace
-	recent      *recent.Set                          // nil: repeated pushes are stored again
-	tracer      *traces.Tracer                       // nil: no traces are made
-	spans       *digest.Keeper                       // nil: no spans are made
-	arrivals    *arrivals.Book                       // knows each configured environment
-	silences    *silences.Book
-	health      *health.Keeper
-	kinds       sinks.Kinds
-	deliveries  *relay.Metrics
-	live        map[string]relay.Sink // by name; not changed once the sinks are started
+	admin        *admin.Handler
+	connections  *door.Metrics // of all listeners
+	certificates *certificates // nil without any
+	conn         *streamserver.Conn
+	journal      *journal.Journal
+	letters      *deadletters.Store
+	trail        *audit.Trail
+	files        *tiles.Keeper // of the trail; nil before it is started
+	timeline     *timeline.Index
+	credentials  *credentials.Store
+	reconciler   atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
+	desk         atomic.Pointer[workspace.Desk]       // nil until people may act on the workspace
+	recent       *recent.Set                          // nil: repeated pushes are stored again
+	tracer       *traces.Tracer                       // nil: no traces are made
+	spans        *digest.Keeper                       // nil: no spans are made
+	arrivals     *arrivals.Book                       // knows each configured environment
+	silences     *silences.Book
+	health       *health.Keeper
+	kinds        sinks.Kinds
+	deliveries   *relay.Metrics
+	live         map[string]relay.Sink // by name; not changed once the sinks are started
 }
 
 // fail ends the relay. Only the first failure counts.

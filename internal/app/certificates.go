@@ -3,18 +3,28 @@ package app
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"log/slog"
 	"maps"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/admin"
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // certificates tells when the relay's certificates expire. It reads replaced files anew,
 // as the listeners and the sinks do.
 type certificates struct {
 	current map[string]func() (*tls.Certificate, error)
+	files   map[string]func() (*x509.Certificate, error) // what is on disk now, and why it cannot be used
+
+	seen, said map[string]string // of watch's goroutine: the faults of the last look, and those in the log
 }
 
 var expiryDesc = prometheus.NewDesc("auditrelay_tls_certificate_expiry_timestamp_seconds",
@@ -22,22 +32,91 @@ var expiryDesc = prometheus.NewDesc("auditrelay_tls_certificate_expiry_timestamp
 
 // startCertificates comes first: an expired certificate may be why nothing else starts.
 func (r *process) startCertificates(context.Context) error {
-	c := &certificates{current: map[string]func() (*tls.Certificate, error){}}
+	c := &certificates{current: map[string]func() (*tls.Certificate, error){}, files: map[string]func() (*x509.Certificate, error){}, said: map[string]string{}}
 	for name, section := range servers(r.cfg) {
 		served, err := section.ServerConfig()
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		c.current[name] = func() (*tls.Certificate, error) { return served.GetCertificate(nil) }
+		c.current[name], c.files[name] = func() (*tls.Certificate, error) { return served.GetCertificate(nil) }, section.Certificate
 	}
 	for name, section := range clients(r.cfg) {
 		shown, err := section.ClientConfig()
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		c.current[name] = func() (*tls.Certificate, error) { return shown.GetClientCertificate(nil) }
+		c.current[name], c.files[name] = func() (*tls.Certificate, error) { return shown.GetClientCertificate(nil) }, section.Certificate
 	}
+	if len(c.current) == 0 {
+		return nil
+	}
+	r.certificates = c
+	r.stack.push("certificates", background(func(ctx context.Context) { c.watch(ctx, r.log) }))
+	r.admin.AddCheck(admin.Check{Name: "certificates", Probe: func(context.Context) (string, error) { return c.remark(), nil }})
 	return r.reg.Register(c)
+}
+
+// faults are by name what is wrong with the certificates: with those on disk, and with
+// those in use. The one read before stays in use while the files cannot be used.
+func (c *certificates) faults() map[string]string {
+	all := map[string]string{}
+	for name, current := range c.current {
+		used, err := current()
+		if err != nil || used.Leaf == nil {
+			continue // never: a pair was read at the start
+		}
+		until := used.Leaf.NotAfter.UTC().Format("2006-01-02 15:04 UTC")
+		switch _, err := c.files[name](); {
+		case err != nil && config.Fault(used.Leaf, time.Now()) != "":
+			all[name] = err.Error() // and no other is in use
+		case err != nil:
+			all[name] = fmt.Sprintf("%v; the one read before is used, until %s", err, until)
+		case time.Until(used.Leaf.NotAfter) < config.ExpiresSoon:
+			all[name] = "the certificate in use expires on " + until + ": renew it before"
+		}
+	}
+	return all
+}
+
+func (c *certificates) remark() string {
+	faults := c.faults()
+	if len(faults) == 0 {
+		return "all can be used, for two weeks and more"
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(faults)) {
+		all = append(all, name+": "+faults[name])
+	}
+	return "warning: " + strings.Join(all, "; ")
+}
+
+// certificatesEvery is the time between two looks at the files.
+const certificatesEvery = time.Minute
+
+// watch logs each fault once, and its end.
+func (c *certificates) watch(ctx context.Context, log *slog.Logger) {
+	for pause.For(ctx, certificatesEvery) == nil {
+		c.look(log)
+	}
+}
+
+// look logs a fault that it has seen twice: the files of a pair are not replaced in one
+// step.
+func (c *certificates) look(log *slog.Logger) {
+	now := c.faults()
+	for name, fault := range now {
+		if c.seen[name] == fault && c.said[name] != fault {
+			c.said[name] = fault
+			log.Error("a certificate cannot be used, or not for long", "certificate", name, "fault", fault)
+		}
+	}
+	for name := range c.said {
+		if now[name] == "" {
+			delete(c.said, name)
+			log.Info("a certificate can be used again", "certificate", name)
+		}
+	}
+	c.seen = now
 }
 
 // servers are the listeners with a certificate.

@@ -1,11 +1,13 @@
 package app
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"log/slog"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -19,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/admin"
 )
 
 // issue writes a certificate that expires then, and its key.
@@ -37,6 +40,8 @@ func issue(t *testing.T, dir, name string, expires time.Time) (certFile, keyFile
 	return certFile, keyFile
 }
 
+func privateOf(p *process) *admin.Handler { return admin.New(p.reg, admin.Options{}) }
+
 func TestExpiryOfEachCertificate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -46,7 +51,10 @@ func TestExpiryOfEachCertificate(t *testing.T) {
 	client.CertFile, client.KeyFile = of("client", 2_100_000_000)
 	cfg := testConfig(dir, config.Sink{Name: "broker", Kafka: &config.Kafka{TLS: client}}, config.Sink{Name: "roots", Kafka: &config.Kafka{TLS: &config.TLSClient{}}})
 	cfg.Admin.TLS = admin
-	p := &process{cfg: cfg, reg: prometheus.NewRegistry()}
+	p := &process{cfg: cfg, reg: prometheus.NewRegistry(), log: slog.New(slog.DiscardHandler)}
+	p.admin = privateOf(p)
+	defer func() { assert.NoError(t, p.stack.unwind(t.Context())) }()
+	p.stack.log = p.log
 	require.NoError(t, p.startCertificates(t.Context()))
 	const name = "auditrelay_tls_certificate_expiry_timestamp_seconds"
 	want := func(admin string) {
@@ -60,4 +68,60 @@ func TestExpiryOfEachCertificate(t *testing.T) {
 	later := time.Now().Add(time.Minute)
 	require.NoError(t, os.Chtimes(admin.CertFile, later, later))
 	want("2.05e+09")
+}
+
+// A pair that cannot be used, and one that has expired, are told by the relay itself:
+// peers only notice the latter.
+func TestFaultsOfCertificates(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := &config.TLSServer{}
+	server.CertFile, server.KeyFile = issue(t, dir, "served", time.Now().Add(365*24*time.Hour))
+	cfg := testConfig(dir)
+	cfg.Admin.TLS = server
+	var log bytes.Buffer
+	p := &process{cfg: cfg, reg: prometheus.NewRegistry(), log: slog.New(slog.NewTextHandler(&log, nil))}
+	p.stack.log = slog.New(slog.DiscardHandler)
+	p.admin = privateOf(p)
+	require.NoError(t, p.startCertificates(t.Context()))
+	require.NoError(t, p.stack.unwind(t.Context())) // the looks are the test's
+	reason := func() string {
+		for _, part := range p.admin.Readiness(t.Context()).Parts {
+			if part.Name == "certificates" {
+				return part.State + ": " + part.Reason
+			}
+		}
+		return "no such part"
+	}
+	assert.Contains(t, reason(), "all can be used")
+
+	c := p.certificates
+	write := func(file, text string) {
+		later := time.Now().Add(time.Minute)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		require.NoError(t, os.Chtimes(file, later, later))
+	}
+	whole, err := os.ReadFile(server.CertFile)
+	require.NoError(t, err)
+	write(server.CertFile, "half a certif")
+	assert.Contains(t, reason(), "warning: admin: the certificate "+server.CertFile+" cannot be used with the key ")
+	assert.Contains(t, reason(), "the one read before is used, until ")
+	c.look(p.log)
+	assert.Empty(t, log.String(), "it may be under way")
+	c.look(p.log)
+	c.look(p.log)
+	assert.Equal(t, 1, strings.Count(log.String(), "level=ERROR"), log.String())
+
+	write(server.CertFile, string(whole))
+	c.look(p.log)
+	assert.Contains(t, log.String(), "a certificate can be used again")
+
+	issue(t, dir, "served", time.Now().Add(24*time.Hour))
+	later := time.Now().Add(2 * time.Minute)
+	require.NoError(t, os.Chtimes(server.CertFile, later, later))
+	assert.Contains(t, reason(), "warning: admin: the certificate in use expires on ")
+	issue(t, dir, "served", time.Now().Add(-time.Hour))
+	later = later.Add(time.Minute)
+	require.NoError(t, os.Chtimes(server.CertFile, later, later))
+	assert.Contains(t, reason(), "warning: admin: the certificate "+server.CertFile+" expired on ")
 }
