@@ -2,15 +2,12 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/console"
-
 	"github.com/auditrelay/auditrelay/internal/credentials"
 )
 
@@ -22,7 +19,8 @@ func newCredentialsList() *cobra.Command {
 		Short: "List the accepted push credentials, without their secrets",
 		Long: `Lists every credential accepted by the running relay: its own generated ones, and the
 static ones of its configuration. LAST FOUR are the last characters of the secret, as
-the workspace shows them. LAST USED counts from the relay's start.
+the workspace shows them. LAST USED counts from the relay's start. A narrow terminal
+leaves columns out; --json has all.
 ` + whichRelay + `
 
 Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
@@ -43,17 +41,23 @@ Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 }
 
 func printCredentials(w io.Writer, list []credentials.Listed) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(out, "ENVIRONMENT\tKIND\tUSER NAME\tLAST FOUR\tSINCE\tACCEPTED UNTIL\tLAST USED")
+	return printGrid(w, credentialsTable(list), tableWidth(w))
+}
+
+func credentialsTable(list []credentials.Listed) *grid {
+	g := &grid{columns: []column{
+		{title: "ENVIRONMENT", flex: true}, {title: "KIND"}, {title: "USER NAME", rank: 4}, {title: "LAST FOUR"},
+		{title: "SINCE", rank: 3}, {title: "ACCEPTED UNTIL", rank: 2}, {title: "LAST USED", rank: 1},
+	}}
 	for _, c := range list {
 		kind := c.Kind
 		if c.State != "" {
 			kind += ", " + c.State
 		}
-		_, _ = fmt.Fprintf(out, "%s/%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Project, c.Environment, kind,
-			cmp.Or(printable(c.Username), "(API key)"), cmp.Or(printable(c.LastFour), "-"), moment(c.Created), moment(c.Until), moment(c.LastUsed))
+		g.add(nil, plainCells(c.Project+"/"+c.Environment, kind, cmp.Or(c.Username, "(API key)"), cmp.Or(c.LastFour, "-"),
+			moment(c.Created), moment(c.Until), moment(c.LastUsed))...)
 	}
-	return out.Flush()
+	return g
 }
 
 func moment(t time.Time) string {

@@ -58,6 +58,7 @@ try, trail verify and some others have further ones: see their --help.`,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
+	showHelpWithin(root)
 	root.AddCommand(p.newRun(), p.newConfig(), newDeadletters(), newReplay(), newStatus(), newTap(), p.newRouting(), p.newSinks(), newCredentials(), newStreaming(), newSilence(), newWorkspace(), p.newTrail(), p.newSettings(), p.newJournal(), p.newWitness(), p.newVersion(), newHealthcheck())
 	return root
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +20,8 @@ func newSinksList() *cobra.Command {
 records, the age of the oldest, about how much disk they take, how far back a replay
 reaches, and its dead letters. A record holds one event or many. The journal keeps the
 events a sink lacks, even for a sink no longer configured, until you retire it. While a
-position is unknown, nothing is trimmed.
+position is unknown, nothing is trimmed. Below a sink in trouble stand the reason and what
+to do. A narrow terminal leaves columns out; --json has all.
 ` + whichRelay + `
 
 Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
@@ -42,34 +42,47 @@ Exit codes: 0 listed, 1 failed, 64 wrong usage.`,
 }
 
 func printSinks(w io.Writer, list []console.Sink) error {
-	now := time.Now()
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(out, "SINK\tCONFIGURED\tPENDING RECORDS\tOLDEST\tHOLDS\tREPLAYABLE\tDEAD LETTERS")
-	for _, s := range list {
+	return printGrid(w, sinksTable(list, time.Now()), tableWidth(w))
+}
+
+func sinksTable(list []console.Sink, now time.Time) *grid {
+	g := &grid{columns: []column{
+		{title: "SINK", flex: true}, {title: "CONFIGURED", rank: 3}, {title: "PENDING RECORDS", right: true}, {title: "OLDEST", right: true},
+		{title: "HOLDS", right: true, rank: 1}, {title: "REPLAYABLE", right: true, rank: 2}, {title: "DEAD LETTERS", right: true},
+	}}
+	for i := range list {
+		s := &list[i]
 		configured := "yes"
 		if !s.Configured {
 			configured = "no"
 		}
-		pending, oldest, holds, replayable := "no position", "-", "-", "-"
+		pending, oldest, holds := positionTexts(s, now)
+		replayable := "-"
 		if s.Position != nil && !s.Position.Kept.IsZero() {
 			replayable = max(0, now.Sub(s.Position.Kept)).Round(time.Second).String()
 		}
-		switch p := s.Position; {
-		case p == nil || p.Absent:
-		case p.Unknown != "":
-			pending = "unknown"
-		default:
-			pending = fmt.Sprint(p.Pending)
-			if !p.Oldest.IsZero() {
-				oldest = max(0, now.Sub(p.Oldest)).Round(time.Second).String()
-			}
-			if p.Pending > 0 {
-				holds = "~" + sizeText(p.HeldBytes)
-			}
-		}
-		_, _ = fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", s.Name, configured, pending, oldest, holds, replayable, s.DeadLetters)
+		g.add(sinkNotes(s), plainCells(s.Name, configured, pending, oldest, holds, replayable, fmt.Sprint(s.DeadLetters))...)
 	}
-	return out.Flush()
+	return g
+}
+
+// positionTexts are a sink's pending records, the age of the oldest, and their size.
+func positionTexts(s *console.Sink, now time.Time) (pending, oldest, holds string) {
+	pending, oldest, holds = "no position", "-", "-"
+	switch p := s.Position; {
+	case p == nil || p.Absent:
+	case p.Unknown != "":
+		pending = "unknown"
+	default:
+		pending = fmt.Sprint(p.Pending)
+		if !p.Oldest.IsZero() {
+			oldest = max(0, now.Sub(p.Oldest)).Round(time.Second).String()
+		}
+		if p.Pending > 0 {
+			holds = "~" + sizeText(p.HeldBytes)
+		}
+	}
+	return pending, oldest, holds
 }
 
 func sizeText(n int64) string {

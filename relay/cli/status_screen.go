@@ -10,6 +10,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/management"
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 // screen is the whole of the one screen. Drawing it is a pure function.
@@ -269,7 +270,8 @@ func behind(s *console.Sink) string {
 func sinkNotes(s *console.Sink) (notes []inked) {
 	if s.Delivery != nil && !s.FailingSince.IsZero() {
 		class := strings.TrimPrefix(string(s.LastErrorClass)+", ", ", ")
-		notes = append(notes, inked{class + "since " + clock(s.FailingSince) + ": " + s.LastError, inkPlain})
+		notes = append(notes, inked{class + "since " + clock(s.FailingSince) + ": " + s.LastError, inkPlain},
+			inked{"do: " + failingRemedy(s), inkStrong})
 	}
 	switch {
 	case s.Position != nil && s.Position.Unknown != "":
@@ -280,6 +282,23 @@ func sinkNotes(s *console.Sink) (notes []inked) {
 		notes = append(notes, inked{"do: auditrelay deadletters list --sink " + s.Name, inkStrong})
 	}
 	return notes
+}
+
+// failingRemedy is what mends a failing sink, by the class of its last error. The relay
+// tries again by itself, and loses nothing meanwhile.
+func failingRemedy(s *console.Sink) string {
+	try := "auditrelay sinks check " + s.Name + " tries it"
+	switch s.LastErrorClass {
+	case relay.ClassAuthentication:
+		return "correct the credential of sinks." + s.Name + " in the configuration, or its rights at the destination; " + try
+	case relay.ClassConnection, relay.ClassTimeout:
+		return "see that the destination runs and can be reached from here (name, network, TLS); " + try
+	case relay.ClassThrottled:
+		return "raise the destination's limit, or lower the sink's batch_events; it goes on by itself"
+	case relay.ClassRefused:
+		return "mend what the destination complains of, there or in the configuration; " + try
+	}
+	return "mend the cause named above; " + try
 }
 
 // age is how long ago t was, by the relay's clock.

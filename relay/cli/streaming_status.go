@@ -7,12 +7,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/console"
-
 	"github.com/auditrelay/auditrelay/internal/streaming"
 )
 
@@ -57,21 +55,23 @@ usage.`,
 }
 
 func printStreaming(w io.Writer, list []streaming.Health) error {
-	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(out, "ENVIRONMENT\tMODE\tSTREAMS TO\tSTATUS\tFINDING\tSEEN\tCHANGED")
+	return printGrid(w, streamingTable(list), tableWidth(w), toDo(list)...)
+}
+
+func streamingTable(list []streaming.Health) *grid {
+	g := &grid{columns: []column{
+		{title: "ENVIRONMENT", flex: true}, {title: "MODE", rank: 4}, {title: "STREAMS TO"}, {title: "STATUS"}, {title: "FINDING", rank: 1},
+		{title: "SEEN", rank: 2}, {title: "CHANGED", rank: 3},
+	}}
 	for _, h := range list {
 		mode := h.Mode
 		if h.Observed {
 			mode = "-"
 		}
 		to := strings.TrimSpace(string(h.DestinationType) + " " + h.Destination)
-		_, _ = fmt.Fprintf(out, "%s/%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Project, h.Environment, mode, cmp.Or(printable(to), "-"),
-			cmp.Or(printable(string(h.Status)), "-"), findingOf(h), moment(h.LastLook), moment(h.LastChange))
+		g.add(nil, plainCells(h.Project+"/"+h.Environment, mode, cmp.Or(to, "-"), cmp.Or(string(h.Status), "-"), findingOf(h), moment(h.LastLook), moment(h.LastChange))...)
 	}
-	for _, text := range toDo(list) {
-		_, _ = fmt.Fprintln(out, printable(text))
-	}
-	return out.Flush()
+	return g
 }
 
 func findingOf(h streaming.Health) string {

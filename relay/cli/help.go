@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// helpWidth is the least and the greatest width of a help text.
+var helpWidth = struct{ least, most int }{40, 96}
+
+// showHelpWithin replaces a command's help, and that of all below it, by one that fits the
+// terminal. Elsewhere it stays as it is written.
+func showHelpWithin(root *cobra.Command) {
+	plain := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		file := fileOf(cmd.OutOrStdout())
+		if !isTerminal(file) {
+			plain(cmd, args)
+			return
+		}
+		printHelp(cmd, cmd.OutOrStdout(), min(max(widthOf(file), helpWidth.least), helpWidth.most))
+	})
+}
+
+// printHelp prints the help of cmd in lines of at most width.
+func printHelp(cmd *cobra.Command, w io.Writer, width int) {
+	about := cmd.Long
+	if about == "" {
+		about = cmd.Short
+	}
+	example := cmd.Example
+	cmd.Example = ""
+	usage := cmd.UsageString() // with the commands and the flags
+	cmd.Example = example
+	usage, flags, _ := strings.Cut(usage, "\nFlags:\n")
+	text := strings.Join(reflow(about, width), "\n") + "\n\n" + strings.Join(reflow(usage, width), "\n") + "\n"
+	if example != "" {
+		text += "\nExamples:\n" + strings.Join(exampleLines(example, width), "\n") + "\n"
+	}
+	if flags != "" {
+		text += "\nFlags:\n" + cmd.Flags().FlagUsagesWrapped(width)
+		if _, more, found := strings.Cut(flags, "\n\n"); found {
+			text += "\n" + strings.Join(reflow(strings.TrimSpace(more), width), "\n") + "\n"
+		}
+	}
+	_, _ = fmt.Fprint(w, text) // a help that cannot be printed has no other place to say so
+}
+
+// reflow joins the lines of a paragraph and breaks them anew. An indented line is one by
+// itself: its later lines begin under its second column.
+func reflow(text string, width int) (lines []string) {
+	var paragraph []string
+	flush := func() {
+		if len(paragraph) > 0 {
+			lines = append(lines, wrap(strings.Join(paragraph, " "), width)...)
+			paragraph = nil
+		}
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.TrimSpace(line) != "" && !strings.HasPrefix(line, " ") {
+			paragraph = append(paragraph, line)
+			if strings.HasSuffix(line, ":") {
+				flush()
+			}
+			continue
+		}
+		flush()
+		lines = append(lines, hang(line, width)...)
+	}
+	flush()
+	return lines
+}
+
+// hang breaks an indented line.
+func hang(line string, width int) []string {
+	if utf8.RuneCountInString(line) <= width {
+		return []string{line}
+	}
+	at := secondColumn(line)
+	indent := strings.Repeat(" ", at)
+	var lines []string
+	for i, part := range wrap(line[at:], width-at) {
+		if i == 0 {
+			lines = append(lines, line[:at]+part)
+			continue
+		}
+		lines = append(lines, indent+part)
+	}
+	return lines
+}
+
+// secondColumn is where the text after a gap of two blanks begins, or else the first one.
+func secondColumn(line string) int {
+	first := len(line) - len(strings.TrimLeft(line, " "))
+	gap := strings.Index(line[first:], "  ")
+	const most = 30 // a gap far to the right is within a text
+	if gap < 0 || first+gap > most {
+		return first
+	}
+	return first + gap + len(line[first+gap:]) - len(strings.TrimLeft(line[first+gap:], " "))
+}
+
+// exampleLines gives each example's comment a line of its own where there is no room
+// beside it, and breaks a long command before a flag or a pipe.
+func exampleLines(text string, width int) (lines []string) {
+	for line := range strings.SplitSeq(text, "\n") {
+		if utf8.RuneCountInString(line) <= width {
+			lines = append(lines, line)
+			continue
+		}
+		command, comment, found := strings.Cut(line, " # ")
+		if found {
+			lines = append(lines, "  # "+strings.TrimSpace(comment))
+		}
+		lines = append(lines, brokenCommand(strings.TrimRight(command, " "), width)...)
+	}
+	return lines
+}
+
+func brokenCommand(command string, width int) (lines []string) {
+	for utf8.RuneCountInString(command) > width {
+		room := command[:min(len(command), width-len(" \\"))]
+		at := max(strings.LastIndex(room, " --"), strings.LastIndex(room, " | "), strings.LastIndex(room, " > "), strings.LastIndex(room, " || "))
+		if at < len("    ") {
+			break
+		}
+		lines = append(lines, command[:at]+" \\")
+		command = "      " + command[at+1:]
+	}
+	return append(lines, command)
+}
