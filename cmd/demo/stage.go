@@ -106,7 +106,7 @@ func (s *stage) startKafka() error {
 func (s *stage) describeKafka() string {
 	text := fmt.Sprintf("%s, topic %s", s.kafka.Brokers[0], s.kafka.Topic)
 	if s.flags.kafka == "" {
-		text += " (a stand-in broker in this process; --kafka HOST:PORT uses a real one)"
+		text += "\n                  (a stand-in in this process; --kafka HOST:PORT uses a real one)"
 	}
 	return text
 }
@@ -225,7 +225,8 @@ func (s *stage) describe() string {
   health, metrics http://%s/readyz /metrics /status
   Kafka           %s
   NATS            nats sub -s %s '%s.>'
-  file            tail -f %s
+  file            tail -f \
+                  %s
   relay's log     %s
 
 `, len(s.environments), s.rate, s.addresses.Ingest, s.addresses.Admin, s.describeKafka(), s.nats.URL, demoSubjectPrefix, s.file.Path, s.logFile)

@@ -46,13 +46,15 @@ type view struct {
 
 func (v *view) show(ctx context.Context) {
 	counts := v.stage.sim.Counts()
-	var sinks []string
+	var sinks, rows []string
 	for _, d := range v.stage.destinations() {
 		n, err := d.Count(ctx)
 		if err != nil {
 			continue // ctx has ended, or the next look will tell
 		}
-		sinks = append(sinks, fmt.Sprintf("%s %d (behind %d)", d.Name(), n, max(0, int64(counts.Acknowledged)-n)))
+		behind := max(0, int64(counts.Acknowledged)-n)
+		sinks = append(sinks, fmt.Sprintf("%s %d (behind %d)", d.Name(), n, behind))
+		rows = append(rows, fmt.Sprintf("  %-8s %12d   behind %d", d.Name(), n, behind))
 	}
 	elapsed := time.Since(v.start)
 	if !v.terminal {
@@ -63,11 +65,19 @@ func (v *view) show(ctx context.Context) {
 	lines := []string{
 		fmt.Sprintf("%.0f s   generated %d   acknowledged %d   (%.0f/s)", elapsed.Seconds(), counts.Generated, counts.Acknowledged,
 			float64(counts.Acknowledged)/elapsed.Seconds()),
-		"delivered   " + strings.Join(sinks, "   "),
 		"",
-		"latest changes of settings",
+		"delivered",
 	}
-	v.redraw(append(lines, v.changes()...))
+	lines = append(append(lines, rows...), "", "latest changes of settings")
+	v.redraw(append(lines, v.changes()...), widthOf(v.out))
+}
+
+// widthOf is the width of a terminal.
+func widthOf(terminal *os.File) int {
+	if width, _, err := term.GetSize(int(terminal.Fd())); err == nil && width > 0 {
+		return width
+	}
+	return 80
 }
 
 // changes are the latest, as they came out of NATS.
@@ -75,7 +85,7 @@ func (v *view) changes() (lines []string) {
 	for _, e := range v.stage.changes.newest() {
 		lines = append(lines, fmt.Sprintf("  %s %s %s", e.Time.Local().Format(time.TimeOnly), strings.TrimSuffix(e.Project+"/"+e.Environment, "/"), e.Subject))
 		for _, c := range e.Detail.Changes[:min(2, len(e.Detail.Changes))] {
-			lines = append(lines, "    "+clip(c.Path, 110), fmt.Sprintf("      before %s   after %s", clip(orNone(c.Old), 50), clip(orNone(c.New), 50)))
+			lines = append(lines, "    "+c.Path, "      before "+orNone(c.Old), "      after  "+orNone(c.New))
 		}
 	}
 	return lines
@@ -88,22 +98,23 @@ func orNone(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// clip keeps the first width bytes.
+// clip cuts a text to width characters, so that a line of the drawing stays one.
 func clip(s string, width int) string {
-	if len(s) > width {
-		return strings.ToValidUTF8(s[:width], "") + "…"
+	runes := []rune(s)
+	if len(runes) <= width {
+		return s
 	}
-	return s
+	return string(runes[:max(0, width-1)]) + "…"
 }
 
 // redraw replaces the last drawing.
-func (v *view) redraw(lines []string) {
+func (v *view) redraw(lines []string, width int) {
 	var b strings.Builder
 	if v.drawn > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", v.drawn)
 	}
 	for _, l := range lines {
-		b.WriteString("\x1b[2K" + l + "\n")
+		b.WriteString("\x1b[2K" + clip(l, width) + "\n")
 	}
 	b.WriteString("\x1b[J")
 	v.drawn = len(lines)

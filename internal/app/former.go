@@ -21,7 +21,7 @@ func (r *process) startFormers(client *management.Client) error {
 	}
 	r.stack.push("former environments", background(formers.Run))
 	r.admin.AddStatus("not_configured", func(context.Context) (any, error) { return formers.Status(), nil })
-	r.admin.AddCheck(admin.Check{Name: "configuration", Probe: func(context.Context) (string, error) { return formersRemark(formers.Status()), nil }})
+	r.admin.AddCheck(admin.Check{Name: "config", Probe: func(context.Context) (string, error) { return formersRemark(formers.Status()), nil }})
 	return nil
 }
 

@@ -2,23 +2,41 @@ package cli
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
 )
 
-// configVariable names the configuration where --config is not given.
-const configVariable = "AUDITRELAY_CONFIG"
-
-var (
-	errNoConfig = errors.New("no configuration is named; give --config FILE, or set " + configVariable)
-	errNoRelay  = errors.New("no relay is named; give --config FILE or --data-dir DIR, or set " + configVariable)
+const (
+	// configVariable names the configuration where --config is not given.
+	configVariable = "AUDITRELAY_CONFIG"
+	// configPath is the configuration where neither is given.
+	configPath = "/etc/auditrelay/relay.yaml"
 )
 
-// addConfigFlag adds --config. Its default comes from the environment.
+var (
+	errNoConfig = errors.New("no configuration is named; give --config FILE, or set " + configVariable + "; there is no " + configPath)
+	errNoRelay  = errors.New("no relay is named; give --config FILE or --data-dir DIR, or set " + configVariable + "; there is no " + configPath)
+)
+
+// addConfigFlag adds --config. Its default comes from the environment, or is the usual file
+// if there is one.
 func addConfigFlag(cmd *cobra.Command, file *string, usage string) {
-	cmd.Flags().StringVarP(file, "config", "c", "", usage+" (default $"+configVariable+")")
-	*file = os.Getenv(configVariable)
+	cmd.Flags().StringVarP(file, "config", "c", "", usage+" (default $"+configVariable+", or "+configPath+")")
+	*file = defaultConfig(os.Getenv(configVariable), configPath)
+}
+
+// defaultConfig returns the file named by the environment, or else the usual one. A usual
+// file that may not be read is one: the command then says so.
+func defaultConfig(named, usual string) string {
+	if named != "" {
+		return named
+	}
+	if _, err := os.Stat(usual); errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return usual
 }
 
 // needConfig makes a missing configuration wrong usage.

@@ -42,7 +42,8 @@ func (p Program) newRoot() *cobra.Command {
 it acknowledges it, and delivers it to each sink at its own pace. It also watches the
 workspace's settings, and writes each change into an audit trail.
 
-Without --config, the environment variable AUDITRELAY_CONFIG names the configuration.
+Without --config, the environment variable AUDITRELAY_CONFIG names the configuration, or
+else it is /etc/auditrelay/relay.yaml.
 
 Exit codes: 0 success, 1 failure, 64 wrong usage (before any work). status, streaming, routing
 try, trail verify and some others have further ones: see their --help.`,

@@ -38,9 +38,13 @@
 //
 // # Parts of loki-client-go
 //
-// The types of its configuration, the HTTP client made from them, and the push types. Not
-// its package loki: its client retries on its own terms, and drops, and links testing and
-// promtail's metrics.
+// Its address type (urlutil), its label sets (labelutil), and the type of its client's
+// configuration with TLS and authentication, which is prometheus/common's, with the HTTP
+// client made from it. The push types are those of github.com/grafana/loki/pkg/push, Loki's
+// own module, which loki-client-go uses as well. Its package loki is not used: its client
+// retries on its own terms, and drops, and links testing and promtail's metrics. Nor are
+// its backoff and batches: relay.Pump has the one retry loop. Certificates are read by
+// config.TLSClient, which keeps the pair before while the files are being replaced.
 package loki
 
 import (
