@@ -13,7 +13,7 @@ const relayProject = "auditrelay"
 
 // typeFamilies are the first parts of types: of pushed events, and of the relay's own.
 func typeFamilies() []string {
-	return []string{"event_log", "settings", "streaming", "journal", "trail", "audit", "credential", "credentials", "deadletters", "sink", "environment", "workspace", "action", "health", "silence"}
+	return []string{"event_log", "settings", "streaming", "journal", "trail", "audit", "credential", "credentials", "deadletters", "sink", "environment", "workspace", "action", "health", "silence", "relay"}
 }
 
 // relayTypes are types of the relay's own, as suggestions for a pattern.
@@ -26,7 +26,7 @@ func relayTypes() []string {
 		"streaming.baseline", "streaming.changed", "streaming.restated", "streaming.status_changed",
 		"journal.quarantined", "journal.damage_accepted", "trail.damaged", "trail.restored", "trail.generation", "trail.key_rotated", "trail.checkpoint",
 		"trail.witness_refused", "trail.witness_agreed",
-		"credential.revoked", "credentials.damaged", "deadletters.discarded", "sink.retired",
+		"credential.revoked", "credentials.damaged", "deadletters.discarded", "sink.retired", "relay.started", "relay.stopped",
 	}
 }
 

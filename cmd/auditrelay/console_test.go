@@ -232,7 +232,7 @@ ingest: {listen: "%s", anonymous: acme/live}
 admin: {listen: "%s"}
 environments: [{project: acme, environment: live}]
 sinks:
-  - {name: kafka, batch_events: 50, kafka: {brokers: ["%s"], topic: events}}
+  - {name: kafka, batch_events: 50, match: {types: [event_log.*]}, kafka: {brokers: ["%s"], topic: events}}
 `, filepath.Join(dir, "data"), s.ingest, s.admin, kafka.Brokers[0])
 	require.NoError(t, os.WriteFile(s.config, []byte(text), 0o600))
 	return s

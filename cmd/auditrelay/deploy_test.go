@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
 func readFile(t *testing.T, path string) string {
@@ -82,6 +83,20 @@ func TestQuickStartIsValid(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, warnings)
 	assert.Len(t, cfg.Sinks, 1)
+}
+
+// TestTheTrialIsValid: the README's configuration to try it with is one.
+func TestTheTrialIsValid(t *testing.T) {
+	t.Parallel()
+	_, trial, found := strings.Cut(readFile(t, "README.md"), "write `relay.yaml`:\n")
+	require.True(t, found)
+	trial, _, found = strings.Cut(trial, "\nThen run these")
+	require.True(t, found)
+	cfg, _, err := config.Parse("README.md", []byte(strings.ReplaceAll(trial, "\n    ", "\n")), nil)
+	require.NoError(t, err)
+	assert.Len(t, cfg.Sinks, 1)
+	assert.Equal(t, workspacesim.DemoKeyID, cfg.Workspace.KeyID)
+	assert.Equal(t, workspacesim.DemoSecret, cfg.Workspace.Secret.Reveal())
 }
 
 // maxExposure bounds the unit's exposure by systemd-analyze, times ten: 0 is safe, 100

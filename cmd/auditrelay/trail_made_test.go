@@ -65,9 +65,10 @@ func makeRelay(t *testing.T, below string) *madeRelay {
 		appendTo(t, cfg, entries)
 		at := startRelay(t, cfg)
 		at.push(fmt.Sprintf("made-%d", round))
-		m.size += 2*int64(entries) + 1 // a span
+		m.size += 2*int64(entries) + 2 // the start, and a span
 		at.settled(m.size)
 		at.stop()
+		m.size++ // the stop
 	}
 	m.public = publicKey(t, m.dir)
 	return m

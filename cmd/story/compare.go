@@ -12,11 +12,11 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 )
 
-// told lists the new entries, except attestations of unchanged settings, and whether events
-// arrive.
+// told lists the new entries, except attestations of unchanged settings, whether events
+// arrive, and the relay's own runs.
 func (s *stage) told(ctx context.Context) (list []entry) {
 	for _, e := range s.entries(ctx, s.seen) {
-		if !strings.HasSuffix(e.Type, ".checked") && !strings.HasPrefix(e.Type, "health.") {
+		if !strings.HasSuffix(e.Type, ".checked") && !strings.HasPrefix(e.Type, "health.") && !strings.HasPrefix(e.Type, "relay.") {
 			list = append(list, e)
 		}
 	}
