@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -25,6 +26,8 @@ type incident struct {
 	killed bool
 	// counts: the estimate of lost events is compared with the truth.
 	counts bool
+	// causes are those of the gaps at the end, in their order; nil: they are not compared.
+	causes []string
 	// alerts fire over the metrics in it, alertsAfter over those behind it.
 	alerts, alertsAfter []string
 }
@@ -36,6 +39,8 @@ type outcome struct {
 	saw              string
 	noticed          time.Duration
 	estimated, truth int64
+	bounded          bool // the truth lies within the bounds of the estimate
+	sawCauses        []string
 	during, after    []scrape
 	first            *outcome // with a wrong report; nil: this one is the first
 }
@@ -136,10 +141,13 @@ func (o *outcome) recover(ctx context.Context, s *stage, before int64) error {
 	if err != nil {
 		return err
 	}
+	least, most := 0., 0.
 	for _, g := range st.one().Gaps {
-		o.estimated += int64(math.Round(g.EventsLost))
+		o.estimated, least, most = o.estimated+int64(math.Round(g.EventsLost)), least+g.EventsLostLeast, most+g.EventsLostMost
+		o.sawCauses = append(o.sawCauses, g.Cause)
 	}
 	o.truth = s.lost() - before
+	o.bounded = least <= float64(o.truth) && float64(o.truth) <= most
 	o.after = []scrape{o.during[0], s.scrape(ctx)}
 	return nil
 }
@@ -151,14 +159,15 @@ const few = 8
 // or by a few events.
 func (o *outcome) right() bool {
 	return o.err == nil && o.saw == o.expected &&
-		(!o.counts || math.Abs(float64(o.estimated-o.truth)) <= math.Max(few, float64(o.truth)/4))
+		(o.causes == nil || slices.Equal(o.causes, o.sawCauses)) &&
+		(!o.counts || o.bounded && math.Abs(float64(o.estimated-o.truth)) <= math.Max(few, float64(o.truth)/4))
 }
 
 // explain names the faults of the report.
 func (o *outcome) explain() string {
 	text := fmt.Sprintf("%s: expected %q, reported %q", o.name, o.expected, o.saw)
 	if o.counts {
-		text += fmt.Sprintf(", estimated %d of %d lost events", o.estimated, o.truth)
+		text += fmt.Sprintf(", estimated %d of %d lost events (within its bounds: %v), by %v", o.estimated, o.truth, o.bounded, o.sawCauses)
 	}
 	if o.err != nil {
 		text += ": " + o.err.Error()

@@ -13,7 +13,7 @@ import (
 
 // incidents lists seventeen incidents, and further ones to fire the remaining alerts.
 func incidents() []incident {
-	return slices.Concat(streamIncidents(), arrivalIncidents(), apiIncidents(), formerIncidents(), sinkIncidents(), furtherIncidents())
+	return slices.Concat(streamIncidents(), arrivalIncidents(), rateIncidents(), apiIncidents(), formerIncidents(), sinkIncidents(), furtherIncidents(), strangerIncidents())
 }
 
 // streamIncidents are of the streaming config.

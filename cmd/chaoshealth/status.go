@@ -53,9 +53,11 @@ type environment struct {
 }
 
 type gap struct {
-	Cause          string  `json:"cause"`
-	EventsExpected float64 `json:"events_expected"`
-	EventsLost     float64 `json:"events_lost"`
+	Cause           string  `json:"cause"`
+	EventsExpected  float64 `json:"events_expected"`
+	EventsLost      float64 `json:"events_lost"`
+	EventsLostLeast float64 `json:"events_lost_least"`
+	EventsLostMost  float64 `json:"events_lost_most"`
 }
 
 type sink struct {

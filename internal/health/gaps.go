@@ -33,8 +33,11 @@ type gaps struct {
 	// ended have an end, the newest last; they are settled together, once no other gap has
 	// opened for a while. So events that the provider sends again after the last of them
 	// still count.
-	ended    []*pending
-	settleAt time.Time // zero: no good push has come since the end of the newest
+	ended []*pending
+	// settleAt is a while after the last event of them that came late, and at most settleBy;
+	// zero: no good push has come since the end of the newest. late counts these events then.
+	settleAt, settleBy time.Time
+	late               int64
 	// came counts the events that arrived since the first gap of open and ended began, but
 	// for those of this run after cameAt of its events.
 	came, cameAt int64
@@ -93,12 +96,17 @@ func (g *gaps) entered(of Gap, index int64) {
 func (g *gaps) told() []Gap {
 	all := append([]Gap{}, g.settled...)
 	for _, p := range g.ended {
-		if p.Cause != CauseRelayDown && p.EventsLost > 0 {
+		if p.tellable() {
 			all = append(all, p.Gap)
 		}
 	}
 	return last(all, maxGaps)
 }
+
+func (p *pending) tellable() bool { return p.Cause != CauseRelayDown && p.EventsLost > 0 }
+
+// waits reports whether the newest gap is not settled.
+func (g *gaps) waits() bool { return slices.ContainsFunc(g.ended, (*pending).tellable) }
 
 // unsettled lists the gaps with an end, and the open one.
 func (g *gaps) unsettled() []*pending {
@@ -126,9 +134,30 @@ func (w *watch) follow(v Verdict, fresh bool, now time.Time) {
 	}
 	switch push := w.arrivals.LastPush; {
 	case g.settleAt.IsZero() && !push.IsZero() && !push.Before(g.ended[len(g.ended)-1].Ended):
-		g.settleAt, w.changed = now.Add(w.settle), true
-	case !g.settleAt.IsZero() && !now.Before(g.settleAt):
+		g.settleBy, g.late, w.changed = now.Add(settleMost*w.settle), 0, true
+		g.await(now.Add(w.settle))
+	case g.settleAt.IsZero():
+	case !now.Before(g.settleAt):
 		w.close()
+	default:
+		g.await(now.Add(w.settle))
+	}
+}
+
+// settleMost bounds the wait for late events, in times of its beginning.
+const settleMost = 15
+
+// await waits for more late events if some have come: one in twenty of those expected.
+func (g *gaps) await(until time.Time) {
+	late, expected := int64(0), int64(0)
+	for _, p := range g.ended {
+		late, expected = late+p.EventsLate, expected+p.EventsExpected
+	}
+	if !g.settleAt.IsZero() && late <= g.late+expected/20 {
+		return
+	}
+	if g.late, g.settleAt = late, until; until.After(g.settleBy) {
+		g.settleAt = g.settleBy
 	}
 }
 

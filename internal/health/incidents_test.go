@@ -102,6 +102,17 @@ func TestAWrongClockAndARestart(t *testing.T) {
 		assert.Empty(t, h.entries(subjectGap), by)
 		assert.Len(t, h.transitions(), entered, "%s: %v", by, h.transitions())
 
+		h.down(900) // and all of this time is sent again, for some minutes
+		for age := 900 * time.Second; age > 0; age -= 5 * time.Second {
+			h.book.Of(live).Took(h.at(50, age+by))
+			h.pass(1, h.skewed(by))
+		}
+		h.pass(200, h.skewed(by))
+		assert.Empty(t, h.status().Gaps, by)
+		if by.Abs() > time.Minute { // else the backlog is late
+			assert.Len(t, h.transitions(), entered, "%s: %v", by, h.transitions())
+		}
+
 		h.down(200) // and nothing of this time comes
 		h.pass(300, h.skewed(by))
 		require.Len(t, h.status().Gaps, 1, by)

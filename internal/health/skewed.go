@@ -16,16 +16,17 @@ const (
 )
 
 // skew is how far the sender's clock is behind, below 0 how far it is ahead; 0 where it seems
-// right. Until enough pushes have come, an earlier judgement holds if none contradicts it.
+// right. An earlier judgement holds until a younger event contradicts it: those that were held
+// up, as by a restart of the relay, are older still.
 func (e *Evidence) skew() time.Duration {
 	c := &e.Arrivals.Clock
+	all := c.Samples == arrivals.ClockSamples
 	switch {
-	case c.Samples > 0 && c.Least < -aheadFrom:
+	case c.Samples == 0:
+		return e.Skew
+	case c.Least < -aheadFrom, all && c.Least > lateFrom && c.Most-c.Least <= sameAge:
 		return c.Least
-	case c.Samples == arrivals.ClockSamples && c.Least > lateFrom && c.Most-c.Least <= sameAge:
-		return c.Least
-	case c.Samples < arrivals.ClockSamples && e.Skew > 0 && (c.Samples == 0 || (c.Least-e.Skew).Abs() <= sameAge && (c.Most-e.Skew).Abs() <= sameAge),
-		c.Samples == 0 && e.Skew < 0:
+	case e.Skew > 0 && c.Least >= e.Skew-sameAge && (!all || c.Least <= e.Skew+sameAge):
 		return e.Skew
 	}
 	return 0

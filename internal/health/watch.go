@@ -48,7 +48,7 @@ func (w *watch) step(h streaming.Health, now time.Time) {
 	w.look(h)
 	e := &Evidence{
 		Environment: w.name, Here: w.here, Asked: w.env.Stream.Asked(), Generated: w.generated(), Declared: w.declared, Arrivals: w.arrivals, LastPush: w.lastPush, LastNew: w.lastNew,
-		Runs: w.runs, Model: w.model, Started: w.started, Gap: w.gaps.newest(), Waits: len(w.gaps.ended) > 0,
+		Runs: w.runs, Model: w.model, Started: w.started, Gap: w.gaps.newest(), Waits: w.gaps.waits(),
 		Kept: w.kept, Hushed: w.hushed(), Skew: w.skew,
 	}
 	w.skew = e.skew()

@@ -36,6 +36,7 @@ type streamFaultsRequest struct {
 	PushInactive bool     `json:"push_inactive"`
 	Secret       string   `json:"secret"`
 	Lateness     duration `json:"lateness"`
+	OneIn        uint64   `json:"one_in"`
 }
 
 type burstRequest struct {
@@ -65,7 +66,7 @@ func (s *Simulator) adminStreaming(m *http.ServeMux) {
 	}))
 	m.HandleFunc("POST /_sim/stream_faults", act(func(r streamFaultsRequest) (any, error) {
 		return done, s.SetStreamFaults(r.Project, r.Environment, StreamFaults{
-			Silent: r.Silent, Hold: r.Hold, PushInactive: r.PushInactive, Secret: secret.New(r.Secret), Lateness: time.Duration(r.Lateness),
+			Silent: r.Silent, Hold: r.Hold, PushInactive: r.PushInactive, Secret: secret.New(r.Secret), Lateness: time.Duration(r.Lateness), OneIn: r.OneIn,
 		})
 	}))
 	m.HandleFunc("POST /_sim/burst", act(func(r burstRequest) (any, error) {

@@ -187,7 +187,6 @@ func TestHeldEventsAreNotLost(t *testing.T) {
 	require.NoError(t, a.sim.SetStreamFaults("acme-portal", "production", StreamFaults{}))
 	assert.Zero(t, a.settle().Dropped)
 	a.sameIDs(d)
-	require.Error(t, a.sim.SetStreamFaults("acme-portal", "production", StreamFaults{Lateness: -1}))
 	require.Error(t, a.sim.SetStreamFaults("acme-portal", "nowhere", StreamFaults{}))
 }
 
@@ -234,6 +233,12 @@ func TestLateEvents(t *testing.T) {
 	e, _ := a.sim.find("acme-portal", "production")
 	e.stream.happen(1, time.Second)
 	assert.Equal(t, now.Add(-6*time.Hour-time.Second), times()[0])
+	require.Empty(t, a.act("stream_faults", `,"lateness":"-2h","one_in":10`))
+	for range 4 {
+		e.stream.happen(7, time.Second)
+	}
+	assert.Equal(t, now.Add(2*time.Hour-time.Second), times()[0])
+	assert.EqualValues(t, 18, e.stream.counts.Unstreamed, "of 20, two were streamed")
 	for _, bad := range []string{`,"events":0`, `,"events":1,"age":"-1s"`, `,"events":1,"age":"1s","span":"2s"`, `,"events":1000000000`} {
 		assert.Contains(t, a.act("burst", bad), "events must be in")
 	}

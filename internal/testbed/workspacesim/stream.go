@@ -38,6 +38,8 @@ type stream struct {
 	paused     bool
 	held       bool          // pushes wait in the queue
 	lateness   time.Duration // taken off the time of each event
+	oneIn      uint64        // one event in so many is streamed; 0 is all
+	passedOver uint64        // since the last one
 	failing    bool          // the last attempt failed, and this was logged
 	full       bool          // the last events were dropped, and this was logged
 	queue      []segment
@@ -113,7 +115,14 @@ func (st *stream) happen(n uint64, since time.Duration) {
 	if st.paused {
 		return
 	}
-	st.happenAt(n, st.opts.Now().Add(-since-st.lateness), since)
+	if st.oneIn > 1 {
+		all := n + st.passedOver
+		n, st.passedOver = all/st.oneIn, all%st.oneIn
+		st.counts.Unstreamed += all - st.passedOver - n
+	}
+	if n > 0 {
+		st.happenAt(n, st.opts.Now().Add(-since-st.lateness), since)
+	}
 }
 
 // happenAt makes n events, evenly over span from a time on. They queue, unless there is no

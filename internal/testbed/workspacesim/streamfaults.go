@@ -19,15 +19,15 @@ type StreamFaults struct {
 	PushInactive bool
 	// Secret replaces the password or API key of the pushes, unless empty.
 	Secret secret.Text
-	// Lateness is taken off the time of each event.
+	// Lateness is taken off the time of each event, as by a clock behind; below 0: by one
+	// ahead.
 	Lateness time.Duration
+	// OneIn streams only one event in so many. The others count as unstreamed. 0 and 1 are all.
+	OneIn uint64
 }
 
 // SetStreamFaults replaces the faults of an environment's stream.
 func (s *Simulator) SetStreamFaults(projectSlug, environmentSlug string, f StreamFaults) error {
-	if f.Lateness < 0 {
-		return fmt.Errorf("set stream faults: lateness must not be negative")
-	}
 	e, err := s.find(projectSlug, environmentSlug)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (s *Simulator) SetStreamFaults(projectSlug, environmentSlug string, f Strea
 func (st *stream) setFaults(f StreamFaults) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.held, st.lateness = f.Hold, f.Lateness
+	st.held, st.lateness, st.oneIn = f.Hold, f.Lateness, max(f.OneIn, 1)
 	st.moved.Broadcast()
 }
 
