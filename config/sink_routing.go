@@ -42,11 +42,15 @@ type Match struct {
 // in any case, and all members of a repeated name are taken. A Datadog entry may hold
 // its event as an object in "message": pointers lead into it too.
 //
-// An event that cannot be redacted for certain goes to the sink's dead letters with the
+// A name with dots is a path too: /user/email takes a member user.email. Spellings that
+// normalisation makes equal are equal: full-width letters, "ß" and "ss", "ı" and "i". A text
+// that is JSON or holds it, with a value named by a pointer, is replaced whole, by
+// "[redacted]".
+//
+// An event whose body cannot be read for certain goes to the sink's dead letters with the
 // reason, and not to the sink. Such are: a body other than a JSON object, such as text,
-// an array, or a string with JSON in it; invalid UTF-8, or nesting deeper than 512;
-// JSON inside a text, with a value named by a pointer. The journal and the dead letters
-// keep events as received; a replay redacts again.
+// an array, or a string with JSON in it; invalid UTF-8, or nesting deeper than 512. The
+// journal and the dead letters keep events as received; a replay redacts again.
 //
 // Labels count as members of the body (a loki sink sends them as structured metadata):
 // /user/email takes those named user.email or user_email, or user with JSON and an

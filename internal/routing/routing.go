@@ -9,8 +9,9 @@
 // delivered or replayed later.
 //
 // Both fail on the safe side, each on its own. A failed expression delivers the event
-// (on_error), as an audit relay must not drop events meant to arrive. If a body cannot
-// be redacted for certain, it goes to the dead letters: withheld values must not leave.
+// (on_error), as an audit relay must not drop events meant to arrive. A value that cannot be
+// redacted for certain is replaced whole. If the body itself cannot be read for certain, it
+// goes to the dead letters: withheld values must not leave.
 //
 // One expression may cost a bounded amount of work, and all of a delivery half of its
 // time. After that it delivers events without a look at their bodies.

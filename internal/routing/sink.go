@@ -44,7 +44,7 @@ func (s *Sink) Check(ctx context.Context, report func(what, found string)) error
 		report("match.cel", "compiles: "+s.route.when.String())
 	}
 	if s.route.redact != nil {
-		report("redact", "an event not redacted for certain goes to the dead letters")
+		report("redact", "an event whose body is no JSON object goes to the dead letters")
 	}
 	if s.route.form != nil {
 		report("format", s.route.form.Name)

@@ -1,9 +1,7 @@
 package redact
 
 import (
-	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
@@ -18,14 +16,19 @@ type editor struct {
 	copied int    // of body, in out
 	depth  int    // of the current value
 	seen   []bool // by pointer: it has named a value; nil where nobody asks
+	merged map[[2]*node]*node
 	room   [128]byte
 }
 
-// errName: redacting would be guessing. One reader may drop invalid text, and another
-// replace it, and so read the very name.
-var errName = errors.New("a member's name is not valid text")
+// unreadable is the node of a member whose name is not valid text. One reader may drop the
+// invalid part, and another replace it, and so read the very name: the member is removed.
+var unreadable = &node{ends: true, action: actionRemove}
 
-var errDeep = errors.New("it is nested deeper than " + strconv.Itoa(jsonscan.MaxDepth))
+// Hidden stands in place of a text that is JSON in turn, or holds it, with a value named by
+// a pointer. In such a text nothing can be taken out for certain.
+const Hidden = `"[redacted]"`
+
+var errDeep = fmt.Errorf("it is nested deeper than %d", jsonscan.MaxDepth)
 
 // whole reads the body, an object: pointers lead into nothing else, and an array, a
 // string or plain text may hold any value at any place.
@@ -89,17 +92,14 @@ func (e *editor) inside(c byte, n *node) error {
 	return e.array(n)
 }
 
-// text reads a string, and looks into it if it may be JSON.
+// text reads a string, and looks into it if it may hold JSON.
 func (e *editor) text(n *node) error {
+	from := e.scan.Pos()
 	raw, err := e.scan.String()
-	if err != nil || !mayBeJSON(raw.Bytes) {
-		return err
+	if err == nil && mayHold(raw.Bytes, raw.Escaped) && e.rules.hides(textOf(raw), n) {
+		e.replace(from, e.scan.Pos(), Hidden)
 	}
-	var nodes []*node
-	if n != nil {
-		nodes = append(nodes, n)
-	}
-	return e.rules.look(textOf(raw), nodes, 0)
+	return err
 }
 
 // note keeps in mind the pointers to n as found.
@@ -210,11 +210,31 @@ func (e *editor) name(n *node) (*node, error) {
 		return nil, err
 	}
 	if raw.ASCII && !raw.Escaped {
-		return n.member(appendFold(e.room[:0], raw.Bytes)), nil
+		return e.node(n.named(appendFold(e.room[:0], raw.Bytes))), nil
 	}
 	text, err := raw.AppendText(e.room[:0])
 	if err != nil {
-		return nil, errName
+		return unreadable, nil
 	}
-	return n.member(appendFold(text[:0], text)), nil
+	return e.node(n.named(appendFold(text[:0], text))), nil
+}
+
+// node is one node for a member with up to two.
+func (e *editor) node(direct, flat *node) *node {
+	if n := stronger(direct, flat); n != nil || direct == nil {
+		return n
+	}
+	pair := [2]*node{direct, flat}
+	n := e.merged[pair]
+	if n == nil {
+		if e.merged == nil {
+			e.merged = map[[2]*node]*node{}
+		}
+		n = &node{}
+		n.merge(direct)
+		n.merge(flat)
+		n.spread()
+		e.merged[pair] = n // a body may repeat it a thousand times
+	}
+	return n
 }

@@ -1,30 +1,53 @@
 package redact
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
-// appendFold appends name in a form equal for all names equal to a reader without
-// regard to case, such as encoding/json. It may be given the start of name's own memory
-// as dst, as the result is never longer.
+// appendFold appends name in a form that is equal for all names a reader may take for equal:
+// one without regard to case, such as encoding/json, or one that normalises text first
+// (Unicode NFKC), such as a search engine. So full-width letters are their plain ones, "ß" is
+// "ss", and "ı" is "i". dst may be the start of name's own memory.
 func appendFold[S ~string | ~[]byte](dst []byte, name S) []byte {
-	for i := 0; i < len(name); {
-		c := name[i]
-		if c < utf8.RuneSelf {
-			if 'a' <= c && c <= 'z' {
-				c -= 'a' - 'A'
-			}
-			dst = append(dst, c)
-			i++
-			continue
+	for i := range len(name) {
+		if name[i] >= utf8.RuneSelf {
+			return append(dst[:len(dst)-i], foldText(string(name))...)
 		}
-		r, n := utf8.DecodeRuneInString(string(name[i:min(i+utf8.UTFMax, len(name))]))
-		dst = utf8.AppendRune(dst, foldRune(r))
-		i += n
+		dst = append(dst, upper(name[i]))
 	}
 	return dst
 }
+
+func upper(c byte) byte {
+	if 'a' <= c && c <= 'z' {
+		c -= 'a' - 'A'
+	}
+	return c
+}
+
+// foldText folds a name outside of ASCII. It drops characters that nobody sees.
+func foldText(name string) string {
+	var out strings.Builder
+	for _, r := range norm.NFKC.String(name) {
+		switch {
+		case r == 'ß' || r == 'ẞ':
+			out.WriteString("SS")
+		case r == 'ı' || r == 'İ':
+			out.WriteByte('I')
+		case r == dotAbove || unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
+		default:
+			out.WriteRune(foldRune(r))
+		}
+	}
+	return out.String()
+}
+
+// dotAbove follows the "i" that some readers make of "İ".
+const dotAbove = '\u0307'
 
 // foldRune is the least of the runes equal to r except in case.
 func foldRune(r rune) rune {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/relay"
 )
 
 // quoted is text as a JSON string.
@@ -17,31 +19,17 @@ func quoted(text string) string {
 
 const secretUser = `{"user":{"email":"hunter2"}}`
 
-// If a text may be JSON to some reader, and a pointer leads into it, the event is
-// withheld unless the value can be removed in place.
-func TestWhatCouldHideIsWithheld(t *testing.T) {
+// If the body itself cannot be read for certain, the event is withheld.
+func TestABodyThatIsNoObjectIsWithheld(t *testing.T) {
 	t.Parallel()
 	r := rules(t, "/user/email", "/user/id")
 	for what, body := range map[string]string{
-		"a string":                     quoted(secretUser),
-		"an array":                     "[" + secretUser + "]",
-		"text":                         "user.email=hunter2",
-		"a byte order mark":            "\ufeff" + secretUser,
-		"trailing data":                secretUser + secretUser,
-		"text in the message":          `{"message":` + quoted(secretUser) + `,"ddsource":"x"}`,
-		"a leading space":              `{"message":` + quoted(" "+secretUser) + `}`,
-		"a leading escape":             `{"message":"\u007b` + quoted(secretUser)[2:] + `}`,
-		"a leading byte order mark":    `{"message":` + quoted("\ufeff"+secretUser) + `}`,
-		"two messages":                 `{"message":` + quoted(secretUser) + `,"message":"y"}`,
-		"text anywhere":                `{"a":[1,{"b":` + quoted(secretUser) + `}]}`,
-		"text in text":                 `{"a":` + quoted(quoted(secretUser)) + `}`,
-		"text on the way":              `{"user":` + quoted(`{"email":"hunter2"}`) + `}`,
-		"text in text on the way":      `{"user":` + quoted(quoted(`{"email":"hunter2"}`)) + `}`,
-		"lines in text":                `{"a":` + quoted("{}\n"+secretUser) + `}`,
-		"text that is cut off":         `{"a":` + quoted(secretUser[:len(secretUser)-2]) + `}`,
-		"another case in text":         `{"a":` + quoted(strings.ReplaceAll(secretUser, "email", "EMail")) + `}`,
-		"a value that is to be hashed": `{"a":` + quoted(`{"user":{"id":"hunter2"}}`) + `}`,
-		"invalid UTF-8":                "{\"a\":\"\xff\",\"user\":{\"email\":\"hunter2\"}}",
+		"a string":          quoted(secretUser),
+		"an array":          "[" + secretUser + "]",
+		"text":              "user.email=hunter2",
+		"a byte order mark": "\ufeff" + secretUser,
+		"trailing data":     secretUser + secretUser,
+		"invalid UTF-8":     "{\"a\":\"\xff\",\"user\":{\"email\":\"hunter2\"}}",
 	} {
 		got, changed, err := r.Apply([]byte(body))
 		if !assert.Error(t, err, "%s: %s", what, got) {
@@ -51,6 +39,66 @@ func TestWhatCouldHideIsWithheld(t *testing.T) {
 		assert.False(t, changed, what)
 		assert.NotContains(t, err.Error(), "hunter2", what)
 	}
+}
+
+// If a text may be JSON to some reader, or hold it, and a pointer leads into it, the text is
+// replaced, and the event delivered.
+func TestATextWithAHiddenValueIsReplaced(t *testing.T) {
+	t.Parallel()
+	r := rules(t, "/user/email", "/user/id")
+	inText := func(text string) string { return `{"a":` + quoted(text) + `,"b":1}` }
+	const replaced = `{"a":"[redacted]","b":1}`
+	for what, body := range map[string]string{
+		"plain":                  inText(secretUser),
+		"a leading space":        inText(" " + secretUser),
+		"a byte order mark":      inText("\ufeff" + secretUser),
+		"a leading escape":       `{"a":"\u007b` + quoted(secretUser)[2:] + `,"b":1}`,
+		"an escape in capitals":  `{"a":"x \u007B` + quoted(secretUser)[2:] + `,"b":1}`,
+		"text in text":           inText(quoted(secretUser)),
+		"lines":                  inText("{}\n" + secretUser),
+		"cut off":                inText(secretUser[:len(secretUser)-2]),
+		"another case":           inText(strings.ReplaceAll(secretUser, "email", "EMail")),
+		"full width":             inText(strings.ReplaceAll(secretUser, "email", "ｅｍａｉｌ")),
+		"flat":                   inText(`{"user.email":"hunter2"}`),
+		"a value to be hashed":   inText(`{"user":{"id":"hunter2"}}`),
+		"a prefix":               inText("login failed: " + secretUser),
+		"a prefix and a suffix":  inText("login failed: " + secretUser + " (3 times)"),
+		"a prefix with brackets": inText("[ERROR] {x} {{ " + secretUser),
+		"a broken object before": inText(`{"a":"x ` + secretUser),
+		"a list":                 inText("[1," + secretUser + "]"),
+		"a list after a prefix":  inText("got [" + secretUser + "]"),
+		"quoted after a prefix":  inText("body=" + quoted(secretUser)),
+		"quoted twice":           inText("body=" + quoted("x "+quoted(secretUser))),
+		"quoted and cut off":     inText("body=" + quoted(secretUser)[:25]),
+		"too many levels": inText(func() string {
+			text := secretUser
+			for range 14 {
+				text = quoted(text)
+			}
+			return text
+		}()),
+		"too many braces": inText(strings.Repeat(`{"a":`, 2000) + secretUser),
+	} {
+		got, changed, err := r.Apply([]byte(body))
+		require.NoError(t, err, what)
+		assert.True(t, changed, what)
+		assert.Equal(t, replaced, string(got), what)
+	}
+	for body, want := range map[string]string{
+		`{"user":` + quoted(`{"email":"hunter2"}`) + `}`:                    `{"user":"[redacted]"}`,
+		`{"user":` + quoted(quoted(`{"email":"hunter2"}`)) + `}`:            `{"user":"[redacted]"}`,
+		`{"user":` + quoted(`mail {"email":"hunter2"}`) + `,"c":[]}`:        `{"user":"[redacted]","c":[]}`,
+		`{"message":` + quoted(secretUser) + `,"message":"y"}`:              `{"message":"[redacted]","message":"y"}`,
+		`{"a":[1,{"b":` + quoted(secretUser) + `}]}`:                        `{"a":[1,{"b":"[redacted]"}]}`,
+		`{"user":{"x":1,"ema\ud83dil":"hunter2"}}`:                          `{"user":{"x":1}}`,
+		`{"a":` + quoted(`{"user":{"ema`+"\\ud83d"+`il":"hunter2"}}`) + `}`: `{"a":"[redacted]"}`,
+	} {
+		got, _, err := r.Apply([]byte(body))
+		require.NoError(t, err, body)
+		assert.Equal(t, want, string(got))
+	}
+	labels := r.Labels([]relay.Label{{Name: "a", Value: "said: " + secretUser}, {Name: "ｕser.email", Value: "hunter2"}, {Name: "b", Value: "{"}})
+	assert.Equal(t, []relay.Label{{Name: "b", Value: "{"}}, labels)
 }
 
 func TestWhatHidesNothingIsDelivered(t *testing.T) {
@@ -63,11 +111,25 @@ func TestWhatHidesNothingIsDelivered(t *testing.T) {
 		`{"a":` + quoted(`["user","email"]`) + `,"b":"\"quoted\"","c":"\ud83d is half"}`,
 		`{"email":"x","users":{"email":"y"},"message":{"email":"z"}}`,
 		`{"data":{"user":{"email":"it is another place"}}}`,
+		`{"user_email":"another name","user.name":"x","user.":1,".email":2,"a.user.email":3}`,
+		`{"a":"goroutine 1 [running]: main.f({0x1, 0x2}) {\\d+} {\\\"a\\\":1}"}`,
 	} {
 		got, changed, err := r.Apply([]byte(body))
 		require.NoError(t, err, body)
 		assert.False(t, changed, body)
 		assert.Equal(t, body, string(got))
+	}
+}
+
+// No text takes more than a few looks at each of its bytes.
+func TestAHostileTextCostsLittle(t *testing.T) {
+	t.Parallel()
+	r := rules(t, "/user/email /*/x /*/*/y", "/user/id")
+	for _, piece := range []string{`{`, `{"a":`, `{"`, `\"{`, `{\`, `"{`, `[{`, `{"a":"`, "{\\\"a\\\":"} {
+		text := strings.Repeat(piece, 200_000/len(piece))
+		looker := looker{rules: r, left: maxWork * len(text)}
+		_ = looker.text([]byte(text), []*node{r.root}, 0)
+		require.GreaterOrEqual(t, looker.left, -2*len(text), "%s", piece)
 	}
 }
 
@@ -77,16 +139,31 @@ func TestMoreIsTakenRatherThanLess(t *testing.T) {
 	t.Parallel()
 	r := rules(t, "/user/email", "/user/id")
 	for body, want := range map[string]string{
-		`{"message":{"user":{"email":"hunter2","n":1}},"ddsource":"x"}`: `{"message":{"user":{"n":1}},"ddsource":"x"}`,
-		`{"User":{"EMAIL":"hunter2","n":1}}`:                            `{"User":{"n":1}}`,
-		`{"u\u0073er":{"Ema\u0131l":1,"e\u004dail":"hunter2"}}`:         `{"u\u0073er":{"Ema\u0131l":1}}`,
-		`{"uſer":{"email":"hunter2"}}`:                                  `{"uſer":{}}`,
-		`{"user":{"email":"hunter2"},"user":{"email":"hunter2"}}`:       `{"user":{},"user":{}}`,
-		`{"message":{"user":{"id":"x"}}}`:                               `{"message":{"user":{"id":` + mac("x") + `}}}`,
+		`{"message":{"user":{"email":"hunter2","n":1}},"ddsource":"x"}`:                        `{"message":{"user":{"n":1}},"ddsource":"x"}`,
+		`{"User":{"EMAIL":"hunter2","n":1}}`:                                                   `{"User":{"n":1}}`,
+		`{"u\u0073er":{"Ema\u0131l":1,"e\u004dail":"hunter2"}}`:                                `{"u\u0073er":{}}`,
+		`{"uſer":{"email":"hunter2"}}`:                                                         `{"uſer":{}}`,
+		`{"user":{"email":"hunter2"},"user":{"email":"hunter2"}}`:                              `{"user":{},"user":{}}`,
+		`{"message":{"user":{"id":"x"}}}`:                                                      `{"message":{"user":{"id":` + mac("x") + `}}}`,
+		`{"user.email":"hunter2","user.id":"x","b":1}`:                                         `{"user.id":` + mac("x") + `,"b":1}`,
+		`{"message.user.email":1,"message":{"User.Email":2}}`:                                  `{"message":{}}`,
+		`{"user.email.domain":"hunter2"}`:                                                      `{}`,
+		`{"ｕｓｅｒ":{"ｅｍａｉｌ":"hunter2"},"user":{"emaıl":1,"EMAİL":2,"e\u00admail":3,"emai̇l":4}}`: `{"ｕｓｅｒ":{},"user":{}}`,
 	} {
 		got, changed, err := r.Apply([]byte(body))
 		require.NoError(t, err, body)
 		assert.True(t, changed, body)
 		assert.Equal(t, want, string(got))
+	}
+}
+
+func TestSharpSIsSpelledInTwoWays(t *testing.T) {
+	t.Parallel()
+	for _, pointer := range []string{"/straße", "/STRASSE"} {
+		for _, name := range []string{"straße", "strasse", "STRAẞE", "ｓtraſſe"} {
+			got, _, err := rules(t, pointer, "").Apply([]byte(`{"` + name + `":"hunter2"}`))
+			require.NoError(t, err)
+			assert.Equal(t, `{}`, string(got))
+		}
 	}
 }

@@ -81,7 +81,7 @@ func (r *Rules) label(l relay.Label) (kept relay.Label, ok bool) {
 	var room [128]byte
 	name := appendFold(room[:0], l.Name)
 	action, found := r.labels.of(name)
-	n := r.root.member(name)
+	n := r.root.member(name) // r.labels has the flat names
 	if n != nil && n.ends && (!found || n.action < action) {
 		action, found = n.action, true
 	}
@@ -91,12 +91,8 @@ func (r *Rules) label(l relay.Label) (kept relay.Label, ok bool) {
 	case found:
 		l.Value = string(r.appendMAC(nil, []byte(l.Value)))
 		return l, true
-	case !mayBeJSON(l.Value):
+	case !mayHold([]byte(l.Value), false):
 		return l, true
 	}
-	var nodes []*node
-	if n != nil {
-		nodes = append(nodes, n)
-	}
-	return l, r.look([]byte(l.Value), nodes, 0) == nil
+	return l, !r.hides([]byte(l.Value), n)
 }

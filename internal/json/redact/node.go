@@ -1,6 +1,10 @@
 package redact
 
-import "github.com/auditrelay/auditrelay/internal/json/jsonpointer"
+import (
+	"bytes"
+
+	"github.com/auditrelay/auditrelay/internal/json/jsonpointer"
+)
 
 // The actions on a value, the more of it taken the lower.
 const (
@@ -109,6 +113,44 @@ func (n *node) member(folded []byte) *node {
 		return next
 	}
 	return n.every
+}
+
+// named returns the nodes of a member by its folded name; either may be nil. A name with dots
+// is also a path, as flat documents have it: user.email is the member email of user.
+func (n *node) named(folded []byte) (direct, flat *node) {
+	direct = n.member(folded)
+	if n == nil || bytes.IndexByte(folded, '.') < 0 {
+		return direct, nil
+	}
+	var ended *node
+	flat = n
+	for rest, more := folded, true; more && flat != nil; {
+		var step []byte
+		step, rest, more = bytes.Cut(rest, []byte{'.'})
+		if flat = flat.member(step); flat != nil && flat.ends {
+			ended = stronger(ended, flat)
+		}
+	}
+	if ended != nil {
+		flat = ended
+	}
+	return direct, flat
+}
+
+// stronger is the one of two nodes that takes more of a value, or nil if neither ends and
+// both lead on.
+func stronger(a, b *node) *node {
+	switch {
+	case a == nil:
+		return b
+	case b == nil || a == b:
+		return a
+	case a.ends && (!b.ends || a.action <= b.action):
+		return a
+	case b.ends:
+		return b
+	}
+	return nil
 }
 
 // note marks in seen the pointers with their end at n, or beneath it.

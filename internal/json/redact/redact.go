@@ -2,10 +2,10 @@
 // leaves every other byte of a body as it was: it splices bytes and never re-encodes.
 //
 // It keeps personal data from a destination. So it rather takes too much than too
-// little, and rather fails than guesses: see [Rules.Apply]. It asks how any reader might
-// read the body: names in any case, each of several equal names, JSON inside strings
-// (looked into, never rewritten), the object in a Datadog entry's "message". Labels count
-// as members of the body.
+// little: see [Rules.Apply]. It asks how any reader might read the body: names in any case
+// and in any spelling that normalisation makes equal, names with dots as paths, each of
+// several equal names, JSON inside strings (a string that holds a value to redact is replaced
+// whole), the object in a Datadog entry's "message". Labels count as members of the body.
 package redact
 
 import (
@@ -96,11 +96,13 @@ func parse(text string) (jsonpointer.Pointer, error) {
 // unescaped (of invalid text, such as half of a surrogate pair, as it is written), and
 // of any other value as it is written.
 //
-// An error means a value might be there without being found, or cannot be taken out in
-// place: the body is no JSON object to its end, is no valid UTF-8, or nests deeper than
-// [jsonscan.MaxDepth]; a name on the way of a pointer has no certain text; a text in it
-// is JSON in turn, with a value named by a pointer; or, with missing: withhold, a
-// pointer names nothing.
+// Where a value cannot be taken out for certain, more is taken: a text that holds JSON with
+// a value named by a pointer is replaced by [Hidden], and a member on the way of a pointer
+// whose name has no certain text is removed.
+//
+// An error means that the body itself cannot be read for certain: it is no JSON object to its
+// end, is no valid UTF-8, or nests deeper than [jsonscan.MaxDepth]; or, with missing:
+// withhold, a pointer names nothing.
 func (r *Rules) Apply(body []byte) (redacted []byte, changed bool, _ error) {
 	if len(r.pointers) == 0 {
 		return body, false, nil

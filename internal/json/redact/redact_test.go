@@ -98,7 +98,6 @@ func TestWhatCannotBeRedacted(t *testing.T) {
 		` 7 `:                                  "it is a number, not a JSON object",
 		`["text"]`:                             "it is an array, not a JSON object",
 		`"text"`:                               "it is a string, not a JSON object",
-		`{"user":{"\ud83demail":"hunter2"}}`:   "name is not valid text",
 		`{"deep":` + strings.Repeat("[", 1000): "nested deeper than 512",
 	} {
 		got, changed, err := r.Apply([]byte(body))

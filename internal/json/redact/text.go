@@ -4,29 +4,39 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
-// maxQuoted bounds the levels of JSON in a text of JSON: each level takes a quarter
-// more bytes at the least, so nobody has use for many.
-const maxQuoted = 16
-
-var (
-	errHidden = errors.New("a text in it is JSON in turn, with a value to redact")
-	errQuoted = errors.New("texts in it are JSON in turn, too often to be looked into")
+const (
+	// maxQuoted bounds the levels of JSON in a text of JSON: each level takes a quarter
+	// more bytes at the least, so nobody has use for many.
+	maxQuoted = 16
+	// maxWork bounds the bytes that are read of a text, as a multiple of its length: JSON
+	// may begin at each brace, and a text may have many.
+	maxWork = 4
 )
 
-// mayBeJSON reports whether a text, or a string as it stands between its quotes, can be
-// JSON: an object, an array, or a string with a chance to be one. Readers trim space.
-func mayBeJSON[S ~string | ~[]byte](raw S) bool {
-	for i := range len(raw) {
-		switch c := raw[i]; c {
+var (
+	errHidden = errors.New("a text holds JSON with a value to redact")
+	errQuoted = errors.New("a text holds JSON in too many places to be looked into")
+	errName   = errors.New("a member's name is not valid text")
+)
+
+// mayHold reports whether a string, as it stands between its quotes, can be JSON or hold a
+// JSON object: an object anywhere, or an array or a string at its start. Readers trim space.
+func mayHold(raw []byte, escaped bool) bool {
+	if bytes.IndexByte(raw, '{') >= 0 || escaped && (bytes.Contains(raw, []byte(`\u007b`)) || bytes.Contains(raw, []byte(`\u007B`))) {
+		return true
+	}
+	for _, c := range raw {
+		switch c {
 		case ' ', '\t', '\n', '\r':
 		default:
-			return c == '{' || c == '[' || c == '"' || c == '\\' || c >= utf8.RuneSelf
+			return c == '[' || c == '"' || c == '\\' || c >= utf8.RuneSelf
 		}
 	}
 	return false
@@ -46,42 +56,122 @@ func textOf(raw jsonscan.Raw) []byte {
 	return []byte(lenient)
 }
 
-// look returns an error where text is JSON, or begins with it, and holds a value for
-// the rules: counted from any of the nodes above the text, or from the start. It only
-// looks: in a text nothing can be taken out without writing it anew. Text other than
-// JSON, such as a line of a log, hides nothing.
-func (r *Rules) look(text []byte, nodes []*node, level int) error {
-	text = bytes.TrimLeftFunc(text, func(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' })
-	if len(text) == 0 || text[0] != '{' && text[0] != '[' && text[0] != '"' {
-		return nil
+// hides reports whether a text holds JSON with a value for the rules, counted from n, the
+// node above the text (nil for none), or from the start. It only looks: nothing can be taken
+// out of a text without writing it anew. A text that it cannot look into to its end hides a
+// value too.
+func (r *Rules) hides(text []byte, n *node) bool {
+	nodes := []*node{r.root}
+	if n != nil {
+		nodes = append(nodes, n)
 	}
-	if level == maxQuoted {
-		return errQuoted
-	}
-	l := looker{rules: r, level: level + 1}
-	l.scan.Reset(text)
-	nodes = append(nodes[:len(nodes):len(nodes)], r.root)
-	for l.scan.Peek() != 0 { // as a reader of lines would
-		err := l.value(nodes, 0)
-		if syntax := (*jsonscan.SyntaxError)(nil); errors.As(err, &syntax) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	l := looker{rules: r, left: maxWork*len(text) + 4096}
+	return l.text(text, nodes, 0) != nil
 }
 
 // looker looks for values in one text.
 type looker struct {
 	rules *Rules
+	left  int // bytes it may still read
+}
+
+// text looks for JSON in a text: one value after the other at its start, as a reader of
+// lines does, and objects anywhere, as in a line of a log.
+func (l *looker) text(text []byte, nodes []*node, level int) error {
+	if level == maxQuoted {
+		return errQuoted
+	}
+	text = bytes.TrimLeftFunc(text, func(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' })
+	lists := anyElements(nodes)
+	// fresh: at the start, or after a value. unquoted: the rest was read without its escapes.
+	for fresh, unquoted := true, false; ; {
+		at := begins(text, fresh, lists)
+		if at < 0 {
+			return nil
+		}
+		text = text[at:]
+		v := valueLooker{looker: l, level: level}
+		v.scan.Reset(text)
+		err := v.value(nodes, 0)
+		if l.left -= v.scan.Pos() + 1; l.left < 0 {
+			return errQuoted
+		}
+		if err == nil {
+			text, fresh = bytes.TrimLeft(text[v.scan.Pos():], " \t\r\n"), true
+			continue
+		}
+		if syntax := (*jsonscan.SyntaxError)(nil); !errors.As(err, &syntax) {
+			return err
+		}
+		text, fresh = text[1:], false
+		if !unquoted && bytes.HasPrefix(bytes.TrimLeft(text, " "), []byte{'\\'}) {
+			unquoted = true
+			if l.left -= len(text); l.left < 0 {
+				return errQuoted
+			}
+			if err := l.text(append([]byte{'{'}, unquote(text)...), nodes, level+1); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// begins is where JSON may begin next in a text, or -1. Strings count only at the very start,
+// and arrays only there too, unless a pointer names an element by its place.
+func begins(text []byte, first, lists bool) int {
+	if first && len(text) > 0 && (text[0] == '[' || text[0] == '"') {
+		return 0
+	}
+	if lists {
+		return bytes.IndexAny(text, "{[")
+	}
+	return bytes.IndexByte(text, '{')
+}
+
+func anyElements(nodes []*node) bool {
+	for _, n := range nodes {
+		if n.every != nil || len(n.elements) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// unquote takes one level of escapes out of a text, as if it stood in a JSON string. It is
+// lenient: what is no escape stays.
+func unquote(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' || i+1 == len(text) {
+			out = append(out, text[i])
+			continue
+		}
+		i++
+		switch c := text[i]; c {
+		case 'n', 't', 'r', 'b', 'f':
+			out = append(out, ' ')
+		case 'u':
+			if code, err := strconv.ParseUint(string(text[i+1:min(i+5, len(text))]), 16, 16); err == nil {
+				out = utf8.AppendRune(out, rune(code)) //nolint:gosec // 16 bits
+				i += 4
+			}
+		default:
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// valueLooker looks into one value of a text.
+type valueLooker struct {
+	*looker
+
 	scan  jsonscan.Scanner
 	level int // of texts in texts
 }
 
 // value reads one value, the end of all the nodes.
-func (l *looker) value(nodes []*node, depth int) error {
+func (l *valueLooker) value(nodes []*node, depth int) error {
 	if depth > jsonscan.MaxDepth {
 		return errDeep
 	}
@@ -92,15 +182,16 @@ func (l *looker) value(nodes []*node, depth int) error {
 		return l.array(nodes, depth)
 	case '"':
 		raw, err := l.scan.String()
-		if err != nil || !mayBeJSON(raw.Bytes) {
+		if err != nil || !mayHold(raw.Bytes, raw.Escaped) {
 			return err
 		}
-		return l.rules.look(textOf(raw), nodes, l.level)
+		nodes = append(nodes[:len(nodes):len(nodes)], l.rules.root)
+		return l.text(textOf(raw), nodes, l.level+1)
 	}
 	return l.scan.Skip()
 }
 
-func (l *looker) object(nodes []*node, depth int) error {
+func (l *valueLooker) object(nodes []*node, depth int) error {
 	_ = l.scan.Open('{')
 	for i := 0; ; i++ {
 		more, err := l.scan.More('}', i)
@@ -116,36 +207,45 @@ func (l *looker) object(nodes []*node, depth int) error {
 			return errName
 		}
 		name := appendFold(text[:0], text)
-		if err := l.step(nodes, depth, func(n *node) *node { return n.member(name) }); err != nil {
+		if err := l.step(nodes, depth, func(n *node) (_, _ *node) { return n.named(name) }); err != nil {
 			return err
 		}
 	}
 }
 
-func (l *looker) array(nodes []*node, depth int) error {
+func (l *valueLooker) array(nodes []*node, depth int) error {
 	_ = l.scan.Open('[')
 	for i := 0; ; i++ {
 		more, err := l.scan.More(']', i)
 		if err != nil || !more {
 			return err
 		}
-		if err := l.step(nodes, depth, func(n *node) *node { return n.element(i) }); err != nil {
+		err = l.step(nodes, depth, func(n *node) (element, again *node) {
+			if depth == 0 && n == l.rules.root { // a list of events
+				again = n
+			}
+			return n.element(i), again
+		})
+		if err != nil {
 			return err
 		}
 	}
 }
 
-// step reads the next value, with the nodes behind next.
-func (l *looker) step(nodes []*node, depth int, next func(*node) *node) error {
-	var behind []*node
+// step reads the next value, with the nodes after next.
+func (l *valueLooker) step(nodes []*node, depth int, next func(*node) (a, b *node)) error {
+	var after []*node
 	for _, n := range nodes {
-		switch to := next(n); {
-		case to == nil:
-		case to.ends:
-			return errHidden
-		default:
-			behind = append(behind, to)
+		a, b := next(n)
+		for _, to := range [...]*node{a, b} {
+			switch {
+			case to == nil:
+			case to.ends:
+				return errHidden
+			default:
+				after = append(after, to)
+			}
 		}
 	}
-	return l.value(behind, depth+1)
+	return l.value(after, depth+1)
 }
