@@ -37,6 +37,10 @@ func claimOf(r *http.Request, keyInPath string) (c claim, shown bool) {
 func (h *Handler) authenticate(r *http.Request, e endpoint, keyInPath string) (credentials.Environment, error) {
 	c, shown := claimOf(r, keyInPath)
 	if !shown && h.anonymous != (credentials.Environment{}) {
+		if byBrowser(r) {
+			h.metrics.unauthorized.WithLabelValues("", "", "missing").Inc()
+			return credentials.Environment{}, errBrowser
+		}
 		return h.anonymous, nil
 	}
 	if !shown {
@@ -53,6 +57,19 @@ func (h *Handler) authenticate(r *http.Request, e endpoint, keyInPath string) (c
 	owner, _ := h.credentials.Owner(c.username)
 	h.metrics.unauthorized.WithLabelValues(owner.Project, owner.Environment, "wrong").Inc()
 	return owner, denied(e, h.guesses.failed(r, c, owner))
+}
+
+// byBrowser reports whether a web page may have made a request: a browser adds Origin to
+// each POST, and newer ones Sec-Fetch-Site. A page of any site, its name pointed at this
+// listener or not, could push otherwise. Without a Content-Type, an older browser asks no
+// leave of the listener for a request to another site.
+func byBrowser(r *http.Request) bool {
+	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("Content-Type") == ""
+}
+
+var errBrowser = &refusal{
+	status: http.StatusForbidden, reason: "browser", hangUp: true,
+	text: "without a credential, pushes of web pages are refused: send a Content-Type, and neither Origin nor Sec-Fetch-Site",
 }
 
 func (h *Handler) check(c claim) (credentials.Environment, bool) {

@@ -48,6 +48,7 @@ type batch struct {
 	newest   int64
 	lateness arrivals.Lateness // of the records with a time of their own
 	bytes    int64
+	repeated int64 // bytes of the duplicates
 	spread   int64 // of everything beside the bodies, counted with each event
 }
 
@@ -88,7 +89,7 @@ func (p *push) start(now time.Time, env credentials.Environment, h *Handler) {
 		Project: env.Project, Environment: env.Environment, Received: now,
 	}
 	p.batch.content = ""
-	p.batch.newest, p.batch.lateness, p.batch.bytes, p.batch.spread = 0, arrivals.Lateness{}, 0, 0
+	p.batch.newest, p.batch.lateness, p.batch.bytes, p.batch.repeated, p.batch.spread = 0, arrivals.Lateness{}, 0, 0, 0
 	p.report = report{most: h.limits.Entries}
 }
 
@@ -146,6 +147,7 @@ func (p *push) add(body []byte) error {
 	}
 	p.batch.newest = max(p.batch.newest, p.batch.entry.Time)
 	if p.known() {
+		p.batch.repeated += int64(len(body))
 		return nil
 	}
 	p.batch.records.Add(&p.batch.entry)

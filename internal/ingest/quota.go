@@ -76,15 +76,14 @@ func (q *quotas) admit(ctx context.Context, env credentials.Environment) error {
 	return nil
 }
 
-// charge counts events before their append, and reserves room for them. The caller gives
-// it back after the append.
-func (q *quotas) charge(ctx context.Context, env credentials.Environment, events int, bytes, size int64) (giveBack func(), err error) {
+// charge counts the events of a decoded push: repeated ones too, as they cost as much to
+// read and to recognise as others.
+func (q *quotas) charge(env credentials.Environment, events int, bytes int64) {
 	if own := q.by[env]; own != nil {
 		now := q.now()
 		own.events.take(float64(events), now)
 		own.bytes.take(float64(bytes), now)
 	}
-	return q.reserve(ctx, env, size)
 }
 
 func (q *quotas) reserve(ctx context.Context, env credentials.Environment, size int64) (giveBack func(), err error) {

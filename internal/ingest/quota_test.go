@@ -59,6 +59,28 @@ func TestAnEnvironmentIsHeldToItsRate(t *testing.T) {
 	assert.Equal(t, 1.0, testutil.ToFloat64(r.handler.quotas.refused.WithLabelValues("acme", "live", "rate")))
 }
 
+// Repeated events cost as much to read as others, and count as much.
+func TestRepeatedEventsCountInTheQuota(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	r := start(t, recently, func(o *Options) {
+		o.Now = func() time.Time { return now }
+		o.Quotas = map[credentials.Environment]config.Quota{testEnv: {EventsPerSecond: 10}}
+	})
+	body := lines(90)
+	taken := 0
+	for range 100 {
+		switch got := r.push(t, body); got.status {
+		case http.StatusNoContent:
+			taken++
+		default:
+			require.Equal(t, http.StatusTooManyRequests, got.status)
+		}
+	}
+	require.Equal(t, 2, taken, "100 are free, and a push is taken whole")
+	require.Equal(t, 90, r.journal.taken())
+}
+
 func TestAnEnvironmentWithoutRoomIsRefusedBeforeItsBodyIsRead(t *testing.T) {
 	t.Parallel()
 	var asked []string

@@ -182,3 +182,23 @@ func TestLimitsMustBeSet(t *testing.T) {
 	assert.ErrorContains(t, err, "ingest limit body_bytes is 0, it must be above 0")
 	assert.ErrorContains(t, err, "read_timeout")
 }
+
+// A web page cannot push without a credential, whatever name it calls the listener by.
+func TestAnonymousPushesComeFromPrograms(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(o *Options) { o.Anonymous = testEnv })
+	program := asJSON.with("Authorization", "")
+	for name, h := range map[string]header{
+		"another site":     program.with("Origin", "https://attacker.example", "Sec-Fetch-Site", "cross-site"),
+		"a name of theirs": program.with("Origin", "http://rebind.attacker.example", "Sec-Fetch-Site", "same-origin"),
+		"an older browser": program.with("Origin", "null"),
+		"no type":          program.with("Content-Type", ""),
+	} {
+		got := r.send(t, http.MethodPost, "/api/v2/logs", h, []byte(`[{"message":"x"}]`))
+		require.Equal(t, http.StatusForbidden, got.status, name)
+		require.Contains(t, got.body, "pushes of web pages are refused", name)
+	}
+	require.Zero(t, r.journal.taken())
+	require.Equal(t, http.StatusAccepted, r.send(t, http.MethodPost, "/api/v2/logs", program, []byte(`[{"message":"x"}]`)).status)
+	require.Equal(t, 1, r.journal.taken())
+}

@@ -154,6 +154,7 @@ func (h *Handler) enter(ctx context.Context) error {
 // pushes again. If it dies later, the sender may push stored events again. The next
 // process reads the journal back to recognise them.
 func (h *Handler) keep(ctx context.Context, p *push, env credentials.Environment) error {
+	h.quotas.charge(env, p.taken(), p.batch.bytes+p.batch.repeated)
 	if p.batch.records.Len() > 0 {
 		if err := h.append(ctx, p, env); err != nil {
 			return err
@@ -178,9 +179,9 @@ func (h *Handler) keep(ctx context.Context, p *push, env credentials.Environment
 	return nil
 }
 
-// append appends the push's batch, within the environment's quotas.
+// append appends the push's batch, within the environment's share of the journal.
 func (h *Handler) append(ctx context.Context, p *push, env credentials.Environment) error {
-	giveBack, err := h.quotas.charge(ctx, env, p.batch.records.Len(), p.batch.bytes, int64(p.batch.records.Size()))
+	giveBack, err := h.quotas.reserve(ctx, env, int64(p.batch.records.Size()))
 	if err != nil {
 		return err
 	}
