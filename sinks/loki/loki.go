@@ -25,6 +25,8 @@
 // Loki refuses an entry more than half of max_chunk_age behind the newest of its stream.
 // Such an entry goes to the same stream with the label late="true"; if too late there as
 // well, to the stream of its hour, such as late="2026-11-03T04Z". {late!=""} finds both.
+// An event dated more than ten minutes after its receipt goes to a stream with late="ahead":
+// it would make all others of its stream late.
 // Known late entries go there at once: when Loki splits a busy stream into shards, the
 // answer may again be the last shard's alone. The first push of a stream has only its
 // oldest entry, to learn Loki's position.

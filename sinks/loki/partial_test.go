@@ -176,6 +176,31 @@ func TestLate(t *testing.T) {
 	assert.Equal(t, 2, count)
 }
 
+// One environment's event from the future makes nobody else's events late, in a stream of
+// both.
+func TestAnEventFromTheFutureDelaysNobody(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.set(func() { f.limits.grace = 200 * 365 * 24 * time.Hour })
+	s := f.sink(t, nil)
+	events := relaytest.Events(6)
+	now := events[0].Received
+	for i, ahead := range []time.Duration{100 * 365 * 24 * time.Hour, 0, 11 * time.Minute, 9 * time.Minute, -time.Minute, 99 * 365 * 24 * time.Hour} {
+		events[i].Environment, events[i].Received, events[i].Time = fmt.Sprint("e", i), now, now.Add(ahead)
+	}
+	for range 2 {
+		require.NoError(t, s.Deliver(t.Context(), events[:1]))
+		require.NoError(t, s.Deliver(t.Context(), events))
+	}
+	got := map[string]string{}
+	for _, e := range f.entries() {
+		got[e.meta()["environment"]] = e.labels["late"]
+	}
+	require.Equal(t, map[string]string{
+		"e0": "ahead", "e1": "", "e2": events[2].Time.UTC().Format("2006-01-02T15Z"), "e3": "", "e4": "", "e5": events[5].Time.UTC().Format("2006-01-02T15Z"),
+	}, got)
+}
+
 // A starting sink does not know Loki's newest entry: it finds out with one event.
 func TestLateAfterAStart(t *testing.T) {
 	t.Parallel()

@@ -35,6 +35,7 @@ type stream struct {
 
 	level int
 	late  *stream // made when it is wanted; nil from byHour on
+	ahead *stream // of entries dated in the future; made when it is wanted
 }
 
 // Levels of streams: entries too late for one go to the next.
@@ -58,6 +59,23 @@ func (st *stream) next(t time.Time) *stream {
 	default:
 		return nil
 	}
+}
+
+// aheadAfter is how much later than its receipt an event may be dated. It is well under
+// Loki's window, and no more than Loki takes by default (creation_grace_period).
+const aheadAfter = 10 * time.Minute
+
+// of is the stream for an event: st itself, or for an event from the future one of its own.
+// One such event would make all others of a stream too late for it, those of other
+// environments too. The time of receipt decides, so that a redelivery takes the same way.
+func (st *stream) of(e *relay.Event) *stream {
+	if e.Received.IsZero() || e.Time.Sub(e.Received) <= aheadAfter {
+		return st
+	}
+	if st.ahead == nil {
+		st.ahead = st.marked("ahead")
+	}
+	return st.ahead
 }
 
 func hour(t time.Time) string { return t.UTC().Format("2006-01-02T15Z") }
@@ -95,6 +113,7 @@ func (s *Sink) assign(events []relay.Event) {
 			s.failed = append(s.failed, relay.Failure{Index: i, Err: relay.Permanent(err)})
 			continue
 		}
+		st = st.of(&events[i])
 		if len(st.run) == 0 {
 			s.work = append(s.work, st)
 		}
