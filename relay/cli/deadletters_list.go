@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -52,9 +51,8 @@ type letterList struct {
 }
 
 func linesOf(w io.Writer) letterList {
-	out := json.NewEncoder(w)
 	return letterList{
-		add: func(l *console.Letter) error { return out.Encode(l) },
+		add: func(l *console.Letter) error { return encodeLine(w, l) },
 		end: func() error { return nil },
 	}
 }

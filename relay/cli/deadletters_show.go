@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -22,7 +21,8 @@ func newDeadlettersShow() *cobra.Command {
 		Use:   "show NUMBER",
 		Short: "Show one dead letter, with its body",
 		Long: `Shows one dead letter: attributes, labels, the sink's reason, the number of attempts, and
-the body. NUMBER is as list shows it. Labels and body are as received: they include
+the body. NUMBER is as list shows it. In the body, an escape such as \u001b stands for a
+character that would steer the terminal; --json has its bytes in base64. Labels and body are as received: they include
 values the sink's redact section takes out, perhaps personal data.
 ` + whichRelay + `
 
@@ -49,7 +49,7 @@ Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,
 			case found == nil:
 				return fmt.Errorf("there is no dead letter %d; it was replayed or discarded, or never was", number)
 			case asJSON:
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(found)
+				return encodeLine(cmd.OutOrStdout(), found)
 			}
 			return showLetter(cmd.OutOrStdout(), found)
 		}),
@@ -89,6 +89,6 @@ func showLetter(w io.Writer, l *console.Letter) error {
 		_, err := fmt.Fprintf(w, "\n%q\n", l.Body)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", l.Body)
+	_, err := fmt.Fprintf(w, "\n%s\n", escaped(l.Body))
 	return err
 }

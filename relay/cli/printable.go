@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/auditrelay/auditrelay/internal/plaintext"
@@ -45,3 +46,13 @@ func escaped(raw []byte) string {
 
 // steersJSON makes an exception of the line ends between values.
 func steersJSON(r rune) bool { return r != '\n' && plaintext.Steers(r) }
+
+// encodeLine writes a value as JSON on one line, without the terminal's control characters.
+func encodeLine(w io.Writer, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(w, escaped(text))
+	return err
+}

@@ -33,7 +33,8 @@ An event without a named member is not shown; test for it with has().
 
 A tap holds up neither pushes nor deliveries. Where events come faster than they can be
 printed, some pass unseen; their number is printed at the end, and every ten seconds.
-In a terminal, a line is cut at its width; --output json prints whole CloudEvents.
+In a terminal, a line is cut at its width; --output json prints whole CloudEvents, with JSON
+escapes for characters that would steer a terminal.
 ` + whichRelay + `
 
 Exit codes: 0 ended by Ctrl-C or --limit, 1 failed, 64 wrong usage.`,
@@ -107,7 +108,7 @@ func (t *tapping) show(one *console.Tapped) error {
 		return err
 	}
 	if t.output.value == "json" {
-		_, err = fmt.Fprintf(t.out, "%s\n", one.CloudEvent)
+		_, err = fmt.Fprintf(t.out, "%s\n", escaped(one.CloudEvent))
 	} else {
 		_, err = fmt.Fprintln(t.out, t.line(&e))
 	}

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bufio"
+	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -48,4 +50,35 @@ func TestTappedEventsForPeople(t *testing.T) {
 	assert.Equal(t, "4 events passed unseen, as they came faster than they were printed\n", told.String())
 	x.count(&console.TapCounts{Shown: 3, Dropped: 5})
 	assert.Equal(t, 1, strings.Count(told.String(), "\n"), "it says so now and then")
+}
+
+// Nothing of a stranger's text steers a terminal, in any output. JSON stays JSON, with the
+// same meaning.
+func TestNoStrangersTextSteersTheTerminal(t *testing.T) {
+	t.Parallel()
+	const hostile = "\u009b31m\u202e\x7f\u2066\U000e0041é😀"
+	steers := func(text string) bool {
+		return strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && plaintext.Steers(r) })
+	}
+	var out strings.Builder
+	x := tapping{out: bufio.NewWriter(&out), told: io.Discard, output: outputFlag{value: "json"}}
+	body := `{"a":"` + hostile + `"}`
+	require.NoError(t, x.show(tappedOf(body)))
+	require.False(t, steers(out.String()), "%q", out.String())
+	e, err := cloudevents.ParseJSON([]byte(out.String()))
+	require.NoError(t, err)
+	require.JSONEq(t, body, string(e.Body))
+
+	letter := &console.Letter{Reason: hostile, Labels: []console.Label{{Name: "n", Value: hostile}}, Body: []byte("\x1b]0;x\x07 " + hostile + "\r\n{}")}
+	out.Reset()
+	require.NoError(t, encodeLine(&out, letter))
+	require.False(t, steers(out.String()), "%q", out.String())
+	var again console.Letter
+	require.NoError(t, json.Unmarshal([]byte(out.String()), &again))
+	require.Equal(t, letter.Reason, again.Reason)
+	require.Equal(t, letter.Body, again.Body)
+	out.Reset()
+	require.NoError(t, showLetter(&out, letter))
+	require.False(t, steers(out.String()), "%q", out.String())
+	require.Contains(t, out.String(), `\u001b]0;x\u0007 \u009b31m\u202e\u007f\u2066\udb40\udc41é😀\u000d`+"\n{}")
 }
