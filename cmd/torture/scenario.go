@@ -42,6 +42,7 @@ func scenarios() []scenario {
 		{name: "rollback", about: "an external journal comes back without its newest records", run: rolledBack},
 		{name: "shutdown", about: "SIGTERM under load", run: shutdown},
 		{name: "giants", about: "200 pushes of the maximum size at once", run: giants},
+		{name: "hostile", about: "pushes that fill letters, imitate the trail, take its ids, repeat themselves, and come from the future", run: hostile},
 		{name: "bombs", about: "pushes that are small to send and large to decode", run: bombed},
 	}
 }

@@ -48,7 +48,8 @@ type setting struct {
 	sinkTimeout time.Duration // default 5s
 	rotate      string        // YAML of the file sink's; default never
 	ingest      string        // YAML of further fields of the ingest section, each behind a comma
-	more        string        // YAML to append at the top level
+	first       string        // YAML of further fields of the first environment, each behind a comma
+	more        string        // YAML to append at the top level; it begins behind the last sink
 }
 
 // newScene sets everything up but the relay.
@@ -156,7 +157,7 @@ environments:
 	for i, e := range s.environments {
 		own := ""
 		if i == 0 {
-			own = fmt.Sprintf(", credentials: [{username: %s, password: %s}]", pushUser, pushPassword)
+			own = fmt.Sprintf(", credentials: [{username: %s, password: %s}]%s", pushUser, pushPassword, o.first)
 		}
 		text += fmt.Sprintf("  - {project: %s, environment: %s, stream: {relay: {hostname: %q}}%s}\n", e.Project, e.Environment, s.ingest, own)
 	}
