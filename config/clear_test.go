@@ -14,7 +14,7 @@ func TestWhatGoesInTheClear(t *testing.T) {
 	sink := func(nats string) string { return "sinks: [{name: n, nats: {" + nats + "}}]" }
 	for text, want := range map[string]string{
 		`admin: {listen: "127.0.0.1:9100", pprof: true}`:                                            "",
-		`admin: {listen: ":9100"}`:                                                                  "admin.listen: everybody who reaches this address can read the metrics and the status; set admin.token and admin.tls",
+		`admin: {listen: ":9100"}`:                                                                  "admin.listen: everybody who reaches this address can read the metrics; set admin.token and admin.tls",
 		`admin: {listen: ":9100", token: "${LONG}"}`:                                                "admin.listen: admin.token goes over the network in the clear; set admin.tls",
 		`admin: {listen: ":9100", token: "${LONG}", tls: {cert_file: a, key_file: b}, pprof: true}`: "",
 		`audit: {serve: {listen: "off"}}`:                                                           "",
@@ -44,6 +44,7 @@ func TestWhatGoesInTheClear(t *testing.T) {
 		assert.Contains(t, warnings[0].String(), want)
 	}
 	for text, want := range map[string]string{
+		`ingest: {anonymous: a/live, behind_proxy: true}`:               "would let everybody push whom the proxy lets through; remove it, or behind_proxy",
 		`admin: {listen: ":9100", pprof: true}`:                         `admin.pprof: "true": must not be served beyond loopback to everybody; set admin.token`,
 		`admin: {token: "${SHORT}"}`:                                    "admin.token: must have at least 16 characters",
 		`audit: {serve: {listen: ":9101"}}`:                             `audit.serve.listen: ":9101": must not show the trail to everybody; set audit.serve.token`,

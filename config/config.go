@@ -90,7 +90,7 @@ type Environment struct {
 // Quota bounds one environment's share of the relay, so a flood of one leaves room for
 // the others. Beyond it, its pushes get 429 with Retry-After. 0 is no bound.
 type Quota struct {
-	// EventsPerSecond and BytesPerSecond bound the accepted events, on average over
+	// EventsPerSecond and BytesPerSecond bound the accepted events, repeated ones too, on average over
 	// some ten seconds. BytesPerSecond counts the events' bodies. Default: no bound.
 	EventsPerSecond float64 `yaml:"events_per_second"`
 	BytesPerSecond  Size    `yaml:"bytes_per_second"`
@@ -354,17 +354,21 @@ type Spans struct {
 }
 
 // AuditServe serves the trail under /tlog/, read-only, in the layout of C2SP tlog-tiles, so
-// that public tools can verify it. Its entries are confidential.
+// that public tools can verify it. Its entries are confidential: a token is asked for.
 type AuditServe struct {
-	// Listen is admin, HOST:PORT for a listener of its own, or off. The admin listener
-	// serves it on loopback, and elsewhere if admin.token is set. Default admin.
+	// Listen is admin, HOST:PORT for a listener of its own, or off. The admin listener asks
+	// for its own token. Default admin.
 	Listen string `yaml:"listen"`
 	// TLS serves HTTPS on the listener of its own. Default: HTTP.
 	TLS *TLSServer `yaml:"tls"`
 	// Token, at least 16 characters, guards the listener of its own, as
 	// "Authorization: Bearer TOKEN". Beyond loopback it is required, unless
-	// tls.client_ca_file is set.
+	// tls.client_ca_file or public is set. Default on loopback: the token in
+	// DATA_DIR/admin.token.
 	Token secret.Text `yaml:"token"`
+	// Public shows the trail to everybody who reaches the listener, without a token.
+	// Default false.
+	Public bool `yaml:"public"`
 }
 
 // Witness is a witness of the trail, such as `auditrelay witness` of another team.
@@ -383,10 +387,15 @@ type Admin struct {
 	Listen string `yaml:"listen"`
 	// TLS serves HTTPS. Default: HTTP.
 	TLS *TLSServer `yaml:"tls"`
-	// Token, at least 16 characters, guards /metrics, /status and /debug/pprof/, as
-	// "Authorization: Bearer TOKEN". /healthz and /readyz answer without it. Default:
-	// no guard.
+	// Token, at least 16 characters, guards /metrics, /status, /tlog/ and /debug/pprof/, as
+	// "Authorization: Bearer TOKEN". /healthz and /readyz answer without it; the reasons
+	// on /readyz need it. Default: the token in DATA_DIR/admin.token, which the relay makes
+	// at its first start and its own user can read, and /metrics needs none.
 	Token secret.Text `yaml:"token"`
+	// Hosts are the names by which clients may call the listener, without ports, such as
+	// the service's name in a cluster. Addresses and localhost need no entry. A name
+	// unknown here is refused, since a web page can point a name of its own at the listener.
+	Hosts []string `yaml:"hosts"`
 	// Pprof serves profiles at /debug/pprof/; beyond loopback it needs Token.
 	// Default false.
 	Pprof bool `yaml:"pprof"`

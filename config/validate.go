@@ -102,8 +102,11 @@ func (k *checker) ingest(c *Config) {
 	if in.Anonymous == "" {
 		return
 	}
-	if !loopback {
+	switch {
+	case !loopback:
 		k.fail("ingest.anonymous", in.Anonymous, "is for loopback listeners only; remove it, or listen on 127.0.0.1")
+	case in.BehindProxy:
+		k.fail("ingest.anonymous", in.Anonymous, "would let everybody push whom the proxy lets through; remove it, or behind_proxy")
 	}
 	for _, e := range c.Environments {
 		if in.Anonymous == e.Project+"/"+e.Environment {
@@ -229,18 +232,14 @@ func (k *checker) auditServe(c *Config) {
 		k.fail("audit.serve.token", nil, fmt.Sprintf("must have at least %d characters; make one with: openssl rand -hex 32", minToken))
 	}
 	switch certified := s.TLS != nil && s.TLS.ClientCAFile != ""; {
-	case loopback || certified:
+	case s.Public && !s.Token.Empty():
+		k.fail("audit.serve.public", s.Public, "must not be set together with audit.serve.token; keep one")
+	case loopback || certified || s.Public:
 	case s.Token.Empty():
 		k.fail("audit.serve.listen", s.Listen, "must not show the trail to everybody; set audit.serve.token or audit.serve.tls.client_ca_file, or listen on 127.0.0.1")
 	case s.TLS == nil:
 		k.warn("audit.serve.listen", "the trail's entries and audit.serve.token go over the network in the clear; set audit.serve.tls, or listen on 127.0.0.1")
 	}
-}
-
-// OnAdmin reports whether the admin listener serves the trail: not to everybody.
-func (c *Config) OnAdmin() bool {
-	host, _ := splitHostPort(c.Admin.Listen, 0)
-	return c.Audit.Serve.Listen == ServeOnAdmin && (IsLoopback(host) || !c.Admin.Token.Empty())
 }
 
 func (k *checker) adminAccess(a Admin, loopback bool) {
@@ -252,7 +251,7 @@ func (k *checker) adminAccess(a Admin, loopback bool) {
 	case a.Token.Empty() && a.Pprof:
 		k.fail("admin.pprof", a.Pprof, "must not be served beyond loopback to everybody; set admin.token, or listen on 127.0.0.1")
 	case a.Token.Empty():
-		k.warn("admin.listen", "everybody who reaches this address can read the metrics and the status; set admin.token and admin.tls, or listen on 127.0.0.1")
+		k.warn("admin.listen", "everybody who reaches this address can read the metrics; set admin.token and admin.tls, or listen on 127.0.0.1")
 	case a.TLS == nil:
 		k.warn("admin.listen", "admin.token goes over the network in the clear; set admin.tls, or listen on 127.0.0.1")
 	}

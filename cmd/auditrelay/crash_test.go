@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -216,15 +215,13 @@ func (s *scene) proveSomeEvents(t *testing.T) {
 func (s *scene) publicKey(t *testing.T) (key string) {
 	t.Helper()
 	waiting.Until(t, func() bool {
-		resp, err := http.Get("http://" + s.admin + "/status")
-		require.NoError(t, err)
-		defer func() { _ = resp.Body.Close() }()
+		_, text := askPrivate(t, s.admin, filepath.Join(filepath.Dir(s.config), "data"), "/status")
 		var status struct {
 			Trail struct {
 				PublicKey string `json:"public_key"`
 			} `json:"trail"`
 		}
-		require.NoError(t, json.NewDecoder(resp.Body).Decode(&status))
+		require.NoError(t, json.Unmarshal(text, &status))
 		key = status.Trail.PublicKey
 		return key != ""
 	}, "the trail has no public key")

@@ -2,7 +2,7 @@ package main
 
 import (
 	"encoding/json"
-	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -27,13 +27,14 @@ func TestOldEntriesAreArchivedByACommand(t *testing.T) {
 	signed := func(more int) {
 		waiting.Until(t, func() bool {
 			var size int
-			key, size = signedTrail(t, o.admin)
+			key, size = signedTrail(t, o)
 			return size >= more
 		}, "not all is signed and served: %s", &o.output)
 	}
 	signed(260)
 	run := func(exit int, args ...string) string {
 		cmd := exec.CommandContext(t.Context(), "auditrelay", append([]string{"trail"}, args...)...)
+		cmd.Env = append(os.Environ(), o.tlogToken(t))
 		out, _ := cmd.CombinedOutput()
 		require.Equal(t, exit, cmd.ProcessState.ExitCode(), "%v: %s", args, out)
 		return string(out)
@@ -48,7 +49,7 @@ func TestOldEntriesAreArchivedByACommand(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "data/tlog", bundle))
 	assert.Contains(t, o.told(t, `"trail.archived"`, archive), `"person"`)
 
-	signed(entriesOf(t, o.admin)) // the entry about it too
+	signed(entriesOf(t, o)) // the entry about it too
 	const hashOnly = "256 entries are archived, and were checked by their hashes only: 0 to 255"
 	assert.Contains(t, run(0, "verify", "--url", site, "--key", key), hashOnly)
 	assert.NotContains(t, run(0, "verify", "--url", site, "--key", key, "--archive", archive), "archived")
@@ -71,23 +72,21 @@ func TestOldEntriesAreArchivedByACommand(t *testing.T) {
 	assert.Contains(t, out, hashOnly)
 	o.start(t)
 	assert.Contains(t, run(0, append(move, "--yes")...), "nothing to move")
-	signed(entriesOf(t, o.admin))
+	signed(entriesOf(t, o))
 	assert.Contains(t, run(0, "verify", "--url", site, "--key", key), hashOnly)
 	assert.Equal(t, 1, strings.Count(run(0, "list", "--config", o.config, "--type", "trail.archived"), "moved to an archive"))
 }
 
 // entriesOf is the number of entries in the trail, signed or not.
-func entriesOf(t *testing.T, admin string) int {
+func entriesOf(t *testing.T, o *office) int {
 	t.Helper()
-	response, err := http.Get("http://" + admin + "/status")
-	require.NoError(t, err)
-	defer func() { _ = response.Body.Close() }()
+	_, text := askPrivate(t, o.admin, o.dataDir(), "/status")
 	var status struct {
 		Trail struct {
 			Entries int `json:"entries"`
 		} `json:"trail"`
 	}
-	require.NoError(t, json.NewDecoder(response.Body).Decode(&status))
+	require.NoError(t, json.Unmarshal(text, &status))
 	require.Positive(t, status.Trail.Entries)
 	return status.Trail.Entries
 }

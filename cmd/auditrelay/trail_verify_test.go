@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
@@ -43,11 +45,12 @@ func TestARunningTrailIsVerifiedAndProven(t *testing.T) {
 	o.start(t)
 	site, key, size := "http://"+o.admin+"/tlog/", "", 0
 	waiting.Until(t, func() bool {
-		key, size = signedTrail(t, o.admin)
+		key, size = signedTrail(t, o)
 		return size > 3
 	}, "nothing is signed and served: %s", &o.output)
 	run := func(args ...string) string {
 		cmd := exec.CommandContext(t.Context(), "auditrelay", append([]string{"trail"}, args...)...)
+		cmd.Env = append(os.Environ(), o.tlogToken(t))
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%v: %s", args, out)
 		return string(out)
@@ -74,27 +77,48 @@ func TestARunningTrailIsVerifiedAndProven(t *testing.T) {
 }
 
 // signedTrail asks a relay for its public key, and for the size of the tree that it serves.
-func signedTrail(t *testing.T, admin string) (key string, size int) {
+func signedTrail(t *testing.T, o *office) (key string, size int) {
 	t.Helper()
-	response, err := http.Get("http://" + admin + "/status")
-	if err != nil {
-		return "", 0
-	}
-	defer func() { _ = response.Body.Close() }()
 	var status struct {
 		Trail struct {
 			PublicKey string `json:"public_key"`
 		}
 	}
-	require.NoError(t, json.NewDecoder(response.Body).Decode(&status))
-	served, err := http.Get("http://" + admin + "/tlog/")
-	require.NoError(t, err)
-	defer func() { _ = served.Body.Close() }()
+	if code, text := askPrivate(t, o.admin, o.dataDir(), "/status"); code != http.StatusOK || json.Unmarshal(text, &status) != nil {
+		return "", 0
+	}
 	var logs []struct {
 		Size int `json:"size"`
 	}
-	if json.NewDecoder(served.Body).Decode(&logs) != nil || len(logs) == 0 {
+	if _, text := askPrivate(t, o.admin, o.dataDir(), "/tlog/"); json.Unmarshal(text, &logs) != nil || len(logs) == 0 {
 		return status.Trail.PublicKey, 0
 	}
 	return status.Trail.PublicKey, logs[0].Size
+}
+
+// tlogToken is the variable with the token of /tlog/.
+func (o *office) tlogToken(t *testing.T) string {
+	t.Helper()
+	token, err := os.ReadFile(filepath.Join(o.dataDir(), "admin.token"))
+	require.NoError(t, err)
+	return "AUDITRELAY_TLOG_TOKEN=" + strings.TrimSpace(string(token))
+}
+
+func (o *office) dataDir() string { return filepath.Join(filepath.Dir(o.config), "data") }
+
+// askPrivate asks a page of the private listener, with its token. The code is 0 as long as
+// nobody listens.
+func askPrivate(t *testing.T, admin, dataDir, path string) (code int, text []byte) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+admin+path, http.NoBody)
+	require.NoError(t, err)
+	rig.ShowToken(req, dataDir)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err = io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, text
 }

@@ -79,7 +79,7 @@ func (j *journal) start() (string, error) {
 ingest: {listen: %q, anonymous: proof/journal}
 admin: {listen: %q}
 journal: {max_bytes: 50GiB}
-audit: {spans: {interval: 1s, events: %d}}
+audit: {serve: {public: true}, spans: {interval: 1s, events: %d}}
 environments: [{project: proof, environment: journal}]
 sinks:
   - {name: file, file: {path: %q, no_sync: true, rotate_bytes: -1, rotate_every: -1s}}

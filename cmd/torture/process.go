@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
@@ -78,6 +79,7 @@ func (s *scene) ask(ctx context.Context, path string) (code int, text string) {
 	if err != nil {
 		return 0, err.Error()
 	}
+	rig.ShowToken(req, s.dataDir)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, err.Error()

@@ -2,7 +2,8 @@
 // CLI.
 //
 //	/healthz  200 while the process serves at all
-//	/readyz   200 while pushes are taken, 503 otherwise; one line per part, or JSON
+//	/readyz   200 while pushes are taken, 503 otherwise; one line per part, or JSON. Reasons
+//	          may quote a destination, so they need the token.
 //	/metrics  Prometheus
 //	/status   JSON: the state of the environments and sinks
 //	/tlog/    the audit trail's files, unless configured otherwise
@@ -30,7 +31,8 @@ const probeTimeout = 5 * time.Second
 // the relay starts; until then, and once it stops, it is not ready.
 type Handler struct {
 	mux   *http.ServeMux
-	token secret.Text
+	all   http.Handler // mux, for programs alone
+	token secret.Text  // of the private pages
 
 	mu       sync.Mutex // guards the fields below
 	phase    phase
@@ -40,24 +42,28 @@ type Handler struct {
 
 // New makes a handler with the metrics of reg.
 func New(reg *prometheus.Registry, o Options) *Handler {
-	h := &Handler{mux: http.NewServeMux(), token: o.Token, sections: map[string]func(context.Context) (any, error){}}
+	h := &Handler{mux: http.NewServeMux(), token: o.private(), sections: map[string]func(context.Context) (any, error){}}
+	h.all = FromPrograms(o.Hosts, h.mux)
 	h.AddStatus("ready", func(ctx context.Context) (any, error) { return h.Readiness(ctx), nil })
 	h.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
 	h.mux.HandleFunc("GET /readyz", h.ready)
-	h.mux.Handle("GET /status", Guarded(o.Token, http.HandlerFunc(h.status)))
+	h.mux.Handle("GET /status", Guarded(h.token, http.HandlerFunc(h.status)))
 	reg.MustRegister(h.readyGauge())
 	metrics := promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg, ErrorHandling: promhttp.ContinueOnError})
 	h.mux.Handle("GET /metrics", Guarded(o.Token, metrics))
 	if o.Pprof {
-		h.mux.Handle("GET /debug/pprof/", Guarded(o.Token, profiles()))
+		h.mux.Handle("GET /debug/pprof/", Guarded(h.token, profiles()))
 	}
 	return h
 }
 
-// Handle serves a pattern of [http.ServeMux], guarded by the token.
+// Handle serves a pattern of [http.ServeMux], guarded by the private token.
 func (h *Handler) Handle(pattern string, next http.Handler) {
 	h.mux.Handle(pattern, Guarded(h.token, next))
 }
+
+// HandleOpen serves a pattern to everybody.
+func (h *Handler) HandleOpen(pattern string, next http.Handler) { h.mux.Handle(pattern, next) }
 
 // AddStatus adds a section to /status. The result of read is encoded as JSON.
 func (h *Handler) AddStatus(name string, read func(ctx context.Context) (any, error)) {
@@ -67,7 +73,7 @@ func (h *Handler) AddStatus(name string, read func(ctx context.Context) (any, er
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.mux.ServeHTTP(w, r)
+	h.all.ServeHTTP(w, r)
 }
 
 func (h *Handler) status(w http.ResponseWriter, r *http.Request) {

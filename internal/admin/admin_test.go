@@ -6,6 +6,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -153,4 +156,97 @@ func TestProfilesAreServedWhereAskedFor(t *testing.T) {
 	code, body := get(t, New(prometheus.NewRegistry(), Options{Pprof: true}), "/debug/pprof/goroutine?debug=1")
 	assert.Equal(t, 200, code)
 	assert.Contains(t, body, "goroutine profile")
+}
+
+// A web page can have its own name point at the listener, or send a request to it from
+// another site. Neither is answered; programs on the machine and in the network are.
+func TestOnlyProgramsAreAnswered(t *testing.T) {
+	t.Parallel()
+	h := New(prometheus.NewRegistry(), Options{Hosts: []string{"auditrelay"}})
+	for _, c := range []struct {
+		host, site, origin string
+		want               int
+	}{
+		{"127.0.0.1:9100", "", "", 200},
+		{"localhost:9100", "", "", 200},
+		{"LOCALHOST.", "", "", 200},
+		{"[::1]:9100", "", "", 200},
+		{"10.0.3.7:9100", "", "", 200},
+		{"auditrelay:9100", "", "", 200},
+		{"AuditRelay", "", "", 200},
+		{"", "", "", 200},
+		{"127.0.0.1:9100", "none", "", 200},
+		{"127.0.0.1:9100", "same-origin", "http://127.0.0.1:9100", 200},
+		{"rebind.attacker.example", "", "", 403},
+		{"rebind.attacker.example:9100", "same-origin", "http://rebind.attacker.example:9100", 403},
+		{"localhost.attacker.example", "", "", 403},
+		{"127.0.0.1.attacker.example:9100", "", "", 403},
+		{"0x7f000001", "", "", 403},
+		{"127.0.0.1:9100", "cross-site", "", 403},
+		{"127.0.0.1:9100", "same-site", "", 403},
+		{"127.0.0.1:9100", "", "https://attacker.example", 403},
+		{"127.0.0.1:9100", "", "null", 403},
+	} {
+		for _, path := range []string{"/healthz", "/metrics", "/status"} {
+			r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+			r.Host = c.host
+			r.Header.Set("Sec-Fetch-Site", c.site)
+			r.Header.Set("Origin", c.origin)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			assert.Equal(t, c.want, w.Code, "%s: %+v", path, c)
+		}
+	}
+}
+
+// Without the token, nothing but fixed words is shown.
+func TestPrivatePagesNeedTheGeneratedToken(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), TokenFile)
+	token, err := FileToken(path)
+	require.NoError(t, err)
+	again, err := FileToken(path)
+	require.NoError(t, err)
+	require.Equal(t, token.Reveal(), again.Reveal())
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	require.NoError(t, os.WriteFile(path, []byte("\n"), 0o600))
+	other, err := FileToken(path)
+	require.NoError(t, err)
+	require.NotEqual(t, token.Reveal(), other.Reveal(), "an emptied file is no token")
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.MkdirAll(filepath.Join(path, "x"), 0o700))
+	other, err = FileToken(path)
+	require.Error(t, err)
+	require.Len(t, other.Reveal(), len(token.Reveal()), "the process has one all the same")
+
+	h := New(prometheus.NewRegistry(), Options{Private: token})
+	h.Running()
+	h.AddCheck(Check{"sinks", func(context.Context) (string, error) { return "warning: receiver: 123-45-6789 is refused", nil }})
+	h.AddCheck(Check{"journal", func(context.Context) (string, error) { return "", errors.New("123-45-6789") }})
+	h.AddCheck(Check{"letters", func(context.Context) (string, error) { return "123-45-6789", nil }})
+	h.Handle("/tlog/", http.NotFoundHandler())
+	ask := func(path, authorization string) (int, string) {
+		r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+		r.Host = "localhost"
+		r.Header.Set("Authorization", authorization)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	for _, authorization := range []string{"", "Bearer", "Bearer x", "Basic " + token.Reveal()} {
+		for path, want := range map[string]int{"/status": 401, "/tlog/": 401, "/tlog/0/checkpoint": 401, "/metrics": 200, "/healthz": 200, "/readyz": 503, "/readyz?format=json": 503} {
+			code, body := ask(path, authorization)
+			require.Equal(t, want, code, path)
+			require.NotContains(t, body, "6789", path)
+			require.NotContains(t, body, token.Reveal())
+		}
+	}
+	_, body := ask("/readyz", "")
+	require.Contains(t, body, "process: running\nsinks: warning: it needs a look")
+	_, body = ask("/readyz", "Bearer "+token.Reveal())
+	require.Equal(t, 3, strings.Count(body, "6789"))
+	code, _ := ask("/status", "Bearer "+token.Reveal())
+	require.Equal(t, 200, code)
 }

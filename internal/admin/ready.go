@@ -125,6 +125,23 @@ func partOf(name, remark string, err error) Part {
 	return Part{name, "ok", remark}
 }
 
+// reasons stand in place of the parts' own, which may quote anything: an event's name, or a
+// destination's answer with an event in it.
+var reasons = map[string]string{
+	"ok":        "all is well",
+	"warning":   "it needs a look: 'auditrelay status' has the reason, and so has this page with the token of the private pages",
+	"not_ready": "it keeps pushes from being taken: 'auditrelay status' has the reason, and so has this page with the token of the private pages",
+}
+
+// conceal puts fixed reasons in place of the parts' own. The process's are fixed already.
+func (r *Readiness) conceal() {
+	for i := range r.Parts {
+		if p := &r.Parts[i]; i > 0 {
+			p.Reason = reasons[p.State]
+		}
+	}
+}
+
 // String is one line.
 func (p Part) String() string {
 	prefix := map[string]string{"warning": warning, "not_ready": "not ready: "}[p.State]
@@ -133,6 +150,9 @@ func (p Part) String() string {
 
 func (h *Handler) ready(w http.ResponseWriter, r *http.Request) {
 	found := h.Readiness(r.Context())
+	if !allowed(h.token, r) {
+		found.conceal()
+	}
 	status := http.StatusOK
 	if !found.Ready {
 		status = http.StatusServiceUnavailable

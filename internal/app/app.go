@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/admin"
 	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/audit"
@@ -108,6 +109,7 @@ type process struct {
 	addresses Addresses
 
 	admin        *admin.Handler
+	private      secret.Text   // the generated token of the private pages
 	connections  *door.Metrics // of all listeners
 	certificates *certificates // nil without any
 	conn         *streamserver.Conn

@@ -24,6 +24,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/door"
+	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
@@ -33,6 +34,7 @@ type running struct {
 	Addresses
 	t    *testing.T
 	path string // of the file sink
+	data string // data_dir
 	stop func() error
 }
 
@@ -62,7 +64,7 @@ func start(t *testing.T, cfg *config.Config) *running {
 	go func() {
 		ended <- Run(ctx, cfg, Options{Logger: slog.New(slog.DiscardHandler), Started: func(a Addresses) { started <- a }})
 	}()
-	r := &running{t: t, path: cfg.Sinks[0].File.Path}
+	r := &running{t: t, path: cfg.Sinks[0].File.Path, data: cfg.DataDir}
 	r.stop = func() error { cancel(); return <-ended }
 	select {
 	case r.Addresses = <-started:
@@ -103,10 +105,12 @@ func (r *running) do(req *http.Request) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
+// get asks the private listener, with its token.
 func (r *running) get(path string) (int, string) {
 	r.t.Helper()
 	req, err := http.NewRequest(http.MethodGet, "http://"+r.Admin+path, nil)
 	require.NoError(r.t, err)
+	rig.ShowToken(req, r.data)
 	return r.do(req)
 }
 

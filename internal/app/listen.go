@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -20,7 +21,12 @@ import (
 
 // startAdmin serves the private endpoints first of all: a long start can be watched.
 func (r *process) startAdmin(ctx context.Context) error {
-	r.admin = admin.New(r.reg, admin.Options{Token: r.cfg.Admin.Token, Pprof: r.cfg.Admin.Pprof})
+	private, err := admin.FileToken(filepath.Join(r.cfg.DataDir, admin.TokenFile))
+	if err != nil {
+		r.log.Warn("the private pages can be asked with admin.token alone", "error", err)
+	}
+	r.private = private
+	r.admin = admin.New(r.reg, admin.Options{Token: r.cfg.Admin.Token, Private: private, Hosts: r.cfg.Admin.Hosts, Pprof: r.cfg.Admin.Pprof})
 	r.connections = door.NewMetrics(r.reg)
 	tlsConfig, err := r.cfg.Admin.TLS.ServerConfig()
 	if err != nil {

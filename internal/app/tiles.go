@@ -25,8 +25,8 @@ func (r *process) startTiles(ctx context.Context) error {
 		return nil
 	case serve.Listen != config.ServeOnAdmin:
 		return r.serveTiles(ctx, serve, store.Handler())
-	case !r.cfg.OnAdmin():
-		r.log.Info("the admin listener does not serve the audit trail, as everybody may reach it; set admin.token", "path", tiles.Prefix)
+	case serve.Public:
+		r.admin.HandleOpen(tiles.Prefix, store.Handler())
 		return nil
 	}
 	r.admin.Handle(tiles.Prefix, store.Handler())
@@ -53,7 +53,11 @@ func (r *process) serveTiles(ctx context.Context, serve config.AuditServe, trail
 		return fmt.Errorf("audit.serve: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle(tiles.Prefix, admin.Guarded(serve.Token, trail))
+	token := serve.Token
+	if certified := serve.TLS != nil && serve.TLS.ClientCAFile != ""; token.Empty() && !certified && !serve.Public {
+		token = r.private
+	}
+	mux.Handle(tiles.Prefix, admin.Guarded(token, trail))
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute,

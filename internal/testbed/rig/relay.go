@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -70,6 +71,7 @@ func (r *Relay) Ask(ctx context.Context, path string) (code int, text string, er
 	if err != nil {
 		return 0, "", err
 	}
+	ShowToken(req, r.DataDir())
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, "", err
@@ -77,6 +79,14 @@ func (r *Relay) Ask(ctx context.Context, path string) (code int, text string, er
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(body), err
+}
+
+// ShowToken adds the token of the private pages to a request, if the relay with this
+// data_dir has made one.
+func ShowToken(r *http.Request, dataDir string) {
+	if token, err := os.ReadFile(filepath.Join(dataDir, "admin.token")); err == nil {
+		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	}
 }
 
 // Close kills a running relay.
