@@ -86,6 +86,7 @@ func TestTheFormOfReadiness(t *testing.T) {
 		{"?format=text", "application/json", "text/plain; charset=utf-8"},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/readyz"+c.query, http.NoBody)
+		r.Host = "localhost"
 		r.Header.Set("Accept", c.accept)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)

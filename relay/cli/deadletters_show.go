@@ -21,9 +21,10 @@ func newDeadlettersShow() *cobra.Command {
 		Use:   "show NUMBER",
 		Short: "Show one dead letter, with its body",
 		Long: `Shows one dead letter: attributes, labels, the sink's reason, the number of attempts, and
-the body. NUMBER is as list shows it. In the body, an escape such as \u001b stands for a
-character that would steer the terminal; --json has its bytes in base64. Labels and body are as received: they include
-values the sink's redact section takes out, perhaps personal data.
+the body. NUMBER is as list shows it. Labels and body are as received: they include
+values the sink's redact section takes out, perhaps personal data. In the body, an escape
+such as \u001b stands for a character that would steer the terminal; --json has its bytes
+in base64.
 ` + whichRelay + `
 
 Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,

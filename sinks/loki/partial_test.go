@@ -182,7 +182,7 @@ func TestAnEventFromTheFutureDelaysNobody(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	f.set(func() { f.limits.grace = 200 * 365 * 24 * time.Hour })
-	s := f.sink(t, nil)
+	s := f.sink(t, func(c *config.Loki) { c.Labels = map[string]string{"app": "idp"} })
 	events := relaytest.Events(6)
 	now := events[0].Received
 	for i, ahead := range []time.Duration{100 * 365 * 24 * time.Hour, 0, 11 * time.Minute, 9 * time.Minute, -time.Minute, 99 * 365 * 24 * time.Hour} {
@@ -272,6 +272,7 @@ func TestTooLateForEveryStream(t *testing.T) {
 	for i, minute := range []int{300, 200} { // the newest, and the newest of the late ones
 		events := relaytest.Events(1, relaytest.From(i))
 		events[0].Time = now.Add(time.Duration(minute) * time.Minute)
+		events[0].Received = events[0].Time
 		require.NoError(t, f.sink(t, nil).Deliver(t.Context(), events))
 	}
 	s := f.sink(t, nil)
