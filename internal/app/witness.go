@@ -50,7 +50,7 @@ const (
 // RunWitness runs a witness until ctx ends.
 func RunWitness(ctx context.Context, o WitnessOptions) error {
 	r := &process{
-		cfg: &config.Config{Admin: o.Admin, ShutdownTimeout: witnessShutdown},
+		cfg: &config.Config{DataDir: o.DataDir, Admin: o.Admin, ShutdownTimeout: witnessShutdown},
 		log: o.Logger, version: o.Version, reg: prometheus.NewRegistry(),
 		stack:  stack{log: o.Logger},
 		failed: make(chan error, 1),

@@ -65,7 +65,7 @@ from independent readers too, as from a sink's trail.checkpoint events. Without 
 checkpoint of a log, make a new witness with a new key instead.
 
 Exit codes: 0 success, 1 failure, 64 wrong usage.`,
-		Example: `  curl -so a.checkpoint https://relay.example.com/tlog/latest/checkpoint
+		Example: `  curl -so a.checkpoint -H @token.header https://relay.example.com/tlog/latest/checkpoint
   auditrelay witness recover --data-dir /var/lib/auditrelay-witness a.checkpoint`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: runs(func(cmd *cobra.Command, args []string) error {
