@@ -31,14 +31,27 @@ func TestActionsOnTheWorkspace(t *testing.T) {
 	assert.Contains(t, o.run(t, cli.ExitOK, "password-config", "get", o.name), "check_breach_on_creation")
 	assert.Contains(t, o.run(t, cli.ExitOK, "rbac", "get", o.name, "--output", "yaml"), "custom_roles:")
 	assert.Contains(t, o.run(t, cli.ExitOK, "templates", "list", o.env.Project), "TEMPLATE_ID")
-	var codes []string
+	var codes struct {
+		RequestID string `json:"request_id"`
+		Status    int
+		Result    []string
+	}
 	require.NoError(t, json.Unmarshal([]byte(o.run(t, cli.ExitOK, "country-codes", "get", o.name, "-o", "json")), &codes))
+	assert.NotEmpty(t, codes.RequestID)
+	assert.Equal(t, 200, codes.Status)
+	assert.Equal(t, strings.Join(codes.Result, " ")+"\n", o.run(t, cli.ExitOK, "country-codes", "get", o.name))
+	assert.Regexp(t, `^\S+\n$`, o.run(t, cli.ExitOK, "templates", "default", "get", o.env.Project, "LOGIN"), "no blanks before it")
 
 	rename := []string{"project", "rename", o.env.Project, "Mine", "--reason", "CHG-1"}
 	assert.Contains(t, o.run(t, cli.ExitOK, append(rename, "--dry-run")...), `→ "Mine"`)
 	assert.Contains(t, o.run(t, cli.ExitFailure, rename...), "give --yes")
 	o.run(t, cli.ExitUsage, "project", "rename", o.env.Project)
 	o.run(t, cli.ExitUsage, "rbac", "get", o.env.Project)
+	assert.Contains(t, o.run(t, cli.ExitUsage, "secret", "delete", o.name, "s-1", "--yes"), "--yes needs --reason")
+	assert.Contains(t, o.run(t, cli.ExitUsage, "secret", "delete", o.name, "s-1", "--yes", "--reason", " "), "--yes needs --reason")
+	assert.Contains(t, o.run(t, cli.ExitUsage, "redirect-urls", "set-types", o.name, o.env.RedirectURLs[0], "--dry-run"), "it needs types", "the relay finds it wrong")
+	assert.Contains(t, o.run(t, cli.ExitUsage, "streaming", "set", o.name, "DATADOG", "--secret-file", "/etc/hostname", "--dry-run"), "DATADOG takes a site")
+	assert.Contains(t, o.run(t, cli.ExitFailure, "project", "get", "none"), "; see http", "the API's page about the error")
 	require.Zero(t, o.writes.Load())
 	o.told(t, "settings.baseline", `"subject":"project"`)
 	done := o.run(t, cli.ExitOK, append(rename, "--yes")...)
@@ -48,7 +61,7 @@ func TestActionsOnTheWorkspace(t *testing.T) {
 	o.told(t, "settings.changed", `"subject":"project"`, `"cause":"relay"`, `"action":"`+action+`"`)
 
 	o.held.Store(true)
-	asked := exec.Command("auditrelay", "workspace", "secret", "delete", o.name, o.env.Secrets[0], "--yes", "--config", o.config)
+	asked := exec.Command("auditrelay", "workspace", "secret", "delete", o.name, o.env.Secrets[0], "--yes", "--reason", "leaked", "--config", o.config)
 	var said bytes.Buffer
 	asked.Stderr = &said
 	require.NoError(t, asked.Start())

@@ -298,8 +298,19 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (io.Re
 	if json.Unmarshal(text, &answer) != nil || answer.Error == "" {
 		answer.Error = fmt.Sprintf("the relay answered %s; is it of another version than this command?", resp.Status)
 	}
+	if resp.StatusCode == http.StatusBadRequest {
+		return nil, &wrongRequest{answer.Error}
+	}
 	return nil, errors.New(answer.Error)
 }
+
+// ErrRequest marks a request that the relay found wrong before it did anything.
+var ErrRequest = errors.New("wrong request")
+
+type wrongRequest struct{ text string }
+
+func (w *wrongRequest) Error() string        { return w.text }
+func (w *wrongRequest) Is(target error) bool { return target == ErrRequest }
 
 // unreachable adds advice if no relay answers.
 func (c *Client) unreachable(ctx context.Context, err error) error {

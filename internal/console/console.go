@@ -186,7 +186,7 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	mux.HandleFunc("POST /v1/damage/accept", s.acceptDamage)
 	s.http = &http.Server{
 		Handler: cutOff(withPerson(mux)), ReadHeaderTimeout: 10 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return working },
+		BaseContext: func(net.Listener) context.Context { return working }, ConnContext: withPeer,
 	}
 	door.Harden(s.http, "console", opts.Logger)
 	go func() {

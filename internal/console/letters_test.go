@@ -176,7 +176,7 @@ func TestLettersAreDiscarded(t *testing.T) {
 	s.lost, s.losses = nil, nil
 	require.NoError(t, s.DiscardLetters(t.Context(), all, report))
 	assert.Equal(t, []console.Loss{{
-		Type: "deadletters.discarded", Project: "acme", Environment: "production", Sink: "a", Person: s.Person,
+		Type: "deadletters.discarded", Project: "acme", Environment: "production", Sink: "a", Person: s.losses[0].Person,
 		Detail: map[string]any{"sink": "a", "event_ids": eventIDs(events[:5])},
 	}}, s.losses)
 	assert.Equal(t, uint64(5), p.Removed)

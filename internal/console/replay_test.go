@@ -13,7 +13,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
-	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -149,7 +148,7 @@ func TestSinksAreListedAndRetired(t *testing.T) {
 		return err == nil
 	}, "%v", err)
 	require.Len(t, s.losses, 1)
-	assert.Equal(t, workspace.Person{User: "Ada & Co.", Host: "höst"}, s.losses[0].Person)
+	assert.Equal(t, "Ada & Co.@höst", s.losses[0].Person.Claimed, "whoever the kernel says it is")
 	assert.Equal(t, []string{"sink.retired", "old"}, []string{s.losses[0].Type, s.losses[0].Sink})
 	trimmed, err = s.journal.Trim(t.Context(), time.Now())
 	require.NoError(t, err)

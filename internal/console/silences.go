@@ -52,7 +52,7 @@ func (s *Server) addSilence(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.opts.Logger.Warn("a silence is added on request", "silence", done.ID, "project", done.Project, "environment", done.Environment,
-		"until", done.Until, "reason", done.Reason, "user", done.Person.User)
+		"until", done.Until, "reason", done.Reason, "person", done.Person.String())
 	writeJSON(w, http.StatusOK, done)
 }
 
@@ -67,7 +67,7 @@ func (s *Server) endSilence(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, silenceRefusal(err))
 		return
 	}
-	s.opts.Logger.Warn("a silence is ended on request", "silence", done.ID, "project", done.Project, "environment", done.Environment, "user", personOf(r.Context()).User)
+	s.opts.Logger.Warn("a silence is ended on request", "silence", done.ID, "project", done.Project, "environment", done.Environment, "person", personOf(r.Context()).String())
 	writeJSON(w, http.StatusOK, done)
 }
 

@@ -102,7 +102,7 @@ func (s *Server) settingAt(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		state, err = s.opts.Timeline.At(r.Context(), req.Where, req.At)
 	}
-	if errors.Is(err, timeline.ErrSetting) {
+	if errors.Is(err, timeline.ErrSetting) || errors.Is(err, timeline.ErrSeveral) {
 		err = refuse(http.StatusNotFound, "%v", err)
 	}
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *Server) annotate(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, err)
 		return
 	}
-	s.opts.Logger.Info("an entry of the audit trail was annotated", "entry", req.Index, "annotation", index, "reviewer", req.Reviewer, "user", req.User)
+	s.opts.Logger.Info("an entry of the audit trail was annotated", "entry", req.Index, "annotation", index, "reviewer", req.Reviewer, "person", personOf(r.Context()).String())
 	writeJSON(w, http.StatusOK, Annotated{index})
 }
 
@@ -131,6 +131,8 @@ func (s *Server) annotate(w http.ResponseWriter, r *http.Request) {
 // after it the annotation; given again, it stands there twice, and means the same as
 // once.
 func (s *Server) enterAnnotation(ctx context.Context, a timeline.Annotation) (int64, error) {
+	by := personOf(ctx)
+	a.User, a.Host, a.UID, a.Claimed = by.User, by.Host, by.UID, by.Claimed
 	if err := a.Check(); err != nil {
 		return 0, refuse(http.StatusBadRequest, "%v", err)
 	}

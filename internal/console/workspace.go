@@ -3,9 +3,11 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -58,6 +60,10 @@ func askDesk[T any](s *Server, w http.ResponseWriter, r *http.Request, method fu
 	}
 	req.Request.Secret, req.Person = secret.New(req.Secret), personOf(r.Context())
 	v, err = method(desk, r.Context(), req.Request)
+	var api *management.APIError
+	if errors.As(err, &api) && api.URL != "" {
+		err = fmt.Errorf("%w; see %s", err, api.URL)
+	}
 	switch {
 	case errors.Is(err, workspace.ErrUsage):
 		err = refuse(http.StatusBadRequest, "%v", err)

@@ -82,8 +82,9 @@ type action struct {
 	Operation string            `json:"operation"`
 	Arguments map[string]string `json:"arguments"`
 	Person    struct {
-		User string `json:"user"`
-		Host string `json:"host"`
+		User    string `json:"user"`
+		Host    string `json:"host"`
+		Claimed string `json:"claimed"`
 	} `json:"person"`
 	Reason  string `json:"reason"`
 	Outcome string `json:"outcome"`
@@ -119,7 +120,11 @@ func actionSentence(kind string, detail json.RawMessage) string {
 	if json.Unmarshal(detail, &a) != nil {
 		return kind
 	}
-	text := fmt.Sprintf("%s on %s: %s", visible(a.Person.User, maxName), visible(a.Person.Host, maxName), visible(a.Operation, maxName))
+	text := fmt.Sprintf("%s on %s", visible(a.Person.User, maxName), visible(a.Person.Host, maxName))
+	if a.Person.Claimed != "" {
+		text += ", who claims to be " + quote(a.Person.Claimed)
+	}
+	text += ": " + visible(a.Operation, maxName)
 	for _, name := range slices.Sorted(maps.Keys(a.Arguments)) {
 		text += fmt.Sprintf(", %s %s", visible(name, maxName), quote(a.Arguments[name]))
 	}

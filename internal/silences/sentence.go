@@ -13,14 +13,12 @@ func (s *Silence) same(other Silence) bool { return s.ID == other.ID }
 // begins tells of a silence in one line: "silence of shop/live until 2026-11-22 14:00:00 UTC
 // by ann@host: upgrade".
 func (s *Silence) begins() string {
-	return fmt.Sprintf("silence of %s until %s by %s: %s", display(s.of()), clock(s.Until), who(s.Person), s.Reason)
+	return fmt.Sprintf("silence of %s until %s by %s: %s", display(s.of()), clock(s.Until), s.Person, s.Reason)
 }
 
 func (s *Silence) ends(by workspace.Person) string {
-	return fmt.Sprintf("silence of %s ended by %s, before %s; its reason was: %s", display(s.of()), who(by), clock(s.Until), s.Reason)
+	return fmt.Sprintf("silence of %s ended by %s, before %s; its reason was: %s", display(s.of()), by, clock(s.Until), s.Reason)
 }
-
-func who(p workspace.Person) string { return p.User + "@" + p.Host }
 
 func display(name credentials.Environment) string {
 	if name == All {

@@ -41,7 +41,7 @@ func (r *Reconciler) Rotate(ctx context.Context, env credentials.Environment, by
 		if w.mode() == config.ModeObserve && slices.ContainsFunc(action.Differs, func(field string) bool { return field != "secret" }) {
 			return fmt.Errorf("rotate the credential of %s: %w", env, ErrElsewhere)
 		}
-		return w.put(ctx, order{reason: []string{"rotation"}, person: by.User + "@" + by.Host, why: why})
+		return w.put(ctx, order{reason: []string{"rotation"}, person: by.String(), why: why})
 	})
 }
 
@@ -81,7 +81,7 @@ func (r *Reconciler) Apply(ctx context.Context, env credentials.Environment, by 
 		if err != nil {
 			return err
 		}
-		return w.put(ctx, order{reason: append(action.reason(), "asked_for"), person: by.User + "@" + by.Host, why: why})
+		return w.put(ctx, order{reason: append(action.reason(), "asked_for"), person: by.String(), why: why})
 	})
 	if err != nil {
 		return Preview{}, fmt.Errorf("set the streaming config of %s: %w", env, err)

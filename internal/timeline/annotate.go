@@ -29,9 +29,12 @@ type Annotation struct {
 	Ticket   string `json:"ticket,omitempty"`
 	Reviewer string `json:"reviewer"`
 	Note     string `json:"note,omitempty"`
-	// User and Host are those of the person's command.
-	User string `json:"user"`
-	Host string `json:"host"`
+	// The person who entered it, as the relay knows: see [audit.Person]. The Reviewer is as
+	// this person says.
+	User    string  `json:"user"`
+	Host    string  `json:"host"`
+	UID     *uint32 `json:"uid,omitempty"`
+	Claimed string  `json:"claimed,omitempty"`
 }
 
 // Check names a missing or overlong field.

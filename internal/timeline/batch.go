@@ -10,12 +10,12 @@ import (
 
 // line is a row before it is in the table.
 type line struct {
-	time                                       time.Time
-	kind, project, environment, subject, cause string
-	severity, direction                        uint8
-	flags                                      flags
-	reviews                                    int64 // with isAnnotation: the entry it marks
-	summary, further                           string
+	time                                              time.Time
+	kind, project, environment, subject, cause, actor string
+	severity, direction                               uint8
+	flags                                             flags
+	reviews                                           int64 // with isAnnotation: the entry it marks
+	summary, further                                  string
 }
 
 const (
@@ -41,8 +41,8 @@ func (l *line) text() string {
 //	index of the first row        8 bytes, little endian like all
 //	index and hash of an entry    8 and 32: the newest readable one
 //	number of new names, each     uvarint; uvarint length, bytes
-//	number of rows, each          uvarint; flags, and unless it is missing: time (8), five
-//	                              names, severity, direction, an annotation's entry, text:
+//	number of rows, each          uvarint; flags, and unless it is missing: time (8), six
+//	                              names, severity and direction, an annotation's entry, text:
 //	                              the summary, and further sentences behind a zero byte
 //
 // encode makes a batch behind the table's rows.
@@ -52,9 +52,9 @@ func (t *table) encode(ids map[string]uint16, lines []line, newest int64, leaf [
 	b = append(b, leaf[:]...)
 	known := len(ids)
 	var rows, names []byte
-	name := func(s string) {
+	name := func(s string, limit int) {
 		id, ok := ids[s]
-		if !ok && len(ids) < maxNames-1 {
+		if !ok && len(ids) < limit {
 			id = uint16(len(ids))
 			ids[s] = id
 			names = appendText(names, s)
@@ -74,9 +74,10 @@ func (t *table) encode(ids map[string]uint16, lines []line, newest int64, leaf [
 		}
 		rows = binary.LittleEndian.AppendUint64(rows, uint64(l.time.UnixNano()))
 		for _, s := range []string{l.kind, l.project, l.environment, l.subject, l.cause} {
-			name(s)
+			name(s, maxNames-1)
 		}
-		rows = append(rows, l.severity, l.direction)
+		name(l.actor, maxActors)
+		rows = append(rows, byte(levelsOf(l.severity, l.direction)))
 		if l.flags&isAnnotation != 0 {
 			rows = binary.AppendUvarint(rows, uint64(l.reviews))
 		}
@@ -138,13 +139,13 @@ func (d *decoder) row(t *table, offset int64) {
 		return
 	}
 	r.time = int64(d.uint64())
-	for _, id := range []*uint16{&r.kind, &r.project, &r.environment, &r.subject, &r.cause} {
+	for _, id := range []*uint16{&r.kind, &r.project, &r.environment, &r.subject, &r.cause, &r.actor} {
 		n := d.count()
 		d.bad = d.bad || n >= len(t.names)
 		*id = uint16(n)
 	}
-	r.severity, r.direction = d.byte(), d.byte()
-	d.bad = d.bad || int(r.severity) >= len(severities) || int(r.direction) >= len(directions)
+	r.levels = levels(d.byte())
+	d.bad = d.bad || int(r.levels.severity()) >= len(severities) || int(r.levels.direction()) >= len(directions)
 	of := int64(-1)
 	if r.flags&isAnnotation != 0 {
 		of = int64(d.count())

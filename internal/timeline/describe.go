@@ -23,6 +23,9 @@ type told struct {
 	Severity  string `json:"severity"`
 	Direction string `json:"direction"`
 	Cause     string `json:"cause"`
+	// Actor is of a change, Person of a person's action or command.
+	Actor  string       `json:"actor"`
+	Person audit.Person `json:"person"`
 	// Statements are the sentences behind Summary, to be found by their text.
 	Statements []struct {
 		Sentence string `json:"sentence"`
@@ -49,12 +52,13 @@ func lineOf(e audit.Recorded) line {
 	if json.Unmarshal(e.Detail, &t) != nil {
 		t = told{} // a Detail of another form says nothing of it
 	}
+	actor := t.actor()
 	if t.Summary == "" {
 		t = describe(e.Entry, t.Cause)
 	}
 	l := line{
 		time: e.Time, kind: e.Type, project: e.Project, environment: e.Environment, subject: e.Subject,
-		cause: t.Cause, severity: place(severities, t.Severity), direction: place(directions, t.Direction), summary: t.Summary,
+		cause: t.Cause, actor: cmp.Or(actor, t.actor()), severity: place(severities, t.Severity), direction: place(directions, t.Direction), summary: t.Summary,
 		further: t.further(),
 	}
 	if hasState(&e.Entry) {
@@ -66,8 +70,22 @@ func lineOf(e audit.Recorded) line {
 	if of, ok := annotationOf(&e.Entry); ok {
 		l.flags |= isAnnotation
 		l.reviews = of.Index
+		l.actor = audit.Person{User: of.User, Host: of.Host, Claimed: of.Claimed}.String()
 	}
 	return l
+}
+
+// actor is who is behind an entry, as far as it says so.
+func (t *told) actor() string {
+	switch {
+	case t.Actor != "":
+		return t.Actor
+	case t.Person.User != "":
+		return t.Person.String()
+	case t.Cause == "outside":
+		return "unknown"
+	}
+	return ""
 }
 
 // place is a name's number, 0 for an unknown name.
@@ -117,7 +135,7 @@ func unknownAfter(e *audit.Entry) bool { return len(e.After) == 0 && e.AfterSHA2
 // repetitions, annotations, and notes about reads or arrivals.
 func recordsChange(kind string) bool {
 	room, what, _ := strings.Cut(kind, ".")
-	return room != "health" && !slices.Contains([]string{"baseline", "checked", "restated", "status_changed", "annotated", "intended", "put_intended", "put_ended", "failed", "recovered", "unreachable", "reachable", "back", "span"}, what)
+	return room != "health" && !slices.Contains([]string{"baseline", "checked", "restated", "annotated", "intended", "put_intended", "put_ended", "failed", "recovered", "unreachable", "reachable", "back", "span"}, what)
 }
 
 // plain tells an entry without two states.

@@ -118,23 +118,63 @@ func (x *Index) pass(ctx context.Context, f Filter, yield func(Entry) error) err
 			return err
 		}
 	}
-	m := f.matcher(&r.table)
-	err = x.trail.Tail(ctx, from, func(e audit.Recorded) error {
-		if e.Index >= r.table.n {
-			return errEnough
-		}
-		fits, err := r.fits(ctx, m, e.Index)
-		if err != nil || !fits {
+	p := passing{reading: r, m: f.matcher(&r.table), next: from, yield: yield}
+	err = x.trail.Tail(ctx, from, func(e audit.Recorded) error { return p.take(ctx, e) }, func(int64) error {
+		if err := p.missing(ctx, r.table.n); err != nil {
 			return err
 		}
-		row := r.table.show(e.Index)
-		if row.Summary, err = r.text(e.Index); err != nil {
-			return err
-		}
-		return yield(whole(row, e))
-	}, func(int64) error { return errEnough })
+		return errEnough
+	})
 	if errors.Is(err, errEnough) {
 		return nil
 	}
 	return err
+}
+
+// passing is a pass over the trail.
+type passing struct {
+	*reading
+	m     *matcher
+	next  int64
+	yield func(Entry) error
+}
+
+func (p *passing) take(ctx context.Context, e audit.Recorded) error {
+	if e.Index < p.next {
+		return nil // a repetition
+	}
+	if err := p.missing(ctx, min(e.Index, p.table.n)); err != nil {
+		return err
+	}
+	if p.next = e.Index + 1; e.Index >= p.table.n {
+		return errEnough
+	}
+	fits, err := p.fits(ctx, p.m, e.Index)
+	if err != nil || !fits {
+		return err
+	}
+	row, err := p.row(e.Index)
+	if err != nil {
+		return err
+	}
+	return p.yield(whole(row, e))
+}
+
+// missing yields the chosen entries before an index that cannot be read.
+func (p *passing) missing(ctx context.Context, until int64) error {
+	for ; p.next < until; p.next++ {
+		fits, err := p.fits(ctx, p.m, p.next)
+		if err != nil {
+			return err
+		}
+		if !fits {
+			continue
+		}
+		row := p.table.show(p.next)
+		row.Missing, row.Summary = true, unreadableHere
+		if err := p.yield(Entry{Row: row}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Filter chooses entries: those with every given property. In Type, Without,
-// Project, Environment, Setting and Cause each "*" stands for any text.
+// Project, Environment, Setting, Cause and Actor each "*" stands for any text.
 type Filter struct {
 	Since       time.Time `json:"since,omitzero"` // at or after
 	Until       time.Time `json:"until,omitzero"` // before
@@ -22,6 +22,7 @@ type Filter struct {
 	Environment string    `json:"environment,omitempty"`
 	Setting     string    `json:"setting,omitempty"`
 	Cause       string    `json:"cause,omitempty"`
+	Actor       string    `json:"actor,omitempty"`    // in whole, or one of its names
 	Severity    string    `json:"severity,omitempty"` // at least
 	Direction   string    `json:"direction,omitempty"`
 	Text        string    `json:"text,omitempty"` // in a sentence, in any case
@@ -96,6 +97,9 @@ func (f *Filter) matcher(t *table) *matcher {
 	m.allow(f.Environment, func(r *row) uint16 { return r.environment })
 	m.allow(f.Setting, func(r *row) uint16 { return r.subject })
 	m.allow(f.Cause, func(r *row) uint16 { return r.cause })
+	if f.Actor != "" {
+		m.names = append(m.names, allowed{func(r *row) uint16 { return r.actor }, actors(t, f.Actor)})
+	}
 	if f.Without != "" {
 		m.without = named(t, f.Without)
 	}
@@ -131,6 +135,20 @@ func named(t *table, pattern string) []bool {
 	return ok
 }
 
+// actors returns the fitting names of actors. Of "root@a (claims ada@b), bob@c" each part fits
+// by itself too: root@a, root, ada@b, ada, bob@c and bob.
+func actors(t *table, pattern string) []bool {
+	p, ok := wildcard.Parse(pattern), named(t, pattern)
+	for id, name := range t.names {
+		for _, part := range strings.FieldsFunc(strings.ReplaceAll(name, "(claims ", ","), func(r rune) bool { return r == ',' || r == ')' }) {
+			part = strings.TrimSpace(part)
+			user, _, _ := strings.Cut(part, "@")
+			ok[id] = ok[id] || p.Matches(part) || user != "" && p.Matches(user)
+		}
+	}
+	return ok
+}
+
 func (m *matcher) isWithout(r *row) bool { return m.without != nil && m.without[r.kind] }
 
 // matches reports whether a row fits, except for its text.
@@ -141,9 +159,9 @@ func (m *matcher) matches(index int64) bool {
 		return m.any && (m.index < 0 || m.index == index) && (r.flags&isMissing != 0 || !m.isWithout(r))
 	case m.isWithout(r):
 		return false
-	case m.index >= 0 && m.index != index, r.time < m.since, r.time >= m.until, r.severity < m.severity:
+	case m.index >= 0 && m.index != index, r.time < m.since, r.time >= m.until, r.levels.severity() < m.severity:
 		return false
-	case m.direction >= 0 && int(r.direction) != m.direction:
+	case m.direction >= 0 && int(r.levels.direction()) != m.direction:
 		return false
 	case m.unreviewed && (r.flags&needsReview == 0 || m.table.isReviewed(index)):
 		return false

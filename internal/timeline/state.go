@@ -62,8 +62,12 @@ type Next struct {
 	Value  json.RawMessage `json:"value,omitempty"`
 }
 
-// ErrSetting marks a setting as unknown: it is not in the trail, or not named clearly.
-var ErrSetting = errors.New("no such setting")
+var (
+	// ErrSetting marks a setting that is not in the trail.
+	ErrSetting = errors.New("no such setting")
+	// ErrSeveral marks a name that several settings have.
+	ErrSeveral = errors.New("several settings have this name")
+)
 
 // Settings lists those chosen by f, by project, environment and name.
 func (x *Index) Settings(ctx context.Context, f Filter) ([]Setting, error) {
@@ -168,7 +172,7 @@ func (r *reading) resolve(w Where) (Where, error) {
 	for _, s := range all[:min(len(all), 5)] {
 		names = append(names, s.String())
 	}
-	return w, fmt.Errorf("%w: %d settings are named so (%s …): name one by --project and --environment", ErrSetting, len(all), strings.Join(names, ", "))
+	return w, fmt.Errorf("%w, %d of them (%s …): name one by --project and --environment", ErrSeveral, len(all), strings.Join(names, ", "))
 }
 
 // unreadable reports whether an entry is lost or damaged.

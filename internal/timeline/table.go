@@ -9,13 +9,21 @@ import (
 // row is an entry in memory: 32 bytes. Names are places in table.names, text and length
 // the place of the sentence in the file.
 type row struct {
-	time                                       int64 // Unix, in ns
-	text                                       int64
-	length                                     uint16
-	kind, project, environment, subject, cause uint16
-	severity, direction                        uint8
-	flags                                      flags
+	time                                              int64 // Unix, in ns
+	text                                              int64
+	length                                            uint16
+	kind, project, environment, subject, cause, actor uint16
+	levels                                            levels
+	flags                                             flags
 }
+
+// levels are a severity and a direction, four bits each.
+type levels uint8
+
+func levelsOf(severity, direction uint8) levels { return levels(severity<<4 | direction) }
+
+func (l levels) severity() uint8  { return uint8(l >> 4) }
+func (l levels) direction() uint8 { return uint8(l & 0xf) }
 
 // flags of a row.
 type flags uint8
@@ -86,6 +94,8 @@ func (t *table) snapshot() table {
 const (
 	maxNames  = math.MaxUint16
 	otherName = "(other)"
+	// maxActors bounds the names as long as there may be new actors: claims are free text.
+	maxActors = maxNames / 2
 )
 
 // Row is an entry in a list.
@@ -100,22 +110,27 @@ type Row struct {
 	Severity    string    `json:"severity,omitempty"`
 	Direction   string    `json:"direction,omitempty"`
 	Cause       string    `json:"cause,omitempty"`
-	Reviewed    bool      `json:"reviewed"`
+	// Actor is who did it: "relay", USER@HOST of a person, with what this person claims, or
+	// "unknown" for a change from outside. Several are separated by commas.
+	Actor    string `json:"actor,omitempty"`
+	Reviewed bool   `json:"reviewed"`
 	// Summary is the entry's sentence, cut to 1,000 bytes.
 	Summary string `json:"summary"`
 	// Missing: no entry can be read there; it is lost or damaged.
 	Missing bool `json:"missing,omitempty"`
 }
 
+const unreadableHere = "no entry can be read here: it is lost or damaged"
+
 // show makes a row readable, without its summary.
 func (t *table) show(index int64) Row {
 	r := t.at(index)
 	if r.flags&isMissing != 0 {
-		return Row{Index: index, Missing: true, Summary: "no entry can be read here: it is lost or damaged"}
+		return Row{Index: index, Missing: true, Summary: unreadableHere}
 	}
 	return Row{
 		Index: index, Time: time.Unix(0, r.time).UTC(), Type: t.names[r.kind], Project: t.names[r.project],
 		Environment: t.names[r.environment], Setting: t.names[r.subject], Cause: t.names[r.cause],
-		Severity: severities[r.severity], Direction: directions[r.direction], Reviewed: t.isReviewed(index),
+		Actor: t.names[r.actor], Severity: severities[r.levels.severity()], Direction: directions[r.levels.direction()], Reviewed: t.isReviewed(index),
 	}
 }

@@ -71,7 +71,7 @@ func TestFilters(t *testing.T) {
 	row := list(t, v, Filter{Index: &third})[0]
 	assert.Equal(t, Row{
 		Index: 3, Time: at(40), Type: "settings.changed", Project: "acme", Environment: "live", Setting: "password_strength_config",
-		Severity: "high", Direction: "weaker", Cause: "outside", Summary: "minimum password length 12 → 6",
+		Severity: "high", Direction: "weaker", Cause: "outside", Actor: "unknown", Summary: "minimum password length 12 → 6",
 	}, row)
 	assert.Equal(t, "sinks/old: the sink was retired: the journal keeps nothing for it any more", list(t, v, Filter{Limit: 1})[0].Summary)
 

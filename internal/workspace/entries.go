@@ -133,7 +133,7 @@ func (d *Desk) intend(ctx context.Context, a *action, p Plan) error {
 			}
 			if !d.mayEnd(open, last.Time) {
 				return nil, fmt.Errorf("%w: %s by %s at %s, since %s; it counts as ended after %s", ErrUnderWay,
-					open.Operation, open.Person.User, open.Relay, last.Time.Format(time.RFC3339), underWay)
+					open.Operation, open.Person, open.Relay, last.Time.Format(time.RFC3339), underWay)
 			}
 			return d.lost(open), nil
 		})
@@ -180,7 +180,7 @@ func (d *Desk) end(ctx context.Context, a *action, after json.RawMessage) error 
 		})
 		if err == nil {
 			d.log.Info("an action on the workspace has ended", "action", a.Action, "operation", a.Operation,
-				"project", a.project, "environment", a.environment, "user", a.Person.User, "outcome", a.Outcome, "error", a.Error)
+				"project", a.project, "environment", a.environment, "person", a.Person.String(), "outcome", a.Outcome, "error", a.Error)
 			return nil
 		}
 		if pause.For(ctx, time.Second) != nil {

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,6 +44,14 @@ type operation struct {
 
 const streamingSet = "streaming.set"
 
+// The arguments of redirect_urls.set_types, except for the URL. The lists are separated by
+// commas; an empty one, given, has no types.
+const (
+	argTypes        = "types"
+	argDefaultTypes = "default_types"
+	argDoNotPromote = "do_not_promote_defaults"
+)
+
 // operations are the API's, by their names in the entries and on the command line.
 var operations = map[string]operation{
 	"project.get": {scope: ofProject, read: readProject},
@@ -63,11 +72,11 @@ var operations = map[string]operation{
 		plan: says("a project with the name %[1]q and the vertical %[2]s is created; the API has no operation to delete it", "name", "vertical"),
 	},
 	"redirect_urls.set_types": {
-		scope: ofEnvironment, needs: []string{"url"}, mayHave: []string{"types", "default_types", "do_not_promote_defaults"},
+		scope: ofEnvironment, needs: []string{"url"}, mayHave: []string{argTypes, argDefaultTypes, argDoNotPromote}, validate: validateTypes,
 		do: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
 			return split(c.UpdateRedirectURL(ctx, r.Project, r.Environment, r.Arguments["url"], redirectTypes(r)))
 		},
-		plan: says("the valid types of redirect URL %[1]q become: %[2]s; by default: %[3]s (the API does not show the present ones)", "url", "types", "default_types"),
+		plan: planTypes,
 	},
 	"rbac.get": {scope: ofEnvironment, read: func(ctx context.Context, c *management.Client, r Request) (management.Receipt, json.RawMessage, error) {
 		return split(c.RBACPolicy(ctx, r.Project, r.Environment))
@@ -197,18 +206,54 @@ func member(state json.RawMessage, names ...string) string {
 	return string(state)
 }
 
+// validateTypes refuses a request without a list: the API takes the lists as a whole, and
+// would be told to empty both.
+func validateTypes(r Request) error {
+	_, types := r.Arguments[argTypes]
+	_, defaults := r.Arguments[argDefaultTypes]
+	if !types && !defaults {
+		return errors.New("it needs types, default types, or both; an empty list leaves the URL without valid types")
+	}
+	return nil
+}
+
+// redirectTypes lists each type once. A default type is a valid type as well.
 func redirectTypes(r Request) management.RedirectURLUpdate {
-	u := management.RedirectURLUpdate{DoNotPromoteDefaults: r.Arguments["do_not_promote_defaults"] == "true"}
+	u := management.RedirectURLUpdate{DoNotPromoteDefaults: r.Arguments[argDoNotPromote] == "true"}
 	add := func(list string, isDefault bool) {
 		for kind := range strings.SplitSeq(list, ",") {
-			if kind = strings.TrimSpace(kind); kind != "" {
-				u.ValidTypes = append(u.ValidTypes, management.RedirectType{IsDefault: isDefault, Type: management.RedirectKind(kind)})
+			t := management.RedirectType{IsDefault: isDefault, Type: management.RedirectKind(strings.TrimSpace(kind))}
+			same := func(have management.RedirectType) bool { return have.Type == t.Type }
+			if t.Type != "" && !slices.ContainsFunc(u.ValidTypes, same) {
+				u.ValidTypes = append(u.ValidTypes, t)
 			}
 		}
 	}
-	add(r.Arguments["types"], false)
-	add(r.Arguments["default_types"], true)
+	add(r.Arguments[argDefaultTypes], true)
+	add(r.Arguments[argTypes], false)
 	return u
+}
+
+// planTypes shows what redirectTypes sends.
+func planTypes(r Request, _ json.RawMessage) []string {
+	u := redirectTypes(r)
+	var types, defaults []string
+	for _, t := range u.ValidTypes {
+		types = append(types, string(t.Type))
+		if t.IsDefault {
+			defaults = append(defaults, string(t.Type))
+		}
+	}
+	list := func(kinds []string) string { return cmp.Or(strings.Join(kinds, ", "), none) }
+	promoted := "the API may promote another URL to the default of a type"
+	if u.DoNotPromoteDefaults {
+		promoted = "the API promotes no other URL to the default of a type"
+	}
+	return []string{
+		fmt.Sprintf("the valid types of redirect URL %q become: %s (the API does not show the present ones)", r.Arguments["url"], list(types)),
+		fmt.Sprintf("it becomes the default for: %s", list(defaults)),
+		fmt.Sprintf("%s: %t: %s", argDoNotPromote, u.DoNotPromoteDefaults, promoted),
+	}
 }
 
 // validateDestination refuses a destination before any call and any entry.

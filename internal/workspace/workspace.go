@@ -47,13 +47,8 @@ type Request struct {
 	Seen string `json:"seen,omitempty"`
 }
 
-// Person is somebody at a command line, as the command line says.
-type Person struct {
-	User string `json:"user"`
-	Host string `json:"host"`
-}
-
-func (p Person) String() string { return p.User + "@" + p.Host }
+// Person is somebody who asks for an action.
+type Person = audit.Person
 
 // Plan is the effect of a mutation.
 type Plan struct {

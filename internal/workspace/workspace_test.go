@@ -347,7 +347,7 @@ func TestAnotherRelaysAction(t *testing.T) {
 	require.NoError(t, s.EndOpen(t.Context()))
 	_, err := s.do(s.request("project.rename", "name", "y"))
 	require.ErrorIs(t, err, ErrUnderWay)
-	require.ErrorContains(t, err, "ada at another-host")
+	require.ErrorContains(t, err, "ada@laptop at another-host")
 	_, kinds := s.entries()
 	require.Equal(t, []string{TypeIntended}, kinds)
 

@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/sinks"
 )
 
@@ -67,7 +68,7 @@ func (p Program) Execute(ctx context.Context, args []string, stdout, stderr io.W
 		return ExitTrouble
 	case errors.Is(err, errNotShown):
 		return ExitNotShown
-	case errors.As(err, &failed):
+	case errors.As(err, &failed) && !errors.Is(err, console.ErrRequest):
 		_, _ = fmt.Fprintf(stderr, "auditrelay: %v\n", err)
 		return ExitFailure
 	default:

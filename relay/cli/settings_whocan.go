@@ -1,9 +1,14 @@
 package cli
 
 import (
+	"context"
+	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,13 +32,15 @@ now, with the permission: default roles, custom roles and scopes, wildcards reso
 "Perhaps also" are those with a permission missing from the policy's own lists, or on the
 resource *: the document does not define these. An ACTION of * asks for the wildcard. The
 API shows no members, so who has a role is not known here. If --at lies in the window of a
-change, the answer covers both policies.
+change, the answer covers both policies. Without --project and --environment it answers for
+every environment, one after the other: with --output json an object for each.
 ` + whichTrail + `
 
 Exit codes: 0 answered (nobody is an answer), 1 nothing is known of the policy at that time,
 or failed, 64 wrong usage.`,
 		Example: `  auditrelay settings who-can delete documents --config relay.yaml --environment production --at 2026-03-01
-  auditrelay settings who-can delete documents --config relay.yaml --project shop --environment test --output json`,
+  auditrelay settings who-can delete documents --config relay.yaml --project shop --environment test --output json
+  auditrelay settings who-can '*' documents --config relay.yaml --output csv > review.csv`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return fmt.Errorf("give one ACTION and one RESOURCE, as 'who-can delete documents'")
@@ -41,42 +48,114 @@ or failed, 64 wrong usage.`,
 			return nil
 		},
 		RunE: which.reads(func(cmd *cobra.Command, args []string, source trailSource) error {
-			s, err := source.At(cmd.Context(), where.of(rbacSetting), at.orNow())
+			policies, err := policiesOf(cmd.Context(), source, where)
 			if err != nil {
 				return err
 			}
-			a, err := whoCan(s, args[0], args[1])
-			switch {
-			case err != nil:
-				return err
-			case output.value == "json":
-				return printJSON(cmd.OutOrStdout(), a)
+			print := whoCanTo(cmd.OutOrStdout(), output.value)
+			var failed error // one environment does not hide the others
+			for _, w := range policies {
+				failed = errors.Join(failed, answerWhoCan(cmd.Context(), source, w, at.orNow(), args, print))
 			}
-			return printWhoCan(cmd.OutOrStdout(), s, a)
+			return failed
 		}),
 	}
 	which.addTo(cmd)
 	where.addTo(cmd)
 	cmd.Flags().Var(&at, "at", "the policy at this time (default: now); "+timeFlagHelp)
-	addOutputFlag(cmd, &output, "table", "json")
+	addOutputFlag(cmd, &output, "table", "json", "csv")
 	return cmd
+}
+
+// policiesOf lists the chosen environments with a policy; where there is none, the one that
+// is asked for.
+func policiesOf(ctx context.Context, source trailSource, where whereFlags) ([]timeline.Where, error) {
+	list, err := source.Settings(ctx, timeline.Filter{Setting: rbacSetting, Project: where.project, Environment: where.environment})
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return []timeline.Where{where.of(rbacSetting)}, nil // its answer says what is wrong
+	}
+	policies := make([]timeline.Where, len(list))
+	for i := range list {
+		policies[i] = list[i].Where
+	}
+	return policies, nil
+}
+
+func answerWhoCan(ctx context.Context, source trailSource, w timeline.Where, at time.Time, args []string, print func(timeline.State, whoCanAnswer) error) error {
+	s, err := source.At(ctx, w, at)
+	if err != nil {
+		return err
+	}
+	a, err := whoCan(s, args[0], args[1])
+	if err != nil {
+		return err
+	}
+	return print(s, a)
+}
+
+// whoCanTo prints answers in a form.
+func whoCanTo(w io.Writer, form string) func(timeline.State, whoCanAnswer) error {
+	switch form {
+	case "json":
+		return func(_ timeline.State, a whoCanAnswer) error { return printJSON(w, a) }
+	case "csv":
+		return csvWhoCan(w)
+	}
+	gap := ""
+	return func(s timeline.State, a whoCanAnswer) error {
+		_, _ = io.WriteString(w, gap)
+		gap = "\n"
+		return printWhoCan(w, s, a)
+	}
+}
+
+// csvWhoCan prints answers as CSV, a line for each holder. CERTAIN is yes, or perhaps where
+// the document does not define it; POLICY is later where the change may have come already.
+func csvWhoCan(w io.Writer) func(timeline.State, whoCanAnswer) error {
+	out, first := csv.NewWriter(w), true
+	return func(_ timeline.State, a whoCanAnswer) error {
+		if first {
+			first = false
+			_ = out.Write([]string{"project", "environment", "action", "resource", "holder", "by", "certain", "policy", "entry"})
+		}
+		lines := func(list []meaning.Permit, certain, policy string) {
+			for _, p := range list {
+				_ = out.Write([]string{
+					csvCell(a.Project), csvCell(a.Environment), csvCell(a.Action), csvCell(a.Resource), csvCell(p.Holder), csvCell(p.By), certain, policy, strconv.FormatInt(a.Entry, 10),
+				})
+			}
+		}
+		lines(a.Who.Who, "yes", "current")
+		lines(a.Who.Perhaps, "perhaps", "current")
+		if a.Later != nil {
+			lines(a.Later.Who, "yes", "later")
+			lines(a.Later.Perhaps, "perhaps", "later")
+		}
+		out.Flush()
+		return out.Error()
+	}
 }
 
 // whoCanAnswer is who could do something. Later is the answer for the policy after the
 // change, if that may have stood already.
 type whoCanAnswer struct {
-	Action   string          `json:"action"`
-	Resource string          `json:"resource"`
-	Entry    int64           `json:"entry"` // which shows the policy
-	Who      meaning.Answer  `json:"who"`
-	Later    *meaning.Answer `json:"later,omitempty"`
+	Project     string          `json:"project"`
+	Environment string          `json:"environment"`
+	Action      string          `json:"action"`
+	Resource    string          `json:"resource"`
+	Entry       int64           `json:"entry"` // which shows the policy
+	Who         meaning.Answer  `json:"who"`
+	Later       *meaning.Answer `json:"later,omitempty"`
 }
 
 func whoCan(s timeline.State, action, resource string) (a whoCanAnswer, err error) {
 	if !s.Known {
 		return a, fmt.Errorf("nothing is known of %s at %s: the relay first looked later", s.Where, moment(s.At))
 	}
-	a = whoCanAnswer{Action: action, Resource: resource, Entry: s.Entry.Index}
+	a = whoCanAnswer{Project: s.Project, Environment: s.Environment, Action: action, Resource: resource, Entry: s.Entry.Index}
 	if a.Who, err = meaning.WhoCan(s.Value, action, resource); err != nil || !s.Uncertain {
 		return a, err
 	}

@@ -143,7 +143,7 @@ func printSilences(w io.Writer, list []silences.Silence) error {
 	_, _ = fmt.Fprintln(out, "ID\tENVIRONMENT\tBEGUN\tUNTIL\tBY\tREASON")
 	for _, s := range list {
 		_, _ = fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, silencedName(s), moment(s.Begun), moment(s.Until),
-			printable(s.Person.User+"@"+s.Person.Host), printable(s.Reason))
+			printable(s.Person.String()), printable(s.Reason))
 	}
 	return out.Flush()
 }

@@ -46,20 +46,20 @@ func changeText(c *timeline.Row) string {
 	if !strings.HasPrefix(c.Type, "streaming.") {
 		of += " " + c.Setting
 	}
-	return fmt.Sprintf("%s %s, by %s: %s", clock(c.Time), of, causeText(c.Cause), c.Summary)
+	return fmt.Sprintf("%s %s, by %s: %s", clock(c.Time), of, causeText(whoText(c.Actor, c.Cause)), c.Summary)
 }
 
 const restIndent = 12
 
 // causeText says who made a change, as far as the trail knows.
-func causeText(cause string) string {
-	switch cause {
+func causeText(who string) string {
+	switch who {
 	case "relay":
 		return "this relay"
 	case "outside", "":
 		return "somebody outside"
 	}
-	return cause
+	return who
 }
 
 func (s *screen) journal() string {

@@ -46,6 +46,7 @@ func (f *entryFlags) addTo(cmd *cobra.Command, limit int) {
 	flags.StringVar(&f.filter.Severity, "severity", "", "only those at least as severe as `LEVEL`: "+strings.Join(timeline.Severities(), ", "))
 	flags.StringVar(&f.filter.Direction, "direction", "", "only those of the `DIRECTION`: "+strings.Join(timeline.Directions(), ", "))
 	flags.StringVar(&f.filter.Cause, "cause", "", "only those of the `CAUSE`: relay or outside")
+	flags.StringVar(&f.filter.Actor, "actor", "", "only those of `WHO`: relay, unknown, or a person: USER, or USER@HOST, known or claimed; a * stands for any text")
 	flags.StringVar(&f.filter.Text, "text", "", "only those with `TEXT` in their sentence, in any case")
 	flags.BoolVar(&f.filter.Unreviewed, "unreviewed", false, "only changes without an annotation")
 	flags.IntVar(&f.filter.Limit, "limit", limit, "no more than the newest `N` (0: all)")

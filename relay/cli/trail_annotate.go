@@ -28,8 +28,6 @@ Exit codes: 0 annotated, 1 there is no such entry, or failed, 64 wrong usage.`,
 		PreRunE: func(*cobra.Command, []string) error { return a.Check() },
 		RunE: which.asks(func(cmd *cobra.Command, args []string, client *console.Client) error {
 			a.Index, _ = strconv.ParseInt(args[0], 10, 64) // oneIndex has checked it
-			who := thisPerson()
-			a.User, a.Host = who.User, who.Host
 			done, err := client.Annotate(cmd.Context(), a)
 			if err != nil {
 				return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -64,8 +65,13 @@ func (d difference) print(w io.Writer, form string) error {
 		_, err := fmt.Fprintln(w, "no difference")
 		return err
 	}
-	_, err = fmt.Fprintf(w, "%s, %s: %s\n", r.Severity, r.Direction, printable(r.Summary))
-	printStatements(w, r.Statements)
+	var list bytes.Buffer
+	printStatements(&list, r.Statements)
+	if len(r.Statements) == 1 { // it is the summary
+		_, err = w.Write(bytes.TrimPrefix(list.Bytes(), []byte("\n")))
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s, %s: %s\n%s", r.Severity, r.Direction, printable(r.Summary), list.Bytes())
 	return err
 }
 

@@ -15,13 +15,15 @@ func (p Program) newTrailExport() *cobra.Command {
 	var chosen entryFlags
 	var path, dir string
 	var archives []string
-	form := outputFlag{value: "jsonl", allowed: []string{"jsonl", "tlog"}}
+	form := outputFlag{value: "jsonl", allowed: []string{"jsonl", "csv", "tlog"}}
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Write the audit trail as JSON lines, or as a log for public verifiers",
+		Short: "Write the audit trail as JSON lines, CSV, or a log for public verifiers",
 		Long: `--form jsonl, the default, writes whole entries, one JSON object a line, the oldest first:
 with the states before and after, the details, and the hash of the entry's leaf (base64).
-Unreadable entries are left out; 'auditrelay journal verify' names them.
+Unreadable entries are left out; 'auditrelay journal verify' names them. --form csv writes
+the same entries with the columns of 'trail list --output csv'. Without --project and
+--environment it is all of them.
 
 --form tlog writes the whole trail into --dir, a folder for each generation, in the layout
 of C2SP tlog-tiles: the signed checkpoint, tiles, entry bundles, records too long for a
@@ -34,19 +36,23 @@ moved out by 'trail archive' come from --archive.
 Exit codes: 0 written, 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay trail export --config relay.yaml > trail.jsonl
   auditrelay trail export --config relay.yaml --since 2026-03-01 --severity medium --file march.jsonl
+  auditrelay trail export --config relay.yaml --form csv --unreviewed --file review.csv
   auditrelay trail export --config relay.yaml --form tlog --dir /mnt/evidence/trail`,
 		Args: noArgs,
 	}
 	lines := which.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
 		count := 0
 		err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
-			enc := json.NewEncoder(w)
+			print := func(e timeline.Entry) error { return json.NewEncoder(w).Encode(e) }
+			if form.value == "csv" {
+				print = csvEntries(w)
+			}
 			return source.Entries(cmd.Context(), chosen.filter, func(e timeline.Entry) error {
 				if e.Missing {
 					return nil
 				}
 				count++
-				return enc.Encode(e)
+				return print(e)
 			})
 		})
 		if err != nil {
@@ -65,7 +71,7 @@ Exit codes: 0 written, 1 failed, 64 wrong usage.`,
 	which.addTo(cmd)
 	chosen.addTo(cmd, 0)
 	cmd.Flags().StringVar(&path, "file", "", "write to a new `FILE` instead of standard output")
-	cmd.Flags().Var(&form, "form", "`FORM` of the export: jsonl, tlog")
+	cmd.Flags().Var(&form, "form", "`FORM` of the export: jsonl, csv, tlog")
 	cmd.Flags().StringArrayVar(&archives, "archive", nil, "with --form tlog: a `DIR` that 'trail archive' moved old entries to; again for more")
 	cmd.Flags().StringVar(&dir, "dir", "", "with --form tlog: the `DIR` to write to")
 	return cmd

@@ -3,14 +3,12 @@ package cli
 import (
 	"bufio"
 	"cmp"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,12 +31,17 @@ relay, or its cluster, was away: each entry comes once. --unreviewed leaves the 
 marked by 'trail annotate'; first looks, checks and repeated states need no review. The
 digests of the event stream (events.span), one for each interval, are listed with --all,
 --type or --setting only.
+
+WHO is "relay", USER@HOST of a person who acted through the relay, or "outside": the API
+names nobody. What a command claims of its person (before sudo, for example) is marked as
+a claim. --output csv has the window of the change and the states before and after, too.
 ` + whichTrail + `
 
 Exit codes: 0 listed (none is fine), 1 failed, 64 wrong usage.`,
 		Example: `  auditrelay trail list --config relay.yaml
   auditrelay trail list --config relay.yaml --severity high --direction weaker --since 2026-03-01
   auditrelay trail list --config relay.yaml --unreviewed --limit 0 --output csv > review.csv
+  auditrelay trail list --config relay.yaml --actor ada --since 2026-03-01
   auditrelay trail list --config relay.yaml --all --limit 200
   auditrelay trail list --config relay.yaml --follow --output json | jq -r .summary`,
 		Args: noArgs,
@@ -47,6 +50,16 @@ Exit codes: 0 listed (none is fine), 1 failed, 64 wrong usage.`,
 				chosen.filter.Without = digest.Type
 			}
 			list := rowsTo(cmd.OutOrStdout(), output.value, follow)
+			if output.value == "csv" {
+				// A row does not have all columns. Without --follow all entries come in one pass.
+				entries := csvEntries(list.out)
+				if !follow {
+					return errors.Join(source.Entries(cmd.Context(), chosen.filter, entries), list.end())
+				}
+				list.print = func(r timeline.Row) error {
+					return source.Entries(cmd.Context(), timeline.Filter{Index: &r.Index}, entries)
+				}
+			}
 			if follow {
 				f := follower{source: source, list: list, told: cmd.ErrOrStderr()}
 				return errors.Join(f.run(cmd.Context(), chosen.filter), list.end())
@@ -86,8 +99,7 @@ func rowsTo(w io.Writer, form string, follow bool) *rowList {
 			}
 			return err
 		}
-	case "csv":
-		l.print = csvRows(l.out)
+	case "csv": // see csvEntries
 	default:
 		l.print = l.line
 		l.empty = "no entries\n"
@@ -114,47 +126,31 @@ func (l *rowList) end() error {
 	return l.out.Flush()
 }
 
-// line prints a row of the table. Its columns are fixed, as rows come one by one.
+// line prints a row of the table. Its columns are fixed, as rows come one by one: a longer
+// name is cut in its middle.
 func (l *rowList) line(r timeline.Row) error {
-	const columns = "%8s  %-20s  %-8s  %-9s  %-24s  %-24s  %-7s  %-8s  %s\n"
+	const columns, widest = "%8s  %-20s  %-8s  %-9s  %-24s  %-24s  %-24s  %-8s  %s\n", 24
 	if l.rows == 1 {
-		_, _ = fmt.Fprintf(l.out, columns, "INDEX", "TIME", "SEVERITY", "DIRECTION", "ENVIRONMENT", "SETTING", "CAUSE", "REVIEWED", "WHAT")
+		_, _ = fmt.Fprintf(l.out, columns, "INDEX", "TIME", "SEVERITY", "DIRECTION", "ENVIRONMENT", "SETTING", "WHO", "REVIEWED", "WHAT")
 	}
+	name := func(text string) string { return cut(cmp.Or(printable(text), "-"), widest) }
 	reviewed := "-"
 	if r.Reviewed {
 		reviewed = "yes"
 	}
 	_, err := fmt.Fprintf(l.out, columns, strconv.FormatInt(r.Index, 10), moment(r.Time), cmp.Or(r.Severity, "-"), cmp.Or(r.Direction, "-"),
-		cmp.Or(printable(placeOf(r.Project, r.Environment)), "-"), cmp.Or(printable(r.Setting), "-"), cmp.Or(printable(r.Cause), "-"), reviewed, printable(r.Summary))
+		name(placeOf(r.Project, r.Environment)), name(r.Setting), name(whoText(r.Actor, r.Cause)), reviewed, printable(r.Summary))
 	return err
+}
+
+// whoText is the actor of an entry; of an unknown one it is the cause.
+func whoText(actor, cause string) string {
+	if actor == "unknown" {
+		return cmp.Or(cause, actor)
+	}
+	return cmp.Or(actor, cause)
 }
 
 func placeOf(project, environment string) string {
 	return strings.TrimSuffix(project+"/"+environment, "/")
-}
-
-// csvCell is a text for CSV. A spreadsheet would run a text beginning like a formula, so
-// an apostrophe stands before it.
-func csvCell(text string) string {
-	if text = printable(text); text != "" && strings.ContainsRune("=+-@", rune(text[0])) {
-		return "'" + text
-	}
-	return text
-}
-
-// csvRows prints rows as CSV (RFC 4180), with a header.
-func csvRows(w io.Writer) func(timeline.Row) error {
-	out, first := csv.NewWriter(w), true
-	return func(r timeline.Row) error {
-		if first {
-			first = false
-			_ = out.Write([]string{"index", "time", "type", "project", "environment", "setting", "severity", "direction", "cause", "reviewed", "summary"})
-		}
-		_ = out.Write([]string{
-			strconv.FormatInt(r.Index, 10), r.Time.Format(time.RFC3339Nano), csvCell(r.Type), csvCell(r.Project), csvCell(r.Environment), csvCell(r.Setting),
-			r.Severity, r.Direction, csvCell(r.Cause), strconv.FormatBool(r.Reviewed), csvCell(r.Summary),
-		})
-		out.Flush()
-		return out.Error()
-	}
 }

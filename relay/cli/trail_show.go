@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/timeline"
+	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
 func (p Program) newTrailShow() *cobra.Command {
@@ -52,6 +53,7 @@ func showEntry(w io.Writer, e timeline.Entry) error {
 	field("severity", e.Severity)
 	field("direction", e.Direction)
 	field("cause", e.Cause)
+	field("who", whoText(e.Actor, ""))
 	field("type", e.Type)
 	field("setting", e.Setting)
 	field("environment", placeOf(e.Project, e.Environment))
@@ -60,6 +62,7 @@ func showEntry(w io.Writer, e timeline.Entry) error {
 		field("happened", windowText(*e.Window))
 	}
 	field("leaf", e.Leaf)
+	field("undo", undoOf(e))
 	if e.Unsound {
 		field("DAMAGED", "this entry is unlike the signed one: it proves nothing; 'auditrelay journal verify' says more")
 	}
@@ -86,6 +89,9 @@ func reviewText(r timeline.Review) string {
 	}
 	if r.Note != "" {
 		text += ": " + r.Note
+	}
+	if r.User != "" {
+		text += "; entered by " + workspace.Person{User: r.User, Host: r.Host, Claimed: r.Claimed}.String()
 	}
 	if r.Differs {
 		text += " (WARNING: that was another entry: the leaf differs)"

@@ -23,7 +23,8 @@ management key and within its request rate.
 A mutation shows what it will change, and asks, except with --yes. The audit trail gets
 an entry before it, with your user name, host and --reason, and one after it with the
 outcome and the API's request id.`)
-	templates := group("templates", "Email templates of a project", "")
+	templates := onlyRead("templates", "Email templates of a project")
+	templates.Long += "\nOnly a default template can be unset; no operation sets one."
 	templates.AddCommand(deskRead{
 		operation: "templates.list", use: "list PROJECT", short: "List the email templates", example: "workspace templates list shop",
 	}.command())
@@ -36,10 +37,10 @@ outcome and the API's request id.`)
 	}.command()))
 	cmd.AddCommand(
 		newWorkspaceProject(), newWorkspaceRedirects(), templates, newWorkspaceStreaming(),
-		grouped("rbac", "The RBAC policy of an environment", environmentRead("rbac.get", "get", "Show the RBAC policy")),
-		grouped("token-profiles", "The trusted token profiles of an environment", environmentRead("token_profiles.list", "list", "List the trusted token profiles")),
-		grouped("password-config", "The password strength configuration of an environment", environmentRead("password_config.get", "get", "Show the password strength configuration")),
-		grouped("country-codes", "The countries an environment sends SMS to", environmentRead("country_codes.get", "get", "List the country codes")),
+		onlyRead("rbac", "The RBAC policy of an environment", environmentRead("rbac.get", "get", "Show the RBAC policy")),
+		onlyRead("token-profiles", "The trusted token profiles of an environment", environmentRead("token_profiles.list", "list", "List the trusted token profiles")),
+		onlyRead("password-config", "The password strength configuration of an environment", environmentRead("password_config.get", "get", "Show the password strength configuration")),
+		onlyRead("country-codes", "The countries an environment sends SMS to", environmentRead("country_codes.get", "get", "List the country codes")),
 		grouped("secret", "Secrets of an environment", deskChange{
 			operation: "secret.delete", use: "delete PROJECT/ENVIRONMENT SECRET_ID", names: []string{"secret_id"},
 			short: "Delete a secret", example: "workspace secret delete shop/live secret-live-1 --reason 'leaked in CI'",
@@ -72,11 +73,11 @@ func newWorkspaceRedirects() *cobra.Command {
 	arguments := map[string]string{}
 	cmd := deskChange{
 		operation: "redirect_urls.set_types", use: "set-types PROJECT/ENVIRONMENT URL", names: []string{"url"}, arguments: arguments,
-		short:   "Set the valid types of a redirect URL",
-		example: "workspace redirect-urls set-types shop/live https://shop.example.com/auth --types LOGIN,SIGNUP --default-types INVITE",
+		short:   "Set the valid types of a redirect URL; the lists replace the present ones",
+		example: "workspace redirect-urls set-types shop/live https://shop.example.com/auth --types LOGIN,SIGNUP --default-types INVITE --reason CHG-16",
 	}.command()
-	cmd.Flags().Var(argument{arguments, "types"}, "types", "the valid `TYPES`, separated by commas: LOGIN,SIGNUP")
-	cmd.Flags().Var(argument{arguments, "default_types"}, "default-types", "the `TYPES` it becomes the default for")
+	cmd.Flags().Var(argument{arguments, "types"}, "types", "the valid `TYPES`, separated by commas: LOGIN,SIGNUP; \"\" for none but the defaults")
+	cmd.Flags().Var(argument{arguments, "default_types"}, "default-types", "the `TYPES` it becomes the default for; they are valid types, too")
 	cmd.Flags().BoolFunc("do-not-promote-defaults", "promote no other URL if this one was the default", func(value string) error {
 		arguments["do_not_promote_defaults"] = value
 		return nil
@@ -108,6 +109,13 @@ func group(use, short, long string) *cobra.Command {
 func grouped(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := group(use, short, "")
 	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// onlyRead is a group of what the API can read only.
+func onlyRead(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := grouped(use, short, commands...)
+	cmd.Long = short + ".\nThe API has no operation that changes this: it is changed, or put back, in the dashboard."
 	return cmd
 }
 
@@ -153,7 +161,8 @@ func deskRequest(operation, use string, names, args []string, arguments map[stri
 	return r, nil
 }
 
-// thisPerson is who runs this command. Behind sudo it is who called it.
+// thisPerson is who runs this command, or who called sudo for it. The relay takes it for a
+// claim: it knows the user of the command's process from the kernel.
 func thisPerson() workspace.Person {
 	name := os.Getenv("SUDO_USER")
 	if u, err := user.Current(); err == nil && name == "" {

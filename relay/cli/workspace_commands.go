@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/console"
-
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -37,11 +40,11 @@ Exit codes: 0 shown, 1 failed, 64 wrong usage.`,
 			if err != nil {
 				return err
 			}
-			return printState(cmd.OutOrStdout(), output.value, out.Result)
+			return printOutcome(cmd.OutOrStdout(), output.value, out)
 		}),
 	}
 	which.addTo(cmd)
-	cmd.Flags().VarP(&output, "output", "o", "table, json or yaml")
+	cmd.Flags().VarP(&output, "output", "o", "table, json (with the API's request_id, the resource in result) or yaml")
 	return cmd
 }
 
@@ -63,7 +66,7 @@ func (c deskChange) command() *cobra.Command {
 		Use:   c.use,
 		Short: c.short,
 		Long: c.short + `.
-It shows what will change, and asks, except with --yes.
+It shows what will change, and asks. Without a question (--yes) it wants a --reason.
 The audit trail gets an entry before and one after it.
 ` + whichRelay + `
 
@@ -83,12 +86,18 @@ Exit codes: 0 done, 1 not done or of unknown outcome, 64 wrong usage.`,
 			return act(cmd, &which, request, yes, dryRun, output.value)
 		}),
 	}
+	before(cmd, func() error {
+		if yes && !dryRun && strings.TrimSpace(reason) == "" {
+			return errors.New("--yes needs --reason: nobody else says why in the audit trail")
+		}
+		return nil
+	})
 	which.addTo(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&reason, "reason", "", "why, as the audit trail will show it: a `TEXT` or a ticket")
 	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&dryRun, "dry-run", false, "only show what would change")
-	flags.VarP(&output, "output", "o", "of the result: table, json or yaml")
+	flags.VarP(&output, "output", "o", "of the result: table, json (with the ids of the action and the request, the resource in result) or yaml")
 	if c.secret {
 		flags.StringVar(&secretFile, "secret-file", "", "the password or API key: a `FILE`, or - for standard input")
 		needFlags(cmd, "secret-file")
@@ -121,8 +130,17 @@ func act(cmd *cobra.Command, which *relayFlags, r workspace.Request, yes, dryRun
 		return err
 	}
 	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "done: action %s, request %s\n", out.Action, printable(out.RequestID))
-	if len(out.Result) == 0 {
+	return printOutcome(cmd.OutOrStdout(), output, out)
+}
+
+// printOutcome prints the resource of an answer; as JSON, with the ids of the answer.
+func printOutcome(w io.Writer, form string, out workspace.Outcome) error {
+	switch {
+	case form == "json":
+		_, err := fmt.Fprintln(w, indented(jsondiff.Encode(out)))
+		return err
+	case len(out.Result) == 0:
 		return nil
 	}
-	return printState(cmd.OutOrStdout(), output, out.Result)
+	return printState(w, form, out.Result)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -112,7 +113,7 @@ func printPaths(w io.Writer, path string, value any) {
 	switch v := value.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			printPaths(w, strings.TrimPrefix(path+"."+printable(name), "."), v[name])
+			printPaths(w, strings.TrimPrefix(path+"."+pathPart(name), "."), v[name])
 		}
 	case []any:
 		if texts, ok := allTexts(v); ok {
@@ -123,8 +124,20 @@ func printPaths(w io.Writer, path string, value any) {
 			printPaths(w, path+"."+nameOf(element), withoutName(element))
 		}
 	default:
+		if path == "" { // the whole answer is one value
+			_, _ = fmt.Fprintln(w, cell(v))
+			return
+		}
 		_, _ = fmt.Fprintf(w, "%s\t%s\n", path, cell(v))
 	}
+}
+
+// pathPart is a name in a path. One that could be read as several parts is quoted.
+func pathPart(name string) string {
+	if name == "" || strings.ContainsAny(name, ". \"") {
+		return printable(strconv.Quote(name))
+	}
+	return printable(name)
 }
 
 func allTexts(list []any) ([]string, bool) {
@@ -146,7 +159,7 @@ func nameOf(element any) string {
 	object, _ := element.(map[string]any)
 	for _, name := range names {
 		if text, ok := object[name].(string); ok {
-			return printable(text)
+			return pathPart(text)
 		}
 	}
 	return "-"
