@@ -44,6 +44,7 @@ $(TOOLS)/promtool: # fourteen minutes on two busy cores
 
 proof: ## have a long trail verified by our command and by foreign ones, and tamper with it
 	$(GO) run ./cmd/proof $(PROOF)
+	$(GO) test -count=1 -v -run 'Phishing|EmptiedSender|RBAC|Brute|Sentences|Directions|Specified|Cosign|SplitView|OnlySignatures|KeyHolder' ./internal/meaning ./internal/witness
 
 integration: build ## run the binary against real servers (Kafka, NATS, Loki), kill nodes, and count what is lost
 	bin/integration $(INTEGRATION)

@@ -46,6 +46,7 @@ func (s *show) run() {
 	s.step("tessera fsck", s.fsck)
 	s.step("PyPI aics-tlog", s.python)
 	s.step("tampering", s.tamper)
+	s.step("rotations, copies, archives", s.attacks)
 	s.ofJournal()
 }
 
@@ -251,4 +252,24 @@ func (s *show) tamper() (string, error) {
 		}
 	}
 	return said, err
+}
+
+// attacks are what an expert of transparency logs tried: each test tampers in one way, and our
+// command has to find it.
+func (s *show) attacks() (string, error) {
+	tests := []string{
+		// A generation deleted after one or two rotations; older files put back; files against streams.
+		"TestAGenerationDeletedAfterARotationIsMissed", "TestFilesDeletedAfterARotationAreMissed", "TestTheFilesAreHeldAgainstTheStreams",
+		// In a sink's copy: each attribute forged, data exchanged, imitations pushed.
+		"TestAForgedAttributeIsFound", "TestAnAttributeThatStandsThereTwiceIsRefused", "TestACopyAtASinkIsProvenToTheLastEntry",
+		"TestAPushedImitationIsNamedApart", "TestAnImitationHidesNothing", "TestManyImitationsTakeLittleMemory",
+		// An extra entry in a bundle; every file of an archive.
+		"TestAFullBundleStandsForAPartialOne", "TestLostAndDamagedFilesAreWrittenAgain", "TestEveryFileOfAnArchiveIsVerified",
+	}
+	out, err := s.command(nil, "go", "test", "./internal/verify", "./internal/tiles", "./cmd/auditrelay", "-count=1", "-v", "-timeout=1h",
+		"-run=^("+strings.Join(tests, "|")+")$")
+	if passed := strings.Count(out, "\n--- PASS: "); err == nil && passed != len(tests) {
+		err = fmt.Errorf("%d of %d tests ran: one has another name now", passed, len(tests))
+	}
+	return fmt.Sprintf("%d of %d ways to tamper are found", len(tests), len(tests)), err
 }

@@ -106,6 +106,7 @@ type process struct {
 	up        chan struct{} // closed once pushes are taken
 	ended     error         // why it stops; set before the stack is unwound
 	forwarded atomic.Int64  // how many entries of the trail are in the journal
+	covered   atomic.Int64  // how many of them have a checkpoint there
 	addresses Addresses
 
 	admin        *admin.Handler

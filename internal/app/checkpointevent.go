@@ -51,5 +51,9 @@ func (r *process) forwardCheckpoint(ctx context.Context, c audit.Kept) error {
 	if err != nil {
 		return err
 	}
-	return r.appendEvent(ctx, &event)
+	if err := r.appendEvent(ctx, &event); err != nil {
+		return err
+	}
+	r.covered.Store(c.Base + c.Size)
+	return nil
 }

@@ -141,14 +141,17 @@ func (r *process) enterStop(ctx context.Context, l *lifecycle, entered <-chan st
 	}
 	ctx, cancel = context.WithTimeout(ctx, stopWithin)
 	defer cancel()
+	// A copy at a sink is then proven to its last entry. Where it fails, the trail signs at its
+	// own stop, and the sinks get that checkpoint after the next start.
+	_ = r.trail.Sign(ctx)
 	for !r.haveAll(e.Index) && pause.For(ctx, 20*time.Millisecond) == nil {
 	}
 }
 
-// haveAll reports whether the entry is in the journal, and each sink that works has all of
-// the journal.
+// haveAll reports whether the entry and a checkpoint over it are in the journal, and each sink
+// that works has all of the journal.
 func (r *process) haveAll(index int64) bool {
-	if r.forwarded.Load() <= index {
+	if r.forwarded.Load() <= index || r.covered.Load() <= index {
 		return false
 	}
 	for _, name := range r.sinkNames() {

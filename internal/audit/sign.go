@@ -52,6 +52,10 @@ func whileRunning(ctx context.Context, grew <-chan struct{}, every time.Duration
 	}
 }
 
+// Sign signs the entries that no checkpoint covers yet, at once. A crash before leaves them to
+// the next start.
+func (t *Trail) Sign(ctx context.Context) error { return t.sign(ctx) }
+
 // sign signs the tree as it is, where it is larger than the newest checkpoint or a
 // heartbeat is due.
 func (t *Trail) sign(ctx context.Context) error { return t.signAll(ctx, false) }
