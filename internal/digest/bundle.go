@@ -121,6 +121,8 @@ func (p *Proven) Matches(q Query) error {
 		return fmt.Errorf("the bundle proves an event of %s, not of %s", got.Source, q.Source)
 	case !q.Received.IsZero() && !got.Received.Equal(q.Received):
 		return fmt.Errorf("the event was received at %s, not at %s", got.Received, q.Received)
+	case q.Whole && !q.hasAttributes(got):
+		return errors.New("its type, subject, time, project or environment differs from the received one: it was changed since")
 	}
 	return errors.New("the body differs from the received one: it was changed, or redacted on its way to the sink")
 }

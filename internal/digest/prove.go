@@ -25,17 +25,33 @@ type Query struct {
 	Received time.Time `json:"received,omitzero"`
 	// BodySHA256 is the hash of the body, in hex.
 	BodySHA256 string `json:"body_sha256,omitempty"`
+	// Whole: the other attributes are compared too, also empty ones.
+	Whole       bool      `json:"whole,omitempty"`
+	Type        string    `json:"type,omitempty"`
+	Subject     string    `json:"subject,omitempty"`
+	Time        time.Time `json:"time,omitzero"`
+	Project     string    `json:"project,omitempty"`
+	Environment string    `json:"environment,omitempty"`
 }
 
-// QueryOf names an event by its copy at a sink.
+// QueryOf names an event by its copy at a sink: by the whole of it, or where it has no source
+// by its id and its body.
 func QueryOf(e *relay.Event) Query {
-	return Query{ID: e.ID, Source: e.Source, Received: e.Received, BodySHA256: hexOf(sha256.Sum256(e.Body))}
+	return Query{
+		ID: e.ID, Source: e.Source, Received: e.Received, BodySHA256: hexOf(sha256.Sum256(e.Body)),
+		Whole: e.Source != "", Type: e.Type, Subject: e.Subject, Time: e.Time, Project: e.Project, Environment: e.Environment,
+	}
 }
 
 // fits reports whether q names e.
 func (q *Query) fits(e *relay.Event) bool {
 	return q.ID == e.ID && (q.Source == "" || q.Source == e.Source) &&
-		(q.Received.IsZero() || q.Received.Equal(e.Received)) && (q.BodySHA256 == "" || q.BodySHA256 == hexOf(sha256.Sum256(e.Body)))
+		(q.Received.IsZero() || q.Received.Equal(e.Received)) && (q.BodySHA256 == "" || q.BodySHA256 == hexOf(sha256.Sum256(e.Body))) &&
+		(!q.Whole || q.hasAttributes(e))
+}
+
+func (q *Query) hasAttributes(e *relay.Event) bool {
+	return q.Type == e.Type && q.Subject == e.Subject && q.Time.Equal(e.Time) && q.Project == e.Project && q.Environment == e.Environment
 }
 
 // mayBeIn reports whether an event received at the time can be in a span.

@@ -70,10 +70,10 @@ func TestADigestInTheMakingIsThatOfTheRecord(t *testing.T) {
 func TestTheLeafOfAnEvent(t *testing.T) {
 	t.Parallel()
 	e := relay.Event{
-		ID: "id", Source: "/projects/p/environments/e", Type: "event_log", Body: []byte("{}"),
+		ID: "id", Source: "/projects/p/environments/e", Type: "event_log", Project: "p", Environment: "e", Body: []byte("{}"),
 		Time: time.Date(2026, 11, 22, 8, 0, 0, 120_000_000, time.UTC), Received: time.Date(2026, 11, 22, 9, 0, 1, 0, time.FixedZone("", 3600)),
 	}
-	data := "2:id,26:/projects/p/environments/e,23:2026-11-22T08:00:00.12Z,20:2026-11-22T08:00:01Z,2:{},"
+	data := "2:id,26:/projects/p/environments/e,9:event_log,0:,23:2026-11-22T08:00:00.12Z,1:p,1:e,20:2026-11-22T08:00:01Z,2:{},"
 	assert.Equal(t, data, string(record.AppendHashed(nil, &e)))
 	hash := sha256.Sum256([]byte(data))
 	assert.EqualValues(t, hash, record.HashOf(&e))

@@ -12,15 +12,20 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// AppendHashed appends what is hashed of an event: its CloudEvents id, source, time and
-// receivedtime and its body as received, each as a netstring (its length in decimal, ":",
-// its bytes, ","). The times are in RFC 3339, in UTC, with as many decimals as are needed.
-// Any sink's copy has all of these, unless it redacts.
+// AppendHashed appends what is hashed of an event: its CloudEvents id, source, type, subject,
+// time, project, environment and receivedtime and its body as received, each as a netstring (its
+// length in decimal, ":", its bytes, ","). The times are in RFC 3339, in UTC, with as many
+// decimals as are needed. An attribute that is not there is empty. Any sink's copy has all of
+// these, unless it redacts.
 func AppendHashed(dst []byte, e *relay.Event) []byte {
 	var text [len(time.RFC3339Nano)]byte
 	dst = appendNet(dst, e.ID)
 	dst = appendNet(dst, e.Source)
+	dst = appendNet(dst, e.Type)
+	dst = appendNet(dst, e.Subject)
 	dst = appendNet(dst, e.Time.UTC().AppendFormat(text[:0], time.RFC3339Nano))
+	dst = appendNet(dst, e.Project)
+	dst = appendNet(dst, e.Environment)
 	dst = appendNet(dst, e.Received.UTC().AppendFormat(text[:0], time.RFC3339Nano))
 	return appendNet(dst, e.Body)
 }
