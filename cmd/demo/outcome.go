@@ -142,7 +142,7 @@ func (o *outcome) table() string {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t\n", name, d.Unique, d.Duplicates, d.Lost, d.Audit)
 	}
 	_ = w.Flush() // to a strings.Builder
-	return fmt.Sprintf("\nGenerated %d, acknowledged %d events in %.1f s. Settings changed %d times, seen %d times.\n\n%s\n",
+	return fmt.Sprintf("\nGenerated %d, acknowledged %d events in %.1f s.\nSettings changed %d times, seen %d times.\n\n%s\n",
 		o.Generated, o.Acknowledged, o.WallSeconds, o.ChangesMade, o.ChangesSeen, b.String())
 }
 

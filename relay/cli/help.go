@@ -37,7 +37,7 @@ func printHelp(cmd *cobra.Command, w io.Writer, width int) {
 	usage := cmd.UsageString() // with the commands and the flags
 	cmd.Example = example
 	usage, flags, _ := strings.Cut(usage, "\nFlags:\n")
-	text := strings.Join(reflow(about, width), "\n") + "\n\n" + strings.Join(reflow(usage, width), "\n") + "\n"
+	text := strings.Join(reflow(about, width), "\n") + "\n\n" + strings.Join(reflow(strings.TrimSpace(usage), width), "\n") + "\n"
 	if example != "" {
 		text += "\nExamples:\n" + strings.Join(exampleLines(example, width), "\n") + "\n"
 	}
@@ -51,25 +51,38 @@ func printHelp(cmd *cobra.Command, w io.Writer, width int) {
 }
 
 // reflow joins the lines of a paragraph and breaks them anew. An indented line is one by
-// itself: its later lines begin under its second column.
+// itself, with the lines below it that begin under its second column.
 func reflow(text string, width int) (lines []string) {
-	var paragraph []string
+	var paragraph, item string
 	flush := func() {
-		if len(paragraph) > 0 {
-			lines = append(lines, wrap(strings.Join(paragraph, " "), width)...)
-			paragraph = nil
+		if paragraph != "" {
+			lines = append(lines, wrap(paragraph, width)...)
 		}
+		if item != "" {
+			lines = append(lines, hang(item, width)...)
+		}
+		paragraph, item = "", ""
 	}
 	for line := range strings.SplitSeq(text, "\n") {
-		if strings.TrimSpace(line) != "" && !strings.HasPrefix(line, " ") {
-			paragraph = append(paragraph, line)
+		indent := len(line) - len(strings.TrimLeft(line, " "))
+		switch {
+		case strings.TrimSpace(line) == "":
+			flush()
+			lines = append(lines, "")
+		case indent == 0:
+			if item != "" {
+				flush()
+			}
+			paragraph += line + " "
 			if strings.HasSuffix(line, ":") {
 				flush()
 			}
-			continue
+		case item != "" && indent == secondColumn(item) && strings.TrimSpace(item[:indent]) != "":
+			item += " " + line[indent:]
+		default:
+			flush()
+			item = line
 		}
-		flush()
-		lines = append(lines, hang(line, width)...)
 	}
 	flush()
 	return lines
