@@ -138,8 +138,12 @@ func brokenCommand(command string, width int) (lines []string) {
 	for utf8.RuneCountInString(command) > width {
 		room := command[:min(len(command), width-len(" \\"))]
 		at := max(strings.LastIndex(room, " --"), strings.LastIndex(room, " | "), strings.LastIndex(room, " > "), strings.LastIndex(room, " || "))
-		if at < len("    ") {
-			break
+		begin := len(command) - len(strings.TrimLeft(command, " "))
+		if at <= begin && !strings.ContainsAny(room, "'\"") { // a blank within quotes is no place to break
+			at = strings.LastIndex(room, " ")
+		}
+		if at <= begin {
+			break // one word, longer than a line
 		}
 		lines = append(lines, command[:at]+" \\")
 		command = "      " + command[at+1:]
