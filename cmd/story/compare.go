@@ -96,6 +96,7 @@ func (s *stage) expectAction(ctx context.Context, outcome, follows string) {
 			key += " " + e.Setting + " " + e.Cause
 		}
 		s.tick(want, key, e)
+		s.compareAction(e)
 	}
 	s.left(want)
 }

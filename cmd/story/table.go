@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // change is a known change of one setting, and its entry.
 type change struct {
 	setting             string
@@ -18,13 +20,13 @@ const (
 )
 
 // known are the changes, in their order.
-var known = []change{
+var known = slices.Concat([]change{
 	{rbac, `["read","create"]`, `["read","create","delete"]`, "weaker", "medium", "role `editor` gained `delete` on `documents`"},
 	{rbac, `["read","create","delete"]`, `["read"]`, "stronger", "low", "role `editor` lost `create` and `delete` on `documents`"},
 	{rbac, `"service_member":{"permissions":[{"resource_id":"documents","actions":["read"]}]}`, `"service_member":{"permissions":[{"resource_id":"documents","actions":["read","delete"]}]}`, "weaker", "high", "default role `member` gained `delete` on `documents`"},
 	{rbac, `"service_member":{"permissions":[{"resource_id":"documents","actions":["read","delete"]}]}`, `"service_member":{"permissions":[{"resource_id":"documents","actions":["read"]}]}`, "stronger", "low", "default role `member` lost `delete` on `documents`"},
 	{rbac, `{"resource_id":"invoices","actions":["read"]}`, `{"resource_id":"invoices","actions":["*"]}`, "weaker", "high", "role `auditor` gained `pay` on `invoices`, by the wildcard `*`"},
-	{rbac, `{"resource_id":"invoices","actions":["*"]}`, `{"resource_id":"invoices","actions":["read","pay"]}`, "neutral", "info", "permissions of role `auditor` on `invoices` are written differently and permit the same"},
+	{rbac, `{"resource_id":"invoices","actions":["*"]}`, `{"resource_id":"invoices","actions":["read","pay"]}`, "unknown", "low", "role `auditor` has the wildcard `*` on `invoices` no longer: it permits no less yet, and no action listed later"},
 	{rbac, `"service_user":{"permissions":[]}`, `"service_user":{"permissions":[{"resource_id":"invoices","actions":["pay"]}]}`, "weaker", "high", "default role `user` gained `pay` on `invoices`"},
 	{rbac, `"description":"Edits"`, `"description":"Writes"`, "neutral", "info", "description of role `editor` changed"},
 	{rbac, `"available_actions":["create","read","delete"]`, `"available_actions":["create","read","delete","share"]`, "weaker", "high", "default role `admin` gained `share` on `documents`, and 1 more change"},
@@ -40,7 +42,7 @@ var known = []change{
 	{countries, `"US"]`, `"US","KP"]`, "weaker", "medium", "country `KP` allowed"},
 	{countries, `"DE",`, ``, "stronger", "low", "country `DE` no longer allowed"},
 	{countries, `"FR"`, `"IT"`, "mixed", "medium", "country `IT` allowed, and 1 more change"},
-	{countries, `["IT","US","KP"]`, `[]`, "stronger", "low", "country `IT` no longer allowed, and 2 more changes"},
+	{countries, `["IT","US","KP"]`, `null`, "stronger", "high", "lockout: no country allowed before is left, so nobody who was texted can be, and 3 more changes"},
 	{tokens, `{"pem_file_id":"k-2","public_key":"BBBB"}`, `{"pem_file_id":"k-2","public_key":"CCCC"}`, "mixed", "critical", "profile `p-1`: public key `k-2` replaced (SHA-256 4a8d8134f29b0b7b… → 90b4853e06e722c6…)"},
 	{tokens, `{"pem_file_id":"k-1","public_key":"AAAA"},`, ``, "stronger", "low", "profile `p-1`: public key `k-1` removed (SHA-256 63c1dd951ffedf6f…)"},
 	{tokens, `"can_jit_provision":false`, `"can_jit_provision":true`, "weaker", "high", "profile `p-1`: tokens can create users"},
@@ -60,7 +62,7 @@ var known = []change{
 	{streaming, `"abcd"`, `"wxyz"`, "unknown", "low", "the event log goes to `evil.example.com` with another credential"},
 	{streaming, `"ACTIVE"`, `"DISABLED"`, "weaker", "high", "streaming status: `ACTIVE` → `DISABLED`"},
 	{streaming, `"DISABLED"`, `"ACTIVE"`, "stronger", "low", "streaming status: `DISABLED` → `ACTIVE`"},
-}
+}, judged)
 
 // same are reorderings, and other spellings of one state: no entries.
 var same = []change{

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"strconv"
 
 	"github.com/auditrelay/auditrelay/internal/plaintext"
 )
@@ -21,6 +23,9 @@ type Answer[T any] struct {
 	Value T
 	// Raw is the resource's JSON as received, except for secrets.
 	Raw json.RawMessage
+	// Note says what the client assumed where the answer had null for a list, or none: that
+	// the list is empty, as servers write it in either way. Raw is `[]` then.
+	Note string
 }
 
 // fetch makes the call and decodes the resource under field in the answer. An error after
@@ -37,10 +42,16 @@ func fetch[T any](ctx context.Context, c *Client, k call, field string, decode f
 		return Answer[T]{Receipt: receipt}, fmt.Errorf("%s: %w", k.operation, err)
 	}
 	raw, ok := members[field]
+	note := ""
+	if reflect.TypeFor[T]().Kind() == reflect.Slice {
+		if note = emptyList(members, receipt, field); note != "" {
+			raw, ok = json.RawMessage("[]"), true
+		}
+	}
 	if !ok {
 		return Answer[T]{Receipt: receipt}, fmt.Errorf("%s: %w", k.operation, &noResource{receipt, field})
 	}
-	a := Answer[T]{Receipt: receipt, Raw: k.scrub.cleanRaw(raw)}
+	a := Answer[T]{Receipt: receipt, Raw: k.scrub.cleanRaw(raw), Note: note}
 	if c.untyped {
 		return a, nil
 	}
@@ -48,6 +59,23 @@ func fetch[T any](ctx context.Context, c *Client, k call, field string, decode f
 		return a, fmt.Errorf("%s: decode %s: %w", k.operation, field, k.scrub.cleanError(err))
 	}
 	return a, nil
+}
+
+// emptyList says why an answer's list counts as empty; "" where it does not. A list may be
+// left out only of an answer with a request_id, as each of the API's answers has one: an
+// empty object, of a proxy or a broken server, says nothing.
+func emptyList(members map[string]json.RawMessage, receipt Receipt, field string) string {
+	status, given := members["status_code"]
+	had := ""
+	switch raw, ok := members[field]; {
+	case ok && string(raw) == "null":
+		had = "null for"
+	case !ok && receipt.RequestID != "" && (!given || string(status) == strconv.Itoa(receipt.StatusCode)):
+		had = "no"
+	default:
+		return ""
+	}
+	return fmt.Sprintf("the API's answer had %s %s: it is taken for an empty list", had, field)
 }
 
 // receive makes a call and returns the receipt, the whole of its answer.

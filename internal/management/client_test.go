@@ -301,6 +301,52 @@ func TestAttributeMappingStringOrObject(t *testing.T) {
 	assert.Equal(t, json.RawMessage(`{"b":"c"}`), a.Value[1].AttributeMapping)
 }
 
+// TestNumbersPassAsTheyCome: what the document calls an integer may have a fraction.
+func TestNumbersPassAsTheyCome(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/email_templates") {
+			answer(w, 200, `{"email_templates":[{"prebuilt_customization":{"button_border_radius":4.5}},{"prebuilt_customization":{"button_border_radius":null}}]}`)
+			return
+		}
+		answer(w, 200, `{"password_strength_config":{"luds_min_password_length":8.0,"luds_min_password_complexity":null}}`)
+	})
+	a, err := c.EmailTemplates(t.Context(), "p")
+	require.NoError(t, err)
+	assert.Equal(t, json.Number("4.5"), a.Value[0].PrebuiltCustomization.ButtonBorderRadius)
+	p, err := c.PasswordStrengthConfig(t.Context(), "p", "e")
+	require.NoError(t, err)
+	assert.Equal(t, json.Number("8.0"), *p.Value.LUDSMinPasswordLength)
+	assert.Nil(t, p.Value.LUDSMinPasswordComplexity)
+}
+
+// TestAListThatIsLeftOut is empty in an answer in the API's form, and absent in another.
+func TestAListThatIsLeftOut(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"request_id":"r","status_code":200}`:                      "the API's answer had no country_codes: it is taken for an empty list",
+		`{"request_id":"r","status_code":200,"country_codes":null}`: "the API's answer had null for country_codes: it is taken for an empty list",
+		`{"request_id":"r"}`:                                        "the API's answer had no country_codes: it is taken for an empty list",
+		`{"country_codes":null}`:                                    "the API's answer had null for country_codes: it is taken for an empty list",
+		`{"country_codes":[]}`:                                      "",
+	} {
+		c := serve(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, body) })
+		a, err := c.SMSCountryCodes(t.Context(), "p", "e")
+		require.NoError(t, err, body)
+		assert.Equal(t, `[]`, string(a.Raw), body)
+		assert.Equal(t, want, a.Note, body)
+		assert.Empty(t, a.Value)
+	}
+	for _, body := range []string{`{}`, `{"request_id":""}`, `{"status_code":200}`, `{"request_id":"r","status_code":500}`, `{"request_id":"r","status_code":null}`} {
+		c := serveOnce(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, body) })
+		_, err := c.SMSCountryCodes(t.Context(), "p", "e")
+		require.Error(t, err, body)
+	}
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, `{"request_id":"r","status_code":200}`) })
+	_, err := c.RBACPolicy(t.Context(), "p", "e")
+	require.ErrorIs(t, err, ErrNoResource, "a policy is no list")
+}
+
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, 200, `{"project":{}}`) }))

@@ -2,6 +2,7 @@ package management
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 )
 
@@ -25,7 +26,7 @@ type SenderInformation struct {
 
 // PrebuiltCustomization styles the provider's own template.
 type PrebuiltCustomization struct {
-	ButtonBorderRadius int           `json:"button_border_radius"`
+	ButtonBorderRadius json.Number   `json:"button_border_radius"` // an integer in the document
 	ButtonColor        string        `json:"button_color"`
 	ButtonTextColor    string        `json:"button_text_color"`
 	FontFamily         FontFamily    `json:"font_family"`

@@ -97,8 +97,8 @@ type PasswordStrengthConfig struct {
 	ValidateOnAuthentication    bool             `json:"validate_on_authentication"`
 	ValidationPolicy            ValidationPolicy `json:"validation_policy"`
 	// The luds fields are nil under ZXCVBN.
-	LUDSMinPasswordLength     *int `json:"luds_min_password_length"`
-	LUDSMinPasswordComplexity *int `json:"luds_min_password_complexity"`
+	LUDSMinPasswordLength     *json.Number `json:"luds_min_password_length"`
+	LUDSMinPasswordComplexity *json.Number `json:"luds_min_password_complexity"`
 }
 
 // ValidationPolicy is the measure of a password's strength.

@@ -27,7 +27,7 @@ func explainCountries(c *collector, before, after any) {
 	if len(a) > 0 && onlyTexts(after) && disjoint(a, b) {
 		c.add("sms.lockout", func() Statement {
 			return Statement{
-				Sentence: "lockout: none of the " + plural(len(a), "country", "countries") + " allowed before is left, so nobody who was texted can be",
+				Sentence: "lockout: no country allowed before is left, so nobody who was texted can be",
 				Witness:  "no number that could be texted before can be texted now",
 			}
 		})

@@ -169,7 +169,7 @@ func TestSentences(t *testing.T) {
 			"low stronger sms.country_refused: country `DE` no longer allowed | numbers in `DE` can no longer be texted",
 		}},
 		{"no country", "sms_country_codes", `["DE"]`, `[]`, []string{
-			"high stronger sms.lockout: lockout: none of the 1 country allowed before is left, so nobody who was texted can be | no number that could be texted before can be texted now",
+			"high stronger sms.lockout: lockout: no country allowed before is left, so nobody who was texted can be | no number that could be texted before can be texted now",
 			"low stronger sms.country_refused: country `DE` no longer allowed | numbers in `DE` can no longer be texted",
 		}},
 		{"country twice", "sms_country_codes", `["DE","DE"]`, `["DE"]`, []string{"info neutral setting.rewritten: the whole setting lost `\"DE\"`"}},

@@ -12,6 +12,7 @@ import (
 type answer struct {
 	raw       json.RawMessage // without the envelope, secrets redacted
 	requestID string
+	note      string // what the client assumed
 }
 
 // fetch reads a resource: an object or an array; for DefaultEmailTemplates, the id of
@@ -43,7 +44,7 @@ func (w *Watcher) fetch(ctx context.Context, r Resource) (answer, error) {
 func answerOf[T any](a management.Answer[T], err error) (answer, error) {
 	switch {
 	case a.Raw != nil:
-		return answer{a.Raw, a.RequestID}, nil
+		return answer{a.Raw, a.RequestID, a.Note}, nil
 	case err != nil:
 		return answer{}, err
 	}

@@ -78,6 +78,6 @@ func (w *Watcher) confirmDefaults(ctx context.Context, g *group, absent map[stri
 		return fmt.Errorf("read default templates: %w", err)
 	}
 	got.requests = append(got.requests, project.RequestID)
-	g.proof = &proof{answer{project.Raw, project.RequestID}, began}
+	g.proof = &proof{answer{raw: project.Raw, requestID: project.RequestID}, began}
 	return nil
 }

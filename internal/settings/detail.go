@@ -27,6 +27,8 @@ type detail struct {
 	// Unsure: entries behind Before are damaged and may have been of this setting, so
 	// there may have been changes between.
 	Unsure bool `json:"unsure,omitempty"`
+	// Notes say what the relay assumed of the API's answer: see [plausible].
+	Notes []string `json:"notes,omitempty"`
 	// Look is when the look began and ended.
 	Look audit.Window `json:"look"`
 	// Requests are the ids of the reads of the states before and after.

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"encoding/json"
 	"maps"
 	"strings"
 	"testing"
@@ -28,11 +29,14 @@ func TestFailuresAreNoChanges(t *testing.T) {
 		"an unknown path":         {at(RBACPolicy, "live"), "", fault{status: 404, kind: "route_not_found"}, 1},
 		"environment not found":   {at(RBACPolicy, "live"), "", fault{status: 404, kind: "environment_not_found"}, 1},
 		"a stranger's empty 200":  {at(RBACPolicy, "live"), "", fault{status: 200, body: "{}"}, 1},
-		"null":                    {at(SMSCountryCodes, "live"), "null", fault{}, 1},
+		"a stranger's list":       {at(SMSCountryCodes, "live"), "", fault{status: 200, body: "{}"}, 1},
 		"object for array":        {at(SMSCountryCodes, "live"), "{}", fault{}, 1},
 		"wrong elements":          {at(SMSCountryCodes, "live"), "[1]", fault{}, 1},
-		"missing member":          {at(RBACPolicy, "live"), `{"custom_roles":[]}`, fault{}, 1},
-		"null member":             {at(RBACPolicy, "live"), `{"custom_roles":null,"custom_resources":[],"custom_scopes":[]}`, fault{}, 1},
+		"null for a policy":       {at(RBACPolicy, "live"), `null`, fault{}, 1},
+		"an empty policy":         {at(RBACPolicy, "live"), `{}`, fault{}, 1},
+		"nothing of a policy":     {at(RBACPolicy, "live"), `{"roles":[]}`, fault{}, 1},
+		"object for a member":     {at(RBACPolicy, "live"), `{"custom_roles":{},"custom_resources":[],"custom_scopes":[]}`, fault{}, 1},
+		"null for an element":     {at(TrustedTokenProfiles, "live"), `[null]`, fault{}, 1},
 		"empty object":            {at(PasswordStrength, "live"), `{}`, fault{}, 1},
 		"lone surrogate":          {project, `{"project_slug":"p","name":"\ud800"}`, fault{}, 1},
 		"elements not objects":    {ofProject(EmailTemplates), `["t1"]`, fault{}, 1},
@@ -161,6 +165,58 @@ func TestRemovedSetting(t *testing.T) {
 	require.Len(t, changed, 1)
 	require.Contains(t, string(changed[0].Detail), `"direction":"weaker","severity":"high"`, "it is compared with the state before it went")
 	require.Len(t, trail.entries, 11+2)
+}
+
+// TestAnAbsentListIsEmpty: null, or a list that is left out of an answer in the API's form,
+// is an empty list, and the entry notes it. See plausible for where this ends.
+func TestAnAbsentListIsEmpty(t *testing.T) {
+	t.Parallel()
+	const whole, leftOut = `{"custom_roles":[{"role_id":"a"}],"custom_resources":[],"custom_scopes":[]}`, `{"request_id":"r-1","status_code":200}`
+	for name, tc := range map[string]struct {
+		resource             Resource
+		before, answer, body string
+		after, note          string
+	}{
+		"null for countries":    {at(SMSCountryCodes, "live"), `["US"]`, `null`, "", `[]`, "country_codes"},
+		"nothing but an id":     {at(SMSCountryCodes, "live"), `["US"]`, "", `{"request_id":"r-1"}`, `[]`, "country_codes"},
+		"countries left out":    {at(SMSCountryCodes, "live"), `["US"]`, "", leftOut, `[]`, "country_codes"},
+		"null for profiles":     {at(TrustedTokenProfiles, "live"), `[{"profile_id":"a"}]`, `null`, "", `[]`, "profiles"},
+		"profiles left out":     {at(TrustedTokenProfiles, "live"), `[{"profile_id":"a"}]`, "", leftOut, `[]`, "profiles"},
+		"templates left out":    {ofProject(EmailTemplates), `[{"template_id":"a"}]`, "", leftOut, `[]`, "email_templates"},
+		"null for roles":        {at(RBACPolicy, "live"), whole, `{"custom_roles":null,"custom_resources":[],"custom_scopes":[]}`, "", "", "custom_roles"},
+		"nothing but null":      {at(RBACPolicy, "live"), whole, `{"custom_roles":null,"custom_resources":null,"custom_scopes":null}`, "", "", "custom_resources"},
+		"only the service's":    {at(RBACPolicy, "live"), whole, `{"brand_admin":{"permissions":[]},"brand_resources":null}`, "", "", "custom_roles"},
+		"roles left out":        {at(RBACPolicy, "live"), whole, `{"custom_resources":[],"custom_scopes":[]}`, "", "", "custom_roles"},
+		"null for pem_files":    {at(TrustedTokenProfiles, "live"), `[{"profile_id":"a","pem_files":[{"pem_file_id":"k","public_key":"x"}]}]`, `[{"profile_id":"a","pem_files":null}]`, "", "", ""},
+		"null for permissions":  {at(RBACPolicy, "live"), `{"custom_roles":[],"custom_resources":[],"custom_scopes":[],"brand_admin":{"permissions":[{"resource_id":"a","actions":["b"]}]}}`, `{"custom_roles":[],"custom_resources":[],"custom_scopes":[],"brand_admin":{"permissions":null}}`, "", "", ""},
+		"null for its own list": {at(RBACPolicy, "live"), whole, `{"custom_roles":[],"custom_resources":[],"custom_scopes":[],"brand_resources":null}`, "", "", "brand_resources"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			space, trail := newWorkspace(), &memoryTrail{}
+			space.set(tc.resource, tc.before)
+			w := New(space.options(t, trail, "live"))
+			require.NoError(t, w.Snapshot(t.Context()))
+			if tc.body != "" {
+				space.setFault(tc.resource, fault{status: 200, body: tc.body})
+			} else {
+				space.set(tc.resource, tc.answer)
+			}
+			for range 2 {
+				require.NoError(t, w.Snapshot(t.Context()))
+			}
+			require.Empty(t, trail.of(typeGone))
+			changed := trail.of(typeChanged)
+			require.Len(t, changed, 1, "once")
+			if tc.after != "" {
+				require.Equal(t, tc.after, string(changed[0].After))
+			}
+			var d detail
+			require.NoError(t, json.Unmarshal(changed[0].Detail, &d))
+			require.Contains(t, strings.Join(d.Notes, "\n"), tc.note)
+			require.Equal(t, tc.note == "", len(d.Notes) == 0)
+		})
+	}
 }
 
 // counted is how many series of a counter are above 0.

@@ -62,7 +62,7 @@ func (w *Watcher) failed(g *group, x *watch, at time.Time, err error) error {
 
 // compare enters the changes, and returns the hash of the state as the trail has it now.
 func (w *Watcher) compare(ctx context.Context, x *watch, got reading, span audit.Window) (hash string, err error) {
-	if got.state, err = got.standing(x.resource.Kind); err != nil {
+	if err = got.stand(x.resource.Kind); err != nil {
 		return "", err
 	}
 	stands, err := w.enter(ctx, x, got, span)
@@ -92,7 +92,7 @@ func (w *Watcher) enter(ctx context.Context, x *watch, got reading, span audit.W
 
 // change is the entry due after last, nil for none.
 func (w *Watcher) change(ctx context.Context, x *watch, last audit.Entry, found bool, got reading, span audit.Window) (*audit.Entry, error) {
-	r, about := x.resource, detail{Look: span, Unsure: last.Unsure, Requests: looks.Requests{After: got.requests}}
+	r, about := x.resource, detail{Look: span, Unsure: last.Unsure, Notes: got.notes, Requests: looks.Requests{After: got.requests}}
 	e := &audit.Entry{
 		Type: typeBaseline, Project: r.Project, Environment: r.Environment, Subject: string(r.Kind),
 		Time: span.Until, After: got.state, Detail: about.encode(),

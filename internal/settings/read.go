@@ -21,21 +21,24 @@ const null = "null"
 // reading is the result of a look at a resource.
 type reading struct {
 	raw      json.RawMessage // as the API gave it; nil where it has none
-	state    json.RawMessage // canonical and plausible, or null; nil: see standing
+	state    json.RawMessage // canonical and plausible, or null; nil: see stand
 	requests []string        // the ids of the requests behind it
 	began    time.Time       // zero: now
+	notes    []string        // what is assumed of the answer
 }
 
-// standing is the state in canonical form, if it is plausible.
-func (r reading) standing(kind Kind) (json.RawMessage, error) {
+// stand makes the state, in canonical form, if it is plausible.
+func (r *reading) stand(kind Kind) error {
 	if r.state != nil {
-		return r.state, nil
+		return nil
 	}
 	state, err := canonical(r.raw)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return state, plausible(kind, state)
+	notes, err := plausible(kind, state)
+	r.state, r.notes = state, append(r.notes, notes...)
+	return err
 }
 
 // read returns a resource's state. It believes a 404 if [management.Client.Confirm] does.
@@ -50,7 +53,11 @@ func (w *Watcher) read(ctx context.Context, g *group, r Resource) (reading, erro
 	if err != nil {
 		return w.readAbsent(ctx, r, err)
 	}
-	return reading{raw: a.raw, requests: []string{a.requestID}}, nil
+	got := reading{raw: a.raw, requests: []string{a.requestID}}
+	if a.note != "" {
+		got.notes = []string{a.note}
+	}
+	return got, nil
 }
 
 // readAbsent judges a failed read.
