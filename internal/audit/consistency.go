@@ -111,7 +111,7 @@ func (t *Trail) keptAt(ctx context.Context, seq uint64, base int64) (checkpoint,
 	if err != nil {
 		return checkpoint{}, fmt.Errorf("read checkpoint: %w", err)
 	}
-	c, err := decodeKept(t.fileKey, msg.Data, seq)
+	c, err := decodeKept(*t.fileKey.Load(), msg.Data, seq)
 	if err != nil {
 		return checkpoint{}, fmt.Errorf("%w: checkpoint %d: %w", errNoProof, seq, err)
 	}

@@ -55,9 +55,14 @@ func (t *Trail) openKey() error {
 	if key.Name() != t.origin {
 		t.log.Warn("the audit trail keeps the origin of its key", "origin", key.Name(), "configured", t.origin)
 	}
-	t.fileKey, t.key = key, key
-	t.marked = isMarked(key, t.markFile())
+	t.useKey(key)
 	return nil
+}
+
+// useKey makes a key from its place the trail's. Needs the turn, or nobody else who knows of t.
+func (t *Trail) useKey(key keyPair) {
+	t.fileKey.Store(&key)
+	t.key, t.marked = key, isMarked(key, t.markFile())
 }
 
 func (t *Trail) setKeyAside() error {

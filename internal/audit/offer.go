@@ -104,7 +104,9 @@ func (t *Trail) askWitnesses(ctx context.Context) {
 		failing = kept != nil
 		if err != nil || failing {
 			again.Reset(cosignAgain)
+			continue
 		}
+		t.cosigned.Store(o.base + o.size)
 	}
 }
 

@@ -45,7 +45,7 @@ func (t *Trail) keepPin() error {
 		return err
 	}
 	if !t.marked {
-		if err := markKey(t.fileKey, t.options.KeyFile, t.markFile()); err != nil {
+		if err := markKey(*t.fileKey.Load(), t.options.KeyFile, t.markFile()); err != nil {
 			return err
 		}
 	}

@@ -44,7 +44,10 @@ func (t *Trail) Place(ctx context.Context, e Recorded) (Place, error) {
 	if err := t.isOpen(); err != nil {
 		return Place{}, err
 	}
-	g := t.generationOf(e.Index)
+	g, err := t.generationAt(ctx, e)
+	if err != nil {
+		return Place{}, err
+	}
 	p := Place{Index: e.Index, Origin: g.Origin, Leaf: e.Leaf}
 	if e.Unsound { // the tree has another leaf there
 		return p, nil
@@ -65,6 +68,23 @@ func (t *Trail) Place(ctx context.Context, e Recorded) (Place, error) {
 	root := t.places.tree.root()
 	p.Size, p.Root = t.places.tree.n, &root
 	return p, nil
+}
+
+// generationAt is the generation of an entry. Readers see the entry that opens one before the
+// generation is among those of the view: then whoever has the turn is just beginning it.
+func (t *Trail) generationAt(ctx context.Context, e Recorded) (Generation, error) {
+	g := t.generationOf(e.Index)
+	if e.Type != TypeGeneration || g.Base == e.Index {
+		return g, nil
+	}
+	if err := t.lock(ctx); err != nil {
+		return Generation{}, err
+	}
+	defer t.unlock()
+	if t.failure != nil { // perhaps it is begun later
+		return Generation{}, t.failure
+	}
+	return t.generationOf(e.Index), nil
 }
 
 // generationOf is the one with the entry.

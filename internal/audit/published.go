@@ -136,7 +136,7 @@ func (x *examination) endsBeforeForeign(end int64) bool {
 // the newest kept checkpoint.
 func (t *Trail) fitsPublished(c checkpoint) bool {
 	for _, p := range publishedIn(t.options.Published) {
-		own, err := t.fileKey.named(originIn(p.Note))
+		own, err := t.fileKey.Load().named(originIn(p.Note))
 		var made checkpoint
 		if err == nil {
 			made, err = openCheckpoint(own.public, p.Note)

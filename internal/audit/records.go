@@ -18,7 +18,7 @@ func (t *Trail) Checkpoints(ctx context.Context, from uint64, handle func(Kept) 
 		return err
 	}
 	return t.follow(ctx, t.checkpoints, max(from, 1), func(m Message) error {
-		c, err := kept(t.fileKey, m)
+		c, err := kept(*t.fileKey.Load(), m)
 		if err != nil {
 			return nil //nolint:nilerr // Verify names it
 		}

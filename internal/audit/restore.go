@@ -75,7 +75,7 @@ func (t *Trail) restore(ctx context.Context) error {
 // goOn continues the newest generation with its key.
 func (t *Trail) goOn(x *examination) (err error) {
 	last := x.gens[len(x.gens)-1]
-	if t.key, err = t.fileKey.named(cmp.Or(last.Origin, t.fileKey.Name())); err != nil {
+	if t.key, err = t.fileKey.Load().named(cmp.Or(last.Origin, t.fileKey.Load().Name())); err != nil {
 		return err
 	}
 	t.base, t.signed = last.Base, x.signed
@@ -131,14 +131,14 @@ func (x *examination) unsigned(base, n int64) []tlog.Hash {
 func (t *Trail) breaks(x *examination, end int64) (string, error) {
 	last := x.gens[len(x.gens)-1]
 	evidence := end > 0 || x.keptSeq > 0 || x.pinText != nil
-	foreign := last.PublicKey != "" && !t.fileKey.isOwn(last.PublicKey)
+	foreign := last.PublicKey != "" && !t.fileKey.Load().isOwn(last.PublicKey)
 	switch {
+	case foreign && x.rotations.to(t.fileKey.Load().public, last, unsound(x.report.Problems)):
+		return "the signing key was rotated", nil
 	case foreign && t.restored:
 		return "", fmt.Errorf("%w: it is signed with the key %s, not with this relay's: let all relays of the trail share one key_file, and start this one again", ErrUnavailable, last.PublicKey)
 	case t.newKey && evidence:
 		return t.keyLoss, nil
-	case foreign && x.rotations.to(t.fileKey.public, last, unsound(x.report.Problems)):
-		return "the signing key was rotated", nil
 	case foreign:
 		return "the signing key is not the one that signed before", nil
 	case x.end > x.signed.n:
@@ -149,7 +149,7 @@ func (t *Trail) breaks(x *examination, end int64) (string, error) {
 		return "tlog/ has later entries, signed with a key unknown to this trail", nil
 	case x.lostTail(end) && (x.keptSeq > x.goodSeq || t.noted(t.checkpointsName()) > int64(x.goodSeq)):
 		return fmt.Sprintf("entries from %d on are lost, and so are checkpoints that may have signed them", last.Base+x.signed.n), nil
-	case t.marked && len(x.history) == 0 && x.pin == nil && !t.fileKey.isOwn(x.openings[last.Base].Key):
+	case t.marked && len(x.history) == 0 && x.pin == nil && !t.fileKey.Load().isOwn(x.openings[last.Base].Key):
 		return "nothing is left of all that the key has signed: the trail, or its checkpoints, are lost", nil
 	}
 	return "", nil
@@ -171,7 +171,7 @@ func (x *examination) lostTail(end int64) bool {
 
 // begin opens a new generation at base, with an entry to name the old one.
 func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason string) error {
-	key, err := t.fileKey.named(tlogproof.OriginOf(t.fileKey.Name(), base, time.Now()))
+	key, err := t.fileKey.Load().named(tlogproof.OriginOf(t.fileKey.Load().Name(), base, time.Now()))
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (t *Trail) readVerified() (v verifiedNote, good bool) {
 	at := bytes.LastIndexByte(bytes.TrimSuffix(data, []byte("\n")), '\n') + 1
 	sig, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(data[at:])))
 	body, headed := bytes.CutPrefix(data[:at], []byte(verifiedHead))
-	if err != nil || !headed || !t.fileKey.verifier.Verify(signedOfVerified(data[:at]), sig) || json.Unmarshal(body, &v) != nil {
+	if err != nil || !headed || !t.fileKey.Load().verifier.Verify(signedOfVerified(data[:at]), sig) || json.Unmarshal(body, &v) != nil {
 		return v, false
 	}
 	return v, len(v.Generations) > 0
@@ -99,7 +99,7 @@ func (t *Trail) keepVerified(ctx context.Context) error {
 		return fmt.Errorf("encode note: %w", err)
 	}
 	text := append([]byte(verifiedHead), append(body, '\n')...)
-	sig, err := t.fileKey.sign(ctx, signedOfVerified(text))
+	sig, err := t.fileKey.Load().sign(ctx, signedOfVerified(text))
 	if err != nil {
 		return fmt.Errorf("sign note: %w", err)
 	}
@@ -120,7 +120,7 @@ func (t *Trail) resume(ctx context.Context) bool {
 		return false
 	}
 	last := &v.Generations[len(v.Generations)-1]
-	key, err := t.fileKey.named(last.Origin)
+	key, err := t.fileKey.Load().named(last.Origin)
 	if err != nil || key.public != last.PublicKey {
 		return false
 	}

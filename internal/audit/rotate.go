@@ -11,10 +11,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/auditrelay/auditrelay/internal/durable"
+	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
 // A key is replaced in four steps:
@@ -29,6 +31,9 @@ import (
 // it; the rotation, begun again, takes up KEY.next. The next start behind the last step
 // begins a generation under the new key. So whoever trusts the first public key follows
 // the chain to the newest: see [Generation].
+//
+// A running relay does the same in [Trail.Rotate], and begins the generation at once. Of a
+// stopped one, a command opens the trail for it.
 
 // TypeRotated names the key of the next generation; its Detail is a rotation.
 const TypeRotated = "trail.key_rotated"
@@ -110,14 +115,117 @@ func (t *Trail) NameNextKey(ctx context.Context, public string) error {
 	if string(publicBytes(public)) == string(publicBytes(t.PublicKey())) {
 		return errors.New("name next key: it is the signing key already")
 	}
-	e, err := ownEntry(TypeRotated, rotation{Key: public, Previous: t.PublicKey()})
-	if err != nil {
+	if err := t.lock(ctx); err != nil {
 		return err
 	}
-	if _, err := t.Append(ctx, e); err != nil {
+	defer t.unlock()
+	if err := t.ready(ctx); err != nil {
 		return fmt.Errorf("name next key: %w", err)
 	}
-	return t.sign(ctx)
+	return t.nameLast(ctx, public)
+}
+
+// cosignPatience is how long a rotation waits for the witnesses' signatures.
+const cosignPatience = 15 * time.Second
+
+// Rotate replaces the key in its file by a new one, and has the trail go on under it. It
+// returns the new public key, in the note form. Appends wait while the trail is read back for
+// the new generation. An error before the key is in its place leaves the old one in use, and
+// the rotation can be begun again; see above for a crash. Of two calls at once, the later one
+// replaces the key of the earlier.
+//
+// The entry that names the new key is the last one under the old key, so that who has a copy of
+// the trail notices when the new generation is missing from it. First the witnesses get some
+// time to sign a checkpoint with this entry: later they are only asked about the new
+// generation. If other entries come meanwhile, another entry names the key again.
+func (t *Trail) Rotate(ctx context.Context) (public string, err error) {
+	switch {
+	case t.options.KeyFile == "":
+		return "", errors.New("rotate key: the key is not in a file; make the new one yourself, and have the trail name its public key")
+	case t.shared:
+		return "", errors.New("rotate key: other relays sign this trail with the same key: stop them all, and rotate it then")
+	}
+	t.rotating.Lock()
+	defer t.rotating.Unlock()
+	public, err = NextKey(t.options.KeyFile) // behind a crash here the next rotation takes it up
+	if err != nil {
+		return "", err
+	}
+	if err := t.NameNextKey(ctx, public); err != nil {
+		return "", err
+	}
+	t.waitForWitnesses(ctx, t.Size())
+	if err := t.lock(ctx); err != nil {
+		return "", err
+	}
+	defer t.unlock()
+	if err := t.ready(ctx); err != nil {
+		return "", err
+	}
+	if err := t.nameLast(ctx, public); err != nil {
+		return "", err
+	}
+	if err := UseNextKey(t.options.KeyFile); err != nil {
+		// Perhaps the new key is in its place, and a power cut may still undo that. So nothing
+		// is signed with it in this process; the next start goes by what it finds there.
+		return "", err
+	}
+	key, err := t.options.loadKey()
+	if err == nil && key.public != public {
+		err = fmt.Errorf("rotate key: somebody has put another key into %s", t.options.KeyFile)
+	}
+	if err != nil {
+		return "", err
+	}
+	t.useKey(key)
+	t.beat.running = false // the first checkpoint of a generation promises the next
+	if err := t.failed(t.restore(ctx)); err != nil {
+		return "", fmt.Errorf("the key is replaced by %s, and the trail goes on under it as soon as it can be used: %w", public, err)
+	}
+	return t.key.public, nil
+}
+
+// waitForWitnesses waits until they have signed so many entries, or have had their time.
+func (t *Trail) waitForWitnesses(ctx context.Context, entries int64) {
+	if t.cosign == nil {
+		return
+	}
+	for end := time.Now().Add(cosignPatience); t.cosigned.Load() < entries && time.Now().Before(end); {
+		if pause.For(ctx, 50*time.Millisecond) != nil {
+			return
+		}
+	}
+}
+
+// nameLast has the newest entry name a successor's key, and signs and pins all entries. It
+// keeps the turn meanwhile: else appends that never rest would keep it from an end.
+func (t *Trail) nameLast(ctx context.Context, public string) error {
+	named, newest := rotations{}, t.next()-1
+	if newest >= t.base {
+		last, err := t.Get(ctx, newest)
+		if err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrMissing) {
+			return err
+		}
+		named.take(&last.Entry)
+	}
+	if named[newest] != public {
+		if err := t.appendOwn(ctx, TypeRotated, rotation{Key: public, Previous: t.key.public}); err != nil {
+			return err
+		}
+	}
+	for {
+		d, err := t.draftNext(false)
+		if err != nil || d == nil {
+			return err
+		}
+		d.at = time.Now()
+		if d.text, err = signCheckpoint(ctx, d.key, d.next, d.promise, d.at); err != nil {
+			return err
+		}
+		if err := t.keepSigned(ctx, d); err != nil {
+			return err
+		}
+	}
 }
 
 // rotations are the keys named by entries about rotations, by index.

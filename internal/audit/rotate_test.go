@@ -1,14 +1,20 @@
 package audit
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -145,4 +151,207 @@ func TestPublicKeyOfAPEMFile(t *testing.T) {
 	require.NoError(t, err)
 	_, err = GenerateKey(file, "example.com/a")
 	require.ErrorContains(t, err, "exists")
+}
+
+// requireChain wants so many generations, each key named by the last entry of the one before.
+func requireChain(t *testing.T, trail *Trail, keys ...string) {
+	t.Helper()
+	report, err := trail.Verify(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, report.Err())
+	require.Len(t, report.Generations, len(keys))
+	for i, g := range report.Generations {
+		require.Equal(t, keys[i], g.PublicKey)
+		if i == 0 {
+			continue
+		}
+		require.True(t, g.Endorsed, "generation %d", i)
+		last, err := trail.Get(t.Context(), g.Base-1)
+		require.NoError(t, err)
+		require.Equal(t, TypeRotated, last.Type, "the entry before generation %d", i)
+		require.EqualValues(t, g.Base, report.Generations[i-1].Base+report.Generations[i-1].Size, "all entries before generation %d are signed", i)
+	}
+}
+
+// A running trail replaces its key, twice in a row, while others append; then it is opened
+// again, and the chain of keys holds.
+func TestARunningTrailRotatesItsKey(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o := testOptions(t)
+	trail := openTrail(t, js, o)
+	appendEntries(t, trail, 0, 3)
+	keys := []string{trail.PublicKey()}
+	ctx, stop := context.WithCancel(t.Context())
+	var appending sync.WaitGroup
+	for i := range 3 {
+		appending.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				_, err := trail.Append(ctx, testEntry(100*i+n%100))
+				require.True(t, err == nil || ctx.Err() != nil, "%v", err)
+			}
+		})
+	}
+	for range 2 {
+		public, err := trail.Rotate(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, public, trail.PublicKey())
+		keys = append(keys, public)
+	}
+	stop()
+	appending.Wait()
+	require.NotEqual(t, publicBytes(keys[1]), publicBytes(keys[2]))
+	require.NoFileExists(t, nextFile(o.KeyFile))
+	require.NoError(t, trail.sign(t.Context()))
+	requireChain(t, trail, keys...)
+	require.NoError(t, trail.Close(t.Context()))
+	again := openTrail(t, js, o)
+	requireChain(t, again, keys...)
+	_, err := again.Append(t.Context(), testEntry(0))
+	require.NoError(t, err)
+	require.NoError(t, again.sign(t.Context()))
+	requireChain(t, again, keys...)
+}
+
+// The witnesses sign the checkpoint with the entry that names the new key, before they are
+// asked about the new generation.
+func TestWitnessesSignTheLastCheckpointOfAKey(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o := testOptions(t)
+	var mu sync.Mutex
+	signed := map[string]int64{}
+	o.Cosign = func(_ context.Context, offer Offer) ([]byte, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		signed[offer.Origin] = offer.Size
+		return nil, nil
+	}
+	trail := openTrail(t, js, o)
+	appendEntries(t, trail, 0, 3)
+	first := trail.PublicKey()
+	public, err := trail.Rotate(t.Context())
+	require.NoError(t, err)
+	mu.Lock()
+	require.EqualValues(t, 4, signed["example.com/trail"], "with the entry that names the new key")
+	mu.Unlock()
+	requireChain(t, trail, first, public)
+}
+
+// A rotation that cannot make a key, or name it, leaves the old key in use; one that cannot
+// begin the new generation has the trail begin it as soon as it can. Then it is done again.
+func TestARotationThatFails(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o := testOptions(t)
+	full := errors.New("no space left on device")
+	var failing func() bool
+	o.Settle = func(string) error {
+		if failing != nil && failing() {
+			return full
+		}
+		return nil
+	}
+	trail := openTrail(t, js, o)
+	appendEntries(t, trail, 0, 3)
+	require.NoError(t, trail.sign(t.Context()))
+	first := trail.PublicKey()
+
+	require.NoError(t, os.Mkdir(nextFile(o.KeyFile), 0o700)) // nothing can be written there
+	_, err := trail.Rotate(t.Context())
+	require.Error(t, err)
+	require.NoError(t, os.Remove(nextFile(o.KeyFile)))
+	require.Equal(t, first, trail.PublicKey())
+
+	set := func(f func() bool) {
+		require.NoError(t, trail.lock(t.Context()))
+		defer trail.unlock()
+		failing, trail.tried = f, time.Time{} // tried again at once
+	}
+	set(func() bool { return true })
+	_, err = trail.Rotate(t.Context())
+	require.ErrorIs(t, err, full)
+	set(nil)
+	require.Equal(t, first, trail.PublicKey())
+	require.FileExists(t, nextFile(o.KeyFile), "the next rotation takes it up")
+	prepared, err := NextKey(o.KeyFile)
+	require.NoError(t, err)
+
+	set(func() bool { // once the new key is in its place
+		_, err := os.Stat(nextFile(o.KeyFile))
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	_, err = trail.Rotate(t.Context())
+	require.ErrorIs(t, err, full)
+	require.ErrorContains(t, err, "is replaced by "+prepared)
+	set(nil)
+	_, err = trail.Append(t.Context(), testEntry(9))
+	require.NoError(t, err)
+	require.NoError(t, trail.sign(t.Context()))
+	second := trail.PublicKey()
+	require.Equal(t, publicBytes(prepared), publicBytes(second))
+	requireChain(t, trail, first, second)
+	third, err := trail.Rotate(t.Context())
+	require.NoError(t, err)
+	requireChain(t, trail, first, second, third)
+}
+
+// Whoever reads the entry that opens a generation at once is told its place in that generation,
+// though the generation is still being begun.
+func TestTheEntryThatOpensAGenerationHasItsPlaceThere(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o := testOptions(t)
+	var trail *Trail
+	var base int64
+	placed := make(chan Place, 1)
+	begun := false
+	o.Settle = func(stream string) error {
+		if _, err := os.Stat(nextFile(o.KeyFile)); trail == nil || begun || err == nil || trail.Size() <= base || stream != "TEST_AUDIT" {
+			return nil
+		}
+		begun = true
+		e, err := trail.Get(t.Context(), base)
+		if err != nil || e.Type != TypeGeneration {
+			return err
+		}
+		go func() {
+			place, err := trail.Place(t.Context(), e)
+			assert.NoError(t, err)
+			placed <- place
+		}()
+		select { // whoever does not wait for the generation answers now
+		case place := <-placed:
+			placed <- place
+		case <-time.After(50 * time.Millisecond):
+		}
+		return nil
+	}
+	opened := openTrail(t, js, o)
+	appendEntries(t, opened, 0, 3)
+	require.NoError(t, opened.sign(t.Context()))
+	require.NoError(t, opened.lock(t.Context())) // as Settle is called
+	trail, base = opened, 4                      // behind the entry that names the key
+	opened.unlock()
+	_, err := opened.Rotate(t.Context())
+	require.NoError(t, err)
+	place := <-placed
+	require.EqualValues(t, base, place.Index)
+	require.EqualValues(t, 1, place.Size)
+	require.Equal(t, "example.com/trail/from-4", place.Origin)
+}
+
+// A key that is not in a file, or that other relays have too, is not replaced by one relay.
+func TestSomeKeysAreNotRotatedByARunningRelay(t *testing.T) {
+	t.Parallel()
+	js, _ := startServer(t, t.TempDir())
+	o, _ := signerOptions(t)
+	_, err := openTrail(t, js, o).Rotate(t.Context())
+	require.ErrorContains(t, err, "not in a file")
+	js, _ = startServer(t, t.TempDir())
+	o = testOptions(t)
+	o.Shared = true
+	_, err = openTrail(t, js, o).Rotate(t.Context())
+	require.ErrorContains(t, err, "other relays")
+	require.NoFileExists(t, nextFile(o.KeyFile))
 }

@@ -105,6 +105,11 @@ func (t *Trail) draft(ctx context.Context, stop bool) (*draft, error) {
 	if err := t.ready(ctx); err != nil {
 		return nil, err
 	}
+	return t.draftNext(stop)
+}
+
+// draftNext is draft for who has the turn of a usable trail.
+func (t *Trail) draftNext(stop bool) (*draft, error) {
 	if t.signed.n == t.tree.n && (t.tree.n == 0 || !t.beat.due(stop)) {
 		return nil, t.keepPin()
 	}
@@ -127,6 +132,11 @@ func (t *Trail) keepDraft(ctx context.Context, d *draft) error {
 		return err
 	}
 	defer t.unlock()
+	return t.keepSigned(ctx, d)
+}
+
+// keepSigned is keepDraft for who has the turn.
+func (t *Trail) keepSigned(ctx context.Context, d *draft) error {
 	if t.keptSeq != d.behind || t.key.public != d.key.public || t.signed.n != d.before.n || t.tree.n < d.next.n {
 		return nil // it was read back meanwhile: the next draft is of the trail as it is
 	}

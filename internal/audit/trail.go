@@ -38,6 +38,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -144,10 +145,9 @@ type Trail struct {
 	// Set before opened is closed, and not changed after.
 	entries     jetstream.Stream
 	checkpoints jetstream.Stream
-	fileKey     keyPair // as the file has it
-	shared      bool    // other relays sign too
-	newKey      bool    // generated since the last restore
-	keyLoss     string  // why it had to be, if something was signed before
+	shared      bool   // other relays sign too
+	newKey      bool   // generated since the last restore
+	keyLoss     string // why it had to be, if something was signed before
 
 	// turn is the lock of the fields below, as a channel: waiting for it ends with a
 	// context. Whoever appends or signs holds it.
@@ -168,16 +168,19 @@ type Trail struct {
 	failure    error       // why it failed then
 	outage     lasting.Failure
 
-	pinned    atomic.Bool           // a checkpoint of this key is beside it
-	stale     atomic.Bool           // something unsound was met: restore is due
-	view      atomic.Pointer[view]  // the readers' copy of the above
-	size      atomic.Int64          // entries, for readers without the turn
-	signedAt  atomic.Int64          // when this process signed last, Unix time in ns; 0: not yet
-	gaps      atomic.Pointer[[]Gap] // between heartbeats; nil before the trail was read back once
-	places    lastPlace             // of the entries placed for their events
-	forwarded forwarded             // the note of the newest one
-	opened    chan struct{}         // closed when restore has succeeded once
-	grew      chan struct{}         // of one place: there is something to do for the keeper
+	fileKey   atomic.Pointer[keyPair] // as its place has it; set before opened is closed, then by Rotate only
+	rotating  sync.Mutex              // held by Rotate
+	cosigned  atomic.Int64            // the index behind the newest checkpoint that all witnesses have signed
+	pinned    atomic.Bool             // a checkpoint of this key is beside it
+	stale     atomic.Bool             // something unsound was met: restore is due
+	view      atomic.Pointer[view]    // the readers' copy of the above
+	size      atomic.Int64            // entries, for readers without the turn
+	signedAt  atomic.Int64            // when this process signed last, Unix time in ns; 0: not yet
+	gaps      atomic.Pointer[[]Gap]   // between heartbeats; nil before the trail was read back once
+	places    lastPlace               // of the entries placed for their events
+	forwarded forwarded               // the note of the newest one
+	opened    chan struct{}           // closed when restore has succeeded once
+	grew      chan struct{}           // of one place: there is something to do for the keeper
 	stop      context.CancelFunc
 	done      chan struct{} // closed when the keeper has ended
 	read      chan struct{} // closed when the reading in the background has ended

@@ -196,6 +196,11 @@ func (c *Client) ArchiveTrail(ctx context.Context, req ArchiveTrail, report func
 	return c.work(ctx, "/v1/trail/archive", req, report)
 }
 
+// RotateKey replaces the signing key of the audit trail.
+func (c *Client) RotateKey(ctx context.Context, req RotateKey) (done RotatedKey, err error) {
+	return done, c.call(ctx, http.MethodPost, "/v1/trail/rotate-key", req, &done)
+}
+
 // ProveEvent proves the receipt of an event.
 func (c *Client) ProveEvent(ctx context.Context, q digest.Query) (b *digest.Bundle, err error) {
 	return b, c.call(ctx, http.MethodPost, "/v1/trail/prove-event", q, &b)
@@ -312,6 +317,9 @@ type wrongRequest struct{ text string }
 func (w *wrongRequest) Error() string        { return w.text }
 func (w *wrongRequest) Is(target error) bool { return target == ErrRequest }
 
+// ErrNoRelay means that nobody answers at the socket of a data directory.
+var ErrNoRelay = errors.New("no relay runs on the data directory")
+
 // unreachable adds advice if no relay answers.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	_, noDir := os.Stat(c.dir)
@@ -321,8 +329,8 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	case errors.Is(noDir, fs.ErrNotExist):
 		return fmt.Errorf("there is no data directory %s: name the relay's by --data-dir or --config", c.dir)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no relay runs on the data directory %s, or it is still starting: "+
-			"start it by 'auditrelay run --config FILE', on this machine and in this container, and try again", c.dir)
+		return fmt.Errorf("%w %s, or it is still starting: "+
+			"start it by 'auditrelay run --config FILE', on this machine and in this container, and try again", ErrNoRelay, c.dir)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("the relay's socket in %s is for its user only: run this command as that user: %w", c.dir, err)
 	}

@@ -110,6 +110,9 @@ type Options struct {
 	ProveEvent func(context.Context, digest.Query) (*digest.Bundle, error)
 	// ListSpan gives the lines of the list of an entry's span.
 	ListSpan func(ctx context.Context, what ListSpan, yield func(line any) error) error
+	// RotateKey replaces the trail's signing key, or has the trail name the public key of a
+	// successor elsewhere, where one is given. It returns the public key.
+	RotateKey func(ctx context.Context, elsewhere string) (public string, err error)
 	// Status gives the sections of /status.
 	Status func(context.Context) map[string]any
 	// ArchiveTrail moves old entry bundles of the trail out, or with DryRun lists them.
@@ -180,6 +183,7 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	mux.HandleFunc("POST /v1/trail/prove-event", s.proveEvent)
 	mux.HandleFunc("POST /v1/trail/span", s.listSpan)
 	mux.HandleFunc("POST /v1/trail/archive", s.archiveTrail)
+	mux.HandleFunc("POST /v1/trail/rotate-key", s.rotateKey)
 	mux.HandleFunc("POST /v1/settings/list", s.listSettings)
 	mux.HandleFunc("POST /v1/settings/at", s.settingAt)
 	mux.HandleFunc("GET /v1/damage", s.showDamage)

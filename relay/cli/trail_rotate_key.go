@@ -12,6 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/tiles"
@@ -30,11 +31,15 @@ the new key. Whoever knows the first public key follows the chain.
 The new key takes the place of the old one in audit.key_file; the old one is gone, as it
 is of no use except to forge the past. Nothing needs it to verify the trail.
 
-With --public the new key is elsewhere (audit.key_env, audit.sign_command, another file):
-the old key only names it. Then put it into the configuration, and start the relay.
+A running relay does it at this command, and goes on under the new key at once; of a stopped
+one, the command does it itself. With journal.url, several relays may share the key: stop all
+of them first. You can end this command and begin it again at any moment.
 
-Stop the relay first; with journal.url all relays of this journal. You can end this
-command and begin it again at any moment.
+Witnesses (audit.witnesses) take no new generation by themselves: give their operators the
+printed public key. Until they accept it, they do not cosign the trail.
+
+With --public the new key is elsewhere (audit.key_env, audit.sign_command, another file):
+the old key only names it. Then put it into the configuration, and start the relay again.
 
 Exit codes: 0 replaced, 1 failed or declined, 64 wrong usage.`,
 		Example: `  auditrelay trail rotate-key --config relay.yaml
@@ -51,7 +56,16 @@ Exit codes: 0 replaced, 1 failed or declined, 64 wrong usage.`,
 			if err := confirm(cmd, yes, "The old key cannot be used for this trail again.\nReplace it now?"); err != nil {
 				return err
 			}
-			return rotateKey(cmd, cfg, nextPublic)
+			client := console.NewClient(cfg.DataDir)
+			client.Person = thisPerson()
+			done, err := client.RotateKey(cmd.Context(), console.RotateKey{Public: nextPublic})
+			if errors.Is(err, console.ErrNoRelay) {
+				return rotateKey(cmd, cfg, nextPublic)
+			}
+			if err != nil {
+				return err
+			}
+			return sayRotated(cmd, done.PublicKey, nextPublic != "")
 		}),
 	}
 	addConfigFlag(cmd, &file, "the relay's configuration `FILE`")
@@ -61,7 +75,18 @@ Exit codes: 0 replaced, 1 failed or declined, 64 wrong usage.`,
 	return cmd
 }
 
-// rotateKey does the steps described in internal/audit/rotate.go; each can be repeated.
+// sayRotated says which key the trail has now, or names as its next one.
+func sayRotated(cmd *cobra.Command, public string, elsewhere bool) error {
+	text := "the key is replaced; checkpoints are signed with %s\n"
+	if elsewhere {
+		text = "the trail names %s as its next key; put it into the configuration, and start the relay again\n"
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), text, public)
+	return err
+}
+
+// rotateKey does the steps described in internal/audit/rotate.go on the trail of a stopped
+// relay; each can be repeated.
 func rotateKey(cmd *cobra.Command, cfg *config.Config, elsewhere string) (err error) {
 	log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
 	conn, err := streamserver.Connect(cmd.Context(), cfg.DataDir, cfg.Journal, log)
@@ -80,8 +105,7 @@ func rotateKey(cmd *cobra.Command, cfg *config.Config, elsewhere string) (err er
 		return err
 	}
 	if elsewhere != "" {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "the trail names %s as its next key; put it into the configuration, and start the relay\n", next)
-		return err
+		return sayRotated(cmd, next, true)
 	}
 	if err := audit.UseNextKey(cfg.Audit.KeyFile); err != nil {
 		return err
@@ -91,8 +115,7 @@ func rotateKey(cmd *cobra.Command, cfg *config.Config, elsewhere string) (err er
 	if err := withTrail(cmd.Context(), cfg, conn, log, newest); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the key is replaced; checkpoints are signed with %s\n", public)
-	return err
+	return sayRotated(cmd, public, false)
 }
 
 // withTrail opens the trail of a stopped relay, and signs it after do. Then it brings the files
