@@ -32,7 +32,7 @@ environments:
 func parse(t *testing.T, text string) (*Config, []Problem, error) {
 	t.Helper()
 	return Parse("relay.yaml", []byte(text), environment(map[string]string{
-		"KEY": "hunter2-of-some-length", "SHORT": "hunter2", "PORT": "4100", "SPACED": "a: b\nc: d", "EMPTY": "",
+		"KEY": "hunter2-of-some-length", "SHORT": "hunter2", "DATADOG_KEY": "0123456789abcdef0123456789ABCDEF", "PORT": "4100", "SPACED": "a: b\nc: d", "EMPTY": "",
 	}))
 }
 

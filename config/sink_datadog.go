@@ -68,6 +68,15 @@ func (c *Datadog) setDefaults(*Sink) {
 	setDefault(&c.Compression, "gzip")
 }
 
+// datadogKey warns of a key that Datadog did not make. It is no error: the form is Datadog's,
+// and may change.
+func (k *checker) datadogKey(path string, key secret.Text) {
+	hex := func(r rune) bool { return strings.ContainsRune("0123456789abcdefABCDEF", r) }
+	if text := key.Reveal(); text != "" && (len(text) != 32 || !all(text, hex)) {
+		k.warn(path, "is not an API key of Datadog's form, 32 hexadecimal digits; copy the key itself, and neither its id nor an application key")
+	}
+}
+
 func (c *Datadog) check(k *checker, at string, _ *Sink) {
 	k.secret(at+".api_key", c.APIKey)
 	if !all(c.APIKey.Reveal(), func(r rune) bool { return r > ' ' && r <= '~' }) {
@@ -75,6 +84,7 @@ func (c *Datadog) check(k *checker, at string, _ *Sink) {
 	}
 	switch {
 	case c.URL == "":
+		k.datadogKey(at+".api_key", c.APIKey)
 		k.datadogSite(at+".site", c.Site)
 	case c.Site != "":
 		k.fail(at+".url", nil, "replaces site, and site is set too; remove one of them")

@@ -82,6 +82,7 @@ func (k *checker) stream(at string, s *Stream, c *Config) {
 	if s.Datadog != nil {
 		count++
 		k.secret(at+".datadog.api_key", s.Datadog.APIKey)
+		k.datadogKey(at+".datadog.api_key", s.Datadog.APIKey)
 		k.required(at+".datadog.site", s.Datadog.Site)
 		k.datadogSearch(at+".datadog", s.Datadog)
 	}

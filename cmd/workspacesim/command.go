@@ -110,7 +110,7 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	f.BoolVar(&s.sim.PutKeepsStatus, "put-keeps-status", false, "operation 14 keeps the streaming_status of a config of the same type")
 	f.BoolVar(&s.sim.PutNeedsConfig, "put-needs-config", false, "refuse operation 14 where no config exists (404)")
 	f.BoolVar(&s.sim.PutNeedsSameType, "put-needs-same-type", false, "refuse operation 14 where a config of the other type exists (409)")
-	f.BoolVar(&s.strictStreaming, "strict-streaming", false, "the three above, and a new config is DISABLED: as the real service was seen to do")
+	f.BoolVar(&s.strictStreaming, "strict-streaming", false, "the three above, a new config is DISABLED, and settings have the forms that public clients' tests expect: as the real service was seen to do")
 	cmd.MarkFlagsMutuallyExclusive("strict-streaming", "new-config-status")
 	f.Float64Var(&s.sim.Rate, "rate", 10, "events a second in each environment")
 	f.IntVar(&s.sim.EventBytes, "event-bytes", 600, "least size of an event, in bytes")

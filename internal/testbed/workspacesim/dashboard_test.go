@@ -2,6 +2,8 @@ package workspacesim
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +43,47 @@ func (a *api) act(path, fields string) string {
 	require.NoError(a.t, json.Unmarshal([]byte(body), &said), body)
 	assert.Equal(a.t, status == 200, said.Done, body)
 	return said.Error
+}
+
+// Settings have the forms that the tests of public clients expect.
+func TestStrictSettings(t *testing.T) {
+	t.Parallel()
+	for strict, want := range map[bool][]string{
+		true: {"<nil>", "map[string]interface {}"}, false: {"json.Number", "string"},
+	} {
+		a := newAPI(t, Options{StrictSettings: strict})
+		zxcvbn := false
+		for _, path := range []string{env, strings.Replace(env, "production", "test", 1)} {
+			config, _ := a.call("GET", path+"/password_strength_config", "").body["password_strength_config"].(map[string]any)
+			if config["validation_policy"] == "ZXCVBN" {
+				zxcvbn = true
+				assert.Contains(t, config, "luds_min_password_length")
+				assert.Equal(t, want[0], fmt.Sprintf("%T", config["luds_min_password_length"]))
+				assert.Equal(t, want[0], fmt.Sprintf("%T", config["luds_min_password_complexity"]))
+			}
+		}
+		assert.True(t, zxcvbn)
+		profiles, _ := a.call("GET", env+"/trusted_token_profiles", "").body["profiles"].([]any)
+		require.NotEmpty(t, profiles)
+		for _, p := range profiles {
+			assert.Equal(t, want[1], fmt.Sprintf("%T", p.(map[string]any)["attribute_mapping"]))
+		}
+		bare := 0
+		templates, _ := a.call("GET", proj+"/email_templates", "").body["email_templates"].([]any)
+		for _, one := range templates {
+			if _, has := one.(map[string]any)["custom_html_customization"]; !has {
+				bare++
+			}
+		}
+		assert.Equal(t, map[bool]int{true: 2, false: 0}[strict], bare)
+
+		prebuilt, login := proj+"/default_email_templates/PREBUILT", proj+"/default_email_templates/LOGIN"
+		assert.Equal(t, map[bool]int{true: 400, false: 200}[strict], a.call("DELETE", prebuilt, "").status)
+		assert.Equal(t, 200, a.call("DELETE", login, "").status)
+		assert.Equal(t, map[bool]int{true: 200, false: 404}[strict], a.call("DELETE", login, "").status, "it is unset already")
+		a.fails(a.call("DELETE", "/pwa/v3/projects/nobody/default_email_templates/LOGIN", ""), 404, "project_not_found")
+		a.fails(a.call("GET", login, ""), 404, "default_email_template_not_found")
+	}
 }
 
 // With all modes on, only a person in the dashboard creates and enables a config.

@@ -109,6 +109,9 @@ func (s *Simulator) getDefaultTemplate(c *call) (map[string]any, *apiError) {
 
 // Operation 7.
 func (s *Simulator) unsetDefaultTemplate(c *call) (map[string]any, *apiError) {
+	if p, kind, fail := s.typeOf(c); fail == nil && s.opts.StrictSettings {
+		return nil, s.unsetStrictly(p, kind)
+	}
 	p, kind, fail := s.defaultOf(c)
 	if fail != nil {
 		return nil, fail
@@ -120,18 +123,20 @@ func (s *Simulator) unsetDefaultTemplate(c *call) (map[string]any, *apiError) {
 // defaultOf finds the project and the template type of operations 6 and 7. It fails for a
 // type without a default.
 func (s *Simulator) defaultOf(c *call) (*projectState, string, *apiError) {
+	p, kind, fail := s.typeOf(c)
+	if fail == nil && p.defaults[kind] == "" {
+		fail = notFound("default_email_template_not_found", "Project %q has no default template of type %s.", p.Slug, kind)
+	}
+	return p, kind, fail
+}
+
+func (s *Simulator) typeOf(c *call) (*projectState, string, *apiError) {
 	kind := c.params["email_template_type"]
 	if !slices.Contains(emailTemplateTypes, kind) {
 		return nil, "", badRequest("email_template_type: %q is not one of %s.", kind, strings.Join(emailTemplateTypes, ", "))
 	}
 	p, fail := s.project(c)
-	if fail != nil {
-		return nil, "", fail
-	}
-	if p.defaults[kind] == "" {
-		return nil, "", notFound("default_email_template_not_found", "Project %q has no default template of type %s.", p.Slug, kind)
-	}
-	return p, kind, nil
+	return p, kind, fail
 }
 
 // Operation 11.

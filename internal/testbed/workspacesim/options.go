@@ -51,6 +51,11 @@ type Options struct {
 	// PutNeedsSameType: operation 14 is refused (409) while the environment has a config
 	// of the other type.
 	PutNeedsSameType bool
+	// StrictSettings: the settings have the forms that the tests of public clients expect: under
+	// ZXCVBN the luds members are null, a prebuilt template has no custom_html_customization,
+	// attribute_mapping is an object. To unset a missing default succeeds, that of PREBUILT is
+	// refused (400).
+	StrictSettings bool
 
 	// Rate is the rate of each environment at first, in events a second.
 	Rate float64
@@ -94,9 +99,11 @@ type Options struct {
 // StrictStreaming sets the modes seen in public clients of the real service: a new
 // config is DISABLED, operation 14 only changes one of its own type, and leaves its status
 // as it is. A person creates and enables it in the dashboard (see [Simulator.Admin]).
+// The settings are strict, too.
 func (o *Options) StrictStreaming() {
 	o.NewConfigStatus = StatusDisabled
 	o.PutKeepsStatus, o.PutNeedsConfig, o.PutNeedsSameType = true, true, true
+	o.StrictSettings = true
 }
 
 // complete fills in the defaults and validates.

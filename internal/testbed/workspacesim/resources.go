@@ -79,6 +79,8 @@ type emailTemplate struct {
 	Sender     sender       `json:"sender_information"`
 	Prebuilt   prebuiltLook `json:"prebuilt_customization"`
 	CustomHTML customHTML   `json:"custom_html_customization"`
+
+	strict strict
 }
 
 type sender struct {
@@ -114,6 +116,8 @@ type trustedTokenProfile struct {
 	JWKSURL          string    `json:"jwks_url"`
 	AttributeMapping string    `json:"attribute_mapping"`
 	PublicKeyType    string    `json:"public_key_type"`
+
+	strict strict
 }
 
 type pemFile struct {
@@ -128,6 +132,8 @@ type passwordStrength struct {
 	ValidationPolicy            string `json:"validation_policy"`
 	LUDSMinPasswordLength       int    `json:"luds_min_password_length"`
 	LUDSMinPasswordComplexity   int    `json:"luds_min_password_complexity"`
+
+	strict strict
 }
 
 // emailTemplateTypes are the values of operations 6 and 7's path parameter and

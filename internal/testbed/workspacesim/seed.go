@@ -49,6 +49,9 @@ func (s *Simulator) addProject(slug, name, vertical, created string) *projectSta
 			e.stream.run(s.running, &s.streams)
 		}
 	}
+	if s.opts.StrictSettings {
+		p.makeStrict()
+	}
 	s.projects = append(s.projects, p)
 	return p
 }
