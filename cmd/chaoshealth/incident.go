@@ -28,6 +28,8 @@ type incident struct {
 	counts bool
 	// causes are those of the gaps at the end, in their order; nil: they are not compared.
 	causes []string
+	// most is the most events that may be lost; 0: no matter how many.
+	most int64
 	// alerts fire over the metrics in it, alertsAfter over those behind it.
 	alerts, alertsAfter []string
 }
@@ -158,7 +160,7 @@ const few = 8
 // right reports whether it was reported as it was. An estimate may be off by a quarter,
 // or by a few events.
 func (o *outcome) right() bool {
-	return o.err == nil && o.saw == o.expected &&
+	return o.err == nil && o.saw == o.expected && (o.most == 0 || o.truth <= o.most) &&
 		(o.causes == nil || slices.Equal(o.causes, o.sawCauses)) &&
 		(!o.counts || o.bounded && math.Abs(float64(o.estimated-o.truth)) <= math.Max(few, float64(o.truth)/4))
 }
@@ -168,6 +170,9 @@ func (o *outcome) explain() string {
 	text := fmt.Sprintf("%s: expected %q, reported %q", o.name, o.expected, o.saw)
 	if o.counts {
 		text += fmt.Sprintf(", estimated %d of %d lost events (within its bounds: %v), by %v", o.estimated, o.truth, o.bounded, o.sawCauses)
+	}
+	if o.most > 0 && o.truth > o.most {
+		text += fmt.Sprintf(", more than %d lost", o.most)
 	}
 	if o.err != nil {
 		text += ": " + o.err.Error()

@@ -11,9 +11,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
-// incidents lists seventeen incidents, and further ones to fire the remaining alerts.
+// incidents lists those that are played, and further ones to fire the remaining alerts.
 func incidents() []incident {
-	return slices.Concat(streamIncidents(), arrivalIncidents(), rateIncidents(), apiIncidents(), formerIncidents(), sinkIncidents(), furtherIncidents(), strangerIncidents())
+	return slices.Concat(streamIncidents(), arrivalIncidents(), rateIncidents(), apiIncidents(), answerIncidents(), formerIncidents(), sinkIncidents(), furtherIncidents(), strangerIncidents())
 }
 
 // streamIncidents are of the streaming config.
