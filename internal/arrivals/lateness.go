@@ -61,6 +61,13 @@ type window struct {
 
 const slice = 2 * time.Minute
 
+// ForgetLateness empties the window of lateness: the sender's clock was wrong until now.
+func (e *Environment) ForgetLateness() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lateness = window{latest: e.lateness.latest}
+}
+
 func (w *window) slice(elapsed time.Duration) int64 {
 	return max(w.latest, int64(elapsed/slice)+1)
 }

@@ -51,7 +51,10 @@ func (w *watch) step(h streaming.Health, now time.Time) {
 		Runs: w.runs, Model: w.model, Started: w.started, Gap: w.gaps.newest(), Waits: w.gaps.waits(),
 		Kept: w.kept, Hushed: w.hushed(), Skew: w.skew,
 	}
-	w.skew = e.skew()
+	if w.skew = e.skew(); e.Skew > 0 && w.skew == 0 { // what seemed late was of the clock
+		w.page.ForgetLateness()
+		e.Arrivals.Lateness = [3]float64{}
+	}
 	v := Judge(e, now)
 	if v.State == Disabled || v.State == Misdirected {
 		w.kept = now
