@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +31,8 @@ func TestASinksCopyProvesTheTrail(t *testing.T) {
 	var entries, checkpoints []file.Record
 	waiting.Until(t, func() bool {
 		entries, checkpoints = trailEvents(r.path)
-		return len(entries) >= 30 && len(checkpoints) > 0 && strings.Contains(checkpoints[len(checkpoints)-1].ID(), "@checkpoint-30-")
+		signed := fmt.Sprintf("@checkpoint-%d-", len(entries))
+		return len(entries) >= 30 && len(checkpoints) > 0 && strings.Contains(checkpoints[len(checkpoints)-1].ID(), signed)
 	})
 	var status struct {
 		Trail struct {
@@ -56,8 +58,10 @@ func TestASinksCopyProvesTheTrail(t *testing.T) {
 			continue // it came again
 		}
 		require.Equal(t, size, place.Index)
-		require.Contains(t, string(rec.Body), `"after":`+string(inTurn(size)), "the event has the state, the record often a reference")
-		require.Equal(t, size > 1, strings.Contains(string(rec.Body), `"after_sha256"`))
+		if kind := rec.Attributes["type"]; kind != typeStarted && kind != typeStopped {
+			require.Contains(t, string(rec.Body), `"after":`+string(inTurn(size)), "the event has the state, the record often a reference")
+			require.Equal(t, size > 1, strings.Contains(string(rec.Body), `"after_sha256"`))
+		}
 		leaf, err := audit.LeafOfEvent(rec.Body)
 		require.NoError(t, err)
 		hashes, err := tlog.StoredHashes(size, leaf, reader)
