@@ -14,7 +14,7 @@ import (
 // is nil without a workspace: then only their refused pushes tell of them.
 func (r *process) startFormers(client *management.Client) error {
 	formers := streaming.NewFormers(streaming.Options{
-		Client: client, Credentials: r.credentials, Interval: r.cfg.Streaming.Interval, Logger: r.log,
+		Environments: r.cfg.Environments, Client: client, Credentials: r.credentials, Interval: r.cfg.Streaming.Interval, Logger: r.log,
 	})
 	if err := r.reg.Register(formers); err != nil {
 		return fmt.Errorf("register the metrics of former environments: %w", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/management"
 	"github.com/auditrelay/auditrelay/internal/pause"
@@ -54,6 +55,7 @@ type Formers struct {
 	store    *credentials.Store
 	interval time.Duration
 	log      *slog.Logger
+	known    []config.Environment // the configured ones: none of them is lost this way
 
 	mu    sync.Mutex // guards looks
 	looks map[credentials.Environment]formerLook
@@ -73,6 +75,7 @@ type formerLook struct {
 func NewFormers(o Options) *Formers {
 	f := &Formers{
 		store: o.Credentials, interval: cmp.Or(o.Interval, time.Minute), log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		known: o.Environments,
 		looks: map[credentials.Environment]formerLook{}, said: map[string]bool{},
 	}
 	if o.Client != nil {
@@ -217,6 +220,9 @@ func (f *Formers) Describe(ch chan<- *prometheus.Desc) { ch <- formerDesc }
 
 // Collect implements [prometheus.Collector].
 func (f *Formers) Collect(ch chan<- prometheus.Metric) {
+	for _, e := range f.known { // an alert on a series that does not exist could not be tested
+		ch <- prometheus.MustNewConstMetric(formerDesc, prometheus.GaugeValue, 0, e.Project, e.Environment)
+	}
 	for _, s := range f.Status() {
 		ch <- prometheus.MustNewConstMetric(formerDesc, prometheus.GaugeValue, flag[s.Losing], s.Project, s.Environment)
 	}
