@@ -24,6 +24,7 @@ type entry struct {
 	Severity  string
 	Direction string
 	Cause     string
+	Actor     string
 	Summary   string
 }
 

@@ -23,9 +23,10 @@ func (s *stage) told(ctx context.Context) (list []entry) {
 	return list
 }
 
-// entries reads the trail from an index on, as a person would.
-func (s *stage) entries(ctx context.Context, from int64) (list []entry) {
-	out, err := exec.CommandContext(ctx, s.binary, "trail", "list", "--output", "json", "--limit", "10000", "--data-dir", s.relay.DataDir()).Output()
+// entries reads the trail from an index on, as a person would, with further flags or not.
+func (s *stage) entries(ctx context.Context, from int64, flags ...string) (list []entry) {
+	args := append([]string{"trail", "list", "--output", "json", "--limit", "10000", "--data-dir", s.relay.DataDir()}, flags...)
+	out, err := exec.CommandContext(ctx, s.binary, args...).Output()
 	if err != nil {
 		return nil
 	}

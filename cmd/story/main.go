@@ -1,6 +1,7 @@
 // Command story plays a workspace, a relay and its command line, and compares the audit
-// trail with the truth: changes of every kind, reorderings, guarded actions, an outage, a
-// revoked key, a removed environment. It prints both, and fails on any difference.
+// trail with the truth: changes of every kind, reorderings, guarded actions, a second try
+// that is refused, an outage, a revoked key, a removed environment. It prints both, and
+// fails on any difference.
 //
 // The relay is the real binary. The workspace is the simulator behind a [wire]: it holds
 // the settings, and causes the faults.
@@ -47,7 +48,8 @@ func tell(ctx context.Context, binary string, verbose bool) (err error) {
 	s.verbose = verbose
 	start := time.Now()
 	for _, act := range []func(context.Context) error{
-		s.opening, s.changes, s.reorderings, s.actions, s.outage, s.revokedKey, s.removedEnvironment, s.atTheSink,
+		s.opening, s.changes, s.unreviewed, s.reorderings, s.actions, s.secondTry,
+		s.outage, s.revokedKey, s.removedEnvironment, s.atTheSink,
 	} {
 		if err := act(ctx); err != nil {
 			return err

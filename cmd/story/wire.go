@@ -27,16 +27,19 @@ type wire struct {
 	fault   fault
 	held    bool // writes wait, and never get an answer
 	writes  int
-	refused int // requests met by the fault
+	refused int    // requests met by the fault
+	late    bool   // the project is shown as it was
+	earlier []byte // the answer of then; nil: not read yet
 }
 
 type fault int
 
 const (
-	noFault fault = iota
-	outage        // connections are cut
-	revoked       // the key is refused
-	removed       // the environment does not exist
+	noFault    fault = iota
+	outage           // connections are cut
+	revoked          // the key is refused
+	removed          // the environment does not exist
+	badRequest       // writes are refused
 )
 
 func newWire() (*wire, error) {
@@ -61,8 +64,9 @@ func (w *wire) close() {
 func (w *wire) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	inEnvironment := strings.Contains(r.URL.Path, "/environments/")
 	w.mu.Lock()
-	f, held := w.fault, w.held && r.Method != http.MethodGet
-	if r.Method != http.MethodGet {
+	write := r.Method != http.MethodGet
+	f, held := w.fault, w.held && write
+	if write {
 		w.writes++
 	}
 	if f == outage || f == revoked || f == removed && inEnvironment {
@@ -76,10 +80,12 @@ func (w *wire) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		refuse(rw, http.StatusUnauthorized, "unauthorized_credentials", "Unauthorized credentials.")
 	case f == removed && inEnvironment:
 		refuse(rw, http.StatusNotFound, "environment_not_found", "There is no such environment.")
+	case f == badRequest && write:
+		refuse(rw, http.StatusBadRequest, "bad_request", "The request is refused.")
 	case held:
 		_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice a lost client
 		<-r.Context().Done()
-	case r.Method == http.MethodGet && w.answer(rw, r.URL.Path):
+	case !write && w.answer(rw, r.URL.Path), w.answerEarlier(rw, r):
 	default:
 		w.sim.Handler().ServeHTTP(rw, r)
 	}
