@@ -66,18 +66,21 @@ func TestFilesDeletedAfterARotationAreMissed(t *testing.T) {
 	}{
 		"the newest generation is deleted": {
 			func(tlog string) { require.NoError(t, os.RemoveAll(filepath.Join(tlog, "1"))) },
-			[3]int{3, 3, 3}, "entry 20, the last signed one, names the key " + madeOrigin,
+			[3]int{3, 3, 3},
+			"entry 20, the last signed one, names the key " + madeOrigin,
 		},
 		"older files are put back": { // only the streams know of more
 			func(tlog string) {
 				require.NoError(t, os.RemoveAll(tlog))
 				require.NoError(t, os.CopyFS(tlog, os.DirFS(older)))
 			},
-			[3]int{3, 0, 0}, "the trail's streams have them, and its files do not",
+			[3]int{3, 0, 0},
+			"the trail's streams have them, and its files do not",
 		},
 		"all files are deleted": {
 			func(tlog string) { require.NoError(t, os.RemoveAll(tlog)) },
-			[3]int{3, 1, 1}, "the trail's streams have them, and its files do not",
+			[3]int{3, 1, 1},
+			"the trail's streams have them, and its files do not",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

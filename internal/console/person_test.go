@@ -25,7 +25,7 @@ import (
 // servePersons answers each request at a socket with its person.
 func servePersons(t *testing.T) (dir string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "persons") // t.TempDir is closed to other users
+	dir, err := os.MkdirTemp("", "persons") //nolint:usetesting // t.TempDir is closed to other users
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	l, err := net.Listen("unix", filepath.Join(dir, socketName))

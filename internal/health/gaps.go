@@ -254,10 +254,10 @@ func (w *watch) openGap(v Verdict, now time.Time) {
 // and not before the end of the gap before it.
 func (w *watch) begun(v Verdict) time.Time {
 	at := w.lastPush
-	switch {
-	case v.State == Refused, v.State == Reduced:
+	switch v.State {
+	case Refused, Reduced:
 		at = v.Since
-	case v.State == Silent:
+	case Silent:
 		at = w.lastNew
 	}
 	if n := len(w.gaps.ended); n > 0 && w.gaps.ended[n-1].Ended.After(at) {

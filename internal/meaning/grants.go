@@ -136,7 +136,7 @@ func (x comparison) shifts(id string, a, b side, alone map[string]bool) shifts {
 
 // alone are the actions to be judged one by one: those named by the holder. The wildcard
 // is one of them only where a list has it.
-func (x comparison) alone(id string, a, b side) map[string]bool {
+func (x comparison) alone(a, b side) map[string]bool {
 	listed := func(action string) bool { return a.resource.lists(action) || b.resource.lists(action) }
 	alone := map[string]bool{}
 	for _, named := range []map[string]bool{a.named(), b.named()} {

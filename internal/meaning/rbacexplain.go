@@ -76,7 +76,7 @@ func (x comparison) lockedOut(h holder, lost bool) {
 // pair compares a holder's permissions on a resource. It reports whether something was lost
 // for certain.
 func (x comparison) pair(h holder, id string, a, b side) bool {
-	alone := x.alone(id, a, b)
+	alone := x.alone(a, b)
 	p := pair{x, h, id, a, b, alone, x.shifts(id, a, b, alone)}
 	gained := p.shifts.of(shift{no, certain}, shift{perhaps, certain})
 	lost := p.shifts.of(shift{certain, no})

@@ -64,7 +64,7 @@ func lineOf(e audit.Recorded) line {
 	if hasState(&e.Entry) {
 		l.flags |= isState
 	}
-	if recordsChange(e.Type) && !(strings.HasPrefix(e.Type, "relay.") && t.Direction == string(meaning.Neutral)) {
+	if recordsChange(e.Type) && (!strings.HasPrefix(e.Type, "relay.") || t.Direction != string(meaning.Neutral)) {
 		l.flags |= needsReview
 	}
 	if of, ok := annotationOf(&e.Entry); ok {

@@ -21,12 +21,14 @@ func TestRedirectTypes(t *testing.T) {
 		says      []string
 	}{
 		"in both lists": {
-			[]string{"types", "LOGIN,SIGNUP,LOGIN", "default_types", "SIGNUP"}, []management.RedirectType{{IsDefault: true, Type: "SIGNUP"}, {Type: "LOGIN"}},
+			[]string{"types", "LOGIN,SIGNUP,LOGIN", "default_types", "SIGNUP"},
+			[]management.RedirectType{{IsDefault: true, Type: "SIGNUP"}, {Type: "LOGIN"}},
 			[]string{"become: SIGNUP, LOGIN (", "the default for: SIGNUP", "do_not_promote_defaults: false"},
 		},
 		"emptied": {[]string{"types", ""}, nil, []string{"become: none", "the default for: none"}},
 		"no default any more": {
-			[]string{"types", "LOGIN", "default_types", " ", "do_not_promote_defaults", "true"}, []management.RedirectType{{Type: "LOGIN"}},
+			[]string{"types", "LOGIN", "default_types", " ", "do_not_promote_defaults", "true"},
+			[]management.RedirectType{{Type: "LOGIN"}},
 			[]string{"become: LOGIN", "the default for: none", "do_not_promote_defaults: true"},
 		},
 	} {

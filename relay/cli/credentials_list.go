@@ -46,8 +46,13 @@ func printCredentials(w io.Writer, list []credentials.Listed) error {
 
 func credentialsTable(list []credentials.Listed) *grid {
 	g := &grid{columns: []column{
-		{title: "ENVIRONMENT", flex: true}, {title: "KIND"}, {title: "USER NAME", rank: 4}, {title: "LAST FOUR"},
-		{title: "SINCE", rank: 3}, {title: "ACCEPTED UNTIL", rank: 2}, {title: "LAST USED", rank: 1},
+		{title: "ENVIRONMENT", flex: true},
+		{title: "KIND"},
+		{title: "USER NAME", rank: 4},
+		{title: "LAST FOUR"},
+		{title: "SINCE", rank: 3},
+		{title: "ACCEPTED UNTIL", rank: 2},
+		{title: "LAST USED", rank: 1},
 	}}
 	for _, c := range list {
 		kind := c.Kind

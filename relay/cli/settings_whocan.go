@@ -52,10 +52,10 @@ or failed, 64 wrong usage.`,
 			if err != nil {
 				return err
 			}
-			print := whoCanTo(cmd.OutOrStdout(), output.value)
+			answer := whoCanTo(cmd.OutOrStdout(), output.value)
 			var failed error // one environment does not hide the others
 			for _, w := range policies {
-				failed = errors.Join(failed, answerWhoCan(cmd.Context(), source, w, at.orNow(), args, print))
+				failed = errors.Join(failed, answerWhoCan(cmd.Context(), source, w, at.orNow(), args, answer))
 			}
 			return failed
 		}),
@@ -84,7 +84,7 @@ func policiesOf(ctx context.Context, source trailSource, where whereFlags) ([]ti
 	return policies, nil
 }
 
-func answerWhoCan(ctx context.Context, source trailSource, w timeline.Where, at time.Time, args []string, print func(timeline.State, whoCanAnswer) error) error {
+func answerWhoCan(ctx context.Context, source trailSource, w timeline.Where, at time.Time, args []string, answer func(timeline.State, whoCanAnswer) error) error {
 	s, err := source.At(ctx, w, at)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func answerWhoCan(ctx context.Context, source trailSource, w timeline.Where, at 
 	if err != nil {
 		return err
 	}
-	return print(s, a)
+	return answer(s, a)
 }
 
 // whoCanTo prints answers in a form.

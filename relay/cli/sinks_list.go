@@ -47,8 +47,13 @@ func printSinks(w io.Writer, list []console.Sink) error {
 
 func sinksTable(list []console.Sink, now time.Time) *grid {
 	g := &grid{columns: []column{
-		{title: "SINK", flex: true}, {title: "CONFIGURED", rank: 3}, {title: "PENDING RECORDS", right: true}, {title: "OLDEST", right: true},
-		{title: "HOLDS", right: true, rank: 1}, {title: "REPLAYABLE", right: true, rank: 2}, {title: "DEAD LETTERS", right: true},
+		{title: "SINK", flex: true},
+		{title: "CONFIGURED", rank: 3},
+		{title: "PENDING RECORDS", right: true},
+		{title: "OLDEST", right: true},
+		{title: "HOLDS", right: true, rank: 1},
+		{title: "REPLAYABLE", right: true, rank: 2},
+		{title: "DEAD LETTERS", right: true},
 	}}
 	for i := range list {
 		s := &list[i]

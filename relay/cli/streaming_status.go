@@ -60,8 +60,13 @@ func printStreaming(w io.Writer, list []streaming.Health) error {
 
 func streamingTable(list []streaming.Health) *grid {
 	g := &grid{columns: []column{
-		{title: "ENVIRONMENT", flex: true}, {title: "MODE", rank: 2}, {title: "STREAMS TO"}, {title: "STATUS"}, {title: "FINDING", rank: 1},
-		{title: "SEEN", rank: 3}, {title: "CHANGED", rank: 4},
+		{title: "ENVIRONMENT", flex: true},
+		{title: "MODE", rank: 2},
+		{title: "STREAMS TO"},
+		{title: "STATUS"},
+		{title: "FINDING", rank: 1},
+		{title: "SEEN", rank: 3},
+		{title: "CHANGED", rank: 4},
 	}}
 	for _, h := range list {
 		mode := h.Mode

@@ -43,16 +43,16 @@ Exit codes: 0 written, 1 failed, 64 wrong usage.`,
 	lines := which.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
 		count := 0
 		err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
-			print := func(e timeline.Entry) error { return json.NewEncoder(w).Encode(e) }
+			write := func(e timeline.Entry) error { return json.NewEncoder(w).Encode(e) }
 			if form.value == "csv" {
-				print = csvEntries(w)
+				write = csvEntries(w)
 			}
 			return source.Entries(cmd.Context(), chosen.filter, func(e timeline.Entry) error {
 				if e.Missing {
 					return nil
 				}
 				count++
-				return print(e)
+				return write(e)
 			})
 		})
 		if err != nil {

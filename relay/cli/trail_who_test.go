@@ -156,6 +156,7 @@ type policies map[string]string
 func (p policies) List(context.Context, console.ListTrail, func(timeline.Row) error) error {
 	return nil
 }
+
 func (p policies) Entries(context.Context, timeline.Filter, func(timeline.Entry) error) error {
 	return nil
 }
