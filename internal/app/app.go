@@ -28,6 +28,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/internal/silences"
 	"github.com/auditrelay/auditrelay/internal/streaming"
@@ -120,6 +121,7 @@ type process struct {
 	files        *tiles.Keeper // of the trail; nil before it is started
 	timeline     *timeline.Index
 	credentials  *credentials.Store
+	newest       looks.Newest                         // looks at the settings and the streaming config
 	reconciler   atomic.Pointer[streaming.Reconciler] // nil until it looks after the streaming config
 	desk         atomic.Pointer[workspace.Desk]       // nil until people may act on the workspace
 	recent       *recent.Set                          // nil: repeated pushes are stored again

@@ -36,7 +36,10 @@ func (r *process) startConsole(ctx context.Context) error {
 
 // startTimeline keeps an index of the trail, to answer questions about it.
 func (r *process) startTimeline(context.Context) error {
-	r.timeline = timeline.Open(timeline.Options{Path: filepath.Join(r.cfg.DataDir, timeline.FileName), Trail: r.trail, Logger: r.log})
+	r.timeline = timeline.Open(timeline.Options{
+		Path: filepath.Join(r.cfg.DataDir, timeline.FileName), Trail: r.trail, Logger: r.log,
+		Looked: func(s timeline.Where) (time.Time, string) { return r.newest.Of(s.Project, s.Environment, s.Setting) },
+	})
 	r.stack.push("trail index", background(r.timeline.Keep))
 	return nil
 }

@@ -53,7 +53,7 @@ func (r *process) startStreaming(client *management.Client, presence *looks.Pres
 	reconciler, err := streaming.New(streaming.Options{
 		Environments: r.cfg.Environments, Interval: r.cfg.Streaming.Interval, DryRun: r.cfg.Streaming.DryRun,
 		RotateEvery: r.cfg.Streaming.RotateEvery, Arrivals: r.arrivals,
-		Client: client, Credentials: r.credentials, Recorder: r.trail, Presence: presence,
+		Client: client, Credentials: r.credentials, Recorder: r.trail, Presence: presence, Newest: &r.newest,
 		Logger: r.log, Registerer: r.reg,
 	})
 	if err != nil {
@@ -82,7 +82,7 @@ func (r *process) startSettings(client *management.Client, presence *looks.Prese
 		intervals[settings.Kind(kind)] = every
 	}
 	watcher := settings.New(settings.Options{
-		Client: client.GivingWay(), Trail: r.trail, Presence: presence, Targets: targets,
+		Client: client.GivingWay(), Trail: r.trail, Presence: presence, Newest: &r.newest, Targets: targets,
 		Interval: r.cfg.Settings.Interval, Intervals: intervals, Logger: r.log, Registerer: r.reg,
 	})
 	r.stack.push("settings", background(watcher.Run))

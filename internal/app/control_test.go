@@ -16,8 +16,10 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
+	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
+	"github.com/auditrelay/auditrelay/internal/timeline"
 )
 
 // TestARevokedKeyIsOneMessage: of four environments, controlled and observed, before it
@@ -109,5 +111,40 @@ func TestARefusedPushIsLookedInto(t *testing.T) {
 	status, _ := r.do(req)
 	require.Equal(t, http.StatusUnauthorized, status)
 	waiting.Until(t, func() bool { return looks.Load() == 2 })
+	require.NoError(t, r.stop())
+}
+
+// TestTheNewestLookIsWhenAStateWasLastSeen: before, that was the entry with the state, or the
+// attestation after it, which comes once a day.
+func TestTheNewestLookIsWhenAStateWasLastSeen(t *testing.T) {
+	t.Parallel()
+	sim, err := workspacesim.New(workspacesim.Options{Projects: 1})
+	require.NoError(t, err)
+	api := httptest.NewServer(sim.Handler())
+	defer api.Close()
+	cfg := testConfig(t.TempDir())
+	cfg.Workspace = &config.Workspace{BaseURL: api.URL, KeyID: workspacesim.DemoKeyID, Secret: secret.New(workspacesim.DemoSecret), RequestsPerSecond: 1000}
+	e := sim.Environments()[0]
+	cfg.Environments[0].Project, cfg.Environments[0].Environment = e.Project, e.Environment
+	cfg.SetDefaults()
+	cfg.Settings.Interval, cfg.Streaming.Interval = 50*time.Millisecond, 50*time.Millisecond
+	r := start(t, cfg)
+	for _, setting := range []string{"password_strength_config", "default_email_templates", "event_log_streaming"} {
+		where := timeline.Where{Project: e.Project, Setting: setting}
+		var entry int64
+		var seen time.Time
+		waiting.Until(t, func() bool { // two looks after the entry's
+			s, err := console.NewClient(cfg.DataDir).At(t.Context(), where, time.Now())
+			if err != nil || !s.Seen.After(s.Entry.Time) {
+				return false
+			}
+			later := !seen.IsZero() && s.Seen.After(seen)
+			entry, seen = s.Entry.Index, s.Seen
+			return later
+		})
+		s, err := console.NewClient(cfg.DataDir).At(t.Context(), where, time.Now())
+		require.NoError(t, err)
+		assert.Equal(t, entry, s.Entry.Index, "the looks made no entry")
+	}
 	require.NoError(t, r.stop())
 }

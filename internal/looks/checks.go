@@ -22,6 +22,8 @@ type Checks struct {
 	Every time.Duration
 	// NotShown are the parts hidden by the API: their changes are in no entry.
 	NotShown []string
+	// Newest is told of each good look. It may be nil.
+	Newest *Newest
 
 	from, until time.Time // of the rounds since the last check
 	rounds      int
@@ -75,6 +77,9 @@ func (c *Checks) Saw(name string, began time.Time, sha256 string, requests []str
 	r := c.resources[name]
 	r.Looks++
 	r.LastLook, r.SHA256, r.Requests = began, sha256, requests
+	if c.Newest != nil {
+		c.Newest.resources.Store(resource{c.Project, c.Environment, name}, look{began, sha256})
+	}
 }
 
 // Failed counts a failed look at a resource.

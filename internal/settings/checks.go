@@ -25,7 +25,7 @@ func notShown(environment string) []string {
 func (w *Watcher) checksOf(g *group) looks.Checks {
 	c := looks.Checks{
 		Trail: w.trail, Project: g.project, Environment: g.environment,
-		Subject: checksSubject, Type: typeChecked, NotShown: notShown(g.environment),
+		Subject: checksSubject, Type: typeChecked, NotShown: notShown(g.environment), Newest: w.newest,
 	}
 	for _, x := range g.watches {
 		c.Watch(string(x.resource.Kind), x.every)

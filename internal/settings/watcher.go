@@ -22,6 +22,7 @@ type Options struct {
 	Client   *management.Client
 	Trail    Trail
 	Presence *looks.Presence // shared with all who look at the same environments
+	Newest   *looks.Newest   // is told of the looks; may be nil
 	Targets  []Target
 	// Interval is the time from one look at a setting to the next. Default 5m.
 	Interval time.Duration
@@ -50,6 +51,7 @@ type Watcher struct {
 	client     *management.Client
 	trail      Trail
 	presence   *looks.Presence
+	newest     *looks.Newest
 	checkEvery time.Duration
 	log        *slog.Logger
 	metrics    *metrics
@@ -89,7 +91,7 @@ type watch struct {
 // many of its environments are.
 func New(o Options) *Watcher {
 	w := &Watcher{
-		client: o.Client.Untyped(), trail: o.Trail, presence: o.Presence,
+		client: o.Client.Untyped(), trail: o.Trail, presence: o.Presence, newest: o.Newest,
 		checkEvery: cmp.Or(o.CheckEvery, 24*time.Hour),
 		log:        cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
 		status: map[Resource]*Status{},

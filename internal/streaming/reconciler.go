@@ -53,6 +53,7 @@ type Options struct {
 	Credentials *credentials.Store
 	Recorder    audit.Log
 	Presence    *looks.Presence // shared with all who look at the same environments
+	Newest      *looks.Newest   // is told of the looks; may be nil
 	// Arrivals tells of refused pushes; nil: nothing is known of them.
 	Arrivals *arrivals.Book
 
@@ -156,6 +157,7 @@ func newWatcher(o Options, e config.Environment, m *metrics) *watcher {
 	w.checks = looks.Checks{
 		Trail: o.Recorder, Project: e.Project, Environment: e.Environment, Subject: subjectChecks, Type: TypeChecked,
 		NotShown: []string{"the whole secret of a destination", "who made a change"},
+		Newest:   o.Newest,
 	}
 	w.checks.Watch(Subject, w.interval)
 	w.checks.Watch(SubjectSecond, w.interval)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 // keep runs an index until the test ends, or stop is called.
@@ -49,6 +50,11 @@ func change(i, before, after int) audit.Entry {
 
 func policy(length int) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"luds_complexity":3,"luds_min_length":%d}`, length))
+}
+
+// checked is the detail of an attestation whose last look, at minute i, saw a state.
+func checked(setting string, i int, state json.RawMessage) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"resources":{%q:{"last_look":%q,"sha256":%q}}}`, setting, at(i).Format(time.RFC3339), jsondiff.Hash(state)))
 }
 
 func add(t testing.TB, trail *audit.Trail, entries ...audit.Entry) (last int64) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 )
 
 // Where names a setting. An empty project or environment stands for the only one with
@@ -44,7 +45,8 @@ type State struct {
 	Known bool `json:"known"`
 	// Value is nil where the setting was not there.
 	Value json.RawMessage `json:"value,omitempty"`
-	// Entry shows Value. Seen is the latest look known to have found it so.
+	// Entry shows Value, and has the time it was recorded. Seen is the begin of the latest
+	// look known to have found it so; Entry's time if none has since.
 	Entry Row       `json:"entry,omitzero"`
 	Seen  time.Time `json:"seen,omitzero"`
 	// Uncertain: At lies in the window of Next: the setting was Value or Next.Value.
@@ -257,34 +259,67 @@ func (r *reading) row(index int64) (Row, error) {
 	return row, err
 }
 
-// checksSubject is the subject of internal/settings's attestations of looks without a
-// change.
-const checksSubject = "settings_checks"
+// checkSubjects are the subjects of the attestations by internal/settings and
+// internal/streaming of looks without a change.
+var checkSubjects = []string{"settings_checks", "event_log_streaming_checks"}
 
-// confirm looks for the newest attestation of the newest state.
+// confirm looks for the newest look that saw the newest state: the running relay's, or
+// one attested by now, perhaps by another relay.
 func (x *Index) confirm(ctx context.Context, r *reading, s *State) error {
-	project, environment, subject := r.id(s.Project), r.id(s.Environment), r.id(checksSubject)
+	if !s.Known {
+		return nil
+	}
+	if x.looked != nil {
+		s.seenBy(x.looked(s.Where))
+	}
+	project, environment := r.id(s.Project), r.id(s.Environment)
 	for index := r.table.n - 1; index > s.Entry.Index; index-- {
 		row := r.table.at(index)
-		if row.flags&isMissing != 0 || int(row.subject) != subject || int(row.project) != project || int(row.environment) != environment {
+		if row.flags&isMissing != 0 || int(row.project) != project || int(row.environment) != environment || !slices.Contains(checkSubjects, r.table.names[row.subject]) {
 			continue
 		}
 		e, err := x.trail.Get(ctx, index)
-		if unreadable(err) {
-			continue // an older one may still say something
-		}
-		if err != nil {
+		if err != nil && !unreadable(err) {
 			return err
 		}
-		var check struct {
-			Resources map[string]struct {
-				LastLook time.Time `json:"last_look"`
-			} `json:"resources"`
+		// An older one may still say something where this one is damaged, or where the looks
+		// at this setting failed.
+		if err == nil && !e.Unsound && s.attestedBy(e.Detail) {
+			return nil
 		}
-		if json.Unmarshal(e.Detail, &check) == nil && check.Resources[s.Setting].LastLook.After(s.Seen) {
-			s.Seen = check.Resources[s.Setting].LastLook
-		}
-		return nil
 	}
 	return nil
+}
+
+// attestedBy takes in the last look of an attestation, and reports whether it was at this
+// state.
+func (s *State) attestedBy(detail json.RawMessage) bool {
+	var check struct {
+		Resources map[string]struct {
+			LastLook time.Time `json:"last_look"`
+			SHA256   string    `json:"sha256"`
+		} `json:"resources"`
+	}
+	if json.Unmarshal(detail, &check) != nil {
+		return false
+	}
+	look := check.Resources[s.Setting]
+	return s.seenBy(look.LastLook, look.SHA256)
+}
+
+// seenBy takes in a look, and reports whether it saw this state.
+// A look that saw another state is no confirmation: the entry of that state may be lost, or
+// not written yet.
+func (s *State) seenBy(began time.Time, sha256 string) bool {
+	hash := "" // of no state
+	if len(s.Value) > 0 {
+		hash = jsondiff.Hash(s.Value)
+	}
+	if began.IsZero() || sha256 != hash {
+		return false
+	}
+	if began.After(s.Seen) {
+		s.Seen = began
+	}
+	return true
 }

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 )
 
@@ -178,4 +180,55 @@ func TestAStateKnownByItsHash(t *testing.T) {
 	assert.Nil(t, s.Next)
 	require.Len(t, s.Notes, 1)
 	assert.Contains(t, s.Notes[0], "5e1f")
+}
+
+// A look is the last one only if it saw the state shown, and the newest attestation may be
+// one of failed looks.
+func TestWhichLooksConfirmAState(t *testing.T) {
+	t.Parallel()
+	check := func(kind, subject string, detail json.RawMessage) audit.Entry {
+		return audit.Entry{Type: kind, Project: "acme", Environment: "live", Subject: subject, Time: at(100), Detail: detail}
+	}
+	failed := json.RawMessage(`{"resources":{"password_strength_config":{"failures":3},"rbac_policy":{"last_look":"2026-03-01T09:30:00Z","sha256":"5e1f"}}}`)
+	trail := trailtest.New(t)
+	scene(t, trail) // the look of minute 49 is attested
+	streaming := audit.Entry{Type: "streaming.baseline", Project: "acme", Environment: "live", Subject: "event_log_streaming", Time: at(61), After: policy(1)}
+	none := streaming
+	none.Subject, none.After = "event_log_streaming_second", nil
+	add(t, trail,
+		check("settings.checked", "settings_checks", checked("password_strength_config", 70, policy(9))),
+		check("settings.checked", "settings_checks", failed),
+		streaming, none,
+		check("streaming.checked", "event_log_streaming_checks", checked("event_log_streaming", 71, policy(1))),
+		check("streaming.checked", "event_log_streaming_checks", json.RawMessage(`{"resources":{"event_log_streaming_second":{"last_look":"2026-03-01T09:12:00Z"}}}`)),
+	)
+	v, _ := keep(t, filepath.Join(t.TempDir(), FileName), trail)
+	for setting, minute := range map[string]int{"password_strength_config": 49, "event_log_streaming": 71, "event_log_streaming_second": 72} {
+		s, err := v.At(t.Context(), Where{Environment: "live", Setting: setting}, at(200))
+		require.NoError(t, err)
+		assert.Equal(t, at(minute), s.Seen.UTC(), setting)
+	}
+}
+
+// What a running relay saw last counts before it is attested, and only if it saw this state.
+func TestARunningRelaysLookConfirmsAState(t *testing.T) {
+	t.Parallel()
+	trail := trailtest.New(t)
+	scene(t, trail)
+	live := Where{Project: "acme", Environment: "live", Setting: "password_strength_config"}
+	for name, c := range map[string]struct{ look, length, seen int }{
+		"this state": {90, 6, 90}, "another state": {90, 7, 49}, "before the attested look": {45, 6, 49},
+	} {
+		v, _ := keep(t, filepath.Join(t.TempDir(), FileName), trail)
+		v.looked = func(w Where) (time.Time, string) {
+			assert.Equal(t, live, w, "the whole name, though a part of it was asked for")
+			return at(c.look), jsondiff.Hash(policy(c.length))
+		}
+		s, err := v.At(t.Context(), Where{Environment: "live", Setting: live.Setting}, at(200))
+		require.NoError(t, err)
+		assert.Equal(t, at(c.seen), s.Seen.UTC(), name)
+		s, err = v.At(t.Context(), live, at(25))
+		require.NoError(t, err)
+		assert.Equal(t, at(30), s.Seen.UTC(), "%s: an earlier state was not seen by it", name)
+	}
 }

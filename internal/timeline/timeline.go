@@ -52,15 +52,19 @@ type Options struct {
 	Path string
 	// Trail has the entries.
 	Trail Trail
+	// Looked gives the begin of a running relay's newest look at a setting, and the hash of
+	// the state it saw; the zero time if there was none. Nil: only the trail is known.
+	Looked func(Where) (began time.Time, sha256 string)
 	// Logger may be nil.
 	Logger *slog.Logger
 }
 
 // Index finds entries. Its methods may be called concurrently.
 type Index struct {
-	path  string
-	trail Trail
-	log   *slog.Logger
+	path   string
+	trail  Trail
+	looked func(Where) (time.Time, string) // nil: only the trail is known
+	log    *slog.Logger
 
 	// The keeper's, who runs Keep.
 	ids     map[string]uint16 // of rows.names
@@ -91,7 +95,7 @@ func Open(o Options) *Index {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Index{path: o.Path, trail: o.Trail, log: log, reached: -1, changed: make(chan struct{})}
+	return &Index{path: o.Path, trail: o.Trail, looked: o.Looked, log: log, reached: -1, changed: make(chan struct{})}
 }
 
 // Keep reads the file, and keeps the index up with the trail until ctx ends. Failures

@@ -29,7 +29,7 @@ func scene(t *testing.T, trail *audit.Trail) {
 		told(change(40, 12, 6), `{"summary":"minimum password length 12 → 6","severity":"high","direction":"weaker","cause":"outside"}`),
 		audit.Entry{
 			Type: "settings.checked", Project: "acme", Environment: "live", Subject: "settings_checks", Time: at(50),
-			Detail: json.RawMessage(`{"resources":{"password_strength_config":{"last_look":"2026-03-01T08:49:00Z"}}}`),
+			Detail: checked("password_strength_config", 49, policy(6)),
 		},
 		audit.Entry{Type: "sink.retired", Project: "-", Subject: "sinks/old", Time: at(60)},
 	)

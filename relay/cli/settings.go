@@ -98,9 +98,11 @@ func (p Program) newSettingsShow() *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show a setting at a time",
 		Long: `Shows the state of a setting at --at, or now, as the relay saw it: the state, its entry in
-the trail, and the next change. Where --at lies in the window of the next change, the
-setting was in one of two states, and both are shown. A date alone, as 2026-03-01, is the
-first moment of that day on this machine.
+the trail, and the next change. Without a next change, it shows when the latest look that
+found this state began: as the running relay knows it, or with --offline, as the looks are
+attested in the trail, once a day and when the relay stops. Where --at lies in the window of
+the next change, the setting was in one of two states, and both are shown. A date alone, as
+2026-03-01, is the first moment of that day on this machine.
 ` + whichTrail + `
 
 Exit codes: 0 shown, 1 nothing is known of it at that time, or failed, 64 wrong usage.`,
@@ -160,13 +162,15 @@ func printSettingHead(w io.Writer, s timeline.State) {
 		_, _ = fmt.Fprintf(w, "  warning: %s\n", printable(note))
 	}
 	if s.Known {
-		_, _ = fmt.Fprintf(w, "  entry %d of %s: %s\n", s.Entry.Index, moment(s.Entry.Time), short(s.Entry.Summary))
+		_, _ = fmt.Fprintf(w, "  entry %d, recorded at %s: %s\n", s.Entry.Index, moment(s.Entry.Time), short(s.Entry.Summary))
 	} else {
 		_, _ = fmt.Fprintln(w, "  nothing is known of it at that time: the relay first looked later")
 	}
 	switch n := s.Next; {
+	case n == nil && s.Seen.After(s.Entry.Time):
+		_, _ = fmt.Fprintf(w, "  no later change; last seen so by a look that began at %s\n", moment(s.Seen))
 	case n == nil:
-		_, _ = fmt.Fprintf(w, "  no later change; last seen so at %s\n", moment(s.Seen))
+		_, _ = fmt.Fprintln(w, "  no later change, and no later look is known to have seen it so")
 	case s.Uncertain:
 		_, _ = fmt.Fprintf(w, "  UNCERTAIN: it changed after %s and by %s, and when is not known\n", moment(s.Seen), moment(n.Entry.Time))
 		_, _ = fmt.Fprintf(w, "  entry %d of %s: %s\n", n.Entry.Index, moment(n.Entry.Time), short(n.Entry.Summary))

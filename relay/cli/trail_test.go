@@ -73,7 +73,11 @@ func TestAStateSaysHowSureItIs(t *testing.T) {
 		require.NoError(t, printSetting(&out, s))
 		return out.String()
 	}
-	assert.Contains(t, text(), "no later change; last seen so at 2026-03-01T07:00:00Z")
+	assert.Contains(t, text(), "entry 3, recorded at 2026-03-01T08:00:00Z: first look")
+	assert.Contains(t, text(), "no later change, and no later look is known to have seen it so")
+	s.Seen = day.Add(time.Hour)
+	assert.Contains(t, text(), "no later change; last seen so by a look that began at 2026-03-01T09:00:00Z")
+	s.Seen = day.Add(-time.Hour)
 	assert.Contains(t, text(), "\"a\": 1")
 	s.Next = &timeline.Next{Entry: row(4, "role gone"), Window: &audit.Window{After: s.Seen, Until: day.Add(time.Hour)}, Value: []byte(`{"a":2}`)}
 	assert.Contains(t, text(), "until entry 4")
