@@ -108,8 +108,10 @@ func TestADeadSinkIsARemark(t *testing.T) {
 		var err error
 		list, err = console.NewClient(cfg.DataDir).Sinks(t.Context())
 		require.NoError(t, err)
-		return list[1].Position != nil && list[1].Position.Pending == 0 && list[1].Events == 1
-	}, "the other sink has the event")
+		pushed, own := written(r.path)
+		return list[1].Position != nil && list[1].Position.Pending == 0 &&
+			pushed == 1 && own == 2 && list[1].Events == 3
+	}, "the other sink has the event, the entry of the start and its checkpoint")
 	failing, works := list[0], list[1]
 	assert.Contains(t, failing.LastError, "connect")
 	assert.False(t, failing.FailingSince.IsZero())

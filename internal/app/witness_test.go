@@ -3,10 +3,13 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,6 +20,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/tiles"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/internal/witness"
 	"github.com/auditrelay/auditrelay/sinks/file"
@@ -97,11 +101,25 @@ func (r *running) awaitReady(text string) {
 	assert.Equal(r.t, http.StatusOK, code, "no witness makes a relay unready: %s", body)
 }
 
-// annotate appends an entry to the relay's trail.
-func annotate(t *testing.T, cfg *config.Config) {
+// annotate appends an entry to the relay's trail, and returns its index.
+func annotate(t *testing.T, cfg *config.Config) int {
 	t.Helper()
-	_, err := console.NewClient(cfg.DataDir).Annotate(t.Context(), timeline.Annotation{Index: 0, Reviewer: "ada", User: "u", Host: "h"})
+	done, err := console.NewClient(cfg.DataDir).Annotate(t.Context(), timeline.Annotation{Index: 0, Reviewer: "ada", User: "u", Host: "h"})
 	require.NoError(t, err)
+	return int(done.Entry)
+}
+
+// cosignedWhole waits until a witness has cosigned the relay's whole trail, with the entry.
+func (r *running) cosignedWhole(witness string, entry int) {
+	r.t.Helper()
+	waiting.Until(r.t, func() bool {
+		_, checkpoint := r.get("/tlog/latest/checkpoint")
+		if !strings.Contains(checkpoint, "\n— "+witness+" ") {
+			return false
+		}
+		size := sizeOf(r.t, checkpoint)
+		return size > entry && r.metric(`auditrelay_audit_witness_cosigned_size{witness="`+witness+`"}`) == strconv.Itoa(size)
+	})
 }
 
 // refusals counts the entries about them at the file sink.
@@ -134,17 +152,17 @@ func TestARestoredBackupIsRefused(t *testing.T) {
 	r := start(t, watchedBy(cfg, w))
 	r.awaitReady("1 of 1 witnesses cosign")
 	annotate(t, cfg)
-	annotate(t, cfg)
-	waiting.Until(t, func() bool {
-		return r.metric(`auditrelay_audit_witness_cosigned_size{witness="witness.example.com/w"}`) == "32"
-	})
+	r.cosignedWhole("witness.example.com/w", annotate(t, cfg))
 	require.NoError(t, r.stop())
+	published := tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir)).Published()
+	require.Len(t, published, 1)
+	whole := sizeOf(t, string(published[0].Note)) // with the entry of the stop
 
 	backup := watchedBy(d.copied(t), w)
 	r = start(t, backup)
 	r.awaitReady("warning: a witness knows another history of the trail")
-	for range 3 { // with the refusal itself, 34 entries: more than the witness knows
-		annotate(t, backup)
+	for last := 0; last < whole; { // until it has more entries than the witness knows
+		last = annotate(t, backup)
 	}
 	waiting.Until(t, func() bool { return refusals(r.path) == 1 })
 	code, body := r.push("a")
@@ -154,8 +172,10 @@ func TestARestoredBackupIsRefused(t *testing.T) {
 
 	r = start(t, backup)
 	r.awaitReady("no part of this one")
-	annotate(t, backup)
-	waiting.Until(t, func() bool { return len(auditEvents(r.path)) >= 35 })
+	last := fmt.Sprintf("@%d", annotate(t, backup))
+	waiting.Until(t, func() bool {
+		return slices.ContainsFunc(auditEvents(r.path), func(rec file.Record) bool { return strings.HasSuffix(rec.ID(), last) })
+	})
 	assert.Equal(t, 1, refusals(r.path), "once, over restarts")
 	_, body = r.get("/status")
 	assert.Contains(t, body, `"refused": true`)
@@ -182,7 +202,7 @@ func TestTwoRelaysWatchEachOther(t *testing.T) {
 	second.awaitReady("1 of 1 witnesses cosign")
 
 	require.NoError(t, ofOther.stop())
-	annotate(t, one)
+	annotated := annotate(t, one)
 	first.awaitReady("0 of 1 witnesses cosign")
 	code, body := first.push("a")
 	require.Equal(t, http.StatusNoContent, code, body)
@@ -190,12 +210,7 @@ func TestTwoRelaysWatchEachOther(t *testing.T) {
 	first.awaitReady("1 of 1 witnesses cosign")
 	annotate(t, other)
 	second.awaitReady("1 of 1 witnesses cosign")
-	waiting.Until(t, func() bool { // whoever verifies the trail gets the signature, and so do the sinks
-		_, checkpoint := first.get("/tlog/latest/checkpoint")
-		size := strings.Split(checkpoint+"\n\n", "\n")[1] // of the whole trail, with the annotation
-		return strings.Contains(checkpoint, "\n— other.example.com/w ") &&
-			size == first.metric(`auditrelay_audit_witness_cosigned_size{witness="other.example.com/w"}`)
-	})
+	first.cosignedWhole("other.example.com/w", annotated) // whoever verifies the trail gets the signature, and so do the sinks
 	waiting.Until(t, func() bool { return cosignedCheckpoints(first.path) > 0 })
 	require.NoError(t, first.stop())
 	require.NoError(t, second.stop())
