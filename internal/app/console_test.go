@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/console"
+	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
@@ -44,12 +45,19 @@ func TestAReplayToAFileBesideLiveDelivery(t *testing.T) {
 	require.NoError(t, <-ended)
 	r.arrived(ids...)
 	require.NoError(t, r.stop())
-	counts := map[string]int{}
+	counts, entries := map[string]int{}, map[string]int{}
 	for rec, err := range file.Read(r.path) {
 		require.NoError(t, err)
-		counts[rec.ID()]++
+		if rec.Attributes["source"] == relay.TrailSource {
+			entries[rec.ID()]++
+		} else {
+			counts[rec.ID()]++
+		}
 	}
 	assert.Len(t, counts, 120)
+	for id, times := range entries {
+		assert.Contains(t, []int{1, 11}, times, "the trail's %s arrived before the span's end, or after it", id)
+	}
 	for i, id := range ids {
 		if i < 20 {
 			assert.Equal(t, 11, counts[id], id)

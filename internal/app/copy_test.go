@@ -13,6 +13,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
@@ -101,14 +102,17 @@ func TestATrailPutBackIsToldToTheSinks(t *testing.T) {
 	cfg := made.copied(t)
 	earlier := t.TempDir()
 	require.NoError(t, os.CopyFS(earlier, os.DirFS(cfg.DataDir)))
+	had := publishedSize(t, cfg)
 	r := start(t, cfg)
 	client := console.NewClient(cfg.DataDir)
 	for range 3 {
 		_, err := client.Annotate(t.Context(), timeline.Annotation{Index: 1, Reviewer: "r"})
 		require.NoError(t, err)
 	}
-	waiting.Until(t, func() bool { return len(auditEvents(r.path)) >= 33 })
+	waiting.Until(t, func() bool { return len(auditEvents(r.path)) >= had+4 }, "the start and the annotations are not at the sink")
 	require.NoError(t, r.stop())
+	end := publishedSize(t, cfg)
+	require.Equal(t, had+5, end, "the start, the annotations and the stop")
 	for _, part := range []string{"jetstream/jetstream/$G/streams/AUDITRELAY_AUDIT", "jetstream/jetstream/$G/streams/AUDITRELAY_CHECKPOINTS", "audit.key.checkpoint"} {
 		require.NoError(t, os.RemoveAll(filepath.Join(cfg.DataDir, part)))
 		if info, err := os.Stat(filepath.Join(earlier, part)); err == nil && info.IsDir() {
@@ -121,7 +125,7 @@ func TestATrailPutBackIsToldToTheSinks(t *testing.T) {
 	}
 	require.NoError(t, os.RemoveAll(filepath.Join(cfg.DataDir, "marks", "ends"))) // they would tell too
 	assertRunsAndNames(t, cfg, made.issued, true)
-	assert.Contains(t, strings.Join(namings(t, r.path), "\n"), "truncated30 32")
+	assert.Contains(t, strings.Join(namings(t, r.path), "\n"), fmt.Sprint("truncated", had, end-1))
 }
 
 // The whole data directory is put back to an earlier copy (streams, pin, key and notes), except
@@ -133,6 +137,7 @@ func TestATrailBehindItsFilesIsToldToTheSinks(t *testing.T) {
 	cfg := made.copied(t)
 	earlier := t.TempDir()
 	require.NoError(t, os.CopyFS(earlier, os.DirFS(cfg.DataDir)))
+	had := publishedSize(t, cfg)
 	r := start(t, cfg)
 	client := console.NewClient(cfg.DataDir)
 	_, err := client.Annotate(t.Context(), timeline.Annotation{Index: 1, Reviewer: "r"})
@@ -143,7 +148,8 @@ func TestATrailBehindItsFilesIsToldToTheSinks(t *testing.T) {
 	require.NoError(t, r.stop())
 	newest := tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir)).Published()
 	require.Len(t, newest, 1)
-	require.Contains(t, string(newest[0].Note), "\n31\n", "the annotation")
+	end := sizeOf(t, string(newest[0].Note))
+	require.Equal(t, had+3, end, "the start, the annotation and the stop")
 	require.Contains(t, string(newest[0].Note), "auditrelay/heartbeat 0\n", "signed at the stop")
 	files, err := os.ReadDir(cfg.DataDir)
 	require.NoError(t, err)
@@ -155,5 +161,13 @@ func TestATrailBehindItsFilesIsToldToTheSinks(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(earlier, tiles.Dir)))
 	require.NoError(t, os.CopyFS(cfg.DataDir, os.DirFS(earlier)))
 	assertRunsAndNames(t, cfg, made.issued, true)
-	assert.Contains(t, strings.Join(namings(t, r.path), "\n"), "truncated30 30")
+	assert.Contains(t, strings.Join(namings(t, r.path), "\n"), fmt.Sprint("truncated", had, end-1))
+}
+
+// publishedSize is the number of entries by the newest checkpoint in a stopped relay's files.
+func publishedSize(t *testing.T, cfg *config.Config) int {
+	t.Helper()
+	newest := tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir)).Published()
+	require.Len(t, newest, 1)
+	return sizeOf(t, string(newest[0].Note))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
@@ -41,12 +42,19 @@ func TestWhatIsPushedAgainIsRecognisedAfterARestart(t *testing.T) {
 		r.arrived("a", "b", "c")
 		require.NoError(t, r.stop())
 	}
-	lines := 0
-	for _, err := range file.Read(cfg.Sinks[0].File.Path) {
+	pushed, entries := 0, map[string]int{}
+	for rec, err := range file.Read(cfg.Sinks[0].File.Path) {
 		require.NoError(t, err)
-		lines++
+		if rec.Attributes["source"] == relay.TrailSource {
+			entries[rec.ID()]++
+		} else {
+			pushed++
+		}
 	}
-	assert.Equal(t, 9, lines)
+	assert.Equal(t, 9, pushed)
+	for id, times := range entries {
+		assert.Equal(t, 1, times, "the trail's %s", id)
+	}
 }
 
 // More events than a start reads before it listens are recognised a little later.
