@@ -33,8 +33,8 @@ const (
 const (
 	// credentialLost is the reason of a PUT without a wait for the trail.
 	credentialLost = "credential_lost"
-	// underWay is how long another host's PUT may go without an end. The client's calls
-	// end far earlier.
+	// underWay is how long another host's PUT may go without an end, and how long the API
+	// may go on to show the config before a PUT. The client's calls end far earlier.
 	underWay = 30 * time.Minute
 	// endWithin bounds the wait for an unusable trail.
 	endWithin = 5 * time.Second
@@ -225,21 +225,35 @@ func attemptOf(e audit.Entry) (p attempt) {
 	return p
 }
 
-// putBehind is the newest PUT, if it set the shown config within a window; nil: it did
-// not. before is the entry of the config before. The API may show a PUT only after a
-// while: if the entry is older than the PUT, the PUT was not seen yet.
-func (w *watcher) putBehind(ctx context.Context, shown *Shape, before time.Time, within audit.Window) (*looks.Attribution, error) {
-	p, err := w.newestPut(ctx)
-	if err != nil || !p.found {
-		return nil, err
+// putOf is the PUT that left the config as a look found it, if any did. It goes back
+// through the PUTs that may have had their effect within the window of the change, as
+// [workspace.Attribute] does: a refused one set nothing, and the API may show one only after
+// a while. One that took effect before the look leaves nothing to an earlier one.
+func (w *watcher) putOf(ctx context.Context, shown *Shape, f workspace.Found) (by attempt, found bool, err error) {
+	seen := map[string]bool{} // a PUT's end comes before its intent
+	err = audit.Backwards(ctx, w.recorder, w.env.Project, w.env.Environment, subjectPuts, func(e audit.Entry) bool {
+		p := attemptOf(e)
+		if p.Action == "" || seen[p.Action] {
+			return true
+		}
+		seen[p.Action] = true
+		// It lasted from Begun until its end was recorded. The end of an intent is open. If
+		// the entry of the config before is older than the PUT, the PUT was not seen yet, and
+		// may still be shown for a while.
+		if p.Outcome != "" && e.Time.Before(f.Window.After) && (!f.Since.Before(p.Begun) || f.Window.After.Sub(e.Time) > underWay) {
+			return false
+		}
+		if p.Sets == nil || p.Outcome == workspace.OutcomeRefused || p.Begun.After(f.Window.Until) {
+			return true
+		}
+		if len(Plan(Desired{Shape: *p.Sets}, shown).Differs) == 0 {
+			by, found = p, true
+			return false
+		}
+		return p.Outcome != workspace.OutcomeDone || e.Time.After(f.Looked)
+	})
+	if err != nil {
+		return attempt{}, false, fmt.Errorf("find the PUT of a streaming config: %w", err)
 	}
-	// It lasted from Begun until its end was recorded. The end of an intent is open.
-	over := p.Outcome != "" && p.at.Before(within.After) && !before.Before(p.Begun)
-	if p.Sets == nil || p.Outcome == workspace.OutcomeRefused || p.Begun.After(within.Until) || over {
-		return nil, nil //nolint:nilnil // no PUT behind it is no error
-	}
-	if len(Plan(Desired{Shape: *p.Sets}, shown).Differs) > 0 {
-		return nil, nil //nolint:nilnil // likewise
-	}
-	return &p.Attribution, nil
+	return by, found, nil
 }

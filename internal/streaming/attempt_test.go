@@ -12,6 +12,7 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/meaning"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 )
 
@@ -101,6 +102,53 @@ func TestAPutThatIsShownLateIsTheRelays(t *testing.T) {
 	}
 }
 
+// A PUT that the API refuses does not hide the one before it, which is shown only later.
+func TestAPutThatIsShownAfterARefusedOneIsTheRelays(t *testing.T) {
+	t.Parallel()
+	for between := range 3 { // looks before it is shown; then a restart, too
+		g := newRig(t)
+		r, _ := g.start(nil, toRelay)
+		require.NoError(t, look(t, r))
+		g.api.set(func() { g.api.lags = true })
+		require.NoError(t, rotate(t, r, "a"))
+		g.api.set(func() { g.api.failPut = 400 })
+		for range between + 1 {
+			require.Error(t, rotate(t, r, "a"))
+		}
+		if between == 2 {
+			r, _ = g.start(func(o *Options) { o.DryRun = true }, toRelay)
+			require.NoError(t, look(t, r))
+		}
+		g.api.set(func() { g.api.late() })
+		for range 2 {
+			require.NoError(t, look(t, r))
+		}
+		_, causes := g.trail.changes()
+		assert.Equal(t, []string{"relay", "relay"}, causes)
+		_, d := g.trail.newest()
+		assert.Equal(t, "ada@desk", d.Actor)
+	}
+}
+
+// The relay restores the destination, the API refuses its next PUT, and shows the first one
+// only then: it is rated as a restoration all the same.
+func TestARestorationThatIsShownAfterARefusedPutIsOne(t *testing.T) {
+	t.Parallel()
+	g := newRig(t)
+	r, _ := g.start(nil, toRelay)
+	require.NoError(t, look(t, r))
+	g.api.set(func() { g.api.fields["hostname"], g.api.lags = "evil.example.com", true })
+	require.NoError(t, look(t, r))
+	g.api.set(func() { g.api.failPut = 400 })
+	require.Error(t, rotate(t, r, "a"))
+	g.api.set(func() { g.api.late() })
+	require.NoError(t, look(t, r))
+	_, causes := g.trail.changes()
+	assert.Equal(t, []string{"relay", "outside", "relay"}, causes)
+	_, d := g.trail.newest()
+	assert.Equal(t, meaning.Low, d.Severity)
+}
+
 // What the PUT did not set came from outside, in its window or not.
 func TestAPutIsNotBlamedForAnothersChange(t *testing.T) {
 	t.Parallel()
@@ -129,6 +177,23 @@ func TestAPutIsNotBlamedForAnothersChange(t *testing.T) {
 		}
 		_, causes := g.trail.changes()
 		assert.Equal(t, []string{looks.CauseRelay, looks.CauseOutside, looks.CauseOutside}, causes)
+	})
+	t.Run("the destination of a PUT that a later one replaced", func(t *testing.T) {
+		t.Parallel()
+		g := newRig(t)
+		for _, s := range []*config.Stream{toAnother, toLoki} {
+			r, _ := g.start(nil, s)
+			g.api.set(func() { g.api.lags = true })
+			require.NoError(t, look(t, r))
+		}
+		g.api.set(func() {
+			g.api.late()
+			g.api.fields["hostname"], g.api.fields["password"] = "b.example.com", "loki-password-0002"
+		})
+		again, _ := g.start(func(o *Options) { o.DryRun = true }, toLoki)
+		require.NoError(t, look(t, again))
+		_, causes := g.trail.changes()
+		assert.Equal(t, []string{looks.CauseOutside}, causes)
 	})
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()

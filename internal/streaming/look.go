@@ -147,7 +147,7 @@ func (w *watcher) noteReads(ctx context.Context, failed error, t management.Dest
 // attribute tells the relay's own change from another's. The API may show our prepared
 // credential as set, or the desired config after a PUT without a known outcome: then a
 // PUT of this process had its effect, and its answer was lost. The trail names those of
-// earlier processes (see behind).
+// earlier processes (see putOf).
 func (w *watcher) attribute(a Action) looks.Attribution {
 	if a.Promote != "" || w.cause.Cause != "" && len(a.Differs) == 0 && !w.observed() {
 		return w.own()

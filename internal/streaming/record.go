@@ -128,13 +128,15 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 		d.Attribution, d.Reason = looks.Outside(), nil
 	}
 	var err error
+	by := attempt{Attribution: d.Attribution}
 	if d.Cause != "" && d.Action == "" && e.Window != nil {
-		if d.Attribution, err = w.author(ctx, workspace.Found{Entry: e, Since: last.Time, Looked: o.began}, o.shape, d.Attribution); err != nil {
+		if by, err = w.author(ctx, workspace.Found{Entry: e, Since: last.Time, Looked: o.began}, o.shape, d.Attribution); err != nil {
 			return nil, err
 		}
+		d.Attribution = by.Attribution
 	}
 	if e.Type == TypeChanged || e.Type == TypeStatusChanged {
-		if d.Reading, err = w.meaning(ctx, e, d.Attribution); err != nil {
+		if d.Reading, err = w.meaning(ctx, e, by); err != nil {
 			return nil, err
 		}
 	}
@@ -144,13 +146,13 @@ func (w *watcher) entry(ctx context.Context, last audit.Entry, found bool, subje
 
 // meaning explains a change. If it cannot, it returns nil, and the entry goes in without
 // it.
-func (w *watcher) meaning(ctx context.Context, e *audit.Entry, by looks.Attribution) (*meaning.Reading, error) {
+func (w *watcher) meaning(ctx context.Context, e *audit.Entry, by attempt) (*meaning.Reading, error) {
 	read := meaning.Read
 	if by.Cause == looks.CauseRelay && e.Subject == Subject {
 		switch put, err := w.newestPut(ctx); {
 		case err != nil:
 			return nil, err
-		case put.Restores && put.Action == by.Action:
+		case by.Restores, put.Restores && put.Action == by.Action:
 			read = meaning.ReadRestored
 		}
 	}
@@ -166,20 +168,17 @@ func (w *watcher) meaning(ctx context.Context, e *audit.Entry, by looks.Attribut
 
 // author says who made a change, by the trail: a PUT of a relay whose outcome this process
 // does not know, or a person's action. Without one, the change is as found.
-func (w *watcher) author(ctx context.Context, f workspace.Found, shown *Shape, found looks.Attribution) (looks.Attribution, error) {
+func (w *watcher) author(ctx context.Context, f workspace.Found, shown *Shape, found looks.Attribution) (attempt, error) {
 	if f.Subject == Subject && f.Type == TypeChanged {
-		put, err := w.putBehind(ctx, shown, f.Since, *f.Window)
-		if err != nil {
-			return looks.Attribution{}, err
-		}
-		if put != nil {
-			return *put, nil
+		if put, ok, err := w.putOf(ctx, shown, f); err != nil || ok {
+			return put, err
 		}
 	}
-	if found.Cause == looks.CauseRelay {
-		return found, nil
+	var err error
+	if found.Cause != looks.CauseRelay {
+		found, err = workspace.Attribute(ctx, w.recorder, f)
 	}
-	return workspace.Attribute(ctx, w.recorder, f)
+	return attempt{Attribution: found}, err
 }
 
 func typeOf(same bool, fields []string) string {
