@@ -47,7 +47,7 @@ func TestAKilledWitnessForgetsNothing(t *testing.T) {
 		require.GreaterOrEqual(t, known, signed, "it forgot a size that it had signed")
 		if known > 0 {
 			status, body := add(t, addresses[0], witness.Request{Old: known, Checkpoint: l.Fork(known-1).Grow(1, "another").At(known)})
-			assert.Equal(t, http.StatusConflict, status, body)
+			assert.Equal(t, http.StatusUnprocessableEntity, status, body)
 		}
 		killed := make(chan error, 1)
 		for n := max(known, 1); n < 1999; n++ {

@@ -53,22 +53,23 @@ func external(t *testing.T) config.Journal {
 	return cfg
 }
 
-// recordOf is the record of one event.
+// recordOf is a record of one event. Each has a salt of its own.
 func recordOf(n int) []byte {
 	var b record.Batch
 	b.AddEvent(&relaytest.Events(1, relaytest.From(n))[0])
 	return record.Append(nil, b.Bytes(), 1)
 }
 
-// push publishes n records as a committer does.
-func (o *opened) push(t *testing.T, n int) {
+// push publishes n records as a committer does, and returns the last one.
+func (o *opened) push(t *testing.T, n int) (data []byte) {
 	t.Helper()
 	for i := range n {
-		data := recordOf(i)
+		data = recordOf(i)
 		ack, err := o.conn.JetStream.Publish(t.Context(), "test.events", data)
 		require.NoError(t, err)
 		require.NoError(t, o.Place(history.Place{Seq: ack.Sequence, Sum: record.Checksum(data)}, false))
 	}
+	return data
 }
 
 func TestTheQuarantineIsToldUntilItIsHeard(t *testing.T) {
@@ -132,8 +133,8 @@ func TestTheStreamIsTakenAwayWhileTheRelayRuns(t *testing.T) {
 func TestAPositionIsGivenTwice(t *testing.T) {
 	t.Parallel()
 	l := open(t, testConfig, nil)
-	l.push(t, 3)
-	require.NoError(t, l.Place(history.Place{Seq: 3, Sum: record.Checksum(recordOf(2))}, true))
+	third := l.push(t, 3)
+	require.NoError(t, l.Place(history.Place{Seq: 3, Sum: record.Checksum(third)}, true))
 	require.ErrorIs(t, l.Place(history.Place{Seq: 3, Sum: record.Checksum(recordOf(7))}, false), ErrGivenTwice)
 }
 
