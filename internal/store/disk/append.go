@@ -1,0 +1,215 @@
+package disk
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// group is what one write and one sync make durable. Whoever gets the turn first writes it
+// for all whose drafts are in it; while a sync runs, the next group gathers.
+type group struct {
+	frames []byte // without positions and checksums, until the turn
+	count  int
+	done   chan struct{}
+	// first and err are set before done is closed.
+	first store.Pos
+	err   error
+}
+
+// Append implements [store.Log].
+func (l *Log) Append(ctx context.Context, drafts ...store.Draft) (store.Pos, error) {
+	g, at, err := l.join(ctx, drafts)
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case <-g.done:
+	case l.turn <- struct{}{}:
+		l.flush(g)
+		l.unlock()
+		<-g.done
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: %w", store.ErrUnknown, ctx.Err())
+	}
+	return g.first + store.Pos(at), g.err
+}
+
+// AppendAt implements [store.Log].
+func (l *Log) AppendAt(ctx context.Context, after store.Pos, drafts ...store.Draft) (store.Pos, error) {
+	if err := l.check(drafts); err != nil {
+		return 0, err
+	}
+	if err := l.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer l.unlock()
+	l.flush(nil)
+	if l.end != after { // end changes only in a turn
+		return 0, fmt.Errorf("%w: the log ends with %d, not with %d", store.ErrConflict, l.end, after)
+	}
+	g := &group{done: make(chan struct{})}
+	g.add(drafts)
+	l.settle(g, l.write(g))
+	return g.first, g.err
+}
+
+func (l *Log) check(drafts []store.Draft) error {
+	limit := l.MaxRecord()
+	for _, d := range drafts {
+		if len(d.Key) > store.MaxKey || len(d.Key)+len(d.Data) > limit {
+			return fmt.Errorf("%w: %d bytes with a key of %d, where %d and %d are taken",
+				store.ErrTooLarge, len(d.Key)+len(d.Data), len(d.Key), limit, store.MaxKey)
+		}
+	}
+	return nil
+}
+
+// join adds the drafts to the group that the next turn writes. at is how many drafts of
+// others stand before them in it.
+func (l *Log) join(ctx context.Context, drafts []store.Draft) (g *group, at int, err error) {
+	if err := l.check(drafts); err != nil {
+		return nil, 0, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	size := int64(0)
+	for _, d := range drafts {
+		size += frameSize(len(d.Key), len(d.Data))
+	}
+	for {
+		l.mu.Lock()
+		if l.closed {
+			l.mu.Unlock()
+			return nil, 0, store.ErrClosed
+		}
+		if g = l.pending; g == nil {
+			g = &group{done: make(chan struct{})}
+			l.pending = g
+		}
+		// A group fits into a segment, which bounds the memory for it as well.
+		if g.count == 0 || int64(len(g.frames))+size <= l.opts.segmentSize()-dataStart {
+			at = g.count
+			g.add(drafts)
+			l.mu.Unlock()
+			return g, at, nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-g.done:
+		case l.turn <- struct{}{}:
+			l.flush(g)
+			l.unlock()
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		}
+	}
+}
+
+func (g *group) add(drafts []store.Draft) {
+	for _, d := range drafts {
+		g.frames = appendFrame(g.frames, d)
+	}
+	g.count += len(drafts)
+}
+
+// flush writes the pending group if it is g, or whatever it is for nil. The turn is held.
+func (l *Log) flush(g *group) {
+	l.mu.Lock()
+	if l.pending == nil || g != nil && l.pending != g {
+		l.mu.Unlock()
+		return
+	}
+	g, l.pending = l.pending, nil
+	l.mu.Unlock()
+	l.settle(g, l.write(g))
+}
+
+// settle tells everybody who waits for the group how it ended. The turn is held.
+func (l *Log) settle(g *group, err error) {
+	g.err = err
+	if err == nil {
+		g.first = l.end + 1
+		l.mu.Lock()
+		l.end += store.Pos(g.count)
+		l.reached = l.offset
+		if !l.opts.Allocate {
+			l.segments[len(l.segments)-1].size = l.offset
+		}
+		if !l.closed {
+			close(l.grown)
+			l.grown = make(chan struct{})
+		}
+		l.mu.Unlock()
+	}
+	close(g.done)
+}
+
+// write makes the group durable. The turn is held.
+//
+// A crash before the sync leaves some of the records, which a start makes durable before
+// it believes them. A crash between the sync and the mark leaves all of them, and so does
+// one after the mark. Nobody was told in any of these cases.
+func (l *Log) write(g *group) error {
+	if g.count == 0 {
+		return nil
+	}
+	if err := l.room(int64(len(g.frames))); err != nil {
+		return err
+	}
+	if now := time.Now(); now.After(l.newest) {
+		l.newest = now.Round(0)
+	}
+	last := l.segments[len(l.segments)-1] // changes only in a turn
+	finish(g.frames, last.seed, l.end+1, l.end, l.newest)
+	if _, err := l.f.WriteAt(g.frames, l.offset); err != nil {
+		return l.unwrite(err)
+	}
+	if err := l.f.Sync(); err != nil {
+		l.poisoned = true
+		return fmt.Errorf("%w: sync %s: %w", store.ErrUnknown, l.path(last.base), err)
+	}
+	if !l.store.fs.Same(l.f, l.path(last.base)) {
+		l.gone = fmt.Errorf("%w: %s", store.ErrGone, l.path(last.base))
+		return l.gone
+	}
+	return l.advance(l.end+store.Pos(g.count), last.base, l.offset+int64(len(g.frames)))
+}
+
+// advance moves the end mark, and the place where the newest segment goes on.
+func (l *Log) advance(end, base store.Pos, offset int64) error {
+	m := endMark{log: l.id, secret: l.secret, boot: l.store.boot, end: end, base: base, offset: offset, newest: l.newest, first: l.first}
+	l.scratch = m.encode(l.scratch[:0])
+	if err := l.mark.write(l.scratch); err != nil {
+		// The records are durable, but a start could take them for a torn write.
+		l.poisoned = true
+		return fmt.Errorf("%w: %w", store.ErrUnknown, err)
+	}
+	l.offset = offset
+	return nil
+}
+
+// unwrite takes back a write that failed, so that nothing of it stands after the next one.
+func (l *Log) unwrite(cause error) error {
+	if err := l.cut(l.f, l.offset, l.size); err != nil {
+		l.poisoned = true
+	}
+	if isFull(cause) {
+		return fmt.Errorf("%w on the disk: %w", store.ErrFull, cause)
+	}
+	return fmt.Errorf("write to the log %s: %w", l.name, cause)
+}
+
+// cut removes everything from an offset on, and reserves the room again.
+func (l *Log) cut(f file, offset, size int64) error {
+	if err := f.Truncate(offset); err != nil {
+		return err
+	}
+	if l.opts.Allocate {
+		return f.Allocate(size)
+	}
+	return nil
+}

@@ -1,0 +1,17 @@
+// Package disk is the store's backend for one machine: logs and a table in one folder.
+//
+// A log is a folder of segments. A segment holds records one after the other, each with
+// its position and two checksums, of its header and of its body. The checksums are
+// seeded with a secret of the log: bodies are the bytes of strangers, and nobody must be
+// able to write something that looks like a record into one. After each sync, and before
+// anything is acknowledged, the log's end is written into the end mark, a small file.
+//
+// What a start finds is judged by the end mark. Up to it, whatever cannot be read is
+// damage, and a reader gets it as a gap. After it, whole records are taken, and what
+// remains is a torn write that nobody was told about. That is certain while the machine
+// has not been started again since the mark was written; afterwards the mark is a lower
+// bound, and what is cut is kept in the salvage folder and named.
+//
+// Nothing in a file except an unknown version, under a header checksum that is right,
+// refuses a start.
+package disk

@@ -1,0 +1,135 @@
+package disk
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+
+	"golang.org/x/sys/unix"
+)
+
+// filesystem is what the backend asks of the operating system. The tests bring one that
+// loses what was not synced, fails and fills up.
+type filesystem interface {
+	// Open opens a file for reading and writing, and creates it if create is set.
+	Open(path string, create bool) (file, error)
+	// Names lists a folder, sorted. A folder that is not there is empty.
+	Names(dir string) ([]string, error)
+	MakeDir(dir string) error
+	Rename(from, to string) error
+	Remove(path string) error
+	// SyncDir makes the names in a folder durable.
+	SyncDir(dir string) error
+	// Same reports whether path still names the file f.
+	Same(f file, path string) bool
+}
+
+type file interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	// Sync makes the file's bytes durable. After an error nothing is known of what was
+	// written since the last success, whatever a later Sync says.
+	Sync() error
+	Truncate(size int64) error
+	// Allocate reserves the disk's blocks for the first size bytes, which read as zeros.
+	Allocate(size int64) error
+	Size() (int64, error)
+	// Forget drops the file's bytes from memory, so that the next read asks the disk.
+	Forget()
+}
+
+type osFS struct{}
+
+type osFile struct{ *os.File }
+
+func (osFS) Open(path string, create bool) (file, error) {
+	flags := os.O_RDWR
+	if create {
+		flags |= os.O_CREATE
+	}
+	f, err := os.OpenFile(path, flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+func (osFS) Names(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	sort.Strings(names)
+	return names, nil
+}
+
+func (o osFS) MakeDir(dir string) error {
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return o.SyncDir(filepath.Dir(dir))
+}
+
+func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
+func (osFS) Remove(path string) error     { return os.Remove(path) }
+
+func (osFS) SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (osFS) Same(f file, path string) bool {
+	named, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	open, err := f.(osFile).Stat()
+	return err == nil && os.SameFile(named, open)
+}
+
+// Sync does without the times of the file, which nobody needs after a crash.
+func (f osFile) Sync() error {
+	for {
+		err := unix.Fdatasync(int(f.Fd()))
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+func (f osFile) Allocate(size int64) error {
+	err := unix.Fallocate(int(f.Fd()), 0, 0, size)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return f.Truncate(size) // a full disk is noticed later, by a write
+	}
+	return err
+}
+
+func (f osFile) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+func (f osFile) Forget() { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
+
+// isFull reports whether an error says that there is no room.
+func isFull(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}

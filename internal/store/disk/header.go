@@ -1,0 +1,129 @@
+package disk
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// A segment begins with two copies of its header, each on a page of its own, so that
+// neither one bad page nor two exchanged ones cost it. The records follow.
+//
+//	  0  "arsegmnt"
+//	  8  version     4
+//	 12  zero        4
+//	 16  log         16, the random name of the log
+//	 32  base        8, the position of the first record
+//	 40  before      8, the base of the segment before; 0 for the first
+//	 48  before end  8, the offset at which that one ends
+//	 56  made        8, in nanoseconds since 1970
+//	 64  secret      16, of the log
+//	 80  writer      64, the version of the program, in text
+//	504  checksum    8, of the bytes before it
+//
+// The first twelve bytes and the checksum stand like this in every version. So a later
+// version is told from rot.
+const (
+	headerSize    = 512
+	pageSize      = 4096
+	dataStart     = 2 * pageSize
+	formatVersion = 1
+)
+
+var segmentMagic = []byte("arsegmnt")
+
+// segmentHeader is what stands at the beginning of a segment.
+type segmentHeader struct {
+	log       [16]byte
+	base      store.Pos
+	before    store.Pos
+	beforeEnd int64
+	made      time.Time
+	secret    [16]byte
+	writer    string
+}
+
+// VersionError says that a file was written by a later version of the program.
+type VersionError struct {
+	File, Writer string
+	Version      uint32
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("%s has version %d of its format, which this program does not know: it was written by %s; run that version, or restore a backup from before the upgrade",
+		e.File, e.Version, e.Writer)
+}
+
+func (h *segmentHeader) encode() []byte {
+	b := make([]byte, dataStart)
+	p := b[:headerSize]
+	copy(p, segmentMagic)
+	binary.LittleEndian.PutUint32(p[8:], formatVersion)
+	copy(p[16:], h.log[:])
+	binary.LittleEndian.PutUint64(p[32:], uint64(h.base))
+	binary.LittleEndian.PutUint64(p[40:], uint64(h.before))
+	binary.LittleEndian.PutUint64(p[48:], uint64(h.beforeEnd))
+	binary.LittleEndian.PutUint64(p[56:], uint64(h.made.UnixNano()))
+	copy(p[64:], h.secret[:])
+	copy(p[80:144], h.writer)
+	binary.LittleEndian.PutUint64(p[headerSize-8:], sum(0, p[:headerSize-8]))
+	copy(b[pageSize:], p)
+	return b
+}
+
+// readHeader reads whichever copy is whole. It returns nil where none is, and a
+// VersionError where a later version wrote the file.
+func readHeader(f file, path string) (*segmentHeader, error) {
+	for _, at := range []int64{0, pageSize} {
+		p := make([]byte, headerSize)
+		if n, _ := f.ReadAt(p, at); n < headerSize {
+			continue // a bad sector costs this copy only
+		}
+		if !bytes.Equal(p[:8], segmentMagic) || binary.LittleEndian.Uint64(p[headerSize-8:]) != sum(0, p[:headerSize-8]) {
+			continue
+		}
+		writer := strings.TrimRight(string(p[80:144]), "\x00")
+		if v := binary.LittleEndian.Uint32(p[8:]); v != formatVersion {
+			return nil, &VersionError{File: path, Writer: writer, Version: v}
+		}
+		h := &segmentHeader{
+			base:      store.Pos(binary.LittleEndian.Uint64(p[32:])),
+			before:    store.Pos(binary.LittleEndian.Uint64(p[40:])),
+			beforeEnd: int64(binary.LittleEndian.Uint64(p[48:])),
+			made:      time.Unix(0, int64(binary.LittleEndian.Uint64(p[56:]))),
+			writer:    writer,
+		}
+		copy(h.log[:], p[16:])
+		copy(h.secret[:], p[64:])
+		return h, nil
+	}
+	return nil, nil
+}
+
+// seedOf is the seed of a segment's checksums. Records that stand in another segment, or
+// in one of another log, are none there.
+func seedOf(secret, log [16]byte, base store.Pos) uint64 {
+	b := append(append(secret[:len(secret):len(secret)], log[:]...), 0, 0, 0, 0, 0, 0, 0, 0)
+	binary.LittleEndian.PutUint64(b[32:], uint64(base))
+	digest := sha256.Sum256(b)
+	return binary.LittleEndian.Uint64(digest[:])
+}
+
+const segmentSuffix = ".seg"
+
+func segmentName(base store.Pos) string { return fmt.Sprintf("%020d%s", base, segmentSuffix) }
+
+// baseOf is the base that a file's name says.
+func baseOf(name string) (base store.Pos, ok bool) {
+	digits, isSegment := strings.CutSuffix(name, segmentSuffix)
+	if !isSegment || len(digits) != 20 {
+		return 0, false
+	}
+	n, err := fmt.Sscanf(digits, "%020d", &base)
+	return base, n == 1 && err == nil && segmentName(base) == name
+}

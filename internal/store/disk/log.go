@@ -1,0 +1,142 @@
+package disk
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// Options say how a log is kept.
+type Options struct {
+	// MaxBytes is the budget of the log: beyond it appends are ErrFull. 0 means none.
+	MaxBytes int64
+	// Allocate reserves a segment's room when it is made, so that a full disk is noticed
+	// between two segments and not in one.
+	Allocate bool
+}
+
+const (
+	minSegment = 128 << 10
+	maxSegment = 64 << 20
+	// maxRecord bounds a record's key and data.
+	maxRecord = 16 << 20
+)
+
+// segmentSize is the size of a log's segments. A single larger record has a segment of
+// its own.
+func (o Options) segmentSize() int64 {
+	if o.MaxBytes == 0 {
+		return maxSegment
+	}
+	return min(max(o.MaxBytes/32, minSegment), maxSegment)
+}
+
+// Log is a log of a [Store].
+type Log struct {
+	store *Store
+	name  string
+	dir   string
+	opts  Options
+	log   *slog.Logger
+
+	id     [16]byte
+	secret [16]byte
+
+	// turn is held by whoever writes to the log's files, which the fields below describe.
+	turn     chan struct{}
+	f        file      // of the newest segment
+	offset   int64     // where it goes on
+	size     int64     // its end: what was allocated, or may be written
+	poisoned bool      // a write or a sync of it failed, so the next record begins a new one
+	gone     error     // the files were removed while they were in use
+	mark     *slots    // the end mark
+	trimmed  *slots    // the first position kept
+	newest   time.Time // of the newest record
+	files    int       // how many segments were opened or made
+	scratch  []byte
+
+	mu       sync.Mutex
+	segments []segment     // oldest first; replaced as a whole, in a turn; guarded by mu
+	pending  *group        // what the next turn writes; nil without; guarded by mu
+	first    store.Pos     // the oldest position kept; guarded by mu
+	end      store.Pos     // the newest durable one; guarded by mu
+	reached  int64         // the end of the newest segment's durable records; guarded by mu
+	grown    chan struct{} // closed when end grows, and at Close; guarded by mu
+	closed   bool          // guarded by mu
+}
+
+var _ store.Log = (*Log)(nil)
+
+// segment is a file of records. It ends where the next one begins: what it holds from
+// there on was never confirmed.
+type segment struct {
+	base store.Pos
+	made time.Time
+	size int64 // what it takes on disk
+	seed uint64
+	file int // tells two files of one name apart
+}
+
+func (l *Log) path(base store.Pos) string { return filepath.Join(l.dir, segmentName(base)) }
+
+// MaxRecord implements [store.Log].
+func (l *Log) MaxRecord() int {
+	if l.opts.MaxBytes == 0 {
+		return maxRecord
+	}
+	return int(min(maxRecord, max(minSegment, l.opts.MaxBytes/4)-dataStart-headSize-sumSize))
+}
+
+// State implements [store.Log].
+func (l *Log) State(context.Context) (store.State, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return store.State{}, store.ErrClosed
+	}
+	return store.State{ID: store.ID{Log: l.id}, First: l.first, End: l.end, Bytes: l.bytes()}, nil
+}
+
+// bytes is what the segments take. mu is held.
+func (l *Log) bytes() (total int64) {
+	for _, s := range l.segments {
+		total += s.size
+	}
+	return total
+}
+
+// lock waits for the turn to write.
+func (l *Log) lock(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *Log) unlock() { <-l.turn }
+
+// close ends the log. Appends that wait are written first.
+func (l *Log) close() error {
+	l.turn <- struct{}{} // never given back
+	l.mu.Lock()
+	g := l.pending
+	l.pending, l.closed = nil, true
+	close(l.grown)
+	l.mu.Unlock()
+	if g != nil {
+		l.settle(g, l.write(g))
+	}
+	err := l.mark.sync()
+	for _, c := range []interface{ Close() error }{l.f, l.mark.f, l.trimmed.f} {
+		if e := c.Close(); err == nil {
+			err = e
+		}
+	}
+	return err
+}

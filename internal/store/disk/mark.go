@@ -1,0 +1,67 @@
+package disk
+
+import (
+	"encoding/binary"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// endMark says up to where a log is durable. It is written after each sync and before the
+// acknowledgement, and itself synced only now and then: a kill of the process loses
+// nothing of it, since the kernel holds what was written.
+type endMark struct {
+	log, secret [16]byte
+	// boot names the time between two starts of the machine. Under another one the mark is
+	// a lower bound.
+	boot   [16]byte
+	end    store.Pos // the newest durable record
+	base   store.Pos // its segment
+	offset int64     // where its segment goes on
+	newest time.Time // of that record
+	first  store.Pos // the oldest position kept, should its own mark be lost
+}
+
+const markLength = 88
+
+func (m *endMark) encode(b []byte) []byte {
+	b = append(b, m.log[:]...)
+	b = append(b, m.secret[:]...)
+	b = append(b, m.boot[:]...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(m.end))
+	b = binary.LittleEndian.AppendUint64(b, uint64(m.base))
+	b = binary.LittleEndian.AppendUint64(b, uint64(m.offset))
+	b = binary.LittleEndian.AppendUint64(b, uint64(m.newest.UnixNano()))
+	return binary.LittleEndian.AppendUint64(b, uint64(m.first))
+}
+
+// parseMark returns nil where there is none.
+func parseMark(b []byte) *endMark {
+	if len(b) != markLength {
+		return nil
+	}
+	m := &endMark{
+		end:    store.Pos(binary.LittleEndian.Uint64(b[48:])),
+		base:   store.Pos(binary.LittleEndian.Uint64(b[56:])),
+		offset: int64(binary.LittleEndian.Uint64(b[64:])),
+		newest: time.Unix(0, int64(binary.LittleEndian.Uint64(b[72:]))),
+		first:  store.Pos(binary.LittleEndian.Uint64(b[80:])),
+	}
+	copy(m.log[:], b)
+	copy(m.secret[:], b[16:])
+	copy(m.boot[:], b[32:])
+	return m
+}
+
+// bootID is the kernel's name for the time since the machine was started, or zeros where
+// it gives none, which equal nothing.
+func bootID() (id [16]byte) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return id
+	}
+	copy(id[:], strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
+	return id
+}

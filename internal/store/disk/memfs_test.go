@@ -1,0 +1,269 @@
+package disk
+
+import (
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// memFS is a filesystem that keeps apart what the kernel holds and what the disk has. A
+// power cut keeps what was synced, and any of the pages and names that were not.
+type memFS struct {
+	mu     sync.Mutex
+	rng    *rand.Rand
+	names  map[string]*inode // what the kernel says
+	onDisk map[string]*inode // what a power cut leaves
+	log    []func(map[string]*inode)
+	// fail returns the error of an operation on a file, or nil. The operations are
+	// "write", "sync", "allocate", "open" and "syncdir".
+	fail func(op, path string) error
+	ops  int
+}
+
+type inode struct {
+	cache, disk []byte
+	dirty       map[int]bool // pages
+}
+
+func newMemFS(seed uint64) *memFS {
+	return &memFS{rng: rand.New(rand.NewPCG(seed, 1)), names: map[string]*inode{}, onDisk: map[string]*inode{}}
+}
+
+type memFile struct {
+	fs   *memFS
+	path string
+	*inode
+}
+
+func (m *memFS) failing(op, path string) error {
+	m.ops++
+	if m.fail == nil {
+		return nil
+	}
+	return m.fail(op, path)
+}
+
+func (m *memFS) Open(path string, create bool) (file, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.failing("open", path); err != nil {
+		return nil, err
+	}
+	n := m.names[path]
+	if n == nil {
+		if !create {
+			return nil, fs.ErrNotExist
+		}
+		n = &inode{dirty: map[int]bool{}}
+		m.names[path] = n
+		m.log = append(m.log, func(names map[string]*inode) { names[path] = n })
+	}
+	return &memFile{m, path, n}, nil
+}
+
+func (m *memFS) Names(dir string) (names []string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for path := range m.names {
+		if filepath.Dir(path) == dir {
+			names = append(names, filepath.Base(path))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (m *memFS) MakeDir(string) error { return nil }
+
+func (m *memFS) Rename(from, to string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.names[from]
+	if n == nil {
+		return fs.ErrNotExist
+	}
+	delete(m.names, from)
+	m.names[to] = n
+	m.log = append(m.log, func(names map[string]*inode) { delete(names, from); names[to] = n })
+	return nil
+}
+
+func (m *memFS) Remove(path string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.names[path] == nil {
+		return fs.ErrNotExist
+	}
+	delete(m.names, path)
+	m.log = append(m.log, func(names map[string]*inode) { delete(names, path) })
+	return nil
+}
+
+// SyncDir makes the names of all folders durable, as a journal of a filesystem does.
+func (m *memFS) SyncDir(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.failing("syncdir", dir); err != nil {
+		return err
+	}
+	for _, change := range m.log {
+		change(m.onDisk)
+	}
+	m.log = nil
+	return nil
+}
+
+func (m *memFS) Same(f file, path string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.names[path] == f.(*memFile).inode
+}
+
+// cutPower forgets what the disk does not have. Of the names that were not synced a prefix
+// is there, and of the pages any.
+func (m *memFS) cutPower() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, change := range m.log[:m.rng.IntN(len(m.log)+1)] {
+		change(m.onDisk)
+	}
+	m.log, m.names = nil, map[string]*inode{}
+	for _, path := range slices.Sorted(mapKeys(m.onDisk)) {
+		n := m.onDisk[path]
+		after := append([]byte{}, n.disk...)
+		for page := range n.dirty {
+			if m.rng.IntN(2) == 0 {
+				after = putPage(after, n.cache, page)
+			}
+		}
+		fresh := &inode{cache: append([]byte{}, after...), disk: after, dirty: map[int]bool{}}
+		m.names[path], m.onDisk[path] = fresh, fresh
+	}
+}
+
+func mapKeys(m map[string]*inode) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for key := range m {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+// putPage copies a page from one file to another.
+func putPage(to, from []byte, page int) []byte {
+	start, end := page*pageSize, min(len(from), (page+1)*pageSize)
+	if start >= end {
+		return to
+	}
+	if len(to) < end {
+		to = append(to, make([]byte, end-len(to))...)
+	}
+	copy(to[start:end], from[start:end])
+	return to
+}
+
+func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.fs.failing("read", f.path); err != nil {
+		return 0, err
+	}
+	if off >= int64(len(f.cache)) {
+		return 0, io.EOF
+	}
+	n := copy(p, f.cache[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	err := f.fs.failing("write", f.path)
+	if err != nil {
+		p = p[:f.fs.rng.IntN(len(p)+1)] // a part is there
+	}
+	if end := int(off) + len(p); end > len(f.cache) {
+		f.cache = append(f.cache, make([]byte, end-len(f.cache))...)
+	}
+	copy(f.cache[off:], p)
+	for page := int(off) / pageSize; len(p) > 0 && page <= (int(off)+len(p)-1)/pageSize; page++ {
+		f.dirty[page] = true
+	}
+	return len(p), err
+}
+
+// Sync forgets what was to be written where it fails, as kernels do.
+func (f *memFile) Sync() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	defer clear(f.dirty)
+	if err := f.fs.failing("sync", f.path); err != nil {
+		return err
+	}
+	if len(f.disk) > len(f.cache) {
+		f.disk = f.disk[:len(f.cache)]
+	}
+	f.disk = append(f.disk, make([]byte, len(f.cache)-len(f.disk))...)
+	for page := range f.dirty {
+		f.disk = putPage(f.disk, f.cache, page)
+	}
+	return nil
+}
+
+func (f *memFile) Truncate(size int64) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.fs.failing("truncate", f.path); err != nil {
+		return err
+	}
+	if int(size) < len(f.cache) {
+		f.cache = f.cache[:size:size]
+	} else {
+		f.cache = append(f.cache, make([]byte, int(size)-len(f.cache))...)
+	}
+	f.dirty[int(size)/pageSize] = true
+	return nil
+}
+
+func (f *memFile) Allocate(size int64) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.fs.failing("allocate", f.path); err != nil {
+		return err
+	}
+	if int(size) > len(f.cache) {
+		f.cache = append(f.cache, make([]byte, int(size)-len(f.cache))...)
+	}
+	return nil
+}
+
+func (f *memFile) Size() (int64, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	return int64(len(f.cache)), nil
+}
+
+func (f *memFile) Forget()      {}
+func (f *memFile) Close() error { return nil }
+
+// files are the paths in a folder and below.
+func (m *memFS) files(dir string) (paths []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for path := range m.names {
+		if strings.HasPrefix(path, dir) {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}

@@ -1,0 +1,218 @@
+package disk
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// Read implements [store.Log].
+func (l *Log) Read(ctx context.Context, from store.Pos, follow bool) iter.Seq2[store.Item, error] {
+	return func(yield func(store.Item, error) bool) {
+		r := &reader{l: l, next: max(1, from)}
+		defer r.close()
+		for {
+			l.mu.Lock()
+			grown, closed := l.grown, l.closed
+			l.mu.Unlock()
+			if closed {
+				yield(store.Item{}, store.ErrClosed)
+				return
+			}
+			item, more := r.step()
+			switch {
+			case more:
+				if err := ctx.Err(); err != nil {
+					yield(store.Item{}, err)
+					return
+				}
+				if !yield(item, nil) {
+					return
+				}
+			case !follow:
+				return
+			default:
+				select {
+				case <-grown:
+				case <-ctx.Done():
+					yield(store.Item{}, ctx.Err())
+					return
+				}
+			}
+		}
+	}
+}
+
+// Seek implements [store.Log].
+func (l *Log) Seek(ctx context.Context, t time.Time) (store.Pos, error) {
+	l.mu.Lock()
+	from, end, closed := l.first, l.end, l.closed
+	for _, s := range l.segments {
+		if s.base > from && !s.made.After(t) {
+			from = s.base
+		}
+	}
+	l.mu.Unlock()
+	if closed {
+		return 0, store.ErrClosed
+	}
+	for item, err := range l.Read(ctx, from, false) {
+		if err != nil {
+			return 0, err
+		}
+		if item.Record != nil && !item.Record.Time.Before(t) {
+			return item.Record.Pos, nil
+		}
+	}
+	return end + 1, nil
+}
+
+// reader reads one position after the other.
+type reader struct {
+	l    *Log
+	next store.Pos // the position that comes next
+
+	segment segment // that w reads; its file is 0 without
+	w       window
+	offset  int64 // where the next record should stand
+}
+
+func (r *reader) close() {
+	if r.segment.file != 0 {
+		_ = r.w.f.Close() // it was only read
+		r.segment.file = 0
+	}
+}
+
+// span is the part of a segment that a reader may see.
+type span struct {
+	segment
+	last store.Pos // its last confirmed position
+	end  int64     // the offset where its confirmed records end; 0 for the end of the file
+}
+
+// look says where the next position stands. found is false at the end of the log. Without
+// a segment, the gap before the next one is returned.
+func (r *reader) look() (at span, gap *store.Gap, found bool) {
+	l := r.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.next < l.first {
+		return span{}, &store.Gap{From: r.next, To: l.first - 1, Why: store.Trimmed}, true
+	}
+	if r.next > l.end {
+		return span{}, nil, false
+	}
+	i := len(l.segments)
+	for i > 0 && l.segments[i-1].base > r.next {
+		i--
+	}
+	if i == 0 { // the oldest files are missing
+		to := l.end
+		if len(l.segments) > 0 {
+			to = min(to, l.segments[0].base-1)
+		}
+		return span{}, &store.Gap{From: r.next, To: to, Why: store.Damaged}, true
+	}
+	at = span{segment: l.segments[i-1], last: l.end, end: l.reached}
+	if i < len(l.segments) {
+		at.last, at.end = min(l.end, l.segments[i].base-1), 0
+	}
+	return at, nil, true
+}
+
+// step returns the item of the next position. more is false at the end of the log.
+func (r *reader) step() (item store.Item, more bool) {
+	for {
+		at, gap, found := r.look()
+		if !found {
+			return store.Item{}, false
+		}
+		if gap == nil {
+			if record := r.record(&at, &gap); record != nil {
+				r.next = record.Pos + 1
+				return store.Item{Record: record}, true
+			}
+		}
+		if gap == nil {
+			continue // the segment was trimmed meanwhile
+		}
+		r.next = gap.To + 1
+		return store.Item{Gap: gap}, true
+	}
+}
+
+// record reads the next position in a segment. It returns nil and a gap for damage, and
+// neither if the segment is no longer there.
+func (r *reader) record(at *span, gap **store.Gap) *store.Record {
+	if r.segment.file != at.file {
+		if !r.open(at) {
+			if now, _, _ := r.look(); now.file == at.file {
+				*gap = r.lost(at.last, "")
+			}
+			return nil
+		}
+	}
+	end := at.end
+	r.w.limit = end
+	if end == 0 {
+		end, _ = r.w.f.Size()
+	}
+	for {
+		h, ok := r.w.head(r.offset, at.seed)
+		switch {
+		case ok && h.pos < r.next && r.offset+h.size() <= end:
+			r.offset += h.size()
+		case ok && h.pos == r.next && r.offset+h.size() <= end:
+			offset := r.offset
+			r.offset += h.size()
+			if record, whole := r.w.record(offset, &h, at.seed); whole {
+				return record
+			}
+			*gap = r.lost(r.next, r.l.keep(r.w.f, at.base, offset, r.offset))
+			return nil
+		case ok && h.pos > r.next && h.pos <= at.last && r.offset+h.size() <= end:
+			*gap = r.lost(h.pos-1, "")
+			return nil
+		default:
+			if *gap = r.search(at, end); *gap != nil {
+				return nil
+			}
+		}
+	}
+}
+
+// search finds the next record after damage. It returns the gap up to it, or nil where the
+// reader has not yet come to the position that it looks for.
+func (r *reader) search(at *span, end int64) *store.Gap {
+	from := r.offset
+	found, h, ok := r.w.find(from, end, at.seed, 1, at.last)
+	if !ok {
+		r.offset = end
+		return r.lost(at.last, r.l.keep(r.w.f, at.base, from, end))
+	}
+	r.offset = found
+	if h.pos <= r.next {
+		return nil
+	}
+	return r.lost(h.pos-1, r.l.keep(r.w.f, at.base, from, found))
+}
+
+func (r *reader) lost(to store.Pos, kept string) *store.Gap {
+	return &store.Gap{From: r.next, To: to, Why: store.Damaged, Kept: kept}
+}
+
+// open opens the file of a segment.
+func (r *reader) open(at *span) bool {
+	r.close()
+	f, err := r.l.store.fs.Open(r.l.path(at.base), false)
+	if err != nil {
+		return false
+	}
+	r.segment, r.offset = at.segment, dataStart
+	r.w.f = f
+	r.w.forget()
+	return true
+}

@@ -1,0 +1,315 @@
+package disk
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// recovery finds out what a log's files hold, and where it goes on.
+type recovery struct {
+	*Log
+	known *endMark  // what the end mark says; nil without one
+	exact bool      // nothing later than the mark was acknowledged
+	found []*onDisk // the segments, oldest first
+	from  store.Pos // the oldest position kept
+}
+
+// onDisk is a file that is named like a segment.
+type onDisk struct {
+	segment
+	header *segmentHeader // nil if no copy of it can be read
+	length int64
+}
+
+// openLog opens a log, or makes it.
+func openLog(s *Store, name string, opts Options) (*Log, error) {
+	l := &Log{
+		store: s, name: name, dir: filepath.Join(s.dir, name), opts: opts, log: s.log,
+		turn: make(chan struct{}, 1), grown: make(chan struct{}),
+	}
+	if err := s.fs.MakeDir(l.dir); err != nil {
+		return nil, fmt.Errorf("open the log %s: %w", name, err)
+	}
+	r := &recovery{Log: l}
+	if err := r.run(); err != nil {
+		return nil, fmt.Errorf("open the log %s: %w", name, err)
+	}
+	return l, nil
+}
+
+func (r *recovery) run() error {
+	if err := r.readMarks(); err != nil {
+		return err
+	}
+	if err := r.readSegments(); err != nil {
+		return err
+	}
+	r.identify()
+	if err := r.order(); err != nil {
+		return err
+	}
+	return r.goOn()
+}
+
+// readMarks reads the end mark, and the mark of the oldest position kept.
+func (r *recovery) readMarks() error {
+	var value []byte
+	var err error
+	if r.mark, value, err = openSlots(r.store.fs, filepath.Join(r.dir, "end"), "end of "+r.name); err != nil {
+		return err
+	}
+	r.known = parseMark(value)
+	r.exact = r.known != nil && r.known.boot == r.store.boot && r.store.boot != [16]byte{}
+	if r.trimmed, value, err = openSlots(r.store.fs, filepath.Join(r.dir, "first"), "first of "+r.name); err != nil {
+		return err
+	}
+	r.from = parseFirst(value)
+	if r.known != nil {
+		r.from = max(r.from, r.known.first)
+	}
+	return nil
+}
+
+// readSegments reads the headers of all files that are named like a segment.
+func (r *recovery) readSegments() error {
+	names, err := r.store.fs.Names(r.dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		base, ok := baseOf(name)
+		if !ok {
+			continue
+		}
+		f, err := r.store.fs.Open(r.path(base), false)
+		if errors.Is(err, fs.ErrPermission) {
+			return err // whoever gives the permission gets everything back
+		}
+		if err != nil {
+			r.Log.log.Warn("a segment cannot be opened; what it held is lost", "log", r.name, "file", name, "error", err)
+			continue
+		}
+		header, err := readHeader(f, r.path(base))
+		length, sizeErr := f.Size()
+		if err := errors.Join(err, sizeErr, f.Close()); err != nil {
+			return err
+		}
+		r.files++
+		r.found = append(r.found, &onDisk{segment: segment{base: base, size: length, file: r.files}, header: header, length: length})
+	}
+	return nil
+}
+
+// identify chooses the log's id and secret: the mark's, or those of the newest segment, or
+// new ones.
+func (r *recovery) identify() {
+	if r.known != nil {
+		r.id, r.secret = r.known.log, r.known.secret
+	} else {
+		_, _ = rand.Read(r.id[:]) // it never fails
+		_, _ = rand.Read(r.secret[:])
+		for _, s := range r.found {
+			if s.header != nil && s.header.base == s.base {
+				r.id, r.secret = s.header.log, s.header.secret
+			}
+		}
+	}
+	for _, s := range r.found {
+		s.seed = seedOf(r.secret, r.id, s.base)
+		if s.header != nil && (s.header.log != r.id || s.header.base != s.base) {
+			s.header = nil // it is a copy of another file
+		}
+		if s.header != nil {
+			s.made = s.header.made
+		}
+	}
+}
+
+// order removes the files that are not part of the log: those that were trimmed, and
+// strays. A segment's header names the one before it, so whatever stands between the two
+// is a stray.
+func (r *recovery) order() error {
+	var kept []*onDisk
+	before, known := store.Pos(0), false
+	for i := len(r.found) - 1; i >= 0; i-- {
+		s := r.found[i]
+		stray := known && s.base > before || s.header == nil && !r.holdsRecords(s)
+		if stray {
+			if err := r.setAside(segmentName(s.base)); err != nil {
+				return err
+			}
+			continue
+		}
+		if s.header != nil {
+			before, known = s.header.before, true
+		}
+		kept = append([]*onDisk{s}, kept...)
+	}
+	r.found = kept
+	return r.dropTrimmed()
+}
+
+// holdsRecords reports whether a file without a header has records that belong under its
+// name, or must have had some.
+func (r *recovery) holdsRecords(s *onDisk) bool {
+	if r.known != nil && r.known.base == s.base {
+		return true
+	}
+	f, err := r.store.fs.Open(r.path(s.base), false)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	w := &window{f: f}
+	_, _, found := w.find(0, s.length, s.seed, s.base, ^store.Pos(0))
+	return found
+}
+
+// dropTrimmed removes the segments that were trimmed before a crash.
+func (r *recovery) dropTrimmed() error {
+	n := 0
+	for n < len(r.found)-1 && r.found[n+1].base <= r.from {
+		if err := r.store.fs.Remove(r.path(r.found[n].base)); err != nil {
+			return err
+		}
+		n++
+	}
+	r.found = r.found[n:]
+	if r.from == 0 {
+		// Without any mark, the oldest segment says what was trimmed.
+		r.from = 1
+		if len(r.found) > 0 {
+			r.from = r.found[0].base
+		}
+	}
+	return nil
+}
+
+// goOn finds the end, and continues the newest segment or begins another one.
+func (r *recovery) goOn() error {
+	for _, s := range r.found {
+		r.segments = append(r.segments, s.segment)
+	}
+	r.first, r.end = r.from, r.from-1
+	clean := false
+	if n := len(r.found); n > 0 {
+		var err error
+		if clean, err = r.readTail(r.found[n-1]); err != nil {
+			return err
+		}
+	}
+	if r.known != nil {
+		if r.known.newest.After(r.newest) {
+			r.newest = r.known.newest
+		}
+		if r.known.end > r.end {
+			// What the mark names and nobody can read is lost. Its positions stay taken.
+			r.end, clean = r.known.end, false
+		}
+	}
+	if !clean {
+		// Where there is no room now, the next append tries again.
+		if err := r.roll(r.end+1, r.opts.segmentSize()); err != nil {
+			r.Log.log.Warn("a log cannot go on for now", "log", r.name, "error", err)
+			r.poisoned = true
+			return nil
+		}
+	}
+	return r.advance(r.end, r.segments[len(r.segments)-1].base, r.offset)
+}
+
+// readTail reads the newest segment from where the mark says that it is durable, and makes
+// it ready to go on. clean is false if another segment has to begin.
+func (r *recovery) readTail(s *onDisk) (clean bool, err error) {
+	if r.f, err = r.store.fs.Open(r.path(s.base), false); err != nil {
+		return false, err
+	}
+	t := tail{w: &window{f: r.f}, seed: s.seed, end: s.base - 1, offset: dataStart, length: s.length}
+	if r.known != nil && r.known.base == s.base && r.known.offset <= s.length {
+		t.end, t.offset = r.known.end, r.known.offset
+	}
+	start, synced := t.offset, t.end
+	t.run()
+	r.newest = t.newest
+	if (r.exact || r.known == nil) && !r.settle(&t, start) && r.exact {
+		t.end, t.offset = synced, start // nothing later was acknowledged
+		clean = false
+	} else {
+		clean = s.header != nil && !t.holes && (r.known == nil || t.end >= r.known.end) && r.cutTail(&t)
+	}
+	r.end, r.offset, r.reached = t.end, t.offset, t.offset
+	r.size = max(s.length, t.offset, r.opts.segmentSize())
+	return clean, nil
+}
+
+// settle makes the records after the mark durable before anything believes them: they may
+// stand in the kernel's memory only, and the kernel may take them for written. It reports
+// whether the disk took them.
+//
+// A crash in it leaves the same records, and the next start does the same.
+func (r *recovery) settle(t *tail, start int64) bool {
+	if start == t.offset {
+		return true
+	}
+	for at := start; at < t.offset; {
+		b := bytes.Clone(t.w.bytes(at, int(min(windowSize, t.offset-at))))
+		if _, err := r.f.WriteAt(b, at); err != nil {
+			return false
+		}
+		at += int64(len(b))
+	}
+	return r.f.Sync() == nil
+}
+
+// cutTail removes what is no record from the end of the newest segment. It returns false if
+// the segment cannot go on.
+func (r *recovery) cutTail(t *tail) bool {
+	if t.w.blank(t.offset, t.length) {
+		return true
+	}
+	if !r.exact {
+		// Perhaps these were records that somebody was told about. They stay, as a gap.
+		t.end = max(t.end+1, t.seen)
+		return false
+	}
+	return r.cut(r.f, t.offset, max(t.length, r.opts.segmentSize())) == nil && r.f.Sync() == nil
+}
+
+// tail walks over the records at the end of the newest segment.
+type tail struct {
+	w      *window
+	seed   uint64
+	end    store.Pos // the last position found
+	offset int64     // where its record ends
+	length int64
+	seen   store.Pos // the last position in a header, whatever its body is
+	newest time.Time
+	holes  bool // something between two records cannot be read
+}
+
+// run looks for one whole record after the other. What lies between two of them is damage,
+// and what lies after the last one is for the caller to judge.
+func (t *tail) run() {
+	for at := t.offset; ; {
+		found, h, ok := t.w.find(at, t.length, t.seed, t.end+1, ^store.Pos(0))
+		if !ok {
+			return
+		}
+		t.seen = max(t.seen, h.pos)
+		record, whole := t.w.record(found, &h, t.seed)
+		if !whole {
+			at = found + 1
+			continue
+		}
+		t.holes = t.holes || found > t.offset || h.pos > t.end+1
+		t.end, t.offset, t.newest = h.pos, found+h.size(), record.Time
+		at = t.offset
+	}
+}

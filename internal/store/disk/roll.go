@@ -1,0 +1,115 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// room sees to it that the newest segment takes so many bytes more. The turn is held.
+func (l *Log) room(need int64) error {
+	if l.gone != nil {
+		return l.gone
+	}
+	if !l.poisoned && l.offset+need <= l.size {
+		if l.opts.Allocate || l.opts.MaxBytes == 0 || l.used()+need <= l.opts.MaxBytes {
+			return nil
+		}
+		return l.full(need)
+	}
+	size := max(l.opts.segmentSize(), dataStart+need)
+	taken := size
+	if !l.opts.Allocate {
+		taken = dataStart + need
+	}
+	if l.opts.MaxBytes > 0 && l.used()+taken > l.opts.MaxBytes {
+		return l.full(taken)
+	}
+	return l.roll(l.end+1, size)
+}
+
+func (l *Log) used() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes()
+}
+
+func (l *Log) full(need int64) error {
+	return fmt.Errorf("%w in the budget of the log %s: it takes %d of %d bytes, and %d more are needed",
+		store.ErrFull, l.name, l.used(), l.opts.MaxBytes, need)
+}
+
+// roll begins a new segment with the position base. The turn is held.
+//
+// A crash in it leaves a file without a header, or a segment without records. A start
+// takes the first for nothing, and goes on in the second.
+func (l *Log) roll(base store.Pos, size int64) error {
+	h := segmentHeader{log: l.id, base: base, made: time.Now(), secret: l.secret, writer: l.store.writer}
+	older := l.segments // changes only in a turn
+	if n := len(older); n > 0 && older[n-1].base == base {
+		older = older[:n-1] // the newest holds no record that counts, and is replaced
+	}
+	if n := len(older); n > 0 {
+		h.before, h.beforeEnd = older[n-1].base, l.offset
+	}
+	f, err := l.make(&h, size)
+	if err != nil {
+		return err
+	}
+	l.files++
+	s := segment{base: base, made: h.made, size: dataStart, seed: seedOf(l.secret, l.id, base), file: l.files}
+	if l.opts.Allocate {
+		s.size = size
+	}
+	if l.f != nil {
+		// What the old file holds is durable, or was refused.
+		if err := l.f.Close(); err != nil {
+			l.log.Warn("closing a segment failed", "log", l.name, "error", err)
+		}
+	}
+	l.f, l.offset, l.size, l.poisoned = f, dataStart, size, false
+	if err := l.mark.sync(); err != nil {
+		l.log.Warn("syncing the end mark failed", "log", l.name, "error", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.segments, l.reached = append(older[:len(older):len(older)], s), dataStart
+	return nil
+}
+
+// make makes the file of a segment, and its name, durable.
+func (l *Log) make(h *segmentHeader, size int64) (file, error) {
+	path := l.path(h.base)
+	// A file of this name has no record that counts: it is of a roll that failed, or was
+	// poisoned by its first write.
+	if err := l.store.fs.Remove(path); err != nil && !isMissing(err) {
+		return nil, fmt.Errorf("make a segment: %w", err)
+	}
+	f, err := l.store.fs.Open(path, true)
+	if err != nil {
+		return nil, l.notMade(err)
+	}
+	_, err = f.WriteAt(h.encode(), 0)
+	if err == nil && l.opts.Allocate {
+		err = f.Allocate(size)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = l.store.fs.SyncDir(l.dir)
+	}
+	if err != nil {
+		return nil, errors.Join(l.notMade(err), f.Close(), l.store.fs.Remove(path))
+	}
+	return f, nil
+}
+
+func (l *Log) notMade(err error) error {
+	if isFull(err) {
+		return fmt.Errorf("%w on the disk for a segment of the log %s: %w", store.ErrFull, l.name, err)
+	}
+	return fmt.Errorf("make a segment of the log %s: %w", l.name, err)
+}

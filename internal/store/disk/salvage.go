@@ -1,0 +1,79 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// maxSalvage bounds the folder for bytes that could not be read as records. What does not
+// fit is named without being kept.
+const maxSalvage = 1 << 30
+
+// keep copies a part of a segment into the salvage folder, and returns the file's path. It
+// returns "" where that fails, or nothing but zeros stands there: the damage is named all
+// the same. The same part is kept once, however often it is read.
+func (l *Log) keep(f file, base store.Pos, from, to int64) string {
+	w := &window{f: f}
+	if to <= from || w.blank(from, to) {
+		return ""
+	}
+	path := filepath.Join(l.store.salvage, fmt.Sprintf("%s-%020d-%d-%d.bin", l.name, base, from, to))
+	if err := l.store.keep(path, w, from, to); err != nil {
+		l.log.Warn("keeping damaged bytes failed; the damage itself is named", "log", l.name, "file", path, "error", err)
+		return ""
+	}
+	return path
+}
+
+func (s *Store) keep(path string, w *window, from, to int64) error {
+	s.salvaging.Lock()
+	defer s.salvaging.Unlock()
+	if f, err := s.fs.Open(path, false); err == nil {
+		return f.Close() // it was kept before
+	}
+	if s.kept+to-from > maxSalvage {
+		return fmt.Errorf("the salvage folder %s has %d of %d bytes", s.salvage, s.kept, maxSalvage)
+	}
+	if err := s.fs.MakeDir(s.salvage); err != nil {
+		return err
+	}
+	f, err := s.fs.Open(path, true)
+	if err != nil {
+		return err
+	}
+	for at := from; at < to && err == nil; {
+		b := w.bytes(at, int(min(windowSize, to-at)))
+		if len(b) == 0 {
+			break
+		}
+		_, err = f.WriteAt(b, at-from)
+		at += int64(len(b))
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, s.fs.Remove(path))
+	}
+	s.kept += to - from
+	return s.fs.SyncDir(s.salvage)
+}
+
+// setAside moves a file that has no place in the log to the salvage folder.
+func (l *Log) setAside(name string) error {
+	if err := l.store.fs.MakeDir(l.store.salvage); err != nil {
+		return err
+	}
+	to := filepath.Join(l.store.salvage, l.name+"-"+name)
+	l.log.Warn("a file has no place in the log and was moved aside", "log", l.name, "file", name, "to", to)
+	if err := l.store.fs.Rename(filepath.Join(l.dir, name), to); err != nil {
+		return fmt.Errorf("move %s aside: %w", name, err)
+	}
+	return l.store.fs.SyncDir(l.dir)
+}

@@ -1,0 +1,165 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// syncInterval is how often what is written without a sync is synced: the end marks, and
+// the lazy values of the table.
+const syncInterval = time.Second
+
+// Store is a folder of logs with a table. One process at a time has it open.
+type Store struct {
+	fs      filesystem
+	dir     string
+	salvage string
+	writer  string
+	boot    [16]byte
+	log     *slog.Logger
+	table   *Table
+	guard   *os.File // holds the lock; nil in tests of a filesystem without locks
+	stop    context.CancelFunc
+	stopped chan struct{}
+
+	salvaging sync.Mutex
+	kept      int64 // bytes kept in the salvage folder; guarded by salvaging
+
+	mu   sync.Mutex
+	logs map[string]*Log // guarded by mu
+}
+
+// Config says where a store is and who writes to it.
+type Config struct {
+	// Dir is the store's folder. It is made if it is missing.
+	Dir string
+	// Salvage is the folder for bytes that could not be read as records.
+	Salvage string
+	// Writer is the version of the program, in at most 64 bytes. It stands in every file,
+	// so that an older program can say what wrote a file that it does not know.
+	Writer string
+	Logger *slog.Logger
+}
+
+// ErrLocked means that another process has the store open.
+var ErrLocked = errors.New("another process uses this store")
+
+// Open opens the store in a folder, and locks it.
+func Open(cfg Config) (*Store, error) {
+	if err := (osFS{}).MakeDir(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	guard, err := lock(filepath.Join(cfg.Dir, "lock"))
+	if err != nil {
+		return nil, fmt.Errorf("open the store %s: %w", cfg.Dir, err)
+	}
+	s, err := open(cfg, osFS{}, bootID())
+	if err != nil {
+		return nil, errors.Join(err, guard.Close())
+	}
+	s.guard = guard
+	return s, nil
+}
+
+func open(cfg Config, fs filesystem, boot [16]byte) (*Store, error) {
+	s := &Store{
+		fs: fs, dir: cfg.Dir, salvage: cfg.Salvage, writer: cfg.Writer, boot: boot, log: cfg.Logger,
+		stopped: make(chan struct{}), logs: map[string]*Log{},
+	}
+	var err error
+	if s.table, err = openTable(s); err != nil {
+		return nil, fmt.Errorf("open the store's table: %w", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	go s.keepSyncing(ctx)
+	return s, nil
+}
+
+// lock takes the lock, which ends with the process.
+func lock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, ErrLocked
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// Log opens the log of a name, or makes it. It is opened once; later calls return the
+// same one.
+func (s *Store) Log(name string, opts Options) (*Log, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.logs[name]; l != nil {
+		return l, nil
+	}
+	l, err := openLog(s, name, opts)
+	if err != nil {
+		return nil, err
+	}
+	s.logs[name] = l
+	return l, nil
+}
+
+// Table returns the store's table.
+func (s *Store) Table() *Table { return s.table }
+
+// keepSyncing syncs now and then what is written without a sync.
+func (s *Store) keepSyncing(ctx context.Context) {
+	defer close(s.stopped)
+	tick := time.NewTicker(syncInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.syncLazily(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Store) syncLazily(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.logs {
+		if err := l.mark.sync(); err != nil {
+			s.log.Warn("syncing an end mark failed", "log", l.name, "error", err)
+		}
+	}
+	if err := s.table.Sync(ctx); err != nil && ctx.Err() == nil {
+		s.log.Warn("syncing the table failed", "error", err)
+	}
+}
+
+// Close writes what waits, and closes the store.
+func (s *Store) Close() error {
+	s.stop()
+	<-s.stopped
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var failed error
+	for _, l := range s.logs {
+		failed = errors.Join(failed, l.close())
+	}
+	failed = errors.Join(failed, s.table.close())
+	if s.guard != nil {
+		failed = errors.Join(failed, s.guard.Close())
+	}
+	return failed
+}

@@ -1,0 +1,180 @@
+package disk
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// Table is the table of a [Store]. Durable values stand in two files, each of which holds
+// them all; lazy ones in a third.
+type Table struct {
+	fs   filesystem
+	turn chan struct{} // held by whoever writes
+
+	durable *values // used by the holder of the turn
+	lazy    *lazyValues
+
+	mu      sync.Mutex
+	entries map[string]entry // guarded by mu
+	changed chan struct{}    // closed with each change; guarded by mu
+	closed  bool             // guarded by mu
+}
+
+// entry is what is known of a key.
+type entry struct {
+	rev  uint64
+	data []byte // nil for a tombstone
+	lazy bool
+}
+
+var _ store.Table = (*Table)(nil)
+
+// maxValue bounds a durable value's key and data, in bytes.
+const maxValue = 1 << 20
+
+func openTable(s *Store) (*Table, error) {
+	t := &Table{fs: s.fs, turn: make(chan struct{}, 1), entries: map[string]entry{}, changed: make(chan struct{})}
+	var err error
+	if t.lazy, err = openLazy(s, t.entries); err != nil {
+		return nil, err
+	}
+	t.durable, err = openValues(s, t.entries)
+	return t, err
+}
+
+// Get implements [store.Table].
+func (t *Table) Get(_ context.Context, key string) (store.Value, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return store.Value{}, store.ErrClosed
+	}
+	e := t.entries[key]
+	return store.Value{Key: key, Rev: e.rev, Data: e.data}, nil
+}
+
+// Put implements [store.Table].
+func (t *Table) Put(ctx context.Context, key string, data []byte, c store.If) (uint64, error) {
+	return t.put(ctx, key, data, c, false)
+}
+
+// PutLazy implements [store.Table].
+func (t *Table) PutLazy(ctx context.Context, key string, data []byte, c store.If) error {
+	_, err := t.put(ctx, key, data, c, true)
+	return err
+}
+
+func (t *Table) put(ctx context.Context, key string, data []byte, c store.If, lazy bool) (uint64, error) {
+	limit := maxValue
+	if lazy {
+		limit = maxLazy
+	}
+	if key == "" || len(key) > store.MaxKey || len(key)+len(data) > limit {
+		return 0, fmt.Errorf("%w: a value of %d bytes under a key of %d, where %d are taken", store.ErrTooLarge, len(data), len(key), limit)
+	}
+	select {
+	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	old, err := t.judge(key, c, lazy)
+	if err != nil {
+		return 0, err
+	}
+	e := entry{rev: old.rev + 1, lazy: lazy}
+	if data != nil {
+		e.data = append([]byte{}, data...)
+	}
+	if lazy {
+		err = t.lazy.put(key, e)
+	} else {
+		err = t.durable.put(key, &e, t.entries) // entries change only in a turn
+	}
+	if err != nil {
+		return 0, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.entries[key] = e
+	close(t.changed)
+	t.changed = make(chan struct{})
+	return e.rev, nil
+}
+
+// judge returns the entry of a key if the condition holds.
+func (t *Table) judge(key string, c store.If, lazy bool) (entry, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return entry{}, store.ErrClosed
+	}
+	if now := t.entries[c.Key].rev; c != (store.If{}) && now != c.Rev {
+		return entry{}, fmt.Errorf("%w: the revision of %s is %d, not %d", store.ErrConflict, c.Key, now, c.Rev)
+	}
+	old, known := t.entries[key]
+	if known && old.lazy != lazy {
+		return entry{}, fmt.Errorf("the value %s is written lazily by some and durably by others", key)
+	}
+	return old, nil
+}
+
+// Sync implements [store.Table].
+func (t *Table) Sync(context.Context) error { return t.lazy.sync() }
+
+// Watch implements [store.Table].
+func (t *Table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Value, error] {
+	return func(yield func(store.Value, error) bool) {
+		seen := map[string]uint64{}
+		for first := true; ; first = false {
+			t.mu.Lock()
+			changed, closed := t.changed, t.closed
+			var fresh []store.Value
+			for key, e := range t.entries {
+				if strings.HasPrefix(key, prefix) && seen[key] != e.rev && !(first && e.data == nil) {
+					fresh = append(fresh, store.Value{Key: key, Rev: e.rev, Data: e.data})
+				}
+				if strings.HasPrefix(key, prefix) {
+					seen[key] = e.rev
+				}
+			}
+			t.mu.Unlock()
+			if closed {
+				yield(store.Value{}, store.ErrClosed)
+				return
+			}
+			for _, v := range fresh {
+				if !yield(v, nil) {
+					return
+				}
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				yield(store.Value{}, ctx.Err())
+				return
+			}
+		}
+	}
+}
+
+func (t *Table) close() error {
+	t.turn <- struct{}{} // never given back
+	t.mu.Lock()
+	t.closed = true
+	close(t.changed)
+	t.mu.Unlock()
+	err := t.lazy.sync()
+	if e := t.lazy.f.Close(); err == nil {
+		err = e
+	}
+	if e := t.durable.close(); err == nil {
+		err = e
+	}
+	return err
+}
