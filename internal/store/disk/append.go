@@ -87,8 +87,8 @@ func (l *Log) join(ctx context.Context, drafts []store.Draft) (g *group, at int,
 			return nil, 0, store.ErrClosed
 		}
 		if g = l.pending; g == nil {
-			g = &group{done: make(chan struct{})}
-			l.pending = g
+			g = &group{done: make(chan struct{}), frames: l.spare[:0]}
+			l.pending, l.spare = g, nil
 		}
 		// A group fits into a segment, which bounds the memory for it as well.
 		if g.count == 0 || int64(len(g.frames))+size <= l.opts.segmentSize()-dataStart {
@@ -146,6 +146,9 @@ func (l *Log) settle(g *group, err error) {
 		l.mu.Unlock()
 	}
 	close(g.done)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.spare = g.frames // its memory serves the next group
 }
 
 // write makes the group durable. The turn is held.

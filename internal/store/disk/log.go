@@ -62,6 +62,7 @@ type Log struct {
 	mu       sync.Mutex
 	segments []segment     // oldest first; replaced as a whole, in a turn; guarded by mu
 	pending  *group        // what the next turn writes; nil without; guarded by mu
+	spare    []byte        // memory for the frames of a group; guarded by mu
 	first    store.Pos     // the oldest position kept; guarded by mu
 	end      store.Pos     // the newest durable one; guarded by mu
 	reached  int64         // the end of the newest segment's durable records; guarded by mu

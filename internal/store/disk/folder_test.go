@@ -1,0 +1,116 @@
+package disk
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// appendTo appends a record of so many bytes.
+func appendTo(t testing.TB, l store.Log, size int) store.Pos {
+	pos, err := l.Append(t.Context(), store.Draft{Data: make([]byte, size)})
+	require.NoError(t, err)
+	return pos
+}
+
+// A file of a later version refuses the start, and names what wrote it. A version that rot
+// has changed is rot, and refuses nothing.
+func TestALaterVersionIsRefused(t *testing.T) {
+	t.Parallel()
+	f := openFolder(t).(*folder)
+	appendTo(t, f.Log(t, "events"), 100)
+	path := filepath.Join(f.cfg.Dir, "events", segmentName(1))
+	header, err := os.ReadFile(path)
+	require.NoError(t, err)
+	write := func(at int, b []byte) {
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = file.WriteAt(b, int64(at))
+		require.NoError(t, err)
+		require.NoError(t, file.Close())
+	}
+
+	rotten := append([]byte{}, header[:headerSize]...)
+	binary.LittleEndian.PutUint32(rotten[8:], formatVersion+1)
+	write(0, rotten)
+	f.Kill(t)
+	appendTo(t, f.Log(t, "events"), 100)
+
+	later := append([]byte{}, rotten...)
+	binary.LittleEndian.PutUint64(later[headerSize-8:], sum(0, later[:headerSize-8]))
+	write(0, later)
+	f.Kill(t)
+	_, err = f.store.Log("events", Options{})
+	var refused *VersionError
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, VersionError{File: path, Writer: "test", Version: formatVersion + 1}, *refused)
+	assert.ErrorContains(t, err, "it was written by test; run that version")
+}
+
+// Whoever appends to a file that was removed or replaced is told so.
+func TestARemovedFolderIsNoticed(t *testing.T) {
+	t.Parallel()
+	f := openFolder(t).(*folder)
+	l := f.Log(t, "events")
+	appendTo(t, l, 100)
+	require.NoError(t, os.RemoveAll(filepath.Join(f.cfg.Dir, "events")))
+	_, err := l.Append(t.Context(), store.Draft{Data: []byte("into an unlinked file")})
+	require.ErrorIs(t, err, store.ErrGone)
+	f.Kill(t)
+	assert.Equal(t, store.Pos(1), appendTo(t, f.Log(t, "events"), 100), "a new log, under a new id")
+}
+
+// At the budget nothing is stored, and after a trim there is room again.
+func TestABudgetIsHeld(t *testing.T) {
+	t.Parallel()
+	for _, allocate := range []bool{false, true} {
+		f := openFolder(t).(*folder)
+		l, err := f.store.Log("small", Options{MaxBytes: 1 << 20, Allocate: allocate})
+		require.NoError(t, err)
+		stored := store.Pos(0)
+		for {
+			pos, err := l.Append(t.Context(), store.Draft{Data: make([]byte, 10<<10)})
+			if err != nil {
+				require.ErrorIs(t, err, store.ErrFull)
+				break
+			}
+			stored = pos
+			require.Less(t, stored, store.Pos(110))
+		}
+		assert.Greater(t, stored, store.Pos(80))
+		state, err := l.State(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, stored, state.End)
+		assert.LessOrEqual(t, state.Bytes, int64(1<<20))
+		require.NoError(t, l.Trim(t.Context(), stored/2))
+		assert.Equal(t, stored+1, appendTo(t, l, 10<<10))
+	}
+}
+
+func BenchmarkAppend(b *testing.B) {
+	for _, size := range []int{1 << 10, 60 << 10} {
+		b.Run(map[int]string{1 << 10: "1KiB", 60 << 10: "60KiB"}[size], func(b *testing.B) {
+			f := openFolder(b).(*folder)
+			l, err := f.store.Log("events", Options{MaxBytes: 8 << 30, Allocate: true})
+			require.NoError(b, err)
+			d := store.Draft{Data: make([]byte, size)}
+			b.SetBytes(int64(size))
+			b.SetParallelism(32)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := l.Append(b.Context(), d); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		})
+	}
+}
