@@ -217,7 +217,7 @@ func (m *model) cutPower() {
 // operations, kills and power cuts, in the middle of a start as well.
 func TestNothingAcknowledgedIsLost(t *testing.T) {
 	t.Parallel()
-	lives := uint64(120)
+	lives := uint64(60)
 	if testing.Short() {
 		lives = 20
 	}
@@ -259,7 +259,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 // store takes new ones.
 func TestAnyOneFaultIsNamed(t *testing.T) {
 	t.Parallel()
-	faults := uint64(300)
+	faults := uint64(150)
 	if testing.Short() {
 		faults = 50
 	}
