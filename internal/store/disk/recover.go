@@ -93,7 +93,7 @@ func (r *recovery) readSegments() error {
 			return err // whoever gives the permission gets everything back
 		}
 		if err != nil {
-			r.Log.log.Warn("a segment cannot be opened; what it held is lost", "log", r.name, "file", name, "error", err)
+			r.log.Warn("a segment cannot be opened; what it held is lost", "log", r.name, "file", name, "error", err)
 			continue
 		}
 		header, err := readHeader(f, r.path(base))
@@ -217,7 +217,7 @@ func (r *recovery) goOn() error {
 	if !clean {
 		// Where there is no room now, the next append tries again.
 		if err := r.roll(r.end+1, r.opts.segmentSize()); err != nil {
-			r.Log.log.Warn("a log cannot go on for now", "log", r.name, "error", err)
+			r.log.Warn("a log cannot go on for now", "log", r.name, "error", err)
 			r.poisoned = true
 			return nil
 		}

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"bytes"
+	"errors"
 	"io"
 
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -35,7 +36,7 @@ func (w *window) bytes(offset int64, n int) []byte {
 	}
 	w.buf, w.at = w.buf[:size], offset
 	read, err := w.f.ReadAt(w.buf, offset)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		read = w.pages(offset)
 	}
 	w.buf = w.buf[:read]
@@ -52,7 +53,7 @@ func (w *window) pages(offset int64) (read int) {
 	clear(w.buf[:read])
 	for from := 0; from < read; {
 		to := min(read, from+pageSize-int((offset+int64(from))%pageSize))
-		if n, err := w.f.ReadAt(w.buf[from:to], offset+int64(from)); err != nil && err != io.EOF {
+		if n, err := w.f.ReadAt(w.buf[from:to], offset+int64(from)); err != nil && !errors.Is(err, io.EOF) {
 			clear(w.buf[from+n : to])
 		}
 		from = to

@@ -136,7 +136,7 @@ func (t *Table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Value,
 			changed, closed := t.changed, t.closed
 			var fresh []store.Value
 			for key, e := range t.entries {
-				if strings.HasPrefix(key, prefix) && seen[key] != e.rev && !(first && e.data == nil) {
+				if strings.HasPrefix(key, prefix) && seen[key] != e.rev && (!first || e.data != nil) {
 					fresh = append(fresh, store.Value{Key: key, Rev: e.rev, Data: e.data})
 				}
 				if strings.HasPrefix(key, prefix) {
