@@ -123,7 +123,11 @@ func writeSeries(to *bytes.Buffer, first, last scrape) {
 		case math.IsNaN(value) || math.IsInf(value, 0): // has no short form
 			values = strings.Repeat(fmt.Sprint(value)+" ", steps)
 		case counters[name]:
-			values = fmt.Sprintf("%v+%vx%d", value, value-before[series], steps)
+			growth := value - before[series]
+			if growth < 0 { // the relay was started again, and counts from zero
+				growth = value
+			}
+			values = fmt.Sprintf("%v+%vx%d", value, growth, steps)
 		case strings.HasSuffix(name, "_lag_seconds") && value > before[series]:
 			values = fmt.Sprintf("%v+60x%d", value, steps)
 		case strings.HasSuffix(name, "_timestamp_seconds"):
