@@ -30,6 +30,7 @@ func streamIncidents() []incident {
 			cause: func(_ context.Context, s *stage) error {
 				return s.person(workspacesim.StreamingEdit{Hostname: "logs.elsewhere.example.com"})
 			},
+			alerts: []string{"StreamingChangedOutside"},
 		},
 		{
 			name: "disabled", expected: "disabled", reported: state, counts: true, lasts: 10 * time.Second,
