@@ -329,7 +329,7 @@ func (s *stand) letters(t *testing.T) (list []console.Letter) {
 }
 
 // ofTrail reports whether an id is an entry's of the audit trail, such as one about the
-// relay's start: those come and go beside the pushed events.
+// relay's start: those come and go among the pushed events.
 func ofTrail(id string) bool { return strings.Contains(id, "@") }
 
 // eventually waits until there are n dead letters.

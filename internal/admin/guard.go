@@ -26,7 +26,7 @@ type Options struct {
 	// /healthz, /readyz and /metrics. It is made at the first start (see [FileToken]).
 	// Neither set leaves the private pages open, for tests.
 	Private secret.Text
-	// Hosts are the names by which the listener may be called, beside addresses and
+	// Hosts are the names by which the listener may be called, apart from addresses and
 	// localhost.
 	Hosts []string
 	// Pprof serves /debug/pprof/.
@@ -43,7 +43,7 @@ func (o *Options) private() secret.Text {
 
 // FileToken reads the token in a file, and makes one where there is none. Whoever may read
 // the file, the relay's user, may ask. A crash before the file is in its place leaves none,
-// and the next start makes another. Beside an error the token is good for this process
+// and the next start makes another. With an error, the token is good for this process
 // alone: a full or damaged disk must not keep a relay from starting.
 func FileToken(path string) (secret.Text, error) {
 	text, err := os.ReadFile(path)

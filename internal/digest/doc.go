@@ -33,7 +33,7 @@
 // or damaged (the quarantine says more), or trimmed before a span was made.
 //
 // After a stream went back, positions have other records than the spans say. A span's
-// LastLeaf shows it: then the next span begins behind the newest one whose last record is
+// LastLeaf shows it: then the next span begins after the newest one whose last record is
 // still in its place, and Again names the positions covered twice.
 //
 // # Proofs

@@ -118,7 +118,7 @@ func secondColumn(line string) int {
 }
 
 // exampleLines gives each example's comment a line of its own where there is no room
-// beside it, and breaks a long command before a flag or a pipe.
+// next to it, and breaks a long command before a flag or a pipe.
 func exampleLines(text string, width int) (lines []string) {
 	for line := range strings.SplitSeq(text, "\n") {
 		if utf8.RuneCountInString(line) <= width {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -42,18 +43,9 @@ Exit codes: 0 written, 1 failed, 64 wrong usage.`,
 	}
 	lines := which.reads(func(cmd *cobra.Command, _ []string, source trailSource) error {
 		count := 0
-		err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) error {
-			write := func(e timeline.Entry) error { return json.NewEncoder(w).Encode(e) }
-			if form.value == "csv" {
-				write = csvEntries(w)
-			}
-			return source.Entries(cmd.Context(), chosen.filter, func(e timeline.Entry) error {
-				if e.Missing {
-					return nil
-				}
-				count++
-				return write(e)
-			})
+		err := writeTo(path, cmd.OutOrStdout(), func(w io.Writer) (err error) {
+			count, err = writeEntries(cmd.Context(), w, source, chosen.filter, form.value)
+			return err
 		})
 		if err != nil {
 			return err
@@ -75,4 +67,21 @@ Exit codes: 0 written, 1 failed, 64 wrong usage.`,
 	cmd.Flags().StringArrayVar(&archives, "archive", nil, "with --form tlog: a `DIR` that 'trail archive' moved old entries to; again for more")
 	cmd.Flags().StringVar(&dir, "dir", "", "with --form tlog: the `DIR` to write to")
 	return cmd
+}
+
+// writeEntries writes the readable entries that a filter chooses, as JSON lines or as CSV,
+// and counts them.
+func writeEntries(ctx context.Context, w io.Writer, source trailSource, filter timeline.Filter, form string) (count int, err error) {
+	write := func(e timeline.Entry) error { return json.NewEncoder(w).Encode(e) }
+	if form == "csv" {
+		write = csvEntries(w)
+	}
+	err = source.Entries(ctx, filter, func(e timeline.Entry) error {
+		if e.Missing {
+			return nil
+		}
+		count++
+		return write(e)
+	})
+	return count, err
 }
