@@ -17,6 +17,30 @@ import (
 	"time"
 )
 
+// Store is a set of logs and a table that are kept in one place. It is safe for
+// concurrent use.
+type Store interface {
+	// Log opens the log of a name, or makes it. Names consist of a-z, 0-9, dots and
+	// hyphens. A log is opened once; later calls give the same one.
+	Log(ctx context.Context, name string, o Options) (Log, error)
+
+	// Table is the store's table.
+	Table() Table
+
+	// Close ends appends and puts that are under way, and closes the store. Everything that
+	// is called later returns ErrClosed.
+	Close() error
+}
+
+// Options say how a log is kept.
+type Options struct {
+	// MaxBytes is the budget of the log: beyond it appends are ErrFull. 0 means none.
+	MaxBytes int64
+	// Allocate reserves a segment's room when it is made, where the backend can do that, so
+	// that a full disk is noticed between two segments and not in one.
+	Allocate bool
+}
+
 // Pos is a record's place in a log. The first record of a log has position 1, and 0 is
 // the place before it.
 type Pos uint64
@@ -138,6 +162,11 @@ type Log interface {
 	// rewriting others. Whoever calls it has made durable that nobody needs them: see
 	// [Table.Sync].
 	Trim(ctx context.Context, before Pos) error
+
+	// Scrub reads back what the log keeps, from the medium and not from memory where the
+	// backend can tell them apart, and gives each gap in it that was not made by Trim. A log
+	// of many gigabytes takes minutes; the log stays in use meanwhile.
+	Scrub(ctx context.Context) iter.Seq2[Gap, error]
 
 	// MaxRecord is the largest sum of a draft's Key and Data, in bytes. It may change while
 	// the log is in use.

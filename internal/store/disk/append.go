@@ -91,7 +91,7 @@ func (l *Log) join(ctx context.Context, drafts []store.Draft) (g *group, at int,
 			l.pending, l.spare = g, nil
 		}
 		// A group fits into a segment, which bounds the memory for it as well.
-		if g.count == 0 || int64(len(g.frames))+size <= l.opts.segmentSize()-dataStart {
+		if g.count == 0 || int64(len(g.frames))+size <= l.segmentSize()-dataStart {
 			at = g.count
 			g.add(drafts)
 			l.mu.Unlock()

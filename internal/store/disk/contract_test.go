@@ -35,7 +35,7 @@ func (f *folder) open(t testing.TB) {
 }
 
 func (f *folder) Log(t testing.TB, name string) store.Log {
-	l, err := f.store.Log(name, Options{MaxBytes: 32 << 20, Allocate: name == "events"})
+	l, err := f.store.Log(t.Context(), name, store.Options{MaxBytes: 32 << 20, Allocate: name == "events"})
 	require.NoError(t, err)
 	return l
 }

@@ -46,7 +46,7 @@ func TestALaterVersionIsRefused(t *testing.T) {
 	binary.LittleEndian.PutUint64(later[headerSize-8:], sum(0, later[:headerSize-8]))
 	write(0, later)
 	f.Kill(t)
-	_, err = f.store.Log("events", Options{})
+	_, err = f.store.Log(t.Context(), "events", store.Options{})
 	var refused *VersionError
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, VersionError{File: path, Writer: "test", Version: formatVersion + 1}, *refused)
@@ -71,7 +71,7 @@ func TestABudgetIsHeld(t *testing.T) {
 	t.Parallel()
 	for _, allocate := range []bool{false, true} {
 		f := openFolder(t).(*folder)
-		l, err := f.store.Log("small", Options{MaxBytes: 1 << 20, Allocate: allocate})
+		l, err := f.store.Log(t.Context(), "small", store.Options{MaxBytes: 1 << 20, Allocate: allocate})
 		require.NoError(t, err)
 		stored := store.Pos(0)
 		for {
@@ -97,7 +97,7 @@ func BenchmarkAppend(b *testing.B) {
 	for _, size := range []int{1 << 10, 60 << 10} {
 		b.Run(map[int]string{1 << 10: "1KiB", 60 << 10: "60KiB"}[size], func(b *testing.B) {
 			f := openFolder(b).(*folder)
-			l, err := f.store.Log("events", Options{MaxBytes: 8 << 30, Allocate: true})
+			l, err := f.store.Log(b.Context(), "events", store.Options{MaxBytes: 8 << 30, Allocate: true})
 			require.NoError(b, err)
 			d := store.Draft{Data: make([]byte, size)}
 			b.SetBytes(int64(size))

@@ -10,15 +10,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-// Options say how a log is kept.
-type Options struct {
-	// MaxBytes is the budget of the log: beyond it appends are ErrFull. 0 means none.
-	MaxBytes int64
-	// Allocate reserves a segment's room when it is made, so that a full disk is noticed
-	// between two segments and not in one.
-	Allocate bool
-}
-
 const (
 	minSegment = 128 << 10
 	maxSegment = 64 << 20
@@ -26,13 +17,13 @@ const (
 	maxRecord = 16 << 20
 )
 
-// segmentSize is the size of a log's segments. A single larger record has a segment of
+// segmentSize is the size of the log's segments. A single larger record has a segment of
 // its own.
-func (o Options) segmentSize() int64 {
-	if o.MaxBytes == 0 {
+func (l *Log) segmentSize() int64 {
+	if l.opts.MaxBytes == 0 {
 		return maxSegment
 	}
-	return min(max(o.MaxBytes/32, minSegment), maxSegment)
+	return min(max(l.opts.MaxBytes/32, minSegment), maxSegment)
 }
 
 // Log is a log of a [Store].
@@ -40,7 +31,7 @@ type Log struct {
 	store *Store
 	name  string
 	dir   string
-	opts  Options
+	opts  store.Options
 	log   *slog.Logger
 
 	id     [16]byte

@@ -23,10 +23,10 @@ type model struct {
 	rng  *rand.Rand
 	fs   *memFS
 	boot [16]byte
-	opts Options
+	opts store.Options
 
 	store *Store
-	log   *Log
+	log   store.Log
 
 	acked    map[store.Pos][]byte
 	tried    map[string]bool // every body that was ever appended
@@ -41,7 +41,7 @@ type model struct {
 func newModel(t *testing.T, seed uint64) *model {
 	m := &model{
 		T: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), fs: newMemFS(seed), boot: [16]byte{1},
-		opts:  Options{MaxBytes: 8 << 20, Allocate: seed%2 == 0},
+		opts:  store.Options{MaxBytes: 8 << 20, Allocate: seed%2 == 0},
 		acked: map[store.Pos][]byte{}, tried: map[string]bool{}, values: map[string]string{}, lazy: map[string][]string{},
 	}
 	m.open()
@@ -52,7 +52,7 @@ func (m *model) open() {
 	var err error
 	m.store, err = open(Config{Dir: "/s", Salvage: "/salvage", Writer: "test", Logger: slog.New(slog.DiscardHandler)}, m.fs, m.boot)
 	require.NoError(m, err, "seed %d", m.seed)
-	m.log, err = m.store.Log("events", m.opts)
+	m.log, err = m.store.Log(context.Background(), "events", m.opts)
 	require.NoError(m, err, "seed %d", m.seed)
 }
 

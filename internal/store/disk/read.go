@@ -69,6 +69,24 @@ func (l *Log) Seek(ctx context.Context, t time.Time) (store.Pos, error) {
 	return end + 1, nil
 }
 
+// Scrub implements [store.Log].
+func (l *Log) Scrub(ctx context.Context) iter.Seq2[store.Gap, error] {
+	return func(yield func(store.Gap, error) bool) {
+		for item, err := range l.Read(ctx, 1, false) {
+			if err == nil && (item.Gap == nil || item.Gap.Why == store.Trimmed) {
+				continue
+			}
+			gap := store.Gap{}
+			if err == nil {
+				gap = *item.Gap
+			}
+			if !yield(gap, err) {
+				return
+			}
+		}
+	}
+}
+
 // reader reads one position after the other.
 type reader struct {
 	l    *Log

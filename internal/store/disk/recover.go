@@ -29,7 +29,7 @@ type onDisk struct {
 }
 
 // openLog opens a log, or makes it.
-func openLog(s *Store, name string, opts Options) (*Log, error) {
+func openLog(s *Store, name string, opts store.Options) (*Log, error) {
 	l := &Log{
 		store: s, name: name, dir: filepath.Join(s.dir, name), opts: opts, log: s.log,
 		turn: make(chan struct{}, 1), grown: make(chan struct{}),
@@ -216,7 +216,7 @@ func (r *recovery) goOn() error {
 	}
 	if !clean {
 		// Where there is no room now, the next append tries again.
-		if err := r.roll(r.end+1, r.opts.segmentSize()); err != nil {
+		if err := r.roll(r.end+1, r.segmentSize()); err != nil {
 			r.log.Warn("a log cannot go on for now", "log", r.name, "error", err)
 			r.poisoned = true
 			return nil
@@ -245,7 +245,7 @@ func (r *recovery) readTail(s *onDisk) (clean bool, err error) {
 		clean = s.header != nil && !t.holes && (r.known == nil || t.end >= r.known.end) && r.cutTail(&t)
 	}
 	r.end, r.offset, r.reached = t.end, t.offset, t.offset
-	r.size = max(s.length, t.offset, r.opts.segmentSize())
+	r.size = max(s.length, t.offset, r.segmentSize())
 	return clean, nil
 }
 
@@ -279,7 +279,7 @@ func (r *recovery) cutTail(t *tail) bool {
 		t.end = max(t.end+1, t.seen)
 		return false
 	}
-	return r.cut(r.f, t.offset, max(t.length, r.opts.segmentSize())) == nil && r.f.Sync() == nil
+	return r.cut(r.f, t.offset, max(t.length, r.segmentSize())) == nil && r.f.Sync() == nil
 }
 
 // tail walks over the records at the end of the newest segment.

@@ -19,7 +19,7 @@ func (l *Log) room(need int64) error {
 		}
 		return l.full(need)
 	}
-	size := max(l.opts.segmentSize(), dataStart+need)
+	size := max(l.segmentSize(), dataStart+need)
 	taken := size
 	if !l.opts.Allocate {
 		taken = dataStart + need

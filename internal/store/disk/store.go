@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // syncInterval is how often what is written without a sync is synced: the end marks, and
@@ -36,6 +38,8 @@ type Store struct {
 	mu   sync.Mutex
 	logs map[string]*Log // guarded by mu
 }
+
+var _ store.Store = (*Store)(nil)
 
 // Config says where a store is and who writes to it.
 type Config struct {
@@ -100,9 +104,8 @@ func lock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Log opens the log of a name, or makes it. It is opened once; later calls return the
-// same one.
-func (s *Store) Log(name string, opts Options) (*Log, error) {
+// Log implements [store.Store].
+func (s *Store) Log(_ context.Context, name string, opts store.Options) (store.Log, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.logs[name]; l != nil {
@@ -116,8 +119,8 @@ func (s *Store) Log(name string, opts Options) (*Log, error) {
 	return l, nil
 }
 
-// Table returns the store's table.
-func (s *Store) Table() *Table { return s.table }
+// Table implements [store.Store].
+func (s *Store) Table() store.Table { return s.table }
 
 // keepSyncing syncs now and then what is written without a sync.
 func (s *Store) keepSyncing(ctx context.Context) {
@@ -147,7 +150,7 @@ func (s *Store) syncLazily(ctx context.Context) {
 	}
 }
 
-// Close writes what waits, and closes the store.
+// Close implements [store.Store].
 func (s *Store) Close() error {
 	s.stop()
 	<-s.stopped
