@@ -31,6 +31,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/internal/silences"
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/tiles"
@@ -114,6 +115,7 @@ type process struct {
 	private      secret.Text   // the generated token of the private pages
 	connections  *door.Metrics // of all listeners
 	certificates *certificates // nil without any
+	store        store.Store
 	conn         *streamserver.Conn
 	journal      *journal.Journal
 	letters      *deadletters.Store
@@ -150,7 +152,7 @@ func (r *process) start(ctx context.Context) error {
 		return fmt.Errorf("make data_dir: %w", err)
 	}
 	for _, part := range []func(context.Context) error{
-		r.startAdmin, r.startCertificates, r.startTraces, r.startJournal, r.startTrail, r.startTiles, r.startCredentials,
+		r.startAdmin, r.startCertificates, r.startTraces, r.startStore, r.startJournal, r.startTrail, r.startTiles, r.startCredentials,
 		r.startTimeline, r.startStatus, r.startSinks, r.startSilences, r.startConsole, r.startForwarding, r.startLifecycle, r.startSpans, r.startQuarantineWatch,
 		r.startHealth, r.startRecent, r.startIngest, r.startControl, r.startHeartbeat,
 	} {
