@@ -42,12 +42,15 @@ type file interface {
 	Forget()
 }
 
-type osFS struct{}
+type osFS struct{ readOnly bool }
 
 type osFile struct{ *os.File }
 
-func (osFS) Open(path string, create bool) (file, error) {
+func (o osFS) Open(path string, create bool) (file, error) {
 	flags := os.O_RDWR
+	if o.readOnly {
+		flags = os.O_RDONLY
+	}
 	if create {
 		flags |= os.O_CREATE
 	}

@@ -23,6 +23,7 @@ type lazyValues struct {
 }
 
 const (
+	lazyFile = "lazy"
 	lazySlot = 512
 	lazyPage = pageSize / lazySlot
 	// maxLazy bounds a lazy value's key and data, in bytes.
@@ -36,7 +37,7 @@ const (
 var lazySeed = sum(0, []byte("lazy values"))
 
 func openLazy(s *Store, into map[string]entry) (*lazyValues, error) {
-	v := &lazyValues{path: filepath.Join(s.dir, "lazy"), place: map[string]int{}}
+	v := &lazyValues{path: filepath.Join(s.dir, lazyFile), place: map[string]int{}}
 	var err error
 	if v.f, err = s.fs.Open(v.path, true); err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func openLazy(s *Store, into map[string]entry) (*lazyValues, error) {
 // begin writes the header of a new file, and refuses one of a later version.
 func (v *lazyValues) begin(s *Store) error {
 	header, err := readHeader(v.f, v.path)
-	if err != nil || header != nil {
+	if err != nil || header != nil || s.view {
 		return err
 	}
 	h := segmentHeader{writer: s.writer}

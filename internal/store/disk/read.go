@@ -167,6 +167,9 @@ func (r *reader) step() (item store.Item, more bool) {
 func (r *reader) record(at *span, gap **store.Gap) *store.Record {
 	if r.segment.file != at.file {
 		if !r.open(at) {
+			if r.l.store.view {
+				return r.again(at, gap)
+			}
 			if now, _, _ := r.look(); now.file == at.file {
 				*gap = r.lost(at.last, "")
 			}
@@ -200,6 +203,18 @@ func (r *reader) record(at *span, gap **store.Gap) *store.Record {
 			}
 		}
 	}
+}
+
+// again looks at the files of a [View] as they are now, since one of them was removed.
+func (r *reader) again(at *span, gap **store.Gap) *store.Record {
+	now, err := (&viewedLog{r.l.store, r.l.name}).load()
+	if err != nil {
+		*gap = r.lost(at.last, "")
+		return nil
+	}
+	now.end = min(now.end, r.l.end)
+	r.l = now
+	return nil
 }
 
 // search finds the next record after damage. It returns the gap up to it, or nil where the

@@ -28,53 +28,72 @@ type onDisk struct {
 	length int64
 }
 
-// openLog opens a log, or makes it.
-func openLog(s *Store, name string, opts store.Options) (*Log, error) {
-	l := &Log{
+func newLog(s *Store, name string, opts store.Options) *Log {
+	return &Log{
 		store: s, name: name, dir: filepath.Join(s.dir, name), opts: opts, log: s.log,
 		turn: make(chan struct{}, 1), grown: make(chan struct{}),
 	}
+}
+
+// openLog opens a log, or makes it.
+func openLog(s *Store, name string, opts store.Options) (*Log, error) {
+	l := newLog(s, name, opts)
 	if err := s.fs.MakeDir(l.dir); err != nil {
 		return nil, fmt.Errorf("open the log %s: %w", name, err)
 	}
 	r := &recovery{Log: l}
-	if err := r.run(); err != nil {
+	err := r.find()
+	if err == nil {
+		err = r.goOn()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("open the log %s: %w", name, err)
 	}
 	return l, nil
 }
 
-func (r *recovery) run() error {
-	if err := r.readMarks(); err != nil {
+// find finds the log's segments. The end mark is read before them, and the first position
+// after them: so another process that appends and trims meanwhile never makes a segment
+// look lost to a [View].
+func (r *recovery) find() error {
+	if err := r.readEnd(); err != nil {
 		return err
 	}
 	if err := r.readSegments(); err != nil {
 		return err
 	}
-	r.identify()
-	if err := r.order(); err != nil {
+	if err := r.readFirst(); err != nil {
 		return err
 	}
-	return r.goOn()
+	r.identify()
+	return r.order()
 }
 
-// readMarks reads the end mark, and the mark of the oldest position kept.
-func (r *recovery) readMarks() error {
+// The names of a log's marks.
+const (
+	endFile   = "end"
+	firstFile = "first"
+)
+
+func (r *recovery) readEnd() error {
 	var value []byte
 	var err error
-	if r.mark, value, err = openSlots(r.store.fs, filepath.Join(r.dir, "end"), "end of "+r.name); err != nil {
-		return err
-	}
+	r.mark, value, err = openSlots(r.store.fs, filepath.Join(r.dir, endFile), "end of "+r.name)
 	r.known = parseMark(value)
 	r.exact = r.known != nil && r.known.boot == r.store.boot && r.store.boot != [16]byte{}
-	if r.trimmed, value, err = openSlots(r.store.fs, filepath.Join(r.dir, "first"), "first of "+r.name); err != nil {
-		return err
-	}
+	return err
+}
+
+// readFirst reads the mark of the oldest position kept.
+func (r *recovery) readFirst() error {
+	var value []byte
+	var err error
+	r.trimmed, value, err = openSlots(r.store.fs, filepath.Join(r.dir, firstFile), "first of "+r.name)
 	r.from = parseFirst(value)
 	if r.known != nil {
 		r.from = max(r.from, r.known.first)
 	}
-	return nil
+	return err
 }
 
 // readSegments reads the headers of all files that are named like a segment.
@@ -91,6 +110,9 @@ func (r *recovery) readSegments() error {
 		f, err := r.store.fs.Open(r.path(base), false)
 		if errors.Is(err, fs.ErrPermission) {
 			return err // whoever gives the permission gets everything back
+		}
+		if isMissing(err) {
+			continue // it was trimmed since
 		}
 		if err != nil {
 			r.log.Warn("a segment cannot be opened; what it held is lost", "log", r.name, "file", name, "error", err)
@@ -176,8 +198,10 @@ func (r *recovery) holdsRecords(s *onDisk) bool {
 func (r *recovery) dropTrimmed() error {
 	n := 0
 	for n < len(r.found)-1 && r.found[n+1].base <= r.from {
-		if err := r.store.fs.Remove(r.path(r.found[n].base)); err != nil {
-			return err
+		if !r.store.view {
+			if err := r.store.fs.Remove(r.path(r.found[n].base)); err != nil {
+				return err
+			}
 		}
 		n++
 	}
@@ -231,22 +255,28 @@ func (r *recovery) readTail(s *onDisk) (clean bool, err error) {
 	if r.f, err = r.store.fs.Open(r.path(s.base), false); err != nil {
 		return false, err
 	}
-	t := tail{w: &window{f: r.f}, seed: s.seed, end: s.base - 1, offset: dataStart, length: s.length}
-	if r.known != nil && r.known.base == s.base && r.known.offset <= s.length {
-		t.end, t.offset = r.known.end, r.known.offset
-	}
+	t := r.tailOf(s, r.f)
 	start, synced := t.offset, t.end
 	t.run()
 	r.newest = t.newest
-	if (r.exact || r.known == nil) && !r.settle(&t, start) && r.exact {
+	if (r.exact || r.known == nil) && !r.settle(t, start) && r.exact {
 		t.end, t.offset = synced, start // nothing later was acknowledged
 		clean = false
 	} else {
-		clean = s.header != nil && !t.holes && (r.known == nil || t.end >= r.known.end) && r.cutTail(&t)
+		clean = s.header != nil && !t.holes && (r.known == nil || t.end >= r.known.end) && r.cutTail(t)
 	}
 	r.end, r.offset, r.reached = t.end, t.offset, t.offset
 	r.size = max(s.length, t.offset, r.segmentSize())
 	return clean, nil
+}
+
+// tailOf is the part of the newest segment from where the mark says that it is durable.
+func (r *recovery) tailOf(s *onDisk, f file) *tail {
+	t := &tail{w: &window{f: f}, seed: s.seed, end: s.base - 1, offset: dataStart, length: s.length}
+	if r.known != nil && r.known.base == s.base && r.known.offset <= s.length {
+		t.end, t.offset = r.known.end, r.known.offset
+	}
+	return t
 }
 
 // settle makes the records after the mark durable before anything believes them: they may

@@ -24,7 +24,9 @@ func (l *Log) keep(f file, base store.Pos, from, to int64) string {
 		return ""
 	}
 	path := filepath.Join(l.store.salvage, fmt.Sprintf("%s-%020d-%d-%d.bin", l.name, base, from, to))
-	if err := l.store.keep(path, w, from, to); err != nil {
+	if err := l.store.keep(path, w, from, to); errors.Is(err, ErrReadOnly) {
+		return ""
+	} else if err != nil {
 		l.log.Warn("keeping damaged bytes failed; the damage itself is named", "log", l.name, "file", path, "error", err)
 		return ""
 	}
@@ -67,6 +69,9 @@ func (s *Store) keep(path string, w *window, from, to int64) error {
 
 // setAside moves a file that has no place in the log to the salvage folder.
 func (l *Log) setAside(name string) error {
+	if l.store.view {
+		return nil
+	}
 	if err := l.store.fs.MakeDir(l.store.salvage); err != nil {
 		return err
 	}

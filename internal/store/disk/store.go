@@ -29,6 +29,7 @@ type Store struct {
 	log     *slog.Logger
 	table   *Table
 	guard   *os.File // holds the lock; nil in tests of a filesystem without locks
+	view    bool     // nothing is changed
 	stop    context.CancelFunc
 	stopped chan struct{}
 

@@ -31,9 +31,9 @@ var valuesSeed = sum(0, []byte("durable values"))
 // epoch is the time of frames that need none.
 var epoch = time.Unix(0, 0)
 
-func (v *values) path(i int) string {
-	return filepath.Join(v.dir, [2]string{"values.a", "values.b"}[i])
-}
+var valuesFiles = [2]string{"values.a", "values.b"}
+
+func (v *values) path(i int) string { return filepath.Join(v.dir, valuesFiles[i]) }
 
 func openValues(s *Store, into map[string]entry) (*values, error) {
 	v := &values{fs: s.fs, dir: s.dir, writer: s.writer, log: s.log}
@@ -52,6 +52,9 @@ func openValues(s *Store, into map[string]entry) (*values, error) {
 		}
 	} else if newer := newest(a, b); newer.damaged {
 		s.log.Error("values of the table may be lost: the newer one of its files is damaged", "file", newer.path)
+	}
+	if s.view {
+		return v, nil
 	}
 	v.stale = true // written again below, so both files are whole and alike
 	if !a.damaged && !b.damaged && a.end == b.end && a.generation == b.generation && len(a.indexes) == len(b.indexes) && a.end > 0 {

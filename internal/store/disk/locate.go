@@ -1,0 +1,126 @@
+package disk
+
+import (
+	"path/filepath"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// Kind says what stands at a place.
+type Kind string
+
+// The kinds of places. A store's folder has a folder for each log, with its segments, its
+// two marks and nothing else; and the files of the table, and the lock.
+const (
+	// Header is one of the two copies of a file's header.
+	Header Kind = "header"
+	// Record is a record of a log: 48 bytes of header, then key and data, then 8 bytes of
+	// checksum.
+	Record Kind = "record"
+	// EndMark is one of the two slots that say where the log ends, in turn.
+	EndMark Kind = "end mark"
+	// FirstMark is one of the two slots that say where the log begins.
+	FirstMark Kind = "first mark"
+	// Durable is a value of the table in one of its two copies.
+	Durable Kind = "value"
+	// Lazy is a value of the table that is written without a sync.
+	Lazy Kind = "lazy value"
+)
+
+// Place is where something stands in the files of a store.
+type Place struct {
+	Kind Kind
+	// Pos is the position of a record, the base of the segment for its header, and the
+	// revision of a value.
+	Pos store.Pos
+	// Key is the key of a record or a value.
+	Key          string
+	File         string
+	Offset, Size int64
+}
+
+// Locate says where a log's headers, records and marks stand, file by file, in the order of
+// their positions. With an empty name it does so for the table of the store.
+func Locate(dir, log string) ([]Place, error) {
+	s := &Store{fs: readOnlyFS{osFS{readOnly: true}}, view: true, dir: dir, boot: bootID(), log: discard}
+	if log == "" {
+		return locateTable(s)
+	}
+	r := &recovery{Log: newLog(s, log, store.Options{})}
+	if err := r.find(); err != nil {
+		return nil, err
+	}
+	var all []Place
+	for i, seg := range r.found {
+		last := ^store.Pos(0)
+		if i+1 < len(r.found) {
+			last = r.found[i+1].base - 1
+		}
+		places, err := s.locate(r.path(seg.base), Record, seg.seed, last)
+		if err != nil {
+			return nil, err
+		}
+		places[0].Pos, places[1].Pos = seg.base, seg.base
+		all = append(all, places...)
+	}
+	for i := range int64(2) {
+		all = append(all,
+			Place{Kind: EndMark, File: r.mark.path, Offset: i * slotSize, Size: slotSize},
+			Place{Kind: FirstMark, File: r.trimmed.path, Offset: i * slotSize, Size: slotSize})
+	}
+	return all, nil
+}
+
+func locateTable(s *Store) (all []Place, err error) {
+	for _, t := range []struct {
+		name string
+		kind Kind
+		seed uint64
+	}{{valuesFiles[0], Durable, valuesSeed}, {valuesFiles[1], Durable, valuesSeed}, {lazyFile, Lazy, lazySeed}} {
+		places, err := s.locate(filepath.Join(s.dir, t.name), t.kind, t.seed, ^store.Pos(0))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, places...)
+	}
+	return all, nil
+}
+
+// locate finds the headers and records of one file.
+func (s *Store) locate(path string, kind Kind, seed uint64, last store.Pos) ([]Place, error) {
+	f, err := s.fs.Open(path, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	all := []Place{{Kind: Header, File: path, Size: headerSize}, {Kind: Header, File: path, Offset: pageSize, Size: headerSize}}
+	w := &window{f: f}
+	for at := int64(dataStart); ; {
+		offset, h, ok := w.find(at, size, seed, 1, last)
+		if !ok {
+			return all, nil
+		}
+		at = offset + 1
+		if record, whole := w.record(offset, &h, seed); whole {
+			all = append(all, Place{Kind: kind, Pos: h.pos, Key: record.Key, File: path, Offset: offset, Size: h.size()})
+			at = offset + h.size()
+		}
+	}
+}
+
+// Logs names the logs in a store's folder.
+func Logs(dir string) ([]string, error) {
+	var logs []string
+	names, err := (osFS{}).Names(dir)
+	for _, name := range names {
+		files, err := (osFS{}).Names(filepath.Join(dir, name))
+		if err == nil && len(files) > 0 {
+			logs = append(logs, name)
+		}
+	}
+	return logs, err
+}
