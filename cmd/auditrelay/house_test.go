@@ -65,6 +65,7 @@ func floors() map[string]int {
 		"internal/tiles":                2,
 		"internal/management":           1,
 		"internal/journal":              4,
+		"internal/quarantine":           1,
 		"internal/store":                0,
 		"internal/store/disk":           1,
 		"internal/store/storetest":      1,
