@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -101,7 +100,7 @@ func eventOf(trail string, e audit.Recorded, place audit.Place, limit int) (rela
 // its changes as there is room for.
 func shortened(r audit.Recorded, place audit.Place, limit int) ([]byte, error) {
 	e, o := r.Entry, audit.OmittedOf(r.Record)
-	o.BeforeSHA256, o.AfterSHA256 = cmp.Or(e.BeforeSHA256, canonicalHash(e.Before)), cmp.Or(e.AfterSHA256, canonicalHash(e.After))
+	o.BeforeSHA256, o.AfterSHA256 = canonicalHash(e.Before), canonicalHash(e.After)
 	e.Before, e.After = nil, nil
 	encode := func() ([]byte, error) {
 		raw, err := json.Marshal(struct {

@@ -60,8 +60,7 @@ func TestASinksCopyProvesTheTrail(t *testing.T) {
 		}
 		require.Equal(t, size, place.Index)
 		if kind := rec.Attributes["type"]; kind != typeStarted && kind != typeStopped {
-			require.Contains(t, string(rec.Body), `"after":`+string(inTurn(size)), "the event has the state, the record often a reference")
-			require.Equal(t, size > 1, strings.Contains(string(rec.Body), `"after_sha256"`))
+			require.Contains(t, string(rec.Body), `"after":`+string(inTurn(size)))
 		}
 		leaf, err := audit.LeafOfEvent(rec.Body)
 		require.NoError(t, err)

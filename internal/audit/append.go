@@ -35,8 +35,8 @@ func (t *Trail) Append(ctx context.Context, e Entry) (int64, error) {
 // who reads [Trail.Last], compares, and appends so, adds a change once: after
 // crashes, after lost acknowledgements, and beside other relays.
 func (t *Trail) AppendIf(ctx context.Context, e Entry, newest int64) (int64, error) {
-	if err := t.isOpen(); err == nil {
-		e = t.storedOnce(ctx, e, newest)
+	if newest >= 0 {
+		e.PreviousIndex = &newest
 	}
 	return t.append(ctx, e, max(newest, -1))
 }

@@ -27,17 +27,8 @@ type Entry struct {
 	// redacted; nil where there is none.
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
-	// If an earlier entry of the resource has the same state, the record has BeforeSHA256
-	// and BeforeIndex in place of Before: the hash of its canonical JSON, and the index of
-	// the entry with its bytes, as After. AfterSHA256 and AfterIndex stand for After
-	// likewise. [Trail.AppendIf] sets them, and readers put the states back. If the other
-	// entry is lost, the state is unknown, and stays nil.
-	BeforeSHA256 string `json:"before_sha256,omitempty"`
-	BeforeIndex  *int64 `json:"before_index,omitempty"`
-	AfterSHA256  string `json:"after_sha256,omitempty"`
-	AfterIndex   *int64 `json:"after_index,omitempty"`
-	// PreviousIndex is the newest entry of the resource before this one. [Trail.AppendIf]
-	// sets it; earlier versions set it on entries with states only.
+	// PreviousIndex is the newest entry of the resource before this one, so that its entries
+	// can be read backwards: see [Backwards]. [Trail.AppendIf] sets it.
 	PreviousIndex *int64 `json:"previous_index,omitempty"`
 	// Detail has further facts for a reader, by Type.
 	Detail json.RawMessage `json:"detail,omitempty"`
@@ -45,12 +36,9 @@ type Entry struct {
 	// Index is the entry's place in the trail, from 0. It is set when an entry is read,
 	// ignored by Append, and no part of the record.
 	Index int64 `json:"-"`
-	// Unsure is set by [Trail.Last]: a lost entry behind this one may have been of the
+	// Unsure is set by [Trail.Last]: a lost entry after this one may have been of the
 	// same resource. It is no part of the record.
 	Unsure bool `json:"-"`
-	// Unknown is set by [Trail.Last]: a newer entry of the resource, sound, but its state
-	// After is known by its hash only. It is no part of the record.
-	Unknown *Entry `json:"-"`
 }
 
 // Window is a span of time, its start not included.

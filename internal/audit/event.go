@@ -144,12 +144,8 @@ func placeIn(members map[string]json.RawMessage) (*Place, error) {
 	return p, nil
 }
 
-// The members of an event's body outside the record. No record has the first two; a state
-// is none of the record's if the record refers to it.
+// The members of an event's body outside the record.
 const trailMember, omittedMember = "trail", "omitted"
-
-// stateMembers are the states, and their references.
-var stateMembers = [...]struct{ state, reference string }{{"before", "before_sha256"}, {"after", "after_sha256"}}
 
 // leafOf gives the leaf of an event with these members.
 func leafOf(members map[string]json.RawMessage) ([]byte, error) {
@@ -157,16 +153,6 @@ func leafOf(members map[string]json.RawMessage) ([]byte, error) {
 		return leafOfOmitted(raw)
 	}
 	delete(members, trailMember)
-	for _, of := range stateMembers {
-		reference, stored := members[of.reference]
-		if !stored {
-			continue
-		}
-		if state, given := members[of.state]; given && string(reference) != `"`+jsondiff.Hash(state)+`"` {
-			return nil, fmt.Errorf("%w: the state %s is not the one of %s", ErrNotTheRecord, of.state, of.reference)
-		}
-		delete(members, of.state)
-	}
 	raw, err := json.Marshal(members)
 	if err != nil {
 		return nil, fmt.Errorf("read audit event: %w", err)
@@ -193,19 +179,11 @@ func leafOfOmitted(raw json.RawMessage) ([]byte, error) {
 	return tlogproof.Digest{Bytes: int64(o.RecordBytes), SHA256: [sha256.Size]byte(sum)}.Leaf(), nil
 }
 
-// EventBody adds an entry's place to its record, and the states the record refers to.
+// EventBody adds an entry's place to its record.
 func EventBody(e Recorded, place Place) ([]byte, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(e.Record, &members); err != nil {
 		return nil, fmt.Errorf("make audit event: %w", err)
-	}
-	for i, stored := range []struct {
-		state json.RawMessage
-		hash  string
-	}{{e.Before, e.BeforeSHA256}, {e.After, e.AfterSHA256}} {
-		if stored.hash != "" && stored.state != nil {
-			members[stateMembers[i].state] = stored.state
-		}
 	}
 	var err error
 	if members[trailMember], err = json.Marshal(place); err != nil {

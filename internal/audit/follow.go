@@ -25,7 +25,6 @@ func (t *Trail) Follow(ctx context.Context, durable string, handle func(ctx cont
 	}
 	f := &streams.Follower{JetStream: t.js, Stream: t.entriesName(), Durable: durable, Logger: t.log}
 	before := uint64(0)
-	states := t.states()
 	err := f.Run(ctx, func(ctx context.Context, msg jetstream.Msg) error {
 		meta, err := msg.Metadata()
 		if err != nil {
@@ -33,12 +32,7 @@ func (t *Trail) Follow(ctx context.Context, durable string, handle func(ctx cont
 		}
 		seq := meta.Sequence.Stream
 		if before > 0 {
-			err := t.copiesBetween(int64(before), int64(seq)-1, func(e Recorded) error {
-				if err := states.complete(ctx, &e.Entry); err != nil {
-					return err
-				}
-				return handle(ctx, e)
-			})
+			err := t.copiesBetween(int64(before), int64(seq)-1, func(e Recorded) error { return handle(ctx, e) })
 			if err != nil {
 				return err
 			}
@@ -56,9 +50,6 @@ func (t *Trail) Follow(ctx context.Context, durable string, handle func(ctx cont
 				t.suspect(err.Error())
 			}
 			return nil
-		}
-		if err := states.complete(ctx, &e.Entry); err != nil {
-			return err
 		}
 		return handle(ctx, e)
 	})

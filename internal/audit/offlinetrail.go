@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 )
@@ -34,15 +33,6 @@ func (o *Offline) Get(ctx context.Context, index int64) (Recorded, error) {
 		return Recorded{}, err
 	}
 	defer c.close()
-	e, err := o.stored(ctx, c, index)
-	if err == nil {
-		err = o.states(c).complete(ctx, &e.Entry)
-	}
-	return e, err
-}
-
-// stored is Get, with references in the place of states.
-func (o *Offline) stored(ctx context.Context, c *codec, index int64) (Recorded, error) {
 	m, found, err := o.get(ctx, uint64(index)+1)
 	if err != nil {
 		return Recorded{}, fmt.Errorf("read entry %d: %w", index, err)
@@ -51,13 +41,6 @@ func (o *Offline) stored(ctx context.Context, c *codec, index int64) (Recorded, 
 		return Recorded{}, fmt.Errorf("%w: entry %d", ErrMissing, index)
 	}
 	return c.recorded(o.prefix, m)
-}
-
-// states begins a pass.
-func (o *Offline) states(c *codec) *states {
-	return &states{after: func(ctx context.Context, index int64) (json.RawMessage, error) {
-		return afterOf(o.stored(ctx, c, index))
-	}}
 }
 
 // Tail is [Trail.Tail]. No new entries come.
@@ -87,7 +70,6 @@ func (o *Offline) each(ctx context.Context, from int64, handle func(Recorded) er
 		return err
 	}
 	defer c.close()
-	s := o.states(c)
 	_, err = o.read(ctx, entriesName(o.prefix), func(m Message) error {
 		if int64(m.Seq)-1 < from {
 			return nil
@@ -95,9 +77,6 @@ func (o *Offline) each(ctx context.Context, from int64, handle func(Recorded) er
 		e, err := c.recorded(o.prefix, m)
 		if err != nil {
 			return nil //nolint:nilerr // `journal verify` names it
-		}
-		if err := s.complete(ctx, &e.Entry); err != nil {
-			return err
 		}
 		return handle(e)
 	})

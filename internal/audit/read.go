@@ -14,8 +14,7 @@ import (
 
 // Last returns the newest sound entry of a resource, and whether there is one. A
 // damaged entry does not count: the one before it does, with Unsure set. Without any,
-// Unsure means there may have been one. An entry whose state After is known by its hash only
-// does not count either: it is the other one's Unknown. Before may be a reference only.
+// Unsure means there may have been one.
 func (t *Trail) Last(ctx context.Context, project, environment, subject string) (Entry, bool, error) {
 	if err := t.isOpen(); err != nil {
 		return Entry{}, false, err
@@ -62,11 +61,11 @@ func (t *Trail) Newest(ctx context.Context, subject string) ([]Entry, error) {
 	return entries, nil
 }
 
-// newest is Last for a subject. If the server's newest message is not sound, cannot be
-// read, or has an unknown state, the resource's entries are read from the first.
-func (t *Trail) newest(ctx context.Context, where string) (Entry, bool, error) {
+// newest is Last for a subject. If the server's newest message is not sound, or cannot be
+// read, the resource's entries are read from the first.
+func (t *Trail) newest(ctx context.Context, where string) (newest Entry, found bool, err error) {
 	v := t.view.Load()
-	bad, n := v.passed, newest{Entry: Entry{Index: -1}, states: t.states()}
+	newest.Index = -1
 	msg, err := t.entries.GetLastMsgForSubject(ctx, where)
 	var api *jetstream.APIError
 	none := errors.Is(err, jetstream.ErrMsgNotFound)
@@ -75,70 +74,37 @@ func (t *Trail) newest(ctx context.Context, where string) (Entry, bool, error) {
 	}
 	if err == nil {
 		e, err := t.decode(msg.Subject, msg.Header, msg.Data, msg.Sequence)
-		if err == nil && !contains(bad, e.Index) {
-			if err := n.take(ctx, e); err != nil {
-				return Entry{}, false, err
-			}
+		if err == nil && !contains(v.passed, e.Index) {
+			newest, found = e, true
 		}
 	}
-	if !n.found && (len(bad) > 0 || !none) {
-		if err := t.searchNewest(ctx, where, bad, &n); err != nil {
+	if !found && (len(v.passed) > 0 || !none) {
+		if newest, found, err = t.searchNewest(ctx, where, v.passed); err != nil {
 			return Entry{}, false, err
 		}
 	}
-	if c, restored := t.newestCopy(where, n.index()); restored {
-		if err := n.take(ctx, c); err != nil {
-			return Entry{}, false, err
-		}
+	if c, restored := t.newestCopy(where, newest.Index); restored {
+		newest, found = c, true
 	}
-	n.Unknown = n.unknown
-	n.Unsure = n.unknown != nil || len(v.unsound) > 0 && v.unsound[len(v.unsound)-1].To > n.Index
-	return n.Entry, n.found, nil
-}
-
-// newest is the newest entry of a resource whose state is known, and a newer one whose state
-// is not.
-type newest struct {
-	Entry
-	found   bool
-	unknown *Entry
-	states  *states
-}
-
-func (n *newest) index() int64 {
-	if n.unknown != nil {
-		return n.unknown.Index
-	}
-	return n.Index
-}
-
-// take takes a newer entry.
-func (n *newest) take(ctx context.Context, e Entry) error {
-	if err := n.states.completeAfter(ctx, &e); err != nil {
-		return err
-	}
-	if e.After == nil && e.AfterIndex != nil {
-		n.unknown = &e
-		return nil
-	}
-	n.Entry, n.found, n.unknown = e, true, nil
-	return nil
+	newest.Unsure = len(v.unsound) > 0 && v.unsound[len(v.unsound)-1].To > newest.Index
+	return newest, found, nil
 }
 
 // searchNewest reads all entries of a resource.
-func (t *Trail) searchNewest(ctx context.Context, where string, bad []span, n *newest) error {
-	_, err := scan(ctx, t.entries, where, func(seq uint64, msg jetstream.Msg) error {
+func (t *Trail) searchNewest(ctx context.Context, where string, bad []span) (newest Entry, found bool, err error) {
+	newest.Index = -1
+	_, err = scan(ctx, t.entries, where, func(seq uint64, msg jetstream.Msg) error {
 		e, err := t.decode(msg.Subject(), msg.Headers(), msg.Data(), seq)
 		switch {
 		case contains(bad, int64(seq)-1):
 		case err != nil:
 			t.suspect(err.Error())
 		default:
-			return n.take(ctx, e)
+			newest, found = e, true
 		}
 		return nil
 	})
-	return err
+	return newest, found, err
 }
 
 // Read returns at most limit entries from index from on, fewer or none at the

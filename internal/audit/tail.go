@@ -26,15 +26,6 @@ func (t *Trail) Get(ctx context.Context, index int64) (Recorded, error) {
 	if err := t.isOpen(); err != nil {
 		return Recorded{}, err
 	}
-	e, err := t.stored(ctx, index)
-	if err == nil {
-		err = t.states().complete(ctx, &e.Entry)
-	}
-	return e, err
-}
-
-// stored is Get, with references in the place of states.
-func (t *Trail) stored(ctx context.Context, index int64) (Recorded, error) {
 	if index < 0 {
 		return Recorded{}, fmt.Errorf("%w: entry %d", ErrMissing, index)
 	}
@@ -58,15 +49,9 @@ func (t *Trail) Tail(ctx context.Context, from int64, handle func(Recorded) erro
 	if err := t.isOpen(); err != nil {
 		return err
 	}
-	states, next := t.states(), max(from, 0)
-	give := func(e Recorded) error {
-		if err := states.complete(ctx, &e.Entry); err != nil {
-			return err
-		}
-		return handle(e)
-	}
+	next := max(from, 0)
 	return t.follow(ctx, t.entries, uint64(next)+1, func(m Message) error {
-		if err := t.copiesBetween(next, int64(m.Seq)-1, give); err != nil {
+		if err := t.copiesBetween(next, int64(m.Seq)-1, handle); err != nil {
 			return err
 		}
 		next = max(next, int64(m.Seq))
@@ -77,9 +62,9 @@ func (t *Trail) Tail(ctx context.Context, from int64, handle func(Recorded) erro
 		case err != nil:
 			return err
 		}
-		return give(e)
+		return handle(e)
 	}, func(end int64) error {
-		if err := t.copiesBetween(next, end, give); err != nil {
+		if err := t.copiesBetween(next, end, handle); err != nil {
 			return err
 		}
 		next = max(next, end)

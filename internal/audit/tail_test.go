@@ -1,9 +1,11 @@
 package audit
 
 import (
+	"context"
 	"errors"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 )
 
@@ -71,4 +73,16 @@ func TestGetHasTheLeafOfTheTree(t *testing.T) {
 		return nil
 	}, func(int64) error { return enough }), enough)
 	require.Equal(t, []int64{1, 2}, all)
+}
+
+// getMessage is the Getter of an open trail.
+func (t *Trail) getMessage(ctx context.Context, seq uint64) (Message, bool, error) {
+	msg, err := t.entries.GetMsg(ctx, seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return Message{}, false, nil
+	}
+	if err != nil {
+		return Message{}, false, err
+	}
+	return Message{msg.Sequence, msg.Subject, msg.Header, msg.Data}, true, nil
 }

@@ -43,12 +43,10 @@ const updateAttempts = 6
 // next makes the entry due after last, nil for none; found is false where there is no
 // last. Update returns the appended entry, or nil.
 //
-// The entry is appended behind next's last one, or not at all. So a crash before the
-// append leaves the change to the next call, and after it nothing is left to do. Where
-// another relay was quicker, or an entry whose acknowledgement was lost had arrived, next
-// is called again. It is called again, too, if the newest entry's state was known by its
-// hash only, and next's entry has the same state: with the newest entry, whole and
-// Unsure. So the state is entered again instead of a known change.
+// The entry is appended right after next's last one of the resource, or not at all. So a
+// crash before the append leaves the change to the next call, and after it nothing is left
+// to do. Where another relay was quicker, or an entry whose acknowledgement was lost had
+// arrived, next is called again.
 func Update(ctx context.Context, log Log, project, environment, subject string, next func(last Entry, found bool) (*Entry, error)) (*Entry, error) {
 	for attempt := 1; ; attempt++ {
 		last, found, err := log.Last(ctx, project, environment, subject)
@@ -56,11 +54,6 @@ func Update(ctx context.Context, log Log, project, environment, subject string, 
 			return nil, fmt.Errorf("read the trail: %w", err)
 		}
 		e, err := next(last, found)
-		if n := last.Unknown; err == nil && e != nil && n != nil && n.hasAfter(e.After) {
-			whole := *n
-			whole.After, whole.Unsure = e.After, true
-			e, err = next(whole, true)
-		}
 		if err != nil || e == nil {
 			return nil, err
 		}

@@ -93,7 +93,7 @@ func place(names []string, name string) uint8 { return uint8(max(0, slices.Index
 
 // describe makes the sentence of an entry without one.
 func describe(e audit.Entry, cause string) told {
-	if len(e.Before) == 0 || !hasState(&e) || unknownAfter(&e) {
+	if len(e.Before) == 0 || !hasState(&e) {
 		return plain(&e, cause)
 	}
 	// Relays up to now changed the streaming config only, and said so.
@@ -118,7 +118,7 @@ func describe(e audit.Entry, cause string) told {
 // it is gone. The states of failures are those of the relay's reads, and not of a setting.
 func hasState(e *audit.Entry) bool {
 	room, what, _ := strings.Cut(e.Type, ".")
-	return !OfReads(e.Type) && (room == "settings" || room == "streaming") && (len(e.Before) > 0 || e.BeforeSHA256 != "" || len(e.After) > 0 || e.AfterSHA256 != "" || what == "baseline")
+	return !OfReads(e.Type) && (room == "settings" || room == "streaming") && (len(e.Before) > 0 || len(e.After) > 0 || what == "baseline")
 }
 
 // OfReads reports whether entries of a type name failing reads, without a state of a
@@ -127,9 +127,6 @@ func OfReads(kind string) bool {
 	_, what, _ := strings.Cut(kind, ".")
 	return what == "failed" || what == "recovered"
 }
-
-// unknownAfter reports whether the state after an entry is known by its hash only.
-func unknownAfter(e *audit.Entry) bool { return len(e.After) == 0 && e.AfterSHA256 != "" }
 
 // recordsChange selects the entries for a reviewer: all except first looks, attestations,
 // repetitions, annotations, and notes about reads or arrivals.

@@ -13,15 +13,11 @@ import (
 type Entry struct {
 	Row
 	// Leaf is the hash of its Merkle leaf, in base64.
-	Leaf   string        `json:"leaf"`
-	Window *audit.Window `json:"window,omitempty"`
-	// Before and After are missing if only the hash is known: the entry with the state is
-	// lost.
-	Before       json.RawMessage `json:"before,omitempty"`
-	BeforeSHA256 string          `json:"before_sha256,omitempty"`
-	After        json.RawMessage `json:"after,omitempty"`
-	AfterSHA256  string          `json:"after_sha256,omitempty"`
-	Detail       json.RawMessage `json:"detail,omitempty"`
+	Leaf   string          `json:"leaf"`
+	Window *audit.Window   `json:"window,omitempty"`
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+	Detail json.RawMessage `json:"detail,omitempty"`
 	// Unsound: it is unlike the signed entry, and proves nothing.
 	Unsound bool     `json:"unsound,omitempty"`
 	Reviews []Review `json:"reviews,omitempty"`
@@ -81,7 +77,7 @@ func (x *Index) entry(ctx context.Context, row Row) (Entry, error) {
 
 func whole(row Row, e audit.Recorded) Entry {
 	return Entry{
-		Row: row, Leaf: e.Leaf.String(), Window: e.Window, Before: e.Before, BeforeSHA256: e.BeforeSHA256, After: e.After, AfterSHA256: e.AfterSHA256, Detail: e.Detail, Unsound: e.Unsound,
+		Row: row, Leaf: e.Leaf.String(), Window: e.Window, Before: e.Before, After: e.After, Detail: e.Detail, Unsound: e.Unsound,
 	}
 }
 

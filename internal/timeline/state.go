@@ -193,10 +193,6 @@ func (x *Index) stateBefore(ctx context.Context, r *reading, s *State, states []
 			s.Notes = append(s.Notes, fmt.Sprintf("entry %d is damaged or lost, and is passed over; 'auditrelay journal verify' says more", index))
 			continue
 		}
-		if unknownAfter(&e.Entry) {
-			s.Notes = append(s.Notes, fmt.Sprintf("entry %d is passed over: the entry with the bytes of its state is lost, and only their SHA-256 is known: %s", index, e.AfterSHA256))
-			continue
-		}
 		s.Known, s.Value, s.Seen = true, e.After, e.Time
 		s.Entry, err = r.row(index)
 		return err
@@ -236,10 +232,6 @@ func (x *Index) stateAfter(ctx context.Context, r *reading, s *State, index int6
 	}
 	if err != nil {
 		return err
-	}
-	if unknownAfter(&e.Entry) {
-		s.Notes = append(s.Notes, fmt.Sprintf("entry %d, the next one: the entry with the bytes of its state is lost, and only their SHA-256 is known: %s", index, e.AfterSHA256))
-		return nil
 	}
 	s.Next = &Next{Window: e.Window, Value: e.After}
 	if s.Next.Entry, err = r.row(index); err != nil || !s.Known {

@@ -148,40 +148,6 @@ func TestAnEnvironmentThatWasGone(t *testing.T) {
 	}
 }
 
-// forgetful is a real trail that lost the entry with the bytes of another one's state.
-type forgetful struct {
-	*audit.Trail
-	unknown int64
-}
-
-func (f forgetful) Get(ctx context.Context, index int64) (audit.Recorded, error) {
-	e, err := f.Trail.Get(ctx, index)
-	if index == f.unknown {
-		e.After, e.AfterSHA256 = nil, "5e1f"
-	}
-	return e, err
-}
-
-// A state known by its hash only is neither shown as gone nor as the one before it, unsaid.
-func TestAStateKnownByItsHash(t *testing.T) {
-	t.Parallel()
-	trail := trailtest.New(t)
-	scene(t, trail)
-	live := Where{Environment: "live", Setting: "password_strength_config"}
-	v, _ := keep(t, filepath.Join(t.TempDir(), FileName), forgetful{trail, 1})
-	s, err := v.At(t.Context(), live, at(25))
-	require.NoError(t, err)
-	assert.Equal(t, lengthOf(8), string(s.Value))
-	require.Len(t, s.Notes, 1)
-	assert.Contains(t, s.Notes[0], "entry 1 is passed over")
-	assert.Contains(t, s.Notes[0], "5e1f")
-	s, err = v.At(t.Context(), live, at(5))
-	require.NoError(t, err)
-	assert.Nil(t, s.Next)
-	require.Len(t, s.Notes, 1)
-	assert.Contains(t, s.Notes[0], "5e1f")
-}
-
 // A look is the last one only if it saw the state shown, and the newest attestation may be
 // one of failed looks.
 func TestWhichLooksConfirmAState(t *testing.T) {

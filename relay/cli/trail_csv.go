@@ -44,17 +44,9 @@ func csvEntries(w io.Writer) func(timeline.Entry) error {
 		_ = out.Write([]string{
 			strconv.FormatInt(e.Index, 10), csvTime(e.Time), csvCell(e.Type), csvCell(e.Project), csvCell(e.Environment), csvCell(e.Setting),
 			e.Severity, e.Direction, csvCell(e.Cause), strconv.FormatBool(e.Reviewed), csvCell(e.Summary),
-			csvCell(e.Actor), after, until, csvState(e.Before, e.BeforeSHA256), csvState(e.After, e.AfterSHA256),
+			csvCell(e.Actor), after, until, csvCell(escaped(e.Before)), csvCell(escaped(e.After)),
 		})
 		out.Flush()
 		return out.Error()
 	}
-}
-
-// csvState is a state as JSON; of one that is lost it is the hash.
-func csvState(state []byte, hash string) string {
-	if len(state) == 0 && hash != "" {
-		return "lost, SHA-256 " + hash
-	}
-	return csvCell(escaped(state))
 }

@@ -34,9 +34,6 @@ Exit codes: 0 shown, 1 it is not there, or failed, 64 wrong usage.`,
 			if err != nil {
 				return err
 			}
-			for _, lost := range lostStates(e) {
-				return fmt.Errorf("the state %s entry %d is not known: the entry with its bytes is lost; its SHA-256 is %s", lost.name, e.Index, lost.hash)
-			}
 			return difference{e.Setting, e.Before, e.After}.print(cmd.OutOrStdout(), output.value)
 		}),
 	}
@@ -77,7 +74,7 @@ func (d difference) print(w io.Writer, form string) error {
 
 // printChanges prints an entry's differences, if it has any.
 func printChanges(w io.Writer, e timeline.Entry) {
-	if len(e.Before) == 0 || timeline.OfReads(e.Type) || len(lostStates(e)) > 0 {
+	if len(e.Before) == 0 || timeline.OfReads(e.Type) {
 		return
 	}
 	var told meaning.Reading // as it was signed

@@ -66,9 +66,6 @@ func showEntry(w io.Writer, e timeline.Entry) error {
 	if e.Unsound {
 		field("DAMAGED", "this entry is unlike the signed one: it proves nothing; 'auditrelay journal verify' says more")
 	}
-	for _, lost := range lostStates(e) {
-		field(lost.name, "not known, as the entry with this state is lost; its SHA-256 is "+lost.hash)
-	}
 	for _, r := range e.Reviews {
 		field("reviewed", reviewText(r))
 	}
@@ -97,19 +94,6 @@ func reviewText(r timeline.Review) string {
 		text += " (WARNING: that was another entry: the leaf differs)"
 	}
 	return text
-}
-
-// lostState is a state known by its hash only.
-type lostState struct{ name, hash string }
-
-func lostStates(e timeline.Entry) (lost []lostState) {
-	if e.Before == nil && e.BeforeSHA256 != "" {
-		lost = append(lost, lostState{"before", e.BeforeSHA256})
-	}
-	if e.After == nil && e.AfterSHA256 != "" {
-		lost = append(lost, lostState{"after", e.AfterSHA256})
-	}
-	return lost
 }
 
 // statesOf are the JSON parts of an entry, in order.
