@@ -38,7 +38,10 @@ func requireBounded(t *testing.T, r Reading, after json.RawMessage) {
 // the states' size. In proportion to its square, this would take hours.
 func TestHostileStates(t *testing.T) {
 	t.Parallel()
-	const n = 20_000
+	n := 20_000
+	if testing.Short() {
+		n /= 4
+	}
 	each := func(format string) string {
 		var b strings.Builder
 		for i := range n {

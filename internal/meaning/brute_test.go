@@ -19,6 +19,9 @@ import (
 func pairs(t *testing.T, share int) int {
 	t.Helper()
 	n := 10_000
+	if testing.Short() {
+		n = 2_000
+	}
 	if text := os.Getenv("AUDITRELAY_PAIRS"); text != "" {
 		var err error
 		n, err = strconv.Atoi(text)
