@@ -114,6 +114,8 @@ func floors() map[string]int {
 		"internal/durable":              0,
 		"internal/streams":              0,
 		"internal/testbed/waiting":      0,
+		"internal/testbed/powercut":     0,
+		"internal/testbed/damage":       2,
 		"internal/testbed/ocsftest":     0,
 		"relay":                         0,
 		"config":                        0,

@@ -1,0 +1,250 @@
+// Package damage harms the files of a relay's store, as disks, file systems and people do.
+// The faults are named by what they mean: a record that rots, an end that is lost, a file
+// that stands in another's place. Most of them are for the files of a relay that does not
+// run; rot and missing files also befall one that does.
+package damage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/auditrelay/auditrelay/internal/store/disk"
+)
+
+// Table stands for the table in place of a log's name.
+const Table = ""
+
+const pageSize = 4096
+
+// Store is the folder of a store.
+type Store string
+
+// Of is the store in a relay's data directory.
+func Of(dataDir string) Store { return Store(filepath.Join(dataDir, "store")) }
+
+// Places are all that stands in the files of a log, or of the table, of one kind.
+func (s Store) Places(log string, kind disk.Kind) ([]disk.Place, error) {
+	all, err := disk.Locate(string(s), log)
+	if err != nil {
+		return nil, fmt.Errorf("locate what the log %q holds: %w", log, err)
+	}
+	return slices.DeleteFunc(all, func(p disk.Place) bool { return p.Kind != kind }), nil
+}
+
+// Records are the whole records of a log, by position.
+func (s Store) Records(log string) ([]disk.Place, error) { return s.Places(log, disk.Record) }
+
+// place is one of those that Places gives. From the end it is counted with -1, -2 and so on.
+func (s Store) place(log string, kind disk.Kind, k int) (disk.Place, error) {
+	all, err := s.Places(log, kind)
+	if k < 0 {
+		k += len(all)
+	}
+	if err == nil && (k < 0 || k >= len(all)) {
+		err = fmt.Errorf("the log %q has %d places of the kind %q, and no number %d", log, len(all), kind, k)
+	}
+	if err != nil {
+		return disk.Place{}, err
+	}
+	return all[k], nil
+}
+
+// FlipRecord changes one bit in the middle of the k-th record of a log, counted from 0, or
+// from the end with -1, -2 and so on.
+func (s Store) FlipRecord(log string, k int) (disk.Place, error) {
+	at, err := s.place(log, disk.Record, k)
+	if err != nil {
+		return at, err
+	}
+	return at, Flip(at.File, at.Offset+at.Size/2)
+}
+
+// FlipValue changes one bit of each copy of a value of the table.
+func (s Store) FlipValue(key string) error {
+	flipped := 0
+	for _, kind := range []disk.Kind{disk.Durable, disk.Lazy} {
+		all, err := s.Places(Table, kind)
+		if err != nil {
+			return err
+		}
+		for _, at := range all {
+			if at.Key != key {
+				continue
+			}
+			if err := Flip(at.File, at.Offset+at.Size/2); err != nil {
+				return err
+			}
+			flipped++
+		}
+	}
+	if flipped == 0 {
+		return fmt.Errorf("the table has no value %q", key)
+	}
+	return nil
+}
+
+// CopyValue writes the newest lazy value of one key over the slots of another, as a
+// misdirected write does.
+func (s Store) CopyValue(from, over string) error {
+	all, err := s.Places(Table, disk.Lazy)
+	if err != nil {
+		return err
+	}
+	var newest disk.Place
+	for _, at := range all {
+		if at.Key == from && at.Pos >= newest.Pos {
+			newest = at
+		}
+	}
+	if newest.File == "" {
+		return fmt.Errorf("the table has no lazy value %q", from)
+	}
+	b, err := read(newest.File, newest.Offset, newest.Size)
+	for _, at := range all {
+		if at.Key == over && err == nil {
+			err = write(at.File, at.Offset, b)
+		}
+	}
+	return err
+}
+
+// LoseTail cuts the last n records off a log, as a lost end of the newest file does. It
+// gives what they were, the oldest first.
+func (s Store) LoseTail(log string, n int) ([]disk.Place, error) {
+	all, err := s.Records(log)
+	if err != nil {
+		return nil, err
+	}
+	lost := all[max(0, len(all)-n):]
+	for i := len(lost) - 1; i >= 0; i-- {
+		if err := os.Truncate(lost[i].File, lost[i].Offset); err != nil {
+			return nil, err
+		}
+	}
+	return lost, nil
+}
+
+// LoseFolder removes everything that a log has, or the table.
+func (s Store) LoseFolder(log string) error {
+	if log == Table {
+		files, err := s.files(".")
+		for _, name := range files {
+			err = errors.Join(err, os.Remove(filepath.Join(string(s), name)))
+		}
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(string(s), log)); err != nil {
+		return err
+	}
+	return os.RemoveAll(filepath.Join(string(s), log))
+}
+
+// files are the names of the files in a folder of the store, without the lock.
+func (s Store) files(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(string(s), dir))
+	for _, e := range entries {
+		if e.Type().IsRegular() && e.Name() != "lock" {
+			names = append(names, filepath.Join(dir, e.Name()))
+		}
+	}
+	return names, err
+}
+
+// Files are all files of the store, relative to its folder.
+func (s Store) Files() (all []string, err error) {
+	err = fs.WalkDir(os.DirFS(string(s)), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && path != "lock" {
+			all = append(all, path)
+		}
+		return err
+	})
+	return all, err
+}
+
+// Segments are the files with the records of a log, the oldest first.
+func (s Store) Segments(log string) ([]string, error) {
+	all, err := filepath.Glob(filepath.Join(string(s), log, "*.seg"))
+	slices.Sort(all)
+	return all, err
+}
+
+// Hit are the places of one kind that have bytes in a stretch of a file.
+func (s Store) Hit(log string, kind disk.Kind, file string, from, size int64) ([]disk.Place, error) {
+	all, err := s.Places(log, kind)
+	return slices.DeleteFunc(all, func(p disk.Place) bool {
+		return p.File != file || p.Offset >= from+size || from >= p.Offset+p.Size
+	}), err
+}
+
+// Flip changes one bit of a file.
+func Flip(path string, offset int64) error {
+	b, err := read(path, offset, 1)
+	if err != nil {
+		return err
+	}
+	return write(path, offset, []byte{b[0] ^ 4})
+}
+
+// ZeroPage makes the page of a file with this offset read as zeros.
+func ZeroPage(path string, offset int64) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	from := offset / pageSize * pageSize
+	return write(path, from, make([]byte, min(pageSize, info.Size()-from)))
+}
+
+// SwapPages exchanges two pages of a file.
+func SwapPages(path string, one, other int64) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	one, other = one/pageSize*pageSize, other/pageSize*pageSize
+	size := min(pageSize, info.Size()-one, info.Size()-other)
+	a, errA := read(path, one, size)
+	b, errB := read(path, other, size)
+	if err := errors.Join(errA, errB); err != nil {
+		return err
+	}
+	return errors.Join(write(path, one, b), write(path, other, a))
+}
+
+// CopyOver puts a copy of one file in the place of another.
+func CopyOver(from, over string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(over, b, 0o600)
+}
+
+// Swap exchanges two files.
+func Swap(one, other string) error {
+	aside := one + ".aside"
+	return errors.Join(os.Rename(one, aside), os.Rename(other, one), os.Rename(aside, other))
+}
+
+func read(path string, offset, size int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, size)
+	_, err = f.ReadAt(b, offset)
+	return b, errors.Join(err, f.Close())
+}
+
+func write(path string, offset int64, b []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(b, offset)
+	return errors.Join(err, f.Close())
+}
