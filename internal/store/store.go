@@ -180,6 +180,10 @@ type Value struct {
 	Rev uint64
 	// Data is nil after a tombstone, and for a key that was never written.
 	Data []byte
+	// Doubtful means that values were lost, and that a newer one of this key may be among
+	// them: Data is perhaps an older one, or nil although there was one. It stays until the
+	// next write of the key.
+	Doubtful bool
 }
 
 // If is the condition of a write: the newest revision of Key is Rev. Key may be another
@@ -190,10 +194,16 @@ type If struct {
 	Rev uint64
 }
 
-// Table keeps small values by key. It is safe for concurrent use.
+// Table keeps small values by key. A value that was put is there until it is replaced, or
+// the loss shows: a key's value is never an older one without being called doubtful. It is
+// safe for concurrent use.
 type Table interface {
 	// Get returns the value of a key. It may be stale: only a put decides.
 	Get(ctx context.Context, key string) (Value, error)
+
+	// List returns the values of all keys with a prefix, in the order of their keys and
+	// without tombstones. It may be stale, as Get.
+	List(ctx context.Context, prefix string) ([]Value, error)
 
 	// Put makes a value durable if the condition holds, and returns its revision. Nil data
 	// is a tombstone. ErrConflict means that the condition does not hold.

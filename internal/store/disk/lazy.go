@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"github.com/auditrelay/auditrelay/internal/store"
 )
@@ -31,6 +32,8 @@ const (
 	// The kinds of entries.
 	kindValue     = 1
 	kindTombstone = 2
+	// kindDoubtful is added to the kind of an entry that may have been replaced by a lost one.
+	kindDoubtful = 4
 )
 
 // lazySeed is no secret: no stranger's bytes stand in this file.
@@ -128,7 +131,7 @@ func (v *lazyValues) put(key string, e entry) error {
 		}
 		v.place[key] = pair
 	}
-	b := entryFrame(key, &e, lazySeed, 0)
+	b := entryFrame(key, &e, lazySeed, 0, epoch)
 	v.dirty.Store(true)
 	if _, err := v.f.WriteAt(b, v.offset(pair, e.rev%2)); err != nil {
 		return fmt.Errorf("write %s: %w", v.path, err)
@@ -137,13 +140,16 @@ func (v *lazyValues) put(key string, e entry) error {
 }
 
 // entryFrame is an entry in the form of a record, whose position is the revision.
-func entryFrame(key string, e *entry, seed uint64, index int) []byte {
+func entryFrame(key string, e *entry, seed uint64, index store.Pos, at time.Time) []byte {
 	kind := uint8(kindValue)
 	if e.data == nil {
 		kind = kindTombstone
 	}
+	if e.doubtful {
+		kind |= kindDoubtful
+	}
 	b := appendFrame(nil, store.Draft{Kind: kind, Key: key, Data: e.data})
-	finish(b, seed, store.Pos(e.rev), store.Pos(index), epoch)
+	finish(b, seed, store.Pos(e.rev), index, at)
 	return b
 }
 

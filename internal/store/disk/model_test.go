@@ -50,7 +50,7 @@ func newModel(t *testing.T, seed uint64) *model {
 
 func (m *model) open() {
 	var err error
-	m.store, err = open(Config{Dir: "/s", Salvage: "/salvage", Writer: "test", Logger: slog.New(slog.DiscardHandler)}, m.fs, m.boot)
+	m.store, err = open(Config{Dir: "/s", Salvage: "/salvage", Writer: "test", Logger: discard}, m.fs, m.boot)
 	require.NoError(m, err, "seed %d", m.seed)
 	m.log, err = m.store.Log(context.Background(), "events", m.opts)
 	require.NoError(m, err, "seed %d", m.seed)
@@ -307,7 +307,10 @@ func (m *memFS) snapshot() map[string][]byte {
 // harm does one thing to one file, and says what.
 func (m *memFS) harm(rng *rand.Rand, earlier map[string][]byte) string {
 	paths := m.files("/s/")
-	path := paths[rng.IntN(len(paths))]
+	return m.harmAt(rng, paths[rng.IntN(len(paths))], paths, earlier)
+}
+
+func (m *memFS) harmAt(rng *rand.Rand, path string, paths []string, earlier map[string][]byte) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b := append([]byte{}, m.names[path].cache...)

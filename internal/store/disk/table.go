@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,6 +20,8 @@ type Table struct {
 	durable *values // used by the holder of the turn
 	lazy    *lazyValues
 
+	incomplete bool // a value of a key that is not known may have been lost; immutable
+
 	mu      sync.Mutex
 	entries map[string]entry // guarded by mu
 	changed chan struct{}    // closed with each change; guarded by mu
@@ -30,6 +33,12 @@ type entry struct {
 	rev  uint64
 	data []byte // nil for a tombstone
 	lazy bool
+	// doubtful means that a newer value may have been lost.
+	doubtful bool
+}
+
+func (e *entry) value(key string) store.Value {
+	return store.Value{Key: key, Rev: e.rev, Data: e.data, Doubtful: e.doubtful}
 }
 
 var _ store.Table = (*Table)(nil)
@@ -43,8 +52,11 @@ func openTable(s *Store) (*Table, error) {
 	if t.lazy, err = openLazy(s, t.entries); err != nil {
 		return nil, err
 	}
-	t.durable, err = openValues(s, t.entries)
-	return t, err
+	if t.durable, err = openValues(s, t.entries); err != nil {
+		return nil, err
+	}
+	t.incomplete = t.durable.incomplete
+	return t, nil
 }
 
 // Get implements [store.Table].
@@ -54,8 +66,26 @@ func (t *Table) Get(_ context.Context, key string) (store.Value, error) {
 	if t.closed {
 		return store.Value{}, store.ErrClosed
 	}
-	e := t.entries[key]
-	return store.Value{Key: key, Rev: e.rev, Data: e.data}, nil
+	e, known := t.entries[key]
+	e.doubtful = e.doubtful || !known && t.incomplete
+	return e.value(key), nil
+}
+
+// List implements [store.Table].
+func (t *Table) List(_ context.Context, prefix string) ([]store.Value, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, store.ErrClosed
+	}
+	var all []store.Value
+	for key, e := range t.entries {
+		if strings.HasPrefix(key, prefix) && e.data != nil {
+			all = append(all, e.value(key))
+		}
+	}
+	slices.SortFunc(all, func(a, b store.Value) int { return strings.Compare(a.Key, b.Key) })
+	return all, nil
 }
 
 // Put implements [store.Table].
@@ -137,7 +167,7 @@ func (t *Table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Value,
 			var fresh []store.Value
 			for key, e := range t.entries {
 				if strings.HasPrefix(key, prefix) && seen[key] != e.rev && (!first || e.data != nil) {
-					fresh = append(fresh, store.Value{Key: key, Rev: e.rev, Data: e.data})
+					fresh = append(fresh, e.value(key))
 				}
 				if strings.HasPrefix(key, prefix) {
 					seen[key] = e.rev

@@ -1,10 +1,12 @@
 package disk
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -12,7 +14,8 @@ import (
 
 // values are the durable entries of the table, in two files. Each put appends to both, so
 // that damage to one of them costs nothing: what one cannot give, the other can. Each frame
-// carries its index in the file, so a frame that neither can give is noticed.
+// carries its index in the file and the file's generation, and the mark says how many frames
+// there were: so a frame that neither file can give is noticed, at their end as well.
 type values struct {
 	fs     filesystem
 	dir    string
@@ -23,7 +26,10 @@ type values struct {
 	frames int  // in each of the files
 	stale  bool // the files have to be written again before the next put
 	// generation counts how often the files were written again.
-	generation store.Pos
+	generation uint64
+	mark       *slots // the generation and the number of frames that were durable
+	// incomplete means that a value was lost, perhaps the only one of its key.
+	incomplete bool
 }
 
 var valuesSeed = sum(0, []byte("durable values"))
@@ -33,73 +39,127 @@ var epoch = time.Unix(0, 0)
 
 var valuesFiles = [2]string{"values.a", "values.b"}
 
+// valuesMarkFile is the file of the mark.
+const valuesMarkFile = "values.mark"
+
 func (v *values) path(i int) string { return filepath.Join(v.dir, valuesFiles[i]) }
 
-func openValues(s *Store, into map[string]entry) (*values, error) {
-	v := &values{fs: s.fs, dir: s.dir, writer: s.writer, log: s.log}
+func openValues(s *Store, into map[string]entry) (v *values, err error) {
+	v = &values{fs: s.fs, dir: s.dir, writer: s.writer, log: s.log}
+	var noted []byte
+	// The mark is read first: a view may be opened while another process puts values.
+	if v.mark, noted, err = openSlots(v.fs, filepath.Join(v.dir, valuesMarkFile), "durable values"); err != nil {
+		return nil, err
+	}
 	var found [2]*valuesFile
 	for i := range found {
-		var err error
-		if found[i], err = v.read(i, into); err != nil {
+		if found[i], err = v.read(i); err != nil {
 			return nil, err
 		}
 		v.generation = max(v.generation, found[i].generation)
 	}
 	a, b := found[0], found[1]
-	if a.generation == b.generation {
-		if lost := missing(a.indexes, b.indexes); lost > 0 {
-			s.log.Error("values of the table are lost: neither of its two files has them", "values", lost, "files", v.path(0)+", "+v.path(1))
-		}
-	} else if newer := newest(a, b); newer.damaged {
-		s.log.Error("values of the table may be lost: the newer one of its files is damaged", "file", newer.path)
-	}
+	lost := v.merge(slices.Concat(a.frames, b.frames), noted, into)
 	if s.view {
 		return v, nil
 	}
-	v.stale = true // written again below, so both files are whole and alike
-	if !a.damaged && !b.damaged && a.end == b.end && a.generation == b.generation && len(a.indexes) == len(b.indexes) && a.end > 0 {
-		v.stale, v.offset, v.frames = false, a.end, len(a.indexes)
+	if !lost && a.whole && b.whole && len(a.frames) == len(b.frames) && a.generation == b.generation {
+		v.offset, v.frames = a.end, len(a.frames)
 		return v, v.open()
 	}
-	return v, v.rewrite(into)
+	if err := v.rewrite(into); err != nil {
+		// Both files stay as they are, and the next put tries it again.
+		s.log.Warn("making the two files of the table's values alike failed", "folder", v.dir, "error", err)
+	}
+	return v, nil
 }
 
-func newest(a, b *valuesFile) *valuesFile {
-	if b.generation > a.generation {
-		return b
-	}
-	return a
-}
-
-// missing counts the frames that are in neither file.
-func missing(a, b map[int]bool) (lost int) {
-	last := -1
-	for i := range a {
-		last = max(last, i)
-	}
-	for i := range b {
-		last = max(last, i)
-	}
-	for i := range last {
-		if !a[i] && !b[i] {
-			lost++
+// merge takes the frames of both files. It reports whether one is missing, and then calls
+// each value doubtful that may have been newer there.
+func (v *values) merge(frames []valueFrame, noted []byte, into map[string]entry) (lost bool) {
+	newest := map[string]valueFrame{}
+	for _, f := range frames {
+		if known, ok := newest[f.key]; !ok || f.after(&known) {
+			newest[f.key] = f
 		}
+	}
+	from, lost := v.firstTrusted(frames, noted)
+	if _, told := newest[""]; told || lost { // only rewrite makes a frame without a key
+		v.incomplete = true
+	}
+	delete(newest, "")
+	doubtful := 0
+	for key, f := range newest {
+		switch old := f.generation != v.generation; {
+		case old && !v.incomplete:
+			continue // of a put that failed: each generation begins with all values
+		case old, lost && f.index < from:
+			f.doubtful = true
+			doubtful++
+		}
+		into[key] = f.entry
+	}
+	if lost {
+		v.log.Error("values of the table are lost: neither of its two files has them; others may be older than they were",
+			"files", v.path(0)+", "+v.path(1), "possibly_older", doubtful)
 	}
 	return lost
 }
 
-// valuesFile is what one of the two files holds.
-type valuesFile struct {
-	path       string
-	generation store.Pos
-	indexes    map[int]bool
-	end        int64 // where its last frame ends
-	damaged    bool  // something in it, or after it, is no frame
+// firstTrusted returns the index from which on the frames of the newest generation are all
+// there, and whether one before it is missing. A frame that is missing may have been a newer
+// one of any key before it.
+func (v *values) firstTrusted(frames []valueFrame, noted []byte) (from int, lost bool) {
+	count, present := 0, map[int]bool{}
+	for _, f := range frames {
+		if f.generation == v.generation {
+			present[f.index] = true
+			count = max(count, f.index+1)
+		}
+	}
+	if len(noted) == valuesMarkLength {
+		generation, frames := binary.LittleEndian.Uint64(noted), int(binary.LittleEndian.Uint64(noted[8:]))
+		if generation > v.generation { // older files were put back, or nothing was written yet
+			v.generation = generation
+			return 0, frames > 0
+		}
+		if generation == v.generation {
+			count = max(count, frames)
+		}
+	}
+	for i := range count {
+		if !present[i] {
+			from, lost = i+1, true
+		}
+	}
+	return from, lost
 }
 
-// read reads one of the files. Newer revisions replace older ones in into.
-func (v *values) read(i int, into map[string]entry) (*valuesFile, error) {
-	found := &valuesFile{path: v.path(i), indexes: map[int]bool{}}
+// valueFrame is an entry as it stands in a file.
+type valueFrame struct {
+	entry
+	key        string
+	generation uint64
+	index      int
+}
+
+// after reports whether f was written after o. The revision does not tell: after a loss,
+// revisions are given out that a file which was put back has, too.
+func (f *valueFrame) after(o *valueFrame) bool {
+	return f.generation > o.generation || f.generation == o.generation && f.index > o.index
+}
+
+// valuesFile is what one of the two files holds.
+type valuesFile struct {
+	frames     []valueFrame
+	generation uint64
+	end        int64 // where its last frame ends
+	whole      bool  // there is nothing else in it
+}
+
+// read reads one of the files.
+func (v *values) read(i int) (*valuesFile, error) {
+	found := &valuesFile{}
 	f, err := v.fs.Open(v.path(i), false)
 	if isMissing(err) {
 		return found, nil
@@ -116,41 +176,36 @@ func (v *values) read(i int, into map[string]entry) (*valuesFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if header != nil {
-		found.generation = header.base
-	}
-	found.damaged = header == nil
+	found.whole = header != nil
 	w := &window{f: f}
 	found.end = dataStart
 	for at := found.end; ; {
-		offset, h, ok := w.find(at, size, valuesSeed, 1, ^store.Pos(0))
+		offset, h, ok := w.find(at, size, valuesSeed, 0, ^store.Pos(0))
 		if !ok {
 			break
 		}
-		record, whole := w.record(offset, &h, valuesSeed)
-		if !whole {
+		record, ok := w.record(offset, &h, valuesSeed)
+		if !ok {
 			at = offset + 1
 			continue
 		}
-		found.damaged = found.damaged || offset != found.end
+		found.whole = found.whole && offset == found.end
 		found.end = offset + h.size()
 		at = found.end
-		found.indexes[int(h.confirmed)] = true
-		take(into, record)
+		found.frames = append(found.frames, frameOf(record, &h))
+		found.generation = max(found.generation, uint64(h.time))
 	}
-	found.damaged = found.damaged || found.end < size
+	found.whole = found.whole && found.end == size
 	return found, nil
 }
 
-func take(into map[string]entry, r *store.Record) {
-	if uint64(r.Pos) <= into[r.Key].rev {
-		return
+func frameOf(r *store.Record, h *head) valueFrame {
+	f := valueFrame{key: r.Key, generation: uint64(h.time), index: int(h.confirmed)}
+	f.rev, f.doubtful = uint64(r.Pos), r.Kind&kindDoubtful != 0
+	if r.Kind&^kindDoubtful == kindValue {
+		f.data = append([]byte{}, r.Data...)
 	}
-	e := entry{rev: uint64(r.Pos)}
-	if r.Kind == kindValue {
-		e.data = append([]byte{}, r.Data...)
-	}
-	into[r.Key] = e
+	return f
 }
 
 func (v *values) open() error {
@@ -165,14 +220,15 @@ func (v *values) open() error {
 }
 
 // put appends an entry to both files. A crash in it leaves the entry in none, one or both
-// of them, and the next start makes them alike.
+// of them, and the next start makes them alike. The mark follows them, so that it never
+// says more than is durable.
 func (v *values) put(key string, e *entry, all map[string]entry) error {
 	if v.stale || v.frames > 2*len(all)+1024 {
 		if err := v.rewrite(all); err != nil {
 			return fmt.Errorf("write the table again: %w", err)
 		}
 	}
-	b := entryFrame(key, e, valuesSeed, v.frames)
+	b := v.frame(key, e, v.generation, v.frames)
 	for i, f := range v.copies {
 		_, err := f.WriteAt(b, v.offset)
 		if err == nil {
@@ -186,23 +242,45 @@ func (v *values) put(key string, e *entry, all map[string]entry) error {
 	}
 	v.offset += int64(len(b))
 	v.frames++
+	if err := v.note(); err != nil {
+		v.stale = true
+		return fmt.Errorf("%w: %w", store.ErrUnknown, err)
+	}
 	return nil
+}
+
+const valuesMarkLength = 16
+
+// note writes the mark.
+func (v *values) note() error {
+	b := binary.LittleEndian.AppendUint64(nil, v.generation)
+	return v.mark.put(binary.LittleEndian.AppendUint64(b, uint64(v.frames)))
+}
+
+func (v *values) frame(key string, e *entry, generation uint64, index int) []byte {
+	return entryFrame(key, e, valuesSeed, store.Pos(index), time.Unix(0, int64(generation)))
 }
 
 // rewrite makes both files from the entries, one after the other, so that one of them is
 // whole at any time. A crash in it leaves two generations, of which the next start takes
 // everything, by revision.
 func (v *values) rewrite(all map[string]entry) error {
-	h := segmentHeader{base: v.generation + 1, made: time.Now(), writer: v.writer}
+	h := segmentHeader{base: store.Pos(v.generation + 1), made: time.Now(), writer: v.writer}
 	b := h.encode()
 	frames := 0
+	add := func(key string, e *entry) {
+		b = append(b, v.frame(key, e, v.generation+1, frames)...)
+		frames++
+	}
 	for key, e := range all {
 		if !e.lazy {
-			b = append(b, entryFrame(key, &e, valuesSeed, frames)...)
-			frames++
+			add(key, &e)
 		}
 	}
-	if err := v.close(); err != nil {
+	if v.incomplete {
+		add("", &entry{doubtful: true})
+	}
+	if err := v.closeCopies(); err != nil {
 		v.log.Warn("closing the table's files failed", "error", err)
 	}
 	v.stale = true
@@ -213,7 +291,9 @@ func (v *values) rewrite(all map[string]entry) error {
 	}
 	v.generation++
 	v.offset, v.frames = int64(len(b)), frames
-	if err := v.open(); err != nil {
+	// A crash before this line leaves a mark of the generation before, which is no more than
+	// there is.
+	if err := errors.Join(v.note(), v.open()); err != nil {
 		return err
 	}
 	v.stale = false
@@ -243,7 +323,9 @@ func (v *values) replace(path string, b []byte) error {
 	return v.fs.SyncDir(v.dir)
 }
 
-func (v *values) close() (failed error) {
+func (v *values) close() error { return errors.Join(v.closeCopies(), v.mark.f.Close()) }
+
+func (v *values) closeCopies() (failed error) {
 	for i, f := range v.copies {
 		if f != nil {
 			failed = errors.Join(failed, f.Close())

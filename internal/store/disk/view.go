@@ -36,7 +36,7 @@ func view(cfg Config, under filesystem, boot [16]byte) (*viewed, error) {
 	if s.table, err = openTable(s); err != nil {
 		return nil, fmt.Errorf("read the store's table: %w", err)
 	}
-	return &viewed{s}, s.table.lazy.f.Close()
+	return &viewed{s}, errors.Join(s.table.lazy.f.Close(), s.table.durable.mark.f.Close())
 }
 
 // viewed is a store that is only read.
