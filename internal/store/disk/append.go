@@ -134,6 +134,7 @@ func (l *Log) settle(g *group, err error) {
 	if err == nil {
 		g.first = l.end + 1
 		l.mu.Lock()
+		l.segments[len(l.segments)-1].index.add(l.end+1, l.reached)
 		l.end += store.Pos(g.count)
 		l.reached = l.offset
 		if !l.opts.Allocate {
@@ -167,7 +168,7 @@ func (l *Log) write(g *group) error {
 		l.newest = now.Round(0)
 	}
 	last := l.segments[len(l.segments)-1] // changes only in a turn
-	finish(g.frames, last.seed, l.end+1, l.end, l.newest)
+	finish(g.frames, last.seed, l.offset, l.end+1, l.end, l.newest)
 	if _, err := l.f.WriteAt(g.frames, l.offset); err != nil {
 		return l.unwrite(err)
 	}

@@ -21,7 +21,7 @@ import (
 //	24  data        4, its length
 //	28  zero        4
 //	32  confirmed   8, the position up to which the log was synced before this write
-//	40  checksum    8, of the bytes before it
+//	40  checksum    8, of the bytes before it and of the offset where they stand
 //	48  key, data
 //	..  checksum    8, of key and data
 const (
@@ -59,22 +59,24 @@ func appendFrame(b []byte, d store.Draft) []byte {
 	return append(b, make([]byte, sumSize)...)
 }
 
-// finish gives the records in b their positions, from first on, and their checksums.
-func finish(b []byte, seed uint64, first, confirmed store.Pos, at time.Time) {
+// finish gives the records in b their positions, from first on, and their checksums. They
+// are written at an offset, and are no records anywhere else.
+func finish(b []byte, seed uint64, offset int64, first, confirmed store.Pos, at time.Time) {
 	for pos := first; len(b) > 0; pos++ {
 		binary.LittleEndian.PutUint64(b[8:], uint64(pos))
 		binary.LittleEndian.PutUint64(b[16:], uint64(at.UnixNano()))
 		binary.LittleEndian.PutUint64(b[32:], uint64(confirmed))
-		binary.LittleEndian.PutUint64(b[40:], sum(seed, b[:40]))
+		binary.LittleEndian.PutUint64(b[40:], sum(seed^uint64(offset), b[:40]))
 		body := headSize + int(binary.LittleEndian.Uint16(b[6:])) + int(binary.LittleEndian.Uint32(b[24:]))
 		binary.LittleEndian.PutUint64(b[body:], sum(seed^uint64(pos), b[headSize:body]))
 		b = b[body+sumSize:]
+		offset += int64(body + sumSize)
 	}
 }
 
-// parseHead decodes a header, and reports whether it is one.
-func parseHead(b []byte, seed uint64) (h head, ok bool) {
-	if len(b) < headSize || !bytes.Equal(b[:4], marker[:]) || binary.LittleEndian.Uint64(b[40:]) != sum(seed, b[:40]) {
+// parseHead decodes the header that stands at an offset, and reports whether it is one.
+func parseHead(b []byte, seed uint64, offset int64) (h head, ok bool) {
+	if len(b) < headSize || !bytes.Equal(b[:4], marker[:]) || binary.LittleEndian.Uint64(b[40:]) != sum(seed^uint64(offset), b[:40]) {
 		return head{}, false
 	}
 	return head{
@@ -84,17 +86,18 @@ func parseHead(b []byte, seed uint64) (h head, ok bool) {
 	}, true
 }
 
-// parseBody checks a whole record, as long as its header says, and returns it. Key and Data
-// refer to b.
-func parseBody(b []byte, h *head, seed uint64) (*store.Record, bool) {
+// parseBody checks a whole record, as long as its header says, and sets r to it. Key and
+// Data refer to b; the key's memory is used again where it is the key of before.
+func parseBody(b []byte, h *head, seed uint64, r *store.Record) bool {
 	body := b[headSize : len(b)-sumSize]
 	if binary.LittleEndian.Uint64(b[len(b)-sumSize:]) != sum(seed^uint64(h.pos), body) {
-		return nil, false
+		return false
 	}
-	return &store.Record{
-		Pos: h.pos, Time: time.Unix(0, h.time),
-		Draft: store.Draft{Kind: h.kind, Key: string(body[:h.key]), Data: body[h.key:]},
-	}, true
+	if key := body[:h.key]; r.Key != string(key) {
+		r.Key = string(key)
+	}
+	r.Pos, r.Time, r.Kind, r.Data = h.pos, time.Unix(0, h.time), h.kind, body[h.key:]
+	return true
 }
 
 func sum(seed uint64, b []byte) uint64 {

@@ -12,8 +12,8 @@ import (
 // lazyValues is the file of values that are written without a sync. Each key has two
 // slots, written in turn, so that a torn write leaves the value before it. The two stand
 // on different pages: a page that is lost costs the newer value at most, and an older one
-// is what a lazy value may become anyway. A slot holds its key, so that a slot copied over
-// another one is a value of the key it names, and not of the other.
+// is what a lazy value may become anyway. A slot holds its key and is bound to its place, so
+// that a slot copied over another one is a value of neither.
 type lazyValues struct {
 	f     file
 	path  string
@@ -105,8 +105,8 @@ func (v *lazyValues) read(w *window, pair int, slot uint64) (key string, e entry
 	if !ok || h.size() > lazySlot {
 		return "", entry{}, false
 	}
-	record, ok := w.record(at, &h, lazySeed)
-	if !ok {
+	var record store.Record
+	if !w.record(at, &h, lazySeed, &record) {
 		return "", entry{}, false
 	}
 	e = entry{rev: uint64(record.Pos), lazy: true}
@@ -131,16 +131,16 @@ func (v *lazyValues) put(key string, e entry) error {
 		}
 		v.place[key] = pair
 	}
-	b := entryFrame(key, &e, lazySeed, 0, epoch)
+	at := v.offset(pair, e.rev%2)
 	v.dirty.Store(true)
-	if _, err := v.f.WriteAt(b, v.offset(pair, e.rev%2)); err != nil {
+	if _, err := v.f.WriteAt(entryFrame(key, &e, lazySeed, at, 0, epoch), at); err != nil {
 		return fmt.Errorf("write %s: %w", v.path, err)
 	}
 	return nil
 }
 
 // entryFrame is an entry in the form of a record, whose position is the revision.
-func entryFrame(key string, e *entry, seed uint64, index store.Pos, at time.Time) []byte {
+func entryFrame(key string, e *entry, seed uint64, offset int64, index store.Pos, at time.Time) []byte {
 	kind := uint8(kindValue)
 	if e.data == nil {
 		kind = kindTombstone
@@ -149,7 +149,7 @@ func entryFrame(key string, e *entry, seed uint64, index store.Pos, at time.Time
 		kind |= kindDoubtful
 	}
 	b := appendFrame(nil, store.Draft{Kind: kind, Key: key, Data: e.data})
-	finish(b, seed, store.Pos(e.rev), index, at)
+	finish(b, seed, offset, store.Pos(e.rev), index, at)
 	return b
 }
 

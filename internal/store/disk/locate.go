@@ -105,7 +105,8 @@ func (s *Store) locate(path string, kind Kind, seed uint64, last store.Pos) ([]P
 			return all, nil
 		}
 		at = offset + 1
-		if record, whole := w.record(offset, &h, seed); whole {
+		var record store.Record
+		if w.record(offset, &h, seed, &record) {
 			all = append(all, Place{Kind: kind, Pos: h.pos, Key: record.Key, File: path, Offset: offset, Size: h.size()})
 			at = offset + h.size()
 		}

@@ -50,7 +50,7 @@ func (l *Log) Seek(ctx context.Context, t time.Time) (store.Pos, error) {
 	l.mu.Lock()
 	from, end, closed := l.first, l.end, l.closed
 	for _, s := range l.segments {
-		if s.base > from && !s.made.After(t) {
+		if s.base > from && !s.made.IsZero() && s.made.Before(t) {
 			from = s.base
 		}
 	}
@@ -95,6 +95,9 @@ type reader struct {
 	segment segment // that w reads; its file is 0 without
 	w       window
 	offset  int64 // where the next record should stand
+	size    int64 // of its file; 0 until it is asked for
+	passed  int64 // the offset up to which the index knows what was passed
+	current store.Record
 }
 
 func (r *reader) close() {
@@ -108,7 +111,7 @@ func (r *reader) close() {
 type span struct {
 	segment
 	last store.Pos // its last confirmed position
-	end  int64     // the offset where its confirmed records end; 0 for the end of the file
+	end  int64     // the offset where its confirmed records end; 0 if that is not known
 }
 
 // look says where the next position stands. found is false at the end of the log. Without
@@ -136,7 +139,7 @@ func (r *reader) look() (at span, gap *store.Gap, found bool) {
 	}
 	at = span{segment: l.segments[i-1], last: l.end, end: l.reached}
 	if i < len(l.segments) {
-		at.last, at.end = min(l.end, l.segments[i].base-1), 0
+		at.last, at.end = min(l.end, l.segments[i].base-1), at.segment.end
 	}
 	return at, nil, true
 }
@@ -176,32 +179,52 @@ func (r *reader) record(at *span, gap **store.Gap) *store.Record {
 			return nil
 		}
 	}
-	end := at.end
-	r.w.limit = end
-	if end == 0 {
-		end, _ = r.w.f.Size()
-	}
+	r.enter(at)
 	for {
 		h, ok := r.w.head(r.offset, at.seed)
 		switch {
-		case ok && h.pos < r.next && r.offset+h.size() <= end:
-			r.offset += h.size()
-		case ok && h.pos == r.next && r.offset+h.size() <= end:
-			offset := r.offset
-			r.offset += h.size()
-			if record, whole := r.w.record(offset, &h, at.seed); whole {
-				return record
+		case !ok || h.pos > at.last || r.offset+h.size() > at.end:
+			if *gap = r.search(at); *gap != nil {
+				return nil
 			}
-			*gap = r.lost(r.next, r.l.keep(r.w.f, at.base, offset, r.offset))
-			return nil
-		case ok && h.pos > r.next && h.pos <= at.last && r.offset+h.size() <= end:
+		case h.pos > r.next:
 			*gap = r.lost(h.pos-1, "")
 			return nil
 		default:
-			if *gap = r.search(at, end); *gap != nil {
-				return nil
+			offset := r.offset
+			r.offset += h.size()
+			r.pass(&h, offset)
+			if h.pos < r.next {
+				continue
 			}
+			if r.w.record(offset, &h, at.seed, &r.current) {
+				return &r.current
+			}
+			*gap = r.lost(r.next, r.l.keep(r.w.f, at.base, offset, r.offset))
+			return nil
 		}
+	}
+}
+
+// enter makes the segment ready to be read at the next position.
+func (r *reader) enter(at *span) {
+	if at.end == 0 {
+		if r.size == 0 {
+			r.size, _ = r.w.f.Size() // it grows no more
+		}
+		at.end = r.size
+	}
+	r.w.limit = at.end
+	if r.offset == 0 {
+		r.offset = at.index.seek(&r.w, at, r.next)
+	}
+}
+
+// pass tells the index now and then where a record stands.
+func (r *reader) pass(h *head, offset int64) {
+	if offset >= r.passed {
+		r.segment.index.add(h.pos, offset)
+		r.passed = offset + indexStep
 	}
 }
 
@@ -219,12 +242,12 @@ func (r *reader) again(at *span, gap **store.Gap) *store.Record {
 
 // search finds the next record after damage. It returns the gap up to it, or nil where the
 // reader has not yet come to the position that it looks for.
-func (r *reader) search(at *span, end int64) *store.Gap {
+func (r *reader) search(at *span) *store.Gap {
 	from := r.offset
-	found, h, ok := r.w.find(from, end, at.seed, 1, at.last)
+	found, h, ok := r.w.find(from, at.end, at.seed, 1, at.last)
 	if !ok {
-		r.offset = end
-		return r.lost(at.last, r.l.keep(r.w.f, at.base, from, end))
+		r.offset = at.end
+		return r.lost(at.last, r.l.keep(r.w.f, at.base, from, at.end))
 	}
 	r.offset = found
 	if h.pos <= r.next {
@@ -244,7 +267,7 @@ func (r *reader) open(at *span) bool {
 	if err != nil {
 		return false
 	}
-	r.segment, r.offset = at.segment, dataStart
+	r.segment, r.offset, r.size, r.passed = at.segment, 0, 0, 0
 	r.w.f = f
 	r.w.forget()
 	return true

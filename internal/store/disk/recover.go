@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -124,7 +125,7 @@ func (r *recovery) readSegments() error {
 			return err
 		}
 		r.files++
-		r.found = append(r.found, &onDisk{segment: segment{base: base, size: length, file: r.files}, header: header, length: length})
+		r.found = append(r.found, &onDisk{segment: segment{base: base, size: length, file: r.files, index: &index{}}, header: header, length: length})
 	}
 	return nil
 }
@@ -172,7 +173,13 @@ func (r *recovery) order() error {
 		if s.header != nil {
 			before, known = s.header.before, true
 		}
-		kept = append([]*onDisk{s}, kept...)
+		kept = append(kept, s)
+	}
+	slices.Reverse(kept)
+	for i := range len(kept) - 1 {
+		if next := kept[i+1].header; next != nil && next.before == kept[i].base {
+			kept[i].end = next.beforeEnd
+		}
 	}
 	r.found = kept
 	return r.dropTrimmed()
@@ -265,6 +272,9 @@ func (r *recovery) readTail(s *onDisk) (clean bool, err error) {
 	} else {
 		clean = s.header != nil && !t.holes && (r.known == nil || t.end >= r.known.end) && r.cutTail(t)
 	}
+	if !clean { // what stands there is kept, as far as it is missing
+		t.offset = t.w.filled(t.offset, t.length)
+	}
 	r.end, r.offset, r.reached = t.end, t.offset, t.offset
 	r.size = max(s.length, t.offset, r.segmentSize())
 	return clean, nil
@@ -272,9 +282,9 @@ func (r *recovery) readTail(s *onDisk) (clean bool, err error) {
 
 // tailOf is the part of the newest segment from where the mark says that it is durable.
 func (r *recovery) tailOf(s *onDisk, f file) *tail {
-	t := &tail{w: &window{f: f}, seed: s.seed, end: s.base - 1, offset: dataStart, length: s.length}
+	t := &tail{w: &window{f: f}, seed: s.seed, end: s.base - 1, offset: dataStart, length: s.length, newest: s.made}
 	if r.known != nil && r.known.base == s.base && r.known.offset <= s.length {
-		t.end, t.offset = r.known.end, r.known.offset
+		t.end, t.offset, t.written = r.known.end, r.known.offset, r.exact
 	}
 	return t
 }
@@ -301,10 +311,9 @@ func (r *recovery) settle(t *tail, start int64) bool {
 // cutTail removes what is no record from the end of the newest segment. It returns false if
 // the segment cannot go on.
 func (r *recovery) cutTail(t *tail) bool {
-	if t.w.blank(t.offset, t.length) {
+	if filled := t.w.filled(t.offset, t.length); filled == t.offset {
 		return true
-	}
-	if !r.exact {
+	} else if !r.exact {
 		// Perhaps these were records that somebody was told about. They stay, as a gap.
 		t.end = max(t.end+1, t.seen)
 		return false
@@ -322,24 +331,35 @@ type tail struct {
 	seen   store.Pos // the last position in a header, whatever its body is
 	newest time.Time
 	holes  bool // something between two records cannot be read
+	record store.Record
+	// written is set if only one write can have followed the mark, without a power cut. A
+	// kill leaves a prefix of it.
+	written bool
 }
 
 // run looks for one whole record after the other. What lies between two of them is damage,
 // and what lies after the last one is for the caller to judge.
 func (t *tail) run() {
 	for at := t.offset; ; {
-		found, h, ok := t.w.find(at, t.length, t.seed, t.end+1, ^store.Pos(0))
+		found, h, ok := t.next(at)
 		if !ok {
 			return
 		}
 		t.seen = max(t.seen, h.pos)
-		record, whole := t.w.record(found, &h, t.seed)
-		if !whole {
+		if !t.w.record(found, &h, t.seed, &t.record) {
 			at = found + 1
 			continue
 		}
 		t.holes = t.holes || found > t.offset || h.pos > t.end+1
-		t.end, t.offset, t.newest = h.pos, found+h.size(), record.Time
+		t.end, t.offset, t.newest = h.pos, found+h.size(), t.record.Time
 		at = t.offset
 	}
+}
+
+func (t *tail) next(at int64) (found int64, h head, ok bool) {
+	if t.written {
+		h, ok = t.w.head(at, t.seed)
+		return at, h, ok && h.pos == t.end+1 && at+h.size() <= t.length
+	}
+	return t.w.find(at, t.length, t.seed, t.end+1, ^store.Pos(0))
 }

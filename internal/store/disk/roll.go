@@ -3,6 +3,7 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -46,20 +47,25 @@ func (l *Log) full(need int64) error {
 // A crash in it leaves a file without a header, or a segment without records. A start
 // takes the first for nothing, and goes on in the second.
 func (l *Log) roll(base store.Pos, size int64) error {
-	h := segmentHeader{log: l.id, base: base, made: time.Now(), secret: l.secret, writer: l.store.writer}
-	older := l.segments // changes only in a turn
+	if now := time.Now(); now.After(l.newest) {
+		l.newest = now.Round(0)
+	}
+	h := segmentHeader{log: l.id, base: base, made: l.newest, secret: l.secret, writer: l.store.writer}
+	older := slices.Clone(l.segments) // changes only in a turn
 	if n := len(older); n > 0 && older[n-1].base == base {
 		older = older[:n-1] // the newest holds no record that counts, and is replaced
+	} else if n > 0 {
+		older[n-1].end = l.offset
 	}
 	if n := len(older); n > 0 {
-		h.before, h.beforeEnd = older[n-1].base, l.offset
+		h.before, h.beforeEnd = older[n-1].base, older[n-1].end
 	}
 	f, err := l.make(&h, size)
 	if err != nil {
 		return err
 	}
 	l.files++
-	s := segment{base: base, made: h.made, size: dataStart, seed: seedOf(l.secret, l.id, base), file: l.files}
+	s := segment{base: base, made: h.made, size: dataStart, seed: seedOf(l.secret, l.id, base), file: l.files, index: &index{}}
 	if l.opts.Allocate {
 		s.size = size
 	}
@@ -75,7 +81,7 @@ func (l *Log) roll(base store.Pos, size int64) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.segments, l.reached = append(older[:len(older):len(older)], s), dataStart
+	l.segments, l.reached = append(older, s), dataStart
 	return nil
 }
 

@@ -20,7 +20,7 @@ const maxSalvage = 1 << 30
 // the same. The same part is kept once, however often it is read.
 func (l *Log) keep(f file, base store.Pos, from, to int64) string {
 	w := &window{f: f}
-	if to <= from || w.blank(from, to) {
+	if to = w.filled(from, to); to <= from {
 		return ""
 	}
 	path := filepath.Join(l.store.salvage, fmt.Sprintf("%s-%020d-%d-%d.bin", l.name, base, from, to))

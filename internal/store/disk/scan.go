@@ -14,12 +14,17 @@ type window struct {
 	f   file
 	buf []byte
 	at  int64 // where buf stands in the file
+	// chunk is how much to read at once: little at first, and more as the reader goes on.
+	chunk int
 	// limit is where to stop reading: what stands from there on may still change. 0 means
 	// the end of the file.
 	limit int64
 }
 
-const windowSize = 256 << 10
+const (
+	firstChunk = 16 << 10
+	windowSize = 256 << 10
+)
 
 // bytes returns the n bytes at an offset, or fewer at the end of the file. They may be used
 // until the next call.
@@ -27,7 +32,9 @@ func (w *window) bytes(offset int64, n int) []byte {
 	if from := offset - w.at; from >= 0 && from+int64(n) <= int64(len(w.buf)) {
 		return w.buf[from : from+int64(n)]
 	}
-	size := max(n, windowSize)
+	w.chunk = max(w.chunk, firstChunk)
+	size := max(n, w.chunk)
+	w.chunk = min(2*w.chunk, windowSize)
 	if w.limit > 0 {
 		size = int(max(0, min(int64(size), w.limit-offset)))
 	}
@@ -66,23 +73,20 @@ func (w *window) forget() { w.buf = w.buf[:0] }
 
 // head decodes the header at an offset.
 func (w *window) head(offset int64, seed uint64) (head, bool) {
-	return parseHead(w.bytes(offset, headSize), seed)
+	return parseHead(w.bytes(offset, headSize), seed, offset)
 }
 
-// record decodes the whole record at an offset, whose header is h.
-func (w *window) record(offset int64, h *head, seed uint64) (*store.Record, bool) {
+// record decodes the whole record at an offset, whose header is h, into r.
+func (w *window) record(offset int64, h *head, seed uint64, r *store.Record) bool {
 	b := w.bytes(offset, int(h.size()))
-	if int64(len(b)) < h.size() {
-		return nil, false
-	}
-	return parseBody(b, h, seed)
+	return int64(len(b)) == h.size() && parseBody(b, h, seed, r)
 }
 
 // find looks for the next header from an offset on, up to the offset end, with a position
 // in a range.
 func (w *window) find(offset, end int64, seed uint64, from, to store.Pos) (at int64, h head, found bool) {
 	for offset < end {
-		b := w.bytes(offset, int(min(windowSize, end-offset)))
+		b := w.bytes(offset, int(min(int64(max(w.chunk, firstChunk)), end-offset)))
 		if len(b) < headSize {
 			return 0, head{}, false
 		}
@@ -100,17 +104,18 @@ func (w *window) find(offset, end int64, seed uint64, from, to store.Pos) (at in
 	return 0, head{}, false
 }
 
-// blank reports whether nothing but zeros stands from an offset on.
-func (w *window) blank(offset, end int64) bool {
+// filled returns where the last byte that is not zero ends, or offset where there is none.
+func (w *window) filled(offset, end int64) int64 {
+	last := offset
 	for offset < end {
 		b := w.bytes(offset, int(min(windowSize, end-offset)))
 		if len(b) == 0 {
-			return true
+			break
 		}
-		if len(bytes.TrimLeft(b, "\x00")) > 0 {
-			return false
+		if n := len(bytes.TrimRight(b, "\x00")); n > 0 {
+			last = offset + int64(n)
 		}
 		offset += int64(len(b))
 	}
-	return true
+	return last
 }

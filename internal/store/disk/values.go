@@ -184,15 +184,15 @@ func (v *values) read(i int) (*valuesFile, error) {
 		if !ok {
 			break
 		}
-		record, ok := w.record(offset, &h, valuesSeed)
-		if !ok {
+		var record store.Record
+		if !w.record(offset, &h, valuesSeed, &record) {
 			at = offset + 1
 			continue
 		}
 		found.whole = found.whole && offset == found.end
 		found.end = offset + h.size()
 		at = found.end
-		found.frames = append(found.frames, frameOf(record, &h))
+		found.frames = append(found.frames, frameOf(&record, &h))
 		found.generation = max(found.generation, uint64(h.time))
 	}
 	found.whole = found.whole && found.end == size
@@ -228,7 +228,7 @@ func (v *values) put(key string, e *entry, all map[string]entry) error {
 			return fmt.Errorf("write the table again: %w", err)
 		}
 	}
-	b := v.frame(key, e, v.generation, v.frames)
+	b := v.frame(key, e, v.offset, v.generation, v.frames)
 	for i, f := range v.copies {
 		_, err := f.WriteAt(b, v.offset)
 		if err == nil {
@@ -257,8 +257,8 @@ func (v *values) note() error {
 	return v.mark.put(binary.LittleEndian.AppendUint64(b, uint64(v.frames)))
 }
 
-func (v *values) frame(key string, e *entry, generation uint64, index int) []byte {
-	return entryFrame(key, e, valuesSeed, store.Pos(index), time.Unix(0, int64(generation)))
+func (v *values) frame(key string, e *entry, offset int64, generation uint64, index int) []byte {
+	return entryFrame(key, e, valuesSeed, offset, store.Pos(index), time.Unix(0, int64(generation)))
 }
 
 // rewrite makes both files from the entries, one after the other, so that one of them is
@@ -269,7 +269,7 @@ func (v *values) rewrite(all map[string]entry) error {
 	b := h.encode()
 	frames := 0
 	add := func(key string, e *entry) {
-		b = append(b, v.frame(key, e, v.generation+1, frames)...)
+		b = append(b, v.frame(key, e, int64(len(b)), v.generation+1, frames)...)
 		frames++
 	}
 	for key, e := range all {

@@ -114,8 +114,8 @@ func (r *recovery) showTail(s *onDisk) error {
 	t := r.tailOf(s, f)
 	if !r.exact || r.known.base >= s.base && t.offset != r.known.offset {
 		t.run()
-		if !r.exact && !t.w.blank(t.offset, t.length) {
-			t.end = max(t.end+1, t.seen)
+		if filled := t.w.filled(t.offset, t.length); !r.exact && filled > t.offset {
+			t.end, t.offset = max(t.end+1, t.seen), filled
 		}
 	}
 	r.end, r.reached = t.end, t.offset
