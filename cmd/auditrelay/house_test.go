@@ -71,7 +71,6 @@ func floors() map[string]int {
 		"internal/store/storetest":      1,
 		"internal/deadletters":          3,
 		"internal/positions":            3,
-		"internal/idkey":                1,
 		"internal/record":               1,
 		"internal/history":              1,
 		"internal/ages":                 0,

@@ -31,14 +31,14 @@ func damages() []func(s *scene, rng *rand.Rand) (damage, error) {
 // controlFiles are those of the trail, its checkpoints, its key and the credentials,
 // seen from the events' folder.
 func controlFiles() (patterns []string) {
-	for _, stream := range []string{"AUDITRELAY_AUDIT", "AUDITRELAY_CHECKPOINTS", "KV_AUDITRELAY_credentials"} {
+	for _, stream := range []string{"AUDITRELAY_AUDIT", "AUDITRELAY_CHECKPOINTS"} {
 		for _, file := range []string{"msgs/*.blk", "msgs/index.db", "meta.inf", "meta.sum", "obs/*/o.dat", "obs/*/meta.inf"} {
 			patterns = append(patterns, filepath.Join("..", stream, file))
 		}
 	}
 	top := filepath.Join("..", "..", "..", "..", "..")
 	return append(patterns, filepath.Join(top, "audit.key"), filepath.Join(top, "audit.key.checkpoint"),
-		filepath.Join(top, "marks", "ends", "*"), filepath.Join(top, "credentials", "*"))
+		filepath.Join(top, "marks", "ends", "*"), filepath.Join(top, "store", "values.*"))
 }
 
 // spoilControl flips a bit of such a file, cuts it short, or deletes it. No event may

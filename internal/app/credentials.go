@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,15 +22,13 @@ func (r *process) startCredentials(ctx context.Context) (err error) {
 	})
 	r.reg.MustRegister(damaged)
 	found := make(chan credentials.Damage, 64)
-	r.credentials, err = credentials.Open(ctx, r.conn.JetStream, credentials.Options{
-		Prefix: r.cfg.Journal.StreamPrefix, Replicas: r.cfg.Journal.Replicas,
+	r.credentials, err = credentials.Open(ctx, r.store.Table(), credentials.Options{
 		Environments: r.cfg.Environments, Overlap: *r.cfg.Streaming.RotationOverlap, Logger: r.log,
-		Dir: filepath.Join(r.cfg.DataDir, credentials.CopiesDir), Settle: r.conn.Settle,
 		Damaged: func(d credentials.Damage) {
 			damaged.Inc()
 			select {
 			case found <- d:
-			default: // it is in the log
+			default: // it is in the log, and the next start reports it again
 			}
 		},
 	})
@@ -53,7 +50,7 @@ func (r *process) startCredentials(ctx context.Context) (err error) {
 }
 
 // recordDamaged enters damage of a credential record into the trail, as soon as the
-// trail can be used. A crash before leaves it in the log only.
+// trail can be used. After a crash before that, the next start reports the damage again.
 func (r *process) recordDamaged(ctx context.Context, d credentials.Damage) {
 	detail, err := json.Marshal(map[string]any{"problem": d.Problem, "lost": d.Lost})
 	if err != nil {
@@ -64,7 +61,12 @@ func (r *process) recordDamaged(ctx context.Context, d credentials.Damage) {
 		Subject: "push_credential", Time: time.Now(), Detail: detail,
 	}
 	for {
-		if _, err := r.trail.Append(ctx, e); err == nil || pause.For(ctx, entryPause) != nil {
+		_, err := r.trail.Append(ctx, e)
+		if err == nil {
+			// A crash before the next line makes a second entry.
+			err = r.credentials.Reported(ctx, d.Environment)
+		}
+		if err == nil || pause.For(ctx, entryPause) != nil {
 			return
 		}
 	}

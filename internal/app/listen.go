@@ -15,7 +15,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/admin"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/door"
-	"github.com/auditrelay/auditrelay/internal/idkey"
 	"github.com/auditrelay/auditrelay/internal/ingest"
 )
 
@@ -75,7 +74,7 @@ func (r *process) refuse(ctx context.Context) {
 // startIngest begins to take pushes.
 func (r *process) startIngest(ctx context.Context) error {
 	options := ingest.Options{
-		Credentials: r.credentials, Journal: r.journal, Limits: r.ingestLimits(), IDKey: idkey.Get(ctx, r.conn.JetStream, r.cfg.Journal, r.log),
+		Credentials: r.credentials, Journal: r.journal, Limits: r.ingestLimits(), IDKey: ingest.OpenIDKey(ctx, r.store.Table(), r.log),
 		Anonymous: anonymous(r.cfg.Ingest), Arrivals: r.arrivals, Logger: r.log, Registerer: r.reg, Tracer: r.tracer,
 		Room: r.journal.Reserve, Quotas: quotas(r.cfg.Environments),
 	}

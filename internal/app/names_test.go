@@ -14,13 +14,12 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/admin"
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
-// The trail and the credentials acknowledge a record once its block's name is durable.
+// The trail acknowledges a record once its block's name is durable.
 // Here the folder cannot be synced, while the server writes on to its open block.
 func TestTheControlPathWaitsForTheNameOfABlock(t *testing.T) {
 	t.Parallel()
@@ -30,14 +29,9 @@ func TestTheControlPathWaitsForTheNameOfABlock(t *testing.T) {
 	r := &process{cfg: cfg, log: log, reg: reg, stack: stack{log: log}, conn: conn, admin: admin.New(reg, admin.Options{})}
 	r.stack.push("connection", func(context.Context) error { return conn.Close() })
 	require.NoError(t, r.startTrail(t.Context()))
-	require.NoError(t, r.startCredentials(t.Context()))
 	for stream, keep := range map[string]func() error{
 		"AUDITRELAY_AUDIT": func() error {
 			_, err := r.trail.Append(t.Context(), audit.Entry{Type: "settings.changed", Project: "acme", Subject: "project", Time: time.Now(), After: json.RawMessage("1")})
-			return err
-		},
-		"KV_AUDITRELAY_credentials": func() error {
-			_, err := r.credentials.Prepare(t.Context(), credentials.Environment{Project: "acme", Environment: "live"})
 			return err
 		},
 	} {

@@ -22,6 +22,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
+	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/sinks/file"
@@ -51,9 +52,9 @@ func newDamageable(t *testing.T) *damageable {
 	log := slog.New(slog.DiscardHandler)
 	conn, err := streamserver.Connect(t.Context(), cfg.DataDir, cfg.Journal, log)
 	require.NoError(t, err)
-	store, err := credentials.Open(t.Context(), conn.JetStream, credentials.Options{
-		Prefix: cfg.Journal.StreamPrefix, Environments: cfg.Environments, Dir: filepath.Join(cfg.DataDir, credentials.CopiesDir),
-	})
+	files, err := disk.Open(disk.Config{Dir: filepath.Join(cfg.DataDir, StoreDir), Salvage: filepath.Join(dir, "salvage"), Writer: "test", Logger: log})
+	require.NoError(t, err)
+	store, err := credentials.Open(t.Context(), files.Table(), credentials.Options{Environments: cfg.Environments})
 	require.NoError(t, err)
 	env := credentials.Environment{Project: "acme", Environment: "live"}
 	var issued credentials.Issued
@@ -63,6 +64,7 @@ func newDamageable(t *testing.T) *damageable {
 		require.NoError(t, store.Promote(t.Context(), env, issued.LastFour))
 	}
 	store.Close()
+	require.NoError(t, files.Close())
 	for run := range 3 {
 		trail, err := audit.Open(t.Context(), conn.JetStream, audit.Options{
 			StreamPrefix: cfg.Journal.StreamPrefix, Origin: cfg.Audit.Origin, KeyFile: cfg.Audit.KeyFile,
@@ -177,8 +179,8 @@ func controlFiles(t *testing.T, dir string) (files []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(dir, path)
-		about := strings.Contains(rel, "_AUDIT") || strings.Contains(rel, "_CHECKPOINTS") || strings.Contains(rel, "_credentials") ||
-			strings.HasPrefix(rel, "audit.key") || strings.HasPrefix(rel, credentials.CopiesDir)
+		about := strings.Contains(rel, "_AUDIT") || strings.Contains(rel, "_CHECKPOINTS") ||
+			strings.HasPrefix(rel, "audit.key") || strings.HasPrefix(rel, filepath.Join(StoreDir, "values."))
 		if err == nil && about && d.Type().IsRegular() && !strings.Contains(rel, "descriptions") {
 			files = append(files, rel)
 		}
@@ -204,7 +206,7 @@ func TestADamagedTrailStopsNothing(t *testing.T) {
 				damageFile(t, filepath.Join(cfg.DataDir, name), how, rand.New(rand.NewPCG(seed, uint64(i))))
 				mustName := strings.HasSuffix(name, "audit.key.checkpoint") && (how != "cut" || !isSignedNote(t, filepath.Join(cfg.DataDir, name))) ||
 					how != "flipped" && strings.HasSuffix(name, "audit.key") ||
-					strings.HasSuffix(name, ".blk") && !strings.Contains(name, "_credentials") && !strings.Contains(name, "_KEYS")
+					strings.HasSuffix(name, ".blk")
 				assertRunsAndNames(t, cfg, made.issued, mustName)
 			})
 		}

@@ -18,7 +18,7 @@ type Former struct {
 	LastPush time.Time
 }
 
-// former is a record of the bucket whose environment is not configured.
+// former is a record of the table whose environment is not configured.
 type former struct {
 	stored
 	pushes int64
@@ -63,12 +63,12 @@ func (s *Store) Formers() []Former {
 
 func (f *former) environment() Environment { return Environment{f.Project, f.Environment} }
 
-// applyFormer takes the record of an environment that is not configured. A key other than
-// the environment's own user name is none of ours.
-func (s *Store) applyFormer(key string, r stored) {
+// applyFormer takes the record of an environment that is not configured. One under another
+// name than the environment's own user name is none of ours.
+func (s *Store) applyFormer(name string, r stored) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.formers[key]
+	f := s.formers[name]
 	if f != nil && r.revision <= f.revision {
 		return
 	}
@@ -76,9 +76,9 @@ func (s *Store) applyFormer(key string, r stored) {
 		f = &former{}
 	}
 	f.stored = r
-	s.formers[key] = f
-	if r.Version == 0 || f.environment().Username() != key { // it was removed
-		delete(s.formers, key)
+	s.formers[name] = f
+	if r.Version == 0 || f.environment().Username() != name { // it was removed
+		delete(s.formers, name)
 	}
 	before := s.past.Load()
 	ix := &index{key: before.key, grants: map[digest]grant{}}

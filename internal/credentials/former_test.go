@@ -13,8 +13,8 @@ import (
 // accepted again once it is back.
 func TestAFormerEnvironmentIsKnownByItsCredential(t *testing.T) {
 	t.Parallel()
-	js := connect(t)
-	s := open(t, js)
+	table := newTable(t)
+	s := open(t, table)
 	issued, err := s.Prepare(t.Context(), live)
 	require.NoError(t, err)
 	require.NoError(t, s.Promote(t.Context(), live, issued.LastFour))
@@ -23,7 +23,7 @@ func TestAFormerEnvironmentIsKnownByItsCredential(t *testing.T) {
 	assert.Empty(t, s.Formers())
 	s.Close()
 
-	s = open(t, js, func(o *Options) {
+	s = open(t, table, func(o *Options) {
 		o.Environments = []config.Environment{{Project: test.Project, Environment: test.Environment}}
 	})
 	assert.False(t, accepts(s, issued), "it is not configured, so it is refused")
@@ -39,7 +39,7 @@ func TestAFormerEnvironmentIsKnownByItsCredential(t *testing.T) {
 	assert.False(t, s.Formers()[0].LastPush.IsZero())
 	s.Close()
 
-	s = open(t, js)
+	s = open(t, table)
 	assert.True(t, accepts(s, issued))
 	assert.Empty(t, s.Formers())
 }

@@ -10,15 +10,13 @@ import (
 	"time"
 )
 
-// record is the bucket's value for one environment, as JSON.
+// record is the table's value for one environment, as JSON.
 type record struct {
-	Version     int    `json:"version"`
-	Environment string `json:"environment"`
-	Project     string `json:"project"`
-	// Changed is when it was written; zero in records of older versions.
-	Changed time.Time `json:"changed,omitzero"`
-	Current *hashed   `json:"current,omitempty"`
-	Pending *hashed   `json:"pending,omitempty"`
+	Version     int     `json:"version"`
+	Environment string  `json:"environment"`
+	Project     string  `json:"project"`
+	Current     *hashed `json:"current,omitempty"`
+	Pending     *hashed `json:"pending,omitempty"`
 	// Replaced ones have Until set; the newest is first.
 	Replaced []hashed `json:"replaced,omitempty"`
 }

@@ -9,10 +9,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // Issued is a generated credential: its password is shown here and never again.
@@ -55,8 +54,8 @@ func (s *Store) State(env Environment) (State, error) {
 }
 
 // Prepare makes a new password for env, and returns once its hash is durable: from then
-// on it is accepted, beside the current one, for as long as it takes to be promoted or
-// dropped. A crash after it leaves a pending password unknown to anybody. It is dropped
+// on it is accepted, as well as the current one, for as long as it takes to be promoted or
+// dropped. A crash after it leaves a pending password that nobody knows. It is dropped
 // when the API does not show it.
 //
 // A pending password may have reached the API all the same (a PUT with a lost answer):
@@ -118,8 +117,8 @@ func (s *Store) Drop(ctx context.Context, env Environment, lastFour string) erro
 // errNoChange ends a change with nothing written, and is no error.
 var errNoChange = errors.New("nothing to change")
 
-// change edits the newest record of env and writes it, if nobody else has
-// written since; else it begins anew with theirs.
+// change edits the newest record of env and writes it, if nobody else has written since.
+// Otherwise it begins again with theirs.
 func (s *Store) change(ctx context.Context, env Environment, edit func(*record, time.Time) error) error {
 	r, err := s.known(env)
 	if err != nil {
@@ -127,7 +126,7 @@ func (s *Store) change(ctx context.Context, env Environment, edit func(*record, 
 	}
 	for conflicts := 0; ; conflicts++ {
 		err := s.write(ctx, env, r, edit)
-		if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) || conflicts == 20 {
+		if !errors.Is(err, store.ErrConflict) || conflicts == 20 {
 			return err
 		}
 		if err := pause.For(ctx, time.Duration(conflicts)*10*time.Millisecond); err != nil {
@@ -149,46 +148,35 @@ func (s *Store) write(ctx context.Context, env Environment, r stored, edit func(
 	} else if err != nil {
 		return err
 	}
-	r.Changed = now.UTC()
 	value, err := json.Marshal(r.record)
 	if err != nil {
 		return err
 	}
 	// A crash, or a lost answer, around this line leaves the old record or the new one
-	// whole; both accept every password possibly at the API.
-	if r.revision, err = s.put(ctx, env, value, r.revision); err != nil {
+	// whole; both accept every password that may be at the API.
+	key := prefix + env.Username()
+	if r.revision, err = s.table.Put(ctx, key, value, store.If{Key: key, Rev: r.revision}); err != nil {
 		return err
 	}
+	r.doubtful = false
 	s.apply(env.Username(), r)
 	return nil
 }
 
-// put replaces a revision of an environment's record, and returns once the new one is
-// durable. After an error it may be in the bucket; then the watch applies it.
-func (s *Store) put(ctx context.Context, env Environment, value []byte, revision uint64) (newest uint64, err error) {
-	if newest, err = s.kv.Update(ctx, env.Username(), value, revision); err != nil || s.settle == nil {
-		return newest, err
-	}
-	return newest, s.settle("KV_" + s.kv.Bucket())
-}
-
-// read gets the record from the bucket. An undecodable record stands here as it is
-// known, with its revision, to be written over.
+// read gets the record from the table. One that cannot be decoded stands here as it is
+// known, with its revision, so that the change writes over it.
 func (s *Store) read(ctx context.Context, env Environment) (stored, error) {
-	entry, err := s.kv.Get(ctx, env.Username())
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return stored{}, nil
+	v, err := s.table.Get(ctx, prefix+env.Username())
+	if err != nil || v.Data == nil {
+		return stored{revision: v.Rev}, err
 	}
-	if err != nil {
-		return stored{}, err
-	}
-	r, err := decodeRecord(entry.Value())
+	r, err := decodeRecord(v.Data)
 	if err != nil {
 		known, err := s.known(env)
-		known.revision = entry.Revision()
+		known.revision = v.Rev
 		return known, err
 	}
-	return stored{r, entry.Revision()}, nil
+	return stored{r, v.Rev, v.Doubtful}, nil
 }
 
 // generate draws a password whose last four characters tell it from the others

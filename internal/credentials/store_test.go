@@ -1,22 +1,21 @@
 package credentials
 
 import (
-	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
@@ -25,13 +24,32 @@ var (
 	test = Environment{"shop", "test"}
 )
 
-// connect starts a server of the test's own.
-func connect(t *testing.T) jetstream.JetStream {
+// folder makes a store of the test's own, and returns how to open it once more, after a
+// change of its files.
+func folder(t *testing.T) (dir string, reopen func(change func()) store.Table) {
 	t.Helper()
-	return natstest.JetStream(t, natstest.Run(t, t.TempDir()))
+	dir = t.TempDir()
+	var files *disk.Store
+	t.Cleanup(func() { assert.NoError(t, files.Close()) })
+	return dir, func(change func()) store.Table {
+		if files != nil {
+			require.NoError(t, files.Close())
+		}
+		change()
+		var err error
+		files, err = disk.Open(disk.Config{Dir: dir, Salvage: t.TempDir(), Writer: "test", Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		return files.Table()
+	}
 }
 
-func open(t *testing.T, js jetstream.JetStream, change ...func(*Options)) *Store {
+func newTable(t *testing.T) store.Table {
+	t.Helper()
+	_, reopen := folder(t)
+	return reopen(func() {})
+}
+
+func open(t *testing.T, table store.Table, change ...func(*Options)) *Store {
 	t.Helper()
 	o := Options{Overlap: 15 * time.Minute, Environments: []config.Environment{
 		{Project: live.Project, Environment: live.Environment},
@@ -40,9 +58,7 @@ func open(t *testing.T, js jetstream.JetStream, change ...func(*Options)) *Store
 	for _, c := range change {
 		c(&o)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), waiting.Stall)
-	defer cancel()
-	s, err := Open(ctx, js, o)
+	s, err := Open(t.Context(), table, o)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s
@@ -63,7 +79,7 @@ func state(t *testing.T, s *Store) State {
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	s := open(t, connect(t))
+	s := open(t, newTable(t))
 	assert.Equal(t, State{Username: live.Username()}, state(t, s))
 
 	first, err := s.Prepare(ctx, live)
@@ -94,28 +110,10 @@ func TestRotation(t *testing.T) {
 	require.ErrorIs(t, s.Promote(ctx, live, "????"), ErrUnknown)
 }
 
-// Nobody gets a password before its record is durable by its file's name, too.
-func TestAPasswordWaitsForTheNameOfABlock(t *testing.T) {
-	t.Parallel()
-	lost := errors.New("fsync failed")
-	var settled []string
-	answer := lost
-	s := open(t, connect(t), func(o *Options) {
-		o.Settle = func(stream string) error { settled = append(settled, stream); return answer }
-	})
-	_, err := s.Prepare(t.Context(), live)
-	require.ErrorIs(t, err, lost)
-	answer = nil
-	issued, err := s.Prepare(t.Context(), live)
-	require.NoError(t, err)
-	assert.True(t, accepts(s, issued))
-	assert.Equal(t, "KV_AUDITRELAY_credentials", settled[0])
-}
-
 func TestPreparingAgainKeepsWhatMayHaveReachedTheAPI(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	s := open(t, connect(t))
+	s := open(t, newTable(t))
 	lost, err := s.Prepare(ctx, live)
 	require.NoError(t, err)
 	next, err := s.Prepare(ctx, live)
@@ -134,7 +132,7 @@ func TestPreparingAgainKeepsWhatMayHaveReachedTheAPI(t *testing.T) {
 func TestExpiryGoesByTheClock(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	s := open(t, connect(t), func(o *Options) { o.Overlap = 150 * time.Millisecond })
+	s := open(t, newTable(t), func(o *Options) { o.Overlap = 150 * time.Millisecond })
 	first, err := s.Prepare(ctx, live)
 	require.NoError(t, err)
 	require.NoError(t, s.Promote(ctx, live, first.LastFour))
@@ -156,33 +154,32 @@ func TestExpiryGoesByTheClock(t *testing.T) {
 
 func TestOnlyHashesAreKept(t *testing.T) {
 	t.Parallel()
-	js := connect(t)
-	s := open(t, js)
+	table := newTable(t)
+	s := open(t, table)
 	issued, err := s.Prepare(t.Context(), live)
 	require.NoError(t, err)
-	kv, err := js.KeyValue(t.Context(), "AUDITRELAY_credentials")
+	kept, err := table.Get(t.Context(), prefix+live.Username())
 	require.NoError(t, err)
-	entry, err := kv.Get(t.Context(), live.Username())
-	require.NoError(t, err)
-	assert.NotContains(t, string(entry.Value()), issued.Password.Reveal()[:38])
+	assert.Contains(t, string(kept.Data), issued.LastFour)
+	assert.NotContains(t, string(kept.Data), issued.Password.Reveal()[:38])
 	assert.NotContains(t, fmt.Sprintf("%v %+v %#v", issued, issued, issued), issued.Password.Reveal())
 }
 
 func TestRestartAndNeighbours(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	js := connect(t)
-	a := open(t, js)
+	table := newTable(t)
+	a := open(t, table)
 	before, err := a.Prepare(ctx, live)
 	require.NoError(t, err)
 
-	b := open(t, js)
+	b := open(t, table)
 	assert.True(t, accepts(b, before), "known when Open returns")
 	after, err := a.Prepare(ctx, live)
 	require.NoError(t, err)
 	waiting.Until(t, func() bool { return accepts(b, after) })
 
-	other := open(t, js, func(o *Options) { o.Environments = o.Environments[1:] })
+	other := open(t, table, func(o *Options) { o.Environments = o.Environments[1:] })
 	assert.False(t, accepts(other, after), "an environment taken out of the config is refused")
 	_, err = other.Prepare(ctx, live)
 	require.ErrorIs(t, err, ErrNotConfigured)
@@ -190,8 +187,8 @@ func TestRestartAndNeighbours(t *testing.T) {
 
 func TestConcurrentRelaysLoseNothing(t *testing.T) {
 	t.Parallel()
-	js := connect(t)
-	stores := []*Store{open(t, js), open(t, js), open(t, js)}
+	table := newTable(t)
+	stores := []*Store{open(t, table), open(t, table), open(t, table)}
 	issued := make([]Issued, 9)
 	var wg sync.WaitGroup
 	for i := range issued {
@@ -211,7 +208,7 @@ func TestConcurrentRelaysLoseNothing(t *testing.T) {
 
 func TestAnOlderRevisionChangesNothing(t *testing.T) {
 	t.Parallel()
-	s := open(t, connect(t))
+	s := open(t, newTable(t))
 	_, err := s.Prepare(t.Context(), live)
 	require.NoError(t, err)
 	older, err := s.known(live)
@@ -224,8 +221,8 @@ func TestAnOlderRevisionChangesNothing(t *testing.T) {
 
 func TestListAndRevoke(t *testing.T) {
 	t.Parallel()
-	js := connect(t)
-	s := open(t, js, func(o *Options) {
+	table := newTable(t)
+	s := open(t, table, func(o *Options) {
 		o.Environments[1].Credentials = []config.Credential{{Username: "u", Password: secret.New("hunter2-of-some-length")}}
 	})
 	var all []Issued
@@ -250,7 +247,7 @@ func TestListAndRevoke(t *testing.T) {
 	assert.True(t, accepts(s, all[1]))
 	require.NoError(t, s.Revoke(t.Context(), live, all[2].LastFour))
 	require.ErrorIs(t, s.Revoke(t.Context(), live, all[2].LastFour), ErrUnknown)
-	again := open(t, js)
+	again := open(t, table)
 	assert.False(t, accepts(again, all[2]), "it is durable")
 	assert.True(t, accepts(again, all[1]))
 }
@@ -258,7 +255,7 @@ func TestListAndRevoke(t *testing.T) {
 // An overlap of 0 refuses the replaced credential at once.
 func TestWithoutAnOverlap(t *testing.T) {
 	t.Parallel()
-	s := open(t, connect(t), func(o *Options) { o.Overlap = 0 })
+	s := open(t, newTable(t), func(o *Options) { o.Overlap = 0 })
 	rotate := func() Issued {
 		issued, err := s.Prepare(t.Context(), live)
 		require.NoError(t, err)
@@ -275,7 +272,7 @@ func TestWithoutAnOverlap(t *testing.T) {
 
 func TestStaticCredentials(t *testing.T) {
 	t.Parallel()
-	s := open(t, connect(t), func(o *Options) {
+	s := open(t, newTable(t), func(o *Options) {
 		o.Environments[0].Credentials = []config.Credential{
 			{Username: "u", Password: secret.New("p")}, {APIKey: secret.New("k")}, {Username: "u", Password: secret.New("p2")},
 		}
@@ -347,7 +344,7 @@ func TestUsernamesNeverCollide(t *testing.T) {
 }
 
 func TestChecksAllocateNothing(t *testing.T) {
-	s := open(t, connect(t), func(o *Options) {
+	s := open(t, newTable(t), func(o *Options) {
 		o.Environments[0].Credentials = []config.Credential{{APIKey: secret.New("k")}}
 	})
 	issued, err := s.Prepare(t.Context(), live)
@@ -364,23 +361,4 @@ func BenchmarkBasic(b *testing.B) {
 	for b.Loop() {
 		ix.find(ix.id(kindBasic, sum("user"), sum("password")), time.Now())
 	}
-}
-
-// spoiled is a bucket's record with one kind of damage.
-var spoiled = map[string]func(t *testing.T, js jetstream.JetStream, key string){
-	"not JSON": func(t *testing.T, js jetstream.JetStream, key string) {
-		kv, err := js.KeyValue(t.Context(), "AUDITRELAY_credentials")
-		require.NoError(t, err)
-		_, err = kv.PutString(t.Context(), key, `{"version":1,"curr`)
-		require.NoError(t, err)
-	},
-	"bucket gone": func(t *testing.T, js jetstream.JetStream, _ string) {
-		require.NoError(t, js.DeleteKeyValue(t.Context(), "AUDITRELAY_credentials"))
-	},
-	"older value": func(t *testing.T, js jetstream.JetStream, key string) {
-		kv, err := js.KeyValue(t.Context(), "AUDITRELAY_credentials")
-		require.NoError(t, err)
-		_, err = kv.PutString(t.Context(), key, `{"version":1,"environment":"live","project":"shop","changed":"2020-01-01T00:00:00Z"}`)
-		require.NoError(t, err)
-	},
 }

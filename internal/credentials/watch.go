@@ -2,115 +2,119 @@ package credentials
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-// start watches the bucket, and returns after its whole content was seen.
-func (s *Store) start(ctx context.Context) error {
-	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stop = stop
-	w, err := s.kv.WatchAll(watching)
+// prefix begins the keys of the records; a user name follows.
+const prefix = "credentials/"
+
+// readAll takes every record of the table. A configured environment without one is asked
+// for by its key: the table says whether the record may have been lost.
+func (s *Store) readAll(ctx context.Context) error {
+	all, err := s.table.List(ctx, prefix)
 	if err != nil {
-		stop()
-		return fmt.Errorf("watch the credentials bucket: %w", err)
-	}
-	if err := s.readAll(ctx, w); err != nil {
-		stop()
-		return fmt.Errorf("read the credentials bucket: %w", err)
-	}
-	if err := s.heal(ctx); err != nil {
-		stop()
 		return err
 	}
-	s.healed = true
-	go s.follow(watching, w)
+	for _, v := range all {
+		s.take(v)
+	}
+	for name := range s.names {
+		v, err := s.table.Get(ctx, prefix+name)
+		if err != nil {
+			return err
+		}
+		s.take(v)
+	}
 	return nil
 }
 
-// readAll takes the bucket's content; the watcher marks its end with nil.
-func (s *Store) readAll(ctx context.Context, w jetstream.KeyWatcher) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case entry, ok := <-w.Updates():
-			if !ok {
-				return jetstream.ErrConsumerDeleted
-			}
-			if entry == nil {
-				return nil
-			}
-			s.take(entry)
-		}
-	}
-}
-
-// follow applies the changes of other relays, until ctx ends. If the watcher gives
-// up, for example after the server lost its consumer, a new one begins with the whole
-// bucket; meanwhile the known credentials serve.
-func (s *Store) follow(ctx context.Context, w jetstream.KeyWatcher) {
+// follow applies the changes of other relays, until ctx or the store ends. If a watch
+// fails, a new one begins with the whole table; meanwhile the known credentials serve.
+func (s *Store) follow(ctx context.Context) {
 	defer close(s.done)
 	for {
-		for entry := range untilDone(ctx, w) {
-			s.take(entry)
-			if len(s.damaged) > 0 {
-				// If the bucket is away, its damage stays, and the next start comes to
-				// it.
-				if err := s.heal(ctx); err != nil && ctx.Err() == nil {
-					s.log.Warn("putting back a credential record failed", "error", err)
-				}
-			}
-		}
-		for w = nil; w == nil; {
-			if pause.For(ctx, time.Second) != nil {
+		for v, err := range s.table.Watch(ctx, prefix) {
+			if errors.Is(err, store.ErrClosed) {
 				return
 			}
-			// An error here means the server is away: the connection's owner reports
-			// it.
-			w, _ = s.kv.WatchAll(ctx)
+			if err != nil {
+				s.log.Debug("watching the credentials was interrupted; it goes on", "error", err)
+				break
+			}
+			s.take(v)
+		}
+		if pause.For(ctx, time.Second) != nil {
+			return
 		}
 	}
 }
 
-// untilDone yields the watcher's entries until it is closed, or ctx ends.
-func untilDone(ctx context.Context, w jetstream.KeyWatcher) func(func(jetstream.KeyValueEntry) bool) {
-	return func(yield func(jetstream.KeyValueEntry) bool) {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case entry, ok := <-w.Updates():
-				if !ok || entry != nil && !yield(entry) {
-					return
-				}
+// The problems of a record, in a [Damage].
+const (
+	olderRecord = "values of the store's table were lost, and the record of this credential may be an older one: a password that was revoked since may be accepted again, and one that was made since may be refused; rotate it with 'auditrelay credentials rotate'"
+	lostRecord  = "values of the store's table were lost, perhaps with the record of this credential; if there was one, pushes with it are refused until the relay sets a new credential"
+)
+
+// take applies a value of the table. A record that cannot be decoded does not pass for an
+// empty one: the environment keeps the known one, and the next change writes over it.
+func (s *Store) take(v store.Value) {
+	name := strings.TrimPrefix(v.Key, prefix)
+	env, configured := s.names[name]
+	r := stored{revision: v.Rev, doubtful: v.Doubtful}
+	if v.Data != nil { // else there is none, or somebody removed it
+		var err error
+		if r.record, err = decodeRecord(v.Data); err != nil {
+			if configured && s.keep(name, v.Rev) {
+				s.report(Damage{env, err.Error() + "; only passwords that this relay knew before are accepted, until it sets a new credential", true})
 			}
+			return
 		}
+	}
+	switch {
+	case !configured:
+		s.applyFormer(name, r)
+	case !s.apply(name, r) || !v.Doubtful:
+	case v.Data == nil:
+		s.report(Damage{env, lostRecord, true})
+	default:
+		s.report(Damage{env, olderRecord, false})
 	}
 }
 
-// take applies one entry. An unreadable record does not pass for an empty one: the
-// environment keeps the known one, and heal or the next change writes over it.
-func (s *Store) take(entry jetstream.KeyValueEntry) {
-	key := entry.Key()
-	delete(s.damaged, key)
-	delete(s.badRevision, key)
-	if entry.Operation() != jetstream.KeyValuePut {
-		// Somebody removed it, so its copy must not bring it back.
-		if err := s.copies.remove(key); err != nil {
-			s.log.Warn("removing the copy of a credential record failed", "key", key, "error", err)
-		}
-		s.apply(key, stored{revision: entry.Revision()})
-		return
+// Damage is a damaged credential record.
+type Damage struct {
+	Environment Environment
+	// Problem names the damage, and the remedy.
+	Problem string
+	// Lost: nothing is left, and pushes with the environment's generated credential are
+	// refused until it is replaced.
+	Lost bool
+}
+
+// report logs and tells of damage.
+func (s *Store) report(d Damage) {
+	s.log.Error("a credential record was damaged", "project", d.Environment.Project, "environment", d.Environment.Environment,
+		"problem", d.Problem, "lost", d.Lost)
+	if s.tell != nil {
+		s.tell(d)
 	}
-	r, err := decodeRecord(entry.Value())
-	if err == nil {
-		s.apply(key, stored{r, entry.Revision()})
-		return
+}
+
+// Reported ends the doubt about the record of an environment, once its damage stands in a
+// durable place: later starts report it no more. The passwords stay as they are known.
+func (s *Store) Reported(ctx context.Context, env Environment) error {
+	r, err := s.known(env)
+	if err != nil || !r.doubtful {
+		return err
 	}
-	s.damaged[key], s.badRevision[key] = err, entry.Revision()
+	err = s.write(ctx, env, r, func(*record, time.Time) error { return nil })
+	if errors.Is(err, store.ErrConflict) {
+		return nil // it was replaced meanwhile
+	}
+	return err
 }

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -23,7 +22,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/disk"
 )
 
 // api speaks operations 13 and 14, with faults.
@@ -289,16 +289,23 @@ type rig struct {
 	api   *api
 	url   string
 	trail *trail
-	js    jetstream.JetStream
+	table store.Table
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	js := natstest.JetStream(t, natstest.Run(t, t.TempDir()))
 	a := &api{}
 	web := httptest.NewServer(a)
 	t.Cleanup(web.Close)
-	return &rig{t, a, web.URL, &trail{}, js}
+	return &rig{t, a, web.URL, &trail{}, newTable(t)}
+}
+
+func newTable(t *testing.T) store.Table {
+	t.Helper()
+	s, err := disk.Open(disk.Config{Dir: t.TempDir(), Salvage: t.TempDir(), Writer: "test", Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s.Table()
 }
 
 func environments(s ...*config.Stream) []config.Environment {
@@ -313,7 +320,7 @@ func environments(s ...*config.Stream) []config.Environment {
 func (g *rig) start(change func(*Options), streams ...*config.Stream) (*Reconciler, *credentials.Store) {
 	g.t.Helper()
 	envs := environments(streams...)
-	store, err := credentials.Open(g.t.Context(), g.js, credentials.Options{Environments: envs, Overlap: 15 * time.Minute})
+	store, err := credentials.Open(g.t.Context(), g.table, credentials.Options{Environments: envs, Overlap: 15 * time.Minute})
 	require.NoError(g.t, err)
 	g.t.Cleanup(store.Close)
 	client, err := management.New(management.Options{

@@ -14,7 +14,7 @@ import (
 // formers opens the bucket with a configuration that has no shop/a any more.
 func (g *rig) formers() (*Formers, *credentials.Store) {
 	g.t.Helper()
-	store, err := credentials.Open(g.t.Context(), g.js, credentials.Options{Environments: []config.Environment{{Project: "shop", Environment: "other"}}})
+	store, err := credentials.Open(g.t.Context(), g.table, credentials.Options{Environments: []config.Environment{{Project: "shop", Environment: "other"}}})
 	require.NoError(g.t, err)
 	g.t.Cleanup(store.Close)
 	var client Options

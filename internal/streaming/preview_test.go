@@ -85,7 +85,7 @@ func TestAnObservingEnvironmentIsNeverMended(t *testing.T) {
 	r, store = g.start(every, toRelay)
 	require.NoError(t, look(t, r))
 	store.Close()
-	require.NoError(t, g.js.DeleteKeyValue(t.Context(), "AUDITRELAY_credentials"))
+	g.table = newTable(t)
 	g.trail.broken = audit.ErrUnavailable
 	r, _ = g.start(every, toRelay)
 	g.api.set(func() { g.api.status = "DISABLED" }) // to be recorded

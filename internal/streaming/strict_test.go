@@ -16,7 +16,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
@@ -38,10 +37,9 @@ func newStrict(t *testing.T) *strict {
 	web := httptest.NewServer(sim.Handler())
 	t.Cleanup(web.Close)
 	e := sim.Environments()[0]
-	js := natstest.JetStream(t, natstest.Run(t, t.TempDir()))
 	return &strict{
 		t: t, sim: sim, env: credentials.Environment{Project: e.Project, Environment: e.Environment}, logs: &bytes.Buffer{},
-		rig: &rig{t: t, url: web.URL, trail: &trail{}, js: js},
+		rig: &rig{t: t, url: web.URL, trail: &trail{}, table: newTable(t)},
 	}
 }
 
@@ -56,7 +54,7 @@ func (s *strict) start(env credentials.Environment) *Reconciler {
 			BaseURL: s.url, KeyID: workspacesim.DemoKeyID, Secret: secret.New(workspacesim.DemoSecret), RequestsPerSecond: 1000, MaxAttempts: 1,
 		})
 		require.NoError(s.t, err)
-		o.Credentials, err = credentials.Open(s.t.Context(), s.js, credentials.Options{Prefix: "STRICT", Environments: envs})
+		o.Credentials, err = credentials.Open(s.t.Context(), newTable(s.t), credentials.Options{Environments: envs})
 		require.NoError(s.t, err)
 		s.t.Cleanup(o.Credentials.Close)
 	}, toRelay)

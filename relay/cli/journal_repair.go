@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
@@ -67,22 +65,11 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 64 wrong usage.`
 	return cmd
 }
 
-// repairControl repairs the trail and the credentials like a start.
+// repairControl repairs the trail like a start.
 func repairControl(cfg *config.Config, log *slog.Logger) func(context.Context, *streamserver.Conn) error {
 	return func(ctx context.Context, conn *streamserver.Conn) error {
-		return withTrail(ctx, cfg, conn, log, func(context.Context, *audit.Trail) error { return repairCredentials(ctx, cfg, conn, log) })
+		return withTrail(ctx, cfg, conn, log, func(context.Context, *audit.Trail) error { return nil })
 	}
-}
-
-func repairCredentials(ctx context.Context, cfg *config.Config, conn *streamserver.Conn, log *slog.Logger) error {
-	store, err := credentials.Open(ctx, conn.JetStream, credentials.Options{
-		Prefix: cfg.Journal.StreamPrefix, Environments: cfg.Environments, Logger: log,
-		Dir: filepath.Join(cfg.DataDir, credentials.CopiesDir), Settle: conn.Settle,
-	})
-	if err == nil {
-		store.Close()
-	}
-	return err
 }
 
 func repairJournal(cmd *cobra.Command, cfg *config.Config, flags *journalFlags, unknownIsDamage bool) error {

@@ -1,0 +1,159 @@
+package credentials
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// files are the two files of the table's durable values.
+var files = []string{"values.a", "values.b"}
+
+// cut shortens both by the same number of bytes, so that neither has their newest value.
+func cut(t *testing.T, dir string, by int64) {
+	t.Helper()
+	for _, name := range files {
+		info, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.NoError(t, os.Truncate(filepath.Join(dir, name), info.Size()-by))
+	}
+}
+
+// tells collects the damage.
+func tells(told *[]Damage) func(*Options) {
+	return func(o *Options) { o.Damaged = func(d Damage) { *told = append(*told, d) } }
+}
+
+// Where the table lost values, the older record that is left is told, and accepted: good
+// pushes come first. It is told at each start until the report is durable.
+func TestAnOlderRecordIsTold(t *testing.T) {
+	t.Parallel()
+	dir, reopen := folder(t)
+	s := open(t, reopen(func() {}))
+	first, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	_, err = s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	for start := range 3 {
+		var told []Damage
+		s = open(t, reopen(func() {
+			if start == 0 {
+				cut(t, dir, 1)
+			}
+		}), tells(&told))
+		require.True(t, accepts(s, first), "good pushes are refused")
+		if start == 2 {
+			require.Empty(t, told)
+			break
+		}
+		require.Len(t, told, 2, "test may have had a record")
+		for _, d := range told {
+			assert.Equal(t, d.Environment == test, d.Lost)
+			assert.Contains(t, d.Problem, map[bool]string{false: "may be an older one", true: "perhaps with the record"}[d.Lost])
+			if start == 1 {
+				require.NoError(t, s.Reported(t.Context(), d.Environment))
+				require.NoError(t, s.Reported(t.Context(), d.Environment), "twice is no harm")
+			}
+		}
+	}
+}
+
+// An older copy of the table's files would make a revoked password valid again.
+func TestARevokedPasswordThatComesBackIsTold(t *testing.T) {
+	t.Parallel()
+	dir, reopen := folder(t)
+	s := open(t, reopen(func() {}))
+	issued, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	older := map[string][]byte{}
+	for _, name := range files {
+		older[name], err = os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.Revoke(t.Context(), live, issued.LastFour))
+	var told []Damage
+	s = open(t, reopen(func() {
+		for name, b := range older {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
+		}
+	}), tells(&told))
+	require.True(t, accepts(s, issued))
+	require.Len(t, told, 2)
+	require.NoError(t, s.Revoke(t.Context(), live, issued.LastFour))
+	told = nil
+	s = open(t, reopen(func() {}), tells(&told))
+	require.False(t, accepts(s, issued))
+	require.Len(t, told, 1, "the change ended the doubt about live")
+	require.Equal(t, test, told[0].Environment)
+}
+
+// With one of the files damaged nothing is lost, and nothing is told.
+func TestOneDamagedFileCostsNothing(t *testing.T) {
+	t.Parallel()
+	dir, reopen := folder(t)
+	s := open(t, reopen(func() {}))
+	issued, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	for _, name := range files {
+		var told []Damage
+		s = open(t, reopen(func() {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("nothing of use"), 0o600))
+		}), tells(&told))
+		require.True(t, accepts(s, issued))
+		require.Empty(t, told)
+	}
+}
+
+// A record that cannot be decoded is told, and passes for no empty one: what is known is
+// accepted, and the next change writes over it.
+func TestAnUnreadableRecordIsToldAndWrittenOver(t *testing.T) {
+	t.Parallel()
+	table, told := newTable(t), make(chan Damage, 10)
+	s := open(t, table, func(o *Options) { o.Damaged = func(d Damage) { told <- d } })
+	known, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	_, err = table.Put(t.Context(), prefix+live.Username(), []byte(`{"version":2}`), store.If{})
+	require.NoError(t, err)
+	d := <-told
+	require.Equal(t, live, d.Environment)
+	require.True(t, d.Lost)
+	require.Contains(t, d.Problem, "version 2 is not known")
+	require.True(t, accepts(s, known))
+
+	var again []Damage
+	other := open(t, table, tells(&again))
+	require.Len(t, again, 1, "told once in a start")
+	require.False(t, accepts(other, known))
+	next, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	require.True(t, accepts(s, next) && accepts(s, known))
+	s = open(t, table)
+	require.True(t, accepts(s, next) && accepts(s, known))
+}
+
+func FuzzRecord(f *testing.F) {
+	f.Add([]byte(`{"version":1,"project":"p","environment":"e","current":{"hash":"` + strings.Repeat("ab", 32) + `","last_four":"abcd"}}`))
+	f.Add([]byte(`{"version":2}`))
+	f.Add([]byte(`{"version":1,"replaced":[{"hash":"00"}]}`))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		r, err := decodeRecord(value)
+		if err != nil {
+			return
+		}
+		r.prune(time.Now())
+		require.LessOrEqual(t, len(r.Replaced), maxReplaced)
+		newIndex().addRecord(live, &r, newIndex())
+		for h := range r.all {
+			require.True(t, r.promote(h.LastFour, time.Now()))
+			require.Equal(t, h.LastFour, r.Current.LastFour)
+			break
+		}
+	})
+}
