@@ -8,7 +8,7 @@ TOOLS         := $(CURDIR)/bin/tools
 VERSION       ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS       := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build demo test torture story chaos-health alerts proof integration lint vuln fmt fuzz bench benchmarks cover clean
+.PHONY: help build demo test test-long torture story chaos-health alerts proof integration lint vuln fmt fuzz bench benchmarks cover clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -20,8 +20,13 @@ demo: ## run simulator, relay and sinks on loopback, with a live view (Ctrl-C en
 	$(GO) run ./cmd/demo $(DEMO)
 
 # With the race detector each process waits a second at its end, unless told otherwise.
-test: ## run all tests with the race detector
-	GORACE=atexit_sleep_ms=10 $(GO) test -race -parallel 4 -timeout 3h ./...
+test: ## run all tests with the race detector; what takes long, in a short form
+	GORACE=atexit_sleep_ms=10 $(GO) test -race -short -parallel 4 -timeout 3h ./...
+
+# The packages whose tests ask whether they are to be short.
+test-long: ## run the tests that `test` shortens, in their whole length
+	GORACE=atexit_sleep_ms=10 $(GO) test -race -parallel 4 -timeout 3h \
+	  $$(grep -rl --include='*_test.go' 'testing\.Short()' . | xargs -n1 dirname | sort -u)
 
 torture: build ## kill, starve and cut off the real binary, and count what is lost
 	bin/torture $(TORTURE)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -88,10 +89,7 @@ func (s *scene) full(ctx context.Context, d *disk) error {
 	if err := d.fill(); err != nil {
 		return err
 	}
-	if err := s.until(ctx, recovery, "pushes are refused", func() bool {
-		code, _ := s.push(ctx)
-		return code == http.StatusServiceUnavailable
-	}); err != nil {
+	if err := s.refused(ctx, d); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -112,6 +110,14 @@ func (s *scene) full(ctx context.Context, d *disk) error {
 		return fmt.Errorf("%d events were acknowledged on the full disk", n)
 	}
 	return nil
+}
+
+// refused waits until pushes are refused. What was left of the disk is written before.
+func (s *scene) refused(ctx context.Context, d *disk) error {
+	return s.while(ctx, "pushes are refused", d.left, func() bool {
+		code, _ := s.push(ctx)
+		return code == http.StatusServiceUnavailable
+	})
 }
 
 // makeRoom removes the ballast, and waits until events are acknowledged again.
@@ -137,10 +143,13 @@ func fullInDelivery(ctx context.Context, s *scene, d *disk) error {
 	}
 	s.kafkaProxy.set(fault{})
 	want := int64(s.sim.Counts().Acknowledged)
-	if err := s.until(ctx, 60*time.Second, "Kafka gets the backlog while the disk is full", func() bool {
-		n, err := s.kafka.Count(ctx)
-		return err == nil && n >= want
-	}); err != nil {
+	lacks := want
+	if err := s.while(ctx, "Kafka gets the backlog while the disk is full", func() int64 {
+		if n, err := s.kafka.Count(ctx); err == nil {
+			lacks = want - n
+		}
+		return lacks
+	}, func() bool { return lacks <= 0 }); err != nil {
 		return err
 	}
 	took, err := s.makeRoom(ctx, d)
@@ -160,10 +169,7 @@ func fullAtStart(ctx context.Context, s *scene, d *disk) error {
 	if err := s.start(); err != nil {
 		return err
 	}
-	if err := s.until(ctx, recovery, "pushes are refused at the start", func() bool {
-		code, _ := s.push(ctx)
-		return code == http.StatusServiceUnavailable
-	}); err != nil {
+	if err := s.refused(ctx, d); err != nil {
 		return fmt.Errorf("full at the start: %w", err)
 	}
 	if err := s.hold(ctx, 2*time.Second); err != nil {
@@ -219,6 +225,15 @@ func (d *disk) fill() error {
 		err = f.Truncate(info.Size() - d.random.Int64N(256<<10))
 	}
 	return errors.Join(err, f.Close())
+}
+
+// left is the disk's free space in bytes.
+func (d *disk) left() int64 {
+	var at unix.Statfs_t
+	if err := unix.Statfs(d.path, &at); err != nil {
+		return math.MaxInt64
+	}
+	return int64(at.Bavail) * at.Bsize
 }
 
 func (d *disk) free() error { return os.Remove(d.ballast) }

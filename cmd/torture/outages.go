@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -80,11 +81,17 @@ func (s *scene) steady(ctx context.Context) error {
 	if err := s.waitAcknowledged(ctx, uint64(2*s.t.rate)); err != nil {
 		return err
 	}
-	return s.until(ctx, 30*time.Second, "the sinks keep pace", func() bool {
+	var owed int64 // by the simulator or by the sink
+	left := func() int64 {
 		counts := s.sim.Counts()
 		nats, err := s.nats.Count(ctx)
-		return err == nil && float64(counts.InFlight) < s.t.rate/2 && float64(counts.Acknowledged) < float64(nats)+s.t.rate/2
-	})
+		if err != nil {
+			return math.MaxInt64
+		}
+		owed = max(int64(counts.InFlight), int64(counts.Acknowledged)-nats)
+		return owed
+	}
+	return s.while(ctx, "the sinks keep pace", left, func() bool { return float64(owed) < s.t.rate/2 })
 }
 
 // rates are events a second.

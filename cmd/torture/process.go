@@ -28,20 +28,26 @@ type process struct {
 }
 
 // start starts `auditrelay run`; it does not wait until the relay is ready.
-func (s *scene) start() error { return s.launch(s.binary, "run", "--config", s.config) }
+func (s *scene) start() error { return s.launch(s.command(s.binary, "run", "--config", s.config)) }
 
 // startStopped starts a process, stopped until SIGCONT makes it the relay.
 func (s *scene) startStopped() error {
-	return s.launch("/bin/sh", "-c", `kill -STOP $$; exec "$0" "$@"`, s.binary, "run", "--config", s.config)
+	return s.launch(s.command("/bin/sh", "-c", `kill -STOP $$; exec "$0" "$@"`, s.binary, "run", "--config", s.config))
 }
 
-func (s *scene) launch(name string, args ...string) error {
+// command is a process with the relay's environment.
+func (s *scene) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...) //nolint:noctx // it is ended by its owner
+	cmd.Env = append(append(os.Environ(), "SIM_SECRET="+workspacesim.DemoSecret), s.env...)
+	return cmd
+}
+
+// launch starts a command as the relay.
+func (s *scene) launch(cmd *exec.Cmd) error {
 	log, err := os.OpenFile(filepath.Join(s.t.dir, "relay.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(name, args...) //nolint:noctx // it is ended by its owner
-	cmd.Env = append(append(os.Environ(), "SIM_SECRET="+workspacesim.DemoSecret), s.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the relay: %w", err)

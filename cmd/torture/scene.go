@@ -193,6 +193,29 @@ func (s *scene) waitAcknowledged(ctx context.Context, n uint64) error {
 	return nil
 }
 
+// while waits for a condition, as long as the relay lives and what is left grows smaller: how
+// fast it does depends on the machine.
+func (s *scene) while(ctx context.Context, what string, left func() int64, met func() bool) error {
+	least, moved := left(), time.Now()
+	for !met() {
+		if now := left(); now < least {
+			least, moved = now, time.Now()
+		}
+		switch {
+		case time.Since(moved) > patience:
+			return fmt.Errorf("wait until %s: %d are left, and were %s ago; the relay said: %s", what, least, patience, s.relay.tail())
+		case s.relay.ended():
+			return fmt.Errorf("wait until %s: the relay has ended: %s", what, s.relay.tail())
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
 // until waits for a condition, as long as the relay lives.
 func (s *scene) until(ctx context.Context, within time.Duration, what string, met func() bool) error {
 	deadline := time.Now().Add(within)

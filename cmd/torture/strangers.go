@@ -27,7 +27,7 @@ func strangers(ctx context.Context, t *trial) error {
 		return err
 	}
 	defer s.close()
-	if err := s.launch("/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, fewFiles), s.binary, "run", "--config", s.config); err != nil {
+	if err := s.launch(s.command("/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, fewFiles), s.binary, "run", "--config", s.config)); err != nil {
 		return err
 	}
 	if err := errors.Join(s.waitReady(ctx), s.steady(ctx)); err != nil {
