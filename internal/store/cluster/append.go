@@ -1,0 +1,243 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// patience is how long an append or a put is tried.
+const patience = 15 * time.Second
+
+// Append implements [store.Log].
+func (l *Log) Append(ctx context.Context, drafts ...store.Draft) (store.Pos, error) {
+	return l.append(ctx, nil, drafts)
+}
+
+// AppendAt implements [store.Log].
+func (l *Log) AppendAt(ctx context.Context, after store.Pos, drafts ...store.Draft) (store.Pos, error) {
+	return l.append(ctx, &after, drafts)
+}
+
+func (l *Log) append(ctx context.Context, after *store.Pos, drafts []store.Draft) (first store.Pos, err error) {
+	if err := l.fits(drafts); err != nil {
+		return 0, err
+	}
+	if len(drafts) == 0 {
+		state, err := l.State(ctx)
+		return state.End + 1, err
+	}
+	batches := batchesOf(drafts)
+	if len(batches) == 1 {
+		l.whole.RLock()
+		defer l.whole.RUnlock()
+	} else {
+		l.whole.Lock()
+		defer l.whole.Unlock()
+	}
+	// A crash between two batches leaves the first.
+	for i, batch := range batches {
+		at, err := l.keep(ctx, after, batch)
+		if err != nil {
+			if i > 0 { // some were stored
+				err = fmt.Errorf("%w: %w", store.ErrUnknown, errors.New(err.Error()))
+			}
+			return 0, err
+		}
+		if i == 0 {
+			first = at
+		}
+		if after != nil {
+			end := at + store.Pos(len(batch)) - 1
+			after = &end
+		}
+	}
+	return first, nil
+}
+
+// fits refuses drafts that no message can hold.
+func (l *Log) fits(drafts []store.Draft) error {
+	limit := l.MaxRecord()
+	for i := range drafts {
+		d := &drafts[i]
+		if len(d.Key) > store.MaxKey {
+			return fmt.Errorf("%w: its key has %d bytes, and %d are the limit", store.ErrTooLarge, len(d.Key), store.MaxKey)
+		}
+		if size := len(d.Key) + len(d.Data); size > limit {
+			return fmt.Errorf("%w: it has %d bytes, and the servers of journal.url take %d", store.ErrTooLarge, size, limit)
+		}
+	}
+	return nil
+}
+
+// attempt is one append that is tried until the cluster has it.
+type attempt struct {
+	log    *Log
+	drafts []store.Draft
+	nonce  uint64 // of the first draft; the others follow
+	// after is the sequence that the stream has to end with; nil for any.
+	after *uint64
+	// maybe says that an earlier try may have stored it.
+	maybe    bool
+	deadline time.Time
+}
+
+// keep stores one batch, in however many tries.
+func (l *Log) keep(ctx context.Context, after *store.Pos, drafts []store.Draft) (store.Pos, error) {
+	a := &attempt{log: l, drafts: drafts, nonce: newNonce(), deadline: time.Now().Add(l.store.patience)}
+	if after != nil {
+		turn := l.meta().last()
+		if *after+1 < turn.first() {
+			return 0, fmt.Errorf("%w: the log %s ends after position %d", store.ErrConflict, l.name, *after)
+		}
+		seq := uint64(*after) - turn.Shift
+		a.after = &seq
+	}
+	for {
+		last, err := a.try(ctx)
+		if isWrongSequence(err) && a.after != nil {
+			last, err = a.conflict(ctx, err)
+		}
+		if err == nil {
+			return l.accept(ctx, last, a)
+		}
+		if err := a.judge(err); err != nil {
+			return 0, fmt.Errorf("append to the log %s: %w", l.name, err)
+		}
+		if time.Now().Add(retryPause).After(a.deadline) || pause.For(ctx, retryPause) != nil {
+			return 0, fmt.Errorf("append to the log %s: %w: %w", l.name, store.ErrUnknown, err)
+		}
+	}
+}
+
+// try publishes once, and returns the sequence of the last message.
+func (a *attempt) try(ctx context.Context) (last uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	if len(a.drafts) == 1 {
+		return a.single(ctx)
+	}
+	last, err = a.batch(ctx)
+	if hasCode(err, codeBatchDuplicate) {
+		return a.stored(ctx)
+	}
+	return last, err
+}
+
+// single publishes one message.
+func (a *attempt) single(ctx context.Context) (uint64, error) {
+	l := a.log
+	l.sending.Lock()
+	m := a.message(0, l.now())
+	ack, err := l.store.js.PublishMsgAsync(m)
+	l.sending.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case got := <-ack.Ok():
+		return got.Sequence, nil
+	case err := <-ack.Err():
+		return 0, err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// judge says whether an error ends the append. It returns nil if the next try may succeed.
+func (a *attempt) judge(err error) error {
+	final := error(nil)
+	switch {
+	case errors.Is(err, store.ErrConflict):
+		return err // nothing can be stored there any more
+	case errors.Is(err, nats.ErrConnectionClosed):
+		final = store.ErrClosed
+	case isFull(err):
+		final = store.ErrFull
+	case errors.Is(err, nats.ErrMaxPayload): // the server of the last reconnect takes less
+		final = store.ErrTooLarge
+	case !isUnsent(err):
+		a.maybe = true
+	}
+	if final != nil && a.maybe {
+		final = store.ErrUnknown
+	}
+	if final != nil {
+		return fmt.Errorf("%w: %w", final, err)
+	}
+	return nil
+}
+
+// isUnsent recognises the failures of a try that reached no server.
+func isUnsent(err error) bool {
+	return errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrNoResponders)
+}
+
+// conflict reads what stands after the expected end, since the refusal alone proves nothing:
+// it may be the answer to a retry, or of a leader that was deposed. It returns the place of
+// the last message if an earlier try stored it, ErrConflict if somebody else's message
+// stands there, and otherwise the refusal, which another try may overcome.
+func (a *attempt) conflict(ctx context.Context, refused error) (last uint64, err error) {
+	l := a.log
+	got, err := l.store.next(ctx, l.stream, *a.after+1)
+	if errors.Is(err, errMissing) {
+		info, err := l.store.info(ctx, l.stream)
+		if err != nil || info.State.LastSeq == *a.after {
+			return 0, refused // another write may have been under way
+		}
+		return 0, fmt.Errorf("%w: the log ends with sequence %d, and not %d", store.ErrConflict, info.State.LastSeq, *a.after)
+	}
+	if err != nil {
+		return 0, refused
+	}
+	if !l.holds(got, a.nonce) {
+		return 0, fmt.Errorf("%w: the log goes on after sequence %d", store.ErrConflict, *a.after)
+	}
+	last = *a.after + uint64(len(a.drafts))
+	if got, err = l.store.next(ctx, l.stream, last); err != nil || !l.holds(got, a.nonce+uint64(len(a.drafts))-1) {
+		return 0, fmt.Errorf("%w: the log has only some of the records", store.ErrUnknown)
+	}
+	return last, nil
+}
+
+// holds reports whether a message has the nonce.
+func (l *Log) holds(m message, nonce uint64) bool {
+	f, err := decode(l.stream, m.data)
+	return err == nil && f.nonce == nonce
+}
+
+// accept notes where the drafts stand, before anybody is told. It refuses positions that
+// were other records', since the cluster lost those.
+//
+// A crash before the note leaves records that were not acknowledged.
+func (l *Log) accept(ctx context.Context, last uint64, a *attempt) (store.Pos, error) {
+	n := uint64(len(a.drafts))
+	for i := range n {
+		seq := last - n + 1 + i
+		pos, ok := l.meta().pos(seq)
+		if ok {
+			var fits bool
+			if _, fits = l.known.see(spot{pos, a.nonce + i}, true); !fits {
+				ok = false
+				if err := l.compare(ctx); err != nil {
+					return 0, fmt.Errorf("%w: %w", store.ErrUnknown, err)
+				}
+			}
+		}
+		if !ok {
+			return 0, fmt.Errorf("append to the log %s: %w: the cluster gave it the position of a record that it lost", l.name, store.ErrUnknown)
+		}
+	}
+	end, _ := l.meta().pos(last)
+	if err := l.remember(spot{end, a.nonce + n - 1}); err != nil {
+		return 0, fmt.Errorf("%w: %w", store.ErrUnknown, err)
+	}
+	l.tail.reach(end)
+	return end - store.Pos(n) + 1, nil
+}

@@ -1,0 +1,156 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+const (
+	// certainty is how long the leader of a replicated stream has to insist on an earlier
+	// end: a new or a deposed leader may lack the newest records for a while.
+	certainty = 5 * time.Second
+	// certaintyPause is the wait between two looks.
+	certaintyPause = 500 * time.Millisecond
+)
+
+// ErrReplaced means that another stream has the name of a log than the one that was opened.
+var ErrReplaced = errors.New("the stream of a log was taken away, or made again, while the relay ran")
+
+// compare looks whether the cluster lost the end of the log, and begins a new turn if it
+// did. A crash before the turn is in the table leaves the same finding.
+func (l *Log) compare(ctx context.Context) error {
+	l.comparing.Lock()
+	defer l.comparing.Unlock()
+	for until := time.Now().Add(l.store.certainty); ; {
+		newest, doubted := l.known.suspects() // first, since appends go on meanwhile
+		info, err := l.store.info(ctx, l.stream)
+		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+		late := time.Now().After(until)
+		if err != nil || info.Created.UnixNano() != l.meta().Created {
+			if late || err == nil {
+				return l.replacedMeanwhile()
+			}
+		} else {
+			back, err := l.wentBack(ctx, info, newest, doubted)
+			if err != nil {
+				return err
+			}
+			if !back {
+				l.known.settle()
+				return nil
+			}
+			if late || info.Config.Replicas < 2 {
+				return l.goBack(ctx, info, newest)
+			}
+		}
+		if err := pause.For(ctx, certaintyPause); err != nil {
+			return err
+		}
+	}
+}
+
+// replacedMeanwhile ends the relay: the next start makes the stream if it is missing, and
+// goes on after the positions of the old one.
+func (l *Log) replacedMeanwhile() error {
+	err := fmt.Errorf("%w: the next start goes on with stream %s as it is, and names the lost records", ErrReplaced, l.stream)
+	l.store.fail(err)
+	return err
+}
+
+// wentBack says whether the stream lacks what is known to have stood there.
+func (l *Log) wentBack(ctx context.Context, info *jetstream.StreamInfo, newest, doubted spot) (bool, error) {
+	if l.meta().end(info.State.LastSeq) < newest.Pos {
+		return true, nil
+	}
+	for _, s := range []spot{newest, doubted} {
+		if another, err := l.isAnother(ctx, info, s); another || err != nil {
+			return another, err
+		}
+	}
+	return false, nil
+}
+
+// isAnother says whether another record stands at a place than the known one. One that was
+// trimmed, or is damaged, is not another.
+func (l *Log) isAnother(ctx context.Context, info *jetstream.StreamInfo, s spot) (bool, error) {
+	at := l.meta().find(s.Pos)
+	if s.Pos == 0 || s.Nonce == 0 || at.lost != "" || at.seq < info.State.FirstSeq {
+		return false, nil
+	}
+	if at.seq > info.State.LastSeq {
+		return true, nil
+	}
+	got, err := l.store.next(ctx, l.stream, at.seq)
+	if errors.Is(err, errMissing) {
+		return false, nil
+	}
+	if err != nil || got.seq != at.seq {
+		return false, err
+	}
+	f, err := decode(l.stream, got.data)
+	return err == nil && f.nonce != s.Nonce, nil
+}
+
+// goBack begins a turn after the newest record that is still there.
+func (l *Log) goBack(ctx context.Context, info *jetstream.StreamInfo, newest spot) error {
+	stays, err := l.stays(ctx, info)
+	if err != nil {
+		return err
+	}
+	end := max(newest.Pos, l.meta().end(info.State.LastSeq))
+	l.store.log.Error("the cluster lost the end of a log; the lost positions are named, and the log goes on after them",
+		"log", l.name, "stream", l.stream, "lost_from", stays+1, "lost_to", end)
+	l.store.rewinds.Inc()
+	// The last message may be one that has just been stored, and whose append is about to be
+	// refused: it counts as lost. A later one is in the new turn.
+	err = l.changeMeta(ctx, func(m *meta) { m.rewind(stays, end, info.State.LastSeq+1) })
+	if err != nil {
+		return fmt.Errorf("note what the cluster lost of the log %s: %w", l.name, err)
+	}
+	return l.begin(spot{Pos: end}, stays, end)
+}
+
+// stays is the newest position that still has its record. All earlier ones have theirs, too,
+// so that it is found by halves.
+func (l *Log) stays(ctx context.Context, info *jetstream.StreamInfo) (store.Pos, error) {
+	end := l.meta().end(info.State.LastSeq)
+	all := l.known.spots(end)
+	var failed error
+	n := sort.Search(len(all), func(i int) bool {
+		if failed != nil {
+			return true
+		}
+		another, err := l.isAnother(ctx, info, all[i])
+		failed = err
+		return another
+	})
+	switch {
+	case failed != nil:
+		return 0, failed
+	case n == len(all):
+		return end, nil
+	case n > 0:
+		return all[n-1].Pos, nil
+	}
+	return min(end, all[0].Pos-1), nil
+}
+
+// begin starts over with what is known about the log.
+func (l *Log) begin(newest spot, after, end store.Pos) error {
+	l.known.begin(newest, after, end)
+	l.tail.reach(end)
+	if end == 0 {
+		return nil
+	}
+	return l.remember(newest)
+}

@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/config"
+)
+
+const (
+	// pingInterval is the time between two pings. The client leaves a frozen server, or one
+	// that can no longer be reached, after two of them were not answered: an append's
+	// retries still reach another server.
+	pingInterval = 2 * time.Second
+	// reconnectWait is the pause between two rounds of all servers.
+	reconnectWait = 500 * time.Millisecond
+)
+
+// dial connects, and waits for servers that are starting.
+func dial(ctx context.Context, cfg config.Journal, log *slog.Logger) (jetstream.JetStream, error) {
+	opts, err := dialOptions(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts,
+		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
+		nats.ReconnectBufSize(-1), // a publish without a connection fails; its caller tries again
+		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("journal disconnected", "error", err) }),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("journal reconnected") }),
+		quiet(log),
+	)
+	var js jetstream.JetStream
+	err = await(ctx, log, "a connection", func(context.Context) (err error) {
+		js, err = connect(opts...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("journal.url %s: %w", cfg.URL, err) // the URL holds no password
+	}
+	return js, nil
+}
+
+func connect(opts ...nats.Option) (jetstream.JetStream, error) {
+	nc, err := nats.Connect("", opts...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the journal's NATS: %w", err)
+	}
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncTimeout(attemptTimeout))
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("use JetStream: %w", err)
+	}
+	return js, nil
+}
+
+// dialOptions say how the servers are reached.
+func dialOptions(ctx context.Context, cfg config.Journal) ([]nats.Option, error) {
+	opts := []nats.Option{nats.Name("auditrelay"), func(o *nats.Options) error {
+		o.Servers = strings.Split(cfg.URL, ",")
+		return nil
+	}}
+	if deadline, ok := ctx.Deadline(); ok {
+		opts = append(opts, nats.Timeout(time.Until(deadline)))
+	}
+	if cfg.CredentialsFile != "" {
+		opts = append(opts, nats.UserCredentials(cfg.CredentialsFile))
+	}
+	if cfg.TLS != nil {
+		tlsConfig, err := cfg.TLS.ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("journal: %w", err)
+		}
+		opts = append(opts, nats.Secure(tlsConfig))
+	}
+	return opts, nil
+}
+
+// quiet keeps the client from printing its complaints itself.
+func quiet(log *slog.Logger) nats.Option {
+	return nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Debug("journal connection", "error", err) })
+}

@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// attemptTimeout bounds one request. A change of leader takes some seconds.
+const attemptTimeout = 5 * time.Second
+
+// errMissing means that the leader has no such message.
+var errMissing = errors.New("there is no such message")
+
+// message is what a server keeps.
+type message struct {
+	seq  uint64
+	data []byte
+}
+
+// query asks for a message: the first one from Seq on, or the last one of a subject.
+type query struct {
+	Seq    uint64 `json:"seq,omitempty"`
+	Next   string `json:"next_by_subj,omitempty"`
+	LastOf string `json:"last_by_subj,omitempty"`
+}
+
+// ask asks the leader of a stream, and nobody else, for a message. The client's own
+// functions may ask any replica, which may lag.
+func (s *Store) ask(ctx context.Context, stream string, q query) (message, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	request, err := json.Marshal(q)
+	if err != nil {
+		return message{}, err
+	}
+	answer, err := s.js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, request)
+	if err != nil {
+		return message{}, s.closedOr(fmt.Errorf("read stream %s: %w", stream, err))
+	}
+	var got struct {
+		Message *struct {
+			Seq  uint64 `json:"seq"`
+			Data []byte `json:"data"`
+		} `json:"message"`
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(answer.Data, &got); err != nil {
+		return message{}, fmt.Errorf("read stream %s: %w", stream, err)
+	}
+	switch {
+	case got.Error != nil && got.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return message{}, errMissing
+	case got.Error != nil:
+		return message{}, fmt.Errorf("read stream %s: %w", stream, got.Error)
+	case got.Message == nil:
+		return message{}, fmt.Errorf("read stream %s: %w", stream, nats.ErrInvalidMsg)
+	}
+	return message{got.Message.Seq, got.Message.Data}, nil
+}
+
+// next asks the leader for the first message from a sequence on.
+func (s *Store) next(ctx context.Context, stream string, seq uint64) (message, error) {
+	return s.ask(ctx, stream, query{Seq: max(seq, 1), Next: ">"})
+}
+
+// info asks the leader of a stream for its state.
+func (s *Store) info(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	handle, err := s.js.Stream(ctx, stream)
+	if err != nil {
+		return nil, s.closedOr(fmt.Errorf("ask for stream %s: %w", stream, err))
+	}
+	return handle.CachedInfo(), nil
+}

@@ -1,0 +1,181 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// meta is what the table says about a log.
+type meta struct {
+	ID logID `json:"id"`
+	// Created is when the stream was made whose sequences the turns are about.
+	Created int64 `json:"created"`
+	// Trimmed is the newest position that [Log.Trim] may have dropped.
+	Trimmed store.Pos `json:"trimmed,omitempty"`
+	// Turns are what the cluster lost, the oldest first.
+	Turns []turn `json:"turns,omitempty"`
+
+	rev uint64 // of the value in the table
+}
+
+// turn says that the cluster lost the end of a stream. After the position After, the next
+// record is the message Seq, or a later one, and its position is its sequence plus Shift.
+// The positions between the two are lost.
+type turn struct {
+	After store.Pos `json:"after"`
+	Seq   uint64    `json:"seq"`
+	Shift uint64    `json:"shift"`
+}
+
+// first is the first position of the turn.
+func (t turn) first() store.Pos { return store.Pos(t.Seq + t.Shift) }
+
+// logID is the random part of a log's id.
+type logID [16]byte
+
+// MarshalText implements [encoding.TextMarshaler].
+func (id logID) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(id[:])), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (id *logID) UnmarshalText(text []byte) error {
+	if len(text) != hex.EncodedLen(len(id)) {
+		return errors.New("the id of a log has another length")
+	}
+	_, err := hex.Decode(id[:], text)
+	return err
+}
+
+func newID() (id logID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
+
+// last is the newest turn.
+func (m *meta) last() turn {
+	if n := len(m.Turns); n > 0 {
+		return m.Turns[n-1]
+	}
+	return turn{Seq: 1}
+}
+
+// end is the position of the end of a stream that ends with a sequence.
+func (m *meta) end(lastSeq uint64) store.Pos { return store.Pos(lastSeq + m.last().Shift) }
+
+// pos returns the position of a message. It reports false for a message that the cluster
+// stored after the loss of an end, and before the relay noticed that: it was never
+// acknowledged, and its position was another's.
+func (m *meta) pos(seq uint64) (store.Pos, bool) {
+	t := turn{Seq: 1}
+	for i := range m.Turns {
+		if seq < m.Turns[i].Seq {
+			pos := store.Pos(seq + t.Shift)
+			return pos, pos <= m.Turns[i].After
+		}
+		t = m.Turns[i]
+	}
+	return store.Pos(seq + t.Shift), true
+}
+
+// place is where a position is to be looked for.
+type place struct {
+	seq uint64
+	// until is the last position of the same turn.
+	until store.Pos
+	// lost says that there is nothing to look for up to until, and why.
+	lost store.Reason
+}
+
+func (m *meta) find(pos store.Pos) place {
+	if pos <= m.Trimmed {
+		return place{until: m.Trimmed, lost: store.Trimmed}
+	}
+	t := turn{Seq: 1}
+	for i := range m.Turns {
+		next := &m.Turns[i]
+		switch {
+		case pos >= next.first():
+			t = *next
+		case pos > next.After:
+			return place{until: next.first() - 1, lost: store.Rewound}
+		default:
+			return place{seq: uint64(pos) - t.Shift, until: next.After}
+		}
+	}
+	return place{seq: uint64(pos) - t.Shift, until: ^store.Pos(0)}
+}
+
+// rewind adds a turn: the positions after one are lost, up to end, and the next message is
+// seq or a later one. Turns that are lost with them go.
+func (m *meta) rewind(after, end store.Pos, seq uint64) {
+	for len(m.Turns) > 0 && m.last().first() > after {
+		after = min(after, m.last().After)
+		m.Turns = m.Turns[:len(m.Turns)-1]
+	}
+	for len(m.Turns) > 1 && m.Turns[1].first() <= m.Trimmed {
+		m.Turns = m.Turns[1:] // nobody reads below the mark of the trim
+	}
+	m.Turns = append(m.Turns, turn{After: after, Seq: seq, Shift: uint64(end) + 1 - seq})
+}
+
+// replaced forgets all turns, since another stream has the log's name: everything up to end
+// is lost.
+func (m *meta) replaced(end store.Pos, created int64, lastSeq uint64) {
+	m.Turns, m.Created = nil, created
+	if end > 0 {
+		m.Turns = []turn{{Seq: lastSeq + 1, Shift: uint64(end) - min(uint64(end), lastSeq)}}
+	}
+}
+
+// metaSubject is the subject of a log's meta in the table; users' keys cannot collide with it.
+func (l *Log) metaSubject() string { return l.store.table.stream + ".log." + l.stream }
+
+// loadMeta reads the log's meta from the table. It reports false if there is none.
+func (l *Log) loadMeta(ctx context.Context) (m meta, ok bool, err error) {
+	v, err := l.store.table.get(ctx, l.metaSubject(), l.name)
+	if err != nil || v.Rev == 0 {
+		return meta{}, false, err
+	}
+	if err := json.Unmarshal(v.Data, &m); err != nil {
+		return meta{}, false, fmt.Errorf("read the state of the log %s: %w", l.name, err)
+	}
+	m.rev = v.Rev
+	return m, true, nil
+}
+
+// changeMeta changes the log's meta in the table, whatever others changed meanwhile. A
+// crash before the put leaves the old meta; one after it, the new one.
+func (l *Log) changeMeta(ctx context.Context, change func(*meta)) error {
+	for {
+		m, ok, err := l.loadMeta(ctx)
+		if err != nil {
+			return err
+		}
+		if !ok || len(m.Turns) < len(l.meta().Turns) && m.Created == l.meta().Created {
+			// The cluster lost the newest value of the table, too: the relay knows better.
+			rev := m.rev
+			m = *l.meta()
+			m.rev, m.Turns = rev, slices.Clone(m.Turns)
+		}
+		change(&m)
+		data, err := json.Marshal(&m)
+		if err != nil {
+			return err
+		}
+		subject := l.metaSubject()
+		m.rev, err = l.store.table.put(ctx, put{subject: subject, key: l.name, data: data, guard: subject, rev: m.rev, guarded: true})
+		if err == nil {
+			l.current.Store(&m)
+			return nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/auditrelay/auditrelay/internal/durable"
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// note says how far a log reached, for the next process.
+type note struct {
+	// URL is where the log was. With another URL the log may be another one by intent.
+	URL    string `json:"url,omitempty"`
+	Newest spot   `json:"newest"`
+	Meta   meta   `json:"meta"`
+}
+
+// A note's file has two slots that are written in turn, so that a torn write leaves the
+// note before it. A slot is a checksum, a length, and the note in JSON.
+const (
+	slotSize = 4096
+	slotHead = 8 + 4
+)
+
+// noteFile keeps the newest note of a log in the data directory. It is written before an
+// append is acknowledged, and without a sync: after a kill it is exact, and after a power
+// cut it may be older.
+type noteFile struct {
+	mu      sync.Mutex // guards the fields below
+	f       *os.File   // nil without a data directory
+	newest  store.Pos
+	written int
+}
+
+// openNote opens the file, or makes it, and returns the newest note in it.
+func openNote(dir, name string) (*noteFile, note, error) {
+	if dir == "" {
+		return &noteFile{}, note{}, nil
+	}
+	if err := durable.MakeDir(dir); err != nil {
+		return nil, note{}, fmt.Errorf("make the folder of the notes on logs: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, note{}, fmt.Errorf("open the note on a log: %w", err)
+	}
+	n := &noteFile{f: f}
+	var newest note
+	for i := range 2 {
+		b := make([]byte, slotSize)
+		if _, err := f.ReadAt(b, int64(i)*slotSize); err != nil {
+			continue // a new file is short
+		}
+		size := binary.LittleEndian.Uint32(b[8:])
+		if size > slotSize-slotHead || xxhash.Sum64(b[8:slotHead+size]) != binary.LittleEndian.Uint64(b) {
+			continue
+		}
+		var read note
+		if json.Unmarshal(b[slotHead:slotHead+size], &read) == nil && read.Newest.Pos >= newest.Newest.Pos {
+			newest, n.written, n.newest = read, i, read.Newest.Pos
+		}
+	}
+	return n, newest, nil
+}
+
+// write keeps a note, unless a newer one was kept. A crash in the middle leaves the note of
+// the other slot.
+func (n *noteFile) write(to note) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.f == nil || to.Newest.Pos < n.newest {
+		return nil
+	}
+	text, err := json.Marshal(&to)
+	if err != nil {
+		return err
+	}
+	if len(text) > slotSize-slotHead {
+		return errors.New("the note on a log is too long")
+	}
+	b := binary.LittleEndian.AppendUint32(make([]byte, 8, slotSize), uint32(len(text)))
+	b = append(b, text...)
+	binary.LittleEndian.PutUint64(b, xxhash.Sum64(b[8:]))
+	next := 1 - n.written
+	if _, err := n.f.WriteAt(b[:slotSize], int64(next)*slotSize); err != nil {
+		return fmt.Errorf("write the note on a log: %w", err)
+	}
+	n.written, n.newest = next, to.Newest.Pos
+	return nil
+}
+
+func (n *noteFile) close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.f == nil {
+		return nil
+	}
+	err := n.f.Close()
+	n.f = nil
+	if errors.Is(err, fs.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// remember keeps the newest position for the next process: exactly in the data directory,
+// and within a moment in the table.
+func (l *Log) remember(newest spot) error {
+	n := note{URL: l.store.url, Newest: newest, Meta: *l.meta()}
+	if err := l.note.write(n); err != nil {
+		return err
+	}
+	data, err := json.Marshal(note{Newest: newest, Meta: meta{ID: n.Meta.ID}})
+	if err != nil {
+		return err
+	}
+	l.store.table.lazily(put{subject: l.endSubject(), key: l.name, data: data})
+	return nil
+}
+
+// endSubject is the subject in the table of how far the log reached.
+func (l *Log) endSubject() string { return l.store.table.stream + ".end." + l.stream }
+
+// loadEnd reads from the table how far the log reached. An older one is no harm.
+func (l *Log) loadEnd(ctx context.Context) (n note, err error) {
+	v, err := l.store.table.get(ctx, l.endSubject(), l.name)
+	if err != nil || v.Rev == 0 {
+		return note{}, err
+	}
+	if err := json.Unmarshal(v.Data, &n); err != nil {
+		return note{}, fmt.Errorf("read how far the log %s reached: %w", l.name, err)
+	}
+	return n, nil
+}

@@ -1,0 +1,205 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+const (
+	// compareInterval is how often the logs are compared with what is known about them.
+	compareInterval = time.Minute
+	// closeTimeout bounds the writing of lazy values at the end.
+	closeTimeout = 5 * time.Second
+)
+
+// Config says where a store is and who uses it.
+type Config struct {
+	// Journal must have its defaults, and a URL.
+	Journal config.Journal
+	// Dir is a folder on the relay's own disk, for notes on how far the logs reached. Without
+	// one, only the table has them.
+	Dir string
+	// Version is that of the program.
+	Version    string
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // may be nil
+	// Failed is told of a failure that only another start can mend. It may be nil.
+	Failed func(error)
+}
+
+// Store is a prefix of streams on a cluster.
+type Store struct {
+	js       jetstream.JetStream
+	log      *slog.Logger
+	url      string
+	prefix   string
+	replicas int
+	version  string
+	notes    string
+	failed   func(error)
+	rewinds  prometheus.Counter
+	table    *Table
+
+	patience  time.Duration
+	certainty time.Duration
+
+	ctx        context.Context // ends with Close
+	stop       context.CancelFunc
+	background sync.WaitGroup
+
+	mu      sync.Mutex
+	logs    map[string]*Log    // guarded by mu
+	current context.Context    // ends with the next reconnect; guarded by mu
+	renew   context.CancelFunc // ends current; guarded by mu
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open connects, and waits for servers that are starting. It refuses servers that
+// acknowledge before anything is durable, streams of another layout, and those of a later
+// version. ctx bounds the opening only.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	js, err := dial(ctx, cfg.Journal, cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		js: js, log: cfg.Logger, url: cfg.Journal.URL, prefix: cfg.Journal.StreamPrefix, replicas: cfg.Journal.Replicas,
+		version: cmp.Or(cfg.Version, "dev"), failed: cfg.Failed, patience: patience, certainty: certainty, logs: map[string]*Log{},
+		rewinds: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "auditrelay_journal_rewinds_total", Help: "How often the external cluster lost the end of a log.",
+		}),
+	}
+	if cfg.Dir != "" {
+		s.notes = filepath.Join(cfg.Dir, s.prefix)
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.current, s.renew = context.WithCancel(s.ctx)
+	if err := s.open(ctx, cfg); err != nil {
+		s.stop()
+		js.Conn().Close()
+		return nil, err
+	}
+	if cfg.Registerer != nil {
+		cfg.Registerer.MustRegister(s.rewinds)
+	}
+	connected := js.Conn().StatusChanged(nats.CONNECTED)
+	s.background.Go(func() { s.watch(connected) })
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context, cfg Config) error {
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"what the journal's servers promise", func(ctx context.Context) error { return s.checkPromises(ctx, cfg.Journal) }},
+		{"the streams of the journal", s.refuseOldLayout},
+		{"the journal's table", s.openTable},
+	} {
+		if err := await(ctx, s.log, step.what, step.do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Table implements [store.Store].
+func (s *Store) Table() store.Table { return s.table }
+
+// Err says why nothing can be kept at present, or is nil.
+func (s *Store) Err() error {
+	if !s.js.Conn().IsConnected() {
+		return errors.New("the servers of journal.url are out of reach")
+	}
+	return nil
+}
+
+// maxPayload is the present server's limit for a message.
+func (s *Store) maxPayload() int { return int(s.js.Conn().MaxPayload()) }
+
+// closedOr returns ErrClosed once the store is closed, and err until then.
+func (s *Store) closedOr(err error) error {
+	if s.ctx.Err() != nil || errors.Is(err, nats.ErrConnectionClosed) {
+		return store.ErrClosed
+	}
+	return err
+}
+
+func (s *Store) fail(err error) {
+	s.log.Error("the store failed", "error", err)
+	if s.failed != nil {
+		s.failed(err)
+	}
+}
+
+// session is a context that ends with the next reconnect.
+func (s *Store) session() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current
+}
+
+// watch compares the logs with what is known, once a minute and after each reconnect.
+func (s *Store) watch(connected chan nats.Status) {
+	tick := time.NewTicker(compareInterval)
+	defer tick.Stop()
+	defer s.js.Conn().RemoveStatusListener(connected)
+	for {
+		select {
+		case <-tick.C:
+		case <-connected:
+			s.mu.Lock()
+			s.renew()
+			s.current, s.renew = context.WithCancel(s.ctx)
+			s.mu.Unlock()
+		case <-s.ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		logs := make([]*Log, 0, len(s.logs))
+		for _, l := range s.logs {
+			logs = append(logs, l)
+		}
+		s.mu.Unlock()
+		for _, l := range logs {
+			if err := l.compare(s.ctx); err != nil && s.ctx.Err() == nil {
+				s.log.Warn("comparing a log with what is known about it failed; it is tried again", "log", l.name, "error", err)
+			}
+		}
+	}
+}
+
+// Close implements [store.Store].
+func (s *Store) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if s.Err() == nil {
+		if err := s.table.Sync(ctx); err != nil {
+			s.log.Warn("some values of the table were not written at the end", "error", err)
+		}
+	}
+	s.stop()
+	s.js.Conn().Close()
+	s.background.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.renew()
+	var failed error
+	for _, l := range s.logs {
+		failed = errors.Join(failed, l.note.close())
+	}
+	return failed
+}

@@ -1,0 +1,218 @@
+package cluster
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// Table is one stream with a subject for each key. A revision is a sequence of that stream.
+type Table struct {
+	store  *Store
+	stream string
+
+	mu    sync.Mutex
+	lazy  map[string]*lazyValue // by subject; guarded by mu
+	stale map[store.If]bool     // conditions of lazy values that no longer hold; guarded by mu
+}
+
+var _ store.Table = (*Table)(nil)
+
+// The kinds of a table's messages.
+const (
+	kindValue     = 1
+	kindTombstone = 2
+)
+
+// subject is where the values of a key stand. A key that a subject can hold stands there as
+// it is, for people who look at the stream.
+func (t *Table) subject(key string) string {
+	plain := key != "" && len(key) <= 255 && strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_/=") == "" && !strings.ContainsFunc(key, isUnsafe)
+	if plain {
+		return t.stream + ".key." + key
+	}
+	return t.stream + ".b64." + base64.RawURLEncoding.EncodeToString([]byte(key)) + "_"
+}
+
+func isUnsafe(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_/=", r))
+}
+
+// Get implements [store.Table]. It asks the leader.
+func (t *Table) Get(ctx context.Context, key string) (store.Value, error) {
+	subject := t.subject(key)
+	if err := t.flush(ctx, subject); err != nil && ctx.Err() != nil {
+		return store.Value{}, err
+	}
+	return t.get(ctx, subject, key)
+}
+
+// get reads the newest value of a subject. A value that is damaged counts as never written,
+// but for its revision, so that a put can replace it.
+func (t *Table) get(ctx context.Context, subject, key string) (store.Value, error) {
+	got, err := t.store.ask(ctx, t.stream, query{LastOf: subject})
+	if errors.Is(err, errMissing) {
+		return store.Value{Key: key}, nil
+	}
+	if err != nil {
+		return store.Value{}, fmt.Errorf("read the value of %s: %w", key, err)
+	}
+	v, err := t.value(got)
+	switch {
+	case errors.Is(err, ErrVersion):
+		return store.Value{}, fmt.Errorf("read the value of %s: %w", key, err)
+	case err != nil || v.Key != key:
+		t.store.log.Error("a value of the table is damaged, and counts as removed", "stream", t.stream, "key", key, "sequence", got.seq)
+		return store.Value{Key: key, Rev: got.seq}, nil
+	}
+	return v, nil
+}
+
+func (t *Table) value(m message) (store.Value, error) {
+	f, err := decode(t.stream, m.data)
+	if err != nil {
+		return store.Value{}, err
+	}
+	v := store.Value{Key: f.draft.Key, Rev: m.seq}
+	if f.draft.Kind == kindValue {
+		v.Data = append([]byte{}, f.draft.Data...)
+	}
+	return v, nil
+}
+
+// put is one write of the table.
+type put struct {
+	subject, key string
+	data         []byte // nil for a tombstone
+	guarded      bool
+	guard        string // the subject whose newest message is rev
+	rev          uint64
+}
+
+// Put implements [store.Table].
+func (t *Table) Put(ctx context.Context, key string, data []byte, c store.If) (rev uint64, err error) {
+	p, err := t.putOf(key, data, c)
+	if err != nil {
+		return 0, err
+	}
+	// Lazy values that this key guards were put before.
+	if err := t.flushGuarded(ctx, p.subject); err != nil {
+		return 0, err
+	}
+	rev, err = t.put(ctx, p)
+	if err == nil {
+		t.outdate(store.If{Key: key, Rev: rev})
+	}
+	return rev, err
+}
+
+// outdate notes that conditions on other revisions of a key no longer hold.
+func (t *Table) outdate(now store.If) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, v := range t.lazy {
+		if v.c.Key == now.Key && v.c.Rev != now.Rev {
+			t.stale[v.c] = true
+		}
+	}
+}
+
+func (t *Table) putOf(key string, data []byte, c store.If) (put, error) {
+	if size := len(key) + len(data); len(key) > store.MaxKey || size > t.store.maxPayload()-headerRoom {
+		return put{}, fmt.Errorf("put the value of a key of %d bytes: %w", len(key), store.ErrTooLarge)
+	}
+	p := put{subject: t.subject(key), key: key, data: data}
+	if c != (store.If{}) {
+		p.guarded, p.guard, p.rev = true, t.subject(c.Key), c.Rev
+	}
+	return p, nil
+}
+
+// put writes until the cluster has answered. A crash before the answer leaves the old value
+// or the new one.
+func (t *Table) put(ctx context.Context, p put) (uint64, error) {
+	f := frame{nonce: newNonce(), time: time.Now().UnixNano(), draft: store.Draft{Kind: kindValue, Key: p.key, Data: p.data}}
+	if p.data == nil {
+		f.draft.Kind = kindTombstone
+	}
+	data, maybe := f.encode(t.stream), false
+	for deadline := time.Now().Add(t.store.patience); ; {
+		rev, err := t.try(ctx, p, f.nonce, data)
+		if isWrongSequence(err) {
+			rev, err = t.conflict(ctx, p, f.nonce, err)
+		} else if err != nil && !isUnsent(err) {
+			maybe = true
+		}
+		switch {
+		case err == nil:
+			return rev, nil
+		case errors.Is(err, store.ErrConflict):
+			return 0, fmt.Errorf("put the value of %s: %w", p.key, err)
+		case errors.Is(err, nats.ErrConnectionClosed):
+			return 0, store.ErrClosed
+		case isFull(err) && !maybe:
+			return 0, fmt.Errorf("put the value of %s: %w: %w", p.key, store.ErrFull, err)
+		}
+		if time.Now().Add(retryPause).After(deadline) || pause.For(ctx, retryPause) != nil {
+			if isWrongSequence(err) && !maybe { // somebody else was writing all the while
+				return 0, fmt.Errorf("put the value of %s: %w: %w", p.key, store.ErrConflict, err)
+			}
+			return 0, fmt.Errorf("put the value of %s: %w: %w", p.key, store.ErrUnknown, err)
+		}
+	}
+}
+
+func (t *Table) try(ctx context.Context, p put, nonce uint64, data []byte) (rev uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	m := &nats.Msg{Subject: p.subject, Header: nats.Header{}, Data: data}
+	m.Header.Set(jetstream.MsgIDHeader, strconv.FormatUint(nonce, 16))
+	if p.guarded {
+		m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(p.rev, 10))
+		if p.guard != p.subject {
+			m.Header.Set(headerGuard, p.guard)
+		}
+	}
+	answer, err := t.store.js.Conn().RequestMsgWithContext(ctx, m)
+	if err != nil {
+		return 0, err
+	}
+	rev, _, err = readAck(answer)
+	return rev, err
+}
+
+// headerGuard names the subject whose newest sequence is expected.
+const headerGuard = "Nats-Expected-Last-Subject-Sequence-Subject"
+
+// conflict reads what stands in the table, since the refusal alone proves nothing. It
+// returns the revision if an earlier try wrote the value, ErrConflict if the condition does
+// not hold, and otherwise the refusal, which another try may overcome.
+func (t *Table) conflict(ctx context.Context, p put, nonce uint64, refused error) (uint64, error) {
+	got, err := t.store.ask(ctx, t.stream, query{LastOf: p.subject})
+	if err == nil {
+		if f, err := decode(t.stream, got.data); err == nil && f.nonce == nonce {
+			return got.seq, nil
+		}
+	}
+	if p.guard != p.subject {
+		got, err = t.store.ask(ctx, t.stream, query{LastOf: p.guard})
+	}
+	if err != nil && !errors.Is(err, errMissing) {
+		return 0, refused
+	}
+	if got.seq != p.rev { // 0 if there is none
+		return 0, fmt.Errorf("%w: its revision is %d, and not %d", store.ErrConflict, got.seq, p.rev)
+	}
+	return 0, refused
+}
