@@ -68,6 +68,7 @@ func floors() map[string]int {
 		"internal/quarantine":           1,
 		"internal/store":                0,
 		"internal/store/disk":           1,
+		"internal/store/cluster":        2,
 		"internal/store/storetest":      1,
 		"internal/deadletters":          3,
 		"internal/positions":            3,

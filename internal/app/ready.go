@@ -19,6 +19,9 @@ func (r *process) journalReady(ctx context.Context) (string, error) {
 	if err := r.conn.Err(); err != nil {
 		return "", err
 	}
+	if err := r.storeErr(); err != nil {
+		return "", err
+	}
 	u, err := r.journal.Usage(ctx)
 	if err != nil {
 		return "", err

@@ -2,24 +2,61 @@ package app
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 
 	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/store/cluster"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 )
 
-// StoreDir is the folder of the store in the data directory.
-const StoreDir = "store"
+const (
+	// StoreDir is the folder of the store in the data directory.
+	StoreDir = "store"
+	// NotesDir is the folder for notes on a store that is kept on an external cluster.
+	NotesDir = "external"
+)
+
+// besides is added to the prefix of the store's streams while some rooms still keep streams
+// of their own under the configured prefix: the store refuses to share one with them.
+const besides = "_STORE"
 
 // startStore opens the store that every durable room keeps its logs and values in.
-func (r *process) startStore(context.Context) (err error) {
-	r.store, err = disk.Open(disk.Config{
-		Dir: filepath.Join(r.cfg.DataDir, StoreDir), Salvage: filepath.Join(r.cfg.DataDir, datadir.SalvageDir),
-		Writer: r.version, Logger: r.log,
-	})
+func (r *process) startStore(ctx context.Context) (err error) {
+	if r.cfg.Journal.URL != "" {
+		err = r.openCluster(ctx)
+	} else {
+		r.store, err = disk.Open(disk.Config{
+			Dir: filepath.Join(r.cfg.DataDir, StoreDir), Salvage: filepath.Join(r.cfg.DataDir, datadir.SalvageDir),
+			Writer: r.version, Logger: r.log,
+		})
+	}
 	if err != nil {
 		return err
 	}
 	r.stack.push("store", func(context.Context) error { return r.store.Close() })
+	return nil
+}
+
+// openCluster opens the store on the cluster of journal.url. Pushes are refused while the
+// relay waits for it.
+func (r *process) openCluster(ctx context.Context) (err error) {
+	started := background(r.refuse)
+	defer func() { err = errors.Join(err, started(context.WithoutCancel(ctx))) }()
+	journal := r.cfg.Journal
+	journal.StreamPrefix += besides
+	r.store, err = cluster.Open(ctx, cluster.Config{
+		Journal: journal, Dir: filepath.Join(r.cfg.DataDir, NotesDir),
+		Version: r.version, Logger: r.log, Registerer: r.reg, Failed: r.fail,
+	})
+	return err
+}
+
+// storeErr says why nothing can be stored at present, or is nil. A store on disk says so at
+// the next append.
+func (r *process) storeErr() error {
+	if s, ok := r.store.(interface{ Err() error }); ok {
+		return s.Err()
+	}
 	return nil
 }

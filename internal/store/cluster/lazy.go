@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -143,23 +145,30 @@ func (t *Table) flushGuarded(ctx context.Context, guard string) error {
 	return nil
 }
 
-// Sync implements [store.Table]. A value that was refused, because its condition does not
-// hold, is an error: it is not what was put.
-func (t *Table) Sync(ctx context.Context) error {
+// flushAll waits until all lazy values are written.
+func (t *Table) flushAll(ctx context.Context) error {
 	t.mu.Lock()
-	subjects := make([]string, 0, len(t.lazy))
-	for subject := range t.lazy {
-		subjects = append(subjects, subject)
-	}
+	subjects := slices.Collect(maps.Keys(t.lazy))
 	t.mu.Unlock()
-	var failed error
 	for _, subject := range subjects {
 		if err := t.flush(ctx, subject); err != nil {
 			return err
 		}
-		t.mu.Lock()
-		failed = errors.Join(failed, t.lazy[subject].refused)
-		t.mu.Unlock()
+	}
+	return nil
+}
+
+// Sync implements [store.Table]. A value that was refused, because its condition does not
+// hold, is an error: it is not what was put.
+func (t *Table) Sync(ctx context.Context) error {
+	if err := t.flushAll(ctx); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var failed error
+	for _, v := range t.lazy {
+		failed = errors.Join(failed, v.refused)
 	}
 	return failed
 }

@@ -19,8 +19,9 @@ var errMissing = errors.New("there is no such message")
 
 // message is what a server keeps.
 type message struct {
-	seq  uint64
-	data []byte
+	seq     uint64
+	subject string
+	data    []byte
 }
 
 // query asks for a message: the first one from Seq on, or the last one of a subject.
@@ -45,8 +46,9 @@ func (s *Store) ask(ctx context.Context, stream string, q query) (message, error
 	}
 	var got struct {
 		Message *struct {
-			Seq  uint64 `json:"seq"`
-			Data []byte `json:"data"`
+			Seq     uint64 `json:"seq"`
+			Subject string `json:"subject"`
+			Data    []byte `json:"data"`
 		} `json:"message"`
 		Error *jetstream.APIError `json:"error"`
 	}
@@ -61,7 +63,7 @@ func (s *Store) ask(ctx context.Context, stream string, q query) (message, error
 	case got.Message == nil:
 		return message{}, fmt.Errorf("read stream %s: %w", stream, nats.ErrInvalidMsg)
 	}
-	return message{got.Message.Seq, got.Message.Data}, nil
+	return message{got.Message.Seq, got.Message.Subject, got.Message.Data}, nil
 }
 
 // next asks the leader for the first message from a sequence on.

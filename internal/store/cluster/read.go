@@ -287,7 +287,7 @@ func (r *reader) fetch(ctx context.Context, seq uint64) (all []message, err erro
 		if err != nil {
 			return nil, fmt.Errorf("read stream %s: %w", r.log.stream, err)
 		}
-		all = append(all, message{seq, m.Data})
+		all = append(all, message{seq: seq, data: m.Data})
 	}
 }
 

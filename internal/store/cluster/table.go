@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,15 +40,15 @@ const (
 // subject is where the values of a key stand. A key that a subject can hold stands there as
 // it is, for people who look at the stream.
 func (t *Table) subject(key string) string {
-	plain := key != "" && len(key) <= 255 && strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_/=") == "" && !strings.ContainsFunc(key, isUnsafe)
-	if plain {
+	if key != "" && len(key) <= 255 && !strings.ContainsFunc(key, isUnsafe) {
 		return t.stream + ".key." + key
 	}
-	return t.stream + ".b64." + base64.RawURLEncoding.EncodeToString([]byte(key)) + "_"
+	return t.stream + ".b64." + base64.RawURLEncoding.EncodeToString([]byte(key))
 }
 
+// isUnsafe says what does not stand in a subject as it is.
 func isUnsafe(r rune) bool {
-	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_/=", r))
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_/=", r)
 }
 
 // Get implements [store.Table]. It asks the leader.
@@ -58,8 +60,47 @@ func (t *Table) Get(ctx context.Context, key string) (store.Value, error) {
 	return t.get(ctx, subject, key)
 }
 
-// get reads the newest value of a subject. A value that is damaged counts as never written,
-// but for its revision, so that a put can replace it.
+// List implements [store.Table]. It asks the leader for one value after the other: a table is
+// small, and listed seldom.
+func (t *Table) List(ctx context.Context, prefix string) ([]store.Value, error) {
+	if err := t.flushAll(ctx); err != nil && ctx.Err() != nil {
+		return nil, err
+	}
+	found := map[string]store.Value{}
+	for seq := uint64(1); ; {
+		got, err := t.store.next(ctx, t.stream, seq)
+		if errors.Is(err, errMissing) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list the table: %w", err)
+		}
+		seq = got.seq + 1
+		v, err := t.value(got)
+		switch {
+		case errors.Is(err, ErrVersion):
+			return nil, fmt.Errorf("list the table: %w", err)
+		case err != nil:
+			t.tellDamage(got)
+		case t.subject(v.Key) == got.subject && strings.HasPrefix(v.Key, prefix):
+			found[v.Key] = v // a value that was written meanwhile is found again, and newer
+		}
+	}
+	var all []store.Value
+	for _, key := range slices.Sorted(maps.Keys(found)) {
+		if found[key].Data != nil {
+			all = append(all, found[key])
+		}
+	}
+	return all, nil
+}
+
+func (t *Table) tellDamage(m message) {
+	t.store.log.Error("a value of the table is damaged", "stream", t.stream, "subject", m.subject, "sequence", m.seq)
+}
+
+// get reads the newest value of a subject. A damaged one is doubtful, and has its revision,
+// so that a put can replace it.
 func (t *Table) get(ctx context.Context, subject, key string) (store.Value, error) {
 	got, err := t.store.ask(ctx, t.stream, query{LastOf: subject})
 	if errors.Is(err, errMissing) {
@@ -73,8 +114,8 @@ func (t *Table) get(ctx context.Context, subject, key string) (store.Value, erro
 	case errors.Is(err, ErrVersion):
 		return store.Value{}, fmt.Errorf("read the value of %s: %w", key, err)
 	case err != nil || v.Key != key:
-		t.store.log.Error("a value of the table is damaged, and counts as removed", "stream", t.stream, "key", key, "sequence", got.seq)
-		return store.Value{Key: key, Rev: got.seq}, nil
+		t.tellDamage(got)
+		return store.Value{Key: key, Rev: got.seq, Doubtful: true}, nil
 	}
 	return v, nil
 }
@@ -129,7 +170,7 @@ func (t *Table) outdate(now store.If) {
 }
 
 func (t *Table) putOf(key string, data []byte, c store.If) (put, error) {
-	if size := len(key) + len(data); len(key) > store.MaxKey || size > t.store.maxPayload()-headerRoom {
+	if size := len(key) + len(data); key == "" || len(key) > store.MaxKey || size > t.store.maxPayload()-headerRoom {
 		return put{}, fmt.Errorf("put the value of a key of %d bytes: %w", len(key), store.ErrTooLarge)
 	}
 	p := put{subject: t.subject(key), key: key, data: data}

@@ -86,7 +86,7 @@ func (w *watch) pass(m jetstream.Msg, yield func(store.Value, error) bool) error
 	if err != nil {
 		return err
 	}
-	v, err := w.table.value(message{meta.Sequence.Stream, m.Data()})
+	v, err := w.table.value(message{seq: meta.Sequence.Stream, data: m.Data()})
 	if errors.Is(err, ErrVersion) {
 		return err
 	}
