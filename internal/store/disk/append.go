@@ -177,8 +177,7 @@ func (l *Log) write(g *group) error {
 		return fmt.Errorf("%w: sync %s: %w", store.ErrUnknown, l.path(last.base), err)
 	}
 	if !l.store.fs.Same(l.f, l.path(last.base)) {
-		l.gone = fmt.Errorf("%w: %s", store.ErrGone, l.path(last.base))
-		return l.gone
+		return l.lose(l.path(last.base))
 	}
 	return l.advance(l.end+store.Pos(g.count), last.base, l.offset+int64(len(g.frames)))
 }

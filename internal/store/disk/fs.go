@@ -132,6 +132,29 @@ func (f osFile) Size() (int64, error) {
 
 func (f osFile) Forget() { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
 
+// replaceFile makes a file of these bytes. A crash leaves the old file or the new one.
+func replaceFile(fs filesystem, path string, b []byte) error {
+	next := path + ".new"
+	f, err := fs.Open(next, true)
+	if err != nil {
+		return err
+	}
+	err = f.Truncate(0)
+	if err == nil {
+		_, err = f.WriteAt(b, 0)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, fs.Remove(next))
+	}
+	if err := fs.Rename(next, path); err != nil {
+		return err
+	}
+	return fs.SyncDir(filepath.Dir(path))
+}
+
 // isFull reports whether an error says that there is no room.
 func isFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)

@@ -77,32 +77,56 @@ func (h *segmentHeader) encode() []byte {
 }
 
 // readHeader reads whichever copy is whole. It returns nil where none is, and a
-// VersionError where a later version wrote the file.
-func readHeader(f file, path string) (*segmentHeader, error) {
-	for _, at := range []int64{0, pageSize} {
+// VersionError where a later version wrote the file. bad is the offset of a copy that is not
+// like the one that was returned, or -1.
+func readHeader(f file, path string) (h *segmentHeader, bad int64, err error) {
+	var copies [2][]byte
+	for i := range copies {
 		p := make([]byte, headerSize)
-		if n, _ := f.ReadAt(p, at); n < headerSize {
-			continue // a bad sector costs this copy only
+		_, _ = f.ReadAt(p, int64(i)*pageSize) // a bad sector costs this copy only
+		if bytes.Equal(p[:8], segmentMagic) && binary.LittleEndian.Uint64(p[headerSize-8:]) == sum(0, p[:headerSize-8]) {
+			copies[i] = p
 		}
-		if !bytes.Equal(p[:8], segmentMagic) || binary.LittleEndian.Uint64(p[headerSize-8:]) != sum(0, p[:headerSize-8]) {
-			continue
-		}
-		writer := strings.TrimRight(string(p[80:144]), "\x00")
-		if v := binary.LittleEndian.Uint32(p[8:]); v != formatVersion {
-			return nil, &VersionError{File: path, Writer: writer, Version: v}
-		}
-		h := &segmentHeader{
-			base:      store.Pos(binary.LittleEndian.Uint64(p[32:])),
-			before:    store.Pos(binary.LittleEndian.Uint64(p[40:])),
-			beforeEnd: int64(binary.LittleEndian.Uint64(p[48:])),
-			made:      time.Unix(0, int64(binary.LittleEndian.Uint64(p[56:]))),
-			writer:    writer,
-		}
-		copy(h.log[:], p[16:])
-		copy(h.secret[:], p[64:])
-		return h, nil
 	}
-	return nil, nil
+	p, bad := copies[0], int64(-1)
+	switch {
+	case p == nil && copies[1] == nil:
+		return nil, -1, nil
+	case p == nil:
+		p, bad = copies[1], 0
+	case !bytes.Equal(p, copies[1]):
+		bad = pageSize
+	}
+	h = parseHeader(p)
+	if v := binary.LittleEndian.Uint32(p[8:]); v != formatVersion {
+		return nil, -1, &VersionError{File: path, Writer: h.writer, Version: v}
+	}
+	return h, bad, nil
+}
+
+func parseHeader(p []byte) *segmentHeader {
+	h := &segmentHeader{
+		base:      store.Pos(binary.LittleEndian.Uint64(p[32:])),
+		before:    store.Pos(binary.LittleEndian.Uint64(p[40:])),
+		beforeEnd: int64(binary.LittleEndian.Uint64(p[48:])),
+		made:      time.Unix(0, int64(binary.LittleEndian.Uint64(p[56:]))),
+		writer:    strings.TrimRight(string(p[80:144]), "\x00"),
+	}
+	copy(h.log[:], p[16:])
+	copy(h.secret[:], p[64:])
+	return h
+}
+
+// header reads the header of a file, and mends a damaged copy from the other one. A crash in
+// it leaves a copy that the next start mends.
+func (s *Store) header(f file, path string) (*segmentHeader, error) {
+	h, bad, err := readHeader(f, path)
+	if err != nil || bad < 0 || s.view {
+		return h, err
+	}
+	_, err = f.WriteAt(h.encode()[:headerSize], bad)
+	s.log.Warn("a copy of a file's header was damaged, and was written again from the other copy", "file", path, "offset", bad, "error", err)
+	return h, nil
 }
 
 // seedOf is the seed of a segment's checksums. Records that stand in another segment, or

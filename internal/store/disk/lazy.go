@@ -2,8 +2,8 @@ package disk
 
 import (
 	"fmt"
+	"log/slog"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -15,12 +15,16 @@ import (
 // is what a lazy value may become anyway. A slot holds its key and is bound to its place, so
 // that a slot copied over another one is a value of neither.
 type lazyValues struct {
-	f     file
-	path  string
-	dirty atomic.Bool
-	place map[string]int // key to its pair of slots
-	free  []int          // pairs whose key was removed
-	pairs int
+	fs     filesystem
+	log    *slog.Logger
+	writer string
+	f      file
+	path   string
+	dirty  bool           // something was written since the last sync
+	broken bool           // the file has to be replaced
+	place  map[string]int // key to its pair of slots
+	free   []int          // pairs whose key was removed
+	pairs  int
 }
 
 const (
@@ -40,7 +44,7 @@ const (
 var lazySeed = sum(0, []byte("lazy values"))
 
 func openLazy(s *Store, into map[string]entry) (*lazyValues, error) {
-	v := &lazyValues{path: filepath.Join(s.dir, lazyFile), place: map[string]int{}}
+	v := &lazyValues{fs: s.fs, log: s.log, writer: s.writer, path: filepath.Join(s.dir, lazyFile), place: map[string]int{}}
 	var err error
 	if v.f, err = s.fs.Open(v.path, true); err != nil {
 		return nil, err
@@ -78,7 +82,7 @@ func openLazy(s *Store, into map[string]entry) (*lazyValues, error) {
 
 // begin writes the header of a new file, and refuses one of a later version.
 func (v *lazyValues) begin(s *Store) error {
-	header, err := readHeader(v.f, v.path)
+	header, err := s.header(v.f, v.path)
 	if err != nil || header != nil || s.view {
 		return err
 	}
@@ -120,19 +124,27 @@ func (v *lazyValues) read(w *window, pair int, slot uint64) (key string, e entry
 //
 // A kill before the write leaves the old value, and one after it the new value. After a
 // power cut either is there.
-func (v *lazyValues) put(key string, e entry) error {
+func (v *lazyValues) put(key string, e entry, all map[string]entry) error {
+	if v.broken {
+		if err := v.replace(all); err != nil {
+			return err
+		}
+	}
 	pair, ok := v.place[key]
 	if !ok {
+		pair = v.pairs
 		if n := len(v.free); n > 0 {
 			pair, v.free = v.free[n-1], v.free[:n-1]
-		} else {
-			pair = v.pairs
-			v.pairs++
+			// An older value of the key that was removed must not come back.
+			if _, err := v.f.WriteAt(make([]byte, lazySlot), v.offset(pair, 1-e.rev%2)); err != nil {
+				return fmt.Errorf("write %s: %w", v.path, err)
+			}
 		}
+		v.pairs = max(v.pairs, pair+1)
 		v.place[key] = pair
 	}
 	at := v.offset(pair, e.rev%2)
-	v.dirty.Store(true)
+	v.dirty = true
 	if _, err := v.f.WriteAt(entryFrame(key, &e, lazySeed, at, 0, epoch), at); err != nil {
 		return fmt.Errorf("write %s: %w", v.path, err)
 	}
@@ -153,12 +165,72 @@ func entryFrame(key string, e *entry, seed uint64, offset int64, index store.Pos
 	return b
 }
 
-func (v *lazyValues) sync() error {
-	if !v.dirty.Swap(false) {
-		return nil
+// sync makes the newest values durable. After a failed sync no later one of the same file
+// counts, so another file takes its place.
+func (v *lazyValues) sync(all map[string]entry) error {
+	if v.dirty && !v.broken {
+		if err := v.f.Sync(); err != nil {
+			v.fail("sync", err)
+		}
 	}
-	if err := v.f.Sync(); err != nil {
-		return fmt.Errorf("sync %s: %w", v.path, err)
+	if v.broken {
+		return v.replace(all)
 	}
+	v.dirty = false
+	return nil
+}
+
+func (v *lazyValues) fail(what string, cause any) {
+	v.broken = true
+	v.log.Warn("the file of the table's lazy values is replaced, since it failed", "file", v.path, "operation", what, "error", cause)
+}
+
+// check replaces the file if it was removed, or if the disk does not give what was written.
+func (v *lazyValues) check(all map[string]entry, fromDisk bool) error {
+	if !v.broken && !v.fs.Same(v.f, v.path) {
+		v.fail("open", "it was removed or replaced")
+	}
+	if fromDisk && !v.broken {
+		v.f.Forget()
+		w := &window{f: v.f}
+		for key, pair := range v.place {
+			if found, e, ok := v.read(w, pair, all[key].rev%2); !ok || found != key || e.rev != all[key].rev {
+				v.fail("read", "the value of "+key+" is damaged")
+				break
+			}
+		}
+	}
+	if v.broken {
+		return v.replace(all)
+	}
+	return nil
+}
+
+// replace makes another file with the newest values. A crash leaves the old file or the new
+// one.
+func (v *lazyValues) replace(all map[string]entry) error {
+	place, n := map[string]int{}, 0
+	for key, e := range all {
+		if e.lazy && e.data != nil {
+			place[key] = n
+			n++
+		}
+	}
+	h := segmentHeader{writer: v.writer}
+	b := append(h.encode(), make([]byte, (n+lazyPage-1)/lazyPage*2*pageSize)...)
+	for key, pair := range place {
+		e := all[key]
+		at := v.offset(pair, e.rev%2)
+		copy(b[at:], entryFrame(key, &e, lazySeed, at, 0, epoch))
+	}
+	if err := replaceFile(v.fs, v.path, b); err != nil {
+		return fmt.Errorf("replace %s: %w", v.path, err)
+	}
+	f, err := v.fs.Open(v.path, false)
+	if err != nil {
+		return fmt.Errorf("replace %s: %w", v.path, err)
+	}
+	_ = v.f.Close() // nothing in it counts any more
+	v.f, v.place, v.pairs, v.free, v.broken, v.dirty = f, place, n, nil, false, false
 	return nil
 }

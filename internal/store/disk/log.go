@@ -2,6 +2,8 @@ package disk
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -43,7 +45,6 @@ type Log struct {
 	offset   int64     // where it goes on
 	size     int64     // its end: what was allocated, or may be written
 	poisoned bool      // a write or a sync of it failed, so the next record begins a new one
-	gone     error     // the files were removed while they were in use
 	mark     *slots    // the end mark
 	trimmed  *slots    // the first position kept
 	newest   time.Time // of the newest record
@@ -59,6 +60,7 @@ type Log struct {
 	reached  int64         // the end of the newest segment's durable records; guarded by mu
 	grown    chan struct{} // closed when end grows, and at Close; guarded by mu
 	closed   bool          // guarded by mu
+	gone     error         // the files were removed while they were in use; guarded by mu
 }
 
 var _ store.Log = (*Log)(nil)
@@ -126,11 +128,38 @@ func (l *Log) close() error {
 	if g != nil {
 		l.settle(g, l.write(g))
 	}
-	err := l.mark.sync()
-	for _, c := range []interface{ Close() error }{l.f, l.mark.f, l.trimmed.f} {
-		if e := c.Close(); err == nil {
-			err = e
-		}
+	return errors.Join(l.mark.close(), l.trimmed.close(), l.f.Close())
+}
+
+// watch looks whether the files that the log writes to are still those in its folder. Marks
+// are made again.
+func (l *Log) watch() {
+	select {
+	case l.turn <- struct{}{}:
+		defer l.unlock()
+	default:
+		return // whoever writes finds out
 	}
-	return err
+	if n := len(l.segments); n > 0 && !l.poisoned && !l.store.fs.Same(l.f, l.path(l.segments[n-1].base)) {
+		_ = l.lose(l.path(l.segments[n-1].base))
+	} else if err := errors.Join(l.mark.check(false), l.trimmed.check(false)); isMissing(err) {
+		_ = l.lose(l.dir)
+	}
+}
+
+// lose notes that a file is gone, and that nothing can be appended any more.
+func (l *Log) lose(path string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone == nil {
+		l.gone = fmt.Errorf("%w: %s", store.ErrGone, path)
+	}
+	return l.gone
+}
+
+// err is why nothing can be appended until the store is opened again.
+func (l *Log) err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gone
 }

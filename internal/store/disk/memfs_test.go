@@ -252,7 +252,17 @@ func (f *memFile) Size() (int64, error) {
 	return int64(len(f.cache)), nil
 }
 
-func (f *memFile) Forget()      {}
+// Forget makes the disk's bytes those that are read, as far as they were synced.
+func (f *memFile) Forget() {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	for page := range (len(f.disk) + pageSize - 1) / pageSize {
+		if !f.dirty[page] {
+			f.cache = putPage(f.cache, f.disk, page)
+		}
+	}
+}
+
 func (f *memFile) Close() error { return nil }
 
 // files are the paths in a folder and below.

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -10,8 +11,12 @@ import (
 
 // Read implements [store.Log].
 func (l *Log) Read(ctx context.Context, from store.Pos, follow bool) iter.Seq2[store.Item, error] {
+	return l.read(ctx, reader{l: l, next: max(1, from)}, follow)
+}
+
+func (l *Log) read(ctx context.Context, start reader, follow bool) iter.Seq2[store.Item, error] {
 	return func(yield func(store.Item, error) bool) {
-		r := &reader{l: l, next: max(1, from)}
+		r := start
 		defer r.close()
 		for {
 			l.mu.Lock()
@@ -69,10 +74,16 @@ func (l *Log) Seek(ctx context.Context, t time.Time) (store.Pos, error) {
 	return end + 1, nil
 }
 
-// Scrub implements [store.Log].
+// Scrub implements [store.Log]. Damaged marks and copies of headers are made again.
 func (l *Log) Scrub(ctx context.Context) iter.Seq2[store.Gap, error] {
 	return func(yield func(store.Gap, error) bool) {
-		for item, err := range l.Read(ctx, 1, false) {
+		if !l.store.view {
+			if err := errors.Join(l.mark.check(true), l.trimmed.check(true)); err != nil {
+				yield(store.Gap{}, err)
+				return
+			}
+		}
+		for item, err := range l.read(ctx, reader{l: l, next: 1, scrub: true}, false) {
 			if err == nil && (item.Gap == nil || item.Gap.Why == store.Trimmed) {
 				continue
 			}
@@ -89,8 +100,9 @@ func (l *Log) Scrub(ctx context.Context) iter.Seq2[store.Gap, error] {
 
 // reader reads one position after the other.
 type reader struct {
-	l    *Log
-	next store.Pos // the position that comes next
+	l     *Log
+	next  store.Pos // the position that comes next
+	scrub bool      // read from the disk, and not from memory
 
 	segment segment // that w reads; its file is 0 without
 	w       window
@@ -266,6 +278,12 @@ func (r *reader) open(at *span) bool {
 	f, err := r.l.store.fs.Open(r.l.path(at.base), false)
 	if err != nil {
 		return false
+	}
+	if r.scrub {
+		f.Forget()
+		if _, err := r.l.store.header(f, r.l.path(at.base)); err != nil {
+			r.l.log.Warn("a segment's header cannot be read", "log", r.l.name, "error", err)
+		}
 	}
 	r.segment, r.offset, r.size, r.passed = at.segment, 0, 0, 0
 	r.w.f = f

@@ -79,9 +79,9 @@ const (
 func (r *recovery) readEnd() error {
 	var value []byte
 	var err error
-	r.mark, value, err = openSlots(r.store.fs, filepath.Join(r.dir, endFile), "end of "+r.name)
+	r.mark, value, err = openSlots(r.store, filepath.Join(r.dir, endFile), "end of "+r.name)
 	r.known = parseMark(value)
-	r.exact = r.known != nil && r.known.boot == r.store.boot && r.store.boot != [16]byte{}
+	r.exact = r.known != nil && r.known.boot == r.store.boot && r.store.boot != [16]byte{} && !r.mark.damaged
 	return err
 }
 
@@ -89,7 +89,7 @@ func (r *recovery) readEnd() error {
 func (r *recovery) readFirst() error {
 	var value []byte
 	var err error
-	r.trimmed, value, err = openSlots(r.store.fs, filepath.Join(r.dir, firstFile), "first of "+r.name)
+	r.trimmed, value, err = openSlots(r.store, filepath.Join(r.dir, firstFile), "first of "+r.name)
 	r.from = parseFirst(value)
 	if r.known != nil {
 		r.from = max(r.from, r.known.first)
@@ -119,7 +119,7 @@ func (r *recovery) readSegments() error {
 			r.log.Warn("a segment cannot be opened; what it held is lost", "log", r.name, "file", name, "error", err)
 			continue
 		}
-		header, err := readHeader(f, r.path(base))
+		header, err := r.store.header(f, r.path(base))
 		length, sizeErr := f.Size()
 		if err := errors.Join(err, sizeErr, f.Close()); err != nil {
 			return err

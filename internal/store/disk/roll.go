@@ -11,8 +11,8 @@ import (
 
 // room sees to it that the newest segment takes so many bytes more. The turn is held.
 func (l *Log) room(need int64) error {
-	if l.gone != nil {
-		return l.gone
+	if err := l.err(); err != nil {
+		return err
 	}
 	if !l.poisoned && l.offset+need <= l.size {
 		if l.opts.Allocate || l.opts.MaxBytes == 0 || l.used()+need <= l.opts.MaxBytes {

@@ -19,6 +19,9 @@ import (
 // the lazy values of the table.
 const syncInterval = time.Second
 
+// scrubInterval is how often the table is read back from the disk.
+const scrubInterval = time.Hour
+
 // Store is a folder of logs with a table. One process at a time has it open.
 type Store struct {
 	fs      filesystem
@@ -36,8 +39,9 @@ type Store struct {
 	salvaging sync.Mutex
 	kept      int64 // bytes kept in the salvage folder; guarded by salvaging
 
-	mu   sync.Mutex
-	logs map[string]*Log // guarded by mu
+	mu       sync.Mutex
+	logs     map[string]*Log // guarded by mu
+	scrubbed time.Time       // when the table was; guarded by mu
 }
 
 var _ store.Store = (*Store)(nil)
@@ -77,7 +81,7 @@ func Open(cfg Config) (*Store, error) {
 func open(cfg Config, fs filesystem, boot [16]byte) (*Store, error) {
 	s := &Store{
 		fs: fs, dir: cfg.Dir, salvage: cfg.Salvage, writer: cfg.Writer, boot: boot, log: cfg.Logger,
-		stopped: make(chan struct{}), logs: map[string]*Log{},
+		stopped: make(chan struct{}), logs: map[string]*Log{}, scrubbed: time.Now(),
 	}
 	var err error
 	if s.table, err = openTable(s); err != nil {
@@ -123,6 +127,19 @@ func (s *Store) Log(_ context.Context, name string, opts store.Options) (store.L
 // Table implements [store.Store].
 func (s *Store) Table() store.Table { return s.table }
 
+// Err returns an ErrGone if files of the store were removed or replaced while it was open,
+// so that it takes nothing until it is opened again. That is noticed within seconds.
+func (s *Store) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.logs {
+		if err := l.err(); err != nil {
+			return err
+		}
+	}
+	return s.table.err()
+}
+
 // keepSyncing syncs now and then what is written without a sync.
 func (s *Store) keepSyncing(ctx context.Context) {
 	defer close(s.stopped)
@@ -141,14 +158,27 @@ func (s *Store) keepSyncing(ctx context.Context) {
 func (s *Store) syncLazily(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	unlocked := s.guard != nil && !s.fs.Same(osFile{s.guard}, s.guard.Name())
+	if unlocked { // another process could open the store, too
+		s.table.lose(s.guard.Name())
+	}
 	for _, l := range s.logs {
+		if unlocked {
+			_ = l.lose(s.guard.Name())
+		}
 		if err := l.mark.sync(); err != nil {
 			s.log.Warn("syncing an end mark failed", "log", l.name, "error", err)
 		}
+		l.watch()
 	}
 	if err := s.table.Sync(ctx); err != nil && ctx.Err() == nil {
 		s.log.Warn("syncing the table failed", "error", err)
 	}
+	fromDisk := time.Since(s.scrubbed) > scrubInterval
+	if fromDisk {
+		s.scrubbed = time.Now()
+	}
+	s.table.watch(fromDisk)
 }
 
 // Close implements [store.Store].

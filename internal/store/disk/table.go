@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -26,6 +27,7 @@ type Table struct {
 	entries map[string]entry // guarded by mu
 	changed chan struct{}    // closed with each change; guarded by mu
 	closed  bool             // guarded by mu
+	gone    error            // the files were removed while they were in use; guarded by mu
 }
 
 // entry is what is known of a key.
@@ -122,7 +124,7 @@ func (t *Table) put(ctx context.Context, key string, data []byte, c store.If, la
 		e.data = append([]byte{}, data...)
 	}
 	if lazy {
-		err = t.lazy.put(key, e)
+		err = t.lazy.put(key, e, t.entries)
 	} else {
 		err = t.durable.put(key, &e, t.entries) // entries change only in a turn
 	}
@@ -144,6 +146,9 @@ func (t *Table) judge(key string, c store.If, lazy bool) (entry, error) {
 	if t.closed {
 		return entry{}, store.ErrClosed
 	}
+	if t.gone != nil {
+		return entry{}, t.gone
+	}
 	if now := t.entries[c.Key].rev; c != (store.If{}) && now != c.Rev {
 		return entry{}, fmt.Errorf("%w: the revision of %s is %d, not %d", store.ErrConflict, c.Key, now, c.Rev)
 	}
@@ -155,7 +160,43 @@ func (t *Table) judge(key string, c store.If, lazy bool) (entry, error) {
 }
 
 // Sync implements [store.Table].
-func (t *Table) Sync(context.Context) error { return t.lazy.sync() }
+func (t *Table) Sync(ctx context.Context) error {
+	select {
+	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
+		return t.lazy.sync(t.entries)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// watch looks whether the table's files are still in their folder, and whether the disk gives
+// what was written, if that is asked for. Files that do not are made again from memory.
+func (t *Table) watch(fromDisk bool) {
+	select {
+	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
+	default:
+		return // the next time
+	}
+	err := errors.Join(t.lazy.check(t.entries, fromDisk), t.durable.check(t.entries, fromDisk))
+	if isMissing(err) {
+		t.lose(t.lazy.path)
+	}
+}
+
+// lose notes that the table's files are gone, and that nothing can be put any more.
+func (t *Table) lose(path string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.gone = fmt.Errorf("%w: %s", store.ErrGone, path)
+}
+
+func (t *Table) err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.gone
+}
 
 // Watch implements [store.Table].
 func (t *Table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Value, error] {
@@ -199,12 +240,9 @@ func (t *Table) close() error {
 	t.closed = true
 	close(t.changed)
 	t.mu.Unlock()
-	err := t.lazy.sync()
-	if e := t.lazy.f.Close(); err == nil {
-		err = e
+	var err error
+	if t.err() == nil { // otherwise nothing that is written now is found again
+		err = t.lazy.sync(t.entries)
 	}
-	if e := t.durable.close(); err == nil {
-		err = e
-	}
-	return err
+	return errors.Join(err, t.lazy.f.Close(), t.durable.close())
 }

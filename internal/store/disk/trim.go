@@ -32,7 +32,8 @@ func (l *Log) Trim(ctx context.Context, before store.Pos) error {
 	l.mu.Lock()
 	l.first, l.segments = max(l.first, kept[0].base), kept
 	l.mu.Unlock()
-	var failed error
+	// The end mark says it, too, should the other one be lost.
+	failed := l.advance(l.end, kept[len(kept)-1].base, l.offset)
 	for _, s := range gone {
 		if err := l.store.fs.Remove(l.path(s.base)); err != nil && !isMissing(err) {
 			failed = errors.Join(failed, err)

@@ -48,7 +48,7 @@ func openValues(s *Store, into map[string]entry) (v *values, err error) {
 	v = &values{fs: s.fs, dir: s.dir, writer: s.writer, log: s.log}
 	var noted []byte
 	// The mark is read first: a view may be opened while another process puts values.
-	if v.mark, noted, err = openSlots(v.fs, filepath.Join(v.dir, valuesMarkFile), "durable values"); err != nil {
+	if v.mark, noted, err = openSlots(s, filepath.Join(v.dir, valuesMarkFile), "durable values"); err != nil {
 		return nil, err
 	}
 	var found [2]*valuesFile
@@ -168,7 +168,7 @@ func (v *values) read(i int) (*valuesFile, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	header, err := readHeader(f, v.path(i))
+	header, bad, err := readHeader(f, v.path(i))
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (v *values) read(i int) (*valuesFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	found.whole = header != nil
+	found.whole = header != nil && bad < 0
 	w := &window{f: f}
 	found.end = dataStart
 	for at := found.end; ; {
@@ -285,7 +285,7 @@ func (v *values) rewrite(all map[string]entry) error {
 	}
 	v.stale = true
 	for i := range v.copies {
-		if err := v.replace(v.path(i), b); err != nil {
+		if err := replaceFile(v.fs, v.path(i), b); err != nil {
 			return err
 		}
 	}
@@ -300,30 +300,32 @@ func (v *values) rewrite(all map[string]entry) error {
 	return nil
 }
 
-// replace makes a file of these bytes. A crash leaves the old file or the new one.
-func (v *values) replace(path string, b []byte) error {
-	next := path + ".new"
-	f, err := v.fs.Open(next, true)
-	if err != nil {
-		return err
+// check makes the files again if one of them was removed, or if the disk does not give what
+// was written.
+func (v *values) check(all map[string]entry, fromDisk bool) error {
+	for i, f := range v.copies {
+		if v.stale {
+			break
+		}
+		v.stale = !v.fs.Same(f, v.path(i))
+		if fromDisk && !v.stale {
+			f.Forget()
+			found, err := v.read(i)
+			v.stale = err != nil || !found.whole || len(found.frames) != v.frames
+		}
+		if v.stale {
+			v.log.Warn("a file of the table was removed or damaged, and both are written again", "file", v.path(i))
+		}
 	}
-	err = f.Truncate(0)
-	if err == nil {
-		_, err = f.WriteAt(b, 0)
+	if v.stale {
+		if err := v.rewrite(all); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, v.fs.Remove(next))
-	}
-	if err := v.fs.Rename(next, path); err != nil {
-		return err
-	}
-	return v.fs.SyncDir(v.dir)
+	return v.mark.check(fromDisk)
 }
 
-func (v *values) close() error { return errors.Join(v.closeCopies(), v.mark.f.Close()) }
+func (v *values) close() error { return errors.Join(v.closeCopies(), v.mark.close()) }
 
 func (v *values) closeCopies() (failed error) {
 	for i, f := range v.copies {

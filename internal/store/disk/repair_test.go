@@ -1,0 +1,288 @@
+package disk
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// failAt makes an operation fail on files with a suffix, until it is undone.
+func (m *model) failAt(op, suffix string) (undo func()) {
+	m.fs.fail = func(did, path string) error {
+		if did == op && strings.HasSuffix(path, suffix) {
+			return unix.EIO
+		}
+		return nil
+	}
+	return func() { m.fs.fail = nil }
+}
+
+// An end mark whose file cannot be written or synced any more gets another file, and appends
+// go on. Where that is not possible either, nothing is acknowledged until it is.
+func TestAMarkThatFailsIsReplaced(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"write", "sync"} {
+		m := newModel(t, 1)
+		m.append()
+		undo := m.failAt(op, "/events/end")
+		for range 10 {
+			before := len(m.acked)
+			m.append()
+			require.Greater(t, len(m.acked), before, "after a failed %s", op)
+			require.NoError(t, m.log.(*Log).mark.sync())
+		}
+		undo()
+		m.fs.fail = func(did, path string) error {
+			if did == "write" && strings.Contains(path, "/events/end") {
+				return unix.EIO
+			}
+			return nil
+		}
+		_, err := m.log.Append(context.Background(), store.Draft{Data: []byte("x")})
+		require.ErrorIs(t, err, store.ErrUnknown)
+		m.tried["x"] = true
+		m.fs.fail = nil
+		m.append()
+		require.NoError(t, m.log.(*Log).mark.sync())
+		m.kill()
+		m.check()
+		m.cutPower()
+		m.check()
+		m.leave()
+	}
+}
+
+// A power cut after a failed sync of the end mark finds the mark that was synced since.
+func TestAFailedSyncOfAMarkIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	m := newModel(t, 1)
+	m.append()
+	failed := false
+	m.fs.fail = func(did, path string) error {
+		if did == "sync" && strings.HasSuffix(path, "/events/end") && !failed {
+			failed = true
+			return unix.EIO
+		}
+		return nil
+	}
+	require.NoError(t, m.log.(*Log).mark.sync())
+	require.True(t, failed)
+	end := m.log.(*Log).end
+	m.leave()
+	m.fs.cutPower()
+	s := &Store{fs: m.fs, dir: "/s", log: discard}
+	_, value, err := openSlots(s, "/s/events/end", "end of events")
+	require.NoError(t, err)
+	require.Equal(t, end, parseMark(value).end)
+}
+
+// harmDisk changes what the disk has, while the kernel's memory keeps what was written.
+func (m *memFS) harmDisk(path string, at int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.names[path].disk[at] ^= 1
+}
+
+// A scrub sees what the disk has and not what is in memory, and mends marks and headers.
+func TestAScrubReadsTheDisk(t *testing.T) {
+	t.Parallel()
+	m := newModel(t, 2)
+	for range 30 {
+		_, err := m.log.Append(context.Background(), store.Draft{Data: make([]byte, 20<<10)})
+		require.NoError(t, err)
+	}
+	l := m.log.(*Log)
+	require.NoError(t, l.mark.sync())
+	first := l.path(l.segments[0].base)
+	m.fs.harmDisk(first, 3*pageSize)
+	m.fs.harmDisk(first, pageSize+20)
+	m.fs.harmDisk("/s/events/end", 20)
+	_, gaps := read(t, m.log)
+	require.Empty(t, gaps, "memory has it")
+	var scrubbed []store.Gap
+	for gap, err := range m.log.Scrub(t.Context()) {
+		require.NoError(t, err)
+		scrubbed = append(scrubbed, gap)
+	}
+	require.Len(t, scrubbed, 1)
+	assert.Equal(t, store.Damaged, scrubbed[0].Why)
+	assert.Equal(t, scrubbed[0].From, scrubbed[0].To)
+	assert.Contains(t, m.fs.files("/salvage"), scrubbed[0].Kept)
+	f, err := m.fs.Open(first, false)
+	require.NoError(t, err)
+	f.Forget()
+	header, bad, err := readHeader(f, first)
+	require.NoError(t, err)
+	assert.NotNil(t, header)
+	assert.Equal(t, int64(-1), bad, "the header's copy is mended")
+	v, _, err := openSlots(m.store, "/s/events/end", "end of events")
+	require.NoError(t, err)
+	assert.False(t, v.damaged)
+	m.leave()
+	m.open()
+	_, again := read(t, m.log)
+	assert.Equal(t, scrubbed, again, "the same gap, kept in the same file")
+	m.leave()
+}
+
+// A start mends a damaged copy of a header, whichever it is.
+func TestAStartMendsAHeader(t *testing.T) {
+	t.Parallel()
+	for _, at := range []int{30, pageSize + 30} {
+		m := newModel(t, 2)
+		m.append()
+		m.leave()
+		path := m.log.(*Log).path(1)
+		m.fs.names[path].cache[at] ^= 1
+		m.open()
+		f, err := m.fs.Open(path, false)
+		require.NoError(t, err)
+		_, bad, err := readHeader(f, path)
+		require.NoError(t, err)
+		assert.Equal(t, int64(-1), bad)
+		m.check()
+		m.leave()
+	}
+}
+
+// Damage to all copies of values is mended from memory while the store is open.
+func TestTheTableIsMendedFromMemory(t *testing.T) {
+	t.Parallel()
+	m := newModel(t, 3)
+	for range 40 {
+		m.put()
+		m.putLazy()
+	}
+	require.NoError(t, m.store.table.Sync(t.Context()))
+	for _, path := range []string{"/s/values.a", "/s/values.b", "/s/lazy"} {
+		for at := dataStart; at < len(m.fs.names[path].disk); at += 100 {
+			m.fs.harmDisk(path, at)
+		}
+	}
+	m.store.table.watch(true)
+	m.leave()
+	m.fs.cutPower()
+	m.open()
+	m.check()
+	for key := range m.values {
+		v, err := m.store.table.Get(t.Context(), key)
+		require.NoError(t, err)
+		require.False(t, v.Doubtful)
+	}
+	for key, may := range m.lazy {
+		v, err := m.store.table.Get(t.Context(), key)
+		require.NoError(t, err)
+		require.Equal(t, may[len(may)-1], string(v.Data))
+	}
+	m.leave()
+}
+
+// After a failed sync, lazy values count as durable only once another file has them.
+func TestAFailedSyncOfLazyValues(t *testing.T) {
+	t.Parallel()
+	m := newModel(t, 3)
+	for range 40 {
+		m.putLazy()
+	}
+	undo := m.failAt("sync", "lazy")
+	m.fs.fail = func(did, path string) error {
+		if did == "sync" && strings.HasPrefix(path, "/s/lazy") {
+			return unix.EIO
+		}
+		return nil
+	}
+	require.Error(t, m.store.table.Sync(t.Context()))
+	undo()
+	require.NoError(t, m.store.table.Sync(t.Context()))
+	m.leave()
+	m.fs.cutPower()
+	m.open()
+	for key, may := range m.lazy {
+		v, err := m.store.table.Get(t.Context(), key)
+		require.NoError(t, err)
+		require.Equal(t, may[len(may)-1], string(v.Data))
+	}
+	m.leave()
+}
+
+// A lazy value that was removed does not come back when its place is taken by another key.
+func TestARemovedLazyValueStaysAway(t *testing.T) {
+	t.Parallel()
+	f := openFolder(t).(*folder)
+	for i := range 20 {
+		require.NoError(t, f.Table().PutLazy(t.Context(), fmt.Sprint("old", i), []byte("1"), store.If{}))
+		require.NoError(t, f.Table().PutLazy(t.Context(), fmt.Sprint("old", i), []byte("2"), store.If{}))
+		require.NoError(t, f.Table().PutLazy(t.Context(), fmt.Sprint("old", i), nil, store.If{}))
+	}
+	f.Kill(t)
+	for i := range 20 {
+		require.NoError(t, f.Table().PutLazy(t.Context(), fmt.Sprint("new", i), []byte("3"), store.If{}))
+	}
+	f.Kill(t)
+	values, err := f.Table().List(t.Context(), "")
+	require.NoError(t, err)
+	require.Len(t, values, 20)
+	for _, v := range values {
+		assert.True(t, strings.HasPrefix(v.Key, "new"), v.Key)
+	}
+}
+
+// Without any traffic, a folder that was removed shows in Err, and files that can be made
+// again are.
+func TestARemovedFileShowsWithoutTraffic(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		path string
+		gone bool
+	}{
+		{"", true}, {"lock", true}, {"events", true}, {filepath.Join("events", segmentName(1)), true},
+		{"events/end", false}, {"events/first", false}, {"lazy", false}, {"values.a", false}, {"values.b", false}, {"values.mark", false},
+	} {
+		f := openFolder(t).(*folder)
+		l, err := f.store.Log(t.Context(), "events", store.Options{MaxBytes: 2 << 20})
+		require.NoError(t, err)
+		for range 9 {
+			appendTo(t, l, 60<<10)
+		}
+		require.NoError(t, l.Trim(t.Context(), 3))
+		_, err = f.Table().Put(t.Context(), "durable", []byte("1"), store.If{})
+		require.NoError(t, err)
+		require.NoError(t, f.Table().PutLazy(t.Context(), "lazy", []byte("2"), store.If{}))
+		require.NoError(t, f.store.Err())
+		path := test.path
+		if strings.HasSuffix(path, segmentSuffix) {
+			path = filepath.Join("events", segmentName(l.(*Log).segments[len(l.(*Log).segments)-1].base))
+		}
+		require.NoError(t, os.RemoveAll(filepath.Join(f.cfg.Dir, path)))
+		f.store.syncLazily(t.Context())
+		if test.gone {
+			require.ErrorIs(t, f.store.Err(), store.ErrGone, path)
+			_, err := l.Append(t.Context(), store.Draft{})
+			require.ErrorIs(t, err, store.ErrGone, path)
+		} else {
+			require.NoError(t, f.store.Err(), path)
+			require.FileExists(t, filepath.Join(f.cfg.Dir, path))
+			records, gaps := read(t, l)
+			f.Kill(t)
+			l, err := f.store.Log(t.Context(), "events", store.Options{MaxBytes: 2 << 20})
+			require.NoError(t, err)
+			again, gapsAgain := read(t, l)
+			require.Equal(t, records, again, path)
+			require.Equal(t, gaps, gapsAgain, path)
+			for key, want := range map[string]string{"durable": "1", "lazy": "2"} {
+				v, err := f.Table().Get(t.Context(), key)
+				require.NoError(t, err)
+				require.Equal(t, store.Value{Key: key, Rev: 1, Data: []byte(want)}, v, path)
+			}
+		}
+	}
+}
