@@ -113,7 +113,7 @@ func TestJournalCommandsRefuse(t *testing.T) {
 	for _, name := range []string{"inspect", "verify", "repair"} {
 		code, _, errs := command(t, "journal", name, "--data-dir", dir)
 		assert.Equal(t, 1, code)
-		assert.Contains(t, errs, "a relay is running on "+dir+": stop it first")
+		assert.Contains(t, errs, dir+" is in use by process ")
 		code, _, errs = command(t, "journal", name)
 		assert.Equal(t, cli.ExitUsage, code)
 		assert.Contains(t, errs, "data-dir")

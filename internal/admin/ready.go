@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/internal/plaintext"
-	"github.com/auditrelay/auditrelay/internal/streams"
 )
 
 // Check is one part of the relay, as /readyz shows it.
@@ -57,11 +56,10 @@ type Part struct {
 
 // readyGauge is the readiness as a metric, for who scrapes but does not probe.
 func (h *Handler) readyGauge() prometheus.Collector {
-	found := streams.Keep(func(ctx context.Context) (Readiness, error) { return h.Readiness(ctx), nil })
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "auditrelay_ready", Help: "1 while pushes are taken, as /readyz says; else 0.",
 	}, func() float64 {
-		if now, _ := found.Get(); now.Ready {
+		if h.Readiness(context.Background()).Ready {
 			return 1
 		}
 		return 0

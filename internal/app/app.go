@@ -21,7 +21,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/door"
@@ -228,7 +227,7 @@ func (r *process) closeTrail(ctx context.Context) error {
 // unusable one is tried again while events are taken and delivered.
 func (r *process) startTrail(ctx context.Context) (err error) {
 	o := TrailOptions(r.cfg)
-	o.ForwardedFile, o.SalvageDir = r.conn.Watermarks.ForwardedFile(), filepath.Join(r.cfg.DataDir, datadir.SalvageDir)
+	o.ForwardedFile, o.SalvageDir = r.conn.Watermarks.ForwardedFile(), filepath.Join(r.cfg.DataDir, SalvageDir)
 	o.NoteEnd, o.End, o.Settle, o.Remade = r.conn.NoteEnd, r.conn.End, r.conn.Settle, r.conn.Remade
 	o.Heartbeat = *r.cfg.Audit.Heartbeat
 	o.Logger, o.Registerer = r.log, r.reg

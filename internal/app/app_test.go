@@ -278,7 +278,7 @@ func TestAPartThatCannotStartEndsTheRelay(t *testing.T) {
 	r := start(t, cfg)
 	defer func() { require.NoError(t, r.stop()) }()
 	err := Run(t.Context(), cfg, Options{Logger: slog.New(slog.DiscardHandler)})
-	require.ErrorContains(t, err, "another process uses this data directory")
+	require.ErrorContains(t, err, fmt.Sprintf("is in use by process %d (app.test)", os.Getpid()))
 
 	other := testConfig(t.TempDir())
 	other.Ingest.Listen = r.Ingest

@@ -3,18 +3,23 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
-	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/store/cluster"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 )
 
+// Folders in the data directory.
 const (
-	// StoreDir is the folder of the store in the data directory.
+	// StoreDir is that of the store.
 	StoreDir = "store"
-	// NotesDir is the folder for notes on a store that is kept on an external cluster.
+	// NotesDir is for notes on a store that is kept on an external cluster.
 	NotesDir = "external"
+	// SalvageDir takes bytes that could not be read as what they should be.
+	SalvageDir = "salvage"
 )
 
 // besides is added to the prefix of the store's streams while some rooms still keep streams
@@ -27,7 +32,7 @@ func (r *process) startStore(ctx context.Context) (err error) {
 		err = r.openCluster(ctx)
 	} else {
 		r.store, err = disk.Open(disk.Config{
-			Dir: filepath.Join(r.cfg.DataDir, StoreDir), Salvage: filepath.Join(r.cfg.DataDir, datadir.SalvageDir),
+			Dir: filepath.Join(r.cfg.DataDir, StoreDir), Salvage: filepath.Join(r.cfg.DataDir, SalvageDir),
 			Writer: r.version, Logger: r.log,
 		})
 	}
@@ -59,4 +64,18 @@ func (r *process) storeErr() error {
 		return s.Err()
 	}
 	return nil
+}
+
+// refuseEarlier returns an error if the data directory has events of an auditrelay that kept
+// them in an embedded nats-server: this one cannot read them, and would never deliver them.
+func refuseEarlier(dataDir string) error {
+	folder := filepath.Join(dataDir, "jetstream")
+	found, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(found) == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for the events of an earlier version: %w", err)
+	}
+	return fmt.Errorf("data_dir %s holds the events of an earlier version of auditrelay, in %s, which this version cannot read: set an empty data_dir; if some of those events are not delivered yet, run the earlier version until its 'auditrelay sinks list' shows nothing pending", dataDir, folder)
 }

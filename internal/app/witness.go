@@ -14,8 +14,8 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/admin"
-	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/door"
+	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/internal/witness"
 )
 
@@ -70,7 +70,7 @@ func RunWitness(ctx context.Context, o WitnessOptions) error {
 }
 
 func (r *process) startWitness(ctx context.Context, o WitnessOptions) (listen, public string, err error) {
-	lock, err := datadir.Lock(o.DataDir)
+	lock, err := durable.Lock(o.DataDir)
 	if err != nil {
 		return "", "", err
 	}
@@ -111,7 +111,7 @@ func (r *process) startWitness(ctx context.Context, o WitnessOptions) (listen, p
 
 // RecoverWitness makes the lost state of a stopped witness anew: see witness.Recover.
 func RecoverWitness(dataDir string, key witness.Key, checkpoints []string) (logs []witness.LogState, err error) {
-	lock, err := datadir.Lock(dataDir)
+	lock, err := durable.Lock(dataDir)
 	if err != nil {
 		return nil, err
 	}

@@ -8,18 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 )
 
 // SalvageDir is the folder of damaged bytes under the data directory.
 const SalvageDir = "salvage"
-
-// lockPatience bounds a start's wait for another process to release the data directory.
-const lockPatience = time.Second
 
 // Layout describes the contents of the streams.
 type Layout struct {
@@ -107,33 +101,4 @@ func (d *Dir) relative(path string) string {
 		return r
 	}
 	return path
-}
-
-// Lock keeps a second process off a data directory: two servers would corrupt the files.
-// The kernel frees the lock when the process dies.
-func Lock(path string) (*os.File, error) {
-	path = filepath.Join(path, "lock")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open lock file: %w", err)
-	}
-	// An ending process, or a starting child of ours, may hold it for a moment longer.
-	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPatience / 20) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return f, nil
-		}
-		if time.Now().After(deadline) {
-			return nil, errors.Join(fmt.Errorf("lock %s: another process uses this data directory; end it, most likely another relay, or set another data_dir: %w", path, err), f.Close())
-		}
-	}
-}
-
-// LockOffline is [Lock] for a command on a stopped relay.
-func LockOffline(path string) (*os.File, error) {
-	lock, err := Lock(path)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, fmt.Errorf("a relay is running on %s: stop it first, or ask it (/status, /metrics); nothing was read", path)
-	}
-	return lock, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
+	"github.com/auditrelay/auditrelay/internal/durable"
 )
 
 // Offline is the data directory of a stopped relay. It reads the files itself, as a
@@ -25,7 +26,7 @@ func OpenOffline(path string, layout Layout) (*Offline, error) {
 	if _, err := os.Stat(serverDir(path)); err != nil {
 		return nil, fmt.Errorf("%s holds no journal: %w", path, err)
 	}
-	lock, err := LockOffline(path)
+	lock, err := durable.Lock(path)
 	if err != nil {
 		return nil, err
 	}

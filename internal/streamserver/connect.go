@@ -89,7 +89,7 @@ func external(ctx context.Context, dataDir string, cfg config.Journal, log *slog
 
 // checkMovedOut is checkMoved for a journal outside of the data directory.
 func checkMovedOut(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (letGo []LetGo, err error) {
-	lock, err := datadir.Lock(dataDir)
+	lock, err := durable.Lock(dataDir)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func embed(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Lo
 	if err := durable.MakeDir(dataDir); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	lock, err := datadir.Lock(dataDir)
+	lock, err := durable.Lock(dataDir)
 	if err != nil {
 		return nil, err
 	}

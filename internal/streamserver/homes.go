@@ -197,7 +197,7 @@ func (h *homes) equal(o *homes) bool {
 // relay may start without it. Its files or streams stay. ask sees the loss before, and an
 // error of ask stops it. No relay may run on the data directory.
 func LetJournalGo(ctx context.Context, dataDir string, cfg config.Journal, home Home, log *slog.Logger, ask func(Left) error) (err error) {
-	lock, err := datadir.LockOffline(dataDir)
+	lock, err := durable.Lock(dataDir)
 	if err != nil {
 		return err
 	}

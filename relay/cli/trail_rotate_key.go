@@ -13,7 +13,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
-	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/tiles"
 )
@@ -124,7 +123,7 @@ func rotateKey(cmd *cobra.Command, cfg *config.Config, elsewhere string) (err er
 func withTrail(ctx context.Context, cfg *config.Config, conn *streamserver.Conn, log *slog.Logger, do func(context.Context, *audit.Trail) error) error {
 	o := app.TrailOptions(cfg)
 	o.ReadAll = true
-	o.SalvageDir, o.Logger = filepath.Join(cfg.DataDir, datadir.SalvageDir), log
+	o.SalvageDir, o.Logger = filepath.Join(cfg.DataDir, app.SalvageDir), log
 	o.NoteEnd, o.End, o.Settle, o.Remade = conn.NoteEnd, conn.End, conn.Settle, conn.Remade
 	o.ForwardedFile = conn.Watermarks.ForwardedFile()
 	trail, err := audit.Open(ctx, conn.JetStream, o)

@@ -3,7 +3,6 @@ package disk
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -360,10 +360,11 @@ func TestASecondProcessIsKeptOut(t *testing.T) {
 	s, err := Open(cfg)
 	require.NoError(t, err)
 	_, err = Open(cfg)
-	require.ErrorIs(t, err, ErrLocked)
+	var locked *durable.LockedError
+	require.ErrorAs(t, err, &locked)
+	require.Equal(t, cfg.Dir, locked.Dir)
 	require.NoError(t, s.Close())
 	s, err = Open(cfg)
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
-	require.False(t, errors.Is(err, ErrLocked))
 }

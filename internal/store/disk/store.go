@@ -1,17 +1,16 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
@@ -50,6 +49,9 @@ var _ store.Store = (*Store)(nil)
 type Config struct {
 	// Dir is the store's folder. It is made if it is missing.
 	Dir string
+	// Lock is the folder to lock, which must exist: the one of everything that the process
+	// keeps. Default: Dir.
+	Lock string
 	// Salvage is the folder for bytes that could not be read as records.
 	Salvage string
 	// Writer is the version of the program, in at most 64 bytes. It stands in every file,
@@ -58,15 +60,13 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// ErrLocked means that another process has the store open.
-var ErrLocked = errors.New("another process uses this store")
-
-// Open opens the store in a folder, and locks it.
+// Open opens the store in a folder, and locks it. If another process has it open, the
+// error is a [durable.LockedError].
 func Open(cfg Config) (*Store, error) {
 	if err := (osFS{}).MakeDir(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	guard, err := lock(filepath.Join(cfg.Dir, "lock"))
+	guard, err := durable.Lock(cmp.Or(cfg.Lock, cfg.Dir))
 	if err != nil {
 		return nil, fmt.Errorf("open the store %s: %w", cfg.Dir, err)
 	}
@@ -91,22 +91,6 @@ func open(cfg Config, fs filesystem, boot [16]byte) (*Store, error) {
 	s.stop = stop
 	go s.keepSyncing(ctx)
 	return s, nil
-}
-
-// lock takes the lock, which ends with the process.
-func lock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, ErrLocked
-		}
-		return nil, err
-	}
-	return f, nil
 }
 
 // Log implements [store.Store].

@@ -1,0 +1,36 @@
+package durable
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAFolderIsLockedOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, lockFile), []byte("process 1 (of long ago, with a long name) on some host"), 0o600))
+	held, err := Lock(dir)
+	require.NoError(t, err)
+	_, err = Lock(dir)
+	var locked *LockedError
+	require.ErrorAs(t, err, &locked)
+	assert.Contains(t, err.Error(), fmt.Sprintf("%s is in use by process %d (durable.test) on ", dir, os.Getpid()))
+	assert.NotContains(t, err.Error(), "long ago")
+	assert.ErrorContains(t, err, "stop it first, or choose another data directory")
+	require.NoError(t, os.Truncate(filepath.Join(dir, lockFile), 0))
+	_, err = Lock(dir)
+	require.ErrorContains(t, err, "is in use by another process: stop it first")
+	require.NoError(t, held.Close())
+	held, err = Lock(dir)
+	require.NoError(t, err)
+	require.NoError(t, held.Close())
+
+	_, err = Lock(filepath.Join(dir, "missing"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NotErrorAs(t, err, &locked)
+}
