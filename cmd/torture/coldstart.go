@@ -178,10 +178,7 @@ func (s *scene) countJournal(ctx context.Context, acknowledged uint64) error {
 	s.t.row.acknowledged = acknowledged
 	s.t.row.delivered = int64(v.Events)
 	s.t.row.lost = max(0, int64(acknowledged)-int64(v.Events))
-	if n := v.Open(); n > 0 {
-		return fmt.Errorf("the journal has %d problems, the first is %+v", n, v.Problems[0])
-	}
-	return nil
+	return v.settled()
 }
 
 // dropCaches empties the page cache. It needs root.

@@ -7,30 +7,35 @@ import (
 	"os/exec"
 	"slices"
 
-	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/disk"
 )
 
 // damaged kills the relay, damages its files, and starts it again. Events in the
 // damaged records may be lost to sinks without them, and the quarantine must then name
 // those. Nothing else may be lost, or named.
 func damaged(ctx context.Context, t *trial) error {
-	// With this budget the server makes blocks of 4 MiB: the test needs several.
-	s, err := t.newScene(ctx, setting{more: "journal: {max_bytes: 1GiB}\n"})
+	// With this budget the store makes segments of 1 MiB: the test needs several.
+	s, err := t.newScene(ctx, setting{more: "journal: {max_bytes: 32MiB}\n"})
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	w := &wreck{scene: s, struck: map[uint64][]string{}, verified: map[uint64]bool{}}
-	ways, rng := damages(), t.random()
+	w := &wreck{scene: s, struck: map[store.Pos][]string{}, seen: map[store.Pos]bool{}}
+	ways, rng := strikes(), t.random()
 	for rounds := share(t.rounds, 4); t.row.rounds < rounds; t.row.rounds++ {
 		if err := w.live(ctx, rng.IntN(2) == 0, 1+rng.Uint64N(uint64(t.rate))); err != nil {
 			return fmt.Errorf("after %s: %w", w.last, err)
+		}
+		last, err := s.files().Records(eventsLog)
+		if err != nil {
+			return err
 		}
 		d, err := ways[t.row.rounds%len(ways)](s, rng)
 		if err != nil {
 			return err
 		}
-		if err := w.note(ctx, d); err != nil {
+		if err := w.note(ctx, d, last); err != nil {
 			return fmt.Errorf("after %s: %w", w.last, err)
 		}
 	}
@@ -43,9 +48,9 @@ func damaged(ctx context.Context, t *trial) error {
 // wreck is a scene whose relay's files are damaged again and again.
 type wreck struct {
 	*scene
-	last     string              // damage
-	struck   map[uint64][]string // damaged positions, with the ids of their events
-	verified map[uint64]bool     // positions named by 'journal verify'
+	last   string                 // damage
+	struck map[store.Pos][]string // damaged positions, with the ids of their events
+	seen   map[store.Pos]bool     // positions that a reader of the files missed before the start
 }
 
 // live is one run under load, ended by a kill. With owed, Kafka is gone for its last
@@ -65,26 +70,31 @@ func (w *wreck) live(ctx context.Context, owed bool, events uint64) error {
 	return nil
 }
 
-// note remembers the damage, and the findings of 'journal verify'.
-func (w *wreck) note(ctx context.Context, d damage) error {
+// note remembers the damage, and what a reader of the files misses.
+func (w *wreck) note(ctx context.Context, d strike, before []disk.Place) error {
 	w.last = d.about
 	for _, r := range d.records {
 		ids, err := r.ids()
 		if err != nil {
 			return err
 		}
-		w.struck[r.position] = append(w.struck[r.position], ids...)
+		w.struck[r.Pos] = append(w.struck[r.Pos], ids...)
+	}
+	if n := len(before); n > 0 {
+		for i := range d.doubt {
+			at := before[n-1].Pos + 1 + i
+			w.struck[at] = append(w.struck[at], "")
+			w.seen[at] = true
+		}
 	}
 	w.t.progress("round %d: %s, which strikes %d records", w.t.row.rounds+1, d.about, len(d.records))
-	v, err := w.verify(ctx)
+	missed, err := gaps(ctx, w.files(), eventsLog)
 	if err != nil {
 		return err
 	}
-	for _, p := range v.Problems {
-		if p.Stream == eventsStream && p.From > 0 {
-			if err := take(w.verified, p.From, p.To); err != nil {
-				return fmt.Errorf("what 'journal verify' says: %w", err)
-			}
+	for _, m := range missed {
+		if err := take(w.seen, m); err != nil {
+			return fmt.Errorf("what a reader misses: %w", err)
 		}
 	}
 	return nil
@@ -159,30 +169,30 @@ func (w *wreck) trail(ctx context.Context) error {
 }
 
 // take adds a run of positions to a set.
-func take(set map[uint64]bool, from, to uint64) error {
+func take(set map[store.Pos]bool, s stretch) error {
 	const most = 1_000_000 // far more records than there are
-	if to >= from && to-from > most {
-		return fmt.Errorf("positions %d to %d were never given out", from, to)
+	if s.To >= s.From && s.To-s.From > most {
+		return fmt.Errorf("positions %d to %d were never given out", s.From, s.To)
 	}
-	for at := from; at <= to; at++ {
+	for at := s.From; at <= s.To; at++ {
 		set[at] = true
 	}
 	return nil
 }
 
-// named returns the positions in the quarantine. Each must have been damaged, and named
-// by verify before; nothing may be left open.
-func (w *wreck) named(ctx context.Context) (map[uint64]bool, error) {
-	seen, err := w.inspect(ctx)
+// named returns the positions of events in the quarantine. Each must have been damaged, and
+// missed by a reader before; nothing may be left open.
+func (w *wreck) named(ctx context.Context) (map[store.Pos]bool, error) {
+	all, err := quarantined(ctx, w.files())
 	if err != nil {
 		return nil, err
 	}
-	named := map[uint64]bool{}
-	for _, q := range seen.Quarantine {
-		if q.Stream != eventsStream || q.From == 0 { // another stream's, or a file without records
+	named := map[store.Pos]bool{}
+	for _, q := range all {
+		if q.Log != eventsLog {
 			continue
 		}
-		if err := take(named, q.From, q.To); err != nil {
+		if err := take(named, q); err != nil {
 			return nil, fmt.Errorf("what the quarantine says: %w", err)
 		}
 	}
@@ -191,16 +201,13 @@ func (w *wreck) named(ctx context.Context) (map[uint64]bool, error) {
 		switch {
 		case !struck:
 			return nil, fmt.Errorf("position %d is in the quarantine, and was not damaged", at)
-		case !w.verified[at]:
-			return nil, fmt.Errorf("position %d was damaged, and 'journal verify' did not name it", at)
+		case !w.seen[at]:
+			return nil, fmt.Errorf("position %d was damaged, and a reader of the files did not miss it", at)
 		}
 	}
 	v, err := w.verify(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(v.Problems, func(p datadir.Problem) bool { return !p.Settled }); i >= 0 {
-		return nil, fmt.Errorf("%d problems are left open, one of them %+v", v.Open(), v.Problems[i])
-	}
-	return named, nil
+	return named, v.settled()
 }

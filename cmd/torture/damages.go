@@ -7,194 +7,178 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
-	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/disk"
+	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 )
 
-// damage is one strike at the files of a stopped relay. The records are those it hit
-// for certain; no others may be lost.
-type damage struct {
+// strike is one damage to the files of a stopped relay. The records are those of events
+// that it hit for certain; no others may be lost.
+type strike struct {
 	about   string
 	records []placed
+	// doubt is how many positions after the last record may be named: what stands there was
+	// perhaps acknowledged.
+	doubt store.Pos
 }
 
-// damages are the ways. Each draws from rng where it strikes. Without a file to aim at,
-// it tears the end.
-func damages() []func(s *scene, rng *rand.Rand) (damage, error) {
-	return []func(s *scene, rng *rand.Rand) (damage, error){
-		tearEnd, flipRecords, flipFile("msgs/index.db"), tearEnd, zeroPage,
-		flipFile("obs/*/o.dat"), tearEnd, flipRecords, flipFile("meta.inf"), flipFile("obs/*/meta.inf"), flipMark,
+// strikes are the ways. Each draws from rng where it strikes. Without a file to aim at, it
+// tears the end.
+func strikes() []func(s *scene, rng *rand.Rand) (strike, error) {
+	return []func(s *scene, rng *rand.Rand) (strike, error){
+		tearEnd, flipRecords, spoilMarks, tearEnd, zeroPage, spoilHeader, tearEnd, flipRecords, spoilTable, loseSegment,
 		spoilControl, spoilControl, spoilControl,
 	}
 }
 
-// controlFiles are those of the trail, its checkpoints, its key and the credentials,
-// seen from the events' folder.
-func controlFiles() (patterns []string) {
-	for _, stream := range []string{"AUDITRELAY_AUDIT", "AUDITRELAY_CHECKPOINTS"} {
-		for _, file := range []string{"msgs/*.blk", "msgs/index.db", "meta.inf", "meta.sum", "obs/*/o.dat", "obs/*/meta.inf"} {
-			patterns = append(patterns, filepath.Join("..", stream, file))
-		}
+// segment draws one of the files of the events, and says where its records end.
+func (s *scene) segment(rng *rand.Rand) (path string, records []disk.Place, err error) {
+	all, err := s.files().Records(eventsLog)
+	if err != nil || len(all) == 0 {
+		return "", nil, err
 	}
-	top := filepath.Join("..", "..", "..", "..", "..")
-	return append(patterns, filepath.Join(top, "audit.key"), filepath.Join(top, "audit.key.checkpoint"),
-		filepath.Join(top, "marks", "ends", "*"), filepath.Join(top, "store", "values.*"))
+	path = all[rng.IntN(len(all))].File
+	return path, slices.DeleteFunc(all, func(p disk.Place) bool { return p.File != path }), nil
 }
 
-// spoilControl flips a bit of such a file, cuts it short, or deletes it. No event may
-// be lost by it, and no push refused for long.
-func spoilControl(s *scene, rng *rand.Rand) (damage, error) {
-	patterns := controlFiles()
-	path, size, err := s.someFile(rng, patterns[rng.IntN(len(patterns))])
-	if err == nil && path == "" {
-		return tearEnd(s, rng)
-	}
-	if err != nil || size > 0 && rng.IntN(4) > 0 {
-		if err == nil {
-			return spoil(path, size, rng)
-		}
-		return damage{}, err
-	}
-	return damage{about: filepath.Base(filepath.Dir(path)) + "/" + filepath.Base(path) + " deleted"}, os.Remove(path)
+func endOf(records []disk.Place) int64 {
+	last := records[len(records)-1]
+	return last.Offset + last.Size
 }
 
-// tearEnd cuts the last bytes off the newest block, like a power cut before the file's
-// length is on disk.
-func tearEnd(s *scene, rng *rand.Rand) (damage, error) {
-	paths, err := blockfile.List(s.streamDir())
-	if err != nil || len(paths) == 0 {
-		return damage{}, err
+// hit are the records of events with bytes in a stretch of a file.
+func (s *scene) hit(path string, from, size int64) ([]placed, error) {
+	places, err := s.files().Hit(eventsLog, disk.Record, path, from, size)
+	if err != nil {
+		return nil, err
 	}
-	newest := paths[len(paths)-1]
-	info, err := os.Stat(newest)
-	if err != nil || info.Size() == 0 {
-		return damage{}, err
+	return load(places)
+}
+
+// tearEnd cuts the last bytes off the newest records, as a file system does that loses the
+// end of a file.
+func tearEnd(s *scene, rng *rand.Rand) (strike, error) {
+	all, err := s.files().Records(eventsLog)
+	if err != nil || len(all) == 0 {
+		return strike{}, err
 	}
+	end, path := endOf(all), all[len(all)-1].File
 	// Mostly within the last record or two, now and then many of them.
-	cut := 1 + rng.Int64N(min(info.Size(), 1<<(8+rng.IntN(10))))
-	d, err := s.struck(fmt.Sprintf("the last %d bytes of the newest block cut off", cut), newest, int(info.Size()-cut), int(cut))
-	return d, errors.Join(err, os.Truncate(newest, info.Size()-cut))
+	cut := 1 + rng.Int64N(min(end, 1<<(8+rng.IntN(10))))
+	hit, err := s.hit(path, end-cut, cut)
+	return strike{about: fmt.Sprintf("the last %d bytes cut off", cut), records: hit}, errors.Join(err, os.Truncate(path, end-cut))
 }
 
-// flipRecords changes one bit, or a few, of a block.
-func flipRecords(s *scene, rng *rand.Rand) (damage, error) {
-	path, size, err := s.someFile(rng, "msgs/*.blk")
-	if err != nil || size == 0 {
-		return damage{}, err
+// flipRecords changes one bit, or a few, of a segment.
+func flipRecords(s *scene, rng *rand.Rand) (strike, error) {
+	path, records, err := s.segment(rng)
+	if err != nil || path == "" {
+		return strike{}, err
 	}
-	d := damage{about: "bits of a block flipped"}
-	var at []int
+	d := strike{about: "bits of a segment flipped"}
+	var at []int64
 	for range 1 + rng.IntN(4) {
-		at = append(at, rng.IntN(size))
-		hit, err := s.struck("", path, at[len(at)-1], 1)
+		at = append(at, rng.Int64N(endOf(records)))
+		hit, err := s.hit(path, at[len(at)-1], 1)
 		if err != nil {
 			return d, err
 		}
-		d.records = append(d.records, hit.records...)
+		d.records = append(d.records, hit...)
 	}
-	return d, flip(path, rng, at)
-}
-
-// zeroPage leaves a page of a block without its content.
-func zeroPage(s *scene, rng *rand.Rand) (damage, error) {
-	const page = 4096
-	path, size, err := s.someFile(rng, "msgs/*.blk")
-	if err != nil || size == 0 {
-		return damage{}, err
-	}
-	from := rng.IntN(size) / page * page
-	bytes := min(page, size-from)
-	d, err := s.struck("a page of a block is zeros", path, from, bytes)
-	return d, errors.Join(err, overwrite(path, from, make([]byte, bytes)))
-}
-
-// flipFile changes bits of a file of the server's beside the blocks, or cuts
-// it: no record may be lost by it.
-func flipFile(pattern string) func(s *scene, rng *rand.Rand) (damage, error) {
-	return func(s *scene, rng *rand.Rand) (damage, error) {
-		path, size, err := s.someFile(rng, pattern)
-		if err == nil && size == 0 {
-			return tearEnd(s, rng)
-		}
-		if err != nil {
-			return damage{}, err
-		}
-		return spoil(path, size, rng)
-	}
-}
-
-// flipMark is the same for the relay's own notes.
-func flipMark(s *scene, rng *rand.Rand) (damage, error) {
-	path, size, err := s.someFile(rng, filepath.Join("..", "..", "..", "..", "..", "marks", "*"))
-	if err != nil || size == 0 {
-		return damage{}, err
-	}
-	return spoil(path, size, rng)
-}
-
-func spoil(path string, size int, rng *rand.Rand) (damage, error) {
-	name := filepath.Base(filepath.Dir(path)) + "/" + filepath.Base(path)
-	if rng.IntN(3) == 0 {
-		return damage{about: name + " cut short"}, os.Truncate(path, int64(rng.IntN(size)))
-	}
-	return damage{about: "a bit of " + name + " flipped"}, flip(path, rng, []int{rng.IntN(size)})
-}
-
-// someFile draws a file of the stream's folder, and gives its size; 0 where
-// there is none.
-func (s *scene) someFile(rng *rand.Rand, pattern string) (path string, size int, err error) {
-	paths, err := filepath.Glob(filepath.Join(s.streamDir(), pattern))
-	if err != nil || len(paths) == 0 {
-		return "", 0, err
-	}
-	path = paths[rng.IntN(len(paths))]
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
-		return "", 0, nil
-	}
-	if err != nil {
-		return "", 0, err
-	}
-	return path, int(info.Size()), nil
-}
-
-// struck returns the records with bytes in a stretch of a file.
-func (s *scene) struck(about, path string, from, bytes int) (damage, error) {
-	d := damage{about: about}
-	all, err := s.records()
-	for _, r := range all {
-		if r.path == path && r.offset < from+bytes && from < r.offset+r.size {
-			d.records = append(d.records, r)
-		}
+	for _, offset := range at {
+		err = errors.Join(err, damage.Flip(path, offset))
 	}
 	return d, err
 }
 
-// flip changes a bit of each of the bytes.
-func flip(path string, rng *rand.Rand, at []int) error {
-	for _, offset := range at {
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		var b [1]byte
-		_, err = f.ReadAt(b[:], int64(offset))
-		if err := errors.Join(err, f.Close()); err != nil {
-			return err
-		}
-		b[0] ^= 1 << rng.IntN(8)
-		if err := overwrite(path, offset, b[:]); err != nil {
-			return err
-		}
+// zeroPage leaves a page of a segment without its content.
+func zeroPage(s *scene, rng *rand.Rand) (strike, error) {
+	const page = 4096
+	path, records, err := s.segment(rng)
+	if err != nil || path == "" {
+		return strike{}, err
 	}
-	return nil
+	from := rng.Int64N(endOf(records)) / page * page
+	hit, err := s.hit(path, from, page)
+	return strike{about: "a page of a segment is zeros", records: hit}, errors.Join(err, damage.ZeroPage(path, from))
 }
 
-func overwrite(path string, offset int, b []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
+// spoilHeader harms one of the two copies of a segment's header: nothing is lost by it.
+func spoilHeader(s *scene, rng *rand.Rand) (strike, error) {
+	path, _, err := s.segment(rng)
+	if err != nil || path == "" {
+		return strike{}, err
 	}
-	_, err = f.WriteAt(b, int64(offset))
-	return errors.Join(err, f.Close())
+	const page, header = 4096, 512
+	return strike{about: "a bit of a segment's header flipped"}, damage.Flip(path, rng.Int64N(2)*page+rng.Int64N(header))
+}
+
+// loseSegment removes a file of events.
+func loseSegment(s *scene, rng *rand.Rand) (strike, error) {
+	path, records, err := s.segment(rng)
+	if err != nil || path == "" {
+		return strike{}, err
+	}
+	hit, err := load(records)
+	return strike{about: filepath.Base(path) + " removed", records: hit}, errors.Join(err, os.Remove(path))
+}
+
+// spoilMarks harms what says where the events begin and end.
+func spoilMarks(s *scene, rng *rand.Rand) (strike, error) {
+	d, err := spoilOne(s, rng, func(name string) bool {
+		return strings.HasPrefix(name, eventsLog+"/") && !strings.HasSuffix(name, ".seg")
+	})
+	d.doubt = 1000
+	return d, err
+}
+
+// spoilTable harms the values of the table: positions and credentials.
+func spoilTable(s *scene, rng *rand.Rand) (strike, error) {
+	return spoilOne(s, rng, func(name string) bool { return !strings.Contains(name, "/") })
+}
+
+// spoilControl harms a file of the trail, its checkpoints or its key, of the quarantine or
+// of the dead letters. No event may be lost by it, and no push refused for long.
+func spoilControl(s *scene, rng *rand.Rand) (strike, error) {
+	if rng.IntN(4) == 0 {
+		name := []string{"audit.key", "audit.key.checkpoint"}[rng.IntN(2)]
+		return spoil(filepath.Join(s.dataDir, name), name, rng)
+	}
+	return spoilOne(s, rng, func(name string) bool {
+		log, _, inLog := strings.Cut(name, "/")
+		return inLog && slices.Contains([]string{lettersLog, quarantineLog, entriesLog, checkpointsLog}, log)
+	})
+}
+
+// spoilOne harms a file of the store.
+func spoilOne(s *scene, rng *rand.Rand, wanted func(name string) bool) (strike, error) {
+	names, err := s.files().Files()
+	names = slices.DeleteFunc(names, func(name string) bool { return !wanted(name) })
+	if err != nil || len(names) == 0 {
+		return strike{}, err
+	}
+	name := names[rng.IntN(len(names))]
+	return spoil(filepath.Join(string(s.files()), name), name, rng)
+}
+
+// spoil flips a bit of a file, cuts it short or removes it.
+func spoil(path, name string, rng *rand.Rand) (strike, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return strike{about: name + ", which is not there"}, nil
+	}
+	if err != nil {
+		return strike{}, err
+	}
+	switch way := rng.IntN(3); {
+	case way == 0 || info.Size() == 0:
+		return strike{about: name + " removed"}, os.Remove(path)
+	case way == 1:
+		return strike{about: name + " cut short"}, os.Truncate(path, rng.Int64N(info.Size()))
+	default:
+		return strike{about: "a bit of " + name + " flipped"}, damage.Flip(path, rng.Int64N(info.Size()))
+	}
 }

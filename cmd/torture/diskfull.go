@@ -35,7 +35,7 @@ func diskFull(ctx context.Context, t *trial) error {
 	if err := s.steady(ctx); err != nil {
 		return err
 	}
-	for _, phase := range []func(context.Context, *scene, *disk) error{fullInIngest, fullInDelivery, fullAtStart} {
+	for _, phase := range []func(context.Context, *scene, *smallDisk) error{fullInIngest, fullInDelivery, fullAtStart} {
 		if err := phase(ctx, s, small); err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func diskFull(ctx context.Context, t *trial) error {
 }
 
 // fullInIngest fills the disk under load. The load writes the rest of it.
-func fullInIngest(ctx context.Context, s *scene, d *disk) error {
+func fullInIngest(ctx context.Context, s *scene, d *smallDisk) error {
 	if err := s.fillAndWatch(ctx, d); err != nil {
 		return fmt.Errorf("full during ingest: %w", err)
 	}
@@ -66,7 +66,7 @@ func fullInIngest(ctx context.Context, s *scene, d *disk) error {
 }
 
 // fillAndWatch fills the disk, and counts short writes.
-func (s *scene) fillAndWatch(ctx context.Context, d *disk) error {
+func (s *scene) fillAndWatch(ctx context.Context, d *smallDisk) error {
 	if d.tracer == "" {
 		return s.full(ctx, d)
 	}
@@ -85,7 +85,7 @@ func (s *scene) fillAndWatch(ctx context.Context, d *disk) error {
 }
 
 // full fills the disk, and holds the relay to its promises about that.
-func (s *scene) full(ctx context.Context, d *disk) error {
+func (s *scene) full(ctx context.Context, d *smallDisk) error {
 	if err := d.fill(); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (s *scene) full(ctx context.Context, d *disk) error {
 }
 
 // refused waits until pushes are refused. What was left of the disk is written before.
-func (s *scene) refused(ctx context.Context, d *disk) error {
+func (s *scene) refused(ctx context.Context, d *smallDisk) error {
 	return s.while(ctx, "pushes are refused", d.left, func() bool {
 		code, _ := s.push(ctx)
 		return code == http.StatusServiceUnavailable
@@ -121,7 +121,7 @@ func (s *scene) refused(ctx context.Context, d *disk) error {
 }
 
 // makeRoom removes the ballast, and waits until events are acknowledged again.
-func (s *scene) makeRoom(ctx context.Context, d *disk) (time.Duration, error) {
+func (s *scene) makeRoom(ctx context.Context, d *smallDisk) (time.Duration, error) {
 	before := s.sim.Counts().Acknowledged
 	start := time.Now()
 	if err := d.free(); err != nil {
@@ -133,7 +133,7 @@ func (s *scene) makeRoom(ctx context.Context, d *disk) (time.Duration, error) {
 
 // fullInDelivery lets Kafka's backlog grow, fills the disk, and brings Kafka back: it
 // must get every acknowledged event while the disk is still full.
-func fullInDelivery(ctx context.Context, s *scene, d *disk) error {
+func fullInDelivery(ctx context.Context, s *scene, d *smallDisk) error {
 	s.kafkaProxy.set(fault{refuse: true})
 	if err := s.waitAcknowledged(ctx, s.sim.Counts().Acknowledged+uint64(2*s.t.rate)); err != nil {
 		return err
@@ -161,7 +161,7 @@ func fullInDelivery(ctx context.Context, s *scene, d *disk) error {
 }
 
 // fullAtStart kills the relay on the full disk and starts it there.
-func fullAtStart(ctx context.Context, s *scene, d *disk) error {
+func fullAtStart(ctx context.Context, s *scene, d *smallDisk) error {
 	if err := s.fillAndWatch(ctx, d); err != nil {
 		return fmt.Errorf("full before the start: %w", err)
 	}
@@ -183,8 +183,8 @@ func fullAtStart(ctx context.Context, s *scene, d *disk) error {
 	return nil
 }
 
-// disk is a small file system.
-type disk struct {
+// smallDisk is a small file system.
+type smallDisk struct {
 	path, ballast string
 	random        *rand.Rand // how much the ballast leaves
 	tracer        string     // strace; empty if there is none
@@ -193,23 +193,23 @@ type disk struct {
 
 const diskBytes = 192 << 20
 
-func mountDisk(path string) (*disk, error) {
+func mountDisk(path string) (*smallDisk, error) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return nil, err
 	}
 	if err := unix.Mount("torture", path, "tmpfs", 0, fmt.Sprintf("size=%d", diskBytes)); err != nil {
 		return nil, errors.Join(err, os.Remove(path))
 	}
-	return &disk{path: path, ballast: filepath.Join(path, "ballast")}, nil
+	return &smallDisk{path: path, ballast: filepath.Join(path, "ballast")}, nil
 }
 
-func (d *disk) unmount() {
+func (d *smallDisk) unmount() {
 	_ = unix.Unmount(d.path, unix.MNT_DETACH) // goes when the last file is closed
 }
 
 // fill writes until there is no space left, and then frees some, so the relay meets the
 // end at any place of its writes.
-func (d *disk) fill() error {
+func (d *smallDisk) fill() error {
 	f, err := os.Create(d.ballast)
 	if err != nil {
 		return err
@@ -228,7 +228,7 @@ func (d *disk) fill() error {
 }
 
 // left is the disk's free space in bytes.
-func (d *disk) left() int64 {
+func (d *smallDisk) left() int64 {
 	var at unix.Statfs_t
 	if err := unix.Statfs(d.path, &at); err != nil {
 		return math.MaxInt64
@@ -236,4 +236,4 @@ func (d *disk) left() int64 {
 	return int64(at.Bavail) * at.Bsize
 }
 
-func (d *disk) free() error { return os.Remove(d.ballast) }
+func (d *smallDisk) free() error { return os.Remove(d.ballast) }

@@ -21,14 +21,31 @@ type diskFault struct {
 }
 
 var diskFaults = []diskFault{
-	{"fsync", "EIO", true},
-	{"renameat,?rename,?renameat2", "EIO", false},
+	{syncs, "EIO", true},
+	{renames, "EIO", false},
 	{"pwrite64", "EIO", true},
-	{"unlinkat,?unlink", "EACCES", false},
+	{removals, "EACCES", false},
 	{"pwrite64", "ENOSPC", true},
-	{"renameat,?rename,?renameat2", "ENOSPC", false},
-	{"fsync,pwrite64,renameat,?rename,?renameat2,unlinkat", "EIO", true},
+	{renames, "ENOSPC", false},
+	{syncs + ",pwrite64," + renames + "," + removals, "EIO", true},
 	{"openat", "EMFILE", false},
+}
+
+// The system calls that are counted and made fail.
+const (
+	syncs    = "fsync,fdatasync"
+	renames  = "renameat,?rename,?renameat2"
+	removals = "unlinkat,?unlink"
+	traced   = "trace=" + syncs + ",pwrite64,openat,fallocate,ftruncate," + renames + "," + removals
+)
+
+// rollFaults meet the making of a new segment: its file, its room and its name. In the end no
+// segment can be made, and the events find no room.
+var rollFaults = []diskFault{
+	{"fallocate", "ENOSPC", true},
+	{"openat", "ENOSPC", true},
+	{"fsync", "EIO", true}, // of the folder; the files have fdatasync
+	{"fallocate,ftruncate", "EIO", true},
 }
 
 // some has the fault meet some of each thread's calls, all the rest.
@@ -42,12 +59,22 @@ func (f diskFault) all() string { return f.calls + ":error=" + f.errno }
 // random, and then all. Then it either heals, and the relay must recover by
 // itself, or kills the relay in the fault and starts it there.
 func faultFS(ctx context.Context, t *trial) error {
+	// The file sink renames when it rotates.
+	return faulty(ctx, t, setting{rotate: "rotate_bytes: 1MiB"}, diskFaults)
+}
+
+// failedRolls has the journal begin a new segment every second or so, and has that fail: some
+// of the time, then always.
+func failedRolls(ctx context.Context, t *trial) error {
+	return faulty(ctx, t, setting{more: "journal: {max_bytes: 16MiB}\n"}, rollFaults)
+}
+
+func faulty(ctx context.Context, t *trial, o setting, faults []diskFault) error {
 	tracer, err := exec.LookPath("strace")
 	if err != nil {
 		return &skip{"strace is not installed"}
 	}
-	// The file sink renames when it rotates.
-	s, err := t.running(ctx, setting{rotate: "rotate_bytes: 1MiB"})
+	s, err := t.running(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -58,7 +85,7 @@ func faultFS(ctx context.Context, t *trial) error {
 		if err := s.waitAcknowledged(ctx, s.sim.Counts().Acknowledged+1+rng.Uint64N(uint64(t.rate/2)+1)); err != nil {
 			return err
 		}
-		fault := diskFaults[t.row.rounds%len(diskFaults)]
+		fault := faults[t.row.rounds%len(faults)]
 		some := fault.some(rng)
 		t.progress("round %d: %s, then all of them", t.row.rounds+1, some)
 		if err := d.round(ctx, fault, some, t.row.rounds%4 >= 2 || !fault.durable); err != nil {
@@ -139,7 +166,7 @@ func (d *faultyDisk) startFaulty(ctx context.Context, fault diskFault) error {
 
 // under has system calls fail while do runs, and counts them.
 func (d *faultyDisk) under(ctx context.Context, fault string, do func() error) error {
-	trace, err := d.attach(ctx, d.tracer, "-e", "trace=fsync,pwrite64,openat,renameat,?rename,?renameat2,unlinkat,?unlink", "-e", "inject="+fault)
+	trace, err := d.attach(ctx, d.tracer, "-e", traced, "-e", "inject="+fault)
 	if err != nil {
 		return err
 	}

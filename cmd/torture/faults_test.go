@@ -9,25 +9,26 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
 func TestShortWritesAreReadFromATrace(t *testing.T) {
 	t.Parallel()
 	trace := &tracing{output: filepath.Join(t.TempDir(), "out")}
-	require.NoError(t, os.WriteFile(trace.output, []byte(`11 pwrite64(9</d/msgs/1.blk>, ""..., 5000, 8192) = 5000
-11 pwrite64(9</d/msgs/1.blk>, ""..., 5000, 13192) = 1200
+	require.NoError(t, os.WriteFile(trace.output, []byte(`11 pwrite64(9</d/events/1.seg>, ""..., 5000, 8192) = 5000
+11 pwrite64(9</d/events/1.seg>, ""..., 5000, 13192) = 1200
 12 write(7</d/events.jsonl>, ""..., 900 <unfinished ...>
 11 write(5<socket:[77]>, ""..., 900) = 12
 12 <... write resumed>)                  = 300
 12 write(7</d/events.jsonl>, ""..., 600) = -1 EFBIG (File too large)
-13 pwrite64(9</d/msgs/1.blk>, ""..., 80, 1) = -1 EIO (Input/output error) (INJECTED)
+13 pwrite64(9</d/events/1.seg>, ""..., 80, 1) = -1 EIO (Input/output error) (INJECTED)
 14 write(7</d/events.jsonl>, ""..., 10 <unfinished ...>
 14 <... write resumed>)                  = 10
 `), 0o600))
 	all, err := trace.shorts()
 	require.NoError(t, err)
-	assert.Equal(t, []short{{"/d/msgs/1.blk", 5000, 1200}, {"/d/events.jsonl", 900, 300}}, all)
+	assert.Equal(t, []short{{"/d/events/1.seg", 5000, 1200}, {"/d/events.jsonl", 900, 300}}, all)
 	n, err := trace.injected()
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
@@ -71,11 +72,11 @@ func TestAnExcuseCoversWhatIsMissingAndNothingElse(t *testing.T) {
 
 func TestARunOfPositionsHasAnEnd(t *testing.T) {
 	t.Parallel()
-	set := map[uint64]bool{}
-	require.NoError(t, take(set, 3, 5))
-	require.NoError(t, take(set, 9, 8))
-	assert.Equal(t, map[uint64]bool{3: true, 4: true, 5: true}, set)
-	require.ErrorContains(t, take(set, 1, 1<<60), "never given out")
+	set := map[store.Pos]bool{}
+	require.NoError(t, take(set, stretch{From: 3, To: 5}))
+	require.NoError(t, take(set, stretch{From: 9, To: 8}))
+	assert.Equal(t, map[store.Pos]bool{3: true, 4: true, 5: true}, set)
+	require.ErrorContains(t, take(set, stretch{From: 1, To: 1 << 60}), "never given out")
 }
 
 func TestSamplesAreAddedUp(t *testing.T) {

@@ -32,6 +32,7 @@ type flags struct {
 	keep   bool
 	// coldstart's initial backlog, in MiB
 	backlog int
+	faults  int
 }
 
 func main() {
@@ -65,7 +66,8 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
 		Example: `  torture
   torture --only kill9 --rounds 20 --seed 42
   torture --only outage --long
-  torture --only coldstart --backlog 10240`,
+  torture --only coldstart --backlog 10240
+  torture --only faults --faults 1000 --for 1h`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f, os.Stdout) },
@@ -79,6 +81,7 @@ Exit codes: 0 nothing lost and every process behaved, 1 otherwise, 2 wrong usage
 	fs.BoolVar(&f.long, "long", false, "outages of five minutes instead of 20 seconds")
 	fs.Float64Var(&f.rate, "rate", 4000, "`events` a second, all environments together")
 	fs.IntVar(&f.backlog, "backlog", 512, "`MiB` of undelivered events that coldstart starts with")
+	fs.IntVar(&f.faults, "faults", 25, "how `many` random faults the scenario faults draws, each from the seed and its number")
 	fs.BoolVar(&f.keep, "keep", false, "keep the folder with the relay's logs")
 	cmd.AddCommand(newNATSCommand())
 	return cmd

@@ -6,36 +6,42 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-
-	"github.com/auditrelay/auditrelay/internal/datadir"
 )
 
-// inspect runs 'journal inspect' on the stopped relay's data.
-func (s *scene) inspect(ctx context.Context) (datadir.Inspection, error) {
-	var in datadir.Inspection
-	return in, s.offline(ctx, &in, "journal", "inspect")
+// verification is what 'journal verify' says.
+type verification struct {
+	Events   uint64 `json:"events"`
+	Problems []struct {
+		stretch
+		What    string `json:"what"`
+		Settled bool   `json:"settled"`
+	} `json:"problems"`
 }
 
-// verify runs 'journal verify' on the stopped relay's data.
-func (s *scene) verify(ctx context.Context) (datadir.Verification, error) {
-	var v datadir.Verification
-	return v, s.offline(ctx, &v, "journal", "verify")
+// settled fails if a problem is left open.
+func (v *verification) settled() error {
+	for _, p := range v.Problems {
+		if !p.Settled {
+			return fmt.Errorf("a problem is left open: %+v", p)
+		}
+	}
+	return nil
 }
 
-// offline runs a command on the stopped relay's data, and decodes its output. Findings,
-// by its exit code, are no error.
-func (s *scene) offline(ctx context.Context, into any, args ...string) error {
-	cmd := exec.CommandContext(ctx, s.binary, append(args, "--data-dir", s.dataDir, "--json")...)
-	out, err := cmd.Output()
+// verify runs 'journal verify' on the stopped relay's data. Findings, by its exit code, are
+// no error.
+func (s *scene) verify(ctx context.Context) (v verification, err error) {
+	args := []string{"journal", "verify", "--data-dir", s.dataDir, "--json"}
+	out, err := exec.CommandContext(ctx, s.binary, args...).Output()
 	var failed *exec.ExitError
 	if err != nil && (!errors.As(err, &failed) || len(failed.Stderr) > 0) {
 		if failed != nil {
 			err = fmt.Errorf("%w: %s", err, failed.Stderr)
 		}
-		return fmt.Errorf("run %v: %w", args, err)
+		return v, fmt.Errorf("run %v: %w", args, err)
 	}
-	if err := json.Unmarshal(out, into); err != nil {
-		return fmt.Errorf("read what %v prints: %w", args, err)
+	if err := json.Unmarshal(out, &v); err != nil {
+		return v, fmt.Errorf("read what %v prints: %w", args, err)
 	}
-	return nil
+	return v, nil
 }

@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 )
 
 // shortWrites bounds the size of the running relay's files, a little beyond the present
@@ -54,8 +52,8 @@ func shortWrites(ctx context.Context, t *trial) error {
 		return err
 	}
 	t.remark("writes cut short: journal %d, file sink %d, others %d; then %d times back by itself, %d times killed",
-		cut[".blk"], cut[".jsonl"], cut[""], t.row.rounds-killed, killed)
-	if cut[".blk"] == 0 {
+		cut[".seg"], cut[".jsonl"], cut[""], t.row.rounds-killed, killed)
+	if cut[".seg"] == 0 {
 		return errors.New("no write to the journal was cut short, so nothing is proven about that")
 	}
 	if err := s.settle(ctx); err != nil {
@@ -103,23 +101,27 @@ func (s *scene) bound(most uint64) error {
 
 // known is a separately counted suffix.
 func known(suffix string) string {
-	if suffix == ".blk" || suffix == ".jsonl" {
+	if suffix == ".seg" || suffix == ".jsonl" {
 		return suffix
 	}
 	return ""
 }
 
-// largest is the size of the journal's newest block, or of the file sink's file.
+// largest is where the journal's newest file goes on, or the size of the file sink's file.
 func (s *scene) largest(ofSink bool) (int64, error) {
-	path := s.file.Path
-	if blocks, err := blockfile.List(s.streamDir()); err != nil {
-		return 0, err
-	} else if !ofSink && len(blocks) > 0 {
-		path = blocks[len(blocks)-1]
+	if !ofSink {
+		all, err := s.files().Records(eventsLog)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && len(all) == 0 {
+			return 0, nil // the journal has let the file go
+		}
+		if err != nil {
+			return 0, err
+		}
+		return endOf(all), nil
 	}
-	info, err := os.Stat(path)
+	info, err := os.Stat(s.file.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil // the sink rotates its file, or the journal has let the block go
+		return 0, nil // the sink rotates its file
 	}
 	if err != nil {
 		return 0, err
@@ -130,9 +132,9 @@ func (s *scene) largest(ofSink bool) (int64, error) {
 // nothingQuarantined fails if the quarantine of the stopped relay names anything: an
 // unacknowledged event is no loss.
 func (s *scene) nothingQuarantined(ctx context.Context) error {
-	seen, err := s.inspect(ctx)
-	if err == nil && len(seen.Quarantine) > 0 {
-		err = fmt.Errorf("the quarantine names what was never acknowledged: %+v", seen.Quarantine[0])
+	all, err := quarantined(ctx, s.files())
+	if err == nil && len(all) > 0 {
+		err = fmt.Errorf("the quarantine names what was never acknowledged: %+v", all[0])
 	}
 	return err
 }
