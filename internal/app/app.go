@@ -28,6 +28,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/health"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/looks"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/recent"
 	"github.com/auditrelay/auditrelay/internal/silences"
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -115,6 +116,7 @@ type process struct {
 	connections  *door.Metrics // of all listeners
 	certificates *certificates // nil without any
 	store        store.Store
+	quarantine   *quarantine.Ledger
 	conn         *streamserver.Conn
 	journal      *journal.Journal
 	letters      *deadletters.Store
@@ -151,7 +153,7 @@ func (r *process) start(ctx context.Context) error {
 		return fmt.Errorf("make data_dir: %w", err)
 	}
 	for _, part := range []func(context.Context) error{
-		r.startAdmin, r.startCertificates, r.startTraces, r.startStore, r.startJournal, r.startTrail, r.startTiles, r.startCredentials,
+		r.startAdmin, r.startCertificates, r.startTraces, r.startStore, r.startJournal, r.startLetters, r.startTrail, r.startTiles, r.startCredentials,
 		r.startTimeline, r.startStatus, r.startSinks, r.startSilences, r.startConsole, r.startForwarding, r.startLifecycle, r.startSpans, r.startQuarantineWatch,
 		r.startHealth, r.startRecent, r.startIngest, r.startControl, r.startHeartbeat,
 	} {
@@ -180,16 +182,8 @@ func (r *process) startJournal(ctx context.Context) (err error) {
 		return err
 	}
 	r.stack.push("journal", func(context.Context) error { r.journal.Close(); return nil })
-	r.letters, err = deadletters.Open(ctx, r.conn, r.cfg.Journal, r.log, r.reg, r.sinkNames()...)
-	if err != nil {
-		return err
-	}
-	if err := r.letters.Beyond(ctx, r.journal.HoldBeyond); err != nil {
-		return err
-	}
 	r.admin.AddCheck(admin.Check{Name: "journal", Probe: r.journalReady})
 	r.admin.AddCheck(admin.Check{Name: "damage", Probe: r.damageRemark})
-	r.admin.AddCheck(admin.Check{Name: "dead letters", Probe: r.lettersRemark})
 	r.admin.AddStatus("journal", func(ctx context.Context) (any, error) { return r.journal.Usage(ctx) })
 	return nil
 }

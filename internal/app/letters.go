@@ -6,8 +6,25 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/auditrelay/auditrelay/internal/admin"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/relay"
 )
+
+// startLetters opens the dead letters. Those beyond their budget count as undelivered.
+func (r *process) startLetters(ctx context.Context) (err error) {
+	r.letters, err = deadletters.Open(ctx, deadletters.Options{
+		Store: r.store, Quarantine: r.quarantine, Budget: int64(r.cfg.Journal.DeadLetterBytes),
+		Logger: r.log, Registerer: r.reg, Sinks: r.sinkNames(),
+	})
+	if err != nil {
+		return err
+	}
+	r.stack.push("dead letters", func(context.Context) error { return r.letters.Close() })
+	r.letters.Beyond(r.journal.HoldBeyond)
+	r.admin.AddCheck(admin.Check{Name: "dead letters", Probe: r.lettersRemark})
+	return nil
+}
 
 // lettersRemark names the environments whose dead letters are close to their budget at a
 // sink. Pushes are taken all the while, so it is no reason to send them elsewhere.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
@@ -20,6 +21,14 @@ const ownProject = "auditrelay"
 // and for each damaged file. It compares the quarantine with the trail: each is told
 // once, whatever line a crash hits.
 func (r *process) startQuarantineWatch(context.Context) error {
+	r.stack.push("quarantine follower", background(func(ctx context.Context) {
+		err := r.quarantine.Follow(ctx, func(ctx context.Context, loss quarantine.Loss) error {
+			return r.recordOnce(ctx, "journal.quarantined", loss.Subject(), loss)
+		})
+		if ctx.Err() == nil {
+			r.fail(err)
+		}
+	}))
 	r.stack.push("quarantine watch", background(func(ctx context.Context) {
 		for _, old := range r.conn.LetGo {
 			r.recordLetGo(ctx, old)

@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store/cluster"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 )
@@ -40,6 +43,12 @@ func (r *process) startStore(ctx context.Context) (err error) {
 		return err
 	}
 	r.stack.push("store", func(context.Context) error { return r.store.Close() })
+	// The journal's own ledger still has the metrics of these names, and the fuse.
+	r.quarantine, err = quarantine.Open(ctx, r.store, quarantine.Options{Logger: r.log, Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		return err
+	}
+	r.stack.push("quarantine", func(context.Context) error { return r.quarantine.Close() })
 	return nil
 }
 

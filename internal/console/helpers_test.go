@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -17,8 +18,11 @@ import (
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/routing"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -32,6 +36,7 @@ type stage struct {
 	t       *testing.T
 	dir     string
 	conn    *streamserver.Conn
+	store   store.Store
 	journal *journal.Journal
 	dead    *deadletters.Store
 	sinks   map[string]*relaytest.Sink // by name, for replays
@@ -49,9 +54,13 @@ func newStage(t *testing.T, names ...string) *stage {
 	require.NoError(t, err)
 	j, err := journal.Open(t.Context(), conn, cfg, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
-	dead, err := deadletters.Open(t.Context(), conn, cfg, log, prometheus.NewRegistry())
+	kept, err := disk.Open(disk.Config{Dir: filepath.Join(dir, "store"), Salvage: filepath.Join(dir, "salvage"), Logger: log})
 	require.NoError(t, err)
-	s := &stage{Client: console.NewClient(dir), t: t, dir: dir, conn: conn, journal: j, dead: dead, sinks: map[string]*relaytest.Sink{}}
+	lost, err := quarantine.Open(t.Context(), kept, quarantine.Options{Logger: log, Registerer: prometheus.NewRegistry()})
+	require.NoError(t, err)
+	dead, err := deadletters.Open(t.Context(), deadletters.Options{Store: kept, Quarantine: lost, Logger: log, Registerer: prometheus.NewRegistry()})
+	require.NoError(t, err)
+	s := &stage{Client: console.NewClient(dir), t: t, dir: dir, conn: conn, store: kept, journal: j, dead: dead, sinks: map[string]*relaytest.Sink{}}
 	s.Person = workspace.Person{User: "Ada & Co.", Host: "höst"}
 	var sinks []config.Sink
 	for _, name := range names {
@@ -75,6 +84,9 @@ func newStage(t *testing.T, names ...string) *stage {
 		defer cancel()
 		assert.NoError(t, server.Close(ctx))
 		closeTrail()
+		assert.NoError(t, dead.Close())
+		assert.NoError(t, lost.Close())
+		assert.NoError(t, kept.Close())
 		j.Close()
 		assert.NoError(t, conn.Close())
 	})

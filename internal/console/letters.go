@@ -129,7 +129,7 @@ func (s *Server) discardRun(ctx context.Context, sink string, run []chosen, j *j
 	if err := s.record(ctx, loss); err != nil {
 		return err
 	}
-	if err := s.opts.Letters.Remove(ctx, sink, sequences); err != nil {
+	if err := s.opts.Letters.Remove(ctx, sequences); err != nil {
 		return err
 	}
 	j.update(func(p *Progress) { p.Done += uint64(len(run)); p.Removed += uint64(len(run)) })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"sync"
 
 	"github.com/auditrelay/auditrelay/config"
@@ -167,10 +166,10 @@ func (l *letterSource) pass(isThere bool) {
 	})
 }
 
-// Reject implements relay.DeadLetters: a letter refused again stands there anew, with
-// its new reason. Ack takes the old one away after the new one is kept. A crash between
-// leaves both: the event is delivered once more, never lost. It goes over the budget of
-// letters in between, or a full one could never be replayed.
+// Reject implements relay.DeadLetters: a letter refused again is kept as another letter,
+// with its new reason. Ack removes the old one after that. A crash in between leaves both:
+// the event is delivered once more, never lost. Between the two the letters may take more
+// than their budget, or a full one could never be replayed.
 func (l *letterSource) Reject(ctx context.Context, to string, rejections []relay.Rejection) error {
 	again := map[string][]relay.Rejection{} // by the sink of the refusal first
 	for i := range rejections {
@@ -205,20 +204,17 @@ func (l *letterSource) find(e *relay.Event) *deadletters.Letter {
 	return nil
 }
 
-// Ack implements relay.Source. Each letter of the batch is at the sink, or has been
-// kept anew. A crash here delivers some again.
+// Ack implements relay.Source. The sink has each letter of the batch, or it is kept as
+// another one. A crash here delivers some again.
 func (l *letterSource) Ack(ctx context.Context, _ relay.Position) error {
 	l.job.update(func(p *Progress) { p.Delivered += uint64(len(l.batch) - l.refused) })
-	bySink := map[string][]uint64{}
+	sequences := make([]uint64, len(l.batch))
 	for i := range l.batch {
-		bySink[l.batch[i].Sink] = append(bySink[l.batch[i].Sink], l.batch[i].Sequence)
+		sequences[i] = l.batch[i].Sequence
 	}
-	for sink, sequences := range bySink {
-		slices.Sort(sequences) // with --to, those of several sinks stand one behind the other
-		if err := l.server.opts.Letters.Remove(ctx, sink, sequences); err != nil {
-			return err
-		}
-		l.job.update(func(p *Progress) { p.Done += uint64(len(sequences)) })
+	if err := l.server.opts.Letters.Remove(ctx, sequences); err != nil {
+		return err
 	}
+	l.job.update(func(p *Progress) { p.Done += uint64(len(sequences)) })
 	return nil
 }

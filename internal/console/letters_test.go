@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -189,11 +189,9 @@ func TestADamagedLetter(t *testing.T) {
 	s := newStage(t, "a")
 	events := relaytest.Events(2)
 	s.reject("a", "too large", 1, events[0])
-	damaged := nats.NewMsg("test.deadletters.a")
-	damaged.Header.Set("Auditrelay-Sink", "a")
-	damaged.Header.Set("Auditrelay-Event-Id", "the-id")
-	damaged.Data = []byte("ARJ1 and then nothing of use")
-	_, err := s.conn.JetStream.PublishMsg(t.Context(), damaged)
+	letters, err := s.store.Log(t.Context(), deadletters.LogName, store.Options{})
+	require.NoError(t, err)
+	_, err = letters.Append(t.Context(), store.Draft{Kind: 1, Key: "a", Data: []byte(`{"event":"the-id"}` + "\nARJ1 and then nothing of use")})
 	require.NoError(t, err)
 	s.reject("a", "too large", 1, events[1])
 
@@ -204,7 +202,8 @@ func TestADamagedLetter(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []uint64{3, 3, 2, 1}, []uint64{p.Total, p.Done, p.Delivered, p.Damaged})
 	assert.Equal(t, []string{"the-id"}, letterIDs(s.letters(deadletters.Filter{}, false)))
-	require.NoError(t, s.dead.Remove(t.Context(), "a", []uint64{2}))
-	require.NoError(t, s.dead.Remove(t.Context(), "a", []uint64{2}), "it is gone already")
-	require.NoError(t, s.dead.Remove(t.Context(), "a", []uint64{99}), "it never was")
+	require.NoError(t, s.dead.Remove(t.Context(), []uint64{2}))
+	require.NoError(t, s.dead.Remove(t.Context(), []uint64{2}), "it is gone already")
+	require.NoError(t, s.dead.Remove(t.Context(), []uint64{99}), "it never was")
+	assert.Empty(t, s.letters(deadletters.Filter{}, false))
 }

@@ -1,47 +1,113 @@
-package deadletters
+package deadletters_test
 
 import (
 	"context"
-	"errors"
+	"crypto/sha256"
+	"io/fs"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/datadir"
-	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
-	"github.com/auditrelay/auditrelay/internal/streams"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/disk"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// opened is a store on an embedded server.
-type opened struct{ *Store }
-
-var testConfig = config.Journal{StreamPrefix: "TEST", Replicas: 1}
-
-func open(t testing.TB, dir string, cfg config.Journal) *opened {
-	t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	conn, err := streamserver.Connect(t.Context(), dir, cfg, log)
-	require.NoError(t, err)
-	s, err := Open(t.Context(), conn, cfg, log, prometheus.NewRegistry())
-	require.NoError(t, err)
-	return &opened{s}
+// stage has dead letters in a folder of their own.
+type stage struct {
+	*deadletters.Store
+	t      testing.TB
+	dir    string
+	budget int64
+	store  *disk.Store
+	ledger *quarantine.Ledger
+	calls  atomic.Int64 // appends at an end, and trims, that succeed before one fails; negative: all do
+	reg    *prometheus.Registry
 }
 
-func (o *opened) shut(t testing.TB) {
+func open(t testing.TB) *stage {
 	t.Helper()
-	require.NoError(t, o.conn.Close())
+	s := &stage{t: t, dir: t.TempDir()}
+	s.calls.Store(-1)
+	s.begin()
+	t.Cleanup(s.end)
+	return s
+}
+
+func (s *stage) begin() {
+	s.t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	var err error
+	s.store, err = disk.Open(disk.Config{Dir: filepath.Join(s.dir, "store"), Salvage: filepath.Join(s.dir, "salvage"), Writer: "test", Logger: log})
+	require.NoError(s.t, err)
+	s.ledger, err = quarantine.Open(s.t.Context(), s.store, quarantine.Options{Logger: log, Registerer: prometheus.NewRegistry()})
+	require.NoError(s.t, err)
+	s.reg = prometheus.NewRegistry()
+	s.Store, err = deadletters.Open(s.t.Context(), deadletters.Options{
+		Store: &failing{s.store, &s.calls}, Quarantine: s.ledger, Budget: s.budget, Logger: log, Registerer: s.reg, Sinks: []string{"k"},
+	})
+	require.NoError(s.t, err)
+}
+
+func (s *stage) end() {
+	s.t.Helper()
+	require.NoError(s.t, s.Store.Close())
+	require.NoError(s.t, s.ledger.Close())
+	require.NoError(s.t, s.store.Close())
+}
+
+func (s *stage) restart() {
+	s.t.Helper()
+	s.end()
+	s.begin()
+}
+
+// failing is a store whose logs fail after so many calls, as the files of a process that
+// ends there.
+type failing struct {
+	store.Store
+	left *atomic.Int64
+}
+
+func (f *failing) Log(ctx context.Context, name string, o store.Options) (store.Log, error) {
+	l, err := f.Store.Log(ctx, name, o)
+	return &failingLog{l, f.left}, err
+}
+
+type failingLog struct {
+	store.Log
+	left *atomic.Int64
+}
+
+func (l *failingLog) fails() bool {
+	return l.left.Load() == 0 || l.left.Load() > 0 && l.left.Add(-1) < 0
+}
+
+func (l *failingLog) AppendAt(ctx context.Context, after store.Pos, drafts ...store.Draft) (store.Pos, error) {
+	if l.fails() {
+		return 0, assert.AnError
+	}
+	return l.Log.AppendAt(ctx, after, drafts...)
+}
+
+func (l *failingLog) Trim(ctx context.Context, before store.Pos) error {
+	if l.fails() {
+		return assert.AnError
+	}
+	return l.Log.Trim(ctx, before)
 }
 
 func ids(events []relay.Event) []string {
@@ -52,41 +118,58 @@ func ids(events []relay.Event) []string {
 	return out
 }
 
-func rejectionsOf(events []relay.Event, reason string) []relay.Rejection {
-	out := make([]relay.Rejection, len(events))
+func (s *stage) reject(sink, reason string, events ...relay.Event) {
+	s.t.Helper()
+	rejections := make([]relay.Rejection, len(events))
 	for i := range events {
-		out[i] = relay.Rejection{Event: events[i], Reason: reason, Attempts: 1}
+		rejections[i] = relay.Rejection{Event: events[i], Reason: reason, Attempts: 1}
 	}
-	return out
+	require.NoError(s.t, s.Reject(s.t.Context(), sink, rejections))
 }
 
-// letterIDs are the events of all dead letters, in their order.
-func (o *opened) letterIDs(t *testing.T, f Filter) []string {
-	t.Helper()
-	var got []string
-	require.NoError(t, o.Find(t.Context(), f, func(d Letter) bool {
-		assert.Empty(t, d.Damage)
-		got = append(got, d.Event.ID)
+func (s *stage) find(f deadletters.Filter) (got []deadletters.Letter) {
+	s.t.Helper()
+	require.NoError(s.t, s.Find(s.t.Context(), f, func(d deadletters.Letter) bool {
+		got = append(got, d)
 		return true
 	}))
 	return got
 }
 
-var _ relay.DeadLetters = (*Store)(nil)
+// found are the events of letters, in their order.
+func (s *stage) found(f deadletters.Filter) []string {
+	s.t.Helper()
+	out := []string{}
+	for _, d := range s.find(f) {
+		assert.Empty(s.t, d.Damage)
+		out = append(out, d.Event.ID)
+	}
+	return out
+}
 
-func TestDeadLettersAreKeptByName(t *testing.T) {
+func (s *stage) remove(numbers ...uint64) {
+	s.t.Helper()
+	require.NoError(s.t, s.Remove(s.t.Context(), numbers))
+}
+
+func through(from, to uint64) (numbers []uint64) {
+	for n := from; n <= to; n++ {
+		numbers = append(numbers, n)
+	}
+	return numbers
+}
+
+var _ relay.DeadLetters = (*deadletters.Store)(nil)
+
+func TestALetterComesBackAsItWas(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, dir, testConfig)
+	s := open(t)
 	events := relaytest.Events(2)
 	require.NoError(t, s.Reject(t.Context(), "kafka", []relay.Rejection{
 		{Event: events[0], Reason: "too\nlarge", Attempts: 3}, {Event: events[1], Reason: "x", Attempts: 1},
 	}))
-	s.shut(t)
-	s = open(t, dir, testConfig)
-	defer s.shut(t)
-	var got []Letter
-	require.NoError(t, s.Find(t.Context(), Filter{}, func(d Letter) bool { got = append(got, d); return true }))
+	s.restart()
+	got := s.find(deadletters.Filter{})
 	require.Len(t, got, 2)
 	assert.Equal(t, "kafka", got[0].Sink)
 	assert.Equal(t, "too large", got[0].Reason)
@@ -96,267 +179,386 @@ func TestDeadLettersAreKeptByName(t *testing.T) {
 	assert.Equal(t, events[1], got[1].Event)
 }
 
-// Many letters are one batch, yet each is read and removed by itself. A restart changes
+// Many letters are kept at once, yet each is read and removed by itself. A restart changes
 // nothing.
-func TestManyDeadLettersAreKeptAtOnce(t *testing.T) {
+func TestLettersAreRemovedOneByOne(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, dir, testConfig)
-	events := relaytest.Events(2*batchLetters + 7)
-	require.NoError(t, s.Reject(t.Context(), "k", rejectionsOf(events, "no")))
-	require.Equal(t, ids(events), s.letterIDs(t, Filter{}))
-	require.NoError(t, s.removeOne(t.Context(), 3))
-	s.shut(t)
-	s = open(t, dir, testConfig)
-	defer s.shut(t)
+	s := open(t)
+	events := relaytest.Events(2507)
+	s.reject("k", "no", events...)
+	require.Equal(t, ids(events), s.found(deadletters.Filter{}))
+	s.remove(3)
 	want := slices.Delete(ids(events), 2, 3)
-	require.Equal(t, want, s.letterIDs(t, Filter{Sink: "k"}))
-	d, ok, err := s.Get(t.Context(), batchLetters+1)
-	require.NoError(t, err)
-	require.True(t, ok)
-	assert.Equal(t, events[batchLetters], d.Event)
-	_, ok, err = s.Get(t.Context(), 3)
-	require.NoError(t, err)
-	assert.False(t, ok)
-}
-
-// commits counts the batches of letters, and the single letters.
-func commits(t *testing.T, s *opened) (batches, single int) {
-	t.Helper()
-	seen := map[string]bool{}
-	info, err := s.stream.Info(t.Context())
-	require.NoError(t, err)
-	for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
-		m, err := s.stream.GetMsg(t.Context(), seq)
+	for range 2 {
+		require.Equal(t, want, s.found(deadletters.Filter{Sink: "k"}))
+		d, ok, err := s.Get(t.Context(), 1001)
 		require.NoError(t, err)
-		if id := m.Header.Get(headerBatch); id == "" {
-			single++
-		} else {
-			seen[id] = true
-		}
+		require.True(t, ok)
+		assert.Equal(t, events[1000], d.Event)
+		_, ok, err = s.Get(t.Context(), 3)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		s.remove(3, 99_999) // gone, and never there
+		usage, err := s.Usage(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 2506, usage["k"].Letters)
+		s.restart()
 	}
-	return len(seen), single
-}
-
-// A flood of refusals costs a handful of syncs for a thousand letters, not one each.
-func TestDeadLettersShareSyncs(t *testing.T) {
-	t.Parallel()
-	s := open(t, t.TempDir(), testConfig)
-	defer s.shut(t)
-	events := relaytest.Events(5 * batchLetters / 2)
-	require.NoError(t, s.Reject(t.Context(), "k", rejectionsOf(events, "no")))
-	batches, single := commits(t, s)
-	assert.Equal(t, 3, batches)
-	assert.Zero(t, single)
-	for i := range events[:3] {
-		events[i].Body = make([]byte, 3<<20) // two do not fit into one batch
-		copy(events[i].Body, randomBytes(3<<20))
-	}
-	require.NoError(t, s.Reject(t.Context(), "k", rejectionsOf(events[:3], "no")))
-	batches, single = commits(t, s)
-	assert.Equal(t, 3, batches)
-	assert.Equal(t, 3, single)
-}
-
-func randomBytes(n int) []byte {
-	out := make([]byte, n)
-	state := uint64(1)
-	for i := range out {
-		state ^= state << 13
-		state ^= state >> 7
-		state ^= state << 17
-		out[i] = byte(state)
-	}
-	return out
-}
-
-// A server without batches, or forbidden to use them, gets the letters one by one.
-func TestDeadLettersWithoutBatches(t *testing.T) {
-	t.Parallel()
-	s := open(t, t.TempDir(), testConfig)
-	defer s.shut(t)
-	cfg := s.stream.CachedInfo().Config
-	cfg.AllowAtomicPublish = false
-	_, err := s.conn.JetStream.UpdateStream(t.Context(), cfg)
+	s.remove(through(1, 2507)...)
+	assert.Empty(t, s.found(deadletters.Filter{}))
+	s.restart()
+	assert.Empty(t, s.found(deadletters.Filter{}))
+	usage, err := s.Usage(t.Context())
 	require.NoError(t, err)
-	events := relaytest.Events(50)
-	require.NoError(t, s.Reject(t.Context(), "k", rejectionsOf(events[:25], "no")), "it learns of it by the refusal")
-	s.stream, err = s.conn.JetStream.Stream(t.Context(), s.name)
-	require.NoError(t, err)
-	require.NoError(t, s.Reject(t.Context(), "k", rejectionsOf(events[25:], "no")), "it knows")
-	got := s.letterIDs(t, Filter{Sink: "k"})
-	slices.Sort(got)
-	want := ids(events)
-	slices.Sort(want)
-	require.Equal(t, want, got)
-	batches, single := commits(t, s)
-	assert.Zero(t, batches)
-	assert.Equal(t, 50, single)
+	assert.Empty(t, usage)
+}
+
+// What a sink's letters are does not depend on those of another one.
+func TestSinksHaveLettersOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	events := relaytest.Events(100)
+	want := map[string][]string{}
+	for i := range 10 {
+		sink := []string{"a", "ab"}[i%2]
+		s.reject(sink, "no", events[10*i:10*i+10]...)
+		want[sink] = append(want[sink], ids(events[10*i:10*i+10])...)
+	}
+	s.remove(through(1, 10)...)
+	s.remove(through(41, 45)...)
+	want["a"] = slices.Delete(want["a"][10:], 10, 15)
+	for sink := range want {
+		assert.Equal(t, want[sink], s.found(deadletters.Filter{Sink: sink}), sink)
+	}
 }
 
 // Each environment has a budget at each sink. What is beyond it is kept all the same, as a
 // sink that waits would hold up all others, and is told, over a restart too.
 func TestDeadLettersHaveABudget(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig
-	cfg.DeadLetterBytes = 64 << 10
-	dir := t.TempDir()
-	s := open(t, dir, cfg)
+	s := open(t)
+	s.end()
+	s.budget = 64 << 10
+	s.begin()
 	var told []map[string]int64
-	listen := func() {
-		require.NoError(t, s.Beyond(t.Context(), func(now map[string]int64) { told = append(told, now) }))
+	settled := func() map[string]int64 {
+		_, err := s.Usage(t.Context())
+		require.NoError(t, err)
+		return told[len(told)-1]
 	}
+	listen := func() { s.Beyond(func(now map[string]int64) { told = append(told, now) }) }
 	listen()
 	flood, one := relaytest.Events(1000, relaytest.BodyBytes(500)), relaytest.Events(1)
 	for i := range flood {
 		flood[i].Source = "/projects/acme/environments/..odd slug.>*"
 	}
 	one[0].Source = relay.TrailSource
+	_, err := s.Usage(t.Context()) // the listener has heard by then
+	require.NoError(t, err)
 	kept := 0
-	for ; len(told[len(told)-1]) == 0; kept += 10 {
-		require.NoError(t, s.Reject(t.Context(), "k", rejectionsOf(flood[kept:kept+10], "no")))
+	for ; len(settled()) == 0; kept += 10 {
+		s.reject("k", "no", flood[kept:kept+10]...)
 	}
-	beyond := told[len(told)-1]
+	beyond := settled()
 	require.Len(t, beyond, 1)
 	require.Positive(t, beyond[flood[0].Source])
 	require.Less(t, beyond[flood[0].Source], int64(16<<10), "one delivery at most")
-	require.NoError(t, s.Reject(t.Context(), "k", rejectionsOf(one, "no")), "nobody else waits")
-	require.NoError(t, s.Reject(t.Context(), "other", rejectionsOf(flood[:1], "no")))
-	require.Equal(t, beyond, told[len(told)-1], "another sink has a budget of its own")
-	require.NoError(t, s.Reject(t.Context(), "k", rejectionsOf(flood[:10], "no")), "nothing is dropped")
-	require.Greater(t, told[len(told)-1][flood[0].Source], beyond[flood[0].Source])
-	require.Len(t, s.letterIDs(t, Filter{}), kept+12)
+	s.reject("k", "no", one...)
+	s.reject("other", "no", flood[:1]...)
+	require.Equal(t, beyond, settled(), "another sink has a budget of its own")
+	s.reject("k", "nothing is dropped", flood[:10]...)
+	require.Greater(t, settled()[flood[0].Source], beyond[flood[0].Source])
+	require.Len(t, s.found(deadletters.Filter{}), kept+12)
 
 	usage, err := s.Usage(t.Context())
 	require.NoError(t, err)
 	k := usage["k"]
-	require.Equal(t, uint64(kept+11), k.Letters) //nolint:gosec // a count
+	require.EqualValues(t, kept+11, k.Letters)
 	source, bytes := k.Fullest()
 	require.Equal(t, flood[0].Source, source)
 	require.Equal(t, k.Bytes, bytes+k.BySource[relay.TrailSource])
-	info, err := s.stream.Info(t.Context())
+	letters, err := s.store.Log(t.Context(), deadletters.LogName, store.Options{})
 	require.NoError(t, err)
-	all := k.Bytes + usage["other"].Bytes
-	assert.GreaterOrEqual(t, all, int64(info.State.Bytes), "it is an upper bound") //nolint:gosec // a few bytes
-	assert.Less(t, all, int64(info.State.Bytes)*13/10)                             //nolint:gosec // as above
+	state, err := letters.State(t.Context())
+	require.NoError(t, err)
+	assert.InEpsilon(t, state.Bytes, k.Bytes+usage["other"].Bytes, 0.1, "it is what the log takes, about")
 
-	s.shut(t)
-	s = open(t, dir, cfg)
-	defer s.shut(t)
+	s.restart()
 	told = nil
 	listen()
-	require.Positive(t, told[0][flood[0].Source])
-	var oldest []uint64
-	for seq := range uint64(30) {
-		oldest = append(oldest, seq+1)
-	}
-	require.NoError(t, s.Remove(t.Context(), "k", oldest))
-	require.Empty(t, told[len(told)-1])
+	require.Positive(t, settled()[flood[0].Source])
+	s.remove(through(1, 30)...)
+	require.Empty(t, settled())
 }
 
-// A purge takes no other letter along: neither another sink's, nor an unnamed one of the
-// same sink.
-func TestDeadLettersAreRemovedAtOnce(t *testing.T) {
+// A failure is told as such, and leaves nothing.
+func TestAFailureLeavesNothing(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir(), testConfig)
-	defer s.shut(t)
-	events := relaytest.Events(100)
-	var a, b []string
-	sequences := map[string][]uint64{}
-	for i := range 10 {
-		sink := []string{"a", "ab"}[i%2]
-		require.NoError(t, s.Reject(t.Context(), sink, rejectionsOf(events[10*i:10*i+10], "no")))
-		for n := range 10 {
-			sequences[sink] = append(sequences[sink], uint64(10*i+n+1)) //nolint:gosec // small
-		}
-		if i%2 == 0 {
-			a = append(a, ids(events[10*i:10*i+10])...)
-		} else {
-			b = append(b, ids(events[10*i:10*i+10])...)
-		}
-	}
-	state := func(whole bool, named []uint64, left []string) {
-		t.Helper()
-		oldest, err := s.areOldest(t.Context(), "a", named)
-		require.NoError(t, err)
-		assert.Equal(t, whole, oldest)
-		require.NoError(t, s.Remove(t.Context(), "a", named))
-		assert.Equal(t, left, s.letterIDs(t, Filter{Sink: "a"}))
-		assert.Equal(t, b, s.letterIDs(t, Filter{Sink: "ab"}))
-	}
-	state(true, sequences["a"][:20], a[20:])
-	state(false, sequences["a"][21:40], append([]string{a[20]}, a[40:]...))
-	require.NoError(t, s.Remove(t.Context(), "a", sequences["a"][20:21]))
-	state(true, sequences["a"], nil)
-	require.NoError(t, s.Remove(t.Context(), "a", nil))
-}
-
-// Letters of earlier versions stand under the sink's name alone, one published by
-// itself. They are counted, found and removed as the others are.
-func TestDeadLettersOfEarlierVersions(t *testing.T) {
-	t.Parallel()
-	s := open(t, t.TempDir(), testConfig)
-	defer s.shut(t)
-	events := relaytest.Events(4)
-	for i := range events[:2] {
-		m := s.message("k", &relay.Rejection{Event: events[i], Reason: "old", Attempts: 1})
-		m.Subject = s.subject + ".k"
-		_, err := s.conn.JetStream.PublishMsg(t.Context(), m)
-		require.NoError(t, err)
-	}
-	require.NoError(t, s.Reject(t.Context(), "k", rejectionsOf(events[2:3], "new")))
-	require.NoError(t, s.Reject(t.Context(), "kk", rejectionsOf(events[3:], "new")))
-	assert.Equal(t, ids(events), s.letterIDs(t, Filter{}))
-	assert.Equal(t, ids(events[:3]), s.letterIDs(t, Filter{Sink: "k"}))
-	assert.Equal(t, ids(events[3:]), s.letterIDs(t, Filter{Sink: "kk"}))
-	usage, err := s.Usage(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, uint64(3), usage["k"].Letters)
-	assert.Greater(t, usage["k"].Bytes, 2*usage["kk"].Bytes)
-	require.NoError(t, s.removeOne(t.Context(), 1))
-	require.NoError(t, s.removeOne(t.Context(), 2))
-	assert.Equal(t, ids(events[2:3]), s.letterIDs(t, Filter{Sink: "k"}))
-}
-
-// A passing failure is told as such, and leaves nothing behind.
-func TestBatchErrors(t *testing.T) {
-	t.Parallel()
-	s := open(t, t.TempDir(), testConfig)
-	defer s.shut(t)
+	s := open(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := s.Reject(ctx, "k", rejectionsOf(relaytest.Events(3), "no"))
+	err := s.Reject(ctx, "k", []relay.Rejection{{Event: relaytest.Events(1)[0], Reason: "no"}})
 	require.ErrorIs(t, err, context.Canceled)
-	assert.Empty(t, s.letterIDs(t, Filter{}))
-	for data, want := range map[string]string{
-		`{"error":{"code":400,"err_code":10176,"description":"atomic publish batch is incomplete"},"stream":"S","seq":0}`: "incomplete",
-		`nonsense`: "read the answer to a batch",
-	} {
-		_, err := batchAck([]byte(data))
-		require.ErrorContains(t, err, want)
-	}
-	n, err := batchAck([]byte(`{"stream":"S","seq":7,"batch":"b","count":20}`))
-	require.NoError(t, err)
-	assert.Equal(t, 20, n)
-	var api *jetstream.APIError
-	require.ErrorAs(t, error(&jetstream.APIError{ErrorCode: codeBatchDuplicate}), &api)
-	assert.True(t, streams.HasCode(api, codeBatchDuplicate))
-	assert.False(t, streams.HasCode(errors.New("x"), codeBatchDuplicate))
+	assert.Empty(t, s.found(deadletters.Filter{}))
 }
 
-// A letter counts as kept once its block's name is durable. Here the folder cannot be
-// synced, while the server writes on to the block that it has open.
-func TestALetterWaitsForTheNameOfItsBlock(t *testing.T) {
+// Whatever happens to the file, each letter is there or its position is named.
+func TestNoLetterIsLostWithoutAWord(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, dir, testConfig)
-	defer s.shut(t)
-	refused := rejectionsOf(relaytest.Events(1), "no")
-	require.NoError(t, s.Reject(t.Context(), "k", refused))
-	folder := filepath.Join(datadir.StreamDir(dir, s.name), natsserver.MessagesDir)
-	require.NoError(t, os.Rename(folder, folder+".away"))
-	err := s.Reject(t.Context(), "k", refused)
-	require.NoError(t, os.Rename(folder+".away", folder))
-	require.ErrorContains(t, err, "newest block")
-	require.NoError(t, s.Reject(t.Context(), "k", refused))
+	const letters = 600
+	for name, harm := range map[string]func(t *testing.T, file string, old []byte){
+		"a flipped bit": func(t *testing.T, file string, _ []byte) {
+			t.Helper()
+			change(t, file, func(data []byte) []byte { data[len(data)/2] ^= 8; return data })
+		},
+		"a truncated file": func(t *testing.T, file string, _ []byte) {
+			t.Helper()
+			change(t, file, func(data []byte) []byte { return data[:2*len(data)/3] })
+		},
+		"an empty file": func(t *testing.T, file string, _ []byte) {
+			t.Helper()
+			change(t, file, func([]byte) []byte { return nil })
+		},
+		"a missing file": func(t *testing.T, file string, _ []byte) {
+			t.Helper()
+			require.NoError(t, os.Remove(file))
+		},
+		"an older copy": func(t *testing.T, file string, old []byte) {
+			t.Helper()
+			change(t, file, func([]byte) []byte { return old })
+		},
+		"zeros in the middle": func(t *testing.T, file string, _ []byte) {
+			t.Helper()
+			change(t, file, func(data []byte) []byte { clear(data[len(data)/3 : len(data)/2]); return data })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			events := relaytest.Events(letters)
+			s.reject("k", "no", events[:letters/2]...)
+			file := newestSegment(t, s.dir)
+			old, err := os.ReadFile(file)
+			require.NoError(t, err)
+			s.reject("k", "no", events[letters/2:]...)
+			s.end()
+			harm(t, file, old)
+			s.begin()
+			named := s.accounted(letters)
+			t.Logf("%d letters of %d are lost, and named", named, letters)
+			assert.Positive(t, named, "the harm did something")
+			s.reject("k", "no", relaytest.Events(1, relaytest.From(9000))...)
+			s.restart()
+			assert.Equal(t, named, s.accounted(letters), "each is named once")
+			assert.Len(t, s.find(deadletters.Filter{}), letters-named+1, "it goes on")
+		})
+	}
+}
+
+// accounted checks that each of the first letters is there or named, and returns how many
+// are named.
+func (s *stage) accounted(letters int) (named int) {
+	s.t.Helper()
+	seen := map[uint64]string{}
+	for _, d := range s.find(deadletters.Filter{Through: uint64(letters)}) { //nolint:gosec // it is small
+		seen[d.Sequence] = "there"
+	}
+	all, err := s.ledger.All(s.t.Context())
+	require.NoError(s.t, err)
+	for _, loss := range all {
+		require.Equal(s.t, deadletters.LogName, loss.Log)
+		for pos := loss.From; pos <= min(loss.To, store.Pos(letters)); pos++ {
+			require.Empty(s.t, seen[uint64(pos)], "letter %d", pos)
+			seen[uint64(pos)] = "named"
+			named++
+		}
+	}
+	assert.Len(s.t, seen, letters)
+	return named
+}
+
+func change(t *testing.T, file string, how func([]byte) []byte) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, how(data), 0o600))
+}
+
+// newestSegment is the file with the end of the letters' log.
+func newestSegment(t *testing.T, dir string) (newest string) {
+	t.Helper()
+	size := int64(0)
+	require.NoError(t, filepath.WalkDir(filepath.Join(dir, "store", deadletters.LogName), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Size() > 32<<10 && info.Size() >= size {
+			newest, size = path, info.Size()
+		}
+		return err
+	}))
+	require.NotEmpty(t, newest)
+	return newest
+}
+
+// large are events of one MiB that nobody can compress.
+func large(random *rand.ChaCha8, n int) []relay.Event {
+	events := relaytest.Events(n)
+	for i := range events {
+		events[i].Body = make([]byte, 1<<20)
+		_, _ = random.Read(events[i].Body) // it never fails
+	}
+	return events
+}
+
+// stands is a letter, as far as it must not change.
+type stands struct {
+	number   uint64
+	sink     string
+	refused  time.Time
+	attempts int
+	content  [32]byte
+}
+
+func (s *stage) standing() (all []stands) {
+	s.t.Helper()
+	for _, d := range s.find(deadletters.Filter{}) {
+		all = append(all, stands{d.Sequence, d.Sink, d.Time, d.Attempts, sha256.Sum256(d.Event.Body)})
+	}
+	return all
+}
+
+// The log does not grow with what was removed. Letters that stay keep their number, their
+// time and their content while they are appended again, and a crash between any two steps
+// of it loses none, and brings none back.
+func TestRemovedLettersGiveTheirRoomBack(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	random := rand.NewChaCha8([32]byte{1})
+	const rounds, each = 4, 40
+	var want []stands
+	for round := range rounds {
+		s.reject("k", "no", large(random, each)...)
+		all := s.standing()
+		require.Len(t, all, len(want)+each)
+		var gone []uint64
+		for i, d := range all[len(want):] {
+			if i%8 > 0 {
+				gone = append(gone, d.number)
+			} else {
+				want = append(want, d)
+			}
+		}
+		s.calls.Store(int64(round)) // the process ends after so many steps
+		s.remove(gone...)
+		require.Equal(t, want, s.standing())
+		s.restart()
+		require.Equal(t, want, s.standing())
+	}
+	s.calls.Store(-1)
+	for len(want) > 10 {
+		s.remove(want[0].number)
+		want = want[1:]
+		require.Equal(t, want, s.standing())
+		s.restart() // which ends what is under way
+		require.Equal(t, want, s.standing())
+	}
+	letters, err := s.store.Log(t.Context(), deadletters.LogName, store.Options{})
+	require.NoError(t, err)
+	waiting.Until(t, func() bool {
+		state, err := letters.State(t.Context())
+		require.NoError(t, err)
+		return state.Bytes < 80<<20
+	}, "160 MiB were kept, and 10 are left")
+	require.Equal(t, want, s.standing())
+	all, err := s.ledger.All(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, all, "nothing was lost")
+}
+
+// A record of a later version stays, and what it may speak of as well.
+func TestALaterVersionsRecordIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	letters, err := s.store.Log(t.Context(), deadletters.LogName, store.Options{})
+	require.NoError(t, err)
+	_, err = letters.Append(t.Context(), store.Draft{Kind: 77, Data: []byte("?")}, store.Draft{Kind: 1, Key: "k", Data: []byte("no letter")})
+	require.NoError(t, err)
+	events := relaytest.Events(3)
+	s.reject("k", "no", events...)
+	assert.Equal(t, ids(events), s.found(deadletters.Filter{}))
+	all, err := s.ledger.All(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 1, "what nobody can read is named")
+	assert.EqualValues(t, 2, all[0].From)
+	assert.Equal(t, len("no letter"), all[0].Bytes)
+}
+
+// Two relays on one cluster see each other's letters, and removals.
+func TestAnotherRelaysLetters(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	another, err := deadletters.Open(t.Context(), deadletters.Options{
+		Store: s.store, Quarantine: s.ledger, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, another.Close()) }()
+	events := relaytest.Events(20)
+	s.reject("k", "no", events...)
+	require.NoError(t, another.Remove(t.Context(), through(1, 19)))
+	assert.Equal(t, ids(events[19:]), s.found(deadletters.Filter{}))
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.reject("other", "no", relaytest.Events(3)...)
+	_, err := s.Usage(t.Context())
+	require.NoError(t, err)
+	families, err := s.reg.Gather()
+	require.NoError(t, err)
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += "/" + l.GetValue()
+			}
+			got[name] = m.GetGauge().GetValue()
+		}
+	}
+	assert.InDelta(t, 3, got["auditrelay_sink_dead_letters/other"], 0)
+	assert.Contains(t, got, "auditrelay_sink_dead_letters/k", "a configured sink has a value from the start")
+	assert.Positive(t, got["auditrelay_dead_letters_bytes/other"])
+	assert.Equal(t, got["auditrelay_dead_letters_bytes/other"], got["auditrelay_dead_letters_fullest_bytes/other"]) //nolint:testifylint // the same number
+}
+
+// BenchmarkReject keeps a whole refused delivery of 5,000 events.
+func BenchmarkReject(b *testing.B) {
+	s := open(b)
+	refused := relaytest.Events(5000)
+	for b.Loop() {
+		s.reject("k", "the schema registry knows no such field", refused...)
+	}
+	b.ReportMetric(float64(len(refused)*b.N)/b.Elapsed().Seconds(), "letters/s")
+}
+
+// BenchmarkRemove removes them as a replay or a discard of all does.
+func BenchmarkRemove(b *testing.B) {
+	s := open(b)
+	refused := relaytest.Events(5000)
+	removed := 0
+	for b.Loop() {
+		b.StopTimer()
+		s.reject("k", "no", refused...)
+		var found []uint64
+		for _, d := range s.find(deadletters.Filter{Sink: "k"}) {
+			found = append(found, d.Sequence)
+		}
+		b.StartTimer()
+		s.remove(found...)
+		removed += len(found)
+	}
+	b.ReportMetric(float64(removed)/b.Elapsed().Seconds(), "letters/s")
 }

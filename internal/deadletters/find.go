@@ -2,21 +2,19 @@ package deadletters
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
+	"iter"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
 // Letter is an event refused for good by a sink.
 type Letter struct {
-	Sequence uint64 // in the dead letters
+	Sequence uint64 // its number; a later letter has a greater one
 	Sink     string
 	Reason   string
 	Attempts int
@@ -40,12 +38,10 @@ type Filter struct {
 	Limit       int       `json:"limit,omitempty"`    // no more than this many, the oldest
 }
 
-// matches ignores Limit and Through: Find has those.
+// matches ignores Sink, Sequence, Through and Limit: Find has those.
 func (f *Filter) matches(l *Letter) bool {
 	is := func(want, have string) bool { return want == "" || want == have }
-	return is(f.Sink, l.Sink) && is(f.ID, l.Event.ID) &&
-		is(f.Project, l.Event.Project) && is(f.Environment, l.Event.Environment) &&
-		(f.Sequence == 0 || f.Sequence == l.Sequence) &&
+	return is(f.ID, l.Event.ID) && is(f.Project, l.Event.Project) && is(f.Environment, l.Event.Environment) &&
 		(f.Since.IsZero() || !l.Time.Before(f.Since)) &&
 		(f.Until.IsZero() || l.Time.Before(f.Until)) &&
 		strings.Contains(strings.ToLower(l.Reason), strings.ToLower(f.Reason))
@@ -54,24 +50,39 @@ func (f *Filter) matches(l *Letter) bool {
 // Find calls yield with each letter chosen by the filter, oldest first, until it returns
 // false. It leaves out letters stored meanwhile.
 func (s *Store) Find(ctx context.Context, filter Filter, yield func(Letter) bool) error {
-	last, err := s.end(ctx, &filter)
+	state, err := s.letters.State(ctx)
 	if err != nil {
+		return fmt.Errorf("open the dead letters: %w", err)
+	}
+	if err := s.await(ctx, state.End); err != nil {
 		return err
 	}
-	subject, err := s.subjects(ctx, &filter)
-	if err != nil {
-		return err
+	from, to := store.Pos(filter.Sequence), store.Pos(filter.Sequence)
+	if filter.Sequence == 0 {
+		from, to = 1, state.End
 	}
-	for seq, found := max(1, filter.Sequence), 0; seq <= last; seq++ {
-		msg, err := s.next(ctx, seq, subject)
+	if filter.Through > 0 {
+		to = min(to, store.Pos(filter.Through))
+	}
+	c := &cursor{s: s, ctx: ctx}
+	defer c.close()
+	for found := 0; ; {
+		e, ok := s.index.next(from, to, func(e *entry) bool { return filter.Sink == "" || e.sink == filter.Sink })
+		if !ok {
+			return nil
+		}
+		from = e.id + 1
+		r, err := c.record(e)
 		if err != nil {
 			return err
 		}
-		if msg == nil || msg.Sequence > last {
-			return nil
+		if r == nil {
+			continue
 		}
-		seq = msg.Sequence
-		letter := letterOf(msg)
+		letter, err := letterIn(r)
+		if err != nil {
+			return err
+		}
 		if !filter.matches(&letter) {
 			continue
 		}
@@ -79,84 +90,113 @@ func (s *Store) Find(ctx context.Context, filter Filter, yield func(Letter) bool
 			return nil
 		}
 	}
-	return nil
 }
 
 // Get reads one letter; ok says whether it is there.
-func (s *Store) Get(ctx context.Context, sequence uint64) (l Letter, ok bool, err error) {
-	err = s.Find(ctx, Filter{Sequence: sequence}, func(found Letter) bool {
+func (s *Store) Get(ctx context.Context, number uint64) (l Letter, ok bool, err error) {
+	err = s.Find(ctx, Filter{Sequence: number}, func(found Letter) bool {
 		l, ok = found, true
 		return false
 	})
 	return l, ok, err
 }
 
-// end is the newest letter for the filter to choose.
-func (s *Store) end(ctx context.Context, f *Filter) (uint64, error) {
-	if f.Sequence > 0 {
-		return f.Sequence, nil
-	}
-	info, err := s.stream.Info(ctx)
+// letterIn reads a letter. One whose event cannot be read is shown too.
+func letterIn(r *store.Record) (Letter, error) {
+	h, event, err := headIn(r)
 	if err != nil {
-		return 0, fmt.Errorf("open the dead letters: %w", err)
+		return Letter{}, err
 	}
-	if f.Through > 0 {
-		return min(info.State.LastSeq, f.Through), nil
-	}
-	return info.State.LastSeq, nil
-}
-
-// subjects is a filter for the letters' subjects, as narrow as possible. Letters of
-// earlier versions stand under the sink's name alone: only the filter for all letters
-// takes these together with sized ones.
-func (s *Store) subjects(ctx context.Context, f *Filter) (string, error) {
-	if f.Sink == "" || f.Sequence > 0 {
-		return s.subject + ".>", nil
-	}
-	unsized := s.subject + "." + f.Sink
-	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(unsized))
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("open the dead letters: %w", err)
-	case info.State.Subjects[unsized] > 0:
-		return s.subject + ".>", nil
-	}
-	return s.ofSink(f.Sink) + ">", nil
-}
-
-// next reads the first letter at or after seq whose subject fits, or nil if there is none.
-func (s *Store) next(ctx context.Context, seq uint64, subject string) (*jetstream.RawStreamMsg, error) {
-	msg, err := s.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(subject))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, nil //nolint:nilnil // a missing letter is no error
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read dead letter %d: %w", seq, err)
-	}
-	return msg, nil
-}
-
-// letterOf reads a letter. A damaged one is shown too: its headers still say whose it is.
-func letterOf(msg *jetstream.RawStreamMsg) Letter {
-	attempts, _ := strconv.Atoi(msg.Header.Get(headerAttempts))
-	l := Letter{
-		Sequence: msg.Sequence, Sink: msg.Header.Get(headerSink), Reason: msg.Header.Get(headerReason),
-		Attempts: attempts, Time: msg.Time,
-	}
+	l := Letter{Sequence: uint64(h.ID), Sink: strings.Clone(r.Key), Reason: h.Reason, Attempts: h.Attempts, Time: h.Time}
 	var events []relay.Event
-	r, err := record.Open(msg.Data)
+	opened, err := record.Open(event)
 	if err == nil {
-		events, _, err = r.Next(nil, 1)
+		events, _, err = opened.Next(nil, 1)
 	}
 	switch {
 	case err != nil:
 		l.Damage = err.Error()
-	case r.Events() != 1:
-		l.Damage = fmt.Sprintf("it holds %d events", r.Events())
+	case opened.Events() != 1:
+		l.Damage = fmt.Sprintf("it holds %d events", opened.Events())
 	default:
 		l.Event = events[0]
-		return l
+		return l, nil
 	}
-	l.Event.ID = msg.Header.Get(headerEvent)
-	return l
+	l.Event.ID = h.Event
+	return l, nil
+}
+
+// cursor reads letters, one run of neighbours after the other.
+type cursor struct {
+	s    *Store
+	ctx  context.Context
+	at   store.Pos // the position that next gives; 0 without
+	next func() (store.Item, error, bool)
+	stop func()
+}
+
+// nearby is how many positions a cursor reads through rather than seek.
+const nearby = 64
+
+func (c *cursor) close() {
+	if c.at > 0 {
+		c.stop()
+		c.at = 0
+	}
+}
+
+// record reads a letter. It returns nil for one that was removed meanwhile, or lost: then
+// its position is named.
+func (c *cursor) record(e entry) (*store.Record, error) {
+	for {
+		item, err := c.read(e.pos)
+		if err != nil {
+			return nil, fmt.Errorf("read dead letter %d: %w", e.id, err)
+		}
+		if item.Record != nil {
+			return item.Record, nil
+		}
+		now, found := c.s.index.next(e.id, e.id, func(*entry) bool { return true })
+		switch {
+		case !found:
+			return nil, nil //nolint:nilnil // it was removed
+		case now.pos == e.pos:
+			c.s.name(c.ctx, *item.Gap)
+			c.s.index.forget(e.id, e.pos)
+		}
+		e = now // it was appended again meanwhile
+	}
+}
+
+// forget removes a letter that was lost.
+func (x *index) forget(id, pos store.Pos) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.take(id, pos)
+}
+
+func (c *cursor) read(pos store.Pos) (store.Item, error) {
+	if c.at == 0 || pos < c.at || pos > c.at+nearby {
+		c.close()
+		c.next, c.stop = iter.Pull2(c.s.letters.Read(c.ctx, pos, false))
+		c.at = pos
+	}
+	for {
+		item, err, more := c.next()
+		switch {
+		case err != nil:
+			c.close()
+			return item, err
+		case !more:
+			c.close()
+			return item, fmt.Errorf("the log ends before position %d", pos)
+		case item.Gap != nil:
+			c.at = item.Gap.To + 1
+		default:
+			c.at = item.Record.Pos + 1
+		}
+		if c.at > pos {
+			return item, nil
+		}
+	}
 }

@@ -2,25 +2,16 @@ package deadletters
 
 import (
 	"context"
-	"encoding/base64"
-	"fmt"
 	"math"
-	"math/bits"
-	"strconv"
-	"strings"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/auditrelay/auditrelay/internal/streams"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 // Usage is the share of one sink in the dead letters.
 type Usage struct {
 	Letters uint64
-	Bytes   int64 // on disk, rounded up by an eighth at most
-	// BySource divides Bytes by the events' sources, except for letters of earlier versions.
+	Bytes   int64 // in the log
+	// BySource divides Bytes by the events' sources.
 	BySource map[string]int64
 }
 
@@ -34,80 +25,57 @@ func (u *Usage) Fullest() (source string, bytes int64) {
 	return source, bytes
 }
 
-// count is [Store.Usage] for the listener of Beyond. A failure leaves the account to the
-// next count.
-func (s *Store) count(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, streamserver.PublishTimeout)
-	defer cancel()
-	_, _ = s.Usage(ctx)
-}
-
-// tell tells how much each source's letters take beyond their budgets.
-func (s *Store) tell(usage map[string]Usage) {
-	if s.beyond == nil || s.budget <= 0 {
-		return
-	}
-	beyond := map[string]int64{}
-	for _, u := range usage {
-		for source, bytes := range u.BySource {
-			if bytes > s.budget {
-				beyond[source] += bytes - s.budget
-			}
-		}
-	}
-	s.beyond(beyond)
-}
-
-// sizeClass rounds up to one of eight sizes from each power of two to the next.
-func sizeClass(size int) int {
-	step := 1 << max(0, bits.Len(uint(size))-4)
-	return (size + step - 1) / step * step
-}
-
 // Usage counts the dead letters of each sink with any.
 func (s *Store) Usage(ctx context.Context) (map[string]Usage, error) {
-	s.mu.Lock() // an older count must not be told after a newer one
-	defer s.mu.Unlock()
-	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(s.subject+".>"))
-	if err != nil {
-		return nil, fmt.Errorf("count the dead letters: %w", err)
+	if err := s.catchUp(ctx); err != nil {
+		return nil, err
 	}
-	usage, unsized := map[string]Usage{}, map[string]uint64{}
-	others, rest := uint64(0), int64(info.State.Bytes) //nolint:gosec // it is less than a disk
-	for subject, n := range info.State.Subjects {
-		sink, size, _ := strings.Cut(strings.TrimPrefix(subject, s.subject+"."), ".")
-		size, source, _ := strings.Cut(size, ".")
-		u := usage[sink]
-		u.Letters += n
-		if bytes, err := strconv.ParseInt(size, 10, 64); err == nil {
-			u.Bytes += int64(n) * bytes
-			rest -= int64(n) * bytes
-			u.add(source, int64(n)*bytes)
-		} else {
-			unsized[sink] += n
-			others += n
-		}
-		usage[sink] = u
-	}
-	for sink, n := range unsized { // letters of earlier versions share the rest
-		u := usage[sink]
-		u.Bytes += int64(n) * max(0, rest) / int64(others)
-		usage[sink] = u
-	}
-	s.tell(usage)
+	usage, _ := s.index.usage()
 	return usage, nil
 }
 
-// add adds the bytes of a source, given as in a subject.
-func (u *Usage) add(encoded string, bytes int64) {
-	source, err := base64.RawURLEncoding.DecodeString(encoded)
-	if err != nil || len(source) == 0 {
-		return // of an earlier version
+// usage counts the letters. whole is false while the log is being read for the first time.
+func (x *index) usage() (usage map[string]Usage, whole bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	usage = map[string]Usage{}
+	for key, of := range x.shares {
+		u := usage[key.sink]
+		if u.BySource == nil {
+			u.BySource = map[string]int64{}
+		}
+		u.Letters += of.letters
+		u.Bytes += of.bytes
+		u.BySource[key.source] += of.bytes
+		usage[key.sink] = u
 	}
-	if u.BySource == nil {
-		u.BySource = map[string]int64{}
+	return usage, x.whole()
+}
+
+// Beyond has f told how many bytes each source's letters take beyond their budgets: once
+// the letters are known, and after each change of it. f gets all sources with any, its
+// calls do not overlap, and it must not call the store.
+func (s *Store) Beyond(f func(map[string]int64)) {
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
+	s.index.beyond = f
+	if s.index.whole() {
+		s.index.tell()
 	}
-	u.BySource[string(source)] += bytes
+}
+
+// tell tells how much each source's letters take beyond their budgets. mu is held.
+func (x *index) tell() {
+	if x.beyond == nil || x.budget <= 0 {
+		return
+	}
+	beyond := map[string]int64{}
+	for key, of := range x.shares {
+		if of.bytes > x.budget {
+			beyond[key.source] += of.bytes - x.budget
+		}
+	}
+	x.beyond(beyond)
 }
 
 var (
@@ -117,16 +85,11 @@ var (
 	budgetDesc  = prometheus.NewDesc("auditrelay_dead_letters_budget_bytes", "Disk that the dead letters of one environment may take at one sink. What is beyond it counts as undelivered events.", nil, nil)
 )
 
-// collector asks for the usage when it is scraped, once a second at most. While the server
-// does not answer, the configured sinks' values are NaN.
+// collector gives the usage when it is scraped. Until the letters are known, the
+// configured sinks' values are NaN.
 type collector struct {
-	budget int64
-	sinks  []string
-	usage  *streams.Kept[map[string]Usage]
-}
-
-func newCollector(s *Store, sinks []string) *collector {
-	return &collector{s.budget, sinks, streams.Keep(s.Usage)}
+	index *index
+	sinks []string
 }
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
@@ -137,17 +100,18 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, float64(c.budget))
-	usage, err := c.usage.Get()
+	ch <- prometheus.MustNewConstMetric(budgetDesc, prometheus.GaugeValue, float64(c.index.budget))
 	values := map[string][3]float64{}
+	usage, whole := c.index.usage()
 	for _, sink := range c.sinks {
-		if values[sink] = [3]float64{}; err != nil {
+		if values[sink] = [3]float64{}; !whole {
 			values[sink] = [3]float64{math.NaN(), math.NaN(), math.NaN()}
 		}
 	}
 	for sink, u := range usage {
-		_, fullest := u.Fullest()
-		values[sink] = [3]float64{float64(u.Letters), float64(u.Bytes), float64(fullest)}
+		if _, fullest := u.Fullest(); whole {
+			values[sink] = [3]float64{float64(u.Letters), float64(u.Bytes), float64(fullest)}
+		}
 	}
 	for sink, v := range values {
 		ch <- prometheus.MustNewConstMetric(lettersDesc, prometheus.GaugeValue, v[0], sink)

@@ -13,9 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
-	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
@@ -114,55 +112,24 @@ func overLine(t *testing.T) (*opened, *line, func(stream string) uint64) {
 	}
 }
 
-// deadStream is the dead letters of testConfig.
-var deadStream = streamserver.Layout(testConfig.StreamPrefix).DeadLetters
-
-// The server keeps a record, or a dead letter, and its answer is lost with the connection.
+// The server keeps a record, and its answer is lost with the connection.
 // The server recognises the next attempt.
 func TestALostAnswerLeavesOneRecord(t *testing.T) {
 	t.Parallel()
 	j, p, messages := overLine(t)
-	letters := j.letters(t)
-	for stream, keep := range map[string]func() error{
-		j.names.events: func() error { return j.Append(t.Context(), batchOf(relaytest.Events(1))) },
-		deadStream: func() error {
-			return letters.Reject(t.Context(), "k", []relay.Rejection{{Event: relaytest.Events(1)[0], Reason: "x"}})
-		},
-	} {
-		for n := range uint64(2) {
-			p.deaf.Store(true)
-			kept := make(chan error, 1)
-			go func() { kept <- keep() }()
-			waiting.Until(t, func() bool { return messages(stream) == n+1 })
-			select {
-			case err := <-kept:
-				require.Fail(t, "it did not wait for the answer", "%v", err)
-			default:
-			}
-			p.cut()
-			require.NoError(t, <-kept)
-			assert.Equal(t, n+1, messages(stream), stream)
-		}
-	}
-}
-
-// The server commits a batch, and its answer is lost with the connection. The server
-// recognises the next attempt, whole.
-func TestALostAnswerLeavesOneBatch(t *testing.T) {
-	t.Parallel()
-	j, p, messages := overLine(t)
-	letters, refused := j.letters(t), make([]relay.Rejection, 20)
-	for i, e := range relaytest.Events(20) {
-		refused[i] = relay.Rejection{Event: e, Reason: "x", Attempts: 1}
-	}
 	for n := range uint64(2) {
+		p.deaf.Store(true)
 		kept := make(chan error, 1)
-		p.until.Store(`"batch":`) // the answer to the commit
-		go func() { kept <- letters.Reject(t.Context(), "k", refused) }()
-		waiting.Until(t, func() bool { return messages(deadStream) == 20*(n+1) })
+		go func() { kept <- j.Append(t.Context(), batchOf(relaytest.Events(1))) }()
+		waiting.Until(t, func() bool { return messages(j.names.events) == n+1 })
+		select {
+		case err := <-kept:
+			require.Fail(t, "it did not wait for the answer", "%v", err)
+		default:
+		}
 		p.cut()
 		require.NoError(t, <-kept)
-		assert.Equal(t, 20*(n+1), messages(deadStream))
+		assert.Equal(t, n+1, messages(j.names.events))
 	}
 }
 

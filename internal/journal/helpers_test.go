@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
@@ -49,14 +48,6 @@ func open(t testing.TB, dir string, cfg config.Journal) *opened {
 	j, err := Open(t.Context(), conn, cfg, Options{Logger: log, Registerer: reg})
 	require.NoError(t, err)
 	return &opened{j, conn, reg}
-}
-
-// letters are the dead letters beside the journal.
-func (o *opened) letters(t testing.TB) *deadletters.Store {
-	t.Helper()
-	s, err := deadletters.Open(t.Context(), o.conn, o.cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	require.NoError(t, err)
-	return s
 }
 
 // delivered is the newest record acknowledged by every sink.

@@ -17,10 +17,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/datadir"
-	"github.com/auditrelay/auditrelay/internal/deadletters"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
-	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
@@ -28,11 +25,10 @@ import (
 // from the elections under test.
 const pace = 5 * time.Millisecond
 
-// load is the constant work of senders, a sink, its dead letters and the trail.
+// load is the constant work of senders, a sink and the trail.
 type load struct {
 	t       *testing.T
 	j       *opened
-	dead    *deadletters.Store
 	trail   *audit.Trail
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -42,14 +38,12 @@ type load struct {
 	kept    [4][]string
 	slowest time.Duration // of a push, until it is acknowledged
 	seen    []string
-	letters int
-	doubts  int // rejections without an answer in time; each may have kept its letter
 	entries int
 }
 
 func startLoad(t *testing.T, j *opened) *load {
 	t.Helper()
-	l := &load{t: t, j: j, dead: j.letters(t)}
+	l := &load{t: t, j: j}
 	dir := t.TempDir()
 	var err error
 	l.trail, err = audit.Open(t.Context(), j.conn.JetStream, audit.Options{
@@ -63,7 +57,6 @@ func startLoad(t *testing.T, j *opened) *load {
 	for p := range l.kept {
 		l.running.Go(func() { l.push(ctx, p) })
 	}
-	l.running.Go(func() { l.reject(ctx) })
 	l.running.Go(func() { l.enter(ctx) })
 	l.reading.Go(func() { l.read(source) })
 	t.Cleanup(func() { cancel(); l.running.Wait(); source.Close(); l.reading.Wait() })
@@ -81,23 +74,6 @@ func (l *load) push(ctx context.Context, p int) {
 		l.mu.Lock()
 		l.kept[p] = append(l.kept[p], e[0].ID)
 		l.slowest = max(l.slowest, time.Since(start))
-		l.mu.Unlock()
-	}
-}
-
-// reject keeps letters one by one, each until it is acknowledged. How long a leader's
-// change takes depends on the machine, so an answer may come too late.
-func (l *load) reject(ctx context.Context) {
-	for i := 0; ctx.Err() == nil; i++ {
-		time.Sleep(pace)
-		r := []relay.Rejection{{Event: relaytest.Events(1, relaytest.From(i))[0], Reason: "test", Attempts: 1}}
-		for l.dead.Reject(context.Background(), "k", r) != nil {
-			l.mu.Lock()
-			l.doubts++
-			l.mu.Unlock()
-		}
-		l.mu.Lock()
-		l.letters++
 		l.mu.Unlock()
 	}
 }
@@ -136,10 +112,10 @@ func (l *load) read(source *Source) {
 // goesOn waits until every part of it has got on.
 func (l *load) goesOn() {
 	l.t.Helper()
-	count := func() [7]int {
+	count := func() [6]int {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		n := [7]int{4: l.letters, 5: l.entries, 6: len(l.seen)}
+		n := [6]int{4: l.entries, 5: len(l.seen)}
 		for p := range l.kept {
 			n[p] = len(l.kept[p])
 		}
@@ -153,7 +129,7 @@ func (l *load) goesOn() {
 			}
 		}
 		return true
-	}, "something stands still: pushes, dead letters, trail, source")
+	}, "something stands still: pushes, trail, source")
 }
 
 // end stops it, and counts.
@@ -166,7 +142,7 @@ func (l *load) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	order := firsts(l.seen)
-	t.Logf("read %d, of which once %d, slowest push %v, letters %d, entries %d", len(l.seen), len(order), l.slowest, l.letters, l.entries)
+	t.Logf("read %d, of which once %d, slowest push %v, entries %d", len(l.seen), len(order), l.slowest, l.entries)
 	for p, want := range l.kept {
 		sent := map[string]bool{}
 		for _, id := range want {
@@ -175,14 +151,6 @@ func (l *load) end() {
 		got := slices.DeleteFunc(slices.Clone(order), func(id string) bool { return !sent[id] })
 		assert.True(t, slices.Equal(want, got), "sender %d's order", p)
 	}
-	var usage map[string]deadletters.Usage
-	waiting.Until(t, func() (ok bool) {
-		var err error
-		usage, err = l.dead.Usage(t.Context())
-		return err == nil
-	}, "the dead letters have no leader")
-	assert.GreaterOrEqual(t, usage["k"].Letters, uint64(l.letters), "each dead letter stands")
-	assert.LessOrEqual(t, usage["k"].Letters, uint64(l.letters+l.doubts), "and once, except where an answer was late")
 	assert.EqualValues(t, l.entries, l.trail.Size())
 	var lost []datadir.Quarantined
 	waiting.Until(t, func() (ok bool) {
@@ -233,7 +201,7 @@ func TestCluster(t *testing.T) {
 		for range 2 {
 			for _, what := range []string{
 				"STREAM.LEADER.STEPDOWN." + j.names.events, "CONSUMER.LEADER.STEPDOWN." + j.names.events + "." + consumerPrefix + "k",
-				"STREAM.LEADER.STEPDOWN." + streamserver.Layout("STEP").DeadLetters, "STREAM.LEADER.STEPDOWN.STEP_AUDIT",
+				"STREAM.LEADER.STEPDOWN.STEP_AUDIT",
 			} {
 				stepDown(t, j, what)
 				l.goesOn()

@@ -3,14 +3,12 @@ package journal
 import (
 	"math/rand/v2"
 	"net"
-	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
@@ -59,16 +57,8 @@ func TestASmallerPayload(t *testing.T) {
 	err := j.Append(t.Context(), batchOf(append(noisy(8000, 3, 10), large...)))
 	require.ErrorIs(t, err, record.ErrTooLarge)
 	require.ErrorContains(t, err, "and the journal takes 49152 at most")
-	dead := j.letters(t)
-	require.NoError(t, dead.Reject(t.Context(), "k", []relay.Rejection{{Event: after[500], Reason: strings.Repeat("long ", 1000)}}))
 
 	s := j.source(t, "k")
 	defer s.Close()
 	assert.Equal(t, append(before, after...), read(t, s, 4000, true))
-	letters := 0
-	require.NoError(t, dead.Find(t.Context(), deadletters.Filter{}, func(d deadletters.Letter) bool {
-		letters++
-		return assert.Equal(t, after[500], d.Event)
-	}))
-	assert.Equal(t, 1, letters)
 }

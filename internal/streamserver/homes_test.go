@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
@@ -136,7 +135,7 @@ func TestAnotherPrefixStrandsNothing(t *testing.T) {
 	fill(t, dir, testConfig, 4) // and back again, where it goes on
 }
 
-func TestWhatIsKeptForNobodyAndDeadLettersAreNotStrandedEither(t *testing.T) {
+func TestWhatIsKeptForNobodyIsNotStrandedEither(t *testing.T) {
 	t.Parallel()
 	other := testConfig
 	other.StreamPrefix = "OTHER"
@@ -146,14 +145,6 @@ func TestWhatIsKeptForNobodyAndDeadLettersAreNotStrandedEither(t *testing.T) {
 	j.push(t, relaytest.Events(5))
 	j.shut(t)
 	assert.Contains(t, refused(t, dir, other), "holds 5 undelivered events")
-
-	dir = t.TempDir()
-	j = open(t, dir, testConfig)
-	letters, err := deadletters.Open(t.Context(), j.conn, testConfig, silent, prometheus.NewRegistry())
-	require.NoError(t, err)
-	require.NoError(t, letters.Reject(t.Context(), "k", []relay.Rejection{{Event: relaytest.Events(1)[0], Reason: "no", Attempts: 1}}))
-	j.shut(t)
-	assert.Contains(t, refused(t, dir, other), "holds 0 undelivered events and 1 dead letters")
 }
 
 func TestAJournalIsLetGoByACommand(t *testing.T) {
