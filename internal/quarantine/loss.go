@@ -54,13 +54,17 @@ func (l *Loss) account() account {
 
 const (
 	lostOnDisk  = "the log has no readable record there: it was damaged or lost on disk"
+	tornByPower = "possibly acknowledged: a power cut left no whole record there"
 	lostByOther = "the servers lost the end of the log, and its positions may be given to other records"
 )
 
 func lossOf(log string, gap store.Gap) Loss {
 	loss := Loss{Log: log, From: gap.From, To: gap.To, Why: gap.Why, Reason: lostOnDisk}
-	if gap.Why == store.Rewound {
+	switch gap.Why {
+	case store.Rewound:
 		loss.Reason = lostByOther
+	case store.Doubtful:
+		loss.Reason = tornByPower
 	}
 	if gap.Kept != "" { // the salvage folder stands in the data directory
 		folder, file := filepath.Split(gap.Kept)

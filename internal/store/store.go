@@ -85,6 +85,9 @@ const (
 	Trimmed Reason = "trimmed"
 	// Damaged records were there, or may have been, and cannot be read any more.
 	Damaged Reason = "damaged"
+	// Doubtful records may have been there, and were perhaps acknowledged: bytes that are no
+	// record stood at the log's end when it was opened after a power cut.
+	Doubtful Reason = "doubtful"
 	// Rewound positions were given out under an earlier ID, and lost by the backend.
 	Rewound Reason = "rewound"
 )

@@ -24,6 +24,7 @@ import (
 //	 56  made        8, in nanoseconds since 1970
 //	 64  secret      16, of the log
 //	 80  writer      64, the version of the program, in text
+//	144  doubtful    8, from which position on nobody knows what the segment before was to hold
 //	504  checksum    8, of the bytes before it
 //
 // The first twelve bytes and the checksum stand like this in every version. So a later
@@ -46,6 +47,7 @@ type segmentHeader struct {
 	made      time.Time
 	secret    [16]byte
 	writer    string
+	doubtful  store.Pos
 }
 
 // VersionError says that a file was written by a later version of the program.
@@ -71,6 +73,7 @@ func (h *segmentHeader) encode() []byte {
 	binary.LittleEndian.PutUint64(p[56:], uint64(h.made.UnixNano()))
 	copy(p[64:], h.secret[:])
 	copy(p[80:144], h.writer)
+	binary.LittleEndian.PutUint64(p[144:], uint64(h.doubtful))
 	binary.LittleEndian.PutUint64(p[headerSize-8:], sum(0, p[:headerSize-8]))
 	copy(b[pageSize:], p)
 	return b
@@ -111,6 +114,7 @@ func parseHeader(p []byte) *segmentHeader {
 		beforeEnd: int64(binary.LittleEndian.Uint64(p[48:])),
 		made:      time.Unix(0, int64(binary.LittleEndian.Uint64(p[56:]))),
 		writer:    strings.TrimRight(string(p[80:144]), "\x00"),
+		doubtful:  store.Pos(binary.LittleEndian.Uint64(p[144:])),
 	}
 	copy(h.log[:], p[16:])
 	copy(h.secret[:], p[64:])

@@ -68,13 +68,16 @@ var _ store.Log = (*Log)(nil)
 // segment is a file of records. It ends where the next one begins: what it holds from
 // there on was never confirmed.
 type segment struct {
-	base  store.Pos
-	made  time.Time // no earlier than any record of an older segment; zero if that is not known
-	size  int64     // what it takes on disk
-	end   int64     // where its last confirmed record ends; 0 for the newest, and if that is not known
-	seed  uint64
-	file  int // tells two files of one name apart
-	index *index
+	base store.Pos
+	made time.Time // no earlier than any record of an older segment; zero if that is not known
+	size int64     // what it takes on disk
+	end  int64     // where its last confirmed record ends; 0 for the newest, and if that is not known
+	// doubtful is the position from which on its damage may be of records that nobody was told
+	// about; 0 if there is none.
+	doubtful store.Pos
+	seed     uint64
+	file     int // tells two files of one name apart
+	index    *index
 }
 
 func (l *Log) path(base store.Pos) string { return filepath.Join(l.dir, segmentName(base)) }

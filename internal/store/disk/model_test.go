@@ -29,8 +29,9 @@ type model struct {
 	log   store.Log
 
 	acked    map[store.Pos][]byte
-	tried    map[string]bool // every body that was ever appended
-	trimmed  store.Pos       // positions before it may be gone
+	gaps     map[store.Pos]store.Reason // of those that were found, without those of a trim
+	tried    map[string]bool            // every body that was ever appended
+	trimmed  store.Pos                  // positions before it may be gone
 	values   map[string]string
 	lazy     map[string][]string // what a lazy value may be: written since the last sync
 	cuts     int                 // power cuts so far
@@ -42,7 +43,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	m := &model{
 		T: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), fs: newMemFS(seed), boot: [16]byte{1},
 		opts:  store.Options{MaxBytes: 8 << 20, Allocate: seed%2 == 0},
-		acked: map[store.Pos][]byte{}, tried: map[string]bool{}, values: map[string]string{}, lazy: map[string][]string{},
+		acked: map[store.Pos][]byte{}, gaps: map[store.Pos]store.Reason{}, tried: map[string]bool{}, values: map[string]string{}, lazy: map[string][]string{},
 	}
 	m.open()
 	return m
@@ -139,15 +140,17 @@ func (m *model) check() {
 	gap := func(g *store.Gap) {
 		for pos := g.From; pos <= g.To; pos++ {
 			if m.acked[pos] == nil {
-				if g.Why == store.Damaged && m.cuts == 0 && !m.damaged {
+				if g.Why == store.Damaged && !m.damaged || g.Why == store.Doubtful && m.cuts == 0 && !m.damaged {
 					require.Failf(m, "nothing is damaged without a cause", "%+v, seed %d", *g, m.seed)
 				}
+				m.gaps[pos] = g.Why
 				continue
 			}
 			if g.Why == store.Trimmed {
 				require.Less(m, pos, m.trimmed, "trimmed without being asked; seed %d", m.seed)
 			} else {
 				require.True(m, m.damaged, "acknowledged, and lost: %+v; seed %d", *g, m.seed)
+				m.gaps[pos] = g.Why
 			}
 		}
 	}
@@ -160,6 +163,7 @@ func (m *model) check() {
 			continue
 		}
 		r := item.Record
+		require.Empty(m, m.gaps[r.Pos], "a gap stays a gap; seed %d", m.seed)
 		require.Equal(m, next, r.Pos, "seed %d", m.seed)
 		require.True(m, m.tried[string(r.Data)], "a record that nobody wrote; seed %d", m.seed)
 		if want := m.acked[r.Pos]; want != nil {

@@ -186,7 +186,7 @@ func (r *reader) record(at *span, gap **store.Gap) *store.Record {
 				return r.again(at, gap)
 			}
 			if now, _, _ := r.look(); now.file == at.file {
-				*gap = r.lost(at.last, "")
+				*gap = r.lost(at, at.last, "")
 			}
 			return nil
 		}
@@ -200,7 +200,7 @@ func (r *reader) record(at *span, gap **store.Gap) *store.Record {
 				return nil
 			}
 		case h.pos > r.next:
-			*gap = r.lost(h.pos-1, "")
+			*gap = r.lost(at, h.pos-1, "")
 			return nil
 		default:
 			offset := r.offset
@@ -212,7 +212,7 @@ func (r *reader) record(at *span, gap **store.Gap) *store.Record {
 			if r.w.record(offset, &h, at.seed, &r.current) {
 				return &r.current
 			}
-			*gap = r.lost(r.next, r.l.keep(r.w.f, at.base, offset, r.offset))
+			*gap = r.lost(at, r.next, r.l.keep(r.w.f, at.base, offset, r.offset))
 			return nil
 		}
 	}
@@ -244,7 +244,7 @@ func (r *reader) pass(h *head, offset int64) {
 func (r *reader) again(at *span, gap **store.Gap) *store.Record {
 	now, err := (&viewedLog{r.l.store, r.l.name}).load()
 	if err != nil {
-		*gap = r.lost(at.last, "")
+		*gap = r.lost(at, at.last, "")
 		return nil
 	}
 	now.end = min(now.end, r.l.end)
@@ -259,17 +259,23 @@ func (r *reader) search(at *span) *store.Gap {
 	found, h, ok := r.w.find(from, at.end, at.seed, 1, at.last)
 	if !ok {
 		r.offset = at.end
-		return r.lost(at.last, r.l.keep(r.w.f, at.base, from, at.end))
+		return r.lost(at, at.last, r.l.keep(r.w.f, at.base, from, at.end))
 	}
 	r.offset = found
 	if h.pos <= r.next {
 		return nil
 	}
-	return r.lost(h.pos-1, r.l.keep(r.w.f, at.base, from, found))
+	return r.lost(at, h.pos-1, r.l.keep(r.w.f, at.base, from, found))
 }
 
-func (r *reader) lost(to store.Pos, kept string) *store.Gap {
-	return &store.Gap{From: r.next, To: to, Why: store.Damaged, Kept: kept}
+func (r *reader) lost(at *span, to store.Pos, kept string) *store.Gap {
+	why := store.Damaged
+	if from := at.doubtful; from > r.next {
+		to = min(to, from-1)
+	} else if from > 0 {
+		why = store.Doubtful
+	}
+	return &store.Gap{From: r.next, To: to, Why: why, Kept: kept}
 }
 
 // open opens the file of a segment.

@@ -16,10 +16,12 @@ import (
 // recovery finds out what a log's files hold, and where it goes on.
 type recovery struct {
 	*Log
-	known *endMark  // what the end mark says; nil without one
-	exact bool      // nothing later than the mark was acknowledged
-	found []*onDisk // the segments, oldest first
-	from  store.Pos // the oldest position kept
+	known *endMark // what the end mark says; nil without one
+	// rebooted is set if the machine was started again since the mark was written. Otherwise
+	// the mark is exact: nothing later was acknowledged.
+	rebooted, exact bool
+	found           []*onDisk // the segments, oldest first
+	from            store.Pos // the oldest position kept
 }
 
 // onDisk is a file that is named like a segment.
@@ -81,7 +83,10 @@ func (r *recovery) readEnd() error {
 	var err error
 	r.mark, value, err = openSlots(r.store, filepath.Join(r.dir, endFile), "end of "+r.name)
 	r.known = parseMark(value)
-	r.exact = r.known != nil && r.known.boot == r.store.boot && r.store.boot != [16]byte{} && !r.mark.damaged
+	if r.known != nil {
+		r.rebooted = r.known.boot != r.store.boot && r.store.boot != [16]byte{}
+		r.exact = r.known.boot == r.store.boot && r.store.boot != [16]byte{} && !r.mark.damaged
+	}
 	return err
 }
 
@@ -178,7 +183,7 @@ func (r *recovery) order() error {
 	slices.Reverse(kept)
 	for i := range len(kept) - 1 {
 		if next := kept[i+1].header; next != nil && next.before == kept[i].base {
-			kept[i].end = next.beforeEnd
+			kept[i].end, kept[i].doubtful = next.beforeEnd, next.doubtful
 		}
 	}
 	r.found = kept
@@ -263,17 +268,24 @@ func (r *recovery) readTail(s *onDisk) (clean bool, err error) {
 		return false, err
 	}
 	t := r.tailOf(s, r.f)
-	start, synced := t.offset, t.end
+	end, offset := t.end, t.offset
 	t.run()
 	r.newest = t.newest
-	if (r.exact || r.known == nil) && !r.settle(t, start) && r.exact {
-		t.end, t.offset = synced, start // nothing later was acknowledged
-		clean = false
-	} else {
-		clean = s.header != nil && !t.holes && (r.known == nil || t.end >= r.known.end) && r.cutTail(t)
+	r.exact = r.exact && t.confirmed <= t.synced // otherwise an older mark was put back
+	sure := max(t.synced, t.confirmed)
+	if !r.rebooted && !r.settle(t, offset) && r.exact {
+		t.end, t.offset = end, offset // nothing later was acknowledged
+	} else if clean = s.header != nil && !t.holes && t.end >= sure; r.exact && clean {
+		clean = r.cutTail(t)
+	}
+	if !r.exact {
+		clean = !r.doubt(t, sure) && clean
 	}
 	if !clean { // what stands there is kept, as far as it is missing
 		t.offset = t.w.filled(t.offset, t.length)
+		if !r.exact {
+			r.segments[len(r.segments)-1].doubtful = sure + 1
+		}
 	}
 	r.end, r.offset, r.reached = t.end, t.offset, t.offset
 	r.size = max(s.length, t.offset, r.segmentSize())
@@ -285,6 +297,9 @@ func (r *recovery) tailOf(s *onDisk, f file) *tail {
 	t := &tail{w: &window{f: f}, seed: s.seed, end: s.base - 1, offset: dataStart, length: s.length, newest: s.made}
 	if r.known != nil && r.known.base == s.base && r.known.offset <= s.length {
 		t.end, t.offset, t.written = r.known.end, r.known.offset, r.exact
+	}
+	if r.known != nil {
+		t.synced = r.known.end
 	}
 	return t
 }
@@ -308,17 +323,24 @@ func (r *recovery) settle(t *tail, start int64) bool {
 	return r.f.Sync() == nil
 }
 
-// cutTail removes what is no record from the end of the newest segment. It returns false if
-// the segment cannot go on.
+// cutTail removes what is no record from the end of the newest segment: a write that was
+// torn by a kill. It returns false if the segment cannot go on.
 func (r *recovery) cutTail(t *tail) bool {
-	if filled := t.w.filled(t.offset, t.length); filled == t.offset {
-		return true
-	} else if !r.exact {
-		// Perhaps these were records that somebody was told about. They stay, as a gap.
-		t.end = max(t.end+1, t.seen)
+	return t.w.filled(t.offset, t.length) == t.offset ||
+		r.cut(r.f, t.offset, max(t.length, r.segmentSize())) == nil && r.f.Sync() == nil
+}
+
+// doubt takes what is no record at the end of the newest segment for records that somebody
+// was perhaps told about. It reports whether there is any. They stay, as a gap.
+func (r *recovery) doubt(t *tail, sure store.Pos) bool {
+	if t.w.filled(t.offset, t.length) == t.offset {
 		return false
 	}
-	return r.cut(r.f, t.offset, max(t.length, r.segmentSize())) == nil && r.f.Sync() == nil
+	if t.end >= sure {
+		t.end++
+	}
+	t.end = max(t.end, t.seen)
+	return true
 }
 
 // tail walks over the records at the end of the newest segment.
@@ -329,12 +351,15 @@ type tail struct {
 	offset int64     // where its record ends
 	length int64
 	seen   store.Pos // the last position in a header, whatever its body is
-	newest time.Time
-	holes  bool // something between two records cannot be read
-	record store.Record
+	// confirmed is the largest position that was durable when one of the records was written.
+	confirmed store.Pos
+	newest    time.Time
+	holes     bool // something between two records cannot be read
+	record    store.Record
 	// written is set if only one write can have followed the mark, without a power cut. A
 	// kill leaves a prefix of it.
 	written bool
+	synced  store.Pos // what the mark says
 }
 
 // run looks for one whole record after the other. What lies between two of them is damage,
@@ -345,7 +370,7 @@ func (t *tail) run() {
 		if !ok {
 			return
 		}
-		t.seen = max(t.seen, h.pos)
+		t.seen, t.confirmed = max(t.seen, h.pos), max(t.confirmed, h.confirmed)
 		if !t.w.record(found, &h, t.seed, &t.record) {
 			at = found + 1
 			continue
@@ -359,7 +384,10 @@ func (t *tail) run() {
 func (t *tail) next(at int64) (found int64, h head, ok bool) {
 	if t.written {
 		h, ok = t.w.head(at, t.seed)
-		return at, h, ok && h.pos == t.end+1 && at+h.size() <= t.length
+		if !ok || h.confirmed <= t.synced {
+			return at, h, ok && h.pos == t.end+1 && at+h.size() <= t.length
+		}
+		t.written = false
 	}
 	return t.w.find(at, t.length, t.seed, t.end+1, ^store.Pos(0))
 }

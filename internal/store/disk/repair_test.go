@@ -286,3 +286,104 @@ func TestARemovedFileShowsWithoutTraffic(t *testing.T) {
 		}
 	}
 }
+
+// tear leaves the first half of a record after the end of the log, as a write does that was
+// not synced when the power went.
+func (m *model) tear() {
+	l := m.log.(*Log)
+	b := appendFrame(nil, store.Draft{Data: []byte("perhaps somebody was told about this")})
+	finish(b, l.segments[len(l.segments)-1].seed, l.offset, l.end+1, l.end, l.newest)
+	m.leave()
+	n := m.fs.names[l.path(l.segments[len(l.segments)-1].base)]
+	n.cache = append(n.cache[:l.offset:l.offset], b[:60]...)
+	n.disk = append([]byte{}, n.cache...)
+}
+
+// What a power cut tore is named as possibly acknowledged, with its bytes, at each start and
+// for each reader. After a kill it is cut, since nobody was told about it.
+func TestATornWriteIsNamedAfterAPowerCut(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{1, 2} { // without and with rooms that are allocated
+		m := newModel(t, seed)
+		for range 5 {
+			m.append()
+		}
+		end := m.log.(*Log).end
+		m.tear()
+		m.open()
+		m.check()
+		require.Empty(t, m.gaps, "after a kill")
+		m.tear()
+		m.boot[0]++
+		m.cuts++
+		m.open()
+		for range 3 {
+			records, gaps := read(t, m.log)
+			require.Len(t, gaps, 1)
+			assert.Equal(t, store.Gap{From: end + 1, To: end + 1, Why: store.Doubtful, Kept: gaps[0].Kept}, gaps[0])
+			require.Contains(t, m.fs.names, gaps[0].Kept)
+			assert.Contains(t, string(m.fs.names[gaps[0].Kept].cache), "perhaps")
+			assert.NotContains(t, records, end+1)
+			for gap, err := range m.log.Scrub(t.Context()) {
+				require.NoError(t, err)
+				assert.Equal(t, gaps[0], gap)
+			}
+			m.append()
+			assert.Contains(t, m.acked, m.log.(*Log).end)
+			m.kill()
+			m.check()
+		}
+		m.leave()
+	}
+}
+
+// A record that was whole at the last start, and is damaged since, shows to a reader and at
+// the next start, and is no longer called possibly acknowledged.
+func TestLaterDamageShows(t *testing.T) {
+	t.Parallel()
+	m := newModel(t, 1)
+	for range 5 {
+		m.append()
+	}
+	m.tear()
+	m.boot[0]++
+	m.open()
+	m.append()
+	m.kill()
+	places := m.log.(*Log).segments
+	n := m.fs.names[m.log.(*Log).path(places[0].base)]
+	n.cache[dataStart+headSize+3] ^= 1
+	m.damaged = true
+	for range 2 {
+		_, gaps := read(t, m.log)
+		require.Len(t, gaps, 2)
+		assert.Equal(t, store.Damaged, gaps[0].Why)
+		assert.Equal(t, store.Doubtful, gaps[1].Why)
+		m.kill()
+	}
+	m.leave()
+}
+
+// The salvage folder is bounded, also over many starts. What does not fit is named all the
+// same.
+func TestTheSalvageFolderIsBounded(t *testing.T) {
+	t.Parallel()
+	m := newModel(t, 1)
+	f, err := m.fs.Open("/salvage/earlier", true)
+	require.NoError(t, err)
+	m.append()
+	require.NoError(t, f.Truncate(100))
+	m.store.kept = maxSalvage - 50
+	path := m.log.(*Log).path(1)
+	m.fs.names[path].cache[dataStart+headSize+3] ^= 1
+	m.damaged = true
+	_, gaps := read(t, m.log)
+	require.Len(t, gaps, 1)
+	assert.Empty(t, gaps[0].Kept)
+	m.kill()
+	_, gaps = read(t, m.log)
+	require.Len(t, gaps, 1)
+	assert.NotEmpty(t, gaps[0].Kept)
+	assert.Equal(t, m.store.salvaged(), m.store.kept, "what was there before counts")
+	m.leave()
+}

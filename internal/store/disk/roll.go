@@ -58,7 +58,7 @@ func (l *Log) roll(base store.Pos, size int64) error {
 		older[n-1].end = l.offset
 	}
 	if n := len(older); n > 0 {
-		h.before, h.beforeEnd = older[n-1].base, older[n-1].end
+		h.before, h.beforeEnd, h.doubtful = older[n-1].base, older[n-1].end, older[n-1].doubtful
 	}
 	f, err := l.make(&h, size)
 	if err != nil {

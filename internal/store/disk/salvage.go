@@ -36,8 +36,11 @@ func (l *Log) keep(f file, base store.Pos, from, to int64) string {
 func (s *Store) keep(path string, w *window, from, to int64) error {
 	s.salvaging.Lock()
 	defer s.salvaging.Unlock()
-	if f, err := s.fs.Open(path, false); err == nil {
-		return f.Close() // it was kept before
+	if s.size(path) == to-from {
+		return nil // it was kept before
+	}
+	if s.kept == 0 {
+		s.kept = s.salvaged()
 	}
 	if s.kept+to-from > maxSalvage {
 		return fmt.Errorf("the salvage folder %s has %d of %d bytes", s.salvage, s.kept, maxSalvage)
@@ -67,6 +70,28 @@ func (s *Store) keep(path string, w *window, from, to int64) error {
 	return s.fs.SyncDir(s.salvage)
 }
 
+// size is the size of a file, or -1 if there is none.
+func (s *Store) size(path string) int64 {
+	f, err := s.fs.Open(path, false)
+	if err != nil {
+		return -1
+	}
+	defer func() { _ = f.Close() }() // it was only asked for its size
+	if size, err := f.Size(); err == nil {
+		return size
+	}
+	return -1
+}
+
+// salvaged is how many bytes the salvage folder has.
+func (s *Store) salvaged() (total int64) {
+	names, _ := s.fs.Names(s.salvage) // what cannot be read is not counted
+	for _, name := range names {
+		total += max(0, s.size(filepath.Join(s.salvage, name)))
+	}
+	return total
+}
+
 // setAside moves a file that has no place in the log to the salvage folder.
 func (l *Log) setAside(name string) error {
 	if l.store.view {
@@ -76,6 +101,9 @@ func (l *Log) setAside(name string) error {
 		return err
 	}
 	to := filepath.Join(l.store.salvage, l.name+"-"+name)
+	for n := 1; l.store.size(to) >= 0; n++ {
+		to = filepath.Join(l.store.salvage, fmt.Sprintf("%s-%s.%d", l.name, name, n))
+	}
 	l.log.Warn("a file has no place in the log and was moved aside", "log", l.name, "file", name, "to", to)
 	if err := l.store.fs.Rename(filepath.Join(l.dir, name), to); err != nil {
 		return fmt.Errorf("move %s aside: %w", name, err)

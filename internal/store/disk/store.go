@@ -36,7 +36,7 @@ type Store struct {
 	stopped chan struct{}
 
 	salvaging sync.Mutex
-	kept      int64 // bytes kept in the salvage folder; guarded by salvaging
+	kept      int64 // the bytes in the salvage folder; 0 until they are counted; guarded by salvaging
 
 	mu       sync.Mutex
 	logs     map[string]*Log // guarded by mu

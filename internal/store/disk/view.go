@@ -114,8 +114,8 @@ func (r *recovery) showTail(s *onDisk) error {
 	t := r.tailOf(s, f)
 	if !r.exact || r.known.base >= s.base && t.offset != r.known.offset {
 		t.run()
-		if filled := t.w.filled(t.offset, t.length); !r.exact && filled > t.offset {
-			t.end, t.offset = max(t.end+1, t.seen), filled
+		if sure := max(t.synced, t.confirmed); !r.exact && r.doubt(t, sure) {
+			r.segments[len(r.segments)-1].doubtful, t.offset = sure+1, t.length
 		}
 	}
 	r.end, r.reached = t.end, t.offset
