@@ -15,9 +15,8 @@ import (
 
 	"github.com/klauspost/compress/snappy"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
-	"github.com/auditrelay/auditrelay/internal/wire/datadog"
-	"github.com/auditrelay/auditrelay/internal/wire/loki"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -78,9 +77,9 @@ func makeRequest(format string, events [][]byte) ([]byte, error) {
 	path, contentType := "/loki/api/v1/push", "application/json"
 	switch format {
 	case "json":
-		body, err = loki.AppendJSON(nil, streamsOf(events))
+		body, err = pushes.Loki(nil, streamsOf(events))
 	case "proto":
-		body, contentType = snappy.Encode(nil, loki.AppendProto(nil, streamsOf(events))), "application/x-protobuf"
+		body, contentType = snappy.Encode(nil, pushes.LokiProto(nil, streamsOf(events))), "application/x-protobuf"
 	case "datadog":
 		path = "/api/v2/logs"
 		body, err = datadogBody(events)
@@ -93,25 +92,25 @@ func makeRequest(format string, events [][]byte) ([]byte, error) {
 }
 
 // streamsOf puts the events into two streams.
-func streamsOf(events [][]byte) []loki.Stream {
-	streams := make([]loki.Stream, min(2, len(events)))
+func streamsOf(events [][]byte) []pushes.Stream {
+	streams := make([]pushes.Stream, min(2, len(events)))
 	for s := range streams {
 		streams[s].Labels = []relay.Label{{Name: "app", Value: "idp"}, {Name: "env", Value: "prod"}, {Name: "realm", Value: fmt.Sprint("eu-", s)}}
 	}
 	now := time.Now().UnixNano()
 	for i, e := range events {
 		s := &streams[i%len(streams)]
-		s.Entries = append(s.Entries, loki.Entry{Time: now + int64(i), Line: e})
+		s.Entries = append(s.Entries, pushes.Entry{Time: now + int64(i), Line: e})
 	}
 	return streams
 }
 
 func datadogBody(events [][]byte) ([]byte, error) {
-	logs := make([]datadog.Log, len(events))
+	logs := make([]pushes.Log, len(events))
 	for i, e := range events {
-		logs[i] = datadog.Log{Message: e, Source: "idp", Service: "idp", Hostname: "idp-1", Tags: "env:prod", Time: time.Now().UnixNano()}
+		logs[i] = pushes.Log{Message: e, Source: "idp", Service: "idp", Hostname: "idp-1", Tags: "env:prod", Time: time.Now().UnixNano()}
 	}
-	return datadog.AppendJSON(nil, logs)
+	return pushes.Datadog(nil, logs)
 }
 
 // outcome is the result of a load.

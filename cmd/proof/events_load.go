@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/pause"
-	"github.com/auditrelay/auditrelay/internal/wire/loki"
+	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -118,11 +118,11 @@ func (p *pusher) try(ctx context.Context, body []byte) (status int, err error) {
 }
 
 func pushBody(from, end int) ([]byte, error) {
-	s := loki.Stream{Labels: []relay.Label{{Name: "app", Value: "proof"}}}
+	s := pushes.Stream{Labels: []relay.Label{{Name: "app", Value: "proof"}}}
 	now := time.Now().UnixNano()
 	for i := from; i < end; i++ {
 		line := fmt.Appendf(nil, `{"event_id":"%s","action":"sessions.authenticate","status":"success"}`, eventID(i))
-		s.Entries = append(s.Entries, loki.Entry{Time: now + int64(i-from), Line: line})
+		s.Entries = append(s.Entries, pushes.Entry{Time: now + int64(i-from), Line: line})
 	}
-	return loki.AppendJSON(nil, []loki.Stream{s})
+	return pushes.Loki(nil, []pushes.Stream{s})
 }

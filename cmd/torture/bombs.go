@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
-	"github.com/auditrelay/auditrelay/internal/wire/loki"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -138,7 +138,7 @@ func (s *scene) throwBomb(ctx context.Context, b *bomb) int {
 // acknowledged.
 func (s *scene) storeBomb(ctx context.Context, rng *rand.Rand, round int) error {
 	prefix := fmt.Sprintf("event-log-bomb%d-", round)
-	stream := loki.Stream{}
+	stream := pushes.Stream{}
 	events := uint64(1000 + rng.IntN(3000))
 	var own []relay.Label
 	switch rng.IntN(3) {
@@ -156,9 +156,9 @@ func (s *scene) storeBomb(ctx context.Context, rng *rand.Rand, round int) error 
 	}
 	for n := range events {
 		line := fmt.Sprintf(`{"event_id":"%s"}`, workspacesim.EventID(prefix, n))
-		stream.Entries = append(stream.Entries, loki.Entry{Time: time.Now().UnixNano(), Line: []byte(line), Meta: own})
+		stream.Entries = append(stream.Entries, pushes.Entry{Time: time.Now().UnixNano(), Line: []byte(line), Meta: own})
 	}
-	body, err := loki.AppendJSON(nil, []loki.Stream{stream})
+	body, err := pushes.Loki(nil, []pushes.Stream{stream})
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/recent"
-	"github.com/auditrelay/auditrelay/internal/wire/datadog"
-	"github.com/auditrelay/auditrelay/internal/wire/loki"
+	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -26,21 +25,21 @@ func benchLine(i int, id string) []byte {
 }
 
 func benchBodies(tb testing.TB, n int) map[string][]byte {
-	streams := make([]loki.Stream, 2)
-	noID := make([]loki.Stream, 2)
-	var logs []datadog.Log
+	streams := make([]pushes.Stream, 2)
+	noID := make([]pushes.Stream, 2)
+	var logs []pushes.Log
 	for i := range n {
 		s := i % 2
 		streams[s].Labels = []relay.Label{label("app", "idp"), label("env", "prod"), label("job", "auth-events"), label("host", "idp-1")}
-		streams[s].Entries = append(streams[s].Entries, loki.Entry{Time: 1750000000000000000, Line: benchLine(i, "event_id")})
-		noID[s].Entries = append(noID[s].Entries, loki.Entry{Time: 1750000000000000000, Line: benchLine(i, "event_no")})
-		logs = append(logs, datadog.Log{Time: 1750000000000000000, Source: "idp", Tags: "env:prod,job:auth-events", Hostname: "idp-1", Service: "idp", Status: "info", Message: benchLine(i, "event_id")})
+		streams[s].Entries = append(streams[s].Entries, pushes.Entry{Time: 1750000000000000000, Line: benchLine(i, "event_id")})
+		noID[s].Entries = append(noID[s].Entries, pushes.Entry{Time: 1750000000000000000, Line: benchLine(i, "event_no")})
+		logs = append(logs, pushes.Log{Time: 1750000000000000000, Source: "idp", Tags: "env:prod,job:auth-events", Hostname: "idp-1", Service: "idp", Status: "info", Message: benchLine(i, "event_id")})
 	}
-	asJSON, err := loki.AppendJSON(nil, streams)
+	asJSON, err := pushes.Loki(nil, streams)
 	require.NoError(tb, err)
-	hashed, err := loki.AppendJSON(nil, noID)
+	hashed, err := pushes.Loki(nil, noID)
 	require.NoError(tb, err)
-	asLogs, err := datadog.AppendJSON(nil, logs)
+	asLogs, err := pushes.Datadog(nil, logs)
 	require.NoError(tb, err)
 	return map[string][]byte{"json": asJSON, "hashed": hashed, "proto": protoOf(streams...), "datadog": asLogs}
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/wire/loki"
+	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
 // FuzzPush sends any body in any form. The answer is always from the fixed set, and a 2xx
 // only with all its events in the journal. All memory comes back.
 func FuzzPush(f *testing.F) {
-	streams := loki.Stream{Labels: []relay.Label{{Name: "a", Value: "b"}}, Entries: []loki.Entry{{Time: 1, Line: []byte(`{"event_id":"e"}`)}}}
+	streams := pushes.Stream{Labels: []relay.Label{{Name: "a", Value: "b"}}, Entries: []pushes.Entry{{Time: 1, Line: []byte(`{"event_id":"e"}`)}}}
 	f.Add(uint8(0), []byte(good))
 	f.Add(uint8(1), gzipOf(f, []byte(good)))
 	f.Add(uint8(2), zlibOf(f, []byte(good)))

@@ -24,7 +24,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/arrivals"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/record"
-	"github.com/auditrelay/auditrelay/internal/wire/loki"
+	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -227,8 +227,8 @@ func zstdOf(t testing.TB, b []byte, o ...zstd.EOption) []byte {
 	return out.Bytes()
 }
 
-func protoOf(streams ...loki.Stream) []byte {
-	return snappy.Encode(nil, loki.AppendProto(nil, streams))
+func protoOf(streams ...pushes.Stream) []byte {
+	return snappy.Encode(nil, pushes.LokiProto(nil, streams))
 }
 
 func label(name, value string) relay.Label { return relay.Label{Name: name, Value: value} }

@@ -21,8 +21,8 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
-	"github.com/auditrelay/auditrelay/internal/wire/loki"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -90,7 +90,7 @@ func TestEventsReachTheJournal(t *testing.T) {
 		Source: "/projects/acme/environments/live", Project: "acme", Environment: "live", Type: "event_log.login", ID: "e-1",
 		ContentType: contentJSON, Time: time.Unix(0, 1750000000000000001), Received: received, Body: []byte(event),
 	}
-	stream := loki.Stream{Labels: []relay.Label{label("app", "idp")}, Entries: []loki.Entry{{Time: 1750000000000000001, Line: []byte(event), Meta: []relay.Label{label("trace", "t")}}}}
+	stream := pushes.Stream{Labels: []relay.Label{label("app", "idp")}, Entries: []pushes.Entry{{Time: 1750000000000000001, Line: []byte(event), Meta: []relay.Label{label("trace", "t")}}}}
 	lokiBody := []byte(`{"streams":[{"stream":{"app":"idp"},"values":[["1750000000000000001","` + escaped + `",{"trace":"t"}]]}]}`)
 	logsBody := []byte(`[{"ddsource":"idp","ddtags":"env:prod","timestamp":1750000000000,"message":"` + escaped + `"}]`)
 	viaLoki, viaLogs := base, base
@@ -167,7 +167,7 @@ func TestIdentity(t *testing.T) {
 		{`event_id=e`, "", "event_log", contentText},
 		{``, "", "event_log", contentText},
 	} {
-		body, err := loki.AppendJSON(nil, []loki.Stream{{Entries: []loki.Entry{{Time: 77, Line: []byte(c.line)}}}})
+		body, err := pushes.Loki(nil, []pushes.Stream{{Entries: []pushes.Entry{{Time: 77, Line: []byte(c.line)}}}})
 		require.NoError(t, err)
 		require.Equal(t, http.StatusNoContent, r.push(t, string(body)).status, c.line)
 		if c.id == "" {

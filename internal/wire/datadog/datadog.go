@@ -1,4 +1,4 @@
-// Package datadog has the codec of Datadog's logs intake: the JSON of POST /api/v2/logs
+// Package datadog decodes the pushes of Datadog's logs intake: the JSON of POST /api/v2/logs
 // and /v1/input. It knows nothing of HTTP.
 //
 // # An event's body

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -174,12 +175,12 @@ func FuzzDecode(f *testing.F) {
 }
 
 func benchBody(tb testing.TB, n int) []byte {
-	var logs []Log
+	var logs []pushes.Log
 	for i := range n {
 		line := fmt.Sprintf(`{"event_id":"evt-abcdef-%010d","ts":"2025-06-01T00:00:00.000Z","tenant":"t-042","realm":"prod-eu-3","type":"LOGIN","actor":{"user_id":"u-012345","username":"user012345@example.test","session":"0123456789abcdef0123456789abcdef"},"src":{"ip":"10.1.2.3","port":43210,"ua":"Mozilla/5.0 (Macintosh; Intel Mac OS X 14_5) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Safari/605.1.15","geo":"DE"},"auth":{"method":"password+totp","client_id":"mobile-android","result":"ok","reason":""},"req":{"id":"0123456789abcdef","path":"/realms/prod-eu-3/protocol/openid-connect/token","status":200,"ms":123},"host":"idp-3.internal"}`, i)
-		logs = append(logs, Log{Time: 1750000000000000000, Source: "idp", Tags: "env:prod,job:auth-events", Hostname: "idp-1", Service: "idp", Status: "info", Message: []byte(line)})
+		logs = append(logs, pushes.Log{Time: 1750000000000000000, Source: "idp", Tags: "env:prod,job:auth-events", Hostname: "idp-1", Service: "idp", Status: "info", Message: []byte(line)})
 	}
-	body, err := AppendJSON(nil, logs)
+	body, err := pushes.Datadog(nil, logs)
 	require.NoError(tb, err)
 	return body
 }
@@ -197,7 +198,7 @@ func TestRoundTrip(t *testing.T) {
 	assert.Equal(t, int64(1750000000000000000), got.entries[2].Time)
 	assert.Contains(t, string(got.entries[2].Body), `{"event_id":"evt-abcdef-0000000002"`)
 	assert.Equal(t, labels("ddsource", "idp", "env", "prod", "job", "auth-events", "hostname", "idp-1", "service", "idp", "status", "info"), got.entries[0].Labels)
-	_, err := AppendJSON(nil, []Log{{}, {Message: []byte{0xff}}})
+	_, err := pushes.Datadog(nil, []pushes.Log{{}, {Message: []byte{0xff}}})
 	require.EqualError(t, err, "entry 2: text is not valid UTF-8")
 }
 

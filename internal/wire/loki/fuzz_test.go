@@ -10,6 +10,7 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -25,7 +26,7 @@ var jsonSeeds = []string{
 
 // reference decodes with encoding/json. It returns the streams, the number of entries to
 // refuse, and whether to take the body at all.
-func reference(body []byte) (out []Stream, refused int, ok bool) {
+func reference(body []byte) (out []pushes.Stream, refused int, ok bool) {
 	if !json.Valid(body) {
 		return nil, 0, false
 	}
@@ -52,7 +53,7 @@ func reference(body []byte) (out []Stream, refused int, ok bool) {
 			refused += len(values)
 			continue
 		}
-		var st Stream
+		var st pushes.Stream
 		for _, v := range values {
 			var parts []json.RawMessage
 			if string(v) == "null" {
@@ -69,7 +70,7 @@ func reference(body []byte) (out []Stream, refused int, ok bool) {
 	return out, refused, true
 }
 
-func referenceEntry(err error, parts []json.RawMessage) (e Entry, ok bool) {
+func referenceEntry(err error, parts []json.RawMessage) (e pushes.Entry, ok bool) {
 	if err != nil || len(parts) < 2 || parts[0][0] != '"' || parts[1][0] != '"' {
 		return e, false
 	}
@@ -124,10 +125,10 @@ func FuzzDecodeJSON(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var entries, wantEntries []Entry
+		var entries, wantEntries []pushes.Entry
 		for _, s := range got.streams {
 			for _, e := range s.Entries {
-				entries = append(entries, Entry{Time: e.Time, Line: e.Line})
+				entries = append(entries, pushes.Entry{Time: e.Time, Line: e.Line})
 			}
 		}
 		for _, s := range want {
@@ -180,7 +181,7 @@ func keysOnce(dec *json.Decoder) bool {
 }
 
 func FuzzDecodeProto(f *testing.F) {
-	f.Add(AppendProto(nil, []Stream{{labels("a", "b"), []Entry{entry(1, "x", "m", "n"), entry(-1, "")}}}))
+	f.Add(pushes.LokiProto(nil, []pushes.Stream{streamOf(labels("a", "b"), entry(1, "x", "m", "n"), entry(-1, ""))}))
 	f.Add([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f})
 	f.Add([]byte{0x0a, 0x02, 0x12, 0x7f})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
@@ -196,10 +197,10 @@ func FuzzDecodeProto(f *testing.F) {
 		if len(got.streams) == 0 {
 			return
 		}
-		require.NoError(t, DecodeProto(AppendProto(nil, got.streams), testLimit, &proto))
+		require.NoError(t, DecodeProto(pushes.LokiProto(nil, got.streams), testLimit, &proto))
 		require.Empty(t, proto.problems)
 		require.Equal(t, got.streams, proto.streams)
-		body, err := AppendJSON(nil, got.streams)
+		body, err := pushes.Loki(nil, got.streams)
 		require.NoError(t, err)
 		require.NoError(t, DecodeJSON(body, testLimit, &viaJSON))
 		require.Equal(t, got.streams, viaJSON.streams)
@@ -222,7 +223,7 @@ func FuzzLabels(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := labelsOf(appendLabelText(nil, got))
+		again, err := labelsOf(pushes.LabelText(nil, got))
 		require.NoError(t, err)
 		require.Equal(t, got, again)
 	})

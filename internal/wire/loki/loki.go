@@ -1,4 +1,4 @@
-// Package loki has the codecs of Loki's push API, POST /loki/api/v1/push: JSON and
+// Package loki decodes the pushes of Loki's push API, POST /loki/api/v1/push: JSON and
 // protobuf. It knows nothing of HTTP.
 //
 // Decoders hand their finds to a [Handler], in one pass, and without allocating for an
@@ -51,12 +51,6 @@ type Entry struct {
 	Time int64 // Unix nanoseconds
 	Line []byte
 	Meta []relay.Label // structured metadata
-}
-
-// Stream is a stream for the encoders.
-type Stream struct {
-	Labels  []relay.Label
-	Entries []Entry
 }
 
 // Problem is the reason to leave out entries. Its error shows nothing of them.

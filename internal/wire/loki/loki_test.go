@@ -12,20 +12,21 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/internal/wire/labelset"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
 // collector keeps copies of a decoder's finds.
 type collector struct {
-	streams  []Stream
+	streams  []pushes.Stream
 	problems []string
 	refused  int
 	fail     error
 }
 
 func (c *collector) Stream(labels []relay.Label) error {
-	c.streams = append(c.streams, Stream{Labels: cloneLabels(labels)})
+	c.streams = append(c.streams, pushes.Stream{Labels: cloneLabels(labels)})
 	return nil
 }
 
@@ -34,7 +35,7 @@ func (c *collector) Entry(_ Place, e *Entry) error {
 		return c.fail
 	}
 	s := &c.streams[len(c.streams)-1]
-	s.Entries = append(s.Entries, Entry{Time: e.Time, Line: []byte(string(e.Line)), Meta: cloneLabels(e.Meta)})
+	s.Entries = append(s.Entries, pushes.Entry{Time: e.Time, Line: []byte(string(e.Line)), Meta: cloneLabels(e.Meta)})
 	return nil
 }
 
@@ -63,35 +64,39 @@ func labels(pairs ...string) []relay.Label {
 	return out
 }
 
-func entry(t int64, line string, meta ...string) Entry {
-	return Entry{Time: t, Line: []byte(line), Meta: labels(meta...)}
+func streamOf(labels []relay.Label, entries ...pushes.Entry) pushes.Stream {
+	return pushes.Stream{Labels: labels, Entries: entries}
+}
+
+func entry(t int64, line string, meta ...string) pushes.Entry {
+	return pushes.Entry{Time: t, Line: []byte(line), Meta: labels(meta...)}
 }
 
 func TestDecodeJSON(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		body string
-		want []Stream
+		want []pushes.Stream
 	}{
 		"two streams": {
 			`{"streams":[{"stream":{"a":"b","c":"d"},"values":[["1","x"],["2","y",{"m":"n"}]]},{"stream":{"a":"e"},"values":[["-3",""]]}]}`,
-			[]Stream{{labels("a", "b", "c", "d"), []Entry{entry(1, "x"), entry(2, "y", "m", "n")}}, {labels("a", "e"), []Entry{entry(-3, "")}}},
+			[]pushes.Stream{streamOf(labels("a", "b", "c", "d"), entry(1, "x"), entry(2, "y", "m", "n")), streamOf(labels("a", "e"), entry(-3, ""))},
 		},
 		"values before stream": {
 			`{"x":[1,{"y":2}],"streams":[{"values":[["1","a\"b\\"]],"z":null,"stream":{"a":"\u00e9"}}],"w":"q"}`,
-			[]Stream{{labels("a", "é"), []Entry{entry(1, `a"b\`)}}},
+			[]pushes.Stream{streamOf(labels("a", "é"), entry(1, `a"b\`))},
 		},
 		"escapes everywhere": {
 			`{"\u0073treams":[{"str\u0065am":{"\u0061":"b\n"},"values":[["1","{\"event_id\":\"e\",\"u\":\"\ud83d\ude00\"}",{"k\t":"v\/"}]]}]}`,
-			[]Stream{{labels("a", "b\n"), []Entry{entry(1, `{"event_id":"e","u":"😀"}`, "k\t", "v/")}}},
+			[]pushes.Stream{streamOf(labels("a", "b\n"), entry(1, `{"event_id":"e","u":"😀"}`, "k\t", "v/"))},
 		},
-		"white space":    {" {\n\"streams\" : [ { \"stream\" : { } , \"values\" : [ [ \"1\" , \"x\" , { } , 7 ] ] } ] } \n", []Stream{{nil, []Entry{entry(1, "x")}}}},
-		"no entries":     {`{"streams":[{"stream":{"a":"b"},"values":[]}]}`, []Stream{{labels("a", "b"), nil}}},
+		"white space":    {" {\n\"streams\" : [ { \"stream\" : { } , \"values\" : [ [ \"1\" , \"x\" , { } , 7 ] ] } ] } \n", []pushes.Stream{streamOf(nil, entry(1, "x"))}},
+		"no entries":     {`{"streams":[{"stream":{"a":"b"},"values":[]}]}`, []pushes.Stream{streamOf(labels("a", "b"))}},
 		"null values":    {`{"streams":[{"stream":{"a":"b"},"values":null}]}`, nil},
-		"null entry":     {`{"streams":[{"stream":{},"values":[null,["9223372036854775807","x"],["-9223372036854775808","y"]]}]}`, []Stream{{nil, []Entry{entry(9223372036854775807, "x"), entry(-9223372036854775808, "y")}}}},
-		"no labels":      {`{"streams":[{"values":[["1","x"]]}]}`, []Stream{{nil, []Entry{entry(1, "x")}}}},
-		"streams twice":  {`{"streams":[{"stream":{},"values":[["1","x"]]}],"streams":[{"stream":{},"values":[["2","y"]]}]}`, []Stream{{nil, []Entry{entry(1, "x")}}, {nil, []Entry{entry(2, "y")}}}},
-		"repeated label": {`{"streams":[{"stream":{"a":"1","a":"2"},"values":[]}]}`, []Stream{{labels("a", "1", "a", "2"), nil}}},
+		"null entry":     {`{"streams":[{"stream":{},"values":[null,["9223372036854775807","x"],["-9223372036854775808","y"]]}]}`, []pushes.Stream{streamOf(nil, entry(9223372036854775807, "x"), entry(-9223372036854775808, "y"))}},
+		"no labels":      {`{"streams":[{"values":[["1","x"]]}]}`, []pushes.Stream{streamOf(nil, entry(1, "x"))}},
+		"streams twice":  {`{"streams":[{"stream":{},"values":[["1","x"]]}],"streams":[{"stream":{},"values":[["2","y"]]}]}`, []pushes.Stream{streamOf(nil, entry(1, "x")), streamOf(nil, entry(2, "y"))}},
+		"repeated label": {`{"streams":[{"stream":{"a":"1","a":"2"},"values":[]}]}`, []pushes.Stream{streamOf(labels("a", "1", "a", "2"))}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,13 +114,13 @@ func TestDecodeJSONRefuses(t *testing.T) {
 	values := func(bad string) string {
 		return `{"streams":[{"stream":{"a":"b"},"values":[["1","good"],` + bad + `,["2","too"]]}]}`
 	}
-	good := []Stream{{labels("a", "b"), []Entry{entry(1, "good"), entry(2, "too")}}}
-	after := []Stream{{nil, []Entry{entry(1, "good")}}}
+	good := []pushes.Stream{streamOf(labels("a", "b"), entry(1, "good"), entry(2, "too"))}
+	after := []pushes.Stream{streamOf(nil, entry(1, "good"))}
 	for _, c := range []struct {
 		body    string
 		problem string
 		refused int
-		want    []Stream
+		want    []pushes.Stream
 	}{
 		{values(`[1,"x"]`), "stream 1, entry 2: timestamp: it is a number, not a string", 1, good},
 		{values(`["1.5","x"]`), "stream 1, entry 2: timestamp: it is no count of nanoseconds", 1, good},
@@ -174,11 +179,11 @@ func TestDecodeJSONFails(t *testing.T) {
 func TestHandlerErrorEndsDecoding(t *testing.T) {
 	t.Parallel()
 	stop := errors.New("stop")
-	streams := []Stream{{labels("a", "b"), []Entry{entry(1, "x"), entry(2, "y")}}}
-	body, err := AppendJSON(nil, streams)
+	streams := []pushes.Stream{streamOf(labels("a", "b"), entry(1, "x"), entry(2, "y"))}
+	body, err := pushes.Loki(nil, streams)
 	require.NoError(t, err)
 	assert.Equal(t, stop, DecodeJSON(body, testLimit, &collector{fail: stop}))
-	assert.Equal(t, stop, DecodeProto(AppendProto(nil, streams), testLimit, &collector{fail: stop}))
+	assert.Equal(t, stop, DecodeProto(pushes.LokiProto(nil, streams), testLimit, &collector{fail: stop}))
 }
 
 // TestCorpus decodes each file of testdata/push. Its name tells the result.
@@ -193,7 +198,7 @@ func TestCorpus(t *testing.T) {
 		var got collector
 		require.NoError(t, DecodeJSON(body, testLimit, &got), name)
 		assert.Empty(t, got.problems, name)
-		again, err := AppendJSON(nil, got.streams)
+		again, err := pushes.Loki(nil, got.streams)
 		require.NoError(t, err)
 		var back collector
 		require.NoError(t, DecodeJSON(again, testLimit, &back))
@@ -201,8 +206,8 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-func benchStreams(n int) []Stream {
-	streams := []Stream{{Labels: labels("app", "idp", "env", "prod", "host", "idp-1")}, {Labels: labels("app", "idp", "realm", "prod-eu-1")}}
+func benchStreams(n int) []pushes.Stream {
+	streams := []pushes.Stream{{Labels: labels("app", "idp", "env", "prod", "host", "idp-1")}, {Labels: labels("app", "idp", "realm", "prod-eu-1")}}
 	for i := range n {
 		s := &streams[i%2]
 		s.Entries = append(s.Entries, entry(1750000000000000000+int64(i), benchLine(i)))
@@ -229,7 +234,7 @@ func (h *nullHandler) Refuse(Problem) error { return nil }
 func BenchmarkDecodeJSON(b *testing.B) {
 	for _, n := range []int{1, 100} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			body, err := AppendJSON(nil, benchStreams(n))
+			body, err := pushes.Loki(nil, benchStreams(n))
 			require.NoError(b, err)
 			buf := make([]byte, len(body))
 			var h nullHandler
@@ -246,7 +251,7 @@ func BenchmarkDecodeJSON(b *testing.B) {
 }
 
 func BenchmarkDecodeProto(b *testing.B) {
-	body := AppendProto(nil, benchStreams(100))
+	body := pushes.LokiProto(nil, benchStreams(100))
 	var h nullHandler
 	b.ReportAllocs()
 	for b.Loop() {
@@ -259,10 +264,10 @@ func BenchmarkDecodeProto(b *testing.B) {
 
 func TestDecodersDoNotAllocatePerEntry(t *testing.T) {
 	streams := benchStreams(1000)
-	body, err := AppendJSON(nil, streams)
+	body, err := pushes.Loki(nil, streams)
 	require.NoError(t, err)
 	buf := make([]byte, len(body))
-	raw := AppendProto(nil, streams)
+	raw := pushes.LokiProto(nil, streams)
 	var h nullHandler
 	assert.Less(t, testing.AllocsPerRun(20, func() {
 		copy(buf, body)
@@ -274,16 +279,16 @@ func TestDecodersDoNotAllocatePerEntry(t *testing.T) {
 func TestLabelLimits(t *testing.T) {
 	limit := labelset.Limit{Count: 2, Bytes: 10}
 	three, long := labels("a", "1", "b", "2", "c", "3"), labels("a", "1", "b", "12345678")
-	streams := []Stream{
-		{Labels: labels("a", "1", "b", "1234567"), Entries: []Entry{entry(1, "good", "a", "1", "b", "2"), entry(2, "three", "a", "1", "b", "2", "c", "3"), entry(3, "long", "a", "1", "b", "12345678")}},
-		{Labels: three, Entries: []Entry{entry(1, "x"), entry(2, "y")}},
-		{Labels: long, Entries: []Entry{entry(1, "z")}},
+	streams := []pushes.Stream{
+		{Labels: labels("a", "1", "b", "1234567"), Entries: []pushes.Entry{entry(1, "good", "a", "1", "b", "2"), entry(2, "three", "a", "1", "b", "2", "c", "3"), entry(3, "long", "a", "1", "b", "12345678")}},
+		{Labels: three, Entries: []pushes.Entry{entry(1, "x"), entry(2, "y")}},
+		{Labels: long, Entries: []pushes.Entry{entry(1, "z")}},
 	}
-	body, err := AppendJSON(nil, streams)
+	body, err := pushes.Loki(nil, streams)
 	require.NoError(t, err)
 	for name, decode := range map[string]func(h Handler) error{
 		"json":  func(h Handler) error { return DecodeJSON(body, limit, h) },
-		"proto": func(h Handler) error { return DecodeProto(AppendProto(nil, streams), limit, h) },
+		"proto": func(h Handler) error { return DecodeProto(pushes.LokiProto(nil, streams), limit, h) },
 	} {
 		var got collector
 		require.NoError(t, decode(&got), name)

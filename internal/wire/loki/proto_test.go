@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 )
 
 func message(fields ...[]byte) []byte {
@@ -42,14 +44,14 @@ func TestDecodeProto(t *testing.T) {
 		var got collector
 		require.NoError(t, DecodeProto(message(bytesField(1, stream), unknown), testLimit, &got), name)
 		assert.Empty(t, got.problems, name)
-		assert.Equal(t, []Stream{{labels("a", "b", "c", "d\n"), []Entry{entry(1_000_000_005, "x", "m", "n"), entry(2_000_000_000, "")}}}, got.streams, name)
+		assert.Equal(t, []pushes.Stream{streamOf(labels("a", "b", "c", "d\n"), entry(1_000_000_005, "x", "m", "n"), entry(2_000_000_000, ""))}, got.streams, name)
 	}
 }
 
 func TestDecodeProtoRefuses(t *testing.T) {
 	t.Parallel()
 	head := bytesField(1, []byte(`{a="b"}`))
-	good := []Stream{{labels("a", "b"), []Entry{entry(1_000_000_000, "good")}}}
+	good := []pushes.Stream{streamOf(labels("a", "b"), entry(1_000_000_000, "good"))}
 	for problem, entry := range map[string][]byte{
 		"stream 1, entry 1: line: text is not valid UTF-8":                protoEntry(1, 0, "\xff"),
 		"stream 1, entry 1: timestamp: it is out of range":                protoEntry(1, 1_000_000_000, "x"),

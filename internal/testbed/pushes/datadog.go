@@ -1,21 +1,22 @@
-package datadog
+package pushes
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsonscan"
 )
 
-// Log is one log for the encoder. It omits empty fields, except for Message.
+// Log is one of Datadog's logs. It omits empty fields, except for Message.
 type Log struct {
 	Time                                    int64 // Unix nanoseconds; the format has milliseconds
 	Source, Tags, Hostname, Service, Status string
 	Message                                 []byte
 }
 
-// AppendJSON appends logs as an array. It fails for text in invalid UTF-8.
-func AppendJSON(dst []byte, logs []Log) ([]byte, error) {
+// Datadog appends logs as an array. It fails for text in invalid UTF-8.
+func Datadog(dst []byte, logs []Log) ([]byte, error) {
 	var err error
 	dst = append(dst, '[')
 	for i := range logs {
@@ -23,7 +24,7 @@ func AppendJSON(dst []byte, logs []Log) ([]byte, error) {
 			dst = append(dst, ',')
 		}
 		if dst, err = appendLog(dst, &logs[i]); err != nil {
-			return dst, Problem{Entry: i + 1, Err: err}
+			return dst, fmt.Errorf("entry %d: %w", i+1, err)
 		}
 	}
 	return append(dst, ']'), nil

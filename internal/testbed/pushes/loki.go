@@ -1,4 +1,5 @@
-package loki
+// Package pushes makes bodies of the push APIs: Loki's JSON and protobuf, and Datadog's JSON.
+package pushes
 
 import (
 	"fmt"
@@ -11,9 +12,43 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 )
 
-// AppendJSON appends streams as a push body. It fails for text in invalid UTF-8: JSON
+// The fields of logproto's messages.
+const (
+	fieldStreams = 1 // PushRequest
+
+	fieldLabels  = 1 // StreamAdapter
+	fieldEntries = 2
+
+	fieldTimestamp = 1 // EntryAdapter
+	fieldLine      = 2
+	fieldMeta      = 3
+
+	fieldSeconds = 1 // google.protobuf.Timestamp
+	fieldNanos   = 2
+
+	fieldName  = 1 // LabelPairAdapter
+	fieldValue = 2
+)
+
+// nameEnds cannot stand in a label's name without quotes.
+const nameEnds = "= \t\n\v\f\r,{}\"'`\u0085\u00a0"
+
+// Stream is one of Loki's streams.
+type Stream struct {
+	Labels  []relay.Label
+	Entries []Entry
+}
+
+// Entry is one log line.
+type Entry struct {
+	Time int64 // Unix nanoseconds
+	Line []byte
+	Meta []relay.Label // structured metadata
+}
+
+// Loki appends streams as a push body in JSON. It fails for text in invalid UTF-8: JSON
 // cannot carry it. The error names the stream and the entry.
-func AppendJSON(dst []byte, streams []Stream) ([]byte, error) {
+func Loki(dst []byte, streams []Stream) ([]byte, error) {
 	var err error
 	dst = append(dst, `{"streams":[`...)
 	for i, s := range streams {
@@ -22,7 +57,7 @@ func AppendJSON(dst []byte, streams []Stream) ([]byte, error) {
 		}
 		dst = append(dst, `{"stream":`...)
 		if dst, err = appendPairs(dst, s.Labels); err != nil {
-			return dst, fmt.Errorf("%v: %w", Place{Stream: i + 1}, err)
+			return dst, fmt.Errorf("stream %d: %w", i+1, err)
 		}
 		dst = append(dst, `,"values":[`...)
 		for j := range s.Entries {
@@ -30,7 +65,7 @@ func AppendJSON(dst []byte, streams []Stream) ([]byte, error) {
 				dst = append(dst, ',')
 			}
 			if dst, err = appendEntry(dst, &s.Entries[j]); err != nil {
-				return dst, fmt.Errorf("%v: %w", Place{Stream: i + 1, Entry: j + 1}, err)
+				return dst, fmt.Errorf("stream %d, entry %d: %w", i+1, j+1, err)
 			}
 		}
 		dst = append(dst, `]}`...)
@@ -71,11 +106,11 @@ func appendPairs(dst []byte, labels []relay.Label) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// AppendProto appends streams as a logproto.PushRequest, not yet compressed.
-func AppendProto(dst []byte, streams []Stream) []byte {
+// LokiProto appends streams as a logproto.PushRequest, not yet compressed.
+func LokiProto(dst []byte, streams []Stream) []byte {
 	var labels []byte
 	for _, s := range streams {
-		labels = appendLabelText(labels[:0], s.Labels)
+		labels = LabelText(labels[:0], s.Labels)
 		size := protowire.SizeTag(fieldLabels) + protowire.SizeBytes(len(labels))
 		for i := range s.Entries {
 			size += protowire.SizeTag(fieldEntries) + protowire.SizeBytes(protoEntrySize(&s.Entries[i]))
@@ -90,8 +125,8 @@ func AppendProto(dst []byte, streams []Stream) []byte {
 	return dst
 }
 
-// appendLabelText appends labels in Prometheus' text form.
-func appendLabelText(dst []byte, labels []relay.Label) []byte {
+// LabelText appends labels in Prometheus' text form.
+func LabelText(dst []byte, labels []relay.Label) []byte {
 	dst = append(dst, '{')
 	for i, l := range labels {
 		if i > 0 {
