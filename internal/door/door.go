@@ -45,7 +45,7 @@ type Door struct {
 
 	mu     sync.Mutex // guards the fields below, and the marked ones of conn and group
 	open   map[*conn]struct{}
-	groups groups // of open
+	groups map[netip.Prefix]*group // of open, by address
 	logged time.Time
 	quiet  int // closed connections before the next log line
 }
@@ -54,7 +54,7 @@ type Door struct {
 func New(l net.Listener, o Options) *Door {
 	o.Total = max(o.Total, 1)
 	o.Metrics.begin(o.Name)
-	return &Door{Listener: l, opts: o, open: map[*conn]struct{}{}, groups: newGroups()}
+	return &Door{Listener: l, opts: o, open: map[*conn]struct{}{}, groups: map[netip.Prefix]*group{}}
 }
 
 // Guard makes a server report to the door, and passes it through [Harden]. The server
@@ -126,25 +126,27 @@ const (
 func (d *Door) admit(raw net.Conn) *conn {
 	from := addressOf(raw)
 	d.mu.Lock()
-	g := d.groups.of(from)
+	g := d.groups[from]
+	if g == nil {
+		g = &group{from: from}
+	}
 	var reason string
 	var victim *conn
 	switch {
 	case d.opts.PerAddress > 0 && g.open >= d.opts.PerAddress:
 		reason, victim = reasonAddress, d.expendable(g, true)
 	case len(d.open) >= d.opts.Total:
-		reason, victim = reasonTotal, d.expendable(d.groups.largest(g), false)
+		reason, victim = reasonTotal, d.expendable(d.largest(g), false)
 	}
 	var c *conn
 	if reason == "" || victim != nil {
 		d.remove(victim)
-		c = &conn{Conn: raw, door: d, since: time.Now(), group: d.groups.of(from)}
-		d.add(c)
+		c = d.add(raw, g)
 	}
-	count := len(d.open)
+	open := len(d.open)
 	d.mu.Unlock()
 	if reason != "" {
-		d.closed(victim, from, reason, count)
+		d.closed(victim, from, reason, open)
 	}
 	return c
 }
@@ -152,13 +154,23 @@ func (d *Door) admit(raw net.Conn) *conn {
 // makeRoom closes a connection if the process cannot open any more.
 func (d *Door) makeRoom() {
 	d.mu.Lock()
-	victim := d.expendable(d.groups.largest(nil), false)
+	victim := d.expendable(d.largest(&group{}), false)
 	d.remove(victim)
-	count := len(d.open)
+	open := len(d.open)
 	d.mu.Unlock()
 	if victim != nil {
-		d.closed(victim, victim.group.from, reasonDescriptors, count)
+		d.closed(victim, victim.group.from, reasonDescriptors, open)
 	}
+}
+
+// largest is the group with the most strangers; of equals it is g.
+func (d *Door) largest(g *group) *group {
+	for _, other := range d.groups {
+		if other.strangers.Len() > g.strangers.Len() {
+			g = other
+		}
+	}
+	return g
 }
 
 // The strangers of one address become a crowd at crowdShare of all connections.
@@ -167,15 +179,16 @@ const crowdShare = 8
 // expendable chooses the connection to go first: of g's strangers if they are a crowd,
 // else an idle one, of g alone or of all. The caller holds mu.
 func (d *Door) expendable(g *group, alone bool) *conn {
-	if g == nil {
-		return nil
-	}
 	if g.strangers.Len() <= d.opts.Total/crowdShare {
 		if c := d.longestIdle(g, alone); c != nil {
 			return c
 		}
 	}
-	return g.oldestStranger()
+	if g.strangers.Len() == 0 {
+		return nil
+	}
+	c, _ := g.strangers.Front().Value.(*conn)
+	return c
 }
 
 // longestIdle finds the trusted connection with the longest idle time, of g alone or of
@@ -191,10 +204,14 @@ func (d *Door) longestIdle(g *group, alone bool) (found *conn) {
 	return found
 }
 
-func (d *Door) add(c *conn) {
+func (d *Door) add(raw net.Conn, g *group) *conn {
+	c := &conn{Conn: raw, door: d, group: g}
 	d.open[c] = struct{}{}
-	d.groups.add(c)
+	g.open++
+	d.groups[g.from] = g // it may be new, or the one that was closed was its last
+	c.stranger = g.strangers.PushBack(c)
 	d.opts.Metrics.open.WithLabelValues(d.opts.Name).Inc()
+	return c
 }
 
 // remove takes a connection off the books; it may be nil, or gone already.
@@ -203,7 +220,10 @@ func (d *Door) remove(c *conn) {
 		return
 	}
 	delete(d.open, c)
-	d.groups.remove(c)
+	c.noStranger()
+	if c.group.open--; c.group.open == 0 {
+		delete(d.groups, c.group.from)
+	}
 	d.opts.Metrics.open.WithLabelValues(d.opts.Name).Dec()
 }
 
