@@ -253,7 +253,7 @@ func (c *clock) check(ctx context.Context) error {
 		return fmt.Errorf("%d events were refused for good", dropped)
 	}
 	gone := store.Pos(0)
-	if err := read(ctx, c.files(), eventsLog, func(item store.Item) error {
+	if err := c.files().Read(ctx, eventsLog, func(item store.Item) error {
 		if g := item.Gap; g != nil && g.Why == store.Trimmed {
 			gone += g.To - g.From + 1
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
+	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 )
 
 // damaged kills the relay, damages its files, and starts it again. Events in the
@@ -74,11 +75,7 @@ func (w *wreck) live(ctx context.Context, owed bool, events uint64) error {
 func (w *wreck) note(ctx context.Context, d strike, before []disk.Place) error {
 	w.last = d.about
 	for _, r := range d.records {
-		ids, err := r.ids()
-		if err != nil {
-			return err
-		}
-		w.struck[r.Pos] = append(w.struck[r.Pos], ids...)
+		w.struck[r.Pos] = append(w.struck[r.Pos], r.ids...)
 	}
 	if n := len(before); n > 0 {
 		for i := range d.doubt {
@@ -88,7 +85,7 @@ func (w *wreck) note(ctx context.Context, d strike, before []disk.Place) error {
 		}
 	}
 	w.t.progress("round %d: %s, which strikes %d records", w.t.row.rounds+1, d.about, len(d.records))
-	missed, err := gaps(ctx, w.files(), eventsLog)
+	missed, err := w.files().Gaps(ctx, eventsLog)
 	if err != nil {
 		return err
 	}
@@ -169,7 +166,7 @@ func (w *wreck) trail(ctx context.Context) error {
 }
 
 // take adds a run of positions to a set.
-func take(set map[store.Pos]bool, s stretch) error {
+func take(set map[store.Pos]bool, s damage.Stretch) error {
 	const most = 1_000_000 // far more records than there are
 	if s.To >= s.From && s.To-s.From > most {
 		return fmt.Errorf("positions %d to %d were never given out", s.From, s.To)
@@ -183,7 +180,7 @@ func take(set map[store.Pos]bool, s stretch) error {
 // named returns the positions of events in the quarantine. Each must have been damaged, and
 // missed by a reader before; nothing may be left open.
 func (w *wreck) named(ctx context.Context) (map[store.Pos]bool, error) {
-	all, err := quarantined(ctx, w.files())
+	all, err := w.files().Quarantined(ctx)
 	if err != nil {
 		return nil, err
 	}

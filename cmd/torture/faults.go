@@ -124,7 +124,7 @@ func (o *owing) relay(ctx context.Context, name string) (*scene, error) {
 	}
 	// With this budget a segment has 256 KiB, so there are several.
 	text := fmt.Sprintf(`data_dir: %s
-ingest: {listen: "%s"}
+ingest: {listen: "%s", limits: {body_bytes: 1MiB}}
 admin: {listen: "%s"}
 journal: {max_bytes: 8MiB}
 sinks:
@@ -158,7 +158,7 @@ func (o *owing) prepare(ctx context.Context) error {
 		}
 		if err := s.until(ctx, recovery, "the letters are kept and the archive has all", func() bool {
 			have, err := archived(o.delivered)
-			letters, _ := sumOf(s.metrics(ctx), "auditrelay_deadletters_records{")
+			letters, _ := sumOf(s.metrics(ctx), "auditrelay_sink_dead_letters{")
 			return err == nil && len(missing(o.acknowledged, have)) == 0 && int(letters) >= (life+1)*lettersOfALife
 		}); err != nil {
 			return err
@@ -217,13 +217,9 @@ func (o *owing) look(ctx context.Context) error {
 		return err
 	}
 	found := map[string]bool{}
-	for i := range records {
-		ids, err := records[i].ids()
-		if err != nil {
-			return err
-		}
-		o.at[records[i].Pos] = ids
-		for _, id := range ids {
+	for _, r := range records {
+		o.at[r.Pos] = r.ids
+		for _, id := range r.ids {
 			found[id] = true
 		}
 	}
@@ -240,7 +236,7 @@ func (o *owing) look(ctx context.Context) error {
 // lettersIn are the dead letters of a store: the ids of their events, by position.
 func lettersIn(ctx context.Context, dir damage.Store) (map[store.Pos]string, error) {
 	all := map[store.Pos]string{}
-	return all, read(ctx, dir, lettersLog, func(item store.Item) error {
+	return all, dir.Read(ctx, lettersLog, func(item store.Item) error {
 		if item.Record == nil || item.Record.Kind != 1 {
 			return nil
 		}
@@ -348,7 +344,7 @@ func (o *owing) settled(ctx context.Context, s *scene) (found outcome, err error
 // silent are the events that a sink lacks, and the letters that are gone, of which the
 // quarantine says nothing.
 func (o *owing) silent(ctx context.Context, s *scene) (lost []string, named int, err error) {
-	all, err := quarantined(ctx, s.files())
+	all, err := s.files().Quarantined(ctx)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 )
 
@@ -73,10 +74,10 @@ func TestAnExcuseCoversWhatIsMissingAndNothingElse(t *testing.T) {
 func TestARunOfPositionsHasAnEnd(t *testing.T) {
 	t.Parallel()
 	set := map[store.Pos]bool{}
-	require.NoError(t, take(set, stretch{From: 3, To: 5}))
-	require.NoError(t, take(set, stretch{From: 9, To: 8}))
+	require.NoError(t, take(set, damage.Stretch{From: 3, To: 5}))
+	require.NoError(t, take(set, damage.Stretch{From: 9, To: 8}))
 	assert.Equal(t, map[store.Pos]bool{3: true, 4: true, 5: true}, set)
-	require.ErrorContains(t, take(set, stretch{From: 1, To: 1 << 60}), "never given out")
+	require.ErrorContains(t, take(set, damage.Stretch{From: 1, To: 1 << 60}), "never given out")
 }
 
 func TestSamplesAreAddedUp(t *testing.T) {

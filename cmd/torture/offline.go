@@ -6,13 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+
+	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 )
 
 // verification is what 'journal verify' says.
 type verification struct {
 	Events   uint64 `json:"events"`
 	Problems []struct {
-		stretch
+		damage.Stretch
 		What    string `json:"what"`
 		Settled bool   `json:"settled"`
 	} `json:"problems"`

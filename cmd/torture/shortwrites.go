@@ -132,7 +132,7 @@ func (s *scene) largest(ofSink bool) (int64, error) {
 // nothingQuarantined fails if the quarantine of the stopped relay names anything: an
 // unacknowledged event is no loss.
 func (s *scene) nothingQuarantined(ctx context.Context) error {
-	all, err := quarantined(ctx, s.files())
+	all, err := s.files().Quarantined(ctx)
 	if err == nil && len(all) > 0 {
 		err = fmt.Errorf("the quarantine names what was never acknowledged: %+v", all[0])
 	}

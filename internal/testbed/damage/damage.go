@@ -5,12 +5,15 @@
 package damage
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/klauspost/compress/s2"
 
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 )
@@ -178,6 +181,31 @@ func (s Store) Hit(log string, kind disk.Kind, file string, from, size int64) ([
 	return slices.DeleteFunc(all, func(p disk.Place) bool {
 		return p.File != file || p.Offset >= from+size || from >= p.Offset+p.Size
 	}), err
+}
+
+// EventIDs are the ids of the events in a record of the journal. They are looked for in the
+// text, so that a test does not rest on the decoder that it tests.
+func EventIDs(at disk.Place) (ids []string, err error) {
+	const before, after, header = 48, 8, 24 // of a record in the file; of the journal's, before its S2 block
+	b, err := read(at.File, at.Offset+before, at.Size-before-after)
+	if err != nil {
+		return nil, err
+	}
+	if b = b[len(at.Key):]; len(b) < header {
+		return nil, fmt.Errorf("the record at position %d has %d bytes", at.Pos, len(b))
+	}
+	text, err := s2.Decode(nil, b[header:])
+	if err != nil {
+		return nil, fmt.Errorf("decompress the record at position %d: %w", at.Pos, err)
+	}
+	for {
+		_, rest, found := bytes.Cut(text, []byte(`"event_id":"`))
+		if !found {
+			return ids, nil
+		}
+		id, rest, _ := bytes.Cut(rest, []byte{'"'})
+		ids, text = append(ids, string(id)), rest
+	}
 }
 
 // Flip changes one bit of a file.
