@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -15,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -23,10 +21,10 @@ import (
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
-	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/losses"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/testbed/journaltest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/cli"
@@ -40,18 +38,13 @@ func makeJournal(t *testing.T) string {
 	dir := t.TempDir()
 	cfg := &config.Config{DataDir: dir}
 	cfg.SetDefaults()
-	log := slog.New(slog.DiscardHandler)
-	conn, err := streamserver.Connect(t.Context(), dir, cfg.Journal, log)
-	require.NoError(t, err)
-	j, err := journal.Open(t.Context(), conn, cfg.Journal, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})
-	require.NoError(t, err)
+	j := journaltest.Open(t, dir, cfg.Journal, journaltest.Options{})
 	for _, id := range []string{"a", "b", "c"} {
 		var b record.Batch
 		b.AddEvent(&relay.Event{ID: id, Source: "/projects/p", Type: "t", Time: time.Now(), Body: bytes.Repeat([]byte(id), 100)})
 		require.NoError(t, j.Append(t.Context(), &b))
 	}
-	j.Close()
-	require.NoError(t, conn.Close())
+	j.Shut()
 	return dir
 }
 
@@ -191,7 +184,7 @@ func accept(t *testing.T, config string) {
 	t.Helper()
 	code, out, errs := command(t, "journal", "accept-damage", "--config", config, "--yes")
 	if code != 0 {
-		require.Contains(t, errs, losses.ErrNoDamage.Error())
+		require.Contains(t, errs, quarantine.ErrNoDamage.Error())
 	}
 	t.Log(out)
 }
@@ -244,30 +237,4 @@ func tear(t *testing.T, dir string, n int) map[uint64]int64 {
 	}
 	require.Fail(t, "no block holds records")
 	return nil
-}
-
-func TestJournalLetGo(t *testing.T) {
-	t.Parallel()
-	dir := makeJournal(t)
-	file := filepath.Join(t.TempDir(), "relay.yaml")
-	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, `
-data_dir: %s
-environments: [{project: acme, environment: live}]
-ingest: {anonymous: acme/live}
-journal: {stream_prefix: OTHER}
-`, dir), 0o600))
-	code, _, errs := command(t, "run", "--config", file)
-	assert.Equal(t, 1, code)
-	assert.Contains(t, errs, "stream_prefix AUDITRELAY in the data directory holds 3 undelivered events and 0 dead letters, which would never be delivered")
-	assert.Contains(t, errs, "auditrelay journal let-go")
-	letGo := []string{"journal", "let-go", "--config", file, "--stream-prefix", "AUDITRELAY"}
-	code, _, errs = command(t, letGo...)
-	assert.Equal(t, 1, code)
-	assert.Contains(t, errs, "holds 3 undelivered events and 0 dead letters. Give them up?")
-	code, out, errs := command(t, append(letGo, "--yes")...)
-	require.Zero(t, code, errs)
-	assert.Contains(t, out, "given up: 3 undelivered events and 0 dead letters")
-	code, _, errs = command(t, "journal", "let-go", "--config", file, "--stream-prefix", "NONE", "--yes")
-	assert.Equal(t, 1, code)
-	assert.Contains(t, errs, "the relay never kept a journal with stream_prefix NONE")
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -12,13 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/testbed/journaltest"
 	"github.com/auditrelay/auditrelay/internal/testbed/workspacesim"
 	vocabulary "github.com/auditrelay/auditrelay/relay"
 )
@@ -80,13 +77,8 @@ func (s *scene) journalled(t *testing.T) (tally workspacesim.Tally) {
 	t.Setenv("SIM_SECRET", workspacesim.DemoSecret)
 	cfg, _, err := config.Load(s.config)
 	require.NoError(t, err)
-	log := slog.New(slog.DiscardHandler)
-	conn, err := streamserver.Connect(t.Context(), cfg.DataDir, cfg.Journal, log)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close()) }()
-	j, err := journal.Open(t.Context(), conn, cfg.Journal, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})
-	require.NoError(t, err)
-	defer j.Close()
+	j := journaltest.Open(t, cfg.DataDir, cfg.Journal, journaltest.Options{})
+	defer j.Shut()
 	require.NoError(t, j.ReadBack(t.Context(), time.Time{}, math.MaxUint64, func(events []vocabulary.Event) bool {
 		for i := range events {
 			tally.Add(events[i].ID)

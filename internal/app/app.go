@@ -174,9 +174,9 @@ func (r *process) startJournal(ctx context.Context) (err error) {
 		return err
 	}
 	r.stack.push("journal connection", func(context.Context) error { return r.conn.Close() })
-	r.journal, err = journal.Open(ctx, r.conn, r.cfg.Journal, journal.Options{
-		Logger: r.log, Registerer: r.reg, Version: r.version,
-		Sinks: r.sinkNames(), Sources: r.sources(), Failed: r.fail, Lost: r.makeRecent(), Sealed: r.makeSpans(),
+	r.journal, err = journal.Open(ctx, r.store, r.cfg.Journal, journal.Options{
+		Logger: r.log, Registerer: r.reg, Quarantine: r.quarantine,
+		Sinks: r.sinkNames(), Sources: r.sources(), Sealed: r.makeSpans(),
 	})
 	if err != nil {
 		return err

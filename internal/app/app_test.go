@@ -25,6 +25,8 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/door"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
@@ -211,16 +213,13 @@ func TestALostRecordIsToldOfByAnAuditEvent(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, code, body)
 	r.arrived("b")
 	require.NoError(t, r.stop())
-	block := filepath.Join(cfg.DataDir, "jetstream/jetstream/$G/streams/AUDITRELAY_EVENTS/msgs/1.blk")
-	data, err := os.ReadFile(block)
+	lost, err := damage.Of(cfg.DataDir).FlipRecord(quarantine.Events, 0)
 	require.NoError(t, err)
-	data[60] ^= 1
-	require.NoError(t, os.WriteFile(block, data, 0o600))
 
 	told := func() (n int) {
 		for rec, err := range file.Read(r.path) {
 			if err == nil && rec.Attributes["type"] == "journal.quarantined" {
-				assert.Contains(t, string(rec.Body), `"from":1`)
+				assert.Contains(t, string(rec.Body), fmt.Sprintf(`"from":%d`, lost.Pos))
 				n++
 			}
 		}

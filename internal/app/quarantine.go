@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
@@ -17,23 +16,14 @@ import (
 // ownProject is the project of audit entries about the relay itself.
 const ownProject = "auditrelay"
 
-// startQuarantineWatch puts an entry into the trail for each run of unreadable records,
-// and for each damaged file. It compares the quarantine with the trail: each is told
-// once, whatever line a crash hits.
+// startQuarantineWatch puts an entry into the trail for each run of lost positions. It
+// compares the quarantine with the trail: each is told once, whatever line a crash hits.
 func (r *process) startQuarantineWatch(context.Context) error {
-	r.stack.push("quarantine follower", background(func(ctx context.Context) {
-		err := r.quarantine.Follow(ctx, func(ctx context.Context, loss quarantine.Loss) error {
-			return r.recordOnce(ctx, "journal.quarantined", loss.Subject(), loss)
-		})
-		if ctx.Err() == nil {
-			r.fail(err)
-		}
-	}))
 	r.stack.push("quarantine watch", background(func(ctx context.Context) {
 		for _, old := range r.conn.LetGo {
 			r.recordLetGo(ctx, old)
 		}
-		if err := r.journal.Losses.Follow(ctx, r.recordQuarantined); ctx.Err() == nil {
+		if err := r.quarantine.Follow(ctx, r.recordQuarantined); ctx.Err() == nil {
 			r.fail(err)
 		}
 	}))
@@ -43,7 +33,7 @@ func (r *process) startQuarantineWatch(context.Context) error {
 // damageRemark names the waiting sinks, and their reasons. Pushes are taken all the
 // while, so it is no reason to send them elsewhere.
 func (r *process) damageRemark(context.Context) (string, error) {
-	d := r.journal.Losses.Damage()
+	d := r.quarantine.Damage()
 	switch {
 	case len(d.Waiting) > 0:
 		var waits []string
@@ -59,15 +49,8 @@ func (r *process) damageRemark(context.Context) (string, error) {
 	}
 }
 
-func (r *process) recordQuarantined(ctx context.Context, q datadir.Quarantined) error {
-	subject := fmt.Sprintf("journal %s position %d", q.Stream, q.From)
-	if q.From == 0 {
-		subject = "journal file " + q.Kept
-	}
-	if q.Loss != "" {
-		subject += ", loss " + q.Loss // the same positions may be lost again
-	}
-	return r.recordOnce(ctx, "journal.quarantined", subject, q)
+func (r *process) recordQuarantined(ctx context.Context, loss quarantine.Loss) error {
+	return r.recordOnce(ctx, "journal.quarantined", loss.Subject(), loss)
 }
 
 // recordLetGo tells of a journal given up by a command. If this fails, the next start

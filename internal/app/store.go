@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store/cluster"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
@@ -43,8 +41,10 @@ func (r *process) startStore(ctx context.Context) (err error) {
 		return err
 	}
 	r.stack.push("store", func(context.Context) error { return r.store.Close() })
-	// The journal's own ledger still has the metrics of these names, and the fuse.
-	r.quarantine, err = quarantine.Open(ctx, r.store, quarantine.Options{Logger: r.log, Registerer: prometheus.NewRegistry()})
+	// On servers of others there is no fuse: the relay cannot bring back what they lost.
+	r.quarantine, err = quarantine.Open(ctx, r.store, quarantine.Options{
+		Logger: r.log, Registerer: r.reg, Lost: r.makeRecent(), Fuse: r.cfg.Journal.URL == "",
+	})
 	if err != nil {
 		return err
 	}

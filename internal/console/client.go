@@ -18,7 +18,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/digest"
-	"github.com/auditrelay/auditrelay/internal/losses"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/silences"
 	"github.com/auditrelay/auditrelay/internal/streaming"
 	"github.com/auditrelay/auditrelay/internal/timeline"
@@ -55,12 +55,12 @@ func (c *Client) Retire(ctx context.Context, name string) (was Sink, err error) 
 }
 
 // Damage lists the damaged records without an acceptance.
-func (c *Client) Damage(ctx context.Context) (d losses.Damage, err error) {
+func (c *Client) Damage(ctx context.Context) (d quarantine.Damage, err error) {
 	return d, c.ask(ctx, http.MethodGet, "/v1/damage", &d)
 }
 
 // AcceptDamage lets the sinks pass over the damage, and returns it.
-func (c *Client) AcceptDamage(ctx context.Context) (was losses.Damage, err error) {
+func (c *Client) AcceptDamage(ctx context.Context) (was quarantine.Damage, err error) {
 	return was, c.ask(ctx, http.MethodPost, "/v1/damage/accept", &was)
 }
 

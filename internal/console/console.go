@@ -68,6 +68,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/digest"
 	"github.com/auditrelay/auditrelay/internal/door"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/routing"
 	"github.com/auditrelay/auditrelay/internal/silences"
 	"github.com/auditrelay/auditrelay/internal/streaming"
@@ -80,7 +81,9 @@ import (
 // Options give a console its parts.
 type Options struct {
 	Journal *journal.Journal
-	Letters *deadletters.Store
+	// Quarantine knows the damage.
+	Quarantine *quarantine.Ledger
+	Letters    *deadletters.Store
 	// Sinks are the configured ones, with their defaults.
 	Sinks []config.Sink
 	// Delivery tells how live delivery to a sink goes.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -17,13 +16,11 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/deadletters"
-	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/routing"
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/testbed/journaltest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/workspace"
 	"github.com/auditrelay/auditrelay/relay"
@@ -37,7 +34,7 @@ type stage struct {
 	dir     string
 	conn    *streamserver.Conn
 	store   store.Store
-	journal *journal.Journal
+	journal *journaltest.Journal
 	dead    *deadletters.Store
 	sinks   map[string]*relaytest.Sink // by name, for replays
 	trail   *audit.Trail
@@ -49,18 +46,13 @@ type stage struct {
 func newStage(t *testing.T, names ...string) *stage {
 	t.Helper()
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
-	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1}
+	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 4 << 20, ReplayWindow: time.Hour, Replicas: 1}
 	conn, err := streamserver.Connect(t.Context(), dir, cfg, log)
 	require.NoError(t, err)
-	j, err := journal.Open(t.Context(), conn, cfg, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})
+	j := journaltest.Open(t, dir, cfg, journaltest.Options{})
+	dead, err := deadletters.Open(t.Context(), deadletters.Options{Store: j.Store, Quarantine: j.Quarantine, Logger: log, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
-	kept, err := disk.Open(disk.Config{Dir: filepath.Join(dir, "store"), Salvage: filepath.Join(dir, "salvage"), Logger: log})
-	require.NoError(t, err)
-	lost, err := quarantine.Open(t.Context(), kept, quarantine.Options{Logger: log, Registerer: prometheus.NewRegistry()})
-	require.NoError(t, err)
-	dead, err := deadletters.Open(t.Context(), deadletters.Options{Store: kept, Quarantine: lost, Logger: log, Registerer: prometheus.NewRegistry()})
-	require.NoError(t, err)
-	s := &stage{Client: console.NewClient(dir), t: t, dir: dir, conn: conn, store: kept, journal: j, dead: dead, sinks: map[string]*relaytest.Sink{}}
+	s := &stage{Client: console.NewClient(dir), t: t, dir: dir, conn: conn, store: j.Store, journal: j, dead: dead, sinks: map[string]*relaytest.Sink{}}
 	s.Person = workspace.Person{User: "Ada & Co.", Host: "höst"}
 	var sinks []config.Sink
 	for _, name := range names {
@@ -68,7 +60,7 @@ func newStage(t *testing.T, names ...string) *stage {
 		sinks = append(sinks, config.Sink{Name: name, BatchEvents: 10, BatchBytes: 1 << 20, Timeout: 5 * time.Second})
 	}
 	options := console.Options{
-		Journal: j, Letters: dead, Sinks: sinks, Logger: log,
+		Journal: j.Journal, Quarantine: j.Quarantine, Letters: dead, Sinks: sinks, Logger: log,
 		Route: func(config.Sink) (*routing.Route, error) {
 			return routing.New(&config.Match{Types: []string{"event_log*"}}, &config.Redact{Remove: []string{"/email"}, Labels: []string{"ip"}}, routing.Options{Logger: log})
 		},
@@ -85,9 +77,7 @@ func newStage(t *testing.T, names ...string) *stage {
 		assert.NoError(t, server.Close(ctx))
 		closeTrail()
 		assert.NoError(t, dead.Close())
-		assert.NoError(t, lost.Close())
-		assert.NoError(t, kept.Close())
-		j.Close()
+		j.Shut()
 		assert.NoError(t, conn.Close())
 	})
 	t.Cleanup(s.stop)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/deadletters"
-	"github.com/auditrelay/auditrelay/internal/positions"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/tiles"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/relay"
@@ -29,7 +29,7 @@ type Sink struct {
 	// DeadLetters is their number.
 	DeadLetters uint64 `json:"dead_letters"`
 	// Position is nil if it has none.
-	Position *positions.Position `json:"position,omitempty"`
+	Position *journal.SinkPosition `json:"position,omitempty"`
 }
 
 // Letter is a dead letter.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/positions"
 )
 
 func (s *Server) listSinks(w http.ResponseWriter, r *http.Request) {
@@ -24,7 +23,7 @@ func (s *Server) listSinks(w http.ResponseWriter, r *http.Request) {
 // Sinks brings together the configured sinks, those with a position, and those with
 // dead letters.
 func (s *Server) Sinks(ctx context.Context) ([]Sink, error) {
-	positions, err := s.opts.Journal.Positions.List(ctx)
+	positions, err := s.opts.Journal.Sinks(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +59,7 @@ func (s *Server) Sinks(ctx context.Context) ([]Sink, error) {
 
 // setPosition also tells how far behind the sink is: by the journal's account of events, or
 // for a sink of another relay by its records.
-func (s *Sink) setPosition(at *positions.Position, j *journal.Journal) {
+func (s *Sink) setPosition(at *journal.SinkPosition, j *journal.Journal) {
 	s.Position, s.OldestUnacknowledged = at, at.Oldest
 	if b, reading := j.Backlog(s.Name); reading && s.Configured {
 		s.LagEvents = new(b.Events)
@@ -98,19 +97,16 @@ func (s *Server) retire(ctx context.Context, name string) (Sink, error) {
 	if i < 0 || list[i].Position == nil {
 		return Sink{}, refuse(http.StatusNotFound, "the journal keeps no position of a sink %q; 'auditrelay sinks list' shows all it keeps", name)
 	}
-	if list[i].Position.Unknown != "" {
-		return Sink{}, refuse(http.StatusServiceUnavailable, "the position of sink %q is unknown right now, as another relay may be reading for it; try again: %s", name, list[i].Position.Unknown)
-	}
 	if list[i].Position.Reading {
-		return Sink{}, refuse(http.StatusConflict, "another relay reads the journal for sink %q right now: stop it first", name)
+		return Sink{}, refuse(http.StatusConflict, "the relay reads the journal for sink %q right now: stop that first", name)
 	}
 	// A crash between the two leaves an entry of the intent; the command, given again,
 	// makes another.
 	if err := s.record(ctx, Loss{Type: "sink.retired", Sink: name, Detail: list[i]}); err != nil {
 		return Sink{}, err
 	}
-	err = s.opts.Journal.Positions.Remove(ctx, name)
-	if errors.Is(err, positions.ErrNoPosition) {
+	err = s.opts.Journal.Retire(ctx, name)
+	if errors.Is(err, journal.ErrNoPosition) {
 		err = nil // somebody else was as quick
 	}
 	return list[i], err

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/tlog"
@@ -18,6 +18,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/testbed/journaltest"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
@@ -25,10 +26,11 @@ import (
 // run by itself: the tests take its steps.
 type scene struct {
 	*Keeper
-	t    *testing.T
-	dir  string
-	conn *streamserver.Conn
-	had  int // events made
+	t     *testing.T
+	dir   string
+	conn  *streamserver.Conn
+	files *journaltest.Journal
+	had   int // events made
 }
 
 // spanEvents end a span in these tests.
@@ -43,13 +45,13 @@ func open(t *testing.T, dir string) *scene {
 func openOn(t *testing.T, dir, url string) *scene {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1, URL: url}
+	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 4 << 20, ReplayWindow: time.Hour, Replicas: 1, URL: url}
 	s := &scene{t: t, dir: dir, Keeper: New(Options{Interval: time.Hour, Events: spanEvents, Logger: log})}
 	var err error
 	s.conn, err = streamserver.Connect(t.Context(), dir, cfg, log)
 	require.NoError(t, err)
-	s.journal, err = journal.Open(t.Context(), s.conn, cfg, journal.Options{Logger: log, Registerer: prometheus.NewRegistry(), Sealed: s.Note})
-	require.NoError(t, err)
+	s.files = journaltest.Open(t, dir, cfg, journaltest.Options{Journal: journal.Options{Sealed: s.Note}})
+	s.journal = s.files.Journal
 	s.trail, err = audit.Open(t.Context(), s.conn.JetStream, audit.Options{
 		StreamPrefix: "TEST", Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour, Logger: log,
 	})
@@ -62,7 +64,7 @@ func openOn(t *testing.T, dir, url string) *scene {
 func (s *scene) shut() {
 	s.t.Helper()
 	require.NoError(s.t, s.trail.Close(context.WithoutCancel(s.t.Context())))
-	s.journal.Close()
+	s.files.Shut()
 	require.NoError(s.t, s.conn.Close())
 }
 
@@ -89,6 +91,17 @@ func (s *scene) push(kind string, n int) []relay.Event {
 	}
 	require.NoError(s.t, s.journal.Append(s.t.Context(), &b))
 	return events
+}
+
+// pushLarge appends an event that fills a segment of the store.
+func (s *scene) pushLarge() {
+	s.t.Helper()
+	events, random := s.events("event_log.LOGIN", 1), rand.NewChaCha8([32]byte{byte(s.had)})
+	events[0].Body = make([]byte, 100_000)
+	_, _ = random.Read(events[0].Body)
+	var b record.Batch
+	b.AddEvent(&events[0])
+	require.NoError(s.t, s.journal.Append(s.t.Context(), &b))
 }
 
 // end has the interval end.

@@ -2,16 +2,15 @@ package digest
 
 import (
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 )
 
 // A kill may fall between any two steps, and what commits told of is lost with it.
@@ -120,16 +119,15 @@ func TestTrimmedPositionsAreNamed(t *testing.T) {
 	s := open(t, dir)
 	s.push("event_log.LOGIN", 1)
 	s.end()
-	for range 4 {
-		s.push("event_log.LOGIN", 1)
+	for range 5 {
+		s.pushLarge()
 	}
 	gone, err := s.journal.Trim(t.Context(), time.Now().Add(time.Hour))
 	require.NoError(t, err)
-	require.EqualValues(t, 5, gone)
+	require.EqualValues(t, 5, gone, "the store keeps its newest segment")
 	s.shut() // before a span was made
 	s = open(t, dir)
 	defer s.shut()
-	s.push("event_log.LOGIN", 1)
 	s.end()
 	spans := s.spans()
 	require.Len(t, spans, 2)
@@ -143,7 +141,7 @@ func TestTrimmingDoesNotWaitForSpans(t *testing.T) {
 	s := open(t, t.TempDir())
 	defer s.shut()
 	for range 4 {
-		s.push("event_log.LOGIN", 1)
+		s.pushLarge()
 	}
 	_, err := s.journal.Trim(t.Context(), time.Now().Add(time.Hour))
 	require.NoError(t, err)
@@ -162,13 +160,8 @@ func TestDamagedPositionsAreNamed(t *testing.T) {
 		s.push("event_log.LOGIN", 1)
 	}
 	s.shut()
-	blocks, err := filepath.Glob(filepath.Join(datadir.StreamDir(dir, "TEST_EVENTS"), "msgs", "*.blk"))
+	_, err := damage.Of(dir).FlipRecord(quarantine.Events, 15)
 	require.NoError(t, err)
-	require.Len(t, blocks, 1)
-	data, err := os.ReadFile(blocks[0])
-	require.NoError(t, err)
-	data[len(data)/2] ^= 4
-	require.NoError(t, os.WriteFile(blocks[0], data, 0o600))
 
 	s = open(t, dir)
 	defer s.shut()
@@ -180,7 +173,7 @@ func TestDamagedPositionsAreNamed(t *testing.T) {
 	assert.Equal(t, reasonLost, missing.Reason)
 	assert.Equal(t, missing.From, missing.To, "one flipped bit takes one record")
 	assert.EqualValues(t, 29, spans[0].Records)
-	quarantined, err := s.journal.Losses.All(t.Context())
+	quarantined, err := s.files.Quarantine.All(t.Context())
 	require.NoError(t, err)
 	require.NotEmpty(t, quarantined)
 	s.requireRoot(spans[0])

@@ -219,3 +219,7 @@ func (b *Budget) Surplus(used int64, records uint64, need int64) uint64 {
 	mean := max(1, used/int64(max(1, records)))
 	return uint64(max(0, (excess+mean-1)/mean))
 }
+
+// Tight reports whether so many bytes more would bring a log that takes used bytes beyond the
+// mark, so that it is full for want of something to trim.
+func (b *Budget) Tight(used, need int64) bool { return used+need > b.mark }

@@ -7,20 +7,18 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/journal"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/testbed/journaltest"
 	"github.com/auditrelay/auditrelay/internal/testbed/pushes"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
@@ -30,17 +28,11 @@ import (
 func realJournal(t *testing.T) (*journal.Journal, *journal.Source) {
 	t.Helper()
 	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1}
-	log := slog.New(slog.DiscardHandler)
-	conn, err := streamserver.Connect(t.Context(), t.TempDir(), cfg, log)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
-	j, err := journal.Open(t.Context(), conn, cfg, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})
-	require.NoError(t, err)
-	t.Cleanup(j.Close)
+	j := journaltest.Open(t, t.TempDir(), cfg, journaltest.Options{})
 	s, err := j.Source(t.Context(), "test", relay.BatchLimit{Events: 1000, Bytes: 1 << 20})
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
-	return j, s
+	return j.Journal, s
 }
 
 func next(t *testing.T, s *journal.Source, n int) []relay.Event {

@@ -3,7 +3,6 @@ package ingest
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"net/http"
 	"strings"
@@ -11,15 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/credentials"
 	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/recent"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/testbed/damage"
+	"github.com/auditrelay/auditrelay/internal/testbed/journaltest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -155,13 +155,9 @@ func TestAPushThatComesAgainAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1}
-	log := slog.New(slog.DiscardHandler)
 	lines := []string{`{"event_id":"a"}`, "text", `{"event_id":"b","action":"LOGIN"}`}
 	for round := range 3 {
-		conn, err := streamserver.Connect(t.Context(), dir, cfg, log)
-		require.NoError(t, err)
-		j, err := journal.Open(t.Context(), conn, cfg, journal.Options{Logger: log, Registerer: prometheus.NewRegistry()})
-		require.NoError(t, err)
+		j := journaltest.Open(t, dir, cfg, journaltest.Options{})
 		known := recent.New(time.Hour, 1000)
 		require.NoError(t, j.ReadBack(t.Context(), time.Now().Add(-time.Hour), j.Inherited(), func(events []relay.Event) bool {
 			return known.Restore(events, known.Epoch())
@@ -175,8 +171,7 @@ func TestAPushThatComesAgainAfterARestart(t *testing.T) {
 		require.NoError(t, j.ReadBack(t.Context(), time.Time{}, math.MaxUint64, func(events []relay.Event) bool { n += len(events); return true }))
 		assert.Equal(t, len(lines)+round+1, n)
 		r.Close()
-		j.Close()
-		require.NoError(t, conn.Close())
+		j.Shut()
 	}
 }
 
@@ -184,27 +179,21 @@ func TestAPushThatComesAgainAfterARestart(t *testing.T) {
 func TestWhatWasLostIsNotRecognised(t *testing.T) {
 	t.Parallel()
 	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1}
-	log := slog.New(slog.DiscardHandler)
-	conn, err := streamserver.Connect(t.Context(), t.TempDir(), cfg, log)
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, conn.Close()) }()
+	dir := t.TempDir()
 	known := recent.New(time.Hour, 1000)
-	j, err := journal.Open(t.Context(), conn, cfg, journal.Options{Logger: log, Registerer: prometheus.NewRegistry(), Lost: known.Forget})
-	require.NoError(t, err)
-	defer j.Close()
+	j := journaltest.Open(t, dir, cfg, journaltest.Options{Lost: known.Forget})
 	r := start(t, func(o *Options) { o.Journal, o.Recent = j, known })
 	event := func(id string) string { return lokiPushOf(`{"event_id":"` + id + `"}`) }
 	for _, id := range []string{"a", "b", "c"} {
 		require.Equal(t, http.StatusNoContent, r.push(t, event(id)).status)
 	}
-	stream, err := conn.JetStream.Stream(t.Context(), "TEST_EVENTS")
+	_, err := damage.Of(dir).FlipRecord(quarantine.Events, 1)
 	require.NoError(t, err)
-	require.NoError(t, stream.DeleteMsg(t.Context(), 2)) // as damage on disk does
 	source, err := j.Source(t.Context(), "test", relay.BatchLimit{Events: 1000, Bytes: 1 << 20})
 	require.NoError(t, err)
 	defer source.Close()
 	assert.Equal(t, "c", next(t, source, 2)[1].ID)
-	lost, err := j.Losses.All(t.Context())
+	lost, err := j.Quarantine.All(t.Context())
 	require.NoError(t, err)
 	require.Len(t, lost, 1)
 	assert.Equal(t, http.StatusNoContent, r.push(t, event("b")).status)

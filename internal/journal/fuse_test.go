@@ -3,33 +3,27 @@ package journal
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/losses"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
-)
-
-const (
-	waitLong  = 5 * time.Minute // only a failure waits so long
-	pollEvery = 5 * time.Millisecond
 )
 
 // untilWaiting reads until the sink waits before damage. Nothing may come.
 func untilWaiting(t *testing.T, j *opened, s *Source) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), waitLong)
-	defer cancel()
+	ctx, cancel := context.WithCancel(t.Context())
+	came := make(chan error, 1)
 	go func() {
-		for len(j.Losses.Damage().Waiting) == 0 && ctx.Err() == nil {
-			time.Sleep(pollEvery)
-		}
-		cancel()
+		_, err := s.Next(ctx)
+		came <- err
 	}()
-	_, err := s.Next(ctx)
-	require.ErrorIs(t, err, context.Canceled)
+	waiting.Until(t, func() bool { return len(j.names.Damage().Waiting) > 0 })
+	cancel()
+	require.ErrorIs(t, <-came, context.Canceled)
 }
 
 // Many records cannot be decoded, as after an unannounced change of format: sinks wait
@@ -52,25 +46,24 @@ func TestMuchDamageWaitsForAPerson(t *testing.T) {
 	j.shut(t)
 
 	j = open(t, dir, testConfig) // a restart does not answer for the person
-	defer func() { j.shut(t) }()
 	s = j.source(t, "k")
 	untilWaiting(t, j, s)
-	info, err := s.consumer.Info(t.Context())
+	acked, err := j.delivered(t.Context())
 	require.NoError(t, err)
-	assert.LessOrEqual(t, info.AckFloor.Stream, uint64(1+10), "nothing behind that is acknowledged")
-	was, err := j.Losses.Accept(t.Context())
+	assert.LessOrEqual(t, acked, uint64(1+10), "nothing after that is acknowledged")
+	was, err := j.names.Accept(t.Context())
 	require.NoError(t, err)
 	assert.True(t, was.Held)
 	assert.Equal(t, ids(last), ids(read(t, s, 2, true)))
-	quarantine, err := j.Losses.All(t.Context())
+	named, err := j.names.All(t.Context())
 	require.NoError(t, err)
-	assert.Len(t, quarantine, 30, "each is named all the same")
-	assert.False(t, j.Losses.Damage().Held)
-	_, err = j.Losses.Accept(t.Context())
-	require.ErrorIs(t, err, losses.ErrNoDamage)
+	assert.Len(t, named, 30, "each is named all the same")
+	assert.False(t, j.names.Damage().Held)
+	_, err = j.names.Accept(t.Context())
+	require.ErrorIs(t, err, quarantine.ErrNoDamage)
 
 	s.Close()
 	j.shut(t)
 	j = open(t, dir, testConfig)
-	assert.False(t, j.Losses.Damage().Held, "the next start knows that it was accepted")
+	assert.False(t, j.names.Damage().Held, "the next start knows that it was accepted")
 }

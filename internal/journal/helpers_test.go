@@ -2,27 +2,35 @@ package journal
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/record"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
 var testConfig = config.Journal{StreamPrefix: "TEST", MaxBytes: 256 << 20, ReplayWindow: time.Hour, Replicas: 1}
 
-// opened is a journal on an embedded server.
+var silent = slog.New(slog.DiscardHandler)
+
+// opened is a journal on a store on disk.
 type opened struct {
 	*Journal
-	conn *streamserver.Conn
-	reg  *prometheus.Registry
+	store *disk.Store
+	names *quarantine.Ledger
+	reg   *prometheus.Registry
 }
 
 // metric is the value of a counter or a gauge without labels.
@@ -39,27 +47,41 @@ func (o *opened) metric(t *testing.T, name string) float64 {
 	return 0
 }
 
-func open(t testing.TB, dir string, cfg config.Journal) *opened {
+func open(t testing.TB, dir string, cfg config.Journal, with ...func(*Options)) *opened {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	conn, err := streamserver.Connect(t.Context(), dir, cfg, log)
+	s, err := disk.Open(disk.Config{Dir: storeIn(dir), Salvage: filepath.Join(dir, "salvage"), Writer: "test", Logger: silent})
 	require.NoError(t, err)
 	reg := prometheus.NewRegistry()
-	j, err := Open(t.Context(), conn, cfg, Options{Logger: log, Registerer: reg})
+	names, err := quarantine.Open(t.Context(), s, quarantine.Options{Logger: silent, Registerer: reg, Fuse: true})
 	require.NoError(t, err)
-	return &opened{j, conn, reg}
+	opts := Options{Logger: silent, Registerer: reg, Quarantine: names}
+	for _, change := range with {
+		change(&opts)
+	}
+	j, err := Open(t.Context(), s, cfg, opts)
+	require.NoError(t, err)
+	o := &opened{j, s, names, reg}
+	t.Cleanup(func() { o.shut(t) })
+	return o
+}
+
+// storeIn is the folder of the store.
+func storeIn(dir string) string { return filepath.Join(dir, "store") }
+
+// shut closes everything; a second time it does nothing.
+func (o *opened) shut(t testing.TB) {
+	t.Helper()
+	o.Close()
+	assert.NoError(t, o.names.Close())
+	if _, err := o.store.Table().Get(context.Background(), "any"); !errors.Is(err, store.ErrClosed) {
+		assert.NoError(t, o.store.Close())
+	}
 }
 
 // delivered is the newest record acknowledged by every sink.
 func (o *opened) delivered(ctx context.Context) (uint64, error) {
-	record, _, err := o.standing(ctx)
-	return record, err
-}
-
-func (o *opened) shut(t testing.TB) {
-	t.Helper()
-	o.Close()
-	require.NoError(t, o.conn.Close())
+	free, err := o.standing(ctx)
+	return uint64(free.end) - 1, err
 }
 
 func (o *opened) push(t *testing.T, events []relay.Event) {

@@ -6,151 +6,141 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/ages"
 	"github.com/auditrelay/auditrelay/internal/diskbudget"
-	"github.com/auditrelay/auditrelay/internal/losses"
-	"github.com/auditrelay/auditrelay/internal/positions"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/record"
-	"github.com/auditrelay/auditrelay/internal/streams"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-// ErrFull means the disk budget is spent: nothing was kept. Space returns when sinks take
-// their events, or somebody raises the budget.
+// ErrFull means that the disk budget is spent, or the disk: nothing was kept. Space returns
+// when sinks take their events, or when somebody raises the budget.
 var ErrFull = errors.New("journal is full")
 
-// ErrUnavailable means the journal could not confirm a push. It may be on disk all the
+// ErrUnavailable means that the journal could not confirm a push. It may be on disk all the
 // same: to be sure, the sender must push again, and may cause duplicates.
 var ErrUnavailable = errors.New("journal is unavailable")
 
-// ErrClosed means the journal is shutting down.
+// ErrClosed means that the journal is shutting down.
 var ErrClosed = errors.New("journal is closed")
 
 const (
 	// recordTarget bounds a record before compression, except for a single large event;
-	// the server may take less. Larger records share an fsync among more events, and take
+	// the store may take less. Larger records share a sync among more events, and take
 	// longer to write.
 	recordTarget = 1 << 20
+	// recordRoom is what a record needs of [store.Log.MaxRecord] besides its events: its
+	// header, its key, and what compression adds to bytes that it cannot compress.
+	recordRoom = 256
+	// kindEvents is the kind of the journal's records, whose form package record has. Their
+	// key is the number of events up to and with the record: see eventsUpTo.
+	kindEvents = 1
 )
 
 // Journal is safe for concurrent use.
 type Journal struct {
-	// Losses names every lost position.
-	Losses *losses.Ledger
-	// Positions keeps how far each sink has come.
-	Positions *positions.Positions
-
-	conn   *streamserver.Conn
+	events store.Log
+	table  store.Table
+	lost   *quarantine.Ledger
 	cfg    config.Journal
 	log    *slog.Logger
-	stream jetstream.Stream
-	made   int64 // when the stream was made, in ns since 1970; it tells streams of one name apart
-	names  names
 	sinks  []string // the configured ones
 	// sources are the configured environments', without a bound on others.
 	sources []string
 
-	ages    ages.Ages
+	inherited store.Pos // the newest position committed by an earlier process
+	opened    time.Time // with a reading of the monotonic clock
+	turn      atomic.Uint64
+	trimmed   atomic.Uint64 // the newest trimmed position
+
 	budget  *diskbudget.Budget
-	backlog backlog
+	end     end
+	oldest  firstRecord
 	fills   filling
 	sweeps  sweeps
+	readers readers
+	checks  checks
 
-	trimming sync.Mutex // held by who trims
+	trimming sync.Mutex // held by whoever trims
 	doubts   bool       // trimming is blocked, as the log says; guarded by trimming
 	commits  *committer
 	decoded  *record.Cache
 	metrics  *metrics
-	mended   atomic.Uint64      // pieces of files with a name: see nameMended
 	stop     context.CancelFunc // ends the loops
 	done     chan struct{}      // closed when the loops have ended
 }
 
-// names are those of the events' stream and its subject.
-type names struct{ events, eventsSubject string }
-
-func namesFor(prefix string) names {
-	return names{events: streamserver.Layout(prefix).Events, eventsSubject: strings.ToLower(prefix) + ".events"}
-}
-
-// Options are a Journal's needs beside its configuration.
+// Options are what a Journal needs besides its configuration.
 type Options struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
-	// Version is the program's, as the streams' metadata names it.
-	Version string
+	// Quarantine names the positions that were lost. It watches the journal's log from
+	// now on.
+	Quarantine *quarantine.Ledger
 	// Sinks are the configured ones. A record is trimmed after each of them has had it.
 	Sinks []string
 	// Sources are those of the environments that may push. With one there is nobody to be
 	// fair to.
 	Sources []string
-	// Failed, where set, is called once when nothing can be appended any more
-	// until the journal is opened again on a new connection.
-	Failed func(error)
-	// Sealed, where set, is told of each durable record before its senders are, by several
-	// goroutines at once. It must not block.
+	// Sealed, where set, is told of each durable record before its senders are. It must not
+	// block.
 	Sealed func(Sealed)
-	// Lost, where set, is called whenever acknowledged events turn out to be lost. It may
-	// be called from several goroutines at once.
-	Lost func()
 }
 
-// Open makes or opens the journal's streams on conn and starts to trim them.
-// cfg must have its defaults. The conn stays the caller's to close.
-func Open(ctx context.Context, conn *streamserver.Conn, cfg config.Journal, opts Options) (*Journal, error) {
+// Open makes or opens the log of events in a store, and starts to trim it. cfg must have its
+// defaults. The store and the quarantine stay the caller's to close.
+func Open(ctx context.Context, s store.Store, cfg config.Journal, opts Options) (*Journal, error) {
+	events, err := s.Log(ctx, quarantine.Events, store.Options{MaxBytes: int64(cfg.MaxBytes), Allocate: true})
+	if err != nil {
+		return nil, fmt.Errorf("open the log of events: %w", err)
+	}
 	j := &Journal{
-		conn: conn, cfg: cfg, log: opts.Logger,
-		names: namesFor(cfg.StreamPrefix), sinks: opts.Sinks, sources: opts.Sources,
+		events: events, table: s.Table(), lost: opts.Quarantine, cfg: cfg, log: opts.Logger,
+		sinks: opts.Sinks, sources: opts.Sources, opened: time.Now(),
 		decoded: record.NewCache(len(opts.Sinks)),
 		metrics: newMetrics(opts.Registerer),
 		sweeps:  sweeps{wake: make(chan struct{}, 1)},
+		readers: readers{by: map[string]*Source{}},
+		checks:  checks{revs: map[string]uint64{}},
 		done:    make(chan struct{}),
 	}
-	if err := j.makeStream(ctx, streamserver.Metadata(opts.Version)); err != nil {
+	if err := j.lost.Watch(ctx, quarantine.Events, events); err != nil {
+		return nil, fmt.Errorf("watch the log of events: %w", err)
+	}
+	if err := j.lookAround(ctx); err != nil {
 		return nil, err
 	}
-	var err error
-	if j.Positions, err = positions.Open(ctx, conn, j.stream, cfg, opts.Sinks, j.log); err != nil {
-		return nil, err
+	for _, sink := range opts.Sinks {
+		if err := j.register(ctx, sink); err != nil {
+			return nil, err
+		}
 	}
-	// Before anything is appended or read.
-	j.Losses, err = losses.Open(ctx, conn, j.stream, cfg, losses.Options{
-		Logger: opts.Logger, Registerer: opts.Registerer, Failed: opts.Failed, Lost: opts.Lost,
-	})
-	if err != nil {
-		return nil, err
-	}
-	j.mended.Store(conn.Mendings())
-	if err := streams.Await(ctx, j.log, "the journal's state", j.reportLosses); err != nil {
-		return nil, err
-	}
-	if err := streams.Await(ctx, j.log, "the journal's state", j.lookAround); err != nil {
-		return nil, err
-	}
-	j.commits = newCommitter(j, opts.Failed, opts.Sealed)
-	opts.Registerer.MustRegister(newCollector(j), watermarkFailures(conn.Watermarks), unscrubbed(conn))
+	j.commits = newCommitter(j, opts.Sealed)
+	opts.Registerer.MustRegister(&collector{j})
 	j.startLoops()
 	return j, nil
 }
 
-// lookAround notes where the stream stands, before anything is appended to it.
+// lookAround notes where the log stands, before anything is appended to it.
 func (j *Journal) lookAround(ctx context.Context) error {
-	info, err := j.info(ctx)
+	state, err := j.state(ctx)
 	if err != nil {
 		return err
 	}
-	j.ages.Begin(info.State.LastSeq, ages.Now())
-	j.budget = diskbudget.New(info.Config.MaxBytes, int64(info.State.Bytes), len(j.sources) == 1)
-	j.backlog.begin(info.State, time.Now())
+	j.inherited = state.End
+	j.trimmed.Store(uint64(state.First - 1))
+	j.budget = diskbudget.New(int64(j.cfg.MaxBytes), state.Bytes, len(j.sources) == 1)
+	newest, err := j.newestMark(ctx, &state)
+	if err != nil {
+		return err
+	}
+	j.end.reach(newest)
 	return nil
 }
 
@@ -159,54 +149,41 @@ func (j *Journal) startLoops() {
 	ctx, stop := context.WithCancel(context.Background())
 	j.stop = stop
 	var running sync.WaitGroup
-	loops := []func(context.Context){j.trimLoop, j.sweepLoop}
-	if j.Positions.Any() {
-		loops = append(loops, j.inherit)
-	}
-	for _, loop := range loops {
+	for _, loop := range []func(context.Context){j.trimLoop, j.sweepLoop, j.inherit} {
 		running.Go(func() { loop(ctx) })
 	}
 	go func() { running.Wait(); close(j.done) }()
 }
 
+// state describes the log of events, and notes its turn.
+func (j *Journal) state(ctx context.Context) (store.State, error) {
+	state, err := j.events.State(ctx)
+	if err != nil {
+		return state, fmt.Errorf("read the journal's state: %w", err)
+	}
+	j.turn.Store(state.ID.Turn)
+	return state, nil
+}
+
 // committed accounts for a durable record.
-func (j *Journal) committed(record uint64, events, stored int, shares []diskbudget.Share) {
-	j.committedEvents(record, events)
-	if j.budget.Add(record, stored, shares) {
+func (j *Journal) committed(at mark, stored int, shares []diskbudget.Share) {
+	if !j.end.reach(at) { // the log went back: note its turn
+		ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+		defer cancel()
+		if _, err := j.state(ctx); err != nil {
+			j.log.Warn("the state of the journal is not known after it went back; it is read again later", "error", err)
+		}
+		j.end.set(at)
+	}
+	if j.budget.Add(uint64(at.pos), stored, shares) {
 		j.sweeps.press()
 	}
 }
 
-// makeStream makes or opens the events' stream.
-func (j *Journal) makeStream(ctx context.Context, metadata map[string]string) error {
-	err := streams.Await(ctx, j.log, "stream "+j.names.events, func(ctx context.Context) (err error) {
-		j.stream, err = j.conn.JetStream.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-			Name: j.names.events, Subjects: []string{j.names.eventsSubject},
-			Description: "auditrelay: acknowledged events, many to a message",
-			Metadata:    metadata,
-			Storage:     jetstream.FileStorage, Retention: jetstream.LimitsPolicy, Replicas: max(1, j.cfg.Replicas),
-			// At the budget the server refuses new messages; sweeps choose old ones to go.
-			MaxBytes: int64(j.cfg.MaxBytes), Discard: jetstream.DiscardNew,
-			// Longer than the retries of an append, so no retry is stored twice.
-			Duplicates: 2 * commitTimeout,
-			// Any replica may answer for a record; its readers expect a lagging one. Of the
-			// other streams only the leader speaks.
-			AllowDirect: true,
-		})
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("open stream %s: %w", j.names.events, err)
-	}
-	j.made = j.stream.CachedInfo().Created.UnixNano()
-	return nil
-}
-
-// Append returns nil once the events of b are on disk: fsynced by the embedded
-// server, or acknowledged by a quorum of the external one. On an error nothing
-// may be acknowledged to the sender, though some of it may be on disk:
-// ErrFull, ErrUnavailable, record.ErrTooLarge, ErrClosed or ctx's. b must not be changed before
-// Append returns, and is not referred to after.
+// Append returns nil once the events of b are durable. On an error nothing may be
+// acknowledged to the sender, though some of it may be on disk: ErrFull, ErrUnavailable,
+// record.ErrTooLarge, ErrClosed or ctx's. b must not be changed before Append returns, and
+// is not referred to after.
 //
 // Concurrent calls share commits: see committer.
 func (j *Journal) Append(ctx context.Context, b *record.Batch) error {
@@ -221,13 +198,7 @@ func (j *Journal) Append(ctx context.Context, b *record.Batch) error {
 
 // MaxEvent is the present limit of an event with its attributes and labels, in bytes. A
 // larger one is record.ErrTooLarge.
-func (j *Journal) MaxEvent() int { return j.conn.PayloadLimit() }
-
-// readLimit bounds one request for records, in bytes: some records, or one of the
-// largest. Older records may be from a time when the server took more.
-func (j *Journal) readLimit() int {
-	return max(j.conn.MaxPayload(), recordTarget+streamserver.HeaderRoom) + fetchBytes
-}
+func (j *Journal) MaxEvent() int { return j.events.MaxRecord() - recordRoom }
 
 // Close stops trimming, and returns when all appends under way have ended.
 // Later ones get ErrClosed.
@@ -235,14 +206,26 @@ func (j *Journal) Close() {
 	j.commits.close()
 	j.stop()
 	<-j.done
-	if err := j.Losses.Close(); err != nil {
-		j.log.Warn("closing the journal failed", "error", err)
-	}
+}
+
+// Turns counts how often the log went back, as far as this process has noticed.
+func (j *Journal) Turns() int { return int(j.turn.Load()) }
+
+// Inherited is the newest position committed by an earlier process.
+func (j *Journal) Inherited() uint64 { return uint64(j.inherited) }
+
+// Trimmed is the newest position trimmed on purpose.
+func (j *Journal) Trimmed() uint64 { return j.trimmed.Load() }
+
+// Ends are the positions of the oldest and the newest record.
+func (j *Journal) Ends(ctx context.Context) (first, last uint64, err error) {
+	state, err := j.state(ctx)
+	return uint64(state.First), uint64(state.End), err
 }
 
 // Usage is how much of the disk budget is spent.
 type Usage struct {
-	// Bytes and MaxBytes are of the events' stream. Undelivered is the part of Bytes still
+	// Bytes and MaxBytes are of the log of events. Undelivered is the part of Bytes still
 	// owed to some sink, about.
 	Bytes       int64 `json:"bytes"`
 	MaxBytes    int64 `json:"budget_bytes"`
@@ -260,25 +243,48 @@ type Usage struct {
 	SecondsToFull *float64 `json:"seconds_to_full,omitempty"`
 }
 
-// Usage asks the server.
+// Usage describes the journal as it is now.
 func (j *Journal) Usage(ctx context.Context) (Usage, error) {
-	info, err := j.info(ctx)
+	state, err := j.state(ctx)
 	if err != nil {
 		return Usage{}, err
 	}
-	return j.usage(info), nil
-}
-
-func (j *Journal) usage(info *jetstream.StreamInfo) Usage {
 	u := Usage{
-		Bytes: int64(info.State.Bytes), MaxBytes: info.Config.MaxBytes, Undelivered: j.budget.Undelivered(),
-		Records: info.State.Msgs, Oldest: info.State.FirstTime, Newest: info.State.LastTime,
+		Bytes: state.Bytes, MaxBytes: int64(j.cfg.MaxBytes), Undelivered: j.budget.Undelivered(),
+		Records: uint64(state.End + 1 - state.First),
 	}
 	if u.Records > 0 {
+		if u.Oldest, err = j.oldest.time(ctx, j.events, state.First); err != nil {
+			return Usage{}, err
+		}
+		u.Newest = j.end.get().at
+	}
+	if !u.Oldest.IsZero() {
 		u.ReplaySeconds = max(0, time.Since(u.Oldest).Seconds())
 	}
 	if left := j.fills.secondsToFull(u.MaxBytes); !math.IsNaN(left) && !math.IsInf(left, 1) {
 		u.SecondsToFull = &left
 	}
-	return u
+	return u, nil
+}
+
+// firstRecord remembers when the oldest record was committed, until it is trimmed.
+type firstRecord struct {
+	mu    sync.Mutex
+	first store.Pos // guarded by mu
+	at    time.Time // guarded by mu
+}
+
+func (f *firstRecord) time(ctx context.Context, events store.Log, first store.Pos) (time.Time, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.first == first && !f.at.IsZero() {
+		return f.at, nil
+	}
+	r, err := recordFrom(ctx, events, first, math.MaxUint64)
+	if err != nil || r == nil {
+		return time.Time{}, err
+	}
+	f.first, f.at = first, r.Time
+	return f.at, nil
 }

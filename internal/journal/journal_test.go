@@ -2,20 +2,17 @@ package journal
 
 import (
 	"bytes"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/record"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
-	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -23,7 +20,6 @@ import (
 func TestEventsComeBackAsTheyWere(t *testing.T) {
 	t.Parallel()
 	j := open(t, t.TempDir(), testConfig)
-	defer j.shut(t)
 	events := relaytest.Events(50)
 	events[3].Body = nil
 	events[4].Body = []byte{0, 0xff, '\n'}
@@ -54,16 +50,13 @@ func TestPositionSurvivesRestart(t *testing.T) {
 	first, err := s.Next(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, s.Ack(t.Context(), first.Position))
-	// The acknowledgement is on its way: wait until the server has it.
-	waiting.Until(t, func() bool {
-		n, err := j.delivered(t.Context())
-		return err == nil && n == uint64(first.Position)
-	})
+	n, err := j.delivered(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, DeliveredRecord(first.Position), n)
 	s.Close()
 	j.shut(t)
 
 	j = open(t, dir, testConfig)
-	defer j.shut(t)
 	s = j.source(t, "k")
 	defer s.Close()
 	rest := ids(events)[len(first.Events):]
@@ -80,7 +73,6 @@ func TestPositionSurvivesRestart(t *testing.T) {
 func TestUnacknowledgedComesAgainFirst(t *testing.T) {
 	t.Parallel()
 	j := open(t, t.TempDir(), testConfig)
-	defer j.shut(t)
 	events := relaytest.Events(100)
 	for i := range 100 {
 		j.push(t, events[i:i+1])
@@ -96,7 +88,6 @@ func TestUnacknowledgedComesAgainFirst(t *testing.T) {
 func TestConcurrentAppendsShareCommits(t *testing.T) {
 	t.Parallel()
 	j := open(t, t.TempDir(), testConfig)
-	defer j.shut(t)
 	const pushers, pushes = 64, 20
 	events := relaytest.Events(pushers * pushes)
 	var wg sync.WaitGroup
@@ -119,7 +110,6 @@ func TestConcurrentAppendsShareCommits(t *testing.T) {
 func TestALargePushIsCutAndKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	j := open(t, t.TempDir(), testConfig)
-	defer j.shut(t)
 	events := relaytest.Events(6000, relaytest.BodyBytes(1000)) // 6 MB
 	j.push(t, events)
 	s := j.source(t, "k")
@@ -133,7 +123,6 @@ func TestALargePushIsCutAndKeepsItsOrder(t *testing.T) {
 func TestSourcesShareDecodedRecords(t *testing.T) {
 	t.Parallel()
 	j := open(t, t.TempDir(), testConfig)
-	defer j.shut(t)
 	events := relaytest.Events(400)
 	var reading sync.WaitGroup
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -150,7 +139,6 @@ func TestSourcesShareDecodedRecords(t *testing.T) {
 func TestLargeEvents(t *testing.T) {
 	t.Parallel()
 	j := open(t, t.TempDir(), testConfig)
-	defer j.shut(t)
 	large := relaytest.Events(3, relaytest.BodyBytes(7<<20)) // as config allows of line_bytes
 	_, _ = rand.NewChaCha8([32]byte{}).Read(large[1].Body)   // that does not compress
 	j.push(t, large)
@@ -160,7 +148,7 @@ func TestLargeEvents(t *testing.T) {
 	for i := range large {
 		require.True(t, bytes.Equal(large[i].Body, got[i].Body), "event %d", i)
 	}
-	require.ErrorIs(t, j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.BodyBytes(9<<20)))), record.ErrTooLarge)
+	require.ErrorIs(t, j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.BodyBytes(17<<20)))), record.ErrTooLarge)
 }
 
 func TestABudgetThatIsSpentRefusesAndKeepsTheOld(t *testing.T) {
@@ -168,7 +156,6 @@ func TestABudgetThatIsSpentRefusesAndKeepsTheOld(t *testing.T) {
 	cfg := testConfig
 	cfg.MaxBytes = 1 << 20
 	j := open(t, t.TempDir(), cfg)
-	defer j.shut(t)
 	random := rand.NewChaCha8([32]byte{1})
 	var kept []string
 	var err error
@@ -192,10 +179,12 @@ func TestABudgetThatIsSpentRefusesAndKeepsTheOld(t *testing.T) {
 
 func TestTrimLetsGoOnlyWhatAllHaveAndIsOld(t *testing.T) {
 	t.Parallel()
-	j := open(t, t.TempDir(), testConfig)
-	defer j.shut(t)
-	for i := range 20 {
-		j.push(t, relaytest.Events(1, relaytest.From(i)))
+	cfg := testConfig
+	cfg.MaxBytes = 4 << 20 // segments of 128 KiB, and one record of noise in each
+	j := open(t, t.TempDir(), cfg)
+	next := noise(1, "s", 100_000)
+	for range 20 {
+		require.NoError(t, j.Append(t.Context(), next()))
 	}
 	fast, slow, last := j.source(t, "fast"), j.source(t, "slow"), j.source(t, "very-fast")
 	defer fast.Close()
@@ -211,50 +200,36 @@ func TestTrimLetsGoOnlyWhatAllHaveAndIsOld(t *testing.T) {
 	}
 	assert.Zero(t, trimmed(later), "slow has acknowledged nothing")
 	read(t, slow, 20, true)
-	waiting.Until(t, func() bool { n, err := j.delivered(t.Context()); return err == nil && n == 20 })
 	assert.Zero(t, trimmed(time.Now().Add(-time.Minute)), "younger than the window")
-	middle, err := j.stream.GetMsg(t.Context(), 8)
+	middle, err := recordFrom(t.Context(), j.events, 8, 9)
 	require.NoError(t, err)
 	assert.Equal(t, uint64(7), trimmed(middle.Time))
-	assert.Equal(t, uint64(13), trimmed(later))
+	assert.Equal(t, uint64(12), trimmed(later), "the store keeps its newest segment")
 	u, err := j.Usage(t.Context())
 	require.NoError(t, err)
-	assert.Zero(t, u.Records)
+	assert.EqualValues(t, 1, u.Records)
+	assert.EqualValues(t, 19, j.Trimmed())
 }
 
 func TestACorruptRecordIsSetAsideAndTheRestGoesOn(t *testing.T) {
 	t.Parallel()
 	j := open(t, t.TempDir(), testConfig)
-	defer j.shut(t)
 	events := relaytest.Events(2)
 	j.push(t, events[:1])
 	rec := record.Append(nil, batchOf(events).Bytes(), 2)
 	rec[len(rec)/2] ^= 1
-	_, err := j.conn.JetStream.Publish(t.Context(), j.names.eventsSubject, rec)
-	require.NoError(t, err)
+	j.publish(t, rec)
 	j.push(t, events[1:])
 	s := j.source(t, "k")
 	defer s.Close()
 	assert.Equal(t, ids(events), ids(read(t, s, 2, true)))
-	q, err := j.conn.JetStream.Stream(t.Context(), "TEST_QUARANTINE")
+	named, err := j.names.All(t.Context())
 	require.NoError(t, err)
-	msg, err := q.GetMsg(t.Context(), 1)
-	require.NoError(t, err)
-	assert.Equal(t, rec, msg.Data)
-	assert.Equal(t, "2", msg.Header.Get("Auditrelay-Position"))
-	assert.Contains(t, msg.Header.Get("Auditrelay-Reason"), "checksum")
+	require.Len(t, named, 1)
+	assert.Equal(t, []store.Pos{2, 2}, []store.Pos{named[0].From, named[0].To})
+	assert.Contains(t, named[0].Reason, "checksum")
+	assert.Equal(t, len(rec), named[0].Bytes)
 	assert.Equal(t, 1.0, j.metric(t, "auditrelay_journal_quarantined_records_total"))
-}
-
-func TestOneProcessOwnsADirectory(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	j := open(t, dir, testConfig)
-	_, err := streamserver.Connect(t.Context(), dir, testConfig, slog.New(slog.DiscardHandler))
-	require.ErrorContains(t, err, "another process")
-	j.shut(t)
-	j = open(t, dir, testConfig)
-	j.shut(t)
 }
 
 func TestAppendAfterCloseIsRefused(t *testing.T) {
@@ -262,49 +237,6 @@ func TestAppendAfterCloseIsRefused(t *testing.T) {
 	j := open(t, t.TempDir(), testConfig)
 	j.shut(t)
 	require.ErrorIs(t, j.Append(t.Context(), batchOf(relaytest.Events(1))), ErrClosed)
-}
-
-// A second reader of the same position takes records away from the first. The
-// first notices the gap, and reads again rather than acknowledge over it.
-func TestAGapInTheDeliveriesIsReadAgain(t *testing.T) {
-	t.Parallel()
-	j := open(t, t.TempDir(), testConfig)
-	defer j.shut(t)
-	s := j.source(t, "k")
-	defer s.Close()
-	// Stand in for the second reader: the server hands records to both in turn.
-	consumer, err := j.stream.Consumer(t.Context(), consumerPrefix+"k")
-	require.NoError(t, err)
-	thief, err := consumer.Messages(jetstream.PullMaxMessages(1))
-	require.NoError(t, err)
-	stolen := make(chan int)
-	go func() {
-		n := 0
-		for {
-			if _, err := thief.Next(); err != nil {
-				stolen <- n
-				return
-			}
-			n++
-		}
-	}()
-	want := map[string]bool{}
-	for i := range 40 {
-		e := relaytest.Events(1, relaytest.From(i))
-		want[e[0].ID] = true
-		j.push(t, e)
-	}
-	thief.Stop()
-	require.Positive(t, <-stolen, "the second reader got nothing: the test tests nothing")
-	// The second reader's last request still stands with the server and may take more; no
-	// further push shows the gap.
-	got := map[string]bool{}
-	for len(got) < 40 {
-		for _, e := range read(t, s, 1, true) {
-			got[e.ID] = true
-		}
-	}
-	assert.Equal(t, want, got)
 }
 
 var _ relay.Source = (*Source)(nil)

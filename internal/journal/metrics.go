@@ -1,21 +1,18 @@
 package journal
 
 import (
+	"context"
 	"math"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/auditrelay/auditrelay/internal/datadir"
-	"github.com/auditrelay/auditrelay/internal/streams"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 type metrics struct {
 	commitSeconds                 prometheus.Histogram
 	commits, failures             prometheus.Counter
 	events, rawBytes, storedBytes prometheus.Counter
+	notKept, distrusted           prometheus.Counter
 	doubts                        prometheus.Gauge
 }
 
@@ -28,7 +25,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "auditrelay_journal_commit_seconds",
-			Help:    "Time from handing a record to the server until it is on disk.",
+			Help:    "Time from packing a record until it is durable.",
 			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 16),
 		}),
 		commits:     counter("commits_total", "Records committed."),
@@ -36,6 +33,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		events:      counter("events_total", "Events committed."),
 		rawBytes:    counter("raw_bytes_total", "Bytes committed, before compression."),
 		storedBytes: counter("stored_bytes_total", "Bytes committed, after compression."),
+		notKept:     counter("mark_failures_total", "Positions of sinks that could not be written; after a kill, sinks may get more events twice."),
+		distrusted:  counter("positions_distrusted_total", "Positions of sinks that could not be believed when they were opened; such a sink gets everything that is kept."),
 	}
 	m.doubts = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "auditrelay_journal_trim_blocked",
@@ -67,24 +66,22 @@ func (m *metrics) doubt(blocked bool) {
 }
 
 var (
-	usedDesc   = prometheus.NewDesc("auditrelay_journal_bytes", "Disk that the events' stream takes.", nil, nil)
-	budgetDesc = prometheus.NewDesc("auditrelay_journal_budget_bytes", "Disk that the events' stream may take.", nil, nil)
+	usedDesc   = prometheus.NewDesc("auditrelay_journal_bytes", "Disk that the log of events takes.", nil, nil)
+	budgetDesc = prometheus.NewDesc("auditrelay_journal_budget_bytes", "Disk that the log of events may take.", nil, nil)
 	replayDesc = prometheus.NewDesc("auditrelay_journal_replay_seconds", "Age of the oldest record: how far back a replay can reach.", nil, nil)
 	heldDesc   = prometheus.NewDesc("auditrelay_journal_undelivered_bytes", "Disk that events of a source take until every sink has them, about.", []string{"source"}, nil)
 	fullDesc   = prometheus.NewDesc("auditrelay_journal_seconds_to_full", "Time until undelivered events fill the budget, at the rate of the last minutes; +Inf while they do not grow, NaN in the first two minutes.", nil, nil)
-	lagDesc    = prometheus.NewDesc("auditrelay_sink_lag_events", "Events that the sink has not acknowledged, about; NaN before it is opened.", []string{"sink"}, nil)
+	lagDesc    = prometheus.NewDesc("auditrelay_sink_lag_events", "Events that the sink has not acknowledged; NaN before it is opened.", []string{"sink"}, nil)
 	behindDesc = prometheus.NewDesc("auditrelay_sink_lag_seconds", "Age of the oldest event that the sink has not acknowledged; 0 without any.", []string{"sink"}, nil)
 	oldestDesc = prometheus.NewDesc("auditrelay_sink_oldest_unacknowledged_timestamp_seconds", "When the oldest event was committed that the sink has not acknowledged; NaN without any.", []string{"sink"}, nil)
 )
 
-// collector asks the server when it is scraped, once a second at most. While the server does
-// not answer, what only it knows is NaN.
-type collector struct {
-	j    *Journal
-	info *streams.Kept[*jetstream.StreamInfo]
-}
+// stateTimeout bounds a look at the log for the metrics.
+const stateTimeout = 2 * time.Second
 
-func newCollector(j *Journal) *collector { return &collector{j, streams.Keep(j.info)} }
+// collector looks at the journal when it is scraped. While the store does not answer, what
+// only it knows is NaN.
+type collector struct{ j *Journal }
 
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{usedDesc, budgetDesc, replayDesc, heldDesc, fullDesc, lagDesc, behindDesc, oldestDesc} {
@@ -96,10 +93,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	used, replay, budget, end := math.NaN(), math.NaN(), int64(c.j.cfg.MaxBytes), uint64(0)
-	if info, err := c.info.Get(); err == nil {
-		u := c.j.usage(info)
-		used, replay, budget, end = float64(u.Bytes), u.ReplaySeconds, u.MaxBytes, info.State.LastSeq
+	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
+	defer cancel()
+	used, replay, budget := math.NaN(), math.NaN(), int64(c.j.cfg.MaxBytes)
+	if u, err := c.j.Usage(ctx); err == nil {
+		used, replay = float64(u.Bytes), u.ReplaySeconds
 	}
 	gauge(usedDesc, used)
 	gauge(replayDesc, replay)
@@ -114,7 +112,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, sink := range c.j.sinks {
 		events, age, oldest := math.NaN(), math.NaN(), math.NaN()
-		if b, reading := c.j.backlogUpTo(sink, end); reading {
+		if b, reading := c.j.Backlog(sink); reading {
 			events, age = float64(b.Events), 0
 			if b.Events > 0 {
 				age, oldest = max(0, time.Since(b.Oldest).Seconds()), float64(b.Oldest.UnixMilli())/1e3
@@ -124,20 +122,4 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(behindDesc, age, sink)
 		gauge(oldestDesc, oldest, sink)
 	}
-}
-
-// watermarkFailures counts failed writes of watermarks.
-func watermarkFailures(m *datadir.Watermarks) prometheus.Collector {
-	return prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "auditrelay_journal_mark_failures_total",
-		Help: "Watermarks beside the journal that could not be written; after a kill, sinks may get more events twice.",
-	}, func() float64 { return float64(m.Failures()) })
-}
-
-// unscrubbed is how much the start took on trust.
-func unscrubbed(c *streamserver.Conn) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "auditrelay_journal_unscrubbed_bytes",
-		Help: "Disk of the events' stream that was verified before the start, and not since.",
-	}, func() float64 { return float64(c.Unscrubbed()) })
 }

@@ -3,62 +3,51 @@ package journal
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
 const (
 	// firstLook and longestLook bound how many records ReadBack reads at once. lookBytes
-	// bounds their bytes in memory, beside one record. lookAhead bounds the records
-	// requested in advance.
+	// bounds their bytes in memory, besides one record.
 	firstLook   = 16
 	longestLook = 4096
 	lookBytes   = 16 << 20
-	lookAhead   = 256
 )
 
 // ReadBack calls visit with the events of each record up to position last, newest record
 // first, back to those committed at since, until visit returns false. Within a record
 // events keep their order; a large record comes in pieces. ReadBack skips unreadable
 // records (sources set them aside), and records appended meanwhile.
-//
-// Up to [Journal.Inherited] all records are on disk: a start writes the newest block
-// anew. A later record may be readable although its fsync failed.
 func (j *Journal) ReadBack(ctx context.Context, since time.Time, last uint64, visit func([]relay.Event) bool) error {
-	info, err := j.info(ctx)
+	state, err := j.state(ctx)
 	if err != nil {
 		return err
 	}
-	first, end := info.State.FirstSeq, min(info.State.LastSeq, last)+1
-	for look := uint64(firstLook); info.State.Msgs > 0 && end > first; {
-		from := max(first, end-min(look, end))
+	end := min(state.End, store.Pos(last)) + 1
+	for look := store.Pos(firstLook); end > state.First; {
+		from := max(state.First, end-min(look, end))
 		held, whole, err := j.readRange(ctx, from, end)
 		if err != nil {
 			return fmt.Errorf("read records %d to %d back: %w", from, end-1, err)
 		}
 		for i := len(held) - 1; i >= 0; i-- {
-			if held[i].time.Before(since) {
-				return nil
-			}
-			if !visitRecord(held[i].data, visit) {
+			if held[i].Time.Before(since) || !visitRecord(held[i].Data, visit) {
 				return nil
 			}
 		}
 		if whole {
 			end, look = from, min(2*look, longestLook)
 		} else {
-			end, look = held[0].seq, uint64(len(held))
+			end, look = held[0].Pos, store.Pos(len(held))
 		}
 	}
 	return nil
 }
-
-// Inherited is the newest position committed by an earlier process.
-func (j *Journal) Inherited() uint64 { return j.ages.Inherited() }
 
 // visitRecord reports whether to go on. It skips an unreadable record.
 func visitRecord(data []byte, visit func([]relay.Event) bool) bool {
@@ -80,36 +69,31 @@ func visitRecord(data []byte, visit func([]relay.Event) bool) bool {
 	}
 }
 
-// stored is a record as the server keeps it.
-type stored struct {
-	seq  uint64
-	time time.Time
-	data []byte
-}
-
 // readRange reads the records in [from, end), in order. Beyond lookBytes it keeps
 // only the newest, at least one, and returns whole as false.
-func (j *Journal) readRange(ctx context.Context, from, end uint64) (held []stored, whole bool, err error) {
-	var r reader
-	if err := r.asks(ctx, j, from); err != nil {
-		return nil, false, err
-	}
+func (j *Journal) readRange(ctx context.Context, from, end store.Pos) (held []store.Record, whole bool, err error) {
 	whole = true
-	size, ahead := 0, jetstream.PullMaxMessagesWithBytesLimit(lookAhead, j.readLimit())
-	err = j.scan(ctx, from, false, ahead, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) (bool, error) {
-		seq := meta.Sequence.Stream
-		if err := r.asks(ctx, j, seq); err != nil {
-			return false, err
+	size := 0
+	for item, err := range j.events.Read(ctx, from, false) {
+		if err != nil {
+			return nil, false, err
 		}
-		if seq < end {
-			held = append(held, stored{seq, meta.Timestamp, msg.Data()})
-			size += len(msg.Data())
+		if item.Record == nil {
+			continue
 		}
-		for size > lookBytes && len(held) > 1 {
-			size -= len(held[0].data)
+		if item.Record.Pos >= end {
+			break
+		}
+		r := *item.Record
+		r.Data = slices.Clone(r.Data)
+		held = append(held, r)
+		for size += len(r.Data); size > lookBytes && len(held) > 1; {
+			size -= len(held[0].Data)
 			held, whole = held[1:], false
 		}
-		return seq+1 < end, nil
-	})
-	return held, whole, err
+		if r.Pos == end-1 {
+			break
+		}
+	}
+	return held, whole, nil
 }

@@ -3,18 +3,18 @@ package journal
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/record"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -44,31 +44,27 @@ func TestReadBackGivesTheNewestFirst(t *testing.T) {
 	assert.Equal(t, want[:30], readBack(t, o, time.Time{}, 30))
 	assert.Empty(t, readBack(t, o, time.Now().Add(time.Hour), 1000))
 
-	middle, err := o.stream.GetMsg(t.Context(), 60)
+	middle, err := recordFrom(t.Context(), o.events, 60, 61)
 	require.NoError(t, err)
 	assert.Equal(t, want[:41], readBack(t, o, middle.Time, 1000), "from the time of a record on")
 
 	o.shut(t)
 	o = open(t, dir, testConfig)
-	defer o.shut(t)
 	assert.Equal(t, want, readBack(t, o, time.Time{}, 1000), "after a restart")
 
-	// Records are missing: at the start, in the middle and at the end.
-	require.NoError(t, o.stream.Purge(t.Context()))
-	assert.Empty(t, readBack(t, o, time.Time{}, 1000))
-	for i := range 9 {
-		o.push(t, events[i:i+1])
+	// Records are damaged: at the start, in the middle and at the end.
+	o.shut(t)
+	for _, k := range []int{99, 50, 49, 0} {
+		_, err := damage.Of(dir).FlipRecord(quarantine.Events, k)
+		require.NoError(t, err)
 	}
-	for _, seq := range []uint64{101, 104, 105, 109} {
-		require.NoError(t, o.stream.DeleteMsg(t.Context(), seq))
-	}
-	assert.Equal(t, [][]string{{events[7].ID}, {events[6].ID}, {events[5].ID}, {events[2].ID}, {events[1].ID}}, readBack(t, o, time.Time{}, 1000))
+	o = open(t, dir, testConfig)
+	assert.Equal(t, slices.Concat(want[1:49], want[51:99]), readBack(t, o, time.Time{}, 1000))
 }
 
 func TestReadBackHoldsLittle(t *testing.T) {
 	t.Parallel()
 	o := open(t, t.TempDir(), testConfig)
-	defer o.shut(t)
 	random := rand.NewChaCha8([32]byte{1})
 	var want []string
 	for i := range 60 { // incompressible records, 60 MB in all
@@ -83,7 +79,7 @@ func TestReadBackHoldsLittle(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, whole)
 	assert.Len(t, held, 16)
-	assert.Equal(t, uint64(60), held[15].seq)
+	assert.EqualValues(t, 60, held[15].Pos)
 	var got []string
 	for _, r := range readBack(t, o, time.Time{}, 1000) {
 		got = append(got, r...)
@@ -94,11 +90,9 @@ func TestReadBackHoldsLittle(t *testing.T) {
 func TestReadBackPassesOverWhatIsCorrupt(t *testing.T) {
 	t.Parallel()
 	o := open(t, t.TempDir(), testConfig)
-	defer o.shut(t)
 	events := relaytest.Events(2)
 	o.push(t, events[:1])
-	_, err := o.conn.JetStream.Publish(t.Context(), o.names.eventsSubject, []byte("ARJ1 that is no record"))
-	require.NoError(t, err)
+	o.publish(t, []byte("ARJ1 that is no record"))
 	o.push(t, events[1:])
 	assert.Equal(t, [][]string{{events[1].ID}, {events[0].ID}}, readBack(t, o, time.Time{}, 1000))
 }
@@ -106,7 +100,6 @@ func TestReadBackPassesOverWhatIsCorrupt(t *testing.T) {
 func TestReadBackEndsInTime(t *testing.T) {
 	t.Parallel()
 	o := open(t, t.TempDir(), testConfig)
-	defer o.shut(t)
 	for _, e := range relaytest.Events(40) {
 		o.push(t, []relay.Event{e})
 	}
@@ -121,16 +114,11 @@ func TestReadBackEndsInTime(t *testing.T) {
 func BenchmarkReadBack(b *testing.B) {
 	for _, c := range []struct{ records, events int }{{10_000, 1}, {10_000, 10}, {500, 1000}} {
 		b.Run(fmt.Sprintf("events=%d", c.events), func(b *testing.B) {
-			log := slog.New(slog.DiscardHandler)
-			conn, err := streamserver.Connect(b.Context(), b.TempDir(), testConfig, log)
-			require.NoError(b, err)
-			j, err := Open(b.Context(), conn, testConfig, Options{Logger: log, Registerer: prometheus.NewRegistry()})
-			require.NoError(b, err)
+			j := open(b, b.TempDir(), testConfig)
 			batch := batchOf(relaytest.Events(c.events))
 			rec := record.Append(nil, batch.Bytes(), c.events)
 			for range c.records {
-				_, err := conn.JetStream.Publish(b.Context(), j.names.eventsSubject, rec)
-				require.NoError(b, err)
+				j.publish(b, rec)
 			}
 			n := 0
 			for b.Loop() {
@@ -141,8 +129,7 @@ func BenchmarkReadBack(b *testing.B) {
 			}
 			require.Equal(b, c.records*c.events*b.N, n)
 			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "events/s")
-			j.Close()
-			require.NoError(b, conn.Close())
+			j.shut(b)
 		})
 	}
 }

@@ -65,7 +65,7 @@ func (c *committer) regroup() {
 	c.mu.Unlock()
 	runtime.Gosched()
 	c.mu.Lock()
-	left, awaited := c.senders.wait(time.Now()), c.senders.awaited
+	left := c.senders.wait(time.Now())
 	if left == 0 || c.waiting >= recordTarget {
 		return
 	}
@@ -77,15 +77,13 @@ func (c *committer) regroup() {
 		c.changed.Signal()
 	})
 	defer timer.Stop()
-	for !late && !c.closed && c.senders.queued < awaited && c.waiting < recordTarget {
+	for !late && !c.closed && !c.gathered() {
 		c.changed.Wait()
 	}
 	c.senders.waited(!late)
 }
 
-// expect notes the end of a commit of so many segments.
-func (c *committer) expect(segments int, took time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.senders.released(segments, took, time.Now())
+// gathered reports whether the wait for the senders of the last commit is over. mu is held.
+func (c *committer) gathered() bool {
+	return c.senders.queued >= c.senders.awaited || c.waiting >= recordTarget
 }

@@ -2,60 +2,50 @@ package journal
 
 import (
 	"context"
-	"encoding/binary"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/diskbudget"
-	"github.com/auditrelay/auditrelay/internal/history"
+	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
 
-// commitTakes is how long a steadyServer takes for a record.
+// commitTakes is how long a steadyLog takes for a record.
 const commitTakes = 10 * time.Millisecond
 
-// steadyServer acknowledges each record after commitTakes.
-type steadyServer struct {
-	jetstream.JetStream // nil: only publishing is asked of it
+// steadyLog takes commitTakes for each record.
+type steadyLog struct {
+	store.Log // nil: only Append is asked of it
 
 	mu     sync.Mutex
-	groups []int // events of each record; guarded by mu
+	groups []uint64 // events of each record; guarded by mu
 }
 
-type answer struct {
-	jetstream.PubAckFuture
-	ok chan *jetstream.PubAck
-}
-
-func (a answer) Ok() <-chan *jetstream.PubAck { return a.ok }
-func (a answer) Err() <-chan error            { return nil }
-
-func (s *steadyServer) PublishMsgAsync(msg *nats.Msg, _ ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
+func (s *steadyLog) Append(_ context.Context, d ...store.Draft) (store.Pos, error) {
+	time.Sleep(commitTakes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.groups = append(s.groups, int(binary.LittleEndian.Uint32(msg.Data[8:])))
-	a, ack := answer{ok: make(chan *jetstream.PubAck, 1)}, &jetstream.PubAck{Sequence: uint64(len(s.groups))}
-	time.AfterFunc(commitTakes, func() { a.ok <- ack })
-	return a, nil
+	s.groups = append(s.groups, record.Count(d[0].Data))
+	return store.Pos(len(s.groups)), nil
 }
 
 // committerOn is a committer over s.
-func committerOn(s *steadyServer) *committer {
-	return startCommitter(&committer{
-		js: s, epoch: func() *datadir.Epoch { return &datadir.Epoch{} }, limit: func() int { return recordTarget },
+func committerOn(s *steadyLog) *committer {
+	c := &committer{
+		log: s, limit: func() int { return recordTarget },
 		metrics: newMetrics(prometheus.NewRegistry()), patience: commitTimeout,
-		place:     func(history.Place, bool) error { return nil },
-		committed: func(uint64, int, int, []diskbudget.Share) {},
+		committed: func(mark, int, []diskbudget.Share) {},
 		makeRoom:  func(context.Context, int64) error { return nil },
-	})
+		turns:     func() int { return 0 },
+	}
+	c.changed = sync.NewCond(&c.mu)
+	return c
 }
 
 // Eight senders push again a millisecond after each answer, and must share their commits.
@@ -63,7 +53,7 @@ func committerOn(s *steadyServer) *committer {
 func TestSendersThatReturnShareACommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const senders, pushes = 8, 20
-		s := &steadyServer{}
+		s := &steadyLog{}
 		c := committerOn(s)
 		var pushing sync.WaitGroup
 		for range senders {
@@ -85,7 +75,7 @@ func TestSendersThatReturnShareACommit(t *testing.T) {
 // A sender alone has nobody to wait for: each of its pushes takes one commit's time.
 func TestALonePushDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := committerOn(&steadyServer{})
+		c := committerOn(&steadyLog{})
 		for range 10 {
 			start := time.Now()
 			require.NoError(t, c.append(batchOf(relaytest.Events(1))))

@@ -50,7 +50,6 @@ func TestDeliveredRecordsGiveWayBeforeAPushIsRefused(t *testing.T) {
 	cfg := testConfig
 	cfg.MaxBytes = 16 << 20
 	j := open(t, t.TempDir(), cfg)
-	t.Cleanup(func() { j.shut(t) })
 	drain(t, j.source(t, "a"))
 	drain(t, j.source(t, "b"))
 	const senders, pushes = 4, 100
@@ -77,7 +76,6 @@ func TestUndeliveredRecordsNeverGiveWay(t *testing.T) {
 	cfg := testConfig
 	cfg.MaxBytes = 4 << 20
 	j := open(t, t.TempDir(), cfg)
-	t.Cleanup(func() { j.shut(t) })
 	ahead, behind := j.source(t, "ahead"), j.source(t, "behind")
 	drain(t, ahead)
 	next, kept := noise(1, "s", 100_000), 0
@@ -88,7 +86,7 @@ func TestUndeliveredRecordsNeverGiveWay(t *testing.T) {
 	kept--
 	require.ErrorIs(t, err, ErrFull)
 	require.ErrorIs(t, j.Refusing(t.Context()), ErrFull)
-	require.Greater(t, kept, 35)
+	require.Greater(t, kept, 30)
 
 	assert.Len(t, read(t, behind, kept, true), kept, "all that was acknowledged is there")
 	drain(t, behind)
@@ -132,7 +130,6 @@ func TestWhoFloodsIsRefusedFirst(t *testing.T) {
 	j.shut(t)
 
 	j = open(t, dir, cfg)
-	t.Cleanup(func() { j.shut(t) })
 	behind = j.source(t, "behind")
 	waiting.Until(t, func() bool { return j.budget.BySource()["flood"] > 6<<20 })
 	require.ErrorIs(t, push("flood", flood()), diskbudget.ErrShare, "it is known after a restart")

@@ -2,126 +2,318 @@ package journal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/auditrelay/auditrelay/internal/streams"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/relay"
 )
 
 const (
-	consumerPrefix = streamserver.SinkConsumers
-	// fetchRecords bounds the client's buffered records for one sink. fetchBytes bounds the
-	// stored bytes of one request, beside the largest possible record.
-	fetchRecords = 16
-	fetchBytes   = 1 << 20
-	// decodedAhead bounds the records decoded in advance.
+	// decodedAhead bounds the records that are decoded in advance.
 	decodedAhead = 2
-	// After idleCheck without a record, a source asks whether it missed one.
-	idleCheck = 2 * time.Second
+	// retryPause is the wait after a failed read.
+	retryPause = 250 * time.Millisecond
 )
 
-// Source reads the journal for one sink. It implements relay.Source.
-//
-// The sink's position is a durable JetStream consumer; an acknowledgement covers all
-// records before it. Only one process at a time may read for a sink: a second one
-// would take records away from the first.
+// Source reads the journal for one sink. It implements relay.Source. Only one Source at a
+// time may read for a sink.
 type Source struct {
 	j     *Journal
 	sink  string
-	name  string // the consumer's
 	limit relay.BatchLimit
 
-	consumer jetstream.Consumer // the reading goroutine's own, once it runs
-	reads    reader             // the reading goroutine's own
-	decoded  chan fetched       // filled by the reading goroutine
-	cancel   context.CancelFunc
-	failed   error // why reading ended; valid once decoded is closed
+	decoded chan fetched // filled by the reading goroutine
+	cancel  context.CancelFunc
+	failed  error // why reading ended; valid once decoded is closed
 
-	rest  *pieces   // of the record given last; Next's own
-	spare *fetched  // read from decoded, but did not fit into the batch; Next's own
-	last  time.Time // when the last batch was given; Next's own
-
+	rest     *pieces   // of the record given last; Next's own
+	spare    *fetched  // read from decoded, but did not fit into the batch; Next's own
+	last     time.Time // when the last batch was given; Next's own
 	gathered []fetched // memory for the records of a batch; Next's own
 
 	mu    sync.Mutex // guards the fields below
-	given []ending   // of the batches not acknowledged yet, oldest first
-	acked uint64     // the newest acknowledged record
-	turns int        // how often the stream had gone back before the newest session
-	now   int        // counts sessions; each starts behind the given records
-	// newest is the position of the newest batch. ahead is the difference between a batch's
-	// position and its last record: after the stream went back, records get lower numbers,
-	// but positions still grow.
-	newest, ahead uint64
-	started       bool // the first session has begun
+	id    store.ID   // of the log, as it was when the newest record was read
+	acked mark       // the newest acknowledged place
+	read  mark       // the end of the newest batch
+	given []ending   // of the batches that are not acknowledged yet, oldest first
+	ahead []mark     // of the records that were read, and not acknowledged yet, oldest first
+	// turns counts how often the log went back. lead is what is added to the position of a
+	// record, so that positions grow all the same.
+	turns int
+	lead  store.Pos
 }
 
-// ending says how to acknowledge a batch and all before it. It holds none of the
-// batch's events and bytes.
+// ending is the end of a batch.
 type ending struct {
-	position uint64 // of the batch
-	last     uint64 // the record to acknowledge: the batch's last, or one behind it without events
-	// reply is the subject to acknowledge it by. If the server must give the record again,
-	// it is empty until then.
-	reply string
-	// void means no acknowledgement: the stream went back, and has or will have other
-	// records there.
-	void bool
+	position relay.Position
+	// through is what an acknowledgement of the batch covers: its last record, or the one
+	// before it for a piece of a record with more pieces to come.
+	through mark
+	void    bool // the log went back, and has other records there
 }
 
-// fetched is a record as read.
+// fetched is a record as read, or the end of a gap, without events.
 type fetched struct {
-	msg    jetstream.Msg
-	seq    uint64
+	mark
+	turns  int
 	size   int // of its events: see [record.Reader]
-	now    int // its session
 	events []relay.Event
-	large  bool // its events are read later, in pieces
+	large  []byte // the whole record, if its events are to be read in pieces
+}
+
+// A Source's position has the record in its high bits, and a piece of it in the low ones:
+// the largest number for a whole record, or for its last piece.
+const (
+	pieceBits = 20
+	lastPiece = 1<<pieceBits - 1
+)
+
+// DeliveredRecord is the newest record that was delivered whole at a position of a Source.
+func DeliveredRecord(p relay.Position) uint64 {
+	pos := uint64(p) >> pieceBits
+	if p&lastPiece != lastPiece {
+		return pos - 1
+	}
+	return pos
+}
+
+// readers are the sources of this process.
+type readers struct {
+	mu sync.Mutex
+	by map[string]*Source // by sink; guarded by mu
+}
+
+func (r *readers) get(sink string) *Source {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.by[sink]
+}
+
+func (r *readers) set(sink string, s *Source) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s == nil {
+		delete(r.by, sink)
+		return
+	}
+	r.by[sink] = s
 }
 
 // Source opens a sink's position, at the journal's start for a new sink, and begins to
 // read. Close it when done. The limit counts events, and their memory with labels. A
 // batch holds whole records, or a piece of one, and may exceed the limit by as much.
 func (j *Journal) Source(ctx context.Context, sink string, limit relay.BatchLimit) (*Source, error) {
-	s := &Source{j: j, sink: sink, name: consumerPrefix + sink, limit: limit, decoded: make(chan fetched, decodedAhead)}
-	var first session
-	err := streams.Await(ctx, j.log, "the position of sink "+sink, func(ctx context.Context) (err error) {
-		first, err = s.open(ctx)
-		return err
-	})
-	if err != nil {
+	if err := j.register(ctx, sink); err != nil {
 		return nil, err
 	}
+	s := &Source{j: j, sink: sink, limit: limit, decoded: make(chan fetched, decodedAhead)}
+	if err := s.open(ctx); err != nil {
+		return nil, fmt.Errorf("open the position of sink %s: %w", sink, err)
+	}
+	j.readers.set(sink, s)
 	reading, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	go s.read(reading, first)
+	go s.run(reading, s.acked)
 	return s, nil
+}
+
+// open finds the sink's position. It never lies after what the sink has acknowledged: where
+// the position cannot be believed, the sink gets everything that is kept.
+func (s *Source) open(ctx context.Context) error {
+	state, err := s.j.state(ctx)
+	if err != nil {
+		return err
+	}
+	at, why, err := s.j.position(ctx, s.sink, &state)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		s.j.metrics.distrusted.Inc()
+		s.j.log.Error("the position of a sink cannot be believed, so the sink gets all events that are kept, most of them again",
+			"sink", s.sink, "reason", why, "from", state.First)
+	}
+	if at.pos+1 < state.First || why != "" {
+		if at, err = s.j.startMark(ctx, &state); err != nil {
+			return err
+		}
+	}
+	s.id, s.acked, s.read = state.ID, at, at
+	if err := s.j.keep(ctx, s.sink, state.ID, at); err != nil {
+		s.j.log.Warn("the position of a sink was not written yet", "sink", s.sink, "error", err)
+	}
+	return nil
+}
+
+// run reads and decodes ahead of Next until ctx ends.
+func (s *Source) run(ctx context.Context, after mark) {
+	defer close(s.decoded)
+	s.failed = ErrClosed
+	for {
+		err := s.readFrom(ctx, &after)
+		if ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
+			return
+		}
+		s.j.log.Warn("reading the journal was interrupted; it goes on", "sink", s.sink, "error", err)
+		if pause.For(ctx, retryPause) != nil {
+			return
+		}
+	}
+}
+
+// readFrom passes on what comes after a place, and moves it.
+func (s *Source) readFrom(ctx context.Context, after *mark) error {
+	for item, err := range s.j.events.Read(ctx, after.pos+1, true) {
+		if err != nil {
+			return fmt.Errorf("read the journal from record %d on: %w", after.pos+1, err)
+		}
+		var f fetched
+		switch gap := item.Gap; {
+		case gap == nil:
+			f, err = s.record(ctx, item.Record)
+		case gap.Why == store.Rewound:
+			return s.rewound(ctx, gap, after)
+		default:
+			f, err = s.gap(ctx, gap, after)
+		}
+		if err == nil {
+			err = s.pass(ctx, &f)
+		}
+		if err != nil {
+			return err
+		}
+		*after = f.mark
+	}
+	return nil
+}
+
+// errWentBack ends a reading: it goes on with the records that now stand in the log.
+var errWentBack = errors.New("the log went back")
+
+// rewound names positions that the log has lost, and will give to other records.
+func (s *Source) rewound(ctx context.Context, gap *store.Gap, after *mark) error {
+	err := s.j.lost.Name(ctx, quarantine.Events, *gap)
+	if err == nil {
+		*after, err = s.goBack(ctx, gap.From-1)
+	}
+	if err != nil {
+		return err
+	}
+	return errWentBack
+}
+
+// gap names lost positions before the sink passes over them. The end of the gap is
+// acknowledged with what comes before it.
+func (s *Source) gap(ctx context.Context, gap *store.Gap, after *mark) (fetched, error) {
+	f := fetched{mark: mark{pos: gap.To, events: after.events, at: after.at}}
+	if gap.Why == store.Trimmed {
+		return f, nil
+	}
+	if err := s.j.lost.Name(ctx, quarantine.Events, *gap); err != nil {
+		return f, err
+	}
+	return f, s.j.lost.HoldBefore(ctx, s.sink, *gap)
+}
+
+// record decodes a record. One that cannot be read is named and passed over.
+func (s *Source) record(ctx context.Context, r *store.Record) (fetched, error) {
+	f := fetched{mark: markOf(r)}
+	d, fresh := s.j.decoded.Decode(uint64(r.Pos), r.Data)
+	if fresh && d.Cut > 0 {
+		s.j.log.Error("a record has events with more labels than are read; a label of each says how many were left out", "position", r.Pos, "label", record.LabelsCut)
+	}
+	failed := d.Err
+	if r.Kind != kindEvents {
+		failed = fmt.Errorf("%w: the record is of the kind %d, and this version knows the kind %d", record.ErrVersion, r.Kind, kindEvents)
+	}
+	switch {
+	case errors.Is(failed, record.ErrVersion):
+		return f, s.j.lost.HoldVersion(ctx, s.sink, r.Pos, failed)
+	case failed != nil:
+		if err := s.j.lost.NameRecord(ctx, quarantine.Events, r.Pos, failed.Error(), r.Data); err != nil {
+			return f, err
+		}
+		return f, s.j.lost.HoldBefore(ctx, s.sink, store.Gap{From: r.Pos, To: r.Pos, Why: store.Damaged})
+	case d.Large:
+		f.large = slices.Clone(r.Data)
+	}
+	f.events, f.size = d.Events, d.Size
+	return f, nil
+}
+
+// pass hands a record to Next.
+func (s *Source) pass(ctx context.Context, f *fetched) error {
+	s.mu.Lock()
+	f.turns = s.turns
+	s.ahead = append(s.ahead, f.mark)
+	s.mu.Unlock()
+	select {
+	case s.decoded <- *f:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// goBack notes that the log went back, and ends with a position now. Batches with records
+// after that are void: an acknowledgement of them covers what comes before. The sink's
+// position goes back as well, so that the records that come to stand there are delivered.
+// It returns the place to go on from: Next leaves out what was read ahead.
+func (s *Source) goBack(ctx context.Context, end store.Pos) (mark, error) {
+	state, err := s.j.state(ctx)
+	if err != nil {
+		return mark{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.id = state.ID
+	s.turns++
+	if s.acked.pos > end {
+		s.acked = mark{pos: end, events: s.acked.events, at: s.acked.at}
+	}
+	next := s.acked
+	for i := range s.given {
+		e := &s.given[i]
+		if e.void = e.void || e.through.pos > end; !e.void {
+			next = e.through
+		}
+	}
+	s.lead += s.read.pos - min(s.read.pos, next.pos)
+	s.read, s.ahead = next, slices.DeleteFunc(s.ahead, func(m mark) bool { return m.pos > next.pos })
+	return next, s.j.keep(ctx, s.sink, s.id, s.acked)
 }
 
 // Next implements relay.Source.
 func (s *Source) Next(ctx context.Context) (relay.Batch, error) {
 	for {
 		if s.rest != nil {
-			return s.piece()
+			batch, ok, err := s.piece()
+			if ok || err != nil {
+				return batch, err
+			}
+			continue // it is read again
 		}
 		first, err := s.wait(ctx)
 		if err != nil {
 			return relay.Batch{}, err
 		}
 		events, last := s.gather(ctx, first)
-		position, ok := s.give(last, len(events) > 0 || last.large)
-		if ok && last.large {
-			s.rest = &pieces{data: last.msg.Data(), position: uint64(position)}
-			continue
-		}
-		if ok && len(events) > 0 {
-			s.last = time.Now()
-			return relay.Batch{Events: events, Position: position}, nil
+		switch {
+		case last.large != nil && s.opens(&last):
+		case len(events) > 0:
+			if position, ok := s.give(&last, last.mark, lastPiece); ok {
+				s.last = time.Now()
+				return relay.Batch{Events: events, Position: position}, nil
+			}
+		default:
+			s.skip(&last)
 		}
 	}
 }
@@ -143,70 +335,70 @@ func (s *Source) wait(ctx context.Context) (fetched, error) {
 	}
 }
 
-// give notes how to acknowledge a batch ending with last, and returns its position. It
-// returns false for records of an earlier session: they are read again. If all its records
-// were set aside, there is no batch: the one before acknowledges them.
-func (s *Source) give(last fetched, isBatch bool) (relay.Position, bool) {
+// give notes a batch that ends with a piece of a record, and what its acknowledgement
+// covers. It returns false if the log went back meanwhile: then the batch is read again.
+func (s *Source) give(last *fetched, through mark, piece uint64) (relay.Position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if last.now != s.now {
+	if last.turns != s.turns {
 		return 0, false
 	}
-	e := ending{position: last.seq + s.ahead, last: last.seq, reply: last.msg.Reply()}
-	switch newest := len(s.given) - 1; {
-	case isBatch, newest >= 0 && s.given[newest].void:
-		s.given = append(s.given, e)
-	case newest >= 0:
-		e.position = s.given[newest].position
-		s.given[newest] = e
-	default: // all before it is acknowledged
-		s.acknowledge(e)
+	e := ending{position: relay.Position(uint64(s.lead+last.pos)<<pieceBits | min(piece, lastPiece)), through: through}
+	s.given, s.read = append(s.given, e), last.mark
+	return e.position, true
+}
+
+// skip passes over positions without events: the batch before them acknowledges them.
+func (s *Source) skip(last *fetched) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last.turns != s.turns {
+		return
 	}
-	s.newest = max(s.newest, e.position)
-	return relay.Position(e.position), true
+	s.read = last.mark
+	if n := len(s.given); n > 0 && !s.given[n-1].void {
+		s.given[n-1].through = last.mark
+	} else if n == 0 {
+		s.acknowledge(last.mark)
+	}
 }
 
 // Ack implements relay.Source.
 func (s *Source) Ack(_ context.Context, p relay.Position) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	record, isPiece := recordOf(p)
-	i := slices.IndexFunc(s.given, func(e ending) bool { return e.position == record })
-	if isPiece && i == 0 {
-		return nil
-	}
-	if isPiece {
-		i-- // the batch before the record
-	}
+	i := slices.IndexFunc(s.given, func(e ending) bool { return e.position == p })
 	if i < 0 {
 		return fmt.Errorf("acknowledge position %d: no batch that waits for it ends there", p)
 	}
-	s.acknowledge(s.given[i])
+	through, known := mark{}, false
+	for _, e := range s.given[:i+1] {
+		if !e.void {
+			through, known = e.through, true
+		}
+	}
 	s.given = append(s.given[:0], s.given[i+1:]...)
+	if known {
+		s.acknowledge(through)
+	}
 	return nil
 }
 
-// acknowledge tells the server; it writes the position to disk later. A lost
-// acknowledgement is no failure: the next one covers it, or the server offers the record
-// again. mu is held.
-func (s *Source) acknowledge(e ending) {
-	if e.void {
+// acknowledge moves the sink's position. The sink has the events, or the dead letters do,
+// before it is called. A crash before the write has them delivered again, and a write that
+// failed is made up for by the next one. mu is held.
+func (s *Source) acknowledge(through mark) {
+	if through.pos == s.acked.pos {
 		return
 	}
-	s.acked = e.last
-	if turns, _ := s.j.Losses.History.Turns(s.turns); turns != s.turns {
-		return // the next session begins behind it, or at the stream's new end
+	s.acked = through
+	n := slices.IndexFunc(s.ahead, func(m mark) bool { return m.pos > through.pos })
+	if n < 0 {
+		n = len(s.ahead)
 	}
-	if e.reply != "" {
-		s.confirm(e.reply, e.last)
-	}
-	s.j.Positions.Acknowledged(s.sink, e.last)
-}
-
-// confirm sends an acknowledgement.
-func (s *Source) confirm(reply string, seq uint64) {
-	if err := s.j.conn.JetStream.Conn().Publish(reply, []byte("+ACK")); err != nil {
-		s.j.log.Debug("a position was not recorded yet", "consumer", s.name, "position", seq, "error", err)
+	s.ahead = append(s.ahead[:0], s.ahead[n:]...)
+	if err := s.j.keep(context.Background(), s.sink, s.id, through); err != nil {
+		s.j.log.Debug("a position was not written yet", "sink", s.sink, "position", through.pos, "error", err)
 	}
 }
 
@@ -215,5 +407,5 @@ func (s *Source) Close() {
 	s.cancel()
 	for range s.decoded { //nolint:revive // drained until the reading goroutine has ended
 	}
-	s.j.Positions.End(s.sink)
+	s.j.readers.set(s.sink, nil)
 }

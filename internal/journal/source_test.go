@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -20,7 +21,6 @@ import (
 func TestAnOlderBatchIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	j := open(t, t.TempDir(), testConfig)
-	defer j.shut(t)
 	events := relaytest.Events(5)
 	for i := range events {
 		j.push(t, events[i:i+1])
@@ -38,10 +38,9 @@ func TestAnOlderBatchIsAcknowledged(t *testing.T) {
 	require.Error(t, s.Ack(t.Context(), given[0].Position), "it is covered already")
 	require.Error(t, s.Ack(t.Context(), 5), "it was not given out")
 	require.NoError(t, s.Ack(t.Context(), given[2].Position))
-	waiting.Until(t, func() bool {
-		n, err := j.delivered(t.Context())
-		return err == nil && n == 3
-	})
+	n, err := j.delivered(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, n)
 	s.Close()
 	s = j.source(t, "k")
 	defer s.Close()
@@ -53,11 +52,9 @@ func TestAnOlderBatchIsAcknowledged(t *testing.T) {
 func TestWhatIsSetAsideDoesNotCoverWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	j := open(t, t.TempDir(), testConfig)
-	defer j.shut(t)
 	events := relaytest.Events(2)
 	damaged := func() {
-		_, err := j.conn.JetStream.Publish(t.Context(), j.names.eventsSubject, []byte("damaged"))
-		require.NoError(t, err)
+		j.publish(t, []byte("damaged"))
 	}
 	acked := func(n uint64) func() bool {
 		return func() bool {
@@ -76,7 +73,9 @@ func TestWhatIsSetAsideDoesNotCoverWhatIsUnderWay(t *testing.T) {
 		defer cancel()
 		_, err := s.Next(short)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		return s.given[0].last == 2
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.given[0].through.pos == 2
 	}
 	waiting.Until(t, passed)
 	require.True(t, acked(0)(), "the first batch is under way")
@@ -95,7 +94,9 @@ func TestWhatIsSetAsideDoesNotCoverWhatIsUnderWay(t *testing.T) {
 // pause, is given at once.
 func TestGather(t *testing.T) {
 	t.Parallel()
-	of := func(n int) fetched { return fetched{seq: uint64(n), size: 100, events: make([]relay.Event, n)} }
+	of := func(n int) fetched {
+		return fetched{mark: mark{pos: store.Pos(n)}, size: 100, events: make([]relay.Event, n)}
+	}
 	for name, c := range map[string]struct {
 		sinceLast time.Duration
 		first     int // events
@@ -142,43 +143,4 @@ func TestGather(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A batch under way while the server goes away and comes back is acknowledged later, and
-// nothing is given twice.
-func TestWhatIsUnderWayOutlivesAReconnect(t *testing.T) {
-	t.Parallel()
-	srv := startRestorable(t)
-	j := open(t, t.TempDir(), srv.config())
-	defer j.shut(t)
-	s, err := j.Source(t.Context(), "k", relay.BatchLimit{Events: 1, Bytes: 1 << 20})
-	require.NoError(t, err)
-	defer s.Close()
-	want := insist(t, j, 0, 10)
-	var got []string
-	var underWay []relay.Position
-	next := func() {
-		b, err := s.Next(t.Context())
-		require.NoError(t, err)
-		got, underWay = append(got, ids(b.Events)...), append(underWay, b.Position)
-	}
-	for range 5 {
-		next()
-	}
-	require.NoError(t, s.Ack(t.Context(), underWay[1]))
-	srv.stop()
-	srv.start()
-	want = append(want, insist(t, j, 100, 5)...)
-	for range 10 {
-		next()
-	}
-	assert.Equal(t, want, got)
-	for i := 2; i < len(underWay); i++ {
-		assert.Greater(t, underWay[i], underWay[i-1])
-		require.NoError(t, s.Ack(t.Context(), underWay[i]))
-	}
-	waiting.Until(t, func() bool {
-		all, err := j.Positions.List(t.Context())
-		return err == nil && len(all) == 1 && all[0].Pending == 0
-	}, "the position follows")
 }

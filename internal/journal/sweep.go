@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-// sweepRest is the pause after a sweep in vain: refused pushes must not flood the server
+// sweepRest is the pause after a sweep in vain: refused pushes must not flood the store
 // with requests.
 const sweepRest = 50 * time.Millisecond
 
@@ -97,21 +98,32 @@ func (j *Journal) sweepLoop(ctx context.Context) {
 	}
 }
 
-// sweep trims in steps, because records differ in size.
+// sweep trims in steps, because records differ in size, and a store drops only as many at
+// once as it can without rewriting others.
 func (j *Journal) sweep(ctx context.Context, need int64) (gone uint64, err error) {
-	for {
-		n, err := j.trim(ctx, func(_ context.Context, free extent) (uint64, error) {
+	for factor := uint64(1); factor > 0; {
+		more := false
+		n, err := j.trim(ctx, func(free extent) (store.Pos, error) {
 			if !free.sinks { // nobody has had them
 				return free.first, nil
 			}
-			surplus := j.budget.Surplus(int64(free.stream.Bytes), free.stream.Msgs, need)
-			return free.first + min(free.end-free.first, surplus), nil
+			all := uint64(free.end - free.first)
+			records := uint64(free.state.End + 1 - free.state.First)
+			surplus := min(all, j.budget.Surplus(free.state.Bytes, records, need)*factor)
+			more = surplus > 0 && surplus < all
+			return free.first + store.Pos(surplus), nil
 		})
 		gone += n
-		if n == 0 || err != nil {
+		switch {
+		case err != nil, n == 0 && !more:
 			return gone, err
+		case n == 0:
+			factor *= 2
+		default:
+			factor = 1
 		}
 	}
+	return gone, nil
 }
 
 // Reserve reserves room for a source's append of so many bytes before compression. The
@@ -144,18 +156,21 @@ func (j *Journal) Refusing(ctx context.Context) error {
 	switch {
 	case last == nil:
 		return nil
+	case errors.Is(last.err, store.ErrGone):
+		return last.err
 	case errors.Is(last.err, ErrFull):
 		if err := j.makeRoom(ctx, last.need); err != nil {
 			return fmt.Errorf("look for room in the journal: %w", err)
 		}
-		usage, err := j.Usage(ctx)
+		state, err := j.state(ctx)
 		if err != nil {
 			return err
 		}
-		if usage.Bytes+last.need <= usage.MaxBytes {
-			return nil
+		if j.budget.Tight(state.Bytes, last.need) {
+			return last.err
 		}
-	case time.Since(last.at) > commitTimeout:
+	}
+	if time.Since(last.at) > commitTimeout {
 		return nil // the next append will tell whether it still is so
 	}
 	return last.err

@@ -1,20 +1,34 @@
 package journal
 
 import (
-	"log/slog"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/positions"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
-	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
+
+// small is a configuration with segments of 128 KiB, so that each record of [opened.fill]
+// has one of its own.
+func small() config.Journal {
+	cfg := testConfig
+	cfg.MaxBytes = 4 << 20
+	return cfg
+}
+
+// fill appends n events, each in a segment of its own.
+func (o *opened) fill(t *testing.T, n int) {
+	t.Helper()
+	next := noise(1, "s", 100_000)
+	for range n {
+		require.NoError(t, o.Append(t.Context(), next()))
+	}
+}
 
 // trimAll trims whatever every sink has had, whatever its age, and returns how
 // many records went.
@@ -23,37 +37,65 @@ func (o *opened) trimAll(t *testing.T) (uint64, error) {
 	return o.Trim(t.Context(), time.Now().Add(time.Hour))
 }
 
-func TestNothingIsTrimmedWhileAKnownSinkHasNoPosition(t *testing.T) {
+func TestNothingIsTrimmedWhileAPositionCannotBeBelieved(t *testing.T) {
 	t.Parallel()
-	j := open(t, t.TempDir(), testConfig)
-	defer j.shut(t)
+	j := open(t, t.TempDir(), small())
 	j.source(t, "gone").Close()
 	k := j.source(t, "k")
 	defer k.Close()
-	j.push(t, relaytest.Events(3))
+	j.fill(t, 3)
 	read(t, k, 3, true)
-	require.NoError(t, j.stream.DeleteConsumer(t.Context(), consumerPrefix+"gone"))
+	require.NoError(t, j.table.PutLazy(t.Context(), positionKey+"gone", []byte(`{"version":1,"sink":"k","position":3}`), store.If{}))
 
 	n, err := j.trimAll(t)
 	require.ErrorIs(t, err, errUncertain)
+	require.ErrorContains(t, err, `that of sink gone: it is of the sink "k"`)
 	assert.Zero(t, n)
 	assert.Equal(t, 1.0, testutil.ToFloat64(j.metrics.doubts))
-	list, err := j.Positions.List(t.Context())
+	list, err := j.Sinks(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 2)
-	assert.Equal(t, positions.Position{Sink: "gone", Absent: true, Kept: list[1].Kept}, list[0])
+	assert.Equal(t, `its position cannot be believed: it is of the sink "k"`, list[0].Unknown)
+	assert.Empty(t, list[1].Unknown)
 
-	require.NoError(t, j.Positions.Remove(t.Context(), "gone"))
-	require.ErrorIs(t, j.Positions.Remove(t.Context(), "gone"), positions.ErrNoPosition)
-	waiting.Until(t, func() bool { n, err := j.trimAll(t); return err == nil && n == 1 })
+	require.NoError(t, j.Retire(t.Context(), "gone"))
+	require.ErrorIs(t, j.Retire(t.Context(), "gone"), ErrNoPosition)
+	n, err = j.trimAll(t)
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, n)
 	assert.Zero(t, testutil.ToFloat64(j.metrics.doubts))
 }
 
-// A record acknowledged while the stream's state is asked for raises no doubt.
+// Each of a sink's two values is enough for everything to be kept.
+func TestASinkIsRegisteredByEitherValue(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{sinkKey, positionKey} {
+		j := open(t, t.TempDir(), small())
+		j.source(t, "late").Close()
+		k := j.source(t, "k")
+		j.fill(t, 3)
+		read(t, k, 3, true)
+		k.Close()
+		var err error
+		if key == sinkKey {
+			_, err = j.table.Put(t.Context(), key+"late", nil, store.If{})
+		} else {
+			err = j.table.PutLazy(t.Context(), key+"late", nil, store.If{})
+		}
+		require.NoError(t, err)
+		n, err := j.trimAll(t)
+		require.NoError(t, err)
+		assert.Zero(t, n)
+		late := j.source(t, "late")
+		assert.Len(t, read(t, late, 3, false), 3)
+		late.Close()
+	}
+}
+
+// A record acknowledged while the log's state is asked for raises no doubt.
 func TestPushesDuringATrimRaiseNoDoubt(t *testing.T) {
 	t.Parallel()
 	o := open(t, t.TempDir(), testConfig)
-	defer o.shut(t)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -76,47 +118,27 @@ func TestPushesDuringATrimRaiseNoDoubt(t *testing.T) {
 
 func TestNothingIsTrimmedBeforeAConfiguredSinkIsOpened(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	conn, err := streamserver.Connect(t.Context(), dir, testConfig, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	j, err := Open(t.Context(), conn, testConfig, Options{
-		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(), Sinks: []string{"k", "new"},
-	})
-	require.NoError(t, err)
-	o := &opened{Journal: j, conn: conn}
-	defer o.shut(t)
+	o := open(t, t.TempDir(), small(), func(opts *Options) { opts.Sinks = []string{"k", "new"} })
 	k := o.source(t, "k")
 	defer k.Close()
-	o.push(t, relaytest.Events(3))
+	o.fill(t, 3)
 	read(t, k, 3, true)
-	_, err = o.trimAll(t)
-	require.ErrorIs(t, err, errUncertain)
+	n, err := o.trimAll(t)
+	require.NoError(t, err)
+	assert.Zero(t, n)
 	fresh := o.source(t, "new")
 	defer fresh.Close()
 	assert.Len(t, read(t, fresh, 3, true), 3)
-	waiting.Until(t, func() bool { n, err := o.trimAll(t); return err == nil && n == 1 })
+	n, err = o.trimAll(t)
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, n)
 }
 
-// The version before this one kept no register.
-func TestTheSinksOfAnEarlierVersionAreKnown(t *testing.T) {
+// A clock that is set ahead makes no record old, and one that is set back makes none young.
+func TestTheClockOfTheTrims(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	j := open(t, dir, testConfig)
-	j.source(t, "behind").Close()
-	k := j.source(t, "k")
-	j.push(t, relaytest.Events(3))
-	read(t, k, 3, true)
-	k.Close()
-	require.NoError(t, j.conn.JetStream.DeleteStream(t.Context(), "TEST_SINKS"))
-	j.shut(t)
-
-	j = open(t, dir, testConfig)
-	defer j.shut(t)
-	n, err := j.trimAll(t)
-	require.NoError(t, err)
-	assert.Zero(t, n, "behind has had nothing")
-	list, err := j.Positions.List(t.Context())
-	require.NoError(t, err)
-	require.Len(t, list, 2)
-	assert.Equal(t, []string{"behind", "k"}, []string{list[0].Sink, list[1].Sink})
+	j := open(t, t.TempDir(), testConfig)
+	assert.WithinDuration(t, time.Now(), j.now(), time.Minute)
+	j.opened = j.opened.Add(-time.Hour) // as if an hour by the monotonic clock had not passed
+	assert.False(t, j.now().After(time.Now()))
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/console"
-
-	"github.com/auditrelay/auditrelay/internal/losses"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
 )
 
 func newJournalAccept() *cobra.Command {
@@ -32,7 +31,7 @@ Exit codes: 0 accepted, 1 not accepted, 64 wrong usage.`,
 				return err
 			}
 			if d.Records == 0 {
-				return losses.ErrNoDamage
+				return quarantine.ErrNoDamage
 			}
 			question := fmt.Sprintf("%d records are damaged or lost, from position %d on; %d can be read. Let the sinks go on without them?", d.Records, d.First, d.Readable)
 			if err := confirm(cmd, yes, question); err != nil {

@@ -2,16 +2,24 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/datadir"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/disk"
 	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
@@ -72,11 +80,20 @@ func repairControl(cfg *config.Config, log *slog.Logger) func(context.Context, *
 	}
 }
 
+// repairs are the results of a repair.
+type repairs struct {
+	Mended []datadir.Mending `json:"mended"`
+	// SetAside are the positions now in the quarantine, without those from before.
+	SetAside []quarantine.Loss `json:"set_aside"`
+}
+
 func repairJournal(cmd *cobra.Command, cfg *config.Config, flags *journalFlags, unknownIsDamage bool) error {
 	log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
-	done, err := journal.Repair(cmd.Context(), cfg.DataDir, cfg.Journal, log, journal.RepairOptions{
-		UnknownIsDamage: unknownIsDamage, Others: repairControl(cfg, log),
-	})
+	var done repairs
+	err := repairServer(cmd.Context(), cfg, log, unknownIsDamage, &done)
+	if err == nil {
+		err = repairStore(cmd.Context(), cfg, log, &done)
+	}
 	if err != nil {
 		return err
 	}
@@ -90,10 +107,87 @@ func repairJournal(cmd *cobra.Command, cfg *config.Config, flags *journalFlags, 
 			b.WriteString("\n")
 		}
 		for _, q := range done.SetAside {
-			fmt.Fprintf(&b, "set aside   %s, position %s: %s\n", q.Stream, positions(q.From, q.To), q.Reason)
+			fmt.Fprintf(&b, "set aside   %s, position %s: %s\n", q.Log, positions(uint64(q.From), uint64(q.To)), q.Reason)
 		}
-		fmt.Fprintf(&b, "repaired: %d pieces mended, %d runs of positions set aside, positions checked: %s\n",
-			len(done.Mended), len(done.SetAside), strings.Join(done.Positions, ", "))
+		fmt.Fprintf(&b, "repaired: %d pieces mended, %d runs of positions set aside\n", len(done.Mended), len(done.SetAside))
 		return b.String()
 	})
+}
+
+func repairServer(ctx context.Context, cfg *config.Config, log *slog.Logger, unknownIsDamage bool, done *repairs) (err error) {
+	connect := streamserver.Connect
+	if unknownIsDamage {
+		connect = streamserver.ConnectTakingUnknownForDamage
+	}
+	conn, err := connect(ctx, cfg.DataDir, cfg.Journal, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	done.Mended = append([]datadir.Mending{}, conn.Mended...)
+	return repairControl(cfg, log)(ctx, conn)
+}
+
+// repairStore opens the store as a start does, which mends it, and reads all of it back.
+func repairStore(ctx context.Context, cfg *config.Config, log *slog.Logger, done *repairs) (err error) {
+	dir := filepath.Join(cfg.DataDir, app.StoreDir)
+	s, err := disk.Open(disk.Config{Dir: dir, Salvage: filepath.Join(cfg.DataDir, app.SalvageDir), Logger: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	names, err := quarantine.Open(ctx, s, quarantine.Options{Logger: log, Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, names.Close()) }()
+	before, err := names.All(ctx)
+	if err != nil {
+		return err
+	}
+	logs, err := disk.Logs(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range logs {
+		opts := store.Options{}
+		if name == quarantine.Events {
+			opts = store.Options{MaxBytes: int64(cfg.Journal.MaxBytes), Allocate: true}
+		}
+		if err := repairLog(ctx, s, names, name, opts); err != nil {
+			return fmt.Errorf("repair the log %s: %w", name, err)
+		}
+	}
+	after, err := names.All(ctx)
+	if err != nil {
+		return err
+	}
+	done.SetAside = append([]quarantine.Loss{}, after[len(before):]...)
+	return nil
+}
+
+// repairLog names the gaps of a log, and the events' records that cannot be read.
+func repairLog(ctx context.Context, s store.Store, names *quarantine.Ledger, name string, opts store.Options) error {
+	l, err := s.Log(ctx, name, opts)
+	if err != nil {
+		return err
+	}
+	if err := names.Watch(ctx, name, l); err != nil {
+		return err
+	}
+	for item, err := range l.Read(ctx, 1, false) {
+		switch {
+		case err != nil:
+		case item.Gap != nil:
+			err = names.Name(ctx, name, *item.Gap)
+		case name == quarantine.Events:
+			if _, corrupt := record.Check(item.Record.Data); errors.Is(corrupt, record.ErrCorrupt) {
+				err = names.NameRecord(ctx, name, item.Record.Pos, corrupt.Error(), item.Record.Data)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

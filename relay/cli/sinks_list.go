@@ -75,7 +75,7 @@ func sinksTable(list []console.Sink, now time.Time) *grid {
 func positionTexts(s *console.Sink, now time.Time) (pending, oldest, holds string) {
 	pending, oldest, holds = "no position", "-", "-"
 	switch p := s.Position; {
-	case p == nil || p.Absent:
+	case p == nil:
 	case p.Unknown != "":
 		pending = "unknown"
 	default:

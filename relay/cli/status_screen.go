@@ -257,7 +257,7 @@ func (s *screen) sinks(b brush, width int) []string {
 // behind is a sink's lag.
 func behind(s *console.Sink) string {
 	switch {
-	case s.Position == nil || s.Position.Absent || s.Position.Unknown != "":
+	case s.Position == nil || s.Position.Unknown != "":
 		return "?"
 	case s.LagEvents != nil:
 		return numberText(float64(*s.LagEvents))

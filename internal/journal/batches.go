@@ -18,23 +18,23 @@ const (
 	lingerEvents = 1000
 )
 
-// gather adds the records there already, and those arriving until the next batch is due. It
-// also returns the last record.
+// gather adds the records that are there already, and those that arrive until the next
+// batch is due. It also returns the last record.
 func (s *Source) gather(ctx context.Context, first fetched) (events []relay.Event, last fetched) {
 	records, n, size := append(s.gathered[:0], first), len(first.events), first.size
 	until := s.last.Add(linger)
 	if s.limit.Wait > 0 {
 		until = time.Now().Add(s.limit.Wait)
 	}
-	for s.spare == nil && !first.large && n < s.limit.Events && size < s.limit.Bytes {
+	for s.spare == nil && first.large == nil && n < s.limit.Events && size < s.limit.Bytes {
 		if n >= lingerEvents && s.limit.Wait == 0 {
-			until = s.last // only records there already
+			until = s.last // only records that are there already
 		}
 		r, ok := s.more(ctx, until)
 		if !ok {
 			break
 		}
-		if r.large || r.now != first.now || n+len(r.events) > s.limit.Events || size+r.size > s.limit.Bytes {
+		if r.large != nil || r.turns != first.turns || n+len(r.events) > s.limit.Events || size+r.size > s.limit.Bytes {
 			s.spare = &r
 			break
 		}
@@ -81,52 +81,47 @@ func (s *Source) join(records []fetched, n int) (events []relay.Event, last fetc
 	return events, last
 }
 
-// pieces is a record given in several batches, as all its events at once take too much
-// memory. Only the last batch acknowledges the record. After a crash it is read again from
-// its start.
+// pieces is a record that is given in several batches, since all its events at once take
+// too much memory. Only the last batch acknowledges the record. After a crash it is read
+// again from its start.
 type pieces struct {
-	data     []byte
-	position uint64 // of the record
-	reader   *record.Reader
-	given    uint64 // pieces
+	fetched
+	reader *record.Reader
+	given  uint64 // pieces
+	before mark   // what an acknowledgement of a piece but the last covers
 }
 
-// A position holds the record's number in its low pieceShift bits, and the number
-// of the piece above them: 0 in the last piece.
-const pieceShift = 48
-
-func recordOf(p relay.Position) (record uint64, isPiece bool) {
-	return uint64(p) & (1<<pieceShift - 1), p>>pieceShift > 0
-}
-
-// DeliveredRecord is the newest record delivered whole at a position of a Source.
-func DeliveredRecord(p relay.Position) uint64 {
-	record, isPiece := recordOf(p)
-	if isPiece {
-		return record - 1
+// opens begins to give a large record in pieces.
+func (s *Source) opens(last *fetched) bool {
+	reader, err := record.Open(last.large)
+	if err != nil {
+		return false // cannot happen: it was read before
 	}
-	return record
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rest = &pieces{fetched: *last, reader: reader, before: s.read}
+	s.rest.large = nil
+	return true
 }
 
-// piece gives the next piece of the open record.
-func (s *Source) piece() (relay.Batch, error) {
+// piece gives the next piece of the open record. It returns false if the log went back, and
+// the record has to be read again.
+func (s *Source) piece() (relay.Batch, bool, error) {
 	p := s.rest
-	if p.reader == nil {
-		reader, err := record.Open(p.data)
-		if err != nil {
-			return relay.Batch{}, err // cannot happen: it was read before
-		}
-		p.reader, p.data = reader, nil
-	}
 	events, _, err := p.reader.Next(nil, min(record.PieceBytes, max(1, s.limit.Bytes)))
 	if err != nil {
-		return relay.Batch{}, err
+		return relay.Batch{}, false, err
 	}
 	s.last = time.Now()
+	p.given++
+	through, number := p.before, p.given
 	if p.reader.Done() {
 		s.rest = nil
-		return relay.Batch{Events: events, Position: relay.Position(p.position)}, nil
+		through, number = p.mark, lastPiece
 	}
-	p.given++
-	return relay.Batch{Events: events, Position: relay.Position(p.position | p.given<<pieceShift)}, nil
+	position, ok := s.give(&p.fetched, through, number)
+	if !ok {
+		s.rest = nil
+	}
+	return relay.Batch{Events: events, Position: position}, ok, nil
 }

@@ -1,0 +1,125 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// mark is a place in the log: after the record at pos, or at the end of a gap.
+type mark struct {
+	pos    store.Pos
+	sum    uint64    // the record's checksum; 0 at the end of a gap
+	events uint64    // how many events the log ever had up to here
+	at     time.Time // when the record was committed
+}
+
+// keyOf is the key of a record: the number of events that the log ever had, with the
+// record's own. So the number of events between two records is known without reading those
+// between them.
+func keyOf(events uint64) string { return strconv.FormatUint(events, 10) }
+
+// markOf is the place after a record.
+func markOf(r *store.Record) mark {
+	events, err := strconv.ParseUint(r.Key, 10, 64)
+	if err != nil {
+		events = record.Count(r.Data) // no version of ours wrote it
+	}
+	return mark{pos: r.Pos, sum: record.Checksum(r.Data), events: events, at: r.Time}
+}
+
+// before is how many events the log ever had before a record.
+func before(r *store.Record) uint64 {
+	m := markOf(r)
+	return m.events - min(m.events, record.Count(r.Data))
+}
+
+// recordFrom reads the first record in [from, end), or nil if there is none. Its data may
+// be kept.
+func recordFrom(ctx context.Context, events store.Log, from, end store.Pos) (*store.Record, error) {
+	for item, err := range events.Read(ctx, from, false) {
+		if err != nil {
+			return nil, fmt.Errorf("read record %d: %w", from, err)
+		}
+		if r := item.Record; r != nil {
+			if r.Pos >= end {
+				break
+			}
+			return r, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // a missing record is no error
+}
+
+// newestMark is the place of the log's end. Where the newest record is damaged, the events
+// are counted up to the newest readable one.
+func (j *Journal) newestMark(ctx context.Context, state *store.State) (mark, error) {
+	for back := store.Pos(1); state.End >= state.First; back *= 2 {
+		from := max(state.First, state.End+1-min(back, state.End))
+		newest := mark{}
+		for item, err := range j.events.Read(ctx, from, false) {
+			if err != nil {
+				return mark{}, fmt.Errorf("read the end of the journal: %w", err)
+			}
+			if item.Record != nil {
+				newest = markOf(item.Record)
+			}
+		}
+		if newest.pos > 0 || from == state.First {
+			newest.pos = max(newest.pos, state.End)
+			return newest, nil
+		}
+	}
+	return mark{pos: state.End}, nil
+}
+
+// startMark is the place before the oldest kept record.
+func (j *Journal) startMark(ctx context.Context, state *store.State) (mark, error) {
+	m := mark{pos: state.First - 1}
+	r, err := recordFrom(ctx, j.events, state.First, math.MaxUint64)
+	if err != nil {
+		return m, err
+	}
+	if r == nil {
+		m.events = j.end.get().events
+		return m, nil
+	}
+	m.events = before(r)
+	return m, nil
+}
+
+// end is the newest place of the log that this process knows.
+type end struct {
+	mu sync.Mutex
+	m  mark // guarded by mu
+}
+
+func (e *end) get() mark {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.m
+}
+
+// reach notes a place, and reports whether it is a new one.
+func (e *end) reach(m mark) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if m.pos <= e.m.pos {
+		return false
+	}
+	e.m = m
+	return true
+}
+
+// set notes the end of a log that went back.
+func (e *end) set(m mark) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.m = m
+}

@@ -1,0 +1,274 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// A sink has two values in the table. The durable one registers it: from then on nothing is
+// trimmed that it has not acknowledged. The lazy one is its position; without it the sink
+// has acknowledged nothing.
+const (
+	sinkKey     = "sink/"
+	positionKey = "position/"
+)
+
+// positionVersion is the version of [positionValue].
+const positionVersion = 1
+
+// positionValue says how far a sink has come. It names everything that it depends on, so
+// that a value that came to stand in a wrong place is not believed.
+type positionValue struct {
+	Version int    `json:"version"`
+	Sink    string `json:"sink"`
+	// Log is the ID of the log of events.
+	Log string `json:"log_id"`
+	// Position is the newest acknowledged record, and Sum its checksum; 0 for a position
+	// without a record.
+	Position store.Pos `json:"position"`
+	Sum      uint64    `json:"checksum,omitempty"`
+	// Events is how many events the log ever had up to it.
+	Events uint64 `json:"events"`
+	// At is when that record was committed.
+	At time.Time `json:"committed,omitzero"`
+	// Epoch is of the job that reads for the sink; always 0 while one relay has the store.
+	Epoch uint64 `json:"epoch"`
+}
+
+// ErrNoPosition means that the journal keeps nothing for the sink.
+var ErrNoPosition = errors.New("the journal keeps no position of this sink")
+
+// errUncertain means that nothing can be trimmed, since some sink's position is not known for
+// certain.
+var errUncertain = errors.New("not every sink's position is known for certain")
+
+// checks remembers which positions were compared with the records at them.
+type checks struct {
+	mu   sync.Mutex
+	revs map[string]uint64 // the revision of the position that was compared, by sink; guarded by mu
+}
+
+// register makes the journal keep everything that a sink has not acknowledged. A crash
+// right after it leaves a sink without a position, for which everything is kept until it is
+// opened or retired.
+func (j *Journal) register(ctx context.Context, sink string) error {
+	known, err := j.table.Get(ctx, sinkKey+sink)
+	if err == nil && known.Data == nil {
+		_, err = j.table.Put(ctx, sinkKey+sink, []byte("{}"), store.If{})
+	}
+	if err != nil {
+		return fmt.Errorf("register sink %s with the journal: %w", sink, err)
+	}
+	return nil
+}
+
+// registered returns the sinks for which something is kept, sorted. One of its two values
+// is enough.
+func (j *Journal) registered(ctx context.Context) (sinks []string, err error) {
+	for _, prefix := range []string{sinkKey, positionKey} {
+		values, err := j.table.List(ctx, prefix)
+		if err != nil {
+			return nil, fmt.Errorf("list the sinks of the journal: %w", err)
+		}
+		for _, v := range values {
+			sinks = append(sinks, strings.TrimPrefix(v.Key, prefix))
+		}
+	}
+	slices.Sort(sinks)
+	return slices.Compact(sinks), nil
+}
+
+// keep writes a sink's position. After a power cut it may be an older one.
+func (j *Journal) keep(ctx context.Context, sink string, id store.ID, m mark) error {
+	value, err := json.Marshal(positionValue{
+		Version: positionVersion, Sink: sink, Log: id.String(), Position: m.pos, Sum: m.sum, Events: m.events, At: m.at.UTC(),
+	})
+	if err == nil {
+		err = j.table.PutLazy(ctx, positionKey+sink, value, store.If{})
+	}
+	if err != nil {
+		j.metrics.notKept.Inc()
+		return fmt.Errorf("keep the position of sink %s: %w", sink, err)
+	}
+	return nil
+}
+
+// position reads how far a sink has come. Where the value cannot be believed, why says so,
+// and the place is not to be used.
+func (j *Journal) position(ctx context.Context, sink string, state *store.State) (at mark, why string, err error) {
+	v, err := j.table.Get(ctx, positionKey+sink)
+	if err != nil {
+		return mark{}, "", fmt.Errorf("read the position of sink %s: %w", sink, err)
+	}
+	if v.Data == nil {
+		return mark{}, "", nil // it has acknowledged nothing
+	}
+	var p positionValue
+	if err := json.Unmarshal(v.Data, &p); err != nil {
+		return mark{}, fmt.Sprintf("it cannot be read: %v", err), nil
+	}
+	at = mark{pos: p.Position, sum: p.Sum, events: p.Events, at: p.At}
+	here := state.ID.String()
+	switch {
+	case p.Version > positionVersion:
+		return mark{}, fmt.Sprintf("it has the version %d, and this program knows %d", p.Version, positionVersion), nil
+	case p.Sink != sink:
+		return mark{}, fmt.Sprintf("it is of the sink %q", p.Sink), nil
+	case p.Log != here && !sameLog(p.Log, here):
+		return mark{}, fmt.Sprintf("it is of the log %s, and the events are in %s", p.Log, here), nil
+	case p.Position > state.End:
+		return mark{}, fmt.Sprintf("it is %d, and the log ends with %d", p.Position, state.End), nil
+	}
+	if why, err = j.compare(ctx, sink, v.Rev, &at, p.Log == here); err != nil || why != "" {
+		return mark{}, why, err
+	}
+	return at, "", nil
+}
+
+// sameLog reports whether two IDs differ in their turns only.
+func sameLog(a, b string) bool {
+	log, _, _ := strings.Cut(a, ".")
+	return strings.HasPrefix(b, log+".")
+}
+
+// compare holds a position against the record that stands there: another one means that the
+// log is not the one that was read. A record that was trimmed or damaged says nothing
+// against it, unless the log has gone back since.
+func (j *Journal) compare(ctx context.Context, sink string, rev uint64, at *mark, sameTurn bool) (why string, err error) {
+	if at.pos == 0 || sameTurn && (at.sum == 0 || j.readers.get(sink) != nil) {
+		return "", nil
+	}
+	j.checks.mu.Lock()
+	known := sameTurn && j.checks.revs[sink] == rev
+	j.checks.mu.Unlock()
+	if known {
+		return "", nil
+	}
+	r, err := recordFrom(ctx, j.events, at.pos, at.pos+1)
+	switch {
+	case err != nil:
+		return "", err
+	case r == nil && !sameTurn:
+		return "the log has gone back since it was written", nil
+	case r != nil && record.Checksum(r.Data) != at.sum:
+		return fmt.Sprintf("another record stands at position %d than the one that the sink acknowledged", at.pos), nil
+	}
+	j.checks.mu.Lock()
+	defer j.checks.mu.Unlock()
+	j.checks.revs[sink] = rev
+	return "", nil
+}
+
+// lowest is the newest position that every registered sink has acknowledged. any is false
+// without a sink. The error wraps errUncertain if a position cannot be believed.
+func (j *Journal) lowest(ctx context.Context, state *store.State) (lowest store.Pos, any bool, err error) {
+	sinks, err := j.registered(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	lowest = state.End
+	for _, sink := range sinks {
+		at, why, err := j.position(ctx, sink, state)
+		if err != nil {
+			return 0, false, err
+		}
+		if why != "" {
+			return 0, false, fmt.Errorf("%w: that of sink %s: %s", errUncertain, sink, why)
+		}
+		lowest = min(lowest, at.pos)
+	}
+	return lowest, len(sinks) > 0, nil
+}
+
+// SinkPosition is how far one sink has come in the journal, and what is kept for it: all
+// records that it has not acknowledged.
+type SinkPosition struct {
+	Sink         string    `json:"sink"`
+	Acknowledged uint64    `json:"acknowledged"`      // its newest acknowledged record
+	Pending      uint64    `json:"pending_records"`   // the records after it; each holds one event or more
+	Oldest       time.Time `json:"oldest,omitzero"`   // when the first of them was committed; zero without any
+	HeldBytes    int64     `json:"held_bytes_approx"` // bytes of the pending records, by the average record
+	Reading      bool      `json:"reading"`           // this relay reads for the sink right now
+	// Kept is when the oldest kept record was committed, so how far back a replay to any sink
+	// can reach; zero without any.
+	Kept time.Time `json:"kept_since,omitzero"`
+	// Unknown is why the position cannot be believed; empty where it can. Nothing is
+	// trimmed then, and the sink gets everything that is kept when it is opened.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// Sinks returns the position of each registered sink, configured or not, sorted by name.
+func (j *Journal) Sinks(ctx context.Context) ([]SinkPosition, error) {
+	state, err := j.state(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sinks, err := j.registered(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := j.oldest.time(ctx, j.events, state.First)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]SinkPosition, len(sinks))
+	for i, sink := range sinks {
+		p := SinkPosition{Sink: sink, Kept: kept, Reading: j.readers.get(sink) != nil}
+		at, why, err := j.position(ctx, sink, &state)
+		if err != nil {
+			return nil, err
+		}
+		p.Acknowledged = uint64(at.pos)
+		if why != "" {
+			p.Unknown = "its position cannot be believed: " + why
+		}
+		if first := max(at.pos+1, state.First); first <= state.End {
+			p.Pending = uint64(state.End + 1 - first)
+			p.HeldBytes = int64(float64(state.Bytes) / float64(state.End+1-state.First) * float64(p.Pending))
+			r, err := recordFrom(ctx, j.events, first, state.End+1)
+			if err != nil {
+				return nil, err
+			}
+			if r != nil {
+				p.Oldest = r.Time
+			}
+		}
+		all[i] = p
+	}
+	return all, nil
+}
+
+// Retire forgets a sink, so that nothing is kept for it any more. If it comes back, it
+// starts at the oldest record. The error wraps ErrNoPosition if nothing was kept for it.
+// The caller makes sure that nothing reads for the sink.
+//
+// A crash between the two writes leaves a registered sink without a position: everything is
+// kept for it until it is retired again.
+func (j *Journal) Retire(ctx context.Context, sink string) error {
+	sinks, err := j.registered(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(sinks, sink) {
+		return fmt.Errorf("retire sink %s: %w", sink, ErrNoPosition)
+	}
+	if err := j.table.PutLazy(ctx, positionKey+sink, nil, store.If{}); err != nil {
+		return fmt.Errorf("remove the position of sink %s: %w", sink, err)
+	}
+	if err := j.table.Sync(ctx); err != nil {
+		return fmt.Errorf("remove the position of sink %s: %w", sink, err)
+	}
+	if _, err := j.table.Put(ctx, sinkKey+sink, nil, store.If{}); err != nil {
+		return fmt.Errorf("retire sink %s: %w", sink, err)
+	}
+	return nil
+}

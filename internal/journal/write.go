@@ -1,0 +1,143 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/auditrelay/auditrelay/internal/diskbudget"
+	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// packed is a group in the form of a record.
+type packed struct {
+	group  []segment
+	data   []byte
+	events int
+	size   int // before compression
+	start  time.Time
+	sealed Sealed
+}
+
+// Sealed is a durable record, as its commit knows it.
+type Sealed struct {
+	Position uint64
+	// Turns is how often the log had gone back before the record was appended: a
+	// later turn may have given its position to another record.
+	Turns int
+	record.Digest
+}
+
+// pack compresses a group. While it does, the record before may be on its way to the disk.
+func (c *committer) pack(group []segment) *packed {
+	p := &packed{group: group, start: time.Now()}
+	raw := group[0].data
+	if len(group) > 1 {
+		c.raw = c.raw[:0]
+		for _, s := range group {
+			c.raw = append(c.raw, s.data...)
+		}
+		raw = c.raw
+	}
+	for _, s := range group {
+		p.events += s.events
+	}
+	p.size = len(raw)
+	p.data = record.Append(c.memory(), raw, p.events)
+	p.seal(c)
+	return p
+}
+
+// seal describes the record, unless nobody is to be told.
+func (p *packed) seal(c *committer) {
+	if c.sealed == nil {
+		return
+	}
+	segments := make([]record.Segment, len(p.group))
+	for i, s := range p.group {
+		segments[i] = record.Segment{Data: s.data, Events: s.events}
+	}
+	p.sealed.Digest = record.DigestMade(p.data, segments)
+}
+
+// write makes the record durable. After an error nobody may be told of success, although
+// the record may have been stored: then its events count in the keys of later records, as if
+// they had been there. writing is held.
+//
+// A crash before the append leaves nothing, and one after it a record whose senders were
+// not told: they push its events again.
+func (c *committer) write(p *packed) (store.Pos, error) {
+	ctx, cancel := context.WithDeadline(context.Background(), p.group[0].whole.since.Add(c.patience))
+	defer cancel()
+	turns := c.turns()
+	at, err := c.appendTo(ctx, p)
+	if errors.Is(err, store.ErrFull) && c.makeRoom(ctx, p.stored()) == nil {
+		at, err = c.appendTo(ctx, p)
+	}
+	c.metrics.commit(p.start, p.events, p.size, len(p.data), err)
+	switch {
+	case errors.Is(err, store.ErrFull):
+		return 0, fmt.Errorf("%w: %w", ErrFull, err)
+	case err != nil:
+		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	m := mark{pos: at, sum: record.Checksum(p.data), events: c.total, at: p.start}
+	c.committed(m, int(p.stored()), p.shares())
+	if c.sealed != nil {
+		p.sealed.Position, p.sealed.Turns = uint64(at), turns
+		c.sealed(p.sealed)
+	}
+	return at, nil
+}
+
+// appendTo appends the record, and counts its events unless it was certainly not stored.
+func (c *committer) appendTo(ctx context.Context, p *packed) (store.Pos, error) {
+	total := c.total + uint64(p.events)
+	at, err := c.log.Append(ctx, store.Draft{Kind: kindEvents, Key: keyOf(total), Data: p.data})
+	if !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrTooLarge) {
+		c.total = total
+	}
+	return at, err
+}
+
+// finish tells the senders of a group how its commit ended, and frees the record's memory.
+func (c *committer) finish(p *packed, at store.Pos, err error) {
+	need := int64(0)
+	if errors.Is(err, ErrFull) {
+		need = p.stored()
+	}
+	for _, s := range p.group {
+		s.whole.settle(at, err, need)
+	}
+	select {
+	case c.spare <- p.data[:0]:
+	default:
+	}
+}
+
+// memory gives an empty buffer for a record.
+func (c *committer) memory() []byte {
+	select {
+	case b := <-c.spare:
+		return b
+	default:
+		return nil
+	}
+}
+
+// recordFrame is about what the store adds to a record's data.
+const recordFrame = 80
+
+// stored is about how many bytes of the budget the record takes.
+func (p *packed) stored() int64 { return int64(len(p.data) + recordFrame) }
+
+// shares divides the record among its sources.
+func (p *packed) shares() []diskbudget.Share {
+	shares := make([]diskbudget.Share, len(p.group))
+	for i, s := range p.group {
+		shares[i] = diskbudget.Share{Source: s.whole.source, Bytes: len(s.data)}
+	}
+	return shares
+}
