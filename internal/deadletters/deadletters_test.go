@@ -17,10 +17,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/deadletters"
 	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/cluster"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -32,7 +35,8 @@ type stage struct {
 	t      testing.TB
 	dir    string
 	budget int64
-	store  *disk.Store
+	url    string // of a cluster's server; "" for a folder
+	store  store.Store
 	ledger *quarantine.Ledger
 	calls  atomic.Int64 // appends at an end, and trims, that succeed before one fails; negative: all do
 	reg    *prometheus.Registry
@@ -40,7 +44,26 @@ type stage struct {
 
 func open(t testing.TB) *stage {
 	t.Helper()
-	s := &stage{t: t, dir: t.TempDir()}
+	return openAt(t, "")
+}
+
+// onBoth runs a test on both backends.
+func onBoth(t *testing.T, run func(t *testing.T, s *stage)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("on disk", func(t *testing.T) {
+		t.Parallel()
+		run(t, open(t))
+	})
+	t.Run("on a cluster", func(t *testing.T) {
+		t.Parallel()
+		run(t, openAt(t, natstest.Run(t, t.TempDir()).ClientURL()))
+	})
+}
+
+func openAt(t testing.TB, url string) *stage {
+	t.Helper()
+	s := &stage{t: t, dir: t.TempDir(), url: url}
 	s.calls.Store(-1)
 	s.begin()
 	t.Cleanup(s.end)
@@ -51,7 +74,14 @@ func (s *stage) begin() {
 	s.t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	var err error
-	s.store, err = disk.Open(disk.Config{Dir: filepath.Join(s.dir, "store"), Salvage: filepath.Join(s.dir, "salvage"), Writer: "test", Logger: log})
+	if s.url == "" {
+		s.store, err = disk.Open(disk.Config{Dir: filepath.Join(s.dir, "store"), Salvage: filepath.Join(s.dir, "salvage"), Writer: "test", Logger: log})
+	} else {
+		s.store, err = cluster.Open(s.t.Context(), cluster.Config{
+			Journal: config.Journal{URL: s.url, Replicas: 1, StreamPrefix: "TEST", MaxBytes: 64 << 20},
+			Dir:     filepath.Join(s.dir, "notes"), Version: "test", Logger: log, Registerer: prometheus.NewRegistry(),
+		})
+	}
 	require.NoError(s.t, err)
 	s.ledger, err = quarantine.Open(s.t.Context(), s.store, quarantine.Options{Logger: log, Registerer: prometheus.NewRegistry()})
 	require.NoError(s.t, err)
@@ -161,9 +191,10 @@ func through(from, to uint64) (numbers []uint64) {
 
 var _ relay.DeadLetters = (*deadletters.Store)(nil)
 
-func TestALetterComesBackAsItWas(t *testing.T) {
-	t.Parallel()
-	s := open(t)
+func TestALetterComesBackAsItWas(t *testing.T) { onBoth(t, aLetterComesBackAsItWas) }
+
+func aLetterComesBackAsItWas(t *testing.T, s *stage) {
+	t.Helper()
 	events := relaytest.Events(2)
 	require.NoError(t, s.Reject(t.Context(), "kafka", []relay.Rejection{
 		{Event: events[0], Reason: "too\nlarge", Attempts: 3}, {Event: events[1], Reason: "x", Attempts: 1},
@@ -181,9 +212,10 @@ func TestALetterComesBackAsItWas(t *testing.T) {
 
 // Many letters are kept at once, yet each is read and removed by itself. A restart changes
 // nothing.
-func TestLettersAreRemovedOneByOne(t *testing.T) {
-	t.Parallel()
-	s := open(t)
+func TestLettersAreRemovedOneByOne(t *testing.T) { onBoth(t, lettersAreRemovedOneByOne) }
+
+func lettersAreRemovedOneByOne(t *testing.T, s *stage) {
+	t.Helper()
 	events := relaytest.Events(2507)
 	s.reject("k", "no", events...)
 	require.Equal(t, ids(events), s.found(deadletters.Filter{}))
@@ -214,9 +246,10 @@ func TestLettersAreRemovedOneByOne(t *testing.T) {
 }
 
 // What a sink's letters are does not depend on those of another one.
-func TestSinksHaveLettersOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	s := open(t)
+func TestSinksHaveLettersOfTheirOwn(t *testing.T) { onBoth(t, sinksHaveLettersOfTheirOwn) }
+
+func sinksHaveLettersOfTheirOwn(t *testing.T, s *stage) {
+	t.Helper()
 	events := relaytest.Events(100)
 	want := map[string][]string{}
 	for i := range 10 {
@@ -234,9 +267,10 @@ func TestSinksHaveLettersOfTheirOwn(t *testing.T) {
 
 // Each environment has a budget at each sink. What is beyond it is kept all the same, as a
 // sink that waits would hold up all others, and is told, over a restart too.
-func TestDeadLettersHaveABudget(t *testing.T) {
-	t.Parallel()
-	s := open(t)
+func TestDeadLettersHaveABudget(t *testing.T) { onBoth(t, deadLettersHaveABudget) }
+
+func deadLettersHaveABudget(t *testing.T, s *stage) {
+	t.Helper()
 	s.end()
 	s.budget = 64 << 10
 	s.begin()
@@ -281,7 +315,7 @@ func TestDeadLettersHaveABudget(t *testing.T) {
 	require.NoError(t, err)
 	state, err := letters.State(t.Context())
 	require.NoError(t, err)
-	assert.InEpsilon(t, state.Bytes, k.Bytes+usage["other"].Bytes, 0.1, "it is what the log takes, about")
+	assert.InEpsilon(t, state.Bytes, k.Bytes+usage["other"].Bytes, 0.2, "it is what the log takes, about")
 
 	s.restart()
 	told = nil
@@ -402,11 +436,11 @@ func newestSegment(t *testing.T, dir string) (newest string) {
 	return newest
 }
 
-// large are events of one MiB that nobody can compress.
+// large are events of 900 KiB that nobody can compress.
 func large(random *rand.ChaCha8, n int) []relay.Event {
 	events := relaytest.Events(n)
 	for i := range events {
-		events[i].Body = make([]byte, 1<<20)
+		events[i].Body = make([]byte, 900<<10)
 		_, _ = random.Read(events[i].Body) // it never fails
 	}
 	return events
@@ -432,9 +466,13 @@ func (s *stage) standing() (all []stands) {
 // The log does not grow with what was removed. Letters that stay keep their number, their
 // time and their content while they are appended again, and a crash between any two steps
 // of it loses none, and brings none back.
-func TestRemovedLettersGiveTheirRoomBack(t *testing.T) {
-	t.Parallel()
-	s := open(t)
+func TestRemovedLettersGiveTheirRoomBack(t *testing.T) { onBoth(t, removedLettersGiveTheirRoomBack) }
+
+func removedLettersGiveTheirRoomBack(t *testing.T, s *stage) {
+	t.Helper()
+	if s.url != "" && testing.Short() {
+		t.Skip("it takes a minute")
+	}
 	random := rand.NewChaCha8([32]byte{1})
 	const rounds, each = 4, 40
 	var want []stands
@@ -458,8 +496,8 @@ func TestRemovedLettersGiveTheirRoomBack(t *testing.T) {
 	}
 	s.calls.Store(-1)
 	for len(want) > 10 {
-		s.remove(want[0].number)
-		want = want[1:]
+		s.remove(want[0].number, want[4].number)
+		want = append(want[1:4:4], want[5:]...)
 		require.Equal(t, want, s.standing())
 		s.restart() // which ends what is under way
 		require.Equal(t, want, s.standing())
@@ -469,8 +507,8 @@ func TestRemovedLettersGiveTheirRoomBack(t *testing.T) {
 	waiting.Until(t, func() bool {
 		state, err := letters.State(t.Context())
 		require.NoError(t, err)
-		return state.Bytes < 80<<20
-	}, "160 MiB were kept, and 10 are left")
+		return state.Bytes < 72<<20
+	}, "140 MiB were kept, and 9 are left, some of them in the newest segment")
 	require.Equal(t, want, s.standing())
 	all, err := s.ledger.All(t.Context())
 	require.NoError(t, err)
@@ -496,9 +534,10 @@ func TestALaterVersionsRecordIsLeftAlone(t *testing.T) {
 }
 
 // Two relays on one cluster see each other's letters, and removals.
-func TestAnotherRelaysLetters(t *testing.T) {
-	t.Parallel()
-	s := open(t)
+func TestAnotherRelaysLetters(t *testing.T) { onBoth(t, anotherRelaysLetters) }
+
+func anotherRelaysLetters(t *testing.T, s *stage) {
+	t.Helper()
 	another, err := deadletters.Open(t.Context(), deadletters.Options{
 		Store: s.store, Quarantine: s.ledger, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	})

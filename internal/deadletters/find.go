@@ -126,22 +126,18 @@ func letterIn(r *store.Record) (Letter, error) {
 	return l, nil
 }
 
-// cursor reads letters, one run of neighbours after the other.
+// cursor reads letters. Neighbours are read without another search.
 type cursor struct {
 	s    *Store
 	ctx  context.Context
-	at   store.Pos // the position that next gives; 0 without
+	at   store.Pos // the position that next gives
 	next func() (store.Item, error, bool)
 	stop func()
 }
 
-// nearby is how many positions a cursor reads through rather than seek.
-const nearby = 64
-
 func (c *cursor) close() {
-	if c.at > 0 {
+	if c.stop != nil {
 		c.stop()
-		c.at = 0
 	}
 }
 
@@ -176,27 +172,19 @@ func (x *index) forget(id, pos store.Pos) {
 }
 
 func (c *cursor) read(pos store.Pos) (store.Item, error) {
-	if c.at == 0 || pos < c.at || pos > c.at+nearby {
+	if c.at != pos {
 		c.close()
 		c.next, c.stop = iter.Pull2(c.s.letters.Read(c.ctx, pos, false))
-		c.at = pos
 	}
-	for {
-		item, err, more := c.next()
-		switch {
-		case err != nil:
-			c.close()
-			return item, err
-		case !more:
-			c.close()
-			return item, fmt.Errorf("the log ends before position %d", pos)
-		case item.Gap != nil:
-			c.at = item.Gap.To + 1
-		default:
-			c.at = item.Record.Pos + 1
-		}
-		if c.at > pos {
-			return item, nil
-		}
+	item, err, more := c.next()
+	switch {
+	case err == nil && !more:
+		err = fmt.Errorf("the log ends before position %d", pos)
+	case err != nil:
+	case item.Gap != nil:
+		c.at = item.Gap.To + 1
+	default:
+		c.at = item.Record.Pos + 1
 	}
+	return item, err
 }

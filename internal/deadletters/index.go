@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/auditrelay/auditrelay/internal/pause"
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -21,7 +20,7 @@ type index struct {
 	of      store.ID               // the log that was read; guarded by mu
 	applied store.Pos              // up to here; guarded by mu
 	goal    store.Pos              // its end when the reading began; guarded by mu
-	waiting []waiter               // guarded by mu
+	grown   chan struct{}          // closed with the next record that is read; guarded by mu
 	entries []entry                // ascending by id; guarded by mu
 	removed int                    // entries that are no longer live; guarded by mu
 	shares  map[shareKey]*share    // those with letters; guarded by mu
@@ -48,14 +47,8 @@ type share struct {
 	bytes   int64
 }
 
-// waiter is told when the index has read up to a position.
-type waiter struct {
-	pos  store.Pos
-	done chan struct{}
-}
-
 func newIndex(budget int64) *index {
-	return &index{budget: budget, shares: map[shareKey]*share{}, moved: true}
+	return &index{budget: budget, shares: map[shareKey]*share{}, grown: make(chan struct{}), moved: true}
 }
 
 // frameBytes is what a record takes in the log in addition to its key and data, about.
@@ -84,12 +77,8 @@ func (x *index) advance(to store.Pos) {
 		x.moved = false
 		x.tell()
 	}
-	x.waiting = slices.DeleteFunc(x.waiting, func(w waiter) bool {
-		if w.pos <= to {
-			close(w.done)
-		}
-		return w.pos <= to
-	})
+	close(x.grown)
+	x.grown = make(chan struct{})
 }
 
 // whole says that the index knows all letters, or all except the newest. mu is held.
@@ -189,28 +178,10 @@ func (x *index) oldest() store.Pos {
 	return first
 }
 
-const (
-	// firstPause and longestPause bound the wait after a failure.
-	firstPause   = 100 * time.Millisecond
-	longestPause = 10 * time.Second
-)
-
 // follow reads the log into the index until Close.
 func (s *Store) follow() {
-	told := false
-	for wait := firstPause; ; wait = min(2*wait, longestPause) {
-		err := s.read(s.life)
-		if s.life.Err() != nil || errors.Is(err, store.ErrClosed) {
-			return
-		}
-		if !told {
-			told = true
-			s.log.Error("reading the dead letters failed; it is tried again until it succeeds", "error", err)
-		}
-		if pause.For(s.life, wait) != nil {
-			return
-		}
-	}
+	_ = pause.Insist(s.life, s.log, "reading the dead letters", func(err error) bool { return errors.Is(err, store.ErrClosed) },
+		func() error { return s.read(s.life) }) // it ends with the store
 }
 
 func (s *Store) read(ctx context.Context) error {
@@ -225,9 +196,6 @@ func (s *Store) read(ctx context.Context) error {
 		case item.Gap != nil:
 			s.name(ctx, *item.Gap)
 			s.pass(item.Gap.To)
-			if item.Gap.Why == store.Rewound {
-				return errors.New("the servers lost the end of the log")
-			}
 		default:
 			s.apply(ctx, item.Record)
 		}
@@ -298,20 +266,19 @@ func (s *Store) catchUp(ctx context.Context) error {
 
 // await returns when the index has read up to a position.
 func (s *Store) await(ctx context.Context, pos store.Pos) error {
-	s.index.mu.Lock()
-	if s.index.applied >= pos {
+	for {
+		s.index.mu.Lock()
+		there, grown := s.index.applied >= pos && s.index.whole(), s.index.grown
 		s.index.mu.Unlock()
-		return nil
-	}
-	w := waiter{pos, make(chan struct{})}
-	s.index.waiting = append(s.index.waiting, w)
-	s.index.mu.Unlock()
-	select {
-	case <-w.done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the dead letters to be read: %w", ctx.Err())
-	case <-s.life.Done():
-		return store.ErrClosed
+		if there {
+			return nil
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the dead letters to be read: %w", ctx.Err())
+		case <-s.life.Done():
+			return store.ErrClosed
+		}
 	}
 }

@@ -24,7 +24,7 @@ func (s *Store) tidySoon() {
 
 // keepTidy tidies up after removals until Close.
 func (s *Store) keepTidy() {
-	after := int64(0) // what the log took after letters were appended again
+	after := int64(0) // what the log took after letters were last appended again
 	for {
 		select {
 		case <-s.untidy:
@@ -54,17 +54,19 @@ func (s *Store) tidy(ctx context.Context, after *int64) error {
 	if foreign {
 		return nil
 	}
-	if dead := state.Bytes - live; dead > max(slack, state.Bytes/2) && state.Bytes > *after+slack {
-		for from, more := store.Pos(1), true; more; {
-			if from, more, err = s.move(ctx, from, state.End); err != nil {
-				return err
-			}
+	untidy := state.Bytes-live > max(slack, state.Bytes/2) && state.Bytes > *after+slack
+	for from, more := store.Pos(1), untidy; more; {
+		if from, more, err = s.move(ctx, from, state.End); err != nil {
+			return err
 		}
 	}
-	if err := s.letters.Trim(ctx, s.index.oldest()); err != nil {
-		return fmt.Errorf("drop removed letters: %w", err)
+	if oldest := s.index.oldest(); oldest > state.First {
+		if err := s.letters.Trim(ctx, oldest); err != nil {
+			return fmt.Errorf("drop removed letters: %w", err)
+		}
 	}
-	if state, err = s.letters.State(ctx); err == nil {
+	if untidy {
+		state, err = s.letters.State(ctx)
 		*after = state.Bytes
 	}
 	return err

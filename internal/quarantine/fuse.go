@@ -38,6 +38,7 @@ type acceptance struct {
 
 // fuse knows the damage of the events that nobody accepted. Where it is beyond chance, to
 // pass over it could lose sound events. So sinks wait before it, while ingest takes pushes.
+// What a power cut tore at the end does not count: that is no more than was to be expected.
 type fuse struct {
 	on    bool
 	log   *slog.Logger
@@ -225,6 +226,6 @@ func (l *Ledger) loadDamage(ctx context.Context) error {
 		return err
 	}
 	defer l.unlock()
-	l.fuse.note(l.named[account{log: Events, id: state.ID.String()}], l.readable(&state))
+	l.fuse.note(l.damaged[state.ID.String()], l.readable(&state))
 	return nil
 }

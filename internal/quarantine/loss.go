@@ -41,28 +41,20 @@ func (l *Loss) Positions() uint64 { return uint64(l.To-l.From) + 1 }
 
 // Subject names the loss, and no other one of the same store.
 func (l *Loss) Subject() string {
-	subject := fmt.Sprintf("journal %s position %d, log %s", l.Log, l.From, l.ID)
-	if l.Why == store.Rewound { // the position may be lost a second time, as another record's
-		subject += ", rewound"
-	}
-	return subject
-}
-
-func (l *Loss) account() account {
-	return account{log: l.Log, id: l.ID, rewound: l.Why == store.Rewound}
+	return fmt.Sprintf("journal %s position %d, log %s", l.Log, l.From, l.ID)
 }
 
 const (
-	lostOnDisk  = "the log has no readable record there: it was damaged or lost on disk"
-	tornByPower = "possibly acknowledged: a power cut left no whole record there"
-	lostByOther = "the servers lost the end of the log, and its positions may be given to other records"
+	lostOnDisk   = "the log has no readable record there: it was damaged or lost on disk"
+	tornByPower  = "possibly acknowledged: a power cut left no whole record there"
+	lostByServer = "the servers lost the end of the log, with records that they had confirmed"
 )
 
 func lossOf(log string, gap store.Gap) Loss {
 	loss := Loss{Log: log, From: gap.From, To: gap.To, Why: gap.Why, Reason: lostOnDisk}
 	switch gap.Why {
 	case store.Rewound:
-		loss.Reason = lostByOther
+		loss.Reason = lostByServer
 	case store.Doubtful:
 		loss.Reason = tornByPower
 	}

@@ -58,14 +58,12 @@ type Ledger struct {
 	id    store.ID  // of the log of names
 	read  store.Pos // the last position of it that named knows
 	named map[account]ranges
+	// damaged are those of the events that count for the fuse, by the log's ID.
+	damaged map[string]ranges
 }
 
 // account has positions that mean the same records.
-type account struct {
-	log, id string
-	// rewound positions may be given to other records, which may be damaged in their turn.
-	rewound bool
-}
+type account struct{ log, id string }
 
 // Options are what a ledger needs besides its store.
 type Options struct {
@@ -110,7 +108,7 @@ func Open(ctx context.Context, s store.Store, o Options) (*Ledger, error) {
 		log: o.Logger, store: s, names: names, lost: o.Lost,
 		metrics: newMetrics(o.Registerer), fuse: newFuse(o),
 		life: life, stop: stop, scrubbing: make(chan struct{}, 1),
-		watched: map[string]store.Log{}, turn: make(chan struct{}, 1), named: map[account]ranges{},
+		watched: map[string]store.Log{}, turn: make(chan struct{}, 1), named: map[account]ranges{}, damaged: map[string]ranges{},
 	}
 	if _, err := l.catchUp(ctx, l.remember); err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -161,7 +159,7 @@ func (l *Ledger) name(ctx context.Context, loss Loss, data []byte) error {
 	}
 	defer l.unlock()
 	for {
-		missing := l.named[loss.account()].missing(loss.From, loss.To)
+		missing := l.named[account{loss.Log, loss.ID}].missing(loss.From, loss.To)
 		if len(missing) == 0 {
 			return nil
 		}
@@ -214,7 +212,7 @@ func (l *Ledger) catchUp(ctx context.Context, take func(context.Context, *Loss))
 		return false, fmt.Errorf("read the state of the quarantine: %w", err)
 	}
 	if state.ID != l.id { // the first time, or a cluster lost the end of it
-		l.id, l.read, l.named = state.ID, 0, map[account]ranges{}
+		l.id, l.read, l.named, l.damaged = state.ID, 0, map[account]ranges{}, map[string]ranges{}
 		take = l.remember
 		l.metrics.lost.Set(0)
 	}
@@ -236,12 +234,13 @@ func (l *Ledger) catchUp(ctx context.Context, take func(context.Context, *Loss))
 
 // remember takes a name into account.
 func (l *Ledger) remember(ctx context.Context, loss *Loss) {
-	at := loss.account()
+	at := account{loss.Log, loss.ID}
 	l.named[at] = l.named[at].with(loss.From, loss.To)
 	l.metrics.lost.Add(float64(loss.Positions()))
-	if loss.Log != Events || loss.Why == store.Rewound {
+	if loss.Log != Events || loss.Why == store.Doubtful { // each power cut may tear some
 		return
 	}
+	l.damaged[loss.ID] = l.damaged[loss.ID].with(loss.From, loss.To)
 	// Before the events are watched, there is nothing to hold. Watch looks at all names.
 	if state, err := l.state(ctx, Events); err == nil && state.ID.String() == loss.ID {
 		l.fuse.note(ranges{{loss.From, loss.To}}, l.readable(&state))
@@ -262,7 +261,7 @@ func (l *Ledger) tell(ctx context.Context, loss *Loss) {
 // readable is how many records of the events are there and not named. The turn is held.
 func (l *Ledger) readable(events *store.State) uint64 {
 	all := uint64(events.End + 1 - events.First)
-	lost := l.named[account{log: Events, id: events.ID.String()}].count(events.First, events.End)
+	lost := l.named[account{Events, events.ID.String()}].count(events.First, events.End)
 	return all - min(all, lost)
 }
 

@@ -166,8 +166,8 @@ func TestAPositionIsNamedOnce(t *testing.T) {
 	require.NoError(t, s.Watch(t.Context(), "other", s.open("other")))
 	require.NoError(t, s.Name(t.Context(), "other", gap(5, 5)))
 	assert.Equal(t, [][2]store.Pos{{5, 5}}, s.spans("other"), "positions of another log are others")
-	require.NoError(t, s.Name(t.Context(), quarantine.Events, store.Gap{From: 5, To: 5, Why: store.Rewound}))
-	assert.Len(t, s.spans(quarantine.Events), 4, "a position that was lost with the end may be another record's by now")
+	require.NoError(t, s.Name(t.Context(), quarantine.Events, store.Gap{From: 5, To: 10, Why: store.Rewound}))
+	assert.Equal(t, append(want, [2]store.Pos{10, 10}), s.spans(quarantine.Events), "whatever it was lost by")
 
 	require.ErrorContains(t, s.Name(t.Context(), "nobody's", gap(1, 1)), "not watched")
 	require.ErrorContains(t, s.Name(t.Context(), quarantine.Events, gap(0, 1)), "no gap")
@@ -359,6 +359,24 @@ func TestSinksWaitBeforeMuchDamage(t *testing.T) {
 		assert.Equal(t, quarantine.Damage{Readable: 386, Waiting: map[string]string{}}, s.Damage())
 		require.NoError(t, s.HoldBefore(t.Context(), "kafka", gap(310, 320)))
 	})
+}
+
+// A power cut may tear many records at the end, and nobody has to accept that.
+func TestSinksDoNotWaitAfterAPowerCut(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.push(s.events, 300)
+	torn := store.Gap{From: 301, To: 400, Why: store.Doubtful}
+	require.NoError(t, s.Name(t.Context(), quarantine.Events, torn))
+	for range 2 {
+		assert.Zero(t, s.Damage().Records)
+		require.NoError(t, s.HoldBefore(t.Context(), "kafka", torn))
+		assert.Equal(t, [][2]store.Pos{{301, 400}}, s.spans(quarantine.Events), "they are named")
+		s.restart()
+	}
+	require.NoError(t, s.Name(t.Context(), quarantine.Events, gap(1, 11)))
+	assert.Equal(t, quarantine.Damage{Held: true, Records: 11, Readable: 289, First: 1, Waiting: map[string]string{}}, s.Damage())
+	require.NoError(t, s.HoldBefore(t.Context(), "kafka", torn))
 }
 
 // What a person accepted was the damage of one log, and not of the next one.

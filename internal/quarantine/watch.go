@@ -16,9 +16,6 @@ const (
 	// times what it took where that is longer.
 	scrubPause = time.Hour
 	scrubShare = 50
-	// firstPause and longestPause bound the wait after a failure.
-	firstPause   = 100 * time.Millisecond
-	longestPause = 10 * time.Second
 )
 
 // Watch tells the ledger of a log, and reads all of it back now and then, until Close. Each
@@ -39,7 +36,7 @@ func (l *Ledger) Watch(ctx context.Context, name string, log store.Log) error {
 func (l *Ledger) watch(ctx context.Context, name string, log store.Log) {
 	for {
 		took := time.Duration(0)
-		err := l.insist(ctx, "reading back the log "+name, func(ctx context.Context) error {
+		err := l.insist(ctx, "reading back the log "+name, func() error {
 			select {
 			case l.scrubbing <- struct{}{}:
 			case <-ctx.Done():
@@ -69,20 +66,9 @@ func (l *Ledger) scrub(ctx context.Context, name string, log store.Log) error {
 	return nil
 }
 
-// insist calls do until it succeeds, ctx ends or the store is closed, with growing pauses.
-func (l *Ledger) insist(ctx context.Context, what string, do func(context.Context) error) error {
-	for wait := firstPause; ; wait = min(2*wait, longestPause) {
-		err := do(ctx)
-		if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
-			return err
-		}
-		if wait == firstPause {
-			l.log.Error(what+" failed; it is tried again until it succeeds", "error", err)
-		}
-		if err := pause.For(ctx, wait); err != nil {
-			return err
-		}
-	}
+// insist calls do until it succeeds, ctx ends or the store is closed.
+func (l *Ledger) insist(ctx context.Context, what string, do func() error) error {
+	return pause.Insist(ctx, l.log, what, func(err error) bool { return errors.Is(err, store.ErrClosed) }, do)
 }
 
 // followedKey is the table's key of what the follower has handled.
@@ -98,7 +84,7 @@ type followed struct {
 // ctx ends or the store is closed. It repeats a failed call for as long as it takes. Its
 // position outlives restarts, so handle hears of a loss from before a crash too.
 func (l *Ledger) Follow(ctx context.Context, handle func(context.Context, Loss) error) error {
-	return l.insist(ctx, "following the quarantine", func(ctx context.Context) error { return l.follow(ctx, handle) })
+	return l.insist(ctx, "following the quarantine", func() error { return l.follow(ctx, handle) })
 }
 
 func (l *Ledger) follow(ctx context.Context, handle func(context.Context, Loss) error) error {
@@ -126,7 +112,7 @@ func (l *Ledger) follow(ctx context.Context, handle func(context.Context, Loss) 
 			continue
 		}
 		if loss, ok := lossIn(item.Record); ok {
-			err := l.insist(ctx, "telling of a loss", func(ctx context.Context) error { return handle(ctx, loss) })
+			err := l.insist(ctx, "telling of a loss", func() error { return handle(ctx, loss) })
 			if err != nil {
 				return err
 			}
