@@ -22,9 +22,13 @@ type endMark struct {
 	offset int64     // where its segment goes on
 	newest time.Time // of that record
 	first  store.Pos // the oldest position kept, should its own mark be lost
+	table  uint64    // the revision of the store's durable values, which are never older
 }
 
-const markLength = 88
+const markLength = 96
+
+// endPurpose tells the end mark of a log from those of others.
+func endPurpose(log string) string { return "end of " + log }
 
 func (m *endMark) encode(b []byte) []byte {
 	b = append(b, m.log[:]...)
@@ -34,7 +38,8 @@ func (m *endMark) encode(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(m.base))
 	b = binary.LittleEndian.AppendUint64(b, uint64(m.offset))
 	b = binary.LittleEndian.AppendUint64(b, uint64(m.newest.UnixNano()))
-	return binary.LittleEndian.AppendUint64(b, uint64(m.first))
+	b = binary.LittleEndian.AppendUint64(b, uint64(m.first))
+	return binary.LittleEndian.AppendUint64(b, m.table)
 }
 
 // parseMark returns nil where there is none.
@@ -48,6 +53,7 @@ func parseMark(b []byte) *endMark {
 		offset: int64(binary.LittleEndian.Uint64(b[64:])),
 		newest: time.Unix(0, int64(binary.LittleEndian.Uint64(b[72:]))),
 		first:  store.Pos(binary.LittleEndian.Uint64(b[80:])),
+		table:  binary.LittleEndian.Uint64(b[88:]),
 	}
 	copy(m.log[:], b)
 	copy(m.secret[:], b[16:])

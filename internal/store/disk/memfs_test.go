@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -86,12 +85,13 @@ func (m *memFS) Names(dir string) (names []string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for path := range m.names {
-		if filepath.Dir(path) == dir {
-			names = append(names, filepath.Base(path))
+		if below, ok := strings.CutPrefix(path, dir+"/"); ok {
+			name, _, _ := strings.Cut(below, "/") // a file, or a folder
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	return names, nil
+	return slices.Compact(names), nil
 }
 
 func (m *memFS) MakeDir(string) error { return nil }

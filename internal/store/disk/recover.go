@@ -81,7 +81,7 @@ const (
 func (r *recovery) readEnd() error {
 	var value []byte
 	var err error
-	r.mark, value, err = openSlots(r.store, filepath.Join(r.dir, endFile), "end of "+r.name)
+	r.mark, value, err = openSlots(r.store, filepath.Join(r.dir, endFile), endPurpose(r.name))
 	r.known = parseMark(value)
 	if r.known != nil {
 		r.rebooted = r.known.boot != r.store.boot && r.store.boot != [16]byte{}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/store"
@@ -14,8 +15,9 @@ import (
 
 // values are the durable entries of the table, in two files. Each put appends to both, so
 // that damage to one of them costs nothing: what one cannot give, the other can. Each frame
-// carries its index in the file and the file's generation, and the mark says how many frames
-// there were: so a frame that neither file can give is noticed, at their end as well.
+// carries its index in the file and the file's generation, and a mark says how many frames
+// there were, as the end marks of all logs do: so a frame that neither file can give is
+// noticed, at their end as well.
 type values struct {
 	fs     filesystem
 	dir    string
@@ -27,7 +29,10 @@ type values struct {
 	stale  bool // the files have to be written again before the next put
 	// generation counts how often the files were written again.
 	generation uint64
-	mark       *slots // the generation and the number of frames that were durable
+	// revision is what was durable at last: the generation, and in the lower half the number
+	// of frames.
+	revision atomic.Uint64
+	mark     *slots // of the revision
 	// incomplete means that a value was lost, perhaps the only one of its key.
 	incomplete bool
 }
@@ -46,9 +51,9 @@ func (v *values) path(i int) string { return filepath.Join(v.dir, valuesFiles[i]
 
 func openValues(s *Store, into map[string]entry) (v *values, err error) {
 	v = &values{fs: s.fs, dir: s.dir, writer: s.writer, log: s.log}
-	var noted []byte
-	// The mark is read first: a view may be opened while another process puts values.
-	if v.mark, noted, err = openSlots(s, filepath.Join(v.dir, valuesMarkFile), "durable values"); err != nil {
+	// The marks are read first: a view may be opened while another process puts values.
+	noted, err := v.noted(s)
+	if err != nil {
 		return nil, err
 	}
 	var found [2]*valuesFile
@@ -65,6 +70,7 @@ func openValues(s *Store, into map[string]entry) (v *values, err error) {
 	}
 	if !lost && a.whole && b.whole && len(a.frames) == len(b.frames) && a.generation == b.generation {
 		v.offset, v.frames = a.end, len(a.frames)
+		v.revision.Store(v.durable())
 		return v, v.open()
 	}
 	if err := v.rewrite(into); err != nil {
@@ -74,9 +80,41 @@ func openValues(s *Store, into map[string]entry) (v *values, err error) {
 	return v, nil
 }
 
+// noted opens the mark, and returns the newest revision that it or the end mark of a log
+// knows of. So older copies of all files of the table are noticed as well.
+func (v *values) noted(s *Store) (newest uint64, err error) {
+	var b []byte
+	if v.mark, b, err = openSlots(s, filepath.Join(v.dir, valuesMarkFile), "durable values"); err != nil {
+		return 0, err
+	}
+	if len(b) == revisionLength {
+		newest = binary.LittleEndian.Uint64(b)
+	}
+	names, err := v.fs.Names(v.dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		f, err := v.fs.Open(filepath.Join(v.dir, name, endFile), false)
+		if err != nil {
+			continue // it is no log, or its recovery says what is wrong
+		}
+		mark := &slots{purpose: sum(0, []byte(endPurpose(name))), f: f}
+		mark.read()
+		if m := parseMark(mark.value); m != nil {
+			newest = max(newest, m.table)
+		}
+		_ = f.Close() // it was only read
+	}
+	return newest, nil
+}
+
+// durable is the revision that the files have.
+func (v *values) durable() uint64 { return v.generation<<32 | uint64(v.frames) }
+
 // merge takes the frames of both files. It reports whether one is missing, and then calls
 // each value doubtful that may have been newer there.
-func (v *values) merge(frames []valueFrame, noted []byte, into map[string]entry) (lost bool) {
+func (v *values) merge(frames []valueFrame, noted uint64, into map[string]entry) (lost bool) {
 	newest := map[string]valueFrame{}
 	for _, f := range frames {
 		if known, ok := newest[f.key]; !ok || f.after(&known) {
@@ -109,7 +147,7 @@ func (v *values) merge(frames []valueFrame, noted []byte, into map[string]entry)
 // firstTrusted returns the index from which on the frames of the newest generation are all
 // there, and whether one before it is missing. A frame that is missing may have been a newer
 // one of any key before it.
-func (v *values) firstTrusted(frames []valueFrame, noted []byte) (from int, lost bool) {
+func (v *values) firstTrusted(frames []valueFrame, noted uint64) (from int, lost bool) {
 	count, present := 0, map[int]bool{}
 	for _, f := range frames {
 		if f.generation == v.generation {
@@ -117,15 +155,13 @@ func (v *values) firstTrusted(frames []valueFrame, noted []byte) (from int, lost
 			count = max(count, f.index+1)
 		}
 	}
-	if len(noted) == valuesMarkLength {
-		generation, frames := binary.LittleEndian.Uint64(noted), int(binary.LittleEndian.Uint64(noted[8:]))
-		if generation > v.generation { // older files were put back, or nothing was written yet
-			v.generation = generation
-			return 0, frames > 0
-		}
-		if generation == v.generation {
-			count = max(count, frames)
-		}
+	generation, durable := noted>>32, int(uint32(noted))
+	if generation > v.generation { // older files were put back, or nothing was written yet
+		v.generation = generation
+		return 0, durable > 0
+	}
+	if generation == v.generation {
+		count = max(count, durable)
 	}
 	for i := range count {
 		if !present[i] {
@@ -249,12 +285,12 @@ func (v *values) put(key string, e *entry, all map[string]entry) error {
 	return nil
 }
 
-const valuesMarkLength = 16
+const revisionLength = 8
 
-// note writes the mark.
+// note writes the mark, once the files are durable.
 func (v *values) note() error {
-	b := binary.LittleEndian.AppendUint64(nil, v.generation)
-	return v.mark.put(binary.LittleEndian.AppendUint64(b, uint64(v.frames)))
+	v.revision.Store(v.durable())
+	return v.mark.put(binary.LittleEndian.AppendUint64(nil, v.durable()))
 }
 
 func (v *values) frame(key string, e *entry, offset int64, generation uint64, index int) []byte {

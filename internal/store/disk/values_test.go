@@ -152,7 +152,8 @@ func TestALostValueIsDoubtful(t *testing.T) {
 // since. It is called doubtful, and so is the absence of one that was written since.
 func TestOlderFilesAreNoticed(t *testing.T) {
 	t.Parallel()
-	for _, rewritten := range []bool{false, true} {
+	for i := range 4 {
+		rewritten, withMark := i%2 > 0, i > 1
 		l := newLedger(t, 1)
 		l.put("revoked")
 		l.put("same")
@@ -163,10 +164,14 @@ func TestOlderFilesAreNoticed(t *testing.T) {
 		if rewritten {
 			l.put("new")
 		}
+		l.append()
 		l.leave()
 		later := l.fs.snapshot()
 		l.fs.set(valuesA, earlier[valuesA])
 		l.fs.set(valuesB, earlier[valuesB])
+		if withMark { // the log's own knows better
+			l.fs.set(valuesMark, earlier[valuesMark])
+		}
 		l.open()
 		for _, key := range []string{"revoked", "same", "new", "any other"} {
 			assert.True(t, l.get(key).Doubtful, key)
