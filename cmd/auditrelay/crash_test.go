@@ -39,7 +39,7 @@ func TestKilledUnderLoadNothingIsLost(t *testing.T) {
 	s := newScene(t, 600)
 	s.configure(t, "audit: {spans: {interval: 1s, events: 200}}\n")
 	relay := s.start(t)
-	for round := range 6 {
+	for round := range lives(6) {
 		// Somewhere in the next few hundred milliseconds: in a commit, between
 		// two, in a delivery, or while it starts.
 		s.waitAcknowledged(t, s.sim.Counts().Acknowledged+rng.Uint64N(300)+1)
@@ -60,6 +60,14 @@ func TestKilledUnderLoadNothingIsLost(t *testing.T) {
 	s.proveSomeEvents(t)
 	assert.NoError(t, relay.Process.Signal(syscall.SIGTERM))
 	assert.NoError(t, relay.Wait(), "a clean shutdown exits with 0: %s", s.output.String())
+}
+
+// lives is how many lives of a process a test plays: all of them, or a third with -short.
+func lives(n int) int {
+	if testing.Short() {
+		return n / 3
+	}
+	return n
 }
 
 // spansCover waits until the spans cover so many events. They have no gap and no overlap.

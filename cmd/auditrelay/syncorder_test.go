@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,37 +17,39 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/datadir"
-	"github.com/auditrelay/auditrelay/internal/datadir/natsserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
-// A push into a new block is answered after, in this order: the record is written to the
-// block, the block is synced, and the folder with the block's name is synced. The kernel's
-// view shows it: the system calls of the real process.
+// A push into a new segment is answered after, in this order: the segment and the folder with
+// its name are synced, the record is written to it and synced, and the end mark says so. The
+// kernel's view shows it: the system calls of the real process.
 func TestTheSyncsBeforeAnAnswer(t *testing.T) {
 	t.Parallel()
 	trace := tracedPush(t)
-	msgs := filepath.Join(datadir.StreamDir(trace.dataDir, "AUDITRELAY_EVENTS"), natsserver.MessagesDir)
-	block := filepath.Join(msgs, "1"+natsserver.BlockSuffix)
+	folder := filepath.Join(trace.dataDir, "store", "events")
+	segment, mark := filepath.Join(folder, fmt.Sprintf("%020d.seg", 1)), filepath.Join(folder, "end")
+	to := func(file string, names ...string) func(call) bool {
+		return func(c call) bool { return slices.Contains(names, c.name) && strings.Contains(c.args, "<"+file+">") }
+	}
 
 	answer := trace.first(t, 0, "the answer", func(c call) bool {
 		return c.name == "write" && strings.Contains(c.args, `"HTTP/1.1 204 `)
 	})
-	created := trace.first(t, 0, "the new block", func(c call) bool {
-		return c.name == "openat" && strings.Contains(c.args, block+`"`) && strings.Contains(c.args, "O_CREAT")
+	created := trace.first(t, 0, "the new segment", func(c call) bool {
+		return c.name == "openat" && strings.Contains(c.args, segment+`"`) && strings.Contains(c.args, "O_CREAT")
 	})
-	written := trace.first(t, created.ended, "the write of the record", func(c call) bool {
-		return (c.name == "write" || c.name == "pwrite64") && strings.Contains(c.args, "<"+block+">")
+	whole := trace.first(t, created.ended, "the sync of the new segment", to(segment, "fsync", "fdatasync"))
+	named := trace.first(t, whole.ended, "the sync of its folder", to(folder, "fsync"))
+	written := trace.first(t, named.ended, "the write of the record", func(c call) bool {
+		return to(segment, "pwrite64")(c) && strings.Contains(c.args, tracedEvent)
 	})
-	synced := trace.first(t, written.ended, "the sync of the block", func(c call) bool {
-		return c.name == "fsync" && strings.Contains(c.args, "<"+block+">")
-	})
-	named := trace.first(t, synced.ended, "the sync of the block's folder", func(c call) bool {
-		return c.name == "fsync" && strings.Contains(c.args, "<"+msgs+">")
-	})
-	require.Less(t, named.ended, answer.begun, "the answer was sent before the folder was synced:\n%s", trace.text)
+	synced := trace.first(t, written.ended, "the sync of the record", to(segment, "fsync", "fdatasync"))
+	marked := trace.first(t, synced.ended, "the end mark", to(mark, "pwrite64"))
+	require.Less(t, marked.ended, answer.begun, "the answer was sent before the end was marked:\n%s", trace.text)
 }
+
+// tracedEvent is the id of the event that is pushed.
+const tracedEvent = "traced-through-the-kernel"
 
 // call is a finished system call. It began and ended at these lines of the trace.
 type call struct {
@@ -60,15 +63,15 @@ type pushTrace struct {
 	calls         []call
 }
 
-// first finds the first successful call that began behind a line.
-func (p *pushTrace) first(t *testing.T, behind int, what string, wanted func(call) bool) call {
+// first finds the first successful call that began after a line.
+func (p *pushTrace) first(t *testing.T, after int, what string, wanted func(call) bool) call {
 	t.Helper()
 	for _, c := range p.calls {
-		if c.begun >= behind && c.ended < math.MaxInt && wanted(c) {
+		if c.begun >= after && c.ended < math.MaxInt && wanted(c) {
 			return c
 		}
 	}
-	require.Failf(t, "a call is missing", "%s, behind line %d of the trace:\n%s", what, behind, p.text)
+	require.Failf(t, "a call is missing", "%s, after line %d of the trace:\n%s", what, after, p.text)
 	return call{}
 }
 
@@ -118,7 +121,7 @@ admin: {listen: "%s"}
 environments: [{project: acme, environment: live}]
 sinks: [{name: file, file: {path: %s/events.jsonl}}]
 `, p.dataDir, ingest, freeAddress(t), dir), 0o600))
-	cmd := exec.Command(tracer, "-f", "--seccomp-bpf", "-qq", "-y", "-s", "20", "-o", output,
+	cmd := exec.Command(tracer, "-f", "--seccomp-bpf", "-qq", "-y", "-s", "2000", "-o", output,
 		"-e", "trace=openat,write,pwrite64,fsync,fdatasync", "auditrelay", "run", "--config", config)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, cmd.Start())
@@ -126,7 +129,7 @@ sinks: [{name: file, file: {path: %s/events.jsonl}}]
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
 	})
-	body := fmt.Sprintf(`{"streams":[{"stream":{"app":"idp"},"values":[["%d","{\"event_id\":\"1\"}"]]}]}`, time.Now().UnixNano())
+	body := fmt.Sprintf(`{"streams":[{"stream":{"app":"idp"},"values":[["%d","{\"event_id\":\"%s\"}"]]}]}`, time.Now().UnixNano(), tracedEvent)
 	waiting.Until(t, func() bool {
 		resp, err := http.Post("http://"+ingest+"/loki/api/v1/push", "application/json", strings.NewReader(body))
 		return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusNoContent

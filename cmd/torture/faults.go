@@ -165,7 +165,7 @@ func (o *owing) prepare(ctx context.Context) error {
 		}
 		s.relay.kill()
 		if life == 0 {
-			if err := os.CopyFS(o.earlier, os.DirFS(o.base)); err != nil {
+			if err := damage.CopyDir(o.base, o.earlier); err != nil {
 				return err
 			}
 		}
@@ -295,7 +295,7 @@ func (o *owing) round(ctx context.Context, n int) (about string, found outcome, 
 			err = os.RemoveAll(dir)
 		}
 	}()
-	if err := errors.Join(os.CopyFS(s.dataDir, os.DirFS(o.base)), damage.CopyOver(o.delivered, filepath.Join(dir, "archive.jsonl"))); err != nil {
+	if err := errors.Join(damage.CopyDir(o.base, s.dataDir), damage.CopyOver(o.delivered, filepath.Join(dir, "archive.jsonl"))); err != nil {
 		return "", found, err
 	}
 	rng := rand.New(rand.NewPCG(o.t.seed, uint64(n)))

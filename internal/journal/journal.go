@@ -54,9 +54,9 @@ type Journal struct {
 	// sources are the configured environments', without a bound on others.
 	sources []string
 
-	id        store.ID
-	inherited store.Pos     // the newest position committed by an earlier process
-	opened    time.Time     // with a reading of the monotonic clock
+	inherited store.Pos // the newest position committed by an earlier process
+	opened    time.Time // with a reading of the monotonic clock
+	turn      atomic.Uint64
 	trimmed   atomic.Uint64 // the newest trimmed position
 
 	budget  *diskbudget.Budget
@@ -133,7 +133,7 @@ func (j *Journal) lookAround(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	j.id, j.inherited = state.ID, state.End
+	j.inherited = state.End
 	j.trimmed.Store(uint64(state.First - 1))
 	j.budget = diskbudget.New(int64(j.cfg.MaxBytes), state.Bytes, len(j.sources) == 1)
 	newest, err := j.newestMark(ctx, &state)
@@ -155,18 +155,26 @@ func (j *Journal) startLoops() {
 	go func() { running.Wait(); close(j.done) }()
 }
 
-// state describes the log of events.
+// state describes the log of events, and notes its turn.
 func (j *Journal) state(ctx context.Context) (store.State, error) {
 	state, err := j.events.State(ctx)
 	if err != nil {
 		return state, fmt.Errorf("read the journal's state: %w", err)
 	}
+	j.turn.Store(state.ID.Turn)
 	return state, nil
 }
 
 // committed accounts for a durable record.
 func (j *Journal) committed(at mark, stored int, shares []diskbudget.Share) {
-	j.end.reach(at)
+	if !j.end.reach(at) { // the log went back: note its turn
+		ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+		defer cancel()
+		if _, err := j.state(ctx); err != nil {
+			j.log.Warn("the state of the journal is not known after it went back; it is read again later", "error", err)
+		}
+		j.end.set(at)
+	}
 	if j.budget.Add(uint64(at.pos), stored, shares) {
 		j.sweeps.press()
 	}
@@ -199,6 +207,9 @@ func (j *Journal) Close() {
 	j.stop()
 	<-j.done
 }
+
+// Turns counts how often the log went back, as far as this process has noticed.
+func (j *Journal) Turns() int { return int(j.turn.Load()) }
 
 // Inherited is the newest position committed by an earlier process.
 func (j *Journal) Inherited() uint64 { return uint64(j.inherited) }

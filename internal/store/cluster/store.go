@@ -59,8 +59,6 @@ type Store struct {
 	stop       context.CancelFunc
 	background sync.WaitGroup
 
-	opening sync.Mutex // held while a log is opened
-
 	mu      sync.Mutex
 	logs    map[string]*Log    // guarded by mu
 	current context.Context    // ends with the next reconnect; guarded by mu
@@ -193,12 +191,9 @@ func (s *Store) Close() error {
 			s.log.Warn("some values of the table were not written at the end", "error", err)
 		}
 	}
-	s.table.end()
 	s.stop()
 	s.js.Conn().Close()
 	s.background.Wait()
-	s.opening.Lock()
-	defer s.opening.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.renew()

@@ -126,17 +126,15 @@ func (s *Store) openTable(ctx context.Context) error {
 
 // Log implements [store.Store].
 func (s *Store) Log(ctx context.Context, name string, o store.Options) (store.Log, error) {
-	s.opening.Lock()
-	defer s.opening.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
 		return nil, store.ErrClosed
 	}
-	s.mu.Lock()
-	l := s.logs[name]
-	s.mu.Unlock()
-	if l != nil {
+	if l := s.logs[name]; l != nil {
 		return l, nil
 	}
+	var l *Log
 	err := await(ctx, s.log, "the log "+name, func(ctx context.Context) (err error) {
 		l, err = s.openLog(ctx, name, o)
 		return err
@@ -144,8 +142,6 @@ func (s *Store) Log(ctx context.Context, name string, o store.Options) (store.Lo
 	if err != nil {
 		return nil, fmt.Errorf("open the log %s: %w", name, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.logs[name] = l
 	return l, nil
 }

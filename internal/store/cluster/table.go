@@ -26,7 +26,6 @@ type Table struct {
 
 	mu    sync.Mutex
 	lazy  map[string]*lazyValue // by subject; guarded by mu
-	ended bool                  // no more lazy values are written; guarded by mu
 	stale map[store.If]bool     // conditions of lazy values that no longer hold; guarded by mu
 }
 
@@ -205,8 +204,6 @@ func (t *Table) put(ctx context.Context, p put) (uint64, error) {
 			return 0, store.ErrClosed
 		case isFull(err) && !maybe:
 			return 0, fmt.Errorf("put the value of %s: %w: %w", p.key, store.ErrFull, err)
-		case errors.Is(err, nats.ErrMaxPayload) && !maybe:
-			return 0, fmt.Errorf("put the value of %s: %w: %w", p.key, store.ErrTooLarge, err)
 		}
 		if time.Now().Add(retryPause).After(deadline) || pause.For(ctx, retryPause) != nil {
 			if isWrongSequence(err) && !maybe { // somebody else was writing all the while

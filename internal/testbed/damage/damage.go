@@ -186,7 +186,7 @@ func (s Store) Hit(log string, kind disk.Kind, file string, from, size int64) ([
 // EventIDs are the ids of the events in a record of the journal. They are looked for in the
 // text, so that a test does not rest on the decoder that it tests.
 func EventIDs(at disk.Place) (ids []string, err error) {
-	const before, after, header = 48, 8, 24 // of a record in the file; of the journal's, before its S2 block
+	const before, after, header = 48, 8, 40 // of a record in the file; of the journal's, before its S2 block
 	b, err := read(at.File, at.Offset+before, at.Size-before-after)
 	if err != nil {
 		return nil, err
@@ -252,7 +252,22 @@ func CopyOver(from, over string) error {
 	return os.WriteFile(over, b, 0o600)
 }
 
-// Swap exchanges two files.
+// CopyDir copies a folder with all files in it, but no sockets.
+func CopyDir(from, to string) error {
+	return fs.WalkDir(os.DirFS(from), ".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.MkdirAll(filepath.Join(to, path), 0o700)
+		case d.Type().IsRegular():
+			return CopyOver(filepath.Join(from, path), filepath.Join(to, path))
+		}
+		return nil
+	})
+}
+
+// Swap exchanges two files, or two folders.
 func Swap(one, other string) error {
 	aside := one + ".aside"
 	return errors.Join(os.Rename(one, aside), os.Rename(other, one), os.Rename(aside, other))
