@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -21,9 +20,11 @@ import (
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
+	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/record"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 	"github.com/auditrelay/auditrelay/internal/testbed/journaltest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/relay"
@@ -55,63 +56,66 @@ func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
+// The commands read the files of the store, whether a relay has it open or not.
 func TestJournalCommands(t *testing.T) {
-	t.Parallel()
-	dir := makeJournal(t)
-	code, out, errs := command(t, "journal", "inspect", "--data-dir", dir)
-	require.Zero(t, code, errs)
-	assert.Regexp(t, `AUDITRELAY_EVENTS +acknowledged events +3 +3 +\d+ +1-3 `, out)
-	code, out, errs = command(t, "journal", "verify", "--data-dir", dir)
-	require.Zero(t, code, errs)
-	assert.Contains(t, out, "3 records with 3 events")
-	code, out, _ = command(t, "journal", "repair", "--data-dir", dir)
-	require.Zero(t, code)
-	assert.Contains(t, out, "nothing was changed")
-
-	path := filepath.Join(dir, eventBlocks, "msgs", "1.blk")
-	b, err := blockfile.Read("AUDITRELAY_EVENTS", path)
-	require.NoError(t, err)
-	second := b.Frames(0)[1]
-	b.Bytes[second.Offset+second.Size/2] ^= 4
-	require.NoError(t, os.WriteFile(path, b.Bytes, 0o600))
-
-	code, out, _ = command(t, "journal", "verify", "--data-dir", dir)
-	assert.Equal(t, 1, code)
-	assert.Contains(t, out, "PROBLEM  AUDITRELAY_EVENTS, position 2: bytes that are no record")
-	code, out, _ = command(t, "journal", "verify", "--data-dir", dir, "--json")
-	assert.Equal(t, 1, code)
-	assert.Contains(t, out, `"settled": false`)
-	code, out, _ = command(t, "journal", "repair", "--data-dir", dir, "--dry-run")
-	assert.Zero(t, code)
-	assert.Contains(t, out, "nothing was changed")
-	code, _, errs = command(t, "journal", "repair", "--data-dir", dir)
-	assert.Equal(t, 1, code, "no answer is a no")
-	assert.Contains(t, errs, "Take a copy of "+dir)
-	code, out, errs = command(t, "journal", "repair", "--data-dir", dir, "--yes")
-	require.Zero(t, code, errs)
-	assert.Contains(t, out, "set aside   AUDITRELAY_EVENTS, position 2:")
-	assert.Contains(t, out, "salvage/AUDITRELAY_EVENTS-2-2-1-")
-	code, out, errs = command(t, "journal", "verify", "--data-dir", dir)
-	assert.Zero(t, code, errs)
-	assert.Contains(t, out, "problems: 0 open, 1 settled")
-}
-
-func TestJournalCommandsRefuse(t *testing.T) {
 	t.Parallel()
 	dir := makeJournal(t)
 	cfg := &config.Config{DataDir: dir}
 	cfg.SetDefaults()
-	conn, err := streamserver.Connect(t.Context(), dir, cfg.Journal, slog.New(slog.DiscardHandler))
+	running := journaltest.Open(t, dir, cfg.Journal, journaltest.Options{Journal: journal.Options{Sinks: []string{"archive"}}})
+	shows := func() {
+		code, out, errs := command(t, "journal", "inspect", "--data-dir", dir)
+		require.Zero(t, code, errs)
+		assert.Regexp(t, `(?m)^events +3 +\d+ +1-3 +20`, out)
+		assert.Regexp(t, `(?m)^archive +0 +3 `, out)
+		code, out, errs = command(t, "journal", "verify", "--data-dir", dir)
+		require.Zero(t, code, errs)
+		assert.Contains(t, out, "3 records with 3 events")
+	}
+	shows()
+	running.Shut()
+	shows()
+
+	_, err := damage.Of(dir).FlipRecord(quarantine.Events, 1)
 	require.NoError(t, err)
+	code, out, _ := command(t, "journal", "verify", "--data-dir", dir)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, out, "PROBLEM  events, position 2: no record can be read there")
+	code, out, _ = command(t, "journal", "verify", "--data-dir", dir, "--json")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, out, `"settled": false`)
+	code, out, errs := command(t, "journal", "repair", "--data-dir", dir, "--dry-run")
+	assert.Zero(t, code, errs)
+	assert.Contains(t, out, "nothing was changed")
+	code, _, errs = command(t, "journal", "repair", "--data-dir", dir)
+	assert.Equal(t, 1, code, "no answer is a no")
+	assert.Contains(t, errs, "Take a copy of "+dir)
+
+	running = journaltest.Open(t, dir, cfg.Journal, journaltest.Options{}) // as a start does
+	state, err := running.Store.Log(t.Context(), quarantine.Events, store.Options{})
+	require.NoError(t, err)
+	for gap, err := range state.Scrub(t.Context()) {
+		require.NoError(t, err)
+		require.NoError(t, running.Quarantine.Name(t.Context(), quarantine.Events, gap))
+	}
+	code, out, errs = command(t, "journal", "verify", "--data-dir", dir)
+	assert.Zero(t, code, errs)
+	assert.Contains(t, out, "problems: 0 open, 1 settled")
+	code, out, errs = command(t, "journal", "inspect", "--data-dir", dir)
+	require.Zero(t, code, errs)
+	assert.Regexp(t, `(?m)^events +2 +20.* salvage/events-`, out)
+}
+
+func TestJournalCommandsRefuse(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"inspect", "verify", "repair"} {
-		code, _, errs := command(t, "journal", name, "--data-dir", dir)
-		assert.Equal(t, 1, code)
-		assert.Contains(t, errs, dir+" is in use by process ")
-		code, _, errs = command(t, "journal", name)
+		code, _, errs := command(t, "journal", name)
 		assert.Equal(t, cli.ExitUsage, code)
 		assert.Contains(t, errs, "data-dir")
+		code, _, errs = command(t, "journal", name, "--data-dir", t.TempDir())
+		assert.Equal(t, 1, code)
+		assert.Contains(t, errs, "no such file or directory")
 	}
-	require.NoError(t, conn.Close())
 }
 
 // The relay is killed under load and the end of its newest block torn off, as after

@@ -59,7 +59,7 @@ func TestJournalCommandsCoverTheTrail(t *testing.T) {
 		want  string
 	}{
 		"entry":      {func(t *testing.T, dir string) { flipEntry(t, dir, "AUDITRELAY_AUDIT", 4) }, "entry 4 missing"},
-		"checkpoint": {func(t *testing.T, dir string) { flipEntry(t, dir, "AUDITRELAY_CHECKPOINTS", 0) }, "AUDITRELAY_CHECKPOINTS, position 1"},
+		"checkpoint": {func(t *testing.T, dir string) { flipEntry(t, dir, "AUDITRELAY_CHECKPOINTS", 0) }, "checkpoint 1: it is missing"},
 		"key":        {func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "audit.key"))) }, "the signing key is gone"},
 		"stream": {func(t *testing.T, dir string) {
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "jetstream/jetstream/$G/streams/AUDITRELAY_AUDIT")))
@@ -90,9 +90,6 @@ func TestJournalCommandsCoverTheTrail(t *testing.T) {
 			require.Zero(t, code, out+errs)
 			code, out, errs = command(t, "journal", "verify", "--data-dir", dir)
 			assert.Zero(t, code, out+errs)
-			code, out, _ = command(t, "journal", "inspect", "--data-dir", dir)
-			assert.Zero(t, code)
-			assert.Regexp(t, `AUDITRELAY_AUDIT +audit trail +\d`, out)
 		})
 	}
 }

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 )
@@ -245,6 +247,20 @@ func (j *Journal) Sinks(ctx context.Context) ([]SinkPosition, error) {
 		all[i] = p
 	}
 	return all, nil
+}
+
+// PositionsIn reads the position of each sink from a store where nobody needs to have the
+// journal open. A store without a log of events has none.
+func PositionsIn(ctx context.Context, s store.Store) ([]SinkPosition, error) {
+	events, err := s.Log(ctx, quarantine.Events, store.Options{})
+	if errors.Is(err, fs.ErrNotExist) {
+		return []SinkPosition{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	j := &Journal{events: events, table: s.Table(), checks: checks{revs: map[string]uint64{}}}
+	return j.Sinks(ctx)
 }
 
 // Retire forgets a sink, so that nothing is kept for it any more. If it comes back, it

@@ -18,9 +18,10 @@ func (p Program) newJournal() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "journal",
 		Short: "Inspect, verify or repair the relay's data on disk",
-		Long: `inspect, verify and repair read the streams of a data directory while its relay is
-stopped: events, dead letters, quarantine, audit trail, checkpoints and credentials. A
-running relay reports the same at /status and /metrics, and repairs at its start.
+		Long: `inspect and verify read the logs of a data directory, and change nothing: events, dead
+letters, quarantine, audit trail and checkpoints. The relay may run meanwhile; it reports
+the same at /status and /metrics, and repairs at its start. repair does that for a stopped
+relay.
 
 accept-damage lets a running relay go on after much damage. let-go gives up a journal
 no longer named in the configuration.`,

@@ -53,7 +53,7 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 64 wrong usage.`
 			if err != nil {
 				return err
 			}
-			if dryRun || v.Open() == 0 {
+			if dryRun || v.open() == 0 {
 				return flags.print(cmd.OutOrStdout(), v, func() string { return verificationText(v) + "nothing was changed\n" })
 			}
 			if !yes {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -22,14 +23,14 @@ func (p Program) newJournalVerify() *cobra.Command {
 	flags := journalFlags{kinds: p.Kinds.Config()}
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Read every record of a stopped relay, and name the damaged and lost ones",
-		Long: `Reads every record of every stream in the data directory: events, dead letters,
-quarantine, audit trail, checkpoints and credentials. It checks all checksums, decodes
-events and dead letters, checks the trail's signatures, and looks for positions without
-a record and for impossible positions of sinks. It names each problem with its position
-and the remedy. It reads the files themselves and changes nothing. Stop the relay first.
+		Short: "Read every record in a data directory, and name the damaged and lost ones",
+		Long: `Reads every record of every log in the data directory: events, dead letters, quarantine,
+audit trail and checkpoints. It checks all checksums, decodes the events, checks the
+trail's signatures, and names each position without a readable record, with the remedy.
+It reads the files themselves and changes nothing, and the relay may run meanwhile.
 
-Problems already named in the quarantine are shown as settled, and are no failure.
+Problems that the quarantine or the trail names already are shown as settled, and are no
+failure.
 
 Exit codes: 0 no open problem, 1 problems, 64 wrong usage.`,
 		Example: `  auditrelay journal verify --data-dir /var/lib/auditrelay
@@ -47,7 +48,7 @@ Exit codes: 0 no open problem, 1 problems, 64 wrong usage.`,
 			if err := flags.print(cmd.OutOrStdout(), v, func() string { return verificationText(v) }); err != nil {
 				return err
 			}
-			if v.Open() > 0 {
+			if v.open() > 0 {
 				return errReported
 			}
 			return nil
@@ -57,18 +58,16 @@ Exit codes: 0 no open problem, 1 problems, 64 wrong usage.`,
 	return cmd
 }
 
-func verifyJournal(cmd *cobra.Command, cfg *config.Config) (_ *datadir.Verification, err error) {
-	o, err := streamserver.OpenOffline(cfg.DataDir, cfg.Journal.StreamPrefix)
+func verifyJournal(cmd *cobra.Command, cfg *config.Config) (*verification, error) {
+	files, err := openLogs(cmd.Context(), cfg)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, o.Close()) }()
-	progress := progressTo(cmd.ErrOrStderr())
-	v, err := o.Verify(cmd.Context(), progress)
+	v, err := files.verify(cmd.Context(), progressTo(cmd.ErrOrStderr()))
 	if err != nil {
 		return nil, err
 	}
-	return v, verifyTrail(cmd.Context(), o, cfg, v, progress)
+	return v, verifyTrail(cmd.Context(), cfg, v)
 }
 
 // readerOf reads the trail's streams in a data directory. progress may be nil.
@@ -100,16 +99,24 @@ func entriesOf(o *datadir.Offline, prefix string) audit.Getter {
 }
 
 // verifyTrail adds the findings of the audit trail's signatures and key.
-func verifyTrail(ctx context.Context, o *datadir.Offline, cfg *config.Config, v *datadir.Verification, progress func(done, total int64)) error {
+func verifyTrail(ctx context.Context, cfg *config.Config, v *verification) (err error) {
+	o, err := streamserver.OpenOffline(cfg.DataDir, cfg.Journal.StreamPrefix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // there is no trail
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.Close()) }()
 	options := app.TrailOptions(cfg)
 	options.ForwardedFile, options.End = datadir.ReadWatermarks(cfg.DataDir).ForwardedFile(), o.End
-	report, unnamed, err := audit.VerifyOffline(ctx, options, readerOf(o, progress))
+	report, unnamed, err := audit.VerifyOffline(ctx, options, readerOf(o, nil))
 	if err != nil {
 		return err
 	}
 	for _, p := range report.Problems {
-		found := datadir.Problem{
-			Stream: cfg.Journal.StreamPrefix + "_AUDIT", What: "audit trail: " + p.String(), Settled: !slices.Contains(unnamed, p),
+		found := problem{
+			Log: audit.EntriesStream(cfg.Journal.StreamPrefix), What: "audit trail: " + p.String(), Settled: !slices.Contains(unnamed, p),
 			Advice: "put a copy back, or start the relay: it names this in the trail, and goes on behind it",
 		}
 		if found.Settled {
@@ -118,32 +125,28 @@ func verifyTrail(ctx context.Context, o *datadir.Offline, cfg *config.Config, v 
 		v.Problems = append(v.Problems, found)
 	}
 	for _, p := range report.Restored {
-		v.Problems = append(v.Problems, datadir.Problem{
-			Stream: cfg.Journal.StreamPrefix + "_AUDIT", What: "audit trail: " + p.String(), Settled: true,
+		v.Problems = append(v.Problems, problem{
+			Log: audit.EntriesStream(cfg.Journal.StreamPrefix), What: "audit trail: " + p.String(), Settled: true,
 			Advice: "nothing is left to do: the trail reads them from its files",
 		})
 	}
 	return nil
 }
 
-func verificationText(v *datadir.Verification) string {
+func verificationText(v *verification) string {
 	var b strings.Builder
 	for _, p := range v.Problems {
 		state := "PROBLEM"
 		if p.Settled {
 			state = "settled"
 		}
-		fmt.Fprintf(&b, "%s  %s, position %s: %s\n", state, p.Stream, positions(p.From, p.To), p.What)
-		if p.File != "" {
-			fmt.Fprintf(&b, "         in %s", p.File)
-			if p.Bytes > 0 {
-				fmt.Fprintf(&b, ", %d bytes at offset %d", p.Bytes, p.Offset)
-			}
-			b.WriteString("\n")
+		fmt.Fprintf(&b, "%s  %s, position %s: %s\n", state, p.Log, positions(uint64(p.From), uint64(p.To)), p.What)
+		if p.Kept != "" {
+			fmt.Fprintf(&b, "         the bytes are in %s\n", p.Kept)
 		}
 		fmt.Fprintf(&b, "         %s\n", p.Advice)
 	}
 	fmt.Fprintf(&b, "%d records with %d events (%d bytes) were read; problems: %d open, %d settled\n",
-		v.Records, v.Events, v.Bytes, v.Open(), len(v.Problems)-v.Open())
+		v.Records, v.Events, v.Bytes, v.open(), len(v.Problems)-v.open())
 	return b.String()
 }

@@ -23,8 +23,11 @@ var ErrReadOnly = errors.New("the store was opened for reading only")
 // and the table as it was when the view was opened.
 //
 // Without a running process, a log is shown as the next start would find it, except for
-// records that were written but not confirmed.
+// records that were written but not confirmed. The configuration needs no logger.
 func View(cfg Config) (store.Store, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = discard
+	}
 	return view(cfg, osFS{readOnly: true}, bootID())
 }
 
