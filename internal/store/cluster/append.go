@@ -86,26 +86,26 @@ type attempt struct {
 	// maybe says that an earlier try may have stored it.
 	maybe    bool
 	deadline time.Time
+	turn     turn   // at the newest try
+	frame    []byte // of a single draft, at the newest try
+	tries    int
 }
 
 // keep stores one batch, in however many tries.
-func (l *Log) keep(ctx context.Context, after *store.Pos, drafts []store.Draft) (store.Pos, error) {
+func (l *Log) keep(ctx context.Context, after *store.Pos, drafts []store.Draft) (first store.Pos, err error) {
 	a := &attempt{log: l, drafts: drafts, nonce: newNonce(), deadline: time.Now().Add(l.store.patience)}
-	if after != nil {
-		turn := l.meta().last()
-		if *after+1 < turn.first() {
-			return 0, fmt.Errorf("%w: the log %s ends after position %d", store.ErrConflict, l.name, *after)
-		}
-		seq := uint64(*after) - turn.Shift
-		a.after = &seq
-	}
 	for {
+		if err := a.expect(after); err != nil {
+			return 0, err
+		}
 		last, err := a.try(ctx)
 		if isWrongSequence(err) && a.after != nil {
 			last, err = a.conflict(ctx, err)
 		}
 		if err == nil {
-			return l.accept(ctx, last, a)
+			if first, err = l.accept(ctx, last, a); err == nil {
+				return first, nil
+			}
 		}
 		if err := a.judge(err); err != nil {
 			return 0, fmt.Errorf("append to the log %s: %w", l.name, err)
@@ -114,6 +114,21 @@ func (l *Log) keep(ctx context.Context, after *store.Pos, drafts []store.Draft) 
 			return 0, fmt.Errorf("append to the log %s: %w: %w", l.name, store.ErrUnknown, err)
 		}
 	}
+}
+
+// expect sets where the stream has to end, if the log has to end after a position.
+func (a *attempt) expect(after *store.Pos) error {
+	a.turn = a.log.meta().last()
+	a.tries++
+	if after == nil {
+		return nil
+	}
+	if *after+1 < a.turn.first() {
+		return fmt.Errorf("%w: the log %s goes on after position %d", store.ErrConflict, a.log.name, *after)
+	}
+	seq := uint64(*after) - a.turn.Shift
+	a.after = &seq
+	return nil
 }
 
 // try publishes once, and returns the sequence of the last message.
@@ -135,6 +150,7 @@ func (a *attempt) single(ctx context.Context) (uint64, error) {
 	l := a.log
 	l.sending.Lock()
 	m := a.message(0, l.now())
+	a.frame = m.Data
 	ack, err := l.store.js.PublishMsgAsync(m)
 	l.sending.Unlock()
 	if err != nil {
@@ -212,31 +228,38 @@ func (l *Log) holds(m message, nonce uint64) bool {
 	return err == nil && f.nonce == nonce
 }
 
+// errElsewhere means that the cluster lost the end of the log while it stored an append.
+var errElsewhere = errors.New("the cluster lost the end of the log meanwhile")
+
 // accept notes where the drafts stand, before anybody is told. It refuses positions that
-// were other records', since the cluster lost those.
+// were other records', since the cluster lost those: then the next try finds out where the
+// drafts stand now, or stores them again if they stand where nobody reads.
 //
 // A crash before the note leaves records that were not acknowledged.
 func (l *Log) accept(ctx context.Context, last uint64, a *attempt) (store.Pos, error) {
 	n := uint64(len(a.drafts))
 	for i := range n {
-		seq := last - n + 1 + i
-		pos, ok := l.meta().pos(seq)
-		if ok {
-			var fits bool
-			if _, fits = l.known.see(spot{pos, a.nonce + i}, true); !fits {
-				ok = false
-				if err := l.compare(ctx); err != nil {
-					return 0, fmt.Errorf("%w: %w", store.ErrUnknown, err)
-				}
-			}
+		pos, readable := l.meta().pos(last - n + 1 + i)
+		switch {
+		case !readable:
+			a.nonce = newNonce()
+			return 0, errElsewhere
+		case l.meta().last() != a.turn:
+			return 0, errElsewhere // the answer may be from before the loss
 		}
-		if !ok {
-			return 0, fmt.Errorf("append to the log %s: %w: the cluster gave it the position of a record that it lost", l.name, store.ErrUnknown)
+		if _, fits := l.known.see(spot{pos, a.nonce + i}, true); !fits {
+			if err := l.compare(ctx); err != nil {
+				return 0, err
+			}
+			return 0, errElsewhere
 		}
 	}
-	end, _ := l.meta().pos(last)
+	end := store.Pos(last + a.turn.Shift)
 	if err := l.remember(spot{end, a.nonce + n - 1}); err != nil {
-		return 0, fmt.Errorf("%w: %w", store.ErrUnknown, err)
+		return 0, err
+	}
+	if n == 1 && a.tries == 1 { // what a retry stored may have the time of another try
+		l.recent.put(end, a.frame)
 	}
 	l.tail.reach(end)
 	return end - store.Pos(n) + 1, nil

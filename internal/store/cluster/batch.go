@@ -97,12 +97,12 @@ func (a *attempt) publishBatch(nc *nats.Conn, inbox string) error {
 }
 
 // stored asks where the last message of a batch stands that an earlier try stored: the
-// server answers a known id with its sequence. It cannot store the message now, as no stream
-// ends with the sequence that is asked for.
+// server answers a known id with its sequence. It cannot store the message now, since it
+// compares the id of the stream's last message after that, and no message has the wanted one.
 func (a *attempt) stored(ctx context.Context) (uint64, error) {
 	m := &nats.Msg{Subject: a.log.stream, Header: nats.Header{}}
 	m.Header.Set(jetstream.MsgIDHeader, strconv.FormatUint(a.nonce, 16))
-	m.Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(1<<62, 10))
+	m.Header.Set(jetstream.ExpectedLastMsgIDHeader, "none")
 	answer, err := a.log.store.js.Conn().RequestMsgWithContext(ctx, m)
 	if err != nil {
 		return 0, err

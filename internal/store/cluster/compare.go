@@ -123,7 +123,7 @@ func (l *Log) goBack(ctx context.Context, info *jetstream.StreamInfo, newest spo
 // stays is the newest position that still has its record. All earlier ones have theirs, too,
 // so that it is found by halves.
 func (l *Log) stays(ctx context.Context, info *jetstream.StreamInfo) (store.Pos, error) {
-	end := l.meta().end(info.State.LastSeq)
+	end := l.meta().reach(info.State.LastSeq)
 	all := l.known.spots(end)
 	var failed error
 	n := sort.Search(len(all), func(i int) bool {

@@ -18,11 +18,15 @@ const lazyInterval = 100 * time.Millisecond
 
 // lazyValue is a key that is written lazily.
 type lazyValue struct {
-	next    *put          // what is to be written; nil for nothing
-	c       store.If      // its condition
-	idle    chan struct{} // closed once nothing is left to be written; nil while idle
-	hurry   chan struct{} // closed when somebody waits for it
-	refused error         // the newest write's, until another one succeeds
+	next    *put     // what is to be written; nil for nothing
+	c       store.If // its condition
+	writing bool     // something writes it
+	// puts counts the values that were put, and done those that were written, replaced by a
+	// later one, or refused.
+	puts, done uint64
+	written    chan struct{} // closed at the next change of done
+	hurry      chan struct{} // closed when somebody waits for that
+	refused    error         // the newest write's, until another one succeeds
 }
 
 // PutLazy implements [store.Table].
@@ -37,50 +41,56 @@ func (t *Table) PutLazy(_ context.Context, key string, data []byte, c store.If) 
 	if stale && c != (store.If{}) {
 		return fmt.Errorf("put the value of %s: %w", key, store.ErrConflict)
 	}
-	if t.store.ctx.Err() != nil {
-		return store.ErrClosed
-	}
 	if p.data != nil {
 		p.data = append([]byte{}, p.data...)
 	}
-	t.lazilyIf(p, c)
-	return nil
+	return t.lazilyIf(p, c)
 }
 
 // lazily writes a value in the background.
-func (t *Table) lazily(p put) { t.lazilyIf(p, store.If{}) }
+func (t *Table) lazily(p put) { _ = t.lazilyIf(p, store.If{}) } // once the store is closed, nobody needs it
 
-func (t *Table) lazilyIf(p put, c store.If) {
+func (t *Table) lazilyIf(p put, c store.If) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.ended {
+		return store.ErrClosed
+	}
 	v := t.lazy[p.subject]
 	if v == nil {
-		v = &lazyValue{}
+		v = &lazyValue{written: make(chan struct{}), hurry: make(chan struct{})}
 		t.lazy[p.subject] = v
 	}
 	v.next, v.c = &p, c
-	if v.idle == nil {
-		v.idle, v.hurry = make(chan struct{}), make(chan struct{})
+	v.puts++
+	if !v.writing {
+		v.writing = true
 		t.store.background.Go(func() { t.writeLazily(v) })
 	}
+	return nil
+}
+
+// end has no more lazy values written.
+func (t *Table) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = true
 }
 
 // writeLazily writes a value until nothing is left to be written.
 func (t *Table) writeLazily(v *lazyValue) {
 	for {
 		t.mu.Lock()
-		p, c := v.next, v.c
+		p, c, puts := v.next, v.c, v.puts
 		if p == nil || t.store.ctx.Err() != nil {
-			close(v.idle)
-			v.idle, v.next = nil, nil
+			v.writing = false
 			t.mu.Unlock()
 			return
 		}
 		v.next = nil
-		hurry := v.hurry
 		t.mu.Unlock()
 		_, err := t.put(t.store.ctx, *p)
-		t.written(v, p, c, err)
+		hurry := t.settle(v, p, c, puts, err)
 		select {
 		case <-hurry:
 		case <-time.After(lazyInterval):
@@ -89,42 +99,61 @@ func (t *Table) writeLazily(v *lazyValue) {
 	}
 }
 
-// written notes the outcome of a write.
-func (t *Table) written(v *lazyValue, p *put, c store.If, err error) {
+// settle notes the outcome of a write. It returns a channel that is closed when somebody
+// waits for the next one.
+func (t *Table) settle(v *lazyValue, p *put, c store.If, puts uint64, err error) (hurry <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v.refused = err
 	switch {
-	case err == nil:
-	case errors.Is(err, store.ErrConflict):
-		// Revisions grow: a condition that failed never holds again.
-		t.stale[c] = true
-	case v.next == nil && !errors.Is(err, store.ErrFull):
-		v.next, v.c = p, c // it is tried again, unless a newer one came
+	case errors.Is(err, store.ErrConflict) && !isWrongSequence(err): // the latter is a table that was busy all the while
+		t.stale[c] = true // revisions grow: a condition that failed never holds again
+	case err == nil, errors.Is(err, store.ErrFull), errors.Is(err, store.ErrTooLarge):
+	default: // it is tried again, or a newer one instead
+		if v.next == nil {
+			v.next, v.c = p, c
+		}
+		return v.hurry
 	}
+	v.done = puts
+	close(v.written)
+	v.written = make(chan struct{})
+	if v.done == v.puts {
+		v.hurry = make(chan struct{})
+	}
+	return v.hurry
 }
 
-// flush waits until a lazy value is written.
+// flush waits until what was put of a lazy value is written.
 func (t *Table) flush(ctx context.Context, subject string) error {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	v := t.lazy[subject]
-	if v == nil || v.idle == nil {
+	if v == nil {
+		return nil
+	}
+	for puts := v.puts; v.done < puts; {
+		select {
+		case <-v.hurry:
+		default:
+			close(v.hurry)
+		}
+		written := v.written
 		t.mu.Unlock()
-		return nil
+		err := error(nil)
+		select {
+		case <-written:
+		case <-t.store.ctx.Done():
+			err = store.ErrClosed
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		t.mu.Lock()
+		if err != nil {
+			return err
+		}
 	}
-	idle := v.idle
-	select {
-	case <-v.hurry:
-	default:
-		close(v.hurry)
-	}
-	t.mu.Unlock()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return nil
 }
 
 // flushGuarded waits until the lazy values are written that are conditional on a subject.
@@ -132,7 +161,7 @@ func (t *Table) flushGuarded(ctx context.Context, guard string) error {
 	t.mu.Lock()
 	var subjects []string
 	for subject, v := range t.lazy {
-		if v.idle != nil && v.c.Key != "" && t.subject(v.c.Key) == guard {
+		if v.done < v.puts && v.c.Key != "" && t.subject(v.c.Key) == guard {
 			subjects = append(subjects, subject)
 		}
 	}

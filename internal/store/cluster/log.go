@@ -34,6 +34,7 @@ type Log struct {
 	stamp   int64 // of the newest message; guarded by sending
 
 	tail    tail
+	recent  recent
 	polling sync.Mutex
 	polled  time.Time // guarded by polling
 }

@@ -68,6 +68,18 @@ func (m *meta) last() turn {
 // end is the position of the end of a stream that ends with a sequence.
 func (m *meta) end(lastSeq uint64) store.Pos { return store.Pos(lastSeq + m.last().Shift) }
 
+// reach is the newest position that may have its record in a stream that ends with a
+// sequence, although it once went further, and perhaps had later turns.
+func (m *meta) reach(lastSeq uint64) store.Pos {
+	pos, readable := m.pos(lastSeq)
+	for i := 0; !readable; i++ {
+		if lastSeq < m.Turns[i].Seq {
+			return m.Turns[i].After
+		}
+	}
+	return pos
+}
+
 // pos returns the position of a message. It reports false for a message that the cluster
 // stored after the loss of an end, and before the relay noticed that: it was never
 // acknowledged, and its position was another's.

@@ -165,9 +165,12 @@ func (r *reader) items(ctx context.Context) ([]store.Item, error) {
 	if at.lost != "" {
 		return []store.Item{{Gap: &store.Gap{From: r.next, To: at.until, Why: at.lost}}}, nil
 	}
-	messages, err := r.fetch(ctx, at.seq)
-	if err != nil {
-		return nil, err
+	messages := r.recent(at)
+	if len(messages) == 0 {
+		var err error
+		if messages, err = r.fetch(ctx, at.seq); err != nil {
+			return nil, err
+		}
 	}
 	var items []store.Item
 	for i := range messages {
@@ -192,6 +195,14 @@ func (r *reader) items(ctx context.Context) ([]store.Item, error) {
 		return items, nil
 	}
 	return r.confirm(ctx, at)
+}
+
+// recent returns what this process appended just now.
+func (r *reader) recent(at place) (all []message) {
+	for i, frame := range r.log.recent.from(r.next) {
+		all = append(all, message{seq: at.seq + uint64(i), data: frame})
+	}
+	return all
 }
 
 // confirm asks the leader what stands at the next position, since a replica did not have it

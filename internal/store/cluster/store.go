@@ -59,6 +59,8 @@ type Store struct {
 	stop       context.CancelFunc
 	background sync.WaitGroup
 
+	opening sync.Mutex // held while a log is opened
+
 	mu      sync.Mutex
 	logs    map[string]*Log    // guarded by mu
 	current context.Context    // ends with the next reconnect; guarded by mu
@@ -174,6 +176,9 @@ func (s *Store) watch(connected chan nats.Status) {
 			logs = append(logs, l)
 		}
 		s.mu.Unlock()
+		if err := s.table.compare(s.ctx); err != nil && s.ctx.Err() == nil {
+			s.log.Warn("comparing the table with what is known about it failed; it is tried again", "error", err)
+		}
 		for _, l := range logs {
 			if err := l.compare(s.ctx); err != nil && s.ctx.Err() == nil {
 				s.log.Warn("comparing a log with what is known about it failed; it is tried again", "log", l.name, "error", err)
@@ -191,13 +196,16 @@ func (s *Store) Close() error {
 			s.log.Warn("some values of the table were not written at the end", "error", err)
 		}
 	}
+	s.table.end()
 	s.stop()
 	s.js.Conn().Close()
 	s.background.Wait()
+	s.opening.Lock()
+	defer s.opening.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.renew()
-	var failed error
+	failed := s.table.doubt.note.close()
 	for _, l := range s.logs {
 		failed = errors.Join(failed, l.note.close())
 	}

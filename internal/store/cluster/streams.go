@@ -114,27 +114,29 @@ func (s *Store) checkForm(info *jetstream.StreamInfo) error {
 
 func (s *Store) openTable(ctx context.Context) error {
 	name := s.prefix + "_" + tableName
-	_, err := s.ensure(ctx, jetstream.StreamConfig{
+	info, err := s.ensure(ctx, jetstream.StreamConfig{
 		Name: name, Subjects: []string{name + ".>"}, MaxMsgsPerSubject: 1, MaxBytes: -1, Metadata: map[string]string{},
 	})
 	if err != nil {
 		return err
 	}
 	s.table = &Table{store: s, stream: name, lazy: map[string]*lazyValue{}, stale: map[store.If]bool{}}
-	return nil
+	return s.table.resume(ctx, info)
 }
 
 // Log implements [store.Store].
 func (s *Store) Log(ctx context.Context, name string, o store.Options) (store.Log, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.opening.Lock()
+	defer s.opening.Unlock()
 	if s.ctx.Err() != nil {
 		return nil, store.ErrClosed
 	}
-	if l := s.logs[name]; l != nil {
+	s.mu.Lock()
+	l := s.logs[name]
+	s.mu.Unlock()
+	if l != nil {
 		return l, nil
 	}
-	var l *Log
 	err := await(ctx, s.log, "the log "+name, func(ctx context.Context) (err error) {
 		l, err = s.openLog(ctx, name, o)
 		return err
@@ -142,6 +144,8 @@ func (s *Store) Log(ctx context.Context, name string, o store.Options) (store.Lo
 	if err != nil {
 		return nil, fmt.Errorf("open the log %s: %w", name, err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.logs[name] = l
 	return l, nil
 }

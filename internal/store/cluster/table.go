@@ -26,6 +26,8 @@ type Table struct {
 
 	mu    sync.Mutex
 	lazy  map[string]*lazyValue // by subject; guarded by mu
+	ended bool                  // no more lazy values are written; guarded by mu
+	doubt doubt                 // guarded by mu
 	stale map[store.If]bool     // conditions of lazy values that no longer hold; guarded by mu
 }
 
@@ -104,7 +106,7 @@ func (t *Table) tellDamage(m message) {
 func (t *Table) get(ctx context.Context, subject, key string) (store.Value, error) {
 	got, err := t.store.ask(ctx, t.stream, query{LastOf: subject})
 	if errors.Is(err, errMissing) {
-		return store.Value{Key: key}, nil
+		return store.Value{Key: key, Doubtful: t.isDoubtful(0)}, nil
 	}
 	if err != nil {
 		return store.Value{}, fmt.Errorf("read the value of %s: %w", key, err)
@@ -125,7 +127,7 @@ func (t *Table) value(m message) (store.Value, error) {
 	if err != nil {
 		return store.Value{}, err
 	}
-	v := store.Value{Key: f.draft.Key, Rev: m.seq}
+	v := store.Value{Key: f.draft.Key, Rev: m.seq, Doubtful: t.isDoubtful(m.seq)}
 	if f.draft.Kind == kindValue {
 		v.Data = append([]byte{}, f.draft.Data...)
 	}
@@ -197,6 +199,7 @@ func (t *Table) put(ctx context.Context, p put) (uint64, error) {
 		}
 		switch {
 		case err == nil:
+			t.wrote(rev)
 			return rev, nil
 		case errors.Is(err, store.ErrConflict):
 			return 0, fmt.Errorf("put the value of %s: %w", p.key, err)
@@ -204,6 +207,8 @@ func (t *Table) put(ctx context.Context, p put) (uint64, error) {
 			return 0, store.ErrClosed
 		case isFull(err) && !maybe:
 			return 0, fmt.Errorf("put the value of %s: %w: %w", p.key, store.ErrFull, err)
+		case errors.Is(err, nats.ErrMaxPayload) && !maybe:
+			return 0, fmt.Errorf("put the value of %s: %w: %w", p.key, store.ErrTooLarge, err)
 		}
 		if time.Now().Add(retryPause).After(deadline) || pause.For(ctx, retryPause) != nil {
 			if isWrongSequence(err) && !maybe { // somebody else was writing all the while

@@ -1,0 +1,259 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+)
+
+// line is a route to a server, and can lose the server's answers.
+type line struct {
+	to    string
+	l     net.Listener
+	deaf  atomic.Bool
+	lost  atomic.Int64 // lost bytes
+	until atomic.Value // a string: the line goes deaf at it
+	mu    sync.Mutex
+	conns []net.Conn // guarded by mu
+}
+
+func newLine(t *testing.T, to string) *line {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &line{to: to, l: l}
+	t.Cleanup(func() { _ = l.Close(); p.cut() })
+	go func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.serve(from)
+		}
+	}()
+	return p
+}
+
+func (p *line) serve(from net.Conn) {
+	to, err := net.Dial("tcp", p.to)
+	if err != nil {
+		_ = from.Close()
+		return
+	}
+	p.mu.Lock()
+	p.conns = append(p.conns, from, to)
+	p.mu.Unlock()
+	go func() { _, _ = io.Copy(to, from); _ = to.Close() }()
+	go func() { _, _ = io.Copy(hearing{from, p}, to); _ = from.Close() }()
+}
+
+// hearing passes on the answers, unless the line is deaf.
+type hearing struct {
+	net.Conn
+	line *line
+}
+
+func (h hearing) Write(b []byte) (int, error) {
+	if text, ok := h.line.until.Load().(string); ok && text != "" && bytes.Contains(b, []byte(text)) {
+		h.line.deaf.Store(true)
+	}
+	if h.line.deaf.Load() {
+		h.line.lost.Add(int64(len(b)))
+		return len(b), nil
+	}
+	return h.Conn.Write(b)
+}
+
+// cut ends the connections; later ones hear again.
+func (p *line) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.until.Store("")
+	p.deaf.Store(false)
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
+}
+
+// overLine opens a store over a line to a server of its own. The function counts the
+// server's messages on a subject of a stream, by another connection.
+func overLine(t *testing.T) (*backend, *line, func(stream, subject string) uint64) {
+	t.Helper()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	js := natstest.JetStream(t, srv)
+	p := newLine(t, srv.Addr().String())
+	b := newBackend(t, "nats://"+p.l.Addr().String(), 1)
+	return b, p, func(stream, subject string) uint64 {
+		s, err := js.Stream(t.Context(), stream)
+		if !assert.NoError(t, err) {
+			return 0
+		}
+		info, err := s.Info(t.Context(), jetstream.WithSubjectFilter(subject))
+		if !assert.NoError(t, err) {
+			return 0
+		}
+		if subject == stream {
+			return info.State.LastSeq
+		}
+		return info.State.Subjects[subject]
+	}
+}
+
+// The server keeps what was appended or put, and its answer is lost with the connection. The
+// next try finds it.
+func TestALostAnswerStoresOnce(t *testing.T) {
+	t.Parallel()
+	b, p, count := overLine(t)
+	l, table := b.log(t, "events"), b.store.table
+	end := func() store.Pos {
+		pos, _ := l.known.suspects()
+		return pos.Pos
+	}
+	many := make([]store.Draft, 20)
+	for i := range many {
+		many[i].Data = []byte{byte(i)}
+	}
+	for name, c := range map[string]struct {
+		appended uint64
+		do       func() error
+		until    string
+	}{
+		"one": {1, func() error { _, err := l.Append(t.Context(), store.Draft{}); return err }, ""},
+		"some": {20, func() error {
+			first, err := l.Append(t.Context(), many...)
+			assert.Equal(t, end(), first+19)
+			return err
+		}, `"batch":`},
+		"one at a place": {1, func() error {
+			before := end()
+			first, err := l.AppendAt(t.Context(), before, store.Draft{})
+			assert.Equal(t, before+1, first)
+			return err
+		}, ""},
+		"some at a place": {20, func() error {
+			before := end()
+			first, err := l.AppendAt(t.Context(), before, many...)
+			assert.Equal(t, before+1, first)
+			return err
+		}, `"batch":`},
+	} {
+		for range 2 {
+			before := count(l.stream, l.stream)
+			if c.until == "" {
+				p.deaf.Store(true)
+			} else {
+				p.until.Store(c.until) // the answer to the commit
+			}
+			kept := make(chan error, 1)
+			go func() { kept <- c.do() }()
+			waiting.Until(t, func() bool { return count(l.stream, l.stream) == before+c.appended }, name)
+			waiting.Until(t, func() bool { return p.lost.Load() > 0 }, name)
+			select {
+			case err := <-kept:
+				require.Fail(t, "it did not wait for the answer", "%s: %v", name, err)
+			default:
+			}
+			p.cut()
+			p.lost.Store(0)
+			require.NoError(t, <-kept, name)
+			assert.Equal(t, before+c.appended, count(l.stream, l.stream), name)
+		}
+	}
+	records, gaps := read(t, l, 1)
+	assert.Empty(t, gaps)
+	assert.Len(t, records, 2*(1+20+1+20))
+
+	rev, err := table.Put(t.Context(), "k", []byte("0"), store.If{Key: "k"})
+	require.NoError(t, err)
+	for i := range 2 {
+		p.deaf.Store(true)
+		put, revs := make(chan error, 1), make(chan uint64, 1)
+		go func() {
+			got, err := table.Put(t.Context(), "k", fmt.Append(nil, i+1), store.If{Key: "k", Rev: rev})
+			revs <- got
+			put <- err
+		}()
+		waiting.Until(t, func() bool { return p.lost.Load() > 0 })
+		p.cut()
+		p.lost.Store(0)
+		require.NoError(t, <-put)
+		rev = <-revs
+		v, err := table.Get(t.Context(), "k")
+		require.NoError(t, err)
+		assert.Equal(t, store.Value{Key: "k", Rev: rev, Data: fmt.Append(nil, i+1)}, v)
+	}
+}
+
+// While the answer to an append is missing, others go to the server all the same, and are
+// answered.
+func TestALostAnswerHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	b, p, count := overLine(t)
+	l := b.log(t, "events")
+	appendOne := func(n int) error {
+		_, err := l.Append(t.Context(), store.Draft{Data: fmt.Append(nil, n)})
+		return err
+	}
+	p.deaf.Store(true)
+	overdue := make(chan error, 1)
+	go func() { overdue <- appendOne(0) }()
+	waiting.Until(t, func() bool { return count(l.stream, l.stream) == 1 })
+	waiting.Until(t, func() bool { return p.lost.Load() > 0 })
+	p.deaf.Store(false)
+	for n := range 3 {
+		require.NoError(t, appendOne(n+1))
+	}
+	select {
+	case err := <-overdue:
+		require.Fail(t, "they waited for the answer that was lost", "%v", err)
+	default:
+	}
+	p.cut()
+	require.NoError(t, <-overdue)
+	records, gaps := read(t, l, 1)
+	assert.Empty(t, gaps)
+	assert.Len(t, records, 4)
+}
+
+// A reader whose connection breaks in the middle of an answer gives each record once.
+func TestAReaderSurvivesItsConnection(t *testing.T) {
+	t.Parallel()
+	b, p, _ := overLine(t)
+	l := b.log(t, "events")
+	const n = 2000
+	for i := range n / 500 {
+		drafts := make([]store.Draft, 500)
+		for k := range drafts {
+			drafts[k].Data = fmt.Append(nil, i*500+k+1)
+		}
+		_, err := l.Append(t.Context(), drafts...)
+		require.NoError(t, err)
+	}
+	next := store.Pos(1)
+	for item, err := range l.Read(t.Context(), 1, false) {
+		require.NoError(t, err)
+		require.NotNil(t, item.Record, "%+v", item.Gap)
+		require.Equal(t, next, item.Record.Pos)
+		require.Equal(t, fmt.Sprint(next), string(item.Record.Data))
+		switch next {
+		case 300, 900, 1500:
+			p.cut()
+		}
+		next++
+	}
+	assert.EqualValues(t, n+1, next)
+}

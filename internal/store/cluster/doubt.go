@@ -1,0 +1,100 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// doubt recognises a table that lost its end, by the newest revision that is known. Table.mu
+// guards it.
+type doubt struct {
+	note    *noteFile
+	created int64  // when the stream was made
+	newest  uint64 // the newest known revision, plus shift
+	// shift grows by what was lost, so that the note only ever grows.
+	shift uint64
+	// below is the first revision that was given out after the newest loss: values of
+	// earlier ones, and keys without any, are doubtful. 0 if nothing was lost.
+	below uint64
+}
+
+// wrote notes a revision for the next process. A crash before the note leaves an older one,
+// which may not show a loss of the newest values.
+func (t *Table) wrote(rev uint64) {
+	t.mu.Lock()
+	t.doubt.newest = max(t.doubt.newest, rev+t.doubt.shift)
+	t.mu.Unlock()
+	t.keepNote()
+}
+
+func (t *Table) keepNote() {
+	t.mu.Lock()
+	d := t.doubt
+	t.mu.Unlock()
+	err := d.note.write(note{URL: t.store.url, Newest: spot{Pos: store.Pos(d.newest)}, Meta: meta{
+		Created: d.created, Turns: []turn{{Seq: d.below, Shift: d.shift}},
+	}})
+	if err != nil {
+		t.store.log.Warn("noting the newest revision of the table failed", "error", err)
+	}
+}
+
+// isDoubtful says whether a newer value of a key with this revision may have been lost.
+func (t *Table) isDoubtful(rev uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return rev < t.doubt.below
+}
+
+// resume takes over the note of an earlier process, and compares the table with it.
+func (t *Table) resume(ctx context.Context, info *jetstream.StreamInfo) (err error) {
+	var kept note
+	if t.doubt.note, kept, err = openNote(t.store.notes, "table"); err != nil {
+		return err
+	}
+	t.doubt.created = info.Created.UnixNano()
+	if kept.URL == t.store.url { // with another one, the table may be another by intent
+		t.doubt.created, t.doubt.newest = kept.Meta.Created, uint64(kept.Newest.Pos)
+		t.doubt.shift, t.doubt.below = kept.Meta.last().Shift, kept.Meta.last().Seq
+	}
+	if err := t.compare(ctx); err != nil {
+		return errors.Join(err, t.doubt.note.close())
+	}
+	return nil
+}
+
+// compare looks whether the cluster lost the newest values. The leader of a replicated
+// stream has to insist, as a new or a deposed one may lack them for a while.
+func (t *Table) compare(ctx context.Context) error {
+	for until := time.Now().Add(t.store.certainty); ; {
+		t.mu.Lock()
+		d := t.doubt
+		t.mu.Unlock()
+		info, err := t.store.info(ctx, t.stream)
+		if err != nil {
+			return err
+		}
+		made, last := info.Created.UnixNano(), info.State.LastSeq
+		switch {
+		case made == d.created && last+d.shift >= d.newest:
+			return nil
+		case info.Config.Replicas < 2 || time.Now().After(until):
+			t.store.log.Error("the cluster lost the newest values of the table; those that are left are in doubt until they are written again",
+				"stream", t.stream, "newest", last)
+			t.mu.Lock()
+			t.doubt.created, t.doubt.below, t.doubt.shift = made, last+1, max(d.newest, last)-last
+			t.mu.Unlock()
+			t.keepNote()
+			return nil
+		}
+		if err := pause.For(ctx, certaintyPause); err != nil {
+			return err
+		}
+	}
+}

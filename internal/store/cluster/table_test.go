@@ -1,0 +1,238 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+)
+
+// another opens a second process's store over the same streams.
+func (b *backend) another(t *testing.T) *backend {
+	t.Helper()
+	other := &backend{cfg: b.cfg}
+	other.cfg.Dir = t.TempDir()
+	other.open(t)
+	t.Cleanup(func() { require.NoError(t, other.store.Close()) })
+	return other
+}
+
+// Whoever lost the guard of its values hears so, although it writes them in the background.
+func TestAnotherProcessTakesOver(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir())
+	b := newBackend(t, srv.ClientURL(), 1)
+	ours, theirs := b.Table(), b.another(t).Table()
+	epoch, err := ours.Put(t.Context(), "epoch", []byte("ours"), store.If{Key: "epoch"})
+	require.NoError(t, err)
+	held := store.If{Key: "epoch", Rev: epoch}
+	require.NoError(t, ours.PutLazy(t.Context(), "position", []byte("1"), held))
+	require.NoError(t, ours.Sync(t.Context()))
+
+	now, err := theirs.Put(t.Context(), "epoch", []byte("theirs"), held)
+	require.NoError(t, err)
+	require.NoError(t, ours.PutLazy(t.Context(), "position", []byte("2"), held), "it cannot know yet")
+	require.ErrorIs(t, ours.Sync(t.Context()), store.ErrConflict)
+	require.ErrorIs(t, ours.PutLazy(t.Context(), "position", []byte("3"), held), store.ErrConflict)
+	_, err = ours.Put(t.Context(), "position", []byte("3"), held)
+	require.ErrorIs(t, err, store.ErrConflict)
+	v, err := theirs.Get(t.Context(), "position")
+	require.NoError(t, err)
+	assert.Equal(t, "1", string(v.Data))
+	require.NoError(t, ours.PutLazy(t.Context(), "position", []byte("4"), store.If{Key: "epoch", Rev: now}))
+	require.NoError(t, ours.Sync(t.Context()))
+}
+
+// Of many values the newest is written, now and then.
+func TestLazyValuesAreWrittenNowAndThen(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir())
+	b := newBackend(t, srv.ClientURL(), 1)
+	data := make([]byte, 8)
+	for i := range 2000 {
+		copy(data, fmt.Sprint(i)) // its memory is the caller's again
+		require.NoError(t, b.Table().PutLazy(t.Context(), "k", data, store.If{}))
+	}
+	require.NoError(t, b.Table().Sync(t.Context()))
+	info, err := b.store.info(t.Context(), b.store.table.stream)
+	require.NoError(t, err)
+	assert.Less(t, info.State.LastSeq, uint64(200))
+	v, err := b.another(t).Table().Get(t.Context(), "k")
+	require.NoError(t, err)
+	assert.Equal(t, "1999", strings.TrimRight(string(v.Data), "\x00"))
+	require.NoError(t, b.Table().PutLazy(t.Context(), "k", []byte("at the end"), store.If{}))
+	require.NoError(t, b.store.Close())
+	b.open(t)
+	v, err = b.Table().Get(t.Context(), "k")
+	require.NoError(t, err)
+	assert.Equal(t, "at the end", string(v.Data), "a close writes what is left")
+}
+
+// Lazy values and watches outlast an outage.
+func TestATableOutlastsAnOutage(t *testing.T) {
+	t.Parallel()
+	srv := startRestorable(t)
+	b := newBackend(t, srv.srv.ClientURL(), 1)
+	_, err := b.Table().Put(t.Context(), "a", []byte("0"), store.If{})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seen := make(chan store.Value, 10)
+	go func() {
+		for v, err := range b.Table().Watch(ctx, "") {
+			if err != nil {
+				return
+			}
+			seen <- v
+		}
+	}()
+	assert.Equal(t, "0", string((<-seen).Data))
+	srv.stop()
+	waiting.Until(t, func() bool { return b.store.Err() != nil })
+	require.NoError(t, b.Table().PutLazy(t.Context(), "b", []byte("1"), store.If{}))
+	require.NoError(t, b.Table().PutLazy(t.Context(), "b", []byte("2"), store.If{}))
+	srv.start()
+	require.NoError(t, b.Table().Sync(t.Context()))
+	last := store.Value{}
+	for string(last.Data) != "2" {
+		last = <-seen
+		assert.Equal(t, "b", last.Key, "what is known does not come again")
+	}
+	_, err = b.Table().Put(t.Context(), "a", nil, store.If{})
+	require.NoError(t, err)
+	last = <-seen
+	assert.Equal(t, "a", last.Key)
+	assert.Nil(t, last.Data)
+}
+
+// Every key stands for itself.
+func TestKeysAreApart(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir())
+	b := newBackend(t, srv.ClientURL(), 1)
+	keys := []string{"a", "a.b", "a/b", "A", "*", ">", "a b", "a_b", "YQ", "b64.YQ", "\x00", "é", strings.Repeat("k", 256), strings.Repeat(".", store.MaxKey)}
+	for _, key := range keys {
+		_, err := b.Table().Put(t.Context(), key, []byte("of "+key), store.If{Key: key})
+		require.NoError(t, err, key)
+	}
+	for _, key := range keys {
+		v, err := b.Table().Get(t.Context(), key)
+		require.NoError(t, err)
+		assert.Equal(t, "of "+key, string(v.Data))
+	}
+	b.log(t, "events") // its own values are nobody's
+	all, err := b.Table().List(t.Context(), "")
+	require.NoError(t, err)
+	assert.Len(t, all, len(keys))
+	_, err = b.Table().Put(t.Context(), strings.Repeat("k", store.MaxKey+1), nil, store.If{})
+	require.ErrorIs(t, err, store.ErrTooLarge)
+	_, err = b.Table().Put(t.Context(), "k", make([]byte, 1<<20), store.If{})
+	require.ErrorIs(t, err, store.ErrTooLarge)
+}
+
+// A value that somebody overwrote with something else is in doubt, and can be put again.
+func TestADamagedValueIsDoubtful(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir())
+	b := newBackend(t, srv.ClientURL(), 1)
+	table := b.store.table
+	_, err := table.Put(t.Context(), "k", []byte("v"), store.If{})
+	require.NoError(t, err)
+	ack, err := b.store.js.Publish(t.Context(), table.subject("k"), []byte("garbage"))
+	require.NoError(t, err)
+	v, err := table.Get(t.Context(), "k")
+	require.NoError(t, err)
+	assert.Equal(t, store.Value{Key: "k", Rev: ack.Sequence, Doubtful: true}, v)
+	_, err = table.Put(t.Context(), "k", []byte("again"), store.If{Key: "k", Rev: v.Rev})
+	require.NoError(t, err)
+	v, err = table.Get(t.Context(), "k")
+	require.NoError(t, err)
+	assert.False(t, v.Doubtful)
+	assert.Equal(t, "again", string(v.Data))
+}
+
+// The cluster lost the newest values, or all: what is left is in doubt until it is put again.
+func TestValuesAreInDoubtAfterALoss(t *testing.T) {
+	t.Parallel()
+	for name, restart := range map[string]bool{"while the relay runs": false, "while it is away": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := startRestorable(t)
+			b := newBackend(t, srv.srv.ClientURL(), 1)
+			put := func(key, value string) {
+				waiting.Until(t, func() bool {
+					_, err := b.Table().Put(t.Context(), key, []byte(value), store.If{})
+					return err == nil
+				})
+			}
+			put("a", "1")
+			srv.save()
+			put("a", "2")
+			put("b", "1")
+			if restart {
+				b.kill()
+				srv.rollBack("*_TABLE")
+				b.open(t)
+			} else {
+				srv.rollBack("*_TABLE")
+			}
+			for range 2 {
+				get := func(key string) (v store.Value) {
+					waiting.Until(t, func() (ok bool) {
+						var err error
+						v, err = b.Table().Get(t.Context(), key)
+						return err == nil && v.Doubtful
+					}, key)
+					return v
+				}
+				assert.Equal(t, "1", string(get("a").Data))
+				assert.Nil(t, get("b").Data)
+				b.Kill(t)
+			}
+			put("a", "3")
+			v, err := b.Table().Get(t.Context(), "a")
+			require.NoError(t, err)
+			assert.False(t, v.Doubtful)
+			all, err := b.Table().List(t.Context(), "")
+			require.NoError(t, err)
+			assert.Equal(t, []store.Value{v}, all)
+		})
+	}
+}
+
+// The table is gone, and the logs are not.
+func TestTheTableIsGone(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir())
+	b := newBackend(t, srv.ClientURL(), 1)
+	l := b.log(t, "events")
+	before := insist(t, l, 0, 10)
+	require.NoError(t, l.Trim(t.Context(), 4))
+	state, err := l.State(t.Context())
+	require.NoError(t, err)
+	_, err = b.Table().Put(t.Context(), "k", []byte("v"), store.If{})
+	require.NoError(t, err)
+	b.kill()
+	require.NoError(t, natstest.JetStream(t, srv).DeleteStream(t.Context(), b.store.table.stream))
+	b.open(t)
+	v, err := b.Table().Get(t.Context(), "k")
+	require.NoError(t, err)
+	assert.Equal(t, store.Value{Key: "k", Doubtful: true}, v)
+	l = b.log(t, "events")
+	again, err := l.State(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, state.ID, again.ID)
+	assert.Equal(t, state.End, again.End)
+	records, _ := read(t, l, 4)
+	for pos, text := range records {
+		assert.Equal(t, before[pos], text)
+	}
+	assert.Len(t, records, 7)
+}
