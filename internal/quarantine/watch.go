@@ -15,7 +15,7 @@ const (
 	// A log is read through at the start, and again after scrubPause, or after scrubShare
 	// times what it took where that is longer.
 	scrubPause = time.Hour
-	scrubShare = 50
+	scrubShare = 300
 )
 
 // Watch tells the ledger of a log, and reads all of it back now and then, until Close. Each
