@@ -6,7 +6,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/door"
 )
 
-// The need for descriptors beside the connections of clients.
+// The need for descriptors besides the connections of clients.
 const (
 	ownDescriptors     = 64 // the journal's and the trail's files, the console, the API's connections
 	adminConnections   = 32 // and of the trail's own listener, likewise

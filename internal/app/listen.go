@@ -106,7 +106,7 @@ func anonymous(cfg config.Ingest) credentials.Environment {
 	return credentials.Environment{Project: project, Environment: environment}
 }
 
-// listen opens a listener behind a door; the server reports to the door.
+// listen opens a listener with a door before it; the server reports to the door.
 func (r *process) listen(ctx context.Context, address string, server *http.Server, o door.Options) (net.Listener, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {

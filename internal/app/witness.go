@@ -109,7 +109,7 @@ func (r *process) startWitness(ctx context.Context, o WitnessOptions) (listen, p
 	return listen, key.Public(), nil
 }
 
-// RecoverWitness makes the lost state of a stopped witness anew: see witness.Recover.
+// RecoverWitness makes the lost state of a stopped witness again: see witness.Recover.
 func RecoverWitness(dataDir string, key witness.Key, checkpoints []string) (logs []witness.LogState, err error) {
 	lock, err := durable.Lock(dataDir)
 	if err != nil {

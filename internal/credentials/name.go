@@ -12,7 +12,7 @@ type Environment struct{ Project, Environment string }
 
 // Username is the name of the environment's generated credential: its slugs, readable,
 // and a hash of both. So no two environments share one ("a.b"/"c" and "a"/"b.c", or
-// slugs with a difference behind the cut). It is the same at every start. It holds
+// slugs with a difference after the cut). It is the same at every start. It holds
 // letters, digits, "-", "_" and ".", all of which are safe in Basic auth (no
 // colon), in a key of the table and in a log.
 func (e Environment) Username() string {

@@ -31,7 +31,7 @@ type Options struct {
 	Name string
 	// Total bounds the open connections; at least 1.
 	Total int
-	// PerAddress bounds those from one address; 0 for no bound beside Total. The
+	// PerAddress bounds those from one address; 0 for no bound but Total. The
 	// IPv6 addresses of one /64 count as one.
 	PerAddress int
 	Metrics    *Metrics

@@ -159,7 +159,7 @@ func (d disk) put(path string, mode os.FileMode, write func(io.Writer) error) er
 	}
 	err = errors.Join(f.Chmod(mode), write(f))
 	// Up to the rename, a crash leaves the old file, and the rest of the new one
-	// beside it. Without this sync the new name could reach the disk before the
+	// next to it. Without this sync the new name could reach the disk before the
 	// content, and a power cut would leave an empty file.
 	if err == nil {
 		err = d.sync(f)

@@ -90,7 +90,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (*push, error) {
 	return p, nil
 }
 
-// readRest reads the body behind its head.
+// readRest reads the body after its head.
 func (p *push) readRest(r *http.Request, limit int64, pace *pace) error {
 	room := min(max(r.ContentLength+1, 2*headBytes), 1<<20) // one byte more, to see the end
 	for {

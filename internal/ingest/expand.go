@@ -22,7 +22,7 @@ const (
 	keptWindow = 1 << 20
 )
 
-// Memory of a decompressor beside its input and output, at most.
+// The most memory that a decompressor takes besides its input and output.
 const (
 	inflateRoom = 64 << 10
 	zstdRoom    = keptWindow + 1<<20 // a block and its tables come on top of the window
@@ -153,13 +153,13 @@ func (in *inflaters) zstandard(p *push, limit int64) error {
 	return err
 }
 
-// hold counts n bytes beside the push's buffers.
+// hold counts n bytes besides the push's buffers.
 func (p *push) hold(n int64) error {
 	p.extra = n
 	return p.lease.grow(p.size())
 }
 
-// newZstd makes a decoder for the caller's goroutine. So none is left behind in a pool.
+// newZstd makes a decoder for the caller's goroutine. So none stays in a pool.
 func newZstd(window uint64) (*zstd.Decoder, error) {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
 	if err != nil {

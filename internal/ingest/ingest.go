@@ -3,7 +3,7 @@
 //
 // It answers 2xx only after the journal has all of a push. It refuses aloud: with a 4xx
 // and the cause, or with 429 or 503 and Retry-After when trying again helps. It keeps the
-// good entries of a push beside bad ones, and a 400 counts the bad.
+// good entries of a push that has bad ones as well, and a 400 counts the bad.
 //
 // It reads a body whole, within a bound on it and on the sum of all bodies. It decodes
 // the body in one pass, straight into a record.Batch, the form of the disk: so it copies

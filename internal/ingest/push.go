@@ -24,7 +24,7 @@ import (
 type push struct {
 	limits config.IngestLimits
 	lease  lease
-	extra  int64 // bytes beside the buffers: of a decompressor, then of a decoder
+	extra  int64 // bytes besides the buffers: of a decompressor, then of a decoder
 	body   body
 	query  labelset.Set // labels in the URL
 	ids    ids
@@ -49,7 +49,7 @@ type batch struct {
 	lateness arrivals.Lateness // of the records with a time of their own
 	bytes    int64
 	repeated int64 // bytes of the duplicates
-	spread   int64 // of everything beside the bodies, counted with each event
+	spread   int64 // of everything besides the bodies, counted with each event
 }
 
 func newPush(idKey secret.Text) *push { return &push{ids: newIDs(idKey)} }
@@ -179,7 +179,7 @@ func (p *push) known() bool {
 // taken counts the entries already durable, or durable with the batch.
 func (p *push) taken() int { return p.batch.records.Len() + p.batch.duplicates }
 
-// maxSpread bounds the bytes beside the bodies of a push's events, as a multiple of
+// maxSpread bounds the bytes besides the bodies of a push's events, as a multiple of
 // decompressed_bytes. A push holds a stream's labels once, but each sink gets them with
 // every event.
 const maxSpread = 8

@@ -119,7 +119,7 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, e endpoint, env c
 	return h.keep(r.Context(), p, env)
 }
 
-// The longest wait of a push for others, and the Retry-After behind it.
+// The longest wait of a push for others, and the Retry-After that follows it.
 const (
 	slotWait       = 2 * time.Second
 	retryOverload  = time.Second

@@ -47,7 +47,7 @@ func (p Problem) Error() string { return fmt.Sprintf("entry %d: %v", p.Entry, p.
 func (p Problem) Unwrap() error { return p.Err }
 
 // Handler takes the decoder's finds, in the order of the push. The entry, and all memory
-// behind it, is valid until the call returns. An error ends the decoding, and the decoder
+// that it refers to, is valid until the call returns. An error ends the decoding, and the decoder
 // returns it.
 type Handler interface {
 	Entry(at int, e *Entry) error // at is counted from 1

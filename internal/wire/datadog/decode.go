@@ -17,7 +17,7 @@ type Limits struct {
 	Line int
 }
 
-// Room is the most memory of a decoder beside a body of so many bytes.
+// Room is the most memory that a decoder takes besides a body of so many bytes.
 func (l Limits) Room(body int) int64 {
 	const memory = 2 // a growing slice may be so much larger than its content
 	return memory * int64(min(2*body, maxEscaped*l.Line+2*labelset.MaxEscape*l.Labels.Bytes))

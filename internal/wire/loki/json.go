@@ -39,7 +39,7 @@ type jsonDecoder struct {
 	limit         labelset.Limit
 	labels, meta  labelset.Set
 	entry         Entry
-	// late is the place of a stream's values, if its labels follow behind.
+	// late is the place of a stream's values, if its labels follow them.
 	late int
 	// refused is the reason to leave out the whole stream.
 	refused error

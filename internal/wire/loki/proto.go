@@ -77,7 +77,7 @@ type field struct {
 	value  uint64
 }
 
-// nextField reads the field at the start of b, and returns the rest behind it.
+// nextField reads the field at the start of b, and returns the rest after it.
 func nextField(b []byte) (f field, rest []byte, err error) {
 	number, typ, n := protowire.ConsumeTag(b)
 	if n < 0 {
@@ -245,7 +245,7 @@ func (d *protoDecoder) readMeta(raw []byte) error {
 	return d.meta.Add(l)
 }
 
-// parseLabels reads the stream's labels. Their text has some bytes for each label beside
+// parseLabels reads the stream's labels. Their text has some bytes for each label besides
 // names and values.
 func (d *protoDecoder) parseLabels(text []byte) error {
 	const around = 16
