@@ -83,7 +83,11 @@ func (l *Log) Scrub(ctx context.Context) iter.Seq2[store.Gap, error] {
 				return
 			}
 		}
+		p := pace{began: time.Now()}
 		for item, err := range l.read(ctx, reader{l: l, next: 1, scrub: true}, false) {
+			if err == nil && item.Record != nil && !l.store.view {
+				p.take(ctx, len(item.Record.Data))
+			}
 			if err == nil && (item.Gap == nil || item.Gap.Why == store.Trimmed) {
 				continue
 			}
