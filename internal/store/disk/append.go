@@ -187,8 +187,8 @@ func (l *Log) advance(end, base store.Pos, offset int64) error {
 	m := endMark{log: l.id, secret: l.secret, boot: l.store.boot, end: end, base: base, offset: offset, newest: l.newest, first: l.first, table: l.store.table.durable.revision.Load()}
 	l.scratch = m.encode(l.scratch[:0])
 	if err := l.mark.write(l.scratch); err != nil {
-		// The records are durable, but a start could take them for a torn write.
-		l.poisoned = true
+		// The records are durable, but a start could take them for a torn write. The next
+		// ones are written over them.
 		return fmt.Errorf("%w: %w", store.ErrUnknown, err)
 	}
 	l.offset = offset

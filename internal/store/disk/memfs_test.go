@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -20,7 +21,20 @@ type memFS struct {
 	// fail returns the error of an operation on a file, or nil. The operations are
 	// "write", "sync", "allocate", "open" and "syncdir".
 	fail func(op, path string) error
-	ops  int
+	// left is how many more changes happen before the process is killed; nothing changes any
+	// more then. A negative one is no limit.
+	left int
+}
+
+var errKilled = errors.New("the process is dead")
+
+// change counts a change, and reports whether the process still lives.
+func (m *memFS) change() error {
+	if m.left == 0 {
+		return errKilled
+	}
+	m.left--
+	return nil
 }
 
 type inode struct {
@@ -29,17 +43,17 @@ type inode struct {
 }
 
 func newMemFS(seed uint64) *memFS {
-	return &memFS{rng: rand.New(rand.NewPCG(seed, 1)), names: map[string]*inode{}, onDisk: map[string]*inode{}}
+	return &memFS{rng: rand.New(rand.NewPCG(seed, 1)), names: map[string]*inode{}, onDisk: map[string]*inode{}, left: -1}
 }
 
 type memFile struct {
 	fs   *memFS
 	path string
 	*inode
+	failed bool // a sync failed, and no later one does anything
 }
 
 func (m *memFS) failing(op, path string) error {
-	m.ops++
 	if m.fail == nil {
 		return nil
 	}
@@ -57,11 +71,14 @@ func (m *memFS) Open(path string, create bool) (file, error) {
 		if !create {
 			return nil, fs.ErrNotExist
 		}
+		if err := m.change(); err != nil {
+			return nil, err
+		}
 		n = &inode{dirty: map[int]bool{}}
 		m.names[path] = n
 		m.log = append(m.log, func(names map[string]*inode) { names[path] = n })
 	}
-	return &memFile{m, path, n}, nil
+	return &memFile{fs: m, path: path, inode: n}, nil
 }
 
 func (m *memFS) Names(dir string) (names []string, err error) {
@@ -86,6 +103,9 @@ func (m *memFS) Rename(from, to string) error {
 	if n == nil {
 		return fs.ErrNotExist
 	}
+	if err := m.change(); err != nil {
+		return err
+	}
 	delete(m.names, from)
 	m.names[to] = n
 	m.log = append(m.log, func(names map[string]*inode) { delete(names, from); names[to] = n })
@@ -98,6 +118,9 @@ func (m *memFS) Remove(path string) error {
 	if m.names[path] == nil {
 		return fs.ErrNotExist
 	}
+	if err := m.change(); err != nil {
+		return err
+	}
 	delete(m.names, path)
 	m.log = append(m.log, func(names map[string]*inode) { delete(names, path) })
 	return nil
@@ -108,6 +131,9 @@ func (m *memFS) SyncDir(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.failing("syncdir", dir); err != nil {
+		return err
+	}
+	if err := m.change(); err != nil {
 		return err
 	}
 	for _, change := range m.log {
@@ -188,7 +214,10 @@ func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	err := f.fs.failing("write", f.path)
-	if err != nil {
+	if f.fs.left == 0 {
+		return 0, errKilled
+	}
+	if last := f.fs.change() == nil && f.fs.left == 0; err != nil || last {
 		p = p[:f.fs.rng.IntN(len(p)+1)] // a part is there
 	}
 	if end := int(off) + len(p); end > len(f.cache) {
@@ -201,12 +230,17 @@ func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), err
 }
 
-// Sync forgets what was to be written where it fails, as kernels do.
+// Sync forgets what was to be written where it fails, as kernels do, and all later ones
+// succeed without having written anything.
 func (f *memFile) Sync() error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
+	if err := f.fs.change(); err != nil {
+		return err
+	}
 	defer clear(f.dirty)
-	if err := f.fs.failing("sync", f.path); err != nil {
+	if err := f.fs.failing("sync", f.path); err != nil || f.failed {
+		f.failed = true
 		return err
 	}
 	if len(f.disk) > len(f.cache) {
@@ -225,6 +259,9 @@ func (f *memFile) Truncate(size int64) error {
 	if err := f.fs.failing("truncate", f.path); err != nil {
 		return err
 	}
+	if err := f.fs.change(); err != nil {
+		return err
+	}
 	if int(size) < len(f.cache) {
 		f.cache = f.cache[:size:size]
 	} else {
@@ -238,6 +275,9 @@ func (f *memFile) Allocate(size int64) error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	if err := f.fs.failing("allocate", f.path); err != nil {
+		return err
+	}
+	if err := f.fs.change(); err != nil {
 		return err
 	}
 	if int(size) > len(f.cache) {

@@ -258,45 +258,6 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	}
 }
 
-// TestAnyOneFaultIsNamed harms one file of a store that was killed, or that met a power cut,
-// and reads everything back: each acknowledged record is there or named as lost, and the
-// store takes new ones.
-func TestAnyOneFaultIsNamed(t *testing.T) {
-	t.Parallel()
-	faults := uint64(150)
-	if testing.Short() {
-		faults = 50
-	}
-	for seed := range faults {
-		m := newModel(t, seed)
-		for range 10 + m.rng.IntN(60) {
-			m.append()
-		}
-		earlier := m.fs.snapshot()
-		for range m.rng.IntN(60) {
-			m.append()
-			if m.rng.IntN(30) == 0 {
-				m.trim()
-			}
-		}
-		m.leave()
-		if m.rng.IntN(2) == 0 {
-			m.boot[0]++ // a clean power cut: everything was written
-		}
-		what := m.fs.harm(m.rng, earlier)
-		m.damaged = true
-		m.open()
-		m.check()
-		before := len(m.acked)
-		m.append()
-		require.Greater(t, len(m.acked), before, "it takes records after %s; seed %d", what, seed)
-		m.check()
-		m.kill()
-		m.check()
-		m.leave()
-	}
-}
-
 // snapshot copies the bytes of all files.
 func (m *memFS) snapshot() map[string][]byte {
 	m.mu.Lock()
