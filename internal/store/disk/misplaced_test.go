@@ -1,0 +1,138 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+func copyFile(t testing.TB, from, to string) {
+	b, err := os.ReadFile(from)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(to, b, 0o600))
+}
+
+// A file of one log that was copied over one of another log is nothing there: a mark is
+// missing, and a segment's records are lost and not those of the other log.
+func TestAFileOfAnotherLogIsNone(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{endFile, firstFile, segmentName(1)} {
+		f := openFolder(t).(*folder)
+		for _, name := range []string{"one", "two"} {
+			for range 5 {
+				_, err := f.Log(t, name).Append(t.Context(), store.Draft{Data: []byte("of the log " + name)})
+				require.NoError(t, err)
+			}
+		}
+		before, err := f.Log(t, "two").State(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, f.store.Close())
+		copyFile(t, filepath.Join(f.cfg.Dir, "one", file), filepath.Join(f.cfg.Dir, "two", file))
+		f.open(t)
+		l := f.Log(t, "two")
+		after, err := l.State(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, before.ID, after.ID, file)
+		records, gaps := read(t, l)
+		if file == segmentName(1) {
+			assert.Empty(t, records)
+			require.Len(t, gaps, 1)
+			assert.Equal(t, store.Gap{From: 1, To: 5, Why: store.Damaged, Kept: gaps[0].Kept}, gaps[0])
+		} else {
+			assert.Len(t, records, 5, file)
+			assert.Empty(t, gaps, file)
+		}
+		assert.Equal(t, store.Pos(6), appendTo(t, l, 10))
+	}
+}
+
+// Bytes in a body that look like a record are none, even if whoever sent them knows the place
+// where they come to stand and everything about the log except its secret.
+func TestABodyCannotForgeARecord(t *testing.T) {
+	t.Parallel()
+	m := newModel(t, 1)
+	l := m.log.(*Log)
+	forged := appendFrame(nil, store.Draft{Data: []byte("forged")})
+	finish(forged, seedOf([16]byte{}, l.id, 1), dataStart+headSize, 2, 1, l.newest)
+	require.Equal(t, store.Pos(1), func() store.Pos {
+		pos, err := l.Append(context.Background(), store.Draft{Data: forged}, store.Draft{Data: []byte("real")})
+		require.NoError(t, err)
+		return pos
+	}())
+	m.leave()
+	m.fs.names[l.path(1)].cache[dataStart+10] ^= 1 // the header around it
+	m.open()
+	for item, err := range m.log.Read(t.Context(), 1, false) {
+		require.NoError(t, err)
+		if item.Record != nil {
+			assert.Equal(t, "real", string(item.Record.Data))
+		} else {
+			assert.Equal(t, store.Pos(1), item.Gap.To)
+		}
+	}
+	m.leave()
+}
+
+// A record at another place of its segment, or of another one, is none.
+func TestARecordAtAnotherPlaceIsNone(t *testing.T) {
+	t.Parallel()
+	m := newModel(t, 1)
+	for range 3 {
+		_, err := m.log.Append(context.Background(), store.Draft{Data: bytes.Repeat([]byte{1}, 100)})
+		require.NoError(t, err)
+	}
+	l := m.log.(*Log)
+	m.leave()
+	n := m.fs.names[l.path(1)]
+	size := frameSize(0, 100)
+	second := n.cache[dataStart+size : dataStart+2*size]
+	copy(n.cache[dataStart:], second) // a misdirected write
+	m.open()
+	records, gaps := read(t, m.log)
+	assert.Equal(t, []store.Pos{2, 3}, records)
+	require.Len(t, gaps, 1)
+	assert.Equal(t, store.Pos(1), gaps[0].To)
+	m.leave()
+}
+
+// What was trimmed is called so although one of the two places that say it is gone, or is an
+// earlier copy of itself.
+func TestTrimmedStaysTrimmed(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		file    string
+		putBack bool
+	}{{endFile, true}, {endFile, false}, {firstFile, true}, {firstFile, false}} {
+		f := openFolder(t).(*folder)
+		opts := store.Options{MaxBytes: 2 << 20}
+		l, err := f.store.Log(t.Context(), "events", opts)
+		require.NoError(t, err)
+		for range 9 {
+			appendTo(t, l, 60<<10)
+		}
+		require.NoError(t, l.Trim(t.Context(), 3))
+		path, kept := filepath.Join(f.cfg.Dir, "events", test.file), filepath.Join(t.TempDir(), "kept")
+		copyFile(t, path, kept)
+		require.NoError(t, l.Trim(t.Context(), 7))
+		want, wantGaps := read(t, l)
+		require.Len(t, wantGaps, 1)
+		require.NoError(t, f.store.Close())
+		require.NoError(t, os.Remove(path))
+		if test.putBack {
+			copyFile(t, kept, path)
+		}
+		f.open(t)
+		l, err = f.store.Log(t.Context(), "events", opts)
+		require.NoError(t, err)
+		records, gaps := read(t, l)
+		assert.Equal(t, want, records, test)
+		assert.Equal(t, wantGaps, gaps, test)
+	}
+}
