@@ -27,14 +27,14 @@
 // one, once, whatever line a crash hits. After a crash the next start reads the records
 // behind the newest span again.
 //
-// # Damage, trimming, and a stream gone back
+// # Damage, trimming, and another log
 //
 // A position without a readable record has no leaf. Missing names it, with the reason: lost
 // or damaged (the quarantine says more), or trimmed before a span was made.
 //
-// After a stream went back, positions have other records than the spans say. A span's
-// LastLeaf shows it: then the next span begins after the newest one whose last record is
-// still in its place, and Again names the positions covered twice.
+// Where the log of events is another one than before, its positions have other records than
+// the spans say. A span's LastLeaf shows it: then the next span begins after the newest one
+// whose last record is still in its place, and Again names the positions covered twice.
 //
 // # Proofs
 //

@@ -40,7 +40,6 @@ type Keeper struct {
 	open    building
 	ahead   map[uint64]journal.Sealed // noted, behind a position not noted yet
 	newest  uint64                    // the newest position to be covered
-	turns   int                       // how often the stream had gone back
 	due     time.Time                 // when the open span ends
 	stuck   bool                      // the trail could not take it
 	failing lasting.Failure
@@ -90,8 +89,7 @@ func (k *Keeper) Run(ctx context.Context, j *journal.Journal, t *audit.Trail) {
 	}
 }
 
-// errMoved marks an open span out of date: another was entered behind its begin, or the
-// stream went back.
+// errMoved marks an open span out of date: another one was entered meanwhile.
 var errMoved = errors.New("the open span is void")
 
 // wait waits until there is something to do.
@@ -109,9 +107,7 @@ func (k *Keeper) wait(ctx context.Context) error {
 
 // step collects the noted records, and enters the spans due.
 func (k *Keeper) step(ctx context.Context) error {
-	if err := k.collect(); err != nil {
-		return err
-	}
+	k.collect()
 	for {
 		k.follow()
 		due := !time.Now().Before(k.due)
@@ -134,18 +130,14 @@ func (k *Keeper) step(ctx context.Context) error {
 func (k *Keeper) full() bool { return !k.stuck && k.open.span.Events >= int64(k.opts.Events) }
 
 // collect moves the noted records out of the inbox.
-func (k *Keeper) collect() error {
-	waiting, newest, turns := k.inbox.take()
-	if turns != k.turns || k.journal.Turns() != k.turns {
-		return errMoved
-	}
+func (k *Keeper) collect() {
+	waiting, newest := k.inbox.take()
 	k.newest = max(k.newest, newest)
 	for _, s := range waiting {
 		if s.Position >= k.open.next() && len(k.ahead) < mostWaiting { // the journal has the others
 			k.ahead[s.Position] = s
 		}
 	}
-	return nil
 }
 
 // follow adds the known records behind the open span, until it is full.

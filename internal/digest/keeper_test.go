@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 )
@@ -78,7 +77,7 @@ func TestWhatNobodyToldOfIsReadBack(t *testing.T) {
 	for range 20 {
 		s.push("event_log.LOGIN", 1)
 	}
-	waiting, newest, _ := s.inbox.take()
+	waiting, newest := s.inbox.take()
 	require.Len(t, waiting, 20)
 	require.EqualValues(t, 20, newest)
 	s.inbox.put(waiting[6])
@@ -177,17 +176,4 @@ func TestDamagedPositionsAreNamed(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, quarantined)
 	s.requireRoot(spans[0])
-}
-
-// The journal tells of a turn by its count; what was told before is void.
-func TestNewsFromBeforeATurnIsVoid(t *testing.T) {
-	t.Parallel()
-	b := inbox{events: 1000, wake: make(chan struct{}, 1)}
-	b.put(journal.Sealed{Position: 7})
-	b.put(journal.Sealed{Position: 5, Turns: 1})
-	b.put(journal.Sealed{Position: 8})
-	waiting, newest, turns := b.take()
-	assert.Equal(t, []journal.Sealed{{Position: 5, Turns: 1}}, waiting)
-	assert.EqualValues(t, 5, newest)
-	assert.Equal(t, 1, turns)
 }

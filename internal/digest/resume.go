@@ -15,8 +15,6 @@ import (
 
 // resume opens the span behind the newest one in the trail.
 func (k *Keeper) resume(ctx context.Context) error {
-	k.turns = k.journal.Turns() // first: a later turn voids all of this
-	k.inbox.turned(k.turns)
 	k.ahead = map[uint64]journal.Sealed{}
 	first, last, err := k.journal.Ends(ctx)
 	if err != nil {
@@ -32,14 +30,14 @@ func (k *Keeper) resume(ctx context.Context) error {
 	} else if err := k.resumeBehind(ctx, e, first, last); err != nil {
 		return err
 	}
-	_, newest, _ := k.inbox.take() // its records are read from the journal
+	_, newest := k.inbox.take() // its records are read from the journal
 	k.newest = min(max(k.journal.Inherited(), newest), last)
 	k.state.Store(&State{Through: k.open.span.Last, Entry: k.open.previous})
 	return nil
 }
 
-// resumeBehind opens the span behind an entry's. If the stream went back since, it begins
-// behind the newest span whose last record is still there.
+// resumeBehind opens the span after an entry's. If the log of events is another one since
+// then, it begins after the newest span whose last record is still there.
 func (k *Keeper) resumeBehind(ctx context.Context, e audit.Entry, first, last uint64) error {
 	newest, err := spanOf(&e)
 	if err != nil {

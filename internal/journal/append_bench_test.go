@@ -3,8 +3,11 @@ package journal
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/auditrelay/auditrelay/relay/relaytest"
 )
@@ -20,6 +23,7 @@ func BenchmarkAppend(b *testing.B) {
 				b.SetParallelism(pushers)
 				b.ReportAllocs()
 				b.ResetTimer()
+				before := cpuTime(b)
 				b.RunParallel(func(pb *testing.PB) {
 					batch := batchOf(relaytest.Events(events))
 					for pb.Next() {
@@ -29,10 +33,19 @@ func BenchmarkAppend(b *testing.B) {
 					}
 				})
 				b.StopTimer()
+				b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/push")
 				b.ReportMetric(float64(b.N*events)/b.Elapsed().Seconds(), "events/s")
 				b.ReportMetric(testutil.ToFloat64(j.metrics.commits)/float64(b.N), "commits/push")
 				j.shut(b)
 			})
 		}
 	}
+}
+
+// cpuTime is what this process has used so far.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var use unix.Rusage
+	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &use))
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }

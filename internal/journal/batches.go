@@ -34,7 +34,7 @@ func (s *Source) gather(ctx context.Context, first fetched) (events []relay.Even
 		if !ok {
 			break
 		}
-		if r.large != nil || r.turns != first.turns || n+len(r.events) > s.limit.Events || size+r.size > s.limit.Bytes {
+		if r.large != nil || n+len(r.events) > s.limit.Events || size+r.size > s.limit.Bytes {
 			s.spare = &r
 			break
 		}
@@ -104,13 +104,12 @@ func (s *Source) opens(last *fetched) bool {
 	return true
 }
 
-// piece gives the next piece of the open record. It returns false if the log went back, and
-// the record has to be read again.
-func (s *Source) piece() (relay.Batch, bool, error) {
+// piece gives the next piece of the open record.
+func (s *Source) piece() (relay.Batch, error) {
 	p := s.rest
 	events, _, err := p.reader.Next(nil, min(record.PieceBytes, max(1, s.limit.Bytes)))
 	if err != nil {
-		return relay.Batch{}, false, err
+		return relay.Batch{}, err
 	}
 	s.last = time.Now()
 	p.given++
@@ -119,9 +118,5 @@ func (s *Source) piece() (relay.Batch, bool, error) {
 		s.rest = nil
 		through, number = p.mark, lastPiece
 	}
-	position, ok := s.give(&p.fetched, through, number)
-	if !ok {
-		s.rest = nil
-	}
-	return relay.Batch{Events: events, Position: position}, ok, nil
+	return relay.Batch{Events: events, Position: s.give(&p.fetched, through, number)}, nil
 }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,10 @@ const (
 	// commitTimeout bounds how long an append waits for the store. After that the sender is
 	// told to push again.
 	commitTimeout = 15 * time.Second
+	// After slowCommit a record that is being written no longer holds up the next one: the
+	// answer of a cluster may be lost. At most mostWrites records are written at once.
+	slowCommit = 20 * time.Millisecond
+	mostWrites = 2
 )
 
 // committer commits appends in groups. There is no goroutine for it: an append that finds
@@ -26,7 +31,7 @@ const (
 // it has written the record it wakes the others whose events are in it, and passes the lead
 // to an append that came meanwhile. While one record is being written, another may be
 // packed. Records are written one at a time, in the order in which they were packed, so the
-// events of a push keep their order.
+// events of a push keep their order, unless one takes very long.
 //
 // Before it takes a group, the leader yields once to goroutines about to append, and waits
 // for the senders of the last commit: see returning. On an idle journal an append is
@@ -44,22 +49,20 @@ type committer struct {
 	committed func(at mark, stored int, shares []diskbudget.Share)
 	makeRoom  func(ctx context.Context, need int64) error
 	sealed    func(Sealed)            // see Options.Sealed
-	turns     func() int              // how often the log went back
 	refused   atomic.Pointer[refusal] // the last append's; nil where it succeeded
 
 	spare  chan []byte    // memory for records
 	active sync.WaitGroup // the appends under way
 
-	writing sync.Mutex // held while a record is written
-	total   uint64     // the events that the log ever had; guarded by writing
-
 	mu      sync.Mutex
-	changed *sync.Cond // signalled when a leader's wait for senders may be over
+	changed *sync.Cond // signalled when whoever packs may go on
+	total   uint64     // the events that the log ever had; guarded by mu
 	queue   []segment  // guarded by mu
 	senders returning  // guarded by mu
 	waiting int        // bytes in queue; guarded by mu
 	packing bool       // somebody packs a record, or was told to; guarded by mu
-	writes  bool       // somebody writes a record; guarded by mu
+	writes  int        // records that are being written; guarded by mu
+	slow    int        // those of them that take longer than slowCommit; guarded by mu
 	closed  bool       // guarded by mu
 
 	raw []byte // memory for the events of a group; used by whoever packs
@@ -109,7 +112,7 @@ func (p *pending) settle(record store.Pos, err error, need int64) {
 func newCommitter(j *Journal, sealed func(Sealed)) *committer {
 	c := &committer{
 		log: j.events, limit: j.MaxEvent, metrics: j.metrics, patience: commitTimeout,
-		committed: j.committed, makeRoom: j.makeRoom, sealed: sealed, turns: j.Turns,
+		committed: j.committed, makeRoom: j.makeRoom, sealed: sealed,
 		total: j.end.get().events,
 		spare: make(chan []byte, 2), // one is packed while the other one is written
 	}
@@ -169,8 +172,11 @@ func (c *committer) commit(b *record.Batch) (*pending, error) {
 
 // due reports whether somebody should pack a record now. mu is held.
 func (c *committer) due() bool {
-	return len(c.queue) > 0 && !c.packing && (!c.writes || c.waiting >= worthAhead)
+	return len(c.queue) > 0 && !c.packing && (c.free() || c.waiting >= worthAhead)
 }
+
+// free reports whether a record may be written now. mu is held.
+func (c *committer) free() bool { return c.writes == c.slow && c.writes < mostWrites }
 
 // pass gives the lead to the oldest append in the queue, if a record is due. mu is held.
 func (c *committer) pass() {
@@ -191,21 +197,51 @@ func (c *committer) lead() {
 		return
 	}
 	p := c.pack(group)
-	c.writing.Lock()
-	c.mu.Lock()
-	c.packing, c.writes = false, true
-	c.pass()
-	c.mu.Unlock()
+	c.begin(p)
 	at, err := c.write(p)
+	c.end(p, err)
+	c.finish(p, at, err)
+}
+
+// begin waits until the record may be written, and passes the lead.
+func (c *committer) begin(p *packed) {
 	c.mu.Lock()
-	c.writes = false
+	defer c.mu.Unlock()
+	for !c.free() {
+		c.changed.Wait()
+	}
+	c.packing = false
+	c.writes++
+	c.total += uint64(p.events)
+	p.total = c.total
+	p.overdue = time.AfterFunc(slowCommit, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.slow++
+		c.pass()
+		c.changed.Signal()
+	})
+	c.pass()
+}
+
+// end notes that the record is written, or failed. The events of a record that was certainly
+// not stored do not count.
+func (c *committer) end(p *packed, err error) {
+	slow := !p.overdue.Stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes--
+	if slow {
+		c.slow--
+	}
+	if errors.Is(err, ErrFull) && c.total == p.total {
+		c.total -= uint64(p.events)
+	}
 	if err == nil {
-		c.senders.released(len(group), time.Since(p.start), time.Now())
+		c.senders.released(len(p.group), time.Since(p.start), time.Now())
 	}
 	c.pass()
-	c.mu.Unlock()
-	c.writing.Unlock()
-	c.finish(p, at, err)
+	c.changed.Signal()
 }
 
 // take waits for the senders of the last commit, and takes as many segments as fit into a

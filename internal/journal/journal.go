@@ -54,9 +54,9 @@ type Journal struct {
 	// sources are the configured environments', without a bound on others.
 	sources []string
 
-	inherited store.Pos // the newest position committed by an earlier process
-	opened    time.Time // with a reading of the monotonic clock
-	turn      atomic.Uint64
+	id        store.ID
+	inherited store.Pos     // the newest position committed by an earlier process
+	opened    time.Time     // with a reading of the monotonic clock
 	trimmed   atomic.Uint64 // the newest trimmed position
 
 	budget  *diskbudget.Budget
@@ -133,7 +133,7 @@ func (j *Journal) lookAround(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	j.inherited = state.End
+	j.id, j.inherited = state.ID, state.End
 	j.trimmed.Store(uint64(state.First - 1))
 	j.budget = diskbudget.New(int64(j.cfg.MaxBytes), state.Bytes, len(j.sources) == 1)
 	newest, err := j.newestMark(ctx, &state)
@@ -155,26 +155,18 @@ func (j *Journal) startLoops() {
 	go func() { running.Wait(); close(j.done) }()
 }
 
-// state describes the log of events, and notes its turn.
+// state describes the log of events.
 func (j *Journal) state(ctx context.Context) (store.State, error) {
 	state, err := j.events.State(ctx)
 	if err != nil {
 		return state, fmt.Errorf("read the journal's state: %w", err)
 	}
-	j.turn.Store(state.ID.Turn)
 	return state, nil
 }
 
 // committed accounts for a durable record.
 func (j *Journal) committed(at mark, stored int, shares []diskbudget.Share) {
-	if !j.end.reach(at) { // the log went back: note its turn
-		ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
-		defer cancel()
-		if _, err := j.state(ctx); err != nil {
-			j.log.Warn("the state of the journal is not known after it went back; it is read again later", "error", err)
-		}
-		j.end.set(at)
-	}
+	j.end.reach(at)
 	if j.budget.Add(uint64(at.pos), stored, shares) {
 		j.sweeps.press()
 	}
@@ -207,9 +199,6 @@ func (j *Journal) Close() {
 	j.stop()
 	<-j.done
 }
-
-// Turns counts how often the log went back, as far as this process has noticed.
-func (j *Journal) Turns() int { return int(j.turn.Load()) }
 
 // Inherited is the newest position committed by an earlier process.
 func (j *Journal) Inherited() uint64 { return uint64(j.inherited) }

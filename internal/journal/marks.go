@@ -106,20 +106,11 @@ func (e *end) get() mark {
 	return e.m
 }
 
-// reach notes a place, and reports whether it is a new one.
-func (e *end) reach(m mark) bool {
+// reach notes a place, unless a later one is known.
+func (e *end) reach(m mark) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if m.pos <= e.m.pos {
-		return false
+	if m.pos > e.m.pos {
+		e.m = m
 	}
-	e.m = m
-	return true
-}
-
-// set notes the end of a log that went back.
-func (e *end) set(m mark) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.m = m
 }

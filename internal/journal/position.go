@@ -90,9 +90,9 @@ func (j *Journal) registered(ctx context.Context) (sinks []string, err error) {
 }
 
 // keep writes a sink's position. After a power cut it may be an older one.
-func (j *Journal) keep(ctx context.Context, sink string, id store.ID, m mark) error {
+func (j *Journal) keep(ctx context.Context, sink string, m mark) error {
 	value, err := json.Marshal(positionValue{
-		Version: positionVersion, Sink: sink, Log: id.String(), Position: m.pos, Sum: m.sum, Events: m.events, At: m.at.UTC(),
+		Version: positionVersion, Sink: sink, Log: j.id.String(), Position: m.pos, Sum: m.sum, Events: m.events, At: m.at.UTC(),
 	})
 	if err == nil {
 		err = j.table.PutLazy(ctx, positionKey+sink, value, store.If{})
@@ -119,38 +119,31 @@ func (j *Journal) position(ctx context.Context, sink string, state *store.State)
 		return mark{}, fmt.Sprintf("it cannot be read: %v", err), nil
 	}
 	at = mark{pos: p.Position, sum: p.Sum, events: p.Events, at: p.At}
-	here := state.ID.String()
 	switch {
 	case p.Version > positionVersion:
 		return mark{}, fmt.Sprintf("it has the version %d, and this program knows %d", p.Version, positionVersion), nil
 	case p.Sink != sink:
 		return mark{}, fmt.Sprintf("it is of the sink %q", p.Sink), nil
-	case p.Log != here && !sameLog(p.Log, here):
-		return mark{}, fmt.Sprintf("it is of the log %s, and the events are in %s", p.Log, here), nil
+	case p.Log != j.id.String():
+		return mark{}, fmt.Sprintf("it is of the log %s, and the events are in %s", p.Log, j.id), nil
 	case p.Position > state.End:
 		return mark{}, fmt.Sprintf("it is %d, and the log ends with %d", p.Position, state.End), nil
 	}
-	if why, err = j.compare(ctx, sink, v.Rev, &at, p.Log == here); err != nil || why != "" {
+	if why, err = j.compare(ctx, sink, v.Rev, &at); err != nil || why != "" {
 		return mark{}, why, err
 	}
 	return at, "", nil
 }
 
-// sameLog reports whether two IDs differ in their turns only.
-func sameLog(a, b string) bool {
-	log, _, _ := strings.Cut(a, ".")
-	return strings.HasPrefix(b, log+".")
-}
-
 // compare holds a position against the record that stands there: another one means that the
 // log is not the one that was read. A record that was trimmed or damaged says nothing
-// against it, unless the log has gone back since.
-func (j *Journal) compare(ctx context.Context, sink string, rev uint64, at *mark, sameTurn bool) (why string, err error) {
-	if at.pos == 0 || sameTurn && (at.sum == 0 || j.readers.get(sink) != nil) {
+// against it.
+func (j *Journal) compare(ctx context.Context, sink string, rev uint64, at *mark) (why string, err error) {
+	if at.sum == 0 || j.readers.get(sink) != nil {
 		return "", nil
 	}
 	j.checks.mu.Lock()
-	known := sameTurn && j.checks.revs[sink] == rev
+	known := j.checks.revs[sink] == rev
 	j.checks.mu.Unlock()
 	if known {
 		return "", nil
@@ -159,8 +152,6 @@ func (j *Journal) compare(ctx context.Context, sink string, rev uint64, at *mark
 	switch {
 	case err != nil:
 		return "", err
-	case r == nil && !sameTurn:
-		return "the log has gone back since it was written", nil
 	case r != nil && record.Checksum(r.Data) != at.sum:
 		return fmt.Sprintf("another record stands at position %d than the one that the sink acknowledged", at.pos), nil
 	}

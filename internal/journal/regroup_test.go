@@ -42,7 +42,6 @@ func committerOn(s *steadyLog) *committer {
 		metrics: newMetrics(prometheus.NewRegistry()), patience: commitTimeout,
 		committed: func(mark, int, []diskbudget.Share) {},
 		makeRoom:  func(context.Context, int64) error { return nil },
-		turns:     func() int { return 0 },
 	}
 	c.changed = sync.NewCond(&c.mu)
 	return c

@@ -39,15 +39,10 @@ type Source struct {
 	gathered []fetched // memory for the records of a batch; Next's own
 
 	mu    sync.Mutex // guards the fields below
-	id    store.ID   // of the log, as it was when the newest record was read
 	acked mark       // the newest acknowledged place
 	read  mark       // the end of the newest batch
 	given []ending   // of the batches that are not acknowledged yet, oldest first
 	ahead []mark     // of the records that were read, and not acknowledged yet, oldest first
-	// turns counts how often the log went back. lead is what is added to the position of a
-	// record, so that positions grow all the same.
-	turns int
-	lead  store.Pos
 }
 
 // ending is the end of a batch.
@@ -56,13 +51,11 @@ type ending struct {
 	// through is what an acknowledgement of the batch covers: its last record, or the one
 	// before it for a piece of a record with more pieces to come.
 	through mark
-	void    bool // the log went back, and has other records there
 }
 
 // fetched is a record as read, or the end of a gap, without events.
 type fetched struct {
 	mark
-	turns  int
 	size   int // of its events: see [record.Reader]
 	events []relay.Event
 	large  []byte // the whole record, if its events are to be read in pieces
@@ -145,8 +138,8 @@ func (s *Source) open(ctx context.Context) error {
 			return err
 		}
 	}
-	s.id, s.acked, s.read = state.ID, at, at
-	if err := s.j.keep(ctx, s.sink, state.ID, at); err != nil {
+	s.acked, s.read = at, at
+	if err := s.j.keep(ctx, s.sink, at); err != nil {
 		s.j.log.Warn("the position of a sink was not written yet", "sink", s.sink, "error", err)
 	}
 	return nil
@@ -175,13 +168,10 @@ func (s *Source) readFrom(ctx context.Context, after *mark) error {
 			return fmt.Errorf("read the journal from record %d on: %w", after.pos+1, err)
 		}
 		var f fetched
-		switch gap := item.Gap; {
-		case gap == nil:
+		if item.Gap != nil {
+			f, err = s.gap(ctx, item.Gap, after)
+		} else {
 			f, err = s.record(ctx, item.Record)
-		case gap.Why == store.Rewound:
-			return s.rewound(ctx, gap, after)
-		default:
-			f, err = s.gap(ctx, gap, after)
 		}
 		if err == nil {
 			err = s.pass(ctx, &f)
@@ -192,21 +182,6 @@ func (s *Source) readFrom(ctx context.Context, after *mark) error {
 		*after = f.mark
 	}
 	return nil
-}
-
-// errWentBack ends a reading: it goes on with the records that now stand in the log.
-var errWentBack = errors.New("the log went back")
-
-// rewound names positions that the log has lost, and will give to other records.
-func (s *Source) rewound(ctx context.Context, gap *store.Gap, after *mark) error {
-	err := s.j.lost.Name(ctx, quarantine.Events, *gap)
-	if err == nil {
-		*after, err = s.goBack(ctx, gap.From-1)
-	}
-	if err != nil {
-		return err
-	}
-	return errWentBack
 }
 
 // gap names lost positions before the sink passes over them. The end of the gap is
@@ -251,7 +226,6 @@ func (s *Source) record(ctx context.Context, r *store.Record) (fetched, error) {
 // pass hands a record to Next.
 func (s *Source) pass(ctx context.Context, f *fetched) error {
 	s.mu.Lock()
-	f.turns = s.turns
 	s.ahead = append(s.ahead, f.mark)
 	s.mu.Unlock()
 	select {
@@ -262,43 +236,11 @@ func (s *Source) pass(ctx context.Context, f *fetched) error {
 	}
 }
 
-// goBack notes that the log went back, and ends with a position now. Batches with records
-// after that are void: an acknowledgement of them covers what comes before. The sink's
-// position goes back as well, so that the records that come to stand there are delivered.
-// It returns the place to go on from: Next leaves out what was read ahead.
-func (s *Source) goBack(ctx context.Context, end store.Pos) (mark, error) {
-	state, err := s.j.state(ctx)
-	if err != nil {
-		return mark{}, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.id = state.ID
-	s.turns++
-	if s.acked.pos > end {
-		s.acked = mark{pos: end, events: s.acked.events, at: s.acked.at}
-	}
-	next := s.acked
-	for i := range s.given {
-		e := &s.given[i]
-		if e.void = e.void || e.through.pos > end; !e.void {
-			next = e.through
-		}
-	}
-	s.lead += s.read.pos - min(s.read.pos, next.pos)
-	s.read, s.ahead = next, slices.DeleteFunc(s.ahead, func(m mark) bool { return m.pos > next.pos })
-	return next, s.j.keep(ctx, s.sink, s.id, s.acked)
-}
-
 // Next implements relay.Source.
 func (s *Source) Next(ctx context.Context) (relay.Batch, error) {
 	for {
 		if s.rest != nil {
-			batch, ok, err := s.piece()
-			if ok || err != nil {
-				return batch, err
-			}
-			continue // it is read again
+			return s.piece()
 		}
 		first, err := s.wait(ctx)
 		if err != nil {
@@ -308,10 +250,8 @@ func (s *Source) Next(ctx context.Context) (relay.Batch, error) {
 		switch {
 		case last.large != nil && s.opens(&last):
 		case len(events) > 0:
-			if position, ok := s.give(&last, last.mark, lastPiece); ok {
-				s.last = time.Now()
-				return relay.Batch{Events: events, Position: position}, nil
-			}
+			s.last = time.Now()
+			return relay.Batch{Events: events, Position: s.give(&last, last.mark, lastPiece)}, nil
 		default:
 			s.skip(&last)
 		}
@@ -336,31 +276,25 @@ func (s *Source) wait(ctx context.Context) (fetched, error) {
 }
 
 // give notes a batch that ends with a piece of a record, and what its acknowledgement
-// covers. It returns false if the log went back meanwhile: then the batch is read again.
-func (s *Source) give(last *fetched, through mark, piece uint64) (relay.Position, bool) {
+// covers. It returns the batch's position.
+func (s *Source) give(last *fetched, through mark, piece uint64) relay.Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if last.turns != s.turns {
-		return 0, false
-	}
-	e := ending{position: relay.Position(uint64(s.lead+last.pos)<<pieceBits | min(piece, lastPiece)), through: through}
+	e := ending{position: relay.Position(uint64(last.pos)<<pieceBits | min(piece, lastPiece)), through: through}
 	s.given, s.read = append(s.given, e), last.mark
-	return e.position, true
+	return e.position
 }
 
 // skip passes over positions without events: the batch before them acknowledges them.
 func (s *Source) skip(last *fetched) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if last.turns != s.turns {
+	s.read = last.mark
+	if n := len(s.given); n > 0 {
+		s.given[n-1].through = last.mark
 		return
 	}
-	s.read = last.mark
-	if n := len(s.given); n > 0 && !s.given[n-1].void {
-		s.given[n-1].through = last.mark
-	} else if n == 0 {
-		s.acknowledge(last.mark)
-	}
+	s.acknowledge(last.mark)
 }
 
 // Ack implements relay.Source.
@@ -371,16 +305,9 @@ func (s *Source) Ack(_ context.Context, p relay.Position) error {
 	if i < 0 {
 		return fmt.Errorf("acknowledge position %d: no batch that waits for it ends there", p)
 	}
-	through, known := mark{}, false
-	for _, e := range s.given[:i+1] {
-		if !e.void {
-			through, known = e.through, true
-		}
-	}
+	through := s.given[i].through
 	s.given = append(s.given[:0], s.given[i+1:]...)
-	if known {
-		s.acknowledge(through)
-	}
+	s.acknowledge(through)
 	return nil
 }
 
@@ -397,7 +324,7 @@ func (s *Source) acknowledge(through mark) {
 		n = len(s.ahead)
 	}
 	s.ahead = append(s.ahead[:0], s.ahead[n:]...)
-	if err := s.j.keep(context.Background(), s.sink, s.id, through); err != nil {
+	if err := s.j.keep(context.Background(), s.sink, through); err != nil {
 		s.j.log.Debug("a position was not written yet", "sink", s.sink, "position", through.pos, "error", err)
 	}
 }

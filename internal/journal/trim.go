@@ -89,17 +89,11 @@ func (j *Journal) drop(ctx context.Context, keep store.Pos, was *store.State) (u
 	if err := j.table.Sync(ctx); err != nil {
 		return 0, fmt.Errorf("make the sinks' positions durable: %w", err)
 	}
-	now, err := j.state(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if now.ID != was.ID {
-		return 0, fmt.Errorf("%w: the log went back meanwhile", errUncertain)
-	}
 	if err := j.events.Trim(ctx, keep); err != nil {
 		return 0, fmt.Errorf("trim the journal up to record %d: %w", keep, err)
 	}
-	if now, err = j.state(ctx); err != nil {
+	now, err := j.state(ctx)
+	if err != nil {
 		return 0, err
 	}
 	j.trimmed.Store(uint64(now.First - 1))

@@ -19,14 +19,14 @@ type packed struct {
 	size   int // before compression
 	start  time.Time
 	sealed Sealed
+	// total is the number of events that the log ever had, with the record's.
+	total   uint64
+	overdue *time.Timer
 }
 
 // Sealed is a durable record, as its commit knows it.
 type Sealed struct {
 	Position uint64
-	// Turns is how often the log had gone back before the record was appended: a
-	// later turn may have given its position to another record.
-	Turns int
 	record.Digest
 }
 
@@ -64,17 +64,17 @@ func (p *packed) seal(c *committer) {
 
 // write makes the record durable. After an error nobody may be told of success, although
 // the record may have been stored: then its events count in the keys of later records, as if
-// they had been there. writing is held.
+// they had been there.
 //
 // A crash before the append leaves nothing, and one after it a record whose senders were
 // not told: they push its events again.
 func (c *committer) write(p *packed) (store.Pos, error) {
 	ctx, cancel := context.WithDeadline(context.Background(), p.group[0].whole.since.Add(c.patience))
 	defer cancel()
-	turns := c.turns()
-	at, err := c.appendTo(ctx, p)
+	draft := store.Draft{Kind: kindEvents, Key: keyOf(p.total), Data: p.data}
+	at, err := c.log.Append(ctx, draft)
 	if errors.Is(err, store.ErrFull) && c.makeRoom(ctx, p.stored()) == nil {
-		at, err = c.appendTo(ctx, p)
+		at, err = c.log.Append(ctx, draft)
 	}
 	c.metrics.commit(p.start, p.events, p.size, len(p.data), err)
 	switch {
@@ -83,23 +83,13 @@ func (c *committer) write(p *packed) (store.Pos, error) {
 	case err != nil:
 		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	m := mark{pos: at, sum: record.Checksum(p.data), events: c.total, at: p.start}
+	m := mark{pos: at, sum: record.Checksum(p.data), events: p.total, at: p.start}
 	c.committed(m, int(p.stored()), p.shares())
 	if c.sealed != nil {
-		p.sealed.Position, p.sealed.Turns = uint64(at), turns
+		p.sealed.Position = uint64(at)
 		c.sealed(p.sealed)
 	}
 	return at, nil
-}
-
-// appendTo appends the record, and counts its events unless it was certainly not stored.
-func (c *committer) appendTo(ctx context.Context, p *packed) (store.Pos, error) {
-	total := c.total + uint64(p.events)
-	at, err := c.log.Append(ctx, store.Draft{Kind: kindEvents, Key: keyOf(total), Data: p.data})
-	if !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrTooLarge) {
-		c.total = total
-	}
-	return at, err
 }
 
 // finish tells the senders of a group how its commit ended, and frees the record's memory.

@@ -1,0 +1,208 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/testbed/damage"
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+// twoSinks makes a journal of 30 records, of which one sink has had 20, and the other none.
+func twoSinks(t *testing.T) (dir string, events []relay.Event) {
+	t.Helper()
+	dir, events = t.TempDir(), relaytest.Events(30)
+	j := open(t, dir, testConfig)
+	for i := range events {
+		j.push(t, events[i:i+1])
+	}
+	j.source(t, "late").Close()
+	ahead, err := j.Source(t.Context(), "ahead", relay.BatchLimit{Events: 1, Bytes: 1 << 20})
+	require.NoError(t, err)
+	read(t, ahead, 20, true)
+	ahead.Close()
+	j.shut(t)
+	return dir, events
+}
+
+// gets opens a sink, and requires that it is given exactly these events.
+func (o *opened) gets(t *testing.T, sink string, events []relay.Event) {
+	t.Helper()
+	s := o.source(t, sink)
+	defer s.Close()
+	require.Equal(t, ids(events), ids(read(t, s, len(events), true)), sink)
+}
+
+// No value that came to stand in a wrong place skips anything: the sink gets everything that
+// is kept, and the relay says so.
+func TestAMisdirectedPositionSkipsNothing(t *testing.T) {
+	t.Parallel()
+	dir, events := twoSinks(t)
+	value := func(j *opened, change func(*positionValue)) {
+		v := positionValue{Version: positionVersion, Sink: "late", Log: j.id.String(), Position: 20}
+		r, err := recordFrom(t.Context(), j.events, 20, 21)
+		require.NoError(t, err)
+		m := markOf(r)
+		v.Sum, v.Events = m.sum, m.events
+		change(&v)
+		text := fmt.Appendf(nil, `{"version":%d,"sink":%q,"log_id":%q,"position":%d,"checksum":%d,"events":%d}`, v.Version, v.Sink, v.Log, v.Position, v.Sum, v.Events)
+		require.NoError(t, j.table.PutLazy(t.Context(), positionKey+"late", text, store.If{}))
+	}
+	for name, c := range map[string]struct {
+		change func(*positionValue)
+		why    string
+	}{
+		"another sink's":        {func(v *positionValue) { v.Sink = "ahead" }, `it is of the sink "ahead"`},
+		"another log's":         {func(v *positionValue) { v.Log = "0123.0" }, "it is of the log 0123.0"},
+		"another record's":      {func(v *positionValue) { v.Sum++ }, "another record stands at position 20"},
+		"after the end":         {func(v *positionValue) { v.Position = 31 }, "it is 31, and the log ends with 30"},
+		"of a later version":    {func(v *positionValue) { v.Version++ }, "it has the version 2"},
+		"with nothing wrong":    {func(*positionValue) {}, ""},
+		"at the log's very end": {func(v *positionValue) { v.Position, v.Sum = 30, 0 }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			copied := t.TempDir()
+			require.NoError(t, os.CopyFS(copied, os.DirFS(dir)))
+			j := open(t, copied, testConfig)
+			value(j, c.change)
+			if c.why == "" {
+				at, why, err := j.position(t.Context(), "late", &store.State{End: 30})
+				require.NoError(t, err)
+				assert.Empty(t, why)
+				assert.GreaterOrEqual(t, at.pos, store.Pos(20))
+				return
+			}
+			_, err := j.trimAll(t)
+			require.ErrorIs(t, err, errUncertain)
+			require.ErrorContains(t, err, c.why)
+			j.gets(t, "late", events)
+			assert.Equal(t, 1.0, j.metric(t, "auditrelay_journal_positions_distrusted_total"))
+			_, err = j.trimAll(t)
+			require.NoError(t, err, "what is written at its next position is believed")
+			j.gets(t, "ahead", events[20:])
+		})
+	}
+}
+
+// A write of one sink's position that lands on another sink's costs nothing.
+func TestAPositionCopiedOverAnother(t *testing.T) {
+	t.Parallel()
+	dir, events := twoSinks(t)
+	require.NoError(t, damage.Of(dir).CopyValue(positionKey+"ahead", positionKey+"late"))
+	j := open(t, dir, testConfig)
+	j.gets(t, "late", events)
+	j.gets(t, "ahead", events[20:])
+}
+
+// Where both copies of a position rot, the sink gets everything again, and nothing is
+// trimmed before it has.
+func TestAPositionThatRots(t *testing.T) {
+	t.Parallel()
+	dir, events := twoSinks(t)
+	require.NoError(t, damage.Of(dir).FlipValue(positionKey+"ahead"))
+	j := open(t, dir, testConfig)
+	n, err := j.delivered(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, n)
+	j.gets(t, "ahead", events)
+}
+
+// A position stands at a record that has rotted since. That is no reason to doubt it.
+func TestARecordThatRotsAtAPosition(t *testing.T) {
+	t.Parallel()
+	dir, events := twoSinks(t)
+	_, err := damage.Of(dir).FlipRecord(quarantine.Events, 19)
+	require.NoError(t, err)
+	j := open(t, dir, testConfig)
+	j.gets(t, "ahead", events[20:])
+	assert.Zero(t, j.metric(t, "auditrelay_journal_positions_distrusted_total"))
+}
+
+// The files of the log are put back to an earlier state, and the log has grown past the
+// positions since: other records stand there now.
+func TestALogThatWasPutBack(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := open(t, dir, testConfig)
+	j.push(t, relaytest.Events(1))
+	j.shut(t)
+	saved := filepath.Join(t.TempDir(), "events")
+	events := filepath.Join(storeIn(dir), quarantine.Events)
+	require.NoError(t, os.CopyFS(saved, os.DirFS(events)))
+	j = open(t, dir, testConfig)
+	for i := range 5 {
+		j.push(t, relaytest.Events(1, relaytest.From(100+i)))
+	}
+	s := j.source(t, "k")
+	read(t, s, 6, true)
+	s.Close()
+	j.shut(t)
+
+	require.NoError(t, os.RemoveAll(events))
+	require.NoError(t, os.CopyFS(events, os.DirFS(saved)))
+	j = open(t, dir, testConfig)
+	var fresh []relay.Event
+	for i := range 8 {
+		e := relaytest.Events(1, relaytest.From(200+i))
+		j.push(t, e)
+		fresh = append(fresh, e...)
+	}
+	s = j.source(t, "k")
+	defer s.Close()
+	got := map[string]bool{}
+	for _, e := range read(t, s, 8, true) {
+		got[e.ID] = true
+	}
+	for len(got) < 9 { // the first record of all comes again
+		for _, e := range read(t, s, 1, true) {
+			got[e.ID] = true
+		}
+	}
+	for _, e := range fresh {
+		assert.True(t, got[e.ID], e.ID)
+	}
+}
+
+// A damaged record in a sink's backlog costs that record and nothing else, and it is named
+// before the sink's position passes it.
+func TestDamageInABacklogIsNamedBeforeItIsPassed(t *testing.T) {
+	t.Parallel()
+	dir, events := twoSinks(t)
+	at, err := damage.Of(dir).FlipRecord(quarantine.Events, 24)
+	require.NoError(t, err)
+	j := open(t, dir, testConfig)
+	j.gets(t, "ahead", append(append([]relay.Event{}, events[20:24]...), events[25:]...))
+	named, err := j.names.All(t.Context())
+	require.NoError(t, err)
+	require.Len(t, named, 1)
+	assert.Equal(t, []store.Pos{at.Pos, at.Pos}, []store.Pos{named[0].From, named[0].To})
+	b, reading := j.Backlog("ahead")
+	assert.False(t, reading)
+	assert.Zero(t, b)
+}
+
+// With the folder of the log removed while the relay runs, pushes are refused, and readiness
+// says so for as long as the relay runs.
+func TestAFolderThatIsRemovedRefusesPushes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := open(t, dir, testConfig)
+	j.push(t, relaytest.Events(1))
+	require.NoError(t, os.RemoveAll(filepath.Join(storeIn(dir), quarantine.Events)))
+	for range 2 {
+		err := j.Append(t.Context(), batchOf(relaytest.Events(1, relaytest.From(1))))
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.ErrorIs(t, err, store.ErrGone)
+	}
+	require.ErrorIs(t, j.Refusing(context.Background()), store.ErrGone)
+}
