@@ -33,10 +33,7 @@ type Backend interface {
 
 // Run runs the suite, with a new, empty store for each test.
 func Run(t *testing.T, open func(t testing.TB) Backend) {
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, b Backend)
-	}{
+	for _, test := range append(races(), []test{
 		{"RecordsComeBackAsTheyWere", recordsComeBack},
 		{"ConcurrentAppendsAreAllThere", concurrentAppends},
 		{"AnAppendAtAnotherEndIsRefused", appendAt},
@@ -51,7 +48,7 @@ func Run(t *testing.T, open func(t testing.TB) Backend) {
 		{"ValuesSurviveAKill", valuesSurvive},
 		{"AWatchSeesEachKey", watch},
 		{"TheValuesOfAPrefixAreListed", list},
-	} {
+	}...) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			test.run(t, open(t))
