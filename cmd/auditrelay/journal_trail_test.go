@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/relay/cli"
 )
 
@@ -24,18 +24,16 @@ func makeTrail(t *testing.T) string {
 	dir := makeJournal(t)
 	cfg := &config.Config{DataDir: dir}
 	cfg.SetDefaults()
-	conn, err := streamserver.Connect(t.Context(), dir, cfg.Journal, slog.New(slog.DiscardHandler))
+	files, err := app.OpenStore(t.Context(), cfg, app.StoreOptions{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	trail, err := audit.Open(t.Context(), conn.JetStream, audit.Options{
-		StreamPrefix: cfg.Journal.StreamPrefix, Origin: "example.com/trail", KeyFile: cfg.Audit.KeyFile, NoteEnd: conn.NoteEnd, End: conn.End,
-	})
+	trail, err := audit.Open(t.Context(), files, audit.Options{Origin: "example.com/trail", KeyFile: cfg.Audit.KeyFile})
 	require.NoError(t, err)
 	for range 10 {
 		_, err := trail.Append(t.Context(), audit.Entry{Type: "t", Project: "p", Subject: "s", Time: time.Now(), After: json.RawMessage(`1`)})
 		require.NoError(t, err)
 	}
 	require.NoError(t, trail.Close(t.Context()))
-	require.NoError(t, conn.Close())
+	require.NoError(t, files.Close())
 	return dir
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/proof"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/tiles"
 	"github.com/auditrelay/auditrelay/sinks/file"
@@ -88,11 +87,9 @@ func publicKey(t *testing.T, dir string) string {
 // appendTo adds entries to the trail of a stopped relay, and a checkpoint.
 func appendTo(t *testing.T, cfg *config.Config, n int) {
 	t.Helper()
-	conn, err := streamserver.Connect(t.Context(), cfg.DataDir, cfg.Journal, slog.New(slog.DiscardHandler))
+	files, err := app.OpenStore(t.Context(), cfg, app.StoreOptions{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	o := app.TrailOptions(cfg)
-	o.NoteEnd, o.End = conn.NoteEnd, conn.End
-	trail, err := audit.Open(t.Context(), conn.JetStream, o)
+	trail, err := audit.Open(t.Context(), files, app.TrailOptions(cfg))
 	require.NoError(t, err)
 	for i := range n {
 		_, err := trail.Append(t.Context(), audit.Entry{
@@ -102,7 +99,7 @@ func appendTo(t *testing.T, cfg *config.Config, n int) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, trail.Close(t.Context()))
-	require.NoError(t, conn.Close())
+	require.NoError(t, files.Close())
 }
 
 // startedRelay is a relay in this process.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -221,15 +220,13 @@ func (r *process) closeTrail(ctx context.Context) error {
 // unusable one is tried again while events are taken and delivered.
 func (r *process) startTrail(ctx context.Context) (err error) {
 	o := TrailOptions(r.cfg)
-	o.ForwardedFile, o.SalvageDir = r.conn.Watermarks.ForwardedFile(), filepath.Join(r.cfg.DataDir, SalvageDir)
-	o.NoteEnd, o.End, o.Settle, o.Remade = r.conn.NoteEnd, r.conn.End, r.conn.Settle, r.conn.Remade
 	o.Heartbeat = *r.cfg.Audit.Heartbeat
 	o.Logger, o.Registerer = r.log, r.reg
 	opened, err := r.addWitnesses(&o)
 	if err != nil {
 		return err
 	}
-	if r.trail, err = audit.Open(ctx, r.conn.JetStream, o); err != nil {
+	if r.trail, err = audit.Open(ctx, r.store, o); err != nil {
 		return err
 	}
 	opened(r.trail)

@@ -14,16 +14,11 @@ import (
 )
 
 // startForwarding puts each entry of the audit trail, and each of its checkpoints, into the
-// journal, so every sink gets them too. A crash between the two is harmless: the trail's
-// follower asks again, and the event has the same id.
+// journal, so every sink gets them too. A crash between the two is harmless: the trail
+// hands them on again, and the event has the same id.
 func (r *process) startForwarding(context.Context) error {
 	r.stack.push("audit events", background(func(ctx context.Context) {
-		if err := r.trail.Follow(ctx, followsTrail, r.forwardEntry); ctx.Err() == nil {
-			r.fail(err)
-		}
-	}))
-	r.stack.push("checkpoint events", background(func(ctx context.Context) {
-		if err := r.trail.FollowCheckpoints(ctx, followsTrail, r.forwardCheckpoint); ctx.Err() == nil {
+		if err := r.trail.Forward(ctx, followsTrail, r.forwardEntry, r.forwardCheckpoint); ctx.Err() == nil {
 			r.fail(err)
 		}
 	}))

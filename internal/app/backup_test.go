@@ -14,17 +14,14 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 // grow adds entries to the trail of a stopped relay.
 func grow(t *testing.T, cfg *config.Config, n int) (newest string) {
 	t.Helper()
-	conn, err := streamserver.Connect(t.Context(), cfg.DataDir, cfg.Journal, slog.New(slog.DiscardHandler))
+	files, err := OpenStore(t.Context(), cfg, StoreOptions{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	o := TrailOptions(cfg)
-	o.NoteEnd, o.End = conn.NoteEnd, conn.End
-	trail, err := audit.Open(t.Context(), conn.JetStream, o)
+	trail, err := audit.Open(t.Context(), files, TrailOptions(cfg))
 	require.NoError(t, err)
 	for range n {
 		_, err := trail.Append(t.Context(), audit.Entry{
@@ -33,7 +30,7 @@ func grow(t *testing.T, cfg *config.Config, n int) (newest string) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, trail.Close(t.Context()))
-	require.NoError(t, conn.Close())
+	require.NoError(t, files.Close())
 	pin, err := os.ReadFile(cfg.Audit.CheckpointFile)
 	require.NoError(t, err)
 	return string(pin)

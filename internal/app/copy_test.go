@@ -93,7 +93,7 @@ func TestASinksCopyProvesTheTrail(t *testing.T) {
 	}
 }
 
-// The streams and the pin are put back to an earlier copy. The note on the sinks' newest
+// The logs and the pin are put back to an earlier copy. The note on the sinks' newest
 // entry shows it, in an entry for the sinks too; the relay takes events as before.
 func TestATrailPutBackIsToldToTheSinks(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ func TestATrailPutBackIsToldToTheSinks(t *testing.T) {
 	require.NoError(t, r.stop())
 	end := publishedSize(t, cfg)
 	require.Equal(t, had+5, end, "the start, the annotations and the stop")
-	for _, part := range []string{"jetstream/jetstream/$G/streams/AUDITRELAY_AUDIT", "jetstream/jetstream/$G/streams/AUDITRELAY_CHECKPOINTS", "audit.key.checkpoint"} {
+	for _, part := range []string{"store/" + audit.EntriesLog, "store/" + audit.CheckpointsLog, "audit.key.checkpoint"} {
 		require.NoError(t, os.RemoveAll(filepath.Join(cfg.DataDir, part)))
 		if info, err := os.Stat(filepath.Join(earlier, part)); err == nil && info.IsDir() {
 			require.NoError(t, os.CopyFS(filepath.Join(cfg.DataDir, part), os.DirFS(filepath.Join(earlier, part))))
@@ -122,7 +122,6 @@ func TestATrailPutBackIsToldToTheSinks(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(cfg.DataDir, part), text, 0o600))
 	}
-	require.NoError(t, os.RemoveAll(filepath.Join(cfg.DataDir, "marks", "ends"))) // they would tell too
 	assertRunsAndNames(t, cfg, made.issued, true)
 	assert.Contains(t, strings.Join(namings(t, r.path), "\n"), fmt.Sprint("truncated", had, end-1))
 }

@@ -5,10 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/cluster"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
 )
@@ -29,15 +34,7 @@ const besides = "_STORE"
 
 // startStore opens the store that every durable room keeps its logs and values in.
 func (r *process) startStore(ctx context.Context) (err error) {
-	if r.cfg.Journal.URL != "" {
-		err = r.openCluster(ctx)
-	} else {
-		r.store, err = disk.Open(disk.Config{
-			Dir: filepath.Join(r.cfg.DataDir, StoreDir), Salvage: filepath.Join(r.cfg.DataDir, SalvageDir),
-			Writer: r.version, Logger: r.log,
-		})
-	}
-	if err != nil {
+	if err := r.openStore(ctx); err != nil {
 		return err
 	}
 	r.stack.push("store", func(context.Context) error { return r.store.Close() })
@@ -52,18 +49,57 @@ func (r *process) startStore(ctx context.Context) (err error) {
 	return nil
 }
 
-// openCluster opens the store on the cluster of journal.url. Pushes are refused while the
-// relay waits for it.
-func (r *process) openCluster(ctx context.Context) (err error) {
-	started := background(r.refuse)
-	defer func() { err = errors.Join(err, started(context.WithoutCancel(ctx))) }()
-	journal := r.cfg.Journal
-	journal.StreamPrefix += besides
-	r.store, err = cluster.Open(ctx, cluster.Config{
-		Journal: journal, Dir: filepath.Join(r.cfg.DataDir, NotesDir),
-		Version: r.version, Logger: r.log, Registerer: r.reg, Failed: r.fail,
-	})
+// openStore opens the store of the process. Pushes are refused while the relay waits for a
+// cluster.
+func (r *process) openStore(ctx context.Context) (err error) {
+	if r.cfg.Journal.URL != "" {
+		started := background(r.refuse)
+		defer func() { err = errors.Join(err, started(context.WithoutCancel(ctx))) }()
+	}
+	r.store, err = OpenStore(ctx, r.cfg, StoreOptions{Version: r.version, Logger: r.log, Registerer: r.reg, Failed: r.fail})
 	return err
+}
+
+// StoreOptions are what a process has to say about a store.
+type StoreOptions struct {
+	Version string
+	Logger  *slog.Logger
+	// Registerer takes the metrics of a cluster's store.
+	Registerer prometheus.Registerer
+	// Failed is told when the store of a cluster cannot be used any more; nil for nobody.
+	Failed func(error)
+}
+
+// OpenStore opens the store of a configuration: on the cluster of journal.url, or on the disk,
+// where it belongs to one process at a time.
+func OpenStore(ctx context.Context, cfg *config.Config, o StoreOptions) (store.Store, error) {
+	if cfg.Journal.URL == "" {
+		return disk.Open(diskOf(cfg, o))
+	}
+	if o.Registerer == nil {
+		o.Registerer = prometheus.NewRegistry()
+	}
+	if o.Failed == nil {
+		o.Failed = func(error) {}
+	}
+	journal := cfg.Journal
+	journal.StreamPrefix += besides
+	return cluster.Open(ctx, cluster.Config{
+		Journal: journal, Dir: filepath.Join(cfg.DataDir, NotesDir),
+		Version: o.Version, Logger: o.Logger, Registerer: o.Registerer, Failed: o.Failed,
+	})
+}
+
+// ViewStore opens the store in the data directory of a running or a stopped relay, for
+// reading only.
+func ViewStore(cfg *config.Config) (store.Store, error) {
+	return disk.View(diskOf(cfg, StoreOptions{Logger: slog.New(slog.DiscardHandler)}))
+}
+
+func diskOf(cfg *config.Config, o StoreOptions) disk.Config {
+	return disk.Config{
+		Dir: filepath.Join(cfg.DataDir, StoreDir), Salvage: filepath.Join(cfg.DataDir, SalvageDir), Writer: o.Version, Logger: o.Logger,
+	}
 }
 
 // storeErr says why nothing can be stored at present, or is nil. A store on disk says so at

@@ -22,9 +22,9 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/credentials"
-	"github.com/auditrelay/auditrelay/internal/store/disk"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
+	"github.com/auditrelay/auditrelay/internal/tiles"
 	"github.com/auditrelay/auditrelay/sinks/file"
 )
 
@@ -50,9 +50,7 @@ func newDamageable(t *testing.T) *damageable {
 	require.NoError(t, cfg.Validate())
 	require.NoError(t, os.MkdirAll(cfg.DataDir, 0o700))
 	log := slog.New(slog.DiscardHandler)
-	conn, err := streamserver.Connect(t.Context(), cfg.DataDir, cfg.Journal, log)
-	require.NoError(t, err)
-	files, err := disk.Open(disk.Config{Dir: filepath.Join(cfg.DataDir, StoreDir), Salvage: filepath.Join(dir, "salvage"), Writer: "test", Logger: log})
+	files, err := OpenStore(t.Context(), cfg, StoreOptions{Logger: log})
 	require.NoError(t, err)
 	store, err := credentials.Open(t.Context(), files.Table(), credentials.Options{Environments: cfg.Environments})
 	require.NoError(t, err)
@@ -64,12 +62,8 @@ func newDamageable(t *testing.T) *damageable {
 		require.NoError(t, store.Promote(t.Context(), env, issued.LastFour))
 	}
 	store.Close()
-	require.NoError(t, files.Close())
 	for run := range 3 {
-		trail, err := audit.Open(t.Context(), conn.JetStream, audit.Options{
-			StreamPrefix: cfg.Journal.StreamPrefix, Origin: cfg.Audit.Origin, KeyFile: cfg.Audit.KeyFile,
-			NoteEnd: conn.NoteEnd, End: conn.End,
-		})
+		trail, err := audit.Open(t.Context(), files, audit.Options{Origin: cfg.Audit.Origin, KeyFile: cfg.Audit.KeyFile})
 		require.NoError(t, err)
 		for i := range int64(10) {
 			_, err := trail.AppendIf(t.Context(), audit.Entry{
@@ -79,7 +73,7 @@ func newDamageable(t *testing.T) *damageable {
 		}
 		require.NoError(t, trail.Close(t.Context()))
 	}
-	require.NoError(t, conn.Close())
+	require.NoError(t, files.Close())
 	r := start(t, cfg) // to forward the trail
 	waiting.Until(t, func() bool { return len(auditEvents(r.path)) >= 30 })
 	require.NoError(t, r.stop())
@@ -179,14 +173,14 @@ func controlFiles(t *testing.T, dir string) (files []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(dir, path)
-		about := strings.Contains(rel, "_AUDIT") || strings.Contains(rel, "_CHECKPOINTS") ||
+		about := strings.Contains(rel, audit.EntriesLog) || strings.Contains(rel, audit.CheckpointsLog) ||
 			strings.HasPrefix(rel, "audit.key") || strings.HasPrefix(rel, filepath.Join(StoreDir, "values."))
-		if err == nil && about && d.Type().IsRegular() && !strings.Contains(rel, "descriptions") {
+		if err == nil && about && d.Type().IsRegular() {
 			files = append(files, rel)
 		}
 		return err
 	}))
-	require.Greater(t, len(files), 15)
+	require.Greater(t, len(files), 8)
 	return files
 }
 
@@ -205,25 +199,51 @@ func TestADamagedTrailStopsNothing(t *testing.T) {
 				t.Logf("seed %d", seed)
 				damageFile(t, filepath.Join(cfg.DataDir, name), how, rand.New(rand.NewPCG(seed, uint64(i))))
 				mustName := strings.HasSuffix(name, "audit.key.checkpoint") && (how != "cut" || !isSignedNote(t, filepath.Join(cfg.DataDir, name))) ||
-					how != "flipped" && strings.HasSuffix(name, "audit.key") ||
-					strings.HasSuffix(name, ".blk")
+					how != "flipped" && strings.HasSuffix(name, "audit.key")
 				assertRunsAndNames(t, cfg, made.issued, mustName)
 			})
 		}
 	}
 }
 
-// The streams, the key and the checkpoint beside it are gone in every combination.
+// A lost entry is read from the trail's files, and named where it is lost there too. A lost
+// checkpoint is named.
+func TestALostRecordOfTheTrailIsNamed(t *testing.T) {
+	t.Parallel()
+	made := newDamageable(t)
+	for name, c := range map[string]struct {
+		log      string
+		files    bool
+		mustName bool
+	}{
+		"an entry":           {audit.EntriesLog, false, true},
+		"an entry in a file": {audit.EntriesLog, true, false},
+		"a checkpoint":       {audit.CheckpointsLog, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := made.copied(t)
+			_, err := damage.Of(cfg.DataDir).FlipRecord(c.log, 2)
+			require.NoError(t, err)
+			if !c.files {
+				require.NoError(t, os.RemoveAll(filepath.Join(cfg.DataDir, tiles.Dir)))
+			}
+			assertRunsAndNames(t, cfg, made.issued, c.mustName)
+		})
+	}
+}
+
+// The logs, the key and the checkpoint next to it are gone in every combination.
 func TestALostTrailStopsNothing(t *testing.T) {
 	t.Parallel()
-	parts := []string{"*_AUDIT", "*_CHECKPOINTS", "../../../../audit.key", "../../../../audit.key.checkpoint", "../../../../marks"}
+	parts := []string{"store/" + audit.EntriesLog, "store/" + audit.CheckpointsLog, "audit.key", "audit.key.checkpoint", ForwardedFile}
 	made := newDamageable(t)
 	for mask := 1; mask < 1<<len(parts); mask++ {
 		t.Run(fmt.Sprintf("%05b", mask), func(t *testing.T) {
 			t.Parallel()
 			cfg := made.copied(t)
 			for i, part := range parts {
-				paths, err := filepath.Glob(filepath.Join(cfg.DataDir, "jetstream/jetstream/$G/streams", part))
+				paths, err := filepath.Glob(filepath.Join(cfg.DataDir, part))
 				require.NoError(t, err)
 				require.NotEmpty(t, paths, part)
 				for _, path := range paths {
@@ -232,8 +252,12 @@ func TestALostTrailStopsNothing(t *testing.T) {
 					}
 				}
 			}
-			// Where all of it is gone it is a new relay's. Marks alone are no loss.
+			// Where all of it is gone it is a new relay's. The note of what was forwarded is
+			// no loss alone. Entries that the trail's files have are not lost either.
 			trailGone, keyGone, pinGone := mask&1 != 0, mask&4 != 0, mask&8 != 0
+			if trailGone {
+				require.NoError(t, os.RemoveAll(filepath.Join(cfg.DataDir, tiles.Dir)))
+			}
 			evidence := mask&1 == 0 || mask&2 == 0 || mask&8 == 0 || mask&16 == 0 || !keyGone
 			assertRunsAndNames(t, cfg, made.issued, evidence && (trailGone || keyGone || pinGone))
 		})

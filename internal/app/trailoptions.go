@@ -8,12 +8,17 @@ import (
 	"github.com/auditrelay/auditrelay/internal/tiles"
 )
 
-// TrailOptions say where a configuration's trail is, and its key.
+// ForwardedFile notes the newest entry of the trail that was given to the sinks. It stands
+// apart from the store, so that a store that was put back to an earlier state contradicts it.
+const ForwardedFile = "trail.forwarded"
+
+// TrailOptions say where the key and the files of a configuration's trail are.
 func TrailOptions(cfg *config.Config) audit.Options {
-	a, files := cfg.Audit, tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir))
+	a := cfg.Audit
 	return audit.Options{
-		StreamPrefix: cfg.Journal.StreamPrefix, Replicas: cfg.Journal.Replicas, Shared: cfg.Journal.URL != "", Origin: a.Origin,
+		Shared: cfg.Journal.URL != "", Origin: a.Origin,
 		KeyFile: a.KeyFile, KeyEnv: a.KeyEnv, SignCommand: a.SignCommand, SignEnv: a.SignEnv, PublicKey: a.PublicKey, PinFile: a.CheckpointFile,
-		Copy: tiles.NewCopies(files).Record, Tiles: files.Tiles, Published: files.Published,
+		ForwardedFile: filepath.Join(cfg.DataDir, ForwardedFile), SalvageDir: filepath.Join(cfg.DataDir, SalvageDir),
+		Files: tiles.NewCopies(tiles.Open(filepath.Join(cfg.DataDir, tiles.Dir))),
 	}
 }

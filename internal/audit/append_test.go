@@ -1,68 +1,26 @@
 package audit
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"io"
-	"net"
-	"os"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/store"
 )
-
-// lossyServer gives connections that break, when armed, just before they would
-// hand over an acknowledgement of the named stream.
-type lossyServer struct {
-	*server.Server
-	armed  atomic.Int32 // acknowledgements to lose
-	marker []byte
-}
-
-func (s *lossyServer) InProcessConn() (net.Conn, error) {
-	conn, err := s.Server.InProcessConn()
-	return &lossyConn{conn, s}, err
-}
-
-type lossyConn struct {
-	net.Conn
-	server *lossyServer
-}
-
-func (c *lossyConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if err == nil && c.server.armed.Load() > 0 && bytes.Contains(p[:n], c.server.marker) {
-		c.server.armed.Add(-1)
-		return 0, errors.Join(io.EOF, c.Close())
-	}
-	return n, err
-}
-
-func startLossy(t *testing.T, stream string) (jetstream.JetStream, *lossyServer) {
-	t.Helper()
-	lossy := &lossyServer{Server: natstest.Run(t, t.TempDir(), natstest.SyncAlways), marker: []byte(`{"stream":"` + stream + `",`)}
-	return natstest.JetStream(t, lossy, nats.ReconnectWait(time.Millisecond), nats.MaxReconnects(-1)), lossy
-}
 
 func TestLostAcknowledgement(t *testing.T) {
 	t.Parallel()
-	js, lossy := startLossy(t, "TEST_AUDIT")
-	trail := openTrail(t, js, testOptions(t))
+	st, _ := startStore(t, t.TempDir())
+	lossy := st.log(EntriesLog)
+	trail := openTrail(t, st, testOptions(t))
 	appendEntries(t, trail, 0, 3)
-	lossy.armed.Store(1)
+	lossy.loseAnswers(1)
 	index, err := trail.Append(t.Context(), testEntry(3)) // stored, unheard, sent again
 	require.NoError(t, err)
-	require.Zero(t, lossy.armed.Load(), "no acknowledgement was lost")
+	require.Zero(t, lossy.answersToLose(), "no acknowledgement was lost")
 	require.EqualValues(t, 3, index)
 	appendEntries(t, trail, 4, 6)
 	requireWhole(t, trail, 6)
@@ -72,14 +30,15 @@ func TestLostAcknowledgement(t *testing.T) {
 // answer; what it does next must not add the change again.
 func TestLostAcknowledgementAndGivenUp(t *testing.T) {
 	t.Parallel()
-	js, lossy := startLossy(t, "TEST_AUDIT")
-	trail := openTrail(t, js, testOptions(t))
-	lossy.armed.Store(1)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
+	st, _ := startStore(t, t.TempDir())
+	lossy := st.log(EntriesLog)
+	trail := openTrail(t, st, testOptions(t))
+	lossy.loseAnswers(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	lossy.failing = func() error { cancel(); return nil } // it is stored all the same
 	_, err := trail.AppendIf(ctx, testEntry(0), -1)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	_, err = trail.AppendIf(t.Context(), testEntry(0), -1)
+	require.ErrorIs(t, err, store.ErrUnknown)
+	_, err = trail.AppendIf(t.Context(), testEntry(6), -1)
 	require.ErrorIs(t, err, ErrConflict)
 	index, err := trail.AppendIf(t.Context(), testEntry(3), 0)
 	require.NoError(t, err)
@@ -87,61 +46,15 @@ func TestLostAcknowledgementAndGivenUp(t *testing.T) {
 	requireWhole(t, trail, 2)
 }
 
-// Nobody is told of an entry, and no checkpoint of it is signed, before the name of its
-// file is durable. The same holds for a checkpoint and its pin.
-func TestAnAcknowledgementWaitsForTheNameOfABlock(t *testing.T) {
-	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
-	var mu sync.Mutex
-	failing := map[string]bool{}
-	fail := func(streams ...string) {
-		mu.Lock()
-		defer mu.Unlock()
-		clear(failing)
-		for _, s := range streams {
-			failing[s] = true
-		}
-	}
-	lost := errors.New("fsync failed")
-	o := testOptions(t)
-	o.Settle = func(stream string) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if failing[stream] {
-			return lost
-		}
-		return nil
-	}
-	trail := openTrail(t, js, o)
-	appendEntries(t, trail, 0, 2)
-	waitSigned(t, trail, 2)
-
-	fail("TEST_AUDIT")
-	_, err := trail.Append(t.Context(), testEntry(2))
-	require.ErrorIs(t, err, lost)
-	require.ErrorIs(t, trail.sign(t.Context()), lost, "the entry may be lost yet")
-	pinned, err := os.ReadFile(o.KeyFile + ".checkpoint")
-	require.NoError(t, err)
-	fail("TEST_CHECKPOINTS")
-	appendEntries(t, trail, 3, 4)
-	waitSigned(t, trail, 4)
-	now, err := os.ReadFile(o.KeyFile + ".checkpoint")
-	require.NoError(t, err)
-	require.Equal(t, string(pinned), string(now))
-	fail()
-	appendEntries(t, trail, 4, 5)
-	waitSigned(t, trail, 5)
-	requireWhole(t, trail, 5)
-}
-
 func TestLostCheckpointAcknowledgement(t *testing.T) {
 	t.Parallel()
-	js, lossy := startLossy(t, "TEST_CHECKPOINTS")
-	trail := openTrail(t, js, testOptions(t))
-	lossy.armed.Store(1)
+	st, _ := startStore(t, t.TempDir())
+	lossy := st.log(CheckpointsLog)
+	trail := openTrail(t, st, testOptions(t))
+	lossy.loseAnswers(1)
 	appendEntries(t, trail, 0, 1)
 	waitSigned(t, trail, 1)
-	require.Zero(t, lossy.armed.Load(), "no acknowledgement was lost")
+	require.Zero(t, lossy.answersToLose(), "no acknowledgement was lost")
 	appendEntries(t, trail, 1, 2)
 	waitSigned(t, trail, 2)
 	requireWhole(t, trail, 2)
@@ -151,16 +64,16 @@ func TestLostCheckpointAcknowledgement(t *testing.T) {
 // checkpoints, and does not begin a generation whenever it sees one. A start does.
 func TestAnotherKeyEndsSigning(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	one, other := testOptions(t), testOptions(t)
 	other.SignEvery = time.Hour
-	a, b := openTrail(t, js, one), openTrail(t, js, other)
+	a, b := openTrail(t, st, one), openTrail(t, st, other)
 	appendEntries(t, a, 0, 2)
 	waitSigned(t, a, 2)
 	_, err := b.Append(t.Context(), testEntry(2))
 	require.NoError(t, err) // it has not looked at the checkpoints yet
 	require.ErrorIs(t, b.Close(t.Context()), ErrUnavailable)
-	c := openTrail(t, js, other)
+	c := openTrail(t, st, other)
 	require.Len(t, c.Generations(), 2)
 	last, _, err := c.Last(t.Context(), OwnProject, "", ownSubject)
 	require.NoError(t, err)
@@ -170,8 +83,8 @@ func TestAnotherKeyEndsSigning(t *testing.T) {
 
 func TestAppendWithoutServer(t *testing.T) {
 	t.Parallel()
-	js, stop := startServer(t, filepath.Join(t.TempDir(), "store"))
-	trail := openTrail(t, js, testOptions(t))
+	st, stop := startStore(t, filepath.Join(t.TempDir(), "store"))
+	trail := openTrail(t, st, testOptions(t))
 	stop()
 	_, err := trail.Append(t.Context(), testEntry(0))
 	require.Error(t, err)

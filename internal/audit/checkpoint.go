@@ -12,12 +12,13 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // maxLeaves bounds the leaf hashes kept with one checkpoint: 350 KB of JSON.
 const maxLeaves = 8192
 
-// keptCheckpoint is one message of the checkpoints' stream.
+// keptCheckpoint is one record of the log of checkpoints.
 type keptCheckpoint struct {
 	// Note is the signed note, verbatim: C2SP tlog-checkpoint.
 	Note string `json:"checkpoint"`
@@ -29,15 +30,15 @@ type keptCheckpoint struct {
 	// proves its own entries even where those before it cannot be proven.
 	Edge []byte `json:"edge"`
 	// Key is the public key, in the note form: with it the checkpoint can be
-	// checked when the signing key is lost. Older ones do not have it.
-	Key string `json:"key,omitempty"`
-	// Time is when it was signed, as the note's timestamp says. Older ones have none.
+	// checked when the signing key is lost.
+	Key string `json:"key"`
+	// Time is when it was signed, as the note's timestamp says.
 	Time time.Time `json:"time,omitzero"`
 }
 
 // checkpoint is a keptCheckpoint whose signature is good.
 type checkpoint struct {
-	seq      uint64 // in the checkpoints' stream; 0 for the one beside the key
+	seq      uint64 // its position in the log of checkpoints; 0 for the one next to the key
 	base     int64  // index of its generation's first entry
 	public   string // of the signature
 	text     string // the signed note
@@ -100,27 +101,24 @@ func openCheckpoint(public string, signed []byte) (checkpoint, error) {
 	return c, nil
 }
 
-// encodeKept makes a message of the checkpoints' stream: signed is the note of
-// before with leaves appended, made at a time.
-func encodeKept(key keyPair, signed []byte, at time.Time, before tree, leaves []tlog.Hash) ([]byte, error) {
+// encodeKept makes a record for the log of checkpoints: signed is the note of before with
+// leaves appended, made at a time.
+func encodeKept(key keyPair, signed []byte, at time.Time, before tree, leaves []tlog.Hash) (store.Draft, error) {
 	data, err := json.Marshal(keptCheckpoint{
 		Note: string(signed), Leaves: join(leaves), Edge: join(before.edge), Key: key.public, Time: at.UTC().Truncate(time.Second),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("encode checkpoint: %w", err)
+		return store.Draft{}, fmt.Errorf("encode checkpoint: %w", err)
 	}
-	return data, nil
+	return store.Draft{Kind: kindCheckpoint, Data: data}, nil
 }
 
 // decodeKept decodes the form of encodeKept. Hashes without sense are left out: they
 // help to name damage, and the signature does not cover them.
-func decodeKept(key keyPair, data []byte, seq uint64) (checkpoint, error) {
+func decodeKept(r *store.Record) (checkpoint, error) {
 	kept := keptCheckpoint{}
-	if err := json.Unmarshal(data, &kept); err != nil {
+	if err := json.Unmarshal(r.Data, &kept); err != nil {
 		return checkpoint{}, fmt.Errorf("decode checkpoint: %w", err)
-	}
-	if kept.Key == "" {
-		kept.Key = key.public
 	}
 	c, err := openCheckpoint(kept.Key, []byte(kept.Note))
 	if err != nil {
@@ -129,7 +127,7 @@ func decodeKept(key keyPair, data []byte, seq uint64) (checkpoint, error) {
 	if !kept.Time.Equal(c.signedAt) {
 		return checkpoint{}, fmt.Errorf("checkpoint is said to be of %s, and signed as of %s", kept.Time.Format(time.RFC3339), c.signedAt.UTC().Format(time.RFC3339))
 	}
-	c.seq = seq
+	c.seq = uint64(r.Pos)
 	if leaves := split(kept.Leaves); int64(len(leaves)) <= c.size {
 		c.leaves, c.edge = leaves, split(kept.Edge)
 	}

@@ -89,12 +89,12 @@ func signerOptions(t *testing.T) (o Options, set func(mode string)) {
 // taken, nothing wrong is kept, and the next try signs all.
 func TestASigningCommand(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o, set := signerOptions(t)
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 1)
 	require.NoError(t, trail.sign(t.Context()))
-	kept := len(messages(t, js, "TEST_CHECKPOINTS"))
+	kept := len(records(t, st, CheckpointsLog))
 	for i, tc := range [][2]string{
 		{"fails", `exit status 1: "no token in slot 1"`},
 		{"wrong", "does not fit the public key"},
@@ -105,28 +105,28 @@ func TestASigningCommand(t *testing.T) {
 		set(tc[0])
 		appendEntries(t, trail, 1+i, 2+i)
 		require.ErrorContains(t, trail.sign(t.Context()), tc[1], tc[0])
-		require.Len(t, messages(t, js, "TEST_CHECKPOINTS"), kept, tc[0])
+		require.Len(t, records(t, st, CheckpointsLog), kept, tc[0])
 	}
 	set("")
 	require.NoError(t, trail.sign(t.Context()))
 	require.NoError(t, trail.Close(t.Context()))
-	again := openTrail(t, js, o)
+	again := openTrail(t, st, o)
 	requireWhole(t, again, 6)
 	require.Equal(t, o.PublicKey, again.PublicKey())
 	require.NoError(t, again.Close(t.Context()))
 	require.NoError(t, os.Remove(o.PinFile))
-	require.Contains(t, openingOf(t, openTrail(t, js, o)).Problems[0].Detail, "is missing, though the key has signed")
+	require.Contains(t, openingOf(t, openTrail(t, st, o)).Problems[0].Detail, "is missing, though the key has signed")
 }
 
 // The command gets the variables that it needs, and none of the relay's secrets.
 func TestASigningCommandGetsNoSecrets(t *testing.T) {
 	t.Setenv("AUDITRELAY_TEST_SECRET", "the sinks' password")
 	t.Setenv("AUDITRELAY_TEST_NAMED", "for the signer")
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o, set := signerOptions(t)
 	o.SignEnv = []string{"AUDITRELAY_TEST_NAMED", "AUDITRELAY_TEST_MISSING"}
 	set("curious")
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 1)
 	require.NoError(t, trail.sign(t.Context()))
 }
@@ -134,10 +134,10 @@ func TestASigningCommandGetsNoSecrets(t *testing.T) {
 // A command that hangs holds up no append, and ends with the trail's own end.
 func TestASigningCommandThatHangs(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o, set := signerOptions(t)
 	set("hangs")
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	ctx, cancel := context.WithCancel(t.Context())
 	appendEntries(t, trail, 0, 1)
 	signing := make(chan error)
@@ -156,11 +156,11 @@ func TestASigningCommandBeginsAGeneration(t *testing.T) {
 	d := newDamageable(t)
 	o, _ := signerOptions(t)
 	d.o = o
-	trail, js := d.reopen(t, d.entries, d.checkpoints, 0)
+	trail, st := d.reopen(t, d.entries, d.checkpoints, 0)
 	require.NoError(t, trail.Close(t.Context()))
 	require.True(t, strings.HasPrefix(trail.PublicKey(), "example.com/trail/from-20+"))
 	require.Equal(t, publicBytes(o.PublicKey), publicBytes(trail.PublicKey()))
-	requireWhole(t, openTrail(t, js, d.o), 21)
+	requireWhole(t, openTrail(t, st, d.o), 21)
 }
 
 // The key is in the environment; without it the trail waits, and no key is made.
@@ -169,14 +169,14 @@ func TestAKeyInTheEnvironment(t *testing.T) {
 	require.NoError(t, err)
 	o := testOptions(t)
 	o.PinFile, o.KeyFile, o.KeyEnv = o.KeyFile+".checkpoint", "", "AUDITRELAY_TEST_KEY"
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, o)
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, o)
 	_, err = trail.Append(t.Context(), testEntry(0))
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.ErrorContains(t, err, "the environment variable AUDITRELAY_TEST_KEY is not set")
 	require.NoError(t, trail.Close(t.Context()))
 	t.Setenv(o.KeyEnv, key.text)
-	trail = openTrail(t, js, o)
+	trail = openTrail(t, st, o)
 	appendEntries(t, trail, 0, 1)
 	require.NoError(t, trail.Close(t.Context()))
 	require.Equal(t, key.public, trail.PublicKey())
@@ -208,9 +208,9 @@ func TestTheDocumentedSigningCommand(t *testing.T) {
 	o.PublicKey, err = PublicKey("example.com/trail", pem)
 	require.NoError(t, err)
 	o.SignCommand = []string{"/bin/sh", script, key}
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, o)
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 3)
 	require.NoError(t, trail.Close(t.Context()))
-	requireWhole(t, openTrail(t, js, o), 3)
+	requireWhole(t, openTrail(t, st, o), 3)
 }

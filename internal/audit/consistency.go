@@ -8,8 +8,9 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // errNoProof: the kept checkpoints do not give the hashes of a consistency proof.
@@ -27,9 +28,9 @@ func (t *Trail) proveConsistency(ctx context.Context, o offered, old int64) ([]t
 	proof, err := tlog.ProveTree(o.size, old, tlog.HashReaderFunc(func(wanted []int64) ([]tlog.Hash, error) {
 		return t.gather(ctx, o, old, wanted)
 	}))
-	if errors.Is(err, errNoProof) && t.tiles != nil {
+	if errors.Is(err, errNoProof) && t.files != nil {
 		origin, _, _ := strings.Cut(string(o.text), "\n")
-		tiles := tlog.TileHashReader(tlog.Tree{N: o.size, Hash: o.root}, t.tiles(origin))
+		tiles := tlog.TileHashReader(tlog.Tree{N: o.size, Hash: o.root}, t.files.Tiles(origin))
 		var failed error
 		if proof, failed = tlog.ProveTree(o.size, old, tiles); failed == nil {
 			return proof, nil
@@ -104,14 +105,14 @@ func (t *Trail) firstBeyond(ctx context.Context, o offered, old int64) (uint64, 
 
 // keptAt reads one kept checkpoint of a generation; one of another is errNoProof.
 func (t *Trail) keptAt(ctx context.Context, seq uint64, base int64) (checkpoint, error) {
-	msg, err := t.checkpoints.GetMsg(ctx, seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return checkpoint{}, fmt.Errorf("%w: checkpoint %d is missing", errNoProof, seq)
-	}
+	r, err := at(ctx, t.checkpoints, store.Pos(seq))
 	if err != nil {
 		return checkpoint{}, fmt.Errorf("read checkpoint: %w", err)
 	}
-	c, err := decodeKept(*t.fileKey.Load(), msg.Data, seq)
+	if r == nil {
+		return checkpoint{}, fmt.Errorf("%w: checkpoint %d is missing", errNoProof, seq)
+	}
+	c, err := decodeKept(r)
 	if err != nil {
 		return checkpoint{}, fmt.Errorf("%w: checkpoint %d: %w", errNoProof, seq, err)
 	}

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// signer is a [note.Signer] of a key, under one of its two hashes.
-type signer struct {
+// noteSigner is a [note.Signer] of a key, under one of its two hashes.
+type noteSigner struct {
 	name string
 	hash uint32
 	sign func(msg []byte) ([]byte, error)
 }
 
-func (s signer) Name() string                    { return s.name }
-func (s signer) KeyHash() uint32                 { return s.hash }
-func (s signer) Sign(msg []byte) ([]byte, error) { return s.sign(msg) }
+func (s noteSigner) Name() string                    { return s.name }
+func (s noteSigner) KeyHash() uint32                 { return s.hash }
+func (s noteSigner) Sign(msg []byte) ([]byte, error) { return s.sign(msg) }
 
 // signNote signs a text, and signs it again with a time: C2SP tlog-cosignature,
 // cosignature/v1 with Ed25519, under the key's own name. The library does the latter
@@ -36,7 +36,7 @@ func signNote(ctx context.Context, key keyPair, text string, at time.Time) ([]by
 		return append(binary.BigEndian.AppendUint64(nil, seconds), sig...), err
 	}
 	return note.Sign(&note.Note{Text: text},
-		signer{key.Name(), key.verifier.KeyHash(), plain}, signer{key.Name(), timestamps.KeyHash(), timed})
+		noteSigner{key.Name(), key.verifier.KeyHash(), plain}, noteSigner{key.Name(), timestamps.KeyHash(), timed})
 }
 
 // openNote checks a note's signature, and its timestamp, if it has one of the same key.

@@ -8,18 +8,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
 // damageable is a trail of 20 entries with a checkpoint every two, as messages.
 type damageable struct {
 	o                    Options
-	entries, checkpoints []*nats.Msg
+	entries, checkpoints []*store.Draft
 	public               string
 	root                 tlog.Hash
 }
@@ -38,25 +37,25 @@ func tryDamageable(t *testing.T) *damageable {
 	t.Helper()
 	d := &damageable{o: testOptions(t)}
 	d.o.SignEvery = time.Hour
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, d.o)
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, d.o)
 	for i := range 10 {
 		appendEntries(t, trail, 2*i, 2*i+2)
 		require.NoError(t, trail.sign(t.Context()))
 	}
 	require.NoError(t, trail.Close(t.Context()))
-	d.entries, d.checkpoints = messages(t, js, "TEST_AUDIT"), messages(t, js, "TEST_CHECKPOINTS")
+	d.entries, d.checkpoints = records(t, st, EntriesLog), records(t, st, CheckpointsLog)
 	d.public, d.root = trail.PublicKey(), trail.tree.root()
 	return d
 }
 
-// reopen opens a copy of the trail on a fresh server.
-func (d *damageable) reopen(t *testing.T, entries, checkpoints []*nats.Msg, deleted uint64) (*Trail, jetstream.JetStream) {
+// reopen opens a copy of the trail in a fresh store.
+func (d *damageable) reopen(t *testing.T, entries, checkpoints []*store.Draft, deleted store.Pos) (*Trail, *testStore) {
 	t.Helper()
-	js, _ := startServer(t, t.TempDir())
-	publish(t, js, streamConfig("TEST_AUDIT", "TEST.audit.>", 1), copyAll(entries), deleted)
-	publish(t, js, streamConfig("TEST_CHECKPOINTS", "TEST.audit-checkpoints", 1), copyAll(checkpoints), 0)
-	return openTrail(t, js, d.o), js
+	st, _ := startStore(t, t.TempDir())
+	replace(t, st, EntriesLog, copyAll(entries), deleted)
+	replace(t, st, CheckpointsLog, copyAll(checkpoints), 0)
+	return openTrail(t, st, d.o), st
 }
 
 func openingOf(t *testing.T, trail *Trail) opening {
@@ -91,7 +90,7 @@ func TestALostEntryKeepsItsLeaf(t *testing.T) {
 func TestANewGeneration(t *testing.T) {
 	t.Parallel()
 	d := newDamageable(t)
-	trail, js := d.reopen(t, d.entries[:15], d.checkpoints[:5], 0)
+	trail, st := d.reopen(t, d.entries[:15], d.checkpoints[:5], 0)
 	o := openingOf(t, trail)
 	require.Contains(t, o.Reason, "were signed, and are lost")
 	require.EqualValues(t, 0, o.Previous.Base)
@@ -105,7 +104,7 @@ func TestANewGeneration(t *testing.T) {
 	require.EqualValues(t, 21, index, "no index is given twice")
 	require.NoError(t, trail.Close(t.Context()))
 
-	again := openTrail(t, js, d.o)
+	again := openTrail(t, st, d.o)
 	require.Len(t, again.Generations(), 2)
 	require.EqualValues(t, 22, again.Size(), "the second start names nothing")
 	require.Equal(t, "example.com/trail/from-20", again.Generations()[1].Origin)
@@ -133,7 +132,7 @@ func TestALostKey(t *testing.T) {
 			d := newDamageable(t)
 			d.o.SalvageDir = filepath.Join(t.TempDir(), "salvage")
 			spoil(t, d.o.KeyFile)
-			trail, js := d.reopen(t, d.entries, d.checkpoints, 0)
+			trail, st := d.reopen(t, d.entries, d.checkpoints, 0)
 			o := openingOf(t, trail)
 			require.Contains(t, o.Reason, "key")
 			require.Equal(t, d.public, o.Previous.PublicKey)
@@ -143,7 +142,7 @@ func TestALostKey(t *testing.T) {
 			appendFrom := trail.Size()
 			require.EqualValues(t, 21, appendFrom)
 			require.NoError(t, trail.Close(t.Context()))
-			again := openTrail(t, js, d.o)
+			again := openTrail(t, st, d.o)
 			require.EqualValues(t, 21, again.Size())
 			report, err := again.Verify(t.Context())
 			require.NoError(t, err)
@@ -165,8 +164,9 @@ func TestAForgedCheckpointIsNamed(t *testing.T) {
 	forged := copyAll(d.checkpoints)
 	text, err := signCheckpoint(t.Context(), forger, tree{}.grown(tlog.Hash{1}, tlog.Hash{2}), "", testTime)
 	require.NoError(t, err)
-	forged[4].Data, err = encodeKept(forger, text, testTime, tree{}, []tlog.Hash{{1}, {2}})
+	kept, err := encodeKept(forger, text, testTime, tree{}, []tlog.Hash{{1}, {2}})
 	require.NoError(t, err)
+	forged[4] = &kept
 	trail, _ := d.reopen(t, d.entries, forged, 0)
 	o := openingOf(t, trail)
 	require.Len(t, o.Problems, 1)
@@ -179,10 +179,10 @@ func TestAForgedCheckpointIsNamed(t *testing.T) {
 func TestTheNewestSoundEntryCounts(t *testing.T) {
 	t.Parallel()
 	d := newDamageable(t)
-	for name, spoil := range map[string]func(m []*nats.Msg) (msgs []*nats.Msg, deleted uint64){
-		"missing": func(m []*nats.Msg) ([]*nats.Msg, uint64) { return m, 20 },
-		"altered": func(m []*nats.Msg) ([]*nats.Msg, uint64) { alter(m[19]); return m, 0 },
-		"not JSON": func(m []*nats.Msg) ([]*nats.Msg, uint64) {
+	for name, spoil := range map[string]func(m []*store.Draft) (msgs []*store.Draft, deleted store.Pos){
+		"missing": func(m []*store.Draft) ([]*store.Draft, store.Pos) { return m, 20 },
+		"altered": func(m []*store.Draft) ([]*store.Draft, store.Pos) { alter(m[19]); return m, 0 },
+		"not JSON": func(m []*store.Draft) ([]*store.Draft, store.Pos) {
 			m[19].Data = []byte("{")
 			return m, 0
 		},
@@ -215,12 +215,12 @@ func TestAnEmptyTrailUnderAnOldKeyIsNamed(t *testing.T) {
 	t.Parallel()
 	d := newDamageable(t)
 	d.o.KeyFile = copyKey(t, d.o.KeyFile, false)
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, d.o)
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, d.o)
 	require.Contains(t, openingOf(t, trail).Reason, "nothing is left of all that the key has signed")
 	require.NotEqual(t, d.public, trail.PublicKey(), "two trees have one origin")
 	require.NoError(t, trail.Close(t.Context()))
-	again := openTrail(t, js, d.o)
+	again := openTrail(t, st, d.o)
 	require.Equal(t, trail.PublicKey(), again.PublicKey())
 	require.EqualValues(t, 1, again.Size())
 }
@@ -230,8 +230,8 @@ func TestAKeyThatCannotBeReadIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	o := testOptions(t)
 	require.NoError(t, os.Mkdir(o.KeyFile, 0o700)) // reading a folder fails
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, o)
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, o)
 	_, _, err := trail.Last(t.Context(), "acme", "live", "resource.0")
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.Empty(t, trail.PublicKey())
@@ -245,14 +245,13 @@ func TestAKeyThatCannotBeReadIsWaitedFor(t *testing.T) {
 // naming it, without a restart.
 func TestDamageWhileRunningIsNamed(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, testOptions(t))
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, testOptions(t))
 	appendEntries(t, trail, 0, 10)
 	waitSigned(t, trail, 10)
-	entries := messages(t, js, "TEST_AUDIT")
+	entries := records(t, st, EntriesLog)
 	entries[3].Data = []byte("{") // cannot be decoded
-	require.NoError(t, js.DeleteStream(t.Context(), "TEST_AUDIT"))
-	publish(t, js, streamConfig("TEST_AUDIT", "TEST.audit.>", 1), entries, 8)
+	replace(t, st, EntriesLog, entries, 8)
 
 	seen := followUntil(t, trail, 10, func(int64) error { return nil })
 	require.Equal(t, []int64{0, 1, 2, 4, 5, 6, 8, 9, 10}, seen)
@@ -265,14 +264,14 @@ func TestDamageWhileRunningIsNamed(t *testing.T) {
 	waiting.Until(t, func() bool { return strings.Contains(trail.Remark(), "2 entries are damaged or lost") }) // shown behind the entry
 }
 
-// The stream is gone under a running relay: it is made again behind the signed entries.
-func TestAStreamThatGoesAwayIsMadeAgain(t *testing.T) {
+// The entries are gone under a running relay: it goes on after the signed ones.
+func TestALogThatGoesAwayIsGoneOnWith(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, testOptions(t))
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, testOptions(t))
 	appendEntries(t, trail, 0, 10)
 	waitSigned(t, trail, 10)
-	require.NoError(t, js.DeleteStream(t.Context(), "TEST_AUDIT"))
+	replace(t, st, EntriesLog, nil, 0)
 	trail.suspect("the test says so")
 	index, err := trail.Append(t.Context(), testEntry(0))
 	require.NoError(t, err)

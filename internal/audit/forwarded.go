@@ -27,7 +27,7 @@ type forwarded struct {
 // there may be an older note, or none. It is never ahead of the trail, as entries are
 // durable before they are handed on.
 func (t *Trail) Forwarded(p Place) {
-	if t.forwardedFile == "" || p.Root == nil {
+	if t.options.ForwardedFile == "" || p.Root == nil {
 		return
 	}
 	f := &t.forwarded
@@ -36,7 +36,7 @@ func (t *Trail) Forwarded(p Place) {
 	if p.Origin == f.place.Origin && p.Index <= f.place.Index { // it came again
 		return
 	}
-	err := writeForwarded(t.forwardedFile, p)
+	err := writeForwarded(t.options.ForwardedFile, p)
 	if err == nil {
 		f.place = p
 	}

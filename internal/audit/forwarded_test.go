@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // forwardedTrail is a trail of 20 entries whose sinks were given the first n.
@@ -32,9 +34,7 @@ func (d *damageable) putPinBack(t *testing.T, n int) {
 	if n == 0 {
 		return
 	}
-	key, err := loadKey(d.o.KeyFile)
-	require.NoError(t, err)
-	c, err := decodeKept(key, d.checkpoints[n-1].Data, 1)
+	c, err := decodeKept(&store.Record{Pos: 1, Draft: *d.checkpoints[n-1]})
 	require.NoError(t, err)
 	require.NoError(t, writePin(d.o.KeyFile+".checkpoint", []byte(c.text)))
 }
@@ -51,7 +51,7 @@ func TestATrailPutBackIsFound(t *testing.T) {
 			t.Parallel()
 			d := forwardedTrail(t, 20)
 			d.putPinBack(t, c.checkpoints)
-			trail, js := d.reopen(t, d.entries[:c.entries], d.checkpoints[:c.checkpoints], 0)
+			trail, st := d.reopen(t, d.entries[:c.entries], d.checkpoints[:c.checkpoints], 0)
 			o := openingOf(t, trail)
 			problem := Problem{"truncated", int64(c.entries), 19, "the trail ends before them, and the sinks were given them"}
 			require.Contains(t, o.Problems, problem)
@@ -60,7 +60,7 @@ func TestATrailPutBackIsFound(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, 21, index, "no index is given twice")
 			require.NoError(t, trail.Close(t.Context()))
-			again := openTrail(t, js, d.o)
+			again := openTrail(t, st, d.o)
 			require.Len(t, again.Generations(), 2)
 			e, err := again.Get(t.Context(), 21)
 			require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestATrailPutBackIsFound(t *testing.T) {
 			again.Forwarded(p)
 			size := again.Size()
 			require.NoError(t, again.Close(t.Context()))
-			require.Equal(t, size, openTrail(t, js, d.o).Size(), "nothing is named twice")
+			require.Equal(t, size, openTrail(t, st, d.o).Size(), "nothing is named twice")
 		})
 	}
 }
@@ -78,17 +78,17 @@ func TestATrailPutBackIsFound(t *testing.T) {
 func TestATrailWithAnotherPastIsFound(t *testing.T) {
 	t.Parallel()
 	d := forwardedTrail(t, 20)
-	js, _ := startServer(t, t.TempDir())
-	publish(t, js, streamConfig("TEST_AUDIT", "TEST.audit.>", 1), copyAll(d.entries[:10]), 0)
-	publish(t, js, streamConfig("TEST_CHECKPOINTS", "TEST.audit-checkpoints", 1), copyAll(d.checkpoints[:5]), 0)
+	st, _ := startStore(t, t.TempDir())
+	replace(t, st, EntriesLog, copyAll(d.entries[:10]), 0)
+	replace(t, st, CheckpointsLog, copyAll(d.checkpoints[:5]), 0)
 	d.putPinBack(t, 5)
 	elsewhere := d.o
 	elsewhere.ForwardedFile = ""
-	trail := openTrail(t, js, elsewhere)
+	trail := openTrail(t, st, elsewhere)
 	appendAt(t, trail, 15)
 	require.NoError(t, trail.Close(t.Context()))
 
-	trail = openTrail(t, js, d.o)
+	trail = openTrail(t, st, d.o)
 	require.EqualValues(t, 26, trail.Size(), "one entry names it")
 	problems := openingOf(t, trail).Problems
 	require.Len(t, problems, 1)
@@ -96,9 +96,9 @@ func TestATrailWithAnotherPastIsFound(t *testing.T) {
 	require.Contains(t, problems[0].String(), "the sinks were given entry 19 under the root "+d.root.String())
 	require.Empty(t, trail.view.Load().unsound, "the entries count")
 	require.NoError(t, trail.Close(t.Context()))
-	require.EqualValues(t, 26, openTrail(t, js, d.o).Size(), "once")
+	require.EqualValues(t, 26, openTrail(t, st, d.o).Size(), "once")
 
-	report, unnamed, err := VerifyOffline(t.Context(), d.o, openTrail(t, js, elsewhere).readStream)
+	report, unnamed, err := VerifyOffline(t.Context(), d.o, openTrail(t, st, elsewhere).Reader)
 	require.NoError(t, err)
 	require.Len(t, report.Problems, 1)
 	require.Empty(t, unnamed)

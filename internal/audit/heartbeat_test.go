@@ -9,10 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // A run of six hours with a change in it: a checkpoint at the start, an hour after each
@@ -106,7 +107,7 @@ func TestAForgedTimeIsFound(t *testing.T) {
 	signed := history(t, key, map[int]string{0: promisePrefix + "3600\n"}, 0)[0]
 	data, err := encodeKept(key, signed, testTime, tree{}, []tlog.Hash{{1}})
 	require.NoError(t, err)
-	c, err := decodeKept(key, data, 1)
+	c, err := decodeKept(&store.Record{Pos: 1, Draft: data})
 	require.NoError(t, err)
 	require.True(t, c.promised)
 	require.Equal(t, time.Hour, c.within)
@@ -118,13 +119,13 @@ func TestAForgedTimeIsFound(t *testing.T) {
 		"timestamp": func(k *keptCheckpoint) { k.Note = cutLine(k.Note, 6) },
 		"signature": func(k *keptCheckpoint) { k.Note = cutLine(k.Note, 5) },
 	} {
-		m := &nats.Msg{Data: data}
+		m := copyDraft(&data)
 		changeKept(m, change)
-		_, err := decodeKept(key, m.Data, 1)
+		_, err := decodeKept(&store.Record{Pos: 1, Draft: *m})
 		assert.Error(t, err, name)
 	}
 	var kept map[string]any
-	require.NoError(t, json.Unmarshal(data, &kept))
+	require.NoError(t, json.Unmarshal(data.Data, &kept))
 	require.Equal(t, "2026-11-21T08:00:00Z", kept["time"])
 }
 
@@ -138,21 +139,21 @@ func cutLine(text string, n int) string {
 // small messages, and nothing is counted or named for it.
 func TestAnUnchangedTrailIsSignedAgain(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
 	o.Heartbeat = time.Hour
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 5)
 	require.NoError(t, trail.Close(t.Context()))
 	for range 2 {
-		again := openTrail(t, js, o)
+		again := openTrail(t, st, o)
 		require.NoError(t, again.sign(t.Context()))
 		require.NoError(t, again.Close(t.Context()))
 	}
-	kept := messages(t, js, "TEST_CHECKPOINTS")
+	kept := records(t, st, CheckpointsLog)
 	var promises []string
 	for _, m := range kept {
-		c, err := decodeKept(trail.key, m.Data, 1)
+		c, err := decodeKept(&store.Record{Pos: 1, Draft: *m})
 		require.NoError(t, err)
 		require.WithinDuration(t, time.Now(), c.signedAt, time.Hour)
 		if c.promised {
@@ -161,7 +162,7 @@ func TestAnUnchangedTrailIsSignedAgain(t *testing.T) {
 		require.Less(t, len(m.Data), 1500)
 	}
 	require.Equal(t, []string{"1h0m0s", "0s", "1h0m0s", "0s", "1h0m0s", "0s"}, promises)
-	last := openTrail(t, js, o)
+	last := openTrail(t, st, o)
 	requireWhole(t, last, 5)
 	report, err := last.Verify(t.Context())
 	require.NoError(t, err)
@@ -173,10 +174,10 @@ func TestAnUnchangedTrailIsSignedAgain(t *testing.T) {
 // A running trail tells of the gaps in its history, and of the one that is open now.
 func TestARunningTrailTellsOfItsGaps(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
 	o.Heartbeat = time.Minute
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 1)
 	waitSigned(t, trail, 1)
 	require.Empty(t, trail.Gaps(10))

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // Kept is a kept checkpoint with a good signature.
@@ -22,17 +24,16 @@ type Kept struct {
 	// Leaves are the leaf hashes of the generation's entries [Size-len(Leaves), Size), as the
 	// trail keeps them. Only the root vouches for them.
 	Leaves []tlog.Hash
-	// Time is when it was signed. For one without a timestamp of its own it is the time of
-	// keeping, if known.
+	// Time is when it was signed.
 	Time time.Time
 }
 
 // Name is the key's, without its last part: with ORIGIN+HASH begin the ids of events.
 func (k *Kept) Name() string { return nameOf(k.PublicKey) }
 
-// kept decodes a message of the checkpoints' stream.
-func kept(key keyPair, m Message) (Kept, error) {
-	c, err := decodeKept(key, m.Data, m.Seq)
+// kept decodes a record of the log of checkpoints.
+func kept(r *store.Record) (Kept, error) {
+	c, err := decodeKept(r)
 	if err != nil {
 		return Kept{}, err
 	}

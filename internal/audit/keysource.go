@@ -47,13 +47,13 @@ func (t *Trail) openKey() error {
 	}
 	if t.keyLoss != "" {
 		t.newKey = true
-		key, err = generateKey(t.options.KeyFile, t.origin)
+		key, err = generateKey(t.options.KeyFile, t.options.Origin)
 	}
 	if err != nil {
 		return err
 	}
-	if key.Name() != t.origin {
-		t.log.Warn("the audit trail keeps the origin of its key", "origin", key.Name(), "configured", t.origin)
+	if key.Name() != t.options.Origin {
+		t.log.Warn("the audit trail keeps the origin of its key", "origin", key.Name(), "configured", t.options.Origin)
 	}
 	t.useKey(key)
 	return nil

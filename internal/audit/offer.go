@@ -3,16 +3,15 @@ package audit
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nuid"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // Offer is a kept checkpoint for witnesses: they cosign it, or refuse it.
@@ -29,7 +28,7 @@ type Offer struct {
 	// entries. It is empty where old is 0 or Size.
 	Prove func(ctx context.Context, old int64) ([]tlog.Hash, error)
 	// Reaches reports whether some kept checkpoint covers size entries, the ones of other
-	// relays on the same streams included.
+	// relays with the same logs included.
 	Reaches func(ctx context.Context, size int64) (bool, error)
 }
 
@@ -49,7 +48,7 @@ type offered struct {
 // offer has the witnesses asked for the newest checkpoint. It takes the place of an older
 // one not offered yet. Needs the turn.
 func (t *Trail) offer() {
-	if t.cosign == nil || t.signed.n == 0 || t.newestNote == nil {
+	if t.options.Cosign == nil || t.signed.n == 0 || t.newestNote == nil {
 		return
 	}
 	select {
@@ -93,7 +92,7 @@ func (t *Trail) askWitnesses(ctx context.Context) {
 			continue
 		}
 		again.Stop()
-		text, err := t.cosign(ctx, offer)
+		text, err := t.options.Cosign(ctx, offer)
 		var kept error
 		if text != nil {
 			kept = t.keepCosigned(ctx, o, text)
@@ -134,7 +133,7 @@ func (t *Trail) reaches(ctx context.Context, o offered, size int64) (bool, error
 	return t.base != o.base || t.signed.n >= size, nil
 }
 
-// keepCosigned keeps a checkpoint once more, with the witnesses' signatures. It comes behind
+// keepCosigned keeps a checkpoint once more, with the witnesses' signatures. It comes after
 // all others or not at all: where the trail has grown since, the next one is on its way to
 // the witnesses. A crash before it is kept leaves the checkpoint without them, until the next start
 // offers it again.
@@ -153,24 +152,18 @@ func (t *Trail) keepCosigned(ctx context.Context, o offered, text []byte) error 
 	if err != nil {
 		return err
 	}
-	data, err := encodeKept(t.key, text, at, t.signed, nil)
+	kept, err := encodeKept(t.key, text, at, t.signed, nil)
 	if err != nil {
 		return err
 	}
-	msg := nats.NewMsg(t.checkpointSubject())
-	msg.Data = data
-	ack, err := t.send(ctx, msg, nuid.Next(), t.keptSeq)
-	if streams.IsWrongSequence(err) { // by another relay, or by this one with the answer lost
-		if err := t.adopt(ctx); err != nil {
-			return err
-		}
-		return fmt.Errorf("keep cosigned checkpoint: %w", err)
+	pos, err := t.checkpoints.AppendAt(ctx, store.Pos(t.keptSeq), kept)
+	if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrUnknown) { // by another relay, or by this one
+		err = errors.Join(err, t.adopt(ctx))
 	}
 	if err != nil {
 		return fmt.Errorf("keep cosigned checkpoint: %w", err)
 	}
-	t.keptSeq, t.newestNote, t.pinDue = ack.Sequence, text, true
-	t.note(t.checkpointsName(), ack.Sequence)
+	t.keptSeq, t.newestNote, t.pinDue = uint64(pos), text, true
 	return t.keepPin()
 }
 

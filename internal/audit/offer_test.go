@@ -49,11 +49,11 @@ func (o *offers) of(t *testing.T, n int64) Offer {
 // alone, and so after a restart too.
 func TestOffersAreProvenConsistent(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	var asked offers
 	o := testOptions(t)
 	o.Cosign = asked.cosign
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	roots := map[int64]tlog.Hash{}
 	const last = 70
 	for n := int64(1); n <= last; n++ {
@@ -78,7 +78,7 @@ func TestOffersAreProvenConsistent(t *testing.T) {
 			asked.newest = Offer{}
 			asked.mu.Unlock()
 			require.NoError(t, trail.Close(t.Context()))
-			openTrail(t, js, o)
+			openTrail(t, st, o)
 		}
 	}
 }
@@ -86,21 +86,21 @@ func TestOffersAreProvenConsistent(t *testing.T) {
 // A cosigned checkpoint is kept once more, and all stays whole, now and after a restart.
 func TestCosignedCheckpointsAreKept(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	var asked offers
 	asked.sign = func(o Offer) ([]byte, error) {
 		return append(o.Note, "— witness.example.com/w AAAAAGFiYw==\n"...), nil
 	}
 	o := testOptions(t)
 	o.Cosign = asked.cosign
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	for n := range 5 {
 		appendEntries(t, trail, n, n+1)
 		waiting.Until(t, func() bool { return keptNote(t, trail, int64(n)+1, "— witness.example.com/w ") })
 	}
 	requireWhole(t, trail, 5)
 	require.NoError(t, trail.Close(t.Context()))
-	trail = openTrail(t, js, o)
+	trail = openTrail(t, st, o)
 	requireWhole(t, trail, 5)
 	assert.Len(t, trail.Generations(), 1)
 	appendEntries(t, trail, 5, 6)
@@ -124,7 +124,7 @@ func keptNote(t *testing.T, trail *Trail, n int64, text string) bool {
 // A witness that never answers delays no append and no signature.
 func TestASlowWitnessDelaysNothing(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
 	called := make(chan struct{}, 1)
 	o.Cosign = func(ctx context.Context, _ Offer) ([]byte, error) {
@@ -132,7 +132,7 @@ func TestASlowWitnessDelaysNothing(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 1)
 	<-called
 	appendEntries(t, trail, 1, 20)
@@ -143,9 +143,9 @@ func TestASlowWitnessDelaysNothing(t *testing.T) {
 // A refusal enters the trail once, over restarts, until the witness agrees.
 func TestARefusalIsEnteredOnce(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 1)
 	a := WitnessRefusal{Witness: "witness.example.com/a+0+x", Reason: "it has cosigned more"}
 	b := WitnessRefusal{Witness: "witness.example.com/b+0+x", Reason: "it has cosigned more"}
@@ -157,7 +157,7 @@ func TestARefusalIsEnteredOnce(t *testing.T) {
 		require.NoError(t, trail.RecordRefusal(t.Context(), b))
 		require.EqualValues(t, 3, trail.Size())
 		require.NoError(t, trail.Close(t.Context()))
-		trail = openTrail(t, js, o)
+		trail = openTrail(t, st, o)
 	}
 	require.NoError(t, trail.RecordAgreement(t.Context(), a))
 	require.NoError(t, trail.RecordAgreement(t.Context(), a))

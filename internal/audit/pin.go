@@ -27,7 +27,7 @@ func (t *Trail) pinFirst(signed []byte) error {
 	if t.marked {
 		return nil
 	}
-	return writePin(t.pinFile, signed)
+	return writePin(t.options.pinFile(), signed)
 }
 
 // keepPin pins the newest checkpoint where an older one is pinned, and marks the key. A
@@ -37,11 +37,7 @@ func (t *Trail) keepPin() error {
 	if !t.pinDue || t.newestNote == nil {
 		return nil
 	}
-	// Else a power cut could look like a truncation.
-	if err := t.settle(t.checkpointsName()); err != nil {
-		return err
-	}
-	if err := writePin(t.pinFile, t.newestNote); err != nil {
+	if err := writePin(t.options.pinFile(), t.newestNote); err != nil {
 		return err
 	}
 	if !t.marked {
@@ -61,7 +57,7 @@ func writePin(file string, signed []byte) error {
 	return nil
 }
 
-func (t *Trail) markFile() string { return markFile(t.pinFile) }
+func (t *Trail) markFile() string { return markFile(t.options.pinFile()) }
 
 // markFile names the key once it has signed, if the key's own file cannot.
 func markFile(pinFile string) string { return strings.TrimSuffix(pinFile, ".checkpoint") + ".signed" }

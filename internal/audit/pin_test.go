@@ -6,13 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/tlog"
 )
 
 // reopenUnmarked opens a trail as a crash left it: its key is not marked yet.
-func (d *damageable) reopenUnmarked(t *testing.T, checkpoints int) (*Trail, jetstream.JetStream) {
+func (d *damageable) reopenUnmarked(t *testing.T, checkpoints int) (*Trail, *testStore) {
 	t.Helper()
 	d.o.KeyFile = copyKey(t, d.o.KeyFile, true)
 	key, err := loadKey(d.o.KeyFile)
@@ -27,12 +26,12 @@ func newFirstSigned(t *testing.T) *damageable {
 	t.Helper()
 	d := &damageable{o: testOptions(t)}
 	d.o.SignEvery = time.Hour
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, d.o)
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, d.o)
 	appendEntries(t, trail, 0, 1)
 	waitSigned(t, trail, 1)
 	require.NoError(t, trail.Close(t.Context()))
-	d.entries, d.checkpoints = messages(t, js, "TEST_AUDIT"), messages(t, js, "TEST_CHECKPOINTS")
+	d.entries, d.checkpoints = records(t, st, EntriesLog), records(t, st, CheckpointsLog)
 	d.public, d.root = trail.PublicKey(), trail.tree.root()
 	return d
 }
@@ -60,28 +59,28 @@ func TestACrashAtTheFirstSignature(t *testing.T) {
 // The first signature does not leave while nothing beside the key tells of it.
 func TestNothingIsSignedWithoutAPin(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
 	o.SignEvery = time.Hour
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	pin := o.KeyFile + ".checkpoint"
 	require.NoError(t, os.Mkdir(pin, 0o700)) // no file can take its place
 	appendEntries(t, trail, 0, 1)
 	require.ErrorContains(t, trail.sign(t.Context()), "beside the key")
-	require.Empty(t, messages(t, js, "TEST_CHECKPOINTS"))
+	require.Empty(t, records(t, st, CheckpointsLog))
 	require.NoError(t, os.Remove(pin))
 	require.NoError(t, trail.sign(t.Context()))
-	require.Len(t, messages(t, js, "TEST_CHECKPOINTS"), 1)
+	require.Len(t, records(t, st, CheckpointsLog), 1)
 	require.FileExists(t, pin)
 }
 
 // A later pin that cannot be written delays no signature, and is written later.
 func TestAPinIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
 	o.SignEvery = time.Hour
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 1)
 	waitSigned(t, trail, 1)
 	pin := o.KeyFile + ".checkpoint"
@@ -90,7 +89,7 @@ func TestAPinIsTriedAgain(t *testing.T) {
 	require.NoError(t, os.Mkdir(pin, 0o700))
 	appendEntries(t, trail, 1, 2)
 	require.ErrorContains(t, trail.sign(t.Context()), "beside the key")
-	require.Len(t, messages(t, js, "TEST_CHECKPOINTS"), 2)
+	require.Len(t, records(t, st, CheckpointsLog), 2)
 	require.NoError(t, os.Remove(pin))
 	require.NoError(t, trail.sign(t.Context()))
 	require.FileExists(t, pin)
@@ -100,17 +99,17 @@ func TestAPinIsTriedAgain(t *testing.T) {
 // A key made beforehand is new until it signs, however often the relay starts.
 func TestANewKeyIsNoLostTrail(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
 	key, err := generateKey(o.KeyFile, "example.com/made")
 	require.NoError(t, err)
 	for range 2 {
-		trail := openTrail(t, js, o)
+		trail := openTrail(t, st, o)
 		require.Zero(t, trail.Size())
 		require.Equal(t, key.public, trail.PublicKey())
 		require.NoError(t, trail.Close(t.Context()))
 	}
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 1)
 	require.NoError(t, trail.Close(t.Context()))
 	requireWhole(t, trail, 1)
@@ -123,8 +122,8 @@ func TestASharedKeyFileIsMarkedBesideIt(t *testing.T) {
 	key, err := generateKey(d.o.KeyFile, "example.com/trail")
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(d.o.KeyFile, 0o640))
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, d.o)
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, d.o)
 	appendEntries(t, trail, 0, 1)
 	require.NoError(t, trail.Close(t.Context()))
 	text, err := os.ReadFile(d.o.KeyFile)
@@ -132,7 +131,7 @@ func TestASharedKeyFileIsMarkedBesideIt(t *testing.T) {
 	require.Equal(t, key.text+"\n", string(text))
 	require.FileExists(t, filepath.Join(filepath.Dir(d.o.KeyFile), "audit.key.signed"))
 	require.NoError(t, os.Remove(d.o.KeyFile+".checkpoint"))
-	fresh, _ := startServer(t, t.TempDir())
+	fresh, _ := startStore(t, t.TempDir())
 	require.Contains(t, openingOf(t, openTrail(t, fresh, d.o)).Reason, "nothing is left of all that the key has signed")
 }
 
@@ -140,10 +139,10 @@ func TestASharedKeyFileIsMarkedBesideIt(t *testing.T) {
 // one kept is no damage; one with another root is.
 func TestAPinAtASizeNobodyKept(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
 	o.SignEvery = time.Hour
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 1)
 	waitSigned(t, trail, 1)
 	appendEntries(t, trail, 1, 5)
@@ -159,7 +158,7 @@ func TestAPinAtASizeNobodyKept(t *testing.T) {
 	}{{leaves[2], ""}, {leaves[3], "not among the kept ones"}} {
 		signed, err := signCheckpoint(t.Context(), trail.key, tree{}.grown(leaves[0], leaves[1], of.leaf), "", time.Now())
 		require.NoError(t, err)
-		require.NoError(t, writePin(trail.pinFile, signed))
+		require.NoError(t, writePin(trail.options.pinFile(), signed))
 		report, err := trail.Verify(t.Context())
 		require.NoError(t, err)
 		if of.want == "" {

@@ -62,25 +62,25 @@ func softHSM(t *testing.T) (sign func(pin string) []string, public []byte) {
 func TestAKeyInAToken(t *testing.T) {
 	t.Parallel()
 	command, pem := softHSM(t)
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
 	o.KeyFile, o.PinFile, o.SignEvery = "", filepath.Join(t.TempDir(), "audit.checkpoint"), time.Hour
 	var err error
 	o.PublicKey, err = PublicKey("example.com/trail", pem)
 	require.NoError(t, err)
 	o.SignCommand = command("1111")
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 2)
 	require.ErrorContains(t, trail.sign(t.Context()), "CKR_PIN_INCORRECT")
 	require.Error(t, trail.Close(t.Context()))
 	o.SignCommand = command("5678")
-	trail = openTrail(t, js, o)
+	trail = openTrail(t, st, o)
 	appendEntries(t, trail, 2, 4)
 	require.NoError(t, trail.sign(t.Context()))
 	requireWhole(t, trail, 4)
 	require.NoError(t, trail.Close(t.Context()))
 
-	again := openTrail(t, js, o)
+	again := openTrail(t, st, o)
 	<-again.read
 	view := *again.view.Load()
 	for i := range int64(40) { // more than a token signs at once

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // Place is where an entry stands in the tree of its generation. Its event carries it as
@@ -104,11 +105,11 @@ func (t *Trail) treeBefore(ctx context.Context, g Generation, index int64) (tree
 	if n == 0 {
 		return tree{}, nil
 	}
-	info, err := t.checkpoints.Info(ctx)
+	state, err := t.checkpoints.State(ctx)
 	if err != nil {
-		return tree{}, fmt.Errorf("read stream state: %w", err)
+		return tree{}, fmt.Errorf("read the end of the checkpoints: %w", err)
 	}
-	seqs := keptRun{t, g, info.State.FirstSeq, info.State.LastSeq}
+	seqs := keptRun{t, g, uint64(state.First), uint64(state.End)}
 	c, err := seqs.covering(ctx, index)
 	if err != nil {
 		return tree{}, err
@@ -124,7 +125,7 @@ func (t *Trail) treeBefore(ctx context.Context, g Generation, index int64) (tree
 		return tree{}, errors.Join(err, errNoTree)
 	}
 	for at.n < n {
-		_, leaf, err := t.readLeaf(ctx, g.Base+at.n)
+		leaf, err := t.readLeaf(ctx, g.Base+at.n)
 		if errors.Is(err, ErrDamaged) {
 			return tree{}, errNoTree
 		}
@@ -184,14 +185,14 @@ func (k keptRun) next(ctx context.Context, seq, last uint64) (*checkpoint, error
 
 // get is one checkpoint, nil where it cannot be read or is not good.
 func (k keptRun) get(ctx context.Context, seq uint64) (*checkpoint, error) {
-	msg, err := k.trail.checkpoints.GetMsg(ctx, seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, nil
-	}
+	r, err := at(ctx, k.trail.checkpoints, store.Pos(seq))
 	if err != nil {
 		return nil, fmt.Errorf("read checkpoint %d: %w", seq, err)
 	}
-	c, err := decodeKept(keyPair{public: k.generation.PublicKey}, msg.Data, seq)
+	if r == nil {
+		return nil, nil
+	}
+	c, err := decodeKept(r)
 	if err != nil {
 		return nil, nil //nolint:nilerr // `trail verify` names it
 	}

@@ -3,11 +3,9 @@ package audit
 import (
 	"math/rand/v2"
 	"os"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/tlog"
@@ -52,8 +50,8 @@ func TestPlaces(t *testing.T) {
 	t.Parallel()
 	o := testOptions(t)
 	o.SignEvery = time.Hour
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, o)
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, o)
 	for i := range 20 {
 		appendEntries(t, trail, 5*i, 5*i+5)
 		require.NoError(t, trail.sign(t.Context()))
@@ -65,20 +63,17 @@ func TestPlaces(t *testing.T) {
 	rand.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
 	requirePlaces(t, trail, mixed[:30], 0, leaves)
 
-	var reads atomic.Int64
-	_, err := js.Conn().Subscribe("$JS.API.STREAM.MSG.GET.>", func(*nats.Msg) { reads.Add(1) })
-	require.NoError(t, err)
+	reads := func() int { return st.log(EntriesLog).count() + st.log(CheckpointsLog).count() }
 	for _, index := range []int64{2, 53, 105} {
 		e, err := trail.Get(t.Context(), index)
 		require.NoError(t, err)
-		before := reads.Load()
+		before := reads()
 		_, err = trail.Place(t.Context(), e)
 		require.NoError(t, err)
-		require.NoError(t, js.Conn().Flush())
-		assert.LessOrEqual(t, reads.Load()-before, int64(12), "of 107 entries and 20 checkpoints")
+		assert.LessOrEqual(t, reads()-before, 12, "of 107 entries and 20 checkpoints")
 	}
 	require.NoError(t, trail.Close(t.Context()))
-	requirePlaces(t, openTrail(t, js, o), []int64{106, 3, 4, 99, 100}, 0, leaves)
+	requirePlaces(t, openTrail(t, st, o), []int64{106, 3, 4, 99, 100}, 0, leaves)
 }
 
 // Each generation has a tree of its own; an unsound entry has no place in any.
@@ -125,14 +120,13 @@ func appendAt(t *testing.T, trail *Trail, n int) {
 func TestPlacesWithoutCheckpoints(t *testing.T) {
 	t.Parallel()
 	d := newDamageable(t)
-	trail, js := d.reopen(t, d.entries, d.checkpoints, 0)
+	trail, st := d.reopen(t, d.entries, d.checkpoints, 0)
 	leaves := leavesOf(t, trail, 0)
 	require.NoError(t, trail.Close(t.Context()))
-	checkpoints := messages(t, js, "TEST_CHECKPOINTS")
+	checkpoints := records(t, st, CheckpointsLog)
 	checkpoints[4].Data = []byte("{}")
-	require.NoError(t, js.DeleteStream(t.Context(), "TEST_CHECKPOINTS"))
-	publish(t, js, streamConfig("TEST_CHECKPOINTS", "TEST.audit-checkpoints", 1), copyAll(checkpoints), 8)
-	trail = openTrail(t, js, d.o)
+	replace(t, st, CheckpointsLog, copyAll(checkpoints), 8)
+	trail = openTrail(t, st, d.o)
 	known := 0
 	for index := range int64(20) {
 		e, err := trail.Get(t.Context(), index)

@@ -19,12 +19,12 @@ type Published struct {
 	PublicKey string
 }
 
-// publishedIn asks for the checkpoints; publish may be nil.
-func publishedIn(publish func() []Published) []Published {
-	if publish == nil {
+// publishedIn asks for the checkpoints of the files, which may be nil.
+func publishedIn(files Files) []Published {
+	if files == nil {
 		return nil
 	}
-	return publish()
+	return files.Published()
 }
 
 // place is the place of the newest entry under a checkpoint.
@@ -135,7 +135,7 @@ func (x *examination) endsBeforeForeign(end int64) bool {
 // fitsPublished holds the tree of a resumed trail against the published checkpoints. c is
 // the newest kept checkpoint.
 func (t *Trail) fitsPublished(c checkpoint) bool {
-	for _, p := range publishedIn(t.options.Published) {
+	for _, p := range publishedIn(t.options.Files) {
 		own, err := t.fileKey.Load().named(originIn(p.Note))
 		var made checkpoint
 		if err == nil {

@@ -1,22 +1,31 @@
 package audit
 
 import (
+	"io/fs"
+	"slices"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/tlog"
 
 	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/testbed/testlog"
 )
+
+// published are files without entries.
+type published []Published
+
+func (p published) Published() []Published { return p }
+
+func (published) Record(string, int64) ([]byte, error) { return nil, fs.ErrNotExist }
+func (published) Tiles(string) tlog.TileReader         { return nil }
 
 // published are notes as the trail's files have them, under the key of the trail.
 func (d *damageable) published(t *testing.T, checkpoints ...int) (list []Published) {
 	t.Helper()
-	key, err := loadKey(d.o.KeyFile)
-	require.NoError(t, err)
 	for _, n := range checkpoints {
-		c, err := decodeKept(key, d.checkpoints[n-1].Data, 1)
+		c, err := decodeKept(&store.Record{Pos: 1, Draft: *d.checkpoints[n-1]})
 		require.NoError(t, err)
 		list = append(list, Published{[]byte(c.text), c.public})
 	}
@@ -31,18 +40,18 @@ func TestATrailBehindItsFilesIsFound(t *testing.T) {
 	d := newDamageable(t)
 	d.putPinBack(t, 5)
 	all := d.published(t, len(d.checkpoints))
-	trail, js := d.reopen(t, d.entries[:10], d.checkpoints[:5], 0)
+	trail, st := d.reopen(t, d.entries[:10], d.checkpoints[:5], 0)
 	<-trail.read // the next start would go on from what it found
 	require.NoError(t, trail.Close(t.Context()))
-	d.o.Published = func() []Published { return all }
-	trail = openTrail(t, js, d.o)
+	d.o.Files = published(all)
+	trail = openTrail(t, st, d.o)
 	require.Equal(t, []Problem{{"truncated", 10, 19, "the trail ends before them, and tlog/ has them"}}, openingOf(t, trail).Problems)
 	index, err := trail.Append(t.Context(), testEntry(1))
 	require.NoError(t, err)
 	require.EqualValues(t, 21, index, "no index is given twice")
 	require.NoError(t, trail.Close(t.Context()))
 	for range 2 {
-		again := openTrail(t, js, d.o)
+		again := openTrail(t, st, d.o)
 		require.Len(t, again.Generations(), 2)
 		require.EqualValues(t, 22, again.Size(), "nothing is named twice")
 		require.NoError(t, again.Close(t.Context()))
@@ -54,17 +63,17 @@ func TestATrailUnlikeItsFilesIsFound(t *testing.T) {
 	t.Parallel()
 	d := newDamageable(t)
 	d.putPinBack(t, 5)
-	trail, js := d.reopen(t, d.entries[:10], d.checkpoints[:5], 0)
+	trail, st := d.reopen(t, d.entries[:10], d.checkpoints[:5], 0)
 	appendAt(t, trail, 15)
 	require.NoError(t, trail.Close(t.Context()))
 	all := d.published(t, len(d.checkpoints))
-	d.o.Published = func() []Published { return all }
-	trail = openTrail(t, js, d.o)
+	d.o.Files = published(all)
+	trail = openTrail(t, st, d.o)
 	problems := openingOf(t, trail).Problems
 	require.Len(t, problems, 1)
 	require.Contains(t, problems[0].String(), "tlog/ has entry 19 under the root "+d.root.String())
 	require.NoError(t, trail.Close(t.Context()))
-	require.EqualValues(t, 26, openTrail(t, js, d.o).Size(), "once")
+	require.EqualValues(t, 26, openTrail(t, st, d.o).Size(), "once")
 }
 
 // The key was rotated, and all but the files was put back to before: their signer is unknown
@@ -75,32 +84,22 @@ func TestFilesUnderAnUnknownKey(t *testing.T) {
 		d, other := newDamageable(t), newDamageable(t)
 		d.putPinBack(t, 5)
 		all := other.published(t, 3, len(other.checkpoints))
-		d.o.Published = func() []Published { return all }
+		d.o.Files = published(all)
 		entries := d.entries[:10]
 		if killed {
-			entries = append(copyAll(entries), lostPlaces(10, 20)...)
+			entries = append(copyAll(entries), slices.Repeat([]*store.Draft{{Kind: kindLost}}, 10)...)
 		}
-		trail, js := d.reopen(t, entries, d.checkpoints[:5], 0)
+		trail, st := d.reopen(t, entries, d.checkpoints[:5], 0)
 		o := openingOf(t, trail)
 		require.Equal(t, "tlog/ has later entries, signed with a key unknown to this trail", o.Reason, "%v %v", killed, o)
 		require.EqualValues(t, 20, trail.Generations()[1].Base)
 		require.EqualValues(t, 10, trail.Generations()[0].Size)
 		require.Contains(t, spellOut(o.Problems), "tlog/ has a signed log of 20 entries")
 		require.NoError(t, trail.Close(t.Context()))
-		again := openTrail(t, js, d.o)
+		again := openTrail(t, st, d.o)
 		require.EqualValues(t, trail.Size(), again.Size(), "something is named twice: %s", spellOut(openingOf(t, again).Problems))
 		require.NoError(t, again.Close(t.Context()))
 	}
-}
-
-// lostPlaces are the places kept for the entries from an index on.
-func lostPlaces(from, end int) (all []*nats.Msg) {
-	for range end - from {
-		msg := nats.NewMsg("TEST.audit.lost")
-		msg.Header.Set(lostHeader, "1")
-		all = append(all, msg)
-	}
-	return all
 }
 
 // A stranger's log, one apart from this trail's end, or one out of all proportion keeps no places.
@@ -108,7 +107,7 @@ func TestForeignLogsThatDecideNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []tlogproof.Checkpoint{{Origin: "example.com/stranger", Size: 30}, {Origin: "example.com/trail", Size: 1 << 40}, {Origin: "example.com/trail/from-1000", Size: 3}} {
 		d, l := newDamageable(t), testlog.New(t, c.Origin, 1, "")
-		d.o.Published = func() []Published { return []Published{{l.Sign(c), l.Public}} }
+		d.o.Files = published([]Published{{l.Sign(c), l.Public}})
 		trail, _ := d.reopen(t, d.entries, d.checkpoints, 0)
 		require.Len(t, trail.Generations(), 1, c)
 		require.EqualValues(t, 21, trail.Size(), c)
@@ -125,12 +124,12 @@ func TestFilesOfAWholeTrail(t *testing.T) {
 		"none": nil, "behind": d.published(t, 4), "newest": d.published(t, len(d.checkpoints)),
 		"damaged": {{[]byte("x"), "y"}, {nil, ""}}, "of a stranger, shorter": newDamageable(t).published(t, 2),
 	} {
-		d.o.Published = func() []Published { return list }
-		trail, js := d.reopen(t, d.entries, d.checkpoints, 0)
+		d.o.Files = published(list)
+		trail, st := d.reopen(t, d.entries, d.checkpoints, 0)
 		requireWhole(t, trail, 20)
 		<-trail.read
 		require.NoError(t, trail.Close(t.Context()))
-		again := openTrail(t, js, d.o)
+		again := openTrail(t, st, d.o)
 		require.True(t, again.resumed, name)
 		requireWhole(t, again, 20)
 		require.NoError(t, again.Close(t.Context()))

@@ -3,9 +3,10 @@ package audit
 import (
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // TestTreeIsTheStandardOne holds the edge against tlog's own stored hashes.
@@ -47,11 +48,11 @@ func FuzzDecodeRecord(f *testing.F) {
 	f.Add(c.enc.EncodeAll(record, nil), true)
 	f.Add([]byte(`{"window":{}}`), false)
 	f.Fuzz(func(t *testing.T, data []byte, compressed bool) {
-		header := nats.Header{}
+		r := &store.Record{Draft: store.Draft{Kind: kindPlain, Data: data}}
 		if compressed {
-			header.Set(encodingHeader, encodingZstd)
+			r.Kind = kindZstd
 		}
-		got, err := c.unpack(header, data)
+		got, err := c.unpack(r)
 		if err != nil {
 			return
 		}
@@ -70,10 +71,10 @@ func FuzzDecodeKept(f *testing.F) {
 	require.NoError(f, err)
 	data, err := encodeKept(key, text, testTime, tree{}, []tlog.Hash{{1}, {2}})
 	require.NoError(f, err)
-	f.Add(data)
+	f.Add(data.Data)
 	f.Add([]byte(`{"checkpoint":"example.com/trail\n1\n\n\n— x"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := decodeKept(key, data, 1)
+		c, err := decodeKept(&store.Record{Pos: 1, Draft: store.Draft{Data: data}})
 		if err == nil && key.isOwn(c.public) { // another key's is named
 			require.EqualValues(t, 2, c.size)
 			require.Equal(t, signedTree.root(), c.root)

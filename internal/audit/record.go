@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/nats-io/nats.go"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
 	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 const (
@@ -21,11 +21,6 @@ const (
 	// compressFrom is the smallest record worth a try of compression. Before and after
 	// are nearly the same, so large ones shrink tenfold.
 	compressFrom = 16 << 10
-	// headerRoom is the share of a message's headers in the server's maximum.
-	headerRoom = 1 << 10
-
-	encodingHeader = "Content-Encoding"
-	encodingZstd   = "zstd"
 )
 
 // encodeRecord gives the canonical bytes, as kept and hashed by the trail.
@@ -64,13 +59,16 @@ func decodeRecord(record []byte, index int64) (Entry, error) {
 // leafHash is the hash of a record's leaf.
 func leafHash(record []byte) tlog.Hash { return tlogproof.LeafHash(record) }
 
-// resourceSubject is the NATS subject of a resource's entries.
-func resourceSubject(prefix, project, environment, subject string) string {
-	return strings.Join([]string{prefix, "audit", token(project), token(environment), token(subject)}, ".")
+// resource names what an entry is about. It is the key of the entry's record.
+func resource(project, environment, subject string) string {
+	return strings.Join([]string{token(project), token(environment), token(subject)}, ".")
 }
 
-// token makes any name one token of a subject: bytes other than letters,
-// digits, "-" and "_" as %XX, and the empty name as "%".
+// resource is the one of the entry.
+func (e *Entry) resource() string { return resource(e.Project, e.Environment, e.Subject) }
+
+// token makes any name one token of a key: bytes other than letters, digits, "-" and "_"
+// become %XX, and the empty name "%".
 func token(name string) string {
 	if name == "" {
 		return "%"
@@ -109,32 +107,57 @@ func (c *codec) close() {
 	c.dec.Close()
 }
 
-// pack makes the message of a record.
-func (c *codec) pack(subject string, record []byte) *nats.Msg {
-	msg := nats.NewMsg(subject)
-	msg.Data = record
-	if len(record) < compressFrom {
-		return msg
+// pack gives an entry's record the form in which the log keeps it.
+func (c *codec) pack(resource string, record []byte) store.Draft {
+	if len(record) >= compressFrom {
+		if small := c.enc.EncodeAll(record, nil); len(small) < len(record) {
+			return store.Draft{Kind: kindZstd, Key: resource, Data: small}
+		}
 	}
-	if small := c.enc.EncodeAll(record, nil); len(small) < len(record) {
-		msg.Data = small
-		msg.Header.Set(encodingHeader, encodingZstd)
-	}
-	return msg
+	return store.Draft{Kind: kindPlain, Key: resource, Data: record}
 }
 
-// unpack gives back the record of a message.
-func (c *codec) unpack(header nats.Header, data []byte) ([]byte, error) {
-	switch encoding := header.Get(encodingHeader); encoding {
-	case "":
-		return data, nil
-	case encodingZstd:
-		record, err := c.dec.DecodeAll(data, nil)
+// unpack undoes pack.
+func (c *codec) unpack(r *store.Record) ([]byte, error) {
+	switch r.Kind {
+	case kindPlain:
+		return r.Data, nil
+	case kindZstd:
+		record, err := c.dec.DecodeAll(r.Data, nil)
 		if err != nil {
 			return nil, fmt.Errorf("decompress record: %w", err)
 		}
 		return record, nil
 	default:
-		return nil, fmt.Errorf("record has the unknown encoding %q", encoding)
+		return nil, fmt.Errorf("record is of the unknown kind %d", r.Kind)
 	}
+}
+
+// open decodes an entry, and holds it against the key of its record, which no leaf hash
+// covers.
+func (c *codec) open(r *store.Record) (Entry, []byte, error) {
+	record, err := c.unpack(r)
+	if err != nil {
+		return Entry{}, nil, fmt.Errorf("%w: entry %d: %w", ErrDamaged, indexOf(r), err)
+	}
+	e, err := decodeRecord(record, indexOf(r))
+	if err != nil {
+		return Entry{}, nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if e.resource() != r.Key {
+		return Entry{}, nil, fmt.Errorf("%w: entry %d stands under %q, not under its resource", ErrDamaged, e.Index, r.Key)
+	}
+	return e, record, nil
+}
+
+// leafOf is the leaf hash of an entry's record as it is, readable or not.
+func (c *codec) leafOf(r *store.Record) (leaf tlog.Hash, err error) {
+	if r.Kind == kindLost {
+		return lostLeaf(indexOf(r)), nil
+	}
+	record, err := c.unpack(r)
+	if err != nil {
+		record = r.Data
+	}
+	return leafHash(record), err
 }

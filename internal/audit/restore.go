@@ -4,22 +4,16 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/durable"
 	tlogproof "github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/internal/store"
 )
-
-// lostHeader marks a message in the place of an entry gone from the stream's end, so no
-// other entry gets its index.
-const lostHeader = "Auditrelay-Lost"
 
 // restore reads the trail back, names the damage, and goes on at the trail's end. It
 // can be repeated: the next one goes on from the state left by a crash on any line.
@@ -30,12 +24,12 @@ const lostHeader = "Auditrelay-Lost"
 func (t *Trail) restore(ctx context.Context) error {
 	t.dropVerified()
 	examiner := t.examiner()
-	examiner.pinExpected, examiner.marked, examiner.still = true, t.marked, !t.shared
+	examiner.pinExpected, examiner.marked, examiner.still = true, t.marked, !t.options.Shared
 	x, err := examiner.examine(ctx)
 	if err != nil {
 		return err
 	}
-	end := x.foreignEnd(max(x.knownEnd(), t.noted(t.entriesName())))
+	end := x.foreignEnd(x.knownEnd())
 	reason, err := t.breaks(x, end)
 	if err != nil {
 		return err
@@ -47,6 +41,11 @@ func (t *Trail) restore(ctx context.Context) error {
 	if err := t.salvagePin(x); err != nil {
 		return err
 	}
+	of, err := t.indexed(ctx, x)
+	if err != nil {
+		return err
+	}
+	t.newest.set(of)
 	t.keptSeq = x.keptSeq
 	if reason == "" {
 		err = t.goOn(x)
@@ -56,11 +55,11 @@ func (t *Trail) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.name(ctx, TypeDamaged, x.named.unnamed(x.report.Problems)); err != nil {
+	if err := t.name(ctx, x.named.unnamed(x.report.Problems)); err != nil {
 		return err
 	}
-	if err := t.name(ctx, TypeRestored, x.named.unnamed(x.report.Restored)); err != nil {
-		return err
+	if restored := x.report.Restored; len(restored) > 0 {
+		t.log.Warn("the audit trail has lost entries from its log; they are read from its files", "entries", spellOut(restored))
 	}
 	t.newKey = false
 	t.offerAgain(x)
@@ -147,7 +146,7 @@ func (t *Trail) breaks(x *examination, end int64) (string, error) {
 		return fmt.Sprintf("entries from %d on are lost, and %s roots over them", x.lastEntry()+1, x.given), nil
 	case x.endsBeforeForeign(end):
 		return "tlog/ has later entries, signed with a key unknown to this trail", nil
-	case x.lostTail(end) && (x.keptSeq > x.goodSeq || t.noted(t.checkpointsName()) > int64(x.goodSeq)):
+	case x.lostTail(end) && x.keptSeq > x.goodSeq:
 		return fmt.Sprintf("entries from %d on are lost, and so are checkpoints that may have signed them", last.Base+x.signed.n), nil
 	case t.marked && len(x.history) == 0 && x.pin == nil && !t.fileKey.Load().isOwn(x.openings[last.Base].Key):
 		return "nothing is left of all that the key has signed: the trail, or its checkpoints, are lost", nil
@@ -200,17 +199,13 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 	return nil
 }
 
-// name puts problems into the trail, in entries of a type.
-func (t *Trail) name(ctx context.Context, kind string, problems []Problem) error {
+// name puts problems into the trail.
+func (t *Trail) name(ctx context.Context, problems []Problem) error {
 	for len(problems) > 0 {
 		some := problems[:min(len(problems), maxProblems)]
 		problems = problems[len(some):]
-		text := "the audit trail is damaged; it goes on, and says so in an entry"
-		if kind == TypeRestored {
-			text = "the audit trail has lost entries from its stream; it reads them from its files, and says so in an entry"
-		}
-		t.log.Error(text, "problems", spellOut(some), "salvage", t.salvageDir)
-		if err := t.appendOwn(ctx, kind, t.naming(some)); err != nil {
+		t.log.Error("the audit trail is damaged; it goes on, and says so in an entry", "problems", spellOut(some), "salvage", t.options.SalvageDir)
+		if err := t.appendOwn(ctx, TypeDamaged, t.naming(some)); err != nil {
 			return err
 		}
 		t.metrics.named.Add(float64(len(some)))
@@ -220,8 +215,8 @@ func (t *Trail) name(ctx context.Context, kind string, problems []Problem) error
 
 func (t *Trail) naming(problems []Problem) naming {
 	n := naming{Problems: problems}
-	if len(problems) > 0 && t.salvageDir != "" {
-		n.Salvage = filepath.Base(t.salvageDir)
+	if len(problems) > 0 && t.options.SalvageDir != "" {
+		n.Salvage = filepath.Base(t.options.SalvageDir)
 	}
 	return n
 }
@@ -232,9 +227,9 @@ func (t *Trail) appendOwn(ctx context.Context, kind string, detail any) error {
 	if err != nil {
 		return err
 	}
-	p, err := t.publication(e, anyEntry)
+	a, err := t.addition(e, anyEntry)
 	if err == nil {
-		_, err = t.publish(ctx, p)
+		_, err = t.place(ctx, a)
 	}
 	if err != nil {
 		return fmt.Errorf("append %s: %w", kind, err)
@@ -242,46 +237,32 @@ func (t *Trail) appendOwn(ctx context.Context, kind string, detail any) error {
 	return nil
 }
 
-// keepPlaces keeps the places of entries gone from the end, so no other entry gets
-// their index: sinks may have theirs. An empty stream is made anew behind them; else
-// each gets a message with lostHeader. A crash between the two requests leaves no
-// stream; the next start makes it.
+// lostBatch is how many places are kept by one append.
+const lostBatch = 4096
+
+// keepPlaces keeps the places of entries that are gone from the end, so that no other entry
+// gets their index: sinks may have theirs. A crash leaves some of them, and the next start
+// goes on.
 func (t *Trail) keepPlaces(ctx context.Context, from, end int64) error {
-	if from < end && from == 0 {
-		return t.remake(ctx, streamConfig(t.entriesName(), t.prefix+".audit.>", t.replicas), uint64(end))
-	}
-	for index := from; index < end; index++ {
-		msg := nats.NewMsg(t.prefix + ".audit.lost")
-		msg.Header.Set(lostHeader, "1")
-		msg.Data = fmt.Appendf(nil, `{"lost_entry":%d}`, index)
-		if _, err := t.send(ctx, msg, fmt.Sprintf("lost-%d-%d", index, time.Now().UnixNano()), uint64(index)); err != nil {
-			return fmt.Errorf("keep the place of lost entry %d: %w", index, err)
+	for from < end {
+		lost := make([]store.Draft, min(end-from, lostBatch))
+		for i := range lost {
+			lost[i].Kind = kindLost
 		}
+		if _, err := t.entries.AppendAt(ctx, store.Pos(from), lost...); err != nil {
+			return fmt.Errorf("keep the places of lost entries from %d on: %w", from, err)
+		}
+		from += int64(len(lost))
 	}
 	return nil
 }
 
-// remake makes an empty stream anew, to begin behind after.
-func (t *Trail) remake(ctx context.Context, config jetstream.StreamConfig, after uint64) error {
-	if err := t.js.DeleteStream(ctx, config.Name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return fmt.Errorf("make stream %s anew: %w", config.Name, err)
-	}
-	if t.remade != nil {
-		defer t.remade(config.Name)
-	}
-	config.FirstSeq = after + 1
-	if _, err := t.js.CreateStream(ctx, config); err != nil {
-		return fmt.Errorf("make stream %s anew: %w", config.Name, err)
-	}
-	return nil
-}
-
-// salvagePin copies the checkpoint beside the key before the next one replaces it, if
+// salvagePin copies the checkpoint next to the key before the next one replaces it, if
 // it says more than the trail does, or cannot be read.
 func (t *Trail) salvagePin(x *examination) error {
 	for _, p := range x.report.Problems {
 		if p.Kind == "pin" || p.Kind == "truncated" {
-			return t.salvage(t.pinFile, x.pinText)
+			return t.salvage(t.options.pinFile(), x.pinText)
 		}
 	}
 	return nil
@@ -289,14 +270,14 @@ func (t *Trail) salvagePin(x *examination) error {
 
 // salvage keeps a copy of a file's content; the same content is kept once.
 func (t *Trail) salvage(file string, content []byte) error {
-	if t.salvageDir == "" || content == nil {
+	if t.options.SalvageDir == "" || content == nil {
 		return nil
 	}
-	if err := durable.MakeDir(t.salvageDir); err != nil {
+	if err := durable.MakeDir(t.options.SalvageDir); err != nil {
 		return fmt.Errorf("keep a copy of %s: %w", file, err)
 	}
 	sum := tlog.RecordHash(content)
-	to := filepath.Join(t.salvageDir, filepath.Base(file)+"."+hex.EncodeToString(sum[:6]))
+	to := filepath.Join(t.options.SalvageDir, filepath.Base(file)+"."+hex.EncodeToString(sum[:6]))
 	if err := durable.WriteFile(to, content); err != nil {
 		return fmt.Errorf("keep a copy of %s: %w", file, err)
 	}

@@ -7,53 +7,57 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/durable"
-	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // A start does not wait until the whole trail is read. It goes on from the newest
-// checkpoint, signed and with the tree's edge; from the entries behind it; and from a
+// checkpoint, signed and with the tree's edge; from the entries after it; and from a
 // note on the last reading of everything. Then it reads everything in the background, and
 // names damage as a whole reading at the start would.
 //
-// No checkpoint has the note's content: the generations, and the entries without weight.
-// The trail's key signs it, and a start without a good one reads everything first. Who
-// puts an older note back hides newer damage, until the reading in the background ends.
-// Nobody gains a root: the tree comes from checkpoints only.
+// No checkpoint has the note's content: the generations, the entries without weight, and the
+// index of the newest entries. The trail's key signs it, it names the entry that it ends
+// with, and a start without a good one reads everything first. Who puts an older note back
+// hides newer damage, until the reading in the background ends. Nobody gains a root: the tree
+// comes from checkpoints only.
 
 // verifiedNote has the findings of a reading of the whole trail.
 type verifiedNote struct {
 	Generations []Generation `json:"generations"`
 	Unsound     []span       `json:"unsound,omitempty"`
 	Problems    int          `json:"problems,omitempty"`
-	// MissingEntries and MissingCheckpoints are how many sequences up to the newest one
-	// have no message.
-	MissingEntries     uint64 `json:"missing_entries,omitempty"`
-	MissingCheckpoints uint64 `json:"missing_checkpoints,omitempty"`
+	// Entries is how many entries the index knows, and Leaf the hash of the last one.
+	Entries int64     `json:"entries"`
+	Leaf    tlog.Hash `json:"leaf"`
+	// Newest has the index of each resource's newest entry.
+	Newest map[string]int64 `json:"newest,omitempty"`
 }
 
 const (
 	// verifiedHead begins the note, and the signed text. No checkpoint looks like it: their
 	// second line is a number.
-	verifiedHead = "auditrelay/verified-trail/v2\n"
-	// maxResume bounds the entries read behind the newest checkpoint.
+	verifiedHead = "auditrelay/verified-trail/v3\n"
+	// maxResume bounds the entries that a start reads after the newest checkpoint and after
+	// the note. The note is written again after half as many.
 	maxResume = 4096
 	// paceEvery and pacePause bound the reading in the background, to some 20,000
-	// messages a second.
+	// records a second.
 	paceEvery = 1000
 	pacePause = 50 * time.Millisecond
 )
 
 func (t *Trail) verifiedFile() string {
-	return strings.TrimSuffix(t.pinFile, ".checkpoint") + ".verified"
+	return strings.TrimSuffix(t.options.pinFile(), ".checkpoint") + ".verified"
 }
 
 // readVerified reads the note, if it is good.
@@ -77,23 +81,35 @@ func signedOfVerified(text []byte) []byte {
 	return fmt.Appendf(nil, "%s%x\n", verifiedHead, sha256.Sum256(text))
 }
 
+// noteReading writes the note, if the newest reading was of all entries and nothing has been
+// found since. A failure costs the next start a whole reading.
+func (t *Trail) noteReading(ctx context.Context) {
+	select {
+	case <-t.read:
+	default:
+		return // the reading has not ended
+	}
+	if err := t.keepVerified(ctx); err != nil && ctx.Err() == nil {
+		t.log.Warn("the findings of a reading of the audit trail cannot be noted; the next start reads all of it first", "error", err)
+	}
+}
+
 // keepVerified writes the note. A crash before its rename leaves none, or an older one,
 // and a start reads it as such: see above.
 func (t *Trail) keepVerified(ctx context.Context) error {
+	if err := t.lock(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
 	shown := t.view.Load()
-	if len(shown.copied) > 0 || t.shared { // a start has more to ask then
-		return nil
+	if len(shown.copied) > 0 || t.options.Shared || !t.sound || t.stale.Load() || t.failure != nil || t.next() == 0 {
+		return nil // a start has more to ask then
 	}
-	v := verifiedNote{Generations: shown.generations, Unsound: shown.unsound, Problems: shown.problems}
-	entries, err := t.entries.Info(ctx)
-	if err != nil {
-		return fmt.Errorf("read stream state: %w", err)
+	v := verifiedNote{Generations: shown.generations, Unsound: shown.unsound, Problems: shown.problems, Entries: t.next(), Newest: t.newest.all()}
+	var err error
+	if v.Leaf, err = t.readLeaf(ctx, v.Entries-1); err != nil {
+		return err
 	}
-	checkpoints, err := t.checkpoints.Info(ctx)
-	if err != nil {
-		return fmt.Errorf("read stream state: %w", err)
-	}
-	v.MissingEntries, v.MissingCheckpoints = missingIn(entries), missingIn(checkpoints)
 	body, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode note: %w", err)
@@ -103,10 +119,12 @@ func (t *Trail) keepVerified(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("sign note: %w", err)
 	}
-	return durable.WriteFile(t.verifiedFile(), append(text, base64.StdEncoding.EncodeToString(sig)+"\n"...))
+	if err := durable.WriteFile(t.verifiedFile(), append(text, base64.StdEncoding.EncodeToString(sig)+"\n"...)); err != nil {
+		return err
+	}
+	t.lastNoted.Store(v.Entries)
+	return nil
 }
-
-func missingIn(info *jetstream.StreamInfo) uint64 { return info.State.LastSeq - info.State.Msgs }
 
 // dropVerified removes the note before damage is named: it does not know of it.
 func (t *Trail) dropVerified() { _ = os.Remove(t.verifiedFile()) }
@@ -116,7 +134,7 @@ func (t *Trail) dropVerified() { _ = os.Remove(t.verifiedFile()) }
 // open.
 func (t *Trail) resume(ctx context.Context) bool {
 	v, good := t.readVerified()
-	if !good || t.restored || t.newKey || t.shared || !t.marked {
+	if !good || t.restored || t.newKey || t.options.Shared || !t.marked {
 		return false
 	}
 	last := &v.Generations[len(v.Generations)-1]
@@ -124,12 +142,12 @@ func (t *Trail) resume(ctx context.Context) bool {
 	if err != nil || key.public != last.PublicKey {
 		return false
 	}
-	c, signed, ok := t.newestSigned(ctx, key, last.Base, v.MissingCheckpoints)
+	c, signed, ok := t.newestSigned(ctx, key, last.Base)
 	if !ok {
 		return false
 	}
 	t.key, t.base, t.tree, t.signed, t.pending = key, last.Base, signed.grown(), signed, nil
-	if !t.resumeEntries(ctx, v.MissingEntries) || !t.fitsForwarded(c) || !t.fitsPublished(c) {
+	if !t.resumeEntries(ctx, &v) || !t.fitsForwarded(c) || !t.fitsPublished(c) {
 		return false
 	}
 	t.keptSeq, t.newestNote, t.pinDue = c.seq, []byte(c.text), false
@@ -137,6 +155,7 @@ func (t *Trail) resume(ctx context.Context) bool {
 	t.offer()
 	last.Size, last.Root = c.size, c.root
 	t.showView(&view{generations: v.Generations, unsound: v.Unsound, passed: v.Unsound, problems: v.Problems})
+	t.lastNoted.Store(v.Entries)
 	t.grown()
 	if t.beat.due(false) {
 		t.nudge()
@@ -146,20 +165,20 @@ func (t *Trail) resume(ctx context.Context) bool {
 
 // newestSigned is the newest kept checkpoint, if it is the pinned one, of this key and
 // generation, and its edge gives its root.
-func (t *Trail) newestSigned(ctx context.Context, key keyPair, base int64, missing uint64) (checkpoint, tree, bool) {
-	info, err := t.checkpoints.Info(ctx)
-	if err != nil || missingIn(info) != missing || int64(info.State.LastSeq) < t.noted(t.checkpointsName()) {
-		return checkpoint{}, tree{}, false
-	}
-	msg, err := t.checkpoints.GetMsg(ctx, info.State.LastSeq)
+func (t *Trail) newestSigned(ctx context.Context, key keyPair, base int64) (checkpoint, tree, bool) {
+	state, err := t.checkpoints.State(ctx)
 	if err != nil {
 		return checkpoint{}, tree{}, false
 	}
-	c, err := decodeKept(key, msg.Data, msg.Sequence)
+	r, err := at(ctx, t.checkpoints, state.End)
+	if err != nil || r == nil {
+		return checkpoint{}, tree{}, false
+	}
+	c, err := decodeKept(r)
 	if err != nil || c.public != key.public || c.base != base {
 		return checkpoint{}, tree{}, false
 	}
-	text, err := os.ReadFile(t.pinFile)
+	text, err := os.ReadFile(t.options.pinFile())
 	if err != nil {
 		return checkpoint{}, tree{}, false
 	}
@@ -168,34 +187,46 @@ func (t *Trail) newestSigned(ctx context.Context, key keyPair, base int64, missi
 	return c, signed, err == nil && sound && pin.base == base && pin.size == c.size && pin.root == c.root
 }
 
-// resumeEntries reads the entries behind the newest checkpoint.
-func (t *Trail) resumeEntries(ctx context.Context, missing uint64) bool {
-	info, err := t.entries.Info(ctx)
-	if err != nil {
+// errNotAsLeft ends a resume: something is not as a clean stop or a kill leaves it.
+var errNotAsLeft = errors.New("the trail is not as it was left")
+
+// resumeEntries reads the entries after the newest checkpoint, and those that the note's
+// index does not know yet.
+func (t *Trail) resumeEntries(ctx context.Context, v *verifiedNote) bool {
+	state, err := t.entries.State(ctx)
+	end, from := int64(state.End), min(t.next(), v.Entries-1)
+	if err != nil || v.Entries <= 0 || end < t.next() || end < v.Entries || end-from > maxResume {
 		return false
 	}
-	end := int64(info.State.LastSeq)
-	if missingIn(info) != missing || end < t.noted(t.entriesName()) || end < t.next() || end-t.next() > maxResume {
-		return false
+	if v.Newest == nil {
+		v.Newest = map[string]int64{}
 	}
-	for t.next() < end {
-		msg, leaf, err := t.readLeaf(ctx, t.next())
-		if err != nil || msg.Header.Get(lostHeader) != "" {
-			return false
+	t.newest.set(v.Newest)
+	_, err = each(ctx, t.entries, store.Pos(from)+1, func(item store.Item) error {
+		if item.Record == nil || item.Record.Kind == kindLost {
+			return errNotAsLeft
 		}
-		if _, err := t.decode(msg.Subject, msg.Header, msg.Data, msg.Sequence); err != nil {
-			return false
+		index := indexOf(item.Record)
+		_, record, err := t.codec.open(item.Record)
+		if err != nil || index == v.Entries-1 && leafHash(record) != v.Leaf {
+			return errNotAsLeft
 		}
-		t.tree.grow(leaf)
-		t.pending = append(t.pending, leaf)
-	}
-	return true
+		if index >= v.Entries {
+			t.newest.add(item.Record.Key, index)
+		}
+		if index == t.next() {
+			t.tree.grow(leafHash(record))
+			t.pending = append(t.pending, leafHash(record))
+		}
+		return nil
+	})
+	return err == nil && t.next() == end
 }
 
 // fitsForwarded holds the tree against the newest entry known to the sinks, as far as it
 // is near. The reading in the background knows the rest.
 func (t *Trail) fitsForwarded(c checkpoint) bool {
-	f, err := readForwarded(t.forwardedFile)
+	f, err := readForwarded(t.options.ForwardedFile)
 	if f == nil || err != nil {
 		return true // a damaged note says nothing: it is written without a sync
 	}
@@ -214,18 +245,19 @@ func (t *Trail) fits(c checkpoint, f *Place) bool {
 // readBack reads all of a resumed trail, at a bounded rate, and has damage named; where
 // there is none, it writes the note for the next start.
 func (t *Trail) readBack(ctx context.Context) {
-	defer close(t.read)
 	select {
 	case <-ctx.Done():
+		close(t.read)
 		return
 	case <-t.opened:
 	}
-	if t.resumed && !t.isAsResumed(ctx) {
-		return
+	sound := !t.resumed || t.isAsResumed(ctx)
+	if err := t.lock(ctx); err == nil {
+		t.sound = sound
+		t.unlock()
 	}
-	if err := t.keepVerified(ctx); err != nil && ctx.Err() == nil {
-		t.log.Warn("the findings of a reading of the audit trail cannot be noted; the next start reads all of it first", "error", err)
-	}
+	close(t.read)
+	t.noteReading(ctx)
 }
 
 // isAsResumed reads everything, and reports whether a whole reading at the start would
@@ -236,7 +268,7 @@ func (t *Trail) isAsResumed(ctx context.Context) bool {
 	}
 	r := t.examiner()
 	t.unlock()
-	r.read = paced(r.read)
+	r.paced = true
 	before := t.view.Load()
 	x, err := r.examine(ctx)
 	switch {
@@ -255,20 +287,10 @@ func (t *Trail) isAsResumed(ctx context.Context) bool {
 		return false
 	}
 	t.gaps.Store(&x.report.Gaps)
-	return true
-}
-
-// paced is a Reader with rests.
-func paced(read Reader) Reader {
-	return func(ctx context.Context, stream string, fn func(Message) error) (uint64, error) {
-		count := 0
-		return read(ctx, stream, func(m Message) error {
-			if count++; count%paceEvery == 0 {
-				if err := pause.For(ctx, pacePause); err != nil {
-					return err
-				}
-			}
-			return fn(m)
-		})
+	for where, index := range x.newest {
+		if !contains(before.passed, index) {
+			t.newest.add(where, index)
+		}
 	}
+	return true
 }

@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // crash ends a trail as a kill does: nothing more is signed.
@@ -24,13 +23,13 @@ func TestAStartReadsInTheBackground(t *testing.T) {
 	t.Parallel()
 	o := testOptions(t)
 	o.SignEvery = time.Hour
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, o)
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, o)
 	require.False(t, trail.resumed, "nothing is known yet")
 	appendEntries(t, trail, 0, 10)
 	require.NoError(t, trail.Close(t.Context()))
 
-	trail = openTrail(t, js, o)
+	trail = openTrail(t, st, o)
 	require.True(t, trail.resumed)
 	requireWhole(t, trail, 10)
 	require.EqualValues(t, 10, trail.signed.n)
@@ -41,7 +40,7 @@ func TestAStartReadsInTheBackground(t *testing.T) {
 	require.False(t, trail.stale.Load())
 	crash(trail)
 
-	trail = openTrail(t, js, o)
+	trail = openTrail(t, st, o)
 	require.True(t, trail.resumed)
 	require.EqualValues(t, 15, trail.Size())
 	last, found, err := trail.Last(t.Context(), "acme", "live", "resource.2")
@@ -51,7 +50,7 @@ func TestAStartReadsInTheBackground(t *testing.T) {
 	appendEntries(t, trail, 15, 20)
 	require.NoError(t, trail.Close(t.Context()))
 	o.ReadAll = true
-	trail = openTrail(t, js, o)
+	trail = openTrail(t, st, o)
 	require.False(t, trail.resumed)
 	requireWhole(t, trail, 20)
 	require.Len(t, trail.Generations(), 1, "the tree is the same one")
@@ -62,12 +61,12 @@ func TestAStartReadsInTheBackground(t *testing.T) {
 func TestAForgedNoteHasAllReadFirst(t *testing.T) {
 	t.Parallel()
 	o := testOptions(t)
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, o)
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 10)
 	waitSigned(t, trail, 10)
 	require.NoError(t, trail.Close(t.Context()))
-	trail = openTrail(t, js, o)
+	trail = openTrail(t, st, o)
 	require.True(t, trail.resumed)
 	<-trail.read
 	require.NoError(t, trail.Close(t.Context()))
@@ -87,12 +86,12 @@ func TestAForgedNoteHasAllReadFirst(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(trail.verifiedFile(), note, 0o600))
 		require.NoError(t, forge(trail.verifiedFile()), name)
-		again := openTrail(t, js, o)
+		again := openTrail(t, st, o)
 		require.False(t, again.resumed, name)
 		requireWhole(t, again, 10)
 		<-again.read
 		require.NoError(t, again.Close(t.Context()))
-		again = openTrail(t, js, o)
+		again = openTrail(t, st, o)
 		require.True(t, again.resumed, "%s: the note is made anew", name)
 		require.NoError(t, again.Close(t.Context()))
 	}
@@ -105,7 +104,7 @@ func TestDamageSinceTheNewestReadingIsNamed(t *testing.T) {
 	d := newDamageable(t)
 	entries := copyAll(d.entries)
 	alter(entries[7])
-	trail, js := d.reopen(t, entries, d.checkpoints, 0)
+	trail, st := d.reopen(t, entries, d.checkpoints, 0)
 	require.True(t, trail.resumed, "the streams look as they did")
 	<-trail.read
 	index, err := trail.Append(t.Context(), testEntry(20))
@@ -116,7 +115,7 @@ func TestDamageSinceTheNewestReadingIsNamed(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, e.Unsound)
 	require.NoError(t, trail.Close(t.Context()))
-	again := openTrail(t, js, d.o)
+	again := openTrail(t, st, d.o)
 	<-again.read
 	require.EqualValues(t, 22, again.Size(), "it is named once")
 	e, err = again.Get(t.Context(), 7)
@@ -132,22 +131,24 @@ func TestAMillionEntriesOpen(t *testing.T) {
 	}
 	const n = 1_000_000
 	o := testOptions(t)
-	js, _ := natstest.Serve(t, t.TempDir()) // without a sync for each entry
-	trail := openTrail(t, js, o)
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, o)
 	require.NoError(t, trail.Close(t.Context()))
+	drafts := make([]store.Draft, 0, 1000)
 	for i := range n {
 		record, err := encodeRecord(testEntry(i))
 		require.NoError(t, err)
-		_, err = js.PublishMsgAsync(&nats.Msg{Subject: resourceSubject("TEST", "acme", "live", testEntry(i).Subject), Data: record})
-		require.NoError(t, err)
-		if i%1000 == 999 {
-			<-js.PublishAsyncComplete()
+		drafts = append(drafts, trail.codec.pack("acme.live."+token(testEntry(i).Subject), record))
+		if len(drafts) == cap(drafts) {
+			_, err = st.log(EntriesLog).Append(t.Context(), drafts...)
+			require.NoError(t, err)
+			drafts = drafts[:0]
 		}
 	}
 	o.ReadAll = true
 	for _, name := range []string{"with everything read, the first time, and signed", "with everything read"} {
 		start := time.Now()
-		trail = openTrail(t, js, o)
+		trail = openTrail(t, st, o)
 		t.Logf("opened %s: %v", name, time.Since(start).Round(time.Millisecond))
 		waitSigned(t, trail, n)
 		require.NoError(t, trail.Close(t.Context()))
@@ -155,7 +156,7 @@ func TestAMillionEntriesOpen(t *testing.T) {
 	o.ReadAll = false
 	for range 5 {
 		start := time.Now()
-		trail, err := Open(t.Context(), js, o) // without a wait for what is read in the background
+		trail, err := Open(t.Context(), st, o) // without a wait for what is read in the background
 		require.NoError(t, err)
 		t.Logf("resumed: %v", time.Since(start).Round(10*time.Microsecond))
 		require.True(t, trail.resumed)
@@ -163,7 +164,7 @@ func TestAMillionEntriesOpen(t *testing.T) {
 		require.NoError(t, trail.Close(t.Context()))
 	}
 	start := time.Now()
-	trail = openTrail(t, js, o)
+	trail = openTrail(t, st, o)
 	<-trail.read
 	t.Logf("read in the background: %v", time.Since(start).Round(time.Millisecond))
 	require.False(t, trail.stale.Load())

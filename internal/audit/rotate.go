@@ -142,7 +142,7 @@ func (t *Trail) Rotate(ctx context.Context) (public string, err error) {
 	switch {
 	case t.options.KeyFile == "":
 		return "", errors.New("rotate key: the key is not in a file; make the new one yourself, and have the trail name its public key")
-	case t.shared:
+	case t.options.Shared:
 		return "", errors.New("rotate key: other relays sign this trail with the same key: stop them all, and rotate it then")
 	}
 	t.rotating.Lock()
@@ -187,7 +187,7 @@ func (t *Trail) Rotate(ctx context.Context) (public string, err error) {
 
 // waitForWitnesses waits until they have signed so many entries, or have had their time.
 func (t *Trail) waitForWitnesses(ctx context.Context, entries int64) {
-	if t.cosign == nil {
+	if t.options.Cosign == nil {
 		return
 	}
 	for end := time.Now().Add(cosignPatience); t.cosigned.Load() < entries && time.Now().Before(end); {

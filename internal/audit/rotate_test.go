@@ -13,20 +13,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // rotate does a rotation's steps up to one of them; afterwards the process is killed.
-func rotate(t *testing.T, js jetstream.JetStream, o Options, steps int) {
+func rotate(t *testing.T, st *testStore, o Options, steps int) {
 	t.Helper()
 	public, err := NextKey(o.KeyFile)
 	require.NoError(t, err)
 	if steps == 1 {
 		return
 	}
-	trail, err := Open(t.Context(), js, o)
+	trail, err := Open(t.Context(), st, o)
 	require.NoError(t, err)
 	if steps == 2 { // the entry is there, and not signed
 		trail.stop()
@@ -51,27 +52,27 @@ func rotate(t *testing.T, js jetstream.JetStream, o Options, steps int) {
 func TestARotationKilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	for steps := 1; steps <= 4; steps++ {
-		js, _ := startServer(t, t.TempDir())
+		st, _ := startStore(t, t.TempDir())
 		o := testOptions(t)
-		trail := openTrail(t, js, o)
+		trail := openTrail(t, st, o)
 		appendEntries(t, trail, 0, 3)
 		require.NoError(t, trail.Close(t.Context()))
 		first := trail.PublicKey()
 
-		rotate(t, js, o, steps)
-		relay := openTrail(t, js, o) // it knows nothing of the rotation
+		rotate(t, st, o, steps)
+		relay := openTrail(t, st, o) // it knows nothing of the rotation
 		_, err := relay.Append(t.Context(), testEntry(3))
 		require.NoError(t, err)
 		require.NoError(t, relay.Close(t.Context()))
 		if steps < 4 {
 			require.Equal(t, first, relay.PublicKey(), "step %d", steps)
-			rotate(t, js, o, 4)
+			rotate(t, st, o, 4)
 		}
-		relay = openTrail(t, js, o)
+		relay = openTrail(t, st, o)
 		_, err = relay.Append(t.Context(), testEntry(4))
 		require.NoError(t, err)
 		require.NoError(t, relay.Close(t.Context()))
-		again := openTrail(t, js, o)
+		again := openTrail(t, st, o)
 		report, err := again.Verify(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, report.Err())
@@ -116,16 +117,16 @@ func TestAKeyThatWasNotNamedIsNotEndorsed(t *testing.T) {
 // A successor elsewhere is named, too; nonsense and the key itself are refused.
 func TestANextKeyElsewhere(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	require.Error(t, trail.NameNextKey(t.Context(), "nonsense"))
 	require.Error(t, trail.NameNextKey(t.Context(), trail.PublicKey()))
 	elsewhere, _ := signerOptions(t)
 	require.NoError(t, trail.NameNextKey(t.Context(), elsewhere.PublicKey))
 	require.NoError(t, trail.Close(t.Context()))
 	elsewhere.PinFile = o.KeyFile + ".checkpoint"
-	next := openTrail(t, js, elsewhere)
+	next := openTrail(t, st, elsewhere)
 	require.True(t, next.Generations()[1].Endorsed)
 	require.Equal(t, publicBytes(elsewhere.PublicKey), publicBytes(next.PublicKey()))
 }
@@ -177,9 +178,9 @@ func requireChain(t *testing.T, trail *Trail, keys ...string) {
 // again, and the chain of keys holds.
 func TestARunningTrailRotatesItsKey(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 3)
 	keys := []string{trail.PublicKey()}
 	ctx, stop := context.WithCancel(t.Context())
@@ -205,7 +206,7 @@ func TestARunningTrailRotatesItsKey(t *testing.T) {
 	require.NoError(t, trail.sign(t.Context()))
 	requireChain(t, trail, keys...)
 	require.NoError(t, trail.Close(t.Context()))
-	again := openTrail(t, js, o)
+	again := openTrail(t, st, o)
 	requireChain(t, again, keys...)
 	_, err := again.Append(t.Context(), testEntry(0))
 	require.NoError(t, err)
@@ -217,7 +218,7 @@ func TestARunningTrailRotatesItsKey(t *testing.T) {
 // asked about the new generation.
 func TestWitnessesSignTheLastCheckpointOfAKey(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
 	var mu sync.Mutex
 	signed := map[string]int64{}
@@ -227,7 +228,7 @@ func TestWitnessesSignTheLastCheckpointOfAKey(t *testing.T) {
 		signed[offer.Origin] = offer.Size
 		return nil, nil
 	}
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 3)
 	first := trail.PublicKey()
 	public, err := trail.Rotate(t.Context())
@@ -242,17 +243,19 @@ func TestWitnessesSignTheLastCheckpointOfAKey(t *testing.T) {
 // begin the new generation has the trail begin it as soon as it can. Then it is done again.
 func TestARotationThatFails(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
 	full := errors.New("no space left on device")
 	var failing func() bool
-	o.Settle = func(string) error {
-		if failing != nil && failing() {
-			return full
+	for _, name := range []string{EntriesLog, CheckpointsLog} {
+		st.log(name).failing = func() error {
+			if failing != nil && failing() {
+				return full
+			}
+			return nil
 		}
-		return nil
 	}
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 3)
 	require.NoError(t, trail.sign(t.Context()))
 	first := trail.PublicKey()
@@ -300,20 +303,18 @@ func TestARotationThatFails(t *testing.T) {
 // though the generation is still being begun.
 func TestTheEntryThatOpensAGenerationHasItsPlaceThere(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
 	var trail *Trail
 	var base int64
 	placed := make(chan Place, 1)
-	begun := false
-	o.Settle = func(stream string) error {
-		if _, err := os.Stat(nextFile(o.KeyFile)); trail == nil || begun || err == nil || trail.Size() <= base || stream != "TEST_AUDIT" {
-			return nil
+	st.log(EntriesLog).appended = func(pos store.Pos) {
+		if trail == nil || int64(pos) != base+1 {
+			return
 		}
-		begun = true
 		e, err := trail.Get(t.Context(), base)
-		if err != nil || e.Type != TypeGeneration {
-			return err
+		if assert.NoError(t, err); e.Type != TypeGeneration {
+			return
 		}
 		go func() {
 			place, err := trail.Place(t.Context(), e)
@@ -325,13 +326,12 @@ func TestTheEntryThatOpensAGenerationHasItsPlaceThere(t *testing.T) {
 			placed <- place
 		case <-time.After(50 * time.Millisecond):
 		}
-		return nil
 	}
-	opened := openTrail(t, js, o)
+	opened := openTrail(t, st, o)
 	appendEntries(t, opened, 0, 3)
 	require.NoError(t, opened.sign(t.Context()))
-	require.NoError(t, opened.lock(t.Context())) // as Settle is called
-	trail, base = opened, 4                      // behind the entry that names the key
+	require.NoError(t, opened.lock(t.Context())) // as the log is called
+	trail, base = opened, 4                      // after the entry that names the key
 	opened.unlock()
 	_, err := opened.Rotate(t.Context())
 	require.NoError(t, err)
@@ -344,14 +344,14 @@ func TestTheEntryThatOpensAGenerationHasItsPlaceThere(t *testing.T) {
 // A key that is not in a file, or that other relays have too, is not replaced by one relay.
 func TestSomeKeysAreNotRotatedByARunningRelay(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o, _ := signerOptions(t)
-	_, err := openTrail(t, js, o).Rotate(t.Context())
+	_, err := openTrail(t, st, o).Rotate(t.Context())
 	require.ErrorContains(t, err, "not in a file")
-	js, _ = startServer(t, t.TempDir())
+	st, _ = startStore(t, t.TempDir())
 	o = testOptions(t)
 	o.Shared = true
-	_, err = openTrail(t, js, o).Rotate(t.Context())
+	_, err = openTrail(t, st, o).Rotate(t.Context())
 	require.ErrorContains(t, err, "other relays")
 	require.NoFileExists(t, nextFile(o.KeyFile))
 }

@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/pause"
-	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // keep signs a checkpoint when the tree has grown, and then not again for the time
@@ -30,6 +27,9 @@ func (t *Trail) keep(ctx context.Context, every time.Duration) {
 			t.log.Info("the audit trail is signed again")
 		}
 		failing = err != nil && !errors.Is(err, ErrUnavailable)
+		if t.Size()-t.lastNoted.Load() >= maxResume/2 {
+			t.noteReading(ctx)
+		}
 	})
 }
 
@@ -75,11 +75,26 @@ func (t *Trail) signAll(ctx context.Context, stop bool) error {
 		if err = t.keepDraft(ctx, d); err == nil {
 			continue
 		}
-		if failures++; failures == publishAttempts || ctx.Err() != nil {
+		if failures++; failures == appendAttempts || ctx.Err() != nil {
 			t.nudge() // the loop tries again
 			return fmt.Errorf("keep checkpoint: %w", err)
 		}
 	}
+}
+
+// signer has the key and the tree of the newest generation. It belongs to whoever has the
+// trail's turn.
+type signer struct {
+	key        keyPair     // of the newest generation
+	base       int64       // the newest generation's first index
+	tree       tree        // of this generation, over every entry read or appended
+	signed     tree        // at the newest checkpoint
+	pending    []tlog.Hash // leaves of [signed.n, tree.n)
+	keptSeq    uint64      // the newest checkpoint's position
+	beat       beat        // of this process
+	newestNote []byte      // the newest checkpoint's signed note; nil where it is not known
+	pinDue     bool        // it is not next to the key yet
+	marked     bool        // the key is known to have signed
 }
 
 // draft is a checkpoint to be signed and kept.
@@ -88,15 +103,14 @@ type draft struct {
 	before  tree
 	leaves  []tlog.Hash
 	next    tree   // before with leaves
-	behind  uint64 // the sequence of the checkpoint before it
+	after   uint64 // the position of the checkpoint before it
 	promise string // its extension line
 	at      time.Time
 	text    []byte // the signed note
 	stop    bool
 }
 
-// draft drafts the next checkpoint, nil where none is due. Entries are durable before
-// they are signed: else a power cut could look like a truncation.
+// draft drafts the next checkpoint, nil where none is due.
 func (t *Trail) draft(ctx context.Context, stop bool) (*draft, error) {
 	if err := t.lock(ctx); err != nil {
 		return nil, err
@@ -113,19 +127,16 @@ func (t *Trail) draftNext(stop bool) (*draft, error) {
 	if t.signed.n == t.tree.n && (t.tree.n == 0 || !t.beat.due(stop)) {
 		return nil, t.keepPin()
 	}
-	if err := t.settle(t.entriesName()); err != nil {
-		return nil, err
-	}
 	leaves := t.pending[:min(len(t.pending), maxLeaves)]
 	return &draft{
-		key: t.key, before: t.signed, leaves: leaves, next: t.signed.grown(leaves...), behind: t.keptSeq,
+		key: t.key, before: t.signed, leaves: leaves, next: t.signed.grown(leaves...), after: t.keptSeq,
 		promise: t.beat.promise(stop), stop: stop,
 	}, nil
 }
 
-// keepDraft keeps a signed checkpoint behind the newest known one. Where it is refused,
+// keepDraft keeps a signed checkpoint after the newest known one. Where it is refused,
 // the ones between are read and adopted. A crash before it is kept leaves the entries
-// unsigned until the next start; one behind it leaves an older pin, also part of the
+// unsigned until the next start; one after it leaves an older pin, also part of the
 // kept history.
 func (t *Trail) keepDraft(ctx context.Context, d *draft) error {
 	if err := t.lock(ctx); err != nil {
@@ -137,35 +148,42 @@ func (t *Trail) keepDraft(ctx context.Context, d *draft) error {
 
 // keepSigned is keepDraft for who has the turn.
 func (t *Trail) keepSigned(ctx context.Context, d *draft) error {
-	if t.keptSeq != d.behind || t.key.public != d.key.public || t.signed.n != d.before.n || t.tree.n < d.next.n {
+	if t.keptSeq != d.after || t.key.public != d.key.public || t.signed.n != d.before.n || t.tree.n < d.next.n {
 		return nil // it was read back meanwhile: the next draft is of the trail as it is
 	}
-	data, err := encodeKept(d.key, d.text, d.at, d.before, d.leaves)
+	kept, err := encodeKept(d.key, d.text, d.at, d.before, d.leaves)
 	if err != nil {
 		return err
 	}
 	if err := t.pinFirst(d.text); err != nil {
 		return err
 	}
-	msg := nats.NewMsg(t.checkpointSubject())
-	msg.Data = data
-	ack, err := t.send(ctx, msg, nuid.Next(), t.keptSeq)
-	if streams.IsWrongSequence(err) {
-		if err := t.adopt(ctx); err != nil {
-			return err
-		}
-		if t.keptSeq == d.behind {
-			return t.damage("a checkpoint behind number %d is refused, and no newer one is kept: the servers have gone back to an earlier state", t.keptSeq)
-		}
-		return nil
+	pos, err := t.checkpoints.AppendAt(ctx, store.Pos(t.keptSeq), kept)
+	if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrUnknown) {
+		return t.adoptAfter(ctx, d.after, err)
 	}
 	if err != nil {
-		return fmt.Errorf("publish checkpoint: %w", err)
+		return fmt.Errorf("append checkpoint: %w", err)
 	}
-	t.signedUpTo(d.next, d.text, ack.Sequence)
+	t.signedUpTo(d.next, d.text, uint64(pos))
 	t.beat.signed(d.stop)
 	t.offer()
 	return t.keepPin()
+}
+
+// adoptAfter adopts the checkpoints after a position, as one of ours was refused, or nobody
+// knows whether it was stored.
+func (t *Trail) adoptAfter(ctx context.Context, after uint64, cause error) error {
+	if err := t.adopt(ctx); err != nil {
+		return err
+	}
+	switch {
+	case t.keptSeq > after:
+		return nil
+	case errors.Is(cause, store.ErrUnknown):
+		return cause
+	}
+	return t.damage("a checkpoint after number %d is refused, and no newer one is kept: the log has gone back to an earlier state", after)
 }
 
 // signedUpTo makes next the newest checkpoint's tree.
@@ -174,38 +192,39 @@ func (t *Trail) signedUpTo(next tree, text []byte, seq uint64) {
 	t.signed, t.keptSeq, t.newestNote, t.pinDue = next, seq, text, true
 	t.beat.at = time.Now()
 	t.signedAt.Store(t.beat.at.UnixNano())
-	t.note(t.checkpointsName(), seq)
 	t.metrics.checkpoints.Inc()
 	t.metrics.signed.Set(float64(t.base + next.n))
 }
 
-// adopt takes up the checkpoints kept since: by another relay, or by this one after a
-// lost acknowledgement. One in contradiction to the entries, or of another key or
-// generation, has the trail read back.
+// adopt takes up the checkpoints kept since: by another relay, or by this one without
+// knowing. One in contradiction to the entries, or of another key or generation, has the
+// trail read back.
 func (t *Trail) adopt(ctx context.Context) error {
-	for {
-		msg, err := t.checkpoints.GetMsg(ctx, t.keptSeq+1)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return nil
+	_, err := each(ctx, t.checkpoints, store.Pos(t.keptSeq)+1, func(item store.Item) error {
+		if item.Gap != nil {
+			return t.damage("checkpoints %d to %d are missing", item.Gap.From, item.Gap.To)
 		}
+		c, err := decodeKept(item.Record)
 		if err != nil {
-			return fmt.Errorf("read checkpoint: %w", err)
+			return t.damage("checkpoint %d: %w", item.Record.Pos, err)
 		}
-		c, err := decodeKept(t.key, msg.Data, msg.Sequence)
-		if err != nil {
-			return t.damage("checkpoint %d: %w", msg.Sequence, err)
-		}
-		if c.public != t.key.public {
-			return t.damage("checkpoint %d is signed with the key %s", c.seq, c.public)
-		}
-		if c.size > t.tree.n {
-			if _, err := t.catchUp(ctx, nil); err != nil {
-				return err
-			}
-		}
-		if c.size > t.tree.n || c.size < t.signed.n || t.signed.grown(t.pending[:c.size-t.signed.n]...).root() != c.root {
-			return t.damage("checkpoint %d, of size %d, is of other entries", c.seq, c.size)
-		}
-		t.signedUpTo(t.signed.grown(t.pending[:c.size-t.signed.n]...), []byte(c.text), c.seq)
+		return t.adoptOne(ctx, &c)
+	})
+	return err
+}
+
+func (t *Trail) adoptOne(ctx context.Context, c *checkpoint) error {
+	if c.public != t.key.public {
+		return t.damage("checkpoint %d is signed with the key %s", c.seq, c.public)
 	}
+	if c.size > t.tree.n {
+		if _, err := t.catchUp(ctx, nil); err != nil {
+			return err
+		}
+	}
+	if c.size > t.tree.n || c.size < t.signed.n || t.signed.grown(t.pending[:c.size-t.signed.n]...).root() != c.root {
+		return t.damage("checkpoint %d, of size %d, is of other entries", c.seq, c.size)
+	}
+	t.signedUpTo(t.signed.grown(t.pending[:c.size-t.signed.n]...), []byte(c.text), c.seq)
+	return nil
 }

@@ -1,18 +1,16 @@
 package audit
 
 import (
-	"context"
 	"errors"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 )
 
 func TestTailGoesOnWithNewEntries(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, testOptions(t))
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, testOptions(t))
 	appendEntries(t, trail, 0, 5)
 
 	var got []int64
@@ -43,8 +41,8 @@ func TestTailGoesOnWithNewEntries(t *testing.T) {
 
 func TestGetHasTheLeafOfTheTree(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, testOptions(t))
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, testOptions(t))
 	appendEntries(t, trail, 0, 3)
 	x, err := trail.examine(t.Context())
 	require.NoError(t, err)
@@ -59,7 +57,9 @@ func TestGetHasTheLeafOfTheTree(t *testing.T) {
 		require.ErrorIs(t, err, ErrMissing)
 	}
 
-	offline := OpenOffline("TEST", trail.readStream, trail.getMessage)
+	offline, err := OpenReader(t.Context(), st)
+	require.NoError(t, err)
+	defer offline.Close()
 	same, err := offline.Get(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, e, same)
@@ -73,16 +73,4 @@ func TestGetHasTheLeafOfTheTree(t *testing.T) {
 		return nil
 	}, func(int64) error { return enough }), enough)
 	require.Equal(t, []int64{1, 2}, all)
-}
-
-// getMessage is the Getter of an open trail.
-func (t *Trail) getMessage(ctx context.Context, seq uint64) (Message, bool, error) {
-	msg, err := t.entries.GetMsg(ctx, seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return Message{}, false, nil
-	}
-	if err != nil {
-		return Message{}, false, err
-	}
-	return Message{msg.Sequence, msg.Subject, msg.Header, msg.Data}, true, nil
 }

@@ -4,9 +4,9 @@
 // Entry i is a leaf of a Merkle tree (RFC 6962, golang.org/x/mod/sumdb/tlog) over
 // canonical JSON (RFC 8785). The tree's root is signed as the trail grows (C2SP
 // tlog-checkpoint). Every signed checkpoint is kept, with the hashes of the entries it
-// added. Entries and checkpoints each live in a JetStream stream without deletes and
-// purges. Anyone may change the files below, but then the entries no longer give the
-// signed roots: see [Trail.Verify].
+// added. Entries and checkpoints each have a log of the store, of which nothing is ever
+// trimmed; entry i has position i+1. Anyone may change the files below, but then the
+// entries no longer give the signed roots: see [Trail.Verify].
 //
 // A trail cannot show two things. Entries younger than the newest checkpoint (a few
 // seconds, see [Options].SignEvery) are not signed yet. And the holder of the signing
@@ -15,21 +15,28 @@
 // # Damage
 //
 // Damage stops nothing. At the start, and after any unsound finding, the trail reads
-// itself back (restore.go). It keeps the places of entries gone from the end, names
-// every unnamed problem in a trail.damaged entry, and goes on behind it. The leaf of a
-// lost signed entry comes from the hashes in the checkpoints; an unsigned one gets a
-// placeholder.
+// itself back (restore.go). It keeps the places of entries that are gone from the end, names
+// every unnamed problem in a trail.damaged entry, and goes on. The leaf of a lost signed
+// entry comes from the hashes in the checkpoints; an unsigned one gets a placeholder. A lost
+// entry that the trail's files still have is read from there: its leaf hash proves it.
 //
-// Only another key (lost or rotated), or a lost signed tree, begins a new generation (generation.go): a tree with its own
-// origin and key, as two trees under the old origin would both be signed. This
-// happens at a start only: two relays with different keys would otherwise answer each other
-// for ever. A generation is a log of its own in the sense of C2SP; the entries'
-// indexes and event ids go on over all of them. Settings and streaming compare with the newest sound entry.
+// Only another key (lost or rotated), or a lost signed tree, begins a new generation
+// (generation.go): a tree with its own origin and key, as two trees under the old origin
+// would both be signed. This happens at a start only: two relays with different keys would
+// otherwise answer each other for ever. A generation is a log of its own in the sense of
+// C2SP; the entries' indexes and event ids go on over all of them. Settings and streaming
+// compare with the newest sound entry.
+//
+// # Types
+//
+// A [Reader] reads the two logs, of a running relay or of a stopped one. A [Trail] is a
+// Reader that appends, too: it has an index of the newest entries (index.go) and a signer
+// (sign.go).
 //
 // # Delivery
 //
-// A follower puts each entry into the journal, with an id made of the name of its generation's key
-// and its index, so every sink gets the audit events too.
+// [Trail.Forward] puts each entry into the journal, with an id made of the name of its
+// generation's key and its index, so every sink gets the audit events too.
 package audit
 
 import (
@@ -42,27 +49,22 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/lasting"
-	"github.com/auditrelay/auditrelay/internal/streams"
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-// Options say where a trail is kept and how it is signed.
+// Options say how a trail is signed.
 type Options struct {
-	// StreamPrefix begins the names of the two streams and their subjects.
-	StreamPrefix string
-	// Replicas of new streams; 0 is 1.
-	Replicas int
 	// Origin names the trail: a new key, and so the first line of each checkpoint. An
 	// existing key keeps its name.
 	Origin string
 	// KeyFile holds the signing key in the note form. It is generated where it is
 	// missing; if something was signed before, a new generation begins then. The newest
-	// checkpoint is kept beside it, as KeyFile + ".checkpoint": a roll-back of both
-	// streams is found too. Relays with the same streams share the key.
+	// checkpoint is kept next to it, as KeyFile + ".checkpoint", so that a roll-back of both
+	// logs is found too. Relays with the same logs share the key.
 	KeyFile string
 	// KeyEnv is the name of an environment variable with the key, in place of KeyFile.
 	// SignCommand is a program in its place, which gets the environment variables SignEnv:
@@ -74,10 +76,10 @@ type Options struct {
 	// PinFile keeps the newest checkpoint. Default KeyFile + ".checkpoint".
 	PinFile string
 	// ForwardedFile, where set, keeps the place of the newest entry handed on: see
-	// [Trail.Forwarded]. A trail ending before it, or with another root there, was put back
-	// to an earlier state: a problem.
+	// [Trail.Forwarded]. A trail that ends before it, or has another root there, was put back
+	// to an earlier state, which is a problem.
 	ForwardedFile string
-	// Shared: other relays sign the same streams. The checkpoint beside this one's key
+	// Shared: other relays append to the same logs. The checkpoint next to this relay's key
 	// may be older than theirs then.
 	Shared bool
 	// SignEvery is the least time between two checkpoints. Default 2s.
@@ -87,14 +89,6 @@ type Options struct {
 	Heartbeat time.Duration
 	// SalvageDir takes copies of a damaged key or checkpoint file. Empty: none are kept.
 	SalvageDir string
-	// NoteEnd, where set, is told of the newest sequence of each of the two streams;
-	// End gives its last sequence back, in whatever process.
-	NoteEnd func(stream string, seq uint64)
-	End     func(stream string) uint64
-	// Settle, where set, returns once the newest message of a stream is durable by its
-	// file's name, too. Remade, where set, is told of a stream made anew.
-	Settle func(stream string) error
-	Remade func(stream string)
 	// Cosign, where set, has witnesses sign a checkpoint: the one of each start, and each
 	// kept one. It returns the note with their signatures, to be kept too; nil if there is
 	// none. After an error it is asked again. It may take its time, and is called by one
@@ -102,84 +96,60 @@ type Options struct {
 	Cosign func(context.Context, Offer) ([]byte, error)
 	// ReadAll reads all of the trail before Open returns.
 	ReadAll bool
-	// Copy, where set, is a second copy of the signed entries: an entry lost or damaged in
-	// the stream is read from it.
-	Copy Copy
-	// Tiles, where set, gives the hash tiles of the tree with an origin. Nothing vouches for
-	// them. Witnesses get consistency proofs from there where the kept checkpoints do not give one.
-	Tiles func(origin string) tlog.TileReader
-	// Published, where set, gives the newest checkpoint of each log of the trail's files.
-	// They are written after the trail: a trail with less in it was put back, as with
-	// ForwardedFile.
-	Published func() []Published
+	// Files are what was derived from the trail before; nil for none.
+	Files Files
 	// Logger and Registerer may be nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Copy gives the record of leaf n of the tree with an origin. Nothing vouches for it: the
-// trail holds it against the signed leaf.
-type Copy func(origin string, n int64) ([]byte, error)
+// Files are the trail's files for public tools. They are derived from it, and nothing vouches
+// for them: the trail takes nothing from there without a proof.
+type Files interface {
+	// Record gives the record of leaf n of the tree with an origin. An entry that is lost in
+	// the log is read from there, if it has the signed leaf.
+	Record(origin string, n int64) ([]byte, error)
+	// Tiles gives the hash tiles of the tree with an origin. Witnesses get consistency proofs
+	// from there where the kept checkpoints do not give one.
+	Tiles(origin string) tlog.TileReader
+	// Published gives the newest checkpoint of each tree. The files are written after the
+	// trail: a trail with less in it was put back, as with [Options].ForwardedFile.
+	Published() []Published
+}
 
 // Trail is an open trail. Its methods may be called concurrently.
 type Trail struct {
-	js            jetstream.JetStream
-	prefix        string
-	replicas      int
-	origin        string
-	options       Options // for the key, and Published
-	pinFile       string
-	forwardedFile string
-	salvageDir    string
-	noteEnd       func(stream string, seq uint64)
-	ends          func(stream string) uint64
-	settle        func(stream string) error
-	remade        func(stream string)
-	cosign        func(context.Context, Offer) ([]byte, error)
-	copies        Copy
-	tiles         func(origin string) tlog.TileReader
-	codec         *codec
-	log           *slog.Logger
-	metrics       *metrics
-
-	// Set before opened is closed, and not changed after.
-	entries     jetstream.Stream
-	checkpoints jetstream.Stream
-	shared      bool   // other relays sign too
-	newKey      bool   // generated since the last restore
-	keyLoss     string // why it had to be, if something was signed before
+	*Reader
+	store   store.Store
+	options Options
+	log     *slog.Logger
+	metrics *metrics
 
 	// turn is the lock of the fields below, as a channel: waiting for it ends with a
 	// context. Whoever appends or signs holds it.
-	turn       chan struct{}
-	key        keyPair     // of the newest generation
-	base       int64       // the newest generation's first index
-	tree       tree        // of this generation, over every entry read or appended
-	signed     tree        // at the newest checkpoint
-	pending    []tlog.Hash // leaves of [signed.n, tree.n)
-	keptSeq    uint64      // the newest checkpoint's sequence
-	beat       beat        // of this process
-	newestNote []byte      // its signed note; nil where it is not known
-	pinDue     bool        // it is not beside the key yet
-	marked     bool        // the key is known to have signed
-	restored   bool        // it was opened once
-	resumed    bool        // by resume
-	tried      time.Time   // when restore was called last
-	failure    error       // why it failed then
-	outage     lasting.Failure
+	turn chan struct{}
+	signer
+	newest   newest
+	newKey   bool   // generated since the last restore
+	keyLoss  string // why it had to be, if something was signed before
+	restored bool   // it was opened once
+	resumed  bool   // by resume
+	sound    bool   // all of it was read since, and is as resumed; or it was read at the start
+	tried    time.Time
+	failure  error // why the last try to restore failed
+	outage   lasting.Failure
 
 	fileKey   atomic.Pointer[keyPair] // as its place has it; set before opened is closed, then by Rotate only
 	rotating  sync.Mutex              // held by Rotate
-	cosigned  atomic.Int64            // the index behind the newest checkpoint that all witnesses have signed
-	pinned    atomic.Bool             // a checkpoint of this key is beside it
+	cosigned  atomic.Int64            // the number of entries under the newest checkpoint that all witnesses have signed
+	pinned    atomic.Bool             // a checkpoint of this key is next to it
 	stale     atomic.Bool             // something unsound was met: restore is due
-	view      atomic.Pointer[view]    // the readers' copy of the above
 	size      atomic.Int64            // entries, for readers without the turn
 	signedAt  atomic.Int64            // when this process signed last, Unix time in ns; 0: not yet
+	lastNoted atomic.Int64            // the entries in the note of the newest reading; see noteReading
 	gaps      atomic.Pointer[[]Gap]   // between heartbeats; nil before the trail was read back once
 	places    lastPlace               // of the entries placed for their events
 	forwarded forwarded               // the note of the newest one
-	opened    chan struct{}           // closed when restore has succeeded once
 	grew      chan struct{}           // of one place: there is something to do for the keeper
 	stop      context.CancelFunc
 	done      chan struct{} // closed when the keeper has ended
@@ -191,35 +161,31 @@ type Trail struct {
 // retryPause is the wait between two tries to open an unusable trail.
 const retryPause = 5 * time.Second
 
-// Open opens the trail, makes it where there is none, and begins to sign.
+// Open opens the trail in a store, makes it where there is none, and begins to sign.
 //
 // It goes on from the newest checkpoint, and reads every entry back in the background, or
 // before it returns where something is not as a clean stop or a kill leaves it
 // (resume.go). Each entry is checked as [Trail.Verify] does. An entry names the damage,
-// once, and the trail goes on behind it. The reading takes 64 bytes of memory an entry;
-// later a Trail holds the tree's edge only.
+// once, and the trail goes on. The reading takes 64 bytes of memory an entry; later a
+// Trail holds the tree's edge and the index of the newest entries only.
 //
 // An unusable trail (its servers are away, its key may not be read) is opened in the
 // background as soon as possible: until then its methods return ErrUnavailable. The
 // error of Open is ctx's.
-func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error) {
-	t := &Trail{
-		js: js, prefix: o.StreamPrefix, replicas: o.Replicas, origin: o.Origin,
-		options: o, pinFile: o.pinFile(), salvageDir: o.SalvageDir,
-		shared: o.Shared, beat: beat{every: o.Heartbeat}, forwardedFile: o.ForwardedFile, noteEnd: o.NoteEnd, ends: o.End, settle: o.Settle, remade: o.Remade, cosign: o.Cosign, copies: o.Copy, tiles: o.Tiles,
-		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
-		turn: make(chan struct{}, 1), opened: make(chan struct{}), grew: make(chan struct{}, 1), done: make(chan struct{}),
-		offers: make(chan offered, 1), asked: make(chan struct{}),
-		read: make(chan struct{}),
-	}
-	if t.settle == nil {
-		t.settle = func(string) error { return nil }
-	}
-	var err error
-	if t.codec, err = newCodec(); err != nil {
+func Open(ctx context.Context, s store.Store, o Options) (*Trail, error) {
+	c, err := newCodec()
+	if err != nil {
 		return nil, fmt.Errorf("open audit trail: %w", err)
 	}
-	err = streams.Await(ctx, t.log, "the audit trail", t.open)
+	t := &Trail{
+		Reader: &Reader{codec: c, files: o.Files, opened: make(chan struct{})},
+		store:  s, options: o, signer: signer{beat: beat{every: o.Heartbeat}},
+		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(o.Registerer),
+		turn: make(chan struct{}, 1), grew: make(chan struct{}, 1), done: make(chan struct{}),
+		offers: make(chan offered, 1), asked: make(chan struct{}), read: make(chan struct{}),
+	}
+	t.suspect = t.readBackBecause
+	err = t.open(ctx)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("open audit trail: %w", errors.Join(ctx.Err(), err))
 	}
@@ -233,19 +199,13 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Trail, error
 	return t, nil
 }
 
-// open opens the streams and the key, and restores. It needs the turn, or nobody
-// else who knows of t.
+// open opens the logs and the key, and restores. It needs the turn, or nobody else who
+// knows of t.
 func (t *Trail) open(ctx context.Context) error {
-	entries, err := t.openStream(ctx, t.entriesName(), t.prefix+".audit.>")
-	if err != nil {
-		return err
-	}
-	checkpoints, err := t.openStream(ctx, t.checkpointsName(), t.checkpointSubject())
-	if err != nil {
-		return err
-	}
 	if !t.restored {
-		t.entries, t.checkpoints = entries, checkpoints
+		if err := t.Reader.open(ctx, t.store); err != nil {
+			return err
+		}
 		if err := t.openKey(); err != nil {
 			return err
 		}
@@ -297,8 +257,8 @@ func (t *Trail) failed(err error) error {
 	return t.failure
 }
 
-// suspect has the trail read back: something in it is not as it should be.
-func (t *Trail) suspect(what string) {
+// readBackBecause has the trail read back: something in it is not as it should be.
+func (t *Trail) readBackBecause(what string) {
 	if !t.stale.Swap(true) {
 		t.log.Warn("the audit trail is read back", "because", what)
 	}
@@ -325,20 +285,6 @@ func (t *Trail) nudge() {
 	}
 }
 
-// noted is the noted end of a stream.
-func (t *Trail) noted(stream string) int64 {
-	if t.ends == nil {
-		return 0
-	}
-	return int64(t.ends(stream))
-}
-
-func (t *Trail) note(stream string, seq uint64) {
-	if t.noteEnd != nil {
-		t.noteEnd(stream, seq)
-	}
-}
-
 // lock takes the turn.
 func (t *Trail) lock(ctx context.Context) error {
 	select {
@@ -351,16 +297,9 @@ func (t *Trail) lock(ctx context.Context) error {
 
 func (t *Trail) unlock() { <-t.turn }
 
-// Size is the number of entries seen by this Trail. Another relay on the same streams
-// may have added more.
+// Size is the number of entries seen by this Trail. Another relay with the same logs may
+// have added more.
 func (t *Trail) Size() int64 { return t.size.Load() }
-
-func entriesName(prefix string) string     { return prefix + "_AUDIT" }
-func checkpointsName(prefix string) string { return prefix + "_CHECKPOINTS" }
-
-func (t *Trail) entriesName() string       { return entriesName(t.prefix) }
-func (t *Trail) checkpointsName() string   { return checkpointsName(t.prefix) }
-func (t *Trail) checkpointSubject() string { return t.prefix + ".audit-checkpoints" }
 
 // Stop ends the work in the background, and signs the unsigned entries and, of a running
 // heartbeat, its end. Reads go on until Close.
@@ -375,10 +314,11 @@ func (t *Trail) Stop(ctx context.Context) error {
 	if err := t.signAll(ctx, true); err != nil {
 		return fmt.Errorf("close audit trail: %w", err)
 	}
+	t.noteReading(ctx)
 	return nil
 }
 
-// Close stops and releases the Trail. The connection stays open: it is the caller's.
+// Close stops and releases the Trail. The store stays open: it is the caller's.
 func (t *Trail) Close(ctx context.Context) error {
 	defer t.codec.close()
 	return t.Stop(ctx)

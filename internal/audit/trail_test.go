@@ -10,32 +10,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
 
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
-
-// startServer runs a server on dir, and returns how to stop it early.
-func startServer(t *testing.T, dir string) (jetstream.JetStream, func()) {
-	t.Helper()
-	return natstest.Serve(t, dir, natstest.SyncAlways)
-}
 
 func testOptions(t *testing.T) Options {
 	t.Helper()
 	return Options{
-		StreamPrefix: "TEST", Origin: "example.com/trail", SignEvery: time.Millisecond,
+		Origin: "example.com/trail", SignEvery: time.Millisecond,
 		KeyFile: filepath.Join(t.TempDir(), "audit.key"),
 	}
 }
 
-func openTrail(t *testing.T, js jetstream.JetStream, o Options) *Trail {
+func openTrail(t *testing.T, st *testStore, o Options) *Trail {
 	t.Helper()
-	trail, err := Open(t.Context(), js, o)
+	trail, err := Open(t.Context(), st, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = trail.Close(context.WithoutCancel(t.Context())) })
 	readAll(t, trail)
@@ -96,8 +88,8 @@ func requireWhole(t *testing.T, trail *Trail, entries int64) {
 
 func TestAppendAndRead(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, testOptions(t))
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, testOptions(t))
 
 	_, found, err := trail.Last(t.Context(), "acme", "live", "resource.0")
 	require.NoError(t, err)
@@ -124,8 +116,8 @@ func TestAppendAndRead(t *testing.T) {
 
 func TestResourcesDoNotMix(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, testOptions(t))
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, testOptions(t))
 	names := [][3]string{
 		{"a", "", "s"},
 		{"a", "%", "s"},
@@ -154,8 +146,8 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	dir, o := t.TempDir(), testOptions(t)
 	for round := range 4 {
-		js, stop := startServer(t, dir)
-		trail, err := Open(t.Context(), js, o)
+		st, stop := startStore(t, dir)
+		trail, err := Open(t.Context(), st, o)
 		require.NoError(t, err)
 		require.EqualValues(t, round*5, trail.Size())
 		appendEntries(t, trail, round*5, round*5+5)
@@ -167,8 +159,8 @@ func TestRestart(t *testing.T) {
 		}
 		stop()
 	}
-	js, _ := startServer(t, dir)
-	trail := openTrail(t, js, o)
+	st, _ := startStore(t, dir)
+	trail := openTrail(t, st, o)
 	requireWhole(t, trail, 20)
 	info, err := os.Stat(o.KeyFile)
 	require.NoError(t, err)
@@ -177,10 +169,10 @@ func TestRestart(t *testing.T) {
 
 func TestConcurrentAppends(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
 	o.Shared = true
-	trails := []*Trail{openTrail(t, js, o), openTrail(t, js, o)} // two relays, one trail
+	trails := []*Trail{openTrail(t, st, o), openTrail(t, st, o)} // two relays, one trail
 	const each = 25
 	var (
 		wg   sync.WaitGroup
@@ -213,9 +205,9 @@ func TestConcurrentAppends(t *testing.T) {
 
 func TestAppendIf(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
-	one, other := openTrail(t, js, o), openTrail(t, js, o)
+	one, other := openTrail(t, st, o), openTrail(t, st, o)
 	ctx := t.Context()
 
 	_, err := one.AppendIf(ctx, testEntry(0), 5)
@@ -231,20 +223,20 @@ func TestAppendIf(t *testing.T) {
 	index, err = one.AppendIf(ctx, testEntry(3), 0)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, index)
-	_, err = other.AppendIf(ctx, testEntry(3), 0)
+	_, err = other.AppendIf(ctx, testEntry(6), 0)
 	require.ErrorIs(t, err, ErrConflict)
 	requireWhole(t, one, 3)
 }
 
 func TestCheckpointsAreSignedNotes(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 7)
 	require.NoError(t, trail.Close(t.Context()))
 
-	pinned, err := os.ReadFile(trail.pinFile)
+	pinned, err := os.ReadFile(trail.options.pinFile())
 	require.NoError(t, err)
 	verifier, err := note.NewVerifier(trail.PublicKey())
 	require.NoError(t, err)
@@ -254,22 +246,10 @@ func TestCheckpointsAreSignedNotes(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("example.com/trail\n7\n%s\n", root), n.Text)
 }
 
-func TestStreamThatForgetsIsRefused(t *testing.T) {
-	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
-	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "TEST_AUDIT", Subjects: []string{"TEST.audit.>"}, MaxMsgs: 10})
-	require.NoError(t, err)
-	trail := openTrail(t, js, testOptions(t)) // the relay starts all the same
-	_, err = trail.Append(t.Context(), testEntry(0))
-	require.ErrorIs(t, err, ErrUnavailable)
-	require.ErrorContains(t, err, "not append-only")
-	require.Contains(t, trail.Remark(), "not append-only")
-}
-
 func TestRefusedEntries(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, testOptions(t))
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, testOptions(t))
 	secretEntry := func(raw string) Entry {
 		e := testEntry(0)
 		e.After = json.RawMessage(raw)
@@ -299,42 +279,53 @@ func TestRefusedEntries(t *testing.T) {
 	require.EqualValues(t, 1, trail.Size())
 }
 
+// Whole states count twice against what a store takes; large ones are compressed.
 func TestLargeEntries(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir()) // max_payload 1 MiB
-	trail := openTrail(t, js, testOptions(t))
-	html := make([]byte, 3<<20)
-	for i := range html {
-		html[i] = "<p>style</p>"[i%12]
+	st, _ := startStore(t, t.TempDir())
+	st.log(EntriesLog).limit = 1 << 20 // as a cluster's max_payload
+	trail := openTrail(t, st, testOptions(t))
+	html := func(bytes int, of string) json.RawMessage {
+		text, x := make([]byte, bytes), uint64(1)
+		for i := range text {
+			x = x*6364136223846793005 + 1442695040888963407
+			text[i] = of[int(x>>58)%len(of)]
+		}
+		raw, err := json.Marshal(map[string]string{"html_content": string(text)})
+		require.NoError(t, err)
+		return raw
 	}
 	e := testEntry(0)
-	e.After, _ = json.Marshal(map[string]string{"html_content": string(html)})
+	e.Before, e.After = html(3<<20, "<"), html(3<<20, "p")
 	_, err := trail.Append(t.Context(), e)
 	require.NoError(t, err)
 	last, _, err := trail.Last(t.Context(), e.Project, e.Environment, e.Subject)
 	require.NoError(t, err)
 	require.JSONEq(t, string(e.After), string(last.After))
 
-	x := uint64(1)
-	for i := range html { // what no compressor makes smaller
-		x = x*6364136223846793005 + 1442695040888963407
-		html[i] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"[x>>58]
-	}
-	e.After, _ = json.Marshal(map[string]string{"html_content": string(html)})
+	const incompressible = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
+	e.Before, e.After = nil, html(900<<10, incompressible)
+	_, err = trail.Append(t.Context(), e)
+	require.NoError(t, err, "one such state fits")
+	e.Before, e.After = html(900<<10, incompressible), html(900<<10, incompressible[1:])
 	_, err = trail.Append(t.Context(), e)
 	require.ErrorIs(t, err, ErrTooLarge)
-	require.ErrorContains(t, err, "resource.0 of acme/live")
-	requireWhole(t, trail, 1)
+	require.ErrorContains(t, err, "resource.0 of acme/live takes")
+	require.ErrorContains(t, err, "and the store takes 1048576")
+	e.Before, e.After = nil, html(33<<20, "<")
+	_, err = trail.Append(t.Context(), e)
+	require.ErrorIs(t, err, ErrTooLarge, "a reader's memory is bounded")
+	requireWhole(t, trail, 2)
 }
 
 // Servers that went back to an earlier state refuse the next checkpoint. The trail is read
 // back, and signs again.
 func TestServersThatWentBackAreSignedFor(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
+	st, _ := startStore(t, t.TempDir())
 	o := testOptions(t)
 	o.SignEvery = time.Hour
-	trail := openTrail(t, js, o)
+	trail := openTrail(t, st, o)
 	appendEntries(t, trail, 0, 2)
 	waitSigned(t, trail, 1)
 	require.NoError(t, trail.lock(t.Context()))

@@ -11,8 +11,8 @@ import (
 
 func TestUpdateComparesAgainAfterAnother(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, testOptions(t))
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, testOptions(t))
 	e := testEntry(0)
 	update := func(next func(last Entry, found bool) (*Entry, error)) (*Entry, error) {
 		return Update(t.Context(), trail, e.Project, e.Environment, e.Subject, next)
@@ -52,8 +52,8 @@ func TestUpdateComparesAgainAfterAnother(t *testing.T) {
 
 func TestUpdateGivesUp(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, testOptions(t))
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, testOptions(t))
 	e, calls := testEntry(0), 0
 	_, err := Update(t.Context(), trail, e.Project, e.Environment, e.Subject, func(Entry, bool) (*Entry, error) {
 		calls++
@@ -69,8 +69,8 @@ func TestUpdateGivesUp(t *testing.T) {
 // The entries of a resource are found from the newest one on, those without states too.
 func TestBackwards(t *testing.T) {
 	t.Parallel()
-	js, _ := startServer(t, t.TempDir())
-	trail := openTrail(t, js, testOptions(t))
+	st, _ := startStore(t, t.TempDir())
+	trail := openTrail(t, st, testOptions(t))
 	e := testEntry(0)
 	e.Before, e.After = nil, nil
 	for _, kind := range []string{"a", "b", "c", "d"} {

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/pause"
+	"github.com/auditrelay/auditrelay/internal/store"
 )
 
 // examination is a Report with the state to go on from.
@@ -33,9 +35,10 @@ type examination struct {
 	forwarded *Place            // the newest entry handed on or published, where it is known
 	given     string            // to whom: givenToSinks or inFiles
 	foreign   []checkpoint      // published, under keys unknown to the trail
-	copies    Copy              // nil, or the second copy
+	files     Files             // nil for none
 	copied    []copied          // entries found only there
-	keptSeq   uint64            // the newest checkpoint's sequence
+	newest    map[string]int64  // the newest entry of each resource, sound or not
+	keptSeq   uint64            // the newest checkpoint's position
 	goodSeq   uint64            // the newest good one's
 
 	gens   []Generation // the oldest first, at least one
@@ -44,7 +47,7 @@ type examination struct {
 }
 
 // Verify reads the trail back and checks everything: the signature of each checkpoint,
-// the hash of each entry, the sequences for gaps, and each entry's subject. Problems
+// the hash of each entry, the positions for gaps, and the key of each entry's record. Problems
 // are in the Report; the error is for an unreadable trail. Appends may go on meanwhile.
 // Memory: 64 bytes an entry, and about 250 where something is wrong.
 func (t *Trail) Verify(ctx context.Context) (Report, error) {
@@ -65,32 +68,31 @@ func (t *Trail) examine(ctx context.Context) (*examination, error) {
 // examiner looks at an open trail; others may append to it meanwhile.
 func (t *Trail) examiner() *examiner {
 	return &examiner{
-		prefix: t.prefix, pinFile: t.pinFile, forwardedFile: t.forwardedFile, published: t.options.Published, key: t.key, codec: t.codec, read: t.readStream, copies: t.copies,
+		Reader: t.Reader, pinFile: t.options.pinFile(), forwardedFile: t.options.ForwardedFile, files: t.options.Files, key: t.key,
 		pinExpected: t.pinned.Load(), marked: t.pinned.Load(),
 	}
 }
 
 // examiner is a trail under examination.
 type examiner struct {
-	prefix, pinFile string
-	forwardedFile   string // of [Options]
-	published       func() []Published
-	key             keyPair // without a Signer where there is none
-	codec           *codec
-	read            Reader
-	copies          Copy
+	*Reader
+	pinFile       string
+	forwardedFile string // of [Options]
+	files         Files
+	key           keyPair // without a Signer where there is none
 
+	paced       bool // it rests now and then
 	marked      bool // the key is known to have signed
 	pinExpected bool // the pin of a used key was kept before this began
 	still       bool // nobody signs meanwhile
 }
 
 func (r *examiner) examine(ctx context.Context) (*examination, error) {
-	x := &examination{openings: map[int64]opening{}, rotations: rotations{}, marked: r.marked, copies: r.copies}
+	x := &examination{openings: map[int64]opening{}, rotations: rotations{}, newest: map[string]int64{}, marked: r.marked, files: r.files}
 	// A damaged note says nothing: it is written without a sync.
 	x.forwarded, _ = readForwarded(r.forwardedFile)
 	x.given = givenToSinks
-	published := publishedIn(r.published)
+	published := publishedIn(r.files)
 	// The pin first, then the checkpoints, then the entries: each may speak of
 	// the next only, and all three grow while they are read.
 	var err error
@@ -140,23 +142,35 @@ func (x *examination) checkpointProblem(seq uint64, what string) {
 
 // readCheckpoints reads those with a good signature, and reports the others.
 func (r *examiner) readCheckpoints(ctx context.Context, x *examination) error {
-	last, err := r.read(ctx, checkpointsName(r.prefix), func(m Message) error {
-		for x.keptSeq++; x.keptSeq < m.Seq; x.keptSeq++ {
-			x.checkpointProblem(x.keptSeq, "it is missing")
+	_, err := r.each(ctx, r.checkpoints, func(item store.Item) error {
+		if item.Gap != nil {
+			x.keptSeq = uint64(item.Gap.To)
+			x.problem("checkpoint", int64(item.Gap.From), int64(item.Gap.To), "it is missing")
+			return nil
 		}
-		c, err := decodeKept(r.key, m.Data, m.Seq)
+		x.keptSeq = uint64(item.Record.Pos)
+		c, err := decodeKept(item.Record)
 		if err != nil {
-			x.checkpointProblem(m.Seq, err.Error())
+			x.checkpointProblem(x.keptSeq, err.Error())
 			return nil
 		}
 		x.kept(c)
 		return nil
 	})
-	for x.keptSeq < last {
-		x.keptSeq++
-		x.checkpointProblem(x.keptSeq, "it is missing")
-	}
 	return err
+}
+
+// each is [each] from the first record on, with rests.
+func (r *examiner) each(ctx context.Context, log store.Log, handle func(store.Item) error) (store.Pos, error) {
+	count := 0
+	return each(ctx, log, 1, func(item store.Item) error {
+		if count++; r.paced && count%paceEvery == 0 {
+			if err := pause.For(ctx, pacePause); err != nil {
+				return err
+			}
+		}
+		return handle(item)
+	})
 }
 
 // kept takes in a checkpoint with a good signature. Of the many heartbeats, the times
@@ -185,29 +199,28 @@ func (x *examination) gaps(keys map[int64]string, now time.Time) []Gap {
 
 // readLeaves hashes every entry, and takes in the trail's entries about itself.
 func (r *examiner) readLeaves(ctx context.Context, x *examination) error {
-	last, err := r.read(ctx, entriesName(r.prefix), func(m Message) error {
-		index := int64(m.Seq) - 1
-		x.extend(index)
-		if m.Header.Get(lostHeader) != "" {
-			x.leaves = append(x.leaves, tlog.Hash{})
+	_, err := r.each(ctx, r.entries, func(item store.Item) error {
+		if item.Gap != nil {
+			x.extend(int64(item.Gap.To))
 			return nil
 		}
-		record, err := r.codec.unpack(m.Header, m.Data)
-		if err != nil {
-			record = m.Data
+		index := indexOf(item.Record)
+		if item.Record.Kind == kindLost {
+			x.extend(index + 1)
+			return nil
 		}
-		x.leaves = append(x.leaves, leafHash(record))
-		e, err := r.codec.decode(r.prefix, m)
+		leaf, _ := r.codec.leafOf(item.Record)
+		x.leaves = append(x.leaves, leaf)
+		e, record, err := r.codec.open(item.Record)
 		if err != nil {
 			x.problem("misfiled", index, index, "%v", err)
 		} else if canonical, err := jsondiff.Canonical(record); err != nil || !bytes.Equal(canonical, record) {
 			x.problem("misfiled", index, index, "the record is not in canonical form")
-		} else if e.Project == OwnProject && e.Subject == ownSubject {
+		} else {
 			x.take(&e)
 		}
 		return nil
 	})
-	x.extend(int64(last))
 	return err
 }
 
@@ -218,8 +231,12 @@ func (x *examination) extend(n int64) {
 	}
 }
 
-// take reads an entry of the trail about itself.
+// take indexes an entry, and reads those of the trail about itself.
 func (x *examination) take(e *Entry) {
+	x.newest[e.resource()] = max(x.newest[e.resource()], e.Index)
+	if e.Project != OwnProject || e.Subject != ownSubject {
+		return
+	}
 	x.rotations.take(e)
 	var o opening
 	if json.Unmarshal(e.Detail, &o) != nil {

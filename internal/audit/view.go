@@ -11,21 +11,26 @@ type view struct {
 	failure     error // why the trail cannot be used at present
 	generations []Generation
 	unsound     []span   // entries without weight
-	copied      []copied // entries read from the second copy, in order
-	passed      []span   // both: the stream's copies do not count
+	copied      []copied // entries read from the files, in order
+	passed      []span   // both: what the log has of them does not count
 	problems    int
 }
 
-// show makes a view of restore's result. Needs the turn.
-func (t *Trail) show(x *examination) {
+// viewOf makes a view of an examination.
+func viewOf(x *examination) *view {
 	v := &view{generations: slices.Clone(x.gens), unsound: unsound(x.report.Problems), problems: len(x.report.Problems), copied: x.copied}
 	v.passed = slices.Clone(v.unsound)
 	for i := range v.copied {
 		v.passed = append(v.passed, v.copied[i].span())
 	}
 	v.passed = joined(v.passed)
+	return v
+}
+
+// show shows the result of a reading. Needs the turn.
+func (t *Trail) show(x *examination) {
 	t.gaps.Store(&x.report.Gaps)
-	t.showView(v)
+	t.showView(viewOf(x))
 }
 
 func (t *Trail) showView(v *view) {
@@ -46,13 +51,13 @@ func (t *Trail) showFailure(err error) {
 }
 
 // isOpen gives ErrUnavailable while the trail was not read back once.
-func (t *Trail) isOpen() error {
+func (r *Reader) isOpen() error {
 	select {
-	case <-t.opened:
+	case <-r.opened:
 		return nil
 	default:
 	}
-	if v := t.view.Load(); v != nil && v.failure != nil {
+	if v := r.view.Load(); v != nil && v.failure != nil {
 		return v.failure
 	}
 	return ErrUnavailable

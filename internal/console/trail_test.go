@@ -15,6 +15,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/relaytest"
@@ -23,10 +24,7 @@ import (
 // withTrail gives a stage's console a trail.
 func (s *stage) withTrail(options *console.Options) (closeTrail func()) {
 	s.t.Helper()
-	trail, err := audit.Open(s.t.Context(), s.conn.JetStream, audit.Options{
-		StreamPrefix: "TEST", Origin: "example.com/trail", KeyFile: filepath.Join(s.dir, "audit.key"),
-	})
-	require.NoError(s.t, err)
+	trail, stop := trailtest.Serve(s.t, filepath.Join(s.dir, "trail"))
 	index := timeline.Open(timeline.Options{Path: filepath.Join(s.dir, timeline.FileName), Trail: trail})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -42,7 +40,7 @@ func (s *stage) withTrail(options *console.Options) (closeTrail func()) {
 	return func() {
 		cancel()
 		<-done
-		assert.NoError(s.t, trail.Close(context.Background()))
+		stop()
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/record"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/journaltest"
 	"github.com/auditrelay/auditrelay/relay"
 )
@@ -28,7 +27,6 @@ type scene struct {
 	*Keeper
 	t     *testing.T
 	dir   string
-	conn  *streamserver.Conn
 	files *journaltest.Journal
 	had   int // events made
 }
@@ -48,12 +46,10 @@ func openOn(t *testing.T, dir, url string) *scene {
 	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 4 << 20, ReplayWindow: time.Hour, Replicas: 1, URL: url}
 	s := &scene{t: t, dir: dir, Keeper: New(Options{Interval: time.Hour, Events: spanEvents, Logger: log})}
 	var err error
-	s.conn, err = streamserver.Connect(t.Context(), dir, cfg, log)
-	require.NoError(t, err)
 	s.files = journaltest.Open(t, dir, cfg, journaltest.Options{Journal: journal.Options{Sealed: s.Note}})
 	s.journal = s.files.Journal
-	s.trail, err = audit.Open(t.Context(), s.conn.JetStream, audit.Options{
-		StreamPrefix: "TEST", Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour, Logger: log,
+	s.trail, err = audit.Open(t.Context(), s.files.Store, audit.Options{
+		Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour, Logger: log,
 	})
 	require.NoError(t, err)
 	require.NoError(t, s.resume(t.Context()))
@@ -65,7 +61,6 @@ func (s *scene) shut() {
 	s.t.Helper()
 	require.NoError(s.t, s.trail.Close(context.WithoutCancel(s.t.Context())))
 	s.files.Shut()
-	require.NoError(s.t, s.conn.Close())
 }
 
 // events makes n events of a type.

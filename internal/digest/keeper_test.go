@@ -10,6 +10,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
+	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
 
 // A kill may fall between any two steps, and what commits told of is lost with it.
@@ -172,8 +173,9 @@ func TestDamagedPositionsAreNamed(t *testing.T) {
 	assert.Equal(t, reasonLost, missing.Reason)
 	assert.Equal(t, missing.From, missing.To, "one flipped bit takes one record")
 	assert.EqualValues(t, 29, spans[0].Records)
-	quarantined, err := s.files.Quarantine.All(t.Context())
-	require.NoError(t, err)
-	require.NotEmpty(t, quarantined)
+	waiting.Until(t, func() bool { // the start names them in the background
+		quarantined, err := s.files.Quarantine.All(t.Context())
+		return err == nil && len(quarantined) > 0
+	})
 	s.requireRoot(spans[0])
 }

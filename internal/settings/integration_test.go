@@ -15,14 +15,13 @@ import (
 	"github.com/auditrelay/auditrelay/config/secret"
 	"github.com/auditrelay/auditrelay/internal/looks"
 	"github.com/auditrelay/auditrelay/internal/management"
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 )
 
 func TestWithTheRealTrail(t *testing.T) {
 	t.Parallel()
 	dir, space := t.TempDir(), newWorkspace()
-	trail, closeTrail := trailtest.Serve(t, dir, natstest.SyncAlways)
+	trail, closeTrail := trailtest.Serve(t, dir)
 	require.NoError(t, newWatcher(t, space, trail).Snapshot(t.Context()))
 	require.EqualValues(t, 11, trail.Size())
 	page := strings.Repeat("<p>Dear {{name}}, we are pleased &amp; sorry</p>\n", 20_000) // 1 MB, over max_payload with its before
@@ -30,7 +29,7 @@ func TestWithTheRealTrail(t *testing.T) {
 	require.NoError(t, newWatcher(t, space, trail).Snapshot(t.Context()))
 	closeTrail()
 
-	trail, closeTrail = trailtest.Serve(t, dir, natstest.SyncAlways)
+	trail, closeTrail = trailtest.Serve(t, dir)
 	defer closeTrail()
 	w := newWatcher(t, space, trail)
 	require.NoError(t, w.Snapshot(t.Context()))

@@ -14,7 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/proof"
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 )
 
 // archiver moves the entries before n, and notes its own entries in the trail.
@@ -79,11 +81,7 @@ func archivedHouse(t *testing.T) *house {
 func (h *house) publish(from, to int) {
 	h.tb.Helper()
 	h.close()
-	for i := from; i < to; i++ {
-		_, err := h.js.PublishMsgAsync(message(h.tb, i))
-		require.NoError(h.tb, err)
-	}
-	<-h.js.PublishAsyncComplete()
+	trailtest.Fill(h.tb, h.kept, to-from, func(i int) audit.Entry { return entry(from + i) })
 	h.open()
 	h.sign()
 }

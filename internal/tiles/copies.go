@@ -9,10 +9,10 @@ import (
 	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
-// Copies reads single entries lost by the trail. It keeps the bundle read last: lost
-// entries mostly stand side by side.
+// Copies is a store for its trail ([audit.Files]). It reads single entries that the trail has
+// lost, and keeps the bundle read last: lost entries mostly stand side by side.
 type Copies struct {
-	store *Store
+	*Store
 
 	mu     sync.Mutex // guards the fields below
 	log    Log
@@ -27,7 +27,7 @@ type Copies struct {
 const fresh = time.Second
 
 // NewCopies reads from a store.
-func NewCopies(s *Store) *Copies { return &Copies{store: s} }
+func NewCopies(s *Store) *Copies { return &Copies{Store: s} }
 
 // Record gives the record of leaf n of the log with an origin. Nothing vouches for it:
 // hold it against the signed leaf.
@@ -51,7 +51,7 @@ func (c *Copies) Record(origin string, n int64) ([]byte, error) {
 
 // load reads a bundle, as wide as it is there.
 func (c *Copies) load(origin string, number int64) error {
-	list, err := c.store.Logs()
+	list, err := c.Logs()
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (c *Copies) load(origin string, number int64) error {
 		if l.Origin != origin {
 			continue
 		}
-		log := c.store.Log(l.Number)
+		log := c.Log(l.Number)
 		data, err := log.widest(bundle(number, 1))
 		if err != nil {
 			return log.missing(number, err)

@@ -5,78 +5,68 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/testbed/damage"
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 )
 
-// damage is done to the entries' stream, by sequence.
-type damage struct {
-	change map[uint64]func(m *nats.Msg)
-	remove []uint64
-	cut    uint64 // the last sequence left; 0 for all
-	// checkpoints are removed from the checkpoints' stream.
-	checkpoints []uint64
+// harm is done to the entries' log, by position.
+type harm struct {
+	change map[store.Pos]func(d *store.Draft)
+	rot    []int // records that cannot be read any more
+	cut    int   // the last record left; 0 for all
+	// checkpoints cannot be read any more.
+	checkpoints []int
 }
 
-// damaged is a copy of the house with another entries' stream, not opened yet. It reads its
+// harmed is a copy of the house with another entries' log, not opened yet. It reads its
 // lost entries from the same files.
-func (h *house) damaged(d damage) *house {
+func (h *house) harmed(d harm) *house {
 	h.tb.Helper()
 	dir := h.tb.TempDir()
-	other := &house{tb: h.tb, js: natstest.JetStream(h.tb, natstest.Run(h.tb, filepath.Join(dir, "server"))), store: h.store, options: h.options}
+	other := &house{tb: h.tb, store: h.store, options: h.options}
 	other.options.KeyFile = filepath.Join(dir, "audit.key")
-	other.options.Copy = NewCopies(h.store).Record
+	other.options.Files = NewCopies(h.store)
 	for _, suffix := range []string{"", ".checkpoint"} {
 		data, err := os.ReadFile(h.options.KeyFile + suffix)
 		require.NoError(h.tb, err)
 		require.NoError(h.tb, os.WriteFile(other.options.KeyFile+suffix, data, 0o600))
 	}
-	for _, name := range []string{"TEST_AUDIT", "TEST_CHECKPOINTS"} {
-		from, err := h.js.Stream(h.tb.Context(), name)
-		require.NoError(h.tb, err)
-		other.copyDamaged(from, d)
-		d = damage{remove: d.checkpoints}
+	kept := trailtest.Store(h.tb, dir)
+	other.kept = kept
+	entries := h.drafts(audit.EntriesLog)
+	if d.cut > 0 {
+		entries = entries[:d.cut]
 	}
+	for pos, change := range d.change {
+		change(&entries[pos-1])
+	}
+	other.append(audit.EntriesLog, entries)
+	h.copyLog(other, audit.CheckpointsLog)
+	require.NoError(h.tb, kept.Close())
+	for _, pos := range slices.Backward(d.rot) { // those before it keep their numbers
+		_, err := damage.Of(dir).FlipRecord(audit.EntriesLog, pos-1)
+		require.NoError(h.tb, err)
+	}
+	for _, pos := range slices.Backward(d.checkpoints) {
+		_, err := damage.Of(dir).FlipRecord(audit.CheckpointsLog, pos-1)
+		require.NoError(h.tb, err)
+	}
+	other.kept = keptIn(h.tb, dir)
 	return other
 }
 
-func (h *house) copyDamaged(from jetstream.Stream, d damage) {
-	h.tb.Helper()
-	config := from.CachedInfo().Config
-	open := config
-	open.DenyDelete, open.DenyPurge = false, false
-	stream, err := h.js.CreateStream(h.tb.Context(), open)
-	require.NoError(h.tb, err)
-	last := from.CachedInfo().State.LastSeq
-	if d.cut > 0 {
-		last = d.cut
-	}
-	for seq := uint64(1); seq <= last; seq++ {
-		m, err := from.GetMsg(h.tb.Context(), seq)
-		require.NoError(h.tb, err)
-		msg := &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
-		if change := d.change[seq]; change != nil {
-			change(msg)
-		}
-		_, err = h.js.PublishMsg(h.tb.Context(), msg)
-		require.NoError(h.tb, err)
-	}
-	for _, seq := range d.remove {
-		require.NoError(h.tb, stream.DeleteMsg(h.tb.Context(), seq))
-	}
-	_, err = h.js.UpdateStream(h.tb.Context(), config)
-	require.NoError(h.tb, err)
+func forge(m *store.Draft) {
+	m.Data = bytes.Replace(m.Data, []byte(`"value":`), []byte(`"value":9`), 1)
 }
-
-func forge(m *nats.Msg) { m.Data = bytes.Replace(m.Data, []byte(`"value":`), []byte(`"value":9`), 1) }
-func spoil(m *nats.Msg) { m.Data = []byte("{") }
+func spoil(m *store.Draft) { m.Data = []byte("{") }
 
 // all reads the trail from its first entry to its end.
 func (h *house) all() (list []audit.Recorded) {
@@ -88,14 +78,14 @@ func (h *house) all() (list []audit.Recorded) {
 	return list
 }
 
-// What the stream has lost, every reader gets from the files; it is named as restored,
-// once, and not as damage.
-func TestEntriesLostInTheStreamAreReadFromTheFiles(t *testing.T) {
+// What the log has lost, every reader gets from the files. It is no damage, and nothing is
+// written because of it.
+func TestEntriesLostInTheLogAreReadFromTheFiles(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 300)
 	h.add(long(300))
 	h.run()
-	h = h.damaged(damage{change: map[uint64]func(*nats.Msg){8: forge, 21: spoil}, remove: []uint64{31, 32}, cut: 290})
+	h = h.harmed(harm{change: map[store.Pos]func(*store.Draft){8: forge, 21: spoil}, rot: []int{31, 32}, cut: 290})
 	h.open()
 	report, err := h.trail.Verify(t.Context())
 	require.NoError(t, err)
@@ -108,18 +98,17 @@ func TestEntriesLostInTheStreamAreReadFromTheFiles(t *testing.T) {
 	require.Equal(t, [][2]int64{{7, 7}, {20, 20}, {30, 31}, {290, 300}}, runs)
 
 	list := h.all()
-	require.Len(t, list, 302)
-	for i, e := range list[:301] {
+	require.Len(t, list, 301)
+	for i, e := range list {
 		require.EqualValues(t, i, e.Index)
 		require.False(t, e.Unsound)
 		got, err := h.trail.Get(t.Context(), int64(i))
 		require.NoError(t, err)
 		require.Equal(t, e, got)
 		if i < 300 {
-			require.Equal(t, string(message(t, i).Data), string(e.Record))
+			require.Equal(t, message(t, i), string(e.Record))
 		}
 	}
-	require.Equal(t, audit.TypeRestored, list[301].Type)
 	last, found, err := h.trail.Last(t.Context(), "acme", "live", "resource")
 	require.NoError(t, err)
 	require.True(t, found)
@@ -128,12 +117,12 @@ func TestEntriesLostInTheStreamAreReadFromTheFiles(t *testing.T) {
 	require.JSONEq(t, string(long(300).After), string(last.After))
 	_, err = h.trail.AppendIf(t.Context(), entry(301), 289)
 	require.ErrorIs(t, err, audit.ErrConflict, "entry 300 is the newest one")
-	h.timelineHas(302)
+	h.timelineHas(301)
 	h.sign()
-	require.EqualValues(t, 302, h.trail.Size(), "it is named once")
+	require.EqualValues(t, 301, h.trail.Size(), "nothing is named")
 	h.run()
-	h.requireWhole(0, 302)
-	require.Equal(t, string(message(t, 7).Data), string(h.prove(0, 7)))
+	h.requireWhole(0, 301)
+	require.Equal(t, message(t, 7), string(h.prove(0, 7)))
 }
 
 // timelineHas wants an index of n entries, none of them missing.
@@ -174,7 +163,7 @@ func TestEntriesLostInBothAreNamed(t *testing.T) {
 			data, err := os.ReadFile(bundle)
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(bundle, spoilFile(data), 0o600))
-			h = h.damaged(damage{change: map[uint64]func(*nats.Msg){41: forge, 291: spoil}})
+			h = h.harmed(harm{change: map[store.Pos]func(*store.Draft){41: forge, 291: spoil}})
 			h.open()
 			report, err := h.trail.Verify(t.Context())
 			require.NoError(t, err)
@@ -186,7 +175,7 @@ func TestEntriesLostInBothAreNamed(t *testing.T) {
 			e, err := h.trail.Get(t.Context(), 40)
 			require.NoError(t, err)
 			require.True(t, e.Unsound)
-			require.Equal(t, audit.TypeRestored, h.all()[301].Type)
+			require.Len(t, h.all(), 301)
 			require.Equal(t, audit.TypeDamaged, h.all()[300].Type)
 		})
 	}
@@ -197,15 +186,15 @@ func TestACopyThatIsLostLaterIsDamage(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 300)
 	h.run()
-	h = h.damaged(damage{change: map[uint64]func(*nats.Msg){41: forge}})
+	h = h.harmed(harm{change: map[store.Pos]func(*store.Draft){41: forge}})
 	h.open()
 	e, err := h.trail.Get(t.Context(), 40)
 	require.NoError(t, err)
 	require.False(t, e.Unsound)
 	require.NoError(t, os.RemoveAll(h.store.dir))
-	h.options.Copy = NewCopies(h.store).Record
+	h.options.Files = NewCopies(h.store)
 	h.sign()
 	e, err = h.trail.Get(t.Context(), 40)
 	require.NoError(t, err)
-	require.True(t, e.Unsound, "the stream's entry is not the signed one")
+	require.True(t, e.Unsound, "the log's entry is not the signed one")
 }

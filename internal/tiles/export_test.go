@@ -1,7 +1,6 @@
 package tiles
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -12,28 +11,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/audit"
 )
 
-// offline reads the trail's streams as the files of a stopped relay are read.
-func (h *house) offline() *audit.Offline {
-	return audit.OpenOffline("TEST", func(ctx context.Context, name string, fn func(audit.Message) error) (uint64, error) {
-		stream, err := h.js.Stream(ctx, name)
-		if err != nil {
-			return 0, err
-		}
-		last := stream.CachedInfo().State.LastSeq
-		for seq := uint64(1); seq <= last; seq++ {
-			m, err := stream.GetMsg(ctx, seq)
-			if err != nil {
-				return last, err
-			}
-			if err := fn(audit.Message{Seq: seq, Subject: m.Subject, Header: m.Header, Data: m.Data}); err != nil {
-				return last, err
-			}
-		}
-		return last, nil
-	}, nil)
+// offline reads the trail's logs as those of a stopped relay are read.
+func (h *house) offline() *audit.Reader {
+	r, err := audit.OpenReader(h.tb.Context(), h.kept)
+	require.NoError(h.tb, err)
+	h.tb.Cleanup(r.Close)
+	return r
 }
 
-// An export of the files and one of the streams are the files themselves; an older or
+// An export of the files and one of the logs are the files themselves; an older or
 // damaged one is brought up to date.
 func TestAnExportHasTheFilesOfTheRelay(t *testing.T) {
 	t.Parallel()
@@ -47,8 +33,8 @@ func TestAnExportHasTheFilesOfTheRelay(t *testing.T) {
 	generations := h.trail.Generations()
 	want := files(t, h.store.dir)
 	trails := map[string]func() Trail{
-		"files":   func() Trail { s, err := h.store.Source(); require.NoError(t, err); return s },
-		"streams": func() Trail { return h.offline() },
+		"files": func() Trail { s, err := h.store.Source(); require.NoError(t, err); return s },
+		"logs":  func() Trail { return h.offline() },
 	}
 	for name, open := range trails {
 		dir := filepath.Join(t.TempDir(), "export")
@@ -58,7 +44,7 @@ func TestAnExportHasTheFilesOfTheRelay(t *testing.T) {
 			if s, isSource := trail.(*Source); isSource {
 				known = s.Generations()
 			} else {
-				defer trail.(*audit.Offline).Close()
+				defer trail.(*audit.Reader).Close()
 			}
 			done := int64(0)
 			list, err := Export(t.Context(), trail, known, dir, nil, func(n int64) { done = n })

@@ -1,6 +1,7 @@
 package tiles
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,20 +11,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 )
 
 // house is a trail with its logs.
 type house struct {
 	tb      testing.TB
-	js      jetstream.JetStream
+	kept    store.Store // of the trail
 	options audit.Options
 	trail   *audit.Trail
 	store   *Store
@@ -39,32 +39,33 @@ func newHouseOf(tb testing.TB, origin string, n int) *house {
 	tb.Helper()
 	dir := tb.TempDir()
 	h := &house{
-		tb: tb, js: natstest.JetStream(tb, natstest.Run(tb, filepath.Join(dir, "server"))), store: Open(filepath.Join(dir, Dir)),
-		options: audit.Options{StreamPrefix: "TEST", Origin: origin, KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour},
+		tb: tb, kept: keptIn(tb, dir), store: Open(filepath.Join(dir, Dir)),
+		options: audit.Options{Origin: origin, KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour},
 	}
 	h.open()
-	h.close() // the streams are there
-	for i := range n {
-		_, err := h.js.PublishMsgAsync(message(tb, i))
-		require.NoError(tb, err)
-		if i%1000 == 999 {
-			<-h.js.PublishAsyncComplete()
-		}
-	}
-	<-h.js.PublishAsyncComplete()
+	h.close() // the key is there
+	trailtest.Fill(tb, h.kept, n, entry)
 	h.open()
 	h.sign()
 	return h
 }
 
-// message is entry i, as the trail stores it.
-func message(tb testing.TB, i int) *nats.Msg {
+// keptIn opens a store in a folder until the test ends.
+func keptIn(tb testing.TB, dir string) store.Store {
+	tb.Helper()
+	s := trailtest.Store(tb, dir)
+	tb.Cleanup(func() { require.NoError(tb, s.Close()) })
+	return s
+}
+
+// message is the record of entry i.
+func message(tb testing.TB, i int) string {
 	tb.Helper()
 	raw, err := json.Marshal(entry(i))
 	require.NoError(tb, err)
 	record, err := jsondiff.Canonical(raw)
 	require.NoError(tb, err)
-	return &nats.Msg{Subject: "TEST.audit.acme.live.resource", Data: record}
+	return string(record)
 }
 
 func entry(i int) audit.Entry {
@@ -76,7 +77,7 @@ func entry(i int) audit.Entry {
 
 func (h *house) open() {
 	h.tb.Helper()
-	trail, err := audit.Open(h.tb.Context(), h.js, h.options)
+	trail, err := audit.Open(h.tb.Context(), h.kept, h.options)
 	require.NoError(h.tb, err)
 	h.trail = trail
 	h.tb.Cleanup(func() { _ = trail.Close(context.WithoutCancel(h.tb.Context())) })
@@ -104,17 +105,29 @@ func (h *house) add(entries ...audit.Entry) {
 	h.sign()
 }
 
-// copyStream copies the messages of a stream to another house.
-func (h *house) copyStream(to *house, name string) {
+// drafts are the records of one of the trail's logs.
+func (h *house) drafts(name string) (all []store.Draft) {
 	h.tb.Helper()
-	stream, err := h.js.Stream(h.tb.Context(), name)
+	log, err := h.kept.Log(h.tb.Context(), name, store.Options{})
 	require.NoError(h.tb, err)
-	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
-		m, err := stream.GetMsg(h.tb.Context(), seq)
+	for item, err := range log.Read(h.tb.Context(), 1, false) {
 		require.NoError(h.tb, err)
-		_, err = to.js.PublishMsg(h.tb.Context(), &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data})
-		require.NoError(h.tb, err)
+		d := item.Record.Draft
+		d.Data = bytes.Clone(d.Data)
+		all = append(all, d)
 	}
+	return all
+}
+
+// copyLog copies the records of a log to another house.
+func (h *house) copyLog(to *house, name string) { to.append(name, h.drafts(name)) }
+
+func (h *house) append(name string, drafts []store.Draft) {
+	h.tb.Helper()
+	log, err := h.kept.Log(h.tb.Context(), name, store.Options{})
+	require.NoError(h.tb, err)
+	_, err = log.Append(h.tb.Context(), drafts...)
+	require.NoError(h.tb, err)
 }
 
 func (h *house) keeper() *Keeper { return NewKeeper(h.store, h.trail, h.trail.Generations, nil) }

@@ -13,7 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/pause"
 )
 
-// Trail is an [audit.Trail] or an [audit.Offline], as far as its logs need one.
+// Trail is an [audit.Trail] or an [audit.Reader], as far as its logs need one.
 type Trail interface {
 	// Checkpoints calls handle with each kept checkpoint from a number on, and caughtUp at
 	// each end, until ctx ends or a call fails.

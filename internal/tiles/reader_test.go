@@ -23,12 +23,12 @@ func TestConsistencyIsProvenFromTheTiles(t *testing.T) {
 		h.publish(n, n+10)
 	}
 	for _, withTiles := range []bool{false, true} {
-		other := h.damaged(damage{checkpoints: []uint64{2, 3}})
+		other := h.harmed(harm{checkpoints: []int{2, 3}})
 		var offered atomic.Pointer[audit.Offer]
 		other.options.Cosign = func(_ context.Context, o audit.Offer) ([]byte, error) { offered.Store(&o); return nil, nil }
 		other.store = Open(t.TempDir())
-		if withTiles {
-			other.options.Tiles = other.store.Tiles
+		if other.options.Files = nil; withTiles {
+			other.options.Files = NewCopies(other.store)
 		}
 		other.open()
 		other.sign() // what names the damage

@@ -57,7 +57,7 @@ func TestEveryEntryIsProvenFromTheFiles(t *testing.T) {
 	h.run()
 	h.requireWhole(0, 601)
 	for _, n := range []int64{0, 1, 255, 256, 511, 512, 599} {
-		require.Equal(t, string(message(t, int(n)).Data), string(h.prove(0, n)))
+		require.Equal(t, message(t, int(n)), string(h.prove(0, n)))
 	}
 	d, isDigest := proof.ParseDigest(h.prove(0, 600))
 	require.True(t, isDigest)
@@ -226,7 +226,7 @@ func TestEachGenerationHasAFolder(t *testing.T) {
 	require.Equal(t, old, files(t, h.store.Log(0).dir))
 	h.requireWhole(0, 300)
 	h.requireWhole(1, 2) // the entry that opens it, and ours
-	require.Equal(t, string(message(t, 301).Data), string(h.prove(1, 1)))
+	require.Equal(t, message(t, 301), string(h.prove(1, 1)))
 	list, err := h.store.Logs()
 	require.NoError(t, err)
 	require.Len(t, list, 2)
@@ -243,8 +243,8 @@ func TestTheLogOfARolledBackTrailStays(t *testing.T) {
 	h := newHouse(t, 100)
 	other := newHouse(t, 0)
 	other.close()
-	for _, stream := range []string{"TEST_AUDIT", "TEST_CHECKPOINTS"} { // as they are now
-		h.copyStream(other, stream)
+	for _, stream := range []string{audit.EntriesLog, audit.CheckpointsLog} { // as they are now
+		h.copyLog(other, stream)
 	}
 	pin, err := os.ReadFile(h.options.KeyFile + ".checkpoint")
 	require.NoError(t, err)

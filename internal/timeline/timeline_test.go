@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 )
 
@@ -188,8 +187,7 @@ func TestTheFileIsDerived(t *testing.T) {
 
 func TestTheFileOfAnotherTrailIsNotUsed(t *testing.T) {
 	t.Parallel()
-	js := natstest.JetStream(t, natstest.Run(t, t.TempDir()))
-	one, two := trailtest.On(t, js, "ONE"), trailtest.On(t, js, "TWO")
+	one, two := trailtest.New(t), trailtest.New(t)
 	scene(t, one)
 	add(t, two, change(0, 0, 9), change(10, 9, 8))
 	path := filepath.Join(t.TempDir(), FileName)

@@ -73,13 +73,6 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 64 wrong usage.`
 	return cmd
 }
 
-// repairControl repairs the trail like a start.
-func repairControl(cfg *config.Config, log *slog.Logger) func(context.Context, *streamserver.Conn) error {
-	return func(ctx context.Context, conn *streamserver.Conn) error {
-		return withTrail(ctx, cfg, conn, log, func(context.Context, *audit.Trail) error { return nil })
-	}
-}
-
 // repairs are the results of a repair.
 type repairs struct {
 	Mended []datadir.Mending `json:"mended"`
@@ -125,7 +118,7 @@ func repairServer(ctx context.Context, cfg *config.Config, log *slog.Logger, unk
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	done.Mended = append([]datadir.Mending{}, conn.Mended...)
-	return repairControl(cfg, log)(ctx, conn)
+	return nil
 }
 
 // repairStore opens the store as a start does, which mends it, and reads all of it back.
@@ -157,6 +150,10 @@ func repairStore(ctx context.Context, cfg *config.Config, log *slog.Logger, done
 		if err := repairLog(ctx, s, names, name, opts); err != nil {
 			return fmt.Errorf("repair the log %s: %w", name, err)
 		}
+	}
+	// The trail names its own damage as at a start.
+	if err := withTrail(ctx, cfg, s, log, func(context.Context, *audit.Trail) error { return nil }); err != nil {
+		return err
 	}
 	after, err := names.All(ctx)
 	if err != nil {

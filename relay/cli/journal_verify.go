@@ -2,21 +2,15 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
-	"sync"
 
-	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/datadir"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 func (p Program) newJournalVerify() *cobra.Command {
@@ -70,54 +64,21 @@ func verifyJournal(cmd *cobra.Command, cfg *config.Config) (*verification, error
 	return v, verifyTrail(cmd.Context(), cfg, v)
 }
 
-// readerOf reads the trail's streams in a data directory. progress may be nil.
-func readerOf(o *datadir.Offline, progress func(done, total int64)) audit.Reader {
-	return func(ctx context.Context, stream string, fn func(audit.Message) error) (uint64, error) {
-		return o.Read(ctx, stream, progress, func(seq uint64, subject string, header nats.Header, data []byte) error {
-			return fn(audit.Message{Seq: seq, Subject: subject, Header: header, Data: data})
-		})
-	}
-}
-
-// entriesOf reads single entries of the trail in a data directory.
-func entriesOf(o *datadir.Offline, prefix string) audit.Getter {
-	var opened *datadir.Messages
-	var mu sync.Mutex // of opened
-	return func(ctx context.Context, seq uint64) (audit.Message, bool, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if opened == nil {
-			messages, err := o.Messages(ctx, audit.EntriesStream(prefix))
-			if err != nil {
-				return audit.Message{}, false, err
-			}
-			opened = messages
-		}
-		subject, header, data, found, err := opened.Get(seq)
-		return audit.Message{Seq: seq, Subject: subject, Header: header, Data: data}, found, err
-	}
-}
-
 // verifyTrail adds the findings of the audit trail's signatures and key.
-func verifyTrail(ctx context.Context, cfg *config.Config, v *verification) (err error) {
-	o, err := streamserver.OpenOffline(cfg.DataDir, cfg.Journal.StreamPrefix)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // there is no trail
-	}
+func verifyTrail(ctx context.Context, cfg *config.Config, v *verification) error {
+	trail, err := readTrail(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, o.Close()) }()
-	options := app.TrailOptions(cfg)
-	options.ForwardedFile, options.End = datadir.ReadWatermarks(cfg.DataDir).ForwardedFile(), o.End
-	report, unnamed, err := audit.VerifyOffline(ctx, options, readerOf(o, nil))
+	defer trail.Close()
+	report, unnamed, err := audit.VerifyOffline(ctx, app.TrailOptions(cfg), trail)
 	if err != nil {
 		return err
 	}
 	for _, p := range report.Problems {
 		found := problem{
-			Log: audit.EntriesStream(cfg.Journal.StreamPrefix), What: "audit trail: " + p.String(), Settled: !slices.Contains(unnamed, p),
-			Advice: "put a copy back, or start the relay: it names this in the trail, and goes on behind it",
+			Log: audit.EntriesLog, What: "audit trail: " + p.String(), Settled: !slices.Contains(unnamed, p),
+			Advice: "put a copy back, or start the relay: it names this in the trail, and goes on",
 		}
 		if found.Settled {
 			found.Advice = "nothing is left to do: the trail names it"
@@ -126,7 +87,7 @@ func verifyTrail(ctx context.Context, cfg *config.Config, v *verification) (err 
 	}
 	for _, p := range report.Restored {
 		v.Problems = append(v.Problems, problem{
-			Log: audit.EntriesStream(cfg.Journal.StreamPrefix), What: "audit trail: " + p.String(), Settled: true,
+			Log: audit.EntriesLog, What: "audit trail: " + p.String(), Settled: true,
 			Advice: "nothing is left to do: the trail reads them from its files",
 		})
 	}

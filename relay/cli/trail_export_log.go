@@ -13,7 +13,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/tiles"
 )
 
@@ -104,16 +103,14 @@ func (f *trailFlags) openStreams(cmd *cobra.Command) (tiles.Trail, []audit.Gener
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	files, err := streamserver.OpenOffline(cfg.DataDir, cfg.Journal.StreamPrefix)
+	trail, err := readTrail(cmd.Context(), cfg)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	options := app.TrailOptions(cfg)
-	options.End = files.End
-	report, _, err := audit.VerifyOffline(cmd.Context(), options, readerOf(files, nil))
+	report, _, err := audit.VerifyOffline(cmd.Context(), app.TrailOptions(cfg), trail)
 	if err != nil {
-		return nil, nil, nil, errors.Join(err, files.Close())
+		trail.Close()
+		return nil, nil, nil, err
 	}
-	trail := audit.OpenOffline(cfg.Journal.StreamPrefix, readerOf(files, nil), entriesOf(files, cfg.Journal.StreamPrefix))
-	return trail, report.Generations, func() error { trail.Close(); return files.Close() }, nil
+	return trail, report.Generations, func() error { trail.Close(); return nil }, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/tiles"
 )
 
@@ -25,20 +25,21 @@ func TestMakeAnExportForProof(t *testing.T) {
 	}
 	n, err := strconv.Atoi(os.Getenv("AUDITRELAY_PROOF_ENTRIES"))
 	require.NoError(t, err)
-	js := natstest.JetStream(t, natstest.Run(t, filepath.Join(t.TempDir(), "server")))
-	o := audit.Options{StreamPrefix: "TEST", Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour}
-	trail, err := audit.Open(t.Context(), js, o)
+	kept := trailtest.Store(t, t.TempDir())
+	defer func() { require.NoError(t, kept.Close()) }()
+	o := audit.Options{Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour}
+	trail, err := audit.Open(t.Context(), kept, o)
 	require.NoError(t, err)
 	require.NoError(t, trail.Close(t.Context()))
 	start := time.Now()
-	fillTrail(t, js, n)
+	fillTrail(t, kept, n)
 	fmt.Printf("%d entries appended in %v\n", n, time.Since(start).Round(time.Millisecond))
 	for range 2 { // the first one signs when it closes
-		trail, err = audit.Open(t.Context(), js, o)
+		trail, err = audit.Open(t.Context(), kept, o)
 		require.NoError(t, err)
 		require.NoError(t, trail.Close(t.Context()))
 	}
-	trail, err = audit.Open(t.Context(), js, o)
+	trail, err = audit.Open(t.Context(), kept, o)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, trail.Close(t.Context())) }()
 	start = time.Now()

@@ -13,7 +13,7 @@ import (
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/tiles"
 )
 
@@ -59,7 +59,7 @@ Exit codes: 0 replaced, 1 failed or declined, 64 wrong usage.`,
 			client.Person = thisPerson()
 			done, err := client.RotateKey(cmd.Context(), console.RotateKey{Public: nextPublic})
 			if errors.Is(err, console.ErrNoRelay) {
-				return rotateKey(cmd, cfg, nextPublic)
+				return rotateKey(cmd, cfg, p.build().Version, nextPublic)
 			}
 			if err != nil {
 				return err
@@ -86,13 +86,13 @@ func sayRotated(cmd *cobra.Command, public string, elsewhere bool) error {
 
 // rotateKey does the steps described in internal/audit/rotate.go on the trail of a stopped
 // relay; each can be repeated.
-func rotateKey(cmd *cobra.Command, cfg *config.Config, elsewhere string) (err error) {
+func rotateKey(cmd *cobra.Command, cfg *config.Config, version, elsewhere string) (err error) {
 	log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
-	conn, err := streamserver.Connect(cmd.Context(), cfg.DataDir, cfg.Journal, log)
+	s, err := app.OpenStore(cmd.Context(), cfg, app.StoreOptions{Version: version, Logger: log})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
+	defer func() { err = errors.Join(err, s.Close()) }()
 	next := elsewhere
 	if next == "" {
 		if next, err = audit.NextKey(cfg.Audit.KeyFile); err != nil {
@@ -100,7 +100,7 @@ func rotateKey(cmd *cobra.Command, cfg *config.Config, elsewhere string) (err er
 		}
 	}
 	name := func(ctx context.Context, trail *audit.Trail) error { return trail.NameNextKey(ctx, next) }
-	if err := withTrail(cmd.Context(), cfg, conn, log, name); err != nil {
+	if err := withTrail(cmd.Context(), cfg, s, log, name); err != nil {
 		return err
 	}
 	if elsewhere != "" {
@@ -111,7 +111,7 @@ func rotateKey(cmd *cobra.Command, cfg *config.Config, elsewhere string) (err er
 	}
 	public := ""
 	newest := func(_ context.Context, trail *audit.Trail) error { public = trail.PublicKey(); return nil }
-	if err := withTrail(cmd.Context(), cfg, conn, log, newest); err != nil {
+	if err := withTrail(cmd.Context(), cfg, s, log, newest); err != nil {
 		return err
 	}
 	return sayRotated(cmd, public, false)
@@ -120,13 +120,10 @@ func rotateKey(cmd *cobra.Command, cfg *config.Config, elsewhere string) (err er
 // withTrail opens the trail of a stopped relay, and signs it after do. Then it brings the files
 // for public tools up to date, as a relay does when it stops. A crash before that, or a failure,
 // leaves them to the next start; until then they lack the newest entries.
-func withTrail(ctx context.Context, cfg *config.Config, conn *streamserver.Conn, log *slog.Logger, do func(context.Context, *audit.Trail) error) error {
+func withTrail(ctx context.Context, cfg *config.Config, s store.Store, log *slog.Logger, do func(context.Context, *audit.Trail) error) error {
 	o := app.TrailOptions(cfg)
-	o.ReadAll = true
-	o.SalvageDir, o.Logger = filepath.Join(cfg.DataDir, app.SalvageDir), log
-	o.NoteEnd, o.End, o.Settle, o.Remade = conn.NoteEnd, conn.End, conn.Settle, conn.Remade
-	o.ForwardedFile = conn.Watermarks.ForwardedFile()
-	trail, err := audit.Open(ctx, conn.JetStream, o)
+	o.ReadAll, o.Logger = true, log
+	trail, err := audit.Open(ctx, s, o)
 	if err != nil {
 		return err
 	}

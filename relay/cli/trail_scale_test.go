@@ -13,14 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
 	"github.com/auditrelay/auditrelay/internal/digest"
-	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 )
 
@@ -52,14 +51,13 @@ func scaleEntry(i int) audit.Entry {
 func scaleServer(tb testing.TB, n int) (dir string, stop func()) {
 	tb.Helper()
 	dir = tb.TempDir()
-	server := natstest.Run(tb, filepath.Join(dir, "jetstream"))
-	js := natstest.JetStream(tb, server)
-	options := audit.Options{StreamPrefix: "TEST", Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour}
-	trail, err := audit.Open(tb.Context(), js, options)
+	files := trailtest.Store(tb, dir)
+	options := audit.Options{Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"), SignEvery: time.Hour}
+	trail, err := audit.Open(tb.Context(), files, options)
 	require.NoError(tb, err)
 	require.NoError(tb, trail.Close(tb.Context()))
-	fillTrail(tb, js, n)
-	trail, err = audit.Open(tb.Context(), js, options)
+	fillTrail(tb, files, n)
+	trail, err = audit.Open(tb.Context(), files, options)
 	require.NoError(tb, err)
 	require.EqualValues(tb, n, trail.Size())
 	start := time.Now()
@@ -68,7 +66,7 @@ func scaleServer(tb testing.TB, n int) (dir string, stop func()) {
 	return dir, func() {
 		stopServing()
 		require.NoError(tb, trail.Close(context.WithoutCancel(tb.Context())))
-		natstest.Stop(server)
+		require.NoError(tb, files.Close())
 	}
 }
 
@@ -95,24 +93,15 @@ func serveTrail(tb testing.TB, trail *audit.Trail, dir string) (stop func()) {
 }
 
 // fillTrail writes entries as the trail does, many at a time.
-func fillTrail(tb testing.TB, js jetstream.JetStream, n int) {
+func fillTrail(tb testing.TB, to store.Store, n int) {
 	tb.Helper()
-	for i := range n {
+	trailtest.Fill(tb, to, n, func(i int) audit.Entry {
 		e := scaleEntry(i)
 		if i == n-2 {
 			e.Type = digest.Type
 		}
-		raw, err := json.Marshal(e)
-		require.NoError(tb, err)
-		record, err := jsondiff.Canonical(raw)
-		require.NoError(tb, err)
-		_, err = js.PublishAsync(strings.Join([]string{"TEST.audit", e.Project, e.Environment, e.Subject}, "."), record)
-		require.NoError(tb, err)
-		if i%1000 == 999 {
-			<-js.PublishAsyncComplete()
-		}
-	}
-	<-js.PublishAsyncComplete()
+		return e
+	})
 }
 
 // firstLine is the time to the first output.

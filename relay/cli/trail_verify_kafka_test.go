@@ -17,7 +17,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/testbed/kafkatest"
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/tiles"
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/sinks/kafka"
@@ -26,16 +26,17 @@ import (
 // auditEvents are the events of a trail's entries and of its checkpoint.
 func auditEvents(t *testing.T, n int) (events []relay.Event, key string) {
 	t.Helper()
-	js := natstest.JetStream(t, natstest.Run(t, t.TempDir()))
-	o := audit.Options{StreamPrefix: "TEST", Origin: "example.com/trail", KeyFile: filepath.Join(t.TempDir(), "audit.key"), SignEvery: time.Hour}
-	trail, err := audit.Open(t.Context(), js, o)
+	kept := trailtest.Store(t, t.TempDir())
+	defer func() { require.NoError(t, kept.Close()) }()
+	o := audit.Options{Origin: "example.com/trail", KeyFile: filepath.Join(t.TempDir(), "audit.key"), SignEvery: time.Hour}
+	trail, err := audit.Open(t.Context(), kept, o)
 	require.NoError(t, err)
 	for i := range n {
 		_, err := trail.Append(t.Context(), scaleEntry(i))
 		require.NoError(t, err)
 	}
 	require.NoError(t, trail.Close(t.Context()))
-	trail, err = audit.Open(t.Context(), js, o) // Close has signed
+	trail, err = audit.Open(t.Context(), kept, o) // Close has signed
 	require.NoError(t, err)
 	defer func() { require.NoError(t, trail.Close(t.Context())) }()
 	add := func(e relay.Event, id string, body []byte) {

@@ -12,9 +12,7 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/proof"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/tiles"
 	"github.com/auditrelay/auditrelay/internal/verify"
 )
@@ -65,25 +63,23 @@ func (f *verifyFlags) runProof(cmd *cobra.Command, policy *proof.Policy) error {
 	return err
 }
 
-// verifyStopped verifies the streams of a stopped relay, and its files for public tools.
+// verifyStopped verifies the logs of a stopped relay, and its files for public tools.
 func (f *verifyFlags) verifyStopped(ctx context.Context, o verify.Options) (made verify.Report, err error) {
 	journal := journalFlags{kinds: f.kinds, file: f.config, dataDir: f.dataDir, prefix: f.prefix}
 	cfg, err := journal.config()
 	if err != nil {
 		return verify.Report{}, err
 	}
-	files, err := streamserver.OpenOffline(cfg.DataDir, cfg.Journal.StreamPrefix)
+	trail, err := readTrail(ctx, cfg)
 	if err != nil {
 		return verify.Report{}, err
 	}
-	defer func() { err = errors.Join(err, files.Close()) }()
-	options := app.TrailOptions(cfg)
-	options.ForwardedFile, options.End = datadir.ReadWatermarks(cfg.DataDir).ForwardedFile(), files.End
-	report, unnamed, err := audit.VerifyOffline(ctx, options, readerOf(files, nil))
+	defer trail.Close()
+	report, unnamed, err := audit.VerifyOffline(ctx, app.TrailOptions(cfg), trail)
 	if err != nil {
 		return verify.Report{}, err
 	}
-	// The files are derived from the streams, and made anew where they are gone.
+	// The files are derived from the logs, and written again where they are gone.
 	if fetch, dirs, err := verify.Folder(filepath.Join(cfg.DataDir, tiles.Dir)); err == nil {
 		o.Stopped = true
 		if made, err = verify.Trail(ctx, fetch, dirs, o); err != nil {

@@ -12,16 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/testbed/trailtest"
 	"github.com/auditrelay/auditrelay/internal/tiles"
 )
 
 // exportedTrail is an export of a trail with n entries, and its public key.
 func exportedTrail(t *testing.T, n int) (dir, key string) {
 	t.Helper()
-	js := natstest.JetStream(t, natstest.Run(t, t.TempDir()))
-	o := audit.Options{StreamPrefix: "TEST", Origin: "example.com/trail", KeyFile: filepath.Join(t.TempDir(), "audit.key"), SignEvery: time.Hour}
-	trail, err := audit.Open(t.Context(), js, o)
+	kept := trailtest.Store(t, t.TempDir())
+	defer func() { require.NoError(t, kept.Close()) }()
+	o := audit.Options{Origin: "example.com/trail", KeyFile: filepath.Join(t.TempDir(), "audit.key"), SignEvery: time.Hour}
+	trail, err := audit.Open(t.Context(), kept, o)
 	require.NoError(t, err)
 	for i := range n {
 		e := scaleEntry(i)
@@ -29,7 +30,7 @@ func exportedTrail(t *testing.T, n int) (dir, key string) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, trail.Close(t.Context()))
-	trail, err = audit.Open(t.Context(), js, o) // Close has signed
+	trail, err = audit.Open(t.Context(), kept, o) // Close has signed
 	require.NoError(t, err)
 	dir = filepath.Join(t.TempDir(), "export")
 	list, err := tiles.Export(t.Context(), trail, trail.Generations(), dir, slog.New(slog.DiscardHandler), func(int64) {})

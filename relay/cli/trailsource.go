@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/console"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 )
 
@@ -79,11 +79,11 @@ func (f *trailFlags) readsFiles(cmd *cobra.Command, args []string, run func(*cob
 	if err != nil {
 		return err
 	}
-	files, err := streamserver.OpenOffline(cfg.DataDir, cfg.Journal.StreamPrefix)
+	trail, err := readTrail(cmd.Context(), cfg)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, files.Close()) }()
+	defer trail.Close()
 	dir, err := os.MkdirTemp("", "auditrelay-trail-")
 	if err != nil {
 		return fmt.Errorf("make a folder for the index of the trail: %w", err)
@@ -93,8 +93,6 @@ func (f *trailFlags) readsFiles(cmd *cobra.Command, args []string, run func(*cob
 	if err := copyIndex(path, filepath.Join(cfg.DataDir, timeline.FileName)); err != nil {
 		return err
 	}
-	prefix := cfg.Journal.StreamPrefix
-	trail := audit.OpenOffline(prefix, readerOf(files, progressTo(cmd.ErrOrStderr())), entriesOf(files, prefix))
 	index := timeline.Open(timeline.Options{Path: path, Trail: trail})
 	ctx, cancel := context.WithCancel(cmd.Context())
 	done := make(chan struct{})
@@ -104,6 +102,15 @@ func (f *trailFlags) readsFiles(cmd *cobra.Command, args []string, run func(*cob
 	}()
 	defer func() { cancel(); <-done }()
 	return run(cmd, args, offlineTrail{index})
+}
+
+// readTrail opens the trail in the data directory of a configuration for reading only.
+func readTrail(ctx context.Context, cfg *config.Config) (*audit.Reader, error) {
+	s, err := app.ViewStore(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return audit.OpenReader(ctx, s)
 }
 
 // copyIndex copies the index of a trail, if there is one.

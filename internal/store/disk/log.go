@@ -41,14 +41,15 @@ type Log struct {
 
 	// turn is held by whoever writes to the log's files, which the fields below describe.
 	turn     chan struct{}
-	f        file      // of the newest segment
-	offset   int64     // where it goes on
-	size     int64     // its end: what was allocated, or may be written
-	poisoned bool      // a write or a sync of it failed, so the next record begins a new one
-	mark     *slots    // the end mark
-	trimmed  *slots    // the first position kept
-	newest   time.Time // of the newest record
-	files    int       // how many segments were opened or made
+	ended    chan struct{} // closed when the log is
+	f        file          // of the newest segment
+	offset   int64         // where it goes on
+	size     int64         // its end: what was allocated, or may be written
+	poisoned bool          // a write or a sync of it failed, so the next record begins a new one
+	mark     *slots        // the end mark
+	trimmed  *slots        // the first position kept
+	newest   time.Time     // of the newest record
+	files    int           // how many segments were opened or made
 	scratch  []byte
 
 	mu       sync.Mutex
@@ -113,6 +114,8 @@ func (l *Log) lock(ctx context.Context) error {
 	select {
 	case l.turn <- struct{}{}:
 		return nil
+	case <-l.ended:
+		return store.ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -123,6 +126,7 @@ func (l *Log) unlock() { <-l.turn }
 // close ends the log. Appends that wait are written first.
 func (l *Log) close() error {
 	l.turn <- struct{}{} // never given back
+	close(l.ended)
 	l.mu.Lock()
 	g := l.pending
 	l.pending, l.closed = nil, true

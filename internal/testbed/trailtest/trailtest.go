@@ -3,30 +3,42 @@ package trailtest
 
 import (
 	"context"
+	"encoding/json"
+	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/internal/json/jsondiff"
+	"github.com/auditrelay/auditrelay/internal/store"
+	"github.com/auditrelay/auditrelay/internal/store/disk"
 )
 
-// Serve opens a trail on a server of its own, with all files in dir. stop closes both
-// before the test's end; then dir can be served again.
-func Serve(tb testing.TB, dir string, changes ...func(*server.Options)) (trail *audit.Trail, stop func()) {
+// Store opens a store in dir.
+func Store(tb testing.TB, dir string) store.Store {
 	tb.Helper()
-	js, stopServer := natstest.Serve(tb, dir, changes...)
-	trail = open(tb, js, "TEST", dir)
+	s, err := disk.Open(disk.Config{Dir: filepath.Join(dir, "store"), Salvage: filepath.Join(dir, "salvage"), Writer: "test", Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(tb, err)
+	return s
+}
+
+// Serve opens a trail in a store of its own, with all files in dir. stop closes both
+// before the test's end; then dir can be served again.
+func Serve(tb testing.TB, dir string) (trail *audit.Trail, stop func()) {
+	tb.Helper()
+	s := Store(tb, dir)
+	trail, err := audit.Open(tb.Context(), s, audit.Options{Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key")})
+	require.NoError(tb, err)
 	return trail, func() {
 		require.NoError(tb, trail.Close(context.WithoutCancel(tb.Context())))
-		stopServer()
+		require.NoError(tb, s.Close())
 	}
 }
 
-// New is a trail on a server of its own, until the test ends.
+// New is a trail in a store of its own, until the test ends.
 func New(tb testing.TB) *audit.Trail {
 	tb.Helper()
 	trail, stop := Serve(tb, tb.TempDir())
@@ -34,19 +46,25 @@ func New(tb testing.TB) *audit.Trail {
 	return trail
 }
 
-// On is a trail with a prefix of its own on a server, until the test ends.
-func On(tb testing.TB, js jetstream.JetStream, prefix string) *audit.Trail {
+// Fill appends the records of n entries to the log of a store, without a trail: a trail that
+// is opened later takes them for its own. Their names have letters, digits, - and _ only.
+func Fill(tb testing.TB, s store.Store, n int, entry func(i int) audit.Entry) {
 	tb.Helper()
-	trail := open(tb, js, prefix, tb.TempDir())
-	tb.Cleanup(func() { require.NoError(tb, trail.Close(context.WithoutCancel(tb.Context()))) })
-	return trail
-}
-
-func open(tb testing.TB, js jetstream.JetStream, prefix, dir string) *audit.Trail {
-	tb.Helper()
-	trail, err := audit.Open(tb.Context(), js, audit.Options{
-		StreamPrefix: prefix, Origin: "example.com/trail", KeyFile: filepath.Join(dir, "audit.key"),
-	})
+	log, err := s.Log(tb.Context(), audit.EntriesLog, store.Options{})
 	require.NoError(tb, err)
-	return trail
+	const plain, batch = 1, 1000 // the kind of a record that is not compressed
+	var drafts []store.Draft
+	for i := range n {
+		e := entry(i)
+		raw, err := json.Marshal(e)
+		require.NoError(tb, err)
+		record, err := jsondiff.Canonical(raw)
+		require.NoError(tb, err)
+		drafts = append(drafts, store.Draft{Kind: plain, Key: strings.Join([]string{e.Project, e.Environment, e.Subject}, "."), Data: record})
+		if len(drafts) == batch || i == n-1 {
+			_, err := log.Append(tb.Context(), drafts...)
+			require.NoError(tb, err)
+			drafts = drafts[:0]
+		}
+	}
 }

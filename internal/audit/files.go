@@ -8,14 +8,15 @@ import (
 	"github.com/auditrelay/auditrelay/internal/spans"
 )
 
-// The trail's files hold every signed entry a second time. An entry lost or damaged in the
-// stream is read from there, if its leaf is the signed one. It is named once, as restored;
-// the place in the stream stays as it is.
+// The trail's files hold the signed entries a second time. An entry that is lost or damaged
+// in the log is read from there, if its leaf is the signed one. Nothing is written back, and
+// the trail does not name it: as long as the files have it, nothing is lost.
 
-// TypeRestored names entries read from the second copy; its Detail is a naming.
+// TypeRestored names entries that were read from the files. Earlier versions entered it; its
+// Detail is a naming.
 const TypeRestored = "trail.restored"
 
-// copied is a run of entries read from the second copy.
+// copied is a run of entries that are read from the files.
 type copied struct {
 	generation Generation
 	from       int64       // index of the first one
@@ -26,19 +27,19 @@ func (c *copied) span() span {
 	return span{From: c.from, To: c.from + int64(len(c.leaves)) - 1}
 }
 
-// recover seeks the stream's missing signed entries in the second copy. Got and want are
-// leaves of g as in compareLeaves.
+// recover seeks the signed entries that the log lacks in the files. Got and want are leaves
+// of g as in compareLeaves.
 func (x *examination) recover(g Generation, got, want []tlog.Hash) {
 	for i, leaf := range want {
 		index := g.Base + int64(i)
-		if x.copies == nil || leaf == (tlog.Hash{}) || i < len(got) && got[i] == leaf || leaf == lostLeaf(index) {
+		if x.files == nil || leaf == (tlog.Hash{}) || i < len(got) && got[i] == leaf || leaf == lostLeaf(index) {
 			continue
 		}
-		record, err := x.copies(g.Origin, int64(i))
+		record, err := x.files.Record(g.Origin, int64(i))
 		if err != nil || leafHash(record) != leaf {
 			continue
 		}
-		if e, err := decodeRecord(record, index); err == nil && e.Project == OwnProject && e.Subject == ownSubject {
+		if e, err := decodeRecord(record, index); err == nil {
 			x.take(&e)
 		}
 		if n := len(x.copied); n > 0 && x.copied[n-1].span().To == index-1 && x.copied[n-1].generation.Base == g.Base {
@@ -54,7 +55,7 @@ func (x *examination) setApart() {
 	for i := range x.copied {
 		run := x.copied[i].span()
 		x.report.Restored = append(x.report.Restored, Problem{
-			Kind: "restored", From: run.From, To: run.To, Detail: "lost or damaged in the stream, and read from the entry bundles, as the signed root proves",
+			Kind: "restored", From: run.From, To: run.To, Detail: "lost or damaged in the log, and read from the entry bundles, as the signed root proves",
 		})
 		var left []Problem
 		for _, p := range x.report.Problems {
@@ -76,7 +77,7 @@ func (p Problem) isOfEntries() bool {
 	return !slices.Contains([]string{"pin", "key", "checkpoint", "unproven", "forwarded"}, p.Kind)
 }
 
-// copyOf is the run with an entry of the second copy.
+// copyOf is the run with an entry that is read from the files.
 func (v *view) copyOf(index int64) (*copied, bool) {
 	for i := range v.copied {
 		if run := v.copied[i].span(); run.From <= index && index <= run.To {
@@ -86,29 +87,29 @@ func (v *view) copyOf(index int64) (*copied, bool) {
 	return nil, false
 }
 
-// fromCopy reads an entry from the second copy. If an entry is gone there too, the trail
+// fromFiles reads an entry that the log has lost. If it is gone from the files too, the trail
 // is read back.
-func (t *Trail) fromCopy(index int64) (Recorded, bool) {
-	run, listed := t.view.Load().copyOf(index)
+func (r *Reader) fromFiles(index int64) (Recorded, bool) {
+	run, listed := r.view.Load().copyOf(index)
 	if !listed {
 		return Recorded{}, false
 	}
 	leaf := run.leaves[index-run.from]
-	record, err := t.copies(run.generation.Origin, index-run.generation.Base)
+	record, err := r.files.Record(run.generation.Origin, index-run.generation.Base)
 	if err != nil || leafHash(record) != leaf {
-		t.suspect("an entry restored from the entry bundles is lost there too")
+		r.suspect("an entry that was read from the entry bundles is lost there too")
 		return Recorded{}, false
 	}
 	e, err := decodeRecord(record, index)
 	return Recorded{Entry: e, Record: record, Leaf: leaf}, err == nil
 }
 
-// copiesBetween gives the entries of the second copy in [from, to), in order.
-func (t *Trail) copiesBetween(from, to int64, handle func(Recorded) error) error {
-	for _, run := range t.view.Load().copied {
+// fromFilesBetween gives the entries in [from, to) that are read from the files, in order.
+func (r *Reader) fromFilesBetween(from, to int64, handle func(Recorded) error) error {
+	for _, run := range r.view.Load().copied {
 		at := run.span()
 		for index := max(from, at.From); index < to && index <= at.To; index++ {
-			if e, ok := t.fromCopy(index); ok {
+			if e, ok := r.fromFiles(index); ok {
 				if err := handle(e); err != nil {
 					return err
 				}
@@ -116,16 +117,4 @@ func (t *Trail) copiesBetween(from, to int64, handle func(Recorded) error) error
 		}
 	}
 	return nil
-}
-
-// newestCopy is the newest entry of a resource in the second copy, behind an index.
-func (t *Trail) newestCopy(where string, behind int64) (newest Entry, found bool) {
-	for _, run := range slices.Backward(t.view.Load().copied) {
-		for index := run.span().To; index >= run.from && index > behind; index-- {
-			if e, ok := t.fromCopy(index); ok && resourceSubject(t.prefix, e.Project, e.Environment, e.Subject) == where {
-				return e.Entry, true
-			}
-		}
-	}
-	return Entry{}, false
 }

@@ -1,0 +1,336 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync/atomic"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// The names of the trail's two logs in a store.
+const (
+	EntriesLog     = "trail.entries"
+	CheckpointsLog = "trail.checkpoints"
+)
+
+// The kinds of the entries' records. The record of a checkpoint is a keptCheckpoint, as JSON.
+const (
+	// kindPlain is an entry's record, and kindZstd the same compressed. Its key is the
+	// entry's resource.
+	kindPlain, kindZstd uint8 = 1, 2
+	// kindLost stands in the place of an entry that was lost from the end of the log, so that
+	// no other entry gets its index. It has no data.
+	kindLost uint8 = 3
+
+	kindCheckpoint uint8 = 1
+)
+
+// Reader reads the two logs of a trail. It checks no signature; a [Trail] does, and has
+// readers pass over what it found to be damaged. Its methods may be called concurrently.
+type Reader struct {
+	// Set before opened is closed, and not changed after. A log is nil where there is none.
+	entries, checkpoints store.Log
+	codec                *codec
+	files                Files         // nil for none
+	opened               chan struct{} // closed once the trail was read, and may be used
+	still                bool          // nobody appends, and the logs cannot be followed
+
+	view atomic.Pointer[view] // nil before the trail was read
+	// suspect, where set, is told of anything that is not as it should be.
+	suspect func(what string)
+}
+
+// OpenReader opens the trail in a store that was opened for reading only. No new entries come.
+func OpenReader(ctx context.Context, s store.Store) (*Reader, error) {
+	c, err := newCodec()
+	if err != nil {
+		return nil, fmt.Errorf("open audit trail: %w", err)
+	}
+	r := &Reader{codec: c, opened: make(chan struct{}), still: true, suspect: func(string) {}}
+	r.view.Store(&view{})
+	close(r.opened)
+	for name, log := range map[string]*store.Log{EntriesLog: &r.entries, CheckpointsLog: &r.checkpoints} {
+		*log, err = s.Log(ctx, name, store.Options{})
+		if errors.Is(err, fs.ErrNotExist) {
+			*log, err = nil, nil
+		}
+		if err != nil {
+			c.close()
+			return nil, fmt.Errorf("open audit trail: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// Close releases a reader.
+func (r *Reader) Close() { r.codec.close() }
+
+// open opens the two logs, and makes them where they are missing.
+func (r *Reader) open(ctx context.Context, s store.Store) (err error) {
+	if r.entries, err = s.Log(ctx, EntriesLog, store.Options{}); err == nil {
+		r.checkpoints, err = s.Log(ctx, CheckpointsLog, store.Options{})
+	}
+	if err != nil {
+		return fmt.Errorf("open the logs of the audit trail: %w", err)
+	}
+	return nil
+}
+
+// Recorded is an entry as the trail has it.
+type Recorded struct {
+	Entry
+	// Record is the entry's canonical JSON, as it is now.
+	Record []byte
+	// Leaf is the hash of its Merkle leaf.
+	Leaf tlog.Hash
+	// Unsound: the entry is unlike the signed one, or was when the trail was read back
+	// last. It proves nothing.
+	Unsound bool
+}
+
+// Get returns one entry. ErrMissing says there is none under the index, or no readable one.
+func (r *Reader) Get(ctx context.Context, index int64) (Recorded, error) {
+	if err := r.isOpen(); err != nil {
+		return Recorded{}, err
+	}
+	if e, ok := r.fromFiles(index); ok {
+		return e, nil
+	}
+	if index < 0 {
+		return Recorded{}, fmt.Errorf("%w: entry %d", ErrMissing, index)
+	}
+	rec, err := at(ctx, r.entries, store.Pos(index)+1)
+	if err != nil {
+		return Recorded{}, fmt.Errorf("read entry %d: %w", index, err)
+	}
+	if rec == nil {
+		return Recorded{}, fmt.Errorf("%w: entry %d", ErrMissing, index)
+	}
+	return r.recorded(rec)
+}
+
+// recorded decodes a record. ErrMissing stands for the place of a lost entry.
+func (r *Reader) recorded(rec *store.Record) (Recorded, error) {
+	index := indexOf(rec)
+	if e, ok := r.fromFiles(index); ok {
+		return e, nil
+	}
+	if rec.Kind == kindLost {
+		return Recorded{}, fmt.Errorf("%w: entry %d", ErrMissing, index)
+	}
+	e, record, err := r.codec.open(rec)
+	if err != nil {
+		return Recorded{}, err
+	}
+	// A record's memory is the log's.
+	return Recorded{Entry: e, Record: bytes.Clone(record), Leaf: leafHash(record), Unsound: contains(r.view.Load().passed, index)}, nil
+}
+
+// indexOf is the index of the entry in a record.
+func indexOf(rec *store.Record) int64 { return int64(rec.Pos) - 1 }
+
+// Tail calls handle with each readable entry from index from on, in order. It calls
+// caughtUp after the last one, now and at each later end, with the number of
+// entries there are, and waits for new ones until ctx ends. The errors of both end it; so
+// does an outage of the store.
+func (r *Reader) Tail(ctx context.Context, from int64, handle func(Recorded) error, caughtUp func(end int64) error) error {
+	if err := r.isOpen(); err != nil {
+		return err
+	}
+	return r.follow(ctx, r.entries, store.Pos(max(from, 0))+1,
+		func(item store.Item) error { return r.give(item, handle) },
+		func(end store.Pos) error { return caughtUp(int64(end)) })
+}
+
+// give hands over the entries of an item. Those in a gap are read from the files, as far as
+// they are there.
+func (r *Reader) give(item store.Item, handle func(Recorded) error) error {
+	if item.Gap != nil {
+		return r.fromFilesBetween(int64(item.Gap.From)-1, int64(item.Gap.To), handle)
+	}
+	e, err := r.recorded(item.Record)
+	switch {
+	case errors.Is(err, ErrMissing):
+		return nil
+	case errors.Is(err, ErrDamaged):
+		if !contains(r.view.Load().passed, indexOf(item.Record)) {
+			r.suspect(err.Error())
+		}
+		return nil // the trail names it
+	case err != nil:
+		return err
+	}
+	return handle(e)
+}
+
+// Each is Tail up to the trail's end as it is now.
+func (r *Reader) Each(ctx context.Context, from int64, handle func(Recorded) error) error {
+	err := r.Tail(ctx, from, handle, func(int64) error { return errEnd })
+	if errors.Is(err, errEnd) {
+		return nil
+	}
+	return err
+}
+
+var errEnd = errors.New("the trail has no more entries")
+
+// Read returns at most limit entries from index from on, fewer or none at the
+// trail's end. A missing entry is an error: see [Trail.Verify].
+func (r *Reader) Read(ctx context.Context, from int64, limit int) (entries []Entry, err error) {
+	if from < 0 {
+		return nil, fmt.Errorf("read audit trail: index %d is negative", from)
+	}
+	next := from
+	err = r.Tail(ctx, from, func(e Recorded) error {
+		if e.Index > next {
+			return fmt.Errorf("%w: entry %d", ErrMissing, next)
+		}
+		if len(entries) == limit {
+			return errEnd
+		}
+		entries, next = append(entries, e.Entry), next+1
+		return nil
+	}, func(end int64) error {
+		if next < end {
+			return fmt.Errorf("%w: entry %d", ErrMissing, next)
+		}
+		return errEnd
+	})
+	if errors.Is(err, errEnd) {
+		err = nil
+	}
+	return entries, err
+}
+
+// Size is 0: no entry is added while a trail is only read.
+func (r *Reader) Size() int64 { return 0 }
+
+// Checkpoints calls handle with each kept checkpoint from the number from on, in order,
+// passing over unreadable ones and bad signatures. A good signature may still be a
+// stranger's: see [Trail.Generations]. It calls caughtUp after the last one, now and at each
+// later end, and waits for new ones until ctx ends. The errors of both end it.
+func (r *Reader) Checkpoints(ctx context.Context, from uint64, handle func(Kept) error, caughtUp func() error) error {
+	if err := r.isOpen(); err != nil {
+		return err
+	}
+	return r.follow(ctx, r.checkpoints, store.Pos(max(from, 1)), func(item store.Item) error {
+		if item.Gap != nil {
+			return nil
+		}
+		c, err := kept(item.Record)
+		if err != nil {
+			return nil //nolint:nilerr // Verify names it
+		}
+		return handle(c)
+	}, func(store.Pos) error { return caughtUp() })
+}
+
+// Records calls handle with the record of each readable entry in [from, to), in order:
+// the canonical bytes, for the leaf.
+func (r *Reader) Records(ctx context.Context, from, to int64, handle func(index int64, record []byte) error) error {
+	if err := r.isOpen(); err != nil {
+		return err
+	}
+	if from >= to {
+		return nil
+	}
+	_, err := each(ctx, r.entries, store.Pos(from)+1, func(item store.Item) error {
+		switch {
+		case item.Record == nil || item.Record.Kind == kindLost:
+		case indexOf(item.Record) >= to:
+			return errEnd
+		default:
+			if record, err := r.codec.unpack(item.Record); err == nil { // else Verify names it
+				if err := handle(indexOf(item.Record), record); err != nil {
+					return err
+				}
+			}
+			if indexOf(item.Record) == to-1 {
+				return errEnd
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errEnd) {
+		return nil
+	}
+	return err
+}
+
+// follow calls handle with each item of a log from a position on, and caughtUp with the end of
+// the log whenever it has come there. The errors of both end it, and so does ctx.
+func (r *Reader) follow(ctx context.Context, log store.Log, from store.Pos, handle func(store.Item) error, caughtUp func(end store.Pos) error) error {
+	for {
+		next, err := each(ctx, log, from, handle)
+		if err == nil {
+			err = caughtUp(next - 1)
+		}
+		if err == nil {
+			err = r.wait(ctx, log, next)
+		}
+		if err != nil {
+			return err
+		}
+		from = next
+	}
+}
+
+// wait returns once a log has a position.
+func (r *Reader) wait(ctx context.Context, log store.Log, pos store.Pos) error {
+	if r.still || log == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for _, err := range log.Read(ctx, pos, true) {
+		if err != nil {
+			return fmt.Errorf("follow the audit trail: %w", err)
+		}
+		return nil
+	}
+	return fmt.Errorf("follow the audit trail: %w", ctx.Err())
+}
+
+// each calls handle with each item of a log from a position on, and returns the position
+// after the last one.
+func each(ctx context.Context, log store.Log, from store.Pos, handle func(store.Item) error) (next store.Pos, err error) {
+	next = from
+	if log == nil {
+		return next, nil
+	}
+	for item, err := range log.Read(ctx, from, false) {
+		if err != nil {
+			return next, fmt.Errorf("read audit trail: %w", err)
+		}
+		if err := handle(item); err != nil {
+			return next, err
+		}
+		if item.Gap != nil {
+			next = item.Gap.To + 1
+			continue
+		}
+		next = item.Record.Pos + 1
+	}
+	return next, nil
+}
+
+// at is the record of a position; nil where there is none.
+func at(ctx context.Context, log store.Log, pos store.Pos) (*store.Record, error) {
+	if log == nil || pos == 0 {
+		return nil, nil
+	}
+	for item, err := range log.Read(ctx, pos, false) {
+		if err != nil || item.Record == nil {
+			return nil, err
+		}
+		rec := *item.Record
+		rec.Data = bytes.Clone(rec.Data) // it is the log's until the next one is read
+		return &rec, nil
+	}
+	return nil, nil
+}
