@@ -174,6 +174,9 @@ func TestAStartReadsLittle(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, store.Pos(160+15000), state.End)
 	assert.Greater(t, state.Bytes, int64(10<<30))
+	for _, s := range again.segments[:160] {
+		require.Equal(t, dataStart+frameSize(0, 1000), s.end, "the next header says where it ends")
+	}
 }
 
 // A follower at the end opens no file and reads each byte once.

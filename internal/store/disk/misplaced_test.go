@@ -136,3 +136,36 @@ func TestTrimmedStaysTrimmed(t *testing.T) {
 		assert.Equal(t, wantGaps, gaps, test)
 	}
 }
+
+// A segment without a readable header gives its records all the same, and a file that is
+// only named like a segment is put into the salvage folder.
+func TestASegmentIsKnownByItsRecords(t *testing.T) {
+	t.Parallel()
+	f := openFolder(t).(*folder)
+	opts := store.Options{MaxBytes: 2 << 20}
+	l, err := f.store.Log(t.Context(), "events", opts)
+	require.NoError(t, err)
+	for range 9 {
+		appendTo(t, l, 60<<10)
+	}
+	want, _ := read(t, l)
+	segments := l.(*Log).segments
+	require.Greater(t, len(segments), 3)
+	require.NoError(t, f.store.Close())
+	for _, i := range []int{1, len(segments) - 1} {
+		file, err := os.OpenFile(l.(*Log).path(segments[i].base), os.O_RDWR, 0)
+		require.NoError(t, err)
+		_, err = file.WriteAt(make([]byte, dataStart), 0)
+		require.NoError(t, err)
+		require.NoError(t, file.Close())
+	}
+	require.NoError(t, os.WriteFile(l.(*Log).path(500), bytes.Repeat([]byte("junk"), 5000), 0o600))
+	f.open(t)
+	l, err = f.store.Log(t.Context(), "events", opts)
+	require.NoError(t, err)
+	records, gaps := read(t, l)
+	assert.Equal(t, want, records)
+	assert.Empty(t, gaps)
+	assert.Equal(t, store.Pos(10), appendTo(t, l, 10))
+	assert.FileExists(t, filepath.Join(f.cfg.Salvage, "events-"+segmentName(500)))
+}

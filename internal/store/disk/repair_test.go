@@ -313,6 +313,13 @@ func TestATornWriteIsNamedAfterAPowerCut(t *testing.T) {
 		m.open()
 		m.check()
 		require.Empty(t, m.gaps, "after a kill")
+		m.append()
+		end = m.log.(*Log).end
+		m.leave()
+		m.boot[0]++ // nothing was being written now
+		m.open()
+		_, gaps := read(t, m.log)
+		require.Empty(t, gaps, "nothing of the torn write is left")
 		m.tear()
 		m.boot[0]++
 		m.cuts++
