@@ -92,7 +92,7 @@ func (w *watch) pass(m jetstream.Msg, yield func(store.Value, error) bool) error
 	}
 	rev, known := w.seen[v.Key]
 	if err != nil || !strings.HasPrefix(v.Key, w.prefix) || rev == v.Rev {
-		return nil // [Table.Get] tells of a damaged one
+		return nil //nolint:nilerr // [Table.Get] tells of a damaged one
 	}
 	w.seen[v.Key] = v.Rev
 	if v.Data == nil && !known {
