@@ -94,7 +94,7 @@ func (s *stage) begin() {
 
 func (s *stage) end() {
 	s.t.Helper()
-	require.NoError(s.t, s.Store.Close())
+	require.NoError(s.t, s.Close())
 	require.NoError(s.t, s.ledger.Close())
 	require.NoError(s.t, s.store.Close())
 }

@@ -74,7 +74,7 @@ func (s *stage) ledger(fuse bool) (*quarantine.Ledger, *prometheus.Registry) {
 
 func (s *stage) end() {
 	s.t.Helper()
-	require.NoError(s.t, s.Ledger.Close())
+	require.NoError(s.t, s.Close())
 	require.NoError(s.t, s.store.Close())
 }
 
