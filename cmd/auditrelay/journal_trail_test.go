@@ -14,7 +14,7 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
+	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 	"github.com/auditrelay/auditrelay/relay/cli"
 )
 
@@ -37,15 +37,13 @@ func makeTrail(t *testing.T) string {
 	return dir
 }
 
-// flipEntry changes a bit of a message of a stream.
-func flipEntry(t *testing.T, dir, stream string, n int) {
-	t.Helper()
-	path := filepath.Join(dir, "jetstream/jetstream/$G/streams", stream, "msgs", "1.blk")
-	b, err := blockfile.Read(stream, path)
-	require.NoError(t, err)
-	f := b.Frames(0)[n]
-	b.Bytes[f.Offset+f.Size/2] ^= 1
-	require.NoError(t, os.WriteFile(path, b.Bytes, 0o600))
+// flipRecord changes a bit of a record of a log.
+func flipRecord(log string, n int) func(t *testing.T, dir string) {
+	return func(t *testing.T, dir string) {
+		t.Helper()
+		_, err := damage.Of(dir).FlipRecord(log, n)
+		require.NoError(t, err)
+	}
 }
 
 // Damage to the trail, its checkpoints or its key: verify names it, repair mends it
@@ -56,11 +54,11 @@ func TestJournalCommandsCoverTheTrail(t *testing.T) {
 		spoil func(t *testing.T, dir string)
 		want  string
 	}{
-		"entry":      {func(t *testing.T, dir string) { flipEntry(t, dir, "AUDITRELAY_AUDIT", 4) }, "entry 4 missing"},
-		"checkpoint": {func(t *testing.T, dir string) { flipEntry(t, dir, "AUDITRELAY_CHECKPOINTS", 0) }, "checkpoint 1: it is missing"},
+		"entry":      {flipRecord(audit.EntriesLog, 4), "entry 4 missing"},
+		"checkpoint": {flipRecord(audit.CheckpointsLog, 0), "checkpoint 1: it is missing"},
 		"key":        {func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "audit.key"))) }, "the signing key is gone"},
-		"stream": {func(t *testing.T, dir string) {
-			require.NoError(t, os.RemoveAll(filepath.Join(dir, "jetstream/jetstream/$G/streams/AUDITRELAY_AUDIT")))
+		"log": {func(t *testing.T, dir string) {
+			require.NoError(t, damage.Of(dir).LoseFolder(audit.EntriesLog))
 		}, "entries 0 to 9 truncated"},
 		"checkpoint beside the key": {func(t *testing.T, dir string) {
 			require.NoError(t, os.Truncate(filepath.Join(dir, "audit.key.checkpoint"), 40))

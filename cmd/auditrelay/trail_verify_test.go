@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/testbed/rig"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 )
@@ -31,7 +32,7 @@ func TestTrailVerifyReadsAStoppedRelay(t *testing.T) {
 	assert.Equal(t, 1, code, "another key of the same name")
 	assert.Contains(t, out, "not with the trusted one")
 
-	flipEntry(t, dir, "AUDITRELAY_AUDIT", 4)
+	flipRecord(audit.EntriesLog, 4)(t, dir)
 	code, out, _ = command(t, "trail", "verify", "--offline", "--data-dir", dir)
 	assert.Equal(t, 1, code)
 	assert.Contains(t, out, "missing: entry 4: the trail's streams")
