@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -241,4 +242,30 @@ func tear(t *testing.T, dir string, n int) map[uint64]int64 {
 	}
 	require.Fail(t, "no block holds records")
 	return nil
+}
+
+func TestJournalLetGo(t *testing.T) {
+	t.Parallel()
+	dir := makeJournal(t)
+	file := filepath.Join(t.TempDir(), "relay.yaml")
+	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, `
+data_dir: %s
+environments: [{project: acme, environment: live}]
+ingest: {anonymous: acme/live}
+journal: {url: "nats://127.0.0.1:1"}
+`, dir), 0o600))
+	code, _, errs := command(t, "run", "--config", file)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, errs, "the journal in the data directory holds 3 undelivered events and 0 dead letters, which would never be delivered")
+	assert.Contains(t, errs, "auditrelay journal let-go")
+	letGo := []string{"journal", "let-go", "--config", file}
+	code, _, errs = command(t, letGo...)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, errs, "Give up 3 undelivered events and 0 dead letters in the journal in the data directory?")
+	code, _, errs = command(t, append(letGo, "--stream-prefix", "NONE", "--url", "nats://x", "--yes")...)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, errs, "the relay does not keep the journal with stream_prefix NONE at nats://x")
+	code, out, errs := command(t, append(letGo, "--yes")...)
+	require.Zero(t, code, errs)
+	assert.Contains(t, out, "given up: 3 undelivered events and 0 dead letters")
 }

@@ -115,6 +115,7 @@ type process struct {
 	connections  *door.Metrics // of all listeners
 	certificates *certificates // nil without any
 	store        store.Store
+	letGo        []LetGo // journals given up by a command
 	quarantine   *quarantine.Ledger
 	conn         *streamserver.Conn
 	journal      *journal.Journal

@@ -10,7 +10,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/internal/audit"
 	"github.com/auditrelay/auditrelay/internal/quarantine"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 // ownProject is the project of audit entries about the relay itself.
@@ -20,7 +19,7 @@ const ownProject = "auditrelay"
 // compares the quarantine with the trail: each is told once, whatever line a crash hits.
 func (r *process) startQuarantineWatch(context.Context) error {
 	r.stack.push("quarantine watch", background(func(ctx context.Context) {
-		for _, old := range r.conn.LetGo {
+		for _, old := range r.letGo {
 			r.recordLetGo(ctx, old)
 		}
 		if err := r.quarantine.Follow(ctx, r.recordQuarantined); ctx.Err() == nil {
@@ -55,8 +54,8 @@ func (r *process) recordQuarantined(ctx context.Context, loss quarantine.Loss) e
 
 // recordLetGo tells of a journal given up by a command. If this fails, the next start
 // tells it.
-func (r *process) recordLetGo(ctx context.Context, old streamserver.LetGo) {
-	subject := fmt.Sprintf("journal with %s, let go at %s", old.Home, old.Time.Format(time.RFC3339))
+func (r *process) recordLetGo(ctx context.Context, old LetGo) {
+	subject := fmt.Sprintf("%s, let go at %s", old.Home, old.Time.Format(time.RFC3339))
 	if err := r.recordOnce(ctx, "journal.let_go", subject, old); err != nil && ctx.Err() == nil {
 		r.log.Warn("recording a given-up journal in the trail failed; the next start tries again", "error", err)
 	}

@@ -34,6 +34,9 @@ const besides = "_STORE"
 
 // startStore opens the store that every durable room keeps its logs and values in.
 func (r *process) startStore(ctx context.Context) (err error) {
+	if err := r.settleHome(ctx); err != nil {
+		return err
+	}
 	if err := r.openStore(ctx); err != nil {
 		return err
 	}

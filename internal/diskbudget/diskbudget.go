@@ -220,6 +220,10 @@ func (b *Budget) Surplus(used int64, records uint64, need int64) uint64 {
 	return uint64(max(0, (excess+mean-1)/mean))
 }
 
-// Tight reports whether so many bytes more would bring a log that takes used bytes beyond the
-// mark, so that it is full for want of something to trim.
-func (b *Budget) Tight(used, need int64) bool { return used+need > b.mark }
+// Tight reports whether so many bytes more would bring the log beyond the mark where delivered
+// records begin to give way.
+func (b *Budget) Tight(need int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used+need > b.mark
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/auditrelay/auditrelay/internal/diskbudget"
@@ -48,8 +47,7 @@ type committer struct {
 	// for want of so many bytes.
 	committed func(at mark, stored int, shares []diskbudget.Share)
 	makeRoom  func(ctx context.Context, need int64) error
-	sealed    func(Sealed)            // see Options.Sealed
-	refused   atomic.Pointer[refusal] // the last append's; nil where it succeeded
+	sealed    func(Sealed) // see Options.Sealed
 
 	spare  chan []byte    // memory for records
 	active sync.WaitGroup // the appends under way
@@ -66,13 +64,6 @@ type committer struct {
 	closed  bool       // guarded by mu
 
 	raw []byte // memory for the events of a group; used by whoever packs
-}
-
-// refusal is why an append failed.
-type refusal struct {
-	err  error
-	at   time.Time
-	need int64 // bytes without room; 0 if it failed for another reason
 }
 
 // segment is a part of an append, and goes into one record whole.
@@ -121,23 +112,19 @@ func newCommitter(j *Journal, sealed func(Sealed)) *committer {
 }
 
 // append queues b and waits until it is committed. It knows no context: b's memory is
-// in use until then, and patience bounds the wait.
-func (c *committer) append(b *record.Batch) error {
+// in use until then, and patience bounds the wait. need is the size of the record that there
+// was no room for.
+func (c *committer) append(b *record.Batch) (need int64, err error) {
 	fitting, err := record.Fit(b, c.limit())
 	if err != nil {
-		return err
+		return 0, err
 	}
 	p, err := c.commit(fitting)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	b.Committed(uint64(p.record))
-	if p.err != nil {
-		c.refused.Store(&refusal{p.err, time.Now(), p.need})
-	} else if c.refused.Load() != nil {
-		c.refused.Store(nil)
-	}
-	return p.err
+	return p.need, p.err
 }
 
 // commit queues b, and returns when it is settled.

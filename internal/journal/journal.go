@@ -67,13 +67,22 @@ type Journal struct {
 	readers readers
 	checks  checks
 
-	trimming sync.Mutex // held by whoever trims
-	doubts   bool       // trimming is blocked, as the log says; guarded by trimming
+	refused  atomic.Pointer[refusal] // the last one, until as large an append succeeds
+	trimming sync.Mutex              // held by whoever trims
+	doubts   bool                    // trimming is blocked, as the log says; guarded by trimming
 	commits  *committer
 	decoded  *record.Cache
 	metrics  *metrics
 	stop     context.CancelFunc // ends the loops
 	done     chan struct{}      // closed when the loops have ended
+}
+
+// refusal is why an append failed.
+type refusal struct {
+	err   error
+	at    time.Time
+	need  int64 // bytes without room; 0 if it failed for another reason
+	tight bool  // the budget was spent, and not the disk
 }
 
 // Options are what a Journal needs besides its configuration.
@@ -185,7 +194,14 @@ func (j *Journal) Append(ctx context.Context, b *record.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return j.commits.append(b)
+	need, err := j.commits.append(b)
+	switch last := j.refused.Load(); {
+	case errors.Is(err, ErrFull), errors.Is(err, ErrUnavailable):
+		j.refused.Store(&refusal{err: err, at: time.Now(), need: need, tight: j.budget.Tight(need)})
+	case err == nil && last != nil && int64(b.Size()) >= last.need:
+		j.refused.Store(nil)
+	}
+	return err
 }
 
 // MaxEvent is the present limit of an event with its attributes and labels, in bytes. A

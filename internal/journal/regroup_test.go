@@ -58,7 +58,7 @@ func TestSendersThatReturnShareACommit(t *testing.T) {
 		for range senders {
 			pushing.Go(func() {
 				for range pushes {
-					if err := c.append(batchOf(relaytest.Events(1))); err != nil {
+					if _, err := c.append(batchOf(relaytest.Events(1))); err != nil {
 						t.Error(err)
 					}
 					time.Sleep(time.Millisecond)
@@ -77,7 +77,8 @@ func TestALonePushDoesNotWait(t *testing.T) {
 		c := committerOn(&steadyLog{})
 		for range 10 {
 			start := time.Now()
-			require.NoError(t, c.append(batchOf(relaytest.Events(1))))
+			_, err := c.append(batchOf(relaytest.Events(1)))
+			require.NoError(t, err)
 			require.Equal(t, commitTakes, time.Since(start))
 		}
 		c.close()

@@ -152,7 +152,7 @@ func (j *Journal) HoldBeyond(letters map[string]int64) { j.budget.HoldBeyond(let
 
 // Refusing says why the last append was refused, if another one would be too.
 func (j *Journal) Refusing(ctx context.Context) error {
-	last := j.commits.refused.Load()
+	last := j.refused.Load()
 	switch {
 	case last == nil:
 		return nil
@@ -162,12 +162,10 @@ func (j *Journal) Refusing(ctx context.Context) error {
 		if err := j.makeRoom(ctx, last.need); err != nil {
 			return fmt.Errorf("look for room in the journal: %w", err)
 		}
-		state, err := j.state(ctx)
-		if err != nil {
-			return err
-		}
-		if j.budget.Tight(state.Bytes, last.need) {
+		if tight := j.budget.Tight(last.need); tight {
 			return last.err
+		} else if last.tight {
+			return nil
 		}
 	}
 	if time.Since(last.at) > commitTimeout {

@@ -21,8 +21,6 @@ type Conn struct {
 	DataDir string
 	// Mended are the repairs of this start in the embedded server's files.
 	Mended []datadir.Mending
-	// LetGo are journals of earlier configurations, given up by a command.
-	LetGo []LetGo
 
 	embedded *datadir.Server // nil for an external server
 	lock     *os.File        // on the data directory; nil for an external server

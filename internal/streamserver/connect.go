@@ -75,26 +75,7 @@ func (c *Conn) check(ctx context.Context, cfg config.Journal, log *slog.Logger) 
 }
 
 func external(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (*Conn, error) {
-	letGo, err := checkMovedOut(ctx, dataDir, cfg, log)
-	if err != nil {
-		return nil, err
-	}
-	c, err := dial(ctx, dataDir, cfg, log)
-	if err != nil {
-		return nil, err
-	}
-	c.LetGo = letGo
-	return c, nil
-}
-
-// checkMovedOut is checkMoved for a journal outside of the data directory.
-func checkMovedOut(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger) (letGo []LetGo, err error) {
-	lock, err := durable.Lock(dataDir)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	return checkMoved(ctx, dataDir, cfg, log)
+	return dial(ctx, dataDir, cfg, log)
 }
 
 func embed(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Logger, unknownIsDamage bool) (*Conn, error) {
@@ -106,9 +87,6 @@ func embed(ctx context.Context, dataDir string, cfg config.Journal, log *slog.Lo
 		return nil, err
 	}
 	c := &Conn{lock: lock, DataDir: dataDir}
-	if c.LetGo, err = checkMoved(ctx, dataDir, cfg, log); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
 	if c.Watermarks, err = datadir.OpenWatermarks(dataDir, log); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

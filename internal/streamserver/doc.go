@@ -1,13 +1,6 @@
 // Package streamserver connects the relay to JetStream: to a server in the process, over
 // the files of the data directory, or to an external cluster.
 //
-// # Before a connection
-//
-// DATA_DIR/journals.json says where the relay kept its journal (homes.go). A start under
-// other settings looks into the old journal, in its files or its cluster, and refuses if
-// it finds undelivered events or dead letters. DATA_DIR/marks belongs to one
-// embedded journal, and goes when another takes its place.
-//
 // # Promises
 //
 // [Connect] asks external servers for their guarantees (promises.go). It refuses streams

@@ -6,17 +6,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/app"
 )
 
 func (p Program) newJournalLetGo() *cobra.Command {
 	var file string
-	var home streamserver.Home
+	var home app.Home
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "let-go",
 		Short: "Give up a journal no longer named in the configuration",
-		Long: `A relay refuses to start with another journal than before (journal.url or
+		Long: `A relay refuses to start with another journal than before (journal.url, or with it
 journal.stream_prefix) while the old one holds undelivered events or dead letters.
 Usually, start it with the old settings until 'auditrelay sinks list' shows nothing
 pending. If you cannot, or do not want those events, give them up with this
@@ -25,7 +25,7 @@ journal stay, and the audit trail records the loss. It asks first, except with -
 Stop the relay first.
 
 Exit codes: 0 given up, 1 not given up, 64 wrong usage.`,
-		Example: `  auditrelay journal let-go --config relay.yaml --stream-prefix AUDITRELAY
+		Example: `  auditrelay journal let-go --config relay.yaml
   auditrelay journal let-go --config relay.yaml --stream-prefix AUDITRELAY --url nats://old-1:4222`,
 		Args: noArgs,
 		RunE: runs(func(cmd *cobra.Command, _ []string) error {
@@ -34,8 +34,8 @@ Exit codes: 0 given up, 1 not given up, 64 wrong usage.`,
 				return err
 			}
 			log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
-			return streamserver.LetJournalGo(cmd.Context(), cfg.DataDir, cfg.Journal, home, log, func(left streamserver.Left) error {
-				question := fmt.Sprintf("The journal with %s holds %v. Give them up?", home, left)
+			return app.LetJournalGo(cmd.Context(), cfg, home, log, func(left app.Left) error {
+				question := fmt.Sprintf("Give up %v in %s?", left, home)
 				if err := confirm(cmd, yes, question); err != nil {
 					return err
 				}
@@ -47,9 +47,9 @@ Exit codes: 0 given up, 1 not given up, 64 wrong usage.`,
 	flags := cmd.Flags()
 	addConfigFlag(cmd, &file, "the relay's configuration `FILE`, with the new settings")
 	needConfig(cmd, &file)
-	flags.StringVar(&home.Prefix, "stream-prefix", "", "the old journal's stream_prefix")
+	flags.StringVar(&home.Prefix, "stream-prefix", "", "the old journal's stream_prefix, with --url")
 	flags.StringVar(&home.URL, "url", "", "the old journal's url, as the refusal names it; leave out for the data directory")
 	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
-	needFlags(cmd, "stream-prefix")
+	cmd.MarkFlagsRequiredTogether("stream-prefix", "url")
 	return cmd
 }

@@ -1,0 +1,234 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/durable"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// ErrMoved refuses a configuration with another journal than before, while some sink lacks
+// events of the old one.
+var ErrMoved = errors.New("the configuration names another journal, and the one before is not drained")
+
+// homeFile says in the data directory where the relay keeps its journal.
+const homeFile = "journal.json"
+
+// oldClusterPatience bounds the look into the cluster of an old configuration.
+const oldClusterPatience = 10 * time.Second
+
+// Home is where a journal is kept: in the data directory, or in the cluster at URL, in
+// streams with names of this prefix.
+type Home struct {
+	URL    string `json:"url,omitempty"`
+	Prefix string `json:"stream_prefix,omitempty"`
+}
+
+// homeOf is the home of a configuration. On disk the prefix means nothing.
+func homeOf(cfg config.Journal) Home {
+	if cfg.URL == "" {
+		return Home{}
+	}
+	return Home{cfg.URL, cfg.StreamPrefix}
+}
+
+func (h Home) String() string {
+	if h.URL == "" {
+		return "the journal in the data directory"
+	}
+	return "the journal with stream_prefix " + h.Prefix + " at " + h.URL
+}
+
+// isSame reports whether two homes are one: the lists of servers may differ, with at least
+// one node in both.
+func (h Home) isSame(o Home) bool {
+	if h.URL == "" || o.URL == "" || h.Prefix != o.Prefix {
+		return h == o
+	}
+	return slices.ContainsFunc(strings.Split(h.URL, ","), func(node string) bool {
+		return slices.Contains(strings.Split(o.URL, ","), node)
+	})
+}
+
+// LetGo is a journal given up by a person, with its content at the time.
+type LetGo struct {
+	Home
+	Left
+	Time time.Time `json:"time"`
+}
+
+// Left is the undelivered content of a journal.
+type Left struct {
+	// Events are undelivered to the sink furthest back. Without any sink it is all events.
+	Events uint64 `json:"events"`
+	// DeadLetters are still kept there.
+	DeadLetters uint64 `json:"dead_letters"`
+	// Doubt says why there may be more.
+	Doubt string `json:"doubt,omitempty"`
+}
+
+func (l Left) String() string {
+	text := fmt.Sprintf("%d undelivered events and %d dead letters", l.Events, l.DeadLetters)
+	if l.Doubt != "" {
+		text += " or more: " + l.Doubt
+	}
+	return text
+}
+
+// homes is the content of homeFile.
+type homes struct {
+	// Used is where the journal was kept last; nil before the first start.
+	Used *Home `json:"used,omitempty"`
+	// LetGo are journals given up by a person.
+	LetGo []LetGo `json:"let_go,omitempty"`
+}
+
+// readHomes reads the note. Without one, or with a damaged one, the journal in the data
+// directory may be the last one, where there is one.
+func readHomes(dataDir string, log *slog.Logger) (h homes) {
+	data, err := os.ReadFile(filepath.Join(dataDir, homeFile))
+	if err == nil {
+		err = json.Unmarshal(data, &h)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("where the journal was kept before cannot be read; only the data directory is searched", "error", err)
+		h = homes{}
+	}
+	if _, err := os.Stat(filepath.Join(dataDir, StoreDir)); h.Used == nil && err == nil {
+		h.Used = &Home{}
+	}
+	return h
+}
+
+func (h *homes) write(dataDir string) error {
+	data, err := json.MarshalIndent(h, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", homeFile, err)
+	}
+	return durable.WriteFile(filepath.Join(dataDir, homeFile), append(data, '\n'))
+}
+
+func (h *homes) gaveUp(home Home) bool {
+	return slices.ContainsFunc(h.LetGo, func(l LetGo) bool { return l.Home == home })
+}
+
+// settleHome refuses to leave an undrained journal, and then notes the present one. After a
+// crash before the note is written, the next start looks again.
+func (r *process) settleHome(ctx context.Context) error {
+	h, now := readHomes(r.cfg.DataDir, r.log), homeOf(r.cfg.Journal)
+	if old := h.Used; old != nil && !old.isSame(now) && !h.gaveUp(*old) {
+		left, err := leftIn(ctx, r.cfg, *old, r.log)
+		if err != nil {
+			return err
+		}
+		if left != (Left{}) {
+			return fmt.Errorf("%w: %s holds %v, which would never be delivered; start with those settings again until 'auditrelay sinks list' shows nothing pending, or give them up with 'auditrelay journal let-go'", ErrMoved, old, left)
+		}
+		r.log.Info("the journal before is drained", "journal", old.String())
+	}
+	known := h.Used != nil && *h.Used == now && !h.gaveUp(now)
+	h.Used = &now
+	h.LetGo = slices.DeleteFunc(h.LetGo, func(l LetGo) bool { return l.Home == now })
+	r.letGo = h.LetGo
+	if known {
+		return nil
+	}
+	return h.write(r.cfg.DataDir)
+}
+
+// LetJournalGo gives up the journal at home, which the configuration no longer names: a
+// relay may start without it. Its files or streams stay. ask sees the loss before, and an
+// error of ask stops it. No relay may run on the data directory.
+func LetJournalGo(ctx context.Context, cfg *config.Config, home Home, log *slog.Logger, ask func(Left) error) (err error) {
+	lock, err := durable.Lock(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	h := readHomes(cfg.DataDir, log)
+	switch {
+	case home == homeOf(cfg.Journal):
+		return fmt.Errorf("%s is the one that the configuration names: change the configuration first", home)
+	case h.Used == nil:
+		return fmt.Errorf("the relay never kept %s", home)
+	case *h.Used != home:
+		return fmt.Errorf("the relay does not keep %s; it keeps %s", home, h.Used)
+	}
+	left, err := leftIn(ctx, cfg, home, log)
+	if err != nil {
+		return err
+	}
+	if err := ask(left); err != nil {
+		return err
+	}
+	h.LetGo = append(h.LetGo, LetGo{Home: home, Left: left, Time: time.Now().UTC()})
+	return h.write(cfg.DataDir)
+}
+
+// leftIn looks for the undelivered content of a journal, with the present credentials. A
+// failed look into a cluster is a doubt, not an error: a person can still let it go.
+func leftIn(ctx context.Context, cfg *config.Config, home Home, log *slog.Logger) (Left, error) {
+	old := *cfg
+	old.Journal.URL = home.URL
+	if home.URL != "" {
+		old.Journal.StreamPrefix = home.Prefix
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, oldClusterPatience)
+		defer cancel()
+	}
+	left, err := look(ctx, &old, log)
+	if err != nil && home.URL != "" {
+		left.Doubt, err = fmt.Sprintf("it could not be looked into: %v", err), nil
+	}
+	if err != nil {
+		err = fmt.Errorf("look into %s: %w", home, err)
+	}
+	return left, err
+}
+
+func look(ctx context.Context, cfg *config.Config, log *slog.Logger) (left Left, err error) {
+	s, err := OpenStore(ctx, cfg, StoreOptions{Logger: log})
+	if err != nil {
+		return left, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if left.Events, err = journal.Undelivered(ctx, s); err != nil {
+		return left, err
+	}
+	left.DeadLetters, err = lettersIn(ctx, s, log)
+	return left, err
+}
+
+func lettersIn(ctx context.Context, s store.Store, log *slog.Logger) (n uint64, err error) {
+	names, err := quarantine.Open(ctx, s, quarantine.Options{Logger: log, Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, names.Close()) }()
+	letters, err := deadletters.Open(ctx, deadletters.Options{Store: s, Quarantine: names, Logger: log, Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, letters.Close()) }()
+	all, err := letters.Usage(ctx)
+	for _, usage := range all {
+		n += usage.Letters
+	}
+	return n, err
+}

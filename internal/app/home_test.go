@@ -1,0 +1,174 @@
+package app
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/deadletters"
+	"github.com/auditrelay/auditrelay/internal/journal"
+	"github.com/auditrelay/auditrelay/internal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/record"
+	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
+	"github.com/auditrelay/auditrelay/relay"
+	"github.com/auditrelay/auditrelay/relay/relaytest"
+)
+
+// settle does what a start does about the journal's home.
+func settle(t *testing.T, cfg *config.Config) error {
+	t.Helper()
+	return (&process{cfg: cfg, log: slog.New(slog.DiscardHandler)}).settleHome(t.Context())
+}
+
+// keep starts on a journal, and has a sink take n of so many new events, one to a record, and
+// of those from before.
+func keep(t *testing.T, cfg *config.Config, events, n, letters int) {
+	t.Helper()
+	require.NoError(t, settle(t, cfg))
+	log := slog.New(slog.DiscardHandler)
+	s, err := OpenStore(t.Context(), cfg, StoreOptions{Logger: log, Failed: func(err error) { t.Error(err) }})
+	require.NoError(t, err)
+	names, err := quarantine.Open(t.Context(), s, quarantine.Options{Logger: log, Registerer: prometheus.NewRegistry()})
+	require.NoError(t, err)
+	j, err := journal.Open(t.Context(), s, cfg.Journal, journal.Options{Logger: log, Registerer: prometheus.NewRegistry(), Quarantine: names})
+	require.NoError(t, err)
+	for range events {
+		var b record.Batch
+		b.AddEvent(&relaytest.Events(1)[0])
+		require.NoError(t, j.Append(t.Context(), &b))
+	}
+	if n > 0 {
+		source, err := j.Source(t.Context(), "k", relay.BatchLimit{Events: 1, Bytes: 1})
+		require.NoError(t, err)
+		for range n {
+			b, err := source.Next(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, source.Ack(t.Context(), b.Position))
+		}
+		source.Close()
+	}
+	dead, err := deadletters.Open(t.Context(), deadletters.Options{Store: s, Quarantine: names, Logger: log, Registerer: prometheus.NewRegistry()})
+	require.NoError(t, err)
+	for range letters {
+		require.NoError(t, dead.Reject(t.Context(), "k", []relay.Rejection{{Event: relaytest.Events(1)[0], Reason: "no", Attempts: 1}}))
+	}
+	require.NoError(t, dead.Close())
+	j.Close()
+	require.NoError(t, names.Close())
+	require.NoError(t, s.Close())
+}
+
+// homeConfig is a configuration on a directory, and another one on a cluster of its own.
+func homeConfig(t *testing.T, url string) (onDisk, onCluster *config.Config) {
+	t.Helper()
+	onDisk = &config.Config{DataDir: t.TempDir()}
+	onDisk.SetDefaults()
+	onDisk.Journal.MaxBytes = 64 << 20
+	other := *onDisk
+	other.Journal.URL = url
+	return onDisk, &other
+}
+
+func TestAMoveToAClusterAndBackStrandsNothing(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	onDisk, onCluster := homeConfig(t, srv.ClientURL())
+	keep(t, onDisk, 4, 2, 0)
+	for range 2 { // a second start finds the same
+		err := settle(t, onCluster)
+		require.ErrorIs(t, err, ErrMoved)
+		require.ErrorContains(t, err, "the journal in the data directory holds 2 undelivered events and 0 dead letters, which would never be delivered")
+	}
+	keep(t, onDisk, 0, 2, 0) // as it advises
+
+	keep(t, onCluster, 4, 3, 1)
+	err := settle(t, onDisk)
+	require.ErrorContains(t, err, "holds 1 undelivered events and 1 dead letters")
+	sameCluster := *onCluster
+	sameCluster.Journal.URL += ",nats://127.0.0.1:1"
+	keep(t, &sameCluster, 0, 1, 0)
+	natstest.Stop(srv)
+	err = settle(t, onDisk)
+	require.ErrorIs(t, err, ErrMoved)
+	require.ErrorContains(t, err, "it could not be looked into")
+	require.NoError(t, LetJournalGo(t.Context(), onDisk, homeOf(sameCluster.Journal), slog.New(slog.DiscardHandler), func(left Left) error {
+		assert.NotEmpty(t, left.Doubt)
+		return nil
+	}))
+	err = settle(t, onDisk)
+	require.NoError(t, err)
+}
+
+func TestEventsForNobodyAndDeadLettersAreNotStranded(t *testing.T) {
+	t.Parallel()
+	onDisk, onCluster := homeConfig(t, "nats://127.0.0.1:1")
+	keep(t, onDisk, 5, 0, 0)
+	err := settle(t, onCluster)
+	require.ErrorContains(t, err, "holds 5 undelivered events and 0 dead letters")
+
+	onDisk, onCluster = homeConfig(t, "nats://127.0.0.1:1")
+	keep(t, onDisk, 1, 1, 1)
+	err = settle(t, onCluster)
+	require.ErrorContains(t, err, "holds 0 undelivered events and 1 dead letters")
+	require.NoError(t, os.WriteFile(filepath.Join(onDisk.DataDir, homeFile), []byte("damaged"), 0o600))
+	err = settle(t, onCluster)
+	require.ErrorContains(t, err, "holds 0 undelivered events and 1 dead letters", "the folder tells as well")
+}
+
+func TestAJournalIsLetGoByACommand(t *testing.T) {
+	t.Parallel()
+	onDisk, onCluster := homeConfig(t, "nats://127.0.0.1:1")
+	log := slog.New(slog.DiscardHandler)
+	require.ErrorContains(t, LetJournalGo(t.Context(), onCluster, Home{}, log, nil), "the relay never kept the journal in the data directory")
+	keep(t, onDisk, 4, 1, 0)
+	require.ErrorContains(t, LetJournalGo(t.Context(), onDisk, Home{}, log, nil), "is the one that the configuration names")
+	require.ErrorContains(t, LetJournalGo(t.Context(), onCluster, Home{URL: "nats://typo", Prefix: "X"}, log, nil), "the relay does not keep the journal with stream_prefix X at nats://typo; it keeps the journal in the data directory")
+	require.ErrorIs(t, LetJournalGo(t.Context(), onCluster, Home{}, log, func(Left) error { return assert.AnError }), assert.AnError)
+	err := settle(t, onCluster)
+	require.ErrorIs(t, err, ErrMoved)
+	require.NoError(t, LetJournalGo(t.Context(), onCluster, Home{}, log, func(left Left) error {
+		assert.Equal(t, Left{Events: 3}, left)
+		return nil
+	}))
+	for range 2 {
+		r := &process{cfg: onCluster, log: log}
+		require.NoError(t, r.settleHome(t.Context()))
+		require.Len(t, r.letGo, 1)
+		assert.Equal(t, Left{Events: 3}, r.letGo[0].Left)
+		assert.WithinDuration(t, time.Now(), r.letGo[0].Time, time.Minute)
+	}
+}
+
+// A journal that was given up stands in the trail, once.
+func TestAJournalThatWasLetGoIsAnEntry(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, t.TempDir(), natstest.SyncAlways)
+	cfg := testConfig(t.TempDir())
+	r := start(t, cfg)
+	r.push("before")
+	r.arrived("before")
+	require.NoError(t, r.stop())
+	cfg.Journal.URL = srv.ClientURL()
+	require.NoError(t, LetJournalGo(t.Context(), cfg, Home{}, slog.New(slog.DiscardHandler), func(Left) error { return nil }))
+	for range 2 {
+		r = start(t, cfg)
+		r.push("after")
+		entries := 0
+		for entries == 0 {
+			for _, rec := range r.arrived("after") {
+				if rec.Attributes["type"] == "journal.let_go" {
+					entries++
+				}
+			}
+		}
+		assert.Equal(t, 1, entries)
+		require.NoError(t, r.stop())
+	}
+}

@@ -1,0 +1,50 @@
+package journal
+
+import (
+	"context"
+
+	"github.com/auditrelay/auditrelay/internal/quarantine"
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// Undelivered counts the events in a store that the sink furthest back has not had. Without
+// any sink they are all its events. It is for a store that no relay uses right now.
+func Undelivered(ctx context.Context, s store.Store) (uint64, error) {
+	events, err := s.Log(ctx, quarantine.Events, store.Options{})
+	if err != nil {
+		return 0, err
+	}
+	j := &Journal{events: events, table: s.Table(), checks: checks{revs: map[string]uint64{}}}
+	state, err := j.state(ctx)
+	if err != nil {
+		return 0, err
+	}
+	j.id = state.ID
+	newest, err := j.newestMark(ctx, &state)
+	if err != nil {
+		return 0, err
+	}
+	j.end.reach(newest)
+	start, err := j.startMark(ctx, &state)
+	if err != nil {
+		return 0, err
+	}
+	sinks, err := j.registered(ctx)
+	if err != nil || len(sinks) == 0 {
+		return newest.events - start.events, err
+	}
+	most := uint64(0)
+	for _, sink := range sinks {
+		at, why, err := j.position(ctx, sink, &state)
+		if err != nil {
+			return 0, err
+		}
+		if why != "" || at.pos < start.pos {
+			at = start
+		}
+		if at.pos < state.End {
+			most = max(most, newest.events-min(newest.events, at.events))
+		}
+	}
+	return most, nil
+}
