@@ -159,3 +159,14 @@ func replaceFile(fs filesystem, path string, b []byte) error {
 func isFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
+
+// isPassing reports whether a file could not be opened for a reason that lies outside of it,
+// and that may be another one soon: no descriptors, no memory, no permission.
+func isPassing(err error) bool {
+	for _, passing := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EINTR, unix.EAGAIN, fs.ErrPermission} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return isFull(err)
+}

@@ -3,6 +3,7 @@ package disk
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
@@ -28,6 +29,9 @@ func (l *Log) read(ctx context.Context, start reader, follow bool) iter.Seq2[sto
 			}
 			item, more := r.step()
 			switch {
+			case r.failed != nil:
+				yield(store.Item{}, r.failed)
+				return
 			case more:
 				if err := ctx.Err(); err != nil {
 					yield(store.Item{}, err)
@@ -114,6 +118,7 @@ type reader struct {
 	size    int64 // of its file; 0 until it is asked for
 	passed  int64 // the offset up to which the index knows what was passed
 	current store.Record
+	failed  error // why a file that is there cannot be opened now
 }
 
 func (r *reader) close() {
@@ -173,6 +178,9 @@ func (r *reader) step() (item store.Item, more bool) {
 				return store.Item{Record: record}, true
 			}
 		}
+		if r.failed != nil {
+			return store.Item{}, false
+		}
 		if gap == nil {
 			continue // the segment was trimmed meanwhile
 		}
@@ -186,6 +194,9 @@ func (r *reader) step() (item store.Item, more bool) {
 func (r *reader) record(at *span, gap **store.Gap) *store.Record {
 	if r.segment.file != at.file {
 		if !r.open(at) {
+			if r.failed != nil {
+				return nil
+			}
 			if r.l.store.view {
 				return r.again(at, gap)
 			}
@@ -282,10 +293,14 @@ func (r *reader) lost(at *span, to store.Pos, kept string) *store.Gap {
 	return &store.Gap{From: r.next, To: to, Why: why, Kept: kept}
 }
 
-// open opens the file of a segment.
+// open opens the file of a segment. Where that fails and says nothing about the file, failed
+// says why: to take it for damage would lose sound records.
 func (r *reader) open(at *span) bool {
 	r.close()
 	f, err := r.l.store.fs.Open(r.l.path(at.base), false)
+	if isPassing(err) {
+		r.failed = fmt.Errorf("read the log %s: %w", r.l.name, err)
+	}
 	if err != nil {
 		return false
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"time"
@@ -114,8 +113,8 @@ func (r *recovery) readSegments() error {
 			continue
 		}
 		f, err := r.store.fs.Open(r.path(base), false)
-		if errors.Is(err, fs.ErrPermission) {
-			return err // whoever gives the permission gets everything back
+		if isPassing(err) {
+			return err // whoever removes the cause gets everything back
 		}
 		if isMissing(err) {
 			continue // it was trimmed since
