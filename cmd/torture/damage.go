@@ -128,7 +128,7 @@ func (w *wreck) account(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.t.remark("%d records damaged, %d of them acknowledged and named in the quarantine; of their events missing: kafka %d, nats %d, file %d",
+	w.t.remark("%d records damaged or doubtful, %d of them acknowledged and named in the quarantine; of their events missing: kafka %d, nats %d, file %d",
 		len(w.struck), len(named), missing["kafka"], missing["nats"], missing["file"])
 	if err := w.relay.stop(); err != nil {
 		return err
