@@ -61,7 +61,7 @@ func (t *Trail) restore(ctx context.Context) error {
 	if restored := x.report.Restored; len(restored) > 0 {
 		t.log.Warn("the audit trail has lost entries from its log; they are read from its files", "entries", spellOut(restored))
 	}
-	t.newKey = false
+	t.newKey, t.sound = false, true
 	t.offerAgain(x)
 	t.show(x)
 	t.grown()

@@ -126,8 +126,13 @@ func (t *Trail) keepVerified(ctx context.Context) error {
 	return nil
 }
 
-// dropVerified removes the note before damage is named: it does not know of it.
-func (t *Trail) dropVerified() { _ = os.Remove(t.verifiedFile()) }
+// dropVerified removes the note before damage is named: it does not know of it. The keeper
+// writes the next one.
+func (t *Trail) dropVerified() {
+	t.sound = false
+	t.lastNoted.Store(-maxResume)
+	_ = os.Remove(t.verifiedFile())
+}
 
 // resume opens the trail without reading all of it, and reports whether it could: false
 // where anything is not as a clean stop or a kill leaves it. It has the same needs as
@@ -251,9 +256,8 @@ func (t *Trail) readBack(ctx context.Context) {
 		return
 	case <-t.opened:
 	}
-	sound := !t.resumed || t.isAsResumed(ctx)
-	if err := t.lock(ctx); err == nil {
-		t.sound = sound
+	if t.resumed && t.isAsResumed(ctx) && t.lock(ctx) == nil {
+		t.sound = true
 		t.unlock()
 	}
 	close(t.read)

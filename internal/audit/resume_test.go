@@ -116,6 +116,7 @@ func TestDamageSinceTheNewestReadingIsNamed(t *testing.T) {
 	require.True(t, e.Unsound)
 	require.NoError(t, trail.Close(t.Context()))
 	again := openTrail(t, st, d.o)
+	require.True(t, again.resumed, "the reading that named it was of everything")
 	<-again.read
 	require.EqualValues(t, 22, again.Size(), "it is named once")
 	e, err = again.Get(t.Context(), 7)

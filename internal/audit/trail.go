@@ -134,7 +134,7 @@ type Trail struct {
 	keyLoss  string // why it had to be, if something was signed before
 	restored bool   // it was opened once
 	resumed  bool   // by resume
-	sound    bool   // all of it was read since, and is as resumed; or it was read at the start
+	sound    bool   // all of it was read by this process, and what was found is named
 	tried    time.Time
 	failure  error // why the last try to restore failed
 	outage   lasting.Failure
