@@ -161,9 +161,9 @@ func (j *Journal) compare(ctx context.Context, sink string, rev uint64, at *mark
 	return "", nil
 }
 
-// lowest is the newest position that every registered sink has acknowledged. any is false
+// lowest is the newest position that every registered sink has acknowledged. some is false
 // without a sink. The error wraps errUncertain if a position cannot be believed.
-func (j *Journal) lowest(ctx context.Context, state *store.State) (lowest store.Pos, any bool, err error) {
+func (j *Journal) lowest(ctx context.Context, state *store.State) (lowest store.Pos, some bool, err error) {
 	sinks, err := j.registered(ctx)
 	if err != nil {
 		return 0, false, err
