@@ -27,7 +27,8 @@ func diskFull(ctx context.Context, t *trial) error {
 	if tracer, err := exec.LookPath("strace"); err == nil {
 		small.tracer = tracer
 	}
-	s, err := t.running(ctx, setting{dataDir: filepath.Join(small.path, "data")})
+	// A segment of this budget has 1 MiB: what is allocated already is soon full.
+	s, err := t.running(ctx, setting{dataDir: filepath.Join(small.path, "data"), more: "journal: {max_bytes: 32MiB}\n"})
 	if err != nil {
 		return err
 	}
@@ -112,11 +113,19 @@ func (s *scene) full(ctx context.Context, d *smallDisk) error {
 	return nil
 }
 
-// refused waits until pushes are refused. What was left of the disk is written before.
+// refused waits until pushes are refused. What was left of the disk, and what the journal has
+// allocated, is written before.
 func (s *scene) refused(ctx context.Context, d *smallDisk) error {
-	return s.while(ctx, "pushes are refused", d.left, func() bool {
-		code, _ := s.push(ctx)
-		return code == http.StatusServiceUnavailable
+	left := func() int64 { return d.left() - int64(s.sim.Counts().Acknowledged) }
+	const inARow = 20 // a small push may fit where a large one did not
+	refused := 0
+	return s.while(ctx, "pushes are refused", left, func() bool {
+		if code, _ := s.push(ctx); code == http.StatusServiceUnavailable {
+			refused++
+		} else {
+			refused = 0
+		}
+		return refused == inARow
 	})
 }
 
