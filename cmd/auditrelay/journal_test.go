@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -19,8 +18,6 @@ import (
 
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/console"
-	"github.com/auditrelay/auditrelay/internal/datadir"
-	"github.com/auditrelay/auditrelay/internal/datadir/blockfile"
 	"github.com/auditrelay/auditrelay/internal/journal"
 	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/record"
@@ -31,8 +28,6 @@ import (
 	"github.com/auditrelay/auditrelay/relay"
 	"github.com/auditrelay/auditrelay/relay/cli"
 )
-
-const eventBlocks = "jetstream/jetstream/$G/streams/AUDITRELAY_EVENTS"
 
 // makeJournal writes a journal of three records.
 func makeJournal(t *testing.T) string {
@@ -119,7 +114,7 @@ func TestJournalCommandsRefuse(t *testing.T) {
 	}
 }
 
-// The relay is killed under load and the end of its newest block torn off, as after
+// The relay is killed under load and the end of its newest segment torn off, as after
 // fsyncs a disk lied about. Every acknowledged event outside the torn end arrives at
 // every sink; the torn ones are reported, in numbers and by audit events at the sinks.
 func TestTornAfterAKillIsReported(t *testing.T) {
@@ -134,7 +129,7 @@ func TestTornAfterAKillIsReported(t *testing.T) {
 		s.waitAcknowledged(t, s.sim.Counts().Acknowledged+rng.Uint64N(300)+200)
 		require.NoError(t, process.Process.Kill())
 		_ = process.Wait() // it was killed
-		gone := tear(t, filepath.Join(dir, eventBlocks), rng.IntN(60_000)+1)
+		gone := tear(t, dir, rng.Int64N(60_000)+1)
 		t.Logf("round %d: %d events acknowledged; tore off records %v", round, s.sim.Counts().Acknowledged, slices.Sorted(maps.Keys(gone)))
 		maps.Copy(torn, gone)
 		process = s.start(t)
@@ -202,12 +197,14 @@ func assertNamed(t *testing.T, dir string, torn map[uint64]int64, missing map[st
 	assert.Zero(t, code, out+errs)
 	code, out, errs = command(t, "journal", "inspect", "--data-dir", dir, "--json")
 	require.Zero(t, code, errs)
-	var in datadir.Inspection
+	var in struct {
+		Quarantine []quarantine.Loss `json:"quarantine"`
+	}
 	require.NoError(t, json.Unmarshal([]byte(out), &in))
 	require.NotEmpty(t, in.Quarantine)
 	named := int64(0)
 	for _, q := range in.Quarantine {
-		for p := q.From; p <= q.To; p++ {
+		for p := uint64(q.From); p <= uint64(q.To); p++ {
 			n, ok := torn[p]
 			assert.True(t, ok, "position %d is named, and was not torn", p)
 			named += n
@@ -219,29 +216,25 @@ func assertNamed(t *testing.T, dir string, torn map[uint64]int64, missing map[st
 	t.Logf("torn: %d records; named: %d runs with %d events", len(torn), len(in.Quarantine), named)
 }
 
-// tear cuts n bytes off the newest block with records.
-func tear(t *testing.T, dir string, n int) map[uint64]int64 {
+// tear cuts n bytes off the end of the newest segment's records, and says which records that
+// costs, and how many events they had.
+func tear(t *testing.T, dir string, n int64) map[uint64]int64 {
 	t.Helper()
-	paths, err := blockfile.List(dir)
+	records, err := damage.Of(dir).Records(quarantine.Events)
 	require.NoError(t, err)
-	for i := len(paths) - 1; i >= 0; i-- {
-		b, err := blockfile.Read("AUDITRELAY_EVENTS", paths[i])
-		require.NoError(t, err)
-		if len(b.Bytes) < 100 {
-			continue // holds a tombstone only
+	require.NotEmpty(t, records)
+	last := records[len(records)-1]
+	end := max(last.Offset+last.Size-n, records[0].Offset)
+	gone := map[uint64]int64{}
+	for _, r := range records {
+		if r.File == last.File && r.Offset+r.Size > end {
+			ids, err := damage.EventIDs(r)
+			require.NoError(t, err)
+			gone[uint64(r.Pos)] = int64(len(ids))
 		}
-		end := max(0, len(b.Bytes)-n)
-		gone := map[uint64]int64{}
-		for _, f := range b.Frames(0) {
-			if f.Kind == blockfile.Message && f.Offset+f.Size > end {
-				gone[f.Seq] = int64(binary.LittleEndian.Uint32(f.Data[8:]))
-			}
-		}
-		require.NoError(t, os.Truncate(paths[i], int64(end)))
-		return gone
 	}
-	require.Fail(t, "no block holds records")
-	return nil
+	require.NoError(t, os.Truncate(last.File, end))
+	return gone
 }
 
 func TestJournalLetGo(t *testing.T) {

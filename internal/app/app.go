@@ -32,7 +32,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/silences"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/streaming"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/tiles"
 	"github.com/auditrelay/auditrelay/internal/timeline"
 	"github.com/auditrelay/auditrelay/internal/traces"
@@ -117,7 +116,6 @@ type process struct {
 	store        store.Store
 	letGo        []LetGo // journals given up by a command
 	quarantine   *quarantine.Ledger
-	conn         *streamserver.Conn
 	journal      *journal.Journal
 	letters      *deadletters.Store
 	trail        *audit.Trail
@@ -167,13 +165,6 @@ func (r *process) start(ctx context.Context) error {
 }
 
 func (r *process) startJournal(ctx context.Context) (err error) {
-	started := background(r.refuse)
-	defer func() { err = errors.Join(err, started(context.WithoutCancel(ctx))) }()
-	r.conn, err = streamserver.Connect(ctx, r.cfg.DataDir, r.cfg.Journal, r.log)
-	if err != nil {
-		return err
-	}
-	r.stack.push("journal connection", func(context.Context) error { return r.conn.Close() })
 	r.journal, err = journal.Open(ctx, r.store, r.cfg.Journal, journal.Options{
 		Logger: r.log, Registerer: r.reg, Quarantine: r.quarantine,
 		Sinks: r.sinkNames(), Sources: r.sources(), Sealed: r.makeSpans(),

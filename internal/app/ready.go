@@ -16,9 +16,6 @@ const warnShare = 0.8
 
 // journalReady says whether a push would be kept.
 func (r *process) journalReady(ctx context.Context) (string, error) {
-	if err := r.conn.Err(); err != nil {
-		return "", err
-	}
 	if err := r.storeErr(); err != nil {
 		return "", err
 	}

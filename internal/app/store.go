@@ -28,12 +28,11 @@ const (
 	SalvageDir = "salvage"
 )
 
-// besides is added to the prefix of the store's streams while some rooms still keep streams
-// of their own under the configured prefix: the store refuses to share one with them.
-const besides = "_STORE"
-
 // startStore opens the store that every durable room keeps its logs and values in.
 func (r *process) startStore(ctx context.Context) (err error) {
+	if err := refuseEarlier(r.cfg.DataDir); err != nil {
+		return err
+	}
 	if err := r.settleHome(ctx); err != nil {
 		return err
 	}
@@ -85,10 +84,8 @@ func OpenStore(ctx context.Context, cfg *config.Config, o StoreOptions) (store.S
 	if o.Failed == nil {
 		o.Failed = func(error) {}
 	}
-	journal := cfg.Journal
-	journal.StreamPrefix += besides
 	return cluster.Open(ctx, cluster.Config{
-		Journal: journal, Dir: filepath.Join(cfg.DataDir, NotesDir),
+		Journal: cfg.Journal, Dir: filepath.Join(cfg.DataDir, NotesDir),
 		Version: o.Version, Logger: o.Logger, Registerer: o.Registerer, Failed: o.Failed,
 	})
 }
@@ -101,7 +98,7 @@ func ViewStore(cfg *config.Config) (store.Store, error) {
 
 func diskOf(cfg *config.Config, o StoreOptions) disk.Config {
 	return disk.Config{
-		Dir: filepath.Join(cfg.DataDir, StoreDir), Salvage: filepath.Join(cfg.DataDir, SalvageDir), Writer: o.Version, Logger: o.Logger,
+		Dir: filepath.Join(cfg.DataDir, StoreDir), Lock: cfg.DataDir, Salvage: filepath.Join(cfg.DataDir, SalvageDir), Writer: o.Version, Logger: o.Logger,
 	}
 }
 

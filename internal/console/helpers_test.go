@@ -19,7 +19,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/routing"
 	"github.com/auditrelay/auditrelay/internal/store"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
 	"github.com/auditrelay/auditrelay/internal/testbed/journaltest"
 	"github.com/auditrelay/auditrelay/internal/testbed/waiting"
 	"github.com/auditrelay/auditrelay/internal/workspace"
@@ -32,7 +31,6 @@ type stage struct {
 	*console.Client
 	t       *testing.T
 	dir     string
-	conn    *streamserver.Conn
 	store   store.Store
 	journal *journaltest.Journal
 	dead    *deadletters.Store
@@ -47,12 +45,10 @@ func newStage(t *testing.T, names ...string) *stage {
 	t.Helper()
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	cfg := config.Journal{StreamPrefix: "TEST", MaxBytes: 4 << 20, ReplayWindow: time.Hour, Replicas: 1}
-	conn, err := streamserver.Connect(t.Context(), dir, cfg, log)
-	require.NoError(t, err)
 	j := journaltest.Open(t, dir, cfg, journaltest.Options{})
 	dead, err := deadletters.Open(t.Context(), deadletters.Options{Store: j.Store, Quarantine: j.Quarantine, Logger: log, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
-	s := &stage{Client: console.NewClient(dir), t: t, dir: dir, conn: conn, store: j.Store, journal: j, dead: dead, sinks: map[string]*relaytest.Sink{}}
+	s := &stage{Client: console.NewClient(dir), t: t, dir: dir, store: j.Store, journal: j, dead: dead, sinks: map[string]*relaytest.Sink{}}
 	s.Person = workspace.Person{User: "Ada & Co.", Host: "höst"}
 	var sinks []config.Sink
 	for _, name := range names {
@@ -78,7 +74,6 @@ func newStage(t *testing.T, names ...string) *stage {
 		closeTrail()
 		assert.NoError(t, dead.Close())
 		j.Shut()
-		assert.NoError(t, conn.Close())
 	})
 	t.Cleanup(s.stop)
 	return s

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/auditrelay/auditrelay/config"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
+	"github.com/auditrelay/auditrelay/internal/store/cluster"
 )
 
 // promisesTimeout bounds a check of the journal's servers.
@@ -13,13 +13,13 @@ const promisesTimeout = 30 * time.Second
 
 // askJournal asks the servers of an external journal for their guarantees. For an
 // embedded one it does nothing.
-func askJournal(ctx context.Context, cfg config.Journal) ([]streamserver.Promise, error) {
+func askJournal(ctx context.Context, cfg config.Journal) ([]cluster.Promise, error) {
 	if cfg.URL == "" {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, promisesTimeout)
 	defer cancel()
-	return streamserver.Check(ctx, cfg)
+	return cluster.Check(ctx, cfg)
 }
 
 // checkJournal is askJournal as `sinks check` prints it.
@@ -28,13 +28,13 @@ func checkJournal(ctx context.Context, cfg config.Journal) checkedSink {
 	promises, err := askJournal(ctx, cfg)
 	for _, p := range promises {
 		text := p.Found
-		if p.Verdict != streamserver.Kept {
+		if p.Verdict != cluster.Kept {
 			text = p.Verdict + ": " + text
 		}
 		r.Findings = append(r.Findings, finding{oneLine(p.What), oneLine(text)})
 	}
 	if err == nil {
-		err = streamserver.Refusal(promises)
+		err = cluster.Refusal(promises)
 	}
 	if err != nil {
 		r.Result, r.Error = "fails", oneLine(err.Error())
@@ -51,9 +51,9 @@ func journalProblems(ctx context.Context, file string, cfg config.Journal) (errs
 	for _, p := range promises {
 		problem := config.Problem{File: file, Field: "journal", Reason: oneLine(p.What + ": " + p.Found)}
 		switch p.Verdict {
-		case streamserver.Broken:
+		case cluster.Broken:
 			errs = append(errs, problem)
-		case streamserver.Weak:
+		case cluster.Weak:
 			warnings = append(warnings, problem)
 		}
 	}

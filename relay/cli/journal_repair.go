@@ -15,26 +15,23 @@ import (
 	"github.com/auditrelay/auditrelay/config"
 	"github.com/auditrelay/auditrelay/internal/app"
 	"github.com/auditrelay/auditrelay/internal/audit"
-	"github.com/auditrelay/auditrelay/internal/datadir"
 	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/record"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/disk"
-	"github.com/auditrelay/auditrelay/internal/streamserver"
 )
 
 func (p Program) newJournalRepair() *cobra.Command {
 	flags := journalFlags{kinds: p.Kinds.Config()}
-	var yes, dryRun, unknownIsDamage bool
+	var yes, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "repair",
-		Short: "Repair the streams of a stopped relay, with a copy of all removed bytes",
-		Long: `Repairs the findings of 'auditrelay journal verify' in every stream: events, dead
-letters, quarantine, audit trail, checkpoints and credentials. A start of the relay does
-the same. It copies damaged bytes to the folder "salvage" in the data directory before it
-takes them out, names lost and unreadable positions in the quarantine, and sets
-impossible positions of sinks back. A signed entry names damage to the trail. You can end
-it and begin again at any moment. Stop the relay first.
+		Short: "Settle the findings of 'journal verify' in a stopped relay's store",
+		Long: `Settles the findings of 'auditrelay journal verify' in every log of the store: events, dead
+letters, quarantine, audit trail and checkpoints. A start of the relay does the same in the
+background. It copies damaged bytes to the folder "salvage" in the data directory, and names
+lost and unreadable positions in the quarantine. A signed entry names damage to the trail.
+You can end it and begin again at any moment. Stop the relay first.
 
 Take a copy of the data directory before.
 
@@ -63,68 +60,40 @@ Exit codes: 0 repaired, or nothing to do, 1 failed or declined, 64 wrong usage.`
 			if err := confirm(cmd, yes, question); err != nil {
 				return err
 			}
-			return repairJournal(cmd, cfg, &flags, unknownIsDamage)
+			return repairJournal(cmd, cfg, &flags)
 		}),
 	}
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&unknownIsDamage, "unknown-is-damage", false, "move blocks without a single good checksum to the salvage folder; they may be sound records of another version")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only list the repairs")
 	return cmd
 }
 
 // repairs are the results of a repair.
 type repairs struct {
-	Mended []datadir.Mending `json:"mended"`
 	// SetAside are the positions now in the quarantine, without those from before.
 	SetAside []quarantine.Loss `json:"set_aside"`
 }
 
-func repairJournal(cmd *cobra.Command, cfg *config.Config, flags *journalFlags, unknownIsDamage bool) error {
+func repairJournal(cmd *cobra.Command, cfg *config.Config, flags *journalFlags) error {
 	log := newLogger(cmd.ErrOrStderr(), config.Log{Level: "warn", Format: "text"})
 	var done repairs
-	err := repairServer(cmd.Context(), cfg, log, unknownIsDamage, &done)
-	if err == nil {
-		err = repairStore(cmd.Context(), cfg, log, &done)
-	}
-	if err != nil {
+	if err := repairStore(cmd.Context(), cfg, log, &done); err != nil {
 		return err
 	}
 	return flags.print(cmd.OutOrStdout(), done, func() string {
 		var b strings.Builder
-		for _, m := range done.Mended {
-			fmt.Fprintf(&b, "mended      %s, position %s: %s", m.File, positions(m.From, m.To), m.Problem)
-			if m.Kept != "" {
-				fmt.Fprintf(&b, "; the bytes are in %s", m.Kept)
-			}
-			b.WriteString("\n")
-		}
 		for _, q := range done.SetAside {
 			fmt.Fprintf(&b, "set aside   %s, position %s: %s\n", q.Log, positions(uint64(q.From), uint64(q.To)), q.Reason)
 		}
-		fmt.Fprintf(&b, "repaired: %d pieces mended, %d runs of positions set aside\n", len(done.Mended), len(done.SetAside))
+		fmt.Fprintf(&b, "repaired: %d runs of positions set aside\n", len(done.SetAside))
 		return b.String()
 	})
 }
 
-func repairServer(ctx context.Context, cfg *config.Config, log *slog.Logger, unknownIsDamage bool, done *repairs) (err error) {
-	connect := streamserver.Connect
-	if unknownIsDamage {
-		connect = streamserver.ConnectTakingUnknownForDamage
-	}
-	conn, err := connect(ctx, cfg.DataDir, cfg.Journal, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	done.Mended = append([]datadir.Mending{}, conn.Mended...)
-	return nil
-}
-
 // repairStore opens the store as a start does, which mends it, and reads all of it back.
 func repairStore(ctx context.Context, cfg *config.Config, log *slog.Logger, done *repairs) (err error) {
-	dir := filepath.Join(cfg.DataDir, app.StoreDir)
-	s, err := disk.Open(disk.Config{Dir: dir, Salvage: filepath.Join(cfg.DataDir, app.SalvageDir), Logger: log})
+	s, err := app.OpenStore(ctx, cfg, app.StoreOptions{Logger: log})
 	if err != nil {
 		return err
 	}
@@ -138,7 +107,7 @@ func repairStore(ctx context.Context, cfg *config.Config, log *slog.Logger, done
 	if err != nil {
 		return err
 	}
-	logs, err := disk.Logs(dir)
+	logs, err := disk.Logs(filepath.Join(cfg.DataDir, app.StoreDir))
 	if err != nil {
 		return err
 	}
