@@ -203,7 +203,7 @@ func leftIn(ctx context.Context, cfg *config.Config, home Home, log *slog.Logger
 }
 
 func look(ctx context.Context, cfg *config.Config, log *slog.Logger) (left Left, err error) {
-	s, err := OpenStore(ctx, cfg, StoreOptions{Logger: log})
+	s, err := openStore(ctx, cfg, StoreOptions{Logger: log})
 	if err != nil {
 		return left, err
 	}

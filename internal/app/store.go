@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/auditrelay/auditrelay/config"
+	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/internal/quarantine"
 	"github.com/auditrelay/auditrelay/internal/store"
 	"github.com/auditrelay/auditrelay/internal/store/cluster"
@@ -33,6 +34,11 @@ func (r *process) startStore(ctx context.Context) (err error) {
 	if err := refuseEarlier(r.cfg.DataDir); err != nil {
 		return err
 	}
+	guard, err := durable.Lock(r.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	r.stack.push("lock", func(context.Context) error { return guard.Close() })
 	if err := r.settleHome(ctx); err != nil {
 		return err
 	}
@@ -58,7 +64,7 @@ func (r *process) openStore(ctx context.Context) (err error) {
 		started := background(r.refuse)
 		defer func() { err = errors.Join(err, started(context.WithoutCancel(ctx))) }()
 	}
-	r.store, err = OpenStore(ctx, r.cfg, StoreOptions{Version: r.version, Logger: r.log, Registerer: r.reg, Failed: r.fail})
+	r.store, err = openStore(ctx, r.cfg, StoreOptions{Version: r.version, Logger: r.log, Registerer: r.reg, Failed: r.fail})
 	return err
 }
 
@@ -72,9 +78,31 @@ type StoreOptions struct {
 	Failed func(error)
 }
 
-// OpenStore opens the store of a configuration: on the cluster of journal.url, or on the disk,
-// where it belongs to one process at a time.
+// OpenStore opens the store of a configuration for a command, which keeps the data directory
+// locked until it closes the store: no relay may run.
 func OpenStore(ctx context.Context, cfg *config.Config, o StoreOptions) (store.Store, error) {
+	guard, err := durable.Lock(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := openStore(ctx, cfg, o)
+	if err != nil {
+		return nil, errors.Join(err, guard.Close())
+	}
+	return &lockedStore{s, guard}, nil
+}
+
+// lockedStore is a store with the lock on the data directory.
+type lockedStore struct {
+	store.Store
+	guard *os.File
+}
+
+func (s *lockedStore) Close() error { return errors.Join(s.Store.Close(), s.guard.Close()) }
+
+// openStore opens the store of a configuration: on the cluster of journal.url, or on the disk.
+// The caller holds the lock on the data directory.
+func openStore(ctx context.Context, cfg *config.Config, o StoreOptions) (store.Store, error) {
 	if cfg.Journal.URL == "" {
 		return disk.Open(diskOf(cfg, o))
 	}
@@ -98,7 +126,7 @@ func ViewStore(cfg *config.Config) (store.Store, error) {
 
 func diskOf(cfg *config.Config, o StoreOptions) disk.Config {
 	return disk.Config{
-		Dir: filepath.Join(cfg.DataDir, StoreDir), Lock: cfg.DataDir, Salvage: filepath.Join(cfg.DataDir, SalvageDir), Writer: o.Version, Logger: o.Logger,
+		Dir: filepath.Join(cfg.DataDir, StoreDir), Salvage: filepath.Join(cfg.DataDir, SalvageDir), Writer: o.Version, Logger: o.Logger,
 	}
 }
 
