@@ -88,9 +88,9 @@ func TestQuickStartIsValid(t *testing.T) {
 // TestTheTrialIsValid: the README's configuration to try it with is one.
 func TestTheTrialIsValid(t *testing.T) {
 	t.Parallel()
-	_, trial, found := strings.Cut(readFile(t, "README.md"), "write `relay.yaml`:\n")
+	_, trial, found := strings.Cut(readFile(t, "README.md"), "Write `relay.yaml`:\n")
 	require.True(t, found)
-	trial, _, found = strings.Cut(trial, "\nThen run these")
+	trial, _, found = strings.Cut(trial, "\nRun each in")
 	require.True(t, found)
 	cfg, _, err := config.Parse("README.md", []byte(strings.ReplaceAll(trial, "\n    ", "\n")), nil)
 	require.NoError(t, err)

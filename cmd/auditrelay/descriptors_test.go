@@ -40,8 +40,8 @@ func TestStrangersLeaveDescriptors(t *testing.T) {
 		crowd.all.Go(func() { crowd.hold(ctx, "127.0.0.3", neverRead) })
 	}
 	waiting.Until(t, func() bool { return crowd.made.Load() >= 800 })
-	first, pushes := len(r.blocks()), 0
-	for ; len(r.blocks()) < first+2; pushes++ {
+	first, pushes := len(r.segments()), 0
+	for ; len(r.segments()) < first+2; pushes++ {
 		require.Less(t, pushes, 400, "the journal begins no new file")
 		code, err := r.push()
 		require.NoError(t, err, "push %d, %d connections were made; the relay said: %s", pushes, crowd.made.Load(), r.said())
@@ -109,6 +109,7 @@ func startWithDescriptors(t *testing.T, most int) *limited {
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `data_dir: %s
 ingest: {listen: "%s"}
 admin: {listen: "%s"}
+journal: {max_bytes: 128MiB} # and so segments of 4 MiB
 sinks: [{name: file, file: {path: %s}}]
 environments:
   - {project: acme, environment: live, credentials: [{username: good, password: a-password-of-some-length}]}
@@ -145,8 +146,8 @@ func (r *limited) push() (status int, err error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// blocks are the journal's files of events.
-func (r *limited) blocks() []string {
-	files, _ := filepath.Glob(filepath.Join(r.dir, "data", "*", "*", "*", "*", "*", "msgs", "*.blk")) // no bad pattern
+// segments are the journal's files of events.
+func (r *limited) segments() []string {
+	files, _ := filepath.Glob(filepath.Join(r.dir, "data", "store", "events", "*.seg")) // no bad pattern
 	return files
 }

@@ -87,6 +87,7 @@ func publicKey(t *testing.T, dir string) string {
 // appendTo adds entries to the trail of a stopped relay, and a checkpoint.
 func appendTo(t *testing.T, cfg *config.Config, n int) {
 	t.Helper()
+	require.NoError(t, os.MkdirAll(cfg.DataDir, 0o700))
 	files, err := app.OpenStore(t.Context(), cfg, app.StoreOptions{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	trail, err := audit.Open(t.Context(), files, app.TrailOptions(cfg))

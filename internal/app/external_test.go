@@ -34,7 +34,7 @@ func TestALineThatTheJournalsServerDoesNotTakeIsRefused(t *testing.T) {
 	code, text := r.do(req)
 	assert.Equal(t, http.StatusBadRequest, code)
 	assert.Contains(t, text, "2 entries were taken, 1 were not")
-	assert.Contains(t, text, "at most 45056 are taken")
+	assert.Contains(t, text, "at most 60160 are taken")
 	assert.NotContains(t, r.arrived("small", "fits"), "large")
 	require.NoError(t, r.stop())
 }

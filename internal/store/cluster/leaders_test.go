@@ -274,6 +274,14 @@ func TestLeadersComeAndGo(t *testing.T) {
 		b.store.patience = patience
 		more := insist(t, l, 100, 3)
 		require.NoError(t, c.Restart(t.Context(), 2))
+		waiting.Until(t, func() bool { // the table's leader may be new, too
+			for _, err := range l.Read(t.Context(), 1, false) {
+				if err != nil {
+					return false
+				}
+			}
+			return true
+		})
 		records, gaps := read(t, l, 1)
 		assert.Empty(t, gaps)
 		for pos, text := range merged(t, first, more) {
