@@ -37,6 +37,7 @@ const madeOrigin = "example.com/trail"
 func configOf(dir string) *config.Config {
 	cfg := &config.Config{
 		DataDir: filepath.Join(dir, "data"),
+		Journal: config.Journal{MaxBytes: 64 << 20}, // for small files: tests copy the directory
 		Environments: []config.Environment{{Project: "acme", Environment: "live", Credentials: []config.Credential{
 			{Username: "u", Password: secret.New("a-password-of-some-length")},
 		}}},

@@ -94,7 +94,8 @@ func (f *verifyFlags) verifyStopped(ctx context.Context, o verify.Options) (made
 			made.AddStreams(p, true)
 		}
 	}
-	for _, p := range unnamed {
+	// The trail itself does not name what it reads from its files.
+	for _, p := range slices.Concat(unnamed, report.Restored) {
 		made.AddStreams(p, false)
 	}
 	made.HoldAgainst(report)

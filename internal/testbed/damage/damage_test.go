@@ -147,3 +147,25 @@ func TestARandomFaultHarmsOneFile(t *testing.T) {
 	}
 	assert.Greater(t, len(ways), 20)
 }
+
+func TestAForgerLeavesGoodRecords(t *testing.T) {
+	t.Parallel()
+	dir := made(t)
+	s := damage.Of(dir)
+	before, err := s.Drafts(t.Context(), "events")
+	require.NoError(t, err)
+	require.Len(t, before, 100)
+	require.NoError(t, s.Forge("events", 41, func(data []byte) { data[0] = 'x' }))
+	require.Empty(t, gaps(t, dir), "the record has a good checksum")
+	before[41].Data[0] = 'x'
+	after, err := s.Drafts(t.Context(), "events")
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+
+	require.NoError(t, s.Rewrite(t.Context(), "events", before[:7]))
+	after, err = s.Drafts(t.Context(), "events")
+	require.NoError(t, err)
+	require.Equal(t, before[:7], after)
+	require.NoError(t, s.Erase("events", 3))
+	require.Equal(t, []store.Pos{4}, gaps(t, dir))
+}
