@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -18,8 +20,14 @@ import (
 
 // push pushes one event outside all ledgers, and gives the status and the Retry-After
 // of the answer; 0 stands for no answer.
-func (s *scene) push(ctx context.Context) (code int, retryAfter string) {
-	line := fmt.Sprintf(`{"streams":[{"stream":{"a":"b"},"values":[["%d","{\"event_id\":\"probe-%d\"}"]]}]}`, time.Now().UnixNano(), time.Now().UnixNano())
+func (s *scene) push(ctx context.Context) (code int, retryAfter string) { return s.pushOf(ctx, 0) }
+
+// pushOf pushes an event with so many random bytes, which cannot be compressed.
+func (s *scene) pushOf(ctx context.Context, random int) (code int, retryAfter string) {
+	filler := make([]byte, random)
+	_, _ = rand.Read(filler) // never fails
+	now := time.Now().UnixNano()
+	line := fmt.Sprintf(`{"streams":[{"stream":{"a":"b"},"values":[["%d","{\"event_id\":\"probe-%d\",\"x\":\"%s\"}"]]}]}`, now, now, base64.StdEncoding.EncodeToString(filler))
 	return s.pushBody(ctx, strings.NewReader(line), int64(len(line)))
 }
 

@@ -7,15 +7,13 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/auditrelay/auditrelay/internal/testbed/natstest"
 )
 
 // leaderless has the relay's journal on three real servers. After the first trim, Kafka
-// falls behind, and the leader of its position is killed shortly before each further
+// falls behind, and the leader of the table with its position is killed shortly before each further
 // trim: the events Kafka lacks must stay.
 func leaderless(ctx context.Context, t *trial) error {
 	self, err := os.Executable()
@@ -41,7 +39,7 @@ func leaderless(ctx context.Context, t *trial) error {
 		return err
 	}
 	l := &leaders{scene: s, servers: servers}
-	if err := l.connected(ctx, l.killBeforeTrims); err != nil {
+	if err := l.killBeforeTrims(ctx); err != nil {
 		return fmt.Errorf("%w; the servers said: %s", err, servers.Tails())
 	}
 	s.kafkaProxy.set(fault{})
@@ -52,33 +50,22 @@ func leaderless(ctx context.Context, t *trial) error {
 type leaders struct {
 	*scene
 	servers *natstest.Cluster
-	conn    *nats.Conn
-	js      jetstream.JetStream
-}
-
-// connected calls do with a connection to the servers.
-func (l *leaders) connected(ctx context.Context, do func(context.Context) error) (err error) {
-	if l.conn, err = nats.Connect(l.servers.URL, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond)); err != nil {
-		return fmt.Errorf("connect to the servers: %w", err)
-	}
-	defer l.conn.Close()
-	if l.js, err = jetstream.New(l.conn); err != nil {
-		return fmt.Errorf("use JetStream: %w", err)
-	}
-	return do(ctx)
 }
 
 // trimmed waits until the relay trims its journal, as it does each minute.
 func (l *leaders) trimmed(ctx context.Context) (time.Time, error) {
 	err := l.until(ctx, spending, "the journal is trimmed", func() bool {
-		events, err := l.js.Stream(ctx, journalStream)
+		events, err := l.servers.JetStream().Stream(ctx, journalStream)
 		return err == nil && events.CachedInfo().State.FirstSeq > 1
 	})
 	return time.Now(), err
 }
 
-// journalStream is the relay's stream of events.
-const journalStream = "AUDITRELAY_EVENTS"
+// The relay's streams: of its events, and of the table with the sinks' positions.
+const (
+	journalStream = "AUDITRELAY_EVENTS"
+	tableStream   = "AUDITRELAY_TABLE"
+)
 
 func (l *leaders) killBeforeTrims(ctx context.Context) error {
 	const between, before, gone = time.Minute, 2 * time.Second, 15 * time.Second
@@ -96,7 +83,7 @@ func (l *leaders) killBeforeTrims(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		l.t.progress("%s is killed, which leads the position of Kafka", l.servers.Name(i))
+		l.t.progress("%s is killed, which leads the table with the position of Kafka", l.servers.Name(i))
 		l.servers.Kill(i)
 		if err := l.hold(ctx, gone); err != nil {
 			return err
@@ -104,36 +91,24 @@ func (l *leaders) killBeforeTrims(ctx context.Context) error {
 		if err := l.servers.Restart(ctx, i); err != nil {
 			return err
 		}
-		if err := l.servers.WaitInSync(ctx, journalStream, spending); err != nil {
-			return err
+		for _, stream := range []string{journalStream, tableStream} {
+			if err := l.servers.WaitInSync(ctx, stream, spending); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// leading is the leader of Kafka's position, and not of the stream: a stream without a
-// leader is not trimmed anyway.
+// leading is the leader of the table, and not of the events: a stream without a leader is not
+// trimmed anyway.
 func (l *leaders) leading(ctx context.Context) (int, error) {
-	name := ""
-	if err := l.until(ctx, spending, "somebody leads the position of Kafka", func() bool {
-		c, err := l.js.Consumer(ctx, journalStream, "sink_kafka")
-		if err != nil || c.CachedInfo().Cluster == nil {
-			return false
-		}
-		name = c.CachedInfo().Cluster.Leader
-		events, err := l.js.Stream(ctx, journalStream)
-		if err != nil || name == "" || events.CachedInfo().Cluster == nil {
-			return false
-		}
-		if events.CachedInfo().Cluster.Leader == name {
-			_, _ = l.conn.Request("$JS.API.STREAM.LEADER.STEPDOWN."+journalStream, nil, time.Second) // the next look tells
-			return false
-		}
-		return true
-	}); err != nil {
+	events, err := l.servers.Leader(ctx, journalStream)
+	if err != nil {
 		return 0, err
 	}
-	return l.servers.Named(name)
+	table := (events + 1) % natstest.Nodes
+	return table, l.servers.Lead(ctx, tableStream, table)
 }
 
 // natsCommand is how this program starts itself as a server.

@@ -67,13 +67,13 @@ func (j *journalServer) save(ctx context.Context) error {
 	return j.start(ctx)
 }
 
-// restore puts the copy back; the server is away. Where keepPositions is set, the
-// sinks' positions stay ahead of the stream.
-func (j *journalServer) restore(keepPositions bool) error {
-	if keepPositions {
-		ahead, err := filepath.Glob(filepath.Join(j.store(), "jetstream", "*", "streams", "*_EVENTS", "obs"))
+// restore puts the copy back; the server is away. Where keepTable is set, the table stays as
+// new as it is: the sinks' positions, and what it says of each log, are then ahead of the logs.
+func (j *journalServer) restore(keepTable bool) error {
+	if keepTable {
+		ahead, err := filepath.Glob(filepath.Join(j.store(), "jetstream", "*", "streams", tableStream))
 		if err != nil || len(ahead) != 1 {
-			return fmt.Errorf("find the sinks' positions: %d folders (%w)", len(ahead), err)
+			return fmt.Errorf("find the table's stream: %d folders (%w)", len(ahead), err)
 		}
 		to := filepath.Join(j.saved(), strings.TrimPrefix(ahead[0], j.store()))
 		if err := os.RemoveAll(to); err != nil {
@@ -90,7 +90,7 @@ func (j *journalServer) restore(keepPositions bool) error {
 }
 
 // rolledBack sets the files of an external journal back to an earlier copy, while the
-// relay runs and while it is away, with and without the sinks' positions. Events
+// relay runs and while it is away, with and without the table. Events
 // acknowledged in between may be missing, and must then be named. All others, above all
 // those acknowledged later, must arrive.
 func rolledBack(ctx context.Context, t *trial) error {
@@ -131,7 +131,7 @@ func rolledBack(ctx context.Context, t *trial) error {
 }
 
 // rollBack plays one round, and returns the possibly missing events.
-func (s *scene) rollBack(ctx context.Context, server *journalServer, keepPositions, away bool) (lost []string, err error) {
+func (s *scene) rollBack(ctx context.Context, server *journalServer, keepTable, away bool) (lost []string, err error) {
 	more := func() error {
 		return s.waitAcknowledged(ctx, s.sim.Counts().Acknowledged+uint64(s.t.rate/2))
 	}
@@ -151,7 +151,7 @@ func (s *scene) rollBack(ctx context.Context, server *journalServer, keepPositio
 	}
 	s.answered(ctx)
 	lost = acknowledgedSince(before, s.sim.Ledgers())
-	if err := server.restore(keepPositions); err != nil {
+	if err := server.restore(keepTable); err != nil {
 		return nil, err
 	}
 	if err := server.start(ctx); err != nil {
@@ -162,7 +162,7 @@ func (s *scene) rollBack(ctx context.Context, server *journalServer, keepPositio
 			return nil, err
 		}
 	}
-	s.t.progress("rolled back %d events; positions kept: %t, the relay was away: %t", len(lost), keepPositions, away)
+	s.t.progress("rolled back %d events; the table was kept: %t, the relay was away: %t", len(lost), keepTable, away)
 	return lost, more()
 }
 

@@ -31,7 +31,7 @@ func scenarios() []scenario {
 		{name: "slowclients", about: "10,000 connections that send one byte a second", run: slowClients},
 		{name: "strangers", about: "800 connections of no use to a relay that may open 300 files", run: strangers},
 		{name: clockScenario, about: "the clock jumps by an hour", run: clockJumps, beside: true},
-		{name: "leaderless", about: "the server that leads a sink's position is killed shortly before a trim", run: leaderless, beside: true},
+		{name: "leaderless", about: "the server that leads the sinks' positions is killed shortly before a trim", run: leaderless, beside: true},
 		{name: "budget", about: "a small budget is spent, by delivered events and by one environment's flood", run: spentBudget},
 		{name: "coldstart", about: "a large backlog, a kill under load, and a start with an empty page cache", run: coldStart},
 		{name: "restarts", about: "ten restarts while a sink is gone", run: restarts},

@@ -31,8 +31,8 @@ type Options struct {
 	Dir string
 }
 
-// nodes is the size of the smallest cluster able to lose one of them.
-const nodes = 3
+// Nodes is the size of the smallest cluster able to lose one of them.
+const Nodes = 3
 
 // electionWithin bounds the start of a cluster, and an election.
 const electionWithin = 5 * time.Minute
@@ -72,13 +72,13 @@ func StartCluster(ctx context.Context, o Options) (n *Cluster, err error) {
 
 // configure writes the servers' configuration.
 func (n *Cluster) configure(ctx context.Context, o Options) error {
-	free, err := rig.FreeAddresses(ctx, 2*nodes)
+	free, err := rig.FreeAddresses(ctx, 2*Nodes)
 	if err != nil {
 		return err
 	}
-	clients, routes := free[:nodes], free[nodes:]
+	clients, routes := free[:Nodes], free[Nodes:]
 	n.URL = "nats://" + strings.Join(clients, ",nats://")
-	for i := range nodes {
+	for i := range Nodes {
 		dir := filepath.Join(o.Dir, fmt.Sprintf("nats-%d", i+1))
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("make a folder for nats: %w", err)
@@ -120,7 +120,7 @@ func (n *Cluster) CreateStream(ctx context.Context, name, subjects string, windo
 		asking, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 		_, last = n.js.CreateStream(asking, jetstream.StreamConfig{
-			Name: name, Subjects: []string{subjects}, Storage: jetstream.FileStorage, Replicas: nodes, Duplicates: window,
+			Name: name, Subjects: []string{subjects}, Storage: jetstream.FileStorage, Replicas: Nodes, Duplicates: window,
 		})
 		return last == nil // else the servers may not have found each other yet
 	}, n.Alive()...)
@@ -155,7 +155,7 @@ func (n *Cluster) Leader(ctx context.Context, stream string) (int, error) {
 
 // Named finds a server by its name, as the leader of a stream or a consumer has it.
 func (n *Cluster) Named(name string) (int, error) {
-	for i := range nodes {
+	for i := range Nodes {
 		if name == nodeName(i) {
 			return i, nil
 		}
@@ -229,7 +229,7 @@ func (n *Cluster) WaitInSync(ctx context.Context, stream string, within time.Dur
 		if info, last = n.info(ctx, stream); last != nil {
 			return false
 		}
-		if info == nil || info.Leader == "" || len(info.Replicas) < nodes-1 {
+		if info == nil || info.Leader == "" || len(info.Replicas) < Nodes-1 {
 			last = fmt.Errorf("its cluster is %+v", info)
 			return false
 		}
