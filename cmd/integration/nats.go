@@ -70,9 +70,8 @@ func natsTarget(ctx context.Context, cluster *natstest.Cluster, stream, subjects
 // healing bounds how long a restarted node takes to catch up.
 const healing = 2 * time.Minute
 
-// outageOf kills the leader of the first stream. Before, that node is made the leader of
-// the other streams and of all consumers: their open requests then end without a word.
-// It reads streams anew each time.
+// outageOf kills the leader of the first stream. Before that, the node is made the leader of
+// the other streams too: one kill takes them all. It reads streams again each time.
 func outageOf(cluster *natstest.Cluster, streams ...string) *outage {
 	var down int
 	return &outage{
@@ -111,12 +110,12 @@ func startJournal(ctx context.Context, s *session) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	streams := make([]string, 1) // the journal's in the present run
+	streams := make([]string, 2) // the journal's and the table's in the present run
 	return &place{
 		targets: []target{fileTarget("journal on nats R3", s.folder("journal.jsonl"))},
 		journal: func(tag string) string {
 			prefix := strings.ToUpper(tag)
-			streams[0] = prefix + "_EVENTS"
+			streams[0], streams[1] = prefix+"_EVENTS", prefix+"_TABLE"
 			return fmt.Sprintf("journal: {url: %q, replicas: 3, max_bytes: 2GiB, stream_prefix: %s}\n", cluster.URL, prefix)
 		},
 		outage: outageOf(cluster, streams...),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,12 +11,17 @@ import (
 	"github.com/auditrelay/auditrelay/internal/testbed/damage"
 )
 
-// verification is what 'journal verify' says.
+// verification is what 'journal verify' says, with each of its fields: an unknown one is an
+// error, so that problems under another name do not pass for none.
 type verification struct {
+	Records  uint64 `json:"records"`
 	Events   uint64 `json:"events"`
+	Bytes    uint64 `json:"bytes"`
 	Problems []struct {
 		damage.Stretch
 		What    string `json:"what"`
+		Kept    string `json:"kept"`
+		Advice  string `json:"advice"`
 		Settled bool   `json:"settled"`
 	} `json:"problems"`
 }
@@ -42,7 +48,9 @@ func (s *scene) verify(ctx context.Context) (v verification, err error) {
 		}
 		return v, fmt.Errorf("run %v: %w", args, err)
 	}
-	if err := json.Unmarshal(out, &v); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(out))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&v); err != nil {
 		return v, fmt.Errorf("read what %v prints: %w", args, err)
 	}
 	return v, nil

@@ -153,7 +153,7 @@ func (n *Cluster) Leader(ctx context.Context, stream string) (int, error) {
 	return n.Named(info.Leader)
 }
 
-// Named finds a server by its name, as the leader of a stream or a consumer has it.
+// Named finds a server by its name, as the leader of a stream has it.
 func (n *Cluster) Named(name string) (int, error) {
 	for i := range Nodes {
 		if name == nodeName(i) {
@@ -163,50 +163,14 @@ func (n *Cluster) Named(name string) (int, error) {
 	return 0, fmt.Errorf("find the nats-server %q: there is none", name)
 }
 
-// Lead makes a server the leader of a stream and of all its consumers: one kill takes
-// them all.
+// Lead makes a server the leader of a stream. One with a single copy stays in its place.
 func (n *Cluster) Lead(ctx context.Context, stream string, i int) error {
-	ctx, cancel := context.WithTimeout(ctx, electionWithin)
-	defer cancel()
-	err := n.lead(ctx, stream, i, func() (*jetstream.ClusterInfo, error) { return n.info(ctx, stream) })
-	if err != nil {
-		return err
-	}
-	s, err := n.js.Stream(ctx, stream)
-	if err != nil {
-		return fmt.Errorf("describe the nats stream %s: %w", stream, err)
-	}
-	consumers := s.ListConsumers(ctx)
-	for c := range consumers.Info() {
-		err := n.lead(ctx, stream+"."+c.Name, i, func() (*jetstream.ClusterInfo, error) {
-			asking, cancel := context.WithTimeout(ctx, askTimeout) // between two leaders nobody answers
-			defer cancel()
-			consumer, err := s.Consumer(asking, c.Name)
-			if err != nil {
-				return nil, err
-			}
-			return consumer.CachedInfo().Cluster, nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return consumers.Err()
-}
-
-// lead makes a server the leader of a stream, STREAM, or of a consumer, STREAM.CONSUMER.
-// One with a single copy stays in its place.
-func (n *Cluster) lead(ctx context.Context, what string, i int, info func() (*jetstream.ClusterInfo, error)) error {
-	kind := "STREAM"
-	if strings.Contains(what, ".") {
-		kind = "CONSUMER"
-	}
 	request, err := json.Marshal(map[string]any{"placement": map[string]string{"preferred": nodeName(i)}})
 	if err != nil {
-		return fmt.Errorf("ask for another leader of %s: %w", what, err)
+		return fmt.Errorf("ask for another leader of %s: %w", stream, err)
 	}
-	return rig.Until(ctx, electionWithin, nodeName(i)+" leads "+what, func() bool {
-		cluster, err := info()
+	return rig.Until(ctx, electionWithin, nodeName(i)+" leads "+stream, func() bool {
+		cluster, err := n.info(ctx, stream)
 		if err != nil || cluster == nil {
 			return false
 		}
@@ -216,7 +180,7 @@ func (n *Cluster) lead(ctx context.Context, what string, i int, info func() (*je
 		asking, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 		// The next look says more than its answer.
-		_, _ = n.conn.RequestWithContext(asking, "$JS.API."+kind+".LEADER.STEPDOWN."+what, request)
+		_, _ = n.conn.RequestWithContext(asking, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, request)
 		return false
 	})
 }
