@@ -59,7 +59,7 @@ func coldStart(ctx context.Context, t *trial) error {
 	took, read, cpu := time.Since(began), readBytes(s.relay.cmd.Process.Pid), cpuSeconds(s.relay.cmd.Process.Pid)
 	t.remark("%d MiB of backlog: the first push was taken after %.2f s and %.2f CPU-s, with %d MiB read from disk",
 		t.backlog, took.Seconds(), cpu, read>>20)
-	if int64(read>>20) > int64(t.backlog)/2 { // so it shows on a machine of any speed
+	if read>>20 > int64(t.backlog)/2 { // so it shows on a machine of any speed
 		return errors.New("the start has read all of the backlog before it took a push")
 	}
 	if err := s.relay.stop(); err != nil {

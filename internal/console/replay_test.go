@@ -122,7 +122,7 @@ func (s *stage) acknowledge(sink string, n int) {
 		require.NoError(s.t, err)
 		require.NoError(s.t, source.Ack(s.t.Context(), b.Position))
 	}
-	list, err := s.journal.Journal.Sinks(s.t.Context())
+	list, err := s.journal.Sinks(s.t.Context())
 	require.NoError(s.t, err)
 	require.Len(s.t, list, 1)
 	require.Equal(s.t, uint64(n), list[0].Acknowledged)

@@ -38,30 +38,20 @@ no longer named in the configuration.`,
 // journalFlags name a journal.
 type journalFlags struct {
 	kinds                 config.Kinds
-	file, dataDir, prefix string
+	file, dataDir string
 	asJSON                bool
 }
 
 func (f *journalFlags) add(cmd *cobra.Command) {
 	addConfigFlag(cmd, &f.file, "the relay's configuration `FILE`")
 	addDirFlag(cmd, &f.dataDir, &f.file, "the relay's data `DIR`, instead of --config")
-	cmd.Flags().StringVar(&f.prefix, "stream-prefix", "AUDITRELAY", "journal.stream_prefix, with --data-dir")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
-}
-
-// load returns the data directory and the journal's configuration.
-func (f *journalFlags) load() (string, config.Journal, error) {
-	cfg, err := f.config()
-	if err != nil {
-		return "", config.Journal{}, err
-	}
-	return cfg.DataDir, cfg.Journal, nil
 }
 
 // config returns the configuration, or the defaults on the directory of --data-dir.
 func (f *journalFlags) config() (*config.Config, error) {
 	if f.dataDir != "" {
-		cfg := &config.Config{DataDir: f.dataDir, Journal: config.Journal{StreamPrefix: f.prefix}}
+		cfg := &config.Config{DataDir: f.dataDir}
 		cfg.SetDefaults()
 		return cfg, nil
 	}

@@ -28,7 +28,7 @@ func checkExport(cmd *cobra.Command, form, dir string) (err error) {
 	case form != "tlog":
 		return nil
 	}
-	allowed := map[string]bool{"form": true, "dir": true, "config": true, "data-dir": true, "offline": true, "stream-prefix": true, "archive": true}
+	allowed := map[string]bool{"form": true, "dir": true, "config": true, "data-dir": true, "offline": true, "archive": true}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !allowed[f.Name] && err == nil {
 			err = fmt.Errorf("--form tlog writes the whole trail, as its signatures cover all of it: leave --%s out", f.Name)
@@ -98,7 +98,7 @@ func (f *trailFlags) openLogs(cmd *cobra.Command, archives []string) (tiles.Trai
 }
 
 func (f *trailFlags) openStreams(cmd *cobra.Command) (tiles.Trail, []audit.Generation, func() error, error) {
-	journal := journalFlags{kinds: f.kinds, file: f.config, dataDir: f.dataDir, prefix: f.prefix}
+	journal := journalFlags{kinds: f.kinds, file: f.config, dataDir: f.dataDir}
 	cfg, err := journal.config()
 	if err != nil {
 		return nil, nil, nil, err

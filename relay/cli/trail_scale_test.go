@@ -167,7 +167,7 @@ func TestALongTrailIsAnsweredFromTheIndex(t *testing.T) {
 	index, err := os.ReadFile(filepath.Join(dir, timeline.FileName))
 	require.NoError(t, err)
 	for name, args := range scaleCommands(middle) {
-		require.Equal(t, out[name], runScale(t, dir, append(args, "--offline", "--stream-prefix", "TEST")).String(), "%s of the stopped relay", name)
+		require.Equal(t, out[name], runScale(t, dir, append(args, "--offline")).String(), "%s of the stopped relay", name)
 	}
 	same, err := os.ReadFile(filepath.Join(dir, timeline.FileName))
 	require.NoError(t, err)

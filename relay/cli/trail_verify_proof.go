@@ -65,7 +65,7 @@ func (f *verifyFlags) runProof(cmd *cobra.Command, policy *proof.Policy) error {
 
 // verifyStopped verifies the logs of a stopped relay, and its files for public tools.
 func (f *verifyFlags) verifyStopped(ctx context.Context, o verify.Options) (made verify.Report, err error) {
-	journal := journalFlags{kinds: f.kinds, file: f.config, dataDir: f.dataDir, prefix: f.prefix}
+	journal := journalFlags{kinds: f.kinds, file: f.config, dataDir: f.dataDir}
 	cfg, err := journal.config()
 	if err != nil {
 		return verify.Report{}, err

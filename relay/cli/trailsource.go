@@ -33,7 +33,6 @@ type trailFlags struct {
 	relayFlags
 	kinds   config.Kinds
 	offline bool
-	prefix  string
 }
 
 const whichTrail = whichRelay + ` With
@@ -54,7 +53,6 @@ func (f *trailFlags) addFilesTo(cmd *cobra.Command, offline string) {
 
 func (f *trailFlags) addOfflineTo(cmd *cobra.Command, about string) {
 	cmd.Flags().BoolVar(&f.offline, "offline", false, about)
-	cmd.Flags().StringVar(&f.prefix, "stream-prefix", "AUDITRELAY", "journal.stream_prefix, with --offline and --data-dir")
 }
 
 // reads runs a command on the trail.
@@ -74,7 +72,7 @@ func (f *trailFlags) reads(run func(cmd *cobra.Command, args []string, source tr
 // readsFiles uses a copy of the relay's index, as nothing in the data directory may change.
 // Where there is none, it makes one, for this command only.
 func (f *trailFlags) readsFiles(cmd *cobra.Command, args []string, run func(*cobra.Command, []string, trailSource) error) (err error) {
-	journal := journalFlags{kinds: f.kinds, file: f.config, dataDir: f.dataDir, prefix: f.prefix}
+	journal := journalFlags{kinds: f.kinds, file: f.config, dataDir: f.dataDir}
 	cfg, err := journal.config()
 	if err != nil {
 		return err

@@ -244,8 +244,16 @@ func TestARemovedFileShowsWithoutTraffic(t *testing.T) {
 		path string
 		gone bool
 	}{
-		{"", true}, {"lock", true}, {"events", true}, {filepath.Join("events", segmentName(1)), true},
-		{"events/end", false}, {"events/first", false}, {"lazy", false}, {"values.a", false}, {"values.b", false}, {"values.mark", false},
+		{"", true},
+		{"lock", true},
+		{"events", true},
+		{filepath.Join("events", segmentName(1)), true},
+		{"events/end", false},
+		{"events/first", false},
+		{"lazy", false},
+		{"values.a", false},
+		{"values.b", false},
+		{"values.mark", false},
 	} {
 		f := openFolder(t).(*folder)
 		l, err := f.store.Log(t.Context(), "events", store.Options{MaxBytes: 2 << 20})
@@ -308,13 +316,12 @@ func TestATornWriteIsNamedAfterAPowerCut(t *testing.T) {
 		for range 5 {
 			m.append()
 		}
-		end := m.log.(*Log).end
 		m.tear()
 		m.open()
 		m.check()
 		require.Empty(t, m.gaps, "after a kill")
 		m.append()
-		end = m.log.(*Log).end
+		end := m.log.(*Log).end
 		m.leave()
 		m.boot[0]++ // nothing was being written now
 		m.open()
