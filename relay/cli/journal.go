@@ -37,9 +37,9 @@ no longer named in the configuration.`,
 
 // journalFlags name a journal.
 type journalFlags struct {
-	kinds                 config.Kinds
+	kinds         config.Kinds
 	file, dataDir string
-	asJSON                bool
+	asJSON        bool
 }
 
 func (f *journalFlags) add(cmd *cobra.Command) {
