@@ -30,7 +30,8 @@ func shortWrites(ctx context.Context, t *trial) error {
 	defer s.close()
 	rng, killed := t.random(), 0
 	cut := map[string]int{}
-	for rounds := share(t.rounds, 16); t.row.rounds < rounds; t.row.rounds++ {
+	// Half of the rounds are about the journal, and one may have its bound between two writes.
+	for rounds := max(4, share(t.rounds, 16)); t.row.rounds < rounds; t.row.rounds++ {
 		if err := s.waitAcknowledged(ctx, s.sim.Counts().Acknowledged+1+rng.Uint64N(uint64(t.rate)+1)); err != nil {
 			return err
 		}
@@ -74,7 +75,8 @@ func (s *scene) boundFiles(ctx context.Context, tracer string, rng *rand.Rand, c
 	if err != nil {
 		return err
 	}
-	most := uint64(size) + 1 + rng.Uint64N(64<<10)
+	// The file grows while the bound is set.
+	most := uint64(size) + 32<<10 + rng.Uint64N(64<<10)
 	s.t.progress("round %d: no file beyond %d bytes", s.t.row.rounds+1, most)
 	if err := s.bound(most); err != nil {
 		return err

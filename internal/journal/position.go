@@ -105,7 +105,8 @@ func (j *Journal) keep(ctx context.Context, sink string, m mark) error {
 }
 
 // position reads how far a sink has come. Where the value cannot be believed, why says so,
-// and the place is not to be used.
+// and the place is not to be used. The log may have grown since state, and the sink may have
+// had what came.
 func (j *Journal) position(ctx context.Context, sink string, state *store.State) (at mark, why string, err error) {
 	v, err := j.table.Get(ctx, positionKey+sink)
 	if err != nil {
@@ -119,6 +120,14 @@ func (j *Journal) position(ctx context.Context, sink string, state *store.State)
 		return mark{}, fmt.Sprintf("it cannot be read: %v", err), nil
 	}
 	at = mark{pos: p.Position, sum: p.Sum, events: p.Events, at: p.At}
+	end := state.End
+	if p.Position > end {
+		now, err := j.state(ctx)
+		if err != nil {
+			return mark{}, "", err
+		}
+		end = now.End
+	}
 	switch {
 	case p.Version > positionVersion:
 		return mark{}, fmt.Sprintf("it has the version %d, and this program knows %d", p.Version, positionVersion), nil
@@ -126,8 +135,8 @@ func (j *Journal) position(ctx context.Context, sink string, state *store.State)
 		return mark{}, fmt.Sprintf("it is of the sink %q", p.Sink), nil
 	case p.Log != j.id.String():
 		return mark{}, fmt.Sprintf("it is of the log %s, and the events are in %s", p.Log, j.id), nil
-	case p.Position > state.End:
-		return mark{}, fmt.Sprintf("it is %d, and the log ends with %d", p.Position, state.End), nil
+	case p.Position > end:
+		return mark{}, fmt.Sprintf("it is %d, and the log ends with %d", p.Position, end), nil
 	}
 	if why, err = j.compare(ctx, sink, v.Rev, &at); err != nil || why != "" {
 		return mark{}, why, err
