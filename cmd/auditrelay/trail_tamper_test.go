@@ -26,6 +26,9 @@ type tampered struct {
 	flags      []string                  // for trail verify
 	right      func(verify.Finding) bool // each finding must be; nil: there is none
 	named      bool                      // by the relay too, in its trail
+	// again is set if a log of another ID stands there. The relay hands all entries on again,
+	// perhaps before it has read them back, so it may name the roots that it gave meanwhile.
+	again bool
 }
 
 // TestATamperedDataDirectoryIsFound tampers with copies of a stopped relay's directory, by
@@ -103,7 +106,7 @@ func startsTwice(t *testing.T, dir string, c tampered) {
 	all := namings(t, cfg)
 	slices.Sort(all)
 	assert.Equal(t, slices.Compact(slices.Clone(all)), all, "%s, %s: something is named twice", c.kind, c.what)
-	if !c.named {
+	if !c.named && !c.again {
 		assert.Len(t, all, before, "%s, %s: the trail names something", c.kind, c.what)
 	}
 }

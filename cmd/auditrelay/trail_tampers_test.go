@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/stretchr/testify/require"
 
@@ -66,7 +68,7 @@ func (x *tamperer) flip(at disk.Place) {
 func (x *tamperer) entry() tampered {
 	drafts := x.drafts(audit.EntriesLog)
 	a := x.r.IntN(len(drafts) - 1)
-	c := tampered{kind: "entry " + pick(x, "flipped", "forged", "forged in place", "swapped", "erased", "left out")}
+	c := tampered{kind: "entry " + pick(x, "flipped", "forged", "forged in place", "forged twice", "misfiled", "swapped", "erased", "left out")}
 	touched := []int64{int64(a)}
 	switch c.kind {
 	case "entry flipped":
@@ -76,6 +78,17 @@ func (x *tamperer) entry() tampered {
 		x.reseal(audit.EntriesLog, drafts)
 	case "entry forged in place": // under the log's own ID
 		require.NoError(x.t, x.store().Forge(audit.EntriesLog, a, func(data []byte) { data[x.r.IntN(len(data))] ^= 1 << x.r.IntN(8) }))
+	case "entry forged twice": // and in the trail's files
+		x.forgeTwice(a)
+		return tampered{kind: c.kind, what: fmt.Sprintf("entry %d", a), named: true, right: func(f verify.Finding) bool {
+			return f.From == int64(a) && f.To == f.From && slices.Contains([]string{"altered", "misfiled"}, f.Kind)
+		}}
+	case "entry misfiled": // its hash says nothing about it
+		drafts[a].Key += "x"
+		x.reseal(audit.EntriesLog, drafts)
+		return tampered{kind: c.kind, what: fmt.Sprintf("entry %d", a), named: true, right: func(f verify.Finding) bool {
+			return f.From == int64(a) && f.To == f.From && f.Kind == "misfiled" && inLogs(f)
+		}}
 	case "entry swapped":
 		b := (a + 1 + x.r.IntN(len(drafts)-1)) % len(drafts)
 		drafts[a], drafts[b] = drafts[b], drafts[a]
@@ -88,8 +101,24 @@ func (x *tamperer) entry() tampered {
 		touched = countFrom(int64(a), int64(len(drafts)))
 	}
 	c.what = fmt.Sprintf("entries %v", touched)
+	c.again = slices.Contains([]string{"entry forged", "entry swapped", "entry left out"}, c.kind)
 	x.lose(&c, touched)
 	return c
+}
+
+// forgeTwice changes the same byte of an entry in the log and in its bundle.
+func (x *tamperer) forgeTwice(a int) {
+	x.t.Helper()
+	bundle := fmt.Sprintf("tlog/0/tile/entries/000.p/%d", x.made.size)
+	files := x.read(bundle)
+	at := bytes.Index(files, x.drafts(audit.EntriesLog)[a].Data)
+	require.Positive(x.t, at)
+	require.NoError(x.t, x.store().Forge(audit.EntriesLog, a, func(data []byte) {
+		i := x.r.IntN(len(data))
+		data[i] ^= 1 << x.r.IntN(8)
+		files[at+i] = data[i]
+	}))
+	x.write(bundle, files)
 }
 
 // lose expects findings about these entries of the log only. Half of the time it takes the
@@ -122,7 +151,7 @@ func countFrom(from, to int64) (all []int64) {
 
 // entries tampers with the log of entries as a whole.
 func (x *tamperer) entries() tampered {
-	c := tampered{kind: "entries " + pick(x, "cut", "truncated", "removed", "rolled back")}
+	c := tampered{kind: "entries " + pick(x, "cut", "truncated", "removed", "rolled back", "end mark put back")}
 	drafts, from := x.drafts(audit.EntriesLog), 0
 	switch c.kind {
 	case "entries cut":
@@ -134,12 +163,16 @@ func (x *tamperer) entries() tampered {
 		x.reseal(audit.EntriesLog, drafts[:from])
 	case "entries removed":
 		x.remove(entriesDir)
+	case "entries end mark put back": // who starts on the files finds the entries after it all the same
+		from = len((&tamperer{t: x.t, dir: x.made.older}).drafts(audit.EntriesLog))
+		x.put(x.made.older, filepath.Join(entriesDir, "end"))
 	default:
 		x.put(x.made.older, entriesDir)
 		from = len(x.drafts(audit.EntriesLog))
 	}
 	c.what = fmt.Sprintf("from entry %d on", from)
 	x.lose(&c, countFrom(int64(from), int64(len(drafts))))
+	c.named = c.named && !strings.HasPrefix(c.kind, "entries end mark")
 	return c
 }
 
