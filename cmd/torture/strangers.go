@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +23,8 @@ const fewFiles = 300
 // after it was closed.
 func strangers(ctx context.Context, t *trial) error {
 	const silent, deaf, lasts = 600, 200, 20 * time.Second
-	s, err := t.newScene(ctx, setting{})
+	// A segment of this budget has 1 MiB: the journal soon begins a new one.
+	s, err := t.newScene(ctx, setting{more: "journal: {max_bytes: 32MiB}\n"})
 	if err != nil {
 		return err
 	}
@@ -46,12 +48,12 @@ func strangers(ctx context.Context, t *trial) error {
 	if err := s.until(ctx, recovery, "the strangers are connected", func() bool { return made.Load() >= silent+deaf }); err != nil {
 		return err
 	}
-	blocks := s.blockFiles()
+	newest := s.newestSegment()
 	during, err := s.rates(ctx, lasts)
 	if err != nil {
 		return err
 	}
-	if err := s.until(ctx, recovery, "the journal begins a new file", func() bool { return s.blockFiles() > blocks }); err != nil {
+	if err := s.until(ctx, recovery, "the journal begins a new file", func() bool { return s.newestSegment() > newest }); err != nil {
 		return err
 	}
 	t.row.rounds = 1
@@ -94,15 +96,12 @@ func readNothing(c net.Conn) {
 	}
 }
 
-// blockFiles is the number of the journal's newest file of events; trimmed files are
-// missing, so counting would not do.
-func (s *scene) blockFiles() (newest int) {
-	files, _ := filepath.Glob(filepath.Join(s.dataDir, "*", "*", "*", "*", "*", "msgs", "*.blk")) // no bad pattern
-	for _, file := range files {
-		var n int
-		if _, err := fmt.Sscanf(filepath.Base(file), "%d.blk", &n); err == nil {
-			newest = max(newest, n)
-		}
+// newestSegment is the name of the journal's newest file of events; trimmed files are missing,
+// so counting would not do.
+func (s *scene) newestSegment() (name string) {
+	all, _ := filepath.Glob(filepath.Join(s.dataDir, "store", eventsLog, "*.seg")) // no bad pattern
+	if len(all) > 0 {
+		name = slices.Max(all) // their names have leading zeros
 	}
-	return newest
+	return name
 }
