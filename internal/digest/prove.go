@@ -1,6 +1,7 @@
 package digest
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -111,7 +112,7 @@ func proveIn(ctx context.Context, j *journal.Journal, e *audit.Entry, s Span, q 
 			return true // the root will tell, unless the span names it
 		}
 		if b, has := bundleOf(data, &q, d); has {
-			found, stored = b, data
+			found, stored = b, bytes.Clone(data)
 			b.Position, b.Leaf = position, int64(len(leaves))
 		}
 		leaves = append(leaves, Leaf(position, d.Events, d.Root))
