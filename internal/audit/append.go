@@ -173,7 +173,7 @@ func (t *Trail) add(resource string, leaf tlog.Hash) {
 	if resource != "" { // else it is the place of a lost entry
 		t.newest.add(resource, t.next())
 	}
-	t.tree.grow(leaf)
+	t.tree.Add(leaf)
 	t.pending = append(t.pending, leaf)
 	t.grown()
 }

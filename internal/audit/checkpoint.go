@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"math/bits"
 	"strings"
 	"time"
 
@@ -61,20 +60,24 @@ func (c *checkpoint) repeats(old *checkpoint) bool {
 // from is the index of the first of leaves.
 func (c *checkpoint) from() int64 { return c.size - int64(len(c.leaves)) }
 
+// tree is the right edge of a generation's Merkle tree.
+type tree = tlogproof.Edge
+
+// before is the tree before c's own leaves, and whether its hashes are those of such a tree.
+func (c *checkpoint) before() (tree, bool) { return tlogproof.EdgeOf(c.from(), c.edge) }
+
 // alone is the tree of c's own hashes, and whether its root is signed.
 func (c *checkpoint) alone() (tree, bool) {
-	if len(c.edge) != bits.OnesCount64(uint64(c.from())) {
-		return tree{}, false
-	}
-	t := tree{n: c.from(), edge: c.edge}.grown(c.leaves...)
-	return t, t.root() == c.root
+	before, ok := c.before()
+	t := before.With(c.leaves...)
+	return t, ok && t.Root() == c.root
 }
 
 // signCheckpoint gives the signed note of t, with an extension line or "", and with the
 // key's timestamp.
 func signCheckpoint(ctx context.Context, key keyPair, t tree, extension string, at time.Time) ([]byte, error) {
-	root := t.root()
-	text := fmt.Sprintf("%s\n%d\n%s\n%s", key.Name(), t.n, base64.StdEncoding.EncodeToString(root[:]), extension)
+	root := t.Root()
+	text := fmt.Sprintf("%s\n%d\n%s\n%s", key.Name(), t.Len(), base64.StdEncoding.EncodeToString(root[:]), extension)
 	signed, err := signNote(ctx, key, text, at)
 	if err != nil {
 		return nil, fmt.Errorf("sign checkpoint: %w", err)
@@ -105,7 +108,7 @@ func openCheckpoint(public string, signed []byte) (checkpoint, error) {
 // leaves appended, made at a time.
 func encodeKept(key keyPair, signed []byte, at time.Time, before tree, leaves []tlog.Hash) (store.Draft, error) {
 	data, err := json.Marshal(keptCheckpoint{
-		Note: string(signed), Leaves: join(leaves), Edge: join(before.edge), Key: key.public, Time: at.UTC().Truncate(time.Second),
+		Note: string(signed), Leaves: join(leaves), Edge: join(before.Full()), Key: key.public, Time: at.UTC().Truncate(time.Second),
 	})
 	if err != nil {
 		return store.Draft{}, fmt.Errorf("encode checkpoint: %w", err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sort"
 	"strings"
 
@@ -53,7 +52,7 @@ func (t *Trail) gather(ctx context.Context, o offered, old int64, wanted []int64
 	for _, index := range wanted {
 		g.found[index] = tlog.Hash{}
 	}
-	for first := true; g.n < o.size; first = false {
+	for first := true; g.Len() < o.size; first = false {
 		c, err := t.keptAt(ctx, seq, o.base)
 		if err != nil {
 			return nil, err
@@ -65,18 +64,18 @@ func (t *Trail) gather(ctx context.Context, o offered, old int64, wanted []int64
 			}
 			g.begin(c)
 		}
-		if c.from() > g.n || c.size < g.n {
-			return nil, fmt.Errorf("%w: those between %d and %d", errNoProof, g.n, c.from())
+		if c.from() > g.Len() || c.size < g.Len() {
+			return nil, fmt.Errorf("%w: those between %d and %d", errNoProof, g.Len(), c.from())
 		}
-		for _, leaf := range c.leaves[g.n-c.from():] {
-			if g.n == o.size {
+		for _, leaf := range c.leaves[g.Len()-c.from():] {
+			if g.Len() == o.size {
 				break
 			}
-			g.grow(leaf)
+			g.Grow(leaf, g.take)
 		}
 		seq++
 	}
-	if g.root() != o.root {
+	if g.Root() != o.root {
 		return nil, fmt.Errorf("%w: they do not give the signed root", errNoProof)
 	}
 	hashes := make([]tlog.Hash, len(wanted))
@@ -128,36 +127,22 @@ type gathering struct {
 	found map[int64]tlog.Hash
 }
 
-// begin starts with the tree before a checkpoint's own leaves.
+// begin starts with the tree before a sound checkpoint's own leaves.
 func (g *gathering) begin(c checkpoint) {
-	g.tree = tree{n: c.from(), edge: slices.Clone(c.edge)}
-	at, next := int64(0), 0
-	for level := 62; level >= 0 && next < len(c.edge); level-- { // the largest subtree first
-		if g.n&(1<<level) != 0 {
-			g.take(level, at>>level, c.edge[next])
-			at, next = at+1<<level, next+1
+	before, _ := c.before()
+	g.tree = before.With()
+	at, full := int64(0), before.Full()
+	for height := 62; height >= 0 && len(full) > 0; height-- { // the largest subtree first
+		if g.Len()&(1<<height) != 0 {
+			g.take(height, at>>height, full[0])
+			at, full = at+1<<height, full[1:]
 		}
 	}
 }
 
-// grow appends a leaf, as tree.grow does.
-func (g *gathering) grow(leaf tlog.Hash) {
-	level, index := 0, g.n
-	g.take(level, index, leaf)
-	for m := g.n; m&1 == 1; m >>= 1 {
-		last := len(g.edge) - 1
-		leaf = tlog.NodeHash(g.edge[last], leaf)
-		g.edge = g.edge[:last]
-		level, index = level+1, index>>1
-		g.take(level, index, leaf)
-	}
-	g.edge = append(g.edge, leaf)
-	g.n++
-}
-
 // take notes a full subtree, where it is wanted.
-func (g *gathering) take(level int, index int64, h tlog.Hash) {
-	stored := tlog.StoredHashIndex(level, index)
+func (g *gathering) take(height int, index int64, h tlog.Hash) {
+	stored := tlog.StoredHashIndex(height, index)
 	if _, wanted := g.found[stored]; wanted {
 		g.found[stored] = h
 	}

@@ -45,7 +45,7 @@ func tryDamageable(t *testing.T) *damageable {
 	}
 	require.NoError(t, trail.Close(t.Context()))
 	d.entries, d.checkpoints = records(t, st, EntriesLog), records(t, st, CheckpointsLog)
-	d.public, d.root = trail.PublicKey(), trail.tree.root()
+	d.public, d.root = trail.PublicKey(), trail.tree.Root()
 	return d
 }
 
@@ -162,7 +162,7 @@ func TestAForgedCheckpointIsNamed(t *testing.T) {
 	forger, err := generateKey(filepath.Join(t.TempDir(), "key"), "example.com/trail")
 	require.NoError(t, err)
 	forged := copyAll(d.checkpoints)
-	text, err := signCheckpoint(t.Context(), forger, tree{}.grown(tlog.Hash{1}, tlog.Hash{2}), "", testTime)
+	text, err := signCheckpoint(t.Context(), forger, tree{}.With(tlog.Hash{1}, tlog.Hash{2}), "", testTime)
 	require.NoError(t, err)
 	kept, err := encodeKept(forger, text, testTime, tree{}, []tlog.Hash{{1}, {2}})
 	require.NoError(t, err)

@@ -105,8 +105,8 @@ func (x *examination) checkForwarded() {
 		x.problem("truncated", from, f.Index, "the trail ends before them, and %s them", x.given)
 		return
 	}
-	if now, sure := x.treeAt(x.gens[at], f.Size); sure && now.root() != *f.Root {
-		x.problem("forwarded", f.Index, f.Index, "%s entry %d under the root %s, and the root up to it is %s now", x.given, f.Index, *f.Root, now.root())
+	if now, sure := x.treeAt(x.gens[at], f.Size); sure && now.Root() != *f.Root {
+		x.problem("forwarded", f.Index, f.Index, "%s entry %d under the root %s, and the root up to it is %s now", x.given, f.Index, *f.Root, now.Root())
 	}
 }
 
@@ -132,15 +132,15 @@ func (x *examination) treeAt(g Generation, n int64) (tree, bool) {
 			}
 		}
 	}
-	if g.Base != x.gens[len(x.gens)-1].Base || n < x.signed.n || g.Base+n > int64(len(x.leaves)) {
+	if g.Base != x.gens[len(x.gens)-1].Base || n < x.signed.Len() || g.Base+n > int64(len(x.leaves)) {
 		return tree{}, false
 	}
-	return x.signed.grown(x.unsigned(g.Base, n)...), true
+	return x.signed.With(x.unsigned(g.Base, n)...), true
 }
 
 // contradictsForwarded reports whether the newest tree, with placeholders for its lost end,
 // would have another root than the sinks were given.
 func (x *examination) contradictsForwarded() bool {
 	f, last := x.forwarded, x.gens[len(x.gens)-1]
-	return f != nil && f.Origin == last.Origin && f.Size > x.signed.n && f.Index > x.lastEntry()
+	return f != nil && f.Origin == last.Origin && f.Size > x.signed.Len() && f.Index > x.lastEntry()
 }

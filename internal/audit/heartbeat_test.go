@@ -55,7 +55,7 @@ func TestTheHeartbeat(t *testing.T) {
 func history(t *testing.T, key keyPair, promises map[int]string, minutes ...int) (signed [][]byte) {
 	t.Helper()
 	for _, m := range minutes {
-		text, err := signCheckpoint(t.Context(), key, tree{}.grown(tlog.Hash{1}), promises[m], testTime.Add(time.Duration(m)*time.Minute))
+		text, err := signCheckpoint(t.Context(), key, tree{}.With(tlog.Hash{1}), promises[m], testTime.Add(time.Duration(m)*time.Minute))
 		require.NoError(t, err)
 		signed = append(signed, text)
 	}

@@ -48,20 +48,20 @@ type offered struct {
 // offer has the witnesses asked for the newest checkpoint. It takes the place of an older
 // one not offered yet. Needs the turn.
 func (t *Trail) offer() {
-	if t.options.Cosign == nil || t.signed.n == 0 || t.newestNote == nil {
+	if t.options.Cosign == nil || t.signed.Len() == 0 || t.newestNote == nil {
 		return
 	}
 	select {
 	case <-t.offers:
 	default:
 	}
-	t.offers <- offered{t.newestNote, t.key.public, t.base, t.signed.n, t.signed.root(), t.keptSeq} // only who has the turn fills it
+	t.offers <- offered{t.newestNote, t.key.public, t.base, t.signed.Len(), t.signed.Root(), t.keptSeq} // only who has the turn fills it
 }
 
 // offerAgain offers the newest checkpoint of a trail read back. Needs the turn.
 func (t *Trail) offerAgain(x *examination) {
 	for _, c := range slices.Backward(x.history) {
-		if c.base == t.base && c.public == t.key.public && c.size == t.signed.n && c.root == t.signed.root() {
+		if c.base == t.base && c.public == t.key.public && c.size == t.signed.Len() && c.root == t.signed.Root() {
 			t.newestNote = []byte(c.text)
 			t.offer()
 			return
@@ -130,7 +130,7 @@ func (t *Trail) reaches(ctx context.Context, o offered, size int64) (bool, error
 	if err := t.adopt(ctx); err != nil {
 		return false, err
 	}
-	return t.base != o.base || t.signed.n >= size, nil
+	return t.base != o.base || t.signed.Len() >= size, nil
 }
 
 // keepCosigned keeps a checkpoint once more, with the witnesses' signatures. It comes after
@@ -145,7 +145,7 @@ func (t *Trail) keepCosigned(ctx context.Context, o offered, text []byte) error 
 	if err := t.ready(ctx); err != nil {
 		return err
 	}
-	if t.key.public != o.public || t.signed.n != o.size || !sameText(t.newestNote, text) {
+	if t.key.public != o.public || t.signed.Len() != o.size || !sameText(t.newestNote, text) {
 		return nil
 	}
 	_, at, err := openNote(o.public, text)

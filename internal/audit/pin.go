@@ -108,14 +108,14 @@ func (r *examiner) checkPin(x *examination) {
 
 // isPinned reports whether the checkpoint beside the key is of a generation's tree.
 func (x *examination) isPinned(base int64, signed tree) bool {
-	return x.pin != nil && x.pin.base == base && x.pin.size == signed.n && x.pin.root == signed.root()
+	return x.pin != nil && x.pin.base == base && x.pin.size == signed.Len() && x.pin.root == signed.Root()
 }
 
 // newestNote is the signed note of the newest generation's proven tree; nil where nothing is.
 func (x *examination) newestNote() []byte {
-	base, root := x.gens[len(x.gens)-1].Base, x.signed.root()
+	base, root := x.gens[len(x.gens)-1].Base, x.signed.Root()
 	for _, c := range append(x.pins(), x.history...) {
-		if c.base == base && c.size == x.signed.n && c.root == root {
+		if c.base == base && c.size == x.signed.Len() && c.root == root {
 			return []byte(c.text)
 		}
 	}
@@ -147,7 +147,7 @@ func pinLag(pin checkpoint, own []checkpoint) (newer int) {
 // the other's first pin is unpublished, and no less true.
 func (x *examination) isOfTheEntries(c checkpoint) bool {
 	end := c.base + c.size
-	return end <= int64(len(x.leaves)) && tree{}.grown(x.leaves[c.base:end]...).root() == c.root
+	return end <= int64(len(x.leaves)) && tree{}.With(x.leaves[c.base:end]...).Root() == c.root
 }
 
 // comparePin names a pin ahead of the kept checkpoints, or unlike them. Before a key is
@@ -163,7 +163,7 @@ func (x *examination) comparePin(marked bool) {
 	last := x.gens[len(x.gens)-1]
 	base := x.pin.base
 	switch {
-	case n < 0 && !marked && last.Base == base && x.signed.n == x.pin.size:
+	case n < 0 && !marked && last.Base == base && x.signed.Len() == x.pin.size:
 	case x.pin.size > n && int64(len(x.leaves)) < base+x.pin.size:
 		x.problem("truncated", base+max(n, 0), base+x.pin.size-1, "the checkpoint beside the key covers %d entries, the kept ones %d", x.pin.size, max(n, 0))
 	case x.pin.size > n:

@@ -32,7 +32,7 @@ func newFirstSigned(t *testing.T) *damageable {
 	waitSigned(t, trail, 1)
 	require.NoError(t, trail.Close(t.Context()))
 	d.entries, d.checkpoints = records(t, st, EntriesLog), records(t, st, CheckpointsLog)
-	d.public, d.root = trail.PublicKey(), trail.tree.root()
+	d.public, d.root = trail.PublicKey(), trail.tree.Root()
 	return d
 }
 
@@ -156,7 +156,7 @@ func TestAPinAtASizeNobodyKept(t *testing.T) {
 		leaf tlog.Hash
 		want string
 	}{{leaves[2], ""}, {leaves[3], "not among the kept ones"}} {
-		signed, err := signCheckpoint(t.Context(), trail.key, tree{}.grown(leaves[0], leaves[1], of.leaf), "", time.Now())
+		signed, err := signCheckpoint(t.Context(), trail.key, tree{}.With(leaves[0], leaves[1], of.leaf), "", time.Now())
 		require.NoError(t, err)
 		require.NoError(t, writePin(trail.options.pinFile(), signed))
 		report, err := trail.Verify(t.Context())

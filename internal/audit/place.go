@@ -55,7 +55,7 @@ func (t *Trail) Place(ctx context.Context, e Recorded) (Place, error) {
 	}
 	t.places.mu.Lock()
 	defer t.places.mu.Unlock()
-	if at := &t.places; at.base != g.Base || at.tree.n != e.Index-g.Base {
+	if at := &t.places; at.base != g.Base || at.tree.Len() != e.Index-g.Base {
 		before, err := t.treeBefore(ctx, g, e.Index)
 		if errors.Is(err, errNoTree) {
 			return p, nil
@@ -65,9 +65,9 @@ func (t *Trail) Place(ctx context.Context, e Recorded) (Place, error) {
 		}
 		at.base, at.tree = g.Base, before
 	}
-	t.places.tree.grow(e.Leaf)
-	root := t.places.tree.root()
-	p.Size, p.Root = t.places.tree.n, &root
+	t.places.tree.Add(e.Leaf)
+	root := t.places.tree.Root()
+	p.Size, p.Root = t.places.tree.Len(), &root
 	return p, nil
 }
 
@@ -121,18 +121,18 @@ func (t *Trail) treeBefore(ctx context.Context, g Generation, index int64) (tree
 		return tree{}, errNoTree
 	}
 	at, err := seqs.newest(ctx)
-	if err != nil || n-at.n > maxLeaves {
+	if err != nil || n-at.Len() > maxLeaves {
 		return tree{}, errors.Join(err, errNoTree)
 	}
-	for at.n < n {
-		leaf, err := t.readLeaf(ctx, g.Base+at.n)
+	for at.Len() < n {
+		leaf, err := t.readLeaf(ctx, g.Base+at.Len())
 		if errors.Is(err, ErrDamaged) {
 			return tree{}, errNoTree
 		}
 		if err != nil {
 			return tree{}, err
 		}
-		at.grow(leaf)
+		at.Add(leaf)
 	}
 	return at, nil
 }
@@ -142,7 +142,8 @@ func (c *checkpoint) at(n int64) (tree, bool) {
 	if _, sound := c.alone(); !sound || n < c.from() || n > c.size {
 		return tree{}, false
 	}
-	return tree{n: c.from(), edge: c.edge}.grown(c.leaves[:n-c.from()]...), true
+	before, _ := c.before()
+	return before.With(c.leaves[:n-c.from()]...), true
 }
 
 // keptRun are the kept checkpoints from first to last. Each covers more entries than the

@@ -20,9 +20,9 @@ func requirePlaces(t *testing.T, trail *Trail, order []int64, base int64, leaves
 		require.NoError(t, err)
 		p, err := trail.Place(t.Context(), e)
 		require.NoError(t, err)
-		want := tree{}.grown(leaves[:index-base+1]...)
-		require.Equal(t, want.n, p.Size, "entry %d", index)
-		require.Equal(t, want.root().String(), p.Root.String(), "entry %d", index)
+		want := tree{}.With(leaves[:index-base+1]...)
+		require.Equal(t, want.Len(), p.Size, "entry %d", index)
+		require.Equal(t, want.Root().String(), p.Root.String(), "entry %d", index)
 		require.Equal(t, leaves[index-base], p.Leaf)
 		require.Equal(t, index, p.Index)
 	}
@@ -136,7 +136,7 @@ func TestPlacesWithoutCheckpoints(t *testing.T) {
 		require.NoError(t, err)
 		if p.Root != nil {
 			known++
-			require.Equal(t, tree{}.grown(leaves[:index+1]...).root().String(), p.Root.String())
+			require.Equal(t, tree{}.With(leaves[:index+1]...).Root().String(), p.Root.String())
 		}
 	}
 	require.GreaterOrEqual(t, known, 12)

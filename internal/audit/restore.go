@@ -65,7 +65,7 @@ func (t *Trail) restore(ctx context.Context) error {
 	t.offerAgain(x)
 	t.show(x)
 	t.grown()
-	if t.pinDue || t.tree.n > 0 && t.beat.due(false) { // the pin's problem is named and durable now
+	if t.pinDue || t.tree.Len() > 0 && t.beat.due(false) { // the pin's problem is named and durable now
 		t.nudge()
 	}
 	return nil
@@ -79,9 +79,9 @@ func (t *Trail) goOn(x *examination) (err error) {
 	}
 	t.base, t.signed = last.Base, x.signed
 	t.pending = x.unsigned(t.base, int64(len(x.leaves))-t.base)
-	t.tree = t.signed.grown(t.pending...)
-	t.newestNote, t.pinDue = x.newestNote(), t.signed.n > 0 && (!t.marked || !x.isPinned(t.base, t.signed))
-	t.pinned.Store(t.signed.n > 0 && !t.pinDue)
+	t.tree = t.signed.With(t.pending...)
+	t.newestNote, t.pinDue = x.newestNote(), t.signed.Len() > 0 && (!t.marked || !x.isPinned(t.base, t.signed))
+	t.pinned.Store(t.signed.Len() > 0 && !t.pinDue)
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (x *examination) lastEntry() int64 {
 // generation.
 func (x *examination) unsigned(base, n int64) []tlog.Hash {
 	var leaves []tlog.Hash
-	for index := base + x.signed.n; index < base+n; index++ {
+	for index := base + x.signed.Len(); index < base+n; index++ {
 		leaf := x.leaves[index]
 		if leaf == (tlog.Hash{}) {
 			leaf = lostLeaf(index)
@@ -140,14 +140,14 @@ func (t *Trail) breaks(x *examination, end int64) (string, error) {
 		return t.keyLoss, nil
 	case foreign:
 		return "the signing key is not the one that signed before", nil
-	case x.end > x.signed.n:
-		return fmt.Sprintf("entries from %d on were signed, and are lost together with their hashes", last.Base+x.signed.n), nil
+	case x.end > x.signed.Len():
+		return fmt.Sprintf("entries from %d on were signed, and are lost together with their hashes", last.Base+x.signed.Len()), nil
 	case x.contradictsForwarded():
 		return fmt.Sprintf("entries from %d on are lost, and %s roots over them", x.lastEntry()+1, x.given), nil
 	case x.endsBeforeForeign(end):
 		return "tlog/ has later entries, signed with a key unknown to this trail", nil
 	case x.lostTail(end) && x.keptSeq > x.goodSeq:
-		return fmt.Sprintf("entries from %d on are lost, and so are checkpoints that may have signed them", last.Base+x.signed.n), nil
+		return fmt.Sprintf("entries from %d on are lost, and so are checkpoints that may have signed them", last.Base+x.signed.Len()), nil
 	case t.marked && len(x.history) == 0 && x.pin == nil && !t.fileKey.Load().isOwn(x.openings[last.Base].Key):
 		return "nothing is left of all that the key has signed: the trail, or its checkpoints, are lost", nil
 	}
@@ -156,7 +156,7 @@ func (t *Trail) breaks(x *examination, end int64) (string, error) {
 
 // lostTail reports whether entries behind the newest checkpoint are lost.
 func (x *examination) lostTail(end int64) bool {
-	from := x.gens[len(x.gens)-1].Base + x.signed.n
+	from := x.gens[len(x.gens)-1].Base + x.signed.Len()
 	if end > int64(len(x.leaves)) && end > from {
 		return true
 	}
@@ -176,7 +176,7 @@ func (t *Trail) begin(ctx context.Context, x *examination, base int64, reason st
 	}
 	t.key, t.base, t.tree, t.signed, t.pending, t.newestNote, t.pinDue = key, base, tree{}, tree{}, nil, nil, false
 	t.pinned.Store(false) // it is of the old generation
-	o := opening{Reason: reason, Key: key.public, Found: found{base, tree{}.grown(x.leaves...).root()}}
+	o := opening{Reason: reason, Key: key.public, Found: found{base, tree{}.With(x.leaves...).Root()}}
 	if x.knownEnd() > 0 || x.keptSeq > 0 {
 		o.Previous = &x.gens[len(x.gens)-1]
 	}

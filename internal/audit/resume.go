@@ -151,7 +151,7 @@ func (t *Trail) resume(ctx context.Context) bool {
 	if !ok {
 		return false
 	}
-	t.key, t.base, t.tree, t.signed, t.pending = key, last.Base, signed.grown(), signed, nil
+	t.key, t.base, t.tree, t.signed, t.pending = key, last.Base, signed.With(), signed, nil
 	if !t.resumeEntries(ctx, &v) || !t.fitsForwarded(c) || !t.fitsPublished(c) {
 		return false
 	}
@@ -220,7 +220,7 @@ func (t *Trail) resumeEntries(ctx context.Context, v *verifiedNote) bool {
 			t.newest.add(item.Record.Key, index)
 		}
 		if index == t.next() {
-			t.tree.grow(leafHash(record))
+			t.tree.Add(leafHash(record))
 			t.pending = append(t.pending, leafHash(record))
 		}
 		return nil
@@ -242,9 +242,9 @@ func (t *Trail) fitsForwarded(c checkpoint) bool {
 func (t *Trail) fits(c checkpoint, f *Place) bool {
 	at, known := c.at(f.Size)
 	if behind := f.Size - c.size; behind >= 0 && behind <= int64(len(t.pending)) {
-		at, known = t.signed.grown(t.pending[:behind]...), true
+		at, known = t.signed.With(t.pending[:behind]...), true
 	}
-	return !known || at.root() == *f.Root
+	return !known || at.Root() == *f.Root
 }
 
 // readBack reads all of a resumed trail, at a bounded rate, and has damage named; where

@@ -32,7 +32,7 @@ func TestAStartReadsInTheBackground(t *testing.T) {
 	trail = openTrail(t, st, o)
 	require.True(t, trail.resumed)
 	requireWhole(t, trail, 10)
-	require.EqualValues(t, 10, trail.signed.n)
+	require.EqualValues(t, 10, trail.signed.Len())
 	require.EqualValues(t, 10, trail.Generations()[0].Size)
 	require.NoError(t, trail.sign(t.Context()))
 	appendEntries(t, trail, 10, 15)

@@ -89,7 +89,7 @@ type signer struct {
 	base       int64       // the newest generation's first index
 	tree       tree        // of this generation, over every entry read or appended
 	signed     tree        // at the newest checkpoint
-	pending    []tlog.Hash // leaves of [signed.n, tree.n)
+	pending    []tlog.Hash // leaves between signed and tree
 	keptSeq    uint64      // the newest checkpoint's position
 	beat       beat        // of this process
 	newestNote []byte      // the newest checkpoint's signed note; nil where it is not known
@@ -124,12 +124,12 @@ func (t *Trail) draft(ctx context.Context, stop bool) (*draft, error) {
 
 // draftNext is draft for who has the turn of a usable trail.
 func (t *Trail) draftNext(stop bool) (*draft, error) {
-	if t.signed.n == t.tree.n && (t.tree.n == 0 || !t.beat.due(stop)) {
+	if t.signed.Len() == t.tree.Len() && (t.tree.Len() == 0 || !t.beat.due(stop)) {
 		return nil, t.keepPin()
 	}
 	leaves := t.pending[:min(len(t.pending), maxLeaves)]
 	return &draft{
-		key: t.key, before: t.signed, leaves: leaves, next: t.signed.grown(leaves...), after: t.keptSeq,
+		key: t.key, before: t.signed, leaves: leaves, next: t.signed.With(leaves...), after: t.keptSeq,
 		promise: t.beat.promise(stop), stop: stop,
 	}, nil
 }
@@ -148,7 +148,7 @@ func (t *Trail) keepDraft(ctx context.Context, d *draft) error {
 
 // keepSigned is keepDraft for who has the turn.
 func (t *Trail) keepSigned(ctx context.Context, d *draft) error {
-	if t.keptSeq != d.after || t.key.public != d.key.public || t.signed.n != d.before.n || t.tree.n < d.next.n {
+	if t.keptSeq != d.after || t.key.public != d.key.public || t.signed.Len() != d.before.Len() || t.tree.Len() < d.next.Len() {
 		return nil // it was read back meanwhile: the next draft is of the trail as it is
 	}
 	kept, err := encodeKept(d.key, d.text, d.at, d.before, d.leaves)
@@ -188,12 +188,12 @@ func (t *Trail) adoptAfter(ctx context.Context, after uint64, cause error) error
 
 // signedUpTo makes next the newest checkpoint's tree.
 func (t *Trail) signedUpTo(next tree, text []byte, seq uint64) {
-	t.pending = t.pending[next.n-t.signed.n:]
+	t.pending = t.pending[next.Len()-t.signed.Len():]
 	t.signed, t.keptSeq, t.newestNote, t.pinDue = next, seq, text, true
 	t.beat.at = time.Now()
 	t.signedAt.Store(t.beat.at.UnixNano())
 	t.metrics.checkpoints.Inc()
-	t.metrics.signed.Set(float64(t.base + next.n))
+	t.metrics.signed.Set(float64(t.base + next.Len()))
 }
 
 // adopt takes up the checkpoints kept since: by another relay, or by this one without
@@ -217,14 +217,14 @@ func (t *Trail) adoptOne(ctx context.Context, c *checkpoint) error {
 	if c.public != t.key.public {
 		return t.damage("checkpoint %d is signed with the key %s", c.seq, c.public)
 	}
-	if c.size > t.tree.n {
+	if c.size > t.tree.Len() {
 		if _, err := t.catchUp(ctx, nil); err != nil {
 			return err
 		}
 	}
-	if c.size > t.tree.n || c.size < t.signed.n || t.signed.grown(t.pending[:c.size-t.signed.n]...).root() != c.root {
+	if c.size > t.tree.Len() || c.size < t.signed.Len() || t.signed.With(t.pending[:c.size-t.signed.Len()]...).Root() != c.root {
 		return t.damage("checkpoint %d, of size %d, is of other entries", c.seq, c.size)
 	}
-	t.signedUpTo(t.signed.grown(t.pending[:c.size-t.signed.n]...), []byte(c.text), c.seq)
+	t.signedUpTo(t.signed.With(t.pending[:c.size-t.signed.Len()]...), []byte(c.text), c.seq)
 	return nil
 }

@@ -47,7 +47,7 @@ func TestTampering(t *testing.T) {
 		appendEntries(t, trail, max(1, 2*i), 2*i+2)
 		require.NoError(t, trail.sign(t.Context()))
 		var err error
-		pins[trail.signed.n], err = os.ReadFile(o.KeyFile + ".checkpoint")
+		pins[trail.signed.Len()], err = os.ReadFile(o.KeyFile + ".checkpoint")
 		require.NoError(t, err)
 	}
 	require.NoError(t, trail.Close(t.Context()))
@@ -196,7 +196,7 @@ func openAndName(t *testing.T, st *testStore, o Options) (named []Problem) {
 	_, err = trail.Append(t.Context(), testEntry(100))
 	require.NoError(t, err)
 	require.NoError(t, trail.Close(t.Context()))
-	require.Equal(t, trail.tree.n, trail.signed.n)
+	require.Equal(t, trail.tree.Len(), trail.signed.Len())
 	x, err := trail.examine(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, x.named.unnamed(x.report.Problems))

@@ -269,13 +269,13 @@ func (t *Trail) readBackBecause(what string) {
 func (t *Trail) grown() {
 	t.size.Store(t.next())
 	t.metrics.entries.Set(float64(t.next()))
-	if t.tree.n > t.signed.n {
+	if t.tree.Len() > t.signed.Len() {
 		t.nudge()
 	}
 }
 
 // next is the index of the next entry. Needs the turn.
-func (t *Trail) next() int64 { return t.base + t.tree.n }
+func (t *Trail) next() int64 { return t.base + t.tree.Len() }
 
 // nudge wakes the keeper.
 func (t *Trail) nudge() {

@@ -74,7 +74,7 @@ func waitSigned(t *testing.T, trail *Trail, n int64) {
 	waiting.Until(t, func() bool {
 		require.NoError(t, trail.lock(t.Context()))
 		defer trail.unlock()
-		return trail.signed.n >= n
+		return trail.signed.Len() >= n
 	})
 }
 
@@ -242,7 +242,7 @@ func TestCheckpointsAreSignedNotes(t *testing.T) {
 	require.NoError(t, err)
 	n, err := note.Open(pinned, note.VerifierList(verifier))
 	require.NoError(t, err)
-	root := trail.tree.root()
+	root := trail.tree.Root()
 	require.Equal(t, fmt.Sprintf("example.com/trail\n7\n%s\n", root), n.Text)
 }
 

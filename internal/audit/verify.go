@@ -119,8 +119,8 @@ func (r *examiner) examine(ctx context.Context) (*examination, error) {
 	x.checkForeign()
 	x.setApart()
 	last := x.gens[len(x.gens)-1]
-	x.report.Entries, x.report.Signed = int64(len(x.leaves)), last.Base+x.signed.n
-	x.report.Root = tree{}.grown(x.leaves[min(last.Base, int64(len(x.leaves))):]...).root()
+	x.report.Entries, x.report.Signed = int64(len(x.leaves)), last.Base+x.signed.Len()
+	x.report.Root = tree{}.With(x.leaves[min(last.Base, int64(len(x.leaves))):]...).Root()
 	x.report.Generations = x.gens
 	return x, nil
 }
@@ -357,7 +357,7 @@ func (x *examination) bases() []int64 {
 // generation sums up a proof. The key is the newest checkpoint's, or the one named by
 // the opening entry.
 func (x *examination) generation(g *proof, own keyPair) Generation {
-	made := Generation{Base: g.base, Size: g.signed.n, Root: g.signed.root()}
+	made := Generation{Base: g.base, Size: g.signed.Len(), Root: g.signed.Root()}
 	if n := len(g.history); n > 0 {
 		made.PublicKey = g.history[n-1].public
 	} else if o, ok := x.openings[g.base]; ok {

@@ -38,7 +38,7 @@ func (t *Trail) showView(v *view) {
 	t.metrics.damaged.Set(float64(count(v.unsound)))
 	t.metrics.problems.Set(float64(v.problems))
 	t.metrics.generations.Set(float64(len(v.generations)))
-	t.metrics.signed.Set(float64(t.base + t.signed.n))
+	t.metrics.signed.Set(float64(t.base + t.signed.Len()))
 }
 
 func (t *Trail) showFailure(err error) {

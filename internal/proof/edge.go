@@ -1,49 +1,101 @@
 package proof
 
-import "golang.org/x/mod/sumdb/tlog"
+import (
+	"crypto/sha256"
+	"math/bits"
+	"slices"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
 
 // Edge is the right edge of a Merkle tree (RFC 6962, section 2.1): the roots of its full
 // subtrees. It suffices to append leaves and to know the root, so a tree of any size takes
-// 64 hashes at most. The zero value is the empty tree.
+// 64 hashes at most. The zero value is the empty tree. A copy shares its memory: see [Edge.With].
 type Edge struct {
 	n    int64
 	full []tlog.Hash // the largest first
 }
 
+// EdgeOf is the edge of a tree of n leaves with the given full subtrees, the largest first.
+// Of another number of subtrees than such a tree has, it is the empty tree, and ok is false.
+func EdgeOf(n int64, full []tlog.Hash) (e Edge, ok bool) {
+	if n < 0 || bits.OnesCount64(uint64(n)) != len(full) {
+		return Edge{}, false
+	}
+	return Edge{n, full}, true
+}
+
+// EdgeOfTiles is the edge of a tree with the given partial tiles: levels[l] has the hashes of
+// the last tile on level l, as long as it is not full.
+func EdgeOfTiles(levels [][]tlog.Hash) (e Edge) {
+	for level, hashes := range slices.Backward(levels) {
+		e.n += int64(len(hashes)) << (TileHeight * level)
+		e.full = append(e.full, Edge{}.With(hashes...).full...)
+	}
+	return e
+}
+
 // Add appends a leaf.
-func (e *Edge) Add(leaf tlog.Hash) {
-	e.full = GrowEdge(e.full, e.n, leaf)
+func (e *Edge) Add(leaf tlog.Hash) { e.Grow(leaf, nil) }
+
+// Grow appends a leaf. It calls visit with the leaf, and then with each subtree that the leaf
+// completes: the subtree has 2^height leaves, and stands at an index among those of its height.
+func (e *Edge) Grow(leaf tlog.Hash, visit func(height int, index int64, h tlog.Hash)) {
+	h := leaf
+	for height := 0; ; height++ {
+		if visit != nil {
+			visit(height, e.n>>height, h)
+		}
+		// Each trailing 1 bit of n is a full subtree; with the new leaf it becomes one of
+		// twice the size.
+		if e.n>>height&1 == 0 {
+			break
+		}
+		last := len(e.full) - 1
+		h = nodeHash(&e.full[last], &h)
+		e.full = e.full[:last]
+	}
+	e.full = append(e.full, h)
 	e.n++
 }
 
-// GrowEdge appends a leaf to the full subtrees of a tree of n leaves, the largest first. It
-// writes into edge.
-func GrowEdge(edge []tlog.Hash, n int64, leaf tlog.Hash) []tlog.Hash {
-	// Each trailing 1 bit of n is a full subtree; with the new leaf it becomes one of
-	// twice the size.
-	for ; n&1 == 1; n >>= 1 {
-		last := len(edge) - 1
-		leaf = tlog.NodeHash(edge[last], leaf)
-		edge = edge[:last]
+// With is a copy with leaves appended.
+func (e Edge) With(leaves ...tlog.Hash) Edge {
+	e.full = slices.Clone(e.full)
+	for _, leaf := range leaves {
+		e.Add(leaf)
 	}
-	return append(edge, leaf)
+	return e
 }
 
 // Len is the number of leaves.
-func (e *Edge) Len() int64 { return e.n }
+func (e Edge) Len() int64 { return e.n }
+
+// Full are the roots of the full subtrees, the largest first.
+func (e Edge) Full() []tlog.Hash { return e.full }
 
 // Root is the tree's hash.
-func (e *Edge) Root() tlog.Hash { return EdgeRoot(e.full) }
+func (e Edge) Root() tlog.Hash {
+	if len(e.full) == 0 {
+		return sha256.Sum256(nil)
+	}
+	last := len(e.full) - 1
+	return Edge{full: e.full[:last]}.RootWith(e.full[last])
+}
 
-// EdgeRoot is the hash of the tree with these full subtrees, the largest first.
-func EdgeRoot(edge []tlog.Hash) tlog.Hash {
-	if len(edge) == 0 {
-		empty, _ := tlog.TreeHash(0, nil) // reads nothing
-		return empty
+// RootWith is the hash of the tree with a further, smaller subtree after its last leaf.
+func (e Edge) RootWith(tail tlog.Hash) tlog.Hash {
+	for _, h := range slices.Backward(e.full) {
+		tail = nodeHash(&h, &tail)
 	}
-	h := edge[len(edge)-1]
-	for i := len(edge) - 2; i >= 0; i-- {
-		h = tlog.NodeHash(edge[i], h)
-	}
-	return h
+	return tail
+}
+
+// nodeHash is the hash of a tree's node, as [tlog.NodeHash], without its allocations.
+func nodeHash(left, right *tlog.Hash) tlog.Hash {
+	var node [1 + 2*tlog.HashSize]byte
+	node[0] = 1
+	copy(node[1:], left[:])
+	copy(node[1+tlog.HashSize:], right[:])
+	return sha256.Sum256(node[:])
 }

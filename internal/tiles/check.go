@@ -32,9 +32,9 @@ func (l Log) Check(ctx context.Context, publicKey string, rest time.Duration) er
 			err = l.checkTile(t, hashes)
 		}
 	}
-	for e.n < c.Size {
-		width := int(min(c.Size-e.n, proof.TileWidth))
-		if err := l.checkBundle(e.n/proof.TileWidth, width, func(leaf tlog.Hash) { e.grow(leaf, check) }); err != nil {
+	for e.Len() < c.Size {
+		width := int(min(c.Size-e.Len(), proof.TileWidth))
+		if err := l.checkBundle(e.Len()/proof.TileWidth, width, func(leaf tlog.Hash) { e.grow(leaf, check) }); err != nil {
 			return err
 		}
 		if err != nil {
@@ -47,7 +47,7 @@ func (l Log) Check(ctx context.Context, publicKey string, rest time.Duration) er
 	for _, t := range edgeTiles(c.Size) {
 		check(t, e.levels[t.L])
 	}
-	if err == nil && e.root() != c.Root {
+	if err == nil && e.Root() != c.Root {
 		err = fmt.Errorf("%w: the entry bundles do not give the signed root", errDamaged)
 	}
 	return err

@@ -8,10 +8,10 @@ import (
 	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
-// edge is the right edge of a tree, as tiles: it suffices to append a leaf, to know the
-// root, and to write the partial tiles.
+// edge is the right edge of a tree, with the hashes of its partial tiles.
 type edge struct {
-	n int64
+	proof.Edge
+
 	// levels have the hashes of each level's last tile, less than a full one; level l has
 	// those of subtrees of 256^l leaves.
 	levels [][]tlog.Hash
@@ -19,27 +19,27 @@ type edge struct {
 
 // grow appends a leaf, and gives each completed tile to full.
 func (e *edge) grow(leaf tlog.Hash, full func(t tlog.Tile, hashes []tlog.Hash)) {
-	for level, h := 0, leaf; ; level++ {
+	e.Grow(leaf, func(height int, index int64, h tlog.Hash) {
+		level := height / proof.TileHeight
+		if height%proof.TileHeight != 0 {
+			return
+		}
 		if level == len(e.levels) {
 			e.levels = append(e.levels, nil)
 		}
 		e.levels[level] = append(e.levels[level], h)
-		if hashes := e.levels[level]; len(hashes) < proof.TileWidth {
-			break
-		} else {
+		if hashes := e.levels[level]; len(hashes) == proof.TileWidth {
 			if full != nil {
-				full(tile(level, e.n>>(proof.TileHeight*(level+1)), proof.TileWidth), hashes)
+				full(tile(level, index/proof.TileWidth, proof.TileWidth), hashes)
 			}
-			h = subtree(hashes)
 			e.levels[level] = hashes[:0:0]
 		}
-	}
-	e.n++
+	})
 }
 
 // grown is a copy with leaves appended.
 func (e *edge) grown(leaves ...tlog.Hash) *edge {
-	c := &edge{n: e.n}
+	c := &edge{Edge: e.With()}
 	for _, hashes := range e.levels {
 		c.levels = append(c.levels, slices.Clone(hashes))
 	}
@@ -47,37 +47,6 @@ func (e *edge) grown(leaves ...tlog.Hash) *edge {
 		c.grow(leaf, nil)
 	}
 	return c
-}
-
-// root is the tree's hash: RFC 6962, section 2.1.
-func (e *edge) root() tlog.Hash {
-	var peaks []tlog.Hash // of the full subtrees, the largest first
-	for _, hashes := range slices.Backward(e.levels) {
-		for at, width := 0, proof.TileWidth/2; width > 0; width /= 2 {
-			if len(hashes)&width != 0 {
-				peaks = append(peaks, subtree(hashes[at:at+width]))
-				at += width
-			}
-		}
-	}
-	if len(peaks) == 0 {
-		empty, _ := tlog.TreeHash(0, nil) // reads nothing
-		return empty
-	}
-	root := peaks[len(peaks)-1]
-	for _, h := range slices.Backward(peaks[:len(peaks)-1]) {
-		root = tlog.NodeHash(h, root)
-	}
-	return root
-}
-
-// subtree is the root of a full subtree: 1, 2, 4 and so on hashes.
-func subtree(hashes []tlog.Hash) tlog.Hash {
-	if len(hashes) == 1 {
-		return hashes[0]
-	}
-	half := len(hashes) / 2
-	return tlog.NodeHash(subtree(hashes[:half]), subtree(hashes[half:]))
 }
 
 func tile(level int, n int64, width int) tlog.Tile {

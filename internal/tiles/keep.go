@@ -191,7 +191,7 @@ func (k *Keeper) open(generations []audit.Generation) (from uint64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if ended := i+1 < len(generations); !ended || w.from == 0 || w.written.n < g.Size {
+		if ended := i+1 < len(generations); !ended || w.from == 0 || w.written.Len() < g.Size {
 			from = min(from, w.from)
 		}
 	}
@@ -253,7 +253,7 @@ func (k *Keeper) progress() {
 	}
 	entries := int64(0)
 	for _, w := range k.writers {
-		entries += w.written.n
+		entries += w.written.Len()
 	}
 	k.wrote(entries)
 }
@@ -296,7 +296,7 @@ func (k *Keeper) compare(generations []audit.Generation) {
 	for _, g := range generations {
 		w := k.writers[g.Base]
 		covered := max(g.Size, k.newest[g.Base])
-		if published := max(w.written.n, w.least); covered < published {
+		if published := max(w.written.Len(), w.least); covered < published {
 			k.tell(fmt.Sprintf("rolled back %d", g.Base), "the audit trail was rolled back: its published log has more entries than its checkpoints cover; the files stay as they are",
 				"published", published, "covered", covered, "folder", w.dir)
 		}

@@ -27,11 +27,11 @@ type step struct {
 
 // begin reads the partial bundle. errDamaged: the tiles have other hashes.
 func (s *step) begin() error {
-	width := int(s.edge.n % proof.TileWidth)
+	width := int(s.edge.Len() % proof.TileWidth)
 	if width == 0 {
 		return nil
 	}
-	old, err := s.Bundle(s.edge.n/proof.TileWidth, width)
+	old, err := s.Bundle(s.edge.Len()/proof.TileWidth, width)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
@@ -41,7 +41,7 @@ func (s *step) begin() error {
 			return fmt.Errorf("%w: %w", errDamaged, err)
 		}
 		if len(leaf) > 0 && tlog.RecordHash(leaf) != s.edge.levels[0][i] { // an empty one is a lost entry
-			return fmt.Errorf("%w: entry %d of %s", errDamaged, i, proof.BundlePath(s.edge.n/proof.TileWidth, width))
+			return fmt.Errorf("%w: entry %d of %s", errDamaged, i, proof.BundlePath(s.edge.Len()/proof.TileWidth, width))
 		}
 		i++
 	}
@@ -52,11 +52,11 @@ func (s *step) begin() error {
 // put adds the next entry, if the record is the signed one.
 func (s *step) put(record []byte) error {
 	leaf := proof.LeafData(record)
-	if tlog.RecordHash(leaf) != s.leaves[s.edge.n-s.written.n] {
+	if tlog.RecordHash(leaf) != s.leaves[s.edge.Len()-s.written.Len()] {
 		return s.restore()
 	}
 	if d, long := proof.ParseDigest(leaf); long && len(record) > proof.MaxLeaf {
-		if err := s.entryFile(s.edge.n, d.Path(), record); err != nil {
+		if err := s.entryFile(s.edge.Len(), d.Path(), record); err != nil {
 			return err
 		}
 	}
@@ -65,7 +65,7 @@ func (s *step) put(record []byte) error {
 
 // fill adds the lost entries before n.
 func (s *step) fill(n int64) error {
-	for s.edge.n < n {
+	for s.edge.Len() < n {
 		if err := s.restore(); err != nil {
 			return err
 		}
@@ -76,8 +76,8 @@ func (s *step) fill(n int64) error {
 // restore adds the next entry from the log's own bundle, or as the signed entry of a
 // loss; else as an empty one, without proof.
 func (s *step) restore() error {
-	n := s.edge.n
-	want := s.leaves[n-s.written.n]
+	n := s.edge.Len()
+	want := s.leaves[n-s.written.Len()]
 	if leaf := proof.LostLeaf(s.base + n); tlog.RecordHash(leaf) == want {
 		return s.leaf(leaf)
 	}
@@ -111,12 +111,12 @@ func (l Log) entry(n int64) ([]byte, error) {
 // leaf adds the leaf of the next entry, and writes the completed tiles.
 func (s *step) leaf(data []byte) error {
 	s.bundle = proof.AppendBundle(s.bundle, data)
-	n := s.edge.n
+	n := s.edge.Len()
 	var failed error
-	s.edge.grow(s.leaves[n-s.written.n], func(t tlog.Tile, hashes []tlog.Hash) {
+	s.edge.grow(s.leaves[n-s.written.Len()], func(t tlog.Tile, hashes []tlog.Hash) {
 		failed = errors.Join(failed, s.file(pathOf(t), joined(hashes)))
 	})
-	if s.edge.n%proof.TileWidth == 0 {
+	if s.edge.Len()%proof.TileWidth == 0 {
 		failed = errors.Join(failed, s.entryFile(n, proof.BundlePath(n/proof.TileWidth, proof.TileWidth), s.bundle))
 		s.bundle = nil
 	}
@@ -154,7 +154,7 @@ func (s *step) flush() error {
 
 // finish writes the partial tiles, and waits until all of it is durable.
 func (s *step) finish() error {
-	n := s.edge.n
+	n := s.edge.Len()
 	for _, t := range edgeTiles(n) {
 		if err := s.file(pathOf(t), joined(s.edge.levels[t.L])); err != nil {
 			return err
@@ -172,10 +172,10 @@ func (s *step) finish() error {
 // earlier tree. One left by a crash does no harm.
 func (s *step) removePartials() {
 	now := map[tlog.Tile]int{} // the width of each partial tile
-	for _, t := range withBundle(s.written.n) {
+	for _, t := range withBundle(s.written.Len()) {
 		now[wide(t)] = 0
 	}
-	for _, t := range withBundle(s.proven.n) {
+	for _, t := range withBundle(s.proven.Len()) {
 		now[wide(t)] = t.W
 	}
 	for full, width := range now {

@@ -297,7 +297,7 @@ func TestTheEdgeIsTheTree(t *testing.T) {
 		if n < 1100 || n > 65_500 {
 			want, err := tlog.TreeHash(n, reader)
 			require.NoError(t, err)
-			require.Equal(t, want, e.root(), "%d leaves", n)
+			require.Equal(t, want, e.Root(), "%d leaves", n)
 		}
 		leaf := tlog.RecordHash([]byte{byte(n), byte(n >> 8), byte(n >> 16)})
 		more, err := tlog.StoredHashesForRecordHash(n, leaf, reader)

@@ -44,7 +44,7 @@ type writer struct {
 
 	// The step in hand.
 	proven *edge       // behind leaves
-	leaves []tlog.Hash // of [written.n, proven.n)
+	leaves []tlog.Hash // of the entries between written and proven
 	lines  []Line      // of their checkpoints
 
 	lost int64 // entries missing from the trail and the log, written as empty ones
@@ -100,7 +100,7 @@ func (l Log) signed(publicKey string) (proof.Checkpoint, error) {
 
 // edge reads the tree's edge from the tiles, and proves it with the checkpoint.
 func (l Log) edge(c proof.Checkpoint) (*edge, error) {
-	e := &edge{n: c.Size}
+	e := &edge{}
 	for _, t := range edgeTiles(c.Size) {
 		data, err := l.Tile(t)
 		if err != nil {
@@ -111,7 +111,7 @@ func (l Log) edge(c proof.Checkpoint) (*edge, error) {
 		}
 		e.levels = append(e.levels, hashesOf(data, t.W))
 	}
-	if e.root() != c.Root {
+	if e.Edge = proof.EdgeOfTiles(e.levels); e.Root() != c.Root {
 		return nil, fmt.Errorf("check tiles: %w", errUnproven)
 	}
 	return e, nil
@@ -124,7 +124,7 @@ func (w *writer) reset() {
 
 // add adds a checkpoint to the step in hand, with the leaf hashes it proves.
 func (w *writer) add(ctx context.Context, c audit.Kept) error {
-	if c.Size < w.proven.n {
+	if c.Size < w.proven.Len() {
 		return nil // an older one, read again
 	}
 	leaves, err := w.prove(ctx, c)
@@ -142,17 +142,17 @@ func (w *writer) add(ctx context.Context, c audit.Kept) error {
 // prove finds the leaf hashes between the proven tree and c's root: those kept with c, or
 // where they are damaged those of the entries.
 func (w *writer) prove(ctx context.Context, c audit.Kept) ([]tlog.Hash, error) {
-	if from := c.Size - int64(len(c.Leaves)); from <= w.proven.n {
-		leaves := c.Leaves[w.proven.n-from:]
-		if next := w.proven.grown(leaves...); next.root() == c.Root {
+	if from := c.Size - int64(len(c.Leaves)); from <= w.proven.Len() {
+		leaves := c.Leaves[w.proven.Len()-from:]
+		if next := w.proven.grown(leaves...); next.Root() == c.Root {
 			w.proven = next
 			return leaves, nil
 		}
 	}
-	next, from := w.proven.grown(), w.proven.n
+	next, from := w.proven.grown(), w.proven.Len()
 	leaves := make([]tlog.Hash, 0, min(c.Size-from, batchLeaves))
 	err := w.records(ctx, w.base+from, w.base+c.Size, func(index int64, record []byte) error {
-		if index == w.base+next.n {
+		if index == w.base+next.Len() {
 			leaves = append(leaves, proof.LeafHash(record))
 			next.grow(leaves[len(leaves)-1], nil)
 		}
@@ -161,7 +161,7 @@ func (w *writer) prove(ctx context.Context, c audit.Kept) ([]tlog.Hash, error) {
 	if err != nil {
 		return nil, err
 	}
-	if next.n != c.Size || next.root() != c.Root {
+	if next.Len() != c.Size || next.Root() != c.Root {
 		return nil, fmt.Errorf("checkpoint %d, of %d entries: %w", c.Seq, c.Size, errUnproven)
 	}
 	w.proven = next
@@ -181,9 +181,9 @@ func (w *writer) write(ctx context.Context) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
-	end := w.proven.n
-	err := w.records(ctx, w.base+w.written.n, w.base+end, func(index int64, record []byte) error {
-		if err := s.fill(min(index-w.base, end)); err != nil || s.edge.n != index-w.base {
+	end := w.proven.Len()
+	err := w.records(ctx, w.base+w.written.Len(), w.base+end, func(index int64, record []byte) error {
+		if err := s.fill(min(index-w.base, end)); err != nil || s.edge.Len() != index-w.base {
 			return err
 		}
 		return s.put(record)
@@ -221,7 +221,7 @@ func (w *writer) publish() error {
 	}
 	newest := w.lines[len(w.lines)-1]
 	w.seq = max(w.seq, newest.Seq)
-	if w.proven.n < w.least {
+	if w.proven.Len() < w.least {
 		return nil
 	}
 	return durable.WriteFile(w.path(CheckpointFile), []byte(newest.Checkpoint))

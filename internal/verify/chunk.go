@@ -13,6 +13,9 @@ import (
 	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
+// width is how many leaves a chunk has: one entry bundle, and one tile of leaf hashes.
+const width = proof.TileWidth
+
 // chunk has up to 256 leaves twice: from an entry bundle, and from a tile.
 type chunk struct {
 	n     int64
@@ -39,8 +42,11 @@ func root(leaves []tlog.Hash) tlog.Hash {
 	if len(leaves) < width || slices.Contains(leaves, tlog.Hash{}) {
 		return tlog.Hash{}
 	}
-	return subtree(leaves)
+	return treeRoot(leaves)
 }
+
+// treeRoot is the root of the tree over leaves, or over hashes of equally large subtrees.
+func treeRoot(hashes []tlog.Hash) tlog.Hash { return proof.Edge{}.With(hashes...).Root() }
 
 // readChunk reads the n-th chunk of a tree.
 func (l *logCheck) readChunk(ctx context.Context, n, size int64) (*chunk, error) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
 // claim is an event's word on one entry of a log.
@@ -83,7 +85,7 @@ type node struct{ leaf, root tlog.Hash }
 
 // path is one way to grow the tree from the newest proven entry on.
 type path struct {
-	edge  edge
+	edge  proof.Edge
 	newer *step
 }
 
@@ -159,9 +161,8 @@ func extend(paths []path, group []claim) (longer []path) {
 				if repeats || rooted == (c.root == tlog.Hash{}) || len(longer) == mostPaths {
 					continue
 				}
-				e := edge{p.edge.n, slices.Clone(p.edge.peaks)}
-				e.grow(c.leaf)
-				if root := fold(e.peaks); !rooted || root == c.root {
+				e := p.edge.With(c.leaf)
+				if root := e.Root(); !rooted || root == c.root {
 					longer = append(longer, path{e, &step{node{c.leaf, root}, p.newer}})
 				}
 			}

@@ -110,7 +110,7 @@ func (g *Log) describe(by proof.Cosigned) {
 func (l *logCheck) takeNewest(s signed) {
 	l.report.Checkpoints++
 	l.complete.beatOf(s)
-	if s.size == 0 && s.root != fold(nil) {
+	if s.size == 0 && s.root != (proof.Edge{}).Root() {
 		l.fileFinding(tiles.CheckpointFile, "it has not the root of an empty tree")
 	}
 	var last signed
@@ -222,16 +222,19 @@ func (v *solver) fallBack() (size int64, root tlog.Hash) {
 // roots are the roots of the trees of s.sizes; zero where not known.
 func (s *scanned) roots(chunks []tlog.Hash) []tlog.Hash {
 	roots := make([]tlog.Hash, len(s.sizes))
-	var e edge
+	var e proof.Edge
 	for i, size := range s.sizes {
-		for e.n < size/width {
-			if e.n >= int64(len(chunks)) || chunks[e.n] == (tlog.Hash{}) {
+		for e.Len() < size/width {
+			if e.Len() >= int64(len(chunks)) || chunks[e.Len()] == (tlog.Hash{}) {
 				return roots
 			}
-			e.grow(chunks[e.n])
+			e.Add(chunks[e.Len()])
 		}
-		if size%width == 0 || s.tails[i] != (tlog.Hash{}) {
-			roots[i] = e.with(s.tails[i])
+		switch {
+		case size%width == 0:
+			roots[i] = e.Root()
+		case s.tails[i] != (tlog.Hash{}):
+			roots[i] = e.RootWith(s.tails[i])
 		}
 	}
 	return roots

@@ -30,7 +30,7 @@ func (v *solver) name(ctx context.Context) error {
 		if d.truth == nil {
 			v.s.clearTails(n)
 		} else {
-			v.s.setTails(n, pyramidOf(d.truth))
+			v.s.setTails(n, d.truth)
 		}
 		all = append(all, d)
 	}
@@ -69,7 +69,7 @@ func (v *solver) truthOf(c *chunk) []tlog.Hash {
 	if want == (tlog.Hash{}) {
 		return nil
 	}
-	leaves, ok := choose(leafWords(c), func(hashes []tlog.Hash) bool { return subtree(hashes) == want })
+	leaves, ok := choose(leafWords(c), func(hashes []tlog.Hash) bool { return treeRoot(hashes) == want })
 	if !ok {
 		return nil
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
 // batch is how many chunks are read before their results are taken in order.
@@ -73,11 +75,10 @@ func (l *logCheck) scan(ctx context.Context, size int64, sizes []int64) (*scanne
 // hash computes the chunk's hashes. Each chunk writes to places of its own.
 func (s *scanned) hash(c *chunk) {
 	if c.bundle != nil && !slices.Contains(c.bundle, tlog.Hash{}) {
-		p := pyramidOf(c.bundle)
+		root := s.setTails(c.n, c.bundle)
 		if c.width == width {
-			s.bundles[c.n] = p[len(p)-1][0]
+			s.bundles[c.n] = root
 		}
-		s.setTails(c.n, p)
 	}
 	if c.width < width || c.tile == nil {
 		return
@@ -94,12 +95,17 @@ func (s *scanned) within(n int64) (from, to int) {
 	return from, to
 }
 
-// setTails computes the tails in the n-th chunk.
-func (s *scanned) setTails(n int64, p pyramid) {
+// setTails computes the tails in the n-th chunk, and gives the root over all of its leaves.
+func (s *scanned) setTails(n int64, leaves []tlog.Hash) tlog.Hash {
+	var e proof.Edge
 	from, to := s.within(n)
 	for i := from; i < to; i++ {
-		s.tails[i] = fold(p.peaks(int(s.sizes[i] - n*width)))
+		for _, leaf := range leaves[e.Len() : s.sizes[i]-n*width] {
+			e.Add(leaf)
+		}
+		s.tails[i] = e.Root()
 	}
+	return e.With(leaves[e.Len():]...).Root()
 }
 
 func (s *scanned) clearTails(n int64) {

@@ -80,46 +80,42 @@ func (v *solver) likely(level int, i int64) []tlog.Hash {
 
 // prove finds the signed hashes under a root; false if the sources do not give it.
 func (v *solver) prove(want tlog.Hash) bool {
-	var words [][]tlog.Hash // of the hashes along the edge, the largest subtrees first
-	var counts []int
-	for level := len(v.levels) - 1; level >= 1; level-- {
+	var words [][]tlog.Hash // of the hashes along the edge, the leaves first
+	if v.s.last != nil {
+		words = leafWords(v.s.last)
+	}
+	for level := 1; level < len(v.levels); level++ {
 		n := int64(len(v.levels[level]))
 		for i := n - n%width; i < n; i++ {
 			words = append(words, v.of(level, i))
 		}
-		counts = append(counts, int(n%width))
 	}
-	if v.s.last != nil {
-		words = append(words, leafWords(v.s.last)...)
-		counts = append(counts, v.s.last.width)
-	}
-	signed, ok := choose(words, func(hashes []tlog.Hash) bool { return fold(edgePeaks(hashes, counts)) == want })
+	signed, ok := choose(words, func(hashes []tlog.Hash) bool { return proof.EdgeOfTiles(v.alongEdge(hashes)).Root() == want })
 	if !ok {
 		return false
 	}
-	v.spread(signed)
+	v.spread(v.alongEdge(signed))
 	return true
 }
 
-// edgePeaks are the peaks of a tree from the hashes along its edge.
-func edgePeaks(hashes []tlog.Hash, counts []int) (peaks []tlog.Hash) {
-	for _, n := range counts {
-		peaks = append(peaks, peaksOf(hashes[:n])...)
-		hashes = hashes[n:]
+// alongEdge are the hashes along the edge by level, those of the leaves first.
+func (v *solver) alongEdge(hashes []tlog.Hash) (levels [][]tlog.Hash) {
+	for level := range v.levels {
+		n := v.s.size >> (proof.TileHeight * level) % width
+		levels, hashes = append(levels, hashes[:n]), hashes[n:]
 	}
-	return peaks
+	return levels
 }
 
 // spread takes the signed hashes along the edge, and proves their children.
-func (v *solver) spread(signed []tlog.Hash) {
+func (v *solver) spread(signed [][]tlog.Hash) {
 	v.proven = make([][]tlog.Hash, len(v.levels))
-	for level := len(v.levels) - 1; level >= 1; level-- {
+	for level := 1; level < len(v.levels); level++ {
 		n := int64(len(v.levels[level]))
 		v.proven[level] = make([]tlog.Hash, n)
-		copy(v.proven[level][n-n%width:], signed[:n%width])
-		signed = signed[n%width:]
+		copy(v.proven[level][n-n%width:], signed[level])
 	}
-	v.last = signed
+	v.last = signed[0]
 	for level := len(v.levels) - 1; level >= 2; level-- {
 		for i, want := range v.proven[level] {
 			if want != (tlog.Hash{}) {
@@ -135,7 +131,7 @@ func (v *solver) descend(level int, i int64, want tlog.Hash) {
 	for k := range words {
 		words[k] = v.of(level-1, i*width+int64(k))
 	}
-	if children, ok := choose(words, func(hashes []tlog.Hash) bool { return subtree(hashes) == want }); ok {
+	if children, ok := choose(words, func(hashes []tlog.Hash) bool { return treeRoot(hashes) == want }); ok {
 		copy(v.proven[level-1][i*width:], children)
 	}
 }
