@@ -194,8 +194,8 @@ func Listen(ctx context.Context, dataDir string, opts Options, failed func(error
 	s.http = &http.Server{
 		Handler: cutOff(withPerson(mux)), ReadHeaderTimeout: 10 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return working }, ConnContext: withPeer,
+		ErrorLog: door.ErrorLog("console", opts.Logger, nil),
 	}
-	door.Harden(s.http, "console", opts.Logger)
 	go func() {
 		if err := s.http.Serve(socket.listener); !errors.Is(err, http.ErrServerClosed) {
 			failed(fmt.Errorf("console at %s: %w", socket.path, err))

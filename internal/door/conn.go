@@ -13,8 +13,15 @@ type conn struct {
 	net.Conn
 	door      *Door
 	group     *group
-	idleSince atomic.Int64  // Unix nanoseconds; 0 while a request is under way, or before the first
+	idleSince atomic.Int64  // Unix nanoseconds; 0 while a request is under way, and before the first
 	stranger  *list.Element // its place in group.strangers, nil once it is trusted; guarded by door.mu
+}
+
+// group holds the connections of one address. Its door's mu guards it.
+type group struct {
+	from      netip.Prefix
+	open      int       // the number of connections
+	strangers list.List // of *conn, the oldest first
 }
 
 func (c *conn) setIdle(yes bool) {
@@ -25,25 +32,12 @@ func (c *conn) setIdle(yes bool) {
 	c.idleSince.Store(since)
 }
 
+// trust takes the connection out of the strangers. The caller holds door.mu.
 func (c *conn) trust() {
-	c.door.mu.Lock()
-	defer c.door.mu.Unlock()
-	c.noStranger()
-}
-
-// noStranger takes a connection out of the strangers. The caller holds door.mu.
-func (c *conn) noStranger() {
 	if c.stranger != nil {
 		c.group.strangers.Remove(c.stranger)
 		c.stranger = nil
 	}
-}
-
-// group is the connections of one address. It is guarded by its door's mu.
-type group struct {
-	from      netip.Prefix
-	open      int       // connections
-	strangers list.List // of *conn, the oldest first
 }
 
 // Close implements net.Conn.
@@ -54,7 +48,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets net/http send an answer whole to a client in the middle of its
+// CloseWrite lets net/http send the whole answer to a client that is still sending its
 // request.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
@@ -72,8 +66,8 @@ func addressOf(c net.Conn) netip.Prefix {
 	a := tcp.AddrPort().Addr().Unmap().WithZone("")
 	bits := a.BitLen()
 	if a.Is6() {
-		bits = 64 // the usual share of one customer of a provider
+		bits = 64 // providers usually give each customer a /64
 	}
-	p, _ := a.Prefix(bits) // the bits fit
+	p, _ := a.Prefix(bits) // it has that many bits
 	return p
 }

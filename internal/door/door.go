@@ -1,38 +1,36 @@
-// Package door bounds the connections of strangers to an HTTP server, so descriptors are
-// left for the journal, the sinks and good clients. It also turns a handler's panic into
-// an answer of 500 and an error in the log, with the stack.
+// Package door bounds the connections that an HTTP server accepts, so that strangers leave
+// descriptors for the journal, the sinks and the clients that show a good credential.
 //
 // A connection is a stranger's until [Trust] is called with the context of one of its
-// requests; ingest does so after a good credential. At the bound, a new connection gets
-// in and another is closed for it: the oldest of the largest crowd of strangers from
-// one address, so an attacker drives out itself. Without a crowd, the trusted
-// connection with the longest idle time goes, and then the oldest stranger. A trusted
-// connection at work is never closed; if there are only such, the new one is closed.
+// requests; ingest does so after it has checked the credential. At a bound, a new connection
+// is let in and another one is closed for it: the oldest stranger of the address that has
+// most of them, so that an attacker drives out only himself. If no address has many, the
+// trusted connection that has been idle longest is closed, and after those the oldest
+// stranger. A trusted connection with a request under way is never closed; if there are no
+// others, the new connection is closed.
 //
-// Ingest speaks HTTP/1 only: a connection then costs no more than one push, and the bound on
-// connections bounds everything.
+// Slow clients are cut off by the timeouts of http.Server. Servers speak HTTP/1 only, so that
+// a connection costs no more than one request.
 package door
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"sync"
-	"syscall"
 	"time"
 )
 
 // Options bound a door.
 type Options struct {
-	// Name is the listener's, in metrics and the log.
+	// Name names the listener in metrics and in the log.
 	Name string
 	// Total bounds the open connections; at least 1.
 	Total int
-	// PerAddress bounds those from one address; 0 for no bound but Total. The
-	// IPv6 addresses of one /64 count as one.
+	// PerAddress bounds the open connections from one address; with 0, only Total does.
+	// The IPv6 addresses of one /64 count as one.
 	PerAddress int
 	Metrics    *Metrics
 	Logger     *slog.Logger
@@ -43,25 +41,23 @@ type Door struct {
 	net.Listener
 	opts Options
 
-	mu     sync.Mutex // guards the fields below, and the marked ones of conn and group
+	mu     sync.Mutex // guards the fields below, and those of conn and group that say so
 	open   map[*conn]struct{}
-	groups map[netip.Prefix]*group // of open, by address
+	groups map[netip.Prefix]*group // those with open connections
 	logged time.Time
-	quiet  int // closed connections before the next log line
 }
 
-// New puts a door before a listener.
+// New returns a door for the connections of l.
 func New(l net.Listener, o Options) *Door {
 	o.Total = max(o.Total, 1)
 	o.Metrics.begin(o.Name)
 	return &Door{Listener: l, opts: o, open: map[*conn]struct{}{}, groups: map[netip.Prefix]*group{}}
 }
 
-// Guard makes a server report to the door, and passes it through [Harden]. The server
-// must not be serving yet.
+// Guard makes a server report to the door which connections are idle, and sets its log. The
+// server must not be serving yet.
 func (d *Door) Guard(server *http.Server) {
-	Harden(server, d.opts.Name, d.opts.Logger)
-	server.ErrorLog = slog.NewLogLogger(newHandshakes(d.opts), slog.LevelError)
+	server.ErrorLog = ErrorLog(d.opts.Name, d.opts.Logger, d.opts.Metrics)
 	server.ConnState = func(nc net.Conn, state http.ConnState) {
 		if c := ours(nc); c != nil {
 			c.setIdle(state == http.StateIdle)
@@ -74,7 +70,8 @@ func (d *Door) Guard(server *http.Server) {
 
 type contextKey struct{}
 
-// ours finds a door's connection below TLS; nil if there is none.
+// ours returns the door's connection that nc is or that it wraps with TLS, and nil if there
+// is none.
 func ours(nc net.Conn) *conn {
 	if tls, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		nc = tls.NetConn()
@@ -83,26 +80,28 @@ func ours(nc net.Conn) *conn {
 	return c
 }
 
-// Trust says: the connection of this request has shown a good credential.
+// Trust records that the connection of this request has shown a good credential.
 func Trust(ctx context.Context) {
 	if c, _ := ctx.Value(contextKey{}).(*conn); c != nil {
+		c.door.mu.Lock()
+		defer c.door.mu.Unlock()
 		c.trust()
 	}
 }
+
+// answersBuffered bounds the kernel's buffer of answers to a client that does not read them.
+const answersBuffered = 64 << 10
 
 // Accept waits for a connection and admits it.
 func (d *Door) Accept() (net.Conn, error) {
 	for {
 		raw, err := d.Listener.Accept()
 		if err != nil {
-			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-				d.makeRoom()
-			}
 			return nil, err
 		}
 		if c := d.admit(raw); c != nil {
 			if tcp, ok := raw.(*net.TCPConn); ok {
-				_ = tcp.SetWriteBuffer(answersBuffered) // else the kernel keeps its own size
+				_ = tcp.SetWriteBuffer(answersBuffered) // if it fails, the kernel keeps its own size
 			}
 			return c, nil
 		}
@@ -110,60 +109,42 @@ func (d *Door) Accept() (net.Conn, error) {
 	}
 }
 
-// answersBuffered bounds the kernel's buffer of answers for a client without interest
-// in them.
-const answersBuffered = 64 << 10
-
-// The reasons for closing connections.
+// The bounds for which connections are closed.
 const (
-	reasonTotal       = "total"
-	reasonAddress     = "address"
-	reasonDescriptors = "descriptors"
+	reasonTotal   = "total"
+	reasonAddress = "address"
 )
 
-// admit gives raw its place, perhaps in exchange for another connection; nil: there is
-// none.
+// admit lets raw in, perhaps in exchange for another connection. It returns nil if no
+// connection may be closed for raw.
 func (d *Door) admit(raw net.Conn) *conn {
 	from := addressOf(raw)
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	g := d.groups[from]
 	if g == nil {
 		g = &group{from: from}
 	}
-	var reason string
-	var victim *conn
 	switch {
 	case d.opts.PerAddress > 0 && g.open >= d.opts.PerAddress:
-		reason, victim = reasonAddress, d.expendable(g, true)
+		if !d.replace(reasonAddress, g, d.expendable(g, g)) {
+			return nil
+		}
 	case len(d.open) >= d.opts.Total:
-		reason, victim = reasonTotal, d.expendable(d.largest(g), false)
+		if !d.replace(reasonTotal, g, d.expendable(d.largest(g), nil)) {
+			return nil
+		}
 	}
-	var c *conn
-	if reason == "" || victim != nil {
-		d.remove(victim)
-		c = d.add(raw, g)
-	}
-	open := len(d.open)
-	d.mu.Unlock()
-	if reason != "" {
-		d.closed(victim, from, reason, open)
-	}
+	c := &conn{Conn: raw, door: d, group: g}
+	c.stranger = g.strangers.PushBack(c)
+	d.open[c] = struct{}{}
+	g.open++
+	d.groups[from] = g // it may be new, or its last connection was just closed
+	d.opts.Metrics.open.WithLabelValues(d.opts.Name).Inc()
 	return c
 }
 
-// makeRoom closes a connection if the process cannot open any more.
-func (d *Door) makeRoom() {
-	d.mu.Lock()
-	victim := d.expendable(d.largest(&group{}), false)
-	d.remove(victim)
-	open := len(d.open)
-	d.mu.Unlock()
-	if victim != nil {
-		d.closed(victim, victim.group.from, reasonDescriptors, open)
-	}
-}
-
-// largest is the group with the most strangers; of equals it is g.
+// largest returns the group with the most strangers, or g if no other has more.
 func (d *Door) largest(g *group) *group {
 	for _, other := range d.groups {
 		if other.strangers.Len() > g.strangers.Len() {
@@ -173,54 +154,46 @@ func (d *Door) largest(g *group) *group {
 	return g
 }
 
-// The strangers of one address become a crowd at crowdShare of all connections.
+// The strangers of one address are a crowd if they are more than this share of all
+// connections.
 const crowdShare = 8
 
-// expendable chooses the connection to go first: of g's strangers if they are a crowd,
-// else an idle one, of g alone or of all. The caller holds mu.
-func (d *Door) expendable(g *group, alone bool) *conn {
-	if g.strangers.Len() <= d.opts.Total/crowdShare {
-		if c := d.longestIdle(g, alone); c != nil {
+// expendable chooses the connection to close: the oldest stranger of crowd if it is one, or
+// else the connection that has been idle longest, only among those of within unless that is
+// nil. It returns nil if there is none. The caller holds mu.
+func (d *Door) expendable(crowd, within *group) *conn {
+	if crowd.strangers.Len() <= d.opts.Total/crowdShare {
+		if c := d.longestIdle(within); c != nil {
 			return c
 		}
 	}
-	if g.strangers.Len() == 0 {
+	if crowd.strangers.Len() == 0 {
 		return nil
 	}
-	c, _ := g.strangers.Front().Value.(*conn)
+	c, _ := crowd.strangers.Front().Value.(*conn)
 	return c
 }
 
-// longestIdle finds the trusted connection with the longest idle time, of g alone or of
-// all. It looks at every one, but seldom: strangers go first if they are many.
-func (d *Door) longestIdle(g *group, alone bool) (found *conn) {
+// longestIdle looks at every trusted connection, which is affordable since many strangers
+// are closed before.
+func (d *Door) longestIdle(within *group) (found *conn) {
 	oldest := int64(0)
 	for c := range d.open {
 		since := c.idleSince.Load()
-		if c.stranger == nil && since != 0 && (!alone || c.group == g) && (found == nil || since < oldest) {
+		if c.stranger == nil && since != 0 && (within == nil || c.group == within) && (found == nil || since < oldest) {
 			found, oldest = c, since
 		}
 	}
 	return found
 }
 
-func (d *Door) add(raw net.Conn, g *group) *conn {
-	c := &conn{Conn: raw, door: d, group: g}
-	d.open[c] = struct{}{}
-	g.open++
-	d.groups[g.from] = g // it may be new, or the one that was closed was its last
-	c.stranger = g.strangers.PushBack(c)
-	d.opts.Metrics.open.WithLabelValues(d.opts.Name).Inc()
-	return c
-}
-
-// remove takes a connection off the books; it may be nil, or gone already.
+// remove forgets a connection, unless that was done before. The caller holds mu.
 func (d *Door) remove(c *conn) {
 	if _, here := d.open[c]; !here {
 		return
 	}
 	delete(d.open, c)
-	c.noStranger()
+	c.trust()
 	if c.group.open--; c.group.open == 0 {
 		delete(d.groups, c.group.from)
 	}
@@ -229,25 +202,21 @@ func (d *Door) remove(c *conn) {
 
 const logEvery = time.Minute
 
-// closed ends the victim, nil if the new connection itself is not let in,
-// counts it, and says so once a minute.
-func (d *Door) closed(victim *conn, from netip.Prefix, reason string, open int) {
+// replace closes the victim for a connection of g, counts that, and logs it at most once a
+// minute. Without a victim it reports false, and the new connection is the one to be closed.
+// The caller holds mu.
+func (d *Door) replace(reason string, g *group, victim *conn) bool {
+	counter := d.opts.Metrics.refused
 	if victim != nil {
+		counter = d.opts.Metrics.evicted
+		d.remove(victim)
 		_ = victim.Conn.Close()
-		d.opts.Metrics.evicted.WithLabelValues(d.opts.Name, reason).Inc()
-	} else {
-		d.opts.Metrics.refused.WithLabelValues(d.opts.Name, reason).Inc()
 	}
-	now := time.Now()
-	d.mu.Lock()
-	if !d.logged.IsZero() && now.Sub(d.logged) < logEvery {
-		d.quiet++
-		d.mu.Unlock()
-		return
+	counter.WithLabelValues(d.opts.Name, reason).Inc()
+	if now := time.Now(); now.Sub(d.logged) >= logEvery {
+		d.logged = now
+		d.opts.Logger.Warn("there are too many connections; for each new one, one is closed",
+			"listener", d.opts.Name, "bound", reason, "newest_from", g.from.String(), "open", len(d.open), "refused", victim == nil)
 	}
-	before := d.quiet
-	d.logged, d.quiet = now, 0
-	d.mu.Unlock()
-	d.opts.Logger.Warn("too many connections: one is closed for each new one", "listener", d.opts.Name,
-		"reason", reason, "newest_from", from.String(), "open", open, "refused", victim == nil, "unlogged_before", before)
+	return victim != nil
 }

@@ -19,7 +19,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "auditrelay_connections_refused_total", Help: "New connections that were closed at once, by listener and the bound that was reached (total, address).",
 		}, []string{"listener", "reason"}),
 		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "auditrelay_connections_evicted_total", Help: "Connections that were closed to let a new one in, by listener and the bound that was reached (total, address, descriptors).",
+			Name: "auditrelay_connections_evicted_total", Help: "Connections that were closed to let a new one in, by listener and the bound that was reached (total, address).",
 		}, []string{"listener", "reason"}),
 		handshakes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "auditrelay_tls_handshakes_failed_total",
@@ -30,14 +30,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// begin makes a listener's series.
+// begin creates a listener's series, so that they are exported before anything happens.
 func (m *Metrics) begin(listener string) {
 	m.open.WithLabelValues(listener)
 	for _, reason := range []string{reasonTotal, reasonAddress} {
 		m.refused.WithLabelValues(listener, reason)
 		m.evicted.WithLabelValues(listener, reason)
 	}
-	m.evicted.WithLabelValues(listener, reasonDescriptors)
 	for _, reason := range []string{handshakeCertificate, handshakePlain, handshakeOther} {
 		m.handshakes.WithLabelValues(listener, reason)
 	}

@@ -76,3 +76,50 @@ func TestReasonsOfHandshakes(t *testing.T) {
 		assert.Equal(t, want, handshakeReason(text), text)
 	}
 }
+
+// A panic costs its request alone: the client gets no answer that could pass for a whole one.
+func TestAPanicIsLoggedAndEndsItsRequest(t *testing.T) {
+	t.Parallel()
+	var log waiting.Output
+	mux := http.NewServeMux()
+	mux.HandleFunc("/panic", func(http.ResponseWriter, *http.Request) { panic("a fault of ours") })
+	mux.HandleFunc("/half", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "half an answer")
+		panic("a fault of ours")
+	})
+	mux.HandleFunc("/good", func(http.ResponseWriter, *http.Request) {})
+	server := httptest.NewUnstartedServer(mux)
+	server.Config.ErrorLog = ErrorLog("ingest", slog.New(slog.NewTextHandler(&log, nil)), nil)
+	server.Start()
+	t.Cleanup(server.Close)
+	get := func(path string) error {
+		resp, err := server.Client().Get(server.URL + path + "?key=hunter2")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		_, err = io.ReadAll(resp.Body)
+		return err
+	}
+	require.Error(t, get("/panic"))
+	require.Error(t, get("/half"))
+	require.NoError(t, get("/good"), "the server goes on")
+	waiting.Until(t, func() bool { return strings.Count(log.String(), "level=ERROR") == 2 }, "not both panics are logged")
+	for _, want := range []string{"a fault of ours", "errorlog_test.go", "listener=ingest"} {
+		assert.Contains(t, log.String(), want)
+	}
+	assert.NotContains(t, log.String(), "hunter2")
+}
+
+func TestComplaintsHaveLevels(t *testing.T) {
+	t.Parallel()
+	var log waiting.Output
+	complain := ErrorLog("admin", slog.New(slog.NewTextHandler(&log, nil)), nil)
+	complain.Print("http: TLS handshake error from 192.0.2.1:4: EOF")
+	assert.Empty(t, log.String(), "strangers do not fill the log")
+	complain.Print("http: Accept error: too many open files; retrying in 5ms")
+	assert.Contains(t, log.String(), "level=WARN")
+	complain.Print("http: panic serving 192.0.2.1:4: x")
+	assert.Contains(t, log.String(), "level=ERROR")
+	Trust(t.Context()) // the context has no door, so nothing happens
+}
