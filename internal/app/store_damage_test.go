@@ -273,6 +273,9 @@ func TestNoFileRefusesTheStart(t *testing.T) {
 	for name, harm := range map[string]func(o *owing) error{
 		"the store is gone":      func(o *owing) error { return os.RemoveAll(string(o.store())) },
 		"the events are gone":    func(o *owing) error { return o.store().LoseFolder(events) },
+		"the folders exchanged": func(o *owing) error {
+			return damage.Swap(filepath.Join(string(o.store()), events), filepath.Join(string(o.store()), letters))
+		},
 		"the trail is gone":      func(o *owing) error { return os.RemoveAll(filepath.Join(string(o.store()), "trail.entries")) },
 		"the quarantine is gone": func(o *owing) error { return o.store().LoseFolder("quarantine") },
 		"two segments exchanged": func(o *owing) error { return damage.Swap(segment(o, 0), segment(o, 1)) },
@@ -300,11 +303,17 @@ func TestNoFileRefusesTheStart(t *testing.T) {
 			o.arrived(o.ids...)
 			o.restart(func() error { return harm(o) })
 			o.owed.pay()
-			if strings.HasSuffix(name, "gone") {
-				o.ids = nil // with the log, or the store, everything is gone that could name them
+			pushed := o.ids
+			if name == "the store is gone" {
+				o.ids, pushed = nil, nil // with it everything is gone that could name them
 			}
 			o.still()
 			o.settle()
+			if name == "the events are gone" || name == "the folders exchanged" {
+				waiting.Until(t, func() bool { return len(o.owed.lacks(o.ids)) == len(pushed) }, "what was pushed since is not delivered")
+				assert.Equal(t, pushed, o.owed.lacks(o.ids))
+				assert.GreaterOrEqual(t, o.named(events), len(pushed))
+			}
 			require.NoError(t, o.stop())
 		})
 	}

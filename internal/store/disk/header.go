@@ -24,7 +24,9 @@ import (
 //	 56  made        8, in nanoseconds since 1970
 //	 64  secret      16, of the log
 //	 80  writer      64, the version of the program, in text
-//	144  doubtful    8, from which position on nobody knows what the segment before was to hold
+//	144  doubtful    8, from which position on nobody knows what the segment before was to hold,
+//	                 or, in the first segment, what was lost with the log's folder
+//	152  name       64, of the log
 //	504  checksum    8, of the bytes before it
 //
 // The first twelve bytes and the checksum stand like this in every version. So a later
@@ -34,6 +36,7 @@ const (
 	pageSize      = 4096
 	dataStart     = 2 * pageSize
 	formatVersion = 1
+	maxName       = 64
 )
 
 var segmentMagic = []byte("arsegmnt")
@@ -48,6 +51,7 @@ type segmentHeader struct {
 	secret    [16]byte
 	writer    string
 	doubtful  store.Pos
+	name      string
 }
 
 // VersionError says that a file was written by a later version of the program.
@@ -74,6 +78,7 @@ func (h *segmentHeader) encode() []byte {
 	copy(p[64:], h.secret[:])
 	copy(p[80:144], h.writer)
 	binary.LittleEndian.PutUint64(p[144:], uint64(h.doubtful))
+	copy(p[152:152+maxName], h.name)
 	binary.LittleEndian.PutUint64(p[headerSize-8:], sum(0, p[:headerSize-8]))
 	copy(b[pageSize:], p)
 	return b
@@ -115,6 +120,7 @@ func parseHeader(p []byte) *segmentHeader {
 		made:      time.Unix(0, int64(binary.LittleEndian.Uint64(p[56:]))),
 		writer:    strings.TrimRight(string(p[80:144]), "\x00"),
 		doubtful:  store.Pos(binary.LittleEndian.Uint64(p[144:])),
+		name:      strings.TrimRight(string(p[152:152+maxName]), "\x00"),
 	}
 	copy(h.log[:], p[16:])
 	copy(h.secret[:], p[64:])
@@ -132,6 +138,9 @@ func (s *Store) header(f file, path string) (*segmentHeader, error) {
 	s.log.Warn("a copy of a file's header was damaged, and was written again from the other copy", "file", path, "offset", bad, "error", err)
 	return h, nil
 }
+
+// of reports whether the header was written for the log of a name.
+func (h *segmentHeader) of(name string) bool { return h.name == name[:min(len(name), maxName)] }
 
 // seedOf is the seed of a segment's checksums. Records that stand in another segment, or
 // in one of another log, are none there.

@@ -60,8 +60,11 @@ type Log struct {
 	end      store.Pos     // the newest durable one; guarded by mu
 	reached  int64         // the end of the newest segment's durable records; guarded by mu
 	grown    chan struct{} // closed when end grows, and at Close; guarded by mu
-	closed   bool          // guarded by mu
-	gone     error         // the files were removed while they were in use; guarded by mu
+	// doubtful is from which position on nobody knows what was lost before the first segment;
+	// 0 if that is known. It is immutable once the log is open.
+	doubtful store.Pos
+	closed   bool  // guarded by mu
+	gone     error // the files were removed while they were in use; guarded by mu
 }
 
 var _ store.Log = (*Log)(nil)

@@ -156,7 +156,7 @@ func (r *reader) look() (at span, gap *store.Gap, found bool) {
 		if len(l.segments) > 0 {
 			to = min(to, l.segments[0].base-1)
 		}
-		return span{}, &store.Gap{From: r.next, To: to, Why: store.Damaged}, true
+		return span{}, lostGap(r.next, to, l.doubtful), true
 	}
 	at = span{segment: l.segments[i-1], last: l.end, end: l.reached}
 	if i < len(l.segments) {
@@ -284,13 +284,21 @@ func (r *reader) search(at *span) *store.Gap {
 }
 
 func (r *reader) lost(at *span, to store.Pos, kept string) *store.Gap {
-	why := store.Damaged
-	if from := at.doubtful; from > r.next {
-		to = min(to, from-1)
-	} else if from > 0 {
-		why = store.Doubtful
+	gap := lostGap(r.next, to, at.doubtful)
+	gap.Kept = kept
+	return gap
+}
+
+// lostGap is the gap of lost positions that begins with from: up to the first doubtful one, or
+// of doubtful ones only.
+func lostGap(from, to, doubtful store.Pos) *store.Gap {
+	switch {
+	case doubtful > from:
+		to = min(to, doubtful-1)
+	case doubtful > 0:
+		return &store.Gap{From: from, To: to, Why: store.Doubtful}
 	}
-	return &store.Gap{From: r.next, To: to, Why: why, Kept: kept}
+	return &store.Gap{From: from, To: to, Why: store.Damaged}
 }
 
 // open opens the file of a segment. Where that fails and says nothing about the file, failed

@@ -21,6 +21,11 @@ type recovery struct {
 	rebooted, exact bool
 	found           []*onDisk // the segments, oldest first
 	from            store.Pos // the oldest position kept
+	// remembered is what the table knows of the log; nil if it knows nothing, or only of an
+	// earlier log of this name.
+	remembered *endMark
+	// bare is set if the folder has neither an end mark nor a segment that names the log.
+	bare bool
 }
 
 // onDisk is a file that is named like a segment.
@@ -50,6 +55,9 @@ func openLog(s *Store, name string, opts store.Options) (*Log, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the log %s: %w", name, err)
+	}
+	if err := l.introduce(); err != nil {
+		l.log.Warn("the table does not know the end of a log, and will be told again", "log", name, "error", err)
 	}
 	return l, nil
 }
@@ -135,22 +143,29 @@ func (r *recovery) readSegments() error {
 }
 
 // identify chooses the log's id and secret: the mark's, or those of the newest segment, or
-// new ones.
+// those that the table remembers, or new ones. A segment that names another log says nothing.
 func (r *recovery) identify() {
+	r.remembered = r.store.remembered(r.name)
+	r.bare = r.known == nil
+	_, _ = rand.Read(r.id[:]) // it never fails
+	_, _ = rand.Read(r.secret[:])
+	if r.remembered != nil {
+		r.id, r.secret = r.remembered.log, r.remembered.secret
+	}
+	for _, s := range r.found {
+		if s.header != nil && s.header.base == s.base && s.header.of(r.name) {
+			r.id, r.secret, r.bare = s.header.log, s.header.secret, false
+		}
+	}
 	if r.known != nil {
 		r.id, r.secret = r.known.log, r.known.secret
-	} else {
-		_, _ = rand.Read(r.id[:]) // it never fails
-		_, _ = rand.Read(r.secret[:])
-		for _, s := range r.found {
-			if s.header != nil && s.header.base == s.base {
-				r.id, r.secret = s.header.log, s.header.secret
-			}
-		}
+	}
+	if r.remembered != nil && r.remembered.log != r.id {
+		r.remembered = nil
 	}
 	for _, s := range r.found {
 		s.seed = seedOf(r.secret, r.id, s.base)
-		if s.header != nil && (s.header.log != r.id || s.header.base != s.base) {
+		if s.header != nil && (s.header.log != r.id || s.header.base != s.base || !s.header.of(r.name)) {
 			s.header = nil // it is a copy of another file
 		}
 		if s.header != nil {
@@ -186,6 +201,9 @@ func (r *recovery) order() error {
 		}
 	}
 	r.found = kept
+	if len(kept) > 0 && kept[0].header != nil && kept[0].header.before == 0 {
+		r.doubtful = kept[0].header.doubtful
+	}
 	return r.dropTrimmed()
 }
 
@@ -218,11 +236,14 @@ func (r *recovery) dropTrimmed() error {
 	}
 	r.found = r.found[n:]
 	if r.from == 0 {
-		// Without any mark, the oldest segment says what was trimmed.
+		// Without any mark, the oldest segment says what was trimmed, unless none was before it.
 		r.from = 1
-		if len(r.found) > 0 {
+		if len(r.found) > 0 && (r.found[0].header == nil || r.found[0].header.before > 0) {
 			r.from = r.found[0].base
 		}
+	}
+	if r.remembered != nil {
+		r.from = max(r.from, r.remembered.first)
 	}
 	return nil
 }
@@ -249,6 +270,7 @@ func (r *recovery) goOn() error {
 			r.end, clean = r.known.end, false
 		}
 	}
+	clean = !r.passLost() && clean
 	if !clean {
 		// Where there is no room now, the next append tries again.
 		if err := r.roll(r.end+1, r.segmentSize()); err != nil {

@@ -50,7 +50,7 @@ func (l *Log) roll(base store.Pos, size int64) error {
 	if now := time.Now(); now.After(l.newest) {
 		l.newest = now.Round(0)
 	}
-	h := segmentHeader{log: l.id, base: base, made: l.newest, secret: l.secret, writer: l.store.writer}
+	h := segmentHeader{log: l.id, base: base, made: l.newest, secret: l.secret, writer: l.store.writer, name: l.name, doubtful: l.doubtful}
 	older := slices.Clone(l.segments) // changes only in a turn
 	if n := len(older); n > 0 && older[n-1].base == base {
 		older = older[:n-1] // the newest holds no record that counts, and is replaced

@@ -146,6 +146,16 @@ func (s *slots) replace() error {
 	return nil
 }
 
+// current is the newest value, or nil if it could not be written.
+func (s *slots) current() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken {
+		return nil
+	}
+	return bytes.Clone(s.value)
+}
+
 // put replaces the value and syncs it.
 func (s *slots) put(value []byte) error {
 	if err := s.write(value); err != nil {

@@ -73,7 +73,7 @@ func (v *viewedLog) load() (*Log, error) {
 	l := newLog(v.store, v.name, store.Options{})
 	r := &recovery{Log: l}
 	err := r.find()
-	if err == nil && len(r.found) == 0 && r.known == nil && r.from <= 1 {
+	if err == nil && len(r.found) == 0 && r.known == nil && r.remembered == nil && r.from <= 1 {
 		err = fs.ErrNotExist
 	}
 	if err == nil {
@@ -104,6 +104,7 @@ func (r *recovery) show() error {
 	if r.known != nil {
 		r.end = max(r.end, r.known.end)
 	}
+	r.passLost()
 	return nil
 }
 

@@ -152,7 +152,7 @@ func TestWhatIsLocatedIsThere(t *testing.T) {
 			keys = append(keys, p.Key)
 		}
 	}
-	assert.Equal(t, []string{"durable", "durable", "lazy"}, keys)
+	assert.Equal(t, []string{"durable", "durable", "log/events", "log/events", "lazy"}, keys)
 	f.open(t)
 	_, gaps := read(t, f.Log(t, "events"))
 	require.Len(t, gaps, 3)

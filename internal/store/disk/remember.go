@@ -1,0 +1,75 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/auditrelay/auditrelay/internal/store"
+)
+
+// The table remembers the end mark of each log, as a lazy value under this prefix. So a log
+// whose folder was lost, or exchanged with another one, goes on under the same id after the
+// positions that it had, and its readers are told that those are lost.
+const logPrefix = "log/"
+
+// lostMargin is how many positions after the remembered end are passed over when files are
+// lost: the table is told the end every second, and records that came later had positions,
+// too.
+const lostMargin = 1 << 16
+
+// remembered is what the table knows of a log, or nil.
+func (s *Store) remembered(name string) *endMark {
+	if s.table == nil {
+		return nil // only places are looked for
+	}
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	return parseMark(s.table.entries[logPrefix+name].data)
+}
+
+// introduce makes the table remember a log that was opened. Of one that it does not know it
+// is told durably.
+//
+// A crash before that leaves the log's own files, and the next start does the same. A crash
+// after it leaves a value that is older than the log's end, by less than the margin.
+func (l *Log) introduce() error {
+	known := l.store.remembered(l.name)
+	err := l.remember(context.Background())
+	if err != nil || known != nil && known.log == l.id {
+		return err
+	}
+	return l.store.table.Sync(context.Background())
+}
+
+// remember tells the table where the log ends: never more than is durable, and never less
+// than it knew under the same id.
+func (l *Log) remember(ctx context.Context) error {
+	value := l.mark.current()
+	now, was := parseMark(value), l.store.remembered(l.name)
+	if now == nil || was != nil && was.log == now.log && (was.end > now.end || bytes.Equal(value, was.encode(nil))) {
+		return nil
+	}
+	return l.store.table.PutLazy(ctx, logPrefix+l.name, value, store.If{})
+}
+
+// passLost moves the end after everything that the table remembers, if the files hold less.
+// The positions in between are a gap, and those of the margin a doubtful one. It reports
+// whether there are any.
+func (r *recovery) passLost() bool {
+	if r.remembered == nil || !r.bare && r.remembered.end <= r.end {
+		return false
+	}
+	doubtful := max(r.end, r.remembered.end) + 1
+	if n := len(r.segments); n > 0 {
+		r.segments[n-1].doubtful = doubtful
+	} else {
+		r.doubtful = doubtful
+	}
+	r.end = doubtful - 1 + lostMargin
+	if r.remembered.newest.After(r.newest) {
+		r.newest = r.remembered.newest
+	}
+	r.log.Error("a log's files do not hold what the table remembers; it goes on after the lost positions",
+		"log", r.name, "folder", r.dir, "remembered_end", uint64(r.remembered.end), "goes_on_at", uint64(r.end+1))
+	return true
+}
