@@ -271,8 +271,8 @@ func TestNoFileRefusesTheStart(t *testing.T) {
 		return all[i]
 	}
 	for name, harm := range map[string]func(o *owing) error{
-		"the store is gone":      func(o *owing) error { return os.RemoveAll(string(o.store())) },
-		"the events are gone":    func(o *owing) error { return o.store().LoseFolder(events) },
+		"the store is gone":   func(o *owing) error { return os.RemoveAll(string(o.store())) },
+		"the events are gone": func(o *owing) error { return o.store().LoseFolder(events) },
 		"the folders exchanged": func(o *owing) error {
 			return damage.Swap(filepath.Join(string(o.store()), events), filepath.Join(string(o.store()), letters))
 		},
