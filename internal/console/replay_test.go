@@ -80,8 +80,9 @@ func TestASpanBehindTheTrimming(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, eventIDs(events[:5]), eventIDs(first.Events))
 	s.acknowledge("live", 20)
-	trimmed, err := s.journal.Trim(t.Context(), time.Now())
+	_, err = s.journal.Trim(t.Context(), time.Now())
 	require.NoError(t, err)
+	require.EqualValues(t, 20, s.journal.Trimmed(), "by this trim, or by one that made room before it")
 	var rest []relay.Event
 	for err == nil {
 		var b relay.Batch
@@ -89,7 +90,6 @@ func TestASpanBehindTheTrimming(t *testing.T) {
 		rest = append(rest, b.Events...)
 	}
 	require.ErrorIs(t, err, journal.ErrSpanEnd)
-	require.EqualValues(t, 20, trimmed)
 	assert.Equal(t, eventIDs(events[20:]), eventIDs(rest[len(rest)-10:]))
 	assert.Positive(t, span.Missing)
 	assert.EqualValues(t, 30, 5+uint64(len(rest))+span.Missing, "a few may have been read ahead")
