@@ -1,6 +1,8 @@
 package credentials
 
 import (
+	"context"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -156,4 +158,46 @@ func FuzzRecord(f *testing.F) {
 			break
 		}
 	})
+}
+
+// forgetful is a table that lost its newest values while it was in use, as a cluster may.
+type forgetful struct {
+	store.Table
+	lost bool
+}
+
+func (f *forgetful) Get(ctx context.Context, key string) (store.Value, error) {
+	v, err := f.Table.Get(ctx, key)
+	if f.lost {
+		v.Data, v.Doubtful = nil, true
+	}
+	return v, err
+}
+
+func (f *forgetful) Watch(ctx context.Context, _ string) iter.Seq2[store.Value, error] {
+	return func(yield func(store.Value, error) bool) {
+		<-ctx.Done()
+		yield(store.Value{}, ctx.Err())
+	}
+}
+
+// A record that was perhaps lost is not taken for one that is not there: a change keeps the
+// passwords that this relay knows.
+func TestAChangeAfterALossKeepsWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	table := &forgetful{Table: newTable(t)}
+	s := open(t, table)
+	known, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	require.NoError(t, s.Promote(t.Context(), live, known.LastFour))
+	_, err = table.Put(t.Context(), prefix+live.Username(), nil, store.If{})
+	require.NoError(t, err)
+	table.lost = true
+	next, err := s.Prepare(t.Context(), live)
+	require.NoError(t, err)
+	table.lost = false
+	for _, relay := range []*Store{s, open(t, table)} {
+		require.True(t, accepts(relay, known))
+		require.True(t, accepts(relay, next))
+	}
 }

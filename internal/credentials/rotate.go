@@ -163,18 +163,17 @@ func (s *Store) write(ctx context.Context, env Environment, r stored, edit func(
 	return nil
 }
 
-// read gets the record from the table. One that cannot be decoded stands here as it is
-// known, with its revision, so that the change writes over it.
+// read gets the record from the table. One that cannot be decoded, or that was perhaps lost,
+// stands here as it is known, with its revision, so that the change writes over it.
 func (s *Store) read(ctx context.Context, env Environment) (stored, error) {
 	v, err := s.table.Get(ctx, prefix+env.Username())
-	if err != nil || v.Data == nil {
+	if err != nil || v.Data == nil && !v.Doubtful {
 		return stored{revision: v.Rev}, err
 	}
 	r, err := decodeRecord(v.Data)
-	if err != nil {
-		known, err := s.known(env)
+	if known, failed := s.known(env); err != nil || v.Doubtful && known.revision > v.Rev {
 		known.revision = v.Rev
-		return known, err
+		return known, failed
 	}
 	return stored{r, v.Rev, v.Doubtful}, nil
 }

@@ -107,7 +107,7 @@ func TestJournalFails(t *testing.T) {
 		retryAfter string
 		text       string
 	}{
-		{fmt.Errorf("append: %w", journal.ErrFull), 503, "30", "the journal is full\n"},
+		{fmt.Errorf("append: %w", journal.ErrFull), 503, "5", "the journal is full\n"},
 		{errors.New("nats: some secret host is down"), 503, "5", "the journal is unavailable\n"},
 		{record.ErrTooLarge, 413, "", "event is too large for the journal\n"},
 	} {

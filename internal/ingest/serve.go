@@ -123,7 +123,6 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, e endpoint, env c
 const (
 	slotWait       = 2 * time.Second
 	retryOverload  = time.Second
-	retryFull      = 30 * time.Second
 	retryUnableNow = 5 * time.Second
 )
 
@@ -197,7 +196,7 @@ func (h *Handler) append(ctx context.Context, p *push, env credentials.Environme
 func journalRefusal(err error) error {
 	switch {
 	case errors.Is(err, journal.ErrFull):
-		return &refusal{status: http.StatusServiceUnavailable, reason: "journal_full", retryAfter: retryFull, text: "the journal is full", cause: err}
+		return &refusal{status: http.StatusServiceUnavailable, reason: "journal_full", retryAfter: retryUnableNow, text: "the journal is full", cause: err}
 	case errors.Is(err, record.ErrTooLarge): // by its labels: lines are bounded
 		return &refusal{status: http.StatusRequestEntityTooLarge, reason: "too_large", text: err.Error(), cause: err}
 	}

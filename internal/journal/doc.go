@@ -54,7 +54,8 @@
 // acknowledgement, never newer. Before a trim they are synced.
 //
 // A second, durable value registers the sink. It is there before the sink reads anything, and
-// until `sinks retire`. Trimming waits for each sink that has one of the two values.
+// until `sinks retire`. Trimming waits for each sink that has one of the two values, and for each
+// configured one.
 //
 // # The disk budget
 //

@@ -2,6 +2,9 @@ package journal
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -240,3 +243,52 @@ func TestAppendAfterCloseIsRefused(t *testing.T) {
 }
 
 var _ relay.Source = (*Source)(nil)
+
+// hung is a log whose disk does not answer until back is closed.
+type hung struct {
+	store.Log
+	back chan struct{}
+}
+
+func (h hung) Append(ctx context.Context, drafts ...store.Draft) (store.Pos, error) {
+	select {
+	case <-h.back:
+		return h.Log.Append(ctx, drafts...)
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: %w", store.ErrUnknown, ctx.Err())
+	}
+}
+
+func (h hung) Room(ctx context.Context, need int64) error {
+	select {
+	case <-h.back:
+		return h.Log.(room).Room(ctx, need)
+	default:
+		return errors.New("the disk has not finished an earlier write")
+	}
+}
+
+// While a sync does not end, a push is refused after a stated time, and readiness says so until
+// the disk answers again, however long ago the last push was.
+func TestAPushIsRefusedWhileTheDiskHangs(t *testing.T) {
+	t.Parallel()
+	j := open(t, t.TempDir(), testConfig)
+	log := hung{j.events, make(chan struct{})}
+	j.events, j.commits.log, j.commits.patience = log, log, 10*time.Millisecond
+	var pushes sync.WaitGroup
+	for i := range 8 {
+		pushes.Go(func() {
+			err := j.Append(context.Background(), batchOf(relaytest.Events(1, relaytest.From(i))))
+			assert.ErrorIs(t, err, ErrUnavailable)
+		})
+	}
+	pushes.Wait()
+	last := *j.refused.Load()
+	last.at = last.at.Add(-time.Hour)
+	j.refused.Store(&last)
+	require.ErrorContains(t, j.Refusing(t.Context()), "has not finished an earlier write")
+	close(log.back)
+	require.NoError(t, j.Refusing(t.Context()))
+	j.commits.patience = commitTimeout
+	j.push(t, relaytest.Events(1))
+}

@@ -74,8 +74,9 @@ func (j *Journal) register(ctx context.Context, sink string) error {
 }
 
 // registered returns the sinks for which something is kept, sorted. One of its two values
-// is enough.
+// is enough. The configured ones are registered even if the store lost both.
 func (j *Journal) registered(ctx context.Context) (sinks []string, err error) {
+	sinks = slices.Clone(j.sinks)
 	for _, prefix := range []string{sinkKey, positionKey} {
 		values, err := j.table.List(ctx, prefix)
 		if err != nil {
@@ -112,7 +113,10 @@ func (j *Journal) position(ctx context.Context, sink string, state *store.State)
 	if err != nil {
 		return mark{}, "", fmt.Errorf("read the position of sink %s: %w", sink, err)
 	}
-	if v.Data == nil {
+	switch {
+	case v.Data == nil && v.Doubtful:
+		return mark{}, "values of the store's table were lost, perhaps with it", nil
+	case v.Data == nil:
 		return mark{}, "", nil // it has acknowledged nothing
 	}
 	var p positionValue

@@ -150,6 +150,13 @@ func (j *Journal) Reserve(ctx context.Context, source string, bytes, most int64)
 // in place of those of the last call.
 func (j *Journal) HoldBeyond(letters map[string]int64) { j.budget.HoldBeyond(letters) }
 
+// room is what a log offers that can tell whether an append would be taken. A log on disk
+// does; whether an external cluster takes something shows when it is tried.
+type room interface {
+	// Room returns nil if an append of so many bytes would find room now.
+	Room(ctx context.Context, need int64) error
+}
+
 // Refusing says why the last append was refused, if another one would be too.
 func (j *Journal) Refusing(ctx context.Context) error {
 	last := j.refused.Load()
@@ -167,6 +174,11 @@ func (j *Journal) Refusing(ctx context.Context) error {
 		} else if last.tight {
 			return nil
 		}
+	}
+	if log, asks := j.events.(room); asks {
+		ctx, cancel := context.WithTimeout(ctx, reservePatience)
+		defer cancel()
+		return log.Room(ctx, last.need)
 	}
 	if time.Since(last.at) > commitTimeout {
 		return nil // the next append will tell whether it still is so

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -140,4 +141,38 @@ func TestTheClockOfTheTrims(t *testing.T) {
 	assert.WithinDuration(t, time.Now(), j.now(), time.Minute)
 	j.opened = j.opened.Add(-time.Hour) // as if an hour by the monotonic clock had not passed
 	assert.False(t, j.now().After(time.Now()))
+}
+
+// emptied is a table that lost its values while the journal used it, as a cluster may.
+type emptied struct{ store.Table }
+
+func (e emptied) Get(_ context.Context, key string) (store.Value, error) {
+	return store.Value{Key: key, Doubtful: true}, nil
+}
+
+func (e emptied) List(context.Context, string) ([]store.Value, error) { return nil, nil }
+
+// Where the store lost the positions of the configured sinks, nothing is trimmed, and a sink
+// that is opened gets everything again.
+func TestNothingIsTrimmedAfterATableIsLost(t *testing.T) {
+	t.Parallel()
+	j := open(t, t.TempDir(), small(), func(o *Options) { o.Sinks = []string{"k"} })
+	k := j.source(t, "k")
+	j.fill(t, 3)
+	read(t, k, 3, true)
+	k.Close()
+	kept := j.table
+	j.table = emptied{kept}
+	n, err := j.trimAll(t)
+	require.ErrorIs(t, err, errUncertain)
+	require.ErrorContains(t, err, "that of sink k: values of the store's table were lost")
+	assert.Zero(t, n)
+	k = j.source(t, "k")
+	defer k.Close()
+	assert.Equal(t, 1.0, testutil.ToFloat64(j.metrics.distrusted))
+	j.table = kept // now with what the source wrote
+	read(t, k, 3, true)
+	n, err = j.trimAll(t)
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, n)
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,11 +25,38 @@ type doubt struct {
 	below uint64
 }
 
+// revision is that of the message at a sequence. It is larger than every revision that was
+// given out before the loss, so that revisions grow with each write, and that nobody's condition
+// on a lost value holds for another one.
+func (t *Table) revision(seq uint64) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if seq >= t.doubt.below {
+		return seq + t.doubt.shift
+	}
+	return seq
+}
+
+// sequence is where the message of a revision stands, or noSequence if it was lost.
+func (t *Table) sequence(rev uint64) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch d := &t.doubt; {
+	case rev >= d.below+d.shift:
+		return rev - d.shift
+	case rev < d.below:
+		return rev
+	}
+	return noSequence
+}
+
+const noSequence = math.MaxInt64
+
 // wrote notes a revision for the next process. A crash before the note leaves an older one,
 // which may not show a loss of the newest values.
 func (t *Table) wrote(rev uint64) {
 	t.mu.Lock()
-	t.doubt.newest = max(t.doubt.newest, rev+t.doubt.shift)
+	t.doubt.newest = max(t.doubt.newest, rev)
 	t.mu.Unlock()
 	t.keepNote()
 }
@@ -45,11 +73,12 @@ func (t *Table) keepNote() {
 	}
 }
 
-// isDoubtful says whether a newer value of a key with this revision may have been lost.
-func (t *Table) isDoubtful(rev uint64) bool {
+// isDoubtful says whether a newer value of a key may have been lost whose message stands at a
+// sequence; 0 if there is none.
+func (t *Table) isDoubtful(seq uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return rev < t.doubt.below
+	return seq < t.doubt.below
 }
 
 // resume takes over the note of an earlier process, and compares the table with it.

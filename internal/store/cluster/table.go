@@ -19,7 +19,8 @@ import (
 	"github.com/auditrelay/auditrelay/internal/store"
 )
 
-// Table is one stream with a subject for each key. A revision is a sequence of that stream.
+// Table is one stream with a subject for each key. A revision is a sequence of
+// that stream, plus what the cluster lost of it.
 type Table struct {
 	store  *Store
 	stream string
@@ -117,7 +118,7 @@ func (t *Table) get(ctx context.Context, subject, key string) (store.Value, erro
 		return store.Value{}, fmt.Errorf("read the value of %s: %w", key, err)
 	case err != nil || v.Key != key:
 		t.tellDamage(got)
-		return store.Value{Key: key, Rev: got.seq, Doubtful: true}, nil //nolint:nilerr // the doubt says it
+		return store.Value{Key: key, Rev: t.revision(got.seq), Doubtful: true}, nil //nolint:nilerr // the doubt says it
 	}
 	return v, nil
 }
@@ -127,19 +128,19 @@ func (t *Table) value(m message) (store.Value, error) {
 	if err != nil {
 		return store.Value{}, err
 	}
-	v := store.Value{Key: f.draft.Key, Rev: m.seq, Doubtful: t.isDoubtful(m.seq)}
+	v := store.Value{Key: f.draft.Key, Rev: t.revision(m.seq), Doubtful: t.isDoubtful(m.seq)}
 	if f.draft.Kind == kindValue {
 		v.Data = append([]byte{}, f.draft.Data...)
 	}
 	return v, nil
 }
 
-// put is one write of the table.
+// put is one write of the table, whose condition [Table.put] turns into a sequence.
 type put struct {
 	subject, key string
 	data         []byte // nil for a tombstone
 	guarded      bool
-	guard        string // the subject whose newest message is rev
+	guard        string // the subject whose newest revision is rev
 	rev          uint64
 }
 
@@ -190,15 +191,17 @@ func (t *Table) put(ctx context.Context, p put) (uint64, error) {
 		f.draft.Kind = kindTombstone
 	}
 	data, maybe := f.encode(t.stream), false
+	p.rev = t.sequence(p.rev)
 	for deadline := time.Now().Add(t.store.patience); ; {
-		rev, err := t.try(ctx, p, f.nonce, data)
+		seq, err := t.try(ctx, p, f.nonce, data)
 		if isWrongSequence(err) {
-			rev, err = t.conflict(ctx, p, f.nonce, err)
+			seq, err = t.conflict(ctx, p, f.nonce, err)
 		} else if err != nil && !isUnsent(err) {
 			maybe = true
 		}
 		switch {
 		case err == nil:
+			rev := t.revision(seq)
 			t.wrote(rev)
 			return rev, nil
 		case errors.Is(err, store.ErrConflict):
@@ -219,7 +222,7 @@ func (t *Table) put(ctx context.Context, p put) (uint64, error) {
 	}
 }
 
-func (t *Table) try(ctx context.Context, p put, nonce uint64, data []byte) (rev uint64, err error) {
+func (t *Table) try(ctx context.Context, p put, nonce uint64, data []byte) (seq uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	m := &nats.Msg{Subject: p.subject, Header: nats.Header{}, Data: data}
@@ -234,15 +237,15 @@ func (t *Table) try(ctx context.Context, p put, nonce uint64, data []byte) (rev 
 	if err != nil {
 		return 0, err
 	}
-	rev, _, err = readAck(answer)
-	return rev, err
+	seq, _, err = readAck(answer)
+	return seq, err
 }
 
 // headerGuard names the subject whose newest sequence is expected.
 const headerGuard = "Nats-Expected-Last-Subject-Sequence-Subject"
 
 // conflict reads what stands in the table, since the refusal alone proves nothing. It
-// returns the revision if an earlier try wrote the value, ErrConflict if the condition does
+// returns the sequence if an earlier try wrote the value, ErrConflict if the condition does
 // not hold, and otherwise the refusal, which another try may overcome.
 func (t *Table) conflict(ctx context.Context, p put, nonce uint64, refused error) (uint64, error) {
 	got, err := t.store.ask(ctx, t.stream, query{LastOf: p.subject})
@@ -258,7 +261,7 @@ func (t *Table) conflict(ctx context.Context, p put, nonce uint64, refused error
 		return 0, refused
 	}
 	if got.seq != p.rev { // 0 if there is none
-		return 0, fmt.Errorf("%w: its revision is %d, and not %d", store.ErrConflict, got.seq, p.rev)
+		return 0, fmt.Errorf("%w: its sequence is %d, and not %d", store.ErrConflict, got.seq, p.rev)
 	}
 	return 0, refused
 }

@@ -166,16 +166,18 @@ func TestValuesAreInDoubtAfterALoss(t *testing.T) {
 			t.Parallel()
 			srv := startRestorable(t)
 			b := newBackend(t, srv.srv.ClientURL(), 1)
-			put := func(key, value string) {
+			put := func(key, value string) (rev uint64) {
 				waiting.Until(t, func() bool {
-					_, err := b.Table().Put(t.Context(), key, []byte(value), store.If{})
+					var err error
+					rev, err = b.Table().Put(t.Context(), key, []byte(value), store.If{})
 					return err == nil
 				})
+				return rev
 			}
 			put("a", "1")
 			srv.save()
 			put("a", "2")
-			put("b", "1")
+			lost := put("b", "1")
 			if restart {
 				b.kill()
 				srv.rollBack("*_TABLE")
@@ -196,7 +198,15 @@ func TestValuesAreInDoubtAfterALoss(t *testing.T) {
 				assert.Nil(t, get("b").Data)
 				b.Kill(t)
 			}
-			put("a", "3")
+			// The stream gives the sequences of the lost values to others, and the table gives
+			// their revisions to nobody.
+			assert.Greater(t, put("a", "3"), lost)
+			fresh := put("b", "2")
+			assert.Greater(t, fresh, lost)
+			_, err := b.Table().Put(t.Context(), "b", nil, store.If{Key: "b", Rev: lost})
+			require.ErrorIs(t, err, store.ErrConflict)
+			_, err = b.Table().Put(t.Context(), "b", nil, store.If{Key: "b", Rev: fresh})
+			require.NoError(t, err)
 			v, err := b.Table().Get(t.Context(), "a")
 			require.NoError(t, err)
 			assert.False(t, v.Doubtful)

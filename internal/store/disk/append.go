@@ -27,14 +27,31 @@ func (l *Log) Append(ctx context.Context, drafts ...store.Draft) (store.Pos, err
 	}
 	select {
 	case <-g.done:
-	case l.turn <- struct{}{}:
-		l.flush(g)
-		l.unlock()
-		<-g.done
+	case l.turn.held <- struct{}{}:
+		go l.flushTurn(g)
 	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: %w", store.ErrUnknown, ctx.Err())
 	}
-	return g.first + store.Pos(at), g.err
+	first, err := g.wait(ctx)
+	return first + store.Pos(at), err
+}
+
+// flushTurn is flush for the holder of the turn, who gives it back. It has a goroutine of its
+// own: a sync takes as long as the disk likes, and whoever appends waits no longer than their
+// context lasts.
+func (l *Log) flushTurn(g *group) {
+	defer l.turn.unlock()
+	l.flush(g)
+}
+
+// wait waits until the group is settled. Once ctx has ended nobody knows: the group may still
+// be written.
+func (g *group) wait(ctx context.Context) (store.Pos, error) {
+	select {
+	case <-g.done:
+		return g.first, g.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: the disk has not confirmed it: %w", store.ErrUnknown, ctx.Err())
+	}
 }
 
 // AppendAt implements [store.Log].
@@ -42,18 +59,45 @@ func (l *Log) AppendAt(ctx context.Context, after store.Pos, drafts ...store.Dra
 	if err := l.check(drafts); err != nil {
 		return 0, err
 	}
-	if err := l.lock(ctx); err != nil {
+	if err := l.turn.lock(ctx); err != nil {
 		return 0, err
 	}
-	defer l.unlock()
-	l.flush(nil)
-	if l.end != after { // end changes only in a turn
-		return 0, fmt.Errorf("%w: the log ends with %d, not with %d", store.ErrConflict, l.end, after)
-	}
 	g := &group{done: make(chan struct{})}
-	g.add(drafts)
-	l.settle(g, l.write(g))
-	return g.first, g.err
+	g.add(drafts) // whose memory may change once the caller's context has ended
+	go l.writeAt(after, g)
+	return g.wait(ctx)
+}
+
+// writeAt writes a group if the log ends with a position, and gives the turn back.
+func (l *Log) writeAt(after store.Pos, g *group) {
+	defer l.turn.unlock()
+	l.flush(nil)
+	err := error(nil)
+	if l.end == after { // end changes only in a turn
+		err = l.write(g)
+	} else {
+		err = fmt.Errorf("%w: the log ends with %d, not with %d", store.ErrConflict, l.end, after)
+	}
+	l.settle(g, err)
+}
+
+// Room returns nil if an append of so many bytes would find room now, on the disk as well. It
+// makes the segment that such an append needs.
+func (l *Log) Room(ctx context.Context, need int64) error {
+	if err := l.turn.lock(ctx); err != nil {
+		return fmt.Errorf("the disk has not finished an earlier write: %w", err)
+	}
+	roomy := make(chan error, 1)
+	go func() {
+		defer l.turn.unlock()
+		roomy <- l.room(need)
+	}()
+	select {
+	case err := <-roomy:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the disk has not made a segment: %w", ctx.Err())
+	}
 }
 
 func (l *Log) check(drafts []store.Draft) error {
@@ -90,8 +134,9 @@ func (l *Log) join(ctx context.Context, drafts []store.Draft) (g *group, at int,
 			g = &group{done: make(chan struct{}), frames: l.spare[:0]}
 			l.pending, l.spare = g, nil
 		}
-		// A group fits into a segment, which bounds the memory for it as well.
-		if g.count == 0 || int64(len(g.frames))+size <= l.segmentSize()-dataStart {
+		// A group fits into a segment. While the disk does not answer, groups of those who
+		// gave up wait all the same, so that their memory needs a bound.
+		if g.count == 0 || int64(len(g.frames))+size <= min(maxGroup, l.segmentSize()-dataStart) {
 			at = g.count
 			g.add(drafts)
 			l.mu.Unlock()
@@ -100,14 +145,16 @@ func (l *Log) join(ctx context.Context, drafts []store.Draft) (g *group, at int,
 		l.mu.Unlock()
 		select {
 		case <-g.done:
-		case l.turn <- struct{}{}:
-			l.flush(g)
-			l.unlock()
+		case l.turn.held <- struct{}{}:
+			go l.flushTurn(g)
 		case <-ctx.Done():
 			return nil, 0, ctx.Err()
 		}
 	}
 }
+
+// maxGroup bounds the frames of a group, except for a single append that is larger.
+const maxGroup = 4 << 20
 
 func (g *group) add(drafts []store.Draft) {
 	for _, d := range drafts {

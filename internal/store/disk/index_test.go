@@ -160,9 +160,9 @@ func TestAStartReadsLittle(t *testing.T) {
 	l := opened.(*Log)
 	for range 160 {
 		appendTo(t, l, 1000)
-		require.NoError(t, l.lock(t.Context()))
+		require.NoError(t, l.turn.lock(t.Context()))
 		require.NoError(t, l.roll(l.end+1, maxSegment))
-		l.unlock()
+		l.turn.unlock()
 	}
 	fillSegment(t, l)
 	for _, s := range l.segments[:160] {

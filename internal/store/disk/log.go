@@ -40,16 +40,15 @@ type Log struct {
 	secret [16]byte
 
 	// turn is held by whoever writes to the log's files, which the fields below describe.
-	turn     chan struct{}
-	ended    chan struct{} // closed when the log is
-	f        file          // of the newest segment
-	offset   int64         // where it goes on
-	size     int64         // its end: what was allocated, or may be written
-	poisoned bool          // a write or a sync of it failed, so the next record begins a new one
-	mark     *slots        // the end mark
-	trimmed  *slots        // the first position kept
-	newest   time.Time     // of the newest record
-	files    int           // how many segments were opened or made
+	turn     turn
+	f        file      // of the newest segment
+	offset   int64     // where it goes on
+	size     int64     // its end: what was allocated, or may be written
+	poisoned bool      // a write or a sync of it failed, so the next record begins a new one
+	mark     *slots    // the end mark
+	trimmed  *slots    // the first position kept
+	newest   time.Time // of the newest record
+	files    int       // how many segments were opened or made
 	scratch  []byte
 
 	mu       sync.Mutex
@@ -112,24 +111,9 @@ func (l *Log) bytes() (total int64) {
 	return total
 }
 
-// lock waits for the turn to write.
-func (l *Log) lock(ctx context.Context) error {
-	select {
-	case l.turn <- struct{}{}:
-		return nil
-	case <-l.ended:
-		return store.ErrClosed
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (l *Log) unlock() { <-l.turn }
-
 // close ends the log. Appends that wait are written first.
 func (l *Log) close() error {
-	l.turn <- struct{}{} // never given back
-	close(l.ended)
+	l.turn.end()
 	l.mu.Lock()
 	g := l.pending
 	l.pending, l.closed = nil, true
@@ -138,18 +122,20 @@ func (l *Log) close() error {
 	if g != nil {
 		l.settle(g, l.write(g))
 	}
-	return errors.Join(l.mark.close(), l.trimmed.close(), l.f.Close())
+	err := errors.Join(l.mark.close(), l.trimmed.close())
+	if l.f != nil { // there was room for a segment
+		err = errors.Join(err, l.f.Close())
+	}
+	return err
 }
 
 // watch looks whether the files that the log writes to are still those in its folder. Marks
 // are made again.
 func (l *Log) watch() {
-	select {
-	case l.turn <- struct{}{}:
-		defer l.unlock()
-	default:
+	if !l.turn.tryLock() {
 		return // whoever writes finds out
 	}
+	defer l.turn.unlock()
 	if n := len(l.segments); n > 0 && !l.poisoned && !l.store.fs.Same(l.f, l.path(l.segments[n-1].base)) {
 		_ = l.lose(l.path(l.segments[n-1].base))
 	} else if err := errors.Join(l.mark.check(false), l.trimmed.check(false)); isMissing(err) {

@@ -37,7 +37,7 @@ type onDisk struct {
 func newLog(s *Store, name string, opts store.Options) *Log {
 	return &Log{
 		store: s, name: name, dir: filepath.Join(s.dir, name), opts: opts, log: s.log,
-		turn: make(chan struct{}, 1), ended: make(chan struct{}), grown: make(chan struct{}),
+		turn: newTurn(), grown: make(chan struct{}),
 	}
 }
 

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,12 +37,16 @@ type Store struct {
 	stop    context.CancelFunc
 	stopped chan struct{}
 
+	closing  sync.Once
+	closeErr error // of Close; guarded by closing
+
 	salvaging sync.Mutex
 	kept      int64 // the bytes in the salvage folder; 0 until they are counted; guarded by salvaging
 
 	mu       sync.Mutex
 	logs     map[string]*Log // guarded by mu
-	scrubbed time.Time       // when the table was; guarded by mu
+	closed   bool            // guarded by mu
+	scrubbed time.Time       // when the table was; used by keepSyncing
 }
 
 var _ store.Store = (*Store)(nil)
@@ -97,6 +103,9 @@ func open(cfg Config, fs filesystem, boot [16]byte) (*Store, error) {
 func (s *Store) Log(_ context.Context, name string, opts store.Options) (store.Log, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return nil, store.ErrClosed
+	}
 	if l := s.logs[name]; l != nil {
 		return l, nil
 	}
@@ -114,14 +123,19 @@ func (s *Store) Table() store.Table { return s.table }
 // Err returns an ErrGone if files of the store were removed or replaced while it was open,
 // so that it takes nothing until it is opened again. That is noticed within seconds.
 func (s *Store) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.logs {
+	for _, l := range s.opened() {
 		if err := l.err(); err != nil {
 			return err
 		}
 	}
 	return s.table.err()
+}
+
+// opened are the logs that are open.
+func (s *Store) opened() []*Log {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.logs))
 }
 
 // keepSyncing syncs now and then what is written without a sync.
@@ -139,14 +153,13 @@ func (s *Store) keepSyncing(ctx context.Context) {
 	}
 }
 
+// syncLazily holds no lock of the store meanwhile: the disk may take any time for a sync.
 func (s *Store) syncLazily(ctx context.Context) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	unlocked := s.guard != nil && !s.fs.Same(osFile{s.guard}, s.guard.Name())
 	if unlocked { // another process could open the store, too
 		s.table.lose(s.guard.Name())
 	}
-	for _, l := range s.logs {
+	for _, l := range s.opened() {
 		if unlocked {
 			_ = l.lose(s.guard.Name())
 		}
@@ -168,12 +181,18 @@ func (s *Store) syncLazily(ctx context.Context) {
 	s.table.watch(fromDisk)
 }
 
-// Close implements [store.Store].
+// Close implements [store.Store]. A second call returns what the first one did.
 func (s *Store) Close() error {
+	s.closing.Do(func() { s.closeErr = s.close() })
+	return s.closeErr
+}
+
+func (s *Store) close() error {
 	s.stop()
 	<-s.stopped
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.closed = true
 	var failed error
 	for _, l := range s.logs {
 		failed = errors.Join(failed, l.close())

@@ -16,7 +16,7 @@ import (
 // them all; lazy ones in a third.
 type Table struct {
 	fs   filesystem
-	turn chan struct{} // held by whoever writes
+	turn turn // held by whoever writes
 
 	durable *values // used by the holder of the turn
 	lazy    *lazyValues
@@ -49,7 +49,7 @@ var _ store.Table = (*Table)(nil)
 const maxValue = 1 << 20
 
 func openTable(s *Store) (*Table, error) {
-	t := &Table{fs: s.fs, turn: make(chan struct{}, 1), entries: map[string]entry{}, changed: make(chan struct{})}
+	t := &Table{fs: s.fs, turn: newTurn(), entries: map[string]entry{}, changed: make(chan struct{})}
 	var err error
 	if t.lazy, err = openLazy(s, t.entries); err != nil {
 		return nil, err
@@ -109,12 +109,10 @@ func (t *Table) put(ctx context.Context, key string, data []byte, c store.If, la
 	if key == "" || len(key) > store.MaxKey || len(key)+len(data) > limit {
 		return 0, fmt.Errorf("%w: a value of %d bytes under a key of %d, where %d are taken", store.ErrTooLarge, len(data), len(key), limit)
 	}
-	select {
-	case t.turn <- struct{}{}:
-		defer func() { <-t.turn }()
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	if err := t.turn.lock(ctx); err != nil {
+		return 0, err
 	}
+	defer t.turn.unlock()
 	old, err := t.judge(key, c, lazy)
 	if err != nil {
 		return 0, err
@@ -143,9 +141,6 @@ func (t *Table) put(ctx context.Context, key string, data []byte, c store.If, la
 func (t *Table) judge(key string, c store.If, lazy bool) (entry, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed {
-		return entry{}, store.ErrClosed
-	}
 	if t.gone != nil {
 		return entry{}, t.gone
 	}
@@ -161,24 +156,20 @@ func (t *Table) judge(key string, c store.If, lazy bool) (entry, error) {
 
 // Sync implements [store.Table].
 func (t *Table) Sync(ctx context.Context) error {
-	select {
-	case t.turn <- struct{}{}:
-		defer func() { <-t.turn }()
-		return t.lazy.sync(t.entries)
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := t.turn.lock(ctx); err != nil {
+		return err
 	}
+	defer t.turn.unlock()
+	return t.lazy.sync(t.entries)
 }
 
 // watch looks whether the table's files are still in their folder, and whether the disk gives
 // what was written, if that is asked for. Files that do not are made again from memory.
 func (t *Table) watch(fromDisk bool) {
-	select {
-	case t.turn <- struct{}{}:
-		defer func() { <-t.turn }()
-	default:
+	if !t.turn.tryLock() {
 		return // the next time
 	}
+	defer t.turn.unlock()
 	err := errors.Join(t.lazy.check(t.entries, fromDisk), t.durable.check(t.entries, fromDisk))
 	if isMissing(err) {
 		t.lose(t.lazy.path)
@@ -235,7 +226,7 @@ func (t *Table) Watch(ctx context.Context, prefix string) iter.Seq2[store.Value,
 }
 
 func (t *Table) close() error {
-	t.turn <- struct{}{} // never given back
+	t.turn.end()
 	t.mu.Lock()
 	t.closed = true
 	close(t.changed)

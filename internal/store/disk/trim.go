@@ -14,10 +14,10 @@ import (
 // is missing from there on is lost, and no reader is told that it was trimmed. A crash
 // after the mark leaves files that the next start removes.
 func (l *Log) Trim(ctx context.Context, before store.Pos) error {
-	if err := l.lock(ctx); err != nil {
+	if err := l.turn.lock(ctx); err != nil {
 		return err
 	}
-	defer l.unlock()
+	defer l.turn.unlock()
 	n := 0
 	for n < len(l.segments)-1 && l.segments[n+1].base <= before {
 		n++
