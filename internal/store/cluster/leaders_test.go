@@ -263,15 +263,14 @@ func TestLeadersComeAndGo(t *testing.T) {
 
 	t.Run("without a quorum", func(t *testing.T) {
 		b := newBackend(t, c.URL, 3)
+		b.store.patience = time.Second
 		l := b.log(t, "events")
 		first := insist(t, l, 0, 3)
-		b.store.patience = time.Second
 		c.Kill(1)
 		c.Kill(2)
 		_, err := l.Append(t.Context(), store.Draft{Data: []byte("perhaps")})
 		require.ErrorIs(t, err, store.ErrUnknown)
 		require.NoError(t, c.Restart(t.Context(), 1))
-		b.store.patience = patience
 		more := insist(t, l, 100, 3)
 		require.NoError(t, c.Restart(t.Context(), 2))
 		waiting.Until(t, func() bool { // the table's leader may be new, too

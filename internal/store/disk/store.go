@@ -80,7 +80,9 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, guard.Close())
 	}
+	s.mu.Lock() // the syncing has begun, and looks at the guard
 	s.guard = guard
+	s.mu.Unlock()
 	return s, nil
 }
 
