@@ -185,16 +185,13 @@ func TestASecondArchiveElsewhere(t *testing.T) {
 	require.NoError(t, h.store.Log(0).Check(t.Context(), h.key(0), 0))
 
 	// An export is whole again with both of them at hand.
-	source, err := h.store.Source()
-	require.NoError(t, err)
-	require.NoError(t, source.Archived(first))
-	_, err = Export(t.Context(), source, source.Generations(), t.TempDir(), nil, nil)
+	export := Open(t.TempDir())
+	_, err = h.store.Export(t.Context(), export.dir, []string{first}, nil)
 	require.ErrorIs(t, err, ErrArchived)
 	require.ErrorContains(t, err, second)
-	require.NoError(t, source.Archived(second))
-	require.Error(t, source.Archived(t.TempDir()))
-	export := Open(t.TempDir())
-	_, err = Export(t.Context(), source, source.Generations(), export.dir, nil, nil)
+	_, err = h.store.Export(t.Context(), export.dir, []string{first, t.TempDir()}, nil)
+	require.ErrorContains(t, err, "has no log")
+	_, err = h.store.Export(t.Context(), export.dir, []string{first, second}, nil)
 	require.NoError(t, err)
 	require.Equal(t, before, files(t, export.Log(0).dir))
 }

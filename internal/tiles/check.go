@@ -26,26 +26,38 @@ func (l Log) Check(ctx context.Context, publicKey string, rest time.Duration) er
 	if err := l.checkHistory(publicKey); err != nil {
 		return err
 	}
-	e := &edge{}
-	check := func(t tlog.Tile, hashes []tlog.Hash) {
+	return walk(c, func(n int64, width int) ([]tlog.Hash, error) {
+		if err := pause.For(ctx, rest); err != nil {
+			return nil, err
+		}
+		return l.checkBundle(n, width)
+	}, l.checkTile)
+}
+
+// walk computes the tree of a checkpoint from the hashes of its leaves, which it takes bundle
+// by bundle, and calls visit with each tile of the tree. errDamaged: they do not give the root.
+func walk(c proof.Checkpoint, bundle func(n int64, width int) ([]tlog.Hash, error), visit func(t tlog.Tile, hashes []tlog.Hash) error) error {
+	var err error
+	take := func(t tlog.Tile, hashes []tlog.Hash) {
 		if err == nil {
-			err = l.checkTile(t, hashes)
+			err = visit(t, hashes)
 		}
 	}
-	for e.Len() < c.Size {
-		width := int(min(c.Size-e.Len(), proof.TileWidth))
-		if err := l.checkBundle(e.Len()/proof.TileWidth, width, func(leaf tlog.Hash) { e.grow(leaf, check) }); err != nil {
-			return err
+	e := &edge{}
+	for e.Len() < c.Size && err == nil {
+		leaves, failed := bundle(e.Len()/proof.TileWidth, int(min(c.Size-e.Len(), proof.TileWidth)))
+		if failed != nil {
+			return failed
 		}
-		if err != nil {
-			return err
+		for _, leaf := range leaves {
+			e.grow(leaf, take)
 		}
-		if err := pause.For(ctx, rest); err != nil {
-			return err
-		}
+	}
+	if err != nil {
+		return err
 	}
 	for _, t := range edgeTiles(c.Size) {
-		check(t, e.levels[t.L])
+		take(t, e.levels[t.L])
 	}
 	if err == nil && e.Root() != c.Root {
 		err = fmt.Errorf("%w: the entry bundles do not give the signed root", errDamaged)
@@ -64,41 +76,50 @@ func (l Log) checkTile(t tlog.Tile, hashes []tlog.Hash) error {
 	return nil
 }
 
-// checkBundle gives the leaf hashes of a bundle to grow.
-func (l Log) checkBundle(n int64, width int, grow func(leaf tlog.Hash)) error {
+// checkBundle gives the leaf hashes of a bundle.
+func (l Log) checkBundle(n int64, width int) ([]tlog.Hash, error) {
 	data, err := l.Bundle(n, width)
 	if errors.Is(err, ErrArchived) {
-		return l.checkArchived(n, width, grow)
+		return l.archivedLeaves(n, width)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errDamaged, err)
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	name := proof.BundlePath(n, width)
 	if info, err := os.Stat(l.path(name)); err == nil && info.Size() != int64(len(data)) {
-		return fmt.Errorf("%w: %s has %d bytes after its %d entries", errDamaged, name, info.Size()-int64(len(data)), width)
+		return nil, fmt.Errorf("%w: %s has %d bytes after its %d entries", errDamaged, name, info.Size()-int64(len(data)), width)
 	}
-	for leaf, err := range proof.Bundle(data) {
-		if err != nil {
-			return fmt.Errorf("%w: %w", errDamaged, err)
-		}
-		if d, long := proof.ParseDigest(leaf); long {
-			if _, err := l.Record(d); err != nil {
-				return fmt.Errorf("%w: %w", errDamaged, err)
-			}
-		}
-		grow(tlog.RecordHash(leaf))
-	}
-	return nil
+	return l.leaves(data, func(proof.Digest, []byte) error { return nil })
 }
 
-// checkArchived gives the leaf hashes of an archived bundle, as the tile has them.
-func (l Log) checkArchived(n int64, width int, grow func(leaf tlog.Hash)) error {
+// leaves gives the leaf hashes of a bundle of the log, and has its long records visited.
+// errDamaged: it is torn, or lacks a record.
+func (l Log) leaves(bundle []byte, visit func(d proof.Digest, record []byte) error) (leaves []tlog.Hash, err error) {
+	for leaf, err := range proof.Bundle(bundle) {
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errDamaged, err)
+		}
+		leaves = append(leaves, tlog.RecordHash(leaf))
+		d, long := proof.ParseDigest(leaf)
+		if !long {
+			continue
+		}
+		record, err := l.Record(d)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errDamaged, err)
+		}
+		if err := visit(d, record); err != nil {
+			return nil, err
+		}
+	}
+	return leaves, nil
+}
+
+// archivedLeaves gives the leaf hashes of an archived bundle, as the tile has them.
+func (l Log) archivedLeaves(n int64, width int) ([]tlog.Hash, error) {
 	data, err := l.Tile(tile(0, n, width))
 	if err != nil {
-		return fmt.Errorf("%w: %w", errDamaged, err)
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	for _, leaf := range hashesOf(data, width) {
-		grow(leaf)
-	}
-	return nil
+	return hashesOf(data, width), nil
 }

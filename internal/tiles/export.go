@@ -24,12 +24,18 @@ type Exported struct {
 // older or interrupted export there up to date. In the end it reads all files back, and
 // holds them against the signed checkpoints. A folder with a symbolic link in it is refused:
 // whoever planted one chose where to write. progress may be nil.
-func Export(ctx context.Context, trail Trail, generations []audit.Generation, dir string, log *slog.Logger, progress func(entries int64)) ([]Exported, error) {
-	if err := plain(dir); err != nil {
-		return nil, fmt.Errorf("export the log: %w", err)
-	}
+func Export(ctx context.Context, trail Trail, generations []audit.Generation, dir string, log *slog.Logger, progress func(done, total int64)) ([]Exported, error) {
 	k := NewKeeper(Open(dir), trail, func() []audit.Generation { return generations }, log)
-	k.wrote = progress
+	total := int64(0)
+	for _, g := range generations {
+		total += g.Size
+	}
+	if progress != nil {
+		k.wrote = func(entries int64) { progress(entries, total) }
+	}
+	if err := plain(dir); err != nil {
+		return nil, err
+	}
 	var list []Exported
 	for _, g := range generations {
 		if g.Size == 0 {
@@ -44,10 +50,88 @@ func Export(ctx context.Context, trail Trail, generations []audit.Generation, di
 	return list, nil
 }
 
+// Export is [Export] of the logs in the store as they are now. Entries that were moved to an
+// archive are copied from there.
+func (s *Store) Export(ctx context.Context, dir string, archives []string, progress func(done, total int64)) ([]Exported, error) {
+	if err := plain(dir); err != nil {
+		return nil, err
+	}
+	copies, total, err := s.copies(archives)
+	if err != nil {
+		return nil, err
+	}
+	var list []Exported
+	done, taken := int64(0), map[string]Log{}
+	for _, m := range copies {
+		if m.wrote = nil; progress != nil {
+			m.wrote = func(entries int64) { progress(done+entries, total) }
+		}
+		origin := m.upTo.Origin
+		taken[origin], err = Open(dir).logOf(origin, m.publicKey, taken)
+		m.to.Log = taken[origin]
+		if err == nil {
+			err = m.run(ctx)
+		}
+		if err == nil {
+			err = m.to.Check(ctx, m.publicKey, 0)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("export the log %s: %w", origin, err)
+		}
+		done += m.upTo.Size
+		list = append(list, Exported{m.to.dir, origin, m.publicKey, m.upTo.Size, m.upTo.Root.String()})
+	}
+	return list, nil
+}
+
+// copies are the logs of the store that have signed entries, to be copied up to their newest
+// checkpoint, and the number of these entries.
+func (s *Store) copies(archives []string) (copies []copying, total int64, err error) {
+	archived := map[string][]Log{}
+	for _, dir := range archives {
+		list, err := OpenArchive(dir)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, listed := range list {
+			archived[listed.Origin] = append(archived[listed.Origin], Open(dir).Log(listed.Number))
+		}
+	}
+	list, err := s.Logs()
+	for _, listed := range list {
+		l := s.Log(listed.Number)
+		line, err := l.lastLine(false)
+		if err != nil {
+			return nil, 0, err
+		}
+		c, err := l.signed(line.Key)
+		if err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", l.dir, err)
+		}
+		if c.Size > 0 {
+			copies = append(copies, copying{from: l, upTo: c, publicKey: line.Key, archives: archived[c.Origin]})
+			total += c.Size
+		}
+	}
+	return copies, total, err
+}
+
+// OpenArchive lists the logs of an archive, of which there is at least one.
+func OpenArchive(dir string) ([]Listed, error) {
+	list, err := Open(dir).Logs()
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("%s has no log with a checkpoint: it is lost, damaged, or another folder", dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the archive: %w", err)
+	}
+	return list, nil
+}
+
 // plain refuses a folder that is a symbolic link, or has anything else than folders and files
 // in it. A missing one is plain.
 func plain(dir string) error {
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case path == dir && errors.Is(err, fs.ErrNotExist):
 			return nil
@@ -60,6 +144,10 @@ func plain(dir string) error {
 		}
 		return nil
 	})
+	if err != nil {
+		return fmt.Errorf("export the log: %w", err)
+	}
+	return nil
 }
 
 func (k *Keeper) export(ctx context.Context, g audit.Generation) (Exported, error) {

@@ -54,10 +54,8 @@ func TestAnotherProjectsFsckPasses(t *testing.T) {
 	}
 	server := httptest.NewServer(h.store.Handler())
 	defer server.Close()
-	source, err := h.store.Source()
-	require.NoError(t, err)
 	export := t.TempDir()
-	_, err = Export(t.Context(), source, source.Generations(), export, nil, nil)
+	_, err := h.store.Export(t.Context(), export, nil, nil)
 	require.NoError(t, err)
 	for _, url := range []string{server.URL + "/tlog/0/", "file://" + filepath.Join(export, "0") + "/"} {
 		said := check(url)

@@ -146,59 +146,43 @@ func (m *moving) copy(ctx context.Context, a *Archiver) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	source, err := a.Store.Source()
-	if err != nil {
-		return err
-	}
-	g, err := m.upTo(source, max(m.todo.Size, there.Size))
+	c, err := m.covering(max(m.todo.Size, there.Size))
 	if err != nil {
 		return err
 	}
 	if err := m.markElsewhere(to); err != nil {
 		return err
 	}
-	k := NewKeeper(Open(m.dir), source, func() []audit.Generation { return []audit.Generation{g} }, a.Logger)
-	k.logs[g.Origin] = to
+	copying := copying{from: m.Log, upTo: c, publicKey: m.generation.PublicKey, passArchived: true, to: output{Log: to}}
 	if a.Progress != nil {
-		k.wrote = func(entries int64) { a.Progress(entries, g.Size) }
+		copying.wrote = func(entries int64) { a.Progress(entries, c.Size) }
 	}
-	if err := k.Run(ctx); err != nil {
+	if err := copying.run(ctx); err != nil {
 		return fmt.Errorf("copy to %s: %w", to.dir, err)
 	}
-	if err := to.Check(ctx, g.PublicKey, 0); err != nil {
+	if err := to.Check(ctx, m.generation.PublicKey, 0); err != nil {
 		return fmt.Errorf("read the archive %s back: %w", to.dir, err)
-	}
-	if _, c, err := to.Checkpoint(); err != nil || c.Size < m.todo.Size {
-		return errors.Join(err, fmt.Errorf("%s has another history than this trail, and nothing was moved", to.dir))
 	}
 	return nil
 }
 
-// upTo has the source give this log only, up to the first checkpoint over n entries.
-func (m *moving) upTo(source *Source, n int64) (audit.Generation, error) {
-	for _, g := range source.generations {
-		if g.Origin != m.generation.Origin {
-			continue
+// covering is the first checkpoint over n entries.
+func (m *moving) covering(n int64) (found proof.Checkpoint, err error) {
+	found.Size = math.MaxInt64
+	err = m.eachLine(func(line Line) error {
+		if line.Key != m.generation.PublicKey {
+			return errors.New("its files name another key than the trail")
 		}
-		if g.PublicKey != m.generation.PublicKey {
-			return g, errors.New("its files name another key than the trail")
+		c, err := parseNote(line.Checkpoint)
+		if err == nil && c.Size >= n && c.Size < found.Size {
+			found = c
 		}
-		first := int64(math.MaxInt64)
-		err := m.eachLine(func(line Line) error {
-			c, err := parseNote(line.Checkpoint)
-			if err == nil && c.Size >= n && c.Size < first {
-				first, g.Root = c.Size, c.Root
-			}
-			return err
-		})
-		if err == nil && first > g.Size {
-			err = fmt.Errorf("no checkpoint of this trail covers the %d entries in the archive: the data directory was put back to an earlier state", n)
-		}
-		g.Size = first
-		source.generations, source.passArchived = []audit.Generation{g}, true
-		return g, err
+		return err
+	})
+	if err == nil && found.Size > m.size {
+		err = fmt.Errorf("no checkpoint of this trail covers the %d entries in the archive: the data directory was put back to an earlier state", n)
 	}
-	return audit.Generation{}, errors.New("the source has no such log")
+	return found, err
 }
 
 // markElsewhere notes in the archive the entries of other archives.

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/auditrelay/auditrelay/internal/durable"
 	"github.com/auditrelay/auditrelay/internal/proof"
 )
 
@@ -20,8 +19,7 @@ type step struct {
 	*writer
 	edge   *edge  // behind the newest entry
 	bundle []byte // of its last, partial bundle
-	files  []durable.File
-	bytes  int
+	out    output
 	lost   int64
 }
 
@@ -114,7 +112,7 @@ func (s *step) leaf(data []byte) error {
 	n := s.edge.Len()
 	var failed error
 	s.edge.grow(s.leaves[n-s.written.Len()], func(t tlog.Tile, hashes []tlog.Hash) {
-		failed = errors.Join(failed, s.file(pathOf(t), joined(hashes)))
+		failed = errors.Join(failed, s.out.file(pathOf(t), joined(hashes)))
 	})
 	if s.edge.Len()%proof.TileWidth == 0 {
 		failed = errors.Join(failed, s.entryFile(n, proof.BundlePath(n/proof.TileWidth, proof.TileWidth), s.bundle))
@@ -130,66 +128,47 @@ func (s *step) entryFile(n int64, name string, data []byte) error {
 			return nil
 		}
 	}
-	return s.file(name, data)
-}
-
-// file has a file written, unless it is there.
-func (s *step) file(name string, data []byte) error {
-	to := s.path(name)
-	if there, err := os.ReadFile(to); err == nil && bytes.Equal(there, data) {
-		return nil
-	}
-	s.files = append(s.files, durable.File{Path: to, Data: bytes.Clone(data)})
-	if s.bytes += len(data); s.bytes < flushBytes && len(s.files) < flushFiles {
-		return nil
-	}
-	return s.flush()
-}
-
-func (s *step) flush() error {
-	err := durable.WriteFiles(s.files)
-	s.files, s.bytes = nil, 0
-	return err
+	return s.out.file(name, data)
 }
 
 // finish writes the partial tiles, and waits until all of it is durable.
 func (s *step) finish() error {
 	n := s.edge.Len()
 	for _, t := range edgeTiles(n) {
-		if err := s.file(pathOf(t), joined(s.edge.levels[t.L])); err != nil {
+		if err := s.out.file(pathOf(t), joined(s.edge.levels[t.L])); err != nil {
 			return err
 		}
 	}
 	if len(s.bundle) > 0 {
-		if err := s.file(proof.BundlePath(n/proof.TileWidth, int(n%proof.TileWidth)), s.bundle); err != nil {
+		if err := s.out.file(proof.BundlePath(n/proof.TileWidth, int(n%proof.TileWidth)), s.bundle); err != nil {
 			return err
 		}
 	}
-	return s.flush()
+	return s.out.flush()
 }
 
 // removePartials removes files narrower than a tile's widest one, and leftovers of an
-// earlier tree. One left by a crash does no harm.
-func (s *step) removePartials() {
+// earlier tree of before leaves. One left by a crash does no harm.
+func (l Log) removePartials(before, size int64) {
 	now := map[tlog.Tile]int{} // the width of each partial tile
-	for _, t := range withBundle(s.written.Len()) {
+	for _, t := range withBundle(before) {
 		now[wide(t)] = 0
 	}
-	for _, t := range withBundle(s.proven.Len()) {
+	for _, t := range withBundle(size) {
 		now[wide(t)] = t.W
 	}
 	for full, width := range now {
-		widths, err := s.widths(full)
+		widths, err := l.widths(full)
 		if err != nil {
 			continue
 		}
 		for _, w := range widths {
 			if w != width {
-				_ = os.Remove(s.path(path.Join(pathOf(full)+".p", strconv.Itoa(w))))
+				_ = os.Remove(l.path(path.Join(pathOf(full)+".p", strconv.Itoa(w))))
 			}
 		}
 		if width == 0 {
-			_ = os.Remove(s.path(pathOf(full) + ".p"))
+			_ = os.Remove(l.path(pathOf(full) + ".p"))
 		}
 	}
 }

@@ -177,7 +177,7 @@ func (w *writer) write(ctx context.Context) error {
 	if len(w.lines) == 0 {
 		return nil
 	}
-	s := &step{writer: w, edge: w.written.grown()}
+	s := &step{writer: w, edge: w.written.grown(), out: output{Log: w.Log}}
 	if err := s.begin(); err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (w *writer) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.removePartials()
+	s.removePartials(w.written.Len(), end)
 	w.written, w.lost, w.from = w.proven, w.lost+s.lost, w.lines[len(w.lines)-1].Seq
 	w.reset()
 	return nil

@@ -24,12 +24,9 @@ type archivedLog struct{ origin, archive, dir string }
 func openArchives(dirs []string) (archives, error) {
 	a := archives{used: map[string]bool{}, all: dirs}
 	for _, dir := range dirs {
-		list, err := tiles.Open(dir).Logs()
-		if err == nil && len(list) == 0 {
-			err = fmt.Errorf("%s has no log with a checkpoint: it is lost, damaged, or another folder", dir)
-		}
+		list, err := tiles.OpenArchive(dir)
 		if err != nil {
-			return a, fmt.Errorf("open the archive: %w", err)
+			return a, err
 		}
 		for _, l := range list {
 			a.logs = append(a.logs, archivedLog{l.Origin, dir, filepath.Join(dir, strconv.Itoa(l.Number))})

@@ -38,30 +38,24 @@ func checkExport(cmd *cobra.Command, form, dir string) (err error) {
 }
 
 // exportLog writes the trail's logs into dir.
-func (f *trailFlags) exportLog(cmd *cobra.Command, dir string, archives []string) (err error) {
-	trail, generations, done, err := f.openLogs(cmd, archives)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, done()) }()
-	total := uint64(0)
-	for _, g := range generations {
-		total += uint64(g.Size)
-	}
-	if total == 0 {
-		return errors.New("the trail has no signed entries yet")
-	}
+func (f *trailFlags) exportLog(cmd *cobra.Command, dir string, archives []string) error {
 	shown := newProgress(cmd.ErrOrStderr())
-	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	list, err := tiles.Export(cmd.Context(), trail, generations, dir, log, func(entries int64) {
-		shown.report(&console.Progress{Done: uint64(entries), Total: total, Unit: "entries"})
-	})
-	shown.end()
-	if errors.Is(err, tiles.ErrArchived) {
-		return fmt.Errorf("%w, or name the archive with --archive DIR", err)
+	progress := func(done, total int64) {
+		shown.report(&console.Progress{Done: uint64(done), Total: uint64(total), Unit: "entries"})
 	}
-	if err != nil {
+	export := f.exportFiles
+	if f.offline {
+		export = f.exportLogs
+	}
+	list, err := export(cmd, dir, archives, progress)
+	shown.end()
+	switch {
+	case errors.Is(err, tiles.ErrArchived):
+		return fmt.Errorf("%w, or name the archive with --archive DIR", err)
+	case err != nil:
 		return fmt.Errorf("%w; given again, the command goes on", err)
+	case len(list) == 0:
+		return errors.New("the trail has no signed entries yet")
 	}
 	for _, e := range list {
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %d entries of %s, root %s, signed by the key %s\n", e.Folder, e.Size, e.Origin, e.Root, e.PublicKey)
@@ -72,45 +66,38 @@ func (f *trailFlags) exportLog(cmd *cobra.Command, dir string, archives []string
 	return nil
 }
 
-// openLogs opens the source of an export: the files kept by a relay, or with --offline the
-// streams of a stopped one.
-func (f *trailFlags) openLogs(cmd *cobra.Command, archives []string) (tiles.Trail, []audit.Generation, func() error, error) {
-	if f.offline {
-		return f.openStreams(cmd)
-	}
-	dir := f.dataDir
-	if dir == "" {
+// exportFiles copies the files that a relay keeps.
+func (f *trailFlags) exportFiles(cmd *cobra.Command, dir string, archives []string, progress func(done, total int64)) ([]tiles.Exported, error) {
+	data := f.dataDir
+	if data == "" {
 		var err error
-		if dir, err = config.DataDir(f.config); err != nil {
-			return nil, nil, nil, err
+		if data, err = config.DataDir(f.config); err != nil {
+			return nil, err
 		}
 	}
-	source, err := tiles.Open(filepath.Join(dir, tiles.Dir)).Source()
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("%w; with --offline the export is made from the stopped relay's streams", err)
+	list, err := tiles.Open(filepath.Join(data, tiles.Dir)).Export(cmd.Context(), dir, archives, progress)
+	if err != nil && !errors.Is(err, tiles.ErrArchived) && cmd.Context().Err() == nil {
+		err = fmt.Errorf("%w; with --offline the export is made from the stopped relay's logs", err)
 	}
-	for _, archive := range archives {
-		if err := source.Archived(archive); err != nil {
-			return nil, nil, nil, err
-		}
-	}
-	return source, source.Generations(), func() error { return nil }, nil
+	return list, err
 }
 
-func (f *trailFlags) openStreams(cmd *cobra.Command) (tiles.Trail, []audit.Generation, func() error, error) {
+// exportLogs writes the files of a stopped relay's trail from its logs in the store.
+func (f *trailFlags) exportLogs(cmd *cobra.Command, dir string, _ []string, progress func(done, total int64)) ([]tiles.Exported, error) {
 	journal := journalFlags{kinds: f.kinds, file: f.config, dataDir: f.dataDir}
 	cfg, err := journal.config()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	trail, err := readTrail(cmd.Context(), cfg)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
+	defer trail.Close()
 	report, _, err := audit.VerifyOffline(cmd.Context(), app.TrailOptions(cfg), trail)
 	if err != nil {
-		trail.Close()
-		return nil, nil, nil, err
+		return nil, err
 	}
-	return trail, report.Generations, func() error { trail.Close(); return nil }, nil
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return tiles.Export(cmd.Context(), trail, report.Generations, dir, log, progress)
 }

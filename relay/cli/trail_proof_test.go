@@ -43,7 +43,7 @@ func TestMakeAnExportForProof(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, trail.Close(t.Context())) }()
 	start = time.Now()
-	list, err := tiles.Export(t.Context(), trail, trail.Generations(), filepath.Join(dir, "export"), slog.New(slog.DiscardHandler), func(int64) {})
+	list, err := tiles.Export(t.Context(), trail, trail.Generations(), filepath.Join(dir, "export"), slog.New(slog.DiscardHandler), nil)
 	require.NoError(t, err)
 	require.EqualValues(t, n, list[0].Size)
 	fmt.Printf("%d entries exported in %v\n", n, time.Since(start).Round(time.Millisecond))

@@ -53,7 +53,7 @@ func auditEvents(t *testing.T, n int) (events []relay.Event, key string) {
 		add(relay.Event{Type: e.Type, Subject: e.Subject, Project: e.Project, Environment: e.Environment, Time: e.Time}, fmt.Sprint(i), body)
 	}
 	dir := filepath.Join(t.TempDir(), "export")
-	list, err := tiles.Export(t.Context(), trail, trail.Generations(), dir, slog.New(slog.DiscardHandler), func(int64) {})
+	list, err := tiles.Export(t.Context(), trail, trail.Generations(), dir, slog.New(slog.DiscardHandler), nil)
 	require.NoError(t, err)
 	note, err := os.ReadFile(filepath.Join(dir, "0", tiles.CheckpointFile))
 	require.NoError(t, err)

@@ -33,7 +33,7 @@ func exportedTrail(t *testing.T, n int) (dir, key string) {
 	trail, err = audit.Open(t.Context(), kept, o) // Close has signed
 	require.NoError(t, err)
 	dir = filepath.Join(t.TempDir(), "export")
-	list, err := tiles.Export(t.Context(), trail, trail.Generations(), dir, slog.New(slog.DiscardHandler), func(int64) {})
+	list, err := tiles.Export(t.Context(), trail, trail.Generations(), dir, slog.New(slog.DiscardHandler), nil)
 	require.NoError(t, err)
 	require.NoError(t, trail.Close(t.Context()))
 	return dir, list[0].PublicKey
