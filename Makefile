@@ -23,9 +23,9 @@ demo: ## run simulator, relay and sinks on loopback, with a live view (Ctrl-C en
 test: ## run all tests with the race detector; what takes long, in a short form
 	GORACE=atexit_sleep_ms=10 $(GO) test -race -short -parallel 4 -timeout 3h ./...
 
-# The packages whose tests ask whether they are to be short.
+# The packages whose tests ask whether they are to be short. The race detector has seen their short form.
 test-long: ## run the tests that `test` shortens, in their whole length
-	GORACE=atexit_sleep_ms=10 $(GO) test -race -parallel 4 -timeout 3h \
+	$(GO) test -parallel 4 -timeout 3h \
 	  $$(grep -rl --include='*_test.go' 'testing\.Short()' . | xargs -n1 dirname | sort -u)
 
 torture: build ## kill, starve and cut off the real binary, and count what is lost
